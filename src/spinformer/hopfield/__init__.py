@@ -1,0 +1,1 @@
+"""Energy-based attention: discrete and continuous associative memories, and their density."""

@@ -1,0 +1,1 @@
+"""Attention maps of a real language model."""

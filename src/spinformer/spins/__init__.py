@@ -1,0 +1,1 @@
+"""Spin systems: exact answers, approximate free energies, and modules built on them."""
