@@ -1,0 +1,125 @@
+"""The energies that attention steps are said to minimise, and whether they do.
+
+Two energies of a head with keys k_j, evaluated at a query q:
+
+* the Hopfield energy of document 001, ½q·q − β⁻¹ lse_j(β k_j·q), in the head's own space;
+* the overlap energy U = −β⁻¹ [lse_j(β (k_j − k̄)·q) − log N], the part of it that can be read
+  off the attention weights: it does not change if queries and keys are re-expressed
+  (q → Aᵀq, k → A⁻¹k) or if the keys are shifted, and it is 0 for equal attention, else < 0.
+
+As a function of the hidden state x (with q = W_Q x + b_Q) U is concave, a sum of −lse of
+linear functions; so a step Δx lowers it for certain whenever Δx·(−∇U) > 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from spinformer.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.pretrained.minilm import LanguageModel, LayerTrace, project
+
+STAGES = ("hopfield", "attention", "residual", "layer norm", "feed forward")
+
+
+def hopfield_energy(queries: torch.Tensor, keys: torch.Tensor, beta: float) -> torch.Tensor:
+    """½q·q − β⁻¹ lse(β k·q) of queries (..., S, d) with keys (..., N, d): (..., S).
+
+    Document 001, Eq. (energyfunc), with β as in Ramsauer et al. 2020, Eq. (2), up to
+    constants.
+    """
+    check_tensor("queries", queries)
+    check_tensor("keys", keys)
+    beta = check_real("beta", beta, low=0.0, open_low=True)
+    lse = torch.logsumexp(beta * queries @ keys.mT, dim=-1)
+    return 0.5 * queries.pow(2).sum(-1) - lse / beta
+
+
+def overlap_energy(queries: torch.Tensor, keys: torch.Tensor, beta: float) -> torch.Tensor:
+    """U = −β⁻¹ [lse(β (k − k̄)·q) − log N] of queries (..., S, d), keys (..., N, d): (..., S)."""
+    check_tensor("queries", queries)
+    check_tensor("keys", keys)
+    beta = check_real("beta", beta, low=0.0, open_low=True)
+    centred = keys - keys.mean(-2, keepdim=True)
+    lse = torch.logsumexp(beta * queries @ centred.mT, dim=-1)
+    return -(lse - math.log(keys.shape[-2])) / beta
+
+
+def stage_energies(
+    model: LanguageModel, layer: int, trace: LayerTrace, kind: str
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Energy of every head and token before the layer, and after each stage of it.
+
+    Returns (before, after): `before` (B, H, N) at the queries of the layer's inputs, and
+    `after[stage]` (B, H, N) for the stages, keys held fixed throughout:
+    "hopfield": the query replaced by softmax(β q·k) k, the step with V = K;
+    "attention": by what the head's query map reads from the layer's attention output alone;
+    "residual": from inputs + attention output; "layer norm": from its LayerNorm; "feed
+    forward": from the layer's outputs. kind is "hopfield" or "overlap" (see the module).
+    """
+    check_choice("kind", kind, ("hopfield", "overlap"))
+    layer = check_integer("layer", layer, low=0, high=model.architecture.layers - 1)
+    beta = model.architecture.beta
+    energy = hopfield_energy if kind == "hopfield" else overlap_energy
+    attention = torch.softmax(beta * trace.queries @ trace.keys.mT, dim=-1)
+    states = {
+        "attention": trace.attended,
+        "residual": trace.residual,
+        "layer norm": trace.normalised,
+        "feed forward": trace.outputs,
+    }
+    queries = {"hopfield": attention @ trace.keys} | {
+        stage: project(model, layer, "query", state) for stage, state in states.items()
+    }
+    before = energy(trace.queries, trace.keys, beta)
+    return before, {stage: energy(queries[stage], trace.keys, beta) for stage in STAGES}
+
+
+def energy_gradient(
+    model: LanguageModel, layer: int, trace: LayerTrace, states: torch.Tensor
+) -> torch.Tensor:
+    """∇_x Σ_h U_h at hidden states (B, N, D), keys of `trace` fixed: (B, N, D).
+
+    −∇U = Σ_h W_Qᵀ Σ_j a_j (k_j − k̄): attention whose values are the centred keys and whose
+    output matrix is the transposed query map.
+    """
+    beta = model.architecture.beta
+    centred = trace.keys - trace.keys.mean(-2, keepdim=True)
+    queries = project(model, layer, "query", states)
+    pulled = torch.softmax(beta * queries @ centred.mT, dim=-1) @ centred
+    name = f"encoder.layer.{layer}.attention.self.query.weight"
+    return -pulled.transpose(-2, -3).flatten(-2) @ model.weights[name]
+
+
+def layer_overlap_energy(
+    model: LanguageModel, layer: int, trace: LayerTrace, states: torch.Tensor
+) -> torch.Tensor:
+    """Σ_h U_h at hidden states (B, N, D), keys of `trace` fixed: (B, N)."""
+    queries = project(model, layer, "query", states)
+    return overlap_energy(queries, trace.keys, model.architecture.beta).sum(1)
+
+
+def alignment(update: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """Cosine between an update and the descent direction −gradient over the last axis."""
+    return torch.nn.functional.cosine_similarity(
+        check_tensor("update", update), -check_tensor("gradient", gradient), dim=-1, eps=1e-30
+    )
+
+
+def energy_along(
+    model: LanguageModel,
+    layer: int,
+    trace: LayerTrace,
+    direction: torch.Tensor,
+    scales: list[float],
+) -> torch.Tensor:
+    """Σ_h U_h(x + scale·direction) − Σ_h U_h(x) at the layer's inputs x: (scales, B, N)."""
+    check_tensor("direction", direction, shape=trace.inputs.shape)
+    start = layer_overlap_energy(model, layer, trace, trace.inputs)
+    return torch.stack(
+        [
+            layer_overlap_energy(model, layer, trace, trace.inputs + scale * direction) - start
+            for scale in scales
+        ]
+    )
