@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -15,6 +16,8 @@ from spinformer.chapters.parameters import Parameter, read_parameters
 from spinformer.chapters.project import project_root
 
 PACKAGE = Path(__file__).resolve().parents[1]
+
+_EQUATION_LINK = re.compile(r"\[\]\(#(eq-[\w-]+)\)")
 
 # Runs before anything of the package: on Colab the notebook is all there is.
 _INSTALL = """\
@@ -111,6 +114,10 @@ def convert(text: str) -> nbformat.NotebookNode:
         cell.id = f"cell-{position:03d}"
         if "install" in cell.metadata.get("tags", []):
             cell.source = install_source("")
+        if cell.cell_type == "markdown":
+            # The book shows the equation's number; Jupyter and Colab show the label, which
+            # they also print beside the equation.
+            cell.source = _EQUATION_LINK.sub(r"[(\1)](#\1)", cell.source)
     notebook.metadata = nbformat.from_dict(
         {
             "kernelspec": {
