@@ -28,7 +28,7 @@ repository = os.environ.get("SPINFORMER_REPOSITORY", "{address}")
 if importlib.util.find_spec("spinformer") is None:
     if not repository:
         raise ModuleNotFoundError("spinformer is missing: run `pip install .` in its checkout")
-    %pip install --quiet "spinformer @ git+{{repository}}\""""
+    %pip install --quiet "git+{{repository}}\""""
 
 
 class ChapterError(ValueError):
