@@ -29,8 +29,10 @@ class Claims(Directive):
         return container.children
 
 
-def add_launch_links(app: Sphinx, config: Any) -> None:
-    """Turn on Colab, Binder and source buttons if readers can reach the repository."""
+def configure_theme(app: Sphinx, config: Any) -> None:
+    """Name the colour mode; turn on launch buttons if readers can reach the repository."""
+    # The theme complains on the console when no mode is named; figures are drawn on white.
+    config.html_context.setdefault("default_mode", "light")
     address = repository_address(Path(app.srcdir))
     if not address:
         return
@@ -63,9 +65,28 @@ def add_colab_badge(
     )
 
 
+def drop_repeated_scripts(
+    _app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: nodes.document
+) -> None:
+    """Keep one of each script, and none of Thebe, which needs a network and is not used.
+
+    The theme's extensions register theirs anew for every page; declaring a constant twice is
+    an error on the browser's console.
+    """
+    kept: dict[tuple[str, str], Any] = {}
+    for script in context["script_files"]:
+        body = getattr(script, "attributes", {}).get("body") or ""
+        name = str(getattr(script, "filename", None) or "")
+        if "thebe" not in (name + body).lower():
+            kept.setdefault((name, body), script)
+    context["script_files"] = list(kept.values())
+    context["css_files"] = [s for s in context["css_files"] if "thebe" not in str(s.filename)]
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directive and the two hooks."""
+    """Register the directive and the hooks."""
     app.add_directive("claims", Claims)
-    app.connect("config-inited", add_launch_links, priority=900)
+    app.connect("config-inited", configure_theme, priority=900)
     app.connect("html-page-context", add_colab_badge)
+    app.connect("html-page-context", drop_repeated_scripts, priority=999)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
