@@ -58,6 +58,6 @@ def small_checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "checkout"
     (folder / "notebooks").mkdir(parents=True)
     (folder / "notebooks" / "01_small.md").write_text(SMALL_CHAPTER, encoding="utf-8")
-    for name in ("_toc.yml", "pyproject.toml"):
+    for name in ("_toc.yml", "pyproject.toml", "README.md", "CITATION.cff"):
         shutil.copy(ROOT / name, folder / name)
     return folder

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from spinformer.chapters import source
-from spinformer.chapters.project import public_address, repository_address
+from spinformer.chapters.project import (
+    citation_text,
+    public_address,
+    readme_text,
+    repository_address,
+)
 from spinformer.chapters.source import PACKAGE, Chapter, ChapterError, chapters, imported_files
 
 
@@ -92,3 +97,14 @@ def test_the_setting_wins_over_the_remote_and_the_variable_over_both(
     assert repository_address(small_checkout) == "https://github.com/o/set"
     monkeypatch.setenv("SPINFORMER_REPOSITORY", "git@github.com:o/env.git")
     assert repository_address(small_checkout) == "https://github.com/o/env"
+
+
+def test_the_address_reaches_badges_and_citation_and_leaves_them_again(root: Path) -> None:
+    address = "https://github.com/owner/book"
+    for rewrite, name in ((readme_text, "README.md"), (citation_text, "CITATION.cff")):
+        text = (root / name).read_text(encoding="utf-8")
+        bare = rewrite(text, "")
+        stamped = rewrite(bare, address)
+        assert address in stamped
+        assert address not in bare
+        assert rewrite(rewrite(stamped, address), "") == bare

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 from papermill.exceptions import PapermillExecutionError
 
-from spinformer.chapters.execution import rebuild, restamp, run
+from spinformer.chapters.execution import rebuild, restamp, run, stamp_project
 from spinformer.chapters.parameters import ParameterError, check_values
+from spinformer.chapters.project import project_root
 from spinformer.chapters.source import Chapter, ChapterError, chapters
 
 
@@ -93,6 +94,7 @@ def run_chapter(
 def build(names: tuple[str, ...], everything: bool, progress: bool) -> None:
     """Execute the stale chapters (or NAMES) and replace their notebooks."""
     selected = _chapters(names)
+    stamp_project(project_root())
     for position, chapter in enumerate(selected, start=1):
         reason = "asked for" if everything else chapter.stale()
         click.echo(f"[{position}/{len(selected)}] {chapter.name}: {reason or 'up to date'}")

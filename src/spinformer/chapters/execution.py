@@ -13,7 +13,7 @@ import papermill
 from nbconvert import HTMLExporter
 
 from spinformer.chapters.parameters import check_values
-from spinformer.chapters.project import repository_address
+from spinformer.chapters.project import citation_text, readme_text, repository_address
 from spinformer.chapters.source import Chapter, ChapterError, stamp
 
 
@@ -68,6 +68,16 @@ def rebuild(chapter: Chapter, *, progress: bool = True) -> None:
     }
     stamp(notebook, repository_address(chapter.root))
     write_atomically(chapter.notebook_path, nbformat.writes(notebook) + "\n")
+
+
+def stamp_project(root: Path) -> None:
+    """Write today's public address into README.md and CITATION.cff."""
+    address = repository_address(root)
+    for name, rewrite in (("README.md", readme_text), ("CITATION.cff", citation_text)):
+        path = root / name
+        before = path.read_text(encoding="utf-8")
+        if (after := rewrite(before, address)) != before:
+            write_atomically(path, after)
 
 
 def restamp(chapter: Chapter) -> None:
