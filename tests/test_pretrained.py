@@ -10,10 +10,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from scipy.special import ndtri
 
-from spinformer.pretrained import heads, implicit, minilm, toy
+from spinformer.hopfield.fixed_points import effective_entries
+from spinformer.pretrained import heads, implicit, iteration, minilm, toy
 
 REFERENCE = json.loads((Path(__file__).parent / "data" / "minilm_reference.json").read_text())
 
@@ -226,27 +226,26 @@ def test_controls_have_the_promised_spread(model):
 # --- attention statistics --------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=25, derandomize=True)
-@given(
-    hnp.arrays(np.float64, st.integers(1, 9), elements=st.floats(-6, 6)),
-    st.sampled_from([0.3, 0.5, 0.9, 0.99]),
-)
-def test_entries_for_mass_is_the_smallest_set(logits, mass):
-    """Against a search over all subsets."""
-    weights = np.exp(logits) / np.exp(logits).sum()
-    size = len(weights)
-    sums = np.array(
-        [weights[[bool(n >> i & 1) for i in range(size)]].sum() for n in range(2**size)]
-    )
-    sizes = np.array([n.bit_count() for n in range(2**size)])
-    smallest = sizes[sums >= mass - 1e-12].min()
-    largest = sizes[sums >= mass + 1e-12].min()
-    assert smallest <= int(heads.entries_for_mass(torch.tensor(weights), mass)) <= largest
-
-
-def test_classes_at_their_edges():
-    medians = np.array([512.0, 257, 256, 65, 64, 17, 16, 1])
-    assert heads.operating_class(medians, 512).tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
+def test_head_statistics_by_hand():
+    """k, s and the classes of a small model's heads, against loops over its attention maps."""
+    model = tiny_model(seed=2)
+    tokens = torch.arange(18).reshape(2, 9)
+    found = heads.head_statistics(model, tokens)
+    for layer, trace in enumerate(minilm.forward(model, tokens)):
+        for head in range(2):
+            entries, spreads = [], []
+            for queries, keys in zip(trace.queries[:, head], trace.keys[:, head], strict=True):
+                for query in queries.numpy():
+                    logits = keys.numpy() @ query / np.sqrt(4)
+                    weights = np.sort(np.exp(logits) / np.exp(logits).sum())[::-1]
+                    entries.append(next(n for n in range(1, 10) if weights[:n].sum() >= 0.9))
+                    spreads.append(logits.std())
+            median = np.median(entries)
+            assert found.entries[layer, head] == median
+            assert found.spread[layer, head] == pytest.approx(np.median(spreads), rel=1e-12)
+            assert found.classes[layer, head] == 1 + sum(median <= 9 / n for n in (2, 8, 32))
+    assert found.keys == 9
+    assert sum(heads.class_counts(found.classes)) == 4
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.5, 1.2816, 2.43, 3.2])
@@ -254,7 +253,7 @@ def test_gaussian_law_against_drawn_logits(spread):
     """k/N of 40 rows of 50,000 Gaussian logits: within four standard errors, plus 1/N."""
     generator = torch.Generator().manual_seed(5)
     logits = spread * torch.randn(40, 50_000, generator=generator, dtype=torch.float64)
-    fractions = heads.entries_for_mass(torch.softmax(logits, -1)).double() / logits.shape[1]
+    fractions = effective_entries(torch.softmax(logits, -1)).double() / logits.shape[1]
     error = float(fractions.std()) / 40**0.5
     law = float(heads.gaussian_fraction(spread))
     assert abs(float(fractions.mean()) - law) < 4 * error + 1 / 50_000
@@ -270,59 +269,83 @@ def test_gaussian_law_puts_the_class_edges_where_stated():
 # --- iterated heads --------------------------------------------------------------------------
 
 
-def test_iterated_head_rests_at_fixed_points_and_descends(traces, model):
-    """Every end point solves xi = K' softmax(beta K xi) to 1e-8, and lies below its start."""
-    beta = model.architecture.beta
-    trace = traces[1]
-    found = heads.iterate_head(trace.queries, trace.keys, beta)
-    assert bool(found.converged.all())
-    again = torch.softmax(beta * found.states @ trace.keys.mT, -1) @ trace.keys
-    assert float((again - found.states).abs().max()) < 1e-7
-    energies = [
-        implicit.hopfield_energy(states, trace.keys, beta)
-        for states in (trace.queries, found.states)
-    ]
-    assert bool((energies[1] < energies[0]).all())
+def identity_model(keys, values=None):
+    """One layer, one head, no learning: queries and keys are the hidden states themselves."""
+    width = keys.shape[-1]
+    sizes = minilm.Architecture(1, 1, width, 1, 3, 3)
+    weights = {}
+    for which in ("self.query", "self.key", "self.value", "output.dense"):
+        weights[f"encoder.layer.0.attention.{which}.weight"] = torch.eye(width).double()
+        weights[f"encoder.layer.0.attention.{which}.bias"] = torch.zeros(width).double()
+    lift = keys[None, None]
+    trace = minilm.LayerTrace(
+        keys[None], lift, lift, lift if values is None else values[None, None], *[keys[None]] * 4
+    )
+    return minilm.LanguageModel(weights, sizes, None), trace
 
 
-def test_iterated_head_finds_the_three_kinds():
-    """Well-separated, paired and nearly equal keys end in one, two and all of them."""
+def test_end_points_show_the_three_kinds():
+    """Well-separated, paired and nearly equal keys: every query keeps its key, its pair, none."""
     eye = torch.eye(8, dtype=torch.float64)
-    for keys, kind, count, entries in (
-        (6.0 * eye, "single", 8, 1),
-        (6.0 * eye[[0, 0, 1, 1, 2, 2, 3, 3]], "metastable", 4, 2),
-        (0.1 * eye, "global", 1, 8),
+    for keys, share, count, entries in (
+        (12.0 * eye, [1, 0, 0], 8, 1),
+        (12.0 * eye[[0, 0, 1, 1, 2, 2, 3, 3]], [0, 1, 0], 4, 2),
+        (0.1 * eye, [0, 0, 1], 1, 8),
     ):
-        found = heads.iterate_head(keys, keys, 1.0)
-        assert set(heads.fixed_point_kind(found.attention)) == {kind}
-        assert int(heads.distinct_states(found.states).max()) + 1 == count
-        assert set(heads.entries_for_mass(found.attention).tolist()) == {entries}
+        model, trace = identity_model(keys)
+        # W_Q, W_K, W_O are the identity: reading back the values repeats the Hopfield step.
+        for loop in ("keys", "readback"):
+            found = iteration.end_points(model, 0, trace, loop)
+            np.testing.assert_allclose(found.shares, [share])
+            assert found.count.tolist() == [count]
+            assert found.largest.tolist() == [1 / count]
+            assert found.entries.tolist() == [entries]
+            assert found.resting.tolist() == [1.0]
 
 
-def test_mean_is_stable_below_one():
-    """Centred keys: states near 0 return to it iff beta lambda_max < 1 (ten random draws)."""
-    generator = torch.Generator().manual_seed(2)
-    for _ in range(10):
-        keys = torch.randn(30, 5, generator=generator, dtype=torch.float64)
-        keys = keys - keys.mean(0)
-        start = 1e-4 * torch.randn(4, 5, generator=generator, dtype=torch.float64)
-        critical = 1 / float(heads.stability_parameter(keys, 1.0))
-        for factor, stable in ((0.9, True), (1.1, False)):
-            found = heads.iterate_head(start, keys, factor * critical, tolerance=1e-8)
-            assert bool((found.states.norm(dim=-1) < 1e-4).all()) is stable
-
-
-def test_cycle_is_reported_as_not_converged():
-    """Values that swap the two keys make the state jump for ever."""
+def test_a_cycle_never_rests():
+    """Values that swap two keys make the state jump for ever: no end point is reported."""
     keys = torch.eye(2, dtype=torch.float64) * 9
-    found = heads.iterate_head(keys, keys, 1.0, values=keys.flip(0), max_steps=50)
-    assert not bool(found.converged.any())
+    found = iteration.end_points(*_first_layer(keys, keys.flip(0)), "readback", max_steps=60)
+    assert found.resting.tolist() == [0.0]
+    assert found.count.tolist() == [0]
+
+
+def _first_layer(keys, values):
+    model, trace = identity_model(keys, values)
+    return model, 0, trace
+
+
+def test_readback_ends_solve_their_equation(model, traces):
+    """Repeated to rest, states of head 4 obey xi = softmax(beta xi K') V to 1e-7."""
+    trace, beta = traces[1], model.architecture.beta
+    keys, values = trace.keys[0, 4], iteration.readback_values(model, 1, trace)[0, 4]
+
+    def step(states):
+        return torch.softmax(beta * states @ keys.mT, -1) @ values
+
+    states, rested = iteration.repeat(step, trace.queries[0, 4])
+    assert bool(rested.all())
+    torch.testing.assert_close(step(states), states, atol=1e-7, rtol=0)
+
+
+def test_sublayer_step_is_the_models_own(model, traces):
+    """From the layer's inputs one step is LayerNorm(x + attention(x)) of the forward."""
+    for layer in (0, 5):
+        trace = traces[layer]
+        ours = iteration.sublayer_step(model, layer, trace, trace.inputs[1], sequence=1)
+        torch.testing.assert_close(ours, trace.normalised[1], atol=1e-11, rtol=0)
+
+
+def test_distinct_states():
+    points = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0 + 1e-5], [1.0, 1e-5], [3.0, 3.0]])
+    assert iteration.distinct_states(points).tolist() == [0, 1, 0, 1, 2]
 
 
 def test_balanced_gauge_changes_no_attention(model, traces):
     """Attention and overlap energies agree to 1e-10; both maps have equal Gram matrices."""
     trace, beta = traces[2], model.architecture.beta
-    queries, keys = heads.balanced_gauge(model, 2, trace)
+    queries, keys = iteration.balanced_gauge(model, 2, trace)
     torch.testing.assert_close(
         torch.softmax(beta * queries @ keys.mT, -1),
         torch.softmax(beta * trace.queries @ trace.keys.mT, -1),
@@ -358,7 +381,7 @@ def test_readback_is_the_heads_own_loop(model, traces):
     silenced = minilm.LanguageModel(alone, model.architecture, model.tokenizer)
     written = minilm.run_layer(silenced, layer, trace.inputs).attended
     expected = minilm.project(model, layer, "query", written)[:, head]
-    values = heads.readback_values(model, layer, trace)[:, head]
+    values = iteration.readback_values(model, layer, trace)[:, head]
     torch.testing.assert_close(attention[:, head] @ values, expected, atol=1e-11, rtol=0)
 
 
@@ -394,6 +417,19 @@ def test_aligned_steps_of_any_length_lower_the_overlap_energy(seed, scale):
     change = implicit.energy_along(model, 0, trace, update, [scale])[0]
     aligned = implicit.alignment(update, gradient) > 1e-9
     assert bool((change[aligned] < 0).all())
+
+
+def test_depth_profile_starts_at_each_layers_own_energy(model, traces):
+    """Its entries (l, l) and (l, l + 1) are the mean energies around layer l."""
+    for kind in ("hopfield", "overlap"):
+        profile = implicit.depth_profile(model, traces, kind)
+        assert profile.shape == (6, 7)
+        for layer, trace in enumerate(traces):
+            before, after = implicit.stage_energies(model, layer, trace, kind)
+            assert float(profile[layer, layer]) == pytest.approx(float(before.mean()), rel=1e-10)
+            assert float(profile[layer, layer + 1]) == pytest.approx(
+                float(after["feed forward"].mean()), rel=1e-10
+            )
 
 
 def test_overlap_energy_ignores_gauge_and_shift():
@@ -452,19 +488,12 @@ def test_training_aligns_or_opposes_the_update_as_the_goal_asks():
         (lambda: minilm.load_model(dtype=torch.int64), ValueError, "dtype"),
         (lambda: minilm.random_weights(tiny_model(), "other", 0), ValueError, "kind"),
         (lambda: minilm.run_layer(tiny_model(), 2, torch.zeros(1, 2, 8)), ValueError, "layer"),
-        (lambda: heads.entries_for_mass(torch.ones(3), mass=0.0), ValueError, "mass"),
         (lambda: heads.gaussian_fraction(-1.0), ValueError, "spread"),
-        (lambda: heads.operating_class(np.array([0.0]), 4), ValueError, "median_entries"),
-        (
-            lambda: heads.iterate_head(torch.ones(2, 3), torch.ones(2, 4), 1.0),
-            ValueError,
-            "agree in width",
-        ),
-        (
-            lambda: heads.iterate_head(torch.ones(2, 3), torch.ones(2, 3), 0.0),
-            ValueError,
-            "beta",
-        ),
+        (lambda: heads.gaussian_fraction(1.0, mass=0.0), ValueError, "mass"),
+        (lambda: heads.head_medians(torch.ones(3)), ValueError, "per_query"),
+        (lambda: iteration.end_points(tiny_model(), 0, None, "other"), ValueError, "loop"),
+        (lambda: iteration.end_points(tiny_model(), 9, None, "keys"), ValueError, "layer"),
+        (lambda: iteration.distinct_states(torch.ones(2, 2), 0.0), ValueError, "tolerance"),
         (
             lambda: implicit.stage_energies(tiny_model(), 0, None, "other"),
             ValueError,

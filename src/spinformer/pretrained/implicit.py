@@ -2,7 +2,8 @@
 
 Two energies of a head with keys k_j, evaluated at a query q:
 
-* the Hopfield energy of document 001, ½q·q − β⁻¹ lse_j(β k_j·q), in the head's own space;
+* the Hopfield energy of document 001, ½q·q − β⁻¹ lse_j(β k_j·q), in the head's own space
+  (`spinformer.hopfield.continuous.energy` with the keys as patterns);
 * the overlap energy U = −β⁻¹ [lse_j(β (k_j − k̄)·q) − log N], the part of it that can be read
   off the attention weights: it does not change if queries and keys are re-expressed
   (q → Aᵀq, k → A⁻¹k) or if the keys are shifted, and it is 0 for equal attention, else < 0.
@@ -18,22 +19,10 @@ import math
 import torch
 
 from spinformer.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.pretrained.minilm import LanguageModel, LayerTrace, project
 
 STAGES = ("hopfield", "attention", "residual", "layer norm", "feed forward")
-
-
-def hopfield_energy(queries: torch.Tensor, keys: torch.Tensor, beta: float) -> torch.Tensor:
-    """½q·q − β⁻¹ lse(β k·q) of queries (..., S, d) with keys (..., N, d): (..., S).
-
-    Document 001, Eq. (energyfunc), with β as in Ramsauer et al. 2020, Eq. (2), up to
-    constants.
-    """
-    check_tensor("queries", queries)
-    check_tensor("keys", keys)
-    beta = check_real("beta", beta, low=0.0, open_low=True)
-    lse = torch.logsumexp(beta * queries @ keys.mT, dim=-1)
-    return 0.5 * queries.pow(2).sum(-1) - lse / beta
 
 
 def overlap_energy(queries: torch.Tensor, keys: torch.Tensor, beta: float) -> torch.Tensor:
@@ -61,7 +50,12 @@ def stage_energies(
     check_choice("kind", kind, ("hopfield", "overlap"))
     layer = check_integer("layer", layer, low=0, high=model.architecture.layers - 1)
     beta = model.architecture.beta
-    energy = hopfield_energy if kind == "hopfield" else overlap_energy
+
+    def energy(queries: torch.Tensor) -> torch.Tensor:
+        if kind == "hopfield":
+            return hopfield_energy(trace.keys, queries, beta)
+        return overlap_energy(queries, trace.keys, beta)
+
     attention = torch.softmax(beta * trace.queries @ trace.keys.mT, dim=-1)
     states = {
         "attention": trace.attended,
@@ -72,8 +66,8 @@ def stage_energies(
     queries = {"hopfield": attention @ trace.keys} | {
         stage: project(model, layer, "query", state) for stage, state in states.items()
     }
-    before = energy(trace.queries, trace.keys, beta)
-    return before, {stage: energy(queries[stage], trace.keys, beta) for stage in STAGES}
+    before = energy(trace.queries)
+    return before, {stage: energy(queries[stage]) for stage in STAGES}
 
 
 def energy_gradient(
@@ -123,3 +117,25 @@ def energy_along(
             for scale in scales
         ]
     )
+
+
+@torch.no_grad()
+def depth_profile(model: LanguageModel, traces: list[LayerTrace], kind: str) -> torch.Tensor:
+    """Energy of every layer's heads at the hidden states of every depth: (L, L + 1).
+
+    Entry (l, m): mean over heads and tokens of the energy that the keys of layer l define,
+    at the hidden states after m layers as layer l's query maps read them. A forward pass
+    moves along a row; a layer's own step leads from entry (l, l) to (l, l + 1).
+    """
+    check_choice("kind", kind, ("hopfield", "overlap"))
+    beta = model.architecture.beta
+    depths = [trace.inputs for trace in traces] + [traces[-1].outputs]
+    rows = []
+    for layer, trace in enumerate(traces):
+        queries = [project(model, layer, "query", states) for states in depths]
+        if kind == "hopfield":
+            row = [hopfield_energy(trace.keys, query, beta).mean() for query in queries]
+        else:
+            row = [overlap_energy(query, trace.keys, beta).mean() for query in queries]
+        rows.append(torch.stack(row))
+    return torch.stack(rows)
