@@ -419,6 +419,15 @@ def test_aligned_steps_of_any_length_lower_the_overlap_energy(seed, scale):
     assert bool((change[aligned] < 0).all())
 
 
+def test_aligned_attention_steps_of_the_model_lower_the_energy(model, traces):
+    """All of them, in every layer: U is concave in the hidden state."""
+    account = implicit.account_steps(model, traces)
+    assert (account.aligned_fell == account.aligned).all()
+    assert (account.aligned + account.opposed == 2 * 64).all()
+    assert account.aligned.sum() > 100
+    assert account.opposed.sum() > 100
+
+
 def test_depth_profile_starts_at_each_layers_own_energy(model, traces):
     """Its entries (l, l) and (l, l + 1) are the mean energies around layer l."""
     for kind in ("hopfield", "overlap"):

@@ -91,3 +91,10 @@ def head_statistics(model: LanguageModel, tokens: torch.Tensor) -> HeadStatistic
 def class_counts(classes: np.ndarray) -> list[int]:
     """How many heads of an array of classes 1 … 4 are in class I, II, III, IV."""
     return [int((classes == number).sum()) for number in range(1, 5)]
+
+
+def cumulated_attention(trace: LayerTrace, beta: float) -> np.ndarray:
+    """Weight of the n largest softmax entries, n = 1 … N, averaged over queries: (H, N)."""
+    attention = torch.softmax(attention_logits(trace, beta), dim=-1)
+    ranked = attention.sort(dim=-1, descending=True).values.cumsum(-1)
+    return ranked.transpose(0, 1).flatten(1, 2).mean(1).numpy()

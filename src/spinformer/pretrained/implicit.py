@@ -15,7 +15,9 @@ linear functions; so a step Δx lowers it for certain whenever Δx·(−∇U) > 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from spinformer.checks import check_choice, check_integer, check_real, check_tensor
@@ -117,6 +119,44 @@ def energy_along(
             for scale in scales
         ]
     )
+
+
+@dataclass(frozen=True)
+class StepAccount:
+    """Attention updates Δx of tokens against the descent direction of Σ_h U_h, per layer.
+
+    `cosine` (L,): mean cosine between Δx and −∇U. `aligned`, `opposed` (L,): number of
+    tokens with Δx·(−∇U) > 0 and ≤ 0; `aligned_fell`, `opposed_fell` (L,): for how many of
+    them Σ_h U_h was lower at x + Δx than at x.
+    """
+
+    cosine: np.ndarray
+    aligned: np.ndarray
+    aligned_fell: np.ndarray
+    opposed: np.ndarray
+    opposed_fell: np.ndarray
+
+
+@torch.no_grad()
+def account_steps(model: LanguageModel, traces: list[LayerTrace]) -> StepAccount:
+    """Compare every layer's attention update with the gradient of its own overlap energy."""
+    rows = []
+    for layer, trace in enumerate(traces):
+        cosine = alignment(
+            trace.attended, energy_gradient(model, layer, trace, trace.inputs)
+        ).flatten()
+        fell = energy_along(model, layer, trace, trace.attended, [1.0])[0].flatten() < 0
+        aligned = cosine > 0
+        rows.append(
+            (
+                float(cosine.mean()),
+                int(aligned.sum()),
+                int((aligned & fell).sum()),
+                int((~aligned).sum()),
+                int((~aligned & fell).sum()),
+            )
+        )
+    return StepAccount(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
 @torch.no_grad()
