@@ -259,6 +259,17 @@ def test_gaussian_law_against_drawn_logits(spread):
     assert abs(float(fractions.mean()) - law) < 4 * error + 1 / 50_000
 
 
+def test_sampled_gaussian_entries_in_two_limits():
+    """Two keys: k falls from 2 to 1 at s = ln 9/(√2 · 0.6745) = 2.303; many: Phi(1.2816 - s)."""
+    edge = np.log(9) / (np.sqrt(2) * ndtri(0.75))
+    assert edge == pytest.approx(2.303, abs=1e-3)
+    found = heads.sampled_gaussian_entries(np.array([0.85, 1.15]) * edge, 2, draws=4000)
+    assert found.tolist() == [2.0, 1.0]
+    spread = np.array([0.0, 0.7, 1.5])
+    many = heads.sampled_gaussian_entries(spread, 20_000, draws=30) / 20_000
+    np.testing.assert_allclose(many, heads.gaussian_fraction(spread), atol=0.004)
+
+
 def test_gaussian_law_puts_the_class_edges_where_stated():
     """Class edges k/N = 1/2, 1/8, 1/32 are spreads 1.2816, 2.4319, 3.1443."""
     for edge, spread in zip((1 / 2, 1 / 8, 1 / 32), (1.28155, 2.43190, 3.14429), strict=True):

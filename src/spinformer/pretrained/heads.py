@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy.stats import norm
 
-from spinformer.checks import check_array, check_real, check_tensor
+from spinformer.checks import check_array, check_integer, check_real, check_tensor
 from spinformer.hopfield.fixed_points import effective_entries, operating_class
 from spinformer.pretrained.minilm import LanguageModel, LayerTrace, forward
 
@@ -98,3 +98,26 @@ def cumulated_attention(trace: LayerTrace, beta: float) -> np.ndarray:
     attention = torch.softmax(attention_logits(trace, beta), dim=-1)
     ranked = attention.sort(dim=-1, descending=True).values.cumsum(-1)
     return ranked.transpose(0, 1).flatten(1, 2).mean(1).numpy()
+
+
+def sampled_gaussian_entries(
+    spread: np.ndarray, keys: int, *, draws: int = 400, seed: int = 0
+) -> np.ndarray:
+    """Median k (mass 0.9) of `keys` Gaussian logits for every standard deviation in `spread`.
+
+    The finite-N counterpart of `gaussian_fraction`, by drawing; the same normal numbers are
+    scaled by each spread, so that the curve is smooth. Gaussian logits are the random energy
+    model: for spread above sqrt(2 log N) a few entries carry the weight, while the formula
+    for N → ∞ goes on to fractions of an entry.
+    """
+    spread = check_array("spread", spread, ndim=1, low=0.0)
+    keys = check_integer("keys", keys, low=1)
+    draws = check_integer("draws", draws, low=1)
+    generator = np.random.default_rng(check_integer("seed", seed, low=0))
+    normal = torch.from_numpy(generator.standard_normal((draws, keys)))
+    return np.array(
+        [
+            float(np.median(effective_entries(torch.softmax(value * normal, dim=-1)).numpy()))
+            for value in spread
+        ]
+    )

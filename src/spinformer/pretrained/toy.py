@@ -101,10 +101,9 @@ def toy_energy(
 ) -> torch.Tensor:
     """Overlap energy −β⁻¹[lse_j(β (k_j − k̄)·q) − log N] of states (B, D): (B,), β = 1/√D."""
     root = math.sqrt(states.shape[-1])
-    keys = patterns @ weights["key"][layer].mT
-    keys = keys - keys.mean(-2, keepdim=True)
-    queries = states @ weights["query"][layer].mT
-    logits = torch.einsum("bnd,bd->bn", keys, queries) / root
+    logits = _logits(weights, layer, patterns, states)
+    # Centring the logits of a query is centring the keys.
+    logits = logits - logits.mean(-1, keepdim=True)
     return -root * (torch.logsumexp(logits, dim=-1) - math.log(patterns.shape[1]))
 
 
@@ -112,11 +111,17 @@ def toy_update(
     weights: dict[str, torch.Tensor], layer: int, patterns: torch.Tensor, states: torch.Tensor
 ) -> torch.Tensor:
     """The attention output that layer `layer` adds to the states (B, D)."""
-    keys = patterns @ weights["key"][layer].mT
-    queries = states @ weights["query"][layer].mT
-    logits = torch.einsum("bnd,bd->bn", keys, queries) / math.sqrt(states.shape[-1])
-    mixed = torch.einsum("bn,bnd->bd", torch.softmax(logits, dim=-1), patterns)
+    attention = torch.softmax(_logits(weights, layer, patterns, states), dim=-1)
+    mixed = (attention.unsqueeze(1) @ patterns).squeeze(1)
     return mixed @ weights["output"][layer].mT
+
+
+def _logits(
+    weights: dict[str, torch.Tensor], layer: int, patterns: torch.Tensor, states: torch.Tensor
+) -> torch.Tensor:
+    # (W_K x)·(W_Q xi) = x·(W_Kᵀ W_Q xi): the keys need not be formed.
+    asked = states @ weights["query"][layer].mT @ weights["key"][layer]
+    return (patterns @ asked.unsqueeze(-1)).squeeze(-1) / math.sqrt(states.shape[-1])
 
 
 def toy_logits(
@@ -128,7 +133,7 @@ def toy_logits(
     if task.goal == "translate":
         patterns = patterns @ rotation(task).mT
     sign = -1.0 if task.goal == "avoid" else 1.0
-    return sign * torch.einsum("bnd,bd->bn", patterns, states) / math.sqrt(task.width)
+    return sign * (patterns @ states.unsqueeze(-1)).squeeze(-1) / math.sqrt(task.width)
 
 
 def measure(
