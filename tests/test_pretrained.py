@@ -340,6 +340,27 @@ def test_readback_ends_solve_their_equation(model, traces):
     torch.testing.assert_close(step(states), states, atol=1e-7, rtol=0)
 
 
+def test_loop_eigenvalues_against_autograd(model, traces):
+    """Sums of eigenvalues and of their squares against traces of the autograd Jacobian, to 1e-6."""
+    trace, beta = traces[3], model.architecture.beta
+    for loop in ("keys", "readback"):
+        found = iteration.loop_eigenvalues(model, 3, trace, loop)[4]
+        keys = trace.keys[0, 4]
+        values = keys if loop == "keys" else iteration.readback_values(model, 3, trace)[0, 4]
+
+        def step(state, keys=keys, values=values):
+            return torch.softmax(beta * keys @ state, -1) @ values
+
+        states, _ = iteration.repeat(lambda s: torch.stack([step(s[0])]), trace.queries[0, 4, :1])
+        jacobian = torch.autograd.functional.jacobian(step, states[0]).numpy()
+        for power in (1, 2):
+            expected = np.trace(np.linalg.matrix_power(jacobian, power))
+            assert abs((found**power).sum() - expected) < 1e-6
+        if loop == "keys":
+            assert abs(found.imag).max() < 1e-9
+            assert found.real.min() > -1e-9
+
+
 def test_sublayer_step_is_the_models_own(model, traces):
     """From the layer's inputs one step is LayerNorm(x + attention(x)) of the forward."""
     for layer in (0, 5):

@@ -114,6 +114,36 @@ def end_points(
 
 
 @torch.no_grad()
+def loop_eigenvalues(
+    model: LanguageModel, layer: int, trace: LayerTrace, loop: str, *, sequence: int = 0
+) -> np.ndarray:
+    """Eigenvalues of a loop's Jacobian where the first token's query ends: complex (H, d).
+
+    For loop "keys" or "readback" with values w_j the Jacobian of Σ_j a_j w_j with respect to
+    the query is β Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ. With w = k it is β times a covariance:
+    real eigenvalues ≥ 0. A negative or complex one excludes an energy that the loop descends
+    as a gradient step; one below −1 makes the state jump to and fro.
+    """
+    check_choice("loop", loop, ("keys", "readback"))
+    beta = model.architecture.beta
+    keys = trace.keys[sequence]
+    values = keys if loop == "keys" else readback_values(model, layer, trace)[sequence]
+    spectra = []
+    for stored, returned, query in zip(keys, values, trace.queries[sequence, :, :1], strict=True):
+
+        def average(
+            states: torch.Tensor, stored: torch.Tensor = stored, returned: torch.Tensor = returned
+        ) -> torch.Tensor:
+            return torch.softmax(beta * states @ stored.mT, dim=-1) @ returned
+
+        state, _ = repeat(average, query)
+        weights = torch.softmax(beta * state @ stored.mT, dim=-1)
+        jacobian = beta * (weights.mT * returned).mT @ (stored - weights @ stored)
+        spectra.append(torch.linalg.eigvals(jacobian).numpy())
+    return np.stack(spectra)
+
+
+@torch.no_grad()
 def repeat(
     step: Callable[[torch.Tensor], torch.Tensor],
     start: torch.Tensor,
