@@ -147,8 +147,8 @@ def log_partition(
     if size > MAX_SPINS:
         raise ValueError(f"couplings must describe at most {MAX_SPINS} spins, got {size}")
     left = (size + 1) // 2
-    a = torch.as_tensor(_half_states(left), dtype=field.dtype, device=field.device)
-    b = torch.as_tensor(_half_states(size - left), dtype=field.dtype, device=field.device)
+    a = torch.tensor(_half_states(left), dtype=field.dtype, device=field.device)
+    b = torch.tensor(_half_states(size - left), dtype=field.dtype, device=field.device)
     # The diagonal is constant on states and is left out, as in the energy.
     pair = matrix - torch.diag_embed(torch.diagonal(matrix, dim1=-2, dim2=-1))
     aa, ab, bb = pair[..., :left, :left], pair[..., :left, left:], pair[..., left:, left:]
