@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from spinformer.spins.exact import (
     log_partition,
     pair_couplings,
+    sherrington_kirkpatrick,
     solve_exact,
     solve_exact_reference,
 )
@@ -102,7 +103,8 @@ def test_sherrington_kirkpatrick_average_free_energy():
     # E ln Z = N ln 2 + N beta^2/4 + 1/4 ln(1 - beta^2) to O(1/N) (Aizenman, Lebowitz, Ruelle
     # 1987); couplings of variance 1/N give the (N-1)/N of the leading term by themselves.
     size, count = 16, 400
-    couplings, _ = _glass(7, size, (count,))
+    couplings, fields = sherrington_kirkpatrick(size, 7, count=count)
+    assert not fields.any()
     for beta in (0.2, 0.4):
         log_z = solve_exact(couplings, np.zeros((count, size)), beta).log_partition
         expected = size * np.log(2) + size * beta**2 / 4 + 0.25 * np.log(1 - beta**2)
@@ -110,6 +112,21 @@ def test_sherrington_kirkpatrick_average_free_energy():
         assert abs(log_z.mean() - expected) < 3 * error
         # The next term is not hidden by wide error bars.
         assert error < 0.2 * abs(0.25 * np.log(1 - beta**2)) + 0.01
+
+
+def test_random_systems_have_the_stated_moments():
+    couplings, fields = sherrington_kirkpatrick(20, 1, count=200, field_std=0.5)
+    off = couplings[:, ~np.eye(20, dtype=bool)]
+    assert np.mean(off) == pytest.approx(0, abs=0.005)
+    assert np.var(off) == pytest.approx(1 / 20, rel=0.02)
+    assert np.std(fields) == pytest.approx(0.5, rel=0.05)
+    assert np.array_equal(couplings, couplings.swapaxes(1, 2))
+    assert not np.diagonal(couplings, axis1=1, axis2=2).any()
+    single, field = sherrington_kirkpatrick(5, 1)
+    assert single.shape == (5, 5)
+    assert field.shape == (5,)
+    with pytest.raises(ValueError, match="count"):
+        sherrington_kirkpatrick(5, 1, count=0)
 
 
 def test_batch_members_do_not_see_their_neighbours():
