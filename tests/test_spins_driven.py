@@ -9,6 +9,7 @@ from scipy.integrate import quad
 
 from spinformer.spins.driven import (
     KINETIC_METHODS,
+    asymmetric_couplings,
     bessel_ratio,
     critical_beta,
     entropy_production,
@@ -179,6 +180,16 @@ def test_mean_field_orders_at_the_critical_beta():
     assert final[1] > 0.2
 
 
+@pytest.mark.parametrize(("asymmetry", "correlation"), [(0.0, 1.0), (0.5, 0.6), (1.0, 0.0)])
+def test_random_couplings_have_the_stated_moments(asymmetry, correlation):
+    j = asymmetric_couplings(400, 2, asymmetry=asymmetry, mean=3.0, std=0.7)
+    off = ~np.eye(400, dtype=bool)
+    assert not np.diagonal(j).any()
+    assert np.mean(j[off]) * 400 == pytest.approx(3, abs=0.1)
+    assert np.var(j[off]) * 400 == pytest.approx(0.49, rel=0.02)
+    assert np.corrcoef(j[off], j.T[off])[0, 1] == pytest.approx(correlation, abs=0.01)
+
+
 @pytest.mark.parametrize("method", KINETIC_METHODS)
 def test_batch_members_do_not_see_their_neighbours(method):
     rng = np.random.default_rng(2)
@@ -259,6 +270,7 @@ def test_vector_mean_field_against_simulation():
             "replicas",
         ),
         (lambda: critical_beta(-0.1), "coupling_std"),
+        (lambda: asymmetric_couplings(4, 0, asymmetry=1.5), "asymmetry"),
         (lambda: critical_beta(0.1, field="cauchy"), "field"),
         (lambda: vector_response(np.ones(2), 1.0), "theta"),
         (lambda: vector_response(np.ones(4), 1.0, kind="limit"), "kind"),

@@ -56,6 +56,25 @@ class StationaryStatistics:
     entropy_production: float
 
 
+def asymmetric_couplings(
+    size: int, seed: int, *, asymmetry: float = 1.0, mean: float = 0.0, std: float = 1.0
+) -> np.ndarray:
+    """Gaussian couplings (N, N) of mean `mean`/N and variance `std`^2/N, zero diagonal.
+
+    J = mean/N + std (S + k A)/sqrt(1 + k^2) with S symmetric, A antisymmetric and
+    k = `asymmetry` in [0, 1]: the correlation of J_ij and J_ji is (1 - k^2)/(1 + k^2), so 0
+    gives symmetric couplings and 1 independent ones (Crisanti and Sompolinsky 1987).
+    """
+    check_integer("size", size, low=1)
+    rng = np.random.default_rng(check_integer("seed", seed, low=0))
+    k = check_real("asymmetry", asymmetry, low=0.0, high=1.0)
+    mean, std = check_real("mean", mean), check_real("std", std, low=0.0)
+    even, odd = np.triu(rng.standard_normal((2, size, size)), 1) / math.sqrt(size)
+    j = mean / size + std * ((even + even.T) + k * (odd - odd.T)) / math.sqrt(1 + k**2)
+    np.fill_diagonal(j, 0.0)
+    return j
+
+
 def kinetic_mean_field(
     couplings: np.ndarray,
     drive: np.ndarray,
