@@ -17,6 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import functional
 
@@ -211,15 +212,16 @@ def random_weights(model: LanguageModel, kind: str, seed: int) -> LanguageModel:
     inside each tensor: same spread, no structure.
     """
     check_choice("kind", kind, ("initial", "shuffled"))
-    generator = torch.Generator().manual_seed(check_integer("seed", seed, low=0))
+    generator = np.random.default_rng(check_integer("seed", seed, low=0))
     weights = {}
     for name in sorted(model.weights):
         tensor = model.weights[name]
         if kind == "shuffled":
-            order = torch.randperm(tensor.numel(), generator=generator)
-            weights[name] = tensor.reshape(-1)[order].reshape(tensor.shape)
+            flat = tensor.reshape(-1).numpy().copy()
+            generator.shuffle(flat)
+            weights[name] = torch.from_numpy(flat).reshape(tensor.shape)
         elif tensor.ndim == 2:
-            drawn = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+            drawn = torch.from_numpy(generator.standard_normal(tuple(tensor.shape)))
             weights[name] = (0.02 * drawn).to(tensor.dtype)
         else:
             weights[name] = torch.full_like(tensor, float(name.endswith("LayerNorm.weight")))
