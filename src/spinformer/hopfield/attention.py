@@ -176,8 +176,9 @@ def kernel_attention(
     """Attention with exp(β qᵀk) replaced by a product of m = `features` positive random features.
 
     exp(β qᵀk) = E_w[φ_w(q) φ_w(k)], φ_w(x) = exp(√β wᵀx − β‖x‖²/2), w ~ N(0, 1): an unbiased
-    estimate of numerator and denominator whose error falls as m^{-1/2}. Sums over keys are done
-    once, so the cost is m(S + N). Choromanski et al. 2021 (Performer), without orthogonalisation.
+    estimate of numerator and denominator whose error falls as m^{-1/2} once m exceeds the variance
+    of one feature, about exp(β‖q + k‖²). Sums over keys are done once, so the cost is m(S + N).
+    Choromanski et al. 2021 (Performer), without orthogonalisation.
     """
     queries, keys, values, beta = _check(queries, keys, values, beta)
     features = check_integer("features", features, low=1)
