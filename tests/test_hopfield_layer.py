@@ -54,7 +54,7 @@ def explicit(layer: HopfieldLayer, queries, patterns, allowed=None, memories=0) 
                     seen[: allowed.shape[-1]] = allowed[b, h, s].numpy()
                 xi = start
                 for step in range(layer.steps):
-                    factor = np.exp(float(layer.beta[h]) * keys[seen, part] @ xi)
+                    factor = np.exp(array(layer.beta)[h] * keys[seen, part] @ xi)
                     content = values if step == layer.steps - 1 else keys
                     xi = factor @ content[seen, part] / factor.sum()
                 out[b, s, part] = xi
@@ -81,8 +81,7 @@ def test_layer_equals_the_formula(steps, options):
 
     present = draw(2, 6, seed=3) > -0.5
     looks = draw(2, 3, 4, 6, seed=4) > -1.0
-    looks[..., 0] = present[:, None, None, 0] | True
-    present[:, 0] = True
+    looks[..., 0], present[:, 0] = True, True
     got = layer(queries, patterns, pattern_mask=present, attention_mask=looks)
     allowed = present[:, None, None, :] & looks
     torch.testing.assert_close(got, explicit(layer, queries, patterns, allowed, memories), **EXACT)
@@ -173,7 +172,7 @@ def test_memory_alone_and_pooling():
     torch.testing.assert_close(layer(queries), given(queries, shared), **EXACT)
     before = layer(queries)
     with torch.no_grad():
-        layer.memory[0] += 1.0
+        layer.memory[0, :6] += 1.0
     assert float((layer(queries) - before).abs().max()) > 1e-3
 
     pool = make(pooling=2, pattern_width=7)
