@@ -18,7 +18,7 @@ from spinformer.chapters.source import Chapter, ChapterError, stamp
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write `content` (text as UTF-8) to `path` such that a reader sees the old file or the whole new one."""
+    """Write `content` to `path`: a reader sees the old file or the whole new one."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     partial = Path(name)
     try:
