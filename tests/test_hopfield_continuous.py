@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import logsumexp
+from scipy.stats import norm
 from torch.autograd.functional import jacobian as derive
 
 from spinformer import images
@@ -28,6 +29,7 @@ from spinformer.hopfield.fixed_points import (
     jacobian_eigenvalue,
     mean_critical_beta,
     operating_class,
+    random_pattern_overlap,
 )
 
 RELAXED = settings(deadline=None, max_examples=25, derandomize=True)
@@ -260,8 +262,14 @@ def test_half_masked_faces_return_as_beta_grows():
         states = retrieve(faces, queries, beta, max_steps=500).states
         nearest = torch.cdist(states, faces).argmin(-1)
         right.append(int((nearest == torch.arange(100)).sum()))
+    # Raw faces of large norm win every dot product; equal norms bring all of them back.
     assert right[0] <= 2
     assert right == sorted(right)
+    assert right[-1] < 80
+    normed = 25.0 * torch.nn.functional.normalize(faces - faces.mean(0), dim=-1)
+    queries = torch.as_tensor(images.mask(normed.numpy(), 0.5))
+    states = retrieve(normed, queries, 1.0, max_steps=500).states
+    assert float((states - normed).norm(dim=-1).max()) < 0.05 * 25.0
     assert attention_weights(faces, faces[:2], 1.0).shape == (2, 100)
 
 
@@ -295,3 +303,19 @@ def test_other_functions_refuse_bad_input():
         bounds.capacity_bound(20, 1.0, 1.0, 0.0)
     with pytest.raises(ValueError, match="starts must have shape"):
         find_fixed_points(torch.ones(3, 2), 1.0, torch.ones(1, 3))
+
+
+def test_random_patterns_are_kept_where_the_estimate_says():
+    for width, spread in ((64, 0.8), (64, 1.6), (256, 0.4), (256, 1.0)):
+        patterns = width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=20), dim=-1)
+        beta = spread / width**0.5
+        states = retrieve(patterns, patterns, beta, tolerance=1e-6, max_steps=300).states
+        overlap = float((states * patterns).sum(-1).mean()) / width
+        assert overlap == pytest.approx(random_pattern_overlap(256, width, beta), abs=0.02)
+        weights = attention_weights(
+            patterns,
+            width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=21), dim=-1),
+            beta,
+        )
+        share = float(effective_entries(weights).double().mean()) / 256
+        assert share == pytest.approx(norm.cdf(1.2816 - spread), abs=0.02)
