@@ -306,12 +306,12 @@ def test_other_functions_refuse_bad_input():
 
 
 def test_random_patterns_are_kept_where_the_estimate_says():
-    for width, spread in ((64, 0.8), (64, 1.6), (256, 0.4), (256, 1.0)):
+    for width, spread in ((64, 0.8), (64, 1.05), (64, 1.15), (64, 1.6), (256, 0.4), (256, 0.55)):
         patterns = width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=20), dim=-1)
         beta = spread / width**0.5
         states = retrieve(patterns, patterns, beta, tolerance=1e-6, max_steps=300).states
         overlap = float((states * patterns).sum(-1).mean()) / width
-        assert overlap == pytest.approx(random_pattern_overlap(256, width, beta), abs=0.02)
+        assert overlap == pytest.approx(random_pattern_overlap(256, width, beta), abs=0.01)
         weights = attention_weights(
             patterns,
             width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=21), dim=-1),
