@@ -73,7 +73,8 @@ def jacobian(patterns: torch.Tensor, states: torch.Tensor, beta: float = 1.0) ->
     """
     patterns, states, beta = _check(patterns, states, beta)
     weights = _weights(patterns, states, beta)
-    centred = patterns.unsqueeze(-3) - (weights @ patterns).unsqueeze(-2)
+    each = patterns if states.ndim == 1 else patterns.unsqueeze(-3)
+    centred = each - (weights @ patterns).unsqueeze(-2)
     return beta * centred.mT @ (weights.unsqueeze(-1) * centred)
 
 

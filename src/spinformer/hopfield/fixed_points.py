@@ -183,6 +183,26 @@ def find_fixed_points(
     )
 
 
+def random_pattern_overlap(size: int, dimension: int, beta: float) -> float:
+    """Overlap m = x_iᵀξ*/d of the fixed point reached from one of N random patterns, theory.
+
+    For N = `size` independent patterns of d = `dimension` components of unit variance and norm √d.
+    At ξ = m x_i + (rest) the pattern itself scores βdm, the others are Gaussian of variance β²dm²,
+    and weighted by e^{score} their mean is βξ (annealed: right while β√d stays below √(2 log N)).
+    So p = 1/(1 + (N − 1) exp(β²dm²/2 − βdm)) and m = p/(1 − (1 − p)β), iterated from m = 1; our
+    own estimate, for β < 1. The pattern is lost where the iteration falls to m ≈ 0.
+    """
+    size = check_integer("size", size, low=2)
+    dimension = check_integer("dimension", dimension, low=1)
+    beta = check_real("beta", beta, low=0.0, high=1.0, open_low=True)
+    overlap = 1.0
+    for _ in range(2_000):
+        exponent = 0.5 * beta**2 * dimension * overlap**2 - beta * dimension * overlap
+        weight = 1.0 / (1.0 + (size - 1) * float(np.exp(exponent)))
+        overlap = weight / (1.0 - (1.0 - weight) * beta)
+    return overlap
+
+
 def _newton(
     patterns: torch.Tensor, state: torch.Tensor, beta: float, tolerance: float
 ) -> torch.Tensor | None:
