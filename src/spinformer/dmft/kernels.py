@@ -44,6 +44,8 @@ _C8, _C9 = 2.7620088445409746e-07, 2.510038549551032e-08
 EXP_FLOOR = -300.0
 # Lengths below this count as an exact zero of the tangent map; log 0 is replaced by its log.
 ZERO_LENGTH = 1e-140
+# A direction of the frame shorter than this is what rounding left of the others.
+ROUNDING_LENGTH = 1e-13
 
 
 @intrinsic
@@ -81,7 +83,7 @@ def _sqrt(typingctx, x):
     return types.float64(types.float64), codegen
 
 
-@njit(inline="always", error_model="numpy")
+@njit(error_model="numpy")
 def _expm1_rest(r):
     # e^r − 1 − r on |r| ≤ ln(2)/2, Estrin's scheme.
     r2 = r * r
@@ -92,7 +94,7 @@ def _expm1_rest(r):
     return r2 * fma(b, r4, a)
 
 
-@njit(inline="always", error_model="numpy")
+@njit(error_model="numpy")
 def fast_exp(x):
     """e^x for x ≤ 700, held at e^−300 below −300; within 1 ulp of math.exp."""
     x = x if x > EXP_FLOOR else EXP_FLOOR
@@ -102,7 +104,7 @@ def fast_exp(x):
     return _float_of(_bits_of(1.0 + (r + _expm1_rest(r))) + (_bits_of(t) << 52))
 
 
-@njit(inline="always", error_model="numpy")
+@njit(error_model="numpy")
 def _expm1_double(x):
     # e^{2x} − 1 for |x| ≤ 300, accurate near 0.
     y = 2.0 * x
@@ -115,7 +117,7 @@ def _expm1_double(x):
     return fma(scale, r + _expm1_rest(r), scale - 1.0)
 
 
-@njit(inline="always", error_model="numpy")
+@njit(error_model="numpy")
 def fast_tanh(x):
     """tanh x, within 3 ulp of math.tanh for every x."""
     e = _expm1_double(x)
@@ -463,7 +465,7 @@ def _tangent_rows(slot, new, attention, value, key, query, weight, dvalue, dquer
 
 
 @njit(nogil=True, error_model="numpy")
-def _orthonormalise(frame, mantissa, exponent, zeros, length):
+def _orthonormalise(frame, mantissa, exponent, lost, length):
     """Modified Gram-Schmidt; the lengths multiply mantissa · 2^exponent."""
     count, rows = frame.shape[0], frame.shape[1]
     for i in range(count):
@@ -471,7 +473,7 @@ def _orthonormalise(frame, mantissa, exponent, zeros, length):
         for j in range(LANES):
             r = _sqrt(length[j])
             dead = r < ZERO_LENGTH
-            zeros[i, j] += 1 if dead else 0
+            lost[i, j] += 1 if r < ROUNDING_LENGTH else 0
             r = ZERO_LENGTH if dead else r
             bits = _bits_of(mantissa[i, j] * r)
             exponent[i, j] += (bits >> 52) - 1023
@@ -490,13 +492,13 @@ def _orthonormalise(frame, mantissa, exponent, zeros, length):
 
 @njit(nogil=True, error_model="numpy")
 def lyapunov(
-    steps, every, frame, mantissa, exponent, zeros,
+    steps, every, frame, mantissa, exponent, lost,
     cursor, position, attention, value, key, query, hidden, weight, par, net,
 ):  # fmt: skip
     """`steps` steps of the tangent frame (k, T·P, W), orthonormalised every `every` steps.
 
-    Growth of direction i: mantissa[i] · 2^exponent[i] (both updated); zeros[i] counts lengths
-    held at `ZERO_LENGTH`. Rows of the frame follow the ring: slot · P + feature.
+    Growth of direction i: mantissa[i] · 2^exponent[i] (both updated); lost[i] counts lengths
+    below `ROUNDING_LENGTH`. Rows of the frame follow the ring: slot · P + feature.
     """
     beta, gamma, epsilon = par
     patterns, readout, drive = net
@@ -534,5 +536,5 @@ def lyapunov(
                 for j in range(LANES):
                     frame[i, cursor * features + a, j] = fresh[a, j]
         if (n + 1) % every == 0 or n + 1 == steps:
-            _orthonormalise(frame, mantissa, exponent, zeros, scratch)
+            _orthonormalise(frame, mantissa, exponent, lost, scratch)
     return cursor, position

@@ -6,11 +6,11 @@ the document's network). A step shifts the window and makes one new vector,
 Exponents are in nats per step, from the QR method of Benettin et al. (1980): a frame is pushed
 forward and orthonormalised (modified Gram-Schmidt), the logarithms of the lengths averaged.
 
-Two limits. With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot; in
-double precision a direction that shrinks by more than about 1e-15 between two
-orthonormalisations is lost in rounding, so exponents below `RESOLVED` divided by the interval
-mean "strongly contracting" and nothing finer. And a frame needs some steps to align with the
-expanding directions: these are dropped.
+Two limits. With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot: in
+double precision a direction that becomes shorter than about 1e-13 before it is orthonormalised
+is what rounding left of the other directions. Such lengths are counted (`lost`), and the exponent
+and all below it are then only upper bounds (their exact sum is `mean_log_determinant`). And a
+frame needs some steps to align with the expanding directions: these are dropped.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from spinformer.dmft.kernels import LANES
 from spinformer.dmft.mean_field import Context, attend, step, tokens
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
-RESOLVED = -30.0
-
 
 @dataclass(frozen=True, eq=False)
 class LyapunovSpectrum:
@@ -36,14 +34,15 @@ class LyapunovSpectrum:
 
     exponents, errors: (..., k), mean and standard error over `batches` consecutive stretches
         (with as many independent pieces as the stretches are longer than the orbit's memory).
-    zeros: (..., k) how many lengths were held at kernels.ZERO_LENGTH (log 0).
-    resolved: (..., k) False where rounding hides the value.
+    lost: (..., k) share of the orthonormalisations that found a length below
+        kernels.ROUNDING_LENGTH; log 0 is replaced by log kernels.ZERO_LENGTH.
+    resolved: (..., k) True where neither this direction nor one before it was ever lost.
     context: the state at the end.
     """
 
     exponents: np.ndarray
     errors: np.ndarray
-    zeros: np.ndarray
+    lost: np.ndarray
     resolved: np.ndarray
     context: Context
 
@@ -106,6 +105,27 @@ def reference_spectrum(
     return total / steps
 
 
+def mean_log_determinant(
+    network: Network,
+    context: Context,
+    beta: float,
+    steps: int,
+    gamma: float | None = None,
+    epsilon: float | None = None,
+) -> float:
+    """Orbit average of log |det ∂(next window)/∂(window)|: the sum of all exponents, exactly.
+
+    The determinant of a block companion matrix is that of its last block, up to sign.
+    """
+    steps = check_integer("steps", steps, low=1)
+    features, total = network.features, 0.0
+    for _ in range(steps):
+        block = tangent_map(network, context, beta, gamma, epsilon)[:features, -features:]
+        total += np.linalg.slogdet(block)[1]
+        context, _ = step(network, context, beta, gamma, epsilon)
+    return total / steps
+
+
 def lyapunov_spectrum(
     network: Network | Sequence[Network],
     context: Context,
@@ -126,8 +146,7 @@ def lyapunov_spectrum(
 
     beta, gamma, epsilon and the context broadcast as in `mean_field.trajectory`. After
     `transient` steps the frame aligns during `align` steps, then `steps` steps are averaged.
-    every: steps between orthonormalisations; None: 1 for more than two exponents (each step's
-    near-singularity is then met on its own), 4 for one or two.
+    every: steps between orthonormalisations; None: 2 for more than two exponents, 4 for one or two.
     """
     ensemble = Ensemble(network, context.attention, context.position, beta, gamma, epsilon, threads)
     ensemble.advance(check_integer("transient", transient, low=0), progress)
@@ -149,7 +168,7 @@ def ensemble_spectrum(
     steps = check_integer("steps", steps, low=1)
     align = check_integer("align", align, low=0)
     batches = check_integer("batches", batches, low=1, high=steps)
-    every = (4 if count <= 2 else 1) if every is None else check_integer("every", every, low=1)
+    every = (4 if count <= 2 else 2) if every is None else check_integer("every", every, low=1)
     lengths = np.diff(np.linspace(0, steps, batches + 1).astype(int))
 
     def task(block: int, _: int) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
@@ -158,17 +177,17 @@ def ensemble_spectrum(
         start = np.linalg.qr(np.random.default_rng(0).normal(size=(dimension, count)))[0]
         frame = np.repeat(start.T[:, :, None], LANES, axis=2)
         growth = np.empty((batches, count, LANES))
-        zeros = np.zeros((count, LANES), dtype=np.int64)
+        lost = np.zeros((count, LANES), dtype=np.int64)
         end = (ensemble.cursor, ensemble.position)
         for n, length in enumerate((align, *lengths)):
             mantissa = np.ones((count, LANES))
             exponent = np.zeros((count, LANES), dtype=np.int64)
             if n == 1:
-                zeros[:] = 0
-            end = kernels.lyapunov(length, every, frame, mantissa, exponent, zeros, *end, *arrays)
+                lost[:] = 0
+            end = kernels.lyapunov(length, every, frame, mantissa, exponent, lost, *end, *arrays)
             if n:
                 growth[n - 1] = (np.log(mantissa) + exponent * np.log(2.0)) / length
-        return growth, zeros, end
+        return growth, lost, end
 
     parts = ensemble._each(task, progress, "exponents")
     ensemble._move(parts[0][2])
@@ -180,10 +199,12 @@ def ensemble_spectrum(
         if batches > 1
         else np.full_like(exponents, np.nan)
     )
+    turns = sum(-(-length // every) for length in lengths)
+    lost = ensemble.gather([part[1] for part in parts]) / turns
     return LyapunovSpectrum(
         exponents,
         errors,
-        ensemble.gather([part[1] for part in parts]),
-        exponents > RESOLVED / every,
+        lost,
+        np.cumsum(lost, axis=-1) == 0.0,
         Context(ensemble.attention(), ensemble.position),
     )
