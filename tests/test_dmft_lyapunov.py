@@ -24,6 +24,11 @@ from spinformer.dmft.mean_field import (
 from spinformer.dmft.network import Network
 
 
+def gentle_network():
+    # A soft attention: all six exponents stay above rounding.
+    return Network.segmented(6, features=2, segments=5, bits=3, context=3, gamma=3.0, epsilon=0.2)
+
+
 @pytest.fixture(scope="module")
 def start():
     return document_context(Network.document(), steps=5000)
@@ -79,8 +84,7 @@ def test_tangent_map_equals_finite_differences_of_the_compiled_step(start):
 
 @pytest.mark.parametrize(("every", "count"), [(1, None), (2, None), (3, 5), (4, 2)])
 def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
-    # A gentle softmax: every one of the exponents is above rounding, on a quasi-random orbit.
-    network = Network.segmented(3, features=2, segments=4, bits=3, context=3, gamma=6.0)
+    network = gentle_network()
     context = random_contexts(network, 0, 1)
     alone = Context(context.attention[0], 0)
     reference = reference_spectrum(network, alone, 1.3, 600, align=300)
@@ -130,7 +134,7 @@ def test_quasi_periodic_window_has_a_zero_exponent(start):
 
 
 def test_sum_of_the_exponents_is_the_mean_log_determinant():
-    network = Network.segmented(3, features=2, segments=4, bits=3, context=3, gamma=6.0)
+    network = gentle_network()
     context = random_contexts(network, 0, 1)
     found = lyapunov_spectrum(network, context, 1.3, 500, align=200)
     middle = trajectory(network, Context(context.attention[0], 0), 1.3, 1, transient=199)[1]
@@ -143,7 +147,7 @@ def test_rounding_is_reported_and_log_zero_is_finite(start):
     assert np.isfinite(found.exponents).all()
     assert found.resolved[:3].all()
     assert not found.resolved[-1]
-    # One feature, two equal kinds of bit: the map has rank below its dimension.
+    # All bits of one kind: the map has rank below its dimension.
     dead = Network.segmented(0, features=3, segments=1, bits=1)
     found = lyapunov_spectrum(dead, random_contexts(dead, 0, 1), 1.0, 200)
     assert np.isfinite(found.exponents).all()
