@@ -94,11 +94,40 @@ def _shifted(t: Tensor, couplings: Tensor) -> Tensor:
     return torch.diag_embed(t) - couplings
 
 
-def _moments(inverse: Tensor, gram: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-    """P = V^-1 S V^-1 and the mean square lengths C_ii."""
-    spread = inverse @ gram @ inverse
+@dataclass(frozen=True)
+class _Source:
+    """The fields as the cheaper of two things: h = H/sqrt(D), or S = h h^T where D > N."""
+
+    value: Tensor
+    is_gram: bool
+
+    def strength(self) -> Tensor:
+        if self.is_gram:
+            return self.value.diagonal(dim1=-2, dim2=-1)
+        return self.value.square().sum(-1)
+
+    def spread(self, inverse: Tensor) -> Tensor:
+        """P = V^-1 S V^-1."""
+        half = inverse @ self.value
+        return half @ inverse if self.is_gram else half @ half.mT
+
+    def energy(self, inverse: Tensor) -> Tensor:
+        """tr(S V^-1)."""
+        other = inverse if self.is_gram else inverse @ self.value
+        return (self.value * other).sum((-1, -2))
+
+
+def _source(fields: Tensor) -> _Source:
+    sites, dimension = fields.shape[-2:]
+    if dimension > sites:
+        return _Source(fields @ fields.mT / dimension, True)
+    return _Source(fields / math.sqrt(dimension), False)
+
+
+def _lengths(inverse: Tensor, spread: Tensor, beta: Tensor) -> Tensor:
+    """The mean square lengths C_ii."""
     lengths = inverse.diagonal(dim1=-2, dim2=-1) / (2 * beta[..., None])
-    return spread, lengths + spread.diagonal(dim1=-2, dim2=-1) / 4
+    return lengths + spread.diagonal(dim1=-2, dim2=-1) / 4
 
 
 def _hessian(inverse: Tensor, spread: Tensor, beta: Tensor) -> Tensor:
@@ -115,8 +144,28 @@ def _spectral_bound(couplings: Tensor) -> Tensor:
     return rows * (fourth.square().sum((-1, -2)).pow(0.125) * (1 + 1e-5)).clamp_max(1.0)
 
 
+def _starts(couplings: Tensor, strength: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+    """A start where V is surely positive definite, and a guess that is better if it is."""
+    beta = beta[:, None]
+
+    def alone(strength: Tensor) -> Tensor:  # t of a free spin in a field of square `strength`
+        return (0.5 + (0.25 + beta.square() * strength).sqrt()) / (2 * beta)
+
+    safe = _spectral_bound(couplings)[:, None] + alone(strength)
+    # One sweep of the equations for weak random couplings, (V^-1)_ii = 1/(t_i - sum J_ij^2
+    # (V^-1)_jj), with the fields that neighbours pass on: exact to second order in J.
+    square = couplings.square()
+    passed = square @ (strength / alone(strength).square())[..., None]
+    alone_in_all = alone(strength + passed[..., 0])
+    return safe, alone_in_all + (square @ alone_in_all.reciprocal()[..., None])[..., 0]
+
+
 def _newton(
-    couplings: Tensor, gram: Tensor, beta: Tensor, tolerance: float, max_evaluations: int
+    couplings: Tensor,
+    source: _Source,
+    beta: Tensor,
+    tolerance: float,
+    max_evaluations: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Damped Newton for a flat batch; samples leave the batch as they finish.
 
@@ -124,46 +173,54 @@ def _newton(
     direction by more than half the initial slope; otherwise it is halved. Slopes, not values
     of phi, decide, because near the minimum differences of phi drown in rounding first.
     """
-    batch, sites = gram.shape[0], gram.shape[-1]
-    eps = torch.finfo(gram.dtype).eps
-    strength = gram.diagonal(dim1=-2, dim2=-1)
-    # Free spins in their fields, lifted by a bound of lambda_max(J): V is positive definite.
-    free = (0.5 + (0.25 + beta[:, None].square() * strength).sqrt()) / (2 * beta[:, None])
-    start = _spectral_bound(couplings)[:, None] + free
+    batch, sites = couplings.shape[:2]
+    eps = torch.finfo(couplings.dtype).eps
+    start, guess = _starts(couplings, source.strength(), beta)
 
     t = start.clone()
     residual = torch.full_like(beta, torch.inf)
-    evaluations = torch.zeros(batch, dtype=torch.int64, device=gram.device)
-    converged = torch.zeros(batch, dtype=torch.bool, device=gram.device)
+    evaluations = torch.zeros(batch, dtype=torch.int64, device=beta.device)
+    converged = torch.zeros(batch, dtype=torch.bool, device=beta.device)
 
-    active = torch.arange(batch, device=gram.device)
-    j, s, b = couplings, gram, beta
-    here, step = start, torch.zeros_like(start)
+    active = torch.arange(batch, device=beta.device)
+    j, s, b = couplings, source, beta
+    here, step = start, guess - start
     slope, before, scale = torch.zeros_like(b), torch.full_like(b, torch.inf), torch.ones_like(b)
-    identity = torch.eye(sites, dtype=gram.dtype, device=gram.device)
-    for _ in range(max_evaluations):
+    identity = torch.eye(sites, dtype=beta.dtype, device=beta.device)
+    for evaluation in range(max_evaluations):
         trial = here + scale[:, None] * step
         factor, info = torch.linalg.cholesky_ex(_shifted(trial, j))
         positive = info == 0
         inverse = torch.cholesky_inverse(torch.where(positive[:, None, None], factor, identity))
-        spread, lengths = _moments(inverse, s, b)
+        spread = s.spread(inverse)
+        lengths = _lengths(inverse, spread, b)
         gradient = b[:, None] * (1 - lengths)
         ahead = (gradient * step).sum(-1)
         close = before < 10 * math.sqrt(eps)
-        accepted = positive & ((ahead <= 0.5 * slope.abs()) | close)
+        if evaluation == 0:
+            # The guess: kept unless it is beyond the boundary or too close to it. A rejected
+            # one leaves step zero, so that the next evaluation is at the safe start.
+            accepted = positive & (lengths.amax(-1) <= 4)
+            step = torch.zeros_like(step)
+        else:
+            accepted = positive & ((ahead <= 0.5 * slope.abs()) | close)
         evaluations[active] += 1
 
         here = torch.where(accepted[:, None], trial, here)
         now = torch.where(accepted, (1 - lengths).abs().amax(-1), before)
+        # Rounding floors the residual near eps times the condition number of V: a sample is
+        # also done when it is down there and no longer improves.
         condition = trial.abs().amax(-1) * inverse.diagonal(dim1=-2, dim2=-1).amax(-1)
-        done = accepted & (now <= (4 * eps * condition).clamp_min(tolerance))
-        factor, info = torch.linalg.cholesky_ex(_hessian(inverse, spread, b))
-        usable = (accepted & (info == 0))[:, None]
-        newton = torch.cholesky_solve(
-            gradient[..., None].neg(), torch.where(usable[..., None], factor, identity)
-        )[..., 0]
-        step = torch.where(usable, newton, step)
-        slope = torch.where(usable[:, 0], (gradient * newton).sum(-1), slope)
+        floored = (now <= 4 * eps * condition) & (now >= 0.5 * before)
+        done = accepted & ((now <= tolerance) | floored)
+        hessian = _hessian(inverse, spread, b)
+        factor, info = torch.linalg.cholesky_ex(hessian)
+        # Where rounding leaves the Hessian without a factor, its diagonal still descends.
+        rough = torch.diag_embed(hessian.diagonal(dim1=-2, dim2=-1).sqrt())
+        factor = torch.where((info == 0)[:, None, None], factor, rough)
+        newton = torch.cholesky_solve(gradient[..., None], factor)[..., 0].neg()
+        step = torch.where(accepted[:, None], newton, step)
+        slope = torch.where(accepted, (gradient * newton).sum(-1), slope)
         scale = torch.where(accepted, torch.ones_like(scale), 0.5 * scale)
         before = now
 
@@ -171,7 +228,8 @@ def _newton(
             finished = active[done]
             t[finished], residual[finished], converged[finished] = here[done], now[done], True
             left = ~done
-            active, j, s, b = active[left], j[left], s[left], b[left]
+            active, j, b = active[left], j[left], b[left]
+            s = _Source(s.value[left], s.is_gram)
             here, step, slope = here[left], step[left], slope[left]
             before, scale = before[left], scale[left]
             if active.numel() == 0:
@@ -185,22 +243,25 @@ class _SaddlePoint(torch.autograd.Function):
     """t*(J, S, beta) for a flat batch, differentiated implicitly.
 
     With w = phi''^-1 g for an incoming gradient g and K = V^-1 diag(w) V^-1, the gradients are
-    K/2 + (beta/4)(V^-1 S K + K S V^-1) in J, (beta/4) K in S and -w . (1 - P_ii/4) in beta.
+    K/2 + (beta/4)(V^-1 S K + K S V^-1) in J, (beta/4) K in S, (beta/2) K h in h and
+    -w . (1 - P_ii/4) in beta.
     """
 
     @staticmethod
     def forward(
         ctx: Any,
         couplings: Tensor,
-        gram: Tensor,
+        source: Tensor,
+        is_gram: bool,
         beta: Tensor,
         tolerance: float,
         max_evaluations: int,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         t, residual, evaluations, converged = _newton(
-            couplings, gram, beta, tolerance, max_evaluations
+            couplings, _Source(source, is_gram), beta, tolerance, max_evaluations
         )
-        ctx.save_for_backward(t, couplings, gram, beta)
+        ctx.save_for_backward(t, couplings, source, beta)
+        ctx.is_gram = is_gram
         ctx.mark_non_differentiable(residual, evaluations, converged)
         ctx.set_materialize_grads(False)
         return t, residual, evaluations, converged
@@ -208,18 +269,24 @@ class _SaddlePoint(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         if grad is None:
-            return None, None, None, None, None
-        t, couplings, gram, beta = ctx.saved_tensors
-        inverse, _logdet = _InverseLogdet.apply(_shifted(t, couplings))
-        spread, _lengths = _moments(inverse, gram, beta)
+            return (None,) * 6
+        t, couplings, value, beta = ctx.saved_tensors
+        source = _Source(value, ctx.is_gram)
+        inverse, _ = _InverseLogdet.apply(_shifted(t, couplings))
+        spread = source.spread(inverse)
         factor = torch.linalg.cholesky_ex(_hessian(inverse, spread, beta)).L
         weights = torch.cholesky_solve(grad[..., None], factor)
         kernel = inverse @ (weights * inverse)
         quarter = beta[..., None, None] / 4
-        mixed = inverse @ gram @ kernel
+        moved = kernel @ value
+        if ctx.is_gram:
+            mixed, grad_source = moved @ inverse, quarter * kernel
+        else:
+            mixed, grad_source = moved @ (inverse @ value).mT, 2 * quarter * moved
         grad_couplings = 0.5 * kernel + quarter * (mixed + mixed.mT)
         slope = 1 - spread.diagonal(dim1=-2, dim2=-1) / 4
-        return grad_couplings, quarter * kernel, -(weights[..., 0] * slope).sum(-1), None, None
+        grad_beta = -(weights[..., 0] * slope).sum(-1)
+        return grad_couplings, grad_source, None, grad_beta, None, None
 
 
 def _prepare(couplings: Any, fields: Any, beta: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -261,16 +328,17 @@ def _prepare(couplings: Any, fields: Any, beta: Any) -> tuple[Tensor, Tensor, Te
 
 def _solve(
     couplings: Tensor, fields: Tensor, beta: Tensor, tolerance: Any, max_evaluations: Any
-) -> tuple[Saddle, Tensor]:
+) -> tuple[Saddle, _Source]:
     if tolerance is None:
         tolerance = 1e-12 if couplings.dtype == torch.float64 else 1e-5
     tolerance = check_real("tolerance", tolerance, low=0.0)
     max_evaluations = check_integer("max_evaluations", max_evaluations, low=1)
     batch, sites = beta.shape, couplings.shape[-1]
-    gram = fields @ fields.mT / fields.shape[-1]
+    source = _source(fields)
     t, residual, evaluations, converged = _SaddlePoint.apply(
         couplings.reshape(-1, sites, sites),
-        gram.reshape(-1, sites, sites),
+        source.value.reshape(-1, *source.value.shape[-2:]),
+        source.is_gram,
         beta.reshape(-1),
         tolerance,
         max_evaluations,
@@ -281,7 +349,7 @@ def _solve(
         evaluations.reshape(batch),
         converged.reshape(batch),
     )
-    return saddle, gram
+    return saddle, source
 
 
 def _require(saddle: Saddle) -> None:
@@ -298,27 +366,25 @@ def saddle_function(t: Tensor, couplings: Tensor, fields: Tensor, beta: Any) -> 
     couplings, fields, beta = _prepare(couplings, fields, beta)
     t = check_tensor("t", t)
     inverse, logdet = _InverseLogdet.apply(_shifted(t, couplings))
-    return _phi(t, inverse, logdet, fields @ fields.mT / fields.shape[-1], beta)
+    return _phi(t, inverse, logdet, _source(fields), beta)
 
 
 def saddle_gradient(t: Tensor, couplings: Tensor, fields: Tensor, beta: Any) -> Tensor:
     """d phi / d t = beta (1 - C_ii), shape (..., N)."""
     couplings, fields, beta = _prepare(couplings, fields, beta)
     inverse, _ = _InverseLogdet.apply(_shifted(check_tensor("t", t), couplings))
-    _, lengths = _moments(inverse, fields @ fields.mT / fields.shape[-1], beta)
-    return beta[..., None] * (1 - lengths)
+    return beta[..., None] * (1 - _lengths(inverse, _source(fields).spread(inverse), beta))
 
 
 def saddle_hessian(t: Tensor, couplings: Tensor, fields: Tensor, beta: Any) -> Tensor:
     """d^2 phi / dt dt = V^-1 o V^-1 / 2 + (beta/2) V^-1 o P, entrywise, shape (..., N, N)."""
     couplings, fields, beta = _prepare(couplings, fields, beta)
     inverse, _ = _InverseLogdet.apply(_shifted(check_tensor("t", t), couplings))
-    spread, _ = _moments(inverse, fields @ fields.mT / fields.shape[-1], beta)
-    return _hessian(inverse, spread, beta)
+    return _hessian(inverse, _source(fields).spread(inverse), beta)
 
 
-def _phi(t: Tensor, inverse: Tensor, logdet: Tensor, gram: Tensor, beta: Tensor) -> Tensor:
-    return beta * t.sum(-1) - 0.5 * logdet + beta / 4 * (gram * inverse).sum((-1, -2))
+def _phi(t: Tensor, inverse: Tensor, logdet: Tensor, source: _Source, beta: Tensor) -> Tensor:
+    return beta * t.sum(-1) - 0.5 * logdet + beta / 4 * source.energy(inverse)
 
 
 def find_saddle(
@@ -358,13 +424,13 @@ def vector_spins(
     `saddle.converged`.
     """
     couplings, fields, beta = _prepare(couplings, fields, beta)
-    saddle, gram = _solve(couplings, fields, beta, tolerance, max_evaluations)
+    saddle, source = _solve(couplings, fields, beta, tolerance, max_evaluations)
     sites, dimension = fields.shape[-2:]
     inverse, logdet = _InverseLogdet.apply(_shifted(saddle.t, couplings))
-    spread = inverse @ gram @ inverse
+    spread = source.spread(inverse)
     # phi is stationary at t*, so its derivatives need no derivative of t*; detaching t here
     # would spare little and cost the second derivatives.
-    density = _phi(saddle.t, inverse, logdet, gram, beta) - sites / 2 * (1 + (2 * beta).log())
+    density = _phi(saddle.t, inverse, logdet, source, beta) - sites / 2 * (1 + (2 * beta).log())
     log_partition = dimension * density
     if corrected:
         scaled = _hessian(inverse, spread, beta) / (2 * beta.square())[..., None, None]
@@ -377,9 +443,7 @@ def vector_spins(
     )
 
 
-def free_energy(
-    couplings: Tensor, fields: Tensor, beta: Any, *, corrected: bool = False
-) -> Tensor:
+def free_energy(couplings: Tensor, fields: Tensor, beta: Any, *, corrected: bool = False) -> Tensor:
     """F = -ln Z / beta, shape (...), of the leading order in 1/D or with the next one.
 
     Raises RuntimeError if a saddle point was not found.
