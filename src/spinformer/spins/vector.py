@@ -174,7 +174,7 @@ def _newton(
     of phi, decide, because near the minimum differences of phi drown in rounding first.
     """
     batch, sites = couplings.shape[:2]
-    eps = torch.finfo(couplings.dtype).eps
+    eps, tiny = torch.finfo(couplings.dtype).eps, torch.finfo(couplings.dtype).tiny
     start, guess = _starts(couplings, source.strength(), beta)
 
     t = start.clone()
@@ -210,7 +210,7 @@ def _newton(
         now = torch.where(accepted, (1 - lengths).abs().amax(-1), before)
         # Rounding floors the residual near eps times the condition number of V: a sample is
         # also done when it is down there and no longer improves.
-        condition = trial.abs().amax(-1) * inverse.diagonal(dim1=-2, dim2=-1).amax(-1)
+        condition = trial.abs().amax(-1) * inverse.abs().sum(-1).amax(-1)
         floored = (now <= 4 * eps * condition) & (now >= 0.5 * before)
         done = accepted & ((now <= tolerance) | floored)
         hessian = _hessian(inverse, spread, b)
@@ -220,8 +220,11 @@ def _newton(
         factor = torch.where((info == 0)[:, None, None], factor, rough)
         newton = torch.cholesky_solve(gradient[..., None], factor)[..., 0].neg()
         step = torch.where(accepted[:, None], newton, step)
+        descent = (gradient * newton).abs()
         slope = torch.where(accepted, (gradient * newton).sum(-1), slope)
-        scale = torch.where(accepted, torch.ones_like(scale), 0.5 * scale)
+        # Far above the minimum C_ii falls like 1/t, and Newton's step is too long by 1/C_ii.
+        first = (descent * lengths).sum(-1) / descent.sum(-1).clamp_min(tiny)
+        scale = torch.where(accepted, first.clamp(0.0, 1.0), 0.5 * scale)
         before = now
 
         if bool(done.any()):
