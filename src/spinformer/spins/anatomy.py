@@ -275,7 +275,7 @@ def fit_per_token(
     steps: int,
     seed: int,
     elsewhere: tuple[torch.Tensor, torch.Tensor] | None = None,
-    batch: int = 512,
+    batch: int = 256,
     rate: float = 3e-3,
     held_out: float = 0.25,
 ) -> PerTokenFit:
