@@ -245,40 +245,40 @@ def _anderson(
     its history and goes on with a plain damped step from where it is.
     """
     shape, sites = start.shape, start.shape[-2]
-    flat = (*shape[:-2], shape[-2] * shape[-1])
-    x = start.reshape(flat)
-    best, best_norm = x, torch.full(flat[:-1], torch.inf, dtype=x.dtype, device=x.device)
-    moves: list[torch.Tensor] = []
-    changes: list[torch.Tensor] = []
+    x = start.reshape(-1, shape[-2] * shape[-1])
+    tiny = torch.finfo(x.dtype).tiny
+    best, best_norm = x, torch.full(x.shape[:1], torch.inf, dtype=x.dtype, device=x.device)
+    # Rings of the last changes of x and of the residual; their order does not matter.
+    moves = x.new_zeros(len(x), _HISTORY, x.shape[1])
+    changes = torch.zeros_like(moves)
+    eye = torch.eye(_HISTORY, dtype=torch.float64, device=x.device)
     previous = None
     for iteration in range(1, max_iterations + 1):
-        residual = step(x.reshape(shape)).reshape(flat) - x
+        residual = step(x.reshape(shape)).reshape(x.shape) - x
         norm = residual.norm(dim=-1) / sites**0.5
-        better = norm < best_norm
         astray = norm > _ASTRAY * best_norm
+        better = norm < best_norm
         best = torch.where(better.unsqueeze(-1), x, best)
         best_norm = torch.where(better, norm, best_norm)
         active = best_norm > tolerance
         if not bool(active.any()) or iteration == max_iterations:
             break
-        if previous is not None:
-            moves = [*moves[1 - _HISTORY :], x - previous[0]]
-            changes = [*changes[1 - _HISTORY :], residual - previous[1]]
         target = x + damping * residual
-        if moves:
-            move, change = torch.stack(moves, dim=-2), torch.stack(changes, dim=-2)
-            # Columns of unit norm: else the ridge would silence the newest, smallest ones.
-            size = change.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
-            move, change = move / size, change / size
-            # In double precision: the columns become nearly parallel.
-            gram = (change @ change.mT).double()
-            gram = gram + _RIDGE * torch.eye(len(moves), dtype=gram.dtype, device=x.device)
-            weights = torch.linalg.solve(gram, (change @ residual.unsqueeze(-1)).double()).to(x)
-            mixed = target - (weights.mT @ (move + damping * change)).squeeze(-2)
+        if previous is not None:
+            slot = (iteration - 2) % _HISTORY
+            moves[:, slot], changes[:, slot] = x - previous[0], residual - previous[1]
+            # Unit columns, else the ridge would silence the newest, smallest ones; in double
+            # precision, because they become nearly parallel.
+            gram = (changes @ changes.mT).double()
+            scale = gram.diagonal(dim1=-2, dim2=-1).clamp_min(tiny).rsqrt().unsqueeze(-1)
+            gram = gram * scale * scale.mT + _RIDGE * eye
+            right = scale * (changes @ residual.unsqueeze(-1)).double()
+            # A slot not yet filled gives a zero row, which the ridge turns into a zero weight.
+            weights = (scale * torch.linalg.solve(gram, right)).to(x).mT
+            mixed = target - (weights @ moves + damping * (weights @ changes)).squeeze(-2)
             target = torch.where(astray.unsqueeze(-1), target, mixed)
             if bool(astray.any()):
-                moves = [torch.where(astray.unsqueeze(-1), 0.0, old) for old in moves]
-                changes = [torch.where(astray.unsqueeze(-1), 0.0, old) for old in changes]
+                moves[astray], changes[astray] = 0.0, 0.0
         previous = (x, residual)
         x = torch.where(active.unsqueeze(-1), target, best)
-    return best.reshape(shape), best_norm, iteration
+    return best.reshape(shape), best_norm.reshape(shape[:-2]), iteration
