@@ -17,8 +17,9 @@ from torch.autograd.function import once_differentiable
 
 def scaled_attention(
     queries: Tensor, keys: Tensor, strength: Tensor, mask_diagonal: bool
-) -> Tensor:
-    """J = g softmax(q kᵀ), (..., N, N), without the diagonal if masked."""
+) -> tuple[Tensor, Tensor]:
+    """J = g softmax(q kᵀ), (..., N, N), without the diagonal if masked, and B = J + Jᵀ, always
+    without: the couplings of the pairs."""
     return _ScaledAttention.apply(queries, keys, strength, mask_diagonal)
 
 
@@ -49,18 +50,30 @@ class _ScaledAttention(Function):
     @staticmethod
     def forward(
         ctx: Any, queries: Tensor, keys: Tensor, strength: Tensor, mask_diagonal: bool
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         scores = queries @ keys.mT
         if mask_diagonal:
             scores.diagonal(dim1=-2, dim2=-1).fill_(-torch.inf)
         couplings = torch.softmax(scores, dim=-1).mul_(strength)
+        pair = couplings + couplings.mT
+        if not mask_diagonal:
+            pair.diagonal(dim1=-2, dim2=-1).zero_()
         ctx.save_for_backward(queries, keys, couplings, strength)
-        return couplings
+        ctx.mask_diagonal = mask_diagonal
+        ctx.set_materialize_grads(False)
+        return couplings, pair
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None, grad_pair: Tensor | None) -> tuple[Any, ...]:
         queries, keys, couplings, strength = ctx.saved_tensors
+        if grad_pair is not None:
+            both = grad_pair + grad_pair.mT
+            if not ctx.mask_diagonal:
+                both.diagonal(dim1=-2, dim2=-1).zero_()
+            grad = both if grad is None else both.add_(grad)
+        if grad is None:
+            return None, None, None, None
         product = grad * couplings
         rows = product.sum(dim=-1, keepdim=True) / strength
         grad_scores = product.addcmul_(couplings, rows, value=-1)

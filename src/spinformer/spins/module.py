@@ -138,10 +138,7 @@ class SpinTransformerModule(nn.Module):
         scaled = self._split(fields) / (self.dim // self.heads) ** 0.5
         beta, strength = self._scales()
         queries, keys = self._split(fields @ self.query), self._split(fields @ self.key)
-        couplings = self._couplings(queries, keys, strength)
-        pair = couplings + couplings.mT
-        if not self.mask_diagonal:
-            pair = pair - torch.diag_embed(pair.diagonal(dim1=-2, dim2=-1))
+        couplings, pair = self._couplings(queries, keys, strength)
         mean, origin, converged = self._solve(scaled, pair, beta)
         root = (self.dim // self.heads) ** 0.5
         spins = self._merge(mean) * root
@@ -189,9 +186,7 @@ class SpinTransformerModule(nn.Module):
         size = self.dim // self.heads
         scaled = self._split(fields) / size**0.5
         queries, keys = self._split(fields @ self.query), self._split(fields @ self.key)
-        couplings = self._couplings(queries, keys, strength)
-        pair = couplings + couplings.mT
-        pair = pair - torch.diag_embed(pair.diagonal(dim1=-2, dim2=-1))
+        couplings, pair = self._couplings(queries, keys, strength)
         mean, _, _ = self._solve(scaled, pair, beta)
         log_z = log_partition(mean, scaled, couplings, beta, order=self.order)
         return -size * (log_z / beta[:, 0, 0]).sum(dim=-1)
@@ -208,7 +203,7 @@ class SpinTransformerModule(nn.Module):
 
     def _couplings(
         self, queries: torch.Tensor, keys: torch.Tensor, strength: torch.Tensor
-    ) -> torch.Tensor:
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         scaled = queries * (self.gamma / queries.shape[-1] ** 0.5)
         return scaled_attention(scaled, keys, strength, self.mask_diagonal)
 
