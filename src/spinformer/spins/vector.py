@@ -157,7 +157,8 @@ def _starts(couplings: Tensor, strength: Tensor, beta: Tensor) -> tuple[Tensor, 
     square = couplings.square()
     passed = square @ (strength / alone(strength).square())[..., None]
     alone_in_all = alone(strength + passed[..., 0])
-    return safe, alone_in_all + (square @ alone_in_all.reciprocal()[..., None])[..., 0]
+    guess = alone_in_all + (square @ alone_in_all.reciprocal()[..., None])[..., 0]
+    return safe, torch.minimum(guess, safe)
 
 
 def _newton(
@@ -169,9 +170,12 @@ def _newton(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Damped Newton for a flat batch; samples leave the batch as they finish.
 
-    A step must keep V positive definite and must not overshoot the minimum along its own
-    direction by more than half the initial slope; otherwise it is halved. Slopes, not values
-    of phi, decide, because near the minimum differences of phi drown in rounding first.
+    A step must keep V positive definite and lower phi (Armijo's rule, up to rounding, which
+    near the minimum drowns differences of phi first); otherwise it is halved. Overshooting is
+    not harmless here: beyond the minimum phi rises to its barrier within a small fraction of
+    the step, and a rule on slopes alone can alternate between the two sides for ever. A step is
+    also halved if it brings a mean square length above three, or half as high again as the
+    highest before: from a point close to the barrier Newton only creeps along it.
     """
     batch, sites = couplings.shape[:2]
     eps, tiny = torch.finfo(couplings.dtype).eps, torch.finfo(couplings.dtype).tiny
@@ -186,24 +190,31 @@ def _newton(
     j, s, b = couplings, source, beta
     here, step = start, guess - start
     slope, before, scale = torch.zeros_like(b), torch.full_like(b, torch.inf), torch.ones_like(b)
+    lowest, limit = torch.full_like(b, torch.inf), torch.full_like(b, torch.inf)
     identity = torch.eye(sites, dtype=beta.dtype, device=beta.device)
     for evaluation in range(max_evaluations):
         trial = here + scale[:, None] * step
         factor, info = torch.linalg.cholesky_ex(_shifted(trial, j))
         positive = info == 0
-        inverse = torch.cholesky_inverse(torch.where(positive[:, None, None], factor, identity))
+        factor = torch.where(positive[:, None, None], factor, identity)
+        inverse = torch.cholesky_inverse(factor)
         spread = s.spread(inverse)
         lengths = _lengths(inverse, spread, b)
         gradient = b[:, None] * (1 - lengths)
-        ahead = (gradient * step).sum(-1)
+        logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        highest = lengths.amax(-1)
+        level = b * trial.sum(-1)
+        value = level - 0.5 * logdet + b / 4 * s.energy(inverse)
+        slack = 8 * eps * (level.abs() + value.abs())
         close = before < 10 * math.sqrt(eps)
         if evaluation == 0:
             # The guess: kept unless it is beyond the boundary or too close to it. A rejected
             # one leaves step zero, so that the next evaluation is at the safe start.
-            accepted = positive & (lengths.amax(-1) <= 4)
+            accepted = positive & (highest <= 3)
             step = torch.zeros_like(step)
         else:
-            accepted = positive & ((ahead <= 0.5 * slope.abs()) | close)
+            lower = (value <= lowest + 1e-3 * scale * slope + slack) & (highest <= limit)
+            accepted = positive & (lower | close)
         evaluations[active] += 1
 
         here = torch.where(accepted[:, None], trial, here)
@@ -225,7 +236,8 @@ def _newton(
         # Far above the minimum C_ii falls like 1/t, and Newton's step is too long by 1/C_ii.
         first = (descent * lengths).sum(-1) / descent.sum(-1).clamp_min(tiny)
         scale = torch.where(accepted, first.clamp(0.0, 1.0), 0.5 * scale)
-        before = now
+        before, lowest = now, torch.where(accepted, value, lowest)
+        limit = torch.where(accepted, (1.5 * highest).clamp_min(3), limit)
 
         if bool(done.any()):
             finished = active[done]
@@ -235,6 +247,7 @@ def _newton(
             s = _Source(s.value[left], s.is_gram)
             here, step, slope = here[left], step[left], slope[left]
             before, scale = before[left], scale[left]
+            lowest, limit = lowest[left], limit[left]
             if active.numel() == 0:
                 break
     else:
