@@ -44,6 +44,18 @@ def softmax_couplings(
     return strength * scores.softmax(dim=-1)
 
 
+def exponential_couplings(
+    fields: torch.Tensor, bilinear: torch.Tensor, *, gamma: float = 1.0, strength: float = 1.0
+) -> torch.Tensor:
+    """J = g exp(γ h A hᵀ) off the diagonal, 0 on it: softmax couplings without their denominator.
+
+    The control that shows what the denominator is for: rows sum to something of order g N.
+    """
+    _check(fields, bilinear, gamma, strength)
+    scores = gamma * (fields @ bilinear) @ fields.mT
+    return strength * scores.exp().masked_fill(_eye(scores), 0.0)
+
+
 def symmetrize(couplings: torch.Tensor) -> torch.Tensor:
     """(J + Jᵀ)/2: the only part of J that the energy contains."""
     couplings = _check_square("couplings", couplings)

@@ -85,9 +85,9 @@ class SpinTransformerModule(nn.Module):
         response: bool = True,
         normalize: bool = True,
         channel_maps: bool = False,
-        damping: float = 0.5,
+        damping: float = 1.0,
         tolerance: float | None = None,
-        max_iterations: int = 200,
+        max_iterations: int = 300,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()

@@ -22,7 +22,10 @@ import torch
 
 from spinformer.checks import check_choice, check_integer, check_real, check_tensor
 
-_HISTORY = 4
+# Steps that Anderson's mixing remembers, and the growth of the residual that makes it forget.
+_HISTORY = 6
+_ASTRAY = 3.0
+_RIDGE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def solve_fixed_point(
     beta: torch.Tensor | float,
     *,
     order: int = 2,
-    damping: float = 0.5,
+    damping: float = 1.0,
     tolerance: float | None = None,
     max_iterations: int = 500,
 ) -> FixedPoint:
@@ -117,7 +120,7 @@ def solve_fixed_point(
 
     `fields` (..., N, D), `couplings` J (..., N, N), symmetrised, diagonal without effect; `beta`
     ≥ 0; `damping` in (0, 1] is the step of the damped iteration that Anderson's mixing (Walker and
-    Ni 2011, the last 4 steps) accelerates; `tolerance` on ‖f(m) − m‖/√N, default 1e-5 in single
+    Ni 2011, the last 6 steps) accelerates; `tolerance` on ‖f(m) − m‖/√N, default 1e-5 in single
     and 1e-12 in double precision. A system that has converged is frozen, so the result does not
     depend on its neighbours. The gradient is that of the implicit function theorem, to first
     order.
@@ -225,8 +228,8 @@ def _anderson(
 ) -> tuple[torch.Tensor, torch.Tensor, int]:
     """Anderson mixing of x = step(x), every leading index a system of its own.
 
-    A system whose residual grows tenfold over its best drops its history and continues with
-    plain damped steps from the best point.
+    A system whose residual grows threefold over its best (near an unstable solution, say) forgets
+    its history and goes on with a plain damped step from where it is.
     """
     shape, sites = start.shape, start.shape[-2]
     flat = (*shape[:-2], shape[-2] * shape[-1])
@@ -239,7 +242,7 @@ def _anderson(
         residual = step(x.reshape(shape)).reshape(flat) - x
         norm = residual.norm(dim=-1) / sites**0.5
         better = norm < best_norm
-        astray = norm > 10 * best_norm
+        astray = norm > _ASTRAY * best_norm
         best = torch.where(better.unsqueeze(-1), x, best)
         best_norm = torch.where(better, norm, best_norm)
         active = best_norm > tolerance
@@ -251,14 +254,15 @@ def _anderson(
         target = x + damping * residual
         if moves:
             move, change = torch.stack(moves, dim=-2), torch.stack(changes, dim=-2)
-            gram = change @ change.mT
-            ridge = 1e-10 if x.dtype == torch.float64 else 1e-6
-            diagonal = gram.diagonal(dim1=-2, dim2=-1)
-            trace = diagonal.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
-            gram = gram + torch.diag_embed(ridge * trace.expand_as(diagonal))
-            weights = torch.linalg.solve(gram, change @ residual.unsqueeze(-1))
+            # Columns of unit norm: else the ridge would silence the newest, smallest ones.
+            size = change.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
+            move, change = move / size, change / size
+            # In double precision: the columns become nearly parallel.
+            gram = (change @ change.mT).double()
+            gram = gram + _RIDGE * torch.eye(len(moves), dtype=gram.dtype, device=x.device)
+            weights = torch.linalg.solve(gram, (change @ residual.unsqueeze(-1)).double()).to(x)
             mixed = target - (weights.mT @ (move + damping * change)).squeeze(-2)
-            target = torch.where(astray.unsqueeze(-1), best, mixed)
+            target = torch.where(astray.unsqueeze(-1), target, mixed)
             if bool(astray.any()):
                 moves = [torch.where(astray.unsqueeze(-1), 0.0, old) for old in moves]
                 changes = [torch.where(astray.unsqueeze(-1), 0.0, old) for old in changes]
