@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from spinformer.checks import check_array, check_real, check_tensor
+from spinformer.checks import check_array, check_integer, check_real, check_tensor
 
 MAX_SPINS = 20
 
@@ -64,6 +64,24 @@ def pair_couplings(couplings: np.ndarray) -> np.ndarray:
     """
     matrix = _square("couplings", check_array("couplings", couplings))
     return (matrix + matrix.swapaxes(-1, -2)) * (1 - np.eye(matrix.shape[-1]))
+
+
+def sherrington_kirkpatrick(
+    size: int, seed: int, *, count: int | None = None, field_std: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Random couplings and fields of the Sherrington-Kirkpatrick model, Gaussian.
+
+    J_ij = J_ji of mean 0 and variance 1/N for unordered pairs, zero diagonal, and fields of
+    standard deviation `field_std`. Shapes (N, N) and (N,), or (count, N, N) and (count, N).
+    In the document's ordered pairs the same system has half of these couplings.
+    """
+    check_integer("size", size, low=1)
+    check_integer("seed", seed, low=0)
+    check_real("field_std", field_std, low=0.0)
+    batch = () if count is None else (check_integer("count", count, low=1),)
+    rng = np.random.default_rng(seed)
+    upper = np.triu(rng.standard_normal((*batch, size, size)), 1) / math.sqrt(size)
+    return upper + upper.swapaxes(-1, -2), field_std * rng.standard_normal((*batch, size))
 
 
 def check_ising(couplings: np.ndarray, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -147,8 +165,8 @@ def log_partition(
     if size > MAX_SPINS:
         raise ValueError(f"couplings must describe at most {MAX_SPINS} spins, got {size}")
     left = (size + 1) // 2
-    a = torch.as_tensor(_half_states(left), dtype=field.dtype, device=field.device)
-    b = torch.as_tensor(_half_states(size - left), dtype=field.dtype, device=field.device)
+    a = torch.tensor(_half_states(left), dtype=field.dtype, device=field.device)
+    b = torch.tensor(_half_states(size - left), dtype=field.dtype, device=field.device)
     # The diagonal is constant on states and is left out, as in the energy.
     pair = matrix - torch.diag_embed(torch.diagonal(matrix, dim1=-2, dim2=-1))
     aa, ab, bb = pair[..., :left, :left], pair[..., :left, left:], pair[..., left:, left:]

@@ -39,7 +39,7 @@ class MeanFieldSolution:
     susceptibility (..., N, N): dm_i/d(beta h_j), by linear response; converged (...): whether
     `residual`, the largest change max_i |tanh(atanh m_i + g_i) - m_i| that the equation of
     state still asks for, is below the tolerance; stable (...): whether the point is a maximum
-    of psi (a positive definite susceptibility); iterations (...).
+    of psi (a positive definite susceptibility) and converged; iterations (...).
 
     Where `converged` is False the numbers are those of the last iterate: look at the flag.
     Where `stable` is False the susceptibility is that of a saddle (NaN if singular).
@@ -131,6 +131,7 @@ def solve_mean_field(
         residual[n] = _residual(x, point)
         converged[n] = residual[n] < tolerance
         chi[n], stable[n] = _response(x, point)
+        stable[n] &= converged[n]
     return MeanFieldSolution(
         method=method,
         beta=beta,
