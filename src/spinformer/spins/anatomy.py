@@ -275,7 +275,7 @@ def fit_per_token(
     steps: int,
     seed: int,
     elsewhere: tuple[torch.Tensor, torch.Tensor] | None = None,
-    batch: int = 512,
+    batch: int = 256,
     rate: float = 3e-3,
     held_out: float = 0.25,
 ) -> PerTokenFit:
@@ -284,11 +284,11 @@ def fit_per_token(
     `inputs` (samples, features), `targets` (samples, channels); the last `held_out` share of the
     samples is the test set, so give whole systems in order. `elsewhere` is a further pair to
     test on. Inputs are standardised per feature, targets by one number, all from the training
-    set. `width` 0 is linear regression. Adam (Kingma and Ba 2015) with a cosine schedule, single
+    set. `width` 0 is linear regression. Adam (Kingma and Ba 2015) with a cosine schedule, double
     precision.
     """
-    inputs = check_tensor("inputs", inputs, ndim=2).detach().float()
-    targets = check_tensor("targets", targets, shape=(inputs.shape[0], None)).detach().float()
+    inputs = check_tensor("inputs", inputs, ndim=2).detach().double()
+    targets = check_tensor("targets", targets, shape=(inputs.shape[0], None)).detach().double()
     width = check_integer("width", width, low=0)
     steps = check_integer("steps", steps, low=1)
     held_out = check_real("held_out", held_out, low=0.01, high=0.9)
@@ -297,7 +297,7 @@ def fit_per_token(
     centre, size = targets[:cut].mean(0), targets[:cut].std().clamp_min(1e-12)
 
     def prepared(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return (x.detach().float() - shift) / scale, (y.detach().float() - centre) / size
+        return (x.detach().double() - shift) / scale, (y.detach().double() - centre) / size
 
     x, y = prepared(inputs, targets)
     network: Callable[[torch.Tensor], torch.Tensor]
@@ -327,7 +327,8 @@ def fit_per_token(
 def _train(
     x: torch.Tensor, y: torch.Tensor, width: int, steps: int, batch: int, rate: float
 ) -> nn.Module:
-    network = nn.Sequential(nn.Linear(x.shape[1], width), nn.GELU(), nn.Linear(width, y.shape[1]))
+    layers = nn.Linear(x.shape[1], width), nn.GELU(), nn.Linear(width, y.shape[1])
+    network = nn.Sequential(*layers).double()
     optimizer = torch.optim.Adam(network.parameters(), lr=rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(steps):
