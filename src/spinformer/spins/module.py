@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from spinformer.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.spins.fused import covariance_attention, scaled_attention
 from spinformer.spins.vector_tap import (
     fixed_point_of_pairs,
     langevin_gain,
@@ -141,25 +142,22 @@ class SpinTransformerModule(nn.Module):
         pair = couplings + couplings.mT
         if not self.mask_diagonal:
             pair = pair - torch.diag_embed(pair.diagonal(dim1=-2, dim2=-1))
-        square = pair.square() if self.order == 2 else None
-        mean, origin, converged = self._solve(scaled, pair, square, beta)
-        need_correlation = self.response or return_parts
-        correlation = self._correlation(mean, pair, beta) if need_correlation else None
+        mean, origin, converged = self._solve(scaled, pair, beta)
         root = (self.dim // self.heads) ** 0.5
         spins = self._merge(mean) * root
         answer = spins
         response = torch.zeros_like(spins)
         if self.response:
-            response = self._response(queries, keys, couplings, correlation, strength)
+            response = self._response(queries, keys, couplings, strength, mean, pair, beta)
             answer = spins + response
         out = answer if self.map_out is None else answer @ self.map_out
         if not return_parts:
             return out
-        theta = local_field(origin, scaled, pair, square, beta)
+        theta = local_field(origin, scaled, pair, beta, order=self.order)
         gain = langevin_gain(theta, beta)
         onsager = torch.zeros_like(spins)
-        if square is not None:
-            onsager = self._merge(-gain * onsager_gain(origin, square, beta) * origin) * root
+        if self.order == 2:
+            onsager = self._merge(-gain * onsager_gain(origin, pair, beta) * origin) * root
         parts = ModuleParts(
             residual=self._merge(gain * scaled) * root,
             mixing=self._merge(gain * (pair @ origin)) * root,
@@ -167,7 +165,7 @@ class SpinTransformerModule(nn.Module):
             response=response,
             gain=gain.squeeze(-1),
             couplings=couplings,
-            correlation=correlation,
+            correlation=self._correlation(mean, pair, beta),
             converged=converged,
         )
         return out, parts
@@ -194,8 +192,7 @@ class SpinTransformerModule(nn.Module):
         couplings = self._couplings(queries, keys, strength)
         pair = couplings + couplings.mT
         pair = pair - torch.diag_embed(pair.diagonal(dim1=-2, dim2=-1))
-        square = pair.square() if self.order == 2 else None
-        mean, _, _ = self._solve(scaled, pair, square, beta)
+        mean, _, _ = self._solve(scaled, pair, beta)
         log_z = log_partition(mean, scaled, couplings, beta, order=self.order)
         return -size * (log_z / beta[:, 0, 0]).sum(dim=-1)
 
@@ -212,17 +209,13 @@ class SpinTransformerModule(nn.Module):
     def _couplings(
         self, queries: torch.Tensor, keys: torch.Tensor, strength: torch.Tensor
     ) -> torch.Tensor:
-        scores = (queries * (self.gamma / queries.shape[-1] ** 0.5)) @ keys.mT
-        if self.mask_diagonal:
-            diagonal = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
-            scores = scores.masked_fill(diagonal, -torch.inf)
-        return strength * scores.softmax(dim=-1)
+        scaled = queries * (self.gamma / queries.shape[-1] ** 0.5)
+        return scaled_attention(scaled, keys, strength, self.mask_diagonal)
 
     def _solve(
         self,
         scaled: torch.Tensor,
         pair: torch.Tensor,
-        square: torch.Tensor | None,
         beta: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """⟨u⟩, the magnetisation its last step came from, and which systems converged."""
@@ -230,8 +223,8 @@ class SpinTransformerModule(nn.Module):
             solution = fixed_point_of_pairs(
                 scaled,
                 pair,
-                square,
                 beta,
+                order=self.order,
                 damping=self.damping,
                 tolerance=self.tolerance,
                 max_iterations=self.max_iterations,
@@ -241,7 +234,7 @@ class SpinTransformerModule(nn.Module):
         mean = langevin_gain(scaled, beta) * scaled
         for _ in range(self.steps):
             origin = mean
-            theta = local_field(origin, scaled, pair, square, beta)
+            theta = local_field(origin, scaled, pair, beta, order=self.order)
             mean = langevin_gain(theta, beta) * theta
         converged = torch.ones(scaled.shape[:2], dtype=torch.bool, device=scaled.device)
         return mean, origin, converged
@@ -254,8 +247,6 @@ class SpinTransformerModule(nn.Module):
         if self.order == 2:
             width = 1 - mean.square().sum(dim=-1, keepdim=True)
             correlation = correlation + pair * ((beta * width) @ width.mT)
-        if self.mask_diagonal:
-            return correlation
         diagonal = correlation.diagonal(dim1=-2, dim2=-1)
         return correlation + torch.diag_embed(1 - diagonal)
 
@@ -264,11 +255,14 @@ class SpinTransformerModule(nn.Module):
         queries: torch.Tensor,
         keys: torch.Tensor,
         couplings: torch.Tensor,
-        correlation: torch.Tensor,
         strength: torch.Tensor,
+        mean: torch.Tensor,
+        pair: torch.Tensor,
+        beta: torch.Tensor,
     ) -> torch.Tensor:
-        weighted = couplings * correlation
-        weights = weighted - couplings * (weighted.sum(dim=-1, keepdim=True) / strength)
-        as_query = self._merge(weights @ keys) @ self.query.mT
-        as_key = self._merge(weights.mT @ queries) @ self.key.mT
-        return self.gamma * queries.shape[-1] ** 0.5 * (as_query + as_key)
+        second = (None, None, None)
+        if self.order == 2:
+            second = (pair, 1 - mean.square().sum(dim=-1, keepdim=True), beta)
+        along, back = covariance_attention(couplings, strength, mean, queries, keys, *second)
+        response = self._merge(along) @ self.query.mT + self._merge(back) @ self.key.mT
+        return self.gamma * queries.shape[-1] ** 0.5 * response

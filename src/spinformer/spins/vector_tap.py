@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import torch
 
 from spinformer.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.spins.fused import square_times
 
 # Steps that Anderson's mixing remembers, and the growth of the residual that makes it forget.
 _HISTORY = 6
@@ -54,23 +55,34 @@ def langevin_gain(theta: torch.Tensor, beta: torch.Tensor | float) -> torch.Tens
 
 
 def onsager_gain(
-    magnetization: torch.Tensor, pair_square: torch.Tensor, beta: torch.Tensor | float
+    magnetization: torch.Tensor,
+    pair: torch.Tensor,
+    beta: torch.Tensor | float,
+    pair_square: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """β Σ_j B_ij² (1 − m_j²), (..., N, 1): what multiplies −m_i in the Onsager term."""
-    return beta * (pair_square @ (1 - magnetization.square().sum(dim=-1, keepdim=True)))
+    """β Σ_j B_ij² (1 − m_j²), (..., N, 1): what multiplies −m_i in the Onsager term.
+
+    `pair` is B; iterations that need no gradient may hand in B² as `pair_square`.
+    """
+    width = 1 - magnetization.square().sum(dim=-1, keepdim=True)
+    if pair_square is not None:
+        return beta * (pair_square @ width)
+    return beta * square_times(pair, width)
 
 
 def local_field(
     magnetization: torch.Tensor,
     fields: torch.Tensor,
     pair: torch.Tensor,
-    pair_square: torch.Tensor | None,
     beta: torch.Tensor | float,
+    *,
+    order: int,
+    pair_square: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """θ_i of the module's header; `pair` is B, `pair_square` B² or None for order 1."""
+    """θ_i of the module's header; `pair` is B, `pair_square` as in `onsager_gain`."""
     theta = fields + pair @ magnetization
-    if pair_square is not None:
-        theta = theta - onsager_gain(magnetization, pair_square, beta) * magnetization
+    if order == 2:
+        theta = theta - onsager_gain(magnetization, pair, beta, pair_square) * magnetization
     return theta
 
 
@@ -142,8 +154,8 @@ def solve_fixed_point(
     return fixed_point_of_pairs(
         fields,
         pair,
-        pair.square() if order == 2 else None,
         beta,
+        order=order,
         damping=check_real("damping", damping, low=0.0, high=1.0, open_low=True),
         tolerance=tolerance,
         max_iterations=check_integer("max_iterations", max_iterations, low=1),
@@ -153,30 +165,31 @@ def solve_fixed_point(
 def fixed_point_of_pairs(
     fields: torch.Tensor,
     pair: torch.Tensor,
-    pair_square: torch.Tensor | None,
     beta: torch.Tensor | float,
     *,
+    order: int,
     damping: float,
     tolerance: float | None,
     max_iterations: int,
 ) -> FixedPoint:
-    """`solve_fixed_point` without checks, for B = J + Jᵀ with zero diagonal (B² for order 2)."""
+    """`solve_fixed_point` without checks, for B = J + Jᵀ with zero diagonal."""
     if tolerance is None:
         tolerance = 1e-5 if fields.dtype == torch.float32 else 1e-12
     with torch.no_grad():
+        square = pair.square() if order == 2 else None
 
         def step(m: torch.Tensor) -> torch.Tensor:
-            return langevin(local_field(m, fields, pair, pair_square, beta), beta)
+            theta = local_field(m, fields, pair, beta, order=order, pair_square=square)
+            return langevin(theta, beta)
 
         start = langevin(fields, beta)
         solved, residual, iterations = _anderson(step, start, damping, tolerance, max_iterations)
     if torch.is_grad_enabled():
-        theta = local_field(solved, fields, pair, pair_square, beta)
+        theta = local_field(solved, fields, pair, beta, order=order)
         attached = langevin(theta, beta)
         if attached.requires_grad:
             options = (damping, tolerance, max_iterations)
             beta_value = beta.detach() if isinstance(beta, torch.Tensor) else beta
-            square = None if pair_square is None else pair_square.detach()
             attached = _Implicit.apply(
                 attached, theta.detach(), solved, pair.detach(), square, beta_value, options
             )
@@ -199,7 +212,7 @@ class _Implicit(torch.autograd.Function):
         root = (1 + 4 * beta * beta * theta.square().sum(dim=-1, keepdim=True)).sqrt()
         gain = 2 * beta / (1 + root)
         bend = -8 * beta**3 / (root * (1 + root) ** 2)
-        onsager = None if pair_square is None else onsager_gain(m, pair_square, beta)
+        onsager = None if pair_square is None else onsager_gain(m, pair, beta, pair_square)
 
         def transposed(w: torch.Tensor) -> torch.Tensor:
             y = gain * w + bend * (theta * w).sum(dim=-1, keepdim=True) * theta
