@@ -157,7 +157,8 @@ def _starts(couplings: Tensor, strength: Tensor, beta: Tensor) -> tuple[Tensor, 
     square = couplings.square()
     passed = square @ (strength / alone(strength).square())[..., None]
     alone_in_all = alone(strength + passed[..., 0])
-    return safe, alone_in_all + (square @ alone_in_all.reciprocal()[..., None])[..., 0]
+    guess = alone_in_all + (square @ alone_in_all.reciprocal()[..., None])[..., 0]
+    return safe, torch.minimum(guess, safe)
 
 
 def _newton(
@@ -169,85 +170,95 @@ def _newton(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Damped Newton for a flat batch; samples leave the batch as they finish.
 
-    A step must keep V positive definite and must not overshoot the minimum along its own
-    direction by more than half the initial slope; otherwise it is halved. Slopes, not values
-    of phi, decide, because near the minimum differences of phi drown in rounding first.
+    A step must keep V positive definite and lower phi (Armijo's rule, up to rounding, which
+    near the minimum drowns differences of phi first); otherwise it is halved. Overshooting is
+    not harmless here: beyond the minimum phi rises to its barrier within a small fraction of
+    the step, and a rule on slopes alone can alternate between the two sides for ever. A step is
+    also halved if it brings a mean square length above three, or half as high again as the
+    highest before: from a point close to the barrier Newton only creeps along it.
     """
-    batch, sites = couplings.shape[:2]
     eps, tiny = torch.finfo(couplings.dtype).eps, torch.finfo(couplings.dtype).tiny
-    start, guess = _starts(couplings, source.strength(), beta)
+    here, guess = _starts(couplings, source.strength(), beta)
+    step, scale = guess - here, torch.ones_like(beta)
+    slope = torch.zeros_like(beta)
+    lowest, limit, residual = (torch.full_like(beta, torch.inf) for _ in range(3))
+    evaluations = torch.zeros_like(beta, dtype=torch.int64)
+    converged = torch.zeros_like(beta, dtype=torch.bool)
 
-    t = start.clone()
-    residual = torch.full_like(beta, torch.inf)
-    evaluations = torch.zeros(batch, dtype=torch.int64, device=beta.device)
-    converged = torch.zeros(batch, dtype=torch.bool, device=beta.device)
-
-    active = torch.arange(batch, device=beta.device)
-    j, s, b = couplings, source, beta
-    here, step = start, guess - start
-    slope, before, scale = torch.zeros_like(b), torch.full_like(b, torch.inf), torch.ones_like(b)
-    identity = torch.eye(sites, dtype=beta.dtype, device=beta.device)
+    active = torch.arange(beta.numel(), device=beta.device)
+    j, s = couplings, source.value
     for evaluation in range(max_evaluations):
-        trial = here + scale[:, None] * step
+        at, value = active, s
+        trial = here[at] + scale[at, None] * step[at]
         factor, info = torch.linalg.cholesky_ex(_shifted(trial, j))
-        positive = info == 0
-        inverse = torch.cholesky_inverse(torch.where(positive[:, None, None], factor, identity))
-        spread = s.spread(inverse)
-        lengths = _lengths(inverse, spread, b)
-        gradient = b[:, None] * (1 - lengths)
-        ahead = (gradient * step).sum(-1)
-        close = before < 10 * math.sqrt(eps)
-        if evaluation == 0:
-            # The guess: kept unless it is beyond the boundary or too close to it. A rejected
-            # one leaves step zero, so that the next evaluation is at the safe start.
-            accepted = positive & (lengths.amax(-1) <= 4)
-            step = torch.zeros_like(step)
-        else:
-            accepted = positive & ((ahead <= 0.5 * slope.abs()) | close)
-        evaluations[active] += 1
+        evaluations[at] += 1
+        # The first evaluation is at the guess; where it is rejected, the next is at the start.
+        scale[at] *= 0.5 if evaluation else 0.0
+        at, trial, factor, value = _keep(info == 0, at, trial, factor, value)
+        if at.numel() == 0:
+            continue
 
-        here = torch.where(accepted[:, None], trial, here)
-        now = torch.where(accepted, (1 - lengths).abs().amax(-1), before)
+        b, fields = beta[at], _Source(value, source.is_gram)
+        inverse = torch.cholesky_inverse(factor)
+        spread = fields.spread(inverse)
+        lengths = _lengths(inverse, spread, b)
+        highest, off = lengths.amax(-1), (1 - lengths).abs().amax(-1)
+        level = b * trial.sum(-1)
+        logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        phi = level - 0.5 * logdet + b / 4 * fields.energy(inverse)
+        if evaluation == 0:
+            accepted = highest <= 3
+        else:
+            # `scale` is already that of the next try, half the one of this step.
+            target = lowest[at] + 2e-3 * scale[at] * slope[at] + 8 * eps * (level.abs() + phi.abs())
+            lower = (phi <= target) & (highest <= limit[at])
+            accepted = lower | (residual[at] < 10 * math.sqrt(eps))
+        at, trial, inverse, spread, lengths, highest, off, phi = _keep(
+            accepted, at, trial, inverse, spread, lengths, highest, off, phi
+        )
+
         # Rounding floors the residual near eps times the condition number of V: a sample is
         # also done when it is down there and no longer improves.
-        condition = trial.abs().amax(-1) * inverse.abs().sum(-1).amax(-1)
-        floored = (now <= 4 * eps * condition) & (now >= 0.5 * before)
-        done = accepted & ((now <= tolerance) | floored)
-        hessian = _hessian(inverse, spread, b)
-        factor, info = torch.linalg.cholesky_ex(hessian)
-        # Where rounding leaves the Hessian without a factor, its diagonal still descends.
-        rough = torch.diag_embed(hessian.diagonal(dim1=-2, dim2=-1).sqrt())
-        factor = torch.where((info == 0)[:, None, None], factor, rough)
-        newton = torch.cholesky_solve(gradient[..., None], factor)[..., 0].neg()
-        step = torch.where(accepted[:, None], newton, step)
-        descent = (gradient * newton).abs()
-        slope = torch.where(accepted, (gradient * newton).sum(-1), slope)
-        # Far above the minimum C_ii falls like 1/t, and Newton's step is too long by 1/C_ii.
-        first = (descent * lengths).sum(-1) / descent.sum(-1).clamp_min(tiny)
-        scale = torch.where(accepted, first.clamp(0.0, 1.0), 0.5 * scale)
-        before = now
-
+        condition = trial.amax(-1) * torch.linalg.matrix_norm(inverse)
+        floored = (off <= 4 * eps * condition) & (off >= 0.5 * residual[at])
+        done = (off <= tolerance) | floored
+        here[at], residual[at], lowest[at] = trial, off, phi
+        limit[at], converged[at] = (1.5 * highest).clamp_min(3), done
         if bool(done.any()):
-            finished = active[done]
-            t[finished], residual[finished], converged[finished] = here[done], now[done], True
-            left = ~done
-            active, j, b = active[left], j[left], b[left]
-            s = _Source(s.value[left], s.is_gram)
-            here, step, slope = here[left], step[left], slope[left]
-            before, scale = before[left], scale[left]
+            active, j, s = _keep(~converged[active], active, j, s)
             if active.numel() == 0:
                 break
-    else:
-        t[active], residual[active] = here, before
-    return t, residual, evaluations, converged
+        at, inverse, spread, lengths = _keep(~done, at, inverse, spread, lengths)
+        if at.numel() == 0:
+            continue
+
+        b = beta[at]
+        gradient = b[:, None] * (1 - lengths)
+        hessian = _hessian(inverse, spread, b)
+        factor, info = torch.linalg.cholesky_ex(hessian)
+        if bool(info.any()):
+            # Where rounding leaves the Hessian without a factor, its diagonal still descends.
+            rough = torch.diag_embed(hessian.diagonal(dim1=-2, dim2=-1).sqrt())
+            factor = torch.where((info == 0)[:, None, None], factor, rough)
+        newton = torch.cholesky_solve(gradient[..., None], factor)[..., 0].neg()
+        gains = (gradient * newton).neg()
+        # Far above the minimum C_ii falls like 1/t, and Newton's step is too long by 1/C_ii.
+        first = (gains.abs() * lengths).sum(-1) / gains.abs().sum(-1).clamp_min(tiny)
+        step[at], slope[at], scale[at] = newton, -gains.sum(-1), first.clamp(0.0, 1.0)
+    return here, residual, evaluations, converged
+
+
+def _keep(mask: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """The samples in `mask`; the tensors themselves, uncopied, if those are all."""
+    return tensors if bool(mask.all()) else tuple(tensor[mask] for tensor in tensors)
 
 
 class _SaddlePoint(torch.autograd.Function):
     """t*(J, S, beta) for a flat batch, differentiated implicitly.
 
     With w = phi''^-1 g for an incoming gradient g and K = V^-1 diag(w) V^-1, the gradients are
-    K/2 + (beta/4)(V^-1 S K + K S V^-1) in J, (beta/4) K in S, (beta/2) K h in h and
-    -w . (1 - P_ii/4) in beta.
+    K/2 + (beta/2) V^-1 S K in J (of which the symmetric part counts), (beta/4) K in S,
+    (beta/2) K h in h and -w . (1 - P_ii/4) in beta.
     """
 
     @staticmethod
@@ -286,7 +297,8 @@ class _SaddlePoint(torch.autograd.Function):
             mixed, grad_source = moved @ inverse, quarter * kernel
         else:
             mixed, grad_source = moved @ (inverse @ value).mT, 2 * quarter * moved
-        grad_couplings = 0.5 * kernel + quarter * (mixed + mixed.mT)
+        # Only the symmetric part counts, since `couplings` was symmetrised on the way in.
+        grad_couplings = 0.5 * kernel + 2 * quarter * mixed
         slope = 1 - spread.diagonal(dim1=-2, dim2=-1) / 4
         grad_beta = -(weights[..., 0] * slope).sum(-1)
         return grad_couplings, grad_source, None, grad_beta, None, None
