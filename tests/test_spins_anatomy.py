@@ -16,6 +16,7 @@ from spinformer.spins.anatomy import (
     outside_span,
     own_token_share,
     random_rotation,
+    share_between_groups,
 )
 from spinformer.spins.couplings import (
     exponential_couplings,
@@ -88,6 +89,25 @@ def test_rotations_and_spans():
     torch.testing.assert_close(weights, weights.T, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("mask_diagonal", [True, False])
+def test_series_and_onsager_term(mask_diagonal):
+    """τ_i⟨u_i⟩ = h_i/2 + Σ_{j≠i} J_ij⟨u_j⟩, its first iterate, and what is left for weak J."""
+    fields, bilinear = draw_tokens(2, 7, 9, 0), draw_bilinear(9, 1)
+    beta, strength = 1.4, 0.02
+    a = dissect(fields, bilinear, beta=beta, strength=strength, mask_diagonal=mask_diagonal)
+    others = (a.couplings + a.couplings.mT) / 2
+    others = others - torch.diag_embed(others.diagonal(dim1=-2, dim2=-1))
+    tau = 1 / (2 * a.gain.unsqueeze(-1))
+    want = fields / 2 + others @ a.spins
+    torch.testing.assert_close(tau * a.spins, want, rtol=0, atol=1e-12)
+    torch.testing.assert_close(tau * a.residual, fields / 2, rtol=0, atol=1e-13)
+    torch.testing.assert_close(tau * a.first_step, others @ a.residual, rtol=0, atol=1e-13)
+    assert a.higher_orders.norm() < 0.05 * a.first_step.norm() < 0.05 * a.residual.norm()
+    width = 1 - a.spins.square().sum(-1, keepdim=True)
+    second = 2 * beta * (others.square() @ width)[..., 0]
+    torch.testing.assert_close(a.onsager, second, rtol=0.1, atol=0)
+
+
 def test_exact_pair_approaches_the_parts():
     """Two spins, unmasked: exact ⟨u⟩ and response against large D; the error falls as 1/D."""
     errors = []
@@ -144,6 +164,15 @@ def test_own_token_share_limits():
     assert own_token_share(bilinear, prototypes=one, spread=0.02, gamma=0.5, **settings_) < 1
     weak, strong = (own_token_share(bilinear, gamma=g, **settings_) for g in (0.1, 6.0))
     assert weak > strong
+
+
+def test_share_between_groups():
+    """Groups that explain a quarter of the variance, and groups that explain nothing."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(4000, 3, 2, generator=generator, dtype=torch.float64)
+    means = torch.randn(4000, 1, 2, generator=generator, dtype=torch.float64)
+    assert abs(share_between_groups(means + 3**0.5 * noise) - 0.25) < 0.03
+    assert abs(share_between_groups(noise)) < 0.03
 
 
 def test_per_token_fit_finds_what_is_there():

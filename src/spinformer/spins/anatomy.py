@@ -248,8 +248,20 @@ def own_token_share(
     fields = fields.reshape(owners, environments, sites, dim).clone()
     fields[:, :, 0] = fields[:, :1, 0]
     response = dissect(fields, bilinear, **options).response[:, :, 0]
-    within = response.var(dim=1).mean(dim=0).sum()
-    between = response.mean(dim=1).var(dim=0).sum() - within / environments
+    return share_between_groups(response)
+
+
+def share_between_groups(values: torch.Tensor) -> float:
+    """Var(E[y | group]) / Var(y) of `values` (groups, members, channels), summed over channels.
+
+    Unbiased in both variances (one-way analysis of variance), so it may fall below zero by
+    chance; needs at least two groups of two members.
+    """
+    values = check_tensor("values", values, ndim=3)
+    if min(values.shape[:2]) < 2:
+        raise ValueError(f"values must hold 2 groups of 2, got shape {tuple(values.shape)}")
+    within = values.var(dim=1).mean(dim=0).sum()
+    between = values.mean(dim=1).var(dim=0).sum() - within / values.shape[1]
     return float(between / (between + within))
 
 
