@@ -6,9 +6,10 @@ dim/heads, in the field of its channels, with couplings that depend on the whole
     J = g softmax(γ (H W_Q)(H W_K)ᵀ/√D),    E = −Σ_{i,j} J_ij σ_i·σ_j − Σ H_i·σ_i,
 
 and the output is the magnetisation −dF/dH = ⟨σ⟩ + response of all heads, F the free energy of
-`vector_tap` (large D, first or second order). ⟨σ⟩ is iterated to the fixed point or for K steps;
-the response is the closed form of `couplings`, summed over heads, so no second derivative is
-needed to train. The module maps (batch, N, dim) to the same shape and can be stacked.
+`vector_tap` (large D, first or second order). ⟨σ⟩ is iterated to the fixed point, where the output
+is exactly −dF/dH, or for K steps. The response is the closed form of `couplings`, summed over
+heads, so no second derivative is needed to train, and none is offered. The module maps
+(batch, N, dim) to the same shape and can be stacked.
 """
 
 from __future__ import annotations
