@@ -248,9 +248,11 @@ def _anderson(
     x = start.reshape(-1, shape[-2] * shape[-1])
     tiny = torch.finfo(x.dtype).tiny
     best, best_norm = x, torch.full(x.shape[:1], torch.inf, dtype=x.dtype, device=x.device)
-    # Rings of the last changes of x and of the residual; their order does not matter.
-    moves = x.new_zeros(len(x), _HISTORY, x.shape[1])
-    changes = torch.zeros_like(moves)
+    # Rings of the last changes of the residual and of the point after a damped step; their order
+    # does not matter. Only the new row of the Gram matrix is computed.
+    changes = x.new_empty(len(x), _HISTORY, x.shape[1])
+    moves = torch.empty_like(changes)
+    gram = torch.zeros(len(x), _HISTORY, _HISTORY, dtype=torch.float64, device=x.device)
     eye = torch.eye(_HISTORY, dtype=torch.float64, device=x.device)
     previous = None
     for iteration in range(1, max_iterations + 1):
@@ -265,20 +267,25 @@ def _anderson(
             break
         target = x + damping * residual
         if previous is not None:
-            slot = (iteration - 2) % _HISTORY
-            moves[:, slot], changes[:, slot] = x - previous[0], residual - previous[1]
+            slot, used = (iteration - 2) % _HISTORY, min(iteration - 1, _HISTORY)
+            change = residual - previous[0]
+            changes[:, slot], moves[:, slot] = change, target - previous[1]
+            pair = torch.stack([change, residual], dim=-2)
+            products = (changes[:, :used] @ pair.mT).double()
+            gram[:, slot, :used] = gram[:, :used, slot] = products[..., 0]
+            known = gram[:, :used, :used]
             # Unit columns, else the ridge would silence the newest, smallest ones; in double
             # precision, because they become nearly parallel.
-            gram = (changes @ changes.mT).double()
-            scale = gram.diagonal(dim1=-2, dim2=-1).clamp_min(tiny).rsqrt().unsqueeze(-1)
-            gram = gram * scale * scale.mT + _RIDGE * eye
-            right = scale * (changes @ residual.unsqueeze(-1)).double()
-            # A slot not yet filled gives a zero row, which the ridge turns into a zero weight.
-            weights = (scale * torch.linalg.solve(gram, right)).to(x).mT
-            mixed = target - (weights @ moves + damping * (weights @ changes)).squeeze(-2)
-            target = torch.where(astray.unsqueeze(-1), target, mixed)
+            scale = known.diagonal(dim1=-2, dim2=-1).clamp_min(tiny).rsqrt().unsqueeze(-1)
+            matrix = known * scale * scale.mT + _RIDGE * eye[:used, :used]
+            weights = scale * torch.linalg.solve(matrix, scale * products[..., 1:])
+            mixed = target - (weights.to(x).mT @ moves[:, :used]).squeeze(-2)
             if bool(astray.any()):
-                moves[astray], changes[astray] = 0.0, 0.0
-        previous = (x, residual)
-        x = torch.where(active.unsqueeze(-1), target, best)
+                mixed = torch.where(astray.unsqueeze(-1), target, mixed)
+                # Zero rows get zero weights from the ridge.
+                moves[astray], changes[astray], gram[astray] = 0.0, 0.0, 0.0
+        else:
+            mixed = target
+        previous = (residual, target)
+        x = mixed if bool(active.all()) else torch.where(active.unsqueeze(-1), mixed, best)
     return best.reshape(shape), best_norm.reshape(shape[:-2]), iteration
