@@ -108,8 +108,10 @@ class Deviation:
 
     rms: root mean square over runs of |m − m_∞| (Euclidean norm of the P overlaps), with its
         standard error `rms_error`.
-    bias: mean over runs of m − m_∞, (T + steps, P), the linear fluctuation subtracted, with its
-        standard error `bias_error`; `plain_error` is the standard error without subtraction.
+    bias: mean over runs of m − m_∞, (T + steps, P), with its standard error `bias_error`. The
+        linear fluctuation is subtracted at those tokens where that lowers the standard error,
+        i.e. wherever noise is still small enough for a linear theory.
+    plain_error: the standard error without subtraction, for comparison.
     """
 
     rms: np.ndarray
@@ -135,13 +137,13 @@ def deviation(runs: TokenRuns, path: np.ndarray, maps: np.ndarray) -> Deviation:
     rms = np.sqrt(square.mean(axis=0))
     with np.errstate(invalid="ignore", divide="ignore"):
         rms_error = np.where(rms > 0, square.std(axis=0) / np.sqrt(count) / (2.0 * rms), 0.0)
-    return Deviation(
-        rms,
-        rms_error,
-        corrected.mean(axis=0),
-        corrected.std(axis=0, ddof=min(1, count - 1)) / np.sqrt(count),
-        raw.std(axis=0, ddof=min(1, count - 1)) / np.sqrt(count),
-    )
+    ddof = min(1, count - 1)
+    plain_error = raw.std(axis=0, ddof=ddof) / np.sqrt(count)
+    corrected_error = corrected.std(axis=0, ddof=ddof) / np.sqrt(count)
+    better = (corrected_error**2).sum(axis=1) < (plain_error**2).sum(axis=1)
+    chosen = np.where(better[:, None], corrected.mean(axis=0), raw.mean(axis=0))
+    chosen_error = np.where(better[:, None], corrected_error, plain_error)
+    return Deviation(rms, rms_error, chosen, chosen_error, plain_error)
 
 
 def predicted_rms(network: Network, covariance: np.ndarray) -> np.ndarray:

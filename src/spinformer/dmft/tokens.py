@@ -91,6 +91,33 @@ def attention_of_window(network: Network, window: np.ndarray, position: int) -> 
     return np.einsum("...t,...ta->...a", weights, m[..., VALUE, :])
 
 
+def mean_path(
+    network: Network,
+    beta: float,
+    window: np.ndarray,
+    steps: int,
+    *,
+    position: int | None = None,
+) -> np.ndarray:
+    """The path of an infinitely large network, (T + steps, L) segment means, window first.
+
+    Every token equals its conditional mean (document 002, Eq. 13 before the projection on
+    features): what `generate` tends to as N grows. A plain loop, for short paths; `position`
+    as in `generate`.
+    """
+    window = check_array(
+        "window", window, shape=(network.context, network.segments), low=-1.0, high=1.0
+    )
+    steps = check_integer("steps", steps, low=0)
+    position = network.context - 1 if position is None else check_integer("position", position)
+    path = np.concatenate([window, np.empty((steps, network.segments))])
+    for step in range(steps):
+        recent = path[step : step + network.context]
+        attention = attention_of_window(network, recent, position + step)
+        path[network.context + step] = window_means(network, beta, attention)
+    return path
+
+
 @numba.njit
 def _attention(value, query, key, newest, gamma, weight, result):
     """A from ring buffers (T, P); `newest` is the row of the query. Overwrites `result`."""
