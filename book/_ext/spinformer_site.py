@@ -1,0 +1,92 @@
+"""Sphinx extension of the book: launch links where there is a public address, the claims table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.util.nodes import nested_parse_with_titles
+
+from spinformer.chapters.claims import claims_markdown
+from spinformer.chapters.project import repository_address
+
+BRANCH = "main"
+
+
+class Claims(Directive):
+    """A table of every statement, its verdict, and the cell and test that settle it."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the parsed table."""
+        root = Path(self.state.document.settings.env.app.srcdir)
+        lines = claims_markdown(root).splitlines()
+        container = nodes.container()
+        nested_parse_with_titles(self.state, StringList(lines, source="claims.yml"), container)
+        return container.children
+
+
+def configure_theme(app: Sphinx, config: Any) -> None:
+    """Name the colour mode; turn on launch buttons if readers can reach the repository."""
+    # The theme complains on the console when no mode is named; figures are drawn on white.
+    config.html_context.setdefault("default_mode", "light")
+    address = repository_address(Path(app.srcdir))
+    if not address:
+        return
+    config.html_theme_options.update(
+        {
+            "repository_url": address,
+            "repository_branch": BRANCH,
+            "use_repository_button": True,
+            "launch_buttons": {
+                "colab_url": "https://colab.research.google.com",
+                "binderhub_url": "https://mybinder.org",
+            },
+        }
+    )
+
+
+def add_colab_badge(
+    app: Sphinx, pagename: str, _template: str, context: dict[str, Any], _doctree: nodes.document
+) -> None:
+    """Put a link to Colab above each chapter if readers can reach the repository."""
+    address = repository_address(Path(app.srcdir))
+    if not pagename.startswith("notebooks/") or not address.startswith("https://github.com/"):
+        return
+    path = address.removeprefix("https://github.com/")
+    link = f"https://colab.research.google.com/github/{path}/blob/{BRANCH}/{pagename}.ipynb"
+    badge = context["pathto"]("_static/colab-badge.svg", 1)
+    context["body"] = (
+        f'<p class="colab"><a href="{link}"><img src="{badge}" alt="Open in Colab"></a></p>'
+        + context["body"]
+    )
+
+
+def drop_repeated_scripts(
+    _app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: nodes.document
+) -> None:
+    """Keep one of each script, and none of Thebe, which needs a network and is not used.
+
+    The theme's extensions register theirs anew for every page; declaring a constant twice is
+    an error on the browser's console.
+    """
+    kept: dict[tuple[str, str], Any] = {}
+    for script in context["script_files"]:
+        body = getattr(script, "attributes", {}).get("body") or ""
+        name = str(getattr(script, "filename", None) or "")
+        if "thebe" not in (name + body).lower():
+            kept.setdefault((name, body), script)
+    context["script_files"] = list(kept.values())
+    context["css_files"] = [s for s in context["css_files"] if "thebe" not in str(s.filename)]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive and the hooks."""
+    app.add_directive("claims", Claims)
+    app.connect("config-inited", configure_theme, priority=900)
+    app.connect("html-page-context", add_colab_badge)
+    app.connect("html-page-context", drop_repeated_scripts, priority=999)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

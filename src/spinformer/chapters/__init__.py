@@ -1,0 +1,7 @@
+"""The book's chapters as programs: list them, run one with other parameters, rebuild the stale.
+
+`source` turns a MyST file into a notebook and knows when a committed one is stale,
+`parameters` reads and checks what papermill passes on, `execution` runs notebooks and writes
+them atomically, `claims` connects the statements of the documents with the cells that settle
+them. The command line is `python -m spinformer.chapters`.
+"""

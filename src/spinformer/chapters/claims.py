@@ -1,0 +1,97 @@
+"""The statements of the three documents, and which cell and which test settles each.
+
+`book/claims.yml` holds one row for every statement. Rows are settled by cells that carry the
+tag `claim-<id>`; the figures quoted in the table are read from what those cells printed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+import yaml
+
+VERDICTS = ("holds", "holds if", "fails", "open", "not computed yet")
+_TAG = "claim-"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the claims table.
+
+    `figure` is a regular expression whose group finds the quoted number in the printed output
+    of the cells that settle the claim; `tolerance` says how exact that number is.
+    """
+
+    id: str
+    statement: str
+    verdict: str
+    condition: str = ""
+    chapter: str = ""
+    test: str = ""
+    figure: str = ""
+    tolerance: str = ""
+
+
+def read_claims(root: Path) -> list[Claim]:
+    """Return the rows of `book/claims.yml`; ValueError for an unknown verdict or a double id."""
+    rows = yaml.safe_load((root / "book" / "claims.yml").read_text(encoding="utf-8"))
+    claims = [Claim(**row) for row in rows]
+    ids = [claim.id for claim in claims]
+    for claim in claims:
+        if claim.verdict not in VERDICTS:
+            raise ValueError(f"{claim.id}: verdict must be one of {VERDICTS}, got {claim.verdict}")
+        if ids.count(claim.id) > 1:
+            raise ValueError(f"{claim.id} has more than one row")
+    return claims
+
+
+def claim_tags(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    """Return for each claim id that cells of `notebook` are tagged with what they printed."""
+    printed: dict[str, str] = {}
+    for cell in notebook.cells:
+        text = "".join(o.get("text", "") for o in cell.get("outputs", []))
+        for tag in cell.metadata.get("tags", []):
+            if tag.startswith(_TAG):
+                name = tag.removeprefix(_TAG)
+                printed[name] = printed.get(name, "") + text
+    return printed
+
+
+def quoted_figure(claim: Claim, printed: str) -> str:
+    """Return the number that the cells of a claim printed; ValueError if it is not there."""
+    match = re.search(claim.figure, printed)
+    if match is None:
+        raise ValueError(f"{claim.id}: no match of {claim.figure!r} in what its cells printed")
+    return match[1]
+
+
+def claims_markdown(root: Path) -> str:
+    """Return the claims as a MyST table, figures taken from the executed notebooks."""
+    lines = [
+        ":::{list-table}",
+        ":class: claims",
+        ":header-rows: 1",
+        ":widths: 6 40 18 18 18",
+        "",
+        "* - Id\n  - Statement\n  - Verdict\n  - Figure\n  - Where",
+    ]
+    printed: dict[str, dict[str, str]] = {}
+    for claim in read_claims(root):
+        figure, where = "", ""
+        if claim.chapter:
+            if claim.chapter not in printed:
+                path = root / "notebooks" / f"{claim.chapter}.ipynb"
+                printed[claim.chapter] = claim_tags(nbformat.read(path, as_version=4))
+            where = f"[](/notebooks/{claim.chapter}.ipynb)"
+        if claim.figure:
+            figure = quoted_figure(claim, printed[claim.chapter].get(claim.id, ""))
+            figure += f" (to {claim.tolerance})" if claim.tolerance else ""
+        if claim.test:
+            where += f"; `{claim.test.split('::')[-1]}`"
+        verdict = f"**{claim.verdict}**" + (f" {claim.condition}" if claim.condition else "")
+        cells = [claim.id, claim.statement, verdict, figure, where]
+        lines.append("* - " + "\n  - ".join(cells))
+    return "\n".join([*lines, ":::", ""])

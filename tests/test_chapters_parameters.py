@@ -1,0 +1,94 @@
+"""Parameters are checked against their source before a kernel starts."""
+
+from __future__ import annotations
+
+import math
+
+import nbformat
+import pytest
+
+from spinformer.chapters.parameters import ParameterError, check_values, read_parameters
+
+LINES = """\
+beta: float = 1.27  # inverse temperature of the output, in [0, 10]
+gain: float = 2.0  # gain, in (0, inf)
+steps: int = 2000  # steps kept, in [10, 100000]
+network: str = "document"  # which network, one of {document | random}
+text: str = ""  # any text
+exact: bool = False  # whether to enumerate
+seed: Optional[int] = None  # seed, in [0, 9]"""
+
+
+def notebook(source: str) -> nbformat.NotebookNode:
+    cell = nbformat.v4.new_code_cell(source, metadata={"tags": ["parameters"]})
+    return nbformat.v4.new_notebook(cells=[cell])
+
+
+def test_reads_names_types_defaults_ranges_and_help() -> None:
+    found = {p.name: p for p in read_parameters(notebook(LINES))}
+    assert list(found) == ["beta", "gain", "steps", "network", "text", "exact", "seed"]
+    assert (found["beta"].type, found["beta"].default, found["beta"].high) == (float, 1.27, 10.0)
+    assert found["beta"].help == "inverse temperature of the output"
+    assert found["gain"].open_low
+    assert math.isinf(found["gain"].high)
+    assert found["network"].choices == ("document", "random")
+    assert found["seed"].optional
+    assert found["seed"].default is None
+    assert found["steps"].allowed == "int in [10, 100000]"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("beta", "2", 2.0),
+        ("beta", "1e-3", 1e-3),
+        ("steps", "50", 50),
+        ("network", "random", "random"),
+        ("text", "3", "3"),
+        ("exact", "true", True),
+        ("seed", "None", None),
+        ("seed", "4", 4),
+    ],
+)
+def test_accepts_what_is_allowed(name: str, text: str, value: object) -> None:
+    got = check_values(read_parameters(notebook(LINES)), {name: text}, text=True)
+    assert got == {name: value}
+    assert type(got[name]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("bet", "2", "no parameter named bet; there are: beta, gain"),
+        ("beta", "-0.1", r"beta must be float in \[0, 10\], got -0.1"),
+        ("beta", "nan", "beta must be float"),
+        ("beta", "hot", "got 'hot'"),
+        ("gain", "0", r"gain must be float in \(0, inf\)"),
+        ("gain", "inf", "got inf"),
+        ("steps", "50.0", r"steps must be int in \[10, 100000\], got 50.0"),
+        ("steps", "True", "got True"),
+        ("network", "other", "network must be one of document | random, got 'other'"),
+        ("exact", "1", "exact must be bool, got 1"),
+        ("seed", "10", r"seed must be int in \[0, 9\] or None, got 10"),
+    ],
+)
+def test_refuses_the_rest_with_one_clear_sentence(name: str, text: str, message: str) -> None:
+    with pytest.raises(ParameterError, match=message.replace("|", r"\|")):
+        check_values(read_parameters(notebook(LINES)), {name: text}, text=True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "beta = 1.0  # untyped, in [0, 1]",
+        "beta: float | None = 1.0  # a type papermill drops",
+        "beta: float = 1.0  # beta = 1/T",
+        "beta: float = 1.0",
+        "beta: float = 2.0  # a default out of range, in [0, 1]",
+        "beta: list = []  # a type we do not check",
+        "print(1)",
+    ],
+)
+def test_refuses_lines_that_papermill_would_misread(line: str) -> None:
+    with pytest.raises(ParameterError):
+        read_parameters(notebook(line))

