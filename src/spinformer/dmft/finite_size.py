@@ -22,8 +22,9 @@ import numpy as np
 from scipy.special import softmax
 
 from spinformer.checks import check_array, check_integer, check_real
+from spinformer.dmft.mean_field import Context, trajectory
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
-from spinformer.dmft.tokens import TokenRuns
+from spinformer.dmft.tokens import TokenRuns, window_means
 
 
 def linear_maps(network: Network, beta: float, path: np.ndarray, position: int) -> np.ndarray:
@@ -189,17 +190,47 @@ def fit_power(sizes: np.ndarray, values: np.ndarray, errors: np.ndarray) -> Powe
 
 
 def onset_size(
-    sizes: np.ndarray, measured: np.ndarray, predicted: np.ndarray, tolerance: float
+    sizes: np.ndarray,
+    measured: np.ndarray,
+    predicted: np.ndarray,
+    tolerance: float | np.ndarray,
 ) -> float:
     """Smallest N from which on every measured value is within `tolerance` of the prediction.
 
-    Relative tolerance; sizes ascending. NaN where even the largest size misses it.
+    Relative tolerance, one for all sizes or one each; sizes ascending. NaN where even the
+    largest size misses it.
     """
     sizes = check_array("sizes", sizes, ndim=1)
     measured = check_array("measured", measured, shape=sizes.shape)
     predicted = check_array("predicted", predicted, shape=sizes.shape)
-    tolerance = check_real("tolerance", tolerance, low=0.0)
+    tolerance = check_array("tolerance", tolerance, low=0.0)
     good = np.abs(measured / predicted - 1.0) <= tolerance
     bad = np.flatnonzero(~good)
     start = 0 if bad.size == 0 else int(bad[-1]) + 1
     return float(sizes[start]) if start < len(sizes) else float("nan")
+
+
+def settled_start(
+    network: Network, beta: float, context: Context, settle: int, look: int = 120
+) -> tuple[np.ndarray, int]:
+    """A well-defined point of an attractor to start paths from: window (T, L), its position.
+
+    Every context of the batch is followed for `settle` tokens and then for `look` more. Each run
+    has its own largest m^o_1; of the value reached most often (the most common attractor) the
+    start is the window whose newest token has it. On a periodic attractor that is one point,
+    the same on every machine, however the transients went.
+    """
+    settle = check_integer("settle", settle, low=0)
+    look = check_integer("look", look, low=1)
+    overlaps, _ = trajectory(network, context, beta, look, transient=settle)
+    # Points that agree to seven digits are one point.
+    heights = np.round(overlaps.reshape(-1, look, network.features)[..., 0], 7)
+    peaks, times = np.unique(heights.max(axis=1), return_counts=True)
+    best = peaks[::-1][np.argmax(times[::-1])]
+    run, token = np.argwhere(heights == best)[0]
+    attention = context.attention.reshape(-1, network.context, network.features)[run]
+    single = Context(attention, context.position)
+    if settle + token > 0:
+        # A run of n tokens ends in the context whose newest token is token n, not yet recorded.
+        _, single = trajectory(network, single, beta, 1, transient=settle + int(token) - 1)
+    return window_means(network, beta, single.attention[::-1]), single.position
