@@ -44,6 +44,8 @@ _C8, _C9 = 2.7620088445409746e-07, 2.510038549551032e-08
 EXP_FLOOR = -300.0
 # Lengths below this count as an exact zero of the tangent map; log 0 is replaced by its log.
 ZERO_LENGTH = 1e-140
+# A direction of the frame shorter than this is what rounding left of the others.
+ROUNDING_LENGTH = 1e-13
 
 
 @intrinsic
@@ -81,7 +83,7 @@ def _sqrt(typingctx, x):
     return types.float64(types.float64), codegen
 
 
-@njit(inline="always", error_model="numpy")
+@njit(error_model="numpy")
 def _expm1_rest(r):
     # e^r − 1 − r on |r| ≤ ln(2)/2, Estrin's scheme.
     r2 = r * r
@@ -92,7 +94,7 @@ def _expm1_rest(r):
     return r2 * fma(b, r4, a)
 
 
-@njit(inline="always", error_model="numpy")
+@njit(error_model="numpy")
 def fast_exp(x):
     """e^x for x ≤ 700, held at e^−300 below −300; within 1 ulp of math.exp."""
     x = x if x > EXP_FLOOR else EXP_FLOOR
@@ -102,7 +104,7 @@ def fast_exp(x):
     return _float_of(_bits_of(1.0 + (r + _expm1_rest(r))) + (_bits_of(t) << 52))
 
 
-@njit(inline="always", error_model="numpy")
+@njit(error_model="numpy")
 def _expm1_double(x):
     # e^{2x} − 1 for |x| ≤ 300, accurate near 0.
     y = 2.0 * x
@@ -115,7 +117,7 @@ def _expm1_double(x):
     return fma(scale, r + _expm1_rest(r), scale - 1.0)
 
 
-@njit(inline="always", error_model="numpy")
+@njit(error_model="numpy")
 def fast_tanh(x):
     """tanh x, within 3 ulp of math.tanh for every x."""
     e = _expm1_double(x)
@@ -283,4 +285,256 @@ def record(out, every, cursor, position, attention, value, key, query, hidden, w
             position = position + 1 if position + 1 < phases else 0
         for a in range(out.shape[1]):
             _output(a, hidden, readout, out[i, a])
+    return cursor, position
+
+
+# ---- streamed statistics
+
+
+@njit(nogil=True, error_model="numpy")
+def survey(
+    steps, start, observed, plane, tolerance, histogram, section, window, sums,
+    cursor, position, attention, value, key, query, hidden, weight, par, net,
+):  # fmt: skip
+    """Histograms and weighted Birkhoff sums over `steps` steps, in constant memory.
+
+    histogram, section (W, bins) count m^o_observed on [−1, 1], the second only where
+    |m^o_plane| < tolerance. Step `start` + n adds window[n'] m^o to sums[half] (2, P, W), where
+    half and n' say where in two stretches of window.size steps it falls.
+    """
+    beta, gamma, epsilon = par
+    patterns, readout, drive = net
+    phases, features, bins = drive.shape[0], attention.shape[1], histogram.shape[1]
+    overlap = np.empty((features, LANES))
+    for n in range(start, start + steps):
+        _make_token(
+            cursor, position,
+            attention, value, key, query, hidden, beta, gamma, epsilon, patterns, readout, drive,
+        )  # fmt: skip
+        cursor = _attend(cursor, attention, value, key, query, weight)
+        position = position + 1 if position + 1 < phases else 0
+        half = 0 if n < window.size else 1
+        w = window[n - half * window.size] if n < 2 * window.size else 0.0
+        for a in range(features):
+            _output(a, hidden, readout, overlap[a])
+            for j in range(LANES):
+                sums[half, a, j] = fma(w, overlap[a, j], sums[half, a, j])
+        for j in range(LANES):
+            i = int((overlap[observed, j] + 1.0) * (0.5 * bins))
+            i = i if i < bins else bins - 1
+            histogram[j, i] += 1
+            if abs(overlap[plane, j]) < tolerance:
+                section[j, i] += 1
+    return cursor, position
+
+
+@njit(nogil=True, error_model="numpy")
+def smallest_period(orbit, largest, distance):
+    """Smallest p ≤ `largest` with |orbit[n + p] − orbit[n]| < distance for all n, or 0.
+
+    orbit: (steps, P). The comparison covers all the steps there are.
+    """
+    steps, features = orbit.shape
+    for p in range(1, largest + 1):
+        same = True
+        for n in range(steps - p - 1, -1, -1):
+            for a in range(features):
+                if abs(orbit[n + p, a] - orbit[n, a]) > distance:
+                    same = False
+            if not same:
+                break
+        if same:
+            return p
+    return 0
+
+
+# ---- tangent maps
+
+
+@njit(nogil=True, error_model="numpy")
+def _dot(x, y, out):
+    # Σ_r x[r, lane] y[r, lane], four rows a pass.
+    rows = x.shape[0]
+    for j in range(LANES):
+        out[j] = x[0, j] * y[0, j]
+    r = 1
+    while r + 4 <= rows:
+        for j in range(LANES):
+            s = fma(x[r, j], y[r, j], fma(x[r + 1, j], y[r + 1, j], out[j]))
+            out[j] = fma(x[r + 2, j], y[r + 2, j], fma(x[r + 3, j], y[r + 3, j], s))
+        r += 4
+    while r < rows:
+        for j in range(LANES):
+            out[j] = fma(x[r, j], y[r, j], out[j])
+        r += 1
+
+
+@njit(nogil=True, error_model="numpy")
+def _subtract(x, c, y):
+    # y[r, lane] −= c[lane] x[r, lane], four rows a pass.
+    rows = x.shape[0]
+    r = 0
+    while r + 4 <= rows:
+        for j in range(LANES):
+            d = -c[j]
+            y[r, j] = fma(d, x[r, j], y[r, j])
+            y[r + 1, j] = fma(d, x[r + 1, j], y[r + 1, j])
+            y[r + 2, j] = fma(d, x[r + 2, j], y[r + 2, j])
+            y[r + 3, j] = fma(d, x[r + 3, j], y[r + 3, j])
+        r += 4
+    while r < rows:
+        for j in range(LANES):
+            y[r, j] = fma(-c[j], x[r, j], y[r, j])
+        r += 1
+
+
+@njit(nogil=True, error_model="numpy")
+def _slopes(slot, attention, slope, dvalue, dquery, dkey, scratch, beta, gamma, epsilon,
+            patterns, readout):  # fmt: skip
+    """Derivatives of the token in `slot` by its attention vector; the query's includes γ."""
+    outputs, features = patterns.shape
+    for u in range(outputs):
+        for j in range(LANES):
+            scratch[j] = patterns[u, 0] * attention[slot, 0, j]
+        for b in range(1, features):
+            c = patterns[u, b]
+            for j in range(LANES):
+                scratch[j] = fma(c, attention[slot, b, j], scratch[j])
+        for j in range(LANES):
+            # sech² x = 4 e^{2x} / (e^{2x} + 1)²: no cancellation where tanh saturates.
+            e = _expm1_double(beta[j] * scratch[j])
+            d = 1.0 / (e + 2.0)
+            slope[u, j] = beta[j] * (1.0 - epsilon[j]) * 4.0 * ((e + 1.0) * d) * d
+    for a in range(features):
+        for b in range(features):
+            for j in range(LANES):
+                dvalue[slot, a, b, j] = 0.0
+                dquery[a, b, j] = 0.0
+                dkey[slot, a, b, j] = 0.0
+            for u in range(outputs):
+                c = patterns[u, b]
+                rv, rq, rk = c * readout[1, a, u], c * readout[2, a, u], c * readout[3, a, u]
+                for j in range(LANES):
+                    d = slope[u, j]
+                    dvalue[slot, a, b, j] = fma(rv, d, dvalue[slot, a, b, j])
+                    dquery[a, b, j] = fma(rq, d, dquery[a, b, j])
+                    dkey[slot, a, b, j] = fma(rk, d, dkey[slot, a, b, j])
+            for j in range(LANES):
+                dquery[a, b, j] *= gamma[j]
+
+
+@njit(nogil=True, error_model="numpy")
+def _tangent_rows(slot, new, attention, value, key, query, weight, dvalue, dquery, dkey,
+                  rows, pull, spread, scratch):  # fmt: skip
+    """rows[a, s·P + b] = ∂A'_a / ∂A_{s,b}, s the slots of the window; document 002, Eq. (14).
+
+    ∂A' = Σ_τ π_τ [∂m^v_τ + (m^v_τ − A') ∂score_τ], score_τ = γ m^q·m^k_τ.
+    """
+    context, features = attention.shape[0], attention.shape[1]
+    norm = weight[context + 1]
+    for c in range(features):
+        for a in range(features):
+            for j in range(LANES):
+                spread[a, c, j] = 0.0
+    for t in range(context):
+        s = slot - t if slot >= t else slot - t + context
+        for b in range(features):
+            for j in range(LANES):
+                pull[b, j] = query[0, j] * dkey[s, 0, b, j]
+            for c in range(1, features):
+                for j in range(LANES):
+                    pull[b, j] = fma(query[c, j], dkey[s, c, b, j], pull[b, j])
+        for a in range(features):
+            for j in range(LANES):
+                # weight holds unnormalised softmax weights, norm their inverse sum.
+                scratch[j] = weight[t, j] * norm[j] * (value[s, a, j] - attention[new, a, j])
+            for b in range(features):
+                row = s * features + b
+                for j in range(LANES):
+                    rows[a, row, j] = fma(
+                        weight[t, j] * norm[j], dvalue[s, a, b, j], scratch[j] * pull[b, j]
+                    )
+                for j in range(LANES):
+                    spread[a, b, j] = fma(scratch[j], key[s, b, j], spread[a, b, j])
+    for a in range(features):
+        for b in range(features):
+            row = slot * features + b
+            for c in range(features):
+                for j in range(LANES):
+                    rows[a, row, j] = fma(spread[a, c, j], dquery[c, b, j], rows[a, row, j])
+
+
+@njit(nogil=True, error_model="numpy")
+def _orthonormalise(frame, mantissa, exponent, lost, length):
+    """Modified Gram-Schmidt; the lengths multiply mantissa · 2^exponent."""
+    count, rows = frame.shape[0], frame.shape[1]
+    for i in range(count):
+        _dot(frame[i], frame[i], length)
+        for j in range(LANES):
+            r = _sqrt(length[j])
+            dead = r < ZERO_LENGTH
+            lost[i, j] += 1 if r < ROUNDING_LENGTH else 0
+            r = ZERO_LENGTH if dead else r
+            bits = _bits_of(mantissa[i, j] * r)
+            exponent[i, j] += (bits >> 52) - 1023
+            mantissa[i, j] = _float_of((bits & _MANTISSA) | _ONE_BITS)
+            length[j] = 0.0 if dead else 1.0 / r
+        for row in range(rows):
+            for j in range(LANES):
+                frame[i, row, j] *= length[j]
+        # A direction that the map destroys starts anew along an axis.
+        for j in range(LANES):
+            frame[i, i, j] = 1.0 if length[j] == 0.0 else frame[i, i, j]
+        for l in range(i + 1, count):
+            _dot(frame[i], frame[l], length)
+            _subtract(frame[i], length, frame[l])
+
+
+@njit(nogil=True, error_model="numpy")
+def lyapunov(
+    steps, every, frame, mantissa, exponent, lost,
+    cursor, position, attention, value, key, query, hidden, weight, par, net,
+):  # fmt: skip
+    """`steps` steps of the tangent frame (k, T·P, W), orthonormalised every `every` steps.
+
+    Growth of direction i: mantissa[i] · 2^exponent[i] (both updated); lost[i] counts lengths
+    below `ROUNDING_LENGTH`. Rows of the frame follow the ring: slot · P + feature.
+    """
+    beta, gamma, epsilon = par
+    patterns, readout, drive = net
+    phases = drive.shape[0]
+    context, features = attention.shape[0], attention.shape[1]
+    count = frame.shape[0]
+    slope = np.empty((patterns.shape[0], LANES))
+    dvalue = np.empty((context, features, features, LANES))
+    dkey = np.empty((context, features, features, LANES))
+    dquery = np.empty((features, features, LANES))
+    rows = np.empty((features, context * features, LANES))
+    spread = np.empty((features, features, LANES))
+    pull = np.empty((features, LANES))
+    scratch = np.empty(LANES)
+    fresh = np.empty((features, LANES))
+    for age in range(context - 1, 0, -1):
+        _slopes((cursor - age) % context, attention, slope, dvalue, dquery, dkey, scratch,
+                beta, gamma, epsilon, patterns, readout)  # fmt: skip
+    for n in range(steps):
+        slot = cursor
+        _slopes(slot, attention, slope, dvalue, dquery, dkey, scratch,
+                beta, gamma, epsilon, patterns, readout)  # fmt: skip
+        _make_token(
+            slot, position,
+            attention, value, key, query, hidden, beta, gamma, epsilon, patterns, readout, drive,
+        )  # fmt: skip
+        cursor = _attend(slot, attention, value, key, query, weight)
+        position = position + 1 if position + 1 < phases else 0
+        _tangent_rows(slot, cursor, attention, value, key, query, weight, dvalue, dquery, dkey,
+                      rows, pull, spread, scratch)  # fmt: skip
+        for i in range(count):
+            for a in range(features):
+                _dot(rows[a], frame[i], fresh[a])
+            for a in range(features):
+                for j in range(LANES):
+                    frame[i, cursor * features + a, j] = fresh[a, j]
+        if (n + 1) % every == 0 or n + 1 == steps:
+            _orthonormalise(frame, mantissa, exponent, lost, scratch)
     return cursor, position
