@@ -142,7 +142,7 @@ def tanh_array(x):
     return out
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def _make_token(
     slot,
     phase,
@@ -188,7 +188,7 @@ def _make_token(
             query[a, j] *= gamma[j]
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def _attend(slot, attention, value, key, query, weight):
     """Attention of the token in `slot` over the window: document 002, Eqs. (4), (5), (14)."""
     context, features = attention.shape[0], attention.shape[1]
@@ -226,7 +226,7 @@ def _attend(slot, attention, value, key, query, weight):
     return new
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def _output(a, hidden, readout, out):
     # Semantic part of m^o_a, (1 − ε) included, into out[lane].
     c = readout[0, a, 0]
@@ -238,7 +238,7 @@ def _output(a, hidden, readout, out):
             out[j] = fma(c, hidden[u, j], out[j])
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def warm(cursor, position, attention, value, key, query, hidden, weight, par, net):
     """Rebuild the tokens of a context from its attention vectors, all but the newest."""
     beta, gamma, epsilon = par
@@ -252,7 +252,7 @@ def warm(cursor, position, attention, value, key, query, hidden, weight, par, ne
         )  # fmt: skip
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def advance(steps, cursor, position, attention, value, key, query, hidden, weight, par, net):
     """`steps` steps; returns (cursor, position)."""
     beta, gamma, epsilon = par
@@ -268,7 +268,7 @@ def advance(steps, cursor, position, attention, value, key, query, hidden, weigh
     return cursor, position
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def record(out, every, cursor, position, attention, value, key, query, hidden, weight, par, net):
     """Run out.shape[0] · every steps, m^o of the last step of each stretch in out[i] (P, W)."""
     beta, gamma, epsilon = par
@@ -291,7 +291,7 @@ def record(out, every, cursor, position, attention, value, key, query, hidden, w
 # ---- streamed statistics
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def survey(
     steps, start, observed, plane, tolerance, histogram, section, window, sums,
     cursor, position, attention, value, key, query, hidden, weight, par, net,
@@ -328,7 +328,7 @@ def survey(
     return cursor, position
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def smallest_period(orbit, largest, distance):
     """Smallest p ≤ `largest` with |orbit[n + p] − orbit[n]| < distance for all n, or 0.
 
@@ -351,7 +351,7 @@ def smallest_period(orbit, largest, distance):
 # ---- tangent maps
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def _dot(x, y, out):
     # Σ_r x[r, lane] y[r, lane], four rows a pass.
     rows = x.shape[0]
@@ -369,7 +369,7 @@ def _dot(x, y, out):
         r += 1
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def _subtract(x, c, y):
     # y[r, lane] −= c[lane] x[r, lane], four rows a pass.
     rows = x.shape[0]
@@ -388,7 +388,7 @@ def _subtract(x, c, y):
         r += 1
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def _slopes(slot, attention, slope, dvalue, dquery, dkey, scratch, beta, gamma, epsilon,
             patterns, readout):  # fmt: skip
     """Derivatives of the token in `slot` by its attention vector; the query's includes γ."""
@@ -423,7 +423,7 @@ def _slopes(slot, attention, slope, dvalue, dquery, dkey, scratch, beta, gamma, 
                 dquery[a, b, j] *= gamma[j]
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def _tangent_rows(slot, new, attention, value, key, query, weight, dvalue, dquery, dkey,
                   rows, pull, spread, scratch):  # fmt: skip
     """rows[a, s·P + b] = ∂A'_a / ∂A_{s,b}, s the slots of the window; document 002, Eq. (14).
@@ -464,7 +464,7 @@ def _tangent_rows(slot, new, attention, value, key, query, weight, dvalue, dquer
                     rows[a, row, j] = fma(spread[a, c, j], dquery[c, b, j], rows[a, row, j])
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def _orthonormalise(frame, mantissa, exponent, lost, length):
     """Modified Gram-Schmidt; the lengths multiply mantissa · 2^exponent."""
     count, rows = frame.shape[0], frame.shape[1]
@@ -490,7 +490,7 @@ def _orthonormalise(frame, mantissa, exponent, lost, length):
             _subtract(frame[i], length, frame[l])
 
 
-@njit(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy", cache=True)
 def lyapunov(
     steps, every, frame, mantissa, exponent, lost,
     cursor, position, attention, value, key, query, hidden, weight, par, net,

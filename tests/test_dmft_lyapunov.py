@@ -1,0 +1,181 @@
+"""Tangent maps against automatic differentiation, exponents against QR in NumPy and sum rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinformer.dmft.lyapunov import (
+    lyapunov_spectrum,
+    mean_log_determinant,
+    reference_spectrum,
+    tangent_map,
+)
+from spinformer.dmft.mean_field import (
+    Context,
+    document_context,
+    random_contexts,
+    torch_step,
+    trajectory,
+)
+from spinformer.dmft.network import Network
+
+
+def gentle_network():
+    # A soft attention: all six exponents stay above rounding.
+    return Network.segmented(6, features=2, segments=5, bits=3, context=3, gamma=3.0, epsilon=0.2)
+
+
+@pytest.fixture(scope="module")
+def start():
+    return document_context(Network.document(), steps=5000)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6),
+    features=st.integers(1, 4),
+    segments=st.integers(1, 5),
+    bits=st.integers(1, 3),
+    beta=st.floats(0.0, 3.0),
+    gamma=st.floats(0.0, 150.0),
+    epsilon=st.floats(0.0, 1.0),
+)
+def test_tangent_map_equals_autograd(seed, features, segments, bits, beta, gamma, epsilon):
+    network = Network.segmented(
+        seed, features=features, segments=segments, bits=bits, gamma=gamma, epsilon=epsilon
+    )
+    attention = random_contexts(network, seed, 1).attention[0]
+    position = seed % network.positions
+    analytic = tangent_map(network, Context(attention, position), beta)
+    jacobian = torch.autograd.functional.jacobian(
+        lambda a: torch_step(
+            torch.tensor(network.semantic),
+            torch.tensor(network.position_overlaps()),
+            a,
+            position,
+            beta,
+            gamma,
+            epsilon,
+        )[0],
+        torch.tensor(attention),
+    )
+    size = network.context * features
+    scale = max(1.0, np.abs(analytic).max())
+    assert np.abs(analytic - jacobian.numpy().reshape(size, size)).max() < 1e-11 * scale
+
+
+def test_tangent_map_equals_finite_differences_of_the_compiled_step(start):
+    network, beta, h = Network.document(), 1.28, 1e-6
+    analytic = tangent_map(network, start, beta)
+    flat = start.attention.ravel()
+    for i in range(12):
+        ends = []
+        for sign in (1, -1):
+            moved = flat.copy()
+            moved[i] += sign * h
+            context = Context(moved.reshape(4, 3), start.position)
+            ends.append(trajectory(network, context, beta, 1)[1].attention.ravel())
+        assert np.abs((ends[0] - ends[1]) / (2 * h) - analytic[:, i]).max() < 1e-6
+
+
+@pytest.mark.parametrize(("every", "count"), [(1, None), (2, None), (3, 5), (4, 2)])
+def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
+    network = gentle_network()
+    context = random_contexts(network, 0, 1)
+    alone = Context(context.attention[0], 0)
+    reference = reference_spectrum(network, alone, 1.3, 600, align=300)
+    found = lyapunov_spectrum(network, context, 1.3, 600, count=count, align=300, every=every)
+    assert found.resolved.all()
+    assert np.abs(found.exponents[0] - reference[:count]).max() < 5e-3
+
+
+def test_chaotic_window_equals_householder_qr(start):
+    # Same orbit only for a while, so the comparison is statistical: 4 standard errors of each.
+    network = Network.document()
+    found = lyapunov_spectrum(network, start, 1.28, 40_000, count=3, transient=2000, every=2)
+    reference = np.mean(
+        [
+            reference_spectrum(network, Context(context, 0), 1.28, 700, align=100)[:3]
+            for context in trajectory(
+                network, random_contexts(network, 0, 4), 1.28, 1, transient=3999
+            )[1].attention
+        ],
+        axis=0,
+    )
+    spread = found.errors * np.sqrt(40_000 / 2800)
+    assert (np.abs(found.exponents - reference) < 4 * np.hypot(spread, found.errors)).all()
+    assert 0.12 < found.exponents[0] < 0.17
+
+
+def test_periodic_window_equals_the_monodromy_matrix(start):
+    # Exponents of a cycle: logarithms of its multipliers, divided by the period.
+    network, beta = Network.document(), 1.27
+    end = trajectory(network, start, beta, 1, transient=60_000)[1]
+    orbit, _ = trajectory(network, end, beta, 400)
+    period = next(p for p in range(4, 200, 4) if np.abs(orbit[p:] - orbit[:-p]).max() < 1e-9)
+    product, context = np.eye(12), end
+    for _ in range(period):
+        product = tangent_map(network, context, beta) @ product
+        context = trajectory(network, context, beta, 1)[1]
+    multipliers = np.log(np.sort(np.abs(np.linalg.eigvals(product)))[::-1][:2]) / period
+    found = lyapunov_spectrum(network, end, beta, 200 * period, count=2, align=4000)
+    assert np.abs(found.exponents - multipliers).max() < 1e-3
+    assert found.exponents[0] < -2e-3
+
+
+def test_quasi_periodic_window_has_a_zero_exponent(start):
+    found = lyapunov_spectrum(Network.document(), start, 1.255, 100_000, count=2, transient=50_000)
+    assert abs(found.exponents[0]) < 2e-3
+    assert found.exponents[1] < -5e-3
+
+
+def test_sum_of_the_exponents_is_the_mean_log_determinant():
+    network = gentle_network()
+    context = random_contexts(network, 0, 1)
+    found = lyapunov_spectrum(network, context, 1.3, 500, align=200)
+    middle = trajectory(network, Context(context.attention[0], 0), 1.3, 1, transient=199)[1]
+    wanted = mean_log_determinant(network, middle, 1.3, 500)
+    assert found.exponents[0].sum() == pytest.approx(wanted, abs=5e-3)
+
+
+def test_rounding_is_reported_and_log_zero_is_finite(start):
+    found = lyapunov_spectrum(Network.document(), start, 1.4, 2000, every=4, transient=1000)
+    assert np.isfinite(found.exponents).all()
+    assert found.resolved[:3].all()
+    assert not found.resolved[-1]
+    # All bits of one kind: the map has rank below its dimension.
+    dead = Network.segmented(0, features=3, segments=1, bits=1)
+    found = lyapunov_spectrum(dead, random_contexts(dead, 0, 1), 1.0, 200)
+    assert np.isfinite(found.exponents).all()
+    assert not found.resolved[0, -1]
+
+
+def test_same_numbers_whatever_the_lanes_and_threads(start):
+    network, beta = Network.document(), np.linspace(1.24, 1.4, 130)
+    many = lyapunov_spectrum(network, start, beta, 200, count=3, align=50, threads=2)
+    single = lyapunov_spectrum(network, start, beta[129], 200, count=3, align=50, threads=1)
+    assert (many.exponents[129] == single.exponents).all()
+    assert (many.errors[129] == single.errors).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"count": 13}, "count"),
+        ({"count": 0}, "count"),
+        ({"steps": 0}, "steps"),
+        ({"every": 0}, "every"),
+        ({"batches": 0}, "batches"),
+        ({"align": -1}, "align"),
+        ({"threads": 0}, "threads"),
+    ],
+)
+def test_bad_calls(change, message):
+    network = Network.document()
+    arguments = {"steps": 10, "batches": 2, **change}
+    with pytest.raises(ValueError, match=message):
+        lyapunov_spectrum(network, random_contexts(network, 0, 1), 1.0, **arguments)

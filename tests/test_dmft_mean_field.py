@@ -1,0 +1,329 @@
+"""The mean field of self-attention against a plain-Python implementation and exact identities."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinformer.dmft import kernels
+from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.mean_field import (
+    Context,
+    context_from_token,
+    context_from_tokens,
+    overlaps_correlations,
+    overlaps_explicit,
+    overlaps_segments,
+    random_contexts,
+    step,
+    torch_trajectory,
+    trajectory,
+)
+from spinformer.dmft.network import Network, position_code
+
+# Context and three steps of the document's network at beta = 1.27, from an independent program.
+DOCUMENT_CONTEXT = [
+    [-0.22889904, -0.25303131, 0.4001733],
+    [-0.23496112, -0.24696923, 0.39411121],
+    [-0.24761087, -0.23431948, 0.38146146],
+    [0.30752717, 0.29189849, 0.93811547],
+]
+DOCUMENT_STEPS = [
+    [-0.13687093, -0.45839630, 0.39080248],
+    [0.05145646, -0.34563085, 0.51576808],
+    [-0.39746257, -0.26889716, -0.03326015],
+]
+
+
+def plain_steps(network, attention, position, beta, gamma, epsilon, steps):
+    """Lists and math only, written from the equations: no array, no shared code."""
+    weights = network.semantic.tolist()
+    places = network.position.tolist()
+    size, segments, bits = network.features, network.segments, network.bits
+    share = network.fractions.tolist()
+    window = [list(map(float, row)) for row in attention]
+    out = []
+
+    def token(vector, place):
+        code = [1 if (place >> (bits - 1 - k)) & 1 else -1 for k in range(bits)]
+        result = []
+        for role in range(4):
+            row = []
+            for a in range(size):
+                total = 0.0
+                for i in range(segments):
+                    field = math.fsum(weights[0][b][i] * vector[b] for b in range(size))
+                    total += share[i] * weights[role][a][i] * math.tanh(beta * field)
+                drive = sum(places[role][a][k] * code[k] for k in range(bits)) / max(bits, 1)
+                row.append(((1 - epsilon) * total, epsilon * drive))
+            result.append(row)
+        return result
+
+    for n in range(steps):
+        tokens = [
+            token(vector, (position + n - age) % 2**bits) for age, vector in enumerate(window)
+        ]
+        out.append([semantic for semantic, _ in tokens[0][0]])
+        query = [sum(pair) for pair in tokens[0][2]]
+        scores = [
+            gamma * math.fsum(query[b] * sum(other[3][b]) for b in range(size)) for other in tokens
+        ]
+        top = max(scores)
+        powers = [math.exp(score - top) for score in scores]
+        total = math.fsum(powers)
+        newest = [
+            math.fsum(p * sum(other[1][a]) for p, other in zip(powers, tokens, strict=True)) / total
+            for a in range(size)
+        ]
+        window = [newest, *window[:-1]]
+    return np.array(out)
+
+
+def test_three_steps_of_the_document_network():
+    context = Context(np.array(DOCUMENT_CONTEXT), 3)
+    compiled, _ = trajectory(Network.document(), context, 1.27, 3)
+    assert np.abs(compiled - DOCUMENT_STEPS).max() < 2e-8
+    for wanted in DOCUMENT_STEPS:
+        context, overlap = step(Network.document(), context, 1.27)
+        assert np.abs(overlap - wanted).max() < 2e-8
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6),
+    features=st.integers(1, 3),
+    segments=st.integers(1, 6),
+    bits=st.integers(1, 5),
+    beta=st.floats(0.0, 3.0),
+    gamma=st.floats(0.0, 150.0),
+    epsilon=st.floats(0.0, 1.0),
+)
+def test_fifty_steps_equal_the_plain_program(seed, features, segments, bits, beta, gamma, epsilon):
+    rng = np.random.default_rng(seed)
+    length = int(rng.integers(1, min(2**bits, 8) + 1))
+    network = Network.segmented(
+        seed, features=features, segments=segments, bits=bits, context=length
+    )
+    attention = rng.uniform(-1, 1, (length, features))
+    position = int(rng.integers(2**bits))
+    wanted = plain_steps(network, attention, position, beta, gamma, epsilon, 50)
+    got, _ = trajectory(
+        network, Context(attention, position), beta, 50, gamma=gamma, epsilon=epsilon
+    )
+    assert np.abs(got - wanted).max() < 1e-10
+
+
+def test_fifty_steps_at_the_document_gamma():
+    # Chaos multiplies rounding by a few powers of ten here, not by the six that are left.
+    for seed in range(6):
+        network = Network.segmented(seed) if seed else Network.document()
+        context = random_contexts(network, seed, 1)
+        for beta in (0.5, 1.255, 1.28, 2.0):
+            wanted = plain_steps(
+                network, context.attention[0], 0, beta, network.gamma, network.epsilon, 50
+            )
+            got, _ = trajectory(network, context, beta, 50)
+            assert np.abs(got[0] - wanted).max() < 1e-10, (seed, beta)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6),
+    features=st.integers(1, 6),
+    size=st.integers(1, 40),
+    beta=st.floats(0.0, 5.0),
+)
+def test_the_three_forms_of_the_average_agree(seed, features, size, beta):
+    network = Network.random(seed, size, features=features)
+    attention = np.random.default_rng(seed).uniform(-1, 1, (7, features))
+    direct = overlaps_explicit(network.weights(size), attention, beta)
+    assert np.abs(overlaps_segments(network, attention, beta) - direct).max() < 1e-12
+    moments = network.correlations()
+    assert np.abs(overlaps_correlations(moments, attention, beta) - direct).max() < 1e-12
+    patterns, readout = network.output_patterns()
+    assert len(patterns) <= 2 ** (features - 1)
+    compiled = np.einsum("rau,nu->nra", readout, np.tanh(beta * attention @ patterns.T))
+    assert np.abs(compiled - direct).max() < 1e-12
+
+
+def test_correlations_by_hand():
+    network = Network.document()
+    weights = network.weights(30)
+    for subset, moments in network.correlations().items():
+        product = np.ones(30)
+        for b in subset:
+            product = product * weights[0, b]
+        assert np.allclose(moments, (weights * product).mean(axis=2), atol=1e-15)
+        # Three equal segments: document 002, Appendix C.
+        assert np.isin(np.round(3 * moments), (-3, -1, 1, 3)).all()
+    assert set(network.correlations()) == {s for r in (1, 3) for s in combinations(range(3), r)}
+    assert np.allclose(network.pair_correlations("o", "v"), weights[0] @ weights[1].T / 30)
+
+
+def test_exponential_and_tanh_to_the_last_places():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([-rng.exponential(20.0, 20000), rng.uniform(-1e-3, 1e-3, 5000), [0.0]])
+    x = x[x > -299.0]
+    exact = np.array([math.exp(v) for v in x])
+    assert (np.abs(kernels.exp_array(x) - exact) <= np.spacing(exact)).all()
+    y = np.concatenate([rng.normal(0, s, 5000) for s in (1e-9, 1e-3, 0.3, 2.0, 20.0, 1e4)])
+    exact = np.array([math.tanh(v) for v in y])
+    assert (np.abs(kernels.tanh_array(y) - exact) <= 3 * np.spacing(np.abs(exact))).all()
+    assert np.allclose(kernels.exp_array(np.array([-1e9, -300.0])), math.exp(-300.0), rtol=1e-15)
+    assert (np.abs(kernels.tanh_array(np.array([1e300, -1e300]))) == 1.0).all()
+
+
+def test_results_do_not_depend_on_lanes_threads_or_chunks():
+    network = Network.document()
+    contexts = random_contexts(network, 1, 200)
+    beta = np.linspace(1.24, 1.4, 200)
+    whole, end = trajectory(network, contexts, beta, 400, transient=100, threads=2)
+    alone, _ = trajectory(network, contexts, beta, 400, transient=100, threads=1)
+    assert (whole == alone).all()
+    for i in (0, 63, 64, 137, 199):
+        one = Context(contexts.attention[i], 0)
+        single, last = trajectory(network, one, beta[i], 400, transient=100)
+        assert (single == whole[i]).all()
+        assert (last.attention == end.attention[i]).all()
+    ensemble = Ensemble(network, contexts.attention, 0, beta, threads=2)
+    ensemble.advance(37)
+    ensemble.advance(63)
+    first = ensemble.record(150)
+    assert (np.concatenate([first, ensemble.record(250)], axis=1) == whole).all()
+    again, _ = trajectory(network, Context(ensemble.attention(), ensemble.position), beta, 50)
+    assert (again == ensemble.record(50)).all()
+
+
+def test_networks_in_a_batch_equal_networks_alone():
+    networks = [Network.segmented(seed, segments=4) for seed in range(3)]
+    contexts = random_contexts(networks[0], 2, 70)
+    beta = np.linspace(0.5, 2.0, 70)
+    together, end = trajectory(networks, contexts, beta, 30, epsilon=0.1)
+    assert together.shape == (3, 70, 30, 3)
+    assert end.attention.shape == (3, 70, 4, 3)
+    for i, network in enumerate(networks):
+        alone, _ = trajectory(network, contexts, beta, 30, epsilon=0.1)
+        assert (alone == together[i]).all()
+
+
+def test_start_from_tokens_equals_a_growing_window():
+    network = Network.segmented(5, bits=3, context=5)
+    beta, tokens = 1.1, np.array([[1.0, -1.0, 1.0], [1.0, 1.0, -1.0]])
+    context = context_from_tokens(network, network.overlaps(tokens), beta)
+    # The text written out: tokens 0 and 1 given, the rest made, five seen at most.
+    drive, eps = network.position_overlaps(), network.epsilon
+
+    def place(segments, t):
+        return (1 - eps) * network.overlaps(segments) + eps * drive[t % 8]
+
+    text = [place(tokens[0], 0), place(tokens[1], 1)]
+    history = []
+    for t in range(1, 6):
+        seen = text[max(0, t - 4) : t + 1]
+        score = np.array([network.gamma * text[t][2] @ other[3] for other in seen])
+        weight = np.exp(score - score.max())
+        history.append((weight / weight.sum()) @ np.array([other[1] for other in seen]))
+        text.append(place(np.tanh(beta * history[-1] @ network.semantic[0]), t + 1))
+    assert context.position == 6
+    assert np.abs(context.attention - np.array(history[::-1])).max() < 1e-13
+    single = context_from_token(Network.document(), 0, 3.0)
+    assert single.attention.shape == (4, 3)
+    assert single.position == 0
+
+
+def test_torch_form_and_its_gradients():
+    network = Network.segmented(7, gamma=4.0)
+    context = random_contexts(network, 0, 2)
+    wanted, _ = trajectory(network, context, 1.2, 40)
+    got = torch_trajectory(network, context, 1.2, 40)
+    assert np.abs(got.numpy() - wanted).max() < 1e-12
+    leaves = [
+        torch.tensor(1.2, dtype=torch.float64, requires_grad=True),
+        torch.tensor(4.0, dtype=torch.float64, requires_grad=True),
+        torch.tensor(0.05, dtype=torch.float64, requires_grad=True),
+        torch.tensor(network.semantic, requires_grad=True),
+    ]
+    assert torch.autograd.gradcheck(
+        lambda b, g, e, w: torch_trajectory(network, context, b, 4, gamma=g, epsilon=e, semantic=w),
+        leaves,
+        atol=1e-7,
+    )
+
+
+def test_identities():
+    assert position_code(2).tolist() == [[-1, -1], [-1, 1], [1, -1], [1, 1]]
+    network = Network.document()
+    context = random_contexts(network, 3, 4)
+    zero, _ = trajectory(network, context, 0.0, 5)
+    assert (zero == 0.0).all()
+    # Without positions the map is odd: m → −m.
+    for gamma in (0.0, network.gamma):
+        net = network.with_parameters(gamma=gamma, epsilon=0.0)
+        plus, _ = trajectory(net, context, 0.9, 20)
+        minus, _ = trajectory(net, Context(-context.attention, 0), 0.9, 20)
+        assert np.abs(plus + minus).max() < 1e-12
+    merged = Network.random(0, 500, features=2)
+    assert merged.segments <= 2**8
+    assert merged.fractions.sum() == pytest.approx(1.0)
+    assert merged.counts(500).sum() == 500
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"context": 5}, "context must be at most"),
+        ({"context": 0}, "context"),
+        ({"context": 2.0}, "context"),
+        ({"gamma": -1.0}, "gamma"),
+        ({"gamma": math.nan}, "gamma"),
+        ({"epsilon": 1.1}, "epsilon"),
+        ({"semantic": np.zeros((4, 3, 3))}, "semantic"),
+        ({"semantic": np.ones((3, 3, 3))}, "semantic"),
+        ({"position": np.ones((4, 2, 2))}, "position"),
+        ({"position": np.ones((4, 3, 0))}, "epsilon"),
+        ({"fractions": np.array([0.5, 0.5, 0.5])}, "fractions"),
+    ],
+)
+def test_bad_networks(change, message):
+    good = Network.document()
+    names = ("semantic", "position", "context", "gamma", "epsilon", "fractions")
+    fields = {name: getattr(good, name) for name in names}
+    with pytest.raises((ValueError, TypeError), match=message):
+        Network(**{**fields, **change})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda n, c: trajectory(n, c, -1.0, 3), "beta"),
+        (lambda n, c: trajectory(n, c, math.nan, 3), "beta"),
+        (lambda n, c: trajectory(n, c, 1.0, -3), "samples"),
+        (lambda n, c: trajectory(n, c, 1.0, 3, epsilon=2.0), "epsilon"),
+        (lambda n, c: trajectory(n, c, np.ones(3), 3), "broadcast"),
+        (lambda n, c: trajectory([], c, 1.0, 3), "networks"),
+        (lambda n, c: trajectory([n, Network.segmented(0, bits=3)], c, 1.0, 3), "share"),
+        (lambda n, c: trajectory(n, Context(c.attention, 4), 1.0, 3), "position"),
+        (lambda n, c: trajectory(n, Context(c.attention[..., :2], 0), 1.0, 3), "attention"),
+        (lambda n, c: step(n, Context(c.attention[:, :2], 0), 1.0), "attention"),
+        (lambda n, c: context_from_token(n, 3, 1.0), "token"),
+        (lambda n, c: context_from_tokens(n, np.zeros((4, 3)), 1.0), "overlaps"),
+        (
+            lambda n, c: overlaps_correlations(
+                {(0,): np.ones((4, 1)), (2,): np.ones((4, 1))}, 0, 1
+            ),
+            "odd",
+        ),
+        (lambda n, c: n.counts(31), "size"),
+        (lambda n, c: n.overlaps(np.ones(4)), "token"),
+    ],
+)
+def test_bad_calls(call, message):
+    network = Network.document()
+    with pytest.raises((ValueError, TypeError), match=message):
+        call(network, random_contexts(network, 0, 2))
