@@ -6,13 +6,17 @@ from scipy.stats import binom, chi2
 from spinformer.dmft.finite_size import (
     deviation,
     fit_power,
+    growth_rate,
     linear_fluctuations,
     linear_maps,
     noise_covariance,
     onset_size,
     predicted_rms,
+    settled_start,
 )
 from spinformer.dmft.functional import propagate, token_states
+from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.mean_field import Context, random_contexts, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.tokens import (
     attention_of_window,
@@ -230,6 +234,46 @@ def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
     z = (result.bias[2:] - truth) / (result.bias_error[2:] + 1e-12)
     assert np.abs(z).max() < 4.5
     assert np.abs(truth[1:] / result.bias_error[3:]).max() > 10
+
+
+def test_growth_rate_is_the_leading_lyapunov_exponent():
+    network = Network.document()
+    for beta, settle in ((0.5, 200), (1.255, 3000)):
+        origin = Context(CONTEXT[::-1], 3)
+        spectrum = lyapunov_spectrum(network, origin, beta, 20_000, count=1, transient=5000)
+        window, position = settled_start(network, beta, origin, settle)
+        path = mean_path(network, beta, window, 3000, position=position)
+        maps = linear_maps(network, beta, path, position - 3)
+        got = growth_rate(maps, drop=200)
+        assert got == pytest.approx(float(spectrum.exponents[..., 0]), abs=3e-3)
+
+
+def test_settled_start_is_a_window_of_the_trajectory():
+    network = Network.document()
+    contexts = random_contexts(network, 0, 4)
+    window, position = settled_start(network, 0.5, contexts, 300, 40)
+    again, place = settled_start(network, 0.5, random_contexts(network, 5, 3), 400, 40)
+    np.testing.assert_allclose(window, again, rtol=0, atol=1e-6)
+    assert position == place
+    orbit, _ = trajectory(network, contexts, 0.5, 8, transient=400)
+    path = mean_path(network, 0.5, window, 4, position=position)
+    heights = semantic_overlaps(network, path)[:, 0]
+    assert heights[3] == pytest.approx(orbit[..., 0].max(), abs=1e-9)
+    np.testing.assert_allclose(path[4:], path[:4], rtol=0, atol=1e-9)
+
+
+def test_segment_correlations_take_four_values():
+    found = np.array(
+        [Network.segmented(seed).pair_correlations("o", "k") for seed in range(300)]
+    ).ravel()
+    values = np.array([-1, -1 / 3, 1 / 3, 1])
+    nearest = np.abs(found[:, None] - values).argmin(axis=1)
+    np.testing.assert_allclose(found, values[nearest], rtol=0, atol=1e-12)
+    # Three fair signs: binomial shares 1, 3, 3, 1 of 8; correlations of one network share
+    # weights, so the error is taken three times that of independent draws.
+    share = np.bincount(nearest, minlength=4) / len(found)
+    error = 3 * np.sqrt(np.array([7, 15, 15, 7]) / 64 / len(found))
+    assert (np.abs(share - np.array([1, 3, 3, 1]) / 8) < 3 * error).all()
 
 
 def test_power_law_fit_and_onset():

@@ -87,6 +87,30 @@ def noise_covariance(
     return result
 
 
+def growth_rate(maps: np.ndarray, drop: int = 0) -> float:
+    """Mean logarithmic growth per token of a small generic perturbation of the window.
+
+    maps: (steps, T, L, L) from `linear_maps`; the first `drop` steps only turn the perturbation
+    into its own direction. Over long paths this is the leading Lyapunov exponent (nats per
+    token), 0 on a quasi-periodic path. -inf where the perturbation dies altogether.
+    """
+    maps = check_array("maps", maps, ndim=4)
+    drop = check_integer("drop", drop, low=0, high=len(maps) - 1)
+    context, segments = maps.shape[1:3]
+    window = np.random.default_rng(0).standard_normal((context, segments))
+    total = 0.0
+    for step, matrices in enumerate(maps):
+        newest = np.einsum("slm,sm->l", matrices, window)
+        window = np.concatenate([newest[None], window[:-1]])
+        size = float(np.linalg.norm(window))
+        if size == 0.0:
+            return -np.inf
+        window /= size
+        if step >= drop:
+            total += np.log(size)
+    return total / (len(maps) - drop)
+
+
 def linear_fluctuations(runs: TokenRuns, maps: np.ndarray) -> np.ndarray:
     """First-order deviation of every run from the mean field, driven by its own noise.
 

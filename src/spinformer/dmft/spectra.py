@@ -111,7 +111,7 @@ def label_information(
     half = check_integer("samples in each cloud", len(first), low=2 * neighbours) // 2
     order = rng.permutation(len(first))
     train, test = order[:half], order[half:]
-    guess = KNeighborsClassifier(neighbours).fit(
+    guess = KNeighborsClassifier(neighbours, algorithm="brute").fit(
         np.concatenate([first[train], second[train]]), np.repeat([0, 1], half)
     )
     ups = [float(guess.predict(cloud[test]).mean()) for cloud in (first, second)]
