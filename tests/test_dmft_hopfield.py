@@ -125,6 +125,16 @@ def test_parallel_glauber_has_the_stationary_law_of_symmetric_couplings():
     assert np.abs(z).max() < 4.5
 
 
+def test_parallel_glauber_without_noise_follows_the_sign_of_the_field():
+    pair = gaussian_couplings(30, 0.0, np.random.default_rng(3))
+    start = signs(1, 5, 30)
+    path = parallel_glauber(pair, start, 1e9, 3, np.random.default_rng(0))
+    state = start
+    for step in range(1, 4):
+        state = np.where(np.einsum("ij,rj->ri", pair, state) > 0, 1.0, -1.0)
+        np.testing.assert_array_equal(path[step], state)
+
+
 def test_symmetric_cycles_are_at_most_two_long_and_cycles_are_cycles():
     rng = np.random.default_rng(0)
     longest = 0
