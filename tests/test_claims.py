@@ -5,17 +5,15 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from spinformer.chapters.claims import (
     Claim,
-    claim_tags,
     claims_markdown,
+    printed_by_chapter,
     quoted_figure,
     read_claims,
 )
-from spinformer.chapters.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
 KNOWN = {
@@ -27,20 +25,13 @@ CLAIMS = read_claims(ROOT)
 SETTLED = [claim for claim in CLAIMS if claim.verdict != "not computed yet"]
 
 
-def tags() -> dict[str, dict[str, str]]:
-    return {
-        chapter.name: claim_tags(nbformat.read(chapter.notebook_path, as_version=4))
-        for chapter in chapters(ROOT)
-    }
-
-
 def test_every_statement_has_a_row_and_no_id_is_unknown() -> None:
     assert {claim.id for claim in CLAIMS} == KNOWN
-    assert {name for found in tags().values() for name in found} <= KNOWN
+    assert {name for found in printed_by_chapter(ROOT).values() for name in found} <= KNOWN
 
 
 def test_what_the_chapters_settle_and_what_the_table_says_agree() -> None:
-    found = tags()
+    found = printed_by_chapter(ROOT)
     tagged = {name for cells in found.values() for name in cells}
     assert tagged == {claim.id for claim in SETTLED}
     for claim in SETTLED:
@@ -53,7 +44,7 @@ def test_a_settled_row_names_a_test_and_a_figure_that_exist(claim: Claim) -> Non
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     assert name in functions, f"{claim.id}: no test {claim.test}"
-    assert quoted_figure(claim, tags()[claim.chapter][claim.id])
+    assert quoted_figure(claim, printed_by_chapter(ROOT)[claim.chapter][claim.id])
     needs_condition = claim.verdict in ("holds if", "fails")
     assert bool(claim.condition) or not needs_condition, f"{claim.id}: say when or why"
 

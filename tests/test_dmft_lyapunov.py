@@ -82,6 +82,22 @@ def test_tangent_map_equals_finite_differences_of_the_compiled_step(start):
         assert np.abs((ends[0] - ends[1]) / (2 * h) - analytic[:, i]).max() < 1e-6
 
 
+def test_the_compiled_tangent_map_is_the_analytic_one():
+    # One step, one direction: the growth is log |J q| of the kernel's first direction q, whose
+    # rows follow the ring of attention vectors (slot s holds age −s mod T).
+    for seed in range(20):
+        network = Network.segmented(seed, features=1 + seed % 4, bits=1 + seed % 3)
+        context = random_contexts(network, seed, 1)
+        size, features = network.context, network.features
+        q = np.linalg.qr(np.random.default_rng(0).normal(size=(size * features, 1)))[0]
+        by_age = q.reshape(size, features)[(-np.arange(size)) % size].ravel()
+        for beta in (0.3, 1.28):
+            alone = Context(context.attention[0], 0)
+            wanted = np.log(np.linalg.norm(tangent_map(network, alone, beta) @ by_age))
+            found = lyapunov_spectrum(network, alone, beta, 1, count=1, align=0, every=1, batches=1)
+            assert abs(found.exponents[0] - wanted) < 1e-10
+
+
 @pytest.mark.parametrize(("every", "count"), [(1, None), (2, None), (3, 5), (4, 2)])
 def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
     network = gentle_network()

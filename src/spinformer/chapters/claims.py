@@ -68,6 +68,12 @@ def quoted_figure(claim: Claim, printed: str) -> str:
     return match[1]
 
 
+def printed_by_chapter(root: Path) -> dict[str, dict[str, str]]:
+    """Return `claim_tags` of every executed chapter, by its name."""
+    paths = sorted((root / "notebooks").glob("*.ipynb"))
+    return {path.stem: claim_tags(nbformat.read(path, as_version=4)) for path in paths}
+
+
 def claims_markdown(root: Path) -> str:
     """Return the claims as a MyST table, figures taken from the executed notebooks."""
     lines = [
@@ -78,20 +84,19 @@ def claims_markdown(root: Path) -> str:
         "",
         "* - Id\n  - Statement\n  - Verdict\n  - Figure\n  - Where",
     ]
-    printed: dict[str, dict[str, str]] = {}
+    printed = printed_by_chapter(root)
     for claim in read_claims(root):
-        figure, where = "", ""
-        if claim.chapter:
-            if claim.chapter not in printed:
-                path = root / "notebooks" / f"{claim.chapter}.ipynb"
-                printed[claim.chapter] = claim_tags(nbformat.read(path, as_version=4))
-            where = f"[](/notebooks/{claim.chapter}.ipynb)"
+        figure = ""
         if claim.figure:
             figure = quoted_figure(claim, printed[claim.chapter].get(claim.id, ""))
             figure += f" (to {claim.tolerance})" if claim.tolerance else ""
-        if claim.test:
-            where += f"; `{claim.test.split('::')[-1]}`"
+        # The chapter whose figure is quoted first, then others that have something to say.
+        places = sorted(
+            (name != claim.chapter, name) for name in printed if claim.id in printed[name]
+        )
+        where = [f"[](/notebooks/{name}.ipynb)" for _, name in places]
+        where += [f"`{claim.test.split('::')[-1]}`"] if claim.test else []
         verdict = f"**{claim.verdict}**" + (f" {claim.condition}" if claim.condition else "")
-        cells = [claim.id, claim.statement, verdict, figure, where]
+        cells = [claim.id, claim.statement, verdict, figure, "; ".join(where)]
         lines.append("* - " + "\n  - ".join(cells))
     return "\n".join([*lines, ":::", ""])

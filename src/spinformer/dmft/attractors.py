@@ -42,7 +42,7 @@ class Thresholds:
     longest: longest period looked for; the stretch compared is at least twice as long.
     neutral: |λ₁| at most this is zero.
     digits_regular: at least so many Birkhoff digits on a quasi-periodic orbit …
-    digits_chaotic: … and at most so many on a chaotic one.
+    digits_chaotic: … and at most so many on a chaotic one (weak chaos in narrow bands has 5 to 8).
     sigmas: λ₁ of a chaotic orbit exceeds `neutral` by so many standard errors.
     """
 
@@ -50,7 +50,7 @@ class Thresholds:
     longest: int = 2048
     neutral: float = 2e-3
     digits_regular: float = 6.0
-    digits_chaotic: float = 5.0
+    digits_chaotic: float = 9.0
     sigmas: float = 3.0
 
 

@@ -143,6 +143,47 @@ def tanh_array(x):
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
+def _field(pattern, attention, out):
+    # Σ_b pattern[b] attention[b, lane], three features a pass.
+    features = attention.shape[0]
+    if features >= 3:
+        c, d, e = pattern[0], pattern[1], pattern[2]
+        for j in range(LANES):
+            out[j] = fma(e, attention[2, j], fma(d, attention[1, j], c * attention[0, j]))
+    else:
+        c = pattern[0]
+        for j in range(LANES):
+            out[j] = c * attention[0, j]
+    for b in range(3 if features >= 3 else 1, features):
+        c = pattern[b]
+        for j in range(LANES):
+            out[j] = fma(c, attention[b, j], out[j])
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
+def _dot(x, y, out):
+    # Σ_r x[r, lane] y[r, lane], several rows a pass.
+    rows = x.shape[0]
+    if rows >= 3:
+        for j in range(LANES):
+            out[j] = fma(x[2, j], y[2, j], fma(x[1, j], y[1, j], x[0, j] * y[0, j]))
+        r = 3
+    else:
+        for j in range(LANES):
+            out[j] = x[0, j] * y[0, j]
+        r = 1
+    while r + 3 <= rows:
+        for j in range(LANES):
+            s = fma(x[r, j], y[r, j], out[j])
+            out[j] = fma(x[r + 2, j], y[r + 2, j], fma(x[r + 1, j], y[r + 1, j], s))
+        r += 3
+    while r < rows:
+        for j in range(LANES):
+            out[j] = fma(x[r, j], y[r, j], out[j])
+        r += 1
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
 def _make_token(
     slot,
     phase,
@@ -161,29 +202,25 @@ def _make_token(
     """Token at position `phase` from the attention in `slot`: document 002, Eq. (15)."""
     features, outputs = attention.shape[1], patterns.shape[0]
     for u in range(outputs):
-        c = patterns[u, 0]
-        for j in range(LANES):
-            hidden[u, j] = c * attention[slot, 0, j]
-        for b in range(1, features):
-            c = patterns[u, b]
-            for j in range(LANES):
-                hidden[u, j] = fma(c, attention[slot, b, j], hidden[u, j])
+        _field(patterns[u], attention[slot], hidden[u])
         for j in range(LANES):
             hidden[u, j] = (1.0 - epsilon[j]) * fast_tanh(beta[j] * hidden[u, j])
     for a in range(features):
-        dv, dq, dk = drive[phase, 1, a], drive[phase, 2, a], drive[phase, 3, a]
-        for j in range(LANES):
-            e = epsilon[j]
-            value[slot, a, j] = e * dv
-            query[a, j] = e * dq
-            key[slot, a, j] = e * dk
-        for u in range(outputs):
-            rv, rq, rk = readout[1, a, u], readout[2, a, u], readout[3, a, u]
+        for role in range(1, 4):
+            out = value[slot, a] if role == 1 else (query[a] if role == 2 else key[slot, a])
+            c, d = readout[role, a, 0], drive[phase, role, a]
             for j in range(LANES):
-                h = hidden[u, j]
-                value[slot, a, j] = fma(rv, h, value[slot, a, j])
-                query[a, j] = fma(rq, h, query[a, j])
-                key[slot, a, j] = fma(rk, h, key[slot, a, j])
+                out[j] = fma(c, hidden[0, j], epsilon[j] * d)
+            u = 1
+            while u + 2 <= outputs:
+                c, d = readout[role, a, u], readout[role, a, u + 1]
+                for j in range(LANES):
+                    out[j] = fma(d, hidden[u + 1, j], fma(c, hidden[u, j], out[j]))
+                u += 2
+            if u < outputs:
+                c = readout[role, a, u]
+                for j in range(LANES):
+                    out[j] = fma(c, hidden[u, j], out[j])
         for j in range(LANES):
             query[a, j] *= gamma[j]
 
@@ -194,11 +231,7 @@ def _attend(slot, attention, value, key, query, weight):
     context, features = attention.shape[0], attention.shape[1]
     for t in range(context):
         s = slot - t if slot >= t else slot - t + context
-        for j in range(LANES):
-            weight[t, j] = query[0, j] * key[s, 0, j]
-        for a in range(1, features):
-            for j in range(LANES):
-                weight[t, j] = fma(query[a, j], key[s, a, j], weight[t, j])
+        _dot(query, key[s], weight[t])
     largest, total = weight[context], weight[context + 1]
     for j in range(LANES):
         largest[j] = weight[0, j]
@@ -215,14 +248,26 @@ def _attend(slot, attention, value, key, query, weight):
         total[j] = 1.0 / total[j]
     new = slot + 1 if slot + 1 < context else 0
     for a in range(features):
+        out = attention[new, a]
         for j in range(LANES):
-            attention[new, a, j] = weight[0, j] * value[slot, a, j]
-        for t in range(1, context):
-            s = slot - t if slot >= t else slot - t + context
+            out[j] = weight[0, j] * value[slot, a, j]
+        t = 1
+        while t + 3 <= context:
+            x = slot - t if slot >= t else slot - t + context
+            y = slot - t - 1 if slot >= t + 1 else slot - t - 1 + context
+            z = slot - t - 2 if slot >= t + 2 else slot - t - 2 + context
             for j in range(LANES):
-                attention[new, a, j] = fma(weight[t, j], value[s, a, j], attention[new, a, j])
+                s = fma(weight[t, j], value[x, a, j], out[j])
+                s = fma(weight[t + 1, j], value[y, a, j], s)
+                out[j] = fma(weight[t + 2, j], value[z, a, j], s)
+            t += 3
+        while t < context:
+            x = slot - t if slot >= t else slot - t + context
+            for j in range(LANES):
+                out[j] = fma(weight[t, j], value[x, a, j], out[j])
+            t += 1
         for j in range(LANES):
-            attention[new, a, j] *= total[j]
+            out[j] *= total[j]
     return new
 
 
@@ -352,24 +397,6 @@ def smallest_period(orbit, largest, distance):
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
-def _dot(x, y, out):
-    # Σ_r x[r, lane] y[r, lane], four rows a pass.
-    rows = x.shape[0]
-    for j in range(LANES):
-        out[j] = x[0, j] * y[0, j]
-    r = 1
-    while r + 4 <= rows:
-        for j in range(LANES):
-            s = fma(x[r, j], y[r, j], fma(x[r + 1, j], y[r + 1, j], out[j]))
-            out[j] = fma(x[r + 2, j], y[r + 2, j], fma(x[r + 3, j], y[r + 3, j], s))
-        r += 4
-    while r < rows:
-        for j in range(LANES):
-            out[j] = fma(x[r, j], y[r, j], out[j])
-        r += 1
-
-
-@njit(nogil=True, error_model="numpy", cache=True)
 def _subtract(x, c, y):
     # y[r, lane] −= c[lane] x[r, lane], four rows a pass.
     rows = x.shape[0]
@@ -394,12 +421,7 @@ def _slopes(slot, attention, slope, dvalue, dquery, dkey, scratch, beta, gamma, 
     """Derivatives of the token in `slot` by its attention vector; the query's includes γ."""
     outputs, features = patterns.shape
     for u in range(outputs):
-        for j in range(LANES):
-            scratch[j] = patterns[u, 0] * attention[slot, 0, j]
-        for b in range(1, features):
-            c = patterns[u, b]
-            for j in range(LANES):
-                scratch[j] = fma(c, attention[slot, b, j], scratch[j])
+        _field(patterns[u], attention[slot], scratch)
         for j in range(LANES):
             # sech² x = 4 e^{2x} / (e^{2x} + 1)²: no cancellation where tanh saturates.
             e = _expm1_double(beta[j] * scratch[j])

@@ -1,0 +1,283 @@
+"""Speed of the mean field of self-attention: one run, medians, every number measured here.
+
+    python benchmarks/dmft.py [--full]
+
+Rows: a step of the document's network batched over β (compiled lanes), of a scalar compiled loop
+with the C library's exp and tanh, of plain NumPy and of batched torch; other sizes; the Lyapunov
+spectra in units of a step; the roofline; and, with --full, Figures 3a and 3b at full size.
+Times of a step are processor time of one thread divided by steps and systems.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import platform
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numba
+import numpy as np
+import torch
+from numba import njit
+
+from spinformer.dmft import kernels
+from spinformer.dmft.attractors import find_attractors
+from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.lyapunov import ensemble_spectrum, reference_spectrum
+from spinformer.dmft.mean_field import (
+    Context,
+    document_context,
+    random_contexts,
+    step,
+    torch_step,
+)
+from spinformer.dmft.network import Network
+
+LANES = 512
+
+
+def medians(actions: dict[str, Callable[[], int]], repeats: int = 7) -> dict[str, float]:
+    """Nanoseconds of processor time per unit of work; the actions take turns."""
+    times: dict[str, list[float]] = {name: [] for name in actions}
+    for action in actions.values():
+        action()
+    for _ in range(repeats):
+        for name, action in actions.items():
+            begin = time.process_time()
+            work = action()
+            times[name].append((time.process_time() - begin) / work * 1e9)
+    return {name: float(np.median(values)) for name, values in times.items()}
+
+
+@njit(error_model="numpy")
+def fused_chain(values, rounds):
+    """32 fused multiply-adds on every entry, `rounds` times over: what a core can do at most."""
+    for _ in range(rounds):
+        for j in range(values.size):
+            x = values[j]
+            for _ in range(32):
+                x = kernels.fma(x, 0.999999, 1e-7)
+            values[j] = x
+
+
+@njit(error_model="numpy")
+def scalar_loop(attention, position, beta, gamma, epsilon, weights, drive, steps):
+    """The same step for one system, written as anyone would: loops, math.exp, math.tanh."""
+    context, features = attention.shape
+    segments = weights.shape[2]
+    value, key = np.zeros((context, features)), np.zeros((context, features))
+    query, score = np.zeros(features), np.zeros(context)
+    slot = 0
+    for n in range(steps + context - 1):
+        # The first T − 1 rounds rebuild the older tokens.
+        age = context - 1 - n if n < context - 1 else 0
+        source = (slot - age) % context
+        place = (position + n - (context - 1)) % drive.shape[0]
+        for a in range(features):
+            value[source, a] = epsilon * drive[place, 1, a]
+            query[a] = epsilon * drive[place, 2, a]
+            key[source, a] = epsilon * drive[place, 3, a]
+        for l in range(segments):
+            field = 0.0
+            for b in range(features):
+                field += weights[0, b, l] * attention[source, b]
+            h = (1.0 - epsilon) * math.tanh(beta * field) / segments
+            for a in range(features):
+                value[source, a] += weights[1, a, l] * h
+                query[a] += weights[2, a, l] * h
+                key[source, a] += weights[3, a, l] * h
+        if age:
+            continue
+        top, total = -np.inf, 0.0
+        for t in range(context):
+            score[t] = 0.0
+            for b in range(features):
+                score[t] += gamma * query[b] * key[t, b]
+            top = max(top, score[t])
+        for t in range(context):
+            score[t] = math.exp(score[t] - top)
+            total += score[t]
+        slot = (slot + 1) % context
+        for a in range(features):
+            s = 0.0
+            for t in range(context):
+                s += score[t] * value[t, a]
+            attention[slot, a] = s / total
+    return attention
+
+
+def operations(network: Network) -> tuple[int, int, int]:
+    """(additions and products outside exp and tanh, transcendentals, flops of all) of a step."""
+    p, t = network.features, network.context
+    u = network.output_patterns()[0].shape[0]
+    plain = u * (2 * p - 1 + 2) + 3 * p * (1 + 2 * u) + p
+    plain += t * (2 * p - 1) + 3 * t + 1 + p * (2 * t)
+    # fast_exp: 11 fused pairs and 5 more; fast_tanh: the same, a fused pair, 2 more and 1 division.
+    return plain, u + t, plain + t * 27 + u * 33
+
+
+def lane_action(ensemble: Ensemble, steps: int) -> Callable[[], int]:
+    def run() -> int:
+        ensemble.advance(steps)
+        return steps * ensemble._blocks * kernels.LANES
+
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="also run Figures 3a and 3b")
+    full = parser.parse_args().full
+    torch.set_num_threads(1)
+    model = next(
+        (
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    ) if Path("/proc/cpuinfo").exists() else platform.processor()  # fmt: skip
+    print(f"{model}, {platform.system()}, Python {platform.python_version()}")
+    print(f"numba {numba.__version__}, torch {torch.__version__}, NumPy {np.__version__}")
+
+    network = Network.document()
+    start = document_context(network, steps=2000)
+    betas = np.linspace(1.24, 1.28, LANES)
+    lanes = Ensemble(network, start.attention, start.position, betas, threads=1)
+    drive = network.position_overlaps()
+
+    def scalar() -> int:
+        ring = np.ascontiguousarray(start.attention[(-np.arange(4)) % 4])
+        scalar_loop(ring, start.position, 1.27, network.gamma, network.epsilon,
+                    network.semantic, drive, 100_000)  # fmt: skip
+        return 100_000
+
+    def plain_one() -> int:
+        context = start
+        for _ in range(200):
+            context, _ = step(network, context, 1.27)
+        return 200
+
+    def plain_batch() -> int:
+        context = Context(np.repeat(start.attention[None], LANES, 0), start.position)
+        for _ in range(20):
+            context, _ = step(network, context, betas)
+        return 20 * LANES
+
+    tensors = torch.tensor(network.semantic), torch.tensor(drive)
+    window = torch.tensor(np.repeat(start.attention[None], LANES, 0))
+
+    def torch_batch() -> int:
+        attention = window
+        with torch.no_grad():
+            for n in range(20):
+                attention, _ = torch_step(
+                    *tensors, attention, n % 4, 1.27, network.gamma, network.epsilon
+                )
+        return 20 * LANES
+
+    result = medians(
+        {
+            "compiled lanes (ours)": lane_action(lanes, 1000),
+            "scalar compiled loop, C library": scalar,
+            "plain NumPy reference, one system": plain_one,
+            f"plain NumPy reference, {LANES} systems": plain_batch,
+            f"torch, {LANES} systems": torch_batch,
+        }
+    )
+    ours = result["compiled lanes (ours)"]
+    print(f"\none step of the document's network, ns per beta (goal: 30), batch of {LANES}")
+    for name, value in result.items():
+        print(f"  {name:40s} {value:10.1f}   x {value / ours:8.1f}")
+
+    plain, calls, flops = operations(network)
+    x, y = np.linspace(-20.0, 0.0, 4096), np.linspace(-2.0, 2.0, 4096)
+
+    def exps() -> int:
+        for _ in range(100):
+            kernels.exp_array(x)
+        return 100 * x.size
+
+    def tanhs() -> int:
+        for _ in range(100):
+            kernels.tanh_array(y)
+        return 100 * y.size
+
+    def peak() -> int:
+        fused_chain(acc, 500)
+        return 500 * acc.size * 32
+
+    acc = np.full(1024, 0.5)
+    roof = medians({"exp": exps, "tanh": tanhs, "peak": peak}, 5)
+    u, t = network.output_patterns()[0].shape[0], network.context
+    bound = t * roof["exp"] + u * roof["tanh"] + plain / 2 * roof["peak"]
+    print("\nroofline of that step")
+    print(f"  {flops} flops, of which {plain} outside the {calls} transcendentals")
+    print(f"  this core: {2 / roof['peak']:.1f} Gflop/s in fused multiply-adds, "
+          f"exp {roof['exp']:.2f} ns, tanh {roof['tanh']:.2f} ns")  # fmt: skip
+    calls_ns = t * roof["exp"] + u * roof["tanh"]
+    print(f"  bound {bound:.1f} ns ({calls_ns:.1f} of it transcendentals); we take {ours:.1f} ns, "
+          f"{bound / ours:.0%} of the bound's speed, {flops / ours:.1f} Gflop/s")  # fmt: skip
+
+    print("\nother networks, same path: ns per step and per flop")
+    sizes = ((3, 3, 2), (1, 2, 1), (2, 4, 3), (3, 8, 4), (4, 12, 3), (5, 20, 5), (6, 40, 4))
+    many = {}
+    for p, l, k in sizes:
+        other = Network.segmented(0, features=p, segments=l, bits=k)
+        context = random_contexts(other, 0, 128)
+        many[(p, l, k)] = (other, Ensemble(other, context.attention, 0, 1.2, threads=1))
+    times = medians({str(s): lane_action(e, 200) for s, (_, e) in many.items()}, 5)
+    for s, (other, _) in many.items():
+        work = operations(other)[2]
+        per = times[str(s)] / work / (times[str(sizes[0])] / flops)
+        print(f"  P, L, K = {s}, T = {2 ** s[2]:2d}: {times[str(s)]:8.1f} ns, {work:5d} flops, "
+              f"cost per flop x {per:.2f} of the document's")  # fmt: skip
+
+    def spectrum(count: int | None, every: int | None) -> Callable[[], int]:
+        def run() -> int:
+            ensemble_spectrum(lanes, 200, count, 0, every, batches=1)
+            return 200 * LANES
+
+        return run
+
+    def reference() -> int:
+        reference_spectrum(network, start, 1.27, 50, 0)
+        return 50
+
+    def bare() -> int:
+        lanes.advance(200)
+        return 200 * LANES
+
+    spectra = medians(
+        {
+            "a step": bare,
+            "1 exponent": spectrum(1, 4),
+            "2 exponents": spectrum(2, 4),
+            "12 exponents": spectrum(None, 2),
+            "12 exponents, QR at every step": spectrum(None, 1),
+            "12 exponents, plain NumPy": reference,
+        },
+        5,
+    )
+    print("\nLyapunov exponents, in units of a step (goals: leading two 6, all twelve 20)")
+    for name, value in spectra.items():
+        print(f"  {name:40s} {value:10.1f} ns   x {value / spectra['a step']:8.1f}")
+
+    if not full:
+        return
+    print("\nFigures 3a and 3b, 2 x 4001 values of beta, 100,000 + 20,000 steps, all cores")
+    for label, exponents in (("diagrams alone", 0), ("with two exponents each", 2)):
+        wall, spent = time.perf_counter(), time.process_time()
+        for low, high in ((0.0, 3.0), (1.24, 1.28)):
+            find_attractors(network, start, np.linspace(low, high, 4001), exponents=exponents)
+        print(f"  {label:26s} {time.perf_counter() - wall:6.1f} s wall, "
+              f"{time.process_time() - spent:6.1f} s of processor time")  # fmt: skip
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"  most memory {memory:.2f} GiB; document: 8002 x 5 min on two cores, 8 GB each")
+
+
+if __name__ == "__main__":
+    main()

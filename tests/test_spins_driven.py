@@ -1,0 +1,286 @@
+"""Driven spins: mean-field theories against exact dynamics, simulation and closed forms."""
+
+import itertools
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from spinformer.spins.driven import (
+    KINETIC_METHODS,
+    asymmetric_couplings,
+    bessel_ratio,
+    critical_beta,
+    entropy_production,
+    kinetic_exact,
+    kinetic_mean_field,
+    kinetic_simulation,
+    kinetic_stationary,
+    mean_field_entropy_production,
+    vector_mean_field,
+    vector_response,
+    vector_simulation,
+)
+
+
+@pytest.fixture
+def system():
+    rng = np.random.default_rng(1)
+    size = 7
+    couplings = rng.normal(size=(size, size)) / np.sqrt(size)
+    drive = 0.5 * rng.normal(size=(4, size))
+    return couplings, drive, rng.uniform(-0.5, 0.5, size)
+
+
+def test_exact_dynamics_match_a_loop_over_paths():
+    rng = np.random.default_rng(0)
+    size, steps, beta = 3, 2, 0.7
+    j, x, m0 = rng.normal(size=(size, size)), rng.normal(size=(steps, size)), np.array([0.2, 0, -1])
+    states = [np.array(s) for s in itertools.product((-1, 1), repeat=size)]
+    mean, delayed = np.zeros(size), np.zeros((size, size))
+    for path in itertools.product(states, repeat=steps + 1):
+        weight = np.prod((1 + path[0] * m0) / 2)
+        for t in range(steps):
+            local = beta * path[t + 1] * (x[t] + j @ path[t])
+            weight *= np.prod(1 / (1 + np.exp(-2 * local)))
+        mean += weight * path[-1]
+        delayed += weight * np.outer(path[-1], path[-2])
+    result = kinetic_exact(j, x, m0, beta)
+    assert np.allclose(result.magnetization[-1], mean, atol=1e-13)
+    assert np.allclose(result.delayed[-1], delayed, atol=1e-13)
+
+
+def test_simulation_matches_exact_dynamics(system):
+    exact = kinetic_exact(*system, 1.0)
+    run = kinetic_simulation(*system, 1.0, replicas=20_000, seed=3)
+    pulls = (run.magnetization - exact.magnetization) / run.magnetization_error
+    assert np.abs(pulls).max() < 4
+    assert 0.5 < np.mean(pulls**2) < 1.7
+    assert np.all(np.abs(run.delayed - exact.delayed) < 4.5 * run.delayed_error)
+    assert np.allclose(run.correlations, exact.correlations, atol=0.04)
+
+
+@pytest.mark.parametrize(("method", "order"), [("naive", 2), ("tap", 3), ("gaussian", 3)])
+def test_errors_fall_with_the_order_of_the_approximation(system, method, order):
+    couplings, drive, initial = system
+    errors = []
+    for scale in (0.02, 0.04):
+        exact = kinetic_exact(scale * couplings, drive, initial, 1.0).magnetization
+        found = kinetic_mean_field(scale * couplings, drive, initial, 1.0, method=method)
+        errors.append(np.abs(found - exact).max())
+    assert np.log2(errors[1] / errors[0]) == pytest.approx(order, abs=0.3)
+
+
+def test_tap_step_solves_its_equation_for_strong_couplings(system):
+    couplings, drive, initial = system
+    for beta in (0.5, 5.0, 40.0):
+        m = kinetic_mean_field(couplings, drive, initial, beta, method="tap")
+        spread = beta**2 * (couplings**2 @ (1 - m[0] ** 2))
+        residual = np.tanh(beta * (drive[0] + couplings @ m[0]) - m[1] * spread) - m[1]
+        # tanh' <= 1, so the root is known to rounding times its reaction term.
+        assert np.abs(residual).max() < 1e-14 * (10 + spread.max())
+
+
+def test_gaussian_theory_is_right_for_large_asymmetric_systems():
+    rng = np.random.default_rng(5)
+    size, beta, steps = 400, 1.5, 6
+    couplings = rng.normal(size=(size, size)) / np.sqrt(size)
+    drive = np.tile(0.5 * rng.normal(size=size), (steps, 1))
+    run = kinetic_simulation(couplings, drive, np.zeros(size), beta, replicas=4000)
+    error = {}
+    for method in KINETIC_METHODS:
+        m = kinetic_mean_field(couplings, drive, np.zeros(size), beta, method=method)
+        squared = np.mean((m[-1] - run.magnetization[-1]) ** 2)
+        error[method] = squared - np.mean(run.magnetization_error[-1] ** 2)
+    assert error["gaussian"] < 0.05 * error["tap"]
+    assert error["tap"] < error["naive"]
+
+
+def test_symmetric_couplings_give_detailed_balance(system):
+    couplings, drive, _ = system
+    symmetric = 0.5 * (couplings + couplings.T)
+    beta, x = 0.9, drive[0]
+    state = kinetic_stationary(symmetric, x, beta)
+    assert abs(state.entropy_production) < 1e-12
+    assert abs(entropy_production(symmetric, state.delayed, beta)) < 1e-13
+    assert mean_field_entropy_production(symmetric, state.magnetization, beta) == 0
+    # Peretto 1984: p(s) proportional to exp(beta x.s) prod_i 2 cosh beta (x + J s)_i.
+    size = len(x)
+    states = 2.0 * ((np.arange(2**size)[:, None] >> np.arange(size)) & 1) - 1
+    local = beta * (x + states @ symmetric)
+    weight = np.exp(beta * states @ x) * np.prod(2 * np.cosh(local), axis=1)
+    assert np.allclose(state.probabilities, weight / weight.sum(), atol=1e-14)
+
+
+def test_entropy_production_of_asymmetric_couplings(system):
+    couplings, drive, initial = system
+    beta, x = 0.9, drive[0]
+    state = kinetic_stationary(couplings, x, beta)
+    assert state.entropy_production > 0.1
+    formula = entropy_production(couplings, state.delayed, beta)
+    assert formula == pytest.approx(state.entropy_production, rel=1e-10)
+    # The exact dynamics arrive at the stationary state, and a simulation measures it.
+    long = np.tile(x, (60, 1))
+    late = kinetic_exact(couplings, long, initial, beta)
+    assert np.allclose(late.magnetization[-1], state.magnetization, atol=1e-9)
+    run = kinetic_simulation(couplings, long[:20], initial, beta, replicas=20_000)
+    assert entropy_production(couplings, run.delayed[-1], beta) == pytest.approx(formula, rel=0.05)
+    ratios = []
+    for scale in (0.002, 0.004):
+        weak = kinetic_stationary(scale * couplings, x, beta)
+        leading = mean_field_entropy_production(scale * couplings, weak.magnetization, beta)
+        ratios.append(abs(leading / weak.entropy_production - 1))
+    assert ratios[0] < 0.05
+    assert ratios[1] / ratios[0] == pytest.approx(2, rel=0.2)
+
+
+def test_critical_beta_against_closed_forms_and_the_literature():
+    assert critical_beta(0.0, field_scale=0.0) == 1.0
+    assert critical_beta(0.0, field="uniform", field_scale=0.5) == pytest.approx(
+        np.arctanh(0.5) / 0.5, rel=1e-10
+    )
+    # Aguilera, Moosavi and Shimazaki 2021: J_0 = 1, J_s = 0.1, |x| <= 0.5.
+    literature = critical_beta(0.1, field="uniform", field_scale=0.5)
+    assert literature == pytest.approx(1.1108, abs=5e-5)
+    for std, field, scale in ((0.5, "gaussian", 0.6), (0.3, "uniform", 0.8)):
+        beta = critical_beta(std, field=field, field_scale=scale)
+        rng = np.random.default_rng(0)
+        z = rng.standard_normal(4_000_000)
+        x = scale * (
+            rng.standard_normal(z.size) if field == "gaussian" else rng.uniform(-1, 1, z.size)
+        )
+        gain = beta * np.mean(1 - np.tanh(beta * (x + std * z)) ** 2)
+        assert gain == pytest.approx(1, abs=5e-3)
+
+
+def test_strong_fields_prevent_order_at_any_temperature():
+    # 2 p(0) < 1: Gaussian fields of unit variance with unit mean coupling never order.
+    assert critical_beta(0.1, field="gaussian", field_scale=1.0) == np.inf
+    assert critical_beta(0.0, field="uniform", field_scale=np.sqrt(3)) == np.inf
+    assert np.isfinite(critical_beta(0.1, field="gaussian", field_scale=0.7))
+
+
+def test_mean_field_orders_at_the_critical_beta():
+    # The Gaussian theory with the mean overlap alone, on a large system.
+    rng = np.random.default_rng(8)
+    size, std, scale = 1200, 0.1, 0.5
+    couplings = 1 / size + std * rng.normal(size=(size, size)) / np.sqrt(size)
+    x = scale * (2 * (np.arange(size) + 0.5) / size - 1)  # an even grid: no mean by chance
+    couplings -= couplings.mean(1, keepdims=True) - 1 / size
+    beta = critical_beta(std, field="uniform", field_scale=scale)
+    drive = np.tile(x, (150, 1))
+    final = []
+    for factor in (0.9, 1.15):
+        m = kinetic_mean_field(
+            couplings, drive, np.full(size, 0.5), factor * beta, method="gaussian"
+        )
+        final.append(m[-1].mean())
+    assert abs(final[0]) < 0.02
+    assert final[1] > 0.2
+
+
+@pytest.mark.parametrize(("asymmetry", "correlation"), [(0.0, 1.0), (0.5, 0.6), (1.0, 0.0)])
+def test_random_couplings_have_the_stated_moments(asymmetry, correlation):
+    j = asymmetric_couplings(400, 2, asymmetry=asymmetry, mean=3.0, std=0.7)
+    off = ~np.eye(400, dtype=bool)
+    assert not np.diagonal(j).any()
+    assert np.mean(j[off]) * 400 == pytest.approx(3, abs=0.1)
+    assert np.var(j[off]) * 400 == pytest.approx(0.49, rel=0.02)
+    assert np.corrcoef(j[off], j.T[off])[0, 1] == pytest.approx(correlation, abs=0.01)
+
+
+@pytest.mark.parametrize("method", KINETIC_METHODS)
+def test_batch_members_do_not_see_their_neighbours(method):
+    rng = np.random.default_rng(2)
+    j, x = rng.normal(size=(3, 5, 5)), rng.normal(size=(3, 4, 5))
+    m0 = rng.uniform(-1, 1, (3, 5))
+    together = kinetic_mean_field(j, x, m0, 1.1, method=method)
+    for b in range(3):
+        alone = kinetic_mean_field(j[b], x[b], m0[b], 1.1, method=method)
+        assert np.array_equal(alone, together[b])
+
+
+@pytest.mark.parametrize("order", [0.5, 1.5, 4.0, 64.0, 500.0])
+def test_bessel_ratio_against_high_precision(order):
+    x = np.array([0.0, 1e-6, 0.3, 5.0, 80.0, 1e3, 1e5])
+    with mpmath.workdps(40):
+        expected = [
+            float(mpmath.besseli(order, v) / mpmath.besseli(order - 1, v)) if v else 0.0 for v in x
+        ]
+    assert np.allclose(bessel_ratio(order, x), expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("dim", [3, 4, 9])
+def test_vector_response_against_quadrature_and_its_limit(dim):
+    beta, theta = 0.8, np.zeros(dim)
+    theta[1] = 1.7
+    radius = np.sqrt(dim / 2 - 1)
+
+    def weight(angle, power):
+        tilt = np.exp(beta * radius * 1.7 * (np.cos(angle) - 1))
+        return np.sin(angle) ** (dim - 2) * tilt * np.cos(angle) ** power
+
+    mean = quad(weight, 0, np.pi, args=(1,))[0] / quad(weight, 0, np.pi, args=(0,))[0]
+    response = vector_response(theta, beta)
+    assert response[1] == pytest.approx(radius * mean, rel=1e-9)
+    assert np.count_nonzero(response) == 1
+    assert np.array_equal(vector_response(np.zeros(dim), beta), np.zeros(dim))
+
+
+def test_large_d_response_is_approached_as_one_over_d():
+    errors = []
+    for dim in (64, 128, 256):
+        theta = np.full(dim, 1.3)  # |theta| grows as R, so the argument stays of order one
+        exact, limit = (vector_response(theta, 0.9, kind=k) for k in ("exact", "large_d"))
+        errors.append(np.linalg.norm(exact - limit) / np.linalg.norm(exact))
+    assert np.diff(np.log2(errors)) == pytest.approx([-1, -1], abs=0.05)
+
+
+def test_vector_mean_field_against_simulation():
+    rng = np.random.default_rng(4)
+    size, dim, beta = 5, 6, 1.0
+    radius = np.sqrt(dim / 2 - 1)
+    j, x = 0.1 * rng.normal(size=(size, size)), rng.normal(size=(3, size, dim))
+    first = rng.normal(size=(size, dim))
+    first *= radius / np.linalg.norm(first, axis=1, keepdims=True)
+    mean, error = vector_simulation(j, x, first, beta, replicas=20_000, seed=1)
+    theory = vector_mean_field(j, x, first, beta)
+    # One step from a known state is exact; later steps err by O(J^2), below 4e-3 here.
+    assert np.all(np.abs(mean[1] - theory[1]) < 4.5 * error[1])
+    assert np.abs(mean - theory).max() < 4e-3 + 4.5 * error.max()
+    biased = vector_mean_field(j, x, first, beta, kind="large_d")
+    assert np.abs(mean[1] - biased[1]).max() > 10 * error[1].max()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: kinetic_mean_field(np.ones((2, 3)), np.ones((1, 2)), np.ones(2), 1.0), "coupl"),
+        (lambda: kinetic_mean_field(np.eye(2), np.ones((1, 3)), np.ones(2), 1.0), "drive"),
+        (lambda: kinetic_mean_field(np.eye(2), np.ones((1, 2)), 2 * np.ones(2), 1.0), "initial"),
+        (
+            lambda: kinetic_mean_field(np.eye(2), np.ones((1, 2)), np.ones(2), 1.0, method="exact"),
+            "method",
+        ),
+        (lambda: kinetic_exact(np.eye(13), np.ones((1, 13)), np.zeros(13), 1.0), "at most 12"),
+        (lambda: kinetic_stationary(np.eye(2), np.ones(2), -1.0), "beta"),
+        (
+            lambda: kinetic_simulation(np.eye(2), np.ones((1, 2)), np.zeros(2), 1.0, replicas=1),
+            "replicas",
+        ),
+        (lambda: critical_beta(-0.1), "coupling_std"),
+        (lambda: asymmetric_couplings(4, 0, asymmetry=1.5), "asymmetry"),
+        (lambda: critical_beta(0.1, field="cauchy"), "field"),
+        (lambda: vector_response(np.ones(2), 1.0), "theta"),
+        (lambda: vector_response(np.ones(4), 1.0, kind="limit"), "kind"),
+        (
+            lambda: vector_simulation(np.eye(1), np.ones((1, 1, 4)), np.ones((1, 4)), 1.0),
+            "rows of norm",
+        ),
+        (lambda: bessel_ratio(0.2, np.ones(1)), "order"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

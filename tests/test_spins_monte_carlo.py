@@ -1,0 +1,182 @@
+"""Heat-bath Monte Carlo against closed forms, enumeration and its own plain version."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import ive
+
+from spinformer.spins.exact import pair_couplings, solve_exact
+from spinformer.spins.monte_carlo import (
+    integrated_autocorrelation_time,
+    sample_ising,
+    sample_vector_spins,
+    sample_von_mises_fisher,
+)
+
+# With a few hundred comparisons in this file, 4.5 standard errors leave room for chance only.
+LIMIT = 4.5
+
+
+def _pulls(found, expected, error):
+    return np.abs(found - expected) / error
+
+
+@pytest.fixture
+def system():
+    rng = np.random.default_rng(3)
+    ordered = 0.25 * rng.normal(size=(6, 6))
+    return ordered, 0.4 * rng.normal(size=6)
+
+
+def test_ising_averages_match_enumeration(system):
+    ordered, fields = system
+    couplings = pair_couplings(ordered)
+    exact = solve_exact(couplings, fields, 1.1)
+    run = sample_ising(couplings, fields, 1.1, sweeps=20_000, seed=1)
+    assert run.reliable
+    upper = np.triu_indices(6, 1)
+    pulls = np.concatenate(
+        [
+            _pulls(run.mean_spins, exact.magnetization, run.mean_spins_error),
+            _pulls(run.correlations, exact.correlations, run.correlations_error + 1e-300)[upper],
+            [_pulls(run.energy, exact.energy, run.energy_error)],
+        ]
+    )
+    assert pulls.max() < LIMIT
+    # Error bars are neither too small nor too large: squared pulls average to one.
+    assert 0.4 < np.mean(pulls**2) < 2.5
+    assert np.max(run.mean_spins_error) < 0.01
+
+
+def test_one_component_spins_are_ising_spins_with_ordered_pairs(system):
+    ordered, fields = system
+    exact = solve_exact(pair_couplings(ordered), fields, 0.8)
+    run = sample_vector_spins(ordered, fields[:, None], 0.8, sweeps=20_000, seed=2)
+    assert _pulls(run.mean_spins[:, 0], exact.magnetization, run.mean_spins_error[:, 0]).max() < 4
+    # The diagonal of the ordered couplings adds its constant to the energy.
+    assert _pulls(run.energy, exact.energy - np.trace(ordered), run.energy_error) < LIMIT
+
+
+@pytest.mark.parametrize("dim", [2, 3, 5, 64])
+def test_two_coupled_spins_match_bessel_functions(dim):
+    # Without field <u_1.u_2> = I_{D/2}(K)/I_{D/2-1}(K), K = D beta (J_12 + J_21), ||sigma||^2 = D.
+    beta, couplings = 0.6, np.array([[0.3, 0.5], [-0.1, -0.2]])
+    run = sample_vector_spins(couplings, np.zeros((2, dim)), beta, sweeps=12_000, seed=dim)
+    strength = dim * beta * 0.4
+    expected = ive(dim / 2, strength) / ive(dim / 2 - 1, strength)
+    assert _pulls(run.correlations[0, 1], expected, run.correlations_error[0, 1]) < LIMIT
+    assert _pulls(run.mean_spins, 0.0, run.mean_spins_error).max() < LIMIT
+    energy = -dim * (0.4 * expected + np.trace(couplings))
+    assert _pulls(run.energy, energy, run.energy_error) < LIMIT
+
+
+def test_one_spin_in_a_field_has_the_document_s_field_on_sigma():
+    dim, beta = 4, 1.3
+    field = np.array([[0.5, -0.2, 0.1, 0.3]])
+    run = sample_vector_spins(np.zeros((1, 1)), field, beta, sweeps=20_000, seed=4)
+    kappa = beta * np.sqrt(dim) * np.linalg.norm(field)
+    length = np.sqrt(dim) * ive(dim / 2, kappa) / ive(dim / 2 - 1, kappa)
+    expected = length * field / np.linalg.norm(field)
+    assert _pulls(run.mean_spins, expected, run.mean_spins_error).max() < LIMIT
+
+
+@pytest.mark.parametrize(("size", "dim"), [(5, 1), (5, 2), (4, 7)])
+def test_compiled_and_plain_sweeps_follow_the_same_trajectory(size, dim):
+    rng = np.random.default_rng(dim)
+    couplings, fields = 0.3 * rng.normal(size=(size, size)), rng.normal(size=(size, dim))
+    fields[0] = 0.0
+    couplings[0] = couplings[:, 0] = 0.0  # a free spin takes the branch without a direction
+    arguments = {"sweeps": 40, "burn": 5, "chains": 2, "blocks": 4, "seed": 7}
+    fast = sample_vector_spins(couplings, fields, 1.5, **arguments)
+    slow = sample_vector_spins(couplings, fields, 1.5, engine="reference", **arguments)
+    assert np.allclose(fast.mean_spins, slow.mean_spins, atol=1e-10)
+    assert np.allclose(fast.correlations, slow.correlations, atol=1e-10)
+    assert fast.energy == pytest.approx(slow.energy, abs=1e-9)
+    pair = pair_couplings(couplings)
+    fast = sample_ising(pair, fields[:, 0], 1.5, **arguments)
+    slow = sample_ising(pair, fields[:, 0], 1.5, engine="reference", **arguments)
+    assert np.array_equal(fast.mean_spins, slow.mean_spins)
+    assert fast.energy == pytest.approx(slow.energy, abs=1e-10)
+
+
+@pytest.mark.parametrize("dim", [2, 3, 10])
+@pytest.mark.parametrize("kappa", [0.0, 0.7, 30.0])
+def test_von_mises_fisher_draws_follow_scipy_s_law(dim, kappa):
+    axis = np.ones(dim) / np.sqrt(dim)
+    rng = np.random.default_rng(11)
+    draws = sample_von_mises_fisher(np.tile(kappa * axis, (4000, 1)), rng)
+    assert np.allclose(np.linalg.norm(draws, axis=1), 1)
+    if kappa == 0:
+        other = stats.uniform_direction(dim, seed=5).rvs(4000)
+    else:
+        other = stats.vonmises_fisher(axis, kappa, seed=5).rvs(4000)
+    for direction in (axis, np.eye(dim)[0]):
+        assert stats.ks_2samp(draws @ direction, other @ direction).pvalue > 1e-3
+
+
+def test_autocorrelation_time_of_an_autoregressive_series():
+    # x_t = a x_{t-1} + noise has rho(t) = a^t, so the time is (1 + a)/(1 - a).
+    rng = np.random.default_rng(0)
+    series = np.zeros((4, 50_000))
+    noise = rng.normal(size=series.shape)
+    for t in range(1, series.shape[1]):
+        series[:, t] = 0.8 * series[:, t - 1] + noise[:, t]
+    assert integrated_autocorrelation_time(series) == pytest.approx(9.0, rel=0.08)
+    assert integrated_autocorrelation_time(noise) == pytest.approx(1.0, rel=0.08)
+    assert integrated_autocorrelation_time(np.ones(10)) == 1.0
+
+
+def test_error_bars_cover_correlated_chains():
+    # A stiff pair makes slow chains; the scatter over seeds must agree with the error bars.
+    couplings = np.array([[0.0, 1.5], [1.5, 0.0]])
+    runs = [
+        sample_ising(couplings, np.array([0.2, 0.0]), 1.0, sweeps=2048, seed=s) for s in range(40)
+    ]
+    exact = solve_exact(couplings, np.array([0.2, 0.0]), 1.0).magnetization[0]
+    pulls = [(r.mean_spins[0] - exact) / r.mean_spins_error[0] for r in runs]
+    assert all(r.autocorrelation_time > 1.02 for r in runs)
+    assert 0.6 < np.std(pulls) < 1.5
+    assert abs(np.mean(pulls)) < 0.6
+
+
+def test_extreme_fields_are_safe():
+    couplings = np.zeros((2, 2))
+    for engine in ("numba", "reference"):
+        run = sample_ising(couplings, np.array([1e4, -1e4]), 10.0, sweeps=64, engine=engine)
+        assert np.array_equal(run.mean_spins, [1.0, -1.0])
+        run = sample_vector_spins(
+            couplings, np.array([[1e6, 0, 0], [0, 0, -1e6]]), 10.0, sweeps=64, engine=engine
+        )
+        target = np.sqrt(3) * np.array([[1, 0], [0, -1]])
+        assert np.allclose(run.mean_spins[:, [0, 2]], target, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"couplings": np.ones((2, 3))}, "couplings"),
+        ({"couplings": np.array([[0.0, np.nan], [0.0, 0.0]])}, "couplings must be finite"),
+        ({"fields": np.ones(3)}, "fields"),
+        ({"beta": -1.0}, "beta"),
+        ({"sweeps": 0}, "sweeps"),
+        ({"chains": 0}, "chains"),
+        ({"engine": "fortran"}, "engine"),
+        ({"chains": 1, "blocks": 1}, "chains \\* blocks"),
+    ],
+)
+@pytest.mark.parametrize("sampler", [sample_ising, sample_vector_spins])
+def test_bad_input_is_named(sampler, change, message):
+    arguments = {"couplings": np.zeros((2, 2)), "fields": np.zeros(2), "beta": 1.0, **change}
+    if sampler is sample_vector_spins and arguments["fields"].shape == (2,):
+        arguments["fields"] = np.zeros((2, 3))
+    with pytest.raises(ValueError, match=message):
+        sampler(**arguments)
+
+
+def test_ising_couplings_must_be_symmetric_with_zero_diagonal():
+    with pytest.raises(ValueError, match="symmetric"):
+        sample_ising(np.array([[0.0, 1.0], [0.0, 0.0]]), np.zeros(2), 1.0)
+    with pytest.raises(ValueError, match="zero diagonal"):
+        sample_ising(np.eye(2), np.zeros(2), 1.0)
+    with pytest.raises(ValueError, match="series"):
+        integrated_autocorrelation_time(np.zeros(2))
