@@ -1,0 +1,221 @@
+"""Fixed points of the continuous Hopfield update: how many patterns they hold, search, stability.
+
+A fixed point obeys ξ* = Σ_i p_i x_i with p = softmax(β X ξ*) (patterns are rows, see
+`continuous`). Ramsauer et al. 2020 sort them by how many patterns share the weight p: an average
+over all patterns, a metastable state over a subset, or a single pattern (document 001, Section 5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from spinformer.checks import check_integer, check_real, check_tensor
+from spinformer.hopfield.continuous import attention_weights, energy, retrieve
+
+KINDS = ("single pattern", "metastable", "global average")
+
+
+@dataclass(frozen=True)
+class FixedPoints:
+    """Distinct fixed points, K of them, sorted by energy (lowest first).
+
+    points: (K, d). weights: (K, N), their softmax weights. energies: (K,).
+    entries: (K,) integers, the fewest weights that sum to 0.9. kinds: K names out of `KINDS`.
+    eigenvalue: (K,), the largest eigenvalue of the update's Jacobian β Cov_p(x).
+    stable: (K,) booleans, `eigenvalue < 1`: a strict minimum of the energy.
+    basin: (K,) integers, how many of the starts ended there.
+    unresolved: how many starts had not arrived within the allowed steps.
+    """
+
+    points: torch.Tensor
+    weights: torch.Tensor
+    energies: torch.Tensor
+    entries: torch.Tensor
+    kinds: tuple[str, ...]
+    eigenvalue: torch.Tensor
+    stable: torch.Tensor
+    basin: torch.Tensor
+    unresolved: int
+
+
+def effective_entries(weights: torch.Tensor, mass: float = 0.9) -> torch.Tensor:
+    """Fewest entries of each softmax row that sum to at least `mass`, integers, shape (...).
+
+    `weights` has shape (..., N), rows non-negative and summing to 1 (to 1e-4, so that float32
+    attention maps pass); `mass` in (0, 1]. A deviation of a few rounding errors counts as
+    reaching the mass: 9 of 10 equal weights do sum to 0.9. Ramsauer et al. 2020, Section 3 and
+    Figure 2 (their k).
+    """
+    weights = check_tensor("weights", weights, low=0.0)
+    mass = check_real("mass", mass, low=0.0, high=1.0, open_low=True)
+    if weights.ndim < 1 or weights.shape[-1] == 0:
+        raise ValueError(f"weights must have shape (..., N), N > 0, got {tuple(weights.shape)}")
+    slack = 4.0 * weights.shape[-1] * torch.finfo(weights.dtype).eps
+    weights = weights.detach().double()
+    totals = weights.sum(-1, keepdim=True)
+    if weights.numel() and float((totals - 1.0).abs().max()) > 1e-4:
+        raise ValueError("weights must sum to 1 along the last axis")
+    cumulative = torch.sort(weights / totals, dim=-1, descending=True).values.cumsum(-1)
+    short = (cumulative < mass - slack).sum(-1)
+    return torch.clamp(short + 1, max=weights.shape[-1])
+
+
+def operating_class(entries: torch.Tensor, size: int) -> torch.Tensor:
+    """Class 1, 2, 3 or 4 of a head whose softmax rows need `entries` of `size` weights for 0.9.
+
+    1: more than N/2 (it averages over nearly everything), 2: (N/8, N/2], 3: (N/32, N/8],
+    4: at most N/32 (few or single patterns). `entries` may be medians over rows, hence a
+    floating-point tensor or an integer one. Ramsauer et al. 2020, Section 3: classes I to IV.
+    """
+    size = check_integer("size", size, low=1)
+    if not isinstance(entries, torch.Tensor):
+        raise TypeError(f"entries must be a torch tensor, got {type(entries).__name__}")
+    entries = entries.double()
+    if entries.numel() and not (float(entries.min()) >= 1 and float(entries.max()) <= size):
+        raise ValueError(f"entries must lie in [1, {size}]")
+    return 1 + (entries <= size / 2).int() + (entries <= size / 8) + (entries <= size / 32)
+
+
+def classify(weights: torch.Tensor) -> tuple[str, ...]:
+    """The kind of each row of `weights`, shape (K, N), as one of `KINDS`.
+
+    With k the fewest entries that sum to 0.9: "single pattern" for k = 1, "global average" for
+    k > N/2 (class I of Ramsauer et al.), "metastable" between. N = 1 counts as single pattern.
+    """
+    weights = check_tensor("weights", weights, ndim=2)
+    size = weights.shape[-1]
+    names = []
+    for count in effective_entries(weights).tolist():
+        names.append(KINDS[0] if count == 1 else KINDS[2] if count > size / 2 else KINDS[1])
+    return tuple(names)
+
+
+def jacobian_eigenvalue(patterns: torch.Tensor, weights: torch.Tensor, beta: float) -> torch.Tensor:
+    """Largest eigenvalue of β Cov_p(x) for each row p of `weights` (K, N), shape (K,).
+
+    `patterns` (N, d). Where p are the weights of a fixed point, below 1 means stable.
+    """
+    patterns = check_tensor("patterns", patterns, ndim=2)
+    weights = check_tensor("weights", weights, shape=(None, patterns.shape[0]), low=0.0)
+    beta = check_real("beta", beta, low=0.0, open_low=True)
+    values = []
+    for row in weights:
+        scaled = row.sqrt().unsqueeze(-1) * (patterns - row @ patterns)
+        # The smaller of the two Gram matrices has the same largest eigenvalue.
+        gram = scaled @ scaled.mT if patterns.shape[0] <= patterns.shape[1] else scaled.mT @ scaled
+        values.append(beta * torch.linalg.eigvalsh(gram)[-1])
+    return torch.stack(values) if values else weights.new_zeros(0)
+
+
+def mean_critical_beta(patterns: torch.Tensor) -> float:
+    """β_c = 1/λ_max(Cov): below it the mean of *centred* patterns is stable, above it is not.
+
+    For patterns (N, d) of zero mean, ξ = 0 is a fixed point at every β with uniform weights, and
+    the Jacobian there is β Cov (Cov with 1/N). Patterns of non-zero mean c are centred first:
+    they add the field βx_iᵀc to the scores, under which the mean in general is no fixed point.
+    Returns inf for identical patterns.
+    """
+    patterns = check_tensor("patterns", patterns, ndim=2)
+    uniform = patterns.new_full((1, patterns.shape[0]), 1.0 / patterns.shape[0])
+    largest = float(jacobian_eigenvalue(patterns, uniform, 1.0))
+    return 1.0 / largest if largest > 0.0 else float("inf")
+
+
+def find_fixed_points(
+    patterns: torch.Tensor,
+    beta: float,
+    starts: torch.Tensor | None = None,
+    *,
+    tolerance: float = 1e-10,
+    max_steps: int = 2_000,
+    separation: float = 1e-5,
+) -> FixedPoints:
+    """Fixed points that the update reaches from `starts` (default: the mean and every pattern).
+
+    `patterns` (N, d), `starts` (S, d). The update runs to `tolerance`; starts still moving after
+    `max_steps` (it slows down near a bifurcation) are finished with Newton's method on
+    ξ − f(ξ) = 0 and kept only if that arrives within 0.1 of where they were, in units of the
+    largest pattern norm. Points closer than `separation` (same unit) are one. The mean of centred
+    patterns stays put even where it is unstable: it is then reported with `stable` False.
+    """
+    patterns = check_tensor("patterns", patterns, ndim=2).detach()
+    beta = check_real("beta", beta, low=0.0, open_low=True)
+    tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
+    separation = check_real("separation", separation, low=0.0, open_low=True)
+    if starts is None:
+        starts = torch.cat([patterns.mean(0, keepdim=True), patterns])
+    starts = check_tensor("starts", starts, shape=(None, patterns.shape[1])).detach()
+    scale = float(torch.linalg.vector_norm(patterns, dim=-1).max()) or 1.0
+    found = retrieve(patterns, starts, beta, tolerance=tolerance * scale, max_steps=max_steps)
+    states, arrived = found.states.clone(), found.converged.clone()
+    for index in torch.nonzero(~arrived).flatten().tolist():
+        root = _newton(patterns, states[index], beta, tolerance * scale)
+        if root is not None and float((root - states[index]).norm()) < 0.1 * scale:
+            states[index], arrived[index] = root, True
+
+    order = torch.argsort(energy(patterns, states, beta), stable=True)
+    representatives: list[torch.Tensor] = []
+    basin: list[int] = []
+    for index in order[arrived[order]].tolist():
+        for known, point in enumerate(representatives):
+            if float((states[index] - point).norm()) <= separation * scale:
+                basin[known] += 1
+                break
+        else:
+            representatives.append(states[index])
+            basin.append(1)
+    points = torch.stack(representatives) if representatives else states[:0]
+    weights = attention_weights(patterns, points, beta)
+    eigenvalue = jacobian_eigenvalue(patterns, weights, beta)
+    return FixedPoints(
+        points=points,
+        weights=weights,
+        energies=energy(patterns, points, beta),
+        entries=effective_entries(weights),
+        kinds=classify(weights),
+        eigenvalue=eigenvalue,
+        stable=eigenvalue < 1.0,
+        basin=torch.as_tensor(np.asarray(basin, dtype=np.int64)),
+        unresolved=int((~arrived).sum()),
+    )
+
+
+def random_pattern_overlap(size: int, dimension: int, beta: float) -> float:
+    """Overlap m = x_iᵀξ*/d of the fixed point reached from one of N random patterns, theory.
+
+    For N = `size` independent patterns of d = `dimension` components of unit variance and norm √d.
+    At ξ = m x_i + (rest) the pattern itself scores βdm, the others are Gaussian of variance β²dm²,
+    and weighted by e^{score} their mean is βξ (annealed: right while β√d stays below √(2 log N)).
+    So p = 1/(1 + (N − 1) exp(β²dm²/2 − βdm)) and m = p/(1 − (1 − p)β), iterated from m = 1; our
+    own estimate, for β < 1. The pattern is lost where the iteration falls to m ≈ 0.
+    """
+    size = check_integer("size", size, low=2)
+    dimension = check_integer("dimension", dimension, low=1)
+    beta = check_real("beta", beta, low=0.0, high=1.0, open_low=True)
+    overlap = 1.0
+    for _ in range(2_000):
+        exponent = 0.5 * beta**2 * dimension * overlap**2 - beta * dimension * overlap
+        weight = 1.0 / (1.0 + (size - 1) * float(np.exp(exponent)))
+        overlap = weight / (1.0 - (1.0 - weight) * beta)
+    return overlap
+
+
+def _newton(
+    patterns: torch.Tensor, state: torch.Tensor, beta: float, tolerance: float
+) -> torch.Tensor | None:
+    identity = torch.eye(patterns.shape[1], dtype=patterns.dtype, device=patterns.device)
+    for _ in range(50):
+        weights = torch.softmax(beta * patterns @ state, dim=0)
+        mean = weights @ patterns
+        centred = patterns - mean
+        hessian = identity - beta * centred.mT @ (weights.unsqueeze(-1) * centred)
+        step = torch.linalg.lstsq(hessian, (mean - state).unsqueeze(-1)).solution.squeeze(-1)
+        state = state + step
+        if not bool(torch.isfinite(state).all()):
+            return None
+        if float(step.norm()) <= tolerance:
+            return state
+    return None

@@ -1,0 +1,164 @@
+"""Attention by its formula against the framework's kernel; its cheap relatives at their limits."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from spinformer.hopfield.attention import (
+    attention,
+    count_cost,
+    kernel_attention,
+    low_rank_attention,
+    multi_head_attention,
+    recurrent_attention,
+    sparse_attention,
+    streaming_attention,
+)
+
+EXACT = {"rtol": 0, "atol": 1e-12}
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
+
+
+def triple(length: int, width: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return tuple(draw(2, length, width, seed=seed) for seed in (1, 2, 3))
+
+
+def test_attention_is_the_framework_kernel_and_a_plain_loop():
+    q, k, v = draw(3, 5, 4, seed=1), draw(3, 7, 4, seed=2), draw(3, 7, 9, seed=3)
+    mask = draw(5, 7, seed=4) > -0.5
+    torch.testing.assert_close(attention(q, k, v), scaled_dot_product_attention(q, k, v), **EXACT)
+    torch.testing.assert_close(
+        attention(q, k, v, 0.3, mask=mask),
+        scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.3),
+        **EXACT,
+    )
+    result = attention(q, k, v)
+    for b in range(3):
+        for s in range(5):
+            raw = [math.exp(sum(q[b, s] * k[b, n]).item() / 2.0) for n in range(7)]
+            row = sum(w * v[b, n] for n, w in enumerate(raw)) / sum(raw)
+            torch.testing.assert_close(result[b, s], row, **EXACT)
+
+
+def test_heads_are_chunks_of_the_vector_space():
+    q, k, v = draw(2, 5, 12, seed=1), draw(2, 7, 12, seed=2), draw(2, 7, 12, seed=3)
+    split = [t.unflatten(-1, (3, 4)).transpose(1, 2) for t in (q, k, v)]
+    wanted = scaled_dot_product_attention(*split).transpose(1, 2).flatten(-2)
+    torch.testing.assert_close(multi_head_attention(q, k, v, 3), wanted, **EXACT)
+    torch.testing.assert_close(multi_head_attention(q, k, v, 1), attention(q, k, v), **EXACT)
+    # A head sees its own chunk only.
+    k[..., 4:] = 0.0
+    torch.testing.assert_close(multi_head_attention(q, k, v, 3)[..., :4], wanted[..., :4], **EXACT)
+
+
+def test_attention_acts_on_sets():
+    x = draw(8, 6, seed=5)
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(1))
+    permuted = attention(x[order], x[order], x[order])
+    torch.testing.assert_close(permuted, attention(x, x, x)[order], **EXACT)
+    torch.testing.assert_close(
+        attention(x[:2], x[order], x[order]), attention(x[:2], x, x), **EXACT
+    )
+
+
+def test_each_relative_is_exact_at_its_limit():
+    q, k, v = triple(24)
+    full, band = attention(q, k, v), torch.ones(24, 24, dtype=torch.bool)
+    causal = scaled_dot_product_attention(q, k, v, is_causal=True)
+    for block in (1, 7, 24, 100):
+        torch.testing.assert_close(streaming_attention(q, k, v, block), full, **EXACT)
+    torch.testing.assert_close(low_rank_attention(q, k, v, 24), full, rtol=0, atol=1e-8)
+    torch.testing.assert_close(sparse_attention(q, k, v, 23), full, **EXACT)
+    for window in (0, 1, 5):
+        mask = band.tril(window).triu(-window)
+        torch.testing.assert_close(
+            sparse_attention(q, k, v, window), attention(q, k, v, mask=mask), **EXACT
+        )
+    for block in (1, 6, 24):
+        torch.testing.assert_close(recurrent_attention(q, k, v, block), causal, **EXACT)
+
+
+def test_compressed_history_is_exact_for_repeated_tokens():
+    # Runs of three equal keys and values lose nothing when three are pooled, at block boundaries.
+    k, v = (draw(8, 4, seed=s).repeat_interleave(3, 0) for s in (1, 2))
+    q = draw(24, 4, seed=3)
+    exact = scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.testing.assert_close(recurrent_attention(q, k, v, 6, 3), exact, **EXACT)
+    k = draw(24, 4, seed=4)
+    exact = scaled_dot_product_attention(q, k, v, is_causal=True)
+    pooled = recurrent_attention(q, k, v, 6, 3)
+    torch.testing.assert_close(pooled[:6], exact[:6], **EXACT)
+    assert float((pooled[6:] - exact[6:]).abs().max()) > 0.01
+
+
+def test_random_features_converge_as_the_inverse_root():
+    # The variance of one feature grows as exp(β‖q + k‖²): the law needs that below the features.
+    q, k, v = triple(10, 4)
+    exact, generator = attention(q, k, v, 0.1), torch.Generator().manual_seed(0)
+    errors = []
+    for features in (100, 1_600, 25_600):
+        squares = [
+            (kernel_attention(q, k, v, features, 0.1, generator=generator) - exact).square().mean()
+            for _ in range(12)
+        ]
+        errors.append(float(torch.stack(squares).mean().sqrt()))
+    ratios = np.array(errors[:-1]) / np.array(errors[1:])
+    np.testing.assert_allclose(ratios, 4.0, rtol=0.35)
+
+
+def test_cost_of_the_formula_is_quadratic_and_of_the_relatives_linear():
+    width = 6
+    short, long = (count_cost(attention, *triple(n, width)) for n in (64, 128))
+    assert short.flops == 2 * 2 * 2 * 64 * 64 * width
+    assert (long.flops, long.largest) == (4 * short.flops, 4 * short.largest)
+    assert short.largest == 2 * 64 * 64
+    for relative, setting in (
+        (low_rank_attention, 8),
+        (sparse_attention, 4),
+        (kernel_attention, 16),
+    ):
+        short, long = (count_cost(relative, *triple(n, width), setting) for n in (64, 128))
+        assert long.flops <= 2 * short.flops
+        assert long.largest <= 2 * short.largest
+    streaming = count_cost(streaming_attention, *triple(128, width), 8)
+    assert streaming.flops == 4 * 2 * 2 * 64 * 64 * 2 * width
+    assert streaming.largest < 2 * 128 * 128 / 8
+
+
+@pytest.mark.parametrize(
+    ("function", "extra", "error", "message"),
+    [
+        (low_rank_attention, (5,), ValueError, "landmarks must divide"),
+        (low_rank_attention, (9,), ValueError, "landmarks must be an integer"),
+        (sparse_attention, (-1,), ValueError, "window must be"),
+        (recurrent_attention, (8, 3), ValueError, "block must divide"),
+        (kernel_attention, (0,), ValueError, "features must be"),
+        (kernel_attention, (2.0,), TypeError, "features must be"),
+        (streaming_attention, (0,), ValueError, "block must be"),
+        (multi_head_attention, (4,), ValueError, "heads must divide"),
+        (attention, (-1.0,), ValueError, "beta must be"),
+    ],
+)
+def test_bad_settings_are_refused(function, extra, error, message):
+    with pytest.raises(error, match=message):
+        function(*triple(8), *extra)
+
+
+def test_bad_tensors_are_refused():
+    q, k, v = triple(8)
+    with pytest.raises(ValueError, match="queries must have the width"):
+        attention(q[..., :3], k, v)
+    with pytest.raises(ValueError, match="values must be as many"):
+        attention(q, k, v[:, :5])
+    with pytest.raises(ValueError, match="queries must be as many"):
+        sparse_attention(q[:, :5], k, v, 2)
+    with pytest.raises(ValueError, match="mask must leave"):
+        attention(q, k, v, mask=torch.zeros(8, 8, dtype=torch.bool))
+    with pytest.raises(TypeError, match="mask must be a boolean"):
+        attention(q, k, v, mask=torch.zeros(8, 8))
