@@ -229,7 +229,7 @@ def main() -> None:
         other = Network.segmented(0, features=p, segments=l, bits=k)
         context = random_contexts(other, 0, 128)
         many[(p, l, k)] = (other, Ensemble(other, context.attention, 0, 1.2, threads=1))
-    times = medians({str(s): lane_action(e, 200) for s, (_, e) in many.items()}, 5)
+    times = medians({str(s): lane_action(e, 1000) for s, (_, e) in many.items()}, 5)
     for s, (other, _) in many.items():
         work = operations(other)[2]
         per = times[str(s)] / work / (times[str(sizes[0])] / flops)
@@ -238,8 +238,8 @@ def main() -> None:
 
     def spectrum(count: int | None, every: int | None) -> Callable[[], int]:
         def run() -> int:
-            ensemble_spectrum(lanes, 200, count, 0, every, batches=1)
-            return 200 * LANES
+            ensemble_spectrum(lanes, 1000, count, 0, every, batches=1)
+            return 1000 * LANES
 
         return run
 
@@ -248,8 +248,8 @@ def main() -> None:
         return 50
 
     def bare() -> int:
-        lanes.advance(200)
-        return 200 * LANES
+        lanes.advance(1000)
+        return 1000 * LANES
 
     spectra = medians(
         {

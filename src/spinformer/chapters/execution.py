@@ -11,6 +11,7 @@ from typing import Any
 import nbformat
 import papermill
 from nbconvert import HTMLExporter
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 
 from spinformer.chapters.parameters import check_values
 from spinformer.chapters.project import citation_text, readme_text, repository_address
@@ -111,7 +112,9 @@ def run(
 
 
 def _forget_the_run(notebook: nbformat.NotebookNode, chapter: Chapter) -> None:
-    # Times, versions and paths would make two runs of the same code differ.
+    # Times, versions and paths, and where in time a cell's prints are cut into messages, would
+    # make two runs of the same code differ.
+    CoalesceStreamsPreprocessor().preprocess(notebook, {})
     notebook.metadata = nbformat.from_dict(chapter.template.metadata)
     ids = {cell.source: cell.id for cell in chapter.template.cells}
     for cell in notebook.cells:

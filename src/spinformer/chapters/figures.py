@@ -9,7 +9,7 @@ import nbformat
 
 from spinformer.chapters.source import ChapterError
 
-COVER = ("33_phase_transitions", "fig-orbit-diagram")
+COVER = ("33_phase_transitions", "fig-phase-wide")
 
 
 def figure_png(notebook: nbformat.NotebookNode, name: str) -> bytes:

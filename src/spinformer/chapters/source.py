@@ -170,6 +170,8 @@ def _without_magics(code: str) -> str:
 
 @cache
 def _file_targets(path: Path) -> tuple[Path, ...]:
+    if path.suffix != ".py":
+        return ()
     # Data files beside a module (a text, say) are part of what it computes with.
     beside = [p for p in path.parent.glob("*.*") if path.name == "__init__.py" and _is_data(p)]
     return (*_targets(path.read_text(encoding="utf-8")), *beside)

@@ -427,22 +427,33 @@ def _slopes(slot, attention, slope, dvalue, dquery, dkey, scratch, beta, gamma, 
             e = _expm1_double(beta[j] * scratch[j])
             d = 1.0 / (e + 2.0)
             slope[u, j] = beta[j] * (1.0 - epsilon[j]) * 4.0 * ((e + 1.0) * d) * d
+    # Query and key derivatives are stored with the attention's feature first, as they are summed.
     for a in range(features):
         for b in range(features):
-            for j in range(LANES):
-                dvalue[slot, a, b, j] = 0.0
-                dquery[a, b, j] = 0.0
-                dkey[slot, a, b, j] = 0.0
-            for u in range(outputs):
-                c = patterns[u, b]
-                rv, rq, rk = c * readout[1, a, u], c * readout[2, a, u], c * readout[3, a, u]
+            c = patterns[0, b]
+            for role in range(1, 4):
+                if role == 1:
+                    out = dvalue[slot, a, b]
+                elif role == 2:
+                    out = dquery[b, a]
+                else:
+                    out = dkey[slot, b, a]
+                d = c * readout[role, a, 0]
                 for j in range(LANES):
-                    d = slope[u, j]
-                    dvalue[slot, a, b, j] = fma(rv, d, dvalue[slot, a, b, j])
-                    dquery[a, b, j] = fma(rq, d, dquery[a, b, j])
-                    dkey[slot, a, b, j] = fma(rk, d, dkey[slot, a, b, j])
+                    out[j] = d * slope[0, j]
+                u = 1
+                while u + 2 <= outputs:
+                    d = patterns[u, b] * readout[role, a, u]
+                    e = patterns[u + 1, b] * readout[role, a, u + 1]
+                    for j in range(LANES):
+                        out[j] = fma(e, slope[u + 1, j], fma(d, slope[u, j], out[j]))
+                    u += 2
+                if u < outputs:
+                    d = patterns[u, b] * readout[role, a, u]
+                    for j in range(LANES):
+                        out[j] = fma(d, slope[u, j], out[j])
             for j in range(LANES):
-                dquery[a, b, j] *= gamma[j]
+                dquery[b, a, j] *= gamma[j]
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
@@ -454,36 +465,36 @@ def _tangent_rows(slot, new, attention, value, key, query, weight, dvalue, dquer
     """
     context, features = attention.shape[0], attention.shape[1]
     norm = weight[context + 1]
-    for c in range(features):
-        for a in range(features):
-            for j in range(LANES):
-                spread[a, c, j] = 0.0
     for t in range(context):
         s = slot - t if slot >= t else slot - t + context
+        # weight holds unnormalised softmax weights, norm their inverse sum.
+        for j in range(LANES):
+            weight[t, j] *= norm[j]
         for b in range(features):
-            for j in range(LANES):
-                pull[b, j] = query[0, j] * dkey[s, 0, b, j]
-            for c in range(1, features):
-                for j in range(LANES):
-                    pull[b, j] = fma(query[c, j], dkey[s, c, b, j], pull[b, j])
+            _dot(query, dkey[s, b], pull[b])
         for a in range(features):
             for j in range(LANES):
-                # weight holds unnormalised softmax weights, norm their inverse sum.
-                scratch[j] = weight[t, j] * norm[j] * (value[s, a, j] - attention[new, a, j])
+                scratch[j] = weight[t, j] * (value[s, a, j] - attention[new, a, j])
             for b in range(features):
                 row = s * features + b
-                for j in range(LANES):
-                    rows[a, row, j] = fma(
-                        weight[t, j] * norm[j], dvalue[s, a, b, j], scratch[j] * pull[b, j]
-                    )
-                for j in range(LANES):
-                    spread[a, b, j] = fma(scratch[j], key[s, b, j], spread[a, b, j])
+                if t == 0:
+                    for j in range(LANES):
+                        rows[a, row, j] = fma(
+                            weight[t, j], dvalue[s, a, b, j], scratch[j] * pull[b, j]
+                        )
+                        spread[a, b, j] = scratch[j] * key[s, b, j]
+                else:
+                    for j in range(LANES):
+                        rows[a, row, j] = fma(
+                            weight[t, j], dvalue[s, a, b, j], scratch[j] * pull[b, j]
+                        )
+                        spread[a, b, j] = fma(scratch[j], key[s, b, j], spread[a, b, j])
     for a in range(features):
         for b in range(features):
             row = slot * features + b
-            for c in range(features):
-                for j in range(LANES):
-                    rows[a, row, j] = fma(spread[a, c, j], dquery[c, b, j], rows[a, row, j])
+            _dot(spread[a], dquery[b], scratch)
+            for j in range(LANES):
+                rows[a, row, j] += scratch[j]
 
 
 @njit(nogil=True, error_model="numpy", cache=True)

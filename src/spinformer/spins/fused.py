@@ -1,0 +1,164 @@
+"""The pieces of the spin module whose cost grows as N², with gradients derived by hand.
+
+Same numbers as the plain formulas of `couplings` and `vector_tap` (the tests hold them to those),
+but a backward pass that reads each N × N matrix as few times as possible. Differentiable once.
+All arguments are batched, (..., N, N) or (..., N, D); g and β broadcast as (..., 1, 1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+
+def scaled_attention(
+    queries: Tensor, keys: Tensor, strength: Tensor, mask_diagonal: bool
+) -> tuple[Tensor, Tensor]:
+    """J = g softmax(q kᵀ), (..., N, N), without the diagonal if masked, and B = J + Jᵀ, always
+    without: the couplings of the pairs."""
+    return _ScaledAttention.apply(queries, keys, strength, mask_diagonal)
+
+
+def square_times(pair: Tensor, vector: Tensor) -> Tensor:
+    """(B∘B) v for v (..., N, 1)."""
+    return _SquareTimes.apply(pair, vector)
+
+
+def covariance_attention(
+    couplings: Tensor,
+    strength: Tensor,
+    mean: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    pair: Tensor | None,
+    width: Tensor | None,
+    beta: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """(G k, Gᵀ q), G_mk = J_mk (C_mk − Σ_n J_mn C_mn / g).
+
+    C = m mᵀ off the diagonal, with symmetric `pair` B, `width` w (..., N, 1) and `beta` also
+    + β B∘(w wᵀ); 1 on the diagonal.
+    """
+    return _CovarianceAttention.apply(couplings, strength, mean, queries, keys, pair, width, beta)
+
+
+class _ScaledAttention(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, queries: Tensor, keys: Tensor, strength: Tensor, mask_diagonal: bool
+    ) -> tuple[Tensor, Tensor]:
+        scores = queries @ keys.mT
+        if mask_diagonal:
+            scores.diagonal(dim1=-2, dim2=-1).fill_(-torch.inf)
+        couplings = torch.softmax(scores, dim=-1).mul_(strength)
+        pair = couplings + couplings.mT
+        if not mask_diagonal:
+            pair.diagonal(dim1=-2, dim2=-1).zero_()
+        ctx.save_for_backward(queries, keys, couplings, strength)
+        ctx.mask_diagonal = mask_diagonal
+        ctx.set_materialize_grads(False)
+        return couplings, pair
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor | None, grad_pair: Tensor | None) -> tuple[Any, ...]:
+        queries, keys, couplings, strength = ctx.saved_tensors
+        if grad_pair is not None:
+            both = grad_pair + grad_pair.mT
+            if not ctx.mask_diagonal:
+                both.diagonal(dim1=-2, dim2=-1).zero_()
+            grad = both if grad is None else both.add_(grad)
+        if grad is None:
+            return None, None, None, None
+        product = grad * couplings
+        rows = product.sum(dim=-1, keepdim=True) / strength
+        grad_scores = product.addcmul_(couplings, rows, value=-1)
+        grad_strength = rows.sum(dim=-2, keepdim=True).sum_to_size(strength.shape)
+        return grad_scores @ keys, grad_scores.mT @ queries, grad_strength, None
+
+
+class _SquareTimes(Function):
+    @staticmethod
+    def forward(ctx: Any, pair: Tensor, vector: Tensor) -> Tensor:
+        ctx.save_for_backward(pair, vector)
+        return (pair * pair) @ vector
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        pair, vector = ctx.saved_tensors
+        scaled = pair * (2 * grad)
+        # (B∘B)ᵀ g before the columns are scaled in place.
+        grad_vector = torch.einsum("...ij,...ij->...j", scaled, pair).unsqueeze(-1) / 2
+        return scaled.mul_(vector.mT), grad_vector
+
+
+class _CovarianceAttention(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        couplings: Tensor,
+        strength: Tensor,
+        mean: Tensor,
+        queries: Tensor,
+        keys: Tensor,
+        pair: Tensor | None,
+        width: Tensor | None,
+        beta: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        correlation = mean @ mean.mT
+        if pair is not None:
+            correlation.addcmul_(pair, (beta * width) @ width.mT)
+        correlation.diagonal(dim1=-2, dim2=-1).fill_(1.0)
+        weights = couplings * correlation
+        rows = weights.sum(dim=-1, keepdim=True) / strength
+        weights.addcmul_(couplings, rows, value=-1)
+        ctx.second_order = pair is not None
+        extra = (pair, width, beta) if ctx.second_order else ()
+        ctx.save_for_backward(
+            couplings, strength, mean, queries, keys, correlation, weights, rows, *extra
+        )
+        return weights @ keys, weights.mT @ queries
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_query: Tensor, grad_key: Tensor) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors
+        couplings, strength, mean, queries, keys, correlation, weights, rows = saved[:8]
+        grad_keys = weights.mT @ grad_query
+        grad_queries = weights @ grad_key
+        # dL/dG, both outer products in one multiplication.
+        outer = torch.cat([grad_query, queries], -1) @ torch.cat([keys, grad_key], -1).mT
+        mixed = outer * couplings
+        sums = mixed.sum(dim=-1, keepdim=True)
+        # dL/dC = J (X − Σ X J / g), dL/dJ = X (C − Σ J C / g) − C Σ X J / g.
+        grad_correlation = mixed.addcmul_(couplings, sums / strength, value=-1)
+        grad_correlation.diagonal(dim1=-2, dim2=-1).zero_()
+        grad_couplings = outer.mul_(correlation - rows)
+        grad_couplings.addcmul_(correlation, sums / strength, value=-1)
+        both = grad_correlation + grad_correlation.mT
+        grad_mean = both @ mean
+        grad_strength = (sums * rows / strength).sum(dim=-2, keepdim=True)
+        grad_strength = grad_strength.sum_to_size(strength.shape)
+        grad_pair = grad_width = grad_beta = None
+        if ctx.second_order:
+            pair, width, beta = saved[8:]
+            # B is symmetric, so half of (dC + dCᵀ)∘B gives both ends of the product w wᵀ.
+            pulled = (both * pair) @ width
+            grad_width = beta * pulled
+            grad_beta = (width * pulled).sum(dim=-2, keepdim=True).sum_to_size(beta.shape) / 2
+            grad_pair = grad_correlation.mul_(beta * width).mul_(width.mT)
+        return (
+            grad_couplings,
+            grad_strength,
+            grad_mean,
+            grad_queries,
+            grad_keys,
+            grad_pair,
+            grad_width,
+            grad_beta,
+        )
