@@ -1,0 +1,157 @@
+"""The generating functional of token paths, exact by enumeration (document 002, Eqs. 9-10).
+
+`Z(g) = sum over paths of prod_t p(x_{t+1} | x_{<=t}) exp(sum g^α_{a,t} sum_i W^α_ia x_{i,t})`.
+Z(0) = 1, and the derivative at g = 0 is N⟨m^α_{a,t}⟩. Bits of a segment are exchangeable, so
+paths are enumerated over the numbers of +1 bits in each segment, with binomial weights: for
+segments of one bit that is the plain sum over 2^N states a token.
+
+Two routes share no code: the sum over all paths (`PathSum`, differentiable by torch), and the
+distribution of the window pushed forward step by step (`propagate`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import torch
+from scipy.stats import binom
+
+from spinformer.checks import check_array, check_integer, check_real, check_tensor
+from spinformer.dmft.network import Network
+from spinformer.dmft.tokens import attention_of_window, window_means
+
+_LARGEST_SUM = 2**21  # paths, or windows, that still fit comfortably in memory
+
+
+def token_states(network: Network, size: int) -> np.ndarray:
+    """Every distinguishable token of `size` bits as segment means, shape (S, L).
+
+    `S = prod_l (n_l + 1)` for segments of n_l bits.
+    """
+    counts = network.counts(size)
+    rows = product(*(range(int(count) + 1) for count in counts))
+    return 2.0 * np.array(list(rows), dtype=float) / counts - 1.0
+
+
+def token_probabilities(
+    network: Network, size: int, beta: float, attention: np.ndarray
+) -> np.ndarray:
+    """p(token | A), shape (..., S), for all S states, given A of shape (..., P); sums to 1."""
+    counts = network.counts(size)
+    states = token_states(network, size)
+    chance = 0.5 * (1.0 + window_means(network, beta, attention))[..., None, :]
+    ups = np.rint(0.5 * (states + 1.0) * counts)
+    return binom.pmf(ups, counts, chance).prod(axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class PathSum:
+    """All paths of `steps` tokens after a fixed window.
+
+    probability: (S**steps,) of each path.
+    features: (S**steps, steps, 4, P) values of `sum_i W^α_ia x_i` (semantic part, no 1 − ε).
+    """
+
+    size: int
+    probability: torch.Tensor
+    features: torch.Tensor
+
+    def generating_functional(self, source: torch.Tensor) -> torch.Tensor:
+        """Z(g), a scalar differentiable in `source` of shape (steps, 4, P)."""
+        check_tensor("source", source, shape=self.features.shape[1:])
+        exponent = torch.einsum("ptra,tra->p", self.features, source)
+        return (self.probability * torch.exp(exponent)).sum()
+
+    def mean_features(self) -> torch.Tensor:
+        """N⟨m^α_{a,t}⟩ as a plain average over the paths, shape (steps, 4, P)."""
+        return torch.einsum("p,ptra->tra", self.probability, self.features)
+
+
+def enumerate_paths(
+    network: Network,
+    size: int,
+    beta: float,
+    window: np.ndarray,
+    steps: int,
+    *,
+    position: int | None = None,
+) -> PathSum:
+    """Probabilities and features of every path of `steps` tokens after `window` (T, L).
+
+    `window` holds segment means, oldest first, `position` the position index of its newest
+    token (default T − 1). ValueError if there are more than 2²¹ paths.
+    """
+    window, position, beta = _start(network, beta, window, position)
+    steps = check_integer("steps", steps, low=1)
+    states = token_states(network, size)
+    if len(states) ** steps > _LARGEST_SUM:
+        raise ValueError(
+            f"steps must leave at most {_LARGEST_SUM} paths, got {len(states)}**{steps}"
+        )
+    probability = np.ones(1)
+    paths = np.empty((1, 0), dtype=np.int64)
+    for step in range(steps):
+        known = np.broadcast_to(window, (len(paths), *window.shape))
+        recent = np.concatenate([known, states[paths]], axis=1)[:, -network.context :]
+        attention = attention_of_window(network, recent, position + step)
+        table = token_probabilities(network, size, beta, attention)
+        probability = (probability[:, None] * table).ravel()
+        paths = np.concatenate(
+            [
+                np.repeat(paths, len(states), axis=0),
+                np.tile(np.arange(len(states)), len(paths))[:, None],
+            ],
+            axis=1,
+        )
+    overlaps = size * network.overlaps(states)
+    return PathSum(size, torch.from_numpy(probability), torch.from_numpy(overlaps[paths]))
+
+
+def propagate(
+    network: Network,
+    size: int,
+    beta: float,
+    window: np.ndarray,
+    steps: int,
+    *,
+    position: int | None = None,
+) -> np.ndarray:
+    """Exact distribution of each single token, shape (steps, S): no path is ever written out.
+
+    The window of T tokens is a Markov chain; its distribution, an array of T axes of length S
+    (at most 2²¹ entries), is pushed forward one token at a time from the given `window`.
+    """
+    window, position, beta = _start(network, beta, window, position)
+    steps = check_integer("steps", steps, low=1)
+    states = token_states(network, size)
+    context, count = network.context, len(states)
+    if count**context > _LARGEST_SUM:
+        raise ValueError(f"size must leave at most {_LARGEST_SUM} windows, got {count}**{context}")
+    # Tokens of the initial window are known; an axis exists only for tokens drawn since.
+    joint = np.ones(())
+    marginals = np.empty((steps, count))
+    for step in range(steps):
+        known = window[min(step, context) :]
+        drawn = states[np.indices(joint.shape).reshape(joint.ndim, joint.size).T]
+        fixed = np.broadcast_to(known, (len(drawn), *known.shape))
+        recent = np.concatenate([fixed, drawn], axis=1)
+        attention = attention_of_window(network, recent, position + step)
+        kernel = token_probabilities(network, size, beta, attention)
+        joint = joint[..., None] * kernel.reshape(*joint.shape, count)
+        marginals[step] = joint.reshape(-1, count).sum(axis=0)
+        if joint.ndim > context:
+            joint = joint.sum(axis=0)
+    return marginals
+
+
+def _start(
+    network: Network, beta: float, window: np.ndarray, position: int | None
+) -> tuple[np.ndarray, int, float]:
+    window = check_array(
+        "window", window, shape=(network.context, network.segments), low=-1.0, high=1.0
+    )
+    beta = check_real("beta", beta, low=0.0)
+    position = network.context - 1 if position is None else check_integer("position", position)
+    return window, position, beta

@@ -1,0 +1,134 @@
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+
+from spinformer.dmft.functional import (
+    enumerate_paths,
+    propagate,
+    token_probabilities,
+    token_states,
+)
+from spinformer.dmft.network import Network
+
+
+def small_network(seed: int = 3) -> Network:
+    """Three bits, each a segment of its own; weights without symmetry, T = 2, one position bit."""
+    return Network.segmented(
+        seed, features=2, segments=3, bits=1, context=2, gamma=1.7, epsilon=0.3
+    )
+
+
+def plain_means(network, beta, window, steps, position):
+    """N<m> by brute force over all bit strings, every formula written out again."""
+    bits = [np.array(s, dtype=float) for s in product((-1, 1), repeat=3)]
+    total = np.zeros((steps, 4, network.features))
+    norm = 0.0
+    for path in product(bits, repeat=steps):
+        tokens, probability = list(window), 1.0
+        for step in range(steps):
+            m = []
+            for age in range(network.context):
+                place = -1.0 if (position + step - age) % 2 == 0 else 1.0
+                semantic = network.semantic @ tokens[-1 - age] / 3
+                m.append(0.7 * semantic + 0.3 * network.position[:, :, 0] * place)
+            weight = softmax([network.gamma * m[0][2] @ other[3] for other in m])
+            attention = sum(w * other[1] for w, other in zip(weight, m, strict=True))
+            field = beta * attention @ network.semantic[0]
+            probability *= np.prod(np.exp(field * path[step]) / (2 * np.cosh(field)))
+            tokens.append(path[step])
+        norm += probability
+        total += probability * np.array([network.semantic @ x for x in path])
+    return total, norm
+
+
+@pytest.fixture(scope="module")
+def case():
+    network = small_network()
+    window = np.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]])
+    return network, window, enumerate_paths(network, 3, 1.4, window, 4, position=0)
+
+
+def test_derivative_equals_plain_enumeration(case):
+    network, window, paths = case
+    expected, norm = plain_means(network, 1.4, window, 4, 0)
+    source = torch.zeros(4, 4, 2, dtype=torch.float64, requires_grad=True)
+    functional = paths.generating_functional(source)
+    (slope,) = torch.autograd.grad(functional, source)
+    assert norm == pytest.approx(1.0, abs=1e-12)
+    assert functional.item() == pytest.approx(1.0, abs=1e-12)
+    np.testing.assert_allclose(slope.numpy(), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(paths.mean_features().numpy(), expected, rtol=0, atol=1e-12)
+
+
+def test_derivative_equals_finite_differences_away_from_zero(case):
+    _, _, paths = case
+    torch.manual_seed(0)
+    source = 0.1 * torch.randn(4, 4, 2, dtype=torch.float64)
+    source.requires_grad_(True)
+    assert torch.autograd.gradcheck(paths.generating_functional, (source,), atol=1e-7)
+
+
+def test_window_chain_gives_the_same_means_and_goes_beyond_the_window(case):
+    network, window, paths = case
+    chain = propagate(network, 3, 1.4, window, 9, position=0)
+    np.testing.assert_allclose(chain.sum(axis=1), 1.0, rtol=0, atol=1e-12)
+    means = np.einsum("ts,sra->tra", chain, 3 * network.overlaps(token_states(network, 3)))
+    np.testing.assert_allclose(means[:4], paths.mean_features().numpy(), rtol=0, atol=1e-12)
+
+
+def test_second_derivative_is_the_covariance_between_times(case):
+    _, _, paths = case
+    source = torch.zeros(4, 4, 2, dtype=torch.float64)
+    hessian = torch.autograd.functional.hessian(
+        lambda g: torch.log(paths.generating_functional(g)), source
+    ).numpy()
+    first, last = paths.features[:, 0, 0, 0].numpy(), paths.features[:, 3, 1, 1].numpy()
+    weight = paths.probability.numpy()
+    covariance = weight @ (first * last) - (weight @ first) * (weight @ last)
+    assert hessian[0, 0, 0, 3, 1, 1] == pytest.approx(covariance, abs=1e-12)
+
+
+def test_segments_of_many_bits_equal_explicit_bits():
+    whole = small_network(5)
+    network = Network(whole.semantic[:, :, :2], whole.position, 2, whole.gamma, 0.3)
+    bits = Network(np.repeat(network.semantic, 2, axis=2), whole.position, 2, whole.gamma, 0.3)
+    window = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    by_count = enumerate_paths(network, 4, 0.9, window, 3)
+    explicit = np.array([[1.0, -1.0, 1.0, 1.0], [-1.0, -1.0, -1.0, 1.0]])
+    by_bit = enumerate_paths(bits, 4, 0.9, explicit, 3)
+    assert len(by_count.probability) == 9**3
+    assert len(by_bit.probability) == 16**3
+    np.testing.assert_allclose(
+        by_count.mean_features().numpy(), by_bit.mean_features().numpy(), rtol=0, atol=1e-12
+    )
+
+
+def test_token_probabilities_are_a_distribution():
+    network = Network.document()
+    attention = np.array([[0.2, -0.4, 0.7], [0.0, 0.0, 0.0]])
+    table = token_probabilities(network, 6, 1.27, attention)
+    np.testing.assert_allclose(table.sum(axis=1), 1.0, rtol=0, atol=1e-13)
+    means = table @ token_states(network, 6)
+    expected = np.tanh(1.27 * attention @ network.semantic[0])
+    np.testing.assert_allclose(means, expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"steps": 0}, "steps"),
+        ({"steps": 9}, "steps"),
+        ({"size": 4}, "size"),
+        ({"beta": -1.0}, "beta"),
+        ({"beta": float("nan")}, "beta"),
+        ({"window": np.ones((3, 3))}, "window"),
+        ({"window": 2.0 * np.ones((2, 3))}, "window"),
+    ],
+)
+def test_bad_input_names_the_argument(change, message):
+    good = {"size": 3, "beta": 1.0, "window": np.ones((2, 3)), "steps": 2}
+    with pytest.raises(ValueError, match=message):
+        enumerate_paths(small_network(), **(good | change))
