@@ -24,11 +24,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 install: $(INSTALLED)
 
 notebooks: $(INSTALLED)
-	$(BIN)/python -m spinformer.chapters build
+	$(BIN)/python -m spinformer.chapters build --jobs $(WORKERS)
 	$(BIN)/python -m spinformer.chapters cover
 
 reproduce: $(INSTALLED)
-	$(BIN)/python -m spinformer.chapters build --all
+	$(BIN)/python -m spinformer.chapters build --all --jobs $(WORKERS)
 	$(BIN)/python -m spinformer.chapters cover
 
 html: $(INSTALLED)

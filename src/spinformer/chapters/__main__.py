@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from papermill.exceptions import PapermillExecutionError
 
-from spinformer.chapters.execution import rebuild, restamp, run, stamp_project, write_atomically
+from spinformer.chapters.execution import rebuild_all, restamp, run, stamp_project, write_atomically
 from spinformer.chapters.figures import cover_png
 from spinformer.chapters.parameters import ParameterError, check_values
 from spinformer.chapters.project import project_root
@@ -91,21 +91,24 @@ def run_chapter(
 @main.command("build")
 @click.argument("names", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Also those that are up to date.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Chapters at a time.")
 @click.option("--progress/--no-progress", default=True, help="Show a bar over the cells.")
-def build(names: tuple[str, ...], everything: bool, progress: bool) -> None:
+def build(names: tuple[str, ...], everything: bool, jobs: int, progress: bool) -> None:
     """Execute the stale chapters (or NAMES) and replace their notebooks."""
     selected = _chapters(names)
     stamp_project(project_root())
-    for position, chapter in enumerate(selected, start=1):
-        reason = "asked for" if everything else chapter.stale()
-        click.echo(f"[{position}/{len(selected)}] {chapter.name}: {reason or 'up to date'}")
-        try:
-            if reason:
-                rebuild(chapter, progress=progress)
-            else:
-                restamp(chapter)
-        except (PapermillExecutionError, ParameterError, ChapterError) as error:
-            raise click.ClickException(str(error).strip()) from None
+    waiting = []
+    for chapter in selected:
+        if reason := "asked for" if everything else chapter.stale():
+            click.echo(f"{chapter.name}: {reason}")
+            waiting.append(chapter)
+        else:
+            restamp(chapter)
+    click.echo(f"{len(waiting)} of {len(selected)} chapters to execute")
+    for done, (name, problem) in enumerate(rebuild_all(waiting, jobs, progress=progress), start=1):
+        if problem:
+            raise click.ClickException(f"{name}: {problem}")
+        click.echo(f"[{done}/{len(waiting)}] {name}: written")
 
 
 @main.command("cover")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import nbformat
 import papermill
 from nbconvert import HTMLExporter
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
+from papermill.exceptions import PapermillExecutionError
 
-from spinformer.chapters.parameters import check_values
+from spinformer.chapters.parameters import ParameterError, check_values
 from spinformer.chapters.project import citation_text, readme_text, repository_address
 from spinformer.chapters.source import Chapter, ChapterError, stamp
 
@@ -69,6 +72,34 @@ def rebuild(chapter: Chapter, *, progress: bool = True) -> None:
     }
     stamp(notebook, repository_address(chapter.root))
     write_atomically(chapter.notebook_path, nbformat.writes(notebook) + "\n")
+
+
+def rebuild_all(
+    waiting: Sequence[Chapter], jobs: int, *, progress: bool = True
+) -> Iterator[tuple[str, str]]:
+    """Rebuild chapters, `jobs` at a time; yield (name, problem or "") as each one ends."""
+    if jobs == 1:
+        for chapter in waiting:
+            yield _try_to_rebuild(chapter, progress)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        running = [
+            pool.submit(_try_to_rebuild, Chapter(chapter.root, chapter.name), progress)
+            for chapter in waiting
+        ]
+        try:
+            for ended in as_completed(running):
+                yield ended.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _try_to_rebuild(chapter: Chapter, progress: bool) -> tuple[str, str]:
+    try:
+        rebuild(chapter, progress=progress)
+    except (PapermillExecutionError, ParameterError, ChapterError) as error:
+        return chapter.name, str(error).strip()
+    return chapter.name, ""
 
 
 def stamp_project(root: Path) -> None:
