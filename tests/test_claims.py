@@ -55,7 +55,7 @@ def test_the_page_is_made_from_the_rows() -> None:
 
 
 def test_a_figure_that_no_cell_printed_is_refused() -> None:
-    claim = Claim("A1", "statement", "holds", figure=r"error ([\d.e+-]+)")
-    assert quoted_figure(claim, "error 1.0e-12") == "1.0e-12"
+    claim = Claim("A1", "statement", "holds", figure=r"error +([\d.e+-]+)")
+    assert quoted_figure(claim, "the error  1.0e-12 nats") == "error 1.0e-12"
     with pytest.raises(ValueError, match="A1: no match"):
         quoted_figure(claim, "")

@@ -61,11 +61,14 @@ def claim_tags(notebook: nbformat.NotebookNode) -> dict[str, str]:
 
 
 def quoted_figure(claim: Claim, printed: str) -> str:
-    """Return the number that the cells of a claim printed; ValueError if it is not there."""
+    """Return the number that the cells of a claim printed, with the words before it.
+
+    Raises ValueError if the pattern of the claim is not in the output.
+    """
     match = re.search(claim.figure, printed)
     if match is None:
         raise ValueError(f"{claim.id}: no match of {claim.figure!r} in what its cells printed")
-    return match[1]
+    return " ".join(match[0].split())
 
 
 def printed_by_chapter(root: Path) -> dict[str, dict[str, str]]:
@@ -80,7 +83,7 @@ def claims_markdown(root: Path) -> str:
         ":::{list-table}",
         ":class: claims",
         ":header-rows: 1",
-        ":widths: 6 40 18 18 18",
+        ":widths: 6 32 24 20 18",
         "",
         "* - Id\n  - Statement\n  - Verdict\n  - Figure\n  - Where",
     ]
@@ -89,7 +92,7 @@ def claims_markdown(root: Path) -> str:
         figure = ""
         if claim.figure:
             figure = quoted_figure(claim, printed[claim.chapter].get(claim.id, ""))
-            figure += f" (to {claim.tolerance})" if claim.tolerance else ""
+            figure = f"{figure} (to {claim.tolerance})" if claim.tolerance else figure
         # The chapter whose figure is quoted first, then others that have something to say.
         places = sorted(
             (name != claim.chapter, name) for name in printed if claim.id in printed[name]
