@@ -25,9 +25,11 @@ install: $(INSTALLED)
 
 notebooks: $(INSTALLED)
 	$(BIN)/python -m spinformer.chapters build
+	$(BIN)/python -m spinformer.chapters cover
 
 reproduce: $(INSTALLED)
 	$(BIN)/python -m spinformer.chapters build --all
+	$(BIN)/python -m spinformer.chapters cover
 
 html: $(INSTALLED)
 	$(BIN)/jupyter-book build . -W -n --keep-going --all

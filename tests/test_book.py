@@ -159,7 +159,9 @@ def test_chapter_in_the_browser(browser: object, site: Path, name: str) -> None:
         "return [...document.querySelectorAll('a.btn-download-source-button')].map(a => a.href)"
     )
     assert download
-    assert all((site / "_sources" / "notebooks" / f"{name}.ipynb").samefile(d[7:]) for d in download)
+    assert all(
+        (site / "_sources" / "notebooks" / f"{name}.ipynb").samefile(d[7:]) for d in download
+    )
     complaints = [e for e in browser.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
     assert complaints == []
 
@@ -185,7 +187,9 @@ def test_buttons_point_to_the_notebook_with_an_address(public_site: Path) -> Non
     for name in CHAPTERS:
         targets = read_links(public_site / "notebooks" / f"{name}.html").targets
         colab = [t for t in targets if t.startswith("https://colab.research.google.com/")]
-        wanted = f"https://colab.research.google.com/github/owner/book/blob/main/notebooks/{name}.ipynb"
+        wanted = (
+            f"https://colab.research.google.com/github/owner/book/blob/main/notebooks/{name}.ipynb"
+        )
         assert len(colab) >= 2
         assert set(colab) == {wanted}
         assert any(t.startswith("https://mybinder.org/v2/gh/owner/book/main") for t in targets)

@@ -38,7 +38,11 @@ def test_papermill_itself_shows_the_same_parameters(small_checkout: Path) -> Non
     notebook = str(small_checkout / "notebooks" / "01_small.ipynb")
     papermill = [sys.executable, "-m", "papermill", "--help-notebook", notebook]
     text = subprocess.run(papermill, capture_output=True, text=True, check=True).stdout
-    for line in ("beta: float (default 1.5)", "count: int (default 2)", 'kind: str (default "flat")'):
+    for line in (
+        "beta: float (default 1.5)",
+        "count: int (default 2)",
+        'kind: str (default "flat")',
+    ):
         assert line in text
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import yaml
 
+from spinformer.chapters.figures import cover_png
+
 ROOT = Path(__file__).resolve().parents[1]
 # What a package is called on PyPI and on conda-forge, where the two differ.
 CONDA_NAMES = {"torch": "pytorch"}
@@ -64,6 +66,10 @@ def test_readme_opens_with_a_figure_and_the_two_commands() -> None:
     for path in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", opening):
         assert (ROOT / path).is_file()
     assert "![" in opening
+
+
+def test_the_cover_is_what_a_chapter_drew() -> None:
+    assert (ROOT / "book" / "_static" / "cover.png").read_bytes() == cover_png(ROOT)
 
 
 def test_every_reference_is_cited_and_every_citation_has_one() -> None:

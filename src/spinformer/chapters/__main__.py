@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 from papermill.exceptions import PapermillExecutionError
 
-from spinformer.chapters.execution import rebuild, restamp, run, stamp_project
+from spinformer.chapters.execution import rebuild, restamp, run, stamp_project, write_atomically
+from spinformer.chapters.figures import cover_png
 from spinformer.chapters.parameters import ParameterError, check_values
 from spinformer.chapters.project import project_root
 from spinformer.chapters.source import Chapter, ChapterError, chapters
@@ -105,6 +106,15 @@ def build(names: tuple[str, ...], everything: bool, progress: bool) -> None:
                 restamp(chapter)
         except (PapermillExecutionError, ParameterError, ChapterError) as error:
             raise click.ClickException(str(error).strip()) from None
+
+
+@main.command("cover")
+def cover() -> None:
+    """Copy the figure that README and the front page show out of its chapter."""
+    root = project_root()
+    path, image = root / "book" / "_static" / "cover.png", cover_png(root)
+    if not path.exists() or path.read_bytes() != image:
+        write_atomically(path, image)
 
 
 @main.command("check")

@@ -17,13 +17,13 @@ from spinformer.chapters.project import citation_text, readme_text, repository_a
 from spinformer.chapters.source import Chapter, ChapterError, stamp
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write `text` to `path` such that a reader sees the old file or the whole new one."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write `content` to `path`: a reader sees the old file or the whole new one."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     partial = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         partial.chmod(0o644)
         os.replace(partial, path)
     finally:
