@@ -21,10 +21,10 @@ from tqdm import tqdm
 from spinformer.checks import check_array, check_integer, check_real
 from spinformer.hopfield.discrete import (
     EXPONENTIAL,
+    descend,
     fields,
     polynomial,
     retrieve,
-    retrieve_with_couplings,
 )
 
 # -- theory ----------------------------------------------------------------------------------
@@ -181,6 +181,8 @@ def retrieval_overlap(
     counts = np.rint(loads_array * d).astype(int)
     if counts.size == 0 or counts[0] < 1 or (np.diff(counts) <= 0).any():
         raise ValueError(f"loads must increase and hold at least one pattern each, got {loads}")
+    if d * counts[-1] >= 2**24:
+        raise ValueError(f"d · N must stay below 2^24 for exact fields, got {d * counts[-1]}")
     networks = check_integer("networks", networks, low=2)
     queries = check_integer("queries", queries, low=1)
     samples = np.empty((counts.size, networks))
@@ -198,9 +200,8 @@ def retrieval_overlap(
             stored = int(count)
             np.fill_diagonal(weights, stored if diagonal else 0.0)
             tried = spins[: min(queries, stored)]
-            found = retrieve_with_couplings(
-                weights, tried, max_sweeps=max_sweeps, seed=int(rng.integers(2**31))
-            )
+            run = int(rng.integers(2**31))
+            found = descend(weights, tried, np.zeros(d), max_sweeps=max_sweeps, seed=run)
             samples[p, n] = (found.states * tried).mean()
     return _curve(counts / d, samples)
 

@@ -254,10 +254,26 @@ def retrieve_with_couplings(
     # Single precision holds every integer below 2^24 exactly and halves the memory traffic.
     largest = float(np.abs(weights).sum(axis=1).max())
     exact = not bias.any() and largest < 2**24 and bool((weights == np.rint(weights)).all())
-    dtype = np.float32 if exact else np.float64
-    rows = np.ascontiguousarray(weights, dtype=dtype)
-    field = np.ascontiguousarray(states @ weights - bias, dtype=dtype)
-    spins = states.astype(np.int8)
+    rows = np.ascontiguousarray(weights, dtype=np.float32 if exact else np.float64)
+    return descend(rows, states, bias, max_sweeps=max_sweeps, seed=seed, progress=progress)
+
+
+def descend(
+    rows: np.ndarray,
+    queries: np.ndarray,
+    bias: np.ndarray,
+    *,
+    max_sweeps: int,
+    seed: int,
+    progress: bool = False,
+) -> Retrieval:
+    """`retrieve_with_couplings` without validation, which costs more than relaxing a few queries.
+
+    For loops that built the couplings themselves: `rows` symmetric, C-contiguous, float32 (with
+    all |h_i| below 2^24, integer, and no bias) or float64, `queries` of ±1 and 0, `bias` (d,).
+    """
+    spins = queries.astype(np.int8)
+    field = np.ascontiguousarray(queries.astype(rows.dtype) @ rows - bias, dtype=rows.dtype)
 
     def visit(order: np.ndarray) -> tuple[np.ndarray, None]:
         return _sweep_couplings(rows, spins, field, order), None
