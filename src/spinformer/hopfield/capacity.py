@@ -18,7 +18,7 @@ from scipy.special import erf, erfc, erfcinv, factorial2
 from scipy.stats import binom
 from tqdm import tqdm
 
-from spinformer.checks import check_array, check_integer, check_real
+from spinformer.checks import check_array, check_choice, check_integer, check_real
 from spinformer.hopfield.discrete import (
     EXPONENTIAL,
     descend,
@@ -167,6 +167,7 @@ def retrieval_overlap(
     queries: int = 20,
     diagonal: bool = False,
     max_sweeps: int = 500,
+    kernel: str = "couplings",
     seed: int = 0,
     progress: bool = False,
 ) -> Curve:
@@ -174,10 +175,12 @@ def retrieval_overlap(
 
     Classical network of d spins at the loads α = N/d, increasing. One network grows from load
     to load, so points of a curve are correlated, networks are not. The first `queries` patterns
-    (fewer if N is smaller) are tried in each.
+    (fewer if N is smaller) are tried in each. `kernel="overlaps"` gives the same dynamics from
+    a program that never forms W (slower: N instead of d/flips operations a visit).
     """
     d = check_integer("d", d, low=2)
     loads_array = check_array("loads", loads, ndim=1, low=0.0)
+    check_choice("kernel", kernel, ("couplings", "overlaps"))
     counts = np.rint(loads_array * d).astype(int)
     if counts.size == 0 or counts[0] < 1 or (np.diff(counts) <= 0).any():
         raise ValueError(f"loads must increase and hold at least one pattern each, got {loads}")
@@ -195,13 +198,22 @@ def retrieval_overlap(
         weights = np.zeros((d, d), dtype=np.float32)
         stored = 0
         for p, count in enumerate(counts):
-            new = spins[stored:count]
-            weights += new.T @ new
+            tried, run = spins[: min(queries, int(count))], int(rng.integers(2**31))
+            if kernel == "overlaps":
+                found = retrieve(
+                    spins[:count],
+                    tried,
+                    diagonal=diagonal,
+                    max_sweeps=max_sweeps,
+                    seed=run,
+                    kernel="overlaps",
+                )
+            else:
+                new = spins[stored:count]
+                weights += new.T @ new
+                np.fill_diagonal(weights, count if diagonal else 0.0)
+                found = descend(weights, tried, np.zeros(d), max_sweeps=max_sweeps, seed=run)
             stored = int(count)
-            np.fill_diagonal(weights, stored if diagonal else 0.0)
-            tried = spins[: min(queries, stored)]
-            run = int(rng.integers(2**31))
-            found = descend(weights, tried, np.zeros(d), max_sweeps=max_sweeps, seed=run)
             samples[p, n] = (found.states * tried).mean()
     return _curve(counts / d, samples)
 
@@ -324,3 +336,55 @@ def all_fixed_probability(
             found = retrieve(patterns, patterns, EXPONENTIAL, max_sweeps=1)
             samples[p, n] = not found.flips.any()
     return _curve(sizes, samples)
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Shares of queries, one entry for each corruption: equal to their pattern after one sweep
+    (`one_sweep`), at the fixed point (`final`), and with their pattern still the nearest stored
+    one (`nearest`), the best any memory can do."""
+
+    corruption: np.ndarray
+    one_sweep: np.ndarray
+    final: np.ndarray
+    nearest: np.ndarray
+
+
+def exponential_recall(
+    d: int,
+    count: int,
+    corruptions: Sequence[float],
+    *,
+    queries: int = 100,
+    seed: int = 0,
+    progress: bool = False,
+) -> Recall:
+    """Recall of the exponential memory from patterns with round(ρ·d) random spins flipped.
+
+    `queries` of the `count` random patterns are tried at each corruption ρ in [0, 1], by
+    asynchronous sweeps.
+    """
+    d = check_integer("d", d, low=2)
+    count = check_integer("count", count, low=1)
+    shares = check_array("corruptions", corruptions, ndim=1, low=0.0, high=1.0)
+    queries = check_integer("queries", queries, low=1)
+    rng = np.random.default_rng(seed)
+    patterns = 2.0 * rng.integers(0, 2, (count, d), dtype=np.int8) - 1.0
+    targets = patterns[: min(queries, count)]
+    table = np.empty((3, shares.size))
+    for c in tqdm(range(shares.size), disable=not progress, desc="corruptions"):
+        damaged = targets.copy()
+        for state in damaged:
+            state[rng.permutation(d)[: round(float(shares[c]) * d)]] *= -1
+        run = int(rng.integers(2**31))
+        first = retrieve(patterns, damaged, EXPONENTIAL, max_sweeps=1, seed=run)
+        final = retrieve(patterns, first.states, EXPONENTIAL, seed=run + 1)
+        products = damaged @ patterns.T
+        own = products.max(axis=1) == (damaged * targets).sum(axis=1)
+        alone = (products == products.max(axis=1, keepdims=True)).sum(axis=1) == 1
+        table[:, c] = [
+            (first.states == targets).all(axis=1).mean(),
+            (final.states == targets).all(axis=1).mean(),
+            (own & alone).mean(),
+        ]
+    return Recall(shares, *table)
