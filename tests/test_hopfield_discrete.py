@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf
+from scipy.stats import binom
 
 from spinformer.hopfield.capacity import (
+    Curve,
     ags_capacity,
     ags_overlap,
     all_fixed_probability,
@@ -17,7 +19,9 @@ from spinformer.hopfield.capacity import (
     bit_error_at_finite_size,
     capacity_at_error,
     capacity_exponent,
+    crossing,
     exponential_rate,
+    exponential_recall,
     one_step_error,
     retrieval_overlap,
 )
@@ -274,6 +278,24 @@ def test_transition_sharpens_with_size_and_follows_mean_field_below_it():
     assert large.mean[2] < 0.6  # what is left above the transition is a spin-glass remanence
 
 
+def test_crossing_finds_where_two_noisy_lines_cross():
+    rng = np.random.default_rng(20)
+    x = np.linspace(0.1, 0.2, 6)
+    found = []
+    for _ in range(20):
+        curves = []
+        for slope in (1.0, 3.0):  # both lines pass through 0.9 at 0.143
+            samples = (0.9 - slope * (x - 0.143))[:, None] + 0.02 * rng.normal(size=(6, 40))
+            curves.append(Curve(x, samples.mean(axis=1), samples.std(axis=1), samples))
+        found.append(crossing(*curves, resamples=200))
+    load, error = np.array(found).T
+    assert abs(load.mean() - 0.143) < 3 * load.std(ddof=1) / np.sqrt(20)
+    assert 0.5 < error.mean() / load.std(ddof=1) < 2.0
+    assert np.isnan(crossing(curves[0], curves[0])).all()
+    with pytest.raises(ValueError, match="large"):
+        crossing(curves[0], Curve(x + 1, *(curves[1].mean,) * 2, curves[1].samples))
+
+
 def test_keeping_the_diagonal_hides_the_transition():
     kept = retrieval_overlap(2000, [0.18], networks=3, queries=20, diagonal=True, seed=15)
     left_out = retrieval_overlap(2000, [0.18], networks=3, queries=20, seed=15)
@@ -320,6 +342,19 @@ def test_exponential_memory_loses_patterns_by_the_birthday_law():
     assert birthday_law(60, 2**30) < 1e-12  # literally 2^{d/2} patterns: never all fixed
     assert exponential_rate(0.0) == pytest.approx(np.log(2) / 2)
     assert exponential_rate(0.5) == 0.0
+
+
+def test_exponential_memory_recalls_damaged_patterns_in_one_sweep():
+    d, count, damage = 60, 1000, [0.0, 0.1, 0.3]
+    recall = exponential_recall(d, count, damage, queries=200, seed=21)
+    assert np.log(count) / d < exponential_rate(0.1)
+    assert (recall.one_sweep[:2] == 1.0).all()
+    assert (recall.final >= recall.one_sweep).all()
+    # The query's pattern is nearest if the N − 1 others are all farther: independent binomials.
+    nearest = binom.sf(np.rint(np.array(damage) * d), d, 0.5) ** (count - 1)
+    error = np.sqrt(nearest * (1 - nearest) / 200)
+    assert (np.abs(recall.nearest - nearest) <= 3 * error + 1e-6).all()
+    assert 0.1 < nearest[2] < 0.9
 
 
 # -- images ----------------------------------------------------------------------------------

@@ -218,6 +218,43 @@ def retrieval_overlap(
     return _curve(counts / d, samples)
 
 
+def crossing(
+    small: Curve, large: Curve, *, resamples: int = 1000, seed: int = 0
+) -> tuple[float, float]:
+    """Load at which the curve of the larger network falls below that of the smaller one.
+
+    Both curves share their abscissa. Linear interpolation after the last point where `large` is
+    still above; standard error by drawing the networks of each curve again with replacement.
+    Curves that do not cross give (nan, nan); resamples that do not are left out.
+    """
+    if small.x.shape != large.x.shape or not np.allclose(small.x, large.x, rtol=0.02):
+        raise ValueError(f"large must share the loads of small, got {large.x} and {small.x}")
+    resamples = check_integer("resamples", resamples, low=2)
+    rng = np.random.default_rng(check_integer("seed", seed, low=0))
+    draws = np.empty((resamples, small.x.size))
+    for r in range(resamples):
+        means = []
+        for samples in (small.samples, large.samples):
+            chosen = rng.integers(samples.shape[1], size=samples.shape[1])
+            means.append(samples[:, chosen].mean(axis=1))
+        draws[r] = means[1] - means[0]
+    best = _last_fall(small.x, large.mean - small.mean)
+    if np.isnan(best):
+        return best, best
+    found = np.array([_last_fall(small.x, gap) for gap in draws])
+    found = found[np.isfinite(found)]
+    return best, float(found.std(ddof=1)) if found.size > 1 else float("nan")
+
+
+def _last_fall(x: np.ndarray, gap: np.ndarray) -> float:
+    """Where `gap` crosses zero after its last positive entry; nan without one, or at the end."""
+    above = np.flatnonzero(gap > 0)
+    if above.size == 0 or above[-1] == gap.size - 1:
+        return float("nan")
+    k = above[-1]
+    return float(x[k] + (x[k + 1] - x[k]) * gap[k] / (gap[k] - gap[k + 1]))
+
+
 def one_step_error(
     d: int,
     count: int,
