@@ -22,6 +22,7 @@ from spinformer.hopfield.capacity import (
     crossing,
     exponential_rate,
     exponential_recall,
+    half_capacity,
     one_step_error,
     retrieval_overlap,
 )
@@ -260,8 +261,8 @@ def plain_overlap(d, load, networks, queries, seed):
 
 @pytest.mark.parametrize("load", [0.10, 0.12, 0.14, 0.16, 0.18])
 def test_overlap_at_2000_spins_agrees_with_an_independent_simulation(load):
-    ours = retrieval_overlap(2000, [load], networks=8, queries=8, seed=11).samples[0]
-    plain = plain_overlap(2000, load, networks=8, queries=4, seed=12)
+    ours = retrieval_overlap(2000, [load], networks=16, queries=8, seed=11).samples[0]
+    plain = plain_overlap(2000, load, networks=12, queries=4, seed=12)
     error = np.sqrt(ours.var(ddof=1) / ours.size + plain.var(ddof=1) / plain.size)
     assert abs(ours.mean() - plain.mean()) < 2 * error
 
@@ -332,6 +333,10 @@ def test_exponential_memory_loses_patterns_by_the_birthday_law():
     for count, share in zip(counts, measured.mean, strict=True):
         law = birthday_law(d, count)
         assert abs(share - law) < 3 * np.sqrt(law * (1 - law) / 400)
+    half, error = half_capacity(measured)
+    law = np.sqrt(np.log(2) * 2.0 ** (d + 1) / d)
+    assert error < 0.04 * half
+    assert abs(half - law) < 3 * error + 0.5  # N(N − 1) against N²
     # and exactly: all are fixed unless two patterns are neighbours on the cube
     rng = np.random.default_rng(19)
     for _ in range(50):
@@ -350,9 +355,12 @@ def test_exponential_memory_recalls_damaged_patterns_in_one_sweep():
     assert np.log(count) / d < exponential_rate(0.1)
     assert (recall.one_sweep[:2] == 1.0).all()
     assert (recall.final >= recall.one_sweep).all()
-    # The query's pattern is nearest if the N − 1 others are all farther: independent binomials.
-    nearest = binom.sf(np.rint(np.array(damage) * d), d, 0.5) ** (count - 1)
-    error = np.sqrt(nearest * (1 - nearest) / 200)
+    # A random pattern is farther than the query's own with probability q, ties with p; sum over
+    # the number of ties, each an equal guess.
+    flips = np.rint(np.array(damage) * d)
+    q, p = binom.sf(flips, d, 0.5), binom.pmf(flips, d, 0.5)
+    nearest = (q + p) ** count * -np.expm1(count * np.log1p(-p / (q + p))) / (count * p)
+    error = np.sqrt(np.maximum(nearest * (1 - nearest), 0) / 200)
     assert (np.abs(recall.nearest - nearest) <= 3 * error + 1e-6).all()
     assert 0.1 < nearest[2] < 0.9
 

@@ -375,11 +375,32 @@ def all_fixed_probability(
     return _curve(sizes, samples)
 
 
+def half_capacity(curve: Curve) -> tuple[float, float]:
+    """N at which all patterns are fixed with probability ½, and its standard error.
+
+    Maximum likelihood of P(N) = 2^{−(N/H)²}, the birthday law with its scale H free, for a
+    curve of `all_fixed_probability`; the error from the Fisher information.
+    """
+    tries = curve.samples.shape[1]
+    wins = curve.samples.sum(axis=1)
+
+    def cost(log_half: float) -> float:
+        exponent = np.log(2.0) * (curve.x / np.exp(log_half)) ** 2
+        return float((wins * exponent - (tries - wins) * np.log(-np.expm1(-exponent))).sum())
+
+    edges = np.log(curve.x[[0, -1]]) + np.array([-3.0, 3.0])
+    half = float(np.exp(minimize_scalar(cost, bounds=edges, method="bounded").x))
+    exponent = np.log(2.0) * (curve.x / half) ** 2
+    information = tries * (4.0 * exponent**2 / np.expm1(exponent)).sum()
+    return half, half / float(np.sqrt(information))
+
+
 @dataclass(frozen=True)
 class Recall:
     """Shares of queries, one entry for each corruption: equal to their pattern after one sweep
     (`one_sweep`), at the fixed point (`final`), and with their pattern still the nearest stored
-    one (`nearest`), the best any memory can do."""
+    one (`nearest`; t patterns tied for nearest count 1/t): what an exhaustive search that guesses
+    among ties gets right."""
 
     corruption: np.ndarray
     one_sweep: np.ndarray
@@ -418,10 +439,10 @@ def exponential_recall(
         final = retrieve(patterns, first.states, EXPONENTIAL, seed=run + 1)
         products = damaged @ patterns.T
         own = products.max(axis=1) == (damaged * targets).sum(axis=1)
-        alone = (products == products.max(axis=1, keepdims=True)).sum(axis=1) == 1
+        tied = (products == products.max(axis=1, keepdims=True)).sum(axis=1)
         table[:, c] = [
             (first.states == targets).all(axis=1).mean(),
             (final.states == targets).all(axis=1).mean(),
-            (own & alone).mean(),
+            (own / tied).mean(),
         ]
     return Recall(shares, *table)
