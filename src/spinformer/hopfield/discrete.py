@@ -515,17 +515,14 @@ def _sweep_overlaps(
             bit = bits[i]
             field = 0.0
             if exponential:
+                own = 0 if diagonal else old
                 low, high = 2 * d + 2, 0
                 for mu in range(number):
-                    if diagonal:
-                        k = product[mu] + zero
-                        levels[k] += bit[mu]
-                        low, high = min(low, k), max(high, k)
-                    else:
-                        rest = product[mu] - bit[mu] * old + zero
-                        levels[rest + bit[mu]] += 1
-                        levels[rest - bit[mu]] -= 1
-                        low, high = min(low, rest - 1), max(high, rest + 1)
+                    k = product[mu] - bit[mu] * own + zero
+                    levels[k] += bit[mu]
+                    low, high = min(low, k), max(high, k)
+                # Without the spin itself, e^{k+1} − e^{k−1} for every pattern at k: a positive
+                # factor times e^k, as with it.
                 top = high
                 while top > low and levels[top] == 0:
                     top -= 1
