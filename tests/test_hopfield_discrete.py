@@ -334,9 +334,18 @@ def test_exponential_memory_loses_patterns_by_the_birthday_law():
         law = birthday_law(d, count)
         assert abs(share - law) < 3 * np.sqrt(law * (1 - law) / 400)
     half, error = half_capacity(measured)
-    law = np.sqrt(np.log(2) * 2.0 ** (d + 1) / d)
-    assert error < 0.04 * half
-    assert abs(half - law) < 3 * error + 0.5  # N(N − 1) against N²
+    assert birthday_law(d, round(half)) == pytest.approx(0.5, abs=0.05)
+    assert error < 0.03 * half
+    rng = np.random.default_rng(22)  # the estimate and its error, on draws from the law itself
+    law = np.array([birthday_law(d, n) for n in counts])
+    truth = 0.5 + np.sqrt(0.25 + np.log(2) * 2.0 ** (d + 1) / d)
+    pulls = []
+    for _ in range(200):
+        draws = (rng.random((4, 100)) < law[:, None]).astype(float)
+        fit, spread = half_capacity(Curve(np.array(counts), draws.mean(1), draws.std(1), draws))
+        pulls.append((fit - truth) / spread)
+    assert abs(np.mean(pulls)) < 0.3
+    assert 0.8 < np.std(pulls) < 1.2
     # and exactly: all are fixed unless two patterns are neighbours on the cube
     rng = np.random.default_rng(19)
     for _ in range(50):

@@ -378,21 +378,25 @@ def all_fixed_probability(
 def half_capacity(curve: Curve) -> tuple[float, float]:
     """N at which all patterns are fixed with probability ½, and its standard error.
 
-    Maximum likelihood of P(N) = 2^{−(N/H)²}, the birthday law with its scale H free, for a
-    curve of `all_fixed_probability`; the error from the Fisher information.
+    Maximum likelihood of P(N) = 2^{−N(N−1)/H(H−1)}, the birthday law with its scale H free, for
+    a curve of `all_fixed_probability`; the error from the Fisher information.
     """
     tries = curve.samples.shape[1]
     wins = curve.samples.sum(axis=1)
+    pairs = np.log(2.0) * curve.x * (curve.x - 1.0)
+    if (pairs <= 0).any():
+        raise ValueError(f"curve must hold at least two patterns at each point, got {curve.x}")
 
-    def cost(log_half: float) -> float:
-        exponent = np.log(2.0) * (curve.x / np.exp(log_half)) ** 2
+    def cost(log_scale: float) -> float:
+        exponent = pairs * np.exp(-log_scale)
         return float((wins * exponent - (tries - wins) * np.log(-np.expm1(-exponent))).sum())
 
-    edges = np.log(curve.x[[0, -1]]) + np.array([-3.0, 3.0])
-    half = float(np.exp(minimize_scalar(cost, bounds=edges, method="bounded").x))
-    exponent = np.log(2.0) * (curve.x / half) ** 2
-    information = tries * (4.0 * exponent**2 / np.expm1(exponent)).sum()
-    return half, half / float(np.sqrt(information))
+    edges = np.log(pairs[[0, -1]]) + np.array([-5.0, 5.0])
+    scale = float(np.exp(minimize_scalar(cost, bounds=edges, method="bounded").x))
+    exponent = pairs / scale
+    spread = 1.0 / np.sqrt(tries * (exponent**2 / np.expm1(exponent)).sum())  # of ln H(H − 1)
+    half = 0.5 + np.sqrt(0.25 + scale)
+    return float(half), float(spread * scale / (2.0 * half - 1.0))
 
 
 @dataclass(frozen=True)

@@ -388,6 +388,8 @@ def _asynchronous(
         )
 
     def value() -> np.ndarray:
+        if exponential and kernel == "overlaps":  # its overlaps are up to date
+            return -np.array([_log_sum(row) for row in products])
         return _value(patterns, spins.astype(np.float64), separation, bias)
 
     return _relax(spins, visit, value, max_sweeps, seed, progress)
