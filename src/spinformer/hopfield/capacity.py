@@ -18,13 +18,13 @@ from scipy.special import erf, erfc, erfcinv, factorial2
 from scipy.stats import binom
 from tqdm import tqdm
 
-from spinformer.checks import check_array, check_integer, check_real
+from spinformer.checks import check_array, check_choice, check_integer, check_real
 from spinformer.hopfield.discrete import (
     EXPONENTIAL,
+    descend,
     fields,
     polynomial,
     retrieve,
-    retrieve_with_couplings,
 )
 
 # -- theory ----------------------------------------------------------------------------------
@@ -167,6 +167,7 @@ def retrieval_overlap(
     queries: int = 20,
     diagonal: bool = False,
     max_sweeps: int = 500,
+    kernel: str = "couplings",
     seed: int = 0,
     progress: bool = False,
 ) -> Curve:
@@ -174,13 +175,17 @@ def retrieval_overlap(
 
     Classical network of d spins at the loads α = N/d, increasing. One network grows from load
     to load, so points of a curve are correlated, networks are not. The first `queries` patterns
-    (fewer if N is smaller) are tried in each.
+    (fewer if N is smaller) are tried in each. `kernel="overlaps"` gives the same dynamics from
+    a program that never forms W (slower: N instead of d/flips operations a visit).
     """
     d = check_integer("d", d, low=2)
     loads_array = check_array("loads", loads, ndim=1, low=0.0)
+    check_choice("kernel", kernel, ("couplings", "overlaps"))
     counts = np.rint(loads_array * d).astype(int)
     if counts.size == 0 or counts[0] < 1 or (np.diff(counts) <= 0).any():
         raise ValueError(f"loads must increase and hold at least one pattern each, got {loads}")
+    if d * counts[-1] >= 2**24:
+        raise ValueError(f"d · N must stay below 2^24 for exact fields, got {d * counts[-1]}")
     networks = check_integer("networks", networks, low=2)
     queries = check_integer("queries", queries, low=1)
     samples = np.empty((counts.size, networks))
@@ -193,16 +198,61 @@ def retrieval_overlap(
         weights = np.zeros((d, d), dtype=np.float32)
         stored = 0
         for p, count in enumerate(counts):
-            new = spins[stored:count]
-            weights += new.T @ new
+            tried, run = spins[: min(queries, int(count))], int(rng.integers(2**31))
+            if kernel == "overlaps":
+                found = retrieve(
+                    spins[:count],
+                    tried,
+                    diagonal=diagonal,
+                    max_sweeps=max_sweeps,
+                    seed=run,
+                    kernel="overlaps",
+                )
+            else:
+                new = spins[stored:count]
+                weights += new.T @ new
+                np.fill_diagonal(weights, count if diagonal else 0.0)
+                found = descend(weights, tried, np.zeros(d), max_sweeps=max_sweeps, seed=run)
             stored = int(count)
-            np.fill_diagonal(weights, stored if diagonal else 0.0)
-            tried = spins[: min(queries, stored)]
-            found = retrieve_with_couplings(
-                weights, tried, max_sweeps=max_sweeps, seed=int(rng.integers(2**31))
-            )
             samples[p, n] = (found.states * tried).mean()
     return _curve(counts / d, samples)
+
+
+def crossing(
+    small: Curve, large: Curve, *, resamples: int = 1000, seed: int = 0
+) -> tuple[float, float]:
+    """Load at which the curve of the larger network falls below that of the smaller one.
+
+    Both curves share their abscissa. Linear interpolation after the last point where `large` is
+    still above; standard error by drawing the networks of each curve again with replacement.
+    Curves that do not cross give (nan, nan); resamples that do not are left out.
+    """
+    if small.x.shape != large.x.shape or not np.allclose(small.x, large.x, rtol=0.02):
+        raise ValueError(f"large must share the loads of small, got {large.x} and {small.x}")
+    resamples = check_integer("resamples", resamples, low=2)
+    rng = np.random.default_rng(check_integer("seed", seed, low=0))
+    draws = np.empty((resamples, small.x.size))
+    for r in range(resamples):
+        means = []
+        for samples in (small.samples, large.samples):
+            chosen = rng.integers(samples.shape[1], size=samples.shape[1])
+            means.append(samples[:, chosen].mean(axis=1))
+        draws[r] = means[1] - means[0]
+    best = _last_fall(small.x, large.mean - small.mean)
+    if np.isnan(best):
+        return best, best
+    found = np.array([_last_fall(small.x, gap) for gap in draws])
+    found = found[np.isfinite(found)]
+    return best, float(found.std(ddof=1)) if found.size > 1 else float("nan")
+
+
+def _last_fall(x: np.ndarray, gap: np.ndarray) -> float:
+    """Where `gap` crosses zero after its last positive entry; nan without one, or at the end."""
+    above = np.flatnonzero(gap > 0)
+    if above.size == 0 or above[-1] == gap.size - 1:
+        return float("nan")
+    k = above[-1]
+    return float(x[k] + (x[k + 1] - x[k]) * gap[k] / (gap[k] - gap[k + 1]))
 
 
 def one_step_error(
@@ -323,3 +373,80 @@ def all_fixed_probability(
             found = retrieve(patterns, patterns, EXPONENTIAL, max_sweeps=1)
             samples[p, n] = not found.flips.any()
     return _curve(sizes, samples)
+
+
+def half_capacity(curve: Curve) -> tuple[float, float]:
+    """N at which all patterns are fixed with probability ½, and its standard error.
+
+    Maximum likelihood of P(N) = 2^{−N(N−1)/H(H−1)}, the birthday law with its scale H free, for
+    a curve of `all_fixed_probability`; the error from the Fisher information.
+    """
+    tries = curve.samples.shape[1]
+    wins = curve.samples.sum(axis=1)
+    pairs = np.log(2.0) * curve.x * (curve.x - 1.0)
+    if (pairs <= 0).any():
+        raise ValueError(f"curve must hold at least two patterns at each point, got {curve.x}")
+
+    def cost(log_scale: float) -> float:
+        exponent = pairs * np.exp(-log_scale)
+        return float((wins * exponent - (tries - wins) * np.log(-np.expm1(-exponent))).sum())
+
+    edges = np.log(pairs[[0, -1]]) + np.array([-5.0, 5.0])
+    scale = float(np.exp(minimize_scalar(cost, bounds=edges, method="bounded").x))
+    exponent = pairs / scale
+    spread = 1.0 / np.sqrt(tries * (exponent**2 / np.expm1(exponent)).sum())  # of ln H(H − 1)
+    half = 0.5 + np.sqrt(0.25 + scale)
+    return float(half), float(spread * scale / (2.0 * half - 1.0))
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Shares of queries, one entry for each corruption: equal to their pattern after one sweep
+    (`one_sweep`), at the fixed point (`final`), and with their pattern still the nearest stored
+    one (`nearest`; t patterns tied for nearest count 1/t): what an exhaustive search that guesses
+    among ties gets right."""
+
+    corruption: np.ndarray
+    one_sweep: np.ndarray
+    final: np.ndarray
+    nearest: np.ndarray
+
+
+def exponential_recall(
+    d: int,
+    count: int,
+    corruptions: Sequence[float],
+    *,
+    queries: int = 100,
+    seed: int = 0,
+    progress: bool = False,
+) -> Recall:
+    """Recall of the exponential memory from patterns with round(ρ·d) random spins flipped.
+
+    `queries` of the `count` random patterns are tried at each corruption ρ in [0, 1], by
+    asynchronous sweeps.
+    """
+    d = check_integer("d", d, low=2)
+    count = check_integer("count", count, low=1)
+    shares = check_array("corruptions", corruptions, ndim=1, low=0.0, high=1.0)
+    queries = check_integer("queries", queries, low=1)
+    rng = np.random.default_rng(seed)
+    patterns = 2.0 * rng.integers(0, 2, (count, d), dtype=np.int8) - 1.0
+    targets = patterns[: min(queries, count)]
+    table = np.empty((3, shares.size))
+    for c in tqdm(range(shares.size), disable=not progress, desc="corruptions"):
+        damaged = targets.copy()
+        for state in damaged:
+            state[rng.permutation(d)[: round(float(shares[c]) * d)]] *= -1
+        run = int(rng.integers(2**31))
+        first = retrieve(patterns, damaged, EXPONENTIAL, max_sweeps=1, seed=run)
+        final = retrieve(patterns, first.states, EXPONENTIAL, seed=run + 1)
+        products = damaged @ patterns.T
+        own = products.max(axis=1) == (damaged * targets).sum(axis=1)
+        tied = (products == products.max(axis=1, keepdims=True)).sum(axis=1)
+        table[:, c] = [
+            (first.states == targets).all(axis=1).mean(),
+            (final.states == targets).all(axis=1).mean(),
+            (own / tied).mean(),
+        ]
+    return Recall(shares, *table)

@@ -254,10 +254,26 @@ def retrieve_with_couplings(
     # Single precision holds every integer below 2^24 exactly and halves the memory traffic.
     largest = float(np.abs(weights).sum(axis=1).max())
     exact = not bias.any() and largest < 2**24 and bool((weights == np.rint(weights)).all())
-    dtype = np.float32 if exact else np.float64
-    rows = np.ascontiguousarray(weights, dtype=dtype)
-    field = np.ascontiguousarray(states @ weights - bias, dtype=dtype)
-    spins = states.astype(np.int8)
+    rows = np.ascontiguousarray(weights, dtype=np.float32 if exact else np.float64)
+    return descend(rows, states, bias, max_sweeps=max_sweeps, seed=seed, progress=progress)
+
+
+def descend(
+    rows: np.ndarray,
+    queries: np.ndarray,
+    bias: np.ndarray,
+    *,
+    max_sweeps: int,
+    seed: int,
+    progress: bool = False,
+) -> Retrieval:
+    """`retrieve_with_couplings` without validation, which costs more than relaxing a few queries.
+
+    For loops that built the couplings themselves: `rows` symmetric, C-contiguous, float32 (with
+    all |h_i| below 2^24, integer, and no bias) or float64, `queries` of ±1 and 0, `bias` (d,).
+    """
+    spins = queries.astype(np.int8)
+    field = np.ascontiguousarray(queries.astype(rows.dtype) @ rows - bias, dtype=rows.dtype)
 
     def visit(order: np.ndarray) -> tuple[np.ndarray, None]:
         return _sweep_couplings(rows, spins, field, order), None
@@ -372,6 +388,8 @@ def _asynchronous(
         )
 
     def value() -> np.ndarray:
+        if exponential and kernel == "overlaps":  # its overlaps are up to date
+            return -np.array([_log_sum(row) for row in products])
         return _value(patterns, spins.astype(np.float64), separation, bias)
 
     return _relax(spins, visit, value, max_sweeps, seed, progress)
@@ -499,17 +517,14 @@ def _sweep_overlaps(
             bit = bits[i]
             field = 0.0
             if exponential:
+                own = 0 if diagonal else old
                 low, high = 2 * d + 2, 0
                 for mu in range(number):
-                    if diagonal:
-                        k = product[mu] + zero
-                        levels[k] += bit[mu]
-                        low, high = min(low, k), max(high, k)
-                    else:
-                        rest = product[mu] - bit[mu] * old + zero
-                        levels[rest + bit[mu]] += 1
-                        levels[rest - bit[mu]] -= 1
-                        low, high = min(low, rest - 1), max(high, rest + 1)
+                    k = product[mu] - bit[mu] * own + zero
+                    levels[k] += bit[mu]
+                    low, high = min(low, k), max(high, k)
+                # Without the spin itself, e^{k+1} − e^{k−1} for every pattern at k: a positive
+                # factor times e^k, as with it.
                 top = high
                 while top > low and levels[top] == 0:
                     top -= 1

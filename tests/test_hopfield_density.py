@@ -1,0 +1,310 @@
+"""The density against quadrature, torch.distributions, autograd and sampling."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
+
+from spinformer.hopfield.density import (
+    contrastive_gradient,
+    em_update,
+    energy,
+    fit,
+    gibbs,
+    log_partition,
+    log_prob,
+    log_weights,
+    loss,
+    loss_gradient,
+    sample,
+)
+from spinformer.images import digits
+
+SETTINGS = st.tuples(
+    st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 5), st.floats(0.3, 4.0)
+)
+
+
+def normal(seed, *shape):
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def mixture(patterns, beta):
+    """The same density built by torch.distributions, weights from the norms in NumPy."""
+    logits = torch.tensor(0.5 * beta * (patterns.detach().numpy() ** 2).sum(1))
+    noise = torch.full_like(patterns, 1 / math.sqrt(beta))
+    return MixtureSameFamily(Categorical(logits=logits), Independent(Normal(patterns, noise), 1))
+
+
+def quadrature(patterns, beta):
+    """log ∫ e^{−βE}: trapezoid rule on a box, exponentially accurate for such integrands."""
+    reach = np.abs(patterns.numpy()).max() + 9 / math.sqrt(beta)
+    points = math.ceil(2 * reach * math.sqrt(beta) / 0.6) + 1
+    axis = torch.linspace(-reach, reach, points, dtype=torch.float64)
+    grid = torch.cartesian_prod(*[axis] * patterns.shape[1]).reshape(-1, patterns.shape[1])
+    # Written out, with the document's formula for the energy.
+    boltzmann = torch.exp(-0.5 * beta * (grid**2).sum(1)) * torch.exp(beta * grid @ patterns.T).sum(
+        1
+    )
+    return math.log(float(boltzmann.sum()) * float(axis[1] - axis[0]) ** patterns.shape[1])
+
+
+# -- density ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.5])
+def test_log_partition_equals_quadrature(d, beta):
+    for seed in range(3):
+        patterns = normal(seed, 4, d)
+        exact = quadrature(patterns, beta)
+        assert float(log_partition(patterns, beta)) == pytest.approx(exact, abs=1e-12)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(SETTINGS)
+def test_log_prob_equals_the_mixture_of_torch_distributions(setting):
+    seed, number, d, beta = setting
+    patterns, states = normal(seed, number, d), 2 * normal(seed + 1, 7, 2, d)
+    expected = mixture(patterns, beta).log_prob(states)
+    got = log_prob(patterns, states, beta)
+    assert got.shape == (7, 2)
+    torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        got, -beta * energy(patterns, states, beta) - log_partition(patterns, beta)
+    )
+
+
+def test_weights_are_tied_to_the_norms():
+    patterns = torch.tensor([[3.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    ratio = log_weights(patterns, 2.0)[0] - log_weights(patterns, 2.0)[1]
+    assert float(ratio) == pytest.approx(8.0, abs=1e-13)
+    assert float(log_weights(50 * patterns).exp().sum()) == 1.0  # no overflow
+
+
+def test_samples_have_the_density():
+    patterns, beta = 1.2 * normal(3, 3, 2), 1.5
+    drawn = sample(patterns, 200_000, beta, generator=torch.Generator().manual_seed(1))
+    weights = log_weights(patterns, beta).exp()
+    mean = weights @ patterns
+    second = (weights[:, None] * patterns).T @ patterns + torch.eye(2, dtype=torch.float64) / beta
+    for values, exact in (
+        (drawn, mean),
+        (drawn[:, :, None] * drawn[:, None, :], second),
+        # the mean of log p is minus the entropy, here by quadrature on a grid
+        (log_prob(patterns, drawn, beta), None),
+    ):
+        if exact is None:
+            axis = torch.linspace(-9, 9, 721, dtype=torch.float64)
+            logs = log_prob(patterns, torch.cartesian_prod(axis, axis), beta)
+            exact = (logs.exp() * logs).sum() * (axis[1] - axis[0]) ** 2
+        error = values.std(0) / math.sqrt(len(drawn))
+        assert (abs(values.mean(0) - exact) < 4 * error).all()
+
+
+def test_gibbs_sampling_keeps_the_density():
+    patterns = normal(4, 3, 2)
+    generator = torch.Generator().manual_seed(2)
+    start = sample(patterns, 100_000, 1.0, generator=generator)
+    after = gibbs(patterns, start, 2, 1.0, generator=generator)
+    for moment in (lambda x: x, lambda x: x**2, lambda x: x[:, :1] * x[:, 1:]):
+        gap = (moment(after) - moment(start)).mean(0)
+        error = torch.hypot(moment(after).std(0), moment(start).std(0)) / math.sqrt(100_000)
+        assert (gap.abs() < 4 * error).all()
+    # and from elsewhere it goes there: one well-mixing pair
+    far = gibbs(
+        patterns, torch.full((50_000, 2), 3.0, dtype=torch.float64), 60, generator=generator
+    )
+    exact = log_weights(patterns).exp() @ patterns
+    assert ((far.mean(0) - exact).abs() < 5 * far.std(0) / math.sqrt(50_000)).all()
+
+
+# -- learning --------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(SETTINGS)
+def test_loss_and_gradient_equal_autograd_through_the_mixture(setting):
+    seed, number, d, beta = setting
+    patterns, data = normal(seed, number, d).requires_grad_(), 1.5 * normal(seed + 1, 20, d)
+    logits = 0.5 * beta * (patterns**2).sum(1)
+    noise = torch.full_like(patterns, 1 / math.sqrt(beta))
+    model = MixtureSameFamily(Categorical(logits=logits), Independent(Normal(patterns, noise), 1))
+    expected = -model.log_prob(data).mean()
+    (slope,) = torch.autograd.grad(expected, patterns)
+    got = loss(patterns, data, beta)
+    (automatic,) = torch.autograd.grad(got, patterns)
+    assert got.item() == pytest.approx(expected.item(), abs=1e-12)
+    by_hand = loss_gradient(patterns.detach(), data, beta)
+    torch.testing.assert_close(by_hand, slope, rtol=0, atol=1e-12)
+    torch.testing.assert_close(by_hand, automatic, rtol=0, atol=1e-12)
+
+
+def test_gradcheck_and_the_missing_diag_of_the_document():
+    patterns, data = normal(5, 3, 2).requires_grad_(), normal(6, 5, 2)
+    assert torch.autograd.gradcheck(lambda x: loss(x, data, 1.7), (patterns,))
+    x = patterns.detach().T  # the document's layout, d × N
+    printed = x @ torch.softmax(0.5 * torch.diag(x.T @ x), 0)
+    assert printed.shape == (2,)
+    repaired = x @ torch.diag(torch.softmax(0.5 * torch.diag(x.T @ x), 0))
+    scores = torch.softmax(data @ x, 1)
+    first = -(data[:, :, None] * scores[:, None, :]).mean(0)
+    torch.testing.assert_close((first + repaired).T, loss_gradient(patterns.detach(), data))
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(SETTINGS)
+def test_em_step_maximises_its_bound_and_never_raises_the_loss(setting):
+    seed, number, d, beta = setting
+    patterns, data = normal(seed, number, d), 2 * normal(seed + 1, 30, d) + 1
+    after = em_update(patterns, data, beta)
+    assert float(loss(after, data, beta)) <= float(loss(patterns, data, beta)) + 1e-12
+    pull = (torch.softmax(beta * data @ patterns.T, 1).T @ data / 30).numpy()
+
+    def negative(flat):
+        x = torch.tensor(flat.reshape(number, d), requires_grad=True)
+        value = (
+            torch.logsumexp(0.5 * beta * (x**2).sum(1), 0) - beta * (x * torch.tensor(pull)).sum()
+        )
+        value.backward()
+        return value.item(), x.grad.numpy().ravel()
+
+    best = minimize(negative, patterns.numpy().ravel(), jac=True, options={"gtol": 1e-9})
+    assert negative(after.numpy().ravel())[0] <= best.fun + 1e-9
+    np.testing.assert_allclose(negative(after.numpy().ravel())[1], 0.0, atol=1e-9)
+
+
+def test_em_update_of_patterns_without_pull():
+    patterns = torch.tensor([[1.0, 0.0], [1e6, 0.0], [0.0, -1e6]], dtype=torch.float64)
+    data = torch.tensor([[2.0, 0.0], [3.0, 0.0]], dtype=torch.float64)
+    after = em_update(patterns, data)
+    assert torch.isfinite(after).all()
+    assert (after[[0, 2]] == 0).all()
+    weights = log_weights(after).exp()
+    assert float(weights[1] * after[1, 0]) == pytest.approx(2.5, abs=1e-12)
+    centred = em_update(torch.zeros(2, 1, dtype=torch.float64), data[:, :1] - 2.5)
+    assert (centred == 0).all()
+
+
+def test_em_and_gradient_reach_the_same_likelihood():
+    data = sample(
+        torch.tensor([[2.0, 0.0], [0.0, -2.0], [-2.2, 0.4]], dtype=torch.float64),
+        600,
+        generator=torch.Generator().manual_seed(3),
+    )
+    start = data[:3].clone()
+    em = fit(start, data, method="em", steps=3000, tolerance=1e-13)
+    descent = fit(start, data, method="gradient", steps=5000, rate=0.5, tolerance=1e-13)
+    assert em.converged
+    assert descent.converged
+    assert (np.diff(em.losses) <= 1e-12).all()
+    assert em.losses[-1] == pytest.approx(descent.losses[-1], abs=1e-8)
+    assert float(loss_gradient(em.patterns, data).abs().max()) < 1e-5
+
+
+def test_one_pattern_learns_the_mean():
+    data = normal(7, 50, 4) + 3
+    found = fit(data[:1].clone(), data, 2.0, method="em", steps=3)
+    torch.testing.assert_close(found.patterns[0], data.mean(0), rtol=1e-12, atol=1e-12)
+
+
+def test_second_term_ties_norms_together_and_leaves_short_patterns_alone():
+    """A pattern shorter than the longest by Δ(½β‖x‖²) feels the second term e^{−Δ} times less."""
+    patterns = torch.tensor([[4.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    nothing = torch.zeros(1, 2, dtype=torch.float64)  # data at 0 leave only the second term
+    slope = loss_gradient(patterns, nothing)
+    assert float(slope[0, 0]) == pytest.approx(4.0, rel=1e-3)
+    assert float(slope[1, 1]) == pytest.approx(math.exp(-7.5), rel=1e-3)
+
+
+def two_radii(count, seed):
+    centres = torch.tensor([[2.0, 0.0], [-4.0, 0.0]], dtype=torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.randint(2, (count,), generator=generator)
+    noise = torch.randn(count, 2, dtype=torch.float64, generator=generator)
+    return centres, centres[chosen] + noise
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_exact_likelihood_beats_cd1_where_radii_differ(seed):
+    centres, train = two_radii(2000, seed)
+    _, held_out = two_radii(2000, seed + 100)
+    exact = fit(centres, train, steps=3000, tolerance=1e-12)
+    cd = fit(
+        centres,
+        train,
+        method="cd",
+        steps=600,
+        rate=0.3,
+        generator=torch.Generator().manual_seed(seed),
+    )
+    gain = log_prob(exact.patterns, held_out) - log_prob(cd.patterns, held_out)
+    assert float(gain.mean()) > 1.0
+    assert float(gain.mean()) > 5 * float(gain.std()) / math.sqrt(2000)
+    # CD-1 sits at the cluster means; its weights are then wrong by the gap of the norms.
+    torch.testing.assert_close(cd.patterns, centres, atol=0.25, rtol=0)
+    assert float(log_weights(cd.patterns)[1]) > -0.02
+    # Exact learning obeys w_i‖x_i‖ = ½ r_i instead: nearly equal norms, t₂² − t₁² = 2 ln(w₂/w₁),
+    # so weights near 2 : 4 and norms near ½(2 + 4) = 3.
+    weights, norms = log_weights(exact.patterns).exp(), exact.patterns.norm(dim=1)
+    assert abs(float(weights[0]) - 1 / 3) < 0.05
+    assert ((norms - 3).abs() < 0.3).all()
+
+
+def test_cd_gradient_approaches_the_exact_one_where_the_chain_mixes():
+    patterns, data = 0.7 * normal(8, 3, 2), normal(9, 40, 2) + 0.5
+    many = data.repeat(4000, 1)
+    generator = torch.Generator().manual_seed(4)
+    exact = loss_gradient(patterns, data)
+    short = contrastive_gradient(patterns, many, steps=1, generator=generator)
+    long = contrastive_gradient(patterns, many, steps=25, generator=generator)
+    assert float((long - exact).abs().max()) < 0.01
+    assert float((short - exact).abs().max()) > 0.03
+
+
+def test_exact_likelihood_beats_cd1_on_digits():
+    images = torch.tensor(digits())
+    train, held_out = images[:1200], images[1200:]
+    start = train[torch.randperm(1200, generator=torch.Generator().manual_seed(5))[:10]]
+    exact = fit(start, train, 4.0, steps=300)
+    cd = fit(
+        start,
+        train,
+        4.0,
+        method="cd",
+        steps=300,
+        rate=0.2,
+        generator=torch.Generator().manual_seed(6),
+    )
+    assert float(loss(exact.patterns, held_out, 4.0)) < float(loss(cd.patterns, held_out, 4.0)) - 1
+
+
+# -- input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: log_prob(x, x[:, :1]), ValueError, "states"),
+        (lambda x: log_prob(x, x.float()), TypeError, "states"),
+        (lambda x: log_prob(x[:0], x), ValueError, "patterns"),
+        (lambda x: log_prob(x.numpy(), x), TypeError, "patterns"),
+        (lambda x: log_prob(x, x, 0.0), ValueError, "beta"),
+        (lambda x: log_partition(x / 0), ValueError, "patterns"),
+        (lambda x: sample(x, 0), ValueError, "count"),
+        (lambda x: gibbs(x, x, 0), ValueError, "steps"),
+        (lambda x: loss(x, x[:0]), ValueError, "data"),
+        (lambda x: loss(x, x[0]), ValueError, "data"),
+        (lambda x: loss(x, x.float()), TypeError, "data"),
+        (lambda x: fit(x, x, method="exact"), ValueError, "method"),
+        (lambda x: fit(x, x, rate=0.0), ValueError, "rate"),
+    ],
+)
+def test_bad_input_is_refused_by_name(call, error, message):
+    with pytest.raises(error, match=message):
+        call(normal(0, 3, 2))
