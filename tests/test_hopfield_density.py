@@ -21,6 +21,7 @@ from spinformer.hopfield.density import (
     log_weights,
     loss,
     loss_gradient,
+    pair_mixing,
     sample,
 )
 from spinformer.images import digits
@@ -267,6 +268,24 @@ def test_cd_gradient_approaches_the_exact_one_where_the_chain_mixes():
     assert float((short - exact).abs().max()) > 0.03
 
 
+@pytest.mark.parametrize(("left", "right", "beta"), [(1.0, 1.0, 2.0), (0.7, 1.8, 1.0)])
+def test_pair_mixing_is_the_decay_of_the_gibbs_chain(left, right, beta):
+    patterns = torch.tensor([[left, 0.0], [-right, 0.0]], dtype=torch.float64)
+    generator = torch.Generator().manual_seed(5)
+    count = 100_000
+    start = patterns[:1] + torch.randn(count, 2, dtype=torch.float64, generator=generator) / (
+        math.sqrt(beta)
+    )
+    weight = float(log_weights(patterns, beta)[0].exp())
+    for sweeps in (1, 3):
+        after = gibbs(patterns, start, sweeps, beta, generator=generator)[:, 0]
+        # The mean is linear in the share p of the first pattern, p − w = λ^sweeps (1 − w).
+        share = weight + pair_mixing(patterns, beta) ** sweeps * (1 - weight)
+        expected = share * left - (1 - share) * right
+        assert abs(float(after.mean()) - expected) < 4 * float(after.std()) / math.sqrt(count)
+    assert pair_mixing(torch.zeros_like(patterns)) == pytest.approx(0.0, abs=1e-12)
+
+
 def test_exact_likelihood_beats_cd1_on_digits():
     images = torch.tensor(digits())
     train, held_out = images[:1200], images[1200:]
@@ -297,6 +316,7 @@ def test_exact_likelihood_beats_cd1_on_digits():
         (lambda x: log_prob(x, x, 0.0), ValueError, "beta"),
         (lambda x: log_partition(x / 0), ValueError, "patterns"),
         (lambda x: sample(x, 0), ValueError, "count"),
+        (lambda x: pair_mixing(x), ValueError, "patterns"),
         (lambda x: gibbs(x, x, 0), ValueError, "steps"),
         (lambda x: loss(x, x[:0]), ValueError, "data"),
         (lambda x: loss(x, x[0]), ValueError, "data"),

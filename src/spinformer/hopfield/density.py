@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.optimize import brentq
-from scipy.special import wrightomega
+from scipy.special import expit, wrightomega
 from torch import Tensor
 from tqdm import tqdm
 
@@ -92,6 +92,29 @@ def gibbs(
             chosen = torch.multinomial(hidden, 1, generator=generator).squeeze(-1)
             states = _noisy(patterns[chosen], beta, generator)
     return states
+
+
+def pair_mixing(patterns: Tensor, beta: float = 1.0) -> float:
+    """Second eigenvalue λ in [0, 1] of the hidden unit's Gibbs chain for two patterns, (2, d).
+
+    One sweep sends pattern i to j ≠ i with P_ij = E[softmax_j(βXξ)], ξ ~ N(x_i, 1/β): a Gaussian
+    mean of a logistic function, by quadrature. The weight of a pattern forgets its start
+    as λ^sweeps, λ = 1 − P_12 − P_21; λ → 1 for separated patterns. Raises if N ≠ 2.
+    """
+    patterns, beta = _check_patterns(patterns, beta)
+    if patterns.shape[0] != 2:
+        raise ValueError(f"patterns must hold exactly two patterns, got {patterns.shape[0]}")
+    first, second = patterns.detach().double()
+    spread = math.sqrt(beta) * float((second - first).norm())
+    # Trapezoids converge exponentially here while the step resolves the logistic's width.
+    nodes = np.linspace(-12.0, 12.0, 200 * math.ceil(24 + spread) + 1)
+    weights = np.exp(-0.5 * nodes**2)
+    weights /= weights.sum()
+    hops = 0.0
+    for here, there in ((first, second), (second, first)):
+        shift = beta * float((there - here) @ here)
+        hops += float(weights @ expit(shift + spread * nodes))
+    return 1.0 - hops
 
 
 def loss(patterns: Tensor, data: Tensor, beta: float = 1.0) -> Tensor:
