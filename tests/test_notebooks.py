@@ -42,6 +42,12 @@ def test_notebook_is_what_its_source_generates(chapter: Chapter) -> None:
 
 
 @every_chapter
+def test_links_within_a_chapter_can_be_read_outside_of_the_book(chapter: Chapter) -> None:
+    for cell in committed(chapter).cells:
+        assert cell.cell_type != "markdown" or "[](#" not in cell.source, cell.id
+
+
+@every_chapter
 def test_cells_ran_once_and_in_order(chapter: Chapter) -> None:
     counts = [cell.execution_count for cell in code_cells(chapter)]
     assert counts == list(range(1, len(counts) + 1))
