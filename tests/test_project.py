@@ -6,9 +6,12 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
 from spinformer.chapters.figures import cover_png
+from spinformer.chapters.parameters import check_values
+from spinformer.chapters.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
 # What a package is called on PyPI and on conda-forge, where the two differ.
@@ -66,6 +69,23 @@ def test_readme_opens_with_a_figure_and_the_two_commands() -> None:
     for path in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", opening):
         assert (ROOT / path).is_file()
     assert "![" in opening
+
+
+@pytest.mark.parametrize("page", ["README.md", "book/use.md"])
+def test_the_commands_that_readers_copy_are_accepted(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    calls = re.findall(r"(?:chapters run |papermill notebooks/)(\w+)(.*)", text)
+    assert len(calls) == 2
+    for name, rest in calls:
+        values = dict(re.findall(r"-p (\w+) ([\w.]+)", rest))
+        assert values
+        check_values(chapters(ROOT, (name,))[0].parameters, values, text=True)
+
+
+def test_the_code_that_readers_copy_runs() -> None:
+    text = (ROOT / "book" / "use.md").read_text(encoding="utf-8")
+    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(block, {})
 
 
 def test_the_cover_is_what_a_chapter_drew() -> None:

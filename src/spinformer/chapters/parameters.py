@@ -59,7 +59,8 @@ class Parameter:
             text = "one of " + " | ".join(self.choices)
         elif self.type in (int, float) and (math.isfinite(self.low) or math.isfinite(self.high)):
             left, right = "(" if self.open_low else "[", ")" if self.open_high else "]"
-            text = f"{self.type.__name__} in {left}{self.low:g}, {self.high:g}{right}"
+            low, high = (f"{x:.0f}" if x.is_integer() else f"{x:g}" for x in (self.low, self.high))
+            text = f"{self.type.__name__} in {left}{low}, {high}{right}"
         else:
             text = self.type.__name__
         return f"{text} or None" if self.optional else text
