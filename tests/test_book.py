@@ -49,7 +49,8 @@ def public_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
     """Headless Chromium that reaches no host at all."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = next(filter(None, map(shutil.which, names)), None)
     driver = shutil.which("chromedriver")
     if not chromium or not driver:
         pytest.skip(
