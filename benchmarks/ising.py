@@ -19,13 +19,10 @@ import numpy as np
 import scipy
 from scipy import optimize, stats
 
-from spinformer.spins.exact import sherrington_kirkpatrick, solve_exact, solve_exact_reference
-from spinformer.spins.mean_field import METHODS, solve_mean_field
-from spinformer.spins.monte_carlo import (
-    sample_ising,
-    sample_vector_spins,
-    sample_von_mises_fisher,
-)
+from spinformer.spins.ising.exact import sherrington_kirkpatrick, solve_exact, solve_exact_reference
+from spinformer.spins.ising.mean_field import METHODS, solve_mean_field
+from spinformer.spins.ising.monte_carlo import sample_ising
+from spinformer.spins.vectors.monte_carlo import sample_vector_spins, sample_von_mises_fisher
 
 
 def medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:

@@ -14,7 +14,7 @@ import time
 
 import torch
 
-from spinformer.spins.module import SpinTransformerModule
+from spinformer.spins.modules.spin_transformer import SpinTransformerModule
 
 DIM, HEADS, BATCH = 128, 4, 8
 

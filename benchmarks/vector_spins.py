@@ -27,8 +27,8 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from spinformer.spins.implicit import implicit_root
-from spinformer.spins.vector import find_saddle, saddle_gradient, vector_spins
+from spinformer.core.implicit import implicit_root
+from spinformer.spins.vectors.saddle import find_saddle, saddle_gradient, vector_spins
 
 SIZES = ((32, 128, 8), (128, 64, 8), (256, 64, 8))
 

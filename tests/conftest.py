@@ -38,7 +38,7 @@ kind: str = "flat"  # which landscape, one of {flat | steep}
 ```
 
 ```{code-cell} ipython3
-from spinformer.checks import check_real
+from spinformer.core.checks import check_real
 
 for _ in range(count):
     print(f"{kind} {check_real('beta', beta):.2f}")

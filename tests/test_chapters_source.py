@@ -31,7 +31,9 @@ def test_links_to_equations_have_a_text_outside_of_the_book() -> None:
 
 
 def test_imports_are_followed_through_the_package() -> None:
-    files = {p.relative_to(PACKAGE).as_posix() for p in imported_files("import spinformer.checks")}
+    files = {
+        p.relative_to(PACKAGE).as_posix() for p in imported_files("import spinformer.core.checks")
+    }
     assert files == {"__init__.py", "checks.py"}
     files = {
         p.relative_to(PACKAGE).as_posix()

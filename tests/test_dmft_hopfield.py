@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import logsumexp
 
-from spinformer.dmft.hopfield_pair import (
+from spinformer.spins.ising.asymmetric import (
+    analog_exponent,
+    analog_exponent_theory,
+    asymmetric_gain,
+    asymmetric_magnetization,
+    gaussian_couplings,
+    parallel_glauber,
+    zero_temperature_cycle,
+)
+from spinformer.spins.ising.bipartite import (
     all_states,
     bipartite_log_probability,
     conditional_means,
@@ -16,15 +25,6 @@ from spinformer.dmft.hopfield_pair import (
     overlaps,
     restricted_conditional,
     sample_conditional,
-)
-from spinformer.dmft.random_couplings import (
-    analog_exponent,
-    analog_exponent_theory,
-    asymmetric_gain,
-    asymmetric_magnetization,
-    gaussian_couplings,
-    parallel_glauber,
-    zero_temperature_cycle,
 )
 
 betas = st.floats(0.0, 3.0)

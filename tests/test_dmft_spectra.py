@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.dmft.spectra import autocorrelation, label_information, spectrum
+from spinformer.core.signals import autocorrelation, spectrum
+from spinformer.studies.information import label_information
 
 lengths = st.integers(3, 80)
 seeds = st.integers(0, 10_000)

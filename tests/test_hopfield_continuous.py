@@ -12,7 +12,6 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 from torch.autograd.functional import jacobian as derive
 
-from spinformer import images
 from spinformer.hopfield import bounds
 from spinformer.hopfield.continuous import (
     attention_weights,
@@ -31,6 +30,7 @@ from spinformer.hopfield.fixed_points import (
     operating_class,
     random_pattern_overlap,
 )
+from spinformer.studies import images
 
 RELAXED = settings(deadline=None, max_examples=25, derandomize=True)
 

@@ -24,7 +24,7 @@ from spinformer.hopfield.density import (
     pair_mixing,
     sample,
 )
-from spinformer.images import digits
+from spinformer.studies.images import digits
 
 SETTINGS = st.tuples(
     st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 5), st.floats(0.3, 4.0)

@@ -39,7 +39,7 @@ from spinformer.hopfield.discrete import (
     retrieve,
     retrieve_with_couplings,
 )
-from spinformer.images import FACE_SHAPE, binarize, digit_labels, digits, faces, mask
+from spinformer.studies.images import FACE_SHAPE, binarize, digit_labels, digits, faces, mask
 
 MEMORIES = [CLASSICAL, polynomial(2), polynomial(3), polynomial(4), EXPONENTIAL]
 SCALAR = {

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from spinformer.hopfield.fixed_points import effective_entries
-from spinformer.pretrained import heads, implicit, iteration, minilm, toy
+from spinformer.language import minilm
+from spinformer.studies.real_transformer import energies as implicit
+from spinformer.studies.real_transformer import heads, iteration, toy
 
 REFERENCE = json.loads((Path(__file__).parent / "data" / "minilm_reference.json").read_text())
 

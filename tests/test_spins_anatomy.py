@@ -6,7 +6,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.spins.anatomy import (
+from spinformer.spins.modules.couplings import (
+    exponential_couplings,
+    softmax_couplings,
+    softmax_response,
+)
+from spinformer.spins.vectors.exact import two_spins
+from spinformer.spins.vectors.saddle import free_energy
+from spinformer.studies.anatomy import (
     best_pair_weights,
     dissect,
     draw_bilinear,
@@ -18,13 +25,6 @@ from spinformer.spins.anatomy import (
     random_rotation,
     share_between_groups,
 )
-from spinformer.spins.couplings import (
-    exponential_couplings,
-    softmax_couplings,
-    softmax_response,
-)
-from spinformer.spins.exact_vector import two_spins
-from spinformer.spins.vector import free_energy
 
 
 @settings(deadline=None, max_examples=25, derandomize=True)

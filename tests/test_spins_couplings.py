@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.spins.couplings import (
+from spinformer.spins.modules.couplings import (
     autograd_response,
     response_attention,
     softmax_couplings,
@@ -16,7 +16,7 @@ from spinformer.spins.couplings import (
     symmetrize,
     two_term_magnetization,
 )
-from spinformer.spins.exact_vector import three_spins, two_spins
+from spinformer.spins.vectors.exact import three_spins, two_spins
 
 
 def _draw(sites, dim, seed, batch=()):

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.spins.exact_vector import (
-    log_sphere_integral,
-    mean_alignment,
+from spinformer.core.special import log_sphere_integral, mean_alignment
+from spinformer.spins.vectors.exact import (
     one_spin,
     three_spins,
     triangle,
@@ -28,21 +27,21 @@ def test_sphere_integral_against_arbitrary_precision(dim, kappa):
         order = mpmath.mpf(dim) / 2 - 1
         log_g = mpmath.log(mpmath.hyp0f1(order + 1, mpmath.mpf(kappa) ** 2 / 4))
         ratio = mpmath.besseli(order + 1, kappa) / mpmath.besseli(order, kappa)
-    assert abs(log_sphere_integral(kappa, dim) - float(log_g)) < 1e-12 * max(1.0, dim, kappa)
-    assert abs(mean_alignment(kappa, dim) / float(ratio) - 1) < 1e-12
+    assert abs(log_sphere_integral(kappa, dim=dim) - float(log_g)) < 1e-12 * max(1.0, dim, kappa)
+    assert abs(mean_alignment(kappa, dim=dim) / float(ratio) - 1) < 1e-12
 
 
 def test_sphere_integral_closed_forms():
     kappa = np.linspace(0.05, 6, 40)
     np.testing.assert_allclose(
-        log_sphere_integral(kappa, 3), np.log(np.sinh(kappa) / kappa), atol=1e-13
+        log_sphere_integral(kappa, dim=3), np.log(np.sinh(kappa) / kappa), atol=1e-13
     )
     np.testing.assert_allclose(
-        mean_alignment(-kappa, 3), 1 / kappa - 1 / np.tanh(kappa), atol=1e-13
+        mean_alignment(-kappa, dim=3), 1 / kappa - 1 / np.tanh(kappa), atol=1e-13
     )
-    np.testing.assert_allclose(mean_alignment(kappa, 1), np.tanh(kappa), atol=1e-14)
-    assert log_sphere_integral(0.0, 9) == 0
-    assert mean_alignment(0.0, 9) == 0
+    np.testing.assert_allclose(mean_alignment(kappa, dim=1), np.tanh(kappa), atol=1e-14)
+    assert log_sphere_integral(0.0, dim=9) == 0
+    assert mean_alignment(0.0, dim=9) == 0
 
 
 def test_two_ising_spins_by_enumeration():
@@ -155,7 +154,7 @@ def test_reductions_between_systems():
     pair = two_spins(0 * fields, couplings, beta)
     bond = beta * dim * (couplings[0, 1] + couplings[1, 0])
     constant = beta * dim * np.trace(couplings)
-    assert abs(pair.log_partition - constant - log_sphere_integral(bond, dim)) < 1e-12
+    assert abs(pair.log_partition - constant - log_sphere_integral(bond, dim=dim)) < 1e-12
     free = two_spins(fields, np.zeros((2, 2)), beta)
     singles = [one_spin(field, beta) for field in fields]
     assert abs(free.log_partition - sum(s.log_partition for s in singles)) < 1e-12
@@ -176,7 +175,7 @@ def test_reductions_between_systems():
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: log_sphere_integral(1.0, 0), ValueError, "dim"),
+        (lambda: log_sphere_integral(1.0, dim=0), ValueError, "dim"),
         (lambda: one_spin([[1.0]], 1.0), ValueError, "field"),
         (lambda: two_spins(np.ones((3, 2)), np.eye(2), 1.0), ValueError, "fields"),
         (lambda: two_spins(np.ones((2, 2)), np.eye(2), -1.0), ValueError, "beta"),

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.optimize import root
 
-from spinformer.spins.implicit import implicit_root
+from spinformer.core.implicit import implicit_root
 
 
 def _square(x, a):

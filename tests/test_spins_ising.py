@@ -6,14 +6,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.spins.exact import (
+from spinformer.spins.ising.exact import (
     log_partition,
     pair_couplings,
     sherrington_kirkpatrick,
     solve_exact,
     solve_exact_reference,
 )
-from spinformer.spins.monte_carlo import sample_ising
+from spinformer.spins.ising.monte_carlo import sample_ising
 
 
 def _glass(seed, size, batch=()):

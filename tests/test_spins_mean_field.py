@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.spins.exact import solve_exact
-from spinformer.spins.mean_field import (
+from spinformer.spins.ising.exact import solve_exact
+from spinformer.spins.ising.mean_field import (
     METHODS,
     gibbs_functional,
     solve_mean_field,

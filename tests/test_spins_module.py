@@ -5,11 +5,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.spins.couplings import autograd_response, softmax_couplings, softmax_response
-from spinformer.spins.exact_vector import one_spin
-from spinformer.spins.module import SpinTransformerModule
-from spinformer.spins.vector import vector_spins
-from spinformer.spins.vector_tap import langevin, log_partition, solve_fixed_point
+from spinformer.spins.modules.couplings import (
+    autograd_response,
+    softmax_couplings,
+    softmax_response,
+)
+from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.vectors.exact import one_spin
+from spinformer.spins.vectors.saddle import vector_spins
+from spinformer.spins.vectors.tap import langevin, log_partition, solve_fixed_point
 
 DOUBLE = torch.float64
 

@@ -5,13 +5,10 @@ import pytest
 from scipy import stats
 from scipy.special import ive
 
-from spinformer.spins.exact import pair_couplings, solve_exact
-from spinformer.spins.monte_carlo import (
-    integrated_autocorrelation_time,
-    sample_ising,
-    sample_vector_spins,
-    sample_von_mises_fisher,
-)
+from spinformer.core.statistics import integrated_autocorrelation_time
+from spinformer.spins.ising.exact import pair_couplings, solve_exact
+from spinformer.spins.ising.monte_carlo import sample_ising
+from spinformer.spins.vectors.monte_carlo import sample_vector_spins, sample_von_mises_fisher
 
 # With a few hundred comparisons in this file, 4.5 standard errors leave room for chance only.
 LIMIT = 4.5

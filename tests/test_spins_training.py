@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from spinformer.spins.training import (
+from spinformer.studies.training import (
     TokenClassifier,
     accuracy,
     digits_as_tokens,

@@ -6,10 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.spins import exact_vector
-from spinformer.spins.implicit import implicit_root
-from spinformer.spins.monte_carlo import sample_vector_spins
-from spinformer.spins.vector import (
+from spinformer.core.implicit import implicit_root
+from spinformer.spins.vectors import exact as exact_vector
+from spinformer.spins.vectors.monte_carlo import sample_vector_spins
+from spinformer.spins.vectors.saddle import (
     correlations,
     find_saddle,
     free_energy,

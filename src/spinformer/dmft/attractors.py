@@ -22,7 +22,7 @@ from itertools import pairwise
 import numpy as np
 from tqdm import tqdm
 
-from spinformer.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.kernels import LANES

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from spinformer.checks import check_array, check_integer
+from spinformer.core.checks import check_array, check_integer
 from spinformer.dmft import kernels
 from spinformer.dmft.kernels import LANES
 from spinformer.dmft.network import Network

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
-from spinformer.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.dmft.mean_field import Context, trajectory
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 from spinformer.dmft.tokens import TokenRuns, window_means

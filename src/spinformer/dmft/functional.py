@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from scipy.stats import binom
 
-from spinformer.checks import check_array, check_integer, check_real, check_tensor
+from spinformer.core.checks import check_array, check_integer, check_real, check_tensor
 from spinformer.dmft.network import Network
 from spinformer.dmft.tokens import attention_of_window, window_means
 

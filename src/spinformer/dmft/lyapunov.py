@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spinformer.checks import check_integer
+from spinformer.core.checks import check_integer
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.kernels import LANES

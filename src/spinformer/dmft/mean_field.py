@@ -24,7 +24,7 @@ from itertools import product
 import numpy as np
 import torch
 
-from spinformer.checks import check_array, check_integer, check_real, check_tensor
+from spinformer.core.checks import check_array, check_integer, check_real, check_tensor
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 

@@ -15,7 +15,7 @@ from itertools import combinations
 
 import numpy as np
 
-from spinformer.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.checks import check_array, check_choice, check_integer, check_real
 
 ROLES: tuple[str, ...] = ("o", "v", "q", "k")
 OUTPUT, VALUE, QUERY, KEY = range(4)

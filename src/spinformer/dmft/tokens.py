@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import softmax
 from tqdm import tqdm
 
-from spinformer.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
 _BATCH = 500  # runs between two moves of the progress bar

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 from torch.utils.flop_counter import FlopCounterMode
 
-from spinformer.checks import check_integer, check_real, check_tensor
+from spinformer.core.checks import check_integer, check_real, check_tensor
 
 
 @dataclass(frozen=True)

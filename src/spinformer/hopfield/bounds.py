@@ -12,7 +12,7 @@ import math
 import torch
 from scipy.special import lambertw
 
-from spinformer.checks import check_integer, check_real, check_tensor
+from spinformer.core.checks import check_integer, check_real, check_tensor
 
 
 def separation(patterns: torch.Tensor) -> torch.Tensor:

@@ -18,7 +18,7 @@ from scipy.special import erf, erfc, erfcinv, factorial2
 from scipy.stats import binom
 from tqdm import tqdm
 
-from spinformer.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.checks import check_array, check_choice, check_integer, check_real
 from spinformer.hopfield.discrete import (
     EXPONENTIAL,
     descend,

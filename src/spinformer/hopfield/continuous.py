@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from spinformer.checks import check_integer, check_real, check_tensor
+from spinformer.core.checks import check_integer, check_real, check_tensor
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from scipy.special import expit, wrightomega
 from torch import Tensor
 from tqdm import tqdm
 
-from spinformer.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
 
 METHODS = ("gradient", "em", "cd")
 

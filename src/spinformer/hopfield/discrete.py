@@ -29,7 +29,7 @@ from numba import njit
 from scipy.special import logsumexp
 from tqdm import tqdm
 
-from spinformer.checks import check_array, check_choice, check_integer
+from spinformer.core.checks import check_array, check_choice, check_integer
 
 SCHEDULES = ("asynchronous", "synchronous")
 KERNELS = ("auto", "couplings", "overlaps", "plain")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from spinformer.checks import check_integer, check_real, check_tensor
+from spinformer.core.checks import check_integer, check_real, check_tensor
 from spinformer.hopfield.continuous import attention_weights, energy, retrieve
 
 KINDS = ("single pattern", "metastable", "global average")

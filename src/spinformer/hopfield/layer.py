@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from spinformer.checks import check_choice, check_integer, check_real
+from spinformer.core.checks import check_choice, check_integer, check_real
 
 
 class HopfieldLayer(nn.Module):

@@ -1,0 +1,8 @@
+"""What every room needs, written once: checks, results, solvers, states, statistics, randomness.
+
+Letters, the same in all rooms: N spins, sites or stored patterns of a set (the axis that is
+summed over), D (also d, the width) components of one of them, P features or ±1 patterns, T tokens
+of a context or steps of a series, K bits of position, B or `...` batch axes, always in front;
+β an inverse temperature, γ the sharpness of a softmax over scores, h a field, J couplings.
+A function takes one array by position; whatever else it needs is given by name.
+"""

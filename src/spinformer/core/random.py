@@ -1,0 +1,57 @@
+"""One way for randomness: every function that draws takes `seed`, a number or a generator.
+
+A number starts a fresh stream, so that the same call gives the same result; a generator is used
+and moved on, so that a caller can draw from one stream in several places. Nothing draws from
+global state, and None is refused: a result that nobody can repeat is not one.
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+import torch
+
+from spinformer.core.checks import check_integer
+
+Seed = int | np.random.Generator
+TorchSeed = int | torch.Generator
+
+
+def numpy_generator(seed: Seed) -> np.random.Generator:
+    """The NumPy generator that `seed` stands for: a non-negative integer, or one to go on with.
+
+    Raises TypeError for anything else, None included.
+
+    >>> int(numpy_generator(7).integers(100)), int(numpy_generator(7).integers(100))
+    (94, 94)
+    """
+    if isinstance(seed, np.random.Generator):
+        return seed
+    return np.random.default_rng(_number(seed, "a numpy.random.Generator"))
+
+
+def torch_generator(seed: TorchSeed, *, device: Any = None) -> torch.Generator:
+    """The torch generator that `seed` stands for, on `device` (None: the CPU).
+
+    Raises TypeError for anything but a non-negative integer or a generator, ValueError for a
+    generator of another kind of device.
+
+    >>> int(torch.randint(100, (), generator=torch_generator(7)))
+    15
+    """
+    wanted = torch.device("cpu" if device is None else device)
+    if isinstance(seed, torch.Generator):
+        if seed.device.type != wanted.type:
+            raise ValueError(
+                f"seed must be a generator of the device {wanted.type}, got one of {seed.device}"
+            )
+        return seed
+    return torch.Generator(wanted).manual_seed(_number(seed, "a torch.Generator"))
+
+
+def _number(seed: Any, otherwise: str) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
+        raise TypeError(f"seed must be a non-negative integer or {otherwise}, got {seed!r}")
+    return check_integer("seed", seed, low=0, high=2**63 - 1)

@@ -1,0 +1,195 @@
+"""One protocol for everything that iterates: what came out, how good it is, why it stopped.
+
+Every solver of the package takes `tolerance` (on the residual that its docstring names) and
+`max_steps`, and returns a `Solution` or a record that extends it. Solvers of equations raise
+`NotConverged` unless they are told `throw=False`; dynamics, where not arriving is a result (a
+query that wanders, a cycle), never raise unless told `throw=True`.
+
+`anderson` accelerates x = f(x) for a batch; `core.implicit` differentiates a root that any
+solver found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spinformer.core.checks import check_integer, check_real
+from spinformer.core.records import record
+
+V = TypeVar("V")
+
+# Steps that Anderson's mixing remembers, and the growth of the residual that makes it forget.
+_HISTORY = 6
+_ASTRAY = 3.0
+_RIDGE = 1e-12
+
+
+class Status(IntEnum):
+    """Why an iteration stopped."""
+
+    CONVERGED = 0
+    STEP_LIMIT = 1  # `max_steps` steps were not enough
+    STALLED = 2  # no step improves it any further, above the tolerance
+    CYCLE = 3  # it came back to where it had been before
+    DIVERGED = 4  # it left the range in which the equation makes sense
+
+
+class NotConverged(RuntimeError):
+    """A solver that was asked to raise did not reach its tolerance."""
+
+
+@record
+class Solution(Generic[V]):
+    """What an iteration ended with, for one system or a batch (axes `...`).
+
+    value: what was solved for. residual: (...), what the equation still asks for, in the
+    solver's own measure. steps: (...), integers. status: (...), values of `Status`.
+    """
+
+    value: V
+    residual: Any
+    steps: Any
+    status: Any
+
+    @property
+    def converged(self) -> Any:
+        """(...) booleans: the residual is within the tolerance."""
+        return self.status == Status.CONVERGED
+
+    def count(self, status: Status) -> int:
+        """How many systems of the batch ended with `status`."""
+        return (
+            int((self.status == status).sum())
+            if np.ndim(self.status)
+            else int(int(self.status) == status)
+        )
+
+    def require(self, what: str) -> None:
+        """Raise `NotConverged` unless every system converged; `what` names the unknown."""
+        failed = {
+            status.name.lower().replace("_", " "): self.count(status)
+            for status in Status
+            if status is not Status.CONVERGED
+        }
+        failed = {name: count for name, count in failed.items() if count}
+        if failed:
+            residual = np.asarray(
+                self.residual.detach().cpu()
+                if isinstance(self.residual, Tensor)
+                else self.residual,
+                dtype=float,
+            )
+            told = ", ".join(f"{name}: {count}" for name, count in failed.items())
+            raise NotConverged(
+                f"{what} was not found for {sum(failed.values())} of {max(residual.size, 1)} "
+                f"system(s) ({told}); the largest residual is {residual.max(initial=0.0):.3g}. "
+                "Raise max_steps or tolerance, or read the result with throw=False."
+            )
+
+
+def status_of(converged: Any, otherwise: Status = Status.STEP_LIMIT) -> Any:
+    """`Status` of booleans, of their type: CONVERGED where True, else `otherwise`.
+
+    >>> status_of(np.array([True, False]))
+    array([0, 1])
+    """
+    if isinstance(converged, Tensor):
+        return torch.where(converged, int(Status.CONVERGED), int(otherwise))
+    return np.where(converged, int(Status.CONVERGED), int(otherwise))[()]
+
+
+def anderson(
+    step: Callable[[Tensor], Tensor],
+    start: Tensor,
+    *,
+    damping: float = 1.0,
+    tolerance: float,
+    max_steps: int,
+) -> Solution[Tensor]:
+    """Solve x = step(x) by Anderson's mixing (Walker and Ni 2011), each system for itself.
+
+    `start` has shape (..., n, d); every leading index is a system, and `step` must not mix
+    them. `damping` in (0, 1] is the step of the plain iteration that is accelerated; the residual
+    is ‖step(x) − x‖/√n. Returned is the best point seen, without a graph. A system whose
+    residual grows threefold over its best (near an unstable solution, say) forgets its history
+    and goes on with a plain damped step; one that has arrived is frozen, so that no result
+    depends on its neighbours. Raises ValueError for a `start` of fewer than two axes or a number
+    out of range.
+
+    >>> found = anderson(torch.cos, torch.zeros(1, 1), tolerance=1e-6, max_steps=50)
+    >>> f"{float(found.value):.4f}", bool(found.converged)
+    ('0.7391', True)
+    """
+    if start.ndim < 2:
+        raise ValueError(f"start must have shape (..., n, d), got {tuple(start.shape)}")
+    damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
+    tolerance = check_real("tolerance", tolerance, low=0.0)
+    max_steps = check_integer("max_steps", max_steps, low=1)
+    with torch.no_grad():
+        value, residual, steps = _mix(step, start, damping, tolerance, max_steps)
+    return Solution(
+        value=value,
+        residual=residual,
+        steps=torch.full_like(residual, steps, dtype=torch.int64),
+        status=status_of(residual <= tolerance),
+    )
+
+
+def _mix(
+    step: Callable[[Tensor], Tensor],
+    start: Tensor,
+    damping: float,
+    tolerance: float,
+    max_steps: int,
+) -> tuple[Tensor, Tensor, int]:
+    shape, sites = start.shape, start.shape[-2]
+    x = start.reshape(-1, shape[-2] * shape[-1])
+    tiny = torch.finfo(x.dtype).tiny
+    best, best_norm = x, torch.full(x.shape[:1], torch.inf, dtype=x.dtype, device=x.device)
+    # Rings of the last changes of the residual and of the point after a damped step; their order
+    # does not matter. Only the new row of the Gram matrix is computed.
+    changes = x.new_empty(len(x), _HISTORY, x.shape[1])
+    moves = torch.empty_like(changes)
+    gram = torch.zeros(len(x), _HISTORY, _HISTORY, dtype=torch.float64, device=x.device)
+    eye = torch.eye(_HISTORY, dtype=torch.float64, device=x.device)
+    previous = None
+    for iteration in range(1, max_steps + 1):
+        residual = step(x.reshape(shape)).reshape(x.shape) - x
+        norm = residual.norm(dim=-1) / sites**0.5
+        astray = norm > _ASTRAY * best_norm
+        better = norm < best_norm
+        best = torch.where(better.unsqueeze(-1), x, best)
+        best_norm = torch.where(better, norm, best_norm)
+        active = best_norm > tolerance
+        if not bool(active.any()) or iteration == max_steps:
+            break
+        target = x + damping * residual
+        if previous is not None:
+            slot, used = (iteration - 2) % _HISTORY, min(iteration - 1, _HISTORY)
+            change = residual - previous[0]
+            changes[:, slot], moves[:, slot] = change, target - previous[1]
+            pair = torch.stack([change, residual], dim=-2)
+            products = (changes[:, :used] @ pair.mT).double()
+            gram[:, slot, :used] = gram[:, :used, slot] = products[..., 0]
+            known = gram[:, :used, :used]
+            # Unit columns, else the ridge would silence the newest, smallest ones; in double
+            # precision, because they become nearly parallel.
+            scale = known.diagonal(dim1=-2, dim2=-1).clamp_min(tiny).rsqrt().unsqueeze(-1)
+            matrix = known * scale * scale.mT + _RIDGE * eye[:used, :used]
+            weights = scale * torch.linalg.solve(matrix, scale * products[..., 1:])
+            mixed = target - (weights.to(x).mT @ moves[:, :used]).squeeze(-2)
+            if bool(astray.any()):
+                mixed = torch.where(astray.unsqueeze(-1), target, mixed)
+                # Zero rows get zero weights from the ridge.
+                moves[astray], changes[astray], gram[astray] = 0.0, 0.0, 0.0
+        else:
+            mixed = target
+        previous = (residual, target)
+        x = mixed if bool(active.all()) else torch.where(active.unsqueeze(-1), mixed, best)
+    return best.reshape(shape), best_norm.reshape(shape[:-2]), iteration

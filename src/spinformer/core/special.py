@@ -1,0 +1,116 @@
+"""Special functions that several rooms need: spheres in D dimensions, and averages over normals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln, ive, logsumexp
+
+from spinformer.core.checks import check_array, check_integer
+
+# Averages over a unit normal by the trapezoidal rule, which converges exponentially for
+# analytic integrands: a spacing of 0.006 resolves tanh(β z) far beyond β = 100.
+_NODES = np.linspace(-12.0, 12.0, 4001)
+_WEIGHTS = np.exp(-0.5 * _NODES**2)
+_WEIGHTS /= _WEIGHTS.sum()
+
+
+def normal_average(function: Callable[[np.ndarray], np.ndarray]) -> float:
+    """E f(z) over a unit normal z, `function` applied to an array of 4,001 nodes.
+
+    Exact to rounding for functions that are analytic on a scale above about 0.02.
+
+    >>> f"{normal_average(lambda z: z**4):.12f}"
+    '3.000000000000'
+    """
+    return float(_WEIGHTS @ function(_NODES))
+
+
+def log_sphere_integral(kappa: ArrayLike, *, dim: int) -> np.ndarray:
+    """ln G_D(κ): logarithm of the mean of exp(κ x₁) over the unit sphere in R^D.
+
+    G_D(κ) = Γ(ν+1) (2/κ)^ν I_ν(κ) with ν = D/2 − 1; even in κ, G_D(0) = 1; D = 1 gives cosh κ.
+    `kappa` may have any shape; `dim` ≥ 1. Where the scaled Bessel function underflows (large D,
+    small κ) the power series is summed in log-space instead. Raises ValueError for anything
+    that is not finite.
+
+    >>> f"{float(log_sphere_integral(2.0, dim=3)):.6f}", f"{np.log(np.sinh(2.0) / 2.0):.6f}"
+    ('0.595210', '0.595210')
+    """
+    dim = check_integer("dim", dim, low=1)
+    return log_harmonic(check_array("kappa", kappa), dim=dim, degree=0)
+
+
+def mean_alignment(kappa: ArrayLike, *, dim: int) -> np.ndarray:
+    """A_D(κ) = I_{D/2}(κ)/I_{D/2−1}(κ): mean of x₁ on the unit sphere under exp(κ x₁).
+
+    The derivative of `log_sphere_integral`; tanh κ for D = 1, coth κ − 1/κ for D = 3. Raises
+    ValueError for anything that is not finite.
+
+    >>> f"{float(mean_alignment(0.5, dim=1)):.6f}", f"{np.tanh(0.5):.6f}"
+    ('0.462117', '0.462117')
+    """
+    dim = check_integer("dim", dim, low=1)
+    kappa = check_array("kappa", kappa)
+    return kappa * alignment_over_kappa(np.abs(kappa), dim=dim)
+
+
+def alignment_over_kappa(kappa: ArrayLike, *, dim: int) -> np.ndarray:
+    """A_D(κ)/κ for κ ≥ 0, continuous at κ = 0 where it is 1/D.
+
+    >>> float(alignment_over_kappa(0.0, dim=4))
+    0.25
+    """
+    kappa = np.asarray(kappa, dtype=float)
+    nu = dim / 2 - 1
+    positive = np.where(kappa > 0, kappa, 1.0)
+    if dim == 1:
+        return np.where(kappa > 0, np.tanh(positive) / positive, 1.0)
+    # For κ below the order the continued fraction converges in a few steps and cannot underflow;
+    # above it the ratio of scaled Bessel functions is safe.
+    small = kappa <= nu + 2
+    x = np.where(small, kappa, 1.0)
+    fraction = np.zeros_like(x)
+    for order in np.arange(60, 0, -1) + nu:
+        fraction = 1.0 / (2 * order + x * x * fraction)
+    y = np.where(small, nu + 2.0, kappa)
+    return np.where(small, fraction, ive(nu + 1, y) / (ive(nu, y) * y))
+
+
+def log_harmonic(kappa: ArrayLike, *, dim: int, degree: ArrayLike) -> np.ndarray:
+    """ln[Γ(ν+1) (2/κ)^ν I_{ν+l}(κ)] for |κ|, broadcast over κ and the degree l.
+
+    The weight of the harmonics of degree l in exp(κ x·y) on the unit sphere in R^D; degree 0
+    is `log_sphere_integral`, −∞ at κ = 0 for any other.
+
+    >>> float(log_harmonic(0.0, dim=3, degree=1))
+    -inf
+    """
+    nu = dim / 2 - 1
+    kappa, degree = np.broadcast_arrays(np.abs(np.asarray(kappa, dtype=float)), degree)
+    # I_{-1/2} is cosh: no Bessel routine needed, and none accepts the sign reliably.
+    if dim == 1:
+        return kappa + np.log1p(np.exp(-2 * kappa)) - np.log(2.0)
+    positive = np.where(kappa > 0, kappa, 1.0)
+    scaled = ive(nu + degree, positive)
+    safe = (kappa > 0) & (scaled > 1e-250)
+    with np.errstate(divide="ignore"):
+        log_half = np.log(positive / 2)
+        direct = gammaln(nu + 1) - nu * log_half + positive + np.log(scaled)
+    result = np.where(safe, direct, np.where(degree == 0, 0.0, -np.inf))
+    rest = (kappa > 0) & ~safe
+    if rest.any():
+        result[rest] = _log_series(kappa[rest], nu, degree[rest])
+    return result
+
+
+def _log_series(kappa: np.ndarray, nu: float, degree: np.ndarray) -> np.ndarray:
+    """Power series of the same function, (κ/2)^l Γ(ν+1) Σ_k (κ²/4)^k / (k! Γ(ν+l+1+k))."""
+    order = nu + degree
+    peak = float(((np.sqrt(order**2 + kappa**2) - order) / 2).max())
+    k = np.arange(int(peak + 12 * np.sqrt(peak + 1)) + 40)[:, None]
+    log_half = np.log(kappa / 2)
+    terms = 2 * k * log_half - gammaln(k + 1) - gammaln(order + 1 + k) + gammaln(order + 1)
+    return degree * log_half + gammaln(nu + 1) - gammaln(order + 1) + logsumexp(terms, axis=0)

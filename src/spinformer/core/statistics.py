@@ -1,0 +1,168 @@
+"""Numbers with their errors: estimates, correlated series, power laws, shares.
+
+An `Estimate` is what every function returns whose result is uncertain. Its error is one standard
+error; where the samples are correlated, it says how many independent ones they are worth.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import norm
+
+from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.records import record
+
+
+@record
+class Estimate:
+    """A number, or an array of numbers, with its standard error.
+
+    value, error: of one shape. samples: the effective number of independent samples behind them
+    (a number, or an array that broadcasts; NaN where the error is no scatter over samples).
+
+    >>> print(Estimate(value=0.2953, error=0.0131, samples=300))
+    0.295(13)
+    """
+
+    value: Any
+    error: Any
+    samples: Any = float("nan")
+
+    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
+        """Ends of the interval that holds the truth with probability `level`, if normal."""
+        level = check_real("level", level, low=0.0, high=1.0)
+        half = norm.ppf(0.5 + 0.5 * level) * self.error
+        return self.value - half, self.value + half
+
+    def __str__(self) -> str:
+        """The number with the uncertain digits in brackets: 0.295(13) is 0.295 ± 0.013."""
+        if np.ndim(self.value):
+            return repr(self)
+        if not np.isfinite(self.error) or self.error <= 0:
+            return f"{self.value:.6g}"
+        digits = max(0, 1 - int(np.floor(np.log10(float(f"{self.error:.1e}")))))
+        scaled = round(float(self.error) * 10**digits)
+        return f"{self.value:.{digits}f}({scaled})" if digits else f"{self.value:.0f}({scaled})"
+
+
+def mean_estimate(samples: ArrayLike, *, axis: int = 0) -> Estimate:
+    """Mean of independent samples along `axis` and its standard error (at least two samples).
+
+    >>> print(mean_estimate([1.0, 2.0, 3.0, 4.0]))
+    2.50(65)
+    """
+    values = check_array("samples", samples)
+    if values.ndim == 0 or values.shape[axis] < 2:
+        raise ValueError(f"samples must hold at least 2 along axis {axis}, got {values.shape}")
+    count = values.shape[axis]
+    return Estimate(
+        value=values.mean(axis=axis),
+        error=values.std(axis=axis, ddof=1) / np.sqrt(count),
+        samples=count,
+    )
+
+
+def series_estimate(series: ArrayLike) -> Estimate:
+    """Mean of a correlated series (n,) or (chains, n), its error widened by its correlations.
+
+    The variance of the mean is that of one sample times τ/n, τ from
+    `integrated_autocorrelation_time`. Raises ValueError for n < 4.
+
+    >>> walk = np.repeat(np.random.default_rng(0).standard_normal(500), 10)
+    >>> 400 < series_estimate(walk).samples < 600
+    True
+    """
+    values = check_array("series", series)
+    effective = values.size / integrated_autocorrelation_time(values)
+    return Estimate(
+        value=float(values.mean()),
+        error=float(values.std() / np.sqrt(max(effective - 1.0, 1.0))),
+        samples=effective,
+    )
+
+
+def integrated_autocorrelation_time(series: ArrayLike, *, window: float = 6.0) -> float:
+    """Integrated autocorrelation time 1 + 2 Σ_t ρ(t) of a series, in its own steps.
+
+    In this convention the variance of the mean of n samples is var · time / n and
+    independent samples have time 1. The sum stops at the first lag W ≥ `window` · time(W)/2
+    (Sokal's automatic window; Madras and Sokal 1988). `series` has shape (n,) or (chains, n);
+    chains share one mean. A constant series has time 1. Raises ValueError for n < 4.
+
+    >>> integrated_autocorrelation_time([1.0, 1.0, 1.0, 1.0])
+    1.0
+    """
+    values = check_array("series", series)
+    if values.ndim not in (1, 2) or values.shape[-1] < 4:
+        raise ValueError(f"series must have shape (n,) or (chains, n), n >= 4, got {values.shape}")
+    window = check_real("window", window, low=1.0)
+    centred = np.atleast_2d(values) - values.mean()
+    length = centred.shape[1]
+    padded = 1 << (2 * length - 1).bit_length()
+    spectrum = np.abs(np.fft.rfft(centred, padded)) ** 2
+    covariance = np.fft.irfft(spectrum, padded)[:, :length].mean(0) / np.arange(length, 0, -1)
+    if covariance[0] <= 1e-28 * max(1.0, float(np.abs(values).max()) ** 2):
+        return 1.0
+    times = 2 * np.cumsum(covariance / covariance[0]) - 1
+    enough = np.arange(length) >= window * np.maximum(times, 1.0) / 2
+    stop = int(np.argmax(enough)) if enough.any() else length - 1
+    return float(max(times[stop], 1.0))
+
+
+def share_interval(successes: int, *, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval for a share, of which `successes` of `trials` were seen.
+
+    >>> low, high = share_interval(0, trials=10)
+    >>> f"{low:.3f} to {high:.3f}"
+    '0.000 to 0.278'
+    """
+    trials = check_integer("trials", trials, low=1)
+    successes = check_integer("successes", successes, low=0, high=trials)
+    z = float(norm.ppf(0.5 + 0.5 * check_real("level", level, low=0.0, high=1.0)))
+    share, weight = successes / trials, z**2 / trials
+    centre = (share + weight / 2) / (1 + weight)
+    half = z * np.sqrt(share * (1 - share) / trials + weight / (4 * trials)) / (1 + weight)
+    return max(centre - half, 0.0), min(centre + half, 1.0)
+
+
+@record
+class PowerLaw:
+    """Fit of `value = scale · size^slope`: the slope with its error, and chi² per freedom."""
+
+    slope: Estimate
+    scale: float
+    chi2: float
+
+
+def fit_power(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> PowerLaw:
+    """Weighted least squares of log(values) on log(sizes); at least three positive values.
+
+    `sizes`, `values` and `errors` have shape (n,). Raises ValueError where one is not positive.
+
+    >>> sizes = np.array([10.0, 100.0, 1000.0])
+    >>> print(fit_power(sizes, values=3.0 * sizes**-0.5, errors=0.01 * sizes**-0.5).slope)
+    -0.5000(10)
+    """
+    sizes = check_array("sizes", sizes, ndim=1)
+    values = check_array("values", values, shape=sizes.shape)
+    errors = check_array("errors", errors, shape=sizes.shape)
+    check_integer("number of sizes", len(sizes), low=3)
+    if not ((sizes > 0).all() and (values > 0).all() and (errors > 0).all()):
+        raise ValueError("sizes, values and errors must be positive for a power law")
+    relative = errors / values
+    design = np.stack([np.log(sizes), np.ones_like(sizes)], axis=1) / relative[:, None]
+    target = np.log(values) / relative
+    solution, *_ = np.linalg.lstsq(design, target, rcond=None)
+    covariance = np.linalg.inv(design.T @ design)
+    residual = target - design @ solution
+    freedom = len(sizes) - 2
+    return PowerLaw(
+        slope=Estimate(
+            value=float(solution[0]), error=float(np.sqrt(covariance[0, 0])), samples=len(sizes)
+        ),
+        scale=float(np.exp(solution[1])),
+        chi2=float(residual @ residual / freedom),
+    )

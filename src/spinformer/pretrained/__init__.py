@@ -1,1 +1,0 @@
-"""Attention maps of a real language model."""

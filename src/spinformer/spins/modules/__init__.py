@@ -1,0 +1,1 @@
+"""Spin systems as neural-network modules: fields in, magnetisations out."""

@@ -1,0 +1,264 @@
+"""A collective of vector spins as a neural-network module: fields in, magnetisations out.
+
+Document 000, sections 7 and 8. Every head is a system of N spins σ_i in R^D, ‖σ_i‖² = D =
+dim/heads, in the field of its channels, with couplings that depend on the whole input H,
+
+    J = g softmax(γ (H W_Q)(H W_K)ᵀ/√D),    E = −Σ_{i,j} J_ij σ_i·σ_j − Σ H_i·σ_i,
+
+and the output is the magnetisation −dF/dH = ⟨σ⟩ + response of all heads, F the free energy of
+`vector_tap` (large D, first or second order). ⟨σ⟩ is iterated to the fixed point, where the output
+is exactly −dF/dH, or for K steps. The response is the closed form of `couplings`, summed over
+heads, so no second derivative is needed to train, and none is offered. The module maps
+(batch, N, dim) to the same shape and can be stacked.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.spins.modules.fused import covariance_attention, scaled_attention
+from spinformer.spins.vectors.tap import (
+    fixed_point_of_pairs,
+    langevin_gain,
+    local_field,
+    log_partition,
+    onsager_gain,
+)
+
+
+@dataclass(frozen=True)
+class ModuleParts:
+    """What the magnetisation is made of; (batch, N, dim), in units of the output.
+
+    `residual` + `mixing` + `onsager` = ⟨σ⟩ (the last step, or the fixed point), and with
+    `response` the magnetisation. `gain` (batch, heads, N) is the normalisation: the factor
+    between the local field and ⟨σ_i⟩/√D. `couplings` J and `correlation` C are
+    (batch, heads, N, N); `converged` (batch, heads), always true for K steps.
+    """
+
+    residual: torch.Tensor
+    mixing: torch.Tensor
+    onsager: torch.Tensor
+    response: torch.Tensor
+    gain: torch.Tensor
+    couplings: torch.Tensor
+    correlation: torch.Tensor
+    converged: torch.Tensor
+
+    @property
+    def magnetization(self) -> torch.Tensor:
+        """The sum of the four parts."""
+        return self.residual + self.mixing + self.onsager + self.response
+
+
+class SpinTransformerModule(nn.Module):
+    """Vector spins with softmax couplings, in the place of a transformer layer.
+
+    `dim` channels are shared out to `heads` systems of dimension D = dim/heads. `steps` K ≥ 1
+    iterations of the mean-field equations from the free spins (K = 1: one attention step), or
+    None for their fixed point, differentiated implicitly. `order` 1 is naive mean field, 2 adds
+    the Onsager term. `beta` and `strength` (g) start every head and are learned through their
+    logarithm, `gamma` multiplies the document's 1/√D in the scores. `mask_diagonal`: no coupling
+    of a spin with itself. `response`: add the second term of Eq. (sigmaweird). `normalize`: scale
+    each input token to norm √dim before it acts as a field. `channel_maps`: learned linear maps
+    in front of the fields and behind the magnetisations, started at the identity.
+
+    Parameters: `query`, `key` (dim, dim), `log_beta`, `log_strength` (heads,), with
+    `channel_maps` also `map_in`, `map_out`. `last_converged` tells after a forward pass whether
+    every system reached `tolerance`.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        steps: int | None = 1,
+        order: int = 2,
+        beta: float = 1.0,
+        strength: float = 0.5,
+        gamma: float = 1.0,
+        mask_diagonal: bool = True,
+        response: bool = True,
+        normalize: bool = True,
+        channel_maps: bool = False,
+        damping: float = 1.0,
+        tolerance: float | None = None,
+        max_iterations: int = 300,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.dim = check_integer("dim", dim, low=1)
+        self.heads = check_integer("heads", heads, low=1, high=dim)
+        if dim % heads:
+            raise ValueError(f"dim must be a multiple of heads = {heads}, got {dim}")
+        self.steps = steps if steps is None else check_integer("steps", steps, low=1)
+        self.order = check_choice("order", order, (1, 2))
+        beta = check_real("beta", beta, low=0.0, open_low=True)
+        strength = check_real("strength", strength, low=0.0, open_low=True)
+        self.gamma = check_real("gamma", gamma, low=0.0)
+        self.mask_diagonal = bool(mask_diagonal)
+        self.response = bool(response)
+        self.normalize = bool(normalize)
+        self.damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
+        self.tolerance = None if tolerance is None else check_real("tolerance", tolerance, low=0.0)
+        self.max_iterations = check_integer("max_iterations", max_iterations, low=1)
+        self.last_converged = True
+        options = {"dtype": dtype}
+        self.query = nn.Parameter(torch.randn(dim, dim, **options) / dim**0.5)
+        self.key = nn.Parameter(torch.randn(dim, dim, **options) / dim**0.5)
+        self.log_beta = nn.Parameter(torch.full((heads,), math.log(beta), **options))
+        self.log_strength = nn.Parameter(torch.full((heads,), math.log(strength), **options))
+        self.map_in = nn.Parameter(torch.eye(dim, **options)) if channel_maps else None
+        self.map_out = nn.Parameter(torch.eye(dim, **options)) if channel_maps else None
+
+    def extra_repr(self) -> str:
+        """The options that are not parameters, for `print`."""
+        return (
+            f"dim={self.dim}, heads={self.heads}, steps={self.steps}, order={self.order}, "
+            f"gamma={self.gamma}, mask_diagonal={self.mask_diagonal}, response={self.response}"
+        )
+
+    def forward(
+        self, inputs: torch.Tensor, *, return_parts: bool = False
+    ) -> torch.Tensor | tuple[torch.Tensor, ModuleParts]:
+        """Magnetisations (batch, N, dim) for `inputs` (batch, N, dim); with `return_parts`, both.
+
+        The parts are taken before `map_out`. ValueError for another shape, non-finite input, or
+        a single token while the diagonal is masked.
+        """
+        check_tensor("inputs", inputs, shape=(None, None, self.dim))
+        if self.mask_diagonal and inputs.shape[1] < 2:
+            raise ValueError("inputs must hold at least 2 tokens if mask_diagonal, got 1")
+        fields = self.fields(inputs)
+        scaled = self._split(fields) / (self.dim // self.heads) ** 0.5
+        beta, strength = self._scales()
+        queries, keys = self._split(fields @ self.query), self._split(fields @ self.key)
+        couplings, pair = self._couplings(queries, keys, strength)
+        mean, origin, converged = self._solve(scaled, pair, beta)
+        root = (self.dim // self.heads) ** 0.5
+        spins = self._merge(mean) * root
+        answer = spins
+        response = torch.zeros_like(spins)
+        if self.response:
+            response = self._response(queries, keys, couplings, strength, mean, pair, beta)
+            answer = spins + response
+        out = answer if self.map_out is None else answer @ self.map_out
+        if not return_parts:
+            return out
+        theta = local_field(origin, scaled, pair, beta, order=self.order)
+        gain = langevin_gain(theta, beta)
+        onsager = torch.zeros_like(spins)
+        if self.order == 2:
+            onsager = self._merge(-gain * onsager_gain(origin, pair, beta) * origin) * root
+        parts = ModuleParts(
+            residual=self._merge(gain * scaled) * root,
+            mixing=self._merge(gain * (pair @ origin)) * root,
+            onsager=onsager,
+            response=response,
+            gain=gain.squeeze(-1),
+            couplings=couplings,
+            correlation=self._correlation(mean, pair, beta),
+            converged=converged,
+        )
+        return out, parts
+
+    def fields(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The external fields H (batch, N, dim) that `inputs` impose: mapped, then normalised."""
+        if self.map_in is not None:
+            inputs = inputs @ self.map_in
+        if not self.normalize:
+            return inputs
+        size = inputs.square().mean(dim=-1, keepdim=True)
+        return inputs * (size + torch.finfo(inputs.dtype).eps).rsqrt()
+
+    def free_energy(self, fields: torch.Tensor) -> torch.Tensor:
+        """F(H) of all heads, (batch,), at the magnetisations the module computes for `fields`.
+
+        At the fixed point −dF/dH is the module's output for these fields (before `map_out`).
+        """
+        check_tensor("fields", fields, shape=(None, None, self.dim))
+        beta, strength = self._scales()
+        size = self.dim // self.heads
+        scaled = self._split(fields) / size**0.5
+        queries, keys = self._split(fields @ self.query), self._split(fields @ self.key)
+        couplings, pair = self._couplings(queries, keys, strength)
+        mean, _, _ = self._solve(scaled, pair, beta)
+        log_z = log_partition(mean, scaled, couplings, beta, order=self.order)
+        return -size * (log_z / beta[:, 0, 0]).sum(dim=-1)
+
+    def _scales(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.log_beta.exp()[:, None, None], self.log_strength.exp()[:, None, None]
+
+    def _split(self, channels: torch.Tensor) -> torch.Tensor:
+        batch, sites, dim = channels.shape
+        return channels.reshape(batch, sites, self.heads, dim // self.heads).transpose(1, 2)
+
+    def _merge(self, heads: torch.Tensor) -> torch.Tensor:
+        return heads.transpose(1, 2).flatten(2)
+
+    def _couplings(
+        self, queries: torch.Tensor, keys: torch.Tensor, strength: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        scaled = queries * (self.gamma / queries.shape[-1] ** 0.5)
+        return scaled_attention(scaled, keys, strength, self.mask_diagonal)
+
+    def _solve(
+        self,
+        scaled: torch.Tensor,
+        pair: torch.Tensor,
+        beta: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """⟨u⟩, the magnetisation its last step came from, and which systems converged."""
+        if self.steps is None:
+            solution = fixed_point_of_pairs(
+                scaled,
+                pair,
+                beta,
+                order=self.order,
+                damping=self.damping,
+                tolerance=self.tolerance,
+                max_iterations=self.max_iterations,
+            )
+            self.last_converged = bool(solution.converged.all())
+            return solution.magnetization, solution.magnetization, solution.converged
+        mean = langevin_gain(scaled, beta) * scaled
+        for _ in range(self.steps):
+            origin = mean
+            theta = local_field(origin, scaled, pair, beta, order=self.order)
+            mean = langevin_gain(theta, beta) * theta
+        converged = torch.ones(scaled.shape[:2], dtype=torch.bool, device=scaled.device)
+        return mean, origin, converged
+
+    def _correlation(
+        self, mean: torch.Tensor, pair: torch.Tensor, beta: torch.Tensor
+    ) -> torch.Tensor:
+        """C = mmᵀ [+ β B (1−m_i²)(1−m_j²)] off the diagonal, 1 on it: what −∂F/∂J is."""
+        correlation = mean @ mean.mT
+        if self.order == 2:
+            width = 1 - mean.square().sum(dim=-1, keepdim=True)
+            correlation = correlation + pair * ((beta * width) @ width.mT)
+        diagonal = correlation.diagonal(dim1=-2, dim2=-1)
+        return correlation + torch.diag_embed(1 - diagonal)
+
+    def _response(
+        self,
+        queries: torch.Tensor,
+        keys: torch.Tensor,
+        couplings: torch.Tensor,
+        strength: torch.Tensor,
+        mean: torch.Tensor,
+        pair: torch.Tensor,
+        beta: torch.Tensor,
+    ) -> torch.Tensor:
+        second = (None, None, None)
+        if self.order == 2:
+            second = (pair, 1 - mean.square().sum(dim=-1, keepdim=True), beta)
+        along, back = covariance_attention(couplings, strength, mean, queries, keys, *second)
+        response = self._merge(along) @ self.query.mT + self._merge(back) @ self.key.mT
+        return self.gamma * queries.shape[-1] ** 0.5 * response

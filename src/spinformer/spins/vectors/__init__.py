@@ -1,0 +1,1 @@
+"""Vector spins: exact small systems, large-dimension theories, Monte Carlo, and a drive."""

@@ -1,0 +1,1 @@
+"""The experiments of the chapters: protocols, sweeps over seeds, data. May import every room."""

@@ -1,0 +1,123 @@
+"""How many keys the heads of a language model attend to, and the law of Gaussian logits.
+
+Attention maps have shape (..., queries, keys), rows sum to one. Inverse temperatures stand
+inside: logits are beta q·k with beta = 1/sqrt(d), as in softmax(QKᵀ/√d)V.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.stats import norm
+
+from spinformer.core.checks import check_array, check_integer, check_real, check_tensor
+from spinformer.hopfield.fixed_points import effective_entries, operating_class
+from spinformer.language.minilm import LanguageModel, LayerTrace, forward
+
+CLASS_NAMES = ("I", "II", "III", "IV")
+
+
+@dataclass(frozen=True)
+class HeadStatistics:
+    """Medians over sequences and queries for every head of a model, arrays (L, H).
+
+    `entries`: the fewest softmax entries that sum to 0.9, k. `classes`: 1 … 4 for I … IV.
+    `spread`: standard deviation of the logits over the keys, s. `law_entries`: N Phi(1.2816 - s),
+    the k of Gaussian logits with each query's own s. `law_classes`: the class that it gives.
+    `keys`: N.
+    """
+
+    entries: np.ndarray
+    classes: np.ndarray
+    spread: np.ndarray
+    law_entries: np.ndarray
+    law_classes: np.ndarray
+    keys: int
+
+
+def attention_logits(trace: LayerTrace, beta: float) -> torch.Tensor:
+    """Logits beta q·k of every head, (B, H, N, N): the softmax over the last axis attends."""
+    return check_real("beta", beta, low=0.0, open_low=True) * trace.queries @ trace.keys.mT
+
+
+def head_medians(per_query: torch.Tensor) -> np.ndarray:
+    """Median over sequences and queries of a quantity (B, H, N): one number a head, (H,)."""
+    if per_query.ndim != 3:
+        raise ValueError(f"per_query must have 3 axes, got shape {tuple(per_query.shape)}")
+    return np.median(per_query.detach().double().numpy(), axis=(0, 2))
+
+
+def logit_spread(logits: torch.Tensor) -> torch.Tensor:
+    """Standard deviation over the keys of logits (..., N), beta included: (...)."""
+    return check_tensor("logits", logits).std(dim=-1, correction=0)
+
+
+def gaussian_fraction(spread: np.ndarray | float, mass: float = 0.9) -> np.ndarray:
+    """Fraction k/N of entries that carry `mass` if logits are Gaussian: Phi(z_mass - spread).
+
+    For logits N(0, s²) and N → ∞ the weights are e^z: tilting a Gaussian by e^z shifts its
+    mean to s², so the entries above c = s² - z_mass s carry the mass and they are a
+    fraction Phi(-c/s) of all. z_0.9 = 1.2816. `spread` ≥ 0, of any shape.
+    """
+    mass = check_real("mass", mass, low=0.0, high=1.0, open_low=True)
+    return norm.cdf(norm.ppf(mass) - check_array("spread", spread, low=0.0))
+
+
+@torch.no_grad()
+def head_statistics(model: LanguageModel, tokens: torch.Tensor) -> HeadStatistics:
+    """Run the model on token numbers (B, N) and measure every head (see HeadStatistics).
+
+    Definitions of k and of the classes: Ramsauer et al. 2020, section 3.
+    """
+    keys = int(tokens.shape[-1])
+    rows: dict[str, list[np.ndarray]] = {"entries": [], "spread": [], "law_entries": []}
+    for trace in forward(model, tokens):
+        logits = attention_logits(trace, model.architecture.beta)
+        spread = logit_spread(logits)
+        rows["entries"].append(head_medians(effective_entries(torch.softmax(logits, dim=-1))))
+        rows["spread"].append(head_medians(spread))
+        law = np.clip(keys * gaussian_fraction(spread.numpy()), 1.0, keys)
+        rows["law_entries"].append(head_medians(torch.from_numpy(law)))
+    stacked = {name: np.stack(values) for name, values in rows.items()}
+    classes, law_classes = (
+        operating_class(torch.from_numpy(stacked[name]), keys).numpy()
+        for name in ("entries", "law_entries")
+    )
+    return HeadStatistics(classes=classes, law_classes=law_classes, keys=keys, **stacked)
+
+
+def class_counts(classes: np.ndarray) -> list[int]:
+    """How many heads of an array of classes 1 … 4 are in class I, II, III, IV."""
+    return [int((classes == number).sum()) for number in range(1, 5)]
+
+
+def cumulated_attention(trace: LayerTrace, beta: float) -> np.ndarray:
+    """Weight of the n largest softmax entries, n = 1 … N, averaged over queries: (H, N)."""
+    attention = torch.softmax(attention_logits(trace, beta), dim=-1)
+    ranked = attention.sort(dim=-1, descending=True).values.cumsum(-1)
+    return ranked.transpose(0, 1).flatten(1, 2).mean(1).numpy()
+
+
+def sampled_gaussian_entries(
+    spread: np.ndarray, keys: int, *, draws: int = 400, seed: int = 0
+) -> np.ndarray:
+    """Median k (mass 0.9) of `keys` Gaussian logits for every standard deviation in `spread`.
+
+    The finite-N counterpart of `gaussian_fraction`, by drawing; the same normal numbers are
+    scaled by each spread, so that the curve is smooth. Gaussian logits are the random energy
+    model: for spread above sqrt(2 log N) a few entries carry the weight, while the formula
+    for N → ∞ goes on to fractions of an entry.
+    """
+    spread = check_array("spread", spread, ndim=1, low=0.0)
+    keys = check_integer("keys", keys, low=1)
+    draws = check_integer("draws", draws, low=1)
+    generator = np.random.default_rng(check_integer("seed", seed, low=0))
+    normal = torch.from_numpy(generator.standard_normal((draws, keys)))
+    return np.array(
+        [
+            float(np.median(effective_entries(torch.softmax(value * normal, dim=-1)).numpy()))
+            for value in spread
+        ]
+    )
