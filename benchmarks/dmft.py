@@ -227,7 +227,7 @@ def main() -> None:
     many = {}
     for p, l, k in sizes:
         other = Network.segmented(0, features=p, segments=l, bits=k)
-        context = random_contexts(other, 0, 128)
+        context = random_contexts(other, 0, count=128)
         many[(p, l, k)] = (other, Ensemble(other, context.attention, 0, 1.2, threads=1))
     times = medians({str(s): lane_action(e, 1000) for s, (_, e) in many.items()}, 5)
     for s, (other, _) in many.items():
@@ -238,13 +238,13 @@ def main() -> None:
 
     def spectrum(count: int | None, every: int | None) -> Callable[[], int]:
         def run() -> int:
-            ensemble_spectrum(lanes, 1000, count, 0, every, batches=1)
+            ensemble_spectrum(lanes, 1000, count=count, align=0, every=every, batches=1)
             return 1000 * LANES
 
         return run
 
     def reference() -> int:
-        reference_spectrum(network, start, 1.27, 50, 0)
+        reference_spectrum(network, start, 1.27, steps=50, align=0)
         return 50
 
     def bare() -> int:
@@ -272,7 +272,7 @@ def main() -> None:
     for label, exponents in (("diagrams alone", 0), ("with two exponents each", 2)):
         wall, spent = time.perf_counter(), time.process_time()
         for low, high in ((0.0, 3.0), (1.24, 1.28)):
-            find_attractors(network, start, np.linspace(low, high, 4001), exponents=exponents)
+            find_attractors(network, start, beta=np.linspace(low, high, 4001), exponents=exponents)
         print(f"  {label:26s} {time.perf_counter() - wall:6.1f} s wall, "
               f"{time.process_time() - spent:6.1f} s of processor time")  # fmt: skip
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

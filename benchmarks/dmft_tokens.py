@@ -29,7 +29,7 @@ def vectorised(network: Network, size: int, window: np.ndarray, seed: int) -> np
     path = [np.broadcast_to(token, (RUNS, network.segments)) for token in window]
     for step in range(STEPS):
         recent = np.stack(path[-network.context :], axis=1)
-        attention = attention_of_window(network, recent, network.context - 1 + step)
+        attention = attention_of_window(network, recent, position=network.context - 1 + step)
         mean = np.tanh(BETA * (attention @ network.semantic[OUTPUT]))
         path.append(2.0 * rng.binomial(counts, 0.5 * (1.0 + mean)) / counts - 1.0)
     return np.stack(path, axis=1)
@@ -57,7 +57,9 @@ def main() -> None:
     print(f"{'N':>12}  {'compiled':>10}  {'NumPy, 1000 texts':>18}  {'every bit':>12}")
     for size in (99, 9_999, 999_999, 99_999_999):
         ours = median_time(
-            lambda seed, n=size: generate(network, n, BETA, window, STEPS, RUNS, seed),
+            lambda seed, n=size: generate(
+                network, n, beta=BETA, window=window, steps=STEPS, runs=RUNS, seed=seed
+            ),
             RUNS * STEPS,
         )
         plain = median_time(lambda seed, n=size: vectorised(network, n, window, seed), RUNS * STEPS)
@@ -68,7 +70,7 @@ def main() -> None:
             steps = 2 if size > 9_999 else 50
             value = median_time(
                 lambda seed, w=weights, s=start, k=steps: generate_bits(
-                    w, network, BETA, s, k, seed
+                    w, network, beta=BETA, window=s, steps=k, seed=seed
                 ),
                 steps,
             )

@@ -99,14 +99,16 @@ def main() -> None:
     patterns = rng.choice([-1.0, 1.0], (count, options.spins))
     weights, queries = couplings(patterns), patterns[: options.queries]
     single = weights.astype(np.float32)
-    retrieve_with_couplings(weights, queries)  # compile
+    retrieve_with_couplings(weights, queries=queries)  # compile
 
     methods: dict[str, Callable[[], np.ndarray]] = {
         "spinformer kernel": lambda: (
-            descend(single, queries, np.zeros(options.spins), max_sweeps=1000, seed=1).states
+            descend(
+                single, queries=queries, bias=np.zeros(options.spins), max_sweeps=1000, seed=1
+            ).states
         ),
         "with its input checks": lambda: (
-            retrieve_with_couplings(weights, queries, max_sweeps=1000, seed=1).states
+            retrieve_with_couplings(weights, queries=queries, max_sweeps=1000, seed=1).states
         ),
         "plain loop, fields kept": lambda: plain_fields(weights, queries, np.random.default_rng(1)),
         "textbook loop, W_i·s": lambda: textbook(weights, queries, np.random.default_rng(1)),
@@ -127,7 +129,7 @@ def main() -> None:
     if options.figure:
         loads = np.arange(0.10, 0.1801, 0.01)
         start = time.perf_counter()
-        curve = retrieval_overlap(options.spins, loads, networks=20, queries=20)
+        curve = retrieval_overlap(options.spins, loads=loads, networks=20, queries=20)
         wall = time.perf_counter() - start
         print(f"capacity curve, 9 loads x 20 networks x 20 queries: {wall:.1f} s, one thread")
         print(

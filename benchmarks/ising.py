@@ -63,31 +63,33 @@ def main() -> None:
     print(f"{platform.machine()}, {os.cpu_count()} cores, one thread used")
     print(f"Python {platform.python_version()}, NumPy {np.__version__}, SciPy {scipy.__version__}")
     for size in (10, 18):
-        j, h = sherrington_kirkpatrick(size, 0, field_std=0.5)
-        assert np.allclose(state_table(j, h, 0.7), solve_exact(j, h, 0.7).magnetization)
+        j, h = sherrington_kirkpatrick(size, seed=0, field_std=0.5)
+        assert np.allclose(state_table(j, h, 0.7), solve_exact(j, fields=h, beta=0.7).magnetization)
         calls: dict[str, Callable[[], object]] = {
-            "ours": lambda j=j, h=h: solve_exact(j, h, 0.7),
+            "ours": lambda j=j, h=h: solve_exact(j, fields=h, beta=0.7),
             "state table": lambda j=j, h=h: state_table(j, h, 0.7),
         }
         if size <= 10:
-            calls["plain loop"] = lambda j=j, h=h: solve_exact_reference(j, h, 0.7)
+            calls["plain loop"] = lambda j=j, h=h: solve_exact_reference(j, fields=h, beta=0.7)
         report(f"exact sum, N = {size}", calls)
-    j, h = sherrington_kirkpatrick(64, 0, field_std=0.5)
+    j, h = sherrington_kirkpatrick(64, seed=0, field_std=0.5)
     short = {"sweeps": 64, "burn": 0, "chains": 1, "blocks": 4}
     report(
         "64 Ising sweeps, N = 64",
         {
-            "ours": lambda: sample_ising(j, h, 0.7, **short),
-            "plain loop": lambda: sample_ising(j, h, 0.7, engine="reference", **short),
+            "ours": lambda: sample_ising(j, fields=h, beta=0.7, **short),
+            "plain loop": lambda: sample_ising(j, fields=h, beta=0.7, engine="reference", **short),
         },
     )
     field = np.random.default_rng(0).normal(size=(32, 64))
-    j32 = sherrington_kirkpatrick(32, 0)[0]
+    j32 = sherrington_kirkpatrick(32, seed=0)[0]
     report(
         "64 vector sweeps, N = 32, D = 64",
         {
-            "ours": lambda: sample_vector_spins(j32, field, 0.5, **short),
-            "plain loop": lambda: sample_vector_spins(j32, field, 0.5, engine="reference", **short),
+            "ours": lambda: sample_vector_spins(j32, fields=field, beta=0.5, **short),
+            "plain loop": lambda: sample_vector_spins(
+                j32, fields=field, beta=0.5, engine="reference", **short
+            ),
         },
     )
     rng = np.random.default_rng(0)
@@ -100,16 +102,17 @@ def main() -> None:
             "scipy.stats": lambda: law.rvs(10_000, random_state=rng),
         },
     )
-    j, h = sherrington_kirkpatrick(128, 0, field_std=0.5)
+    j, h = sherrington_kirkpatrick(128, seed=0, field_std=0.5)
     mild = 0.35
     assert np.allclose(
-        scipy_naive(j, h, mild), solve_mean_field(j, h, mild, method="naive").magnetization
+        scipy_naive(j, h, mild),
+        solve_mean_field(j, fields=h, beta=mild, method="naive").magnetization,
     )
     for method in METHODS:
         calls = {
-            "ours": lambda m=method: solve_mean_field(j, h, mild, method=m),
+            "ours": lambda m=method: solve_mean_field(j, fields=h, beta=mild, method=m),
             "plain iteration": lambda m=method: solve_mean_field(
-                j, h, mild, method=m, solver="iteration", damping=0.3
+                j, fields=h, beta=mild, method=m, solver="iteration", damping=0.3
             ),
         }
         if method == "naive":

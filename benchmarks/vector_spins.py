@@ -46,15 +46,17 @@ def loss(energy: Tensor, mean: Tensor) -> Tensor:
 
 
 def ours(couplings: Tensor, fields: Tensor) -> Tensor:
-    result = vector_spins(couplings, fields, 1.0)
+    result = vector_spins(couplings, fields=fields, beta=1.0)
     return loss(result.free_energy, result.magnetization)
 
 
 def with_generic_derivative(couplings: Tensor, fields: Tensor) -> Tensor:
     """The same saddle, its derivative by a dense Jacobian a backward pass at a time."""
     with torch.no_grad():
-        t = find_saddle(couplings, fields, 1.0).t
-    t = implicit_root(lambda t, j, h: saddle_gradient(t, j, h, 1.0), t, couplings, fields)
+        t = find_saddle(couplings, fields=fields, beta=1.0).t
+    t = implicit_root(
+        lambda t, j, h: saddle_gradient(t, couplings=j, fields=h, beta=1.0), t, couplings, fields
+    )
     return _observe(t, couplings, fields)
 
 
@@ -145,7 +147,7 @@ def main() -> None:
         for kind in ("glass", "softmax"):
             couplings, fields = systems(sites, dimension, batch, kind)
             with torch.no_grad():
-                saddle = find_saddle(couplings, fields, 1.0)
+                saddle = find_saddle(couplings, fields=fields, beta=1.0)
                 matrix = torch.diag_embed(saddle.t) - (couplings + couplings.mT) / 2
                 unit = clock(lambda m=matrix: torch.linalg.cholesky(m), 5 * options.repeats)
             print(

@@ -38,14 +38,14 @@ def test_the_period_of_a_repeated_cycle(period, seed, noise):
     rng = np.random.default_rng(seed)
     cycle = rng.normal(size=(period, 3))
     orbit = np.concatenate([cycle] * (400 // period)) + noise * rng.uniform(-1, 1)
-    assert find_period(orbit, 100) == period
+    assert find_period(orbit, longest=100) == period
     orbit[1, 0] += 1e-5
-    assert find_period(orbit, 100) == 0
+    assert find_period(orbit, longest=100) == 0
 
 
 def test_no_period_in_a_rotation():
     angle = 2 * np.pi * (np.sqrt(5) - 1) / 2 * np.arange(4000)
-    assert find_period(np.stack([np.cos(angle), np.sin(angle)], 1), 2000) == 0
+    assert find_period(np.stack([np.cos(angle), np.sin(angle)], 1), longest=2000) == 0
 
 
 def test_bump_averages_converge_fast_on_rotations():
@@ -76,7 +76,7 @@ def test_classification_table():
 def test_regimes_of_the_document_network(start):
     # (β, regime) far from the borders of the regimes; periods from stored trajectories below.
     beta = np.array([0.2, 1.255, 1.26451, 1.28, 1.4])
-    found = find_attractors(Network.document(), start, beta, **QUICK)
+    found = find_attractors(Network.document(), start, beta=beta, **QUICK)
     names = [REGIMES[code] for code in found.regime]
     assert names == ["periodic", "quasi-periodic", "periodic", "chaotic", "chaotic"]
     assert found.period.tolist() == [4, 0, 44, 0, 0]
@@ -87,9 +87,9 @@ def test_regimes_of_the_document_network(start):
 
 def test_periods_agree_with_a_stored_trajectory(start):
     network = Network.document()
-    contexts = random_contexts(network, 0, 24)
-    found = find_attractors(network, contexts, 1.27, exponents=0, bins=50, **QUICK)
-    orbit, _ = trajectory(network, found.context, 1.27, 500)
+    contexts = random_contexts(network, 0, count=24)
+    found = find_attractors(network, contexts, beta=1.27, exponents=0, bins=50, **QUICK)
+    orbit, _ = trajectory(network, found.context, beta=1.27, steps=500)
     for period, path in zip(found.period, orbit, strict=True):
         shifts = range(1, 250)
         seen = [p for p in shifts if np.abs(path[p:] - path[:-p]).max() < 1e-7]
@@ -102,9 +102,9 @@ def test_streamed_histograms_equal_those_of_a_stored_trajectory(start):
     network = Network.document()
     beta = np.linspace(1.2, 1.4, 70)
     found = find_attractors(
-        network, start, beta, transient=50, kept=4000, exponents=0, bins=64, tolerance=0.01
+        network, start, beta=beta, transient=50, kept=4000, exponents=0, bins=64, tolerance=0.01
     )
-    orbit, _ = trajectory(network, start, beta, 4000, transient=50)
+    orbit, _ = trajectory(network, start, beta=beta, steps=4000, transient=50)
     for b in range(70):
         counts, _ = np.histogram(orbit[b, :, 0], bins=64, range=(-1, 1))
         assert np.abs(found.histogram[b].astype(int) - counts).sum() <= 4
@@ -123,18 +123,18 @@ def test_diagram_image_shares_columns():
     counts = np.zeros((6, 4), dtype=int)
     counts[:, 1] = 1
     counts[::2, 3] = 5
-    image = diagram_image(counts, 3)
+    image = diagram_image(counts, columns=3)
     assert image.shape == (4, 3)
     assert image[1].tolist() == [1.0, 1.0, 1.0]
     assert image[3].tolist() == [0.5, 0.5, 0.5]
-    only = diagram_image(counts, 6, np.arange(6), only=[2, 3])
+    only = diagram_image(counts, columns=6, regime=np.arange(6), only=[2, 3])
     assert only[1].tolist() == [0, 0, 1, 1, 0, 0]
 
 
 def test_continuation_follows_each_attractor(start):
     network = Network.document()
     found = find_attractors(
-        network, random_contexts(network, 0, 24), 1.27, exponents=0, bins=1, **QUICK
+        network, random_contexts(network, 0, count=24), beta=1.27, exponents=0, bins=1, **QUICK
     )
     picks = [int(np.flatnonzero(found.period == p)[0]) for p in sorted(set(found.period))]
     begin = Context(found.context.attention[picks], found.context.position)
@@ -164,6 +164,6 @@ def test_continuation_follows_each_attractor(start):
 )
 def test_bad_calls(start, change, message):
     with pytest.raises(ValueError, match=message):
-        find_attractors(Network.document(), start, 1.0, **change)
+        find_attractors(Network.document(), start, beta=1.0, **change)
     with pytest.raises(ValueError, match="longest"):
-        find_period(np.zeros((10, 2)), 6)
+        find_period(np.zeros((10, 2)), longest=6)

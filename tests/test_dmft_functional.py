@@ -48,7 +48,11 @@ def plain_means(network, beta, window, steps, position):
 def case():
     network = small_network()
     window = np.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]])
-    return network, window, enumerate_paths(network, 3, 1.4, window, 4, position=0)
+    return (
+        network,
+        window,
+        enumerate_paths(network, 3, beta=1.4, window=window, steps=4, position=0),
+    )
 
 
 def test_derivative_equals_plain_enumeration(case):
@@ -73,7 +77,7 @@ def test_derivative_equals_finite_differences_away_from_zero(case):
 
 def test_window_chain_gives_the_same_means_and_goes_beyond_the_window(case):
     network, window, paths = case
-    chain = propagate(network, 3, 1.4, window, 9, position=0)
+    chain = propagate(network, 3, beta=1.4, window=window, steps=9, position=0)
     np.testing.assert_allclose(chain.sum(axis=1), 1.0, rtol=0, atol=1e-12)
     means = np.einsum("ts,sra->tra", chain, 3 * network.overlaps(token_states(network, 3)))
     np.testing.assert_allclose(means[:4], paths.mean_features().numpy(), rtol=0, atol=1e-12)
@@ -96,9 +100,9 @@ def test_segments_of_many_bits_equal_explicit_bits():
     network = Network(whole.semantic[:, :, :2], whole.position, 2, whole.gamma, 0.3)
     bits = Network(np.repeat(network.semantic, 2, axis=2), whole.position, 2, whole.gamma, 0.3)
     window = np.array([[0.0, 1.0], [-1.0, 0.0]])
-    by_count = enumerate_paths(network, 4, 0.9, window, 3)
+    by_count = enumerate_paths(network, 4, beta=0.9, window=window, steps=3)
     explicit = np.array([[1.0, -1.0, 1.0, 1.0], [-1.0, -1.0, -1.0, 1.0]])
-    by_bit = enumerate_paths(bits, 4, 0.9, explicit, 3)
+    by_bit = enumerate_paths(bits, 4, beta=0.9, window=explicit, steps=3)
     assert len(by_count.probability) == 9**3
     assert len(by_bit.probability) == 16**3
     np.testing.assert_allclose(
@@ -109,7 +113,7 @@ def test_segments_of_many_bits_equal_explicit_bits():
 def test_token_probabilities_are_a_distribution():
     network = Network.document()
     attention = np.array([[0.2, -0.4, 0.7], [0.0, 0.0, 0.0]])
-    table = token_probabilities(network, 6, 1.27, attention)
+    table = token_probabilities(network, 6, beta=1.27, attention=attention)
     np.testing.assert_allclose(table.sum(axis=1), 1.0, rtol=0, atol=1e-13)
     means = table @ token_states(network, 6)
     expected = np.tanh(1.27 * attention @ network.semantic[0])

@@ -48,18 +48,18 @@ def test_tangent_map_equals_autograd(seed, features, segments, bits, beta, gamma
     network = Network.segmented(
         seed, features=features, segments=segments, bits=bits, gamma=gamma, epsilon=epsilon
     )
-    attention = random_contexts(network, seed, 1).attention[0]
+    attention = random_contexts(network, seed, count=1).attention[0]
     position = seed % network.positions
     analytic = tangent_map(network, Context(attention, position), beta)
     jacobian = torch.autograd.functional.jacobian(
         lambda a: torch_step(
             torch.tensor(network.semantic),
-            torch.tensor(network.position_overlaps()),
-            a,
-            position,
-            beta,
-            gamma,
-            epsilon,
+            position_overlaps=torch.tensor(network.position_overlaps()),
+            attention=a,
+            position=position,
+            beta=beta,
+            gamma=gamma,
+            epsilon=epsilon,
         )[0],
         torch.tensor(attention),
     )
@@ -78,7 +78,7 @@ def test_tangent_map_equals_finite_differences_of_the_compiled_step(start):
             moved = flat.copy()
             moved[i] += sign * h
             context = Context(moved.reshape(4, 3), start.position)
-            ends.append(trajectory(network, context, beta, 1)[1].attention.ravel())
+            ends.append(trajectory(network, context, beta=beta, steps=1)[1].attention.ravel())
         assert np.abs((ends[0] - ends[1]) / (2 * h) - analytic[:, i]).max() < 1e-6
 
 
@@ -87,24 +87,28 @@ def test_the_compiled_tangent_map_is_the_analytic_one():
     # rows follow the ring of attention vectors (slot s holds age −s mod T).
     for seed in range(20):
         network = Network.segmented(seed, features=1 + seed % 4, bits=1 + seed % 3)
-        context = random_contexts(network, seed, 1)
+        context = random_contexts(network, seed, count=1)
         size, features = network.context, network.features
         q = np.linalg.qr(np.random.default_rng(0).normal(size=(size * features, 1)))[0]
         by_age = q.reshape(size, features)[(-np.arange(size)) % size].ravel()
         for beta in (0.3, 1.28):
             alone = Context(context.attention[0], 0)
             wanted = np.log(np.linalg.norm(tangent_map(network, alone, beta) @ by_age))
-            found = lyapunov_spectrum(network, alone, beta, 1, count=1, align=0, every=1, batches=1)
+            found = lyapunov_spectrum(
+                network, alone, beta=beta, steps=1, count=1, align=0, every=1, batches=1
+            )
             assert abs(found.exponents[0] - wanted) < 1e-10
 
 
 @pytest.mark.parametrize(("every", "count"), [(1, None), (2, None), (3, 5), (4, 2)])
 def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
     network = gentle_network()
-    context = random_contexts(network, 0, 1)
+    context = random_contexts(network, 0, count=1)
     alone = Context(context.attention[0], 0)
-    reference = reference_spectrum(network, alone, 1.3, 600, align=300)
-    found = lyapunov_spectrum(network, context, 1.3, 600, count=count, align=300, every=every)
+    reference = reference_spectrum(network, alone, 1.3, steps=600, align=300)
+    found = lyapunov_spectrum(
+        network, context, beta=1.3, steps=600, count=count, align=300, every=every
+    )
     assert found.resolved.all()
     assert np.abs(found.exponents[0] - reference[:count]).max() < 5e-3
 
@@ -112,12 +116,14 @@ def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
 def test_chaotic_window_equals_householder_qr(start):
     # Same orbit only for a while, so the comparison is statistical: 4 standard errors of each.
     network = Network.document()
-    found = lyapunov_spectrum(network, start, 1.28, 40_000, count=3, transient=2000, every=2)
+    found = lyapunov_spectrum(
+        network, start, beta=1.28, steps=40_000, count=3, transient=2000, every=2
+    )
     reference = np.mean(
         [
-            reference_spectrum(network, Context(context, 0), 1.28, 700, align=100)[:3]
+            reference_spectrum(network, Context(context, 0), 1.28, steps=700, align=100)[:3]
             for context in trajectory(
-                network, random_contexts(network, 0, 4), 1.28, 1, transient=3999
+                network, random_contexts(network, 0, count=4), beta=1.28, steps=1, transient=3999
             )[1].attention
         ],
         axis=0,
@@ -130,50 +136,58 @@ def test_chaotic_window_equals_householder_qr(start):
 def test_periodic_window_equals_the_monodromy_matrix(start):
     # Exponents of a cycle: logarithms of its multipliers, divided by the period.
     network, beta = Network.document(), 1.27
-    end = trajectory(network, start, beta, 1, transient=60_000)[1]
-    orbit, _ = trajectory(network, end, beta, 400)
+    end = trajectory(network, start, beta=beta, steps=1, transient=60_000)[1]
+    orbit, _ = trajectory(network, end, beta=beta, steps=400)
     period = next(p for p in range(4, 200, 4) if np.abs(orbit[p:] - orbit[:-p]).max() < 1e-9)
     product, context = np.eye(12), end
     for _ in range(period):
         product = tangent_map(network, context, beta) @ product
-        context = trajectory(network, context, beta, 1)[1]
+        context = trajectory(network, context, beta=beta, steps=1)[1]
     multipliers = np.log(np.sort(np.abs(np.linalg.eigvals(product)))[::-1][:2]) / period
-    found = lyapunov_spectrum(network, end, beta, 200 * period, count=2, align=4000)
+    found = lyapunov_spectrum(network, end, beta=beta, steps=200 * period, count=2, align=4000)
     assert np.abs(found.exponents - multipliers).max() < 1e-3
     assert found.exponents[0] < -2e-3
 
 
 def test_quasi_periodic_window_has_a_zero_exponent(start):
-    found = lyapunov_spectrum(Network.document(), start, 1.255, 100_000, count=2, transient=50_000)
+    found = lyapunov_spectrum(
+        Network.document(), start, beta=1.255, steps=100_000, count=2, transient=50_000
+    )
     assert abs(found.exponents[0]) < 2e-3
     assert found.exponents[1] < -5e-3
 
 
 def test_sum_of_the_exponents_is_the_mean_log_determinant():
     network = gentle_network()
-    context = random_contexts(network, 0, 1)
-    found = lyapunov_spectrum(network, context, 1.3, 500, align=200)
-    middle = trajectory(network, Context(context.attention[0], 0), 1.3, 1, transient=199)[1]
-    wanted = mean_log_determinant(network, middle, 1.3, 500)
+    context = random_contexts(network, 0, count=1)
+    found = lyapunov_spectrum(network, context, beta=1.3, steps=500, align=200)
+    middle = trajectory(
+        network, Context(context.attention[0], 0), beta=1.3, steps=1, transient=199
+    )[1]
+    wanted = mean_log_determinant(network, middle, 1.3, steps=500)
     assert found.exponents[0].sum() == pytest.approx(wanted, abs=5e-3)
 
 
 def test_rounding_is_reported_and_log_zero_is_finite(start):
-    found = lyapunov_spectrum(Network.document(), start, 1.4, 2000, every=4, transient=1000)
+    found = lyapunov_spectrum(
+        Network.document(), start, beta=1.4, steps=2000, every=4, transient=1000
+    )
     assert np.isfinite(found.exponents).all()
     assert found.resolved[:3].all()
     assert not found.resolved[-1]
     # All bits of one kind: the map has rank below its dimension.
     dead = Network.segmented(0, features=3, segments=1, bits=1)
-    found = lyapunov_spectrum(dead, random_contexts(dead, 0, 1), 1.0, 200)
+    found = lyapunov_spectrum(dead, random_contexts(dead, 0, count=1), beta=1.0, steps=200)
     assert np.isfinite(found.exponents).all()
     assert not found.resolved[0, -1]
 
 
 def test_same_numbers_whatever_the_lanes_and_threads(start):
     network, beta = Network.document(), np.linspace(1.24, 1.4, 130)
-    many = lyapunov_spectrum(network, start, beta, 200, count=3, align=50, threads=2)
-    single = lyapunov_spectrum(network, start, beta[129], 200, count=3, align=50, threads=1)
+    many = lyapunov_spectrum(network, start, beta=beta, steps=200, count=3, align=50, threads=2)
+    single = lyapunov_spectrum(
+        network, start, beta=beta[129], steps=200, count=3, align=50, threads=1
+    )
     assert (many.exponents[129] == single.exponents).all()
     assert (many.errors[129] == single.errors).all()
 
@@ -194,4 +208,4 @@ def test_bad_calls(change, message):
     network = Network.document()
     arguments = {"steps": 10, "batches": 2, **change}
     with pytest.raises(ValueError, match=message):
-        lyapunov_spectrum(network, random_contexts(network, 0, 1), 1.0, **arguments)
+        lyapunov_spectrum(network, random_contexts(network, 0, count=1), beta=1.0, **arguments)

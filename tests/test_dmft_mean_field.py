@@ -87,7 +87,7 @@ def plain_steps(network, attention, position, beta, gamma, epsilon, steps):
 
 def test_three_steps_of_the_document_network():
     context = Context(np.array(DOCUMENT_CONTEXT), 3)
-    compiled, _ = trajectory(Network.document(), context, 1.27, 3)
+    compiled, _ = trajectory(Network.document(), context, beta=1.27, steps=3)
     assert np.abs(compiled - DOCUMENT_STEPS).max() < 2e-8
     for wanted in DOCUMENT_STEPS:
         context, overlap = step(Network.document(), context, 1.27)
@@ -114,7 +114,7 @@ def test_fifty_steps_equal_the_plain_program(seed, features, segments, bits, bet
     position = int(rng.integers(2**bits))
     wanted = plain_steps(network, attention, position, beta, gamma, epsilon, 50)
     got, _ = trajectory(
-        network, Context(attention, position), beta, 50, gamma=gamma, epsilon=epsilon
+        network, Context(attention, position), beta=beta, steps=50, gamma=gamma, epsilon=epsilon
     )
     assert np.abs(got - wanted).max() < 1e-10
 
@@ -123,12 +123,12 @@ def test_fifty_steps_at_the_document_gamma():
     # Chaos multiplies rounding by a few powers of ten here, not by the six that are left.
     for seed in range(6):
         network = Network.segmented(seed) if seed else Network.document()
-        context = random_contexts(network, seed, 1)
+        context = random_contexts(network, seed, count=1)
         for beta in (0.5, 1.255, 1.28, 2.0):
             wanted = plain_steps(
                 network, context.attention[0], 0, beta, network.gamma, network.epsilon, 50
             )
-            got, _ = trajectory(network, context, beta, 50)
+            got, _ = trajectory(network, context, beta=beta, steps=50)
             assert np.abs(got[0] - wanted).max() < 1e-10, (seed, beta)
 
 
@@ -142,10 +142,10 @@ def test_fifty_steps_at_the_document_gamma():
 def test_the_three_forms_of_the_average_agree(seed, features, size, beta):
     network = Network.random(seed, size, features=features)
     attention = np.random.default_rng(seed).uniform(-1, 1, (7, features))
-    direct = overlaps_explicit(network.weights(size), attention, beta)
-    assert np.abs(overlaps_segments(network, attention, beta) - direct).max() < 1e-12
+    direct = overlaps_explicit(network.weights(size), attention=attention, beta=beta)
+    assert np.abs(overlaps_segments(network, attention, beta=beta) - direct).max() < 1e-12
     moments = network.correlations()
-    assert np.abs(overlaps_correlations(moments, attention, beta) - direct).max() < 1e-12
+    assert np.abs(overlaps_correlations(moments, attention, beta=beta) - direct).max() < 1e-12
     patterns, readout = network.output_patterns()
     assert len(patterns) <= 2 ** (features - 1)
     compiled = np.einsum("rau,nu->nra", readout, np.tanh(beta * attention @ patterns.T))
@@ -181,14 +181,14 @@ def test_exponential_and_tanh_to_the_last_places():
 
 def test_results_do_not_depend_on_lanes_threads_or_chunks():
     network = Network.document()
-    contexts = random_contexts(network, 1, 200)
+    contexts = random_contexts(network, 1, count=200)
     beta = np.linspace(1.24, 1.4, 200)
-    whole, end = trajectory(network, contexts, beta, 400, transient=100, threads=2)
-    alone, _ = trajectory(network, contexts, beta, 400, transient=100, threads=1)
+    whole, end = trajectory(network, contexts, beta=beta, steps=400, transient=100, threads=2)
+    alone, _ = trajectory(network, contexts, beta=beta, steps=400, transient=100, threads=1)
     assert (whole == alone).all()
     for i in (0, 63, 64, 137, 199):
         one = Context(contexts.attention[i], 0)
-        single, last = trajectory(network, one, beta[i], 400, transient=100)
+        single, last = trajectory(network, one, beta=beta[i], steps=400, transient=100)
         assert (single == whole[i]).all()
         assert (last.attention == end.attention[i]).all()
     ensemble = Ensemble(network, contexts.attention, 0, beta, threads=2)
@@ -196,26 +196,28 @@ def test_results_do_not_depend_on_lanes_threads_or_chunks():
     ensemble.advance(63)
     first = ensemble.record(150)
     assert (np.concatenate([first, ensemble.record(250)], axis=1) == whole).all()
-    again, _ = trajectory(network, Context(ensemble.attention(), ensemble.position), beta, 50)
+    again, _ = trajectory(
+        network, Context(ensemble.attention(), ensemble.position), beta=beta, steps=50
+    )
     assert (again == ensemble.record(50)).all()
 
 
 def test_networks_in_a_batch_equal_networks_alone():
     networks = [Network.segmented(seed, segments=4) for seed in range(3)]
-    contexts = random_contexts(networks[0], 2, 70)
+    contexts = random_contexts(networks[0], 2, count=70)
     beta = np.linspace(0.5, 2.0, 70)
-    together, end = trajectory(networks, contexts, beta, 30, epsilon=0.1)
+    together, end = trajectory(networks, contexts, beta=beta, steps=30, epsilon=0.1)
     assert together.shape == (3, 70, 30, 3)
     assert end.attention.shape == (3, 70, 4, 3)
     for i, network in enumerate(networks):
-        alone, _ = trajectory(network, contexts, beta, 30, epsilon=0.1)
+        alone, _ = trajectory(network, contexts, beta=beta, steps=30, epsilon=0.1)
         assert (alone == together[i]).all()
 
 
 def test_start_from_tokens_equals_a_growing_window():
     network = Network.segmented(5, bits=3, context=5)
     beta, tokens = 1.1, np.array([[1.0, -1.0, 1.0], [1.0, 1.0, -1.0]])
-    context = context_from_tokens(network, network.overlaps(tokens), beta)
+    context = context_from_tokens(network, network.overlaps(tokens), beta=beta)
     # The text written out: tokens 0 and 1 given, the rest made, five seen at most.
     drive, eps = network.position_overlaps(), network.epsilon
 
@@ -232,16 +234,16 @@ def test_start_from_tokens_equals_a_growing_window():
         text.append(place(np.tanh(beta * history[-1] @ network.semantic[0]), t + 1))
     assert context.position == 6
     assert np.abs(context.attention - np.array(history[::-1])).max() < 1e-13
-    single = context_from_token(Network.document(), 0, 3.0)
+    single = context_from_token(Network.document(), 0, beta=3.0)
     assert single.attention.shape == (4, 3)
     assert single.position == 0
 
 
 def test_torch_form_and_its_gradients():
     network = Network.segmented(7, gamma=4.0)
-    context = random_contexts(network, 0, 2)
-    wanted, _ = trajectory(network, context, 1.2, 40)
-    got = torch_trajectory(network, context, 1.2, 40)
+    context = random_contexts(network, 0, count=2)
+    wanted, _ = trajectory(network, context, beta=1.2, steps=40)
+    got = torch_trajectory(network, context, 1.2, steps=40)
     assert np.abs(got.numpy() - wanted).max() < 1e-12
     leaves = [
         torch.tensor(1.2, dtype=torch.float64, requires_grad=True),
@@ -250,7 +252,9 @@ def test_torch_form_and_its_gradients():
         torch.tensor(network.semantic, requires_grad=True),
     ]
     assert torch.autograd.gradcheck(
-        lambda b, g, e, w: torch_trajectory(network, context, b, 4, gamma=g, epsilon=e, semantic=w),
+        lambda b, g, e, w: torch_trajectory(
+            network, context, b, steps=4, gamma=g, epsilon=e, semantic=w
+        ),
         leaves,
         atol=1e-7,
     )
@@ -259,14 +263,14 @@ def test_torch_form_and_its_gradients():
 def test_identities():
     assert position_code(2).tolist() == [[-1, -1], [-1, 1], [1, -1], [1, 1]]
     network = Network.document()
-    context = random_contexts(network, 3, 4)
-    zero, _ = trajectory(network, context, 0.0, 5)
+    context = random_contexts(network, 3, count=4)
+    zero, _ = trajectory(network, context, beta=0.0, steps=5)
     assert (zero == 0.0).all()
     # Without positions the map is odd: m → −m.
     for gamma in (0.0, network.gamma):
         net = network.with_parameters(gamma=gamma, epsilon=0.0)
-        plus, _ = trajectory(net, context, 0.9, 20)
-        minus, _ = trajectory(net, Context(-context.attention, 0), 0.9, 20)
+        plus, _ = trajectory(net, context, beta=0.9, steps=20)
+        minus, _ = trajectory(net, Context(-context.attention, 0), beta=0.9, steps=20)
         assert np.abs(plus + minus).max() < 1e-12
     merged = Network.random(0, 500, features=2)
     assert merged.segments <= 2**8
@@ -301,21 +305,24 @@ def test_bad_networks(change, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda n, c: trajectory(n, c, -1.0, 3), "beta"),
-        (lambda n, c: trajectory(n, c, math.nan, 3), "beta"),
-        (lambda n, c: trajectory(n, c, 1.0, -3), "samples"),
-        (lambda n, c: trajectory(n, c, 1.0, 3, epsilon=2.0), "epsilon"),
-        (lambda n, c: trajectory(n, c, np.ones(3), 3), "broadcast"),
-        (lambda n, c: trajectory([], c, 1.0, 3), "networks"),
-        (lambda n, c: trajectory([n, Network.segmented(0, bits=3)], c, 1.0, 3), "share"),
-        (lambda n, c: trajectory(n, Context(c.attention, 4), 1.0, 3), "position"),
-        (lambda n, c: trajectory(n, Context(c.attention[..., :2], 0), 1.0, 3), "attention"),
+        (lambda n, c: trajectory(n, c, beta=-1.0, steps=3), "beta"),
+        (lambda n, c: trajectory(n, c, beta=math.nan, steps=3), "beta"),
+        (lambda n, c: trajectory(n, c, beta=1.0, steps=-3), "samples"),
+        (lambda n, c: trajectory(n, c, beta=1.0, steps=3, epsilon=2.0), "epsilon"),
+        (lambda n, c: trajectory(n, c, beta=np.ones(3), steps=3), "broadcast"),
+        (lambda n, c: trajectory([], c, beta=1.0, steps=3), "networks"),
+        (lambda n, c: trajectory([n, Network.segmented(0, bits=3)], c, beta=1.0, steps=3), "share"),
+        (lambda n, c: trajectory(n, Context(c.attention, 4), beta=1.0, steps=3), "position"),
+        (
+            lambda n, c: trajectory(n, Context(c.attention[..., :2], 0), beta=1.0, steps=3),
+            "attention",
+        ),
         (lambda n, c: step(n, Context(c.attention[:, :2], 0), 1.0), "attention"),
-        (lambda n, c: context_from_token(n, 3, 1.0), "token"),
-        (lambda n, c: context_from_tokens(n, np.zeros((4, 3)), 1.0), "overlaps"),
+        (lambda n, c: context_from_token(n, 3, beta=1.0), "token"),
+        (lambda n, c: context_from_tokens(n, np.zeros((4, 3)), beta=1.0), "overlaps"),
         (
             lambda n, c: overlaps_correlations(
-                {(0,): np.ones((4, 1)), (2,): np.ones((4, 1))}, 0, 1
+                {(0,): np.ones((4, 1)), (2,): np.ones((4, 1))}, 0, beta=1
             ),
             "odd",
         ),
@@ -326,4 +333,4 @@ def test_bad_networks(change, message):
 def test_bad_calls(call, message):
     network = Network.document()
     with pytest.raises((ValueError, TypeError), match=message):
-        call(network, random_contexts(network, 0, 2))
+        call(network, random_contexts(network, 0, count=2))

@@ -27,7 +27,7 @@ def test_spectrum_equals_the_sum_that_defines_it(n, seed):
 @settings(deadline=None, max_examples=25, derandomize=True)
 def test_autocorrelation_equals_the_sum_that_defines_it(n, seed, unbiased):
     signal = np.random.default_rng(seed).standard_normal((2, n)).cumsum(axis=1)
-    result = autocorrelation(signal, n - 1, unbiased=unbiased)
+    result = autocorrelation(signal, lags=n - 1, unbiased=unbiased)
     for row in range(2):
         x = signal[row] - signal[row].mean()
         for lag in range(n):
@@ -38,7 +38,7 @@ def test_autocorrelation_equals_the_sum_that_defines_it(n, seed, unbiased):
 
 def test_biased_autocorrelation_and_power_are_a_transform_pair():
     signal = np.random.default_rng(1).standard_normal(64).cumsum()
-    r = autocorrelation(signal, 63)
+    r = autocorrelation(signal, lags=63)
     lags = np.arange(1, 64)
     result = spectrum(signal)
     # Wiener-Khinchin: n |X_k/n|² / s² = r_0 + 2 sum_l r_l cos(2 pi k l / n), any k.
@@ -68,15 +68,15 @@ def test_hann_taper_keeps_power_and_stops_leakage():
 def test_label_information_of_known_clouds():
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, 4000, 2))
-    same = label_information(a, b, rng)
+    same = label_information(a, second=b, rng=rng)
     assert abs(same.value) < 4 * same.error
-    far = label_information(a, b + 20.0, rng)
+    far = label_information(a, second=b + 20.0, rng=rng)
     assert far.value == pytest.approx(1.0, abs=1e-3)
     # Two unit Gaussians at distance 2: the best classifier errs with Phi(-1) = 0.15866, so
     # the information of its guess is 1 - h(0.15866) bits, the most that can be reached.
     p = 0.15865525
     best = 1.0 + p * np.log2(p) + (1 - p) * np.log2(1 - p)
-    shifted = label_information(a, b + np.array([2.0, 0.0]), rng, neighbours=101)
+    shifted = label_information(a, second=b + np.array([2.0, 0.0]), rng=rng, neighbours=101)
     assert best - 0.04 < shifted.value < best + 4 * shifted.error
 
 
@@ -85,11 +85,11 @@ def test_label_information_of_known_clouds():
     [
         (lambda: spectrum(np.ones((2, 3))), "signal"),
         (lambda: spectrum(np.array([1.0, np.nan])), "signal"),
-        (lambda: autocorrelation(np.ones(9), 3), "constant"),
-        (lambda: autocorrelation(np.arange(9.0), 9), "lags"),
+        (lambda: autocorrelation(np.ones(9), lags=3), "constant"),
+        (lambda: autocorrelation(np.arange(9.0), lags=9), "lags"),
         (lambda: spectrum(np.arange(9.0)).lines(0), "count"),
-        (lambda: label_information(np.ones((40, 2)), np.ones((40, 3)), None), "second"),
-        (lambda: label_information(np.ones((10, 2)), np.ones((10, 2)), None), "samples"),
+        (lambda: label_information(np.ones((40, 2)), second=np.ones((40, 3)), rng=None), "second"),
+        (lambda: label_information(np.ones((10, 2)), second=np.ones((10, 2)), rng=None), "samples"),
     ],
 )
 def test_bad_input_names_the_argument(call, message):

@@ -85,27 +85,31 @@ NETWORKS = [
 def test_conditional_means_equal_the_plain_loops(network, position):
     rng = np.random.default_rng(0)
     window = rng.uniform(-1, 1, (network.context, network.segments))
-    runs = generate(network, 48, 1.3, window, 25, 3, 0, position=position)
+    runs = generate(
+        network, 48, beta=1.3, window=window, steps=25, runs=3, seed=0, position=position
+    )
     assert runs.tokens.shape == (3, network.context + 25, network.segments)
     for tokens, means in zip(runs.tokens, runs.means, strict=True):
         for t in range(25):
             past = tokens[t : t + network.context]
             expected = plain_step(network, 1.3, past, position + t)
             np.testing.assert_allclose(means[t + network.context], expected, rtol=0, atol=1e-12)
-            attention = attention_of_window(network, past, position + t)
+            attention = attention_of_window(network, past, position=position + t)
             np.testing.assert_allclose(
-                window_means(network, 1.3, attention), expected, rtol=0, atol=1e-12
+                window_means(network, 1.3, attention=attention), expected, rtol=0, atol=1e-12
             )
 
 
 def test_huge_network_reproduces_the_stated_overlaps():
     network = Network.document()
-    window = window_means(network, 1.27, CONTEXT)
+    window = window_means(network, 1.27, attention=CONTEXT)
     path = plain_path(network, 1.27, window, 40, 3)
-    short = mean_path(network, 1.27, window, 40, position=3)
+    short = mean_path(network, 1.27, window=window, steps=40, position=3)
     np.testing.assert_allclose(short, path, rtol=0, atol=1e-9)
     np.testing.assert_allclose(semantic_overlaps(network, path[3:6]), OVERLAPS, rtol=0, atol=2e-8)
-    runs = generate(network, 3 * 10**14, 1.27, window, 2, 4, 0, position=3)
+    runs = generate(
+        network, 3 * 10**14, beta=1.27, window=window, steps=2, runs=4, seed=0, position=3
+    )
     # Noise of a single token is below 1/sqrt(N), amplified by gamma: below 1e-5 here.
     np.testing.assert_allclose(
         runs.overlaps()[:, 3:6], np.broadcast_to(OVERLAPS, (4, 3, 3)), rtol=0, atol=1e-5
@@ -115,8 +119,8 @@ def test_huge_network_reproduces_the_stated_overlaps():
 def test_distribution_is_exact_for_a_few_bits():
     network = Network.document().with_parameters(gamma=6.0, context=2)
     window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
-    exact = propagate(network, 6, 1.27, window, 6, position=1)
-    runs = generate(network, 6, 1.27, window, 6, 20_000, 5, position=1)
+    exact = propagate(network, 6, beta=1.27, window=window, steps=6, position=1)
+    runs = generate(network, 6, beta=1.27, window=window, steps=6, runs=20_000, seed=5, position=1)
     states = token_states(network, 6)
     for t in range(6):
         match = np.isclose(runs.tokens[:, None, 2 + t], states).all(axis=2)
@@ -133,12 +137,24 @@ def test_distribution_is_exact_for_a_few_bits():
 def test_bit_by_bit_reference_has_the_same_distribution():
     network = Network.document().with_parameters(gamma=20.0)
     weights = network.weights(12)
-    window = np.where(window_means(network, 1.27, CONTEXT) > 0, 1.0, -1.0)
-    runs = generate(network, 12, 1.27, window, 5, 50_000, 0, draw_window=False, position=3)
+    window = np.where(window_means(network, 1.27, attention=CONTEXT) > 0, 1.0, -1.0)
+    runs = generate(
+        network,
+        12,
+        beta=1.27,
+        window=window,
+        steps=5,
+        runs=50_000,
+        seed=0,
+        draw_window=False,
+        position=3,
+    )
     bits = np.repeat(window, 4, axis=1)
     plain = np.array(
         [
-            generate_bits(weights, network, 1.27, bits, 5, seed, position=3)[4:]
+            generate_bits(weights, network, beta=1.27, window=bits, steps=5, seed=seed, position=3)[
+                4:
+            ]
             for seed in range(2000)
         ]
     )
@@ -155,8 +171,10 @@ def test_bit_by_bit_reference_has_the_same_distribution():
 def test_a_token_is_a_binomial_draw_with_the_right_counts():
     document = Network.document()
     network = Network(document.semantic, document.position, 4, 2.0, 0.02, [0.5, 0.3, 0.2])
-    window = window_means(network, 1.27, CONTEXT)
-    runs = generate(network, 10, 1.27, window, 1, 40_000, 0, draw_window=False)
+    window = window_means(network, 1.27, attention=CONTEXT)
+    runs = generate(
+        network, 10, beta=1.27, window=window, steps=1, runs=40_000, seed=0, draw_window=False
+    )
     mean = runs.means[0, 4]
     assert (runs.means[:, 4] == mean).all()
     for s, n in enumerate((5, 3, 2)):
@@ -168,9 +186,10 @@ def test_a_token_is_a_binomial_draw_with_the_right_counts():
 
 def test_seed_fixes_every_draw():
     network = Network.document()
-    window = window_means(network, 1.27, CONTEXT)
+    window = window_means(network, 1.27, attention=CONTEXT)
     first, second, other = (
-        generate(network, 99, 1.27, window, 5, 4, seed).tokens for seed in (0, 0, 1)
+        generate(network, 99, beta=1.27, window=window, steps=5, runs=4, seed=seed).tokens
+        for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(first, second)
     assert not np.array_equal(first, other)
@@ -183,7 +202,7 @@ def test_linear_maps_equal_finite_differences(network, position):
     context = network.context
     window = rng.uniform(-0.8, 0.8, (context, network.segments))
     path = plain_path(network, 1.1, window, 3, position)
-    maps = linear_maps(network, 1.1, path, position - context + 1)
+    maps = linear_maps(network, 1.1, path=path, position=position - context + 1)
     for t in range(3):
         for age in range(context):
             for s in range(network.segments):
@@ -199,19 +218,21 @@ def test_linear_maps_equal_finite_differences(network, position):
 
 def test_noise_covariance_is_that_of_the_linear_recursion_and_of_large_networks():
     network = Network.document()
-    window = window_means(network, 1.27, CONTEXT)
+    window = window_means(network, 1.27, attention=CONTEXT)
     path = plain_path(network, 1.27, window, 12, 3)
-    maps = linear_maps(network, 1.27, path, 0)
+    maps = linear_maps(network, 1.27, path=path, position=0)
     size = 3 * 10**11
-    runs = generate(network, size, 1.27, window, 12, 6000, 0, position=3)
+    runs = generate(
+        network, size, beta=1.27, window=window, steps=12, runs=6000, seed=0, position=3
+    )
     linear = linear_fluctuations(runs, maps)
-    predicted = noise_covariance(network, path, maps)
+    predicted = noise_covariance(network, path, maps=maps)
     measured = np.einsum("rtl,rtm->tlm", linear, linear) / 6000 * size
     scale = np.sqrt(np.einsum("tll->tl", predicted))
     gap = (measured - predicted) / (scale[:, :, None] * scale[:, None, :] + 1e-300)
     assert np.abs(gap).max() < 5 * np.sqrt(2 / 6000)
     # The deviation of a sampled run itself: 3e11 bits are deep in the linear range.
-    result = deviation(runs, path, maps)
+    result = deviation(runs, path, maps=maps)
     np.testing.assert_allclose(
         result.rms * np.sqrt(size), predicted_rms(network, predicted), rtol=0.05
     )
@@ -224,15 +245,17 @@ def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
     window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
     size = 9
     path = plain_path(network, 1.27, window, 4, 1)
-    maps = linear_maps(network, 1.27, path, 0)
-    runs = generate(network, size, 1.27, window, 4, 40_000, 3, position=1)
+    maps = linear_maps(network, 1.27, path=path, position=0)
+    runs = generate(
+        network, size, beta=1.27, window=window, steps=4, runs=40_000, seed=3, position=1
+    )
     linear = linear_fluctuations(runs, maps)[:, 2:]
     z = linear.mean(axis=0) / (linear.std(axis=0) / 200 + 1e-12)
     assert np.abs(z).max() < 4.5
-    exact = propagate(network, size, 1.27, window, 4, position=1)
+    exact = propagate(network, size, beta=1.27, window=window, steps=4, position=1)
     means = exact @ token_states(network, size)
     truth = semantic_overlaps(network, means) - semantic_overlaps(network, path[2:])
-    result = deviation(runs, path, maps)
+    result = deviation(runs, path, maps=maps)
     z = (result.bias[2:] - truth) / (result.bias_error[2:] + 1e-12)
     assert np.abs(z).max() < 4.5
     assert np.abs(truth[1:] / result.bias_error[3:]).max() > 10
@@ -242,23 +265,27 @@ def test_growth_rate_is_the_leading_lyapunov_exponent():
     network = Network.document()
     for beta, settle in ((0.5, 200), (1.255, 3000)):
         origin = Context(CONTEXT[::-1], 3)
-        spectrum = lyapunov_spectrum(network, origin, beta, 20_000, count=1, transient=5000)
-        window, position = settled_start(network, beta, origin, settle)
-        path = mean_path(network, beta, window, 3000, position=position)
-        maps = linear_maps(network, beta, path, position - 3)
+        spectrum = lyapunov_spectrum(
+            network, origin, beta=beta, steps=20_000, count=1, transient=5000
+        )
+        window, position = settled_start(network, beta, origin, settle=settle)
+        path = mean_path(network, beta, window=window, steps=3000, position=position)
+        maps = linear_maps(network, beta, path=path, position=position - 3)
         got = growth_rate(maps, drop=200)
         assert got == pytest.approx(float(spectrum.exponents[..., 0]), abs=3e-3)
 
 
 def test_settled_start_is_a_window_of_the_trajectory():
     network = Network.document()
-    contexts = random_contexts(network, 0, 4)
-    window, position = settled_start(network, 0.5, contexts, 300, 40)
-    again, place = settled_start(network, 0.5, random_contexts(network, 5, 3), 400, 40)
+    contexts = random_contexts(network, 0, count=4)
+    window, position = settled_start(network, 0.5, contexts, settle=300, look=40)
+    again, place = settled_start(
+        network, 0.5, random_contexts(network, 5, count=3), settle=400, look=40
+    )
     np.testing.assert_allclose(window, again, rtol=0, atol=1e-6)
     assert position == place
-    orbit, _ = trajectory(network, contexts, 0.5, 8, transient=400)
-    path = mean_path(network, 0.5, window, 4, position=position)
+    orbit, _ = trajectory(network, contexts, beta=0.5, steps=8, transient=400)
+    path = mean_path(network, 0.5, window=window, steps=4, position=position)
     heights = semantic_overlaps(network, path)[:, 0]
     assert heights[3] == pytest.approx(orbit[..., 0].max(), abs=1e-9)
     np.testing.assert_allclose(path[4:], path[:4], rtol=0, atol=1e-9)
@@ -283,11 +310,16 @@ def test_power_law_fit_and_onset():
     sizes = 10.0 ** np.arange(2, 8)
     values = 3.0 / np.sqrt(sizes)
     noisy = values * (1 + 0.01 * rng.standard_normal(6))
-    fit = fit_power(sizes, noisy, 0.01 * values)
+    fit = fit_power(sizes, values=noisy, errors=0.01 * values)
     assert abs(fit.slope + 0.5) < 4 * fit.error
     assert fit.error == pytest.approx(0.01 / np.sqrt(np.log(sizes).var() * 6), rel=0.05)
-    assert onset_size(sizes, np.array([9, 1, 2, 1, 1, 1.0]), np.ones(6), 0.1) == 1e5
-    assert np.isnan(onset_size(sizes, 2 * np.ones(6), np.ones(6), 0.1))
+    assert (
+        onset_size(
+            sizes, measured=np.array([9, 1, 2, 1, 1, 1.0]), predicted=np.ones(6), tolerance=0.1
+        )
+        == 1e5
+    )
+    assert np.isnan(onset_size(sizes, measured=2 * np.ones(6), predicted=np.ones(6), tolerance=0.1))
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,15 @@ def triple(length: int, width: int = 6) -> tuple[torch.Tensor, torch.Tensor, tor
 def test_attention_is_the_framework_kernel_and_a_plain_loop():
     q, k, v = draw(3, 5, 4, seed=1), draw(3, 7, 4, seed=2), draw(3, 7, 9, seed=3)
     mask = draw(5, 7, seed=4) > -0.5
-    torch.testing.assert_close(attention(q, k, v), scaled_dot_product_attention(q, k, v), **EXACT)
     torch.testing.assert_close(
-        attention(q, k, v, 0.3, mask=mask),
+        attention(q, keys=k, values=v), scaled_dot_product_attention(q, k, v), **EXACT
+    )
+    torch.testing.assert_close(
+        attention(q, keys=k, values=v, beta=0.3, mask=mask),
         scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.3),
         **EXACT,
     )
-    result = attention(q, k, v)
+    result = attention(q, keys=k, values=v)
     for b in range(3):
         for s in range(5):
             raw = [math.exp(sum(q[b, s] * k[b, n]).item() / 2.0) for n in range(7)]
@@ -50,38 +52,52 @@ def test_heads_are_chunks_of_the_vector_space():
     q, k, v = draw(2, 5, 12, seed=1), draw(2, 7, 12, seed=2), draw(2, 7, 12, seed=3)
     split = [t.unflatten(-1, (3, 4)).transpose(1, 2) for t in (q, k, v)]
     wanted = scaled_dot_product_attention(*split).transpose(1, 2).flatten(-2)
-    torch.testing.assert_close(multi_head_attention(q, k, v, 3), wanted, **EXACT)
-    torch.testing.assert_close(multi_head_attention(q, k, v, 1), attention(q, k, v), **EXACT)
+    torch.testing.assert_close(multi_head_attention(q, keys=k, values=v, heads=3), wanted, **EXACT)
+    torch.testing.assert_close(
+        multi_head_attention(q, keys=k, values=v, heads=1), attention(q, keys=k, values=v), **EXACT
+    )
     # A head sees its own chunk only.
     k[..., 4:] = 0.0
-    torch.testing.assert_close(multi_head_attention(q, k, v, 3)[..., :4], wanted[..., :4], **EXACT)
+    torch.testing.assert_close(
+        multi_head_attention(q, keys=k, values=v, heads=3)[..., :4], wanted[..., :4], **EXACT
+    )
 
 
 def test_attention_acts_on_sets():
     x = draw(8, 6, seed=5)
     order = torch.randperm(8, generator=torch.Generator().manual_seed(1))
-    permuted = attention(x[order], x[order], x[order])
-    torch.testing.assert_close(permuted, attention(x, x, x)[order], **EXACT)
+    permuted = attention(x[order], keys=x[order], values=x[order])
+    torch.testing.assert_close(permuted, attention(x, keys=x, values=x)[order], **EXACT)
     torch.testing.assert_close(
-        attention(x[:2], x[order], x[order]), attention(x[:2], x, x), **EXACT
+        attention(x[:2], keys=x[order], values=x[order]),
+        attention(x[:2], keys=x, values=x),
+        **EXACT,
     )
 
 
 def test_each_relative_is_exact_at_its_limit():
     q, k, v = triple(24)
-    full, band = attention(q, k, v), torch.ones(24, 24, dtype=torch.bool)
+    full, band = attention(q, keys=k, values=v), torch.ones(24, 24, dtype=torch.bool)
     causal = scaled_dot_product_attention(q, k, v, is_causal=True)
     for block in (1, 7, 24, 100):
-        torch.testing.assert_close(streaming_attention(q, k, v, block), full, **EXACT)
-    torch.testing.assert_close(low_rank_attention(q, k, v, 24), full, rtol=0, atol=1e-8)
-    torch.testing.assert_close(sparse_attention(q, k, v, 23), full, **EXACT)
+        torch.testing.assert_close(
+            streaming_attention(q, keys=k, values=v, block=block), full, **EXACT
+        )
+    torch.testing.assert_close(
+        low_rank_attention(q, keys=k, values=v, landmarks=24), full, rtol=0, atol=1e-8
+    )
+    torch.testing.assert_close(sparse_attention(q, keys=k, values=v, window=23), full, **EXACT)
     for window in (0, 1, 5):
         mask = band.tril(window).triu(-window)
         torch.testing.assert_close(
-            sparse_attention(q, k, v, window), attention(q, k, v, mask=mask), **EXACT
+            sparse_attention(q, keys=k, values=v, window=window),
+            attention(q, keys=k, values=v, mask=mask),
+            **EXACT,
         )
     for block in (1, 6, 24):
-        torch.testing.assert_close(recurrent_attention(q, k, v, block), causal, **EXACT)
+        torch.testing.assert_close(
+            recurrent_attention(q, keys=k, values=v, block=block), causal, **EXACT
+        )
 
 
 def test_compressed_history_is_exact_for_repeated_tokens():
@@ -89,10 +105,12 @@ def test_compressed_history_is_exact_for_repeated_tokens():
     k, v = (draw(8, 4, seed=s).repeat_interleave(3, 0) for s in (1, 2))
     q = draw(24, 4, seed=3)
     exact = scaled_dot_product_attention(q, k, v, is_causal=True)
-    torch.testing.assert_close(recurrent_attention(q, k, v, 6, 3), exact, **EXACT)
+    torch.testing.assert_close(
+        recurrent_attention(q, keys=k, values=v, block=6, compression=3), exact, **EXACT
+    )
     k = draw(24, 4, seed=4)
     exact = scaled_dot_product_attention(q, k, v, is_causal=True)
-    pooled = recurrent_attention(q, k, v, 6, 3)
+    pooled = recurrent_attention(q, keys=k, values=v, block=6, compression=3)
     torch.testing.assert_close(pooled[:6], exact[:6], **EXACT)
     assert float((pooled[6:] - exact[6:]).abs().max()) > 0.01
 
@@ -100,11 +118,18 @@ def test_compressed_history_is_exact_for_repeated_tokens():
 def test_random_features_converge_as_the_inverse_root():
     # The variance of one feature grows as exp(β‖q + k‖²): the law needs that below the features.
     q, k, v = triple(10, 4)
-    exact, generator = attention(q, k, v, 0.1), torch.Generator().manual_seed(0)
+    exact, generator = attention(q, keys=k, values=v, beta=0.1), torch.Generator().manual_seed(0)
     errors = []
     for features in (100, 1_600, 25_600):
         squares = [
-            (kernel_attention(q, k, v, features, 0.1, generator=generator) - exact).square().mean()
+            (
+                kernel_attention(
+                    q, keys=k, values=v, features=features, beta=0.1, generator=generator
+                )
+                - exact
+            )
+            .square()
+            .mean()
             for _ in range(12)
         ]
         errors.append(float(torch.stack(squares).mean().sqrt()))
@@ -153,12 +178,12 @@ def test_bad_settings_are_refused(function, extra, error, message):
 def test_bad_tensors_are_refused():
     q, k, v = triple(8)
     with pytest.raises(ValueError, match="queries must have the width"):
-        attention(q[..., :3], k, v)
+        attention(q[..., :3], keys=k, values=v)
     with pytest.raises(ValueError, match="values must be as many"):
-        attention(q, k, v[:, :5])
+        attention(q, keys=k, values=v[:, :5])
     with pytest.raises(ValueError, match="queries must be as many"):
-        sparse_attention(q[:, :5], k, v, 2)
+        sparse_attention(q[:, :5], keys=k, values=v, window=2)
     with pytest.raises(ValueError, match="mask must leave"):
-        attention(q, k, v, mask=torch.zeros(8, 8, dtype=torch.bool))
+        attention(q, keys=k, values=v, mask=torch.zeros(8, 8, dtype=torch.bool))
     with pytest.raises(TypeError, match="mask must be a boolean"):
-        attention(q, k, v, mask=torch.zeros(8, 8))
+        attention(q, keys=k, values=v, mask=torch.zeros(8, 8))

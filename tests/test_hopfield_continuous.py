@@ -43,8 +43,10 @@ def test_energy_and_update_equal_the_formulas_written_in_numpy():
     patterns, states, beta = draw(7, 4, seed=1), draw(5, 4, seed=2), 1.7
     x, xi = patterns.numpy(), states.numpy()
     wanted = [0.5 * s @ s - logsumexp([beta * (p @ s) for p in x]) / beta for s in xi]
-    np.testing.assert_allclose(energy(patterns, states, beta), wanted, rtol=0, atol=1e-13)
-    for s, moved in zip(xi, update(patterns, states, beta).numpy(), strict=True):
+    np.testing.assert_allclose(
+        energy(patterns, states=states, beta=beta), wanted, rtol=0, atol=1e-13
+    )
+    for s, moved in zip(xi, update(patterns, states=states, beta=beta).numpy(), strict=True):
         factor = [math.exp(beta * (p @ s)) for p in x]
         np.testing.assert_allclose(moved, np.array(factor) @ x / sum(factor), atol=1e-13)
 
@@ -58,11 +60,17 @@ def test_energy_and_update_equal_the_formulas_written_in_numpy():
 )
 def test_gradient_and_jacobian_equal_autograd(size, width, beta, seed):
     patterns, state = draw(size, width, seed=seed), draw(width, seed=seed + 1)
-    auto = derive(lambda s: energy(patterns, s, beta), state)
-    torch.testing.assert_close(gradient(patterns, state, beta), auto, rtol=0, atol=1e-12)
-    auto = derive(lambda s: update(patterns, s, beta), state)
-    torch.testing.assert_close(jacobian(patterns, state, beta), auto, rtol=0, atol=1e-11)
-    hessian = torch.autograd.functional.hessian(lambda s: energy(patterns, s, beta), state)
+    auto = derive(lambda s: energy(patterns, states=s, beta=beta), state)
+    torch.testing.assert_close(
+        gradient(patterns, states=state, beta=beta), auto, rtol=0, atol=1e-12
+    )
+    auto = derive(lambda s: update(patterns, states=s, beta=beta), state)
+    torch.testing.assert_close(
+        jacobian(patterns, states=state, beta=beta), auto, rtol=0, atol=1e-11
+    )
+    hessian = torch.autograd.functional.hessian(
+        lambda s: energy(patterns, states=s, beta=beta), state
+    )
     assert float(torch.linalg.eigvalsh(hessian).max()) <= 1.0 + 1e-10
 
 
@@ -70,7 +78,7 @@ def test_one_step_is_the_kernel_of_the_framework():
     patterns, states = draw(9, 6, seed=3), draw(4, 6, seed=4)
     kernel = torch.nn.functional.scaled_dot_product_attention(states, patterns, patterns)
     torch.testing.assert_close(
-        update(patterns, states, 1 / math.sqrt(6)), kernel, rtol=0, atol=1e-13
+        update(patterns, states=states, beta=1 / math.sqrt(6)), kernel, rtol=0, atol=1e-13
     )
 
 
@@ -83,8 +91,10 @@ def test_descent_below_two(step_size):
         patterns = draw(size, width, seed=trial, scale=float(rng.uniform(0.3, 3)))
         states = draw(50, width, seed=trial + 999, scale=2.0)
         beta = float(np.exp(rng.uniform(-3, 3)))
-        kept = retrieve(patterns, states, beta, steps=50, step_size=step_size, keep_trajectory=True)
-        slopes = gradient(patterns, kept.trajectory[:-1], beta).square().sum(-1)
+        kept = retrieve(
+            patterns, query=states, beta=beta, steps=50, step_size=step_size, keep_trajectory=True
+        )
+        slopes = gradient(patterns, states=kept.trajectory[:-1], beta=beta).square().sum(-1)
         promised = -step_size * (1 - step_size / 2) * slopes
         rounding = 1e-13 * (1.0 + kept.energies.abs()[:-1])
         excess = kept.energies.diff(dim=0) - promised
@@ -94,10 +104,13 @@ def test_descent_below_two(step_size):
 def test_energy_rises_beyond_two():
     patterns, states = draw(10, 6, seed=5), draw(20, 6, seed=6)
     assert bool(
-        (retrieve(patterns, states, 1.0, steps=60, step_size=2.2).energies.diff(dim=0) > 0).any()
+        (
+            retrieve(patterns, query=states, beta=1.0, steps=60, step_size=2.2).energies.diff(dim=0)
+            > 0
+        ).any()
     )
     # One pattern: E is a parabola about it and the distance grows by |1 - gamma| a step.
-    alone = retrieve(patterns[:1], states, 1.0, steps=1, step_size=2.2).states
+    alone = retrieve(patterns[:1], query=states, beta=1.0, steps=1, step_size=2.2).states
     torch.testing.assert_close(alone - patterns[:1], -1.2 * (states - patterns[:1]))
 
 
@@ -113,24 +126,28 @@ def test_bounds_hold(size, width, log_beta, reach, seed):
     beta = math.exp(log_beta)
     patterns = draw(size, width, seed=seed)
     directions = torch.nn.functional.normalize(draw(size, width, seed=seed + 1), dim=-1)
-    for radius in (reach, reach * bounds.storage_radius(patterns, beta)):
+    for radius in (reach, reach * bounds.storage_radius(patterns, beta=beta)):
         states = patterns + radius * directions
-        moved = update(patterns, states, beta)
+        moved = update(patterns, states=states, beta=beta)
         error = (moved - patterns).norm(dim=-1)
         slack = 1e-12 * patterns.norm(dim=-1).max()
-        assert bool((error <= bounds.one_step_error(patterns, beta, radius) + slack).all())
-        slope = torch.linalg.eigvalsh(jacobian(patterns, states, beta))[:, -1]
+        assert bool(
+            (error <= bounds.one_step_error(patterns, beta=beta, radius=radius) + slack).all()
+        )
+        slope = torch.linalg.eigvalsh(jacobian(patterns, states=states, beta=beta))[:, -1]
         slack = 1e-12 * beta * patterns.square().sum()
         for sharp in (False, True):
-            limit = bounds.jacobian_bound(patterns, beta, radius, sharp=sharp)
+            limit = bounds.jacobian_bound(patterns, beta=beta, radius=radius, sharp=sharp)
             assert bool((slope <= limit + slack).all())
-        low, high = bounds.energy_range(patterns, beta)
-        inside = energy(patterns, moved, beta)
+        low, high = bounds.energy_range(patterns, beta=beta)
+        inside = energy(patterns, states=moved, beta=beta)
         assert low - 1e-12 * (1 + abs(low)) <= float(inside.min())
         assert float(inside.max()) <= high + 1e-12 * (1 + abs(high))
     weights = torch.softmax(draw(5, size, seed=seed + 2, scale=2.0), -1)
     ceiling = beta / bounds.single_fixed_point_beta(patterns)
-    assert float(jacobian_eigenvalue(patterns, weights, beta).max()) <= ceiling * (1 + 1e-12)
+    assert float(jacobian_eigenvalue(patterns, weights=weights, beta=beta).max()) <= ceiling * (
+        1 + 1e-12
+    )
 
 
 def test_separated_patterns_are_stored_within_the_promised_radius():
@@ -138,11 +155,11 @@ def test_separated_patterns_are_stored_within_the_promised_radius():
     for seed in range(20):
         patterns = draw(10, 40, seed=seed)
         for beta in (0.3, 1.0, 3.0):
-            safe = bounds.separation(patterns) >= bounds.separation_threshold(patterns, beta)
-            found = retrieve(patterns, patterns[safe], beta, tolerance=1e-13)
+            safe = bounds.separation(patterns) >= bounds.separation_threshold(patterns, beta=beta)
+            found = retrieve(patterns, query=patterns[safe], beta=beta, tolerance=1e-13)
             assert bool(found.converged.all())
             distance = (found.states - patterns[safe]).norm(dim=-1)
-            assert bool((distance <= bounds.storage_radius(patterns, beta)).all())
+            assert bool((distance <= bounds.storage_radius(patterns, beta=beta)).all())
             stored += int(safe.sum())
     assert stored > 100
 
@@ -151,9 +168,13 @@ def test_separation_and_capacity_equal_published_and_hand_values():
     patterns = torch.tensor([[2.0, 0.0], [1.0, 1.0], [0.0, -3.0]], dtype=torch.float64)
     assert bounds.separation(patterns).tolist() == [2.0, 0.0, 9.0]
     # The two worked figures of Ramsauer et al. 2020, Theorem 3.
-    assert bounds.capacity_bound(20, 1.0, 3.0, 0.001)[0] == pytest.approx(3.1546, abs=1e-4)
-    assert bounds.capacity_bound(75, 1.0, 1.0, 0.001)[0] == pytest.approx(1.3718, abs=1e-4)
-    assert math.isnan(bounds.capacity_bound(4, 1.0, 1.0, 0.001)[1])
+    assert bounds.capacity_bound(20, beta=1.0, radius_factor=3.0, failure=0.001)[
+        0
+    ] == pytest.approx(3.1546, abs=1e-4)
+    assert bounds.capacity_bound(75, beta=1.0, radius_factor=1.0, failure=0.001)[
+        0
+    ] == pytest.approx(1.3718, abs=1e-4)
+    assert math.isnan(bounds.capacity_bound(4, beta=1.0, radius_factor=1.0, failure=0.001)[1])
 
 
 def test_two_opposite_patterns_have_the_magnets_fixed_point():
@@ -162,7 +183,7 @@ def test_two_opposite_patterns_have_the_magnets_fixed_point():
     patterns, norm = torch.stack([v, -v]), 6.0
     assert mean_critical_beta(patterns) == pytest.approx(1 / norm, rel=1e-12)
     for beta in (0.9 / norm, 1.02 / norm, 2.0 / norm):
-        found = find_fixed_points(patterns, beta)
+        found = find_fixed_points(patterns, beta=beta)
         overlaps = sorted((found.points @ v / norm).tolist())
         if beta * norm < 1:
             assert found.unresolved == 0
@@ -183,7 +204,7 @@ def test_mean_loses_stability_exactly_where_beta_times_the_covariance_is_one():
     assert critical == pytest.approx(1 / np.linalg.eigvalsh(covariance)[-1], rel=1e-12)
     nudge = 1e-7 * draw(1, 6, seed=9)
     for factor, grows in ((0.98, False), (1.02, True)):
-        moved = retrieve(patterns, nudge, factor * critical, steps=200).states
+        moved = retrieve(patterns, query=nudge, beta=factor * critical, steps=200).states
         assert (float(moved.norm()) > float(nudge.norm())) is grows
 
 
@@ -199,11 +220,11 @@ def test_three_kinds_appear_in_their_order():
         (1.5, "metastable", 3),
         (60.0, "single pattern", 12),
     ):
-        found = find_fixed_points(patterns, beta, patterns)
+        found = find_fixed_points(patterns, beta=beta, starts=patterns)
         assert set(found.kinds) == {kind}
         assert (len(found.points), found.unresolved) == (count, 0)
         assert bool(found.stable.all())
-        residual = gradient(patterns, found.points, beta).norm(dim=-1)
+        residual = gradient(patterns, states=found.points, beta=beta).norm(dim=-1)
         assert float(residual.max()) < 1e-8
 
 
@@ -218,48 +239,48 @@ def test_effective_entries_counts_like_a_greedy_loop():
         assert used == count
     uniform = torch.full((10,), 0.1)
     assert effective_entries(uniform).item() == 9
-    assert effective_entries(uniform.double(), 1.0).item() == 10
+    assert effective_entries(uniform.double(), mass=1.0).item() == 10
     assert classify(torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.4, 0.3, 0.3]])) == (
         "single pattern",
         "global average",
         "global average",
     )
     sizes = torch.tensor([512, 257, 256, 65, 64, 17, 16, 1])
-    assert operating_class(sizes, 512).tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert operating_class(sizes, size=512).tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
 def test_queries_do_not_disturb_each_other():
     patterns, queries = draw(12, 8, seed=12), draw(6, 8, seed=13, scale=2.0)
-    together = retrieve(patterns, queries, 0.7, tolerance=1e-9)
+    together = retrieve(patterns, query=queries, beta=0.7, tolerance=1e-9)
     assert len(set(together.steps.tolist())) > 1
     for index in range(6):
-        alone = retrieve(patterns, queries[index], 0.7, tolerance=1e-9)
+        alone = retrieve(patterns, query=queries[index], beta=0.7, tolerance=1e-9)
         torch.testing.assert_close(alone.states, together.states[index], rtol=0, atol=1e-13)
         assert int(alone.steps) == int(together.steps[index])
     torch.testing.assert_close(together.attention @ patterns, together.states, rtol=0, atol=1e-13)
-    short = retrieve(patterns, queries, 0.7, tolerance=1e-9, max_steps=2)
+    short = retrieve(patterns, query=queries, beta=0.7, tolerance=1e-9, max_steps=2)
     assert not bool(short.converged.all())
 
 
 def test_batched_memories_and_gradients_through_retrieval():
     patterns, queries = draw(3, 5, 4, seed=14), draw(3, 2, 4, seed=15)
-    together = retrieve(patterns, queries, 0.9, steps=3)
+    together = retrieve(patterns, query=queries, beta=0.9, steps=3)
     for memory in range(3):
-        alone = retrieve(patterns[memory], queries[memory], 0.9, steps=3)
+        alone = retrieve(patterns[memory], query=queries[memory], beta=0.9, steps=3)
         torch.testing.assert_close(together.states[memory], alone.states)
         torch.testing.assert_close(together.energies[:, memory], alone.energies)
     leaves = (patterns.requires_grad_(), queries.requires_grad_())
     assert torch.autograd.gradcheck(
-        lambda x, q: retrieve(x, q, 0.9, steps=3, step_size=0.8).states, leaves
+        lambda x, q: retrieve(x, query=q, beta=0.9, steps=3, step_size=0.8).states, leaves
     )
 
 
 def test_half_masked_faces_return_as_beta_grows():
     faces = torch.as_tensor(images.faces())
-    queries = torch.as_tensor(images.mask(images.faces(), 0.5))
+    queries = torch.as_tensor(images.mask(images.faces(), fraction=0.5))
     right = []
     for beta in (1e-3, 1e-1, 1.0):
-        states = retrieve(faces, queries, beta, max_steps=500).states
+        states = retrieve(faces, query=queries, beta=beta, max_steps=500).states
         nearest = torch.cdist(states, faces).argmin(-1)
         right.append(int((nearest == torch.arange(100)).sum()))
     # Raw faces of large norm win every dot product; equal norms bring all of them back.
@@ -267,10 +288,10 @@ def test_half_masked_faces_return_as_beta_grows():
     assert right == sorted(right)
     assert right[-1] < 80
     normed = 25.0 * torch.nn.functional.normalize(faces - faces.mean(0), dim=-1)
-    queries = torch.as_tensor(images.mask(normed.numpy(), 0.5))
-    states = retrieve(normed, queries, 1.0, max_steps=500).states
+    queries = torch.as_tensor(images.mask(normed.numpy(), fraction=0.5))
+    states = retrieve(normed, query=queries, beta=1.0, max_steps=500).states
     assert float((states - normed).norm(dim=-1).max()) < 0.05 * 25.0
-    assert attention_weights(faces, faces[:2], 1.0).shape == (2, 100)
+    assert attention_weights(faces, states=faces[:2], beta=1.0).shape == (2, 100)
 
 
 @pytest.mark.parametrize(
@@ -300,22 +321,24 @@ def test_other_functions_refuse_bad_input():
     with pytest.raises(ValueError, match="patterns must hold at least 2 rows"):
         bounds.separation(torch.ones(1, 3))
     with pytest.raises(ValueError, match="failure must be"):
-        bounds.capacity_bound(20, 1.0, 1.0, 0.0)
+        bounds.capacity_bound(20, beta=1.0, radius_factor=1.0, failure=0.0)
     with pytest.raises(ValueError, match="starts must have shape"):
-        find_fixed_points(torch.ones(3, 2), 1.0, torch.ones(1, 3))
+        find_fixed_points(torch.ones(3, 2), beta=1.0, starts=torch.ones(1, 3))
 
 
 def test_random_patterns_are_kept_where_the_estimate_says():
     for width, spread in ((64, 0.8), (64, 1.05), (64, 1.15), (64, 1.6), (256, 0.4), (256, 0.55)):
         patterns = width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=20), dim=-1)
         beta = spread / width**0.5
-        states = retrieve(patterns, patterns, beta, tolerance=1e-6, max_steps=300).states
+        states = retrieve(patterns, query=patterns, beta=beta, tolerance=1e-6, max_steps=300).states
         overlap = float((states * patterns).sum(-1).mean()) / width
-        assert overlap == pytest.approx(random_pattern_overlap(256, width, beta), abs=0.01)
+        assert overlap == pytest.approx(
+            random_pattern_overlap(256, dimension=width, beta=beta), abs=0.01
+        )
         weights = attention_weights(
             patterns,
-            width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=21), dim=-1),
-            beta,
+            states=width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=21), dim=-1),
+            beta=beta,
         )
         share = float(effective_entries(weights).double().mean()) / 256
         assert share == pytest.approx(norm.cdf(1.2816 - spread), abs=0.02)

@@ -64,7 +64,7 @@ def test_log_partition_equals_quadrature(d, beta):
     for seed in range(3):
         patterns = normal(seed, 4, d)
         exact = quadrature(patterns, beta)
-        assert float(log_partition(patterns, beta)) == pytest.approx(exact, abs=1e-12)
+        assert float(log_partition(patterns, beta=beta)) == pytest.approx(exact, abs=1e-12)
 
 
 @settings(deadline=None, max_examples=25, derandomize=True)
@@ -73,36 +73,36 @@ def test_log_prob_equals_the_mixture_of_torch_distributions(setting):
     seed, number, d, beta = setting
     patterns, states = normal(seed, number, d), 2 * normal(seed + 1, 7, 2, d)
     expected = mixture(patterns, beta).log_prob(states)
-    got = log_prob(patterns, states, beta)
+    got = log_prob(patterns, states=states, beta=beta)
     assert got.shape == (7, 2)
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(
-        got, -beta * energy(patterns, states, beta) - log_partition(patterns, beta)
+        got, -beta * energy(patterns, states=states, beta=beta) - log_partition(patterns, beta=beta)
     )
 
 
 def test_weights_are_tied_to_the_norms():
     patterns = torch.tensor([[3.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
-    ratio = log_weights(patterns, 2.0)[0] - log_weights(patterns, 2.0)[1]
+    ratio = log_weights(patterns, beta=2.0)[0] - log_weights(patterns, beta=2.0)[1]
     assert float(ratio) == pytest.approx(8.0, abs=1e-13)
     assert float(log_weights(50 * patterns).exp().sum()) == 1.0  # no overflow
 
 
 def test_samples_have_the_density():
     patterns, beta = 1.2 * normal(3, 3, 2), 1.5
-    drawn = sample(patterns, 200_000, beta, generator=torch.Generator().manual_seed(1))
-    weights = log_weights(patterns, beta).exp()
+    drawn = sample(patterns, count=200_000, beta=beta, generator=torch.Generator().manual_seed(1))
+    weights = log_weights(patterns, beta=beta).exp()
     mean = weights @ patterns
     second = (weights[:, None] * patterns).T @ patterns + torch.eye(2, dtype=torch.float64) / beta
     for values, exact in (
         (drawn, mean),
         (drawn[:, :, None] * drawn[:, None, :], second),
         # the mean of log p is minus the entropy, here by quadrature on a grid
-        (log_prob(patterns, drawn, beta), None),
+        (log_prob(patterns, states=drawn, beta=beta), None),
     ):
         if exact is None:
             axis = torch.linspace(-9, 9, 721, dtype=torch.float64)
-            logs = log_prob(patterns, torch.cartesian_prod(axis, axis), beta)
+            logs = log_prob(patterns, states=torch.cartesian_prod(axis, axis), beta=beta)
             exact = (logs.exp() * logs).sum() * (axis[1] - axis[0]) ** 2
         error = values.std(0) / math.sqrt(len(drawn))
         assert (abs(values.mean(0) - exact) < 4 * error).all()
@@ -111,15 +111,18 @@ def test_samples_have_the_density():
 def test_gibbs_sampling_keeps_the_density():
     patterns = normal(4, 3, 2)
     generator = torch.Generator().manual_seed(2)
-    start = sample(patterns, 100_000, 1.0, generator=generator)
-    after = gibbs(patterns, start, 2, 1.0, generator=generator)
+    start = sample(patterns, count=100_000, beta=1.0, generator=generator)
+    after = gibbs(patterns, states=start, steps=2, beta=1.0, generator=generator)
     for moment in (lambda x: x, lambda x: x**2, lambda x: x[:, :1] * x[:, 1:]):
         gap = (moment(after) - moment(start)).mean(0)
         error = torch.hypot(moment(after).std(0), moment(start).std(0)) / math.sqrt(100_000)
         assert (gap.abs() < 4 * error).all()
     # and from elsewhere it goes there: one well-mixing pair
     far = gibbs(
-        patterns, torch.full((50_000, 2), 3.0, dtype=torch.float64), 60, generator=generator
+        patterns,
+        states=torch.full((50_000, 2), 3.0, dtype=torch.float64),
+        steps=60,
+        generator=generator,
     )
     exact = log_weights(patterns).exp() @ patterns
     assert ((far.mean(0) - exact).abs() < 5 * far.std(0) / math.sqrt(50_000)).all()
@@ -138,24 +141,24 @@ def test_loss_and_gradient_equal_autograd_through_the_mixture(setting):
     model = MixtureSameFamily(Categorical(logits=logits), Independent(Normal(patterns, noise), 1))
     expected = -model.log_prob(data).mean()
     (slope,) = torch.autograd.grad(expected, patterns)
-    got = loss(patterns, data, beta)
+    got = loss(patterns, data=data, beta=beta)
     (automatic,) = torch.autograd.grad(got, patterns)
     assert got.item() == pytest.approx(expected.item(), abs=1e-12)
-    by_hand = loss_gradient(patterns.detach(), data, beta)
+    by_hand = loss_gradient(patterns.detach(), data=data, beta=beta)
     torch.testing.assert_close(by_hand, slope, rtol=0, atol=1e-12)
     torch.testing.assert_close(by_hand, automatic, rtol=0, atol=1e-12)
 
 
 def test_gradcheck_and_the_missing_diag_of_the_document():
     patterns, data = normal(5, 3, 2).requires_grad_(), normal(6, 5, 2)
-    assert torch.autograd.gradcheck(lambda x: loss(x, data, 1.7), (patterns,))
+    assert torch.autograd.gradcheck(lambda x: loss(x, data=data, beta=1.7), (patterns,))
     x = patterns.detach().T  # the document's layout, d × N
     printed = x @ torch.softmax(0.5 * torch.diag(x.T @ x), 0)
     assert printed.shape == (2,)
     repaired = x @ torch.diag(torch.softmax(0.5 * torch.diag(x.T @ x), 0))
     scores = torch.softmax(data @ x, 1)
     first = -(data[:, :, None] * scores[:, None, :]).mean(0)
-    torch.testing.assert_close((first + repaired).T, loss_gradient(patterns.detach(), data))
+    torch.testing.assert_close((first + repaired).T, loss_gradient(patterns.detach(), data=data))
 
 
 @settings(deadline=None, max_examples=25, derandomize=True)
@@ -163,8 +166,11 @@ def test_gradcheck_and_the_missing_diag_of_the_document():
 def test_em_step_maximises_its_bound_and_never_raises_the_loss(setting):
     seed, number, d, beta = setting
     patterns, data = normal(seed, number, d), 2 * normal(seed + 1, 30, d) + 1
-    after = em_update(patterns, data, beta)
-    assert float(loss(after, data, beta)) <= float(loss(patterns, data, beta)) + 1e-12
+    after = em_update(patterns, data=data, beta=beta)
+    assert (
+        float(loss(after, data=data, beta=beta))
+        <= float(loss(patterns, data=data, beta=beta)) + 1e-12
+    )
     pull = (torch.softmax(beta * data @ patterns.T, 1).T @ data / 30).numpy()
 
     def negative(flat):
@@ -183,34 +189,34 @@ def test_em_step_maximises_its_bound_and_never_raises_the_loss(setting):
 def test_em_update_of_patterns_without_pull():
     patterns = torch.tensor([[1.0, 0.0], [1e6, 0.0], [0.0, -1e6]], dtype=torch.float64)
     data = torch.tensor([[2.0, 0.0], [3.0, 0.0]], dtype=torch.float64)
-    after = em_update(patterns, data)
+    after = em_update(patterns, data=data)
     assert torch.isfinite(after).all()
     assert (after[[0, 2]] == 0).all()
     weights = log_weights(after).exp()
     assert float(weights[1] * after[1, 0]) == pytest.approx(2.5, abs=1e-12)
-    centred = em_update(torch.zeros(2, 1, dtype=torch.float64), data[:, :1] - 2.5)
+    centred = em_update(torch.zeros(2, 1, dtype=torch.float64), data=data[:, :1] - 2.5)
     assert (centred == 0).all()
 
 
 def test_em_and_gradient_reach_the_same_likelihood():
     data = sample(
         torch.tensor([[2.0, 0.0], [0.0, -2.0], [-2.2, 0.4]], dtype=torch.float64),
-        600,
+        count=600,
         generator=torch.Generator().manual_seed(3),
     )
     start = data[:3].clone()
-    em = fit(start, data, method="em", steps=3000, tolerance=1e-13)
-    descent = fit(start, data, method="gradient", steps=5000, rate=0.5, tolerance=1e-13)
+    em = fit(start, data=data, method="em", steps=3000, tolerance=1e-13)
+    descent = fit(start, data=data, method="gradient", steps=5000, rate=0.5, tolerance=1e-13)
     assert em.converged
     assert descent.converged
     assert (np.diff(em.losses) <= 1e-12).all()
     assert em.losses[-1] == pytest.approx(descent.losses[-1], abs=1e-8)
-    assert float(loss_gradient(em.patterns, data).abs().max()) < 1e-5
+    assert float(loss_gradient(em.patterns, data=data).abs().max()) < 1e-5
 
 
 def test_one_pattern_learns_the_mean():
     data = normal(7, 50, 4) + 3
-    found = fit(data[:1].clone(), data, 2.0, method="em", steps=3)
+    found = fit(data[:1].clone(), data=data, beta=2.0, method="em", steps=3)
     torch.testing.assert_close(found.patterns[0], data.mean(0), rtol=1e-12, atol=1e-12)
 
 
@@ -218,7 +224,7 @@ def test_second_term_ties_norms_together_and_leaves_short_patterns_alone():
     """A pattern shorter than the longest by Δ(½β‖x‖²) feels the second term e^{−Δ} times less."""
     patterns = torch.tensor([[4.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     nothing = torch.zeros(1, 2, dtype=torch.float64)  # data at 0 leave only the second term
-    slope = loss_gradient(patterns, nothing)
+    slope = loss_gradient(patterns, data=nothing)
     assert float(slope[0, 0]) == pytest.approx(4.0, rel=1e-3)
     assert float(slope[1, 1]) == pytest.approx(math.exp(-7.5), rel=1e-3)
 
@@ -235,16 +241,16 @@ def two_radii(count, seed):
 def test_exact_likelihood_beats_cd1_where_radii_differ(seed):
     centres, train = two_radii(2000, seed)
     _, held_out = two_radii(2000, seed + 100)
-    exact = fit(centres, train, steps=3000, tolerance=1e-12)
+    exact = fit(centres, data=train, steps=3000, tolerance=1e-12)
     cd = fit(
         centres,
-        train,
+        data=train,
         method="cd",
         steps=600,
         rate=0.3,
         generator=torch.Generator().manual_seed(seed),
     )
-    gain = log_prob(exact.patterns, held_out) - log_prob(cd.patterns, held_out)
+    gain = log_prob(exact.patterns, states=held_out) - log_prob(cd.patterns, states=held_out)
     assert float(gain.mean()) > 1.0
     assert float(gain.mean()) > 5 * float(gain.std()) / math.sqrt(2000)
     # CD-1 sits at the cluster means; its weights are then wrong by the gap of the norms.
@@ -261,9 +267,9 @@ def test_cd_gradient_approaches_the_exact_one_where_the_chain_mixes():
     patterns, data = 0.7 * normal(8, 3, 2), normal(9, 40, 2) + 0.5
     many = data.repeat(4000, 1)
     generator = torch.Generator().manual_seed(4)
-    exact = loss_gradient(patterns, data)
-    short = contrastive_gradient(patterns, many, steps=1, generator=generator)
-    long = contrastive_gradient(patterns, many, steps=25, generator=generator)
+    exact = loss_gradient(patterns, data=data)
+    short = contrastive_gradient(patterns, data=many, steps=1, generator=generator)
+    long = contrastive_gradient(patterns, data=many, steps=25, generator=generator)
     assert float((long - exact).abs().max()) < 0.01
     assert float((short - exact).abs().max()) > 0.03
 
@@ -276,11 +282,11 @@ def test_pair_mixing_is_the_decay_of_the_gibbs_chain(left, right, beta):
     start = patterns[:1] + torch.randn(count, 2, dtype=torch.float64, generator=generator) / (
         math.sqrt(beta)
     )
-    weight = float(log_weights(patterns, beta)[0].exp())
+    weight = float(log_weights(patterns, beta=beta)[0].exp())
     for sweeps in (1, 3):
-        after = gibbs(patterns, start, sweeps, beta, generator=generator)[:, 0]
+        after = gibbs(patterns, states=start, steps=sweeps, beta=beta, generator=generator)[:, 0]
         # The mean is linear in the share p of the first pattern, p − w = λ^sweeps (1 − w).
-        share = weight + pair_mixing(patterns, beta) ** sweeps * (1 - weight)
+        share = weight + pair_mixing(patterns, beta=beta) ** sweeps * (1 - weight)
         expected = share * left - (1 - share) * right
         assert abs(float(after.mean()) - expected) < 4 * float(after.std()) / math.sqrt(count)
     assert pair_mixing(torch.zeros_like(patterns)) == pytest.approx(0.0, abs=1e-12)
@@ -290,17 +296,20 @@ def test_exact_likelihood_beats_cd1_on_digits():
     images = torch.tensor(digits())
     train, held_out = images[:1200], images[1200:]
     start = train[torch.randperm(1200, generator=torch.Generator().manual_seed(5))[:10]]
-    exact = fit(start, train, 4.0, steps=300)
+    exact = fit(start, data=train, beta=4.0, steps=300)
     cd = fit(
         start,
-        train,
-        4.0,
+        data=train,
+        beta=4.0,
         method="cd",
         steps=300,
         rate=0.2,
         generator=torch.Generator().manual_seed(6),
     )
-    assert float(loss(exact.patterns, held_out, 4.0)) < float(loss(cd.patterns, held_out, 4.0)) - 1
+    assert (
+        float(loss(exact.patterns, data=held_out, beta=4.0))
+        < float(loss(cd.patterns, data=held_out, beta=4.0)) - 1
+    )
 
 
 # -- input -----------------------------------------------------------------------------------
@@ -309,20 +318,20 @@ def test_exact_likelihood_beats_cd1_on_digits():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda x: log_prob(x, x[:, :1]), ValueError, "states"),
-        (lambda x: log_prob(x, x.float()), TypeError, "states"),
-        (lambda x: log_prob(x[:0], x), ValueError, "patterns"),
-        (lambda x: log_prob(x.numpy(), x), TypeError, "patterns"),
-        (lambda x: log_prob(x, x, 0.0), ValueError, "beta"),
+        (lambda x: log_prob(x, states=x[:, :1]), ValueError, "states"),
+        (lambda x: log_prob(x, states=x.float()), TypeError, "states"),
+        (lambda x: log_prob(x[:0], states=x), ValueError, "patterns"),
+        (lambda x: log_prob(x.numpy(), states=x), TypeError, "patterns"),
+        (lambda x: log_prob(x, states=x, beta=0.0), ValueError, "beta"),
         (lambda x: log_partition(x / 0), ValueError, "patterns"),
-        (lambda x: sample(x, 0), ValueError, "count"),
+        (lambda x: sample(x, count=0), ValueError, "count"),
         (lambda x: pair_mixing(x), ValueError, "patterns"),
-        (lambda x: gibbs(x, x, 0), ValueError, "steps"),
-        (lambda x: loss(x, x[:0]), ValueError, "data"),
-        (lambda x: loss(x, x[0]), ValueError, "data"),
-        (lambda x: loss(x, x.float()), TypeError, "data"),
-        (lambda x: fit(x, x, method="exact"), ValueError, "method"),
-        (lambda x: fit(x, x, rate=0.0), ValueError, "rate"),
+        (lambda x: gibbs(x, states=x, steps=0), ValueError, "steps"),
+        (lambda x: loss(x, data=x[:0]), ValueError, "data"),
+        (lambda x: loss(x, data=x[0]), ValueError, "data"),
+        (lambda x: loss(x, data=x.float()), TypeError, "data"),
+        (lambda x: fit(x, data=x, method="exact"), ValueError, "method"),
+        (lambda x: fit(x, data=x, rate=0.0), ValueError, "rate"),
     ],
 )
 def test_bad_input_is_refused_by_name(call, error, message):

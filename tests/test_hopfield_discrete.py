@@ -71,7 +71,7 @@ def test_energy_and_fields_equal_their_definitions(memory):
     patterns, states = spins(rng, 4, 9), spins(rng, 5, 9)
     states[0, 2] = states[1, :4] = 0  # unknown spins
     np.testing.assert_allclose(
-        energy(patterns, states, memory),
+        energy(patterns, states=states, separation=memory),
         [loop_energy(patterns, s, memory) for s in states],
         rtol=1e-13,
     )
@@ -84,7 +84,9 @@ def test_energy_and_fields_equal_their_definitions(memory):
         ) / 2
     if memory == EXPONENTIAL:
         expected /= np.exp((states @ patterns.T).max(axis=1, keepdims=True))
-    np.testing.assert_allclose(fields(patterns, states, memory), expected, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(
+        fields(patterns, states=states, separation=memory), expected, rtol=1e-11, atol=1e-13
+    )
 
 
 def test_classical_energy_is_the_quadratic_form_of_the_document():
@@ -92,12 +94,14 @@ def test_classical_energy_is_the_quadratic_form_of_the_document():
     patterns, states, bias = spins(rng, 6, 20), spins(rng, 8, 20), rng.normal(size=20)
     weights = sum(np.outer(x, x) for x in patterns)
     expected = [-0.5 * s @ weights @ s + s @ bias for s in states]
-    np.testing.assert_allclose(energy(patterns, states, bias=bias), expected, atol=1e-11)
+    np.testing.assert_allclose(energy(patterns, states=states, bias=bias), expected, atol=1e-11)
     np.testing.assert_allclose(
-        fields(patterns, states, diagonal=True, bias=bias), states @ weights - bias, atol=1e-11
+        fields(patterns, states=states, diagonal=True, bias=bias),
+        states @ weights - bias,
+        atol=1e-11,
     )
     np.testing.assert_allclose(  # what the diagonal adds: N times the spin itself
-        fields(patterns, states, bias=bias), states @ weights - 6 * states - bias, atol=1e-11
+        fields(patterns, states=states, bias=bias), states @ weights - 6 * states - bias, atol=1e-11
     )
     assert (np.diag(couplings(patterns)) == 0).all()
     assert (couplings(patterns, diagonal=True) == weights).all()
@@ -112,7 +116,7 @@ def test_gradient_rule_is_minus_the_gradient():
         slope = (memory(up) - memory(down)).sum(axis=0) / (2 * step)
         if memory == EXPONENTIAL:
             slope /= np.exp((patterns @ state[0]).max())
-        got = fields(patterns, state, memory, diagonal=True)[0]
+        got = fields(patterns, states=state, separation=memory, diagonal=True)[0]
         np.testing.assert_allclose(got, slope, rtol=1e-6, atol=1e-6 * np.abs(slope).max())
 
 
@@ -120,13 +124,17 @@ def test_log_energy_orders_states_as_the_energy_and_survives_large_dimension():
     rng = np.random.default_rng(4)
     patterns, states = spins(rng, 5, 30), spins(rng, 9, 30)
     np.testing.assert_allclose(
-        log_energy(patterns, states), -np.log(-energy(patterns, states, EXPONENTIAL)), rtol=1e-13
+        log_energy(patterns, states=states),
+        -np.log(-energy(patterns, states=states, separation=EXPONENTIAL)),
+        rtol=1e-13,
     )
     wide = spins(rng, 3, 2000)
-    np.testing.assert_allclose(log_energy(wide, wide), -2000.0, atol=1e-12)
+    np.testing.assert_allclose(log_energy(wide, states=wide), -2000.0, atol=1e-12)
     with pytest.raises(ValueError, match="use log_energy"):
-        energy(wide, wide, EXPONENTIAL)
-    assert (retrieve(wide, mask(wide, 0.5), EXPONENTIAL).states == wide).all()
+        energy(wide, states=wide, separation=EXPONENTIAL)
+    assert (
+        retrieve(wide, queries=mask(wide, fraction=0.5), separation=EXPONENTIAL).states == wide
+    ).all()
 
 
 # -- dynamics --------------------------------------------------------------------------------
@@ -139,10 +147,10 @@ def test_kernels_follow_the_plain_reference_flip_by_flip(seed, memory, diagonal,
     patterns, queries = spins(rng, 5, 17), rng.choice([-1.0, 0.0, 1.0], (4, 17))
     bias = rng.normal(size=17) * 5 if biased and memory != EXPONENTIAL else None
     options = {"diagonal": diagonal, "bias": bias, "seed": seed, "max_sweeps": 4}
-    plain = retrieve(patterns, queries, memory, kernel="plain", **options)
+    plain = retrieve(patterns, queries=queries, separation=memory, kernel="plain", **options)
     kernels = ["overlaps", "couplings"] if memory == CLASSICAL else ["overlaps"]
     for kernel in kernels:
-        fast = retrieve(patterns, queries, memory, kernel=kernel, **options)
+        fast = retrieve(patterns, queries=queries, separation=memory, kernel=kernel, **options)
         assert (fast.states == plain.states).all()
         assert (fast.flips == plain.flips).all()
         assert (fast.period == plain.period).all()
@@ -154,8 +162,10 @@ def test_asynchronous_retrieval_ends_in_a_minimum_found_by_enumeration(memory):
     rng = np.random.default_rng(5)
     patterns = spins(rng, 4, 10)
     cube = np.array(list(product([-1.0, 1.0], repeat=10)))
-    level = dict(zip(map(tuple, cube), energy(patterns, cube, memory), strict=True))
-    found = retrieve(patterns, cube, memory, seed=6)
+    level = dict(
+        zip(map(tuple, cube), energy(patterns, states=cube, separation=memory), strict=True)
+    )
+    found = retrieve(patterns, queries=cube, separation=memory, seed=6)
     assert found.converged.all()
     for state in np.unique(found.states, axis=0):
         for i in range(10):
@@ -171,7 +181,9 @@ def test_no_asynchronous_flip_raises_the_energy(memory):
     flips = 0
     while flips < 25_000:
         patterns = spins(rng, 30, 150)
-        found = retrieve(patterns, spins(rng, 60, 150), memory, kernel="overlaps", seed=flips)
+        found = retrieve(
+            patterns, queries=spins(rng, 60, 150), separation=memory, kernel="overlaps", seed=flips
+        )
         assert found.rises.sum() == 0
         flips += int(found.flips.sum())
 
@@ -181,7 +193,7 @@ def test_synchronous_updates_cycle_only_without_the_diagonal():
     cycles = 0
     for _ in range(20):
         patterns, queries = spins(rng, 12, 60), spins(rng, 40, 60)
-        found = retrieve(patterns, queries, schedule="synchronous")
+        found = retrieve(patterns, queries=queries, schedule="synchronous")
         assert (found.period > 0).all()  # symmetric couplings: fixed points and 2-cycles, no more
         cycles += int((found.period == 2).sum())
         start = found.states[found.period == 2]
@@ -190,7 +202,7 @@ def test_synchronous_updates_cycle_only_without_the_diagonal():
         field = once @ couplings(patterns)
         assert (once != start).any(axis=1).all()
         assert (np.where(field == 0, once, np.sign(field)) == start).all()
-        kept = retrieve(patterns, queries, schedule="synchronous", diagonal=True)
+        kept = retrieve(patterns, queries=queries, schedule="synchronous", diagonal=True)
         assert kept.converged.all()  # W is then positive semi-definite
         assert (np.diff(kept.energies, axis=1) <= 0).all()
     assert cycles > 30
@@ -201,8 +213,8 @@ def test_degree_two_is_the_classical_network():
     patterns, queries = spins(rng, 9, 50), spins(rng, 20, 50)
     for schedule, diagonal in product(("asynchronous", "synchronous"), (False, True)):
         options = {"schedule": schedule, "diagonal": diagonal, "seed": 1}
-        one = retrieve(patterns, queries, CLASSICAL, **options)
-        two = retrieve(patterns, queries, polynomial(2), **options)
+        one = retrieve(patterns, queries=queries, separation=CLASSICAL, **options)
+        two = retrieve(patterns, queries=queries, separation=polynomial(2), **options)
         assert (one.states == two.states).all()
         np.testing.assert_allclose(2 * one.energies, two.energies, rtol=1e-13)
 
@@ -213,7 +225,7 @@ def test_exponential_memory_decides_ties_as_exact_arithmetic_does():
     patterns = np.ones((3, d))
     patterns[1, 0] = -1
     patterns[2, :30] = -1
-    found = retrieve(patterns, patterns[:2], EXPONENTIAL, seed=2)
+    found = retrieve(patterns, queries=patterns[:2], separation=EXPONENTIAL, seed=2)
     assert (found.states == patterns[1]).all()
 
 
@@ -261,7 +273,7 @@ def plain_overlap(d, load, networks, queries, seed):
 
 @pytest.mark.parametrize("load", [0.10, 0.12, 0.14, 0.16, 0.18])
 def test_overlap_at_2000_spins_agrees_with_an_independent_simulation(load):
-    ours = retrieval_overlap(2000, [load], networks=16, queries=8, seed=11).samples[0]
+    ours = retrieval_overlap(2000, loads=[load], networks=16, queries=8, seed=11).samples[0]
     plain = plain_overlap(2000, load, networks=12, queries=4, seed=12)
     error = np.sqrt(ours.var(ddof=1) / ours.size + plain.var(ddof=1) / plain.size)
     assert abs(ours.mean() - plain.mean()) < 2 * error
@@ -269,8 +281,8 @@ def test_overlap_at_2000_spins_agrees_with_an_independent_simulation(load):
 
 def test_transition_sharpens_with_size_and_follows_mean_field_below_it():
     loads = [0.1, 0.12, 0.17]
-    small = retrieval_overlap(500, loads, networks=24, queries=20, seed=13)
-    large = retrieval_overlap(2000, loads, networks=8, queries=20, seed=14)
+    small = retrieval_overlap(500, loads=loads, networks=24, queries=20, seed=13)
+    large = retrieval_overlap(2000, loads=loads, networks=8, queries=20, seed=14)
     drops = [curve.samples[1] - curve.samples[2] for curve in (small, large)]
     error = np.sqrt(sum(drop.var(ddof=1) / drop.size for drop in drops))
     assert drops[1].mean() - drops[0].mean() > 3 * error
@@ -292,36 +304,40 @@ def test_crossing_finds_where_two_noisy_lines_cross():
     load, error = np.array(found).T
     assert abs(load.mean() - 0.143) < 3 * load.std(ddof=1) / np.sqrt(20)
     assert 0.5 < error.mean() / load.std(ddof=1) < 2.0
-    assert np.isnan(crossing(curves[0], curves[0])).all()
+    assert np.isnan(crossing(curves[0], large=curves[0])).all()
     with pytest.raises(ValueError, match="large"):
-        crossing(curves[0], Curve(x + 1, *(curves[1].mean,) * 2, curves[1].samples))
+        crossing(curves[0], large=Curve(x + 1, *(curves[1].mean,) * 2, curves[1].samples))
 
 
 def test_keeping_the_diagonal_hides_the_transition():
-    kept = retrieval_overlap(2000, [0.18], networks=3, queries=20, diagonal=True, seed=15)
-    left_out = retrieval_overlap(2000, [0.18], networks=3, queries=20, seed=15)
+    kept = retrieval_overlap(2000, loads=[0.18], networks=3, queries=20, diagonal=True, seed=15)
+    left_out = retrieval_overlap(2000, loads=[0.18], networks=3, queries=20, seed=15)
     assert kept.mean[0] > 0.98
     assert left_out.mean[0] < 0.45
 
 
 @pytest.mark.parametrize(("degree", "d", "count"), [(2, 400, 80), (3, 100, 1500), (4, 60, 2500)])
 def test_one_step_error_follows_krotov_and_hopfield(degree, d, count):
-    error, spread = one_step_error(d, count, degree, networks=40, queries=60, seed=16)
+    error, spread = one_step_error(d, count=count, degree=degree, networks=40, queries=60, seed=16)
     # 2 % for what the Gaussian law leaves out at these sizes.
-    theory = bit_error_at_finite_size(d, count, degree)
+    theory = bit_error_at_finite_size(d, count=count, degree=degree)
     assert abs(error - theory) < 3 * spread + 0.02 * theory
-    n = capacity_at_error(d, degree, 0.01)
-    assert bit_error_at_finite_size(d, round(n), degree) == pytest.approx(0.01, rel=0.02)
-    wide = capacity_at_error(4000, degree, 0.01, leading_order=True)
-    assert bit_error(4000, round(wide), degree) == pytest.approx(0.01, rel=0.01)
-    assert bit_error_at_finite_size(4000, round(wide), degree) == pytest.approx(0.01, rel=0.02)
+    n = capacity_at_error(d, degree=degree, error=0.01)
+    assert bit_error_at_finite_size(d, count=round(n), degree=degree) == pytest.approx(
+        0.01, rel=0.02
+    )
+    wide = capacity_at_error(4000, degree=degree, error=0.01, leading_order=True)
+    assert bit_error(4000, count=round(wide), degree=degree) == pytest.approx(0.01, rel=0.01)
+    assert bit_error_at_finite_size(4000, count=round(wide), degree=degree) == pytest.approx(
+        0.01, rel=0.02
+    )
 
 
 @pytest.mark.parametrize(
     ("degree", "dims"), [(2, (200, 400, 800)), (3, (50, 80, 126)), (4, (36, 50, 70))]
 )
 def test_capacity_grows_as_d_to_the_degree_minus_one(degree, dims):
-    fitted = capacity_exponent(dims, degree, bits=40_000, blocks=5, seed=17)
+    fitted = capacity_exponent(dims, degree=degree, bits=40_000, blocks=5, seed=17)
     assert abs(fitted.exponent - fitted.predicted_exponent) < 4 * fitted.exponent_error + 0.01
     assert abs(fitted.exponent - (degree - 1)) < 0.06
 
@@ -329,15 +345,15 @@ def test_capacity_grows_as_d_to_the_degree_minus_one(degree, dims):
 def test_exponential_memory_loses_patterns_by_the_birthday_law():
     d = 12
     counts = [10, 20, 30, 45]
-    measured = all_fixed_probability(d, counts, networks=400, seed=18)
+    measured = all_fixed_probability(d, counts=counts, networks=400, seed=18)
     for count, share in zip(counts, measured.mean, strict=True):
-        law = birthday_law(d, count)
+        law = birthday_law(d, count=count)
         assert abs(share - law) < 3 * np.sqrt(law * (1 - law) / 400)
     half, error = half_capacity(measured)
-    assert birthday_law(d, round(half)) == pytest.approx(0.5, abs=0.05)
+    assert birthday_law(d, count=round(half)) == pytest.approx(0.5, abs=0.05)
     assert error < 0.03 * half
     rng = np.random.default_rng(22)  # the estimate and its error, on draws from the law itself
-    law = np.array([birthday_law(d, n) for n in counts])
+    law = np.array([birthday_law(d, count=n) for n in counts])
     truth = 0.5 + np.sqrt(0.25 + np.log(2) * 2.0 ** (d + 1) / d)
     pulls = []
     for _ in range(200):
@@ -351,16 +367,16 @@ def test_exponential_memory_loses_patterns_by_the_birthday_law():
     for _ in range(50):
         patterns = np.unique(spins(rng, 20, 9), axis=0)
         neighbours = (patterns @ patterns.T == 9 - 2).any()
-        flips = retrieve(patterns, patterns, EXPONENTIAL, max_sweeps=1).flips
+        flips = retrieve(patterns, queries=patterns, separation=EXPONENTIAL, max_sweeps=1).flips
         assert bool(flips.any()) == bool(neighbours)
-    assert birthday_law(60, 2**30) < 1e-12  # literally 2^{d/2} patterns: never all fixed
+    assert birthday_law(60, count=2**30) < 1e-12  # literally 2^{d/2} patterns: never all fixed
     assert exponential_rate(0.0) == pytest.approx(np.log(2) / 2)
     assert exponential_rate(0.5) == 0.0
 
 
 def test_exponential_memory_recalls_damaged_patterns_in_one_sweep():
     d, count, damage = 60, 1000, [0.0, 0.1, 0.3]
-    recall = exponential_recall(d, count, damage, queries=200, seed=21)
+    recall = exponential_recall(d, count=count, corruptions=damage, queries=200, seed=21)
     assert np.log(count) / d < exponential_rate(0.1)
     assert (recall.one_sweep[:2] == 1.0).all()
     assert (recall.final >= recall.one_sweep).all()
@@ -388,7 +404,7 @@ def test_images_are_scaled_as_documented():
     for threshold in ("pixel", "image"):
         assert abs(binarize(faces(), threshold=threshold).mean()) < 0.01
     assert set(np.unique(binarize(digits(), threshold="zero"))) == {-1.0, 1.0}
-    hidden = mask(faces(), 0.5, value=-1.0)
+    hidden = mask(faces(), fraction=0.5, value=-1.0)
     assert (hidden[:, 313:] == -1).all()
     assert (hidden[:, :313] == faces()[:, :313]).all()
 
@@ -397,8 +413,15 @@ def test_images_are_scaled_as_documented():
 def test_half_masked_faces_six_are_too_many_for_the_classical_a_hundred_fine_for_exp(seed):
     stored = binarize(faces(), threshold="image")
     six = stored[:6]
-    assert not (retrieve(six, mask(six, 0.5), CLASSICAL, seed=seed).states == six).all(1).any()
-    found = retrieve(stored, mask(stored, 0.5), EXPONENTIAL, seed=seed)
+    assert (
+        not (
+            retrieve(six, queries=mask(six, fraction=0.5), separation=CLASSICAL, seed=seed).states
+            == six
+        )
+        .all(1)
+        .any()
+    )
+    found = retrieve(stored, queries=mask(stored, fraction=0.5), separation=EXPONENTIAL, seed=seed)
     assert (found.states == stored).all()
     assert (found.sweeps == 1).all()
 
@@ -412,29 +435,41 @@ def test_half_masked_faces_six_are_too_many_for_the_classical_a_hundred_fine_for
         (lambda x: Separation("cubic"), ValueError, "kind"),
         (lambda x: polynomial(1), ValueError, "degree"),
         (lambda x: polynomial(2.5), TypeError, "degree"),
-        (lambda x: energy(x[0], x), ValueError, "patterns"),
-        (lambda x: energy(x * 0.5, x), ValueError, "patterns"),
-        (lambda x: energy(x[:0], x), ValueError, "patterns"),
-        (lambda x: energy(x, x[:, :3]), ValueError, "states"),
-        (lambda x: energy(x, x * np.nan), ValueError, "states"),
-        (lambda x: energy(x, x, bias=[1.0]), ValueError, "bias"),
-        (lambda x: fields(x, x, EXPONENTIAL, bias=np.ones(8)), ValueError, "bias"),
-        (lambda x: retrieve(x, x + 1), ValueError, "queries"),
-        (lambda x: retrieve(x, x, schedule="random"), ValueError, "schedule"),
-        (lambda x: retrieve(x, x, max_sweeps=0), ValueError, "max_sweeps"),
-        (lambda x: retrieve(x, x, EXPONENTIAL, kernel="couplings"), ValueError, "kernel"),
-        (lambda x: retrieve_with_couplings(np.triu(np.ones((8, 8))), x), ValueError, "weights"),
-        (lambda x: retrieval_overlap(100, [0.2, 0.1]), ValueError, "loads"),
-        (lambda x: retrieval_overlap(100, [0.1], networks=1), ValueError, "networks"),
-        (lambda x: capacity_exponent([10, 20], 2), ValueError, "dims"),
-        (lambda x: capacity_at_error(100, 2, 0.5), ValueError, "error"),
+        (lambda x: energy(x[0], states=x), ValueError, "patterns"),
+        (lambda x: energy(x * 0.5, states=x), ValueError, "patterns"),
+        (lambda x: energy(x[:0], states=x), ValueError, "patterns"),
+        (lambda x: energy(x, states=x[:, :3]), ValueError, "states"),
+        (lambda x: energy(x, states=x * np.nan), ValueError, "states"),
+        (lambda x: energy(x, states=x, bias=[1.0]), ValueError, "bias"),
+        (
+            lambda x: fields(x, states=x, separation=EXPONENTIAL, bias=np.ones(8)),
+            ValueError,
+            "bias",
+        ),
+        (lambda x: retrieve(x, queries=x + 1), ValueError, "queries"),
+        (lambda x: retrieve(x, queries=x, schedule="random"), ValueError, "schedule"),
+        (lambda x: retrieve(x, queries=x, max_sweeps=0), ValueError, "max_sweeps"),
+        (
+            lambda x: retrieve(x, queries=x, separation=EXPONENTIAL, kernel="couplings"),
+            ValueError,
+            "kernel",
+        ),
+        (
+            lambda x: retrieve_with_couplings(np.triu(np.ones((8, 8))), queries=x),
+            ValueError,
+            "weights",
+        ),
+        (lambda x: retrieval_overlap(100, loads=[0.2, 0.1]), ValueError, "loads"),
+        (lambda x: retrieval_overlap(100, loads=[0.1], networks=1), ValueError, "networks"),
+        (lambda x: capacity_exponent([10, 20], degree=2), ValueError, "dims"),
+        (lambda x: capacity_at_error(100, degree=2, error=0.5), ValueError, "error"),
         (lambda x: ags_overlap(-0.1), ValueError, "load"),
         (lambda x: binarize(x, threshold="mean"), ValueError, "threshold"),
-        (lambda x: mask(x, 1.5), ValueError, "fraction"),
+        (lambda x: mask(x, fraction=1.5), ValueError, "fraction"),
     ],
 )
 def test_bad_input_is_refused_by_name(call, error, message):
     patterns = spins(np.random.default_rng(0), 3, 8)
     with pytest.raises(error, match=message):
         call(patterns)
-    assert overlaps(patterns, patterns)[0, 0] == 1.0
+    assert overlaps(patterns, states=patterns)[0, 0] == 1.0

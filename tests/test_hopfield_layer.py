@@ -111,7 +111,7 @@ def test_with_identity_projections_it_is_retrieval(steps):
     for part in (layer.to_query, layer.to_key, layer.to_value, layer.to_output):
         nn.init.eye_(part.weight)
     queries, patterns = draw(2, 4, 6, seed=1), draw(2, 9, 6, seed=2)
-    found = retrieve(patterns, queries, 0.8, steps=steps)
+    found = retrieve(patterns, query=queries, beta=0.8, steps=steps)
     torch.testing.assert_close(layer(queries, patterns), found.states, **EXACT)
     weights = layer.attention_weights(queries, patterns)
     torch.testing.assert_close(weights[:, 0], found.attention, **EXACT)

@@ -193,7 +193,7 @@ def test_layer_agrees_with_torch_encoder_layer():
     layer.load_state_dict(state)
     inputs = torch.randn(3, 7, sizes.width, dtype=torch.float64)
     torch.testing.assert_close(
-        minilm.run_layer(model, 1, inputs).outputs, layer(inputs), atol=1e-12, rtol=0
+        minilm.run_layer(model, 1, inputs=inputs).outputs, layer(inputs), atol=1e-12, rtol=0
     )
 
 
@@ -265,10 +265,10 @@ def test_sampled_gaussian_entries_in_two_limits():
     """Two keys: k falls from 2 to 1 at s = ln 9/(√2 · 0.6745) = 2.303; many: Phi(1.2816 - s)."""
     edge = np.log(9) / (np.sqrt(2) * ndtri(0.75))
     assert edge == pytest.approx(2.303, abs=1e-3)
-    found = heads.sampled_gaussian_entries(np.array([0.85, 1.15]) * edge, 2, draws=4000)
+    found = heads.sampled_gaussian_entries(np.array([0.85, 1.15]) * edge, keys=2, draws=4000)
     assert found.tolist() == [2.0, 1.0]
     spread = np.array([0.0, 0.7, 1.5])
-    many = heads.sampled_gaussian_entries(spread, 20_000, draws=30) / 20_000
+    many = heads.sampled_gaussian_entries(spread, keys=20_000, draws=30) / 20_000
     np.testing.assert_allclose(many, heads.gaussian_fraction(spread), atol=0.004)
 
 
@@ -367,7 +367,7 @@ def test_sublayer_step_is_the_models_own(model, traces):
     """From the layer's inputs one step is LayerNorm(x + attention(x)) of the forward."""
     for layer in (0, 5):
         trace = traces[layer]
-        ours = iteration.sublayer_step(model, layer, trace, trace.inputs[1], sequence=1)
+        ours = iteration.sublayer_step(model, layer, trace, states=trace.inputs[1], sequence=1)
         torch.testing.assert_close(ours, trace.normalised[1], atol=1e-11, rtol=0)
 
 
@@ -387,8 +387,8 @@ def test_balanced_gauge_changes_no_attention(model, traces):
         rtol=0,
     )
     torch.testing.assert_close(
-        implicit.overlap_energy(queries, keys, beta),
-        implicit.overlap_energy(trace.queries, trace.keys, beta),
+        implicit.overlap_energy(queries, keys=keys, beta=beta),
+        implicit.overlap_energy(trace.queries, keys=trace.keys, beta=beta),
         atol=1e-10,
         rtol=0,
     )
@@ -413,8 +413,8 @@ def test_readback_is_the_heads_own_loop(model, traces):
     alone[output + ".weight"] = alone[output + ".weight"] * mask
     alone[output + ".bias"] = torch.zeros_like(alone[output + ".bias"])
     silenced = minilm.LanguageModel(alone, model.architecture, model.tokenizer)
-    written = minilm.run_layer(silenced, layer, trace.inputs).attended
-    expected = minilm.project(model, layer, "query", written)[:, head]
+    written = minilm.run_layer(silenced, layer, inputs=trace.inputs).attended
+    expected = minilm.project(model, layer, "query", states=written)[:, head]
     values = iteration.readback_values(model, layer, trace)[:, head]
     torch.testing.assert_close(attention[:, head] @ values, expected, atol=1e-11, rtol=0)
 
@@ -425,9 +425,9 @@ def test_readback_is_the_heads_own_loop(model, traces):
 def test_energy_gradient_is_autograd(model, traces):
     trace = traces[4]
     states = trace.inputs.clone().requires_grad_(True)
-    total = implicit.layer_overlap_energy(model, 4, trace, states).sum()
+    total = implicit.layer_overlap_energy(model, 4, trace, states=states).sum()
     (gradient,) = torch.autograd.grad(total, states)
-    ours = implicit.energy_gradient(model, 4, trace, trace.inputs)
+    ours = implicit.energy_gradient(model, 4, trace, states=trace.inputs)
     torch.testing.assert_close(ours, gradient, atol=1e-10, rtol=0)
 
 
@@ -445,11 +445,11 @@ def test_aligned_steps_of_any_length_lower_the_overlap_energy(seed, scale):
     model = tiny_model(seed=seed % 7)
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(2, 6, 8, generator=generator, dtype=torch.float64)
-    trace = minilm.run_layer(model, 0, inputs)
+    trace = minilm.run_layer(model, 0, inputs=inputs)
     update = torch.randn(2, 6, 8, generator=generator, dtype=torch.float64)
-    gradient = implicit.energy_gradient(model, 0, trace, inputs)
-    change = implicit.energy_along(model, 0, trace, update, [scale])[0]
-    aligned = implicit.alignment(update, gradient) > 1e-9
+    gradient = implicit.energy_gradient(model, 0, trace, states=inputs)
+    change = implicit.energy_along(model, 0, trace, direction=update, scales=[scale])[0]
+    aligned = implicit.alignment(update, gradient=gradient) > 1e-9
     assert bool((change[aligned] < 0).all())
 
 
@@ -481,13 +481,15 @@ def test_overlap_energy_ignores_gauge_and_shift():
         torch.randn(*shape, generator=generator, dtype=torch.float64)
         for shape in ((5, 4), (9, 4), (4, 4))
     )
-    plain = implicit.overlap_energy(queries, keys, 0.7)
+    plain = implicit.overlap_energy(queries, keys=keys, beta=0.7)
     moved = implicit.overlap_energy(
-        queries @ gauge, keys @ torch.linalg.inv(gauge).mT + torch.arange(4.0).double(), 0.7
+        queries @ gauge,
+        keys=keys @ torch.linalg.inv(gauge).mT + torch.arange(4.0).double(),
+        beta=0.7,
     )
     torch.testing.assert_close(moved, plain, atol=1e-12, rtol=0)
     assert bool((plain <= 0).all())
-    assert float(implicit.overlap_energy(0 * queries, keys, 0.7).abs().max()) < 1e-14
+    assert float(implicit.overlap_energy(0 * queries, keys=keys, beta=0.7).abs().max()) < 1e-14
 
 
 # --- toy -------------------------------------------------------------------------------------
@@ -497,15 +499,19 @@ def test_toy_energy_and_update_by_hand():
     """One layer, one example, against loops that follow the definition."""
     task = toy.ToyTask(width=3, patterns=4, layers=1, seed=4)
     weights = toy.initial_weights(task)
-    patterns, states, _ = toy.draw(task, 1, torch.Generator().manual_seed(0))
+    patterns, states, _ = toy.draw(task, 1, generator=torch.Generator().manual_seed(0))
     x, xi = patterns[0].numpy(), states[0].numpy()
     q, k, o = (weights[name][0].numpy() for name in ("query", "key", "output"))
     logits = np.array([(k @ x[j]) @ (q @ xi) for j in range(4)]) / np.sqrt(3)
     attention = np.exp(logits) / np.exp(logits).sum()
     update = o @ sum(attention[j] * x[j] for j in range(4))
     energy = -np.sqrt(3) * np.log(np.mean(np.exp(logits - logits.mean())))
-    np.testing.assert_allclose(toy.toy_update(weights, 0, patterns, states)[0], update, atol=1e-14)
-    np.testing.assert_allclose(toy.toy_energy(weights, 0, patterns, states)[0], energy, atol=1e-13)
+    np.testing.assert_allclose(
+        toy.toy_update(weights, 0, patterns=patterns, states=states)[0], update, atol=1e-14
+    )
+    np.testing.assert_allclose(
+        toy.toy_energy(weights, 0, patterns=patterns, states=states)[0], energy, atol=1e-13
+    )
 
 
 def test_training_aligns_or_opposes_the_update_as_the_goal_asks():
@@ -530,13 +536,21 @@ def test_training_aligns_or_opposes_the_update_as_the_goal_asks():
         (lambda: minilm.load_model(path=3), TypeError, "path"),
         (lambda: minilm.load_model(dtype=torch.int64), ValueError, "dtype"),
         (lambda: minilm.random_weights(tiny_model(), "other", 0), ValueError, "kind"),
-        (lambda: minilm.run_layer(tiny_model(), 2, torch.zeros(1, 2, 8)), ValueError, "layer"),
+        (
+            lambda: minilm.run_layer(tiny_model(), 2, inputs=torch.zeros(1, 2, 8)),
+            ValueError,
+            "layer",
+        ),
         (lambda: heads.gaussian_fraction(-1.0), ValueError, "spread"),
         (lambda: heads.gaussian_fraction(1.0, mass=0.0), ValueError, "mass"),
         (lambda: heads.head_medians(torch.ones(3)), ValueError, "per_query"),
         (lambda: iteration.end_points(tiny_model(), 0, None, "other"), ValueError, "loop"),
         (lambda: iteration.end_points(tiny_model(), 9, None, "keys"), ValueError, "layer"),
-        (lambda: iteration.distinct_states(torch.ones(2, 2), 0.0), ValueError, "tolerance"),
+        (
+            lambda: iteration.distinct_states(torch.ones(2, 2), tolerance=0.0),
+            ValueError,
+            "tolerance",
+        ),
         (
             lambda: implicit.stage_energies(tiny_model(), 0, None, "other"),
             ValueError,

@@ -44,7 +44,9 @@ def test_two_terms_are_the_gradient_of_the_exact_free_energy(mask_diagonal, beta
     fields, bilinear = _draw(5, 1, seed=4)
 
     def couplings_of(h):
-        return softmax_couplings(h, bilinear, gamma=3.0, strength=0.8, mask_diagonal=mask_diagonal)
+        return softmax_couplings(
+            h, bilinear=bilinear, gamma=3.0, strength=0.8, mask_diagonal=mask_diagonal
+        )
 
     def spins(h, couplings):
         p = _ising_log_weights(h, couplings, beta).softmax(0)
@@ -54,7 +56,7 @@ def test_two_terms_are_the_gradient_of_the_exact_free_energy(mask_diagonal, beta
     probe = fields.clone().requires_grad_()
     log_z = _ising_log_weights(probe, couplings_of(probe), beta).logsumexp(0)
     (want,) = torch.autograd.grad(log_z / beta, probe)
-    mean, response = two_term_magnetization(fields, couplings_of, spins)
+    mean, response = two_term_magnetization(fields, couplings_of, spins=spins)
     assert response.abs().max() > 1e-3
     torch.testing.assert_close(mean + response, want, rtol=0, atol=1e-12)
 
@@ -68,18 +70,18 @@ def test_two_terms_for_exact_vector_spins(mask_diagonal):
 
     def couplings_of(h):
         return softmax_couplings(
-            h, bilinear, gamma=gamma, strength=strength, mask_diagonal=mask_diagonal
+            h, bilinear=bilinear, gamma=gamma, strength=strength, mask_diagonal=mask_diagonal
         )
 
     def exact(h, couplings):
-        return three_spins((h * dim**0.5).numpy(), couplings.numpy(), beta)
+        return three_spins((h * dim**0.5).numpy(), couplings=couplings.numpy(), beta=beta)
 
     def spins(h, couplings):
         result = exact(h, couplings)
         mean = torch.from_numpy(result.magnetization) / dim**0.5
         return mean, torch.from_numpy(result.correlation)
 
-    mean, response = two_term_magnetization(fields, couplings_of, spins)
+    mean, response = two_term_magnetization(fields, couplings_of, spins=spins)
     for site in range(3):
         push = torch.zeros_like(fields)
         push[site] = field[0]
@@ -99,23 +101,25 @@ def test_a_masked_pair_does_not_respond():
     fields, bilinear = _draw(2, dim, seed=1)
 
     def spins(h, couplings):
-        result = two_spins((h * dim**0.5).numpy(), couplings.numpy(), beta)
+        result = two_spins((h * dim**0.5).numpy(), couplings=couplings.numpy(), beta=beta)
         mean = torch.from_numpy(result.magnetization) / dim**0.5
         return mean, torch.from_numpy(result.correlation)
 
     for mask_diagonal in (True, False):
 
         def couplings_of(h, mask=mask_diagonal):
-            return softmax_couplings(h, bilinear, gamma=2.0, mask_diagonal=mask)
+            return softmax_couplings(h, bilinear=bilinear, gamma=2.0, mask_diagonal=mask)
 
-        mean, response = two_term_magnetization(fields, couplings_of, spins)
+        mean, response = two_term_magnetization(fields, couplings_of, spins=spins)
         assert (response.abs().max() == 0) == mask_diagonal
         push = torch.randn(2, dim, generator=torch.Generator().manual_seed(0)).double()
         step = 1e-3
         values = []
         for s in (-2 * step, -step, step, 2 * step):
             moved = fields + s * push
-            result = two_spins((moved * dim**0.5).numpy(), couplings_of(moved).numpy(), beta)
+            result = two_spins(
+                (moved * dim**0.5).numpy(), couplings=couplings_of(moved).numpy(), beta=beta
+            )
             values.append(result.log_partition / (beta * dim))
         slope = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * step)
         assert abs(((mean + response) * push).sum() - slope) < 1e-9
@@ -133,17 +137,24 @@ def test_a_masked_pair_does_not_respond():
 def test_closed_form_equals_autograd(sites, dim, gamma, strength, seed, mask_diagonal):
     fields, bilinear = _draw(sites, dim, seed, batch=(2,))
     options = {"gamma": gamma, "strength": strength, "mask_diagonal": mask_diagonal}
-    couplings = softmax_couplings(fields, bilinear, **options)
+    couplings = softmax_couplings(fields, bilinear=bilinear, **options)
     torch.testing.assert_close(couplings.sum(-1), torch.full((2, sites), strength).double())
     correlation = symmetrize(torch.randn(2, sites, sites, dtype=torch.float64))
     closed = softmax_response(
-        fields, bilinear, couplings, correlation, gamma=gamma, strength=strength
+        fields,
+        bilinear=bilinear,
+        couplings=couplings,
+        correlation=correlation,
+        gamma=gamma,
+        strength=strength,
     )
     automatic = autograd_response(
-        fields, lambda h: softmax_couplings(h, bilinear, **options), correlation
+        fields,
+        lambda h: softmax_couplings(h, bilinear=bilinear, **options),
+        correlation=correlation,
     )
     torch.testing.assert_close(closed, automatic, rtol=1e-12, atol=1e-12 * (1 + gamma))
-    rows = response_attention(couplings, correlation, strength=strength).sum(-1)
+    rows = response_attention(couplings, correlation=correlation, strength=strength).sum(-1)
     assert rows.abs().max() < 1e-13 * (1 + strength)
 
 
@@ -153,16 +164,24 @@ def test_permutations_and_neighbours(sites, dim, seed):
     """Permuting sites permutes J and the response; a batch is solved site by site the same."""
     fields, bilinear = _draw(sites, dim, seed, batch=(3,))
     correlation = symmetrize(torch.randn(3, sites, sites, dtype=torch.float64))
-    couplings = softmax_couplings(fields, bilinear, gamma=2.0)
-    response = softmax_response(fields, bilinear, couplings, correlation, gamma=2.0)
+    couplings = softmax_couplings(fields, bilinear=bilinear, gamma=2.0)
+    response = softmax_response(
+        fields, bilinear=bilinear, couplings=couplings, correlation=correlation, gamma=2.0
+    )
     order = torch.randperm(sites, generator=torch.Generator().manual_seed(seed))
-    moved = softmax_couplings(fields[:, order], bilinear, gamma=2.0)
+    moved = softmax_couplings(fields[:, order], bilinear=bilinear, gamma=2.0)
     torch.testing.assert_close(moved, couplings[:, order][:, :, order], rtol=0, atol=1e-13)
     moved = softmax_response(
-        fields[:, order], bilinear, moved, correlation[:, order][:, :, order], gamma=2.0
+        fields[:, order],
+        bilinear=bilinear,
+        couplings=moved,
+        correlation=correlation[:, order][:, :, order],
+        gamma=2.0,
     )
     torch.testing.assert_close(moved, response[:, order], rtol=0, atol=1e-12)
-    alone = softmax_response(fields[1], bilinear, couplings[1], correlation[1], gamma=2.0)
+    alone = softmax_response(
+        fields[1], bilinear=bilinear, couplings=couplings[1], correlation=correlation[1], gamma=2.0
+    )
     torch.testing.assert_close(alone, response[1], rtol=0, atol=1e-13)
 
 
@@ -171,8 +190,10 @@ def test_gradients():
     correlation = symmetrize(torch.randn(4, 4, dtype=torch.float64))
 
     def closed(h, a, c):
-        couplings = softmax_couplings(h, a, gamma=1.5, strength=0.7)
-        return softmax_response(h, a, couplings, c, gamma=1.5, strength=0.7)
+        couplings = softmax_couplings(h, bilinear=a, gamma=1.5, strength=0.7)
+        return softmax_response(
+            h, bilinear=a, couplings=couplings, correlation=c, gamma=1.5, strength=0.7
+        )
 
     inputs = [x.clone().requires_grad_() for x in (fields, bilinear, correlation)]
     assert torch.autograd.gradcheck(closed, inputs)
@@ -180,7 +201,10 @@ def test_gradients():
 
     def automatic(h):
         return autograd_response(
-            h, lambda x: softmax_couplings(x, bilinear), correlation, create_graph=True
+            h,
+            lambda x: softmax_couplings(x, bilinear=bilinear),
+            correlation=correlation,
+            create_graph=True,
         )
 
     assert torch.autograd.gradcheck(automatic, [inputs[0]])
@@ -189,7 +213,9 @@ def test_gradients():
 def test_fixed_couplings_do_not_respond():
     fields, _ = _draw(4, 3, seed=0)
     fixed = torch.eye(4, dtype=torch.float64)
-    assert (autograd_response(fields, lambda _: fixed, torch.ones_like(fixed)) == 0).all()
+    assert (
+        autograd_response(fields, lambda _: fixed, correlation=torch.ones_like(fixed)) == 0
+    ).all()
 
 
 _H = torch.ones(3, 2)
@@ -199,15 +225,15 @@ _A = torch.ones(2, 2)
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: softmax_couplings(np.ones((3, 2)), _A), TypeError, "fields"),
-        (lambda: softmax_couplings(_H[0], _A), ValueError, "fields"),
-        (lambda: softmax_couplings(_H, torch.ones(3, 3)), ValueError, "bilinear"),
-        (lambda: softmax_couplings(_H, _A, gamma=-1.0), ValueError, "gamma"),
-        (lambda: softmax_couplings(_H, _A, strength=float("nan")), ValueError, "strength"),
-        (lambda: softmax_couplings(_H[:1], _A), ValueError, "mask_diagonal"),
-        (lambda: softmax_couplings(_H * torch.inf, _A), ValueError, "fields"),
+        (lambda: softmax_couplings(np.ones((3, 2)), bilinear=_A), TypeError, "fields"),
+        (lambda: softmax_couplings(_H[0], bilinear=_A), ValueError, "fields"),
+        (lambda: softmax_couplings(_H, bilinear=torch.ones(3, 3)), ValueError, "bilinear"),
+        (lambda: softmax_couplings(_H, bilinear=_A, gamma=-1.0), ValueError, "gamma"),
+        (lambda: softmax_couplings(_H, bilinear=_A, strength=float("nan")), ValueError, "strength"),
+        (lambda: softmax_couplings(_H[:1], bilinear=_A), ValueError, "mask_diagonal"),
+        (lambda: softmax_couplings(_H * torch.inf, bilinear=_A), ValueError, "fields"),
         (lambda: symmetrize(_H), ValueError, "couplings"),
-        (lambda: response_attention(_A, _A, strength=0.0), ValueError, "strength"),
+        (lambda: response_attention(_A, correlation=_A, strength=0.0), ValueError, "strength"),
     ],
 )
 def test_bad_input(call, error, words):

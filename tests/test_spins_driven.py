@@ -44,7 +44,7 @@ def test_exact_dynamics_match_a_loop_over_paths():
             weight *= np.prod(1 / (1 + np.exp(-2 * local)))
         mean += weight * path[-1]
         delayed += weight * np.outer(path[-1], path[-2])
-    result = kinetic_exact(j, x, m0, beta)
+    result = kinetic_exact(j, drive=x, initial=m0, beta=beta)
     assert np.allclose(result.magnetization[-1], mean, atol=1e-13)
     assert np.allclose(result.delayed[-1], delayed, atol=1e-13)
 
@@ -64,8 +64,12 @@ def test_errors_fall_with_the_order_of_the_approximation(system, method, order):
     couplings, drive, initial = system
     errors = []
     for scale in (0.02, 0.04):
-        exact = kinetic_exact(scale * couplings, drive, initial, 1.0).magnetization
-        found = kinetic_mean_field(scale * couplings, drive, initial, 1.0, method=method)
+        exact = kinetic_exact(
+            scale * couplings, drive=drive, initial=initial, beta=1.0
+        ).magnetization
+        found = kinetic_mean_field(
+            scale * couplings, drive=drive, initial=initial, beta=1.0, method=method
+        )
         errors.append(np.abs(found - exact).max())
     assert np.log2(errors[1] / errors[0]) == pytest.approx(order, abs=0.3)
 
@@ -73,7 +77,7 @@ def test_errors_fall_with_the_order_of_the_approximation(system, method, order):
 def test_tap_step_solves_its_equation_for_strong_couplings(system):
     couplings, drive, initial = system
     for beta in (0.5, 5.0, 40.0):
-        m = kinetic_mean_field(couplings, drive, initial, beta, method="tap")
+        m = kinetic_mean_field(couplings, drive=drive, initial=initial, beta=beta, method="tap")
         spread = beta**2 * (couplings**2 @ (1 - m[0] ** 2))
         residual = np.tanh(beta * (drive[0] + couplings @ m[0]) - m[1] * spread) - m[1]
         # tanh' <= 1, so the root is known to rounding times its reaction term.
@@ -85,10 +89,14 @@ def test_gaussian_theory_is_right_for_large_asymmetric_systems():
     size, beta, steps = 400, 1.5, 6
     couplings = rng.normal(size=(size, size)) / np.sqrt(size)
     drive = np.tile(0.5 * rng.normal(size=size), (steps, 1))
-    run = kinetic_simulation(couplings, drive, np.zeros(size), beta, replicas=4000)
+    run = kinetic_simulation(
+        couplings, drive=drive, initial=np.zeros(size), beta=beta, replicas=4000
+    )
     error = {}
     for method in KINETIC_METHODS:
-        m = kinetic_mean_field(couplings, drive, np.zeros(size), beta, method=method)
+        m = kinetic_mean_field(
+            couplings, drive=drive, initial=np.zeros(size), beta=beta, method=method
+        )
         squared = np.mean((m[-1] - run.magnetization[-1]) ** 2)
         error[method] = squared - np.mean(run.magnetization_error[-1] ** 2)
     assert error["gaussian"] < 0.05 * error["tap"]
@@ -99,10 +107,12 @@ def test_symmetric_couplings_give_detailed_balance(system):
     couplings, drive, _ = system
     symmetric = 0.5 * (couplings + couplings.T)
     beta, x = 0.9, drive[0]
-    state = kinetic_stationary(symmetric, x, beta)
+    state = kinetic_stationary(symmetric, drive=x, beta=beta)
     assert abs(state.entropy_production) < 1e-12
-    assert abs(entropy_production(symmetric, state.delayed, beta)) < 1e-13
-    assert mean_field_entropy_production(symmetric, state.magnetization, beta) == 0
+    assert abs(entropy_production(symmetric, delayed=state.delayed, beta=beta)) < 1e-13
+    assert (
+        mean_field_entropy_production(symmetric, magnetization=state.magnetization, beta=beta) == 0
+    )
     # Peretto 1984: p(s) proportional to exp(beta x.s) prod_i 2 cosh beta (x + J s)_i.
     size = len(x)
     states = 2.0 * ((np.arange(2**size)[:, None] >> np.arange(size)) & 1) - 1
@@ -114,20 +124,26 @@ def test_symmetric_couplings_give_detailed_balance(system):
 def test_entropy_production_of_asymmetric_couplings(system):
     couplings, drive, initial = system
     beta, x = 0.9, drive[0]
-    state = kinetic_stationary(couplings, x, beta)
+    state = kinetic_stationary(couplings, drive=x, beta=beta)
     assert state.entropy_production > 0.1
-    formula = entropy_production(couplings, state.delayed, beta)
+    formula = entropy_production(couplings, delayed=state.delayed, beta=beta)
     assert formula == pytest.approx(state.entropy_production, rel=1e-10)
     # The exact dynamics arrive at the stationary state, and a simulation measures it.
     long = np.tile(x, (60, 1))
-    late = kinetic_exact(couplings, long, initial, beta)
+    late = kinetic_exact(couplings, drive=long, initial=initial, beta=beta)
     assert np.allclose(late.magnetization[-1], state.magnetization, atol=1e-9)
-    run = kinetic_simulation(couplings, long[:20], initial, beta, replicas=20_000)
-    assert entropy_production(couplings, run.delayed[-1], beta) == pytest.approx(formula, rel=0.05)
+    run = kinetic_simulation(
+        couplings, drive=long[:20], initial=initial, beta=beta, replicas=20_000
+    )
+    assert entropy_production(couplings, delayed=run.delayed[-1], beta=beta) == pytest.approx(
+        formula, rel=0.05
+    )
     ratios = []
     for scale in (0.002, 0.004):
-        weak = kinetic_stationary(scale * couplings, x, beta)
-        leading = mean_field_entropy_production(scale * couplings, weak.magnetization, beta)
+        weak = kinetic_stationary(scale * couplings, drive=x, beta=beta)
+        leading = mean_field_entropy_production(
+            scale * couplings, magnetization=weak.magnetization, beta=beta
+        )
         ratios.append(abs(leading / weak.entropy_production - 1))
     assert ratios[0] < 0.05
     assert ratios[1] / ratios[0] == pytest.approx(2, rel=0.2)
@@ -171,7 +187,11 @@ def test_mean_field_orders_at_the_critical_beta():
     final = []
     for factor in (0.9, 1.15):
         m = kinetic_mean_field(
-            couplings, drive, np.full(size, 0.5), factor * beta, method="gaussian"
+            couplings,
+            drive=drive,
+            initial=np.full(size, 0.5),
+            beta=factor * beta,
+            method="gaussian",
         )
         final.append(m[-1].mean())
     assert abs(final[0]) < 0.02
@@ -180,7 +200,7 @@ def test_mean_field_orders_at_the_critical_beta():
 
 @pytest.mark.parametrize(("asymmetry", "correlation"), [(0.0, 1.0), (0.5, 0.6), (1.0, 0.0)])
 def test_random_couplings_have_the_stated_moments(asymmetry, correlation):
-    j = asymmetric_couplings(400, 2, asymmetry=asymmetry, mean=3.0, std=0.7)
+    j = asymmetric_couplings(400, seed=2, asymmetry=asymmetry, mean=3.0, std=0.7)
     off = ~np.eye(400, dtype=bool)
     assert not np.diagonal(j).any()
     assert np.mean(j[off]) * 400 == pytest.approx(3, abs=0.1)
@@ -193,9 +213,9 @@ def test_batch_members_do_not_see_their_neighbours(method):
     rng = np.random.default_rng(2)
     j, x = rng.normal(size=(3, 5, 5)), rng.normal(size=(3, 4, 5))
     m0 = rng.uniform(-1, 1, (3, 5))
-    together = kinetic_mean_field(j, x, m0, 1.1, method=method)
+    together = kinetic_mean_field(j, drive=x, initial=m0, beta=1.1, method=method)
     for b in range(3):
-        alone = kinetic_mean_field(j[b], x[b], m0[b], 1.1, method=method)
+        alone = kinetic_mean_field(j[b], drive=x[b], initial=m0[b], beta=1.1, method=method)
         assert np.array_equal(alone, together[b])
 
 
@@ -220,17 +240,17 @@ def test_vector_response_against_quadrature_and_its_limit(dim):
         return np.sin(angle) ** (dim - 2) * tilt * np.cos(angle) ** power
 
     mean = quad(weight, 0, np.pi, args=(1,))[0] / quad(weight, 0, np.pi, args=(0,))[0]
-    response = vector_response(theta, beta)
+    response = vector_response(theta, beta=beta)
     assert response[1] == pytest.approx(radius * mean, rel=1e-9)
     assert np.count_nonzero(response) == 1
-    assert np.array_equal(vector_response(np.zeros(dim), beta), np.zeros(dim))
+    assert np.array_equal(vector_response(np.zeros(dim), beta=beta), np.zeros(dim))
 
 
 def test_large_d_response_is_approached_as_one_over_d():
     errors = []
     for dim in (64, 128, 256):
         theta = np.full(dim, 1.3)  # |theta| grows as R, so the argument stays of order one
-        exact, limit = (vector_response(theta, 0.9, kind=k) for k in ("exact", "large_d"))
+        exact, limit = (vector_response(theta, beta=0.9, kind=k) for k in ("exact", "large_d"))
         errors.append(np.linalg.norm(exact - limit) / np.linalg.norm(exact))
     assert np.diff(np.log2(errors)) == pytest.approx([-1, -1], abs=0.05)
 
@@ -242,38 +262,64 @@ def test_vector_mean_field_against_simulation():
     j, x = 0.1 * rng.normal(size=(size, size)), rng.normal(size=(3, size, dim))
     first = rng.normal(size=(size, dim))
     first *= radius / np.linalg.norm(first, axis=1, keepdims=True)
-    mean, error = vector_simulation(j, x, first, beta, replicas=20_000, seed=1)
-    theory = vector_mean_field(j, x, first, beta)
+    mean, error = vector_simulation(j, drive=x, initial=first, beta=beta, replicas=20_000, seed=1)
+    theory = vector_mean_field(j, drive=x, initial=first, beta=beta)
     # One step from a known state is exact; later steps err by O(J^2), below 4e-3 here.
     assert np.all(np.abs(mean[1] - theory[1]) < 4.5 * error[1])
     assert np.abs(mean - theory).max() < 4e-3 + 4.5 * error.max()
-    biased = vector_mean_field(j, x, first, beta, kind="large_d")
+    biased = vector_mean_field(j, drive=x, initial=first, beta=beta, kind="large_d")
     assert np.abs(mean[1] - biased[1]).max() > 10 * error[1].max()
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: kinetic_mean_field(np.ones((2, 3)), np.ones((1, 2)), np.ones(2), 1.0), "coupl"),
-        (lambda: kinetic_mean_field(np.eye(2), np.ones((1, 3)), np.ones(2), 1.0), "drive"),
-        (lambda: kinetic_mean_field(np.eye(2), np.ones((1, 2)), 2 * np.ones(2), 1.0), "initial"),
         (
-            lambda: kinetic_mean_field(np.eye(2), np.ones((1, 2)), np.ones(2), 1.0, method="exact"),
+            lambda: kinetic_mean_field(
+                np.ones((2, 3)), drive=np.ones((1, 2)), initial=np.ones(2), beta=1.0
+            ),
+            "coupl",
+        ),
+        (
+            lambda: kinetic_mean_field(
+                np.eye(2), drive=np.ones((1, 3)), initial=np.ones(2), beta=1.0
+            ),
+            "drive",
+        ),
+        (
+            lambda: kinetic_mean_field(
+                np.eye(2), drive=np.ones((1, 2)), initial=2 * np.ones(2), beta=1.0
+            ),
+            "initial",
+        ),
+        (
+            lambda: kinetic_mean_field(
+                np.eye(2), drive=np.ones((1, 2)), initial=np.ones(2), beta=1.0, method="exact"
+            ),
             "method",
         ),
-        (lambda: kinetic_exact(np.eye(13), np.ones((1, 13)), np.zeros(13), 1.0), "at most 12"),
-        (lambda: kinetic_stationary(np.eye(2), np.ones(2), -1.0), "beta"),
         (
-            lambda: kinetic_simulation(np.eye(2), np.ones((1, 2)), np.zeros(2), 1.0, replicas=1),
+            lambda: kinetic_exact(
+                np.eye(13), drive=np.ones((1, 13)), initial=np.zeros(13), beta=1.0
+            ),
+            "at most 12",
+        ),
+        (lambda: kinetic_stationary(np.eye(2), drive=np.ones(2), beta=-1.0), "beta"),
+        (
+            lambda: kinetic_simulation(
+                np.eye(2), drive=np.ones((1, 2)), initial=np.zeros(2), beta=1.0, replicas=1
+            ),
             "replicas",
         ),
         (lambda: critical_beta(-0.1), "coupling_std"),
-        (lambda: asymmetric_couplings(4, 0, asymmetry=1.5), "asymmetry"),
+        (lambda: asymmetric_couplings(4, seed=0, asymmetry=1.5), "asymmetry"),
         (lambda: critical_beta(0.1, field="cauchy"), "field"),
-        (lambda: vector_response(np.ones(2), 1.0), "theta"),
-        (lambda: vector_response(np.ones(4), 1.0, kind="limit"), "kind"),
+        (lambda: vector_response(np.ones(2), beta=1.0), "theta"),
+        (lambda: vector_response(np.ones(4), beta=1.0, kind="limit"), "kind"),
         (
-            lambda: vector_simulation(np.eye(1), np.ones((1, 1, 4)), np.ones((1, 4)), 1.0),
+            lambda: vector_simulation(
+                np.eye(1), drive=np.ones((1, 1, 4)), initial=np.ones((1, 4)), beta=1.0
+            ),
             "rows of norm",
         ),
     ],

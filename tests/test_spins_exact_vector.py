@@ -50,7 +50,7 @@ def test_two_ising_spins_by_enumeration():
     states = np.array([[a, b] for a in (-1, 1) for b in (-1, 1)])
     energy = -np.einsum("si,ij,sj->s", states, couplings, states) - states @ fields[:, 0]
     weight = np.exp(-beta * energy)
-    exact = two_spins(fields, couplings, beta)
+    exact = two_spins(fields, couplings=couplings, beta=beta)
     assert abs(exact.log_partition - np.log(weight.mean())) < 1e-13
     np.testing.assert_allclose(
         exact.magnetization[:, 0], weight @ states / weight.sum(), atol=1e-13
@@ -130,8 +130,8 @@ def test_derivatives_of_the_free_energy(dim, beta, seed, three):
 def test_exchange_of_two_spins(dim, beta, seed):
     """The quadrature treats the two spins differently; the physics does not."""
     fields, couplings = _system(2, dim, seed)
-    one = two_spins(fields, couplings, beta)
-    two = two_spins(fields[::-1], couplings[::-1, ::-1], beta)
+    one = two_spins(fields, couplings=couplings, beta=beta)
+    two = two_spins(fields[::-1], couplings=couplings[::-1, ::-1], beta=beta)
     assert abs(one.log_partition - two.log_partition) < 1e-11 * max(1, abs(one.log_partition))
     np.testing.assert_allclose(one.magnetization, two.magnetization[::-1], atol=2e-11)
     np.testing.assert_allclose(one.correlation, two.correlation[::-1, ::-1], atol=2e-11)
@@ -142,8 +142,8 @@ def test_exchange_of_two_spins(dim, beta, seed):
 def test_triangle_series_against_quadrature(dim, beta):
     _, couplings = _system(3, dim, 1, strength=0.3)
     couplings = np.abs(couplings)
-    series = triangle(couplings, beta, dim)
-    grid = three_spins(np.zeros((3, dim)), couplings, beta)
+    series = triangle(couplings, beta=beta, dim=dim)
+    grid = three_spins(np.zeros((3, dim)), couplings=couplings, beta=beta)
     assert abs(series.log_partition - grid.log_partition) < 1e-11
     np.testing.assert_allclose(series.correlation, grid.correlation, atol=1e-12)
 
@@ -151,12 +151,12 @@ def test_triangle_series_against_quadrature(dim, beta):
 def test_reductions_between_systems():
     dim, beta = 6, 1.3
     fields, couplings = _system(2, dim, 2)
-    pair = two_spins(0 * fields, couplings, beta)
+    pair = two_spins(0 * fields, couplings=couplings, beta=beta)
     bond = beta * dim * (couplings[0, 1] + couplings[1, 0])
     constant = beta * dim * np.trace(couplings)
     assert abs(pair.log_partition - constant - log_sphere_integral(bond, dim=dim)) < 1e-12
-    free = two_spins(fields, np.zeros((2, 2)), beta)
-    singles = [one_spin(field, beta) for field in fields]
+    free = two_spins(fields, couplings=np.zeros((2, 2)), beta=beta)
+    singles = [one_spin(field, beta=beta) for field in fields]
     assert abs(free.log_partition - sum(s.log_partition for s in singles)) < 1e-12
     np.testing.assert_allclose(
         free.magnetization, np.concatenate([s.magnetization for s in singles]), atol=1e-13
@@ -165,9 +165,9 @@ def test_reductions_between_systems():
     line = np.outer([0.5, 1.0, -0.7], fields[0])
     open_couplings = np.zeros((3, 3))
     open_couplings[:2, :2] = couplings / 4
-    triple = three_spins(line, open_couplings, beta)
-    pair = two_spins(line[:2], couplings / 4, beta)
-    single = one_spin(line[2], beta)
+    triple = three_spins(line, couplings=open_couplings, beta=beta)
+    pair = two_spins(line[:2], couplings=couplings / 4, beta=beta)
+    single = one_spin(line[2], beta=beta)
     assert abs(triple.log_partition - pair.log_partition - single.log_partition) < 1e-11
     np.testing.assert_allclose(triple.correlation[:2, :2], pair.correlation, atol=1e-12)
 
@@ -176,14 +176,18 @@ def test_reductions_between_systems():
     ("call", "error", "words"),
     [
         (lambda: log_sphere_integral(1.0, dim=0), ValueError, "dim"),
-        (lambda: one_spin([[1.0]], 1.0), ValueError, "field"),
-        (lambda: two_spins(np.ones((3, 2)), np.eye(2), 1.0), ValueError, "fields"),
-        (lambda: two_spins(np.ones((2, 2)), np.eye(2), -1.0), ValueError, "beta"),
-        (lambda: two_spins([[np.nan], [1.0]], np.eye(2), 1.0), ValueError, "finite"),
-        (lambda: triangle(np.eye(3), 1.0, 1), ValueError, "dim"),
-        (lambda: triangle(-np.ones((3, 3)), 40.0, 3), ValueError, "frustrated"),
-        (lambda: three_spins(np.eye(3), np.eye(3), 1.0), ValueError, "parallel"),
-        (lambda: three_spins(np.ones((3, 4)), 99 * np.ones((3, 3)), 50.0), ValueError, "panels"),
+        (lambda: one_spin([[1.0]], beta=1.0), ValueError, "field"),
+        (lambda: two_spins(np.ones((3, 2)), couplings=np.eye(2), beta=1.0), ValueError, "fields"),
+        (lambda: two_spins(np.ones((2, 2)), couplings=np.eye(2), beta=-1.0), ValueError, "beta"),
+        (lambda: two_spins([[np.nan], [1.0]], couplings=np.eye(2), beta=1.0), ValueError, "finite"),
+        (lambda: triangle(np.eye(3), beta=1.0, dim=1), ValueError, "dim"),
+        (lambda: triangle(-np.ones((3, 3)), beta=40.0, dim=3), ValueError, "frustrated"),
+        (lambda: three_spins(np.eye(3), couplings=np.eye(3), beta=1.0), ValueError, "parallel"),
+        (
+            lambda: three_spins(np.ones((3, 4)), couplings=99 * np.ones((3, 3)), beta=50.0),
+            ValueError,
+            "panels",
+        ),
     ],
 )
 def test_bad_input(call, error, words):

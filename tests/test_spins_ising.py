@@ -26,8 +26,8 @@ def _glass(seed, size, batch=()):
 @pytest.mark.parametrize("beta", [0.0, 0.7, 40.0])
 def test_matrix_form_equals_the_plain_loop(size, beta):
     couplings, fields = _glass(size, size)
-    result = solve_exact(couplings, fields, beta)
-    log_z, spins, pairs, entropy = solve_exact_reference(couplings, fields, beta)
+    result = solve_exact(couplings, fields=fields, beta=beta)
+    log_z, spins, pairs, entropy = solve_exact_reference(couplings, fields=fields, beta=beta)
     assert result.log_partition == pytest.approx(log_z, rel=1e-13, abs=1e-13)
     assert np.allclose(result.magnetization, spins, atol=1e-13)
     assert np.allclose(result.correlations, pairs, atol=1e-13)
@@ -40,12 +40,12 @@ def test_open_chain_and_free_spins_in_closed_form():
     size, beta = 20, 0.9
     bonds = np.random.default_rng(1).normal(size=size - 1)
     couplings = np.diag(bonds, 1) + np.diag(bonds, -1)
-    result = solve_exact(couplings, np.zeros(size), beta)
+    result = solve_exact(couplings, fields=np.zeros(size), beta=beta)
     expected = size * np.log(2) + np.log(np.cosh(beta * bonds)).sum()
     assert result.log_partition == pytest.approx(expected, rel=1e-13)
     assert result.correlations[3, 15] == pytest.approx(np.prod(np.tanh(beta * bonds[3:15])))
     fields = np.linspace(-1, 1, size)
-    free = solve_exact(np.zeros((size, size)), fields, beta)
+    free = solve_exact(np.zeros((size, size)), fields=fields, beta=beta)
     assert np.allclose(free.magnetization, np.tanh(beta * fields), atol=1e-13)
 
 
@@ -57,17 +57,17 @@ def test_document_s_ordered_pairs_couple_twice():
         for b in (-1, 1):
             s = np.array([a, b])
             total += np.exp(beta * (s @ j @ s + h @ s))
-    result = solve_exact(pair_couplings(j), h, beta)
+    result = solve_exact(pair_couplings(j), fields=h, beta=beta)
     assert result.log_partition + beta * np.trace(j) == pytest.approx(np.log(total), rel=1e-13)
 
 
 def test_enumeration_autograd_finite_differences_and_monte_carlo_agree():
     beta = 0.8
     couplings, fields = _glass(5, 9)
-    result = solve_exact(couplings, fields, beta)
+    result = solve_exact(couplings, fields=fields, beta=beta)
     h = torch.tensor(fields, requires_grad=True)
     j = torch.tensor(couplings, requires_grad=True)
-    log_z = log_partition(j, h, beta)
+    log_z = log_partition(j, fields=h, beta=beta)
     assert log_z.item() == pytest.approx(float(result.log_partition), rel=1e-13)
     # m = -dF/dh with F = -ln Z / beta, document 000, Eq. (sigma).
     m, pairs = torch.autograd.grad(log_z / beta, (h, j), create_graph=True)
@@ -79,10 +79,10 @@ def test_enumeration_autograd_finite_differences_and_monte_carlo_agree():
     step = 1e-4
     for i in range(9):
         shift = step * np.eye(9)[i]
-        up = solve_exact(couplings, fields + shift, beta).free_energy
-        down = solve_exact(couplings, fields - shift, beta).free_energy
+        up = solve_exact(couplings, fields=fields + shift, beta=beta).free_energy
+        down = solve_exact(couplings, fields=fields - shift, beta=beta).free_energy
         assert -(up - down) / (2 * step) == pytest.approx(result.magnetization[i], abs=1e-7)
-    run = sample_ising(couplings, fields, beta, sweeps=12_000)
+    run = sample_ising(couplings, fields=fields, beta=beta, sweeps=12_000)
     assert np.all(np.abs(run.mean_spins - result.magnetization) < 4.5 * run.mean_spins_error)
 
 
@@ -93,7 +93,7 @@ def test_gradcheck_of_the_log_partition():
     beta = torch.tensor(0.6, dtype=torch.float64, requires_grad=True)
 
     def value(raw, field, b):
-        return log_partition(torch.triu(raw, 1) + torch.triu(raw, 1).mT, field, b)
+        return log_partition(torch.triu(raw, 1) + torch.triu(raw, 1).mT, fields=field, beta=b)
 
     assert torch.autograd.gradcheck(value, (upper, h, beta))
     assert torch.autograd.gradgradcheck(value, (upper, h, beta))
@@ -103,10 +103,10 @@ def test_sherrington_kirkpatrick_average_free_energy():
     # E ln Z = N ln 2 + N beta^2/4 + 1/4 ln(1 - beta^2) to O(1/N) (Aizenman, Lebowitz, Ruelle
     # 1987); couplings of variance 1/N give the (N-1)/N of the leading term by themselves.
     size, count = 16, 400
-    couplings, fields = sherrington_kirkpatrick(size, 7, count=count)
+    couplings, fields = sherrington_kirkpatrick(size, seed=7, count=count)
     assert not fields.any()
     for beta in (0.2, 0.4):
-        log_z = solve_exact(couplings, np.zeros((count, size)), beta).log_partition
+        log_z = solve_exact(couplings, fields=np.zeros((count, size)), beta=beta).log_partition
         expected = size * np.log(2) + size * beta**2 / 4 + 0.25 * np.log(1 - beta**2)
         error = log_z.std(ddof=1) / np.sqrt(count)
         assert abs(log_z.mean() - expected) < 3 * error
@@ -115,28 +115,28 @@ def test_sherrington_kirkpatrick_average_free_energy():
 
 
 def test_random_systems_have_the_stated_moments():
-    couplings, fields = sherrington_kirkpatrick(20, 1, count=200, field_std=0.5)
+    couplings, fields = sherrington_kirkpatrick(20, seed=1, count=200, field_std=0.5)
     off = couplings[:, ~np.eye(20, dtype=bool)]
     assert np.mean(off) == pytest.approx(0, abs=0.005)
     assert np.var(off) == pytest.approx(1 / 20, rel=0.02)
     assert np.std(fields) == pytest.approx(0.5, rel=0.05)
     assert np.array_equal(couplings, couplings.swapaxes(1, 2))
     assert not np.diagonal(couplings, axis1=1, axis2=2).any()
-    single, field = sherrington_kirkpatrick(5, 1)
+    single, field = sherrington_kirkpatrick(5, seed=1)
     assert single.shape == (5, 5)
     assert field.shape == (5,)
     with pytest.raises(ValueError, match="count"):
-        sherrington_kirkpatrick(5, 1, count=0)
+        sherrington_kirkpatrick(5, seed=1, count=0)
 
 
 def test_batch_members_do_not_see_their_neighbours():
     couplings, fields = _glass(9, 7, (3, 2))
-    together = solve_exact(couplings, fields, 1.3)
+    together = solve_exact(couplings, fields=fields, beta=1.3)
     for index in np.ndindex(3, 2):
-        alone = solve_exact(couplings[index], fields[index], 1.3)
+        alone = solve_exact(couplings[index], fields=fields[index], beta=1.3)
         assert np.array_equal(alone.magnetization, together.magnetization[index])
         assert np.array_equal(alone.log_partition, together.log_partition[index])
-    shared = solve_exact(couplings[0, 0], fields, 1.3)
+    shared = solve_exact(couplings[0, 0], fields=fields, beta=1.3)
     assert shared.magnetization.shape == (3, 2, 7)
 
 
@@ -144,12 +144,12 @@ def test_batch_members_do_not_see_their_neighbours():
 @given(seed=st.integers(0, 10_000), size=st.integers(1, 8), beta=st.floats(0, 5))
 def test_invariants(seed, size, beta):
     couplings, fields = _glass(seed, size)
-    result = solve_exact(couplings, fields, beta)
+    result = solve_exact(couplings, fields=fields, beta=beta)
     order = np.random.default_rng(seed).permutation(size)
-    shuffled = solve_exact(couplings[order][:, order], fields[order], beta)
+    shuffled = solve_exact(couplings[order][:, order], fields=fields[order], beta=beta)
     assert np.allclose(shuffled.magnetization, result.magnetization[order], atol=1e-11)
     gauge = np.where(np.random.default_rng(seed + 1).random(size) < 0.5, -1.0, 1.0)
-    turned = solve_exact(couplings * np.outer(gauge, gauge), fields * gauge, beta)
+    turned = solve_exact(couplings * np.outer(gauge, gauge), fields=fields * gauge, beta=beta)
     assert turned.log_partition == pytest.approx(result.log_partition, rel=1e-12)
     assert np.allclose(turned.magnetization, gauge * result.magnetization, atol=1e-11)
     assert -1e-10 <= result.entropy <= size * np.log(2) + 1e-10
@@ -159,7 +159,9 @@ def test_invariants(seed, size, beta):
 def test_operation_count_doubles_with_every_spin():
     counts = []
     for size in range(2, 21, 2):
-        counts.append(solve_exact(np.zeros((size, size)), np.zeros(size), 1.0).multiply_adds)
+        counts.append(
+            solve_exact(np.zeros((size, size)), fields=np.zeros(size), beta=1.0).multiply_adds
+        )
     ratios = np.array(counts[1:]) / np.array(counts[:-1])
     assert np.all(ratios > 4)
     assert ratios[-1] == pytest.approx(4.4, abs=0.1)
@@ -185,8 +187,8 @@ def test_bad_input_is_named(arguments, message):
 
 def test_bad_tensors_are_named():
     with pytest.raises(TypeError, match="couplings"):
-        log_partition(np.zeros((2, 2)), torch.zeros(2), 1.0)
+        log_partition(np.zeros((2, 2)), fields=torch.zeros(2), beta=1.0)
     with pytest.raises(ValueError, match="fields"):
-        log_partition(torch.zeros(2, 2), torch.zeros(3), 1.0)
+        log_partition(torch.zeros(2, 2), fields=torch.zeros(3), beta=1.0)
     with pytest.raises(ValueError, match="at most 20"):
-        log_partition(torch.zeros(21, 21), torch.zeros(21), 1.0)
+        log_partition(torch.zeros(21, 21), fields=torch.zeros(21), beta=1.0)

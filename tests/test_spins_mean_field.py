@@ -24,9 +24,9 @@ def _legendre(couplings, beta, m):
     """Exact min over theta of ln Z(theta) - theta.m, by Newton on the enumerated ln Z."""
     theta = np.arctanh(m)
     for _ in range(60):
-        exact = solve_exact(beta * couplings, theta, 1.0)
+        exact = solve_exact(beta * couplings, fields=theta, beta=1.0)
         theta = theta + np.linalg.solve(exact.susceptibility, m - exact.magnetization)
-    exact = solve_exact(beta * couplings, theta, 1.0)
+    exact = solve_exact(beta * couplings, fields=theta, beta=1.0)
     assert np.allclose(exact.magnetization, m, atol=1e-12)
     return float(exact.log_partition) - theta @ m
 
@@ -38,7 +38,10 @@ def test_error_of_the_functional_has_plefka_s_order(method, order):
     m = np.array([0.3, -0.5, 0.6, 0.1, -0.2, 0.4])
     betas = np.array([0.01, 0.02, 0.04])
     errors = [
-        abs(gibbs_functional(couplings, np.zeros(6), b, m, method) - _legendre(couplings, b, m))
+        abs(
+            gibbs_functional(couplings, fields=np.zeros(6), beta=b, magnetization=m, method=method)
+            - _legendre(couplings, b, m)
+        )
         for b in betas
     ]
     slopes = np.diff(np.log(errors)) / np.log(2)
@@ -50,7 +53,9 @@ def test_adaptive_functional_is_right_to_second_order_and_sees_all_loops():
     for m, order in ((np.array([0.3, -0.5, 0.6, 0.1, -0.2, 0.4]), 3), (np.full(6, 1e-9), 4)):
         errors = [
             abs(
-                gibbs_functional(couplings, np.zeros(6), b, m, "adaptive")
+                gibbs_functional(
+                    couplings, fields=np.zeros(6), beta=b, magnetization=m, method="adaptive"
+                )
                 - _legendre(couplings, b, m)
             )
             for b in (0.01, 0.02)
@@ -63,7 +68,7 @@ def test_adaptive_functional_is_right_to_second_order_and_sees_all_loops():
 @pytest.mark.parametrize("beta", [0.3, 0.9, 1.6])
 def test_derivative_of_log_z_is_the_magnetisation(method, beta):
     couplings, fields = _glass(4, 10)
-    base = solve_mean_field(couplings, fields, beta, method=method)
+    base = solve_mean_field(couplings, fields=fields, beta=beta, method=method)
     assert base.converged
     assert base.stable
     step = 4e-3
@@ -75,8 +80,8 @@ def test_derivative_of_log_z_is_the_magnetisation(method, beta):
             sides = [
                 solve_mean_field(
                     couplings,
-                    fields + s * k * step * unit,
-                    beta,
+                    fields=fields + s * k * step * unit,
+                    beta=beta,
                     method=method,
                     start=base.magnetization,
                 )
@@ -89,7 +94,9 @@ def test_derivative_of_log_z_is_the_magnetisation(method, beta):
         # The same in the document's form, m = -dF/dh with F = -ln Z / beta.
         h = 1e-4
         up, down = (
-            solve_mean_field(couplings, fields + s * h * np.eye(10)[i], beta, method=method)
+            solve_mean_field(
+                couplings, fields=fields + s * h * np.eye(10)[i], beta=beta, method=method
+            )
             for s in (1, -1)
         )
         assert -(up.free_energy - down.free_energy) / (2 * h) == pytest.approx(
@@ -100,7 +107,7 @@ def test_derivative_of_log_z_is_the_magnetisation(method, beta):
 def test_adaptive_equations_hold_as_written():
     couplings, fields = _glass(8, 12)
     beta = 0.9
-    result = solve_mean_field(couplings, fields, beta, method="adaptive")
+    result = solve_mean_field(couplings, fields=fields, beta=beta, method="adaptive")
     m, k, theta = result.magnetization, beta * couplings, beta * fields
     v = 1 - m**2
     reaction = (theta + k @ m - np.arctanh(m)) / m  # from m = tanh(theta + K m - V m)
@@ -114,7 +121,7 @@ def test_adaptive_equations_hold_as_written():
 
 def test_tap_equation_holds_as_written():
     couplings, fields = _glass(8, 12)
-    m = solve_mean_field(couplings, fields, 0.7, method="tap").magnetization
+    m = solve_mean_field(couplings, fields=fields, beta=0.7, method="tap").magnetization
     onsager = 0.7 * m * (couplings**2 @ (1 - m**2))
     assert np.allclose(m, np.tanh(0.7 * (fields + couplings @ m - onsager)), atol=1e-12)
 
@@ -124,7 +131,9 @@ def test_two_free_spins_of_adaptive_tap_in_closed_form():
     k = 0.8
     lam = 0.5 * (1 + np.sqrt(1 + 4 * k**2))
     expected = 2 * np.log(2) - 0.5 * np.log(lam**2 - k**2) + (lam - 1)
-    result = solve_mean_field(np.array([[0, k], [k, 0]]), np.zeros(2), 1.0, method="adaptive")
+    result = solve_mean_field(
+        np.array([[0, k], [k, 0]]), fields=np.zeros(2), beta=1.0, method="adaptive"
+    )
     assert result.log_partition == pytest.approx(expected, rel=1e-13)
 
 
@@ -140,9 +149,9 @@ def test_median_errors_on_the_sherrington_kirkpatrick_model():
     }
     found = {method: [] for method in METHODS}
     for beta in (0.25, 0.5, 1.0):
-        exact = solve_exact(couplings, fields, beta)
+        exact = solve_exact(couplings, fields=fields, beta=beta)
         for method in METHODS:
-            result = solve_mean_field(couplings, fields, beta, method=method)
+            result = solve_mean_field(couplings, fields=fields, beta=beta, method=method)
             assert np.all(result.converged)
             error = np.sqrt(np.mean((result.magnetization - exact.magnetization) ** 2, -1))
             found[method].append(np.median(error))
@@ -159,15 +168,15 @@ def test_naive_mean_field_is_critical_at_half_the_inverse_temperature():
     assert edge == pytest.approx(0.5, abs=0.03)
     zero = np.zeros(300)
     for factor, stable in ((0.99, True), (1.01, False)):
-        result = solve_mean_field(couplings, zero, factor * edge)
-        naive = solve_mean_field(couplings, zero, factor * edge, method="naive")
+        result = solve_mean_field(couplings, fields=zero, beta=factor * edge)
+        naive = solve_mean_field(couplings, fields=zero, beta=factor * edge, method="naive")
         assert bool(naive.stable) is stable
         assert result.stable
     # The Onsager term removes the false transition; the true one is at beta = 1.
     for method in ("tap", "adaptive"):
-        assert solve_mean_field(couplings, zero, 0.9, method=method).stable
+        assert solve_mean_field(couplings, fields=zero, beta=0.9, method=method).stable
     start = 0.01 * np.ones(300)
-    ordered = solve_mean_field(couplings, zero, 0.7, method="naive", start=start)
+    ordered = solve_mean_field(couplings, fields=zero, beta=0.7, method="naive", start=start)
     assert ordered.converged
     assert np.mean(ordered.magnetization**2) > 0.05
 
@@ -176,13 +185,13 @@ def test_naive_mean_field_is_critical_at_half_the_inverse_temperature():
 @given(seed=st.integers(0, 10_000), size=st.integers(1, 9), beta=st.floats(0, 3))
 def test_naive_free_energy_is_a_bound(seed, size, beta):
     couplings, fields = _glass(seed, size)
-    naive = solve_mean_field(couplings, fields, beta, method="naive")
-    exact = solve_exact(couplings, fields, beta)
+    naive = solve_mean_field(couplings, fields=fields, beta=beta, method="naive")
+    exact = solve_exact(couplings, fields=fields, beta=beta)
     assert naive.converged
     assert naive.log_partition <= exact.log_partition + 1e-10
     if size == 1:
         for method in METHODS:
-            one = solve_mean_field(couplings, fields, beta, method=method)
+            one = solve_mean_field(couplings, fields=fields, beta=beta, method=method)
             assert one.log_partition == pytest.approx(float(exact.log_partition), abs=1e-12)
 
 
@@ -202,7 +211,7 @@ def test_unit_diagonal(seed, size, scale):
 def test_low_temperature_stays_finite_and_flagged(method):
     couplings, fields = _glass(12, 14, (6,))
     for beta in (5.0, 50.0):
-        result = solve_mean_field(couplings, fields, beta, method=method)
+        result = solve_mean_field(couplings, fields=fields, beta=beta, method=method)
         for value in (result.magnetization, result.log_partition, result.residual):
             assert np.all(np.isfinite(value))
         assert np.all(result.converged == (result.residual < 1e-12))
@@ -210,12 +219,14 @@ def test_low_temperature_stays_finite_and_flagged(method):
 
 def test_plain_iteration_fails_openly_where_the_climber_converges():
     couplings, fields = _glass(2, 18, (10,))
-    plain = solve_mean_field(couplings, fields, 2.0, solver="iteration", max_iterations=300)
+    plain = solve_mean_field(
+        couplings, fields=fields, beta=2.0, solver="iteration", max_iterations=300
+    )
     assert not np.all(plain.converged)
     assert np.all(plain.residual[~plain.converged] >= 1e-12)
-    assert np.all(solve_mean_field(couplings, fields, 2.0).converged)
+    assert np.all(solve_mean_field(couplings, fields=fields, beta=2.0).converged)
     mild = [
-        solve_mean_field(couplings, fields, 0.3, solver=s, damping=d)
+        solve_mean_field(couplings, fields=fields, beta=0.3, solver=s, damping=d)
         for s, d in (("newton", 0.0), ("iteration", 0.0), ("iteration", 0.5))
     ]
     for other in mild[1:]:
@@ -226,9 +237,9 @@ def test_plain_iteration_fails_openly_where_the_climber_converges():
 @pytest.mark.parametrize("method", METHODS)
 def test_batch_members_do_not_see_their_neighbours(method):
     couplings, fields = _glass(5, 8, (2, 3))
-    together = solve_mean_field(couplings, fields, 1.2, method=method)
+    together = solve_mean_field(couplings, fields=fields, beta=1.2, method=method)
     for index in np.ndindex(2, 3):
-        alone = solve_mean_field(couplings[index], fields[index], 1.2, method=method)
+        alone = solve_mean_field(couplings[index], fields=fields[index], beta=1.2, method=method)
         assert np.array_equal(alone.magnetization, together.magnetization[index])
         assert np.array_equal(alone.susceptibility, together.susceptibility[index])
         assert alone.iterations == together.iterations[index]
@@ -254,4 +265,10 @@ def test_bad_input_is_named(change, message):
     with pytest.raises(ValueError, match=message):
         solve_mean_field(**arguments)
     with pytest.raises(ValueError, match="magnetization"):
-        gibbs_functional(np.zeros((2, 2)), np.zeros(2), 1.0, np.array([1.0, 0.0]), "tap")
+        gibbs_functional(
+            np.zeros((2, 2)),
+            fields=np.zeros(2),
+            beta=1.0,
+            magnetization=np.array([1.0, 0.0]),
+            method="tap",
+        )

@@ -65,17 +65,23 @@ def test_one_head_is_the_formula_of_the_couplings_module():
         fields = module.fields(inputs) / 6**0.5
         bilinear = module.query @ module.key.mT
         options = {"gamma": 1.3 * 6**0.5, "strength": 0.5}
-        couplings = softmax_couplings(fields, bilinear, **options)
-        spins = solve_fixed_point(fields, couplings, 0.9)
+        couplings = softmax_couplings(fields, bilinear=bilinear, **options)
+        spins = solve_fixed_point(fields, couplings=couplings, beta=0.9)
         torch.testing.assert_close(parts.couplings[:, 0], couplings)
-        response = softmax_response(fields, bilinear, couplings, parts.correlation[:, 0], **options)
+        response = softmax_response(
+            fields,
+            bilinear=bilinear,
+            couplings=couplings,
+            correlation=parts.correlation[:, 0],
+            **options,
+        )
         torch.testing.assert_close(
             output, 6**0.5 * (spins.magnetization + response), rtol=0, atol=1e-11
         )
     other = autograd_response(
         fields,
-        lambda h: softmax_couplings(h, bilinear.detach(), **options),
-        parts.correlation[:, 0],
+        lambda h: softmax_couplings(h, bilinear=bilinear.detach(), **options),
+        correlation=parts.correlation[:, 0],
     )
     torch.testing.assert_close(response, other, rtol=0, atol=1e-12)
 
@@ -173,10 +179,12 @@ def test_the_free_spin_is_exact_for_many_dimensions():
     errors = []
     for dim in (50, 100, 200):
         field = torch.ones(1, dim, dtype=DOUBLE)
-        exact = one_spin(field[0].numpy(), 0.8)
+        exact = one_spin(field[0].numpy(), beta=0.8)
         scaled = field / dim**0.5
-        mean = langevin(scaled, 0.8)
-        log_z = log_partition(mean, scaled, torch.zeros(1, 1, dtype=DOUBLE), 0.8)
+        mean = langevin(scaled, beta=0.8)
+        log_z = log_partition(
+            mean, fields=scaled, couplings=torch.zeros(1, 1, dtype=DOUBLE), beta=0.8
+        )
         errors.append(
             [
                 abs(exact.log_partition / dim - float(log_z)),
@@ -222,7 +230,7 @@ def test_orders_approach_the_saddle_point_of_large_dimension():
             with torch.no_grad():
                 _, parts = module(inputs, return_parts=True)
                 fields = module.fields(inputs)
-                large = vector_spins(parts.couplings[:, 0], fields, 1.5)
+                large = vector_spins(parts.couplings[:, 0], fields=fields, beta=1.5)
                 spins = parts.magnetization - parts.response
                 errors[order].append((spins - large.magnetization).norm().item())
     for order, want in ((1, 4.0), (2, 8.0)):
@@ -253,10 +261,22 @@ _H = torch.ones(3, 2)
         (lambda: SpinTransformerModule(6, 2)(torch.ones(2, 6)), ValueError, "inputs"),
         (lambda: SpinTransformerModule(6, 2)(torch.ones(1, 1, 6)), ValueError, "mask_diagonal"),
         (lambda: SpinTransformerModule(6, 2)(torch.full((1, 2, 6), torch.nan)), ValueError, "NaN"),
-        (lambda: solve_fixed_point(_H, torch.ones(2, 2), 1.0), ValueError, "couplings"),
-        (lambda: solve_fixed_point(_H, torch.ones(3, 3), -1.0), ValueError, "beta"),
-        (lambda: solve_fixed_point(_H, torch.ones(3, 3), 1.0, damping=0.0), ValueError, "damping"),
-        (lambda: log_partition(_H, _H, torch.ones(3, 3), 1.0), ValueError, "norm below 1"),
+        (
+            lambda: solve_fixed_point(_H, couplings=torch.ones(2, 2), beta=1.0),
+            ValueError,
+            "couplings",
+        ),
+        (lambda: solve_fixed_point(_H, couplings=torch.ones(3, 3), beta=-1.0), ValueError, "beta"),
+        (
+            lambda: solve_fixed_point(_H, couplings=torch.ones(3, 3), beta=1.0, damping=0.0),
+            ValueError,
+            "damping",
+        ),
+        (
+            lambda: log_partition(_H, fields=_H, couplings=torch.ones(3, 3), beta=1.0),
+            ValueError,
+            "norm below 1",
+        ),
     ],
 )
 def test_bad_input(call, error, words):

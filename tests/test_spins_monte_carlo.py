@@ -28,8 +28,8 @@ def system():
 def test_ising_averages_match_enumeration(system):
     ordered, fields = system
     couplings = pair_couplings(ordered)
-    exact = solve_exact(couplings, fields, 1.1)
-    run = sample_ising(couplings, fields, 1.1, sweeps=20_000, seed=1)
+    exact = solve_exact(couplings, fields=fields, beta=1.1)
+    run = sample_ising(couplings, fields=fields, beta=1.1, sweeps=20_000, seed=1)
     assert run.reliable
     upper = np.triu_indices(6, 1)
     pulls = np.concatenate(
@@ -47,8 +47,8 @@ def test_ising_averages_match_enumeration(system):
 
 def test_one_component_spins_are_ising_spins_with_ordered_pairs(system):
     ordered, fields = system
-    exact = solve_exact(pair_couplings(ordered), fields, 0.8)
-    run = sample_vector_spins(ordered, fields[:, None], 0.8, sweeps=20_000, seed=2)
+    exact = solve_exact(pair_couplings(ordered), fields=fields, beta=0.8)
+    run = sample_vector_spins(ordered, fields=fields[:, None], beta=0.8, sweeps=20_000, seed=2)
     assert _pulls(run.mean_spins[:, 0], exact.magnetization, run.mean_spins_error[:, 0]).max() < 4
     # The diagonal of the ordered couplings adds its constant to the energy.
     assert _pulls(run.energy, exact.energy - np.trace(ordered), run.energy_error) < LIMIT
@@ -58,7 +58,9 @@ def test_one_component_spins_are_ising_spins_with_ordered_pairs(system):
 def test_two_coupled_spins_match_bessel_functions(dim):
     # Without field <u_1.u_2> = I_{D/2}(K)/I_{D/2-1}(K), K = D beta (J_12 + J_21), ||sigma||^2 = D.
     beta, couplings = 0.6, np.array([[0.3, 0.5], [-0.1, -0.2]])
-    run = sample_vector_spins(couplings, np.zeros((2, dim)), beta, sweeps=12_000, seed=dim)
+    run = sample_vector_spins(
+        couplings, fields=np.zeros((2, dim)), beta=beta, sweeps=12_000, seed=dim
+    )
     strength = dim * beta * 0.4
     expected = ive(dim / 2, strength) / ive(dim / 2 - 1, strength)
     assert _pulls(run.correlations[0, 1], expected, run.correlations_error[0, 1]) < LIMIT
@@ -70,7 +72,7 @@ def test_two_coupled_spins_match_bessel_functions(dim):
 def test_one_spin_in_a_field_has_the_document_s_field_on_sigma():
     dim, beta = 4, 1.3
     field = np.array([[0.5, -0.2, 0.1, 0.3]])
-    run = sample_vector_spins(np.zeros((1, 1)), field, beta, sweeps=20_000, seed=4)
+    run = sample_vector_spins(np.zeros((1, 1)), fields=field, beta=beta, sweeps=20_000, seed=4)
     kappa = beta * np.sqrt(dim) * np.linalg.norm(field)
     length = np.sqrt(dim) * ive(dim / 2, kappa) / ive(dim / 2 - 1, kappa)
     expected = length * field / np.linalg.norm(field)
@@ -84,14 +86,14 @@ def test_compiled_and_plain_sweeps_follow_the_same_trajectory(size, dim):
     fields[0] = 0.0
     couplings[0] = couplings[:, 0] = 0.0  # a free spin takes the branch without a direction
     arguments = {"sweeps": 40, "burn": 5, "chains": 2, "blocks": 4, "seed": 7}
-    fast = sample_vector_spins(couplings, fields, 1.5, **arguments)
-    slow = sample_vector_spins(couplings, fields, 1.5, engine="reference", **arguments)
+    fast = sample_vector_spins(couplings, fields=fields, beta=1.5, **arguments)
+    slow = sample_vector_spins(couplings, fields=fields, beta=1.5, engine="reference", **arguments)
     assert np.allclose(fast.mean_spins, slow.mean_spins, atol=1e-10)
     assert np.allclose(fast.correlations, slow.correlations, atol=1e-10)
     assert fast.energy == pytest.approx(slow.energy, abs=1e-9)
     pair = pair_couplings(couplings)
-    fast = sample_ising(pair, fields[:, 0], 1.5, **arguments)
-    slow = sample_ising(pair, fields[:, 0], 1.5, engine="reference", **arguments)
+    fast = sample_ising(pair, fields=fields[:, 0], beta=1.5, **arguments)
+    slow = sample_ising(pair, fields=fields[:, 0], beta=1.5, engine="reference", **arguments)
     assert np.array_equal(fast.mean_spins, slow.mean_spins)
     assert fast.energy == pytest.approx(slow.energy, abs=1e-10)
 
@@ -127,9 +129,10 @@ def test_error_bars_cover_correlated_chains():
     # A stiff pair makes slow chains; the scatter over seeds must agree with the error bars.
     couplings = np.array([[0.0, 1.5], [1.5, 0.0]])
     runs = [
-        sample_ising(couplings, np.array([0.2, 0.0]), 1.0, sweeps=2048, seed=s) for s in range(40)
+        sample_ising(couplings, fields=np.array([0.2, 0.0]), beta=1.0, sweeps=2048, seed=s)
+        for s in range(40)
     ]
-    exact = solve_exact(couplings, np.array([0.2, 0.0]), 1.0).magnetization[0]
+    exact = solve_exact(couplings, fields=np.array([0.2, 0.0]), beta=1.0).magnetization[0]
     pulls = [(r.mean_spins[0] - exact) / r.mean_spins_error[0] for r in runs]
     assert all(r.autocorrelation_time > 1.02 for r in runs)
     assert 0.6 < np.std(pulls) < 1.5
@@ -139,10 +142,16 @@ def test_error_bars_cover_correlated_chains():
 def test_extreme_fields_are_safe():
     couplings = np.zeros((2, 2))
     for engine in ("numba", "reference"):
-        run = sample_ising(couplings, np.array([1e4, -1e4]), 10.0, sweeps=64, engine=engine)
+        run = sample_ising(
+            couplings, fields=np.array([1e4, -1e4]), beta=10.0, sweeps=64, engine=engine
+        )
         assert np.array_equal(run.mean_spins, [1.0, -1.0])
         run = sample_vector_spins(
-            couplings, np.array([[1e6, 0, 0], [0, 0, -1e6]]), 10.0, sweeps=64, engine=engine
+            couplings,
+            fields=np.array([[1e6, 0, 0], [0, 0, -1e6]]),
+            beta=10.0,
+            sweeps=64,
+            engine=engine,
         )
         target = np.sqrt(3) * np.array([[1, 0], [0, -1]])
         assert np.allclose(run.mean_spins[:, [0, 2]], target, atol=1e-3)
@@ -172,8 +181,8 @@ def test_bad_input_is_named(sampler, change, message):
 
 def test_ising_couplings_must_be_symmetric_with_zero_diagonal():
     with pytest.raises(ValueError, match="symmetric"):
-        sample_ising(np.array([[0.0, 1.0], [0.0, 0.0]]), np.zeros(2), 1.0)
+        sample_ising(np.array([[0.0, 1.0], [0.0, 0.0]]), fields=np.zeros(2), beta=1.0)
     with pytest.raises(ValueError, match="zero diagonal"):
-        sample_ising(np.eye(2), np.zeros(2), 1.0)
+        sample_ising(np.eye(2), fields=np.zeros(2), beta=1.0)
     with pytest.raises(ValueError, match="series"):
         integrated_autocorrelation_time(np.zeros(2))

@@ -70,7 +70,7 @@ def test_matched_transformer_has_as_many_parameters():
 def test_probes_against_plain_loops(data):
     model = _spins()
     tokens, labels = data.test_tokens[:40], data.test_labels[:40]
-    probe = probe_layers(model, tokens, labels)[0]
+    probe = probe_layers(model, tokens, labels=labels)[0]
     with torch.no_grad():
         before = model.embed(tokens)
         after, parts = model.layers[0](before, return_parts=True)
@@ -90,7 +90,7 @@ def test_probes_against_plain_loops(data):
     )
     total = ((pooled - pooled.mean(0)) ** 2).sum()
     assert abs(probe.separation - (1 - within / total)) < 1e-4
-    silent = probe_layers(_spins(response=False), tokens, labels)[0]
+    silent = probe_layers(_spins(response=False), tokens, labels=labels)[0]
     assert silent.response == 0.0
     assert probe.response > 0.01
 
@@ -104,7 +104,7 @@ def test_training_learns_and_repeats(kind, data):
         return TokenClassifier("transformer", dim=32, heads=4, depth=1, feedforward=16)
 
     first = model()
-    before = accuracy(first, data.test_tokens, data.test_labels)
+    before = accuracy(first, data.test_tokens, labels=data.test_labels)
     run = train(first, data, epochs=3, rate=1e-2, probe_at=(0, 3))
     assert run.loss[-1] < 0.8 * run.loss[0]
     assert run.test_accuracy[-1] > before + 0.2
@@ -128,4 +128,4 @@ def test_bad_input(data):
     with pytest.raises(ValueError, match="rate"):
         train(_spins(), data, rate=0.0)
     with pytest.raises(ValueError, match="tokens must have 3 axes"):
-        probe_layers(_spins(), data.test_tokens[0], data.test_labels[:1])
+        probe_layers(_spins(), data.test_tokens[0], labels=data.test_labels[:1])

@@ -56,7 +56,7 @@ def test_gradient_and_hessian_equal_autograd(dimension):
 @pytest.mark.parametrize("dimension", [3, 11])
 def test_mean_spin_is_minus_the_derivative_of_the_free_energy(dimension):
     couplings, fields, beta = (x.requires_grad_() for x in _system(3, dimension=dimension))
-    result = vector_spins(couplings, fields, beta)
+    result = vector_spins(couplings, fields=fields, beta=beta)
     by_fields, by_couplings = torch.autograd.grad(result.free_energy.sum(), (fields, couplings))
     assert (by_fields + result.magnetization).abs().max() < 1e-12
     assert (by_couplings + dimension * result.correlations).abs().max() < 1e-12
@@ -67,15 +67,15 @@ def test_mean_spin_is_minus_the_derivative_of_the_free_energy(dimension):
 @pytest.mark.parametrize("corrected", [False, True])
 def test_finite_differences_with_resolved_saddles(corrected):
     couplings, fields, beta = _system()
-    mean = magnetization(couplings, fields, beta, corrected=corrected)
+    mean = magnetization(couplings, fields=fields, beta=beta, corrected=corrected)
     step = 1e-4
     for i in range(fields.shape[0]):
         for a in range(fields.shape[1]):
             shift = torch.zeros_like(fields)
             shift[i, a] = step
             one, two = (
-                free_energy(couplings, fields + k * shift, beta, corrected=corrected)
-                - free_energy(couplings, fields - k * shift, beta, corrected=corrected)
+                free_energy(couplings, fields=fields + k * shift, beta=beta, corrected=corrected)
+                - free_energy(couplings, fields=fields - k * shift, beta=beta, corrected=corrected)
                 for k in (1, 2)
             )
             # Fourth order: the error is step^4, the rounding 1e-12 of F over the step.
@@ -92,7 +92,8 @@ def _errors(exact, couplings, fields, dimensions, beta=0.8):
         truth = exact(h.numpy(), j.numpy(), dimension)
         rows.append(
             [
-                abs(-beta * float(free_energy(j, h, beta, corrected=c)) - truth) / dimension
+                abs(-beta * float(free_energy(j, fields=h, beta=beta, corrected=c)) - truth)
+                / dimension
                 for c in (False, True)
             ]
         )
@@ -102,14 +103,14 @@ def _errors(exact, couplings, fields, dimensions, beta=0.8):
 @pytest.mark.parametrize(
     ("exact", "couplings", "fields"),
     [
-        (lambda h, j, d: exact_vector.one_spin(h[0], 0.8).log_partition, [[0.0]], [1.5]),
+        (lambda h, j, d: exact_vector.one_spin(h[0], beta=0.8).log_partition, [[0.0]], [1.5]),
         (
-            lambda h, j, d: exact_vector.two_spins(h, j, 0.8).log_partition,
+            lambda h, j, d: exact_vector.two_spins(h, couplings=j, beta=0.8).log_partition,
             [[0.1, 0.9], [0.3, 0.0]],
             [0.7, -0.4],
         ),
         (
-            lambda h, j, d: exact_vector.triangle(j, 0.8, d).log_partition,
+            lambda h, j, d: exact_vector.triangle(j, beta=0.8, dim=d).log_partition,
             [[0.0, 0.5, 0.2], [0.5, 0.0, 0.7], [0.2, 0.7, 0.0]],
             [0.0, 0.0, 0.0],
         ),
@@ -131,10 +132,10 @@ def test_three_spins_in_fields_by_quadrature():
     for dimension in (8, 16):
         fields = np.zeros((3, dimension))
         fields[:, 0] = np.sqrt(dimension) * np.array([0.5, -0.3, 0.8])
-        truth = exact_vector.three_spins(fields, couplings, 0.8)
+        truth = exact_vector.three_spins(fields, couplings=couplings, beta=0.8)
         j, h = torch.tensor(couplings), torch.tensor(fields)
-        result = vector_spins(j, h, 0.8, corrected=True)
-        mean = magnetization(j, h, 0.8, corrected=True)
+        result = vector_spins(j, fields=h, beta=0.8, corrected=True)
+        mean = magnetization(j, fields=h, beta=0.8, corrected=True)
         errors.append(
             [
                 abs(-0.8 * float(result.free_energy) - truth.log_partition) / dimension,
@@ -154,23 +155,25 @@ def test_monte_carlo_agrees_within_error_bars():
     sites, dimension, beta = 8, 12, 0.9
     couplings = 0.35 * generator.standard_normal((sites, sites)) / np.sqrt(sites)
     fields = generator.standard_normal((sites, dimension))
-    found = sample_vector_spins(couplings, fields, beta, sweeps=6000, burn=200, seed=1)
+    found = sample_vector_spins(couplings, fields=fields, beta=beta, sweeps=6000, burn=200, seed=1)
     assert found.reliable
     j, h = torch.tensor(couplings), torch.tensor(fields)
-    mean = magnetization(j, h, beta, corrected=True).numpy()
+    mean = magnetization(j, fields=h, beta=beta, corrected=True).numpy()
     score = (mean - found.mean_spins) / found.mean_spins_error
     # 96 scores: their mean square is 1 up to sampling; O(1/D^2) is far below the error bars.
     assert np.sqrt((score**2).mean()) < 1.4
-    leading = (magnetization(j, h, beta).numpy() - found.mean_spins) / found.mean_spins_error
+    leading = (
+        magnetization(j, fields=h, beta=beta).numpy() - found.mean_spins
+    ) / found.mean_spins_error
     assert np.sqrt((leading**2).mean()) > 2
     off = ~np.eye(sites, dtype=bool)
-    gap = np.abs(correlations(j, h, beta).numpy() - found.correlations)[off]
+    gap = np.abs(correlations(j, fields=h, beta=beta).numpy() - found.correlations)[off]
     assert (gap < 5 * found.correlations_error[off] + 0.3 / dimension).all()
 
 
 def test_derivatives_once_and_twice():
     def every(couplings, fields, beta):
-        result = vector_spins(couplings, fields, beta, corrected=True)
+        result = vector_spins(couplings, fields=fields, beta=beta, corrected=True)
         return result.free_energy, result.magnetization, result.correlations, result.saddle.t
 
     # D above and below N take different paths.
@@ -216,7 +219,7 @@ def test_converges_without_nan_over_the_whole_range(kind, dtype):
         shape = (len(settings_), sites, 8)
         fields = scale * torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
         beta = torch.tensor([b for _, b, _ in settings_], dtype=dtype)
-        result = vector_spins(couplings, fields, beta, corrected=True)
+        result = vector_spins(couplings, fields=fields, beta=beta, corrected=True)
         assert bool(result.saddle.converged.all())
         assert float(result.saddle.residual.max()) < (1e-8 if dtype == torch.float64 else 2e-2)
         for value in (result.free_energy, result.magnetization, result.correlations):
@@ -229,9 +232,9 @@ def test_a_sample_does_not_depend_on_its_neighbours():
     couplings[1], beta[2] = 0.0, 30.0
     couplings[2] *= 5
     fields[2] = 0.0
-    together = vector_spins(couplings, fields, beta, corrected=True)
+    together = vector_spins(couplings, fields=fields, beta=beta, corrected=True)
     for k in range(6):
-        alone = vector_spins(couplings[k], fields[k], beta[k], corrected=True)
+        alone = vector_spins(couplings[k], fields=fields[k], beta=beta[k], corrected=True)
         assert int(alone.saddle.evaluations) == int(together.saddle.evaluations[k])
         for got, want in (
             (together.saddle.t[k], alone.saddle.t),
@@ -246,9 +249,11 @@ def test_free_spins_in_closed_form():
     fields = torch.randn(4, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     strength = fields.square().sum(-1) / 7
     expected = (1 + (1 + 4 * 1.3**2 * strength).sqrt()) / (4 * 1.3)
-    saddle = find_saddle(torch.zeros(4, 4, dtype=torch.float64), fields, 1.3)
+    saddle = find_saddle(torch.zeros(4, 4, dtype=torch.float64), fields=fields, beta=1.3)
     torch.testing.assert_close(saddle.t, expected, rtol=1e-12, atol=0)
-    nothing = free_energy(torch.zeros(4, 4, dtype=torch.float64), 0 * fields, 1.3, corrected=True)
+    nothing = free_energy(
+        torch.zeros(4, 4, dtype=torch.float64), fields=0 * fields, beta=1.3, corrected=True
+    )
     assert abs(float(nothing)) < 1e-12
 
 
@@ -256,35 +261,37 @@ def test_free_spins_in_closed_form():
 @given(seed=st.integers(0, 10**6), sites=st.integers(1, 7), dimension=st.integers(1, 9))
 def test_invariances(seed, sites, dimension):
     couplings, fields, beta = _system(sites=sites, dimension=dimension, seed=seed)
-    reference = vector_spins(couplings, fields, beta, corrected=True)
+    reference = vector_spins(couplings, fields=fields, beta=beta, corrected=True)
     generator = torch.Generator().manual_seed(seed)
     random = torch.randn(dimension, dimension, generator=generator, dtype=torch.float64)
     rotation = torch.linalg.qr(random).Q
     order = torch.randperm(sites, generator=generator)
     turned = vector_spins(
-        couplings[order][:, order].mT, fields[order] @ rotation, beta, corrected=True
+        couplings[order][:, order].mT, fields=fields[order] @ rotation, beta=beta, corrected=True
     )
     close = {"rtol": 1e-9, "atol": 1e-9}
     torch.testing.assert_close(turned.free_energy, reference.free_energy, **close)
     expected = reference.magnetization[order] @ rotation
     torch.testing.assert_close(turned.magnetization, expected, **close)
     # A diagonal coupling is a constant energy, and beta only sets the unit of energy.
-    lifted = vector_spins(couplings + torch.eye(sites, dtype=torch.float64), fields, beta)
-    plain = vector_spins(couplings, fields, beta)
+    lifted = vector_spins(
+        couplings + torch.eye(sites, dtype=torch.float64), fields=fields, beta=beta
+    )
+    plain = vector_spins(couplings, fields=fields, beta=beta)
     shift = plain.free_energy - sites * dimension
     torch.testing.assert_close(lifted.free_energy, shift, **close)
-    scaled = vector_spins(beta * couplings, beta * fields, 1.0)
+    scaled = vector_spins(beta * couplings, fields=beta * fields, beta=1.0)
     torch.testing.assert_close(scaled.free_energy / beta, plain.free_energy, **close)
 
 
 def test_slow_convergence_is_reported_and_never_silent():
     couplings, fields, beta = _system()
-    saddle = find_saddle(couplings, fields, beta, max_evaluations=2)
+    saddle = find_saddle(couplings, fields=fields, beta=beta, max_evaluations=2)
     assert not bool(saddle.converged)
     assert float(saddle.residual) > 1e-12
     hopeless = torch.full((3, 3), 1e300, dtype=torch.float64)
     with pytest.raises(RuntimeError, match="saddle point of 1 sample"):
-        free_energy(hopeless, fields[:3], 1.0)
+        free_energy(hopeless, fields=fields[:3], beta=1.0)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def spectrum(signal: np.ndarray, *, window: bool = False) -> Spectrum:
     return Spectrum(rfftfreq(n), amplitude, power)
 
 
-def autocorrelation(signal: np.ndarray, lags: int, *, unbiased: bool = False) -> np.ndarray:
+def autocorrelation(signal: np.ndarray, *, lags: int, unbiased: bool = False) -> np.ndarray:
     """Autocorrelation r_0 … r_lags of a signal (..., n) along its last axis; r_0 = 1.
 
     By FFT with zero padding, O(n log n). `unbiased` divides lag l by n − l instead of n.

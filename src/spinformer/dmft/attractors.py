@@ -83,7 +83,7 @@ def bump_weights(length: int) -> np.ndarray:
     return weight / weight.sum()
 
 
-def find_period(orbit: np.ndarray, longest: int, distance: float = 1e-7) -> int:
+def find_period(orbit: np.ndarray, *, longest: int, distance: float = 1e-7) -> int:
     """Smallest period p ≤ `longest` of an orbit (steps, P), 0 if there is none.
 
     Every pair n, n + p of the orbit must agree to `distance` in every overlap; `longest` is at
@@ -97,6 +97,7 @@ def find_period(orbit: np.ndarray, longest: int, distance: float = 1e-7) -> int:
 
 def classify(
     period: np.ndarray,
+    *,
     exponent: np.ndarray,
     error: np.ndarray,
     digits: np.ndarray,
@@ -122,8 +123,8 @@ def classify(
 def find_attractors(
     network: Network | Sequence[Network],
     context: Context,
-    beta: float | np.ndarray,
     *,
+    beta: float | np.ndarray,
     gamma: float | np.ndarray | None = None,
     epsilon: float | np.ndarray | None = None,
     transient: int = 100_000,
@@ -185,9 +186,11 @@ def find_attractors(
     gap = np.abs(sums[..., 0, :] - sums[..., 1, :]).max(axis=-1)
     digits = -np.log10(np.maximum(gap, 1e-16))
     if exponents:
-        spectrum = ensemble_spectrum(ensemble, exponent_steps, exponents, progress=progress)
+        spectrum = ensemble_spectrum(ensemble, exponent_steps, count=exponents, progress=progress)
         leading, errors = spectrum.exponents, spectrum.errors
-        regime = classify(period, leading[..., 0], errors[..., 0], digits, limit)
+        regime = classify(
+            period, exponent=leading[..., 0], error=errors[..., 0], digits=digits, thresholds=limit
+        )
     else:
         leading = errors = np.zeros((*period.shape, 0))
         regime = np.where(period > 0, PERIODIC, UNDECIDED)
@@ -198,7 +201,7 @@ def find_attractors(
 
 
 def diagram_image(
-    counts: np.ndarray, columns: int, regime: np.ndarray | None = None, only: Sequence[int] = ()
+    counts: np.ndarray, *, columns: int, regime: np.ndarray | None = None, only: Sequence[int] = ()
 ) -> np.ndarray:
     """Which cells of an orbit diagram were visited, (bins, columns), from counts (B, bins).
 
@@ -251,7 +254,7 @@ def continue_attractors(
     rows = []
     for beta in tqdm(betas, desc="continuation", disable=not progress):
         found = find_attractors(
-            network, context, float(beta), gamma=gamma, epsilon=epsilon, transient=transient,
+            network, context, beta=float(beta), gamma=gamma, epsilon=epsilon, transient=transient,
             kept=kept, exponent_steps=exponent_steps, exponents=1, bins=1, thresholds=limit,
             threads=threads,
         )  # fmt: skip

@@ -27,7 +27,7 @@ from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 from spinformer.dmft.tokens import TokenRuns, window_means
 
 
-def linear_maps(network: Network, beta: float, path: np.ndarray, position: int) -> np.ndarray:
+def linear_maps(network: Network, beta: float, *, path: np.ndarray, position: int) -> np.ndarray:
     """`M[t, s] = ∂x_{T+t} / ∂x_{T+t−1−s}` along a mean-field path, shape (steps, T, L, L).
 
     path: (T + steps, L) tokens; `position` is the position index of its first token.
@@ -59,7 +59,7 @@ def linear_maps(network: Network, beta: float, path: np.ndarray, position: int) 
 
 
 def noise_covariance(
-    network: Network, path: np.ndarray, maps: np.ndarray, *, draw_window: bool = True
+    network: Network, path: np.ndarray, *, maps: np.ndarray, draw_window: bool = True
 ) -> np.ndarray:
     """N times the covariance of δx at every token of the path, linear noise: (T + steps, L, L).
 
@@ -87,7 +87,7 @@ def noise_covariance(
     return result
 
 
-def growth_rate(maps: np.ndarray, drop: int = 0) -> float:
+def growth_rate(maps: np.ndarray, *, drop: int = 0) -> float:
     """Mean logarithmic growth per token of a small generic perturbation of the window.
 
     maps: (steps, T, L, L) from `linear_maps`; the first `drop` steps only turn the perturbation
@@ -146,7 +146,7 @@ class Deviation:
     plain_error: np.ndarray
 
 
-def deviation(runs: TokenRuns, path: np.ndarray, maps: np.ndarray) -> Deviation:
+def deviation(runs: TokenRuns, path: np.ndarray, *, maps: np.ndarray) -> Deviation:
     """Compare runs with the mean-field path they should follow, in the output overlaps.
 
     Overlaps are the semantic ones, factor 1 − ε included. The subtraction uses the regression
@@ -190,7 +190,7 @@ class PowerLaw:
     chi2: float
 
 
-def fit_power(sizes: np.ndarray, values: np.ndarray, errors: np.ndarray) -> PowerLaw:
+def fit_power(sizes: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> PowerLaw:
     """Weighted least squares of log(values) on log(sizes); at least three positive values."""
     sizes = check_array("sizes", sizes, ndim=1)
     values = check_array("values", values, shape=sizes.shape)
@@ -214,10 +214,7 @@ def fit_power(sizes: np.ndarray, values: np.ndarray, errors: np.ndarray) -> Powe
 
 
 def onset_size(
-    sizes: np.ndarray,
-    measured: np.ndarray,
-    predicted: np.ndarray,
-    tolerance: float | np.ndarray,
+    sizes: np.ndarray, *, measured: np.ndarray, predicted: np.ndarray, tolerance: float | np.ndarray
 ) -> float:
     """Smallest N from which on every measured value is within `tolerance` of the prediction.
 
@@ -235,7 +232,7 @@ def onset_size(
 
 
 def settled_start(
-    network: Network, beta: float, context: Context, settle: int, look: int = 120
+    network: Network, beta: float, context: Context, *, settle: int, look: int = 120
 ) -> tuple[np.ndarray, int]:
     """A well-defined point of an attractor to start paths from: window (T, L), its position.
 
@@ -246,7 +243,7 @@ def settled_start(
     """
     settle = check_integer("settle", settle, low=0)
     look = check_integer("look", look, low=1)
-    overlaps, _ = trajectory(network, context, beta, look, transient=settle)
+    overlaps, _ = trajectory(network, context, beta=beta, steps=look, transient=settle)
     # Points that agree to seven digits are one point.
     heights = np.round(overlaps.reshape(-1, look, network.features)[..., 0], 7)
     peaks, times = np.unique(heights.max(axis=1), return_counts=True)
@@ -256,5 +253,7 @@ def settled_start(
     single = Context(attention, context.position)
     if settle + token > 0:
         # A run of n tokens ends in the context whose newest token is token n, not yet recorded.
-        _, single = trajectory(network, single, beta, 1, transient=settle + int(token) - 1)
-    return window_means(network, beta, single.attention[::-1]), single.position
+        _, single = trajectory(
+            network, single, beta=beta, steps=1, transient=settle + int(token) - 1
+        )
+    return window_means(network, beta, attention=single.attention[::-1]), single.position

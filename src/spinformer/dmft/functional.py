@@ -36,12 +36,12 @@ def token_states(network: Network, size: int) -> np.ndarray:
 
 
 def token_probabilities(
-    network: Network, size: int, beta: float, attention: np.ndarray
+    network: Network, size: int, *, beta: float, attention: np.ndarray
 ) -> np.ndarray:
     """p(token | A), shape (..., S), for all S states, given A of shape (..., P); sums to 1."""
     counts = network.counts(size)
     states = token_states(network, size)
-    chance = 0.5 * (1.0 + window_means(network, beta, attention))[..., None, :]
+    chance = 0.5 * (1.0 + window_means(network, beta, attention=attention))[..., None, :]
     ups = np.rint(0.5 * (states + 1.0) * counts)
     return binom.pmf(ups, counts, chance).prod(axis=-1)
 
@@ -72,10 +72,10 @@ class PathSum:
 def enumerate_paths(
     network: Network,
     size: int,
+    *,
     beta: float,
     window: np.ndarray,
     steps: int,
-    *,
     position: int | None = None,
 ) -> PathSum:
     """Probabilities and features of every path of `steps` tokens after `window` (T, L).
@@ -95,8 +95,8 @@ def enumerate_paths(
     for step in range(steps):
         known = np.broadcast_to(window, (len(paths), *window.shape))
         recent = np.concatenate([known, states[paths]], axis=1)[:, -network.context :]
-        attention = attention_of_window(network, recent, position + step)
-        table = token_probabilities(network, size, beta, attention)
+        attention = attention_of_window(network, recent, position=position + step)
+        table = token_probabilities(network, size, beta=beta, attention=attention)
         probability = (probability[:, None] * table).ravel()
         paths = np.concatenate(
             [
@@ -112,10 +112,10 @@ def enumerate_paths(
 def propagate(
     network: Network,
     size: int,
+    *,
     beta: float,
     window: np.ndarray,
     steps: int,
-    *,
     position: int | None = None,
 ) -> np.ndarray:
     """Exact distribution of each single token, shape (steps, S): no path is ever written out.
@@ -137,8 +137,8 @@ def propagate(
         drawn = states[np.indices(joint.shape).reshape(joint.ndim, joint.size).T]
         fixed = np.broadcast_to(known, (len(drawn), *known.shape))
         recent = np.concatenate([fixed, drawn], axis=1)
-        attention = attention_of_window(network, recent, position + step)
-        kernel = token_probabilities(network, size, beta, attention)
+        attention = attention_of_window(network, recent, position=position + step)
+        kernel = token_probabilities(network, size, beta=beta, attention=attention)
         joint = joint[..., None] * kernel.reshape(*joint.shape, count)
         marginals[step] = joint.reshape(-1, count).sum(axis=0)
         if joint.ndim > context:

@@ -51,6 +51,7 @@ def tangent_map(
     network: Network,
     context: Context,
     beta: float,
+    *,
     gamma: float | None = None,
     epsilon: float | None = None,
 ) -> np.ndarray:
@@ -61,8 +62,8 @@ def tangent_map(
     gamma = network.gamma if gamma is None else gamma
     epsilon = network.epsilon if epsilon is None else epsilon
     size, features = network.context, network.features
-    window = tokens(network, context, beta, epsilon)
-    newest = attend(window, gamma)
+    window = tokens(network, context, beta, epsilon=epsilon)
+    newest = attend(window, gamma=gamma)
     field = beta * (np.asarray(context.attention) @ network.semantic[OUTPUT])
     slope = (1.0 - epsilon) * beta / np.cosh(field) ** 2
     weighted = network.semantic * network.fractions
@@ -86,6 +87,7 @@ def reference_spectrum(
     network: Network,
     context: Context,
     beta: float,
+    *,
     steps: int,
     align: int = 100,
     gamma: float | None = None,
@@ -96,8 +98,8 @@ def reference_spectrum(
     dimension = network.context * network.features
     frame, total = np.eye(dimension), np.zeros(dimension)
     for n in range(align + steps):
-        frame = tangent_map(network, context, beta, gamma, epsilon) @ frame
-        context, _ = step(network, context, beta, gamma, epsilon)
+        frame = tangent_map(network, context, beta, gamma=gamma, epsilon=epsilon) @ frame
+        context, _ = step(network, context, beta, gamma=gamma, epsilon=epsilon)
         frame, triangle = np.linalg.qr(frame)
         if n >= align:
             lengths = np.abs(np.diag(triangle))
@@ -109,6 +111,7 @@ def mean_log_determinant(
     network: Network,
     context: Context,
     beta: float,
+    *,
     steps: int,
     gamma: float | None = None,
     epsilon: float | None = None,
@@ -120,18 +123,20 @@ def mean_log_determinant(
     steps = check_integer("steps", steps, low=1)
     features, total = network.features, 0.0
     for _ in range(steps):
-        block = tangent_map(network, context, beta, gamma, epsilon)[:features, -features:]
+        block = tangent_map(network, context, beta, gamma=gamma, epsilon=epsilon)[
+            :features, -features:
+        ]
         total += np.linalg.slogdet(block)[1]
-        context, _ = step(network, context, beta, gamma, epsilon)
+        context, _ = step(network, context, beta, gamma=gamma, epsilon=epsilon)
     return total / steps
 
 
 def lyapunov_spectrum(
     network: Network | Sequence[Network],
     context: Context,
+    *,
     beta: float | np.ndarray,
     steps: int,
-    *,
     count: int | None = None,
     gamma: float | np.ndarray | None = None,
     epsilon: float | np.ndarray | None = None,
@@ -150,12 +155,15 @@ def lyapunov_spectrum(
     """
     ensemble = Ensemble(network, context.attention, context.position, beta, gamma, epsilon, threads)
     ensemble.advance(check_integer("transient", transient, low=0), progress)
-    return ensemble_spectrum(ensemble, steps, count, align, every, batches, progress)
+    return ensemble_spectrum(
+        ensemble, steps, count=count, align=align, every=every, batches=batches, progress=progress
+    )
 
 
 def ensemble_spectrum(
     ensemble: Ensemble,
     steps: int,
+    *,
     count: int | None = None,
     align: int = 500,
     every: int | None = None,

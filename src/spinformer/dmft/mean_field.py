@@ -45,7 +45,7 @@ class Context:
 
 
 def overlaps_explicit(
-    weights: np.ndarray, attention: np.ndarray, beta: float | np.ndarray
+    weights: np.ndarray, *, attention: np.ndarray, beta: float | np.ndarray
 ) -> np.ndarray:
     """(1/N) Σ_i W^α_{a,i} tanh(β Σ_b W^o_{b,i} A_b) from explicit weights (4, P, N), Eq. (13).
 
@@ -58,7 +58,7 @@ def overlaps_explicit(
 
 
 def overlaps_segments(
-    network: Network, attention: np.ndarray, beta: float | np.ndarray
+    network: Network, attention: np.ndarray, *, beta: float | np.ndarray
 ) -> np.ndarray:
     """The same average as a sum over segments weighted by their fractions."""
     attention, beta = _batch(network.features, attention, beta)
@@ -68,6 +68,7 @@ def overlaps_segments(
 def overlaps_correlations(
     correlations: Mapping[tuple[int, ...], np.ndarray],
     attention: np.ndarray,
+    *,
     beta: float | np.ndarray,
 ) -> np.ndarray:
     """The same average from `Network.correlations()` alone, any P (document 002, Eq. (29)).
@@ -99,6 +100,7 @@ def tokens(
     network: Network,
     context: Context,
     beta: float | np.ndarray,
+    *,
     epsilon: float | np.ndarray | None = None,
 ) -> np.ndarray:
     """Overlaps m^α_a, position included, of the T tokens in the window: (..., T, 4, P)."""
@@ -106,11 +108,11 @@ def tokens(
     epsilon = _parameter("epsilon", epsilon, network.epsilon, high=1.0)[..., None, None, None]
     beta = _parameter("beta", beta, None)[..., None]
     positions = (position - np.arange(network.context)) % network.positions
-    semantic = overlaps_segments(network, attention, beta)
+    semantic = overlaps_segments(network, attention, beta=beta)
     return (1.0 - epsilon) * semantic + epsilon * network.position_overlaps()[positions]
 
 
-def attend(window: np.ndarray, gamma: float | np.ndarray) -> np.ndarray:
+def attend(window: np.ndarray, *, gamma: float | np.ndarray) -> np.ndarray:
     """Attention vector (..., P) of the newest token, from the tokens (..., n, 4, P), Eq. (14)."""
     window = np.asarray(window, dtype=np.float64)
     score = np.einsum("...a,...ta->...t", window[..., 0, QUERY, :], window[..., KEY, :])
@@ -124,6 +126,7 @@ def step(
     network: Network,
     context: Context,
     beta: float | np.ndarray,
+    *,
     gamma: float | np.ndarray | None = None,
     epsilon: float | np.ndarray | None = None,
 ) -> tuple[Context, np.ndarray]:
@@ -132,10 +135,10 @@ def step(
     The semantic part carries its factor 1 − ε. beta, gamma and epsilon broadcast against the
     context's batch; None takes the network's own γ, ε.
     """
-    window = tokens(network, context, beta, epsilon)
+    window = tokens(network, context, beta, epsilon=epsilon)
     gamma = _parameter("gamma", gamma, network.gamma)
     share = _parameter("epsilon", epsilon, network.epsilon, high=1.0)
-    newest = attend(window, gamma)
+    newest = attend(window, gamma=gamma)
     position_part = network.position_overlaps()[context.position, OUTPUT]
     semantic = window[..., 0, OUTPUT, :] - share[..., None] * position_part
     older = np.broadcast_to(
@@ -148,6 +151,7 @@ def step(
 def context_from_tokens(
     network: Network,
     overlaps: np.ndarray,
+    *,
     beta: float | np.ndarray,
     gamma: float | np.ndarray | None = None,
     epsilon: float | np.ndarray | None = None,
@@ -182,10 +186,10 @@ def context_from_tokens(
     history: list[np.ndarray] = []
     position = count
     while True:
-        history.insert(0, attend(np.stack(window, axis=-3), gamma))
+        history.insert(0, attend(np.stack(window, axis=-3), gamma=gamma))
         if len(history) == network.context:
             return Context(np.stack(history, axis=-2), position % network.positions)
-        semantic = overlaps_segments(network, history[0], beta)
+        semantic = overlaps_segments(network, history[0], beta=beta)
         window = [placed(semantic, position), *window][: network.context]
         position += 1
 
@@ -193,6 +197,7 @@ def context_from_tokens(
 def context_from_token(
     network: Network,
     token: np.ndarray | int,
+    *,
     beta: float | np.ndarray,
     gamma: float | np.ndarray | None = None,
     epsilon: float | np.ndarray | None = None,
@@ -207,20 +212,24 @@ def context_from_token(
             OUTPUT, check_integer("token", token, low=0, high=network.features - 1)
         ]
     return context_from_tokens(
-        network, network.overlaps(np.asarray(token))[..., None, :, :], beta, gamma, epsilon
+        network,
+        network.overlaps(np.asarray(token))[..., None, :, :],
+        beta=beta,
+        gamma=gamma,
+        epsilon=epsilon,
     )
 
 
-def document_context(network: Network, beta: float = 3.0, steps: int = 100_000) -> Context:
+def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_000) -> Context:
     """The document's initial context: at β = 3, from the token W^o_1, after 100,000 steps."""
     beta = check_real("beta", beta, low=0.0)
-    start = context_from_token(network, 0, beta)
+    start = context_from_token(network, 0, beta=beta)
     ensemble = Ensemble(network, start.attention, start.position, beta)
     ensemble.advance(steps)
     return Context(ensemble.attention(), ensemble.position)
 
 
-def random_contexts(network: Network, seed: int, count: int) -> Context:
+def random_contexts(network: Network, seed: int, *, count: int) -> Context:
     """`count` contexts of independent attention vectors, uniform in [−1, 1]^P, position 0."""
     rng = np.random.default_rng(check_integer("seed", seed, low=0))
     count = check_integer("count", count, low=1)
@@ -233,9 +242,9 @@ def random_contexts(network: Network, seed: int, count: int) -> Context:
 def trajectory(
     network: Network | Sequence[Network],
     context: Context,
+    *,
     beta: float | np.ndarray,
     steps: int,
-    *,
     gamma: float | np.ndarray | None = None,
     epsilon: float | np.ndarray | None = None,
     transient: int = 0,
@@ -261,6 +270,7 @@ def trajectory(
 
 def torch_step(
     semantic: torch.Tensor,
+    *,
     position_overlaps: torch.Tensor,
     attention: torch.Tensor,
     position: int,
@@ -294,8 +304,8 @@ def torch_trajectory(
     network: Network,
     context: Context,
     beta: torch.Tensor | float,
-    steps: int,
     *,
+    steps: int,
     gamma: torch.Tensor | float | None = None,
     epsilon: torch.Tensor | float | None = None,
     semantic: torch.Tensor | None = None,
@@ -314,7 +324,14 @@ def torch_trajectory(
     position, output = context.position, []
     for _ in range(steps):
         attention, overlap = torch_step(
-            weights, drive, attention, position, beta, gamma, epsilon, fractions
+            weights,
+            position_overlaps=drive,
+            attention=attention,
+            position=position,
+            beta=beta,
+            gamma=gamma,
+            epsilon=epsilon,
+            fractions=fractions,
         )
         output.append(overlap)
         position = (position + 1) % network.positions

@@ -45,10 +45,10 @@ class TokenRuns:
 
     def overlaps(self, role: int = OUTPUT) -> np.ndarray:
         """Semantic part (factor 1 − ε included) of m^role, shape (R, T + steps, P)."""
-        return semantic_overlaps(self.network, self.tokens, role)
+        return semantic_overlaps(self.network, self.tokens, role=role)
 
 
-def semantic_overlaps(network: Network, tokens: np.ndarray, role: int = OUTPUT) -> np.ndarray:
+def semantic_overlaps(network: Network, tokens: np.ndarray, *, role: int = OUTPUT) -> np.ndarray:
     """`(1 − ε) m^role_a` of tokens given by segment means (..., L); shape (..., P).
 
     `role` indexes the roles o, v, q, k of `network.ROLES`. This is the first term of document
@@ -59,7 +59,7 @@ def semantic_overlaps(network: Network, tokens: np.ndarray, role: int = OUTPUT) 
     return (1.0 - network.epsilon) * (tokens @ pattern.T)
 
 
-def window_means(network: Network, beta: float, attention: np.ndarray) -> np.ndarray:
+def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.ndarray:
     """Mean tokens `tanh(beta W^o A)`, shape (..., L), of attention vectors (..., P)."""
     beta = check_real("beta", beta, low=0.0)
     attention = check_array("attention", attention)
@@ -70,7 +70,7 @@ def window_means(network: Network, beta: float, attention: np.ndarray) -> np.nda
     return np.tanh(beta * (attention @ network.semantic[OUTPUT]))
 
 
-def attention_of_window(network: Network, window: np.ndarray, position: int) -> np.ndarray:
+def attention_of_window(network: Network, window: np.ndarray, *, position: int) -> np.ndarray:
     """A, shape (..., P), of windows (..., T, L) of tokens, oldest first.
 
     `position` is the position index of the *newest* token, which is also the query
@@ -92,12 +92,7 @@ def attention_of_window(network: Network, window: np.ndarray, position: int) -> 
 
 
 def mean_path(
-    network: Network,
-    beta: float,
-    window: np.ndarray,
-    steps: int,
-    *,
-    position: int | None = None,
+    network: Network, beta: float, *, window: np.ndarray, steps: int, position: int | None = None
 ) -> np.ndarray:
     """The path of an infinitely large network, (T + steps, L) segment means, window first.
 
@@ -113,8 +108,8 @@ def mean_path(
     path = np.concatenate([window, np.empty((steps, network.segments))])
     for step in range(steps):
         recent = path[step : step + network.context]
-        attention = attention_of_window(network, recent, position + step)
-        path[network.context + step] = window_means(network, beta, attention)
+        attention = attention_of_window(network, recent, position=position + step)
+        path[network.context + step] = window_means(network, beta, attention=attention)
     return path
 
 
@@ -183,12 +178,12 @@ def _run(rng, semantic, output, place, counts, beta, gamma, context, first, toke
 def generate(
     network: Network,
     size: int,
+    *,
     beta: float,
     window: np.ndarray,
     steps: int,
     runs: int,
     seed: int,
-    *,
     position: int | None = None,
     draw_window: bool = True,
     progress: bool = False,
@@ -247,11 +242,11 @@ def generate(
 def generate_bits(
     weights: np.ndarray,
     network: Network,
+    *,
     beta: float,
     window: np.ndarray,
     steps: int,
     seed: int,
-    *,
     position: int | None = None,
 ) -> np.ndarray:
     """One run drawn bit by bit from explicit weights (4, P, N); int8 array (T + steps, N).

@@ -31,10 +31,10 @@ class Cost:
 
 def attention(
     queries: torch.Tensor,
+    *,
     keys: torch.Tensor,
     values: torch.Tensor,
     beta: float | None = None,
-    *,
     mask: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """softmax(β Q Kᵀ) V, shape (..., S, d_v): document 001, Eq. (vanillaattention).
@@ -55,6 +55,7 @@ def attention(
 
 def multi_head_attention(
     queries: torch.Tensor,
+    *,
     keys: torch.Tensor,
     values: torch.Tensor,
     heads: int,
@@ -71,11 +72,14 @@ def multi_head_attention(
         if tensor.shape[-1] % heads:
             raise ValueError(f"heads must divide the width of {name}, {tensor.shape[-1]}")
     chunks = (tensor.chunk(heads, dim=-1) for tensor in (queries, keys, values))
-    return torch.cat([attention(q, k, v, beta) for q, k, v in zip(*chunks, strict=True)], dim=-1)
+    return torch.cat(
+        [attention(q, keys=k, values=v, beta=beta) for q, k, v in zip(*chunks, strict=True)], dim=-1
+    )
 
 
 def low_rank_attention(
     queries: torch.Tensor,
+    *,
     keys: torch.Tensor,
     values: torch.Tensor,
     landmarks: int,
@@ -100,6 +104,7 @@ def low_rank_attention(
 
 def sparse_attention(
     queries: torch.Tensor,
+    *,
     keys: torch.Tensor,
     values: torch.Tensor,
     window: int,
@@ -125,6 +130,7 @@ def sparse_attention(
 
 def recurrent_attention(
     queries: torch.Tensor,
+    *,
     keys: torch.Tensor,
     values: torch.Tensor,
     block: int,
@@ -166,11 +172,11 @@ def recurrent_attention(
 
 def kernel_attention(
     queries: torch.Tensor,
+    *,
     keys: torch.Tensor,
     values: torch.Tensor,
     features: int,
     beta: float | None = None,
-    *,
     generator: torch.Generator | None = None,
 ) -> torch.Tensor:
     """Attention with exp(β qᵀk) replaced by a product of m = `features` positive random features.
@@ -199,6 +205,7 @@ def kernel_attention(
 
 def streaming_attention(
     queries: torch.Tensor,
+    *,
     keys: torch.Tensor,
     values: torch.Tensor,
     block: int,

@@ -23,7 +23,7 @@ def separation(patterns: torch.Tensor) -> torch.Tensor:
     return own - overlaps.fill_diagonal_(-math.inf).amax(-1)
 
 
-def separation_threshold(patterns: torch.Tensor, beta: float) -> float:
+def separation_threshold(patterns: torch.Tensor, *, beta: float) -> float:
     """Δ above which x_i is stored: 2/(βN) + β⁻¹ log(2(N − 1)NβM²).
 
     A pattern with at least this separation has a fixed point within 1/(βNM) of it, and the update
@@ -37,7 +37,7 @@ def separation_threshold(patterns: torch.Tensor, beta: float) -> float:
     return (2.0 / size + math.log(2.0 * (size - 1) * size * beta * norm**2)) / beta
 
 
-def storage_radius(patterns: torch.Tensor, beta: float) -> float:
+def storage_radius(patterns: torch.Tensor, *, beta: float) -> float:
     """1/(βNM), the radius of the ball around a stored pattern that the update maps into itself."""
     patterns = _check_patterns(patterns)
     beta = check_real("beta", beta, low=0.0, open_low=True)
@@ -46,7 +46,7 @@ def storage_radius(patterns: torch.Tensor, beta: float) -> float:
 
 
 def one_step_error(
-    patterns: torch.Tensor, beta: float, radius: float | torch.Tensor
+    patterns: torch.Tensor, *, beta: float, radius: float | torch.Tensor
 ) -> torch.Tensor:
     """Bound on ‖f(ξ) − x_i‖ for ‖ξ − x_i‖ ≤ `radius`, shape (N,), one for each pattern i.
 
@@ -60,7 +60,7 @@ def one_step_error(
 
 
 def jacobian_bound(
-    patterns: torch.Tensor, beta: float, radius: float | torch.Tensor, *, sharp: bool = False
+    patterns: torch.Tensor, *, beta: float, radius: float | torch.Tensor, sharp: bool = False
 ) -> torch.Tensor:
     """Bound on ‖∂f/∂ξ‖₂ within `radius` of pattern i, shape (N,); below 1 it is a contraction.
 
@@ -85,7 +85,7 @@ def single_fixed_point_beta(patterns: torch.Tensor) -> float:
     return 1.0 / radius**2 if radius > 0.0 else math.inf
 
 
-def energy_range(patterns: torch.Tensor, beta: float) -> tuple[float, float]:
+def energy_range(patterns: torch.Tensor, *, beta: float) -> tuple[float, float]:
     """Bounds of E(ξ) on the ball ‖ξ‖ ≤ M, where every state lies after one step.
 
     Ramsauer et al. 2020, Lemma A1, for E without their constant β⁻¹ log N + ½M²: between
@@ -98,7 +98,7 @@ def energy_range(patterns: torch.Tensor, beta: float) -> tuple[float, float]:
 
 
 def capacity_bound(
-    dimension: int, beta: float, radius_factor: float, failure: float
+    dimension: int, *, beta: float, radius_factor: float, failure: float
 ) -> tuple[float, float]:
     """Base c and number √p c^{(d−1)/4} of random patterns that are stored for certain.
 

@@ -62,7 +62,7 @@ def ags_overlap(load: float) -> float:
     return float(erf(brentq(lambda y: _load(y) - load, top, end, xtol=1e-13)))
 
 
-def bit_error(d: int, count: int, degree: int) -> float:
+def bit_error(d: int, *, count: int, degree: int) -> float:
     """P(a spin of a stored pattern is turned by one update), F = x^degree, `count` patterns.
 
     ½ erfc √(d^{a−1} / (2(2a−3)!! N)) (Krotov and Hopfield 2016): the other patterns act as
@@ -75,7 +75,7 @@ def bit_error(d: int, count: int, degree: int) -> float:
     return float(0.5 * erfc(np.sqrt(ratio / 2.0)))
 
 
-def bit_error_at_finite_size(d: int, count: int, degree: int) -> float:
+def bit_error_at_finite_size(d: int, *, count: int, degree: int) -> float:
     """The same probability with the signal and the noise variance exact at finite d.
 
     Signal F(d) − F(d−2) and, for each of the N − 1 other patterns, the variance of
@@ -89,7 +89,7 @@ def bit_error_at_finite_size(d: int, count: int, degree: int) -> float:
     return float(0.5 * erfc(np.sqrt(_signal_to_noise(d, degree) / (2.0 * (count - 1)))))
 
 
-def capacity_at_error(d: int, degree: int, error: float, *, leading_order: bool = False) -> float:
+def capacity_at_error(d: int, *, degree: int, error: float, leading_order: bool = False) -> float:
     """N at which one update turns a fraction `error` in (0, ½) of a stored pattern's spins.
 
     `leading_order` inverts `bit_error`, the default `bit_error_at_finite_size`.
@@ -114,7 +114,7 @@ def _signal_to_noise(d: int, degree: int) -> float:
     return float((float(d) ** degree - float(d - 2) ** degree) ** 2 / noise)
 
 
-def birthday_law(d: int, count: int) -> float:
+def birthday_law(d: int, *, count: int) -> float:
     """P(all N patterns are fixed points), F = exp: exp(−N(N−1)d / 2^{d+1}).
 
     A pattern is lost if another differs from it in a single spin: the pair then shares one
@@ -161,8 +161,8 @@ def _curve(x: Any, samples: np.ndarray) -> Curve:
 
 def retrieval_overlap(
     d: int,
-    loads: Sequence[float],
     *,
+    loads: Sequence[float],
     networks: int = 10,
     queries: int = 20,
     diagonal: bool = False,
@@ -202,7 +202,7 @@ def retrieval_overlap(
             if kernel == "overlaps":
                 found = retrieve(
                     spins[:count],
-                    tried,
+                    queries=tried,
                     diagonal=diagonal,
                     max_sweeps=max_sweeps,
                     seed=run,
@@ -212,14 +212,16 @@ def retrieval_overlap(
                 new = spins[stored:count]
                 weights += new.T @ new
                 np.fill_diagonal(weights, count if diagonal else 0.0)
-                found = descend(weights, tried, np.zeros(d), max_sweeps=max_sweeps, seed=run)
+                found = descend(
+                    weights, queries=tried, bias=np.zeros(d), max_sweeps=max_sweeps, seed=run
+                )
             stored = int(count)
             samples[p, n] = (found.states * tried).mean()
     return _curve(counts / d, samples)
 
 
 def crossing(
-    small: Curve, large: Curve, *, resamples: int = 1000, seed: int = 0
+    small: Curve, *, large: Curve, resamples: int = 1000, seed: int = 0
 ) -> tuple[float, float]:
     """Load at which the curve of the larger network falls below that of the smaller one.
 
@@ -256,13 +258,7 @@ def _last_fall(x: np.ndarray, gap: np.ndarray) -> float:
 
 
 def one_step_error(
-    d: int,
-    count: int,
-    degree: int,
-    *,
-    networks: int = 20,
-    queries: int = 200,
-    seed: int = 0,
+    d: int, *, count: int, degree: int, networks: int = 20, queries: int = 200, seed: int = 0
 ) -> tuple[float, float]:
     """Fraction of spins of stored patterns that one synchronous update turns, F = x^degree.
 
@@ -279,7 +275,7 @@ def one_step_error(
         rng = np.random.default_rng(stream)
         patterns = 2.0 * rng.integers(0, 2, (count, d), dtype=np.int8) - 1.0
         tried = patterns[: min(queries, count)]
-        shares[n] = (fields(patterns, tried, separation) * tried < 0).mean()
+        shares[n] = (fields(patterns, states=tried, separation=separation) * tried < 0).mean()
     return float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(networks))
 
 
@@ -302,8 +298,8 @@ class Exponent:
 
 def capacity_exponent(
     dims: Sequence[int],
-    degree: int,
     *,
+    degree: int,
     target: float = 0.01,
     blocks: int = 6,
     bits: int = 60_000,
@@ -326,7 +322,7 @@ def capacity_exponent(
     root = np.random.SeedSequence(seed)
     for s in tqdm(range(sizes.size), disable=not progress, desc=f"sizes, degree {degree}"):
         d = int(sizes[s])
-        guess = capacity_at_error(d, degree, target)
+        guess = capacity_at_error(d, degree=degree, error=target)
         counts = np.unique(np.rint(guess * np.array([0.75, 1.0, 1.35])).astype(int))
         for b in range(blocks):
             measured = np.empty(counts.size)
@@ -335,14 +331,19 @@ def capacity_exponent(
                 networks = max(2, round(bits / (tried * d)))
                 stream = int(root.spawn(1)[0].generate_state(1)[0])
                 share, _ = one_step_error(
-                    d, int(count), degree, networks=networks, queries=tried, seed=stream
+                    d,
+                    count=int(count),
+                    degree=degree,
+                    networks=networks,
+                    queries=tried,
+                    seed=stream,
                 )
                 measured[c] = np.clip(share, 0.5 / bits, 0.5 - 0.5 / bits)
             line = np.polyfit(np.log(counts), np.log(erfcinv(2 * measured)), 1)
             logs[s, b] = (np.log(erfcinv(2 * target)) - line[1]) / line[0]
     mean = logs.mean(axis=1)
     error = logs.std(axis=1, ddof=1) / np.sqrt(blocks)
-    predicted = np.array([capacity_at_error(int(d), degree, target) for d in sizes])
+    predicted = np.array([capacity_at_error(int(d), degree=degree, error=target) for d in sizes])
     line, covariance = np.polyfit(np.log(sizes), mean, 1, w=1 / error, cov="unscaled")
     theory = np.polyfit(np.log(sizes), np.log(predicted), 1, w=1 / error)
     capacity = np.exp(mean)
@@ -358,7 +359,7 @@ def capacity_exponent(
 
 
 def all_fixed_probability(
-    d: int, counts: Sequence[int], *, networks: int = 200, seed: int = 0, progress: bool = False
+    d: int, *, counts: Sequence[int], networks: int = 200, seed: int = 0, progress: bool = False
 ) -> Curve:
     """P(every one of N random patterns is a fixed point) of the exponential memory, for each N."""
     d = check_integer("d", d, low=2)
@@ -370,7 +371,7 @@ def all_fixed_probability(
         rng = np.random.default_rng(streams[n])
         for p, count in enumerate(sizes):
             patterns = 2.0 * rng.integers(0, 2, (int(count), d), dtype=np.int8) - 1.0
-            found = retrieve(patterns, patterns, EXPONENTIAL, max_sweeps=1)
+            found = retrieve(patterns, queries=patterns, separation=EXPONENTIAL, max_sweeps=1)
             samples[p, n] = not found.flips.any()
     return _curve(sizes, samples)
 
@@ -414,9 +415,9 @@ class Recall:
 
 def exponential_recall(
     d: int,
+    *,
     count: int,
     corruptions: Sequence[float],
-    *,
     queries: int = 100,
     seed: int = 0,
     progress: bool = False,
@@ -439,8 +440,8 @@ def exponential_recall(
         for state in damaged:
             state[rng.permutation(d)[: round(float(shares[c]) * d)]] *= -1
         run = int(rng.integers(2**31))
-        first = retrieve(patterns, damaged, EXPONENTIAL, max_sweeps=1, seed=run)
-        final = retrieve(patterns, first.states, EXPONENTIAL, seed=run + 1)
+        first = retrieve(patterns, queries=damaged, separation=EXPONENTIAL, max_sweeps=1, seed=run)
+        final = retrieve(patterns, queries=first.states, separation=EXPONENTIAL, seed=run + 1)
         products = damaged @ patterns.T
         own = products.max(axis=1) == (damaged * targets).sum(axis=1)
         tied = (products == products.max(axis=1, keepdims=True)).sum(axis=1)

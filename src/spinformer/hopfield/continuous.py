@@ -41,7 +41,7 @@ class Retrieval:
     trajectory: torch.Tensor | None
 
 
-def energy(patterns: torch.Tensor, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
+def energy(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
     """E(ξ) = ½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ), shape (..., S).
 
     Document 001, Eq. (energyfunc), with β; document 000, Eq. (logsumexp). `beta` > 0. Raises
@@ -52,20 +52,20 @@ def energy(patterns: torch.Tensor, states: torch.Tensor, beta: float = 1.0) -> t
 
 
 def attention_weights(
-    patterns: torch.Tensor, states: torch.Tensor, beta: float = 1.0
+    patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0
 ) -> torch.Tensor:
     """softmax_i(β x_iᵀξ), shape (..., S, N): how much each pattern contributes to the update."""
     patterns, states, beta = _check(patterns, states, beta)
     return _weights(patterns, states, beta)
 
 
-def gradient(patterns: torch.Tensor, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
+def gradient(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
     """∇E = ξ − Σ_i softmax_i(β x_iᵀξ) x_i, the shape of the states (document 001, Section 3)."""
     patterns, states, beta = _check(patterns, states, beta)
     return states - _weights(patterns, states, beta) @ patterns
 
 
-def jacobian(patterns: torch.Tensor, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
+def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
     """∂f/∂ξ of the update f(ξ) = Σ_i softmax_i(β x_iᵀξ) x_i, shape (..., S, d, d).
 
     It equals β Cov_p(x), the covariance of the patterns under the softmax weights p, and is
@@ -79,7 +79,7 @@ def jacobian(patterns: torch.Tensor, states: torch.Tensor, beta: float = 1.0) ->
 
 
 def update(
-    patterns: torch.Tensor, states: torch.Tensor, beta: float = 1.0, step_size: float = 1.0
+    patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0, step_size: float = 1.0
 ) -> torch.Tensor:
     """One gradient step ξ − γ ∇E(ξ), the shape of the states.
 
@@ -94,10 +94,10 @@ def update(
 
 def retrieve(
     patterns: torch.Tensor,
+    *,
     query: torch.Tensor,
     beta: float = 1.0,
     steps: int | None = None,
-    *,
     step_size: float = 1.0,
     tolerance: float = 1e-10,
     max_steps: int = 10_000,

@@ -33,50 +33,50 @@ from spinformer.core.checks import check_choice, check_integer, check_real, chec
 METHODS = ("gradient", "em", "cd")
 
 
-def energy(patterns: Tensor, states: Tensor, beta: float = 1.0) -> Tensor:
+def energy(patterns: Tensor, *, states: Tensor, beta: float = 1.0) -> Tensor:
     """E(ξ) = ½‖ξ‖² − β⁻¹ lse(β x_i·ξ), shape (…)."""
     patterns, states, beta = _check(patterns, states, beta)
     scores = beta * states @ patterns.T
     return 0.5 * (states**2).sum(-1) - torch.logsumexp(scores, -1) / beta
 
 
-def log_weights(patterns: Tensor, beta: float = 1.0) -> Tensor:
+def log_weights(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
     """ln w_i = log softmax(½β‖x_i‖²), shape (N,)."""
     patterns, beta = _check_patterns(patterns, beta)
     return torch.log_softmax(0.5 * beta * (patterns**2).sum(-1), -1)
 
 
-def log_partition(patterns: Tensor, beta: float = 1.0) -> Tensor:
+def log_partition(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
     """log Z = (d/2) log(2π/β) + lse(½β‖x_i‖²), a scalar."""
     patterns, beta = _check_patterns(patterns, beta)
     constant = 0.5 * patterns.shape[1] * math.log(2 * math.pi / beta)
     return constant + torch.logsumexp(0.5 * beta * (patterns**2).sum(-1), -1)
 
 
-def log_prob(patterns: Tensor, states: Tensor, beta: float = 1.0) -> Tensor:
+def log_prob(patterns: Tensor, *, states: Tensor, beta: float = 1.0) -> Tensor:
     """log p(ξ) = −βE(ξ) − log Z, shape (…), in nats."""
-    return -beta * energy(patterns, states, beta) - log_partition(patterns, beta)
+    return -beta * energy(patterns, states=states, beta=beta) - log_partition(patterns, beta=beta)
 
 
 def sample(
-    patterns: Tensor, count: int, beta: float = 1.0, *, generator: torch.Generator | None = None
+    patterns: Tensor, *, count: int, beta: float = 1.0, generator: torch.Generator | None = None
 ) -> Tensor:
     """`count` independent exact samples of p, shape (count, d): a pattern by its weight, then
     Gaussian noise of variance 1/β. No gradient."""
     patterns, beta = _check_patterns(patterns, beta)
     count = check_integer("count", count, low=1)
     with torch.no_grad():
-        weights = log_weights(patterns, beta).exp()
+        weights = log_weights(patterns, beta=beta).exp()
         chosen = torch.multinomial(weights, count, replacement=True, generator=generator)
         return _noisy(patterns[chosen], beta, generator)
 
 
 def gibbs(
     patterns: Tensor,
+    *,
     states: Tensor,
     steps: int,
     beta: float = 1.0,
-    *,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Run block Gibbs sampling from `states`, (M, d), for `steps` ≥ 1: z | ξ, then ξ | z.
@@ -94,7 +94,7 @@ def gibbs(
     return states
 
 
-def pair_mixing(patterns: Tensor, beta: float = 1.0) -> float:
+def pair_mixing(patterns: Tensor, *, beta: float = 1.0) -> float:
     """Second eigenvalue λ in [0, 1] of the hidden unit's Gibbs chain for two patterns, (2, d).
 
     One sweep sends pattern i to j ≠ i with P_ij = E[softmax_j(βXξ)], ξ ~ N(x_i, 1/β): a Gaussian
@@ -117,13 +117,13 @@ def pair_mixing(patterns: Tensor, beta: float = 1.0) -> float:
     return 1.0 - hops
 
 
-def loss(patterns: Tensor, data: Tensor, beta: float = 1.0) -> Tensor:
+def loss(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     """The exact negative log-likelihood per datum, −mean log p(ξ), in nats (document 001: L_ML)."""
     patterns, data, beta = _check_data(patterns, data, beta)
-    return -log_prob(patterns, data, beta).mean()
+    return -log_prob(patterns, states=data, beta=beta).mean()
 
 
-def loss_gradient(patterns: Tensor, data: Tensor, beta: float = 1.0) -> Tensor:
+def loss_gradient(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     """Gradient of `loss` by hand, shape (N, d).
 
     Row i is β(w_i x_i − s_i), s_i = mean over data of softmax_i(β X ξ) ξ. In the document's
@@ -131,15 +131,15 @@ def loss_gradient(patterns: Tensor, data: Tensor, beta: float = 1.0) -> Tensor:
     without the diag, which would be one d-vector in place of a d × N matrix.
     """
     patterns, data, beta = _check_data(patterns, data, beta)
-    weights = log_weights(patterns, beta).exp()
+    weights = log_weights(patterns, beta=beta).exp()
     return beta * (weights[:, None] * patterns - _pull(patterns, data, beta))
 
 
 def contrastive_gradient(
     patterns: Tensor,
+    *,
     data: Tensor,
     beta: float = 1.0,
-    *,
     steps: int = 1,
     generator: torch.Generator | None = None,
 ) -> Tensor:
@@ -148,11 +148,11 @@ def contrastive_gradient(
     β(mean over negatives − mean over data of ξ ⊗ softmax(βXξ)) (Hinton 2002).
     """
     patterns, data, beta = _check_data(patterns, data, beta)
-    negatives = gibbs(patterns, data, steps, beta, generator=generator)
+    negatives = gibbs(patterns, states=data, steps=steps, beta=beta, generator=generator)
     return beta * (_pull(patterns, negatives, beta) - _pull(patterns, data, beta))
 
 
-def em_update(patterns: Tensor, data: Tensor, beta: float = 1.0) -> Tensor:
+def em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     """One expectation–maximisation step under the tied weights, (N, d); never raises `loss`.
 
     With s_i = mean of softmax_i(βXξ) ξ held, the expected complete log-likelihood
@@ -185,9 +185,9 @@ class Fit:
 
 def fit(
     patterns: Tensor,
+    *,
     data: Tensor,
     beta: float = 1.0,
-    *,
     method: str = "em",
     steps: int = 500,
     rate: float = 0.1,
@@ -210,18 +210,18 @@ def fit(
     cd_steps = check_integer("cd_steps", cd_steps, low=1)
     patterns = patterns.detach().clone()
     data = data.detach()
-    losses = [float(loss(patterns, data, beta))]
+    losses = [float(loss(patterns, data=data, beta=beta))]
     converged = False
     for _ in tqdm(range(steps), disable=not progress, desc=method):
         if method == "em":
-            patterns = em_update(patterns, data, beta)
+            patterns = em_update(patterns, data=data, beta=beta)
         elif method == "gradient":
-            patterns = patterns - rate * loss_gradient(patterns, data, beta)
+            patterns = patterns - rate * loss_gradient(patterns, data=data, beta=beta)
         else:
             patterns = patterns - rate * contrastive_gradient(
-                patterns, data, beta, steps=cd_steps, generator=generator
+                patterns, data=data, beta=beta, steps=cd_steps, generator=generator
             )
-        losses.append(float(loss(patterns, data, beta)))
+        losses.append(float(loss(patterns, data=data, beta=beta)))
         converged = method != "cd" and abs(losses[-2] - losses[-1]) < tolerance
         if converged:
             break

@@ -114,7 +114,7 @@ class Retrieval:
         return self.period == 1
 
 
-def overlaps(patterns: Any, states: Any) -> np.ndarray:
+def overlaps(patterns: Any, *, states: Any) -> np.ndarray:
     """m_qμ = x_μ·ξ_q / d, shape (Q, N): 1 for a state equal to the pattern, −1 for its negative."""
     patterns, states = _check(patterns, states)
     return states @ patterns.T / patterns.shape[1]
@@ -130,7 +130,7 @@ def couplings(patterns: Any, *, diagonal: bool = False) -> np.ndarray:
 
 
 def energy(
-    patterns: Any, states: Any, separation: Separation = CLASSICAL, *, bias: Any = None
+    patterns: Any, *, states: Any, separation: Separation = CLASSICAL, bias: Any = None
 ) -> np.ndarray:
     """E(ξ) = −Σ_μ F(x_μ·ξ) + b·ξ, shape (Q,).
 
@@ -149,7 +149,7 @@ def energy(
     return -separation(products).sum(axis=1) + states @ bias
 
 
-def log_energy(patterns: Any, states: Any) -> np.ndarray:
+def log_energy(patterns: Any, *, states: Any) -> np.ndarray:
     """−log Σ_μ exp(x_μ·ξ) = −log(−E) of the exponential memory, shape (Q,): same order as E."""
     patterns, states = _check(patterns, states)
     return -logsumexp(states @ patterns.T, axis=1)
@@ -157,9 +157,9 @@ def log_energy(patterns: Any, states: Any) -> np.ndarray:
 
 def fields(
     patterns: Any,
+    *,
     states: Any,
     separation: Separation = CLASSICAL,
-    *,
     diagonal: bool = False,
     bias: Any = None,
 ) -> np.ndarray:
@@ -176,9 +176,9 @@ def fields(
 
 def retrieve(
     patterns: Any,
+    *,
     queries: Any,
     separation: Separation = CLASSICAL,
-    *,
     schedule: str = "asynchronous",
     diagonal: bool = False,
     bias: Any = None,
@@ -217,7 +217,7 @@ def retrieve(
     if kernel == "couplings":
         weights = couplings(patterns, diagonal=diagonal)
         found = retrieve_with_couplings(
-            weights, states, bias=bias, max_sweeps=max_sweeps, seed=seed, progress=progress
+            weights, queries=states, bias=bias, max_sweeps=max_sweeps, seed=seed, progress=progress
         )
         if diagonal:
             return found
@@ -232,8 +232,8 @@ def retrieve(
 
 def retrieve_with_couplings(
     weights: Any,
-    queries: Any,
     *,
+    queries: Any,
     bias: Any = None,
     max_sweeps: int = 100,
     seed: int = 0,
@@ -255,14 +255,16 @@ def retrieve_with_couplings(
     largest = float(np.abs(weights).sum(axis=1).max())
     exact = not bias.any() and largest < 2**24 and bool((weights == np.rint(weights)).all())
     rows = np.ascontiguousarray(weights, dtype=np.float32 if exact else np.float64)
-    return descend(rows, states, bias, max_sweeps=max_sweeps, seed=seed, progress=progress)
+    return descend(
+        rows, queries=states, bias=bias, max_sweeps=max_sweeps, seed=seed, progress=progress
+    )
 
 
 def descend(
     rows: np.ndarray,
+    *,
     queries: np.ndarray,
     bias: np.ndarray,
-    *,
     max_sweeps: int,
     seed: int,
     progress: bool = False,

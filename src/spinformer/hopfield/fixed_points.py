@@ -41,7 +41,7 @@ class FixedPoints:
     unresolved: int
 
 
-def effective_entries(weights: torch.Tensor, mass: float = 0.9) -> torch.Tensor:
+def effective_entries(weights: torch.Tensor, *, mass: float = 0.9) -> torch.Tensor:
     """Fewest entries of each softmax row that sum to at least `mass`, integers, shape (...).
 
     `weights` has shape (..., N), rows non-negative and summing to 1 (to 1e-4, so that float32
@@ -63,7 +63,7 @@ def effective_entries(weights: torch.Tensor, mass: float = 0.9) -> torch.Tensor:
     return torch.clamp(short + 1, max=weights.shape[-1])
 
 
-def operating_class(entries: torch.Tensor, size: int) -> torch.Tensor:
+def operating_class(entries: torch.Tensor, *, size: int) -> torch.Tensor:
     """Class 1, 2, 3 or 4 of a head whose softmax rows need `entries` of `size` weights for 0.9.
 
     1: more than N/2 (it averages over nearly everything), 2: (N/8, N/2], 3: (N/32, N/8],
@@ -93,7 +93,9 @@ def classify(weights: torch.Tensor) -> tuple[str, ...]:
     return tuple(names)
 
 
-def jacobian_eigenvalue(patterns: torch.Tensor, weights: torch.Tensor, beta: float) -> torch.Tensor:
+def jacobian_eigenvalue(
+    patterns: torch.Tensor, *, weights: torch.Tensor, beta: float
+) -> torch.Tensor:
     """Largest eigenvalue of β Cov_p(x) for each row p of `weights` (K, N), shape (K,).
 
     `patterns` (N, d). Where p are the weights of a fixed point, below 1 means stable.
@@ -120,15 +122,15 @@ def mean_critical_beta(patterns: torch.Tensor) -> float:
     """
     patterns = check_tensor("patterns", patterns, ndim=2)
     uniform = patterns.new_full((1, patterns.shape[0]), 1.0 / patterns.shape[0])
-    largest = float(jacobian_eigenvalue(patterns, uniform, 1.0))
+    largest = float(jacobian_eigenvalue(patterns, weights=uniform, beta=1.0))
     return 1.0 / largest if largest > 0.0 else float("inf")
 
 
 def find_fixed_points(
     patterns: torch.Tensor,
+    *,
     beta: float,
     starts: torch.Tensor | None = None,
-    *,
     tolerance: float = 1e-10,
     max_steps: int = 2_000,
     separation: float = 1e-5,
@@ -149,14 +151,16 @@ def find_fixed_points(
         starts = torch.cat([patterns.mean(0, keepdim=True), patterns])
     starts = check_tensor("starts", starts, shape=(None, patterns.shape[1])).detach()
     scale = float(torch.linalg.vector_norm(patterns, dim=-1).max()) or 1.0
-    found = retrieve(patterns, starts, beta, tolerance=tolerance * scale, max_steps=max_steps)
+    found = retrieve(
+        patterns, query=starts, beta=beta, tolerance=tolerance * scale, max_steps=max_steps
+    )
     states, arrived = found.states.clone(), found.converged.clone()
     for index in torch.nonzero(~arrived).flatten().tolist():
         root = _newton(patterns, states[index], beta, tolerance * scale)
         if root is not None and float((root - states[index]).norm()) < 0.1 * scale:
             states[index], arrived[index] = root, True
 
-    order = torch.argsort(energy(patterns, states, beta), stable=True)
+    order = torch.argsort(energy(patterns, states=states, beta=beta), stable=True)
     representatives: list[torch.Tensor] = []
     basin: list[int] = []
     for index in order[arrived[order]].tolist():
@@ -168,12 +172,12 @@ def find_fixed_points(
             representatives.append(states[index])
             basin.append(1)
     points = torch.stack(representatives) if representatives else states[:0]
-    weights = attention_weights(patterns, points, beta)
-    eigenvalue = jacobian_eigenvalue(patterns, weights, beta)
+    weights = attention_weights(patterns, states=points, beta=beta)
+    eigenvalue = jacobian_eigenvalue(patterns, weights=weights, beta=beta)
     return FixedPoints(
         points=points,
         weights=weights,
-        energies=energy(patterns, points, beta),
+        energies=energy(patterns, states=points, beta=beta),
         entries=effective_entries(weights),
         kinds=classify(weights),
         eigenvalue=eigenvalue,
@@ -183,7 +187,7 @@ def find_fixed_points(
     )
 
 
-def random_pattern_overlap(size: int, dimension: int, beta: float) -> float:
+def random_pattern_overlap(size: int, *, dimension: int, beta: float) -> float:
     """Overlap m = x_iᵀξ*/d of the fixed point reached from one of N random patterns, theory.
 
     For N = `size` independent patterns of d = `dimension` components of unit variance and norm √d.

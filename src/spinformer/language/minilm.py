@@ -186,7 +186,7 @@ def text_windows(model: LanguageModel, text: str, length: int) -> torch.Tensor:
     return torch.tensor(rows)
 
 
-def random_tokens(like: torch.Tensor, model: LanguageModel, seed: int) -> torch.Tensor:
+def random_tokens(like: torch.Tensor, model: LanguageModel, *, seed: int) -> torch.Tensor:
     """Windows shaped as `like`, [CLS] and [SEP] kept, every other token drawn uniformly.
 
     The draw is over the ordinary tokens of the vocabulary (those after the last special
@@ -228,7 +228,7 @@ def random_weights(model: LanguageModel, kind: str, seed: int) -> LanguageModel:
     return LanguageModel(weights, model.architecture, model.tokenizer)
 
 
-def project(model: LanguageModel, layer: int, which: str, states: torch.Tensor) -> torch.Tensor:
+def project(model: LanguageModel, layer: int, which: str, *, states: torch.Tensor) -> torch.Tensor:
     """Queries, keys or values of `layer` (from 0) for states (..., N, D): (..., H, N, d)."""
     check_choice("which", which, ("query", "key", "value"))
     heads = model.architecture.heads
@@ -266,7 +266,7 @@ def embed(model: LanguageModel, tokens: torch.Tensor) -> torch.Tensor:
     )
 
 
-def run_layer(model: LanguageModel, layer: int, inputs: torch.Tensor) -> LayerTrace:
+def run_layer(model: LanguageModel, layer: int, *, inputs: torch.Tensor) -> LayerTrace:
     """One encoder layer on hidden states (B, N, D), with everything it computes on the way."""
     layer = check_integer("layer", layer, low=0, high=model.architecture.layers - 1)
 
@@ -276,7 +276,7 @@ def run_layer(model: LanguageModel, layer: int, inputs: torch.Tensor) -> LayerTr
 
     prefix = f"encoder.layer.{layer}"
     queries, keys, values = (
-        project(model, layer, which, inputs) for which in ("query", "key", "value")
+        project(model, layer, which, states=inputs) for which in ("query", "key", "value")
     )
     attention = torch.softmax(model.architecture.beta * queries @ keys.mT, dim=-1)
     heads = (attention @ values).transpose(-2, -3).flatten(-2)
@@ -294,6 +294,6 @@ def forward(model: LanguageModel, tokens: torch.Tensor) -> list[LayerTrace]:
     states = embed(model, tokens)
     traces = []
     for layer in range(model.architecture.layers):
-        traces.append(run_layer(model, layer, states))
+        traces.append(run_layer(model, layer, inputs=states))
         states = traces[-1].outputs
     return traces

@@ -44,6 +44,7 @@ class MonteCarloEstimate:
 
 def run_chains(
     start: Callable[[np.random.Generator], np.ndarray],
+    *,
     block: Callable[..., None],
     unit: float,
     sweeps: int,

@@ -75,10 +75,10 @@ class Anatomy:
 
 def draw_tokens(
     batch: int,
+    *,
     sites: int,
     dim: int,
     seed: int,
-    *,
     prototypes: torch.Tensor | None = None,
     spread: float = 0.5,
 ) -> torch.Tensor:
@@ -100,7 +100,7 @@ def draw_tokens(
     return fields
 
 
-def draw_bilinear(dim: int, seed: int, *, kind: str = "random") -> torch.Tensor:
+def draw_bilinear(dim: int, *, seed: int, kind: str = "random") -> torch.Tensor:
     """A = W_Q W_Kᵀ (D, D), float64: "random" entries N(0, 1/D), "tied" W_Q = W_K of such entries,
     "identity", or "none" (zero: couplings that do not see the field)."""
     dim = check_integer("dim", dim, low=1)
@@ -116,8 +116,8 @@ def draw_bilinear(dim: int, seed: int, *, kind: str = "random") -> torch.Tensor:
 
 def dissect(
     fields: torch.Tensor,
-    bilinear: torch.Tensor,
     *,
+    bilinear: torch.Tensor,
     beta: float,
     gamma: float = 1.0,
     strength: float = 0.5,
@@ -139,11 +139,11 @@ def dissect(
         if couplings is not None:
             return couplings.expand(*h.shape[:-1], h.shape[-2])
         return softmax_couplings(
-            h, bilinear, gamma=scale, strength=strength, mask_diagonal=mask_diagonal
+            h, bilinear=bilinear, gamma=scale, strength=strength, mask_diagonal=mask_diagonal
         )
 
     coupled = couplings_of(fields)
-    solved = vector_spins(coupled, fields * root, beta)
+    solved = vector_spins(coupled, fields=fields * root, beta=beta)
     if not bool(solved.saddle.converged.all()):
         raise RuntimeError(f"no saddle point at beta = {beta}, strength = {strength}")
     symmetric = (coupled + coupled.mT) / 2
@@ -154,7 +154,7 @@ def dissect(
     residual = fields / (2 * tau.unsqueeze(-1))
     first = (others @ residual) / tau.unsqueeze(-1)
     response = autograd_response(
-        fields, couplings_of, solved.correlations, create_graph=fields.requires_grad
+        fields, couplings_of, correlation=solved.correlations, create_graph=fields.requires_grad
     )
     free = 1 / (2 * beta * (1 - spins.square().sum(dim=-1)))
     return Anatomy(
@@ -170,7 +170,7 @@ def dissect(
     )
 
 
-def outside_span(part: torch.Tensor, fields: torch.Tensor) -> torch.Tensor:
+def outside_span(part: torch.Tensor, *, fields: torch.Tensor) -> torch.Tensor:
     """Share of ‖part‖² outside the span of all the system's fields, (...), in [0, 1].
 
     Zero for anything that only adds tokens up with numbers, one number per pair of tokens; asks
@@ -184,12 +184,12 @@ def outside_span(part: torch.Tensor, fields: torch.Tensor) -> torch.Tensor:
     return (part - inside).square().sum(dim=(-2, -1)) / part.square().sum(dim=(-2, -1))
 
 
-def best_pair_weights(part: torch.Tensor, fields: torch.Tensor) -> torch.Tensor:
+def best_pair_weights(part: torch.Tensor, *, fields: torch.Tensor) -> torch.Tensor:
     """The N × N matrix M with part = M h in least squares: the mixing alike on all channels."""
     return torch.linalg.lstsq(fields.mT, part.mT).solution.mT
 
 
-def random_rotation(dim: int, seed: int) -> torch.Tensor:
+def random_rotation(dim: int, *, seed: int) -> torch.Tensor:
     """A rotation or reflection of the channels, uniform (Haar) over the orthogonal group."""
     generator = torch.Generator().manual_seed(check_integer("seed", seed, low=0))
     matrix = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
@@ -198,7 +198,7 @@ def random_rotation(dim: int, seed: int) -> torch.Tensor:
 
 
 def locality(
-    fields: torch.Tensor, bilinear: torch.Tensor, *, frozen: bool = False, **options: float
+    fields: torch.Tensor, *, bilinear: torch.Tensor, frozen: bool = False, **options: float
 ) -> torch.Tensor:
     """‖∂r_i/∂h_j‖² for all pairs, (N, N): which fields the response of token i listens to.
 
@@ -209,10 +209,10 @@ def locality(
     check_tensor("fields", fields, ndim=2)
 
     def response(h: torch.Tensor) -> torch.Tensor:
-        return dissect(h, bilinear, **options).response
+        return dissect(h, bilinear=bilinear, **options).response
 
     if frozen:
-        held = dissect(fields, bilinear, **options)
+        held = dissect(fields, bilinear=bilinear, **options)
         weighted = held.couplings * held.correlation
         total = held.couplings.sum(dim=-1, keepdim=True)
         weights = weighted - held.couplings * weighted.sum(dim=-1, keepdim=True) / total
@@ -243,11 +243,11 @@ def own_token_share(
     """
     dim = bilinear.shape[-1]
     fields = draw_tokens(
-        owners * environments, sites, dim, seed, prototypes=prototypes, spread=spread
+        owners * environments, sites=sites, dim=dim, seed=seed, prototypes=prototypes, spread=spread
     )
     fields = fields.reshape(owners, environments, sites, dim).clone()
     fields[:, :, 0] = fields[:, :1, 0]
-    response = dissect(fields, bilinear, **options).response[:, :, 0]
+    response = dissect(fields, bilinear=bilinear, **options).response[:, :, 0]
     return share_between_groups(response)
 
 
@@ -281,8 +281,8 @@ class PerTokenFit:
 
 def fit_per_token(
     inputs: torch.Tensor,
-    targets: torch.Tensor,
     *,
+    targets: torch.Tensor,
     width: int,
     steps: int,
     seed: int,

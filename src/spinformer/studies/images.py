@@ -63,7 +63,7 @@ def binarize(images: Any, *, threshold: str = "pixel") -> np.ndarray:
     return np.where(images > level, 1.0, -1.0)
 
 
-def mask(images: Any, fraction: float, *, value: float = 0.0) -> np.ndarray:
+def mask(images: Any, *, fraction: float, value: float = 0.0) -> np.ndarray:
     """A copy of `images`, shape (n, d), whose last round(fraction·d) entries are set to `value`.
 
     Images are stored row by row from the top, so `fraction=0.5` hides the lower half. The

@@ -9,7 +9,7 @@ from spinformer.core.statistics import Estimate
 
 
 def label_information(
-    first: np.ndarray, second: np.ndarray, rng: np.random.Generator, *, neighbours: int = 15
+    first: np.ndarray, *, second: np.ndarray, rng: np.random.Generator, neighbours: int = 15
 ) -> Estimate:
     """Lower bound, in bits, on the information of a point about which cloud it came from.
 

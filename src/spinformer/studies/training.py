@@ -173,13 +173,13 @@ def matched_transformer(
 
 
 @torch.no_grad()
-def accuracy(model: TokenClassifier, tokens: Tensor, labels: Tensor) -> float:
+def accuracy(model: TokenClassifier, tokens: Tensor, *, labels: Tensor) -> float:
     """Share of images whose largest logit is their label."""
     return float((model(tokens).argmax(-1) == labels).double().mean())
 
 
 @torch.no_grad()
-def probe_layers(model: TokenClassifier, tokens: Tensor, labels: Tensor) -> list[LayerProbe]:
+def probe_layers(model: TokenClassifier, tokens: Tensor, *, labels: Tensor) -> list[LayerProbe]:
     """The collective behaviour of every layer for these images, first layer first."""
     check_tensor("tokens", tokens, ndim=3)
     state, probes = model.embed(tokens), []
@@ -255,7 +255,7 @@ def train(
         tested.append(accuracy(model, *held))
         if epoch in probe_at:
             probes[epoch] = probe_layers(model, *held)
-    trained = accuracy(model, data.train_tokens, data.train_labels)
+    trained = accuracy(model, data.train_tokens, labels=data.train_labels)
     return TrainingRun(losses, trained, tested, probes)
 
 

@@ -23,7 +23,7 @@ _WEIGHTS /= _WEIGHTS.sum()
 
 
 def gaussian_couplings(
-    spins: int, symmetry: float, rng: np.random.Generator, mean: float = 0.0
+    spins: int, *, symmetry: float, rng: np.random.Generator, mean: float = 0.0
 ) -> np.ndarray:
     """Couplings (N, N): normal entries of variance 1/N and mean `mean`/N, zero diagonal.
 
@@ -45,7 +45,7 @@ def gaussian_couplings(
 
 
 def parallel_glauber(
-    pair: np.ndarray, states: np.ndarray, beta: float, steps: int, rng: np.random.Generator
+    pair: np.ndarray, *, states: np.ndarray, beta: float, steps: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Parallel stochastic dynamics of R replicas, int8 array (steps + 1, R, N).
 
@@ -119,7 +119,7 @@ def _brent(pair, start, limit):
     return transient, length
 
 
-def zero_temperature_cycle(pair: np.ndarray, state: np.ndarray, limit: int = 1_000_000) -> Cycle:
+def zero_temperature_cycle(pair: np.ndarray, *, state: np.ndarray, limit: int = 1_000_000) -> Cycle:
     """The attractor of `x ← sgn(J x)` (parallel, beta → ∞) from `state`, at most `limit` steps.
 
     For symmetric J the length is 1 or 2 (Goles and Olivos 1981); for asymmetric random J it
@@ -133,7 +133,7 @@ def zero_temperature_cycle(pair: np.ndarray, state: np.ndarray, limit: int = 1_0
 
 
 def analog_exponent(
-    pair: np.ndarray, beta: float, transient: int, steps: int, rng: np.random.Generator
+    pair: np.ndarray, *, beta: float, transient: int, steps: int, rng: np.random.Generator
 ) -> float:
     """Leading Lyapunov exponent per step of the deterministic map `m ← tanh(beta J m)`.
 
@@ -175,7 +175,7 @@ def analog_exponent_theory(beta: float) -> float:
     return float(np.log(beta) + 0.5 * np.log(_WEIGHTS @ slope**2))
 
 
-def asymmetric_magnetization(beta: float, mean: float) -> float:
+def asymmetric_magnetization(beta: float, *, mean: float) -> float:
     """Stationary magnetisation m ≥ 0 of independent J_ij of mean `mean`/N and variance 1/N.
 
     Solves `m = E tanh(beta (mean m + z))` (N → ∞, parallel dynamics): zero below the

@@ -29,7 +29,7 @@ def all_states(spins: int) -> np.ndarray:
     return 2.0 * (codes & 1) - 1.0
 
 
-def couplings(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def couplings(left: np.ndarray, *, right: np.ndarray) -> np.ndarray:
     """Couplings `J[i, j] = sum_a left[i, a] right[j, a]`, shape (N_left, N_right).
 
     Symmetric when `right` is `left` (Hopfield, document 002 Eq. 1), in general not
@@ -40,7 +40,7 @@ def couplings(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return left @ right.T
 
 
-def hopfield_log_probability(weights: np.ndarray, beta: float) -> np.ndarray:
+def hopfield_log_probability(weights: np.ndarray, *, beta: float) -> np.ndarray:
     """Exact log p(x) for all 2**N states in the order of `all_states` (document 002, Eq. 1).
 
     `p(x) ∝ exp(beta/N sum_{i<j} J_ij x_i x_j)` with `J = weights weightsᵀ`: every pair
@@ -50,14 +50,14 @@ def hopfield_log_probability(weights: np.ndarray, beta: float) -> np.ndarray:
     beta = check_real("beta", beta, low=0.0)
     spins = weights.shape[0]
     states = all_states(spins)
-    pair = couplings(weights, weights)
+    pair = couplings(weights, right=weights)
     # Half of the full sum without its diagonal is the sum over i < j.
     exponent = 0.5 * (np.einsum("si,ij,sj->s", states, pair, states) - np.trace(pair))
     exponent *= beta / spins
     return exponent - logsumexp(exponent)
 
 
-def bipartite_log_probability(left: np.ndarray, right: np.ndarray, beta: float) -> np.ndarray:
+def bipartite_log_probability(left: np.ndarray, *, right: np.ndarray, beta: float) -> np.ndarray:
     """Exact log p(x, y), shape (2**N_x, 2**N_y) (document 002, Eq. 2).
 
     `p(x, y) ∝ exp(beta/N sum_ij x_i J_ij y_j)`, N the number of spins of x (the group that
@@ -68,11 +68,11 @@ def bipartite_log_probability(left: np.ndarray, right: np.ndarray, beta: float) 
     beta = check_real("beta", beta, low=0.0)
     check_integer("spins of both groups", left.shape[0] + right.shape[0], high=20)
     x, y = all_states(left.shape[0]), all_states(right.shape[0])
-    exponent = beta / left.shape[0] * (x @ couplings(left, right) @ y.T)
+    exponent = beta / left.shape[0] * (x @ couplings(left, right=right) @ y.T)
     return exponent - logsumexp(exponent)
 
 
-def overlaps(states: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def overlaps(states: np.ndarray, *, weights: np.ndarray) -> np.ndarray:
     """Overlaps `m_a = (1/N) sum_i weights[i, a] x_i`, shape (..., P), in [-1, 1] for ±1 entries."""
     weights = check_array("weights", weights, ndim=2)
     states = check_array("states", states)
@@ -82,7 +82,7 @@ def overlaps(states: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def conditional_means(
-    states: np.ndarray, left: np.ndarray, right: np.ndarray, beta: float
+    states: np.ndarray, *, left: np.ndarray, right: np.ndarray, beta: float
 ) -> np.ndarray:
     """Means `<y_j>` given x: `tanh(beta sum_a right[j, a] m_a(x))`, shape (..., N_y).
 
@@ -91,7 +91,7 @@ def conditional_means(
     """
     right = check_array("right", right, ndim=2)
     beta = check_real("beta", beta, low=0.0)
-    field = overlaps(states, left) @ couplings(right, np.eye(right.shape[1])).T
+    field = overlaps(states, weights=left) @ couplings(right, right=np.eye(right.shape[1])).T
     return np.tanh(beta * field)
 
 
@@ -102,12 +102,7 @@ def sample_conditional(means: np.ndarray, rng: np.random.Generator) -> np.ndarra
 
 
 def iterate_pair(
-    state: np.ndarray,
-    left: np.ndarray,
-    right: np.ndarray,
-    beta: float,
-    steps: int,
-    seed: int,
+    state: np.ndarray, *, left: np.ndarray, right: np.ndarray, beta: float, steps: int, seed: int
 ) -> np.ndarray:
     """Feed the output back as input: x_{t+1} drawn from p(y | x_t). Shape (steps + 1, ..., N).
 
@@ -121,12 +116,14 @@ def iterate_pair(
     rng = np.random.default_rng(seed)
     path = [check_array("state", state, values=(-1, 1))]
     for _ in range(steps):
-        path.append(sample_conditional(conditional_means(path[-1], left, right, beta), rng))
+        path.append(
+            sample_conditional(conditional_means(path[-1], left=left, right=right, beta=beta), rng)
+        )
     return np.stack(path)
 
 
 def restricted_conditional(
-    query: np.ndarray, allowed: np.ndarray, left: np.ndarray, right: np.ndarray, gamma: float
+    query: np.ndarray, *, allowed: np.ndarray, left: np.ndarray, right: np.ndarray, gamma: float
 ) -> np.ndarray:
     """The bipartite conditional over a list of allowed states, from its energy (002, Eq. 4-5).
 
@@ -141,5 +138,5 @@ def restricted_conditional(
     right = check_array("right", right, shape=(None, left.shape[1]))
     allowed = check_array("allowed", allowed, shape=(None, right.shape[0]))
     gamma = check_real("gamma", gamma)
-    energy = -(query @ couplings(left, right)) @ allowed.T
+    energy = -(query @ couplings(left, right=right)) @ allowed.T
     return softmax(-gamma * energy / (left.shape[0] * right.shape[0]))

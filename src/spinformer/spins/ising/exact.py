@@ -67,7 +67,7 @@ def pair_couplings(couplings: np.ndarray) -> np.ndarray:
 
 
 def sherrington_kirkpatrick(
-    size: int, seed: int, *, count: int | None = None, field_std: float = 0.0
+    size: int, *, seed: int, count: int | None = None, field_std: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Random couplings and fields of the Sherrington-Kirkpatrick model, Gaussian.
 
@@ -84,7 +84,7 @@ def sherrington_kirkpatrick(
     return upper + upper.swapaxes(-1, -2), field_std * rng.standard_normal((*batch, size))
 
 
-def check_ising(couplings: np.ndarray, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def check_ising(couplings: np.ndarray, *, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return J (..., N, N) and h (..., N), broadcast to one batch, or raise.
 
     ValueError if J is not square, symmetric and zero on the diagonal, or h does not fit.
@@ -107,7 +107,7 @@ def check_ising(couplings: np.ndarray, fields: np.ndarray) -> tuple[np.ndarray, 
     return np.broadcast_to(matrix, (*batch, size, size)), np.broadcast_to(field, (*batch, size))
 
 
-def solve_exact(couplings: np.ndarray, fields: np.ndarray, beta: float) -> IsingStatistics:
+def solve_exact(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> IsingStatistics:
     """Sum over all states of E = -sum_{i<j} J_ij s_i s_j - sum_i h_i s_i, in log space.
 
     `couplings` (..., N, N) symmetric with zero diagonal, `fields` (..., N), 1 <= N <= 20,
@@ -115,7 +115,7 @@ def solve_exact(couplings: np.ndarray, fields: np.ndarray, beta: float) -> Ising
     product of the halves' state tables and every average is a product with the table of
     probabilities; no list of N-spin states is ever built.
     """
-    matrix, field = check_ising(couplings, fields)
+    matrix, field = check_ising(couplings, fields=fields)
     beta = check_real("beta", beta, low=0.0)
     size = matrix.shape[-1]
     if size > MAX_SPINS:
@@ -149,7 +149,7 @@ def solve_exact(couplings: np.ndarray, fields: np.ndarray, beta: float) -> Ising
 
 
 def log_partition(
-    couplings: torch.Tensor, fields: torch.Tensor, beta: float | torch.Tensor
+    couplings: torch.Tensor, *, fields: torch.Tensor, beta: float | torch.Tensor
 ) -> torch.Tensor:
     """Differentiable exact ln Z, shape (...), of the same model in torch.
 
@@ -179,13 +179,13 @@ def log_partition(
 
 
 def solve_exact_reference(
-    couplings: np.ndarray, fields: np.ndarray, beta: float
+    couplings: np.ndarray, *, fields: np.ndarray, beta: float
 ) -> tuple[float, np.ndarray, np.ndarray, float]:
     """ln Z, <s>, <s s^T> and the entropy of one system by a plain loop over its states.
 
     The slow version that `solve_exact` is held to; use it up to about 12 spins.
     """
-    matrix, field = check_ising(couplings, fields)
+    matrix, field = check_ising(couplings, fields=fields)
     beta = check_real("beta", beta, low=0.0)
     states = [np.array(s, float) for s in itertools.product((-1, 1), repeat=field.shape[-1])]
     weights = [beta * (0.5 * s @ matrix @ s + field @ s) for s in states]

@@ -53,7 +53,7 @@ class StationaryStatistics:
 
 
 def asymmetric_couplings(
-    size: int, seed: int, *, asymmetry: float = 1.0, mean: float = 0.0, std: float = 1.0
+    size: int, *, seed: int, asymmetry: float = 1.0, mean: float = 0.0, std: float = 1.0
 ) -> np.ndarray:
     """Gaussian couplings (N, N) of mean `mean`/N and variance `std`^2/N, zero diagonal.
 
@@ -73,10 +73,10 @@ def asymmetric_couplings(
 
 def kinetic_mean_field(
     couplings: np.ndarray,
+    *,
     drive: np.ndarray,
     initial: np.ndarray,
     beta: float,
-    *,
     method: str = "tap",
 ) -> np.ndarray:
     """Magnetisations (..., T+1, N) of the kinetic Ising model in a mean-field approximation.
@@ -129,7 +129,7 @@ def kinetic_mean_field(
 
 
 def kinetic_exact(
-    couplings: np.ndarray, drive: np.ndarray, initial: np.ndarray, beta: float
+    couplings: np.ndarray, *, drive: np.ndarray, initial: np.ndarray, beta: float
 ) -> KineticStatistics:
     """Exact averages of one kinetic Ising system of up to 12 spins, all 2^N states tracked.
 
@@ -160,10 +160,10 @@ def kinetic_exact(
 
 def kinetic_simulation(
     couplings: np.ndarray,
+    *,
     drive: np.ndarray,
     initial: np.ndarray,
     beta: float,
-    *,
     replicas: int = 4096,
     seed: int = 0,
 ) -> KineticStatistics:
@@ -194,7 +194,7 @@ def kinetic_simulation(
 
 
 def kinetic_stationary(
-    couplings: np.ndarray, drive: np.ndarray, beta: float
+    couplings: np.ndarray, *, drive: np.ndarray, beta: float
 ) -> StationaryStatistics:
     """Exact stationary state of one system of up to 12 spins under the constant `drive` (N,).
 
@@ -232,7 +232,7 @@ def kinetic_stationary(
     )
 
 
-def entropy_production(couplings: np.ndarray, delayed: np.ndarray, beta: float) -> float:
+def entropy_production(couplings: np.ndarray, *, delayed: np.ndarray, beta: float) -> float:
     """Steady-state entropy production beta sum_ij (J_ij - J_ji) <s_i(t+1) s_j(t)>, nats a step.
 
     Exact for a stationary state under a constant drive: everything else in
@@ -246,7 +246,7 @@ def entropy_production(couplings: np.ndarray, delayed: np.ndarray, beta: float) 
 
 
 def mean_field_entropy_production(
-    couplings: np.ndarray, magnetization: np.ndarray, beta: float
+    couplings: np.ndarray, *, magnetization: np.ndarray, beta: float
 ) -> float:
     """Leading order in J of the entropy production: beta^2/2 sum (J_ij - J_ji)^2 v_i v_j.
 

@@ -74,9 +74,9 @@ class _Point(NamedTuple):
 
 def solve_mean_field(
     couplings: np.ndarray,
+    *,
     fields: np.ndarray,
     beta: float,
-    *,
     method: str = "tap",
     solver: str = "newton",
     damping: float = 0.0,
@@ -95,7 +95,7 @@ def solve_mean_field(
     state, m <- damping m + (1 - damping) tanh(beta h + ...), which need not converge. Systems
     of a batch are solved one after the other, so none depends on its neighbours.
     """
-    matrix, field = check_ising(couplings, fields)
+    matrix, field = check_ising(couplings, fields=fields)
     beta = check_real("beta", beta, low=0.0)
     check_choice("method", method, METHODS)
     check_choice("solver", solver, ("newton", "iteration"))
@@ -146,13 +146,18 @@ def solve_mean_field(
 
 
 def gibbs_functional(
-    couplings: np.ndarray, fields: np.ndarray, beta: float, magnetization: np.ndarray, method: str
+    couplings: np.ndarray,
+    *,
+    fields: np.ndarray,
+    beta: float,
+    magnetization: np.ndarray,
+    method: str,
 ) -> float:
     """psi(m) of `method` for one system at any m in (-1, 1)^N, stationary or not.
 
     psi(m) - beta h.m approximates the Legendre transform min_theta [ln Z(theta) - theta.m].
     """
-    matrix, field = check_ising(couplings, fields)
+    matrix, field = check_ising(couplings, fields=fields)
     check_choice("method", method, METHODS)
     beta = check_real("beta", beta, low=0.0)
     m = check_array("magnetization", magnetization, shape=(matrix.shape[-1],))
@@ -223,7 +228,7 @@ def _adaptive(k: np.ndarray, theta: np.ndarray) -> _Evaluate:
         base, m = naive(x, None), np.tanh(x)
         spread = np.sqrt(_variance(x))
         scaled = spread[:, None] * k * spread
-        shift, inverse, log_det = unit_diagonal(scaled, warm)
+        shift, inverse, log_det = unit_diagonal(scaled, start=warm)
         # V = shift / v, written so that it keeps its digits where v is tiny.
         reaction = (k * inverse) @ spread / spread
         psi = base.psi - 0.5 * log_det + 0.5 * shift.sum()
@@ -251,7 +256,7 @@ _EVALUATE: dict[str, Callable[[np.ndarray, np.ndarray], _Evaluate]] = {
 
 
 def unit_diagonal(
-    matrix: np.ndarray, start: np.ndarray | None = None
+    matrix: np.ndarray, *, start: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """The shift a for which [diag(1 + a) - matrix]^-1 has ones on its diagonal.
 

@@ -13,9 +13,9 @@ from spinformer.spins.monte_carlo import MonteCarloEstimate, run_chains
 
 def sample_ising(
     couplings: np.ndarray,
+    *,
     fields: np.ndarray,
     beta: float,
-    *,
     sweeps: int = 4096,
     burn: int = 512,
     seed: int = 0,
@@ -44,7 +44,17 @@ def sample_ising(
     def block(spins: np.ndarray, count: int, rng: np.random.Generator, *sums: np.ndarray) -> None:
         sweep(spins, pair, field, beta, count, rng, *sums)
 
-    return run_chains(start, block, 1.0, sweeps, burn, seed, chains, blocks, progress)
+    return run_chains(
+        start,
+        block=block,
+        unit=1.0,
+        sweeps=sweeps,
+        burn=burn,
+        seed=seed,
+        chains=chains,
+        blocks=blocks,
+        progress=progress,
+    )
 
 
 def ising_sweeps_reference(

@@ -22,8 +22,8 @@ from spinformer.core.checks import check_real, check_tensor
 
 def softmax_couplings(
     fields: torch.Tensor,
-    bilinear: torch.Tensor,
     *,
+    bilinear: torch.Tensor,
     gamma: float = 1.0,
     strength: float = 1.0,
     mask_diagonal: bool = True,
@@ -45,7 +45,7 @@ def softmax_couplings(
 
 
 def exponential_couplings(
-    fields: torch.Tensor, bilinear: torch.Tensor, *, gamma: float = 1.0, strength: float = 1.0
+    fields: torch.Tensor, *, bilinear: torch.Tensor, gamma: float = 1.0, strength: float = 1.0
 ) -> torch.Tensor:
     """J = g exp(γ h A hᵀ) off the diagonal, 0 on it: softmax couplings without their denominator.
 
@@ -63,7 +63,7 @@ def symmetrize(couplings: torch.Tensor) -> torch.Tensor:
 
 
 def response_attention(
-    couplings: torch.Tensor, correlation: torch.Tensor, *, strength: float = 1.0
+    couplings: torch.Tensor, *, correlation: torch.Tensor, strength: float = 1.0
 ) -> torch.Tensor:
     """G_mk = J_mk (C_mk − Σ_n J_mn C_mn / g): the derivative of Σ J_mn C_mn by the score (m, k).
 
@@ -79,10 +79,10 @@ def response_attention(
 
 def softmax_response(
     fields: torch.Tensor,
+    *,
     bilinear: torch.Tensor,
     couplings: torch.Tensor,
     correlation: torch.Tensor,
-    *,
     gamma: float = 1.0,
     strength: float = 1.0,
 ) -> torch.Tensor:
@@ -93,7 +93,7 @@ def softmax_response(
     unsymmetrised ones that these fields gave.
     """
     _check(fields, bilinear, gamma, strength)
-    weights = response_attention(couplings, correlation, strength=strength)
+    weights = response_attention(couplings, correlation=correlation, strength=strength)
     as_query = (weights @ fields) @ bilinear.mT
     as_key = (weights.mT @ fields) @ bilinear
     return gamma * (as_query + as_key)
@@ -102,8 +102,8 @@ def softmax_response(
 def autograd_response(
     fields: torch.Tensor,
     couplings_of: Callable[[torch.Tensor], torch.Tensor],
-    correlation: torch.Tensor,
     *,
+    correlation: torch.Tensor,
     create_graph: bool = False,
 ) -> torch.Tensor:
     """Σ_{m,n} C_mn ∂J_mn/∂h_i for any couplings J = `couplings_of`(h), by reverse differentiation.
@@ -127,6 +127,7 @@ def autograd_response(
 def two_term_magnetization(
     fields: torch.Tensor,
     couplings_of: Callable[[torch.Tensor], torch.Tensor],
+    *,
     spins: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Both terms of Eq. (sigmaweird), (⟨u⟩, response), each (..., N, D), without history.
@@ -137,7 +138,7 @@ def two_term_magnetization(
     check_tensor("fields", fields)
     with torch.no_grad():
         mean, correlation = spins(fields, symmetrize(couplings_of(fields)))
-    return mean, autograd_response(fields, couplings_of, correlation)
+    return mean, autograd_response(fields, couplings_of, correlation=correlation)
 
 
 def _eye(matrix: torch.Tensor) -> torch.Tensor:

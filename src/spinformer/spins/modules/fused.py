@@ -16,20 +16,21 @@ from torch.autograd.function import once_differentiable
 
 
 def scaled_attention(
-    queries: Tensor, keys: Tensor, strength: Tensor, mask_diagonal: bool
+    queries: Tensor, *, keys: Tensor, strength: Tensor, mask_diagonal: bool
 ) -> tuple[Tensor, Tensor]:
     """J = g softmax(q kᵀ), (..., N, N), without the diagonal if masked, and B = J + Jᵀ, always
     without: the couplings of the pairs."""
     return _ScaledAttention.apply(queries, keys, strength, mask_diagonal)
 
 
-def square_times(pair: Tensor, vector: Tensor) -> Tensor:
+def square_times(pair: Tensor, *, vector: Tensor) -> Tensor:
     """(B∘B) v for v (..., N, 1)."""
     return _SquareTimes.apply(pair, vector)
 
 
 def covariance_attention(
     couplings: Tensor,
+    *,
     strength: Tensor,
     mean: Tensor,
     queries: Tensor,

@@ -151,11 +151,13 @@ class SpinTransformerModule(nn.Module):
         out = answer if self.map_out is None else answer @ self.map_out
         if not return_parts:
             return out
-        theta = local_field(origin, scaled, pair, beta, order=self.order)
-        gain = langevin_gain(theta, beta)
+        theta = local_field(origin, fields=scaled, pair=pair, beta=beta, order=self.order)
+        gain = langevin_gain(theta, beta=beta)
         onsager = torch.zeros_like(spins)
         if self.order == 2:
-            onsager = self._merge(-gain * onsager_gain(origin, pair, beta) * origin) * root
+            onsager = (
+                self._merge(-gain * onsager_gain(origin, pair=pair, beta=beta) * origin) * root
+            )
         parts = ModuleParts(
             residual=self._merge(gain * scaled) * root,
             mixing=self._merge(gain * (pair @ origin)) * root,
@@ -189,7 +191,7 @@ class SpinTransformerModule(nn.Module):
         queries, keys = self._split(fields @ self.query), self._split(fields @ self.key)
         couplings, pair = self._couplings(queries, keys, strength)
         mean, _, _ = self._solve(scaled, pair, beta)
-        log_z = log_partition(mean, scaled, couplings, beta, order=self.order)
+        log_z = log_partition(mean, fields=scaled, couplings=couplings, beta=beta, order=self.order)
         return -size * (log_z / beta[:, 0, 0]).sum(dim=-1)
 
     def _scales(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -206,7 +208,9 @@ class SpinTransformerModule(nn.Module):
         self, queries: torch.Tensor, keys: torch.Tensor, strength: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         scaled = queries * (self.gamma / queries.shape[-1] ** 0.5)
-        return scaled_attention(scaled, keys, strength, self.mask_diagonal)
+        return scaled_attention(
+            scaled, keys=keys, strength=strength, mask_diagonal=self.mask_diagonal
+        )
 
     def _solve(
         self,
@@ -218,8 +222,8 @@ class SpinTransformerModule(nn.Module):
         if self.steps is None:
             solution = fixed_point_of_pairs(
                 scaled,
-                pair,
-                beta,
+                pair=pair,
+                beta=beta,
                 order=self.order,
                 damping=self.damping,
                 tolerance=self.tolerance,
@@ -227,11 +231,11 @@ class SpinTransformerModule(nn.Module):
             )
             self.last_converged = bool(solution.converged.all())
             return solution.magnetization, solution.magnetization, solution.converged
-        mean = langevin_gain(scaled, beta) * scaled
+        mean = langevin_gain(scaled, beta=beta) * scaled
         for _ in range(self.steps):
             origin = mean
-            theta = local_field(origin, scaled, pair, beta, order=self.order)
-            mean = langevin_gain(theta, beta) * theta
+            theta = local_field(origin, fields=scaled, pair=pair, beta=beta, order=self.order)
+            mean = langevin_gain(theta, beta=beta) * theta
         converged = torch.ones(scaled.shape[:2], dtype=torch.bool, device=scaled.device)
         return mean, origin, converged
 
@@ -259,6 +263,8 @@ class SpinTransformerModule(nn.Module):
         second = (None, None, None)
         if self.order == 2:
             second = (pair, 1 - mean.square().sum(dim=-1, keepdim=True), beta)
-        along, back = covariance_attention(couplings, strength, mean, queries, keys, *second)
+        along, back = covariance_attention(
+            couplings, strength=strength, mean=mean, queries=queries, keys=keys, *second
+        )
         response = self._merge(along) @ self.query.mT + self._merge(back) @ self.key.mT
         return self.gamma * queries.shape[-1] ** 0.5 * response

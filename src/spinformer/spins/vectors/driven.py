@@ -17,7 +17,7 @@ from spinformer.core.special import mean_alignment
 from spinformer.spins.vectors.monte_carlo import sample_von_mises_fisher
 
 
-def vector_response(theta: np.ndarray, beta: float, *, kind: str = "exact") -> np.ndarray:
+def vector_response(theta: np.ndarray, *, beta: float, kind: str = "exact") -> np.ndarray:
     """Mean of one spin s, ||s||^2 = R^2 = D/2 - 1, with weight exp(beta s . theta).
 
     "exact": R I_{D/2}(z)/I_{D/2-1}(z) along theta with z = beta R |theta|; "large_d":
@@ -39,10 +39,10 @@ def vector_response(theta: np.ndarray, beta: float, *, kind: str = "exact") -> n
 
 def vector_mean_field(
     couplings: np.ndarray,
+    *,
     drive: np.ndarray,
     initial: np.ndarray,
     beta: float,
-    *,
     kind: str = "exact",
 ) -> np.ndarray:
     """First-order mean field m_i(t+1) = phi(x_i + sum_j J_ij m_j(t)), shape (T+1, N, D).
@@ -52,16 +52,16 @@ def vector_mean_field(
     j, x, m = _vector_arguments(couplings, drive, initial)
     result = [m]
     for field in x:
-        result.append(vector_response(field + j @ result[-1], beta, kind=kind))
+        result.append(vector_response(field + j @ result[-1], beta=beta, kind=kind))
     return np.array(result)
 
 
 def vector_simulation(
     couplings: np.ndarray,
+    *,
     drive: np.ndarray,
     initial: np.ndarray,
     beta: float,
-    *,
     replicas: int = 1024,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -38,7 +38,7 @@ class ExactVectorSpins:
     correlation: np.ndarray
 
 
-def one_spin(field: Any, beta: float) -> ExactVectorSpins:
+def one_spin(field: Any, *, beta: float) -> ExactVectorSpins:
     """Exact free spin in a field H of shape (D,): ln Z = ln G_D(β√D ‖H‖), ⟨σ⟩ along H."""
     field = check_array("field", field, ndim=1)
     beta = check_real("beta", beta, low=0.0)
@@ -51,7 +51,7 @@ def one_spin(field: Any, beta: float) -> ExactVectorSpins:
     )
 
 
-def two_spins(fields: Any, couplings: Any, beta: float) -> ExactVectorSpins:
+def two_spins(fields: Any, *, couplings: Any, beta: float) -> ExactVectorSpins:
     """Exact pair of spins in arbitrary fields, by one-dimensional quadrature.
 
     `fields` H has shape (2, D), D ≥ 1; `couplings` J (2, 2), any, of which the pair feels
@@ -93,7 +93,7 @@ def two_spins(fields: Any, couplings: Any, beta: float) -> ExactVectorSpins:
     return ExactVectorSpins(log_pair + constant, root * np.stack([first, second]), correlation)
 
 
-def triangle(couplings: Any, beta: float, dim: int) -> ExactVectorSpins:
+def triangle(couplings: Any, *, beta: float, dim: int) -> ExactVectorSpins:
     """Exact three spins without field, by the expansion in spherical harmonics (D ≥ 2).
 
     Z = Σ_l d_l Π_e λ_l(K_e) over the three edges, K_e = βD(J_ij + J_ji),
@@ -130,7 +130,7 @@ def triangle(couplings: Any, beta: float, dim: int) -> ExactVectorSpins:
     return ExactVectorSpins(float(log_partition), np.zeros((3, dim)), correlation)
 
 
-def three_spins(fields: Any, couplings: Any, beta: float) -> ExactVectorSpins:
+def three_spins(fields: Any, *, couplings: Any, beta: float) -> ExactVectorSpins:
     """Exact three spins whose fields lie on one line, by three-dimensional quadrature (D ≥ 2).
 
     `fields` H (3, D), all parallel or antiparallel (ValueError otherwise); `couplings` J (3, 3).

@@ -14,9 +14,9 @@ from spinformer.spins.monte_carlo import MonteCarloEstimate, run_chains
 
 def sample_vector_spins(
     couplings: np.ndarray,
+    *,
     fields: np.ndarray,
     beta: float,
-    *,
     sweeps: int = 2048,
     burn: int = 256,
     seed: int = 0,
@@ -61,7 +61,16 @@ def sample_vector_spins(
         sweep(spins, scaled_pair, scaled_field, beta, count, rng, *sums)
 
     return run_chains(
-        start, block, math.sqrt(dim), sweeps, burn, seed, chains, blocks, progress, offset
+        start,
+        block=block,
+        unit=math.sqrt(dim),
+        sweeps=sweeps,
+        burn=burn,
+        seed=seed,
+        chains=chains,
+        blocks=blocks,
+        progress=progress,
+        offset=offset,
     )
 
 

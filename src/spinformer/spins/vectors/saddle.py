@@ -376,7 +376,7 @@ def _require(saddle: Saddle) -> None:
         )
 
 
-def saddle_function(t: Tensor, couplings: Tensor, fields: Tensor, beta: Any) -> Tensor:
+def saddle_function(t: Tensor, *, couplings: Tensor, fields: Tensor, beta: Any) -> Tensor:
     """phi(t) of the module's head, shape (...); NaN where V is not positive definite."""
     couplings, fields, beta = _prepare(couplings, fields, beta)
     t = check_tensor("t", t)
@@ -384,14 +384,14 @@ def saddle_function(t: Tensor, couplings: Tensor, fields: Tensor, beta: Any) -> 
     return _phi(t, inverse, logdet, _source(fields), beta)
 
 
-def saddle_gradient(t: Tensor, couplings: Tensor, fields: Tensor, beta: Any) -> Tensor:
+def saddle_gradient(t: Tensor, *, couplings: Tensor, fields: Tensor, beta: Any) -> Tensor:
     """d phi / d t = beta (1 - C_ii), shape (..., N)."""
     couplings, fields, beta = _prepare(couplings, fields, beta)
     inverse, _ = _InverseLogdet.apply(_shifted(check_tensor("t", t), couplings))
     return beta[..., None] * (1 - _lengths(inverse, _source(fields).spread(inverse), beta))
 
 
-def saddle_hessian(t: Tensor, couplings: Tensor, fields: Tensor, beta: Any) -> Tensor:
+def saddle_hessian(t: Tensor, *, couplings: Tensor, fields: Tensor, beta: Any) -> Tensor:
     """d^2 phi / dt dt = V^-1 o V^-1 / 2 + (beta/2) V^-1 o P, entrywise, shape (..., N, N)."""
     couplings, fields, beta = _prepare(couplings, fields, beta)
     inverse, _ = _InverseLogdet.apply(_shifted(check_tensor("t", t), couplings))
@@ -404,9 +404,9 @@ def _phi(t: Tensor, inverse: Tensor, logdet: Tensor, source: _Source, beta: Tens
 
 def find_saddle(
     couplings: Tensor,
+    *,
     fields: Tensor,
     beta: Any,
-    *,
     tolerance: float | None = None,
     max_evaluations: int = 200,
 ) -> Saddle:
@@ -424,9 +424,9 @@ def find_saddle(
 
 def vector_spins(
     couplings: Tensor,
+    *,
     fields: Tensor,
     beta: Any,
-    *,
     corrected: bool = False,
     tolerance: float | None = None,
     max_evaluations: int = 200,
@@ -458,18 +458,18 @@ def vector_spins(
     )
 
 
-def free_energy(couplings: Tensor, fields: Tensor, beta: Any, *, corrected: bool = False) -> Tensor:
+def free_energy(couplings: Tensor, *, fields: Tensor, beta: Any, corrected: bool = False) -> Tensor:
     """F = -ln Z / beta, shape (...), of the leading order in 1/D or with the next one.
 
     Raises RuntimeError if a saddle point was not found.
     """
-    result = vector_spins(couplings, fields, beta, corrected=corrected)
+    result = vector_spins(couplings, fields=fields, beta=beta, corrected=corrected)
     _require(result.saddle)
     return result.free_energy
 
 
 def magnetization(
-    couplings: Tensor, fields: Tensor, beta: Any, *, corrected: bool = False
+    couplings: Tensor, *, fields: Tensor, beta: Any, corrected: bool = False
 ) -> Tensor:
     """-dF/dH at fixed couplings, shape (..., N, D): the mean spin.
 
@@ -478,7 +478,7 @@ def magnetization(
     found.
     """
     if not corrected:
-        result = vector_spins(couplings, fields, beta)
+        result = vector_spins(couplings, fields=fields, beta=beta)
         _require(result.saddle)
         return result.magnetization
     fields = check_tensor("fields", fields)
@@ -489,16 +489,16 @@ def magnetization(
         probe = fields.view_as(fields) if create else fields.detach()
         if not probe.requires_grad:
             probe.requires_grad_()
-        energy = free_energy(couplings, probe, beta, corrected=True)
+        energy = free_energy(couplings, fields=probe, beta=beta, corrected=True)
         (gradient,) = torch.autograd.grad(energy.sum(), probe, create_graph=create)
     return -gradient
 
 
-def correlations(couplings: Tensor, fields: Tensor, beta: Any) -> Tensor:
+def correlations(couplings: Tensor, *, fields: Tensor, beta: Any) -> Tensor:
     """<sigma_i . sigma_j> / D of the leading order, shape (..., N, N), ones on the diagonal.
 
     -dF/dJ_ij = D C_ij for ordered pairs. Raises RuntimeError if a saddle point was not found.
     """
-    result = vector_spins(couplings, fields, beta)
+    result = vector_spins(couplings, fields=fields, beta=beta)
     _require(result.saddle)
     return result.correlations

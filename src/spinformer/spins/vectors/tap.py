@@ -43,12 +43,12 @@ class FixedPoint:
     iterations: int
 
 
-def langevin(theta: torch.Tensor, beta: torch.Tensor | float) -> torch.Tensor:
+def langevin(theta: torch.Tensor, *, beta: torch.Tensor | float) -> torch.Tensor:
     """L(θ) = 2βθ/(1 + √(1 + 4β²θ²)): ⟨u⟩ of a free spin in the field θ, D → ∞."""
-    return langevin_gain(theta, beta) * theta
+    return langevin_gain(theta, beta=beta) * theta
 
 
-def langevin_gain(theta: torch.Tensor, beta: torch.Tensor | float) -> torch.Tensor:
+def langevin_gain(theta: torch.Tensor, *, beta: torch.Tensor | float) -> torch.Tensor:
     """L(θ)/θ, shape (..., N, 1): between 0 and β, falling with the norm of the field."""
     square = theta.square().sum(dim=-1, keepdim=True)
     return 2 * beta / (1 + (1 + 4 * beta * beta * square).sqrt())
@@ -56,6 +56,7 @@ def langevin_gain(theta: torch.Tensor, beta: torch.Tensor | float) -> torch.Tens
 
 def onsager_gain(
     magnetization: torch.Tensor,
+    *,
     pair: torch.Tensor,
     beta: torch.Tensor | float,
     pair_square: torch.Tensor | None = None,
@@ -67,31 +68,35 @@ def onsager_gain(
     width = 1 - magnetization.square().sum(dim=-1, keepdim=True)
     if pair_square is not None:
         return beta * (pair_square @ width)
-    return beta * square_times(pair, width)
+    return beta * square_times(pair, vector=width)
 
 
 def local_field(
     magnetization: torch.Tensor,
+    *,
     fields: torch.Tensor,
     pair: torch.Tensor,
     beta: torch.Tensor | float,
-    *,
     order: int,
     pair_square: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """θ_i of the module's header; `pair` is B, `pair_square` as in `onsager_gain`."""
     theta = fields + pair @ magnetization
     if order == 2:
-        theta = theta - onsager_gain(magnetization, pair, beta, pair_square) * magnetization
+        theta = (
+            theta
+            - onsager_gain(magnetization, pair=pair, beta=beta, pair_square=pair_square)
+            * magnetization
+        )
     return theta
 
 
 def log_partition(
     magnetization: torch.Tensor,
+    *,
     fields: torch.Tensor,
     couplings: torch.Tensor,
     beta: torch.Tensor | float,
-    *,
     order: int = 2,
 ) -> torch.Tensor:
     """ln Z/D of order 1 or 2 at given m, shape (...); stationary in m at the fixed point.
@@ -120,9 +125,9 @@ def log_partition(
 
 def solve_fixed_point(
     fields: torch.Tensor,
+    *,
     couplings: torch.Tensor,
     beta: torch.Tensor | float,
-    *,
     order: int = 2,
     damping: float = 1.0,
     tolerance: float | None = None,
@@ -153,8 +158,8 @@ def solve_fixed_point(
         check_real("beta", beta, low=0.0)
     return fixed_point_of_pairs(
         fields,
-        pair,
-        beta,
+        pair=pair,
+        beta=beta,
         order=order,
         damping=check_real("damping", damping, low=0.0, high=1.0, open_low=True),
         tolerance=tolerance,
@@ -164,9 +169,9 @@ def solve_fixed_point(
 
 def fixed_point_of_pairs(
     fields: torch.Tensor,
+    *,
     pair: torch.Tensor,
     beta: torch.Tensor | float,
-    *,
     order: int,
     damping: float,
     tolerance: float | None,
@@ -179,14 +184,16 @@ def fixed_point_of_pairs(
         square = pair.square() if order == 2 else None
 
         def step(m: torch.Tensor) -> torch.Tensor:
-            theta = local_field(m, fields, pair, beta, order=order, pair_square=square)
-            return langevin(theta, beta)
+            theta = local_field(
+                m, fields=fields, pair=pair, beta=beta, order=order, pair_square=square
+            )
+            return langevin(theta, beta=beta)
 
-        start = langevin(fields, beta)
+        start = langevin(fields, beta=beta)
         solved, residual, iterations = _anderson(step, start, damping, tolerance, max_iterations)
     if torch.is_grad_enabled():
-        theta = local_field(solved, fields, pair, beta, order=order)
-        attached = langevin(theta, beta)
+        theta = local_field(solved, fields=fields, pair=pair, beta=beta, order=order)
+        attached = langevin(theta, beta=beta)
         if attached.requires_grad:
             options = (damping, tolerance, max_iterations)
             beta_value = beta.detach() if isinstance(beta, torch.Tensor) else beta
@@ -212,7 +219,11 @@ class _Implicit(torch.autograd.Function):
         root = (1 + 4 * beta * beta * theta.square().sum(dim=-1, keepdim=True)).sqrt()
         gain = 2 * beta / (1 + root)
         bend = -8 * beta**3 / (root * (1 + root) ** 2)
-        onsager = None if pair_square is None else onsager_gain(m, pair, beta, pair_square)
+        onsager = (
+            None
+            if pair_square is None
+            else onsager_gain(m, pair=pair, beta=beta, pair_square=pair_square)
+        )
 
         def transposed(w: torch.Tensor) -> torch.Tensor:
             y = gain * w + bend * (theta * w).sum(dim=-1, keepdim=True) * theta

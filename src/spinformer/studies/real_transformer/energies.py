@@ -27,7 +27,7 @@ from spinformer.language.minilm import LanguageModel, LayerTrace, project
 STAGES = ("hopfield", "attention", "residual", "layer norm", "feed forward")
 
 
-def overlap_energy(queries: torch.Tensor, keys: torch.Tensor, beta: float) -> torch.Tensor:
+def overlap_energy(queries: torch.Tensor, *, keys: torch.Tensor, beta: float) -> torch.Tensor:
     """U = −β⁻¹ [lse(β (k − k̄)·q) − log N] of queries (..., S, d), keys (..., N, d): (..., S)."""
     check_tensor("queries", queries)
     check_tensor("keys", keys)
@@ -55,8 +55,8 @@ def stage_energies(
 
     def energy(queries: torch.Tensor) -> torch.Tensor:
         if kind == "hopfield":
-            return hopfield_energy(trace.keys, queries, beta)
-        return overlap_energy(queries, trace.keys, beta)
+            return hopfield_energy(trace.keys, states=queries, beta=beta)
+        return overlap_energy(queries, keys=trace.keys, beta=beta)
 
     attention = torch.softmax(beta * trace.queries @ trace.keys.mT, dim=-1)
     states = {
@@ -66,14 +66,14 @@ def stage_energies(
         "feed forward": trace.outputs,
     }
     queries = {"hopfield": attention @ trace.keys} | {
-        stage: project(model, layer, "query", state) for stage, state in states.items()
+        stage: project(model, layer, "query", states=state) for stage, state in states.items()
     }
     before = energy(trace.queries)
     return before, {stage: energy(queries[stage]) for stage in STAGES}
 
 
 def energy_gradient(
-    model: LanguageModel, layer: int, trace: LayerTrace, states: torch.Tensor
+    model: LanguageModel, layer: int, trace: LayerTrace, *, states: torch.Tensor
 ) -> torch.Tensor:
     """∇_x Σ_h U_h at hidden states (B, N, D), keys of `trace` fixed: (B, N, D).
 
@@ -82,21 +82,21 @@ def energy_gradient(
     """
     beta = model.architecture.beta
     centred = trace.keys - trace.keys.mean(-2, keepdim=True)
-    queries = project(model, layer, "query", states)
+    queries = project(model, layer, "query", states=states)
     pulled = torch.softmax(beta * queries @ centred.mT, dim=-1) @ centred
     name = f"encoder.layer.{layer}.attention.self.query.weight"
     return -pulled.transpose(-2, -3).flatten(-2) @ model.weights[name]
 
 
 def layer_overlap_energy(
-    model: LanguageModel, layer: int, trace: LayerTrace, states: torch.Tensor
+    model: LanguageModel, layer: int, trace: LayerTrace, *, states: torch.Tensor
 ) -> torch.Tensor:
     """Σ_h U_h at hidden states (B, N, D), keys of `trace` fixed: (B, N)."""
-    queries = project(model, layer, "query", states)
-    return overlap_energy(queries, trace.keys, model.architecture.beta).sum(1)
+    queries = project(model, layer, "query", states=states)
+    return overlap_energy(queries, keys=trace.keys, beta=model.architecture.beta).sum(1)
 
 
-def alignment(update: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+def alignment(update: torch.Tensor, *, gradient: torch.Tensor) -> torch.Tensor:
     """Cosine between an update and the descent direction −gradient over the last axis."""
     return torch.nn.functional.cosine_similarity(
         check_tensor("update", update), -check_tensor("gradient", gradient), dim=-1, eps=1e-30
@@ -107,15 +107,17 @@ def energy_along(
     model: LanguageModel,
     layer: int,
     trace: LayerTrace,
+    *,
     direction: torch.Tensor,
     scales: list[float],
 ) -> torch.Tensor:
     """Σ_h U_h(x + scale·direction) − Σ_h U_h(x) at the layer's inputs x: (scales, B, N)."""
     check_tensor("direction", direction, shape=trace.inputs.shape)
-    start = layer_overlap_energy(model, layer, trace, trace.inputs)
+    start = layer_overlap_energy(model, layer, trace, states=trace.inputs)
     return torch.stack(
         [
-            layer_overlap_energy(model, layer, trace, trace.inputs + scale * direction) - start
+            layer_overlap_energy(model, layer, trace, states=trace.inputs + scale * direction)
+            - start
             for scale in scales
         ]
     )
@@ -143,9 +145,12 @@ def account_steps(model: LanguageModel, traces: list[LayerTrace]) -> StepAccount
     rows = []
     for layer, trace in enumerate(traces):
         cosine = alignment(
-            trace.attended, energy_gradient(model, layer, trace, trace.inputs)
+            trace.attended, gradient=energy_gradient(model, layer, trace, states=trace.inputs)
         ).flatten()
-        fell = energy_along(model, layer, trace, trace.attended, [1.0])[0].flatten() < 0
+        fell = (
+            energy_along(model, layer, trace, direction=trace.attended, scales=[1.0])[0].flatten()
+            < 0
+        )
         aligned = cosine > 0
         rows.append(
             (
@@ -172,10 +177,10 @@ def depth_profile(model: LanguageModel, traces: list[LayerTrace], kind: str) -> 
     depths = [trace.inputs for trace in traces] + [traces[-1].outputs]
     rows = []
     for layer, trace in enumerate(traces):
-        queries = [project(model, layer, "query", states) for states in depths]
+        queries = [project(model, layer, "query", states=states) for states in depths]
         if kind == "hopfield":
-            row = [hopfield_energy(trace.keys, query, beta).mean() for query in queries]
+            row = [hopfield_energy(trace.keys, states=query, beta=beta).mean() for query in queries]
         else:
-            row = [overlap_energy(query, trace.keys, beta).mean() for query in queries]
+            row = [overlap_energy(query, keys=trace.keys, beta=beta).mean() for query in queries]
         rows.append(torch.stack(row))
     return torch.stack(rows)

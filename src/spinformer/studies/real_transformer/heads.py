@@ -54,7 +54,7 @@ def logit_spread(logits: torch.Tensor) -> torch.Tensor:
     return check_tensor("logits", logits).std(dim=-1, correction=0)
 
 
-def gaussian_fraction(spread: np.ndarray | float, mass: float = 0.9) -> np.ndarray:
+def gaussian_fraction(spread: np.ndarray | float, *, mass: float = 0.9) -> np.ndarray:
     """Fraction k/N of entries that carry `mass` if logits are Gaussian: Phi(z_mass - spread).
 
     For logits N(0, s²) and N → ∞ the weights are e^z: tilting a Gaussian by e^z shifts its
@@ -82,7 +82,7 @@ def head_statistics(model: LanguageModel, tokens: torch.Tensor) -> HeadStatistic
         rows["law_entries"].append(head_medians(torch.from_numpy(law)))
     stacked = {name: np.stack(values) for name, values in rows.items()}
     classes, law_classes = (
-        operating_class(torch.from_numpy(stacked[name]), keys).numpy()
+        operating_class(torch.from_numpy(stacked[name]), size=keys).numpy()
         for name in ("entries", "law_entries")
     )
     return HeadStatistics(classes=classes, law_classes=law_classes, keys=keys, **stacked)
@@ -101,7 +101,7 @@ def cumulated_attention(trace: LayerTrace, beta: float) -> np.ndarray:
 
 
 def sampled_gaussian_entries(
-    spread: np.ndarray, keys: int, *, draws: int = 400, seed: int = 0
+    spread: np.ndarray, *, keys: int, draws: int = 400, seed: int = 0
 ) -> np.ndarray:
     """Median k (mass 0.9) of `keys` Gaussian logits for every standard deviation in `spread`.
 

@@ -103,12 +103,12 @@ def end_points(
             rows.append(_from_states(states, attention, rested))
         return _stack(rows)
     states, rested = repeat(
-        lambda states: sublayer_step(model, layer, trace, states, sequence),
+        lambda states: sublayer_step(model, layer, trace, states=states, sequence=sequence),
         trace.inputs[sequence],
         tolerance=tolerance,
         max_steps=max_steps,
     )
-    queries = project(model, layer, "query", states)
+    queries = project(model, layer, "query", states=states)
     attention = torch.softmax(beta * queries @ keys.mT, dim=-1)
     return _stack([_from_states(states, weights, rested) for weights in attention])
 
@@ -170,7 +170,7 @@ def repeat(
     return states, rested
 
 
-def distinct_states(states: torch.Tensor, tolerance: float = 1e-3) -> torch.Tensor:
+def distinct_states(states: torch.Tensor, *, tolerance: float = 1e-3) -> torch.Tensor:
     """Number the states (S, d) by the point each lies at: labels (S,) from 0, in order.
 
     Two states lie at the same point if they differ by at most `tolerance` times the root
@@ -188,11 +188,11 @@ def distinct_states(states: torch.Tensor, tolerance: float = 1e-3) -> torch.Tens
 
 
 def sublayer_step(
-    model: LanguageModel, layer: int, trace: LayerTrace, states: torch.Tensor, sequence: int = 0
+    model: LanguageModel, layer: int, trace: LayerTrace, *, states: torch.Tensor, sequence: int = 0
 ) -> torch.Tensor:
     """LayerNorm(x + attention(x)) of states (S, D), keys and values of `trace` held fixed."""
     prefix = f"encoder.layer.{layer}.attention.output"
-    queries = project(model, layer, "query", states)
+    queries = project(model, layer, "query", states=states)
     logits = model.architecture.beta * queries @ trace.keys[sequence].mT
     heads = (torch.softmax(logits, dim=-1) @ trace.values[sequence]).transpose(0, 1).flatten(1)
     matrix, bias = (model.weights[f"{prefix}.dense.{part}"] for part in ("weight", "bias"))
@@ -239,14 +239,16 @@ def readback_values(model: LanguageModel, layer: int, trace: LayerTrace) -> torc
     for head in range(sizes.heads):
         columns = output[:, head * sizes.head_width : (head + 1) * sizes.head_width]
         written = trace.values[:, head] @ columns.mT
-        read.append(project(model, layer, "query", written)[:, head])
+        read.append(project(model, layer, "query", states=written)[:, head])
     return torch.stack(read, dim=1)
 
 
 def _from_hopfield(
     keys: torch.Tensor, queries: torch.Tensor, beta: float, tolerance: float, max_steps: int
 ) -> EndPoints:
-    found = find_fixed_points(keys, beta, queries, tolerance=tolerance, max_steps=max_steps)
+    found = find_fixed_points(
+        keys, beta=beta, starts=queries, tolerance=tolerance, max_steps=max_steps
+    )
     entries = np.repeat(found.entries.numpy(), found.basin.numpy())
     kinds = np.repeat(np.array(found.kinds, dtype=object), found.basin.numpy())
     return _summary(found.basin.numpy(), kinds, entries, len(queries))

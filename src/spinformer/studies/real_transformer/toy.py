@@ -84,7 +84,7 @@ def rotation(task: ToyTask) -> torch.Tensor:
 
 
 def draw(
-    task: ToyTask, size: int, generator: torch.Generator
+    task: ToyTask, size: int, *, generator: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """`size` examples: patterns (B, N, D), queries (B, D), which pattern each is of (B,)."""
     patterns = torch.randn(
@@ -97,7 +97,7 @@ def draw(
 
 
 def toy_energy(
-    weights: dict[str, torch.Tensor], layer: int, patterns: torch.Tensor, states: torch.Tensor
+    weights: dict[str, torch.Tensor], layer: int, *, patterns: torch.Tensor, states: torch.Tensor
 ) -> torch.Tensor:
     """Overlap energy −β⁻¹[lse_j(β (k_j − k̄)·q) − log N] of states (B, D): (B,), β = 1/√D."""
     root = math.sqrt(states.shape[-1])
@@ -108,7 +108,7 @@ def toy_energy(
 
 
 def toy_update(
-    weights: dict[str, torch.Tensor], layer: int, patterns: torch.Tensor, states: torch.Tensor
+    weights: dict[str, torch.Tensor], layer: int, *, patterns: torch.Tensor, states: torch.Tensor
 ) -> torch.Tensor:
     """The attention output that layer `layer` adds to the states (B, D)."""
     attention = torch.softmax(_logits(weights, layer, patterns, states), dim=-1)
@@ -125,11 +125,11 @@ def _logits(
 
 
 def toy_logits(
-    weights: dict[str, torch.Tensor], task: ToyTask, patterns: torch.Tensor, states: torch.Tensor
+    weights: dict[str, torch.Tensor], task: ToyTask, patterns: torch.Tensor, *, states: torch.Tensor
 ) -> torch.Tensor:
     """Scores (B, N) of the patterns after all layers, as the goal asks (see the module)."""
     for layer in range(task.layers):
-        states = states + toy_update(weights, layer, patterns, states)
+        states = states + toy_update(weights, layer, patterns=patterns, states=states)
     if task.goal == "translate":
         patterns = patterns @ rotation(task).mT
     sign = -1.0 if task.goal == "avoid" else 1.0
@@ -141,16 +141,16 @@ def measure(
 ) -> dict[str, torch.Tensor]:
     """Energies of every layer's update on `size` fresh examples (the entries of ToyRecord)."""
     generator = torch.Generator().manual_seed(task.seed + 1_000_003)
-    patterns, start, target = draw(task, size, generator)
+    patterns, start, target = draw(task, size, generator=generator)
     rows: dict[str, list[torch.Tensor]] = {"change": [], "fell": [], "cosine": []}
     states = start
     for layer in range(task.layers):
         leaf = states.detach().requires_grad_(True)
-        before = toy_energy(weights, layer, patterns, leaf)
+        before = toy_energy(weights, layer, patterns=patterns, states=leaf)
         (gradient,) = torch.autograd.grad(before.sum(), leaf)
         with torch.no_grad():
-            update = toy_update(weights, layer, patterns, states)
-            after = toy_energy(weights, layer, patterns, states + update)
+            update = toy_update(weights, layer, patterns=patterns, states=states)
+            after = toy_energy(weights, layer, patterns=patterns, states=states + update)
             rows["change"].append((after - before).mean())
             rows["fell"].append((after < before).double().mean())
             rows["cosine"].append(
@@ -158,14 +158,14 @@ def measure(
             )
             states = states + update
     with torch.no_grad():
-        logits = toy_logits(weights, task, patterns, start)
+        logits = toy_logits(weights, task, patterns, states=start)
         result = {name: torch.stack(values).detach() for name, values in rows.items()}
         result["loss"] = functional.cross_entropy(logits, target)
         result["accuracy"] = (logits.argmax(-1) == target).double().mean()
     return result
 
 
-def train(task: ToyTask, steps: int = 300, record_every: int = 50) -> ToyRecord:
+def train(task: ToyTask, steps: int = 300, *, record_every: int = 50) -> ToyRecord:
     """Train the stack by Adam on fresh batches and measure its inner energies on the way.
 
     The loss is the cross-entropy of the final scores alone; no energy enters it.
@@ -177,8 +177,8 @@ def train(task: ToyTask, steps: int = 300, record_every: int = 50) -> ToyRecord:
     generator = torch.Generator().manual_seed(task.seed + 2_000_003)
     times, records = [0], [measure(weights, task)]
     for step in range(1, steps + 1):
-        patterns, states, target = draw(task, task.batch, generator)
-        loss = functional.cross_entropy(toy_logits(weights, task, patterns, states), target)
+        patterns, states, target = draw(task, task.batch, generator=generator)
+        loss = functional.cross_entropy(toy_logits(weights, task, patterns, states=states), target)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
