@@ -19,9 +19,10 @@ def check_integer(name: str, value: Any, *, low: int | None = None, high: int | 
     """Return `value` as an int in [low, high]; TypeError or ValueError otherwise."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer{_interval(low, high)}, got {value!r}")
-    if (low is not None and value < low) or (high is not None and value > high):
-        raise ValueError(f"{name} must be an integer{_interval(low, high)}, got {value}")
-    return int(value)
+    number = int(value)
+    if (low is not None and number < low) or (high is not None and number > high):
+        raise ValueError(f"{name} must be an integer{_interval(low, high)}, got {number}")
+    return number
 
 
 def check_real(

@@ -58,7 +58,7 @@ class _Root(torch.autograd.Function):
         return root
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         again = torch.is_grad_enabled()
         # Fresh views keep the partial derivatives apart from the dependence of the root on the
         # parameters, which its own node supplies when this pass is differentiated again.

@@ -14,11 +14,11 @@ from typing import Any, TypeVar, dataclass_transform
 import numpy as np
 import torch
 
-_Class = TypeVar("_Class", bound=type)
+_Class = TypeVar("_Class")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False)
-def record(cls: _Class) -> _Class:
+def record(cls: type[_Class]) -> type[_Class]:
     """A class decorator: frozen dataclass, fields by keyword, comparable and printable.
 
     Arrays are equal where shape, type and all entries are (NaN equals NaN). A record is not
@@ -34,7 +34,7 @@ def record(cls: _Class) -> _Class:
     >>> Point(place=np.arange(3.0))
     Point(place=float64[3] in [0, 2], name='origin')
     """
-    made = dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)(cls)
+    made: type[_Class] = dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)(cls)
     for name, method in (("__eq__", _equal), ("__repr__", _show), ("__hash__", None)):
         setattr(made, name, method)
     return made

@@ -10,15 +10,14 @@ with 1/(n − l) in place of 1/n. Frequencies are in cycles per step, from 0 to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft, rfftfreq
 
 from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.records import record
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Spectrum:
     """One-sided spectrum: frequencies (cycles per step), amplitudes |X_k|/n and powers."""
 
@@ -46,7 +45,13 @@ def spectrum(signal: np.ndarray, *, window: bool = False) -> Spectrum:
     """One-sided spectrum of a real signal (n,), mean removed, normalised as stated above.
 
     With `window` the signal is tapered by a Hann window of unit mean square first: lines leak
-    less into their neighbourhood, and the total power is kept on average only.
+    less into their neighbourhood, and the total power is kept on average only. Raises
+    ValueError for fewer than two samples.
+
+    >>> wave = np.cos(2.0 * np.pi * np.arange(100) / 10)
+    >>> frequencies, amplitudes = spectrum(wave).lines(1)
+    >>> f"{frequencies[0]:.2f} {amplitudes[0]:.2f}"
+    '0.10 0.50'
     """
     signal = check_array("signal", signal, ndim=1)
     n = check_integer("length of signal", signal.size, low=2)
@@ -59,7 +64,7 @@ def spectrum(signal: np.ndarray, *, window: bool = False) -> Spectrum:
     power[0] = amplitude[0] ** 2
     if n % 2 == 0:
         power[-1] = amplitude[-1] ** 2
-    return Spectrum(rfftfreq(n), amplitude, power)
+    return Spectrum(frequency=rfftfreq(n), amplitude=amplitude, power=power)
 
 
 def autocorrelation(signal: np.ndarray, *, lags: int, unbiased: bool = False) -> np.ndarray:
@@ -67,6 +72,9 @@ def autocorrelation(signal: np.ndarray, *, lags: int, unbiased: bool = False) ->
 
     By FFT with zero padding, O(n log n). `unbiased` divides lag l by n − l instead of n.
     A constant signal has no autocorrelation: ValueError.
+
+    >>> autocorrelation(np.array([1.0, -1.0, 1.0, -1.0]), lags=1, unbiased=True)
+    array([ 1., -1.])
     """
     signal = check_array("signal", signal)
     if signal.ndim < 1:

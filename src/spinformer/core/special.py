@@ -37,7 +37,7 @@ def log_sphere_integral(kappa: ArrayLike, *, dim: int) -> np.ndarray:
     that is not finite.
 
     >>> f"{float(log_sphere_integral(2.0, dim=3)):.6f}", f"{np.log(np.sinh(2.0) / 2.0):.6f}"
-    ('0.595210', '0.595210')
+    ('0.595220', '0.595220')
     """
     dim = check_integer("dim", dim, low=1)
     return log_harmonic(check_array("kappa", kappa), dim=dim, degree=0)

@@ -260,11 +260,16 @@ class SpinTransformerModule(nn.Module):
         pair: torch.Tensor,
         beta: torch.Tensor,
     ) -> torch.Tensor:
-        second = (None, None, None)
-        if self.order == 2:
-            second = (pair, 1 - mean.square().sum(dim=-1, keepdim=True), beta)
+        second = self.order == 2
         along, back = covariance_attention(
-            couplings, strength=strength, mean=mean, queries=queries, keys=keys, *second
+            couplings,
+            strength=strength,
+            mean=mean,
+            queries=queries,
+            keys=keys,
+            pair=pair if second else None,
+            width=1 - mean.square().sum(dim=-1, keepdim=True) if second else None,
+            beta=beta if second else None,
         )
         response = self._merge(along) @ self.query.mT + self._merge(back) @ self.key.mT
         return self.gamma * queries.shape[-1] ** 0.5 * response
