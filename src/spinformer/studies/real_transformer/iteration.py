@@ -178,11 +178,11 @@ def repeat(
     """Apply `step` to the rows of `start` (S, d), each on its own, until all rest.
 
     Value: the states (S, d). Residual (S,): the length of a row's last step over the root mean
-    square norm of all states; a row rests, and is moved no more, when it is at most `tolerance`. Status
-    (S,): CONVERGED; DIVERGED if a step left the finite numbers (value: the state before);
-    CYCLE if a state that never rested came back, within `tolerance`, to where it had been after
-    half of `max_steps` (so that periods up to `max_steps`/2 are seen); else STEP_LIMIT, as for
-    states that all shrink to zero, since a step is measured by the states themselves. With
+    square norm of all finite states; a row is moved no more while it is at most `tolerance`.
+    Status (S,): CONVERGED for these; DIVERGED if a step left the finite numbers (value: the state
+    before); CYCLE if a state that does not rest came back, within `tolerance`, to where it had
+    been after half of `max_steps` (so that periods up to `max_steps`/2 are seen); else STEP_LIMIT,
+    as for states that all shrink to zero, since a step is measured by the states themselves. With
     `throw` NotConverged is raised unless all rest. ValueError if `step` returns another shape.
 
     >>> repeat(lambda x: 0.5 * x + 1.0, torch.zeros(1, 1), tolerance=1e-6).value
