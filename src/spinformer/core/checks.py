@@ -9,19 +9,28 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
+T = TypeVar("T")
+
 
 def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
-    """Return `value` as an int in [low, high]; TypeError or ValueError otherwise."""
+    """Return `value` as an int in [low, high]; TypeError or ValueError otherwise.
+
+    >>> check_integer("steps", 3, low=1)
+    3
+    >>> check_integer("steps", 0, low=1)
+    Traceback (most recent call last):
+    ValueError: steps must be an integer in [1, inf), got 0
+    """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be an integer{_interval(low, high)}, got {value!r}")
+        raise TypeError(f"{name} must be an integer{_interval(low, high)}, got {_kind(value)}")
     number = int(value)
     if (low is not None and number < low) or (high is not None and number > high):
-        raise ValueError(f"{name} must be an integer{_interval(low, high)}, got {number}")
+        raise ValueError(f"{name} must be an integer{_interval(low, high)}, got {_short(number)}")
     return number
 
 
@@ -33,25 +42,66 @@ def check_real(
     high: float | None = None,
     open_low: bool = False,
 ) -> float:
-    """Return `value` as a finite float in [low, high] (or (low, high] with `open_low`)."""
+    """Return `value` as a finite float in [low, high] (or (low, high] with `open_low`).
+
+    >>> check_real("beta", 0, low=0.0, open_low=True)
+    Traceback (most recent call last):
+    ValueError: beta must be a finite number in (0.0, inf), got 0.0
+    """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(
-            f"{name} must be a real number{_interval(low, high, open_low)}, got {value!r}"
+            f"{name} must be a real number{_interval(low, high, open_low)}, got {_kind(value)}"
         )
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     too_low = low is not None and (number <= low if open_low else number < low)
     if not math.isfinite(number) or too_low or (high is not None and number > high):
+        shown = _short(value) if isinstance(value, int) and abs(value) >= 10**20 else number
         raise ValueError(
-            f"{name} must be a finite number{_interval(low, high, open_low)}, got {number}"
+            f"{name} must be a finite number{_interval(low, high, open_low)}, got {shown}"
         )
     return number
 
 
+def check_flag(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False; TypeError otherwise: the word "False" is true.
+
+    >>> check_flag("progress", "False")
+    Traceback (most recent call last):
+    TypeError: progress must be True or False, got str 'False'
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {_kind(value)}")
+    return bool(value)
+
+
 def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
-    """Return `value` if it is one of `allowed`; ValueError otherwise."""
+    """Return `value` if it is one of `allowed`; ValueError otherwise.
+
+    >>> check_choice("method", "exact", ("tap", "naive"))
+    Traceback (most recent call last):
+    ValueError: method must be one of ['tap', 'naive'], got 'exact'
+    """
     options = list(allowed)
-    if value not in options:
-        raise ValueError(f"{name} must be one of {options}, got {value!r}")
+    for option in options:
+        # True equals 1 but is no choice of a number; an array equals nothing.
+        alike = np.ndim(value) == 0 and isinstance(value, bool) == isinstance(option, bool)
+        if alike and value == option:
+            return option
+    raise ValueError(f"{name} must be one of {options}, got {_short(value)}")
+
+
+def check_instance(name: str, value: Any, kind: type[T]) -> T:
+    """Return `value` if it is an instance of the class `kind`; TypeError otherwise.
+
+    >>> check_instance("model", 3, dict)
+    Traceback (most recent call last):
+    TypeError: model must be a dict, got int 3
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {_kind(value)}")
     return value
 
 
@@ -63,26 +113,37 @@ def check_array(
     ndim: int | None = None,
     low: float | None = None,
     high: float | None = None,
+    open_low: bool = False,
     values: Iterable[float] | None = None,
     symmetric: bool = False,
+    square: bool = False,
 ) -> np.ndarray:
     """Return `value` as a finite float64 array.
 
     `shape` may hold None for axes of any length; `values` lists the only entries allowed
-    (for spins, (-1, 1)); `symmetric` asks for a matrix equal to its transpose to 1e-10 of
-    its largest entry. Raises TypeError for non-numeric input and ValueError for the rest.
+    (for spins, (-1, 1)); `square` asks for (..., N, N) with N ≥ 1, `symmetric` also for a
+    matrix equal to its transpose to 1e-10 of its largest entry. Raises TypeError for
+    non-numeric or masked input and for a tensor with a gradient, ValueError for the rest.
+
+    >>> check_array("couplings", [[0.0, 1.0]], square=True)
+    Traceback (most recent call last):
+    ValueError: couplings must have shape (..., N, N), got (1, 2)
     """
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must have no masked entries, got a masked array")
+    if isinstance(value, torch.Tensor) and value.requires_grad:
+        raise TypeError(f"{name} must be an array without a gradient: pass {name}.detach()")
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "biuf":
             raise TypeError
         array = array.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         raise TypeError(f"{name} must be a real numeric array, got {_kind(value)}") from None
-    _check_shape(name, tuple(array.shape), shape, ndim)
+    _check_shape(name, tuple(array.shape), shape, ndim, square or symmetric)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinite entries")
-    _check_range(name, array, low, high)
+    _check_range(name, array, low, high, open_low)
     if values is not None:
         allowed = sorted(values)
         if not np.isin(array, allowed).all():
@@ -105,23 +166,52 @@ def check_tensor(
     ndim: int | None = None,
     low: float | None = None,
     high: float | None = None,
+    open_low: bool = False,
     symmetric: bool = False,
+    square: bool = False,
+    like: tuple[str, torch.Tensor] | None = None,
 ) -> torch.Tensor:
     """Return a finite floating-point tensor, dtype, device and gradient history kept.
 
     Same rules as `check_array`; leading batch axes are allowed when neither `shape` nor
-    `ndim` is given.
+    `ndim` is given. `like` is (name, tensor) of another argument whose dtype and device it must
+    share.
+
+    >>> other = ("keys", torch.zeros(2))
+    >>> check_tensor("queries", torch.zeros(2, dtype=torch.float64), like=other)
+    Traceback (most recent call last):
+    TypeError: queries must be torch.float32 on cpu like keys, got torch.float64 on cpu
     """
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         raise TypeError(f"{name} must be a floating-point torch tensor, got {_kind(value)}")
-    _check_shape(name, tuple(value.shape), shape, ndim)
+    if like is not None and (value.dtype, value.device) != (like[1].dtype, like[1].device):
+        raise TypeError(
+            f"{name} must be {like[1].dtype} on {like[1].device} like {like[0]}, "
+            f"got {value.dtype} on {value.device}"
+        )
+    _check_shape(name, tuple(value.shape), shape, ndim, square or symmetric)
     data = value.detach()
     if not bool(torch.isfinite(data).all()):
         raise ValueError(f"{name} must be finite, got NaN or infinite entries")
-    _check_range(name, data, low, high)
+    _check_range(name, data, low, high, open_low)
     if symmetric and data.numel():
         _check_symmetric(name, float((data - data.mT).abs().max()), float(data.abs().max()))
     return value
+
+
+def check_broadcast(**shapes: Sequence[int]) -> tuple[int, ...]:
+    """The common batch shape of arguments given as name=shape; ValueError naming all if none.
+
+    >>> check_broadcast(couplings=(3, 1), fields=(4,))
+    (3, 4)
+    """
+    try:
+        return np.broadcast_shapes(*(tuple(shape) for shape in shapes.values()))
+    except ValueError:
+        told = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        raise ValueError(
+            f"{' and '.join(shapes)} must have batch shapes that broadcast, got {told}"
+        ) from None
 
 
 def _interval(low: float | None, high: float | None, open_low: bool = False) -> str:
@@ -134,14 +224,29 @@ def _interval(low: float | None, high: float | None, open_low: bool = False) -> 
 
 def _kind(value: Any) -> str:
     dtype = getattr(value, "dtype", None)
-    return f"{type(value).__name__}" + (f" of dtype {dtype}" if dtype is not None else "")
+    if dtype is not None:
+        return f"{type(value).__name__} of dtype {dtype}"
+    return f"{type(value).__name__} {_short(value)}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, int) and abs(value) >= 10**20:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _check_shape(
-    name: str, got: tuple[int, ...], shape: Sequence[int | None] | None, ndim: int | None
+    name: str,
+    got: tuple[int, ...],
+    shape: Sequence[int | None] | None,
+    ndim: int | None,
+    square: bool,
 ) -> None:
     if ndim is not None and len(got) != ndim:
         raise ValueError(f"{name} must have {ndim} axes, got shape {got}")
+    if square and (len(got) < 2 or got[-1] != got[-2] or got[-1] == 0):
+        raise ValueError(f"{name} must have shape (..., N, N), got {got}")
     if shape is None:
         return
     fits = len(got) == len(shape) and all(
@@ -152,12 +257,13 @@ def _check_shape(
         raise ValueError(f"{name} must have shape {wanted}, got {got}")
 
 
-def _check_range(name: str, data: Any, low: float | None, high: float | None) -> None:
-    if (low is not None and bool((data < low).any())) or (
-        high is not None and bool((data > high).any())
-    ):
+def _check_range(
+    name: str, data: Any, low: float | None, high: float | None, open_low: bool
+) -> None:
+    too_low = low is not None and bool(((data <= low) if open_low else (data < low)).any())
+    if too_low or (high is not None and bool((data > high).any())):
         raise ValueError(
-            f"{name} must have entries{_interval(low, high)}, "
+            f"{name} must have entries{_interval(low, high, open_low)}, "
             f"got values from {float(data.min())} to {float(data.max())}"
         )
 
