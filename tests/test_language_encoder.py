@@ -189,8 +189,8 @@ def states(*shape, fill=0.0, dtype=torch.float64):
         (lambda m: run_layer(m, 0, inputs=states(1, 2, 8, fill=np.nan)), ValueError, "NaN"),
         (
             lambda m: run_layer(m, 0, inputs=states(1, 2, 8, dtype=torch.float32)),
-            ValueError,
-            "inputs must have the model's dtype torch.float64, got torch.float32",
+            TypeError,
+            "inputs must be torch.float64 .*, got torch.float32",
         ),
         (lambda m: run_layer(None, 0, inputs=states(1, 2, 8)), TypeError, "model"),
         (lambda m: project(m, 0, "queries", states=states(2, 8)), ValueError, "which"),

@@ -209,8 +209,8 @@ def ones(*shape):
         (lambda m, t: energies.overlap_energy(ones(3), keys=ones(2, 3), beta=1.0), "queries"),
         (lambda m, t: energies.overlap_energy(ones(2, 3), keys=ones(2, 4), beta=1.0), "keys"),
         (
-            lambda m, t: energies.overlap_energy(ones(2, 3), keys=ones(2, 3).float(), beta=1.0),
-            "keys must have the width and dtype",
+            lambda m, t: energies.overlap_energy(ones(2, 2, 3), keys=ones(4, 2, 3), beta=1.0),
+            "queries and keys must have batch shapes",
         ),
         (lambda m, t: energies.overlap_energy(ones(2, 3), keys=ones(2, 3), beta=0.0), "beta"),
         (lambda m, t: energies.alignment(ones(2, 3), gradient=ones(3)), "gradient"),
@@ -223,9 +223,13 @@ def ones(*shape):
             lambda m, t: energies.energy_along(m, t[0], direction=t[0].inputs, scales=[]),
             "scales",
         ),
+        (
+            lambda m, t: energies.overlap_energy(ones(2, 3), keys=ones(2, 3).float(), beta=1.0),
+            "keys must be torch.float64",
+        ),
     ],
 )
 def test_bad_input_is_refused(call, words):
     model = example_model()
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, TypeError), match=words):
         call(model, run_model(model, TOKENS))

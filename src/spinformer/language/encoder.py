@@ -14,7 +14,13 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.core.checks import (
+    check_choice,
+    check_instance,
+    check_integer,
+    check_real,
+    check_tensor,
+)
 from spinformer.core.records import record
 
 
@@ -149,11 +155,10 @@ def check_trace(model: LanguageModel, trace: LayerTrace) -> int:
     ...
     ValueError: trace must come from the model it is used with, got one of another model
     """
-    if not isinstance(trace, LayerTrace):
-        raise TypeError(f"trace must be a LayerTrace, got {type(trace).__name__}")
+    check_instance("trace", trace, LayerTrace)
     _check_layer(model, trace.layer)
     first = trace.inputs[:1, :1]
-    fits = first.shape[-1] == model.architecture.width and first.dtype == _dtype(model)
+    fits = first.shape[-1] == model.architecture.width and first.dtype == _weight(model).dtype
     if fits:
         expected = project(model, trace.layer, "query", states=first)
         given = trace.queries[:1, :, :1]
@@ -297,19 +302,18 @@ def run_model(model: LanguageModel, tokens: torch.Tensor) -> list[LayerTrace]:
     return traces
 
 
-def _dtype(model: LanguageModel) -> torch.dtype:
-    return next(iter(model.weights.values())).dtype
+def _weight(model: LanguageModel) -> torch.Tensor:
+    return next(iter(model.weights.values()))
 
 
 def _check_layer(model: LanguageModel, layer: int) -> int:
-    if not isinstance(model, LanguageModel):
-        raise TypeError(f"model must be a LanguageModel, got {type(model).__name__}")
+    check_instance("model", model, LanguageModel)
     return check_integer("layer", layer, low=0, high=model.architecture.layers - 1)
 
 
 def _check_states(model: LanguageModel, name: str, states: torch.Tensor, *, axes: int) -> None:
     """Floating-point states of at least `axes` axes (three: exactly), as wide as the model."""
-    check_tensor(name, states)
+    check_tensor(name, states, like=("the model's weights", _weight(model)))
     width = model.architecture.width
     if (
         states.ndim < axes
@@ -319,5 +323,3 @@ def _check_states(model: LanguageModel, name: str, states: torch.Tensor, *, axes
     ):
         shape = {1: f"(..., {width})", 2: f"(..., N, {width})", 3: f"(B, N, {width})"}[axes]
         raise ValueError(f"{name} must have shape {shape}, none empty, got {tuple(states.shape)}")
-    if states.dtype != _dtype(model):
-        raise ValueError(f"{name} must have the model's dtype {_dtype(model)}, got {states.dtype}")

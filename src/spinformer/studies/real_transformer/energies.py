@@ -23,7 +23,13 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from spinformer.core.checks import check_array, check_choice, check_real, check_tensor
+from spinformer.core.checks import (
+    check_array,
+    check_broadcast,
+    check_choice,
+    check_real,
+    check_tensor,
+)
 from spinformer.core.records import record
 from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, project
@@ -42,18 +48,18 @@ def overlap_energy(queries: torch.Tensor, *, keys: torch.Tensor, beta: float) ->
     ['0.4338', '0.0000']
     """
     check_tensor("queries", queries)
-    check_tensor("keys", keys)
+    check_tensor("keys", keys, like=("queries", queries))
     beta = check_real("beta", beta, low=0.0, open_low=True)
     if keys.ndim < 2 or not keys.shape[-2] or queries.ndim < 2:
         raise ValueError(
             "queries and keys must have shapes (..., S, d) and (..., N, d) with N > 0, "
             f"got {tuple(queries.shape)} and {tuple(keys.shape)}"
         )
-    if keys.shape[-1] != queries.shape[-1] or keys.dtype != queries.dtype:
+    if keys.shape[-1] != queries.shape[-1]:
         raise ValueError(
-            f"keys must have the width and dtype of queries, {queries.shape[-1]} and "
-            f"{queries.dtype}, got {keys.shape[-1]} and {keys.dtype}"
+            f"keys must have the width of queries, {queries.shape[-1]}, got {keys.shape[-1]}"
         )
+    check_broadcast(queries=queries.shape[:-2], keys=keys.shape[:-2])
     centered = keys - keys.mean(-2, keepdim=True)
     lse = torch.logsumexp(beta * queries @ centered.mT, dim=-1)
     return -(lse - math.log(keys.shape[-2])) / beta

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.core.checks import check_choice, check_flag, check_integer, check_real, check_tensor
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
 from spinformer.hopfield.fixed_points import (
@@ -193,6 +193,7 @@ def repeat(
     states = check_tensor("start", start, ndim=2).detach().clone()
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1)
+    check_flag("throw", throw)
     moved = torch.full((len(states),), torch.inf, dtype=states.dtype)
     steps = torch.zeros(len(states), dtype=torch.int64)
     finite = torch.ones(len(states), dtype=torch.bool)
