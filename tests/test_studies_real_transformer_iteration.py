@@ -244,25 +244,36 @@ def test_some_queries_cycle_and_one_rests():
 
 
 def test_each_sequence_of_a_batch_is_its_own():
-    """What is asked of the second of two sequences is what it gives alone."""
+    """What is asked of the second of two sequences is what it gives alone, after one step."""
     model = example_model(seed=1)
-    model = replace(model, weights={name: 0.5 * w for name, w in model.weights.items()})
-    tokens = torch.tensor([[2, 5, 6, 7, 8, 3], [2, 9, 14, 11, 12, 3]])
-    both, alone = run_model(model, tokens)[1], run_model(model, tokens[1:])[1]
+    tokens = torch.tensor([[2, 5, 6, 7, 8, 3], [2, 9, 9, 9, 12, 3]])
+    both, alone = run_model(model, tokens)[0], run_model(model, tokens[1:])[0]
+    # A step that may be this long is the last one: the ends then tell of the starts.
+    once = {"tolerance": 10.0, "max_steps": 1}
     for loop in iteration.LOOPS:
-        found = iteration.end_points(model, both, loop, sequence=1)
-        expected = iteration.end_points(model, alone, loop)
+        found = iteration.end_points(model, both, loop, sequence=1, **once)
+        expected = iteration.end_points(model, alone, loop, **once)
         for name in ("count", "largest", "shares", "entries", "resting"):
             np.testing.assert_allclose(getattr(found, name), getattr(expected, name), err_msg=loop)
+        assert found != iteration.end_points(model, both, loop, sequence=0, **once)
+
+
+def test_eigenvalues_belong_to_the_first_query_of_the_sequence():
+    """Started at a pair of keys ±δ they are β δ² and 0, at a single key 0: one of each here."""
+    pair, single = (
+        9.0 * double([[1.0, 0.0, 0.05], [1.0, 0.0, -0.05]]),
+        9.0 * double([[0.0, 1.0, 0.0]]),
+    )
+    sequences = torch.stack([torch.cat([single, pair]), torch.cat([pair, single])])
+    model, trace = identity_model(sequences[0])
+    lift = sequences[:, None]
+    trace = replace(trace, inputs=sequences, queries=lift, keys=lift, values=lift)
     for loop in ("keys", "readback"):
-        found = iteration.loop_eigenvalues(model, both, loop, sequence=1)
-        np.testing.assert_allclose(
-            np.sort_complex(found),
-            np.sort_complex(iteration.loop_eigenvalues(model, alone, loop)),
-            atol=1e-6,
-        )
-        other = iteration.loop_eigenvalues(model, both, loop, sequence=0)
-        assert abs(np.abs(other).max() - np.abs(found).max()) > 1e-3
+        largest = [
+            np.abs(iteration.loop_eigenvalues(model, trace, loop, sequence=sequence)).max()
+            for sequence in (0, 1)
+        ]
+        np.testing.assert_allclose(largest, [0.0, 0.45**2 / 3**0.5], atol=1e-6)
 
 
 def test_states_that_have_not_arrived_are_not_counted():
