@@ -87,9 +87,9 @@ def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
     options = list(allowed)
     for option in options:
         # True equals 1 but is no choice of a number; an array equals nothing.
-        if np.ndim(value) == 0 and isinstance(value, bool) == isinstance(option, bool):
-            if value == option:
-                return option
+        alike = np.ndim(value) == 0 and isinstance(value, bool) == isinstance(option, bool)
+        if alike and value == option:
+            return option
     raise ValueError(f"{name} must be one of {options}, got {_short(value)}")
 
 
