@@ -9,15 +9,15 @@ from spinformer.core.states import spin_states
 from spinformer.spins.ising.asymmetric_order import critical_beta
 from spinformer.spins.ising.couplings import gaussian_couplings, symmetry_of_asymmetry
 from spinformer.spins.ising.kinetic import kinetic_simulation
-from spinformer.spins.ising.kinetic_exact import (
-    entropy_production,
-    kinetic_exact,
-    kinetic_stationary,
-)
-from spinformer.spins.ising.kinetic_mean_field import (
+from spinformer.spins.ising.kinetic_theories import (
     KINETIC_METHODS,
     kinetic_mean_field,
     mean_field_entropy_production,
+)
+from spinformer.spins.ising.master_equation import (
+    entropy_production,
+    kinetic_exact,
+    kinetic_stationary,
 )
 
 

@@ -18,6 +18,10 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, integrated_autocorrelation_time, mean_estimate
 
+# More is a slip: a run of years, or arrays that fit no memory.
+MAX_SWEEPS = 10**9
+MAX_BLOCKS = 10**6
+
 
 @record
 class MonteCarloEstimate:
@@ -78,10 +82,10 @@ def run_chains(
     >>> bool(0.02 < run.magnetization.error[0] < 0.06), run.block_length
     (True, 20)
     """
-    check_integer("sweeps", sweeps, low=1)
-    check_integer("burn", burn, low=0)
-    check_integer("chains", chains, low=1)
-    check_integer("blocks", blocks, low=1)
+    check_integer("sweeps", sweeps, low=1, high=MAX_SWEEPS)
+    check_integer("burn", burn, low=0, high=MAX_SWEEPS)
+    check_integer("chains", chains, low=1, high=MAX_BLOCKS)
+    check_integer("blocks", blocks, low=1, high=MAX_BLOCKS)
     check_flag("progress", progress)
     if chains * blocks < 2:
         raise ValueError("chains * blocks must be at least 2 for an error bar, got 1")

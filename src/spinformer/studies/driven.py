@@ -10,15 +10,15 @@ from spinformer.core.checks import check_integer, check_real
 from spinformer.core.records import record
 from spinformer.spins.ising.couplings import gaussian_couplings
 from spinformer.spins.ising.kinetic import kinetic_simulation
-from spinformer.spins.ising.kinetic_exact import (
-    entropy_production,
-    kinetic_exact,
-    kinetic_stationary,
-)
-from spinformer.spins.ising.kinetic_mean_field import (
+from spinformer.spins.ising.kinetic_theories import (
     KINETIC_METHODS,
     kinetic_mean_field,
     mean_field_entropy_production,
+)
+from spinformer.spins.ising.master_equation import (
+    entropy_production,
+    kinetic_exact,
+    kinetic_stationary,
 )
 
 
@@ -113,7 +113,7 @@ def squared_errors(
     """
     check_integer("seed", seed, low=0)
     check_real("field_std", field_std, low=0.0)
-    systems = check_integer("systems", systems, low=1)
+    systems = check_integer("systems", systems, low=1, high=10**6)
     squared = dict.fromkeys(KINETIC_METHODS, 0.0)
     for copy in range(systems):
         number = seed + 100 * copy + size

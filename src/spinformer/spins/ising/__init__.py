@@ -9,8 +9,8 @@ from spinformer.spins.ising.couplings import (
 )
 from spinformer.spins.ising.exact import ising_log_partition, solve_exact
 from spinformer.spins.ising.kinetic import kinetic_path, kinetic_simulation
-from spinformer.spins.ising.kinetic_exact import kinetic_exact, kinetic_stationary
-from spinformer.spins.ising.kinetic_mean_field import kinetic_mean_field
+from spinformer.spins.ising.kinetic_theories import kinetic_mean_field
+from spinformer.spins.ising.master_equation import kinetic_exact, kinetic_stationary
 from spinformer.spins.ising.mean_field import solve_mean_field
 from spinformer.spins.ising.monte_carlo import sample_ising
 

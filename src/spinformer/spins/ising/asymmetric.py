@@ -19,7 +19,7 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.core.special import normal_average
 from spinformer.core.statistics import Estimate
-from spinformer.spins.ising.couplings import check_strength
+from spinformer.spins.ising.couplings import MAX_COUNT, check_strength
 
 # Beyond, tanh(beta z) is steeper than the nodes of `normal_average` resolve.
 MAX_BETA = 100.0
@@ -98,7 +98,7 @@ def zero_temperature_cycle(
     pair = check_array("couplings", couplings, ndim=2, square=True)
     check_strength(1.0, couplings=pair)
     first = check_array("state", state, shape=(len(pair),), values=(-1, 1))
-    max_steps = check_integer("max_steps", max_steps, low=1)
+    max_steps = check_integer("max_steps", max_steps, low=1, high=2**62)
     transient, length, last = _brent(
         np.ascontiguousarray(pair), np.ascontiguousarray(first), max_steps
     )
@@ -123,7 +123,8 @@ def analog_exponent(
     """Leading Lyapunov exponent of the deterministic map m ← tanh(βJm), with its error.
 
     From a random start; `transient` steps, in which the tangent vector aligns, are dropped and
-    `steps` averaged (`core.lyapunov`). Raises ValueError or TypeError for bad input.
+    at least two `steps` averaged (`core.lyapunov`); −∞ where the
+    tangent vanishes. Raises ValueError or TypeError for bad input.
 
     >>> decay = analog_exponent(np.eye(2), beta=0.5, transient=100, steps=10, seed=0)
     >>> f"{decay.value:.4f} {np.log(0.5):.4f}"
@@ -131,6 +132,8 @@ def analog_exponent(
     """
     pair = check_array("couplings", couplings, ndim=2, square=True)
     beta = check_strength(beta, couplings=pair)
+    transient = check_integer("transient", transient, low=0, high=MAX_COUNT)
+    steps = check_integer("steps", steps, low=2, high=MAX_COUNT)
     rng = numpy_generator(seed)
     state = rng.uniform(-1.0, 1.0, len(pair))
 
@@ -140,7 +143,12 @@ def analog_exponent(
         return (beta * (1.0 - state**2))[:, None] * (pair @ frame)
 
     found = lyapunov_exponents(push, dimension=len(pair), steps=steps, align=transient, seed=rng)
-    return Estimate(value=float(found.value[0]), error=float(found.error[0]), samples=found.samples)
+    return Estimate(
+        value=float(found.value[0]),
+        # An exponent of minus infinity has no scatter.
+        error=float(found.error[0]) if np.isfinite(found.value[0]) else np.nan,
+        samples=found.samples,
+    )
 
 
 def analog_exponent_theory(beta: float) -> float:

@@ -18,8 +18,11 @@ from scipy.special import logsumexp, softmax
 from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.states import MAX_LISTED_SPINS, hebbian_couplings, overlaps, spin_states
-from spinformer.spins.ising.couplings import check_strength
+from spinformer.spins.ising.couplings import MAX_COUNT, MAX_STRENGTH, check_strength
 from spinformer.spins.ising.kinetic import draw_spins
+
+# Products of four entries and beta stay finite.
+MAX_ENTRY = 1e30
 
 
 def hopfield_log_probability(features: np.ndarray, *, beta: float) -> np.ndarray:
@@ -31,8 +34,8 @@ def hopfield_log_probability(features: np.ndarray, *, beta: float) -> np.ndarray
     >>> np.exp(hopfield_log_probability(np.ones((1, 1)), beta=1.0))
     array([0.5, 0.5])
     """
-    features = check_array("features", features, ndim=2)
-    beta = check_strength(beta, features=features**2)
+    features = _features("features", features, (None, None))
+    beta = check_strength(beta, features=features)
     size = check_integer("spins of features", features.shape[1], low=1, high=MAX_LISTED_SPINS)
     states, pair = spin_states(size), hebbian_couplings(features)
     # The diagonal is zero, so half of the full sum is the sum over i < j.
@@ -53,7 +56,7 @@ def bipartite_log_probability(left: np.ndarray, *, right: np.ndarray, beta: floa
            [0.25, 0.25]])
     """
     left, right = _groups(left, right)
-    beta = check_strength(beta, left=left**2, right=right**2)
+    beta = check_strength(beta, left=left, right=right)
     check_integer(
         "spins of both groups", left.shape[1] + right.shape[1], low=2, high=MAX_LISTED_SPINS
     )
@@ -76,7 +79,7 @@ def conditional_means(
     array([ 1., -1.,  1.])
     """
     left, right = _groups(left, right)
-    beta = check_real("beta", beta, low=0.0)
+    beta = check_real("beta", beta, low=0.0, high=MAX_STRENGTH)
     return np.tanh(beta * (overlaps(states, patterns=left) @ right))
 
 
@@ -95,7 +98,7 @@ def iterate_pair(
     >>> bool((walk == stored[[0, 1, 0]]).all())
     True
     """
-    steps = check_integer("steps", steps, low=0)
+    steps = check_integer("steps", steps, low=0, high=MAX_COUNT)
     left = check_array("left", left, ndim=2)
     right = check_array("right", right, shape=left.shape)
     rng = numpy_generator(seed)
@@ -122,14 +125,18 @@ def restricted_conditional(
     array([0.5, 0.5])
     """
     left, right = _groups(left, right)
-    query = check_array("query", query, shape=(left.shape[1],))
-    allowed = check_array("allowed", allowed, shape=(None, right.shape[1]))
+    query = _features("query", query, (left.shape[1],))
+    allowed = _features("allowed", allowed, (None, right.shape[1]))
     check_integer("states in allowed", len(allowed), low=1)
-    gamma = check_real("gamma", gamma)
+    gamma = check_real("gamma", gamma, low=-MAX_STRENGTH, high=MAX_STRENGTH)
     energy = -(query @ hebbian_couplings(left, other=right)) @ allowed.T
     return softmax(-gamma * energy / (left.shape[1] * right.shape[1]))
 
 
 def _groups(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    left = check_array("left", left, ndim=2)
-    return left, check_array("right", right, shape=(left.shape[0], None))
+    left = _features("left", left, (None, None))
+    return left, _features("right", right, (left.shape[0], None))
+
+
+def _features(name: str, value: np.ndarray, shape: tuple[int | None, ...]) -> np.ndarray:
+    return check_array(name, value, shape=shape, low=-MAX_ENTRY, high=MAX_ENTRY)

@@ -18,6 +18,10 @@ from spinformer.core.random import Seed, numpy_generator
 # Largest β times a coupling or a field: third powers, summed over a system, stay finite.
 MAX_STRENGTH = 1e90
 
+# Beyond, a machine has no memory or a user no time: a slip, refused by name.
+MAX_SIZE = 100_000
+MAX_COUNT = 10**9
+
 
 def pair_couplings(ordered: np.ndarray) -> np.ndarray:
     """Couplings of unordered pairs, J_ij + J_ji with zero diagonal, from ordered ones (..., N, N).
@@ -59,9 +63,9 @@ def sherrington_kirkpatrick(
     >>> couplings.shape, fields.shape, bool((couplings == couplings.swapaxes(1, 2)).all())
     ((2, 3, 3), (2, 3), True)
     """
-    check_integer("size", size, low=1)
+    size = check_integer("size", size, low=1, high=MAX_SIZE)
     check_real("field_std", field_std, low=0.0)
-    batch = () if count is None else (check_integer("count", count, low=1),)
+    batch = () if count is None else (check_integer("count", count, low=1, high=MAX_COUNT),)
     rng = numpy_generator(seed)
     upper = np.triu(rng.standard_normal((*batch, size, size)), 1) / math.sqrt(size)
     return upper + upper.swapaxes(-1, -2), field_std * rng.standard_normal((*batch, size))
@@ -81,7 +85,7 @@ def gaussian_couplings(
     >>> bool((couplings == couplings.T).all()), float(np.trace(couplings))
     (True, 0.0)
     """
-    size = check_integer("size", size, low=1)
+    size = check_integer("size", size, low=1, high=MAX_SIZE)
     symmetry = check_real("symmetry", symmetry, low=-1.0, high=1.0)
     mean, std = check_real("mean", mean), check_real("std", std, low=0.0)
     draws = numpy_generator(seed).standard_normal((2, size, size)) / np.sqrt(size)
@@ -123,12 +127,12 @@ def check_couplings(couplings: np.ndarray, *, name: str = "couplings") -> np.nda
 
 
 def check_ising(
-    couplings: np.ndarray, *, fields: np.ndarray, beta: float
+    couplings: np.ndarray, *, fields: np.ndarray, beta: float, limit: float = MAX_STRENGTH
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Return J (..., N, N) and h (..., N), broadcast to one batch, and β; or raise.
 
     ValueError if J is not square, symmetric and zero on the diagonal, if h does not fit, or if
-    β is negative or β times the largest coupling or field exceeds 1e90.
+    β is negative or β times the largest coupling or field exceeds `limit`.
 
     >>> j, h, beta = check_ising(np.zeros((2, 2)), fields=np.ones((5, 2)), beta=1)
     >>> j.shape, h.shape
@@ -140,7 +144,7 @@ def check_ising(
     if field.ndim == 0 or field.shape[-1] != size:
         raise ValueError(f"fields must have shape (..., {size}), got {field.shape}")
     batch = check_broadcast(couplings=matrix.shape[:-2], fields=field.shape[:-1])
-    beta = check_strength(beta, couplings=matrix, fields=field)
+    beta = check_strength(beta, limit=limit, couplings=matrix, fields=field)
     return (
         np.broadcast_to(matrix, (*batch, size, size)),
         np.broadcast_to(field, (*batch, size)),
@@ -148,8 +152,8 @@ def check_ising(
     )
 
 
-def check_strength(beta: float, **arrays: np.ndarray) -> float:
-    """Return β if it is not negative and keeps β times every entry of `arrays` within 1e90.
+def check_strength(beta: float, *, limit: float = MAX_STRENGTH, **arrays: np.ndarray) -> float:
+    """Return β if it is not negative and keeps β times every entry of `arrays` within `limit`.
 
     >>> check_strength(1e50, fields=np.array([1e50]))
     Traceback (most recent call last):
@@ -158,8 +162,6 @@ def check_strength(beta: float, **arrays: np.ndarray) -> float:
     beta = check_real("beta", beta, low=0.0)
     for name, array in arrays.items():
         strength = beta * float(np.abs(array).max(initial=0.0))
-        if not strength <= MAX_STRENGTH:
-            raise ValueError(
-                f"beta must keep beta * {name} within {MAX_STRENGTH:g}, got {strength:.6g}"
-            )
+        if not strength <= limit:
+            raise ValueError(f"beta must keep beta * {name} within {limit:g}, got {strength:.6g}")
     return beta

@@ -14,7 +14,7 @@ from spinformer.core.checks import check_array, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
-from spinformer.spins.ising.couplings import check_strength
+from spinformer.spins.ising.couplings import MAX_COUNT, check_strength
 
 
 @record
@@ -58,7 +58,7 @@ def kinetic_path(
     j = check_array("couplings", couplings, ndim=2, square=True)
     beta = check_strength(beta, couplings=j)
     current = check_array("states", states, shape=(None, len(j)), values=(-1, 1))
-    steps = check_integer("steps", steps, low=0)
+    steps = check_integer("steps", steps, low=0, high=MAX_COUNT)
     rng = numpy_generator(seed)
     path = np.empty((steps + 1, *current.shape), dtype=np.int8)
     path[0] = current
@@ -88,7 +88,7 @@ def kinetic_simulation(
     True
     """
     j, x, m0, beta = check_run(couplings, drive=drive, beta=beta, initial=initial)
-    replicas = check_integer("replicas", replicas, low=2)
+    replicas = check_integer("replicas", replicas, low=2, high=MAX_COUNT)
     rng = numpy_generator(seed)
     s = draw_spins(np.broadcast_to(m0, (replicas, len(m0))), seed=rng)
     means, pairs, delayed = [s.mean(0)], [s.T @ s / replicas], []

@@ -9,12 +9,19 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
-from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.checks import check_array, check_choice, check_flag, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
-from spinformer.spins.ising.couplings import check_ising
+from spinformer.spins.ising.couplings import MAX_COUNT, check_ising
 from spinformer.spins.ising.exact import free_energy
-from spinformer.spins.ising.functionals import METHODS, Functional, Point, functional, variance
+from spinformer.spins.ising.functionals import (
+    MAX_EXPANDED,
+    METHODS,
+    Functional,
+    Point,
+    functional,
+    variance,
+)
 
 # What the constraint inside the adaptive functional may miss at a solution.
 _SLACK = 1e-9
@@ -67,8 +74,8 @@ def solve_mean_field(
 ) -> MeanFieldSolution:
     """Stationary point of "naive", "tap", "plefka3" or "adaptive", as `functionals` writes them.
 
-    `couplings` (..., N, N), `fields` (..., N), `beta` ≥ 0. `start` (..., N) is the first
-    magnetization, in (−1, 1); the default is tanh βh.
+    `couplings` (..., N, N), `fields` (..., N), β ≥ 0 times either at most 1e6. `start` (..., N)
+    is the first magnetization, in (−1, 1); the default is tanh βh.
 
     `solver` "newton" climbs psi: Newton steps where psi is concave, steps along the gradient in
     atanh m elsewhere, each kept only if psi grows. "iteration" applies the equation of state,
@@ -82,12 +89,13 @@ def solve_mean_field(
     >>> bool(found.stable), bool(np.allclose(m, np.tanh(0.2 + 0.5 * m)))
     (True, True)
     """
-    matrix, field, beta = check_ising(couplings, fields=fields, beta=beta)
+    matrix, field, beta = check_ising(couplings, fields=fields, beta=beta, limit=MAX_EXPANDED)
     check_choice("method", method, METHODS)
     check_choice("solver", solver, ("newton", "iteration"))
     damping = check_real("damping", damping, low=0.0, high=0.999)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
-    max_steps = check_integer("max_steps", max_steps, low=1)
+    max_steps = check_integer("max_steps", max_steps, low=1, high=MAX_COUNT)
+    check_flag("throw", throw)
     batch, size = field.shape[:-1], field.shape[-1]
     k = beta * matrix.reshape(-1, size, size)
     theta = beta * field.reshape(-1, size)

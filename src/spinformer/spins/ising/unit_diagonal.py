@@ -11,10 +11,13 @@ import math
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_flag, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
 from spinformer.spins.ising.couplings import check_couplings
+
+# Beyond, rounding leaves no digit of the inverse.
+MAX_ENTRY = 1e12
 
 
 @record
@@ -47,17 +50,20 @@ def unit_diagonal(
     the positive definite shifts, so it exists and is unique; damped Newton steps of a
     self-concordant function stay inside that set and converge from any `start` (N,) in it (one
     outside is replaced). They go on until rounding stops them; `tolerance` is on the residual
-    max_i |A_ii − 1|. Raises ValueError for other matrices, NotConverged unless `throw` is False.
+    max_i |A_ii − 1|. Raises ValueError for other matrices
+    and entries beyond 1e12, NotConverged unless `throw` is False.
 
     >>> found = unit_diagonal(np.array([[0.0, 2.0], [2.0, 0.0]]))
     >>> f"{found.shift[0]:.6f} {(np.sqrt(17) - 1) / 2:.6f}"
     '1.561553 1.561553'
     """
     matrix = check_array("matrix", check_couplings(matrix, name="matrix"), ndim=2)
+    check_array("matrix", matrix, low=-MAX_ENTRY, high=MAX_ENTRY)
     if start is not None:
-        start = check_array("start", start, shape=(len(matrix),))
+        start = check_array("start", start, shape=(len(matrix),), low=-MAX_ENTRY, high=MAX_ENTRY)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1)
+    check_flag("throw", throw)
     shift, inverse, log_det, steps, stuck = minimise(matrix, start, max_steps)
     residual = float(np.abs(np.diagonal(inverse) - 1).max())
     found = UnitDiagonal(
@@ -85,7 +91,7 @@ def minimise(
     shift = (matrix**2).sum(1) if start is None else start
     factor = _factor(shift, matrix)
     if factor is None:
-        shift = np.full(size, max(float(np.linalg.eigvalsh(matrix)[-1]), 0.0))
+        shift = np.full(size, max(float(np.linalg.eigvalsh(matrix)[-1]), 0.0) * (1 + 1e-8))
         factor = cholesky(np.diag(1 + shift) - matrix, lower=True, check_finite=False)
     identity = np.eye(size)
     stuck = False

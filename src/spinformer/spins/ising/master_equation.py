@@ -93,7 +93,10 @@ def kinetic_stationary(
     states = spin_states(_few_enough(len(j)))
     transition, response = _transition(j, drive, beta, states)
     if not transition.min() > 0:
-        raise ValueError(f"beta must leave every transition a probability, got {beta:.6g}")
+        raise ValueError(
+            "beta, couplings and drive must leave every transition a probability, "
+            f"got beta = {beta:.6g}"
+        )
     count = len(states)
     # (W - 1) p = 0 with one equation replaced by sum p = 1: W > 0, so p is unique.
     system = transition - np.eye(count)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_broadcast, check_choice, check_real
+from spinformer.core.checks import check_array, check_broadcast, check_choice
 from spinformer.core.solve import NotConverged
 from spinformer.spins.ising.couplings import check_strength
 
@@ -78,7 +78,7 @@ def mean_field_entropy_production(
 ) -> float:
     """Leading order in J of the entropy production: β²/2 Σ (J_ij − J_ji)² v_i v_j, nats a step.
 
-    v = 1 − m² at the stationary magnetization (N,); from `kinetic_exact.entropy_production`
+    v = 1 − m² at the stationary magnetization (N,); from `master_equation.entropy_production`
     with the connected delayed correlation β v_i J_ij v_j. Never negative, zero for symmetric
     couplings. Raises ValueError for bad input.
 
@@ -88,8 +88,9 @@ def mean_field_entropy_production(
     """
     j = check_array("couplings", couplings, ndim=2, square=True)
     m = check_array("magnetization", magnetization, shape=(len(j),), low=-1.0, high=1.0)
+    beta = check_strength(beta, couplings=j)
     v = 1 - m**2
-    return float(0.5 * check_real("beta", beta, low=0.0) ** 2 * v @ (j - j.T) ** 2 @ v)
+    return float(0.5 * v @ (beta * (j - j.T)) ** 2 @ v)
 
 
 def _solve_onsager(mean: np.ndarray, spread: np.ndarray) -> np.ndarray:
