@@ -97,8 +97,9 @@ def test_second_derivative_is_the_covariance_between_times(case):
 
 def test_segments_of_many_bits_equal_explicit_bits():
     whole = small_network(5)
-    network = Network(whole.semantic[:, :, :2], whole.position, 2, whole.gamma, 0.3)
-    bits = Network(np.repeat(network.semantic, 2, axis=2), whole.position, 2, whole.gamma, 0.3)
+    common = {"position": whole.position, "context": 2, "gamma": whole.gamma, "epsilon": 0.3}
+    network = Network(semantic=whole.semantic[:, :, :2], **common)
+    bits = Network(semantic=np.repeat(network.semantic, 2, axis=2), **common)
     window = np.array([[0.0, 1.0], [-1.0, 0.0]])
     by_count = enumerate_paths(network, 4, beta=0.9, window=window, steps=3)
     explicit = np.array([[1.0, -1.0, 1.0, 1.0], [-1.0, -1.0, -1.0, 1.0]])
