@@ -11,7 +11,7 @@ from scipy.special import gammaln, ive, logsumexp
 from spinformer.core.checks import check_array, check_integer
 
 # Averages over a unit normal by the trapezoidal rule, which converges exponentially for
-# analytic integrands: a spacing of 0.006 resolves tanh(β z) far beyond β = 100.
+# analytic integrands.
 _NODES = np.linspace(-12.0, 12.0, 4001)
 _WEIGHTS = np.exp(-0.5 * _NODES**2)
 _WEIGHTS /= _WEIGHTS.sum()
@@ -23,7 +23,8 @@ _UNDERFLOW = 1e-250
 def normal_average(function: Callable[[np.ndarray], np.ndarray]) -> float:
     """E f(z) over a unit normal z, `function` applied to an array of 4,001 nodes.
 
-    Exact to rounding for functions that are analytic on a scale above about 0.02.
+    The error falls as exp(−2π s/0.006) with the distance s of the function's singularities from
+    the real axis: rounding for s > 0.033, as for tanh(40 z), and 1e-7 for tanh(100 z).
 
     >>> f"{normal_average(lambda z: z**4):.12f}"
     '3.000000000000'
