@@ -274,6 +274,7 @@ def test_a_drawn_window_has_the_noise_of_its_bits():
         ({"window": np.ones((2, 4, 3))}, ValueError, "window"),
         ({"window": "none"}, TypeError, "window"),
         ({"seed": None}, TypeError, "seed"),
+        ({"draw_window": "False"}, TypeError, "draw_window"),
         ({"position": 1.5}, TypeError, "position"),
         ({"beta": float("nan")}, ValueError, "beta"),
     ],
@@ -313,3 +314,10 @@ def test_bad_input_names_the_argument(change, error, message):
 def test_every_function_refuses_what_does_not_fit(call, message):
     with pytest.raises(ValueError, match=message):
         call(Network.document())
+
+
+def test_what_is_no_network_is_refused():
+    with pytest.raises(TypeError, match="network must be a Network, got int 3"):
+        window_means(3, 1.0, attention=np.ones(3))
+    with pytest.raises(TypeError, match="context must be a Context"):
+        window_of_context(Network.document(), np.ones((4, 3)), beta=1.0)

@@ -19,7 +19,13 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import (
+    check_array,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
@@ -37,6 +43,7 @@ def linear_maps(network: Network, beta: float, *, path: np.ndarray, position: in
     >>> maps.shape, bool(np.allclose(maps, maps[:, :1]))
     ((1, 4, 3, 3), True)
     """
+    check_instance("network", network, Network)
     beta = check_real("beta", beta, low=0.0)
     context, segments = network.context, network.segments
     path = check_array("path", path, shape=(None, segments), low=-1.0, high=1.0)
@@ -78,6 +85,8 @@ def noise_covariance(
            [0., 3., 0.],
            [0., 0., 3.]])
     """
+    check_instance("network", network, Network)
+    check_flag("draw_window", draw_window)
     context, segments = network.context, network.segments
     path = check_array("path", path, shape=(None, segments), low=-1.0, high=1.0)
     maps = check_array("maps", maps, shape=(len(path) - context, context, segments, segments))
@@ -139,6 +148,7 @@ def linear_fluctuations(runs: TokenRuns, *, maps: np.ndarray) -> np.ndarray:
     >>> bool(np.allclose(noise, runs.tokens - runs.means))
     True
     """
+    check_instance("runs", runs, TokenRuns)
     context = runs.network.context
     noise = runs.tokens - runs.means
     steps, segments = noise.shape[1] - context, noise.shape[2]
@@ -161,6 +171,7 @@ def predicted_rms(network: Network, covariance: np.ndarray) -> np.ndarray:
     >>> f"{float(predicted_rms(machine, 3.0 * np.eye(3))):.6f}"  # three overlaps of fair bits
     '1.732051'
     """
+    check_instance("network", network, Network)
     segments = network.segments
     covariance = check_array("covariance", covariance)
     if covariance.shape[-2:] != (segments, segments):

@@ -17,7 +17,13 @@ import numpy as np
 import torch
 from scipy.stats import binom
 
-from spinformer.core.checks import check_array, check_integer, check_real, check_tensor
+from spinformer.core.checks import (
+    check_array,
+    check_instance,
+    check_integer,
+    check_real,
+    check_tensor,
+)
 from spinformer.core.records import record
 from spinformer.dmft.network import Network
 from spinformer.dmft.tokens import attention_of_window, window_means
@@ -38,6 +44,7 @@ def token_states(network: Network, size: int) -> np.ndarray:
            [-1.,  0., -1.],
            [ 1.,  1.,  1.]])
     """
+    check_instance("network", network, Network)
     counts = network.counts(size)
     shape = tuple(int(count) + 1 for count in counts)
     number = float(np.prod(shape, dtype=float))
@@ -58,6 +65,7 @@ def token_probabilities(
     >>> table  # eight states of three fair bits
     array([0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125])
     """
+    check_instance("network", network, Network)
     counts = network.counts(size)
     states = token_states(network, size)
     chance = 0.5 * (1.0 + window_means(network, beta, attention=attention))[..., None, :]
@@ -85,7 +93,9 @@ class PathSum:
 
     def generating_functional(self, source: torch.Tensor) -> torch.Tensor:
         """Z(g), a scalar differentiable in `source` (float64) of shape (steps, 4, P)."""
-        check_tensor("source", source, shape=self.features.shape[1:])
+        check_tensor(
+            "source", source, shape=self.features.shape[1:], like=("features", self.features)
+        )
         exponent = torch.einsum("ptra,tra->p", self.features, source)
         return (self.probability * torch.exp(exponent)).sum()
 
@@ -190,6 +200,7 @@ def propagate(
 def _start(
     network: Network, beta: float, window: np.ndarray, position: int | None
 ) -> tuple[np.ndarray, int, float]:
+    check_instance("network", network, Network)
     window = check_array(
         "window", window, shape=(network.context, network.segments), low=-1.0, high=1.0
     )

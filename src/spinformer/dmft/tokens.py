@@ -22,7 +22,13 @@ import numpy as np
 from scipy.special import softmax
 from tqdm import tqdm
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import (
+    check_array,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft.mean_field import Context
@@ -64,6 +70,7 @@ def semantic_overlaps(network: Network, tokens: np.ndarray, *, role: int = OUTPU
     >>> np.round(semantic_overlaps(machine, machine.semantic[OUTPUT, 0]), 4)
     array([0.98  , 0.3267, 0.3267])
     """
+    check_instance("network", network, Network)
     role = check_integer("role", role, low=0, high=3)
     tokens = check_array("tokens", tokens)
     if tokens.shape[-1:] != (network.segments,):
@@ -104,6 +111,8 @@ def window_of_context(network: Network, context: Context, *, beta: float) -> np.
            [ 0.,  0.,  0.],
            [-1.,  1.,  1.]])
     """
+    check_instance("network", network, Network)
+    check_instance("context", context, Context)
     attention = check_array("context.attention", context.attention)
     if attention.shape[-2:] != (network.context, network.features):
         raise ValueError(
@@ -121,6 +130,7 @@ def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.
     >>> window_means(Network.document(), 0.5, attention=np.array([0.0, 2.0, 0.0])).round(4)
     array([-0.7616,  0.7616, -0.7616])
     """
+    check_instance("network", network, Network)
     beta = check_real("beta", beta, low=0.0)
     attention = check_array("attention", attention)
     if attention.shape[-1:] != (network.features,):
@@ -140,6 +150,7 @@ def attention_of_window(network: Network, window: np.ndarray, *, position: int) 
     >>> attention_of_window(machine, np.ones((4, 3)), position=3)  # plain mean of the values
     array([-0.33333333, -0.33333333,  0.33333333])
     """
+    check_instance("network", network, Network)
     window = check_array("window", window, low=-1.0, high=1.0)
     if window.shape[-2:] != (network.context, network.segments):
         raise ValueError(
@@ -169,6 +180,7 @@ def mean_path(
     >>> path.shape, bool(np.abs(path[-1]).max() < 1e-6)
     ((204, 3), True)
     """
+    check_instance("network", network, Network)
     window = check_array(
         "window", window, shape=(network.context, network.segments), low=-1.0, high=1.0
     )
@@ -292,10 +304,13 @@ def generate(
     >>> runs.tokens.shape, bool((runs.means[:, :4] == 0.0).all())
     ((5, 6, 3), True)
     """
+    check_instance("network", network, Network)
     counts = network.counts(size)
     beta = check_real("beta", beta, low=0.0)
     steps = check_integer("steps", steps, low=0)
     runs = check_integer("runs", runs, low=1)
+    check_flag("draw_window", draw_window)
+    check_flag("progress", progress)
     context, segments = network.context, network.segments
     window = check_array("window", window, low=-1.0, high=1.0)
     if window.shape not in ((context, segments), (runs, context, segments)):
@@ -360,6 +375,7 @@ def generate_bits_reference(
     >>> path.shape, np.unique(path).tolist()
     ((7, 6), [-1, 1])
     """
+    check_instance("network", network, Network)
     weights = check_array("weights", weights, shape=(4, network.features, None), values=(-1, 1))
     beta = check_real("beta", beta, low=0.0)
     steps = check_integer("steps", steps, low=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinformer.core.checks import check_integer
+from spinformer.core.checks import check_instance, check_integer
 from spinformer.dmft.tokens import TokenRuns
 
 
@@ -23,6 +23,7 @@ def window_after(runs: TokenRuns, *, delay: int) -> np.ndarray:
     >>> bool((window_after(runs, delay=0) == 1.0).all()), window_after(runs, delay=6).shape
     (True, (2, 12))
     """
+    check_instance("runs", runs, TokenRuns)
     context = runs.network.context
     delay = check_integer("delay", delay, low=0, high=runs.tokens.shape[1] - context)
     return runs.tokens[:, delay : delay + context].reshape(len(runs.tokens), -1)

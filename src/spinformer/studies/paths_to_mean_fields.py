@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from spinformer.core.checks import check_array, check_integer
+from spinformer.core.checks import check_array, check_instance, check_integer
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.finite_size import linear_fluctuations
@@ -58,6 +58,7 @@ def deviation(runs: TokenRuns, *, path: np.ndarray, maps: np.ndarray) -> Deviati
     >>> bool(found.bias.error[-1].max() < 0.01 * found.plain.error[-1].max())
     True
     """
+    check_instance("runs", runs, TokenRuns)
     network = runs.network
     path = check_array("path", path, shape=runs.tokens.shape[1:])
     check_integer("number of runs", len(runs.tokens), low=2)
@@ -143,6 +144,7 @@ def order_sensitivity(network: Network, *, window: np.ndarray, position: int) ->
     >>> order_sensitivity(blind, window=window, position=3) < 1e-12
     True
     """
+    check_instance("network", network, Network)
     window = check_array("window", window, shape=(network.context, network.segments))
     shuffled = np.concatenate([window[:-1][::-1], window[-1:]])
     ordered = attention_of_window(network, window, position=position)
@@ -166,6 +168,8 @@ def settled_start(
     >>> window.shape, bool(np.abs(window).max() < 1e-6)  # only rest is left at this β
     ((4, 3), True)
     """
+    check_instance("network", network, Network)
+    check_instance("context", context, Context)
     settle = check_integer("settle", settle, low=0)
     look = check_integer("look", look, low=1)
     overlaps, _ = trajectory(network, context, beta=beta, steps=look, transient=settle)
