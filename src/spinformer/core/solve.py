@@ -50,6 +50,10 @@ class Solution(Generic[V]):
 
     value: what was solved for. residual: (...), what the equation still asks for, in the
     solver's own measure. steps: (...), integers. status: (...), values of `Status`.
+
+    >>> found = Solution(value=2.0, residual=0.5, steps=3, status=Status.STEP_LIMIT)
+    >>> found.converged, found.count(Status.STEP_LIMIT)
+    (False, 1)
     """
 
     value: V
