@@ -137,7 +137,7 @@ def tangent_rows(slot, new, block, by):
     norm = weight[context + 1]
     for t in range(context):
         s = slot - t if slot >= t else slot - t + context
-        # weight holds unnormalised softmax weights, norm their inverse sum.
+        # weight holds unnormalized softmax weights, norm their inverse sum.
         for j in range(LANES):
             weight[t, j] *= norm[j]
         for b in range(features):
