@@ -1,8 +1,9 @@
 """The pieces of the spin module whose cost grows as N², with gradients derived by hand.
 
-Same numbers as the plain formulas of `couplings` and `vector_tap` (the tests hold them to those),
+Same numbers as the plain formulas of `couplings` and `vectors.tap` (the tests hold them to those),
 but a backward pass that reads each N × N matrix as few times as possible. Differentiable once.
-All arguments are batched, (..., N, N) or (..., N, D); g and β broadcast as (..., 1, 1).
+All arguments are batched, (..., N, N) or (..., N, D); g and β broadcast as (..., 1, 1). Nothing
+is checked here.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ def scaled_attention(
     queries: Tensor, *, keys: Tensor, strength: Tensor, mask_diagonal: bool
 ) -> tuple[Tensor, Tensor]:
     """J = g softmax(q kᵀ), (..., N, N), without the diagonal if masked, and B = J + Jᵀ, always
-    without: the couplings of the pairs."""
+    without: the couplings of the pairs.
+
+    >>> tokens, strength = torch.zeros(2, 1), torch.full((1, 1), 3.0)
+    >>> scaled_attention(tokens, keys=tokens, strength=strength, mask_diagonal=True)[1]
+    tensor([[0., 6.],
+            [6., 0.]])
+    """
     return _ScaledAttention.apply(queries, keys, strength, mask_diagonal)
-
-
-def square_times(pair: Tensor, *, vector: Tensor) -> Tensor:
-    """(B∘B) v for v (..., N, 1)."""
-    return _SquareTimes.apply(pair, vector)
 
 
 def covariance_attention(
@@ -43,6 +45,15 @@ def covariance_attention(
 
     C = m mᵀ off the diagonal, with symmetric `pair` B, `width` w (..., N, 1) and `beta` also
     + β B∘(w wᵀ); 1 on the diagonal.
+
+    >>> half, one = torch.full((2, 2), 0.5), torch.ones(1, 1)
+    >>> tokens, zero = torch.tensor([[1.0], [-1.0]]), torch.zeros(2, 1)
+    >>> naive = {"pair": None, "width": None, "beta": None}
+    >>> covariance_attention(
+    ...     half, strength=one, mean=zero, queries=tokens, keys=tokens, **naive
+    ... )[0]
+    tensor([[ 0.5000],
+            [-0.5000]])
     """
     return _CovarianceAttention.apply(couplings, strength, mean, queries, keys, pair, width, beta)
 
@@ -82,22 +93,6 @@ class _ScaledAttention(Function):
         return grad_scores @ keys, grad_scores.mT @ queries, grad_strength, None
 
 
-class _SquareTimes(Function):
-    @staticmethod
-    def forward(ctx: Any, pair: Tensor, vector: Tensor) -> Tensor:
-        ctx.save_for_backward(pair, vector)
-        return (pair * pair) @ vector
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        pair, vector = ctx.saved_tensors
-        scaled = pair * (2 * grad)
-        # (B∘B)ᵀ g before the columns are scaled in place.
-        grad_vector = torch.einsum("...ij,...ij->...j", scaled, pair).unsqueeze(-1) / 2
-        return scaled.mul_(vector.mT), grad_vector
-
-
 class _CovarianceAttention(Function):
     @staticmethod
     def forward(
@@ -112,7 +107,7 @@ class _CovarianceAttention(Function):
         beta: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         correlation = mean @ mean.mT
-        if pair is not None:
+        if pair is not None and width is not None and beta is not None:
             correlation.addcmul_(pair, (beta * width) @ width.mT)
         correlation.diagonal(dim1=-2, dim2=-1).fill_(1.0)
         weights = couplings * correlation

@@ -1,12 +1,13 @@
 """A collective of vector spins as a neural-network module: fields in, magnetisations out.
 
-Document 000, sections 7 and 8. Every head is a system of N spins σ_i in R^D, ‖σ_i‖² = D =
-dim/heads, in the field of its channels, with couplings that depend on the whole input H,
+[bal2021transformers, Secs. 7 and 8], fields in and magnetisations out in the sigma convention of
+`vectors.units`. Every head is a system of N spins σ_i in R^D, ‖σ_i‖² = D = dim/heads, in the
+field of its channels, with couplings that depend on the whole input H,
 
     J = g softmax(γ (H W_Q)(H W_K)ᵀ/√D),    E = −Σ_{i,j} J_ij σ_i·σ_j − Σ H_i·σ_i,
 
 and the output is the magnetisation −dF/dH = ⟨σ⟩ + response of all heads, F the free energy of
-`vector_tap` (large D, first or second order). ⟨σ⟩ is iterated to the fixed point, where the output
+`vectors.tap` (large D, first or second order). ⟨σ⟩ is iterated to the fixed point, where the output
 is exactly −dF/dH, or for K steps. The response is the closed form of `couplings`, summed over
 heads, so no second derivative is needed to train, and none is offered. The module maps
 (batch, N, dim) to the same shape and can be stacked.
@@ -15,12 +16,12 @@ heads, so no second derivative is needed to train, and none is offered. The modu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.core.checks import check_choice, check_flag, check_integer, check_real, check_tensor
+from spinformer.core.records import record
 from spinformer.spins.modules.fused import covariance_attention, scaled_attention
 from spinformer.spins.vectors.tap import (
     fixed_point_of_pairs,
@@ -31,7 +32,7 @@ from spinformer.spins.vectors.tap import (
 )
 
 
-@dataclass(frozen=True)
+@record
 class ModuleParts:
     """What the magnetisation is made of; (batch, N, dim), in units of the output.
 
@@ -41,17 +42,17 @@ class ModuleParts:
     (batch, heads, N, N); `converged` (batch, heads), always true for K steps.
     """
 
-    residual: torch.Tensor
-    mixing: torch.Tensor
-    onsager: torch.Tensor
-    response: torch.Tensor
-    gain: torch.Tensor
-    couplings: torch.Tensor
-    correlation: torch.Tensor
-    converged: torch.Tensor
+    residual: Tensor
+    mixing: Tensor
+    onsager: Tensor
+    response: Tensor
+    gain: Tensor
+    couplings: Tensor
+    correlation: Tensor
+    converged: Tensor
 
     @property
-    def magnetization(self) -> torch.Tensor:
+    def magnetization(self) -> Tensor:
         """The sum of the four parts."""
         return self.residual + self.mixing + self.onsager + self.response
 
@@ -63,7 +64,7 @@ class SpinTransformerModule(nn.Module):
     iterations of the mean-field equations from the free spins (K = 1: one attention step), or
     None for their fixed point, differentiated implicitly. `order` 1 is naive mean field, 2 adds
     the Onsager term. `beta` and `strength` (g) start every head and are learned through their
-    logarithm, `gamma` multiplies the document's 1/√D in the scores. `mask_diagonal`: no coupling
+    logarithm, `gamma` multiplies the paper's 1/√D in the scores. `mask_diagonal`: no coupling
     of a spin with itself. `response`: add the second term of Eq. (sigmaweird). `normalize`: scale
     each input token to norm √dim before it acts as a field. `channel_maps`: learned linear maps
     in front of the fields and behind the magnetisations, started at the identity.
@@ -71,6 +72,10 @@ class SpinTransformerModule(nn.Module):
     Parameters: `query`, `key` (dim, dim), `log_beta`, `log_strength` (heads,), with
     `channel_maps` also `map_in`, `map_out`. `last_converged` tells after a forward pass whether
     every system reached `tolerance`.
+
+    >>> module = SpinTransformerModule(8, 2)
+    >>> module(torch.ones(1, 3, 8)).shape
+    torch.Size([1, 3, 8])
     """
 
     def __init__(
@@ -89,7 +94,7 @@ class SpinTransformerModule(nn.Module):
         channel_maps: bool = False,
         damping: float = 1.0,
         tolerance: float | None = None,
-        max_iterations: int = 300,
+        max_steps: int = 300,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
@@ -102,20 +107,20 @@ class SpinTransformerModule(nn.Module):
         beta = check_real("beta", beta, low=0.0, open_low=True)
         strength = check_real("strength", strength, low=0.0, open_low=True)
         self.gamma = check_real("gamma", gamma, low=0.0)
-        self.mask_diagonal = bool(mask_diagonal)
-        self.response = bool(response)
-        self.normalize = bool(normalize)
+        self.mask_diagonal = check_flag("mask_diagonal", mask_diagonal)
+        self.response = check_flag("response", response)
+        self.normalize = check_flag("normalize", normalize)
         self.damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
         self.tolerance = None if tolerance is None else check_real("tolerance", tolerance, low=0.0)
-        self.max_iterations = check_integer("max_iterations", max_iterations, low=1)
+        self.max_steps = check_integer("max_steps", max_steps, low=1)
         self.last_converged = True
-        options = {"dtype": dtype}
-        self.query = nn.Parameter(torch.randn(dim, dim, **options) / dim**0.5)
-        self.key = nn.Parameter(torch.randn(dim, dim, **options) / dim**0.5)
-        self.log_beta = nn.Parameter(torch.full((heads,), math.log(beta), **options))
-        self.log_strength = nn.Parameter(torch.full((heads,), math.log(strength), **options))
-        self.map_in = nn.Parameter(torch.eye(dim, **options)) if channel_maps else None
-        self.map_out = nn.Parameter(torch.eye(dim, **options)) if channel_maps else None
+        maps = check_flag("channel_maps", channel_maps)
+        self.query = nn.Parameter(torch.randn(dim, dim, dtype=dtype) / dim**0.5)
+        self.key = nn.Parameter(torch.randn(dim, dim, dtype=dtype) / dim**0.5)
+        self.log_beta = nn.Parameter(torch.full((heads,), math.log(beta), dtype=dtype))
+        self.log_strength = nn.Parameter(torch.full((heads,), math.log(strength), dtype=dtype))
+        self.map_in = nn.Parameter(torch.eye(dim, dtype=dtype)) if maps else None
+        self.map_out = nn.Parameter(torch.eye(dim, dtype=dtype)) if maps else None
 
     def extra_repr(self) -> str:
         """The options that are not parameters, for `print`."""
@@ -125,8 +130,8 @@ class SpinTransformerModule(nn.Module):
         )
 
     def forward(
-        self, inputs: torch.Tensor, *, return_parts: bool = False
-    ) -> torch.Tensor | tuple[torch.Tensor, ModuleParts]:
+        self, inputs: Tensor, *, return_parts: bool = False
+    ) -> Tensor | tuple[Tensor, ModuleParts]:
         """Magnetisations (batch, N, dim) for `inputs` (batch, N, dim); with `return_parts`, both.
 
         The parts are taken before `map_out`. ValueError for another shape, non-finite input, or
@@ -170,7 +175,7 @@ class SpinTransformerModule(nn.Module):
         )
         return out, parts
 
-    def fields(self, inputs: torch.Tensor) -> torch.Tensor:
+    def fields(self, inputs: Tensor) -> Tensor:
         """The external fields H (batch, N, dim) that `inputs` impose: mapped, then normalised."""
         if self.map_in is not None:
             inputs = inputs @ self.map_in
@@ -179,7 +184,7 @@ class SpinTransformerModule(nn.Module):
         size = inputs.square().mean(dim=-1, keepdim=True)
         return inputs * (size + torch.finfo(inputs.dtype).eps).rsqrt()
 
-    def free_energy(self, fields: torch.Tensor) -> torch.Tensor:
+    def free_energy(self, fields: Tensor) -> Tensor:
         """F(H) of all heads, (batch,), at the magnetisations the module computes for `fields`.
 
         At the fixed point −dF/dH is the module's output for these fields (before `map_out`).
@@ -191,22 +196,20 @@ class SpinTransformerModule(nn.Module):
         queries, keys = self._split(fields @ self.query), self._split(fields @ self.key)
         couplings, pair = self._couplings(queries, keys, strength)
         mean, _, _ = self._solve(scaled, pair, beta)
-        log_z = log_partition(mean, fields=scaled, couplings=couplings, beta=beta, order=self.order)
+        log_z = log_partition(mean, couplings=couplings, fields=scaled, beta=beta, order=self.order)
         return -size * (log_z / beta[:, 0, 0]).sum(dim=-1)
 
-    def _scales(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def _scales(self) -> tuple[Tensor, Tensor]:
         return self.log_beta.exp()[:, None, None], self.log_strength.exp()[:, None, None]
 
-    def _split(self, channels: torch.Tensor) -> torch.Tensor:
+    def _split(self, channels: Tensor) -> Tensor:
         batch, sites, dim = channels.shape
         return channels.reshape(batch, sites, self.heads, dim // self.heads).transpose(1, 2)
 
-    def _merge(self, heads: torch.Tensor) -> torch.Tensor:
+    def _merge(self, heads: Tensor) -> Tensor:
         return heads.transpose(1, 2).flatten(2)
 
-    def _couplings(
-        self, queries: torch.Tensor, keys: torch.Tensor, strength: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _couplings(self, queries: Tensor, keys: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         scaled = queries * (self.gamma / queries.shape[-1] ** 0.5)
         return scaled_attention(
             scaled, keys=keys, strength=strength, mask_diagonal=self.mask_diagonal
@@ -214,20 +217,21 @@ class SpinTransformerModule(nn.Module):
 
     def _solve(
         self,
-        scaled: torch.Tensor,
-        pair: torch.Tensor,
-        beta: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        scaled: Tensor,
+        pair: Tensor,
+        beta: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """⟨u⟩, the magnetisation its last step came from, and which systems converged."""
         if self.steps is None:
             solution = fixed_point_of_pairs(
-                scaled,
-                pair=pair,
+                pair,
+                fields=scaled,
                 beta=beta,
                 order=self.order,
                 damping=self.damping,
                 tolerance=self.tolerance,
-                max_iterations=self.max_iterations,
+                max_steps=self.max_steps,
+                throw=False,
             )
             self.last_converged = bool(solution.converged.all())
             return solution.magnetization, solution.magnetization, solution.converged
@@ -239,9 +243,7 @@ class SpinTransformerModule(nn.Module):
         converged = torch.ones(scaled.shape[:2], dtype=torch.bool, device=scaled.device)
         return mean, origin, converged
 
-    def _correlation(
-        self, mean: torch.Tensor, pair: torch.Tensor, beta: torch.Tensor
-    ) -> torch.Tensor:
+    def _correlation(self, mean: Tensor, pair: Tensor, beta: Tensor) -> Tensor:
         """C = mmᵀ [+ β B (1−m_i²)(1−m_j²)] off the diagonal, 1 on it: what −∂F/∂J is."""
         correlation = mean @ mean.mT
         if self.order == 2:
@@ -252,14 +254,14 @@ class SpinTransformerModule(nn.Module):
 
     def _response(
         self,
-        queries: torch.Tensor,
-        keys: torch.Tensor,
-        couplings: torch.Tensor,
-        strength: torch.Tensor,
-        mean: torch.Tensor,
-        pair: torch.Tensor,
-        beta: torch.Tensor,
-    ) -> torch.Tensor:
+        queries: Tensor,
+        keys: Tensor,
+        couplings: Tensor,
+        strength: Tensor,
+        mean: Tensor,
+        pair: Tensor,
+        beta: Tensor,
+    ) -> Tensor:
         second = self.order == 2
         along, back = covariance_attention(
             couplings,

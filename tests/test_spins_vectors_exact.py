@@ -50,7 +50,7 @@ def test_two_ising_spins_by_enumeration():
     states = np.array([[a, b] for a in (-1, 1) for b in (-1, 1)])
     energy = -np.einsum("si,ij,sj->s", states, couplings, states) - states @ fields[:, 0]
     weight = np.exp(-beta * energy)
-    exact = two_spins(fields, couplings=couplings, beta=beta)
+    exact = two_spins(couplings, fields=fields, beta=beta)
     assert abs(exact.log_partition - np.log(weight.mean())) < 1e-13
     np.testing.assert_allclose(
         exact.magnetization[:, 0], weight @ states / weight.sum(), atol=1e-13
@@ -71,7 +71,7 @@ def test_planar_spins_by_summing_angles(sites):
     bonds = np.einsum("sid,sjd->sij", spins, spins)
     energy = -(bonds * couplings).sum(axis=(1, 2)) - (spins * fields).sum(axis=(1, 2))
     weight = np.exp(-beta * energy)
-    exact = (two_spins if sites == 2 else three_spins)(fields, couplings, beta)
+    exact = (two_spins if sites == 2 else three_spins)(couplings, fields=fields, beta=beta)
     assert abs(exact.log_partition - np.log(weight.mean())) < 1e-12
     weight /= weight.sum()
     np.testing.assert_allclose(exact.magnetization, np.tensordot(weight, spins, axes=1), atol=1e-12)
@@ -86,7 +86,7 @@ def test_partition_function_by_random_directions(sites):
     fields, couplings = _system(sites, dim, 5)
     if sites == 3:
         fields = np.outer([1.0, -0.5, 0.8], fields[0])
-    exact = (two_spins if sites == 2 else three_spins)(fields, couplings, beta)
+    exact = (two_spins if sites == 2 else three_spins)(couplings, fields=fields, beta=beta)
     rng = np.random.default_rng(0)
     spins = rng.normal(size=(200_000, sites, dim))
     spins *= np.sqrt(dim) / np.linalg.norm(spins, axis=-1, keepdims=True)
@@ -111,16 +111,20 @@ def test_derivatives_of_the_free_energy(dim, beta, seed, three):
     if three:
         fields = np.outer(fields[:, 0], fields[0]) / np.linalg.norm(fields[0])
     solve = three_spins if three else two_spins
-    exact = solve(fields, couplings, beta)
+    exact = solve(couplings, fields=fields, beta=beta)
     # Three spins stay collinear only under a change of length.
     push = fields if three else np.random.default_rng(seed).normal(size=fields.shape)
     turn = np.random.default_rng(seed + 1).normal(size=couplings.shape)
     step = 1e-4 / beta / np.sqrt(dim)
-    up, down = (solve(fields + s * push, couplings, beta).log_partition for s in (step, -step))
+    up, down = (
+        solve(couplings, fields=fields + s * push, beta=beta).log_partition for s in (step, -step)
+    )
     want = (exact.magnetization * push).sum()
     assert abs((up - down) / (2 * step * beta) - want) < 1e-6 * dim
     step = 1e-4 / beta / dim
-    up, down = (solve(fields, couplings + s * turn, beta).log_partition for s in (step, -step))
+    up, down = (
+        solve(couplings + s * turn, fields=fields, beta=beta).log_partition for s in (step, -step)
+    )
     want = dim * (exact.correlation * turn).sum()
     assert abs((up - down) / (2 * step * beta) - want) < 1e-6 * dim
 
@@ -130,8 +134,8 @@ def test_derivatives_of_the_free_energy(dim, beta, seed, three):
 def test_exchange_of_two_spins(dim, beta, seed):
     """The quadrature treats the two spins differently; the physics does not."""
     fields, couplings = _system(2, dim, seed)
-    one = two_spins(fields, couplings=couplings, beta=beta)
-    two = two_spins(fields[::-1], couplings=couplings[::-1, ::-1], beta=beta)
+    one = two_spins(couplings, fields=fields, beta=beta)
+    two = two_spins(couplings[::-1, ::-1], fields=fields[::-1], beta=beta)
     assert abs(one.log_partition - two.log_partition) < 1e-11 * max(1, abs(one.log_partition))
     np.testing.assert_allclose(one.magnetization, two.magnetization[::-1], atol=2e-11)
     np.testing.assert_allclose(one.correlation, two.correlation[::-1, ::-1], atol=2e-11)
@@ -143,7 +147,7 @@ def test_triangle_series_against_quadrature(dim, beta):
     _, couplings = _system(3, dim, 1, strength=0.3)
     couplings = np.abs(couplings)
     series = triangle(couplings, beta=beta, dim=dim)
-    grid = three_spins(np.zeros((3, dim)), couplings=couplings, beta=beta)
+    grid = three_spins(couplings, fields=np.zeros((3, dim)), beta=beta)
     assert abs(series.log_partition - grid.log_partition) < 1e-11
     np.testing.assert_allclose(series.correlation, grid.correlation, atol=1e-12)
 
@@ -151,11 +155,11 @@ def test_triangle_series_against_quadrature(dim, beta):
 def test_reductions_between_systems():
     dim, beta = 6, 1.3
     fields, couplings = _system(2, dim, 2)
-    pair = two_spins(0 * fields, couplings=couplings, beta=beta)
+    pair = two_spins(couplings, fields=0 * fields, beta=beta)
     bond = beta * dim * (couplings[0, 1] + couplings[1, 0])
     constant = beta * dim * np.trace(couplings)
     assert abs(pair.log_partition - constant - log_sphere_integral(bond, dim=dim)) < 1e-12
-    free = two_spins(fields, couplings=np.zeros((2, 2)), beta=beta)
+    free = two_spins(np.zeros((2, 2)), fields=fields, beta=beta)
     singles = [one_spin(field, beta=beta) for field in fields]
     assert abs(free.log_partition - sum(s.log_partition for s in singles)) < 1e-12
     np.testing.assert_allclose(
@@ -165,8 +169,8 @@ def test_reductions_between_systems():
     line = np.outer([0.5, 1.0, -0.7], fields[0])
     open_couplings = np.zeros((3, 3))
     open_couplings[:2, :2] = couplings / 4
-    triple = three_spins(line, couplings=open_couplings, beta=beta)
-    pair = two_spins(line[:2], couplings=couplings / 4, beta=beta)
+    triple = three_spins(open_couplings, fields=line, beta=beta)
+    pair = two_spins(couplings / 4, fields=line[:2], beta=beta)
     single = one_spin(line[2], beta=beta)
     assert abs(triple.log_partition - pair.log_partition - single.log_partition) < 1e-11
     np.testing.assert_allclose(triple.correlation[:2, :2], pair.correlation, atol=1e-12)
@@ -177,14 +181,14 @@ def test_reductions_between_systems():
     [
         (lambda: log_sphere_integral(1.0, dim=0), ValueError, "dim"),
         (lambda: one_spin([[1.0]], beta=1.0), ValueError, "field"),
-        (lambda: two_spins(np.ones((3, 2)), couplings=np.eye(2), beta=1.0), ValueError, "fields"),
-        (lambda: two_spins(np.ones((2, 2)), couplings=np.eye(2), beta=-1.0), ValueError, "beta"),
-        (lambda: two_spins([[np.nan], [1.0]], couplings=np.eye(2), beta=1.0), ValueError, "finite"),
+        (lambda: two_spins(np.eye(2), fields=np.ones((3, 2)), beta=1.0), ValueError, "fields"),
+        (lambda: two_spins(np.eye(2), fields=np.ones((2, 2)), beta=-1.0), ValueError, "beta"),
+        (lambda: two_spins(np.eye(2), fields=[[np.nan], [1.0]], beta=1.0), ValueError, "finite"),
         (lambda: triangle(np.eye(3), beta=1.0, dim=1), ValueError, "dim"),
         (lambda: triangle(-np.ones((3, 3)), beta=40.0, dim=3), ValueError, "frustrated"),
-        (lambda: three_spins(np.eye(3), couplings=np.eye(3), beta=1.0), ValueError, "parallel"),
+        (lambda: three_spins(np.eye(3), fields=np.eye(3), beta=1.0), ValueError, "parallel"),
         (
-            lambda: three_spins(np.ones((3, 4)), couplings=99 * np.ones((3, 3)), beta=50.0),
+            lambda: three_spins(99 * np.ones((3, 3)), fields=np.ones((3, 4)), beta=50.0),
             ValueError,
             "panels",
         ),

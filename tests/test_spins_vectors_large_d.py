@@ -7,18 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinformer.core.implicit import implicit_root
+from spinformer.core.solve import NotConverged, Status
 from spinformer.spins.vectors import exact as exact_vector
-from spinformer.spins.vectors.monte_carlo import sample_vector_spins
-from spinformer.spins.vectors.saddle import (
-    correlations,
-    find_saddle,
-    free_energy,
-    magnetization,
+from spinformer.spins.vectors.gaussian import (
     saddle_function,
+    saddle_function_reference,
     saddle_gradient,
     saddle_hessian,
+)
+from spinformer.spins.vectors.large_d import (
+    correlations,
+    free_energy,
+    magnetization,
     vector_spins,
 )
+from spinformer.spins.vectors.monte_carlo import sample_vector_spins
+from spinformer.spins.vectors.saddle import find_saddle
 
 
 def _system(*batch, sites=5, dimension=4, strength=0.4, seed=0):
@@ -32,25 +36,19 @@ def _system(*batch, sites=5, dimension=4, strength=0.4, seed=0):
     return couplings, fields, beta
 
 
-def _phi(t, couplings, fields, beta):
-    """phi written out plainly: log-determinant and linear solve by torch, no shared code."""
-    v = torch.diag_embed(t) - (couplings + couplings.mT) / 2
-    h = fields / fields.shape[-1] ** 0.5
-    work = (h * torch.linalg.solve(v, h)).sum((-1, -2))
-    return beta * t.sum(-1) - torch.logdet(v) / 2 + beta / 4 * work
-
-
 @pytest.mark.parametrize("dimension", [3, 11])
 def test_gradient_and_hessian_equal_autograd(dimension):
     couplings, fields, beta = _system(sites=6, dimension=dimension)
     t = torch.linspace(3, 5, 6, dtype=torch.float64, requires_grad=True)
-    arguments = (couplings, fields, beta)
-    value = _phi(t, *arguments)
-    torch.testing.assert_close(saddle_function(t, *arguments), value, rtol=1e-13, atol=1e-13)
+    arguments = {"couplings": couplings, "fields": fields, "beta": beta}
+    value = saddle_function_reference(t, **arguments)
+    torch.testing.assert_close(saddle_function(t, **arguments), value, rtol=1e-13, atol=1e-13)
     (gradient,) = torch.autograd.grad(value, t)
-    assert (saddle_gradient(t, *arguments) - gradient).abs().max() < 1e-12
-    hessian = torch.autograd.functional.hessian(lambda t: _phi(t, *arguments), t)
-    assert (saddle_hessian(t, *arguments) - hessian).abs().max() < 1e-10
+    assert (saddle_gradient(t, **arguments) - gradient).abs().max() < 1e-12
+    hessian = torch.autograd.functional.hessian(
+        lambda t: saddle_function_reference(t, **arguments), t
+    )
+    assert (saddle_hessian(t, **arguments) - hessian).abs().max() < 1e-10
 
 
 @pytest.mark.parametrize("dimension", [3, 11])
@@ -105,7 +103,7 @@ def _errors(exact, couplings, fields, dimensions, beta=0.8):
     [
         (lambda h, j, d: exact_vector.one_spin(h[0], beta=0.8).log_partition, [[0.0]], [1.5]),
         (
-            lambda h, j, d: exact_vector.two_spins(h, couplings=j, beta=0.8).log_partition,
+            lambda h, j, d: exact_vector.two_spins(j, fields=h, beta=0.8).log_partition,
             [[0.1, 0.9], [0.3, 0.0]],
             [0.7, -0.4],
         ),
@@ -132,7 +130,7 @@ def test_three_spins_in_fields_by_quadrature():
     for dimension in (8, 16):
         fields = np.zeros((3, dimension))
         fields[:, 0] = np.sqrt(dimension) * np.array([0.5, -0.3, 0.8])
-        truth = exact_vector.three_spins(fields, couplings=couplings, beta=0.8)
+        truth = exact_vector.three_spins(couplings, fields=fields, beta=0.8)
         j, h = torch.tensor(couplings), torch.tensor(fields)
         result = vector_spins(j, fields=h, beta=0.8, corrected=True)
         mean = magnetization(j, fields=h, beta=0.8, corrected=True)
@@ -181,14 +179,22 @@ def test_derivatives_once_and_twice():
         system = [x.requires_grad_() for x in _system(2, sites=3, dimension=dimension)]
         assert torch.autograd.gradcheck(every, system)
         assert torch.autograd.gradgradcheck(every, system)
-    corrected = lambda *x: magnetization(*x, corrected=True)  # noqa: E731
+
+    def corrected(couplings, fields, beta):
+        return magnetization(couplings, fields=fields, beta=beta, corrected=True)
+
     assert torch.autograd.gradcheck(corrected, system)
 
 
 def test_saddle_derivative_equals_the_generic_one():
     system = [x.requires_grad_() for x in _system(2)]
-    t = find_saddle(*system).t
-    generic = implicit_root(saddle_gradient, t.detach(), *system)
+    couplings, fields, beta = system
+    t = find_saddle(couplings, fields=fields, beta=beta).t
+
+    def gradient(t, couplings, fields, beta):
+        return saddle_gradient(t, couplings=couplings, fields=fields, beta=beta)
+
+    generic = implicit_root(gradient, t.detach(), *system)
     weights = torch.linspace(-1, 2, t.numel(), dtype=torch.float64).reshape(t.shape)
     for got, want in zip(
         torch.autograd.grad((t * weights).sum(), system),
@@ -235,7 +241,7 @@ def test_a_sample_does_not_depend_on_its_neighbours():
     together = vector_spins(couplings, fields=fields, beta=beta, corrected=True)
     for k in range(6):
         alone = vector_spins(couplings[k], fields=fields[k], beta=beta[k], corrected=True)
-        assert int(alone.saddle.evaluations) == int(together.saddle.evaluations[k])
+        assert int(alone.saddle.steps) == int(together.saddle.steps[k])
         for got, want in (
             (together.saddle.t[k], alone.saddle.t),
             (together.free_energy[k], alone.free_energy),
@@ -286,11 +292,17 @@ def test_invariances(seed, sites, dimension):
 
 def test_slow_convergence_is_reported_and_never_silent():
     couplings, fields, beta = _system()
-    saddle = find_saddle(couplings, fields=fields, beta=beta, max_evaluations=2)
+    saddle = find_saddle(couplings, fields=fields, beta=beta, max_steps=2, throw=False)
+    assert int(saddle.status) == Status.STEP_LIMIT
     assert not bool(saddle.converged)
     assert float(saddle.residual) > 1e-12
+    for solve in (find_saddle, vector_spins):
+        with pytest.raises(NotConverged, match=r"saddle point t\* was not found .*step limit: 1"):
+            solve(couplings, fields=fields, beta=beta, max_steps=2)
     hopeless = torch.full((3, 3), 1e300, dtype=torch.float64)
-    with pytest.raises(RuntimeError, match="saddle point of 1 sample"):
+    lost = find_saddle(hopeless, fields=fields[:3], beta=1.0, throw=False)
+    assert int(lost.status) == Status.DIVERGED
+    with pytest.raises(NotConverged, match="diverged: 1"):
         free_energy(hopeless, fields=fields[:3], beta=1.0)
 
 
@@ -302,13 +314,15 @@ def test_slow_convergence_is_reported_and_never_silent():
         ({"couplings": torch.full((3, 3), torch.nan)}, ValueError, "couplings must be finite"),
         ({"fields": torch.zeros(2, 4)}, ValueError, "fields must have shape"),
         ({"fields": torch.zeros(3, 0)}, ValueError, "fields must have shape"),
-        ({"fields": torch.zeros(3, 4).double()}, ValueError, "fields must have the dtype"),
+        ({"fields": torch.zeros(3, 4).double()}, TypeError, "fields must be torch.float32"),
         ({"beta": 0.0}, ValueError, "beta"),
-        ({"beta": torch.tensor([1.0, -1.0])}, ValueError, "beta must be positive"),
+        ({"beta": torch.tensor([1.0, -1.0])}, ValueError, "beta must have entries"),
         ({"beta": "1"}, TypeError, "beta"),
         ({"couplings": torch.zeros(2, 3, 3), "beta": torch.ones(5)}, ValueError, "broadcast"),
         ({"tolerance": -1.0}, ValueError, "tolerance"),
-        ({"max_evaluations": 0}, ValueError, "max_evaluations"),
+        ({"max_steps": 0}, ValueError, "max_steps"),
+        ({"throw": "no"}, TypeError, "throw"),
+        ({"corrected": 1}, TypeError, "corrected"),
     ],
 )
 def test_bad_input(change, error, message):

@@ -6,23 +6,26 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spinformer.core.differences import slope_at_zero
 from spinformer.spins.modules.couplings import (
     exponential_couplings,
     softmax_couplings,
     softmax_response,
 )
+from spinformer.spins.modules.dissection import dissect
 from spinformer.spins.vectors.exact import two_spins
-from spinformer.spins.vectors.saddle import free_energy
+from spinformer.spins.vectors.large_d import free_energy
 from spinformer.studies.anatomy import (
     best_pair_weights,
-    dissect,
     draw_bilinear,
     draw_tokens,
-    fit_per_token,
     locality,
     outside_span,
-    own_token_share,
     random_rotation,
+)
+from spinformer.studies.response_learning import (
+    fit_per_token,
+    own_token_share,
     share_between_groups,
 )
 
@@ -67,12 +70,11 @@ def test_finite_differences_with_the_saddle_solved_again():
     fields, bilinear = draw_tokens(1, sites=6, dim=8, seed=3)[0], draw_bilinear(8, seed=4)
     options = {"beta": 1.5, "gamma": 2.0, "strength": 0.8}
     push = draw_tokens(1, sites=6, dim=8, seed=5)[0]
-    step = 1e-3
-    f = [
-        dissect(fields + k * step * push, bilinear=bilinear, **options).free_energy
-        for k in (-2, -1, 1, 2)
-    ]
-    slope = -(f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * step) / 8
+
+    def energy(x):
+        return dissect(fields + x * push, bilinear=bilinear, **options).free_energy
+
+    slope = -slope_at_zero(energy, step=1e-3) / 8
     want = (dissect(fields, bilinear=bilinear, **options).magnetization * push).sum()
     assert abs(slope - want) < 1e-10
 
@@ -126,7 +128,7 @@ def test_exact_pair_approaches_the_parts():
         bilinear[:2, :2] = torch.tensor([[1.0, -0.5], [0.3, 0.7]]) * 2 / dim**0.5
         options = {"beta": 1.1, "strength": 0.9, "mask_diagonal": False}
         large = dissect(fields, bilinear=bilinear, **options)
-        exact = two_spins(fields.numpy() * dim**0.5, couplings=large.couplings.numpy(), beta=1.1)
+        exact = two_spins(large.couplings.numpy(), fields=fields.numpy() * dim**0.5, beta=1.1)
         mean = torch.from_numpy(exact.magnetization) / dim**0.5
         response = softmax_response(
             fields,
