@@ -2,7 +2,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import erf
+from scipy.special import erf, gammaln
 
 from spinformer.core.special import (
     alignment_over_kappa,
@@ -19,6 +19,16 @@ POINTS = [
     for dim in (1, 2, 3, 4, 17, 128, 1000)
     for kappa in (1e-8, 0.3, dim / 2 + 0.99, dim / 2 + 1.01, 3.0 * dim, 700.0)
 ] + [(4000, 1.0), (4000, 1999.0), (4000, 2003.0), (4000, 5000.0), (20_000, 10_010.0)]
+
+
+@pytest.mark.parametrize("dim", [2, 3, 64, 1000])
+def test_where_the_library_s_bessel_functions_end(dim):
+    # A_D(κ) = 1 − (D−1)/2κ + (D−1)(D−3)/8κ² and ln G_D = κ + ν ln 2/κ − ½ ln 2πκ + ln Γ(ν+1).
+    kappa, nu = np.array([0.999e9, 1.001e9, 1e12, 1e200]), dim / 2 - 1
+    gap = (dim - 1) / (2 * kappa) * (1 - (dim - 3) / (4 * kappa))
+    assert 1 - mean_alignment(kappa, dim=dim) == pytest.approx(gap, rel=1e-6, abs=3e-16)
+    front = gammaln(nu + 1) + nu * np.log(2 / kappa) - 0.5 * np.log(2 * np.pi * kappa)
+    assert log_sphere_integral(kappa, dim=dim) == pytest.approx(kappa + front, rel=1e-12)
 
 
 @pytest.mark.parametrize(("dim", "kappa"), POINTS)

@@ -18,6 +18,8 @@ _WEIGHTS /= _WEIGHTS.sum()
 
 # Scaled Bessel functions below this have lost digits or are about to.
 _UNDERFLOW = 1e-250
+# Beyond, the library's Bessel functions give NaN.
+_LARGEST_BESSEL = 1e9
 
 
 def normal_average(function: Callable[[np.ndarray], np.ndarray]) -> float:
@@ -80,9 +82,9 @@ def alignment_over_kappa(kappa: ArrayLike, *, dim: int) -> np.ndarray:
     for order in np.arange(60, 0, -1) + nu:
         fraction = 1.0 / (2 * order + x * x * fraction)
     y = np.where(small, nu + 2.0, kappa)
-    below = ive(nu, y)
+    below = _scaled_bessel(nu, y)
     safe = below > _UNDERFLOW
-    ratio = np.where(small, fraction, ive(nu + 1, y) / (np.where(safe, below, 1.0) * y))
+    ratio = np.where(small, fraction, _scaled_bessel(nu + 1, y) / (np.where(safe, below, 1.0) * y))
     rest = ~(small | safe)
     if rest.any():
         # A_D(κ)/κ = G_{D+2}(κ) / (D G_D(κ)), whose logarithms do not underflow.
@@ -111,7 +113,7 @@ def log_harmonic(kappa: ArrayLike, *, dim: int, degree: ArrayLike) -> np.ndarray
             odd = np.log(-np.expm1(-2 * kappa))
         return kappa + np.where(degree == 1, odd, np.log1p(np.exp(-2 * kappa))) - np.log(2.0)
     positive = np.where(kappa > 0, kappa, 1.0)
-    scaled = ive(nu + degree, positive)
+    scaled = _scaled_bessel(nu + degree, positive)
     safe = (kappa > 0) & (scaled > _UNDERFLOW)
     with np.errstate(divide="ignore"):
         log_half = np.log(positive / 2)
@@ -121,6 +123,19 @@ def log_harmonic(kappa: ArrayLike, *, dim: int, degree: ArrayLike) -> np.ndarray
     if rest.any():
         result[rest] = _log_series(kappa[rest], nu, degree[rest])
     return result
+
+
+def _scaled_bessel(order: ArrayLike, x: np.ndarray) -> np.ndarray:
+    """exp(−x) I_order(x) for x > 0; Debye's expansion where the library gives up."""
+    large = x > _LARGEST_BESSEL
+    if not large.any():
+        return ive(order, x)
+    y = np.where(large, x, 1.0)
+    root = np.hypot(order, y)
+    exponent = np.square(order) / (root + y) - order * np.arcsinh(order / y)
+    debye = np.exp(exponent) / np.sqrt(2 * np.pi * root)
+    debye *= 1 + (3 - 5 * (order / root) ** 2) / (24 * root)
+    return np.where(large, debye, ive(order, np.where(large, 1.0, x)))
 
 
 def _log_series(kappa: np.ndarray, nu: float, degree: np.ndarray) -> np.ndarray:
