@@ -157,16 +157,16 @@ def test_monte_carlo_agrees_within_error_bars():
     assert found.reliable
     j, h = torch.tensor(couplings), torch.tensor(fields)
     mean = magnetization(j, fields=h, beta=beta, corrected=True).numpy()
-    score = (mean - found.mean_spins) / found.mean_spins_error
+    score = (mean - found.magnetization.value) / found.magnetization.error
     # 96 scores: their mean square is 1 up to sampling; O(1/D^2) is far below the error bars.
     assert np.sqrt((score**2).mean()) < 1.4
     leading = (
-        magnetization(j, fields=h, beta=beta).numpy() - found.mean_spins
-    ) / found.mean_spins_error
+        magnetization(j, fields=h, beta=beta).numpy() - found.magnetization.value
+    ) / found.magnetization.error
     assert np.sqrt((leading**2).mean()) > 2
     off = ~np.eye(sites, dtype=bool)
-    gap = np.abs(correlations(j, fields=h, beta=beta).numpy() - found.correlations)[off]
-    assert (gap < 5 * found.correlations_error[off] + 0.3 / dimension).all()
+    gap = np.abs(correlations(j, fields=h, beta=beta).numpy() - found.correlations.value)[off]
+    assert (gap < 5 * found.correlations.error[off] + 0.3 / dimension).all()
 
 
 def test_derivatives_once_and_twice():
