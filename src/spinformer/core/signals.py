@@ -19,7 +19,12 @@ from spinformer.core.records import record
 
 @record
 class Spectrum:
-    """One-sided spectrum: frequencies (cycles per step), amplitudes |X_k|/n and powers."""
+    """One-sided spectrum: frequencies (cycles per step), amplitudes |X_k|/n and powers.
+
+    >>> tone = spectrum(np.cos(2.0 * np.pi * np.arange(100) / 10))
+    >>> f"{tone.power_below(0.2):.3f}"
+    '1.000'
+    """
 
     frequency: np.ndarray
     amplitude: np.ndarray

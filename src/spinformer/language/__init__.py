@@ -1,1 +1,43 @@
-"""A real, small language model, read from disk and run in a few lines of torch."""
+"""A real, small language model, read from disk and run in a few lines of torch.
+
+Everything that lives on tokens is a torch tensor, in the precision of the model's weights (float64
+unless asked otherwise); there is no gradient unless a state asks for one. Letters: B sequences of
+N tokens, H heads of width d, model width D, L layers. Layers and heads are counted from 0
+everywhere; the states "after m layers" are the embeddings for m = 0. The inverse temperature
+β = 1/√d stands in front of the dot products, as in [vaswani2017attention, Eq. (1)].
+"""
+
+from spinformer.language.encoder import (
+    Architecture,
+    LanguageModel,
+    LayerTrace,
+    check_trace,
+    embed,
+    layer_norm,
+    project,
+    run_layer,
+    run_model,
+)
+from spinformer.language.minilm import ModelUnavailable, load_model, model_directory
+from spinformer.language.text import random_tokens, sample_text, text_windows
+from spinformer.language.untrained import example_model, random_weights
+
+__all__ = [
+    "Architecture",
+    "LanguageModel",
+    "LayerTrace",
+    "ModelUnavailable",
+    "check_trace",
+    "embed",
+    "example_model",
+    "layer_norm",
+    "load_model",
+    "model_directory",
+    "project",
+    "random_tokens",
+    "random_weights",
+    "run_layer",
+    "run_model",
+    "sample_text",
+    "text_windows",
+]

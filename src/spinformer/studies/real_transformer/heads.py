@@ -1,32 +1,38 @@
 """How many keys the heads of a language model attend to, and the law of Gaussian logits.
 
 Attention maps have shape (..., queries, keys), rows sum to one. Inverse temperatures stand
-inside: logits are beta q·k with beta = 1/sqrt(d), as in softmax(QKᵀ/√d)V.
+inside: logits are β q·k with β = 1/√d, as in [bal2021transformers, Eq. (1)]. Shapes are those of
+`spinformer.language`; what has one number a head is a NumPy array (L, H).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from spinformer.core.checks import check_array, check_integer, check_real, check_tensor
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
 from spinformer.hopfield.fixed_points import effective_entries, operating_class
-from spinformer.language.minilm import LanguageModel, LayerTrace, forward
+from spinformer.language.encoder import LanguageModel, LayerTrace, run_model
 
 CLASS_NAMES = ("I", "II", "III", "IV")
 
 
-@dataclass(frozen=True)
+@record
 class HeadStatistics:
     """Medians over sequences and queries for every head of a model, arrays (L, H).
 
     `entries`: the fewest softmax entries that sum to 0.9, k. `classes`: 1 … 4 for I … IV.
-    `spread`: standard deviation of the logits over the keys, s. `law_entries`: N Phi(1.2816 - s),
+    `spread`: standard deviation of the logits over the keys, s. `law_entries`: N Φ(1.2816 − s),
     the k of Gaussian logits with each query's own s. `law_classes`: the class that it gives.
     `keys`: N.
+
+    >>> from spinformer.language import example_model
+    >>> head_statistics(example_model(), torch.tensor([[2, 5, 6, 3]])).keys
+    4
     """
 
     entries: np.ndarray
@@ -37,29 +43,50 @@ class HeadStatistics:
     keys: int
 
 
-def attention_logits(trace: LayerTrace, beta: float) -> torch.Tensor:
-    """Logits beta q·k of every head, (B, H, N, N): the softmax over the last axis attends."""
-    return check_real("beta", beta, low=0.0, open_low=True) * trace.queries @ trace.keys.mT
+def attention_logits(trace: LayerTrace) -> torch.Tensor:
+    """Logits β q·k of every head, (B, H, N, N): the softmax over the last axis attends.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> trace = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> tuple(attention_logits(trace).shape)
+    (1, 2, 4, 4)
+    """
+    return trace.beta * trace.queries @ trace.keys.mT
 
 
 def head_medians(per_query: torch.Tensor) -> np.ndarray:
-    """Median over sequences and queries of a quantity (B, H, N): one number a head, (H,)."""
-    if per_query.ndim != 3:
-        raise ValueError(f"per_query must have 3 axes, got shape {tuple(per_query.shape)}")
+    """Median over sequences and queries of a quantity (B, H, N): one number a head, (H,).
+
+    Raises ValueError for another number of axes or if there is nothing to take a median of.
+
+    >>> head_medians(torch.tensor([[[1.0, 2.0, 9.0], [0.0, 0.0, 1.0]]]))
+    array([2., 0.])
+    """
+    if per_query.ndim != 3 or not per_query.numel():
+        raise ValueError(
+            f"per_query must have 3 axes, none empty, got shape {tuple(per_query.shape)}"
+        )
     return np.median(per_query.detach().double().numpy(), axis=(0, 2))
 
 
 def logit_spread(logits: torch.Tensor) -> torch.Tensor:
-    """Standard deviation over the keys of logits (..., N), beta included: (...)."""
+    """Standard deviation over the keys of logits (..., N), β included: (...).
+
+    >>> logit_spread(torch.tensor([1.0, 3.0]))
+    tensor(1.)
+    """
     return check_tensor("logits", logits).std(dim=-1, correction=0)
 
 
-def gaussian_fraction(spread: np.ndarray | float, *, mass: float = 0.9) -> np.ndarray:
-    """Fraction k/N of entries that carry `mass` if logits are Gaussian: Phi(z_mass - spread).
+def gaussian_fraction(spread: ArrayLike, *, mass: float = 0.9) -> np.ndarray:
+    """Fraction k/N of entries that carry `mass` if logits are Gaussian: Φ(z_mass − spread).
 
     For logits N(0, s²) and N → ∞ the weights are e^z: tilting a Gaussian by e^z shifts its
-    mean to s², so the entries above c = s² - z_mass s carry the mass and they are a
-    fraction Phi(-c/s) of all. z_0.9 = 1.2816. `spread` ≥ 0, of any shape.
+    mean to s², so the entries above c = s² − z_mass s carry the mass and they are a
+    fraction Φ(−c/s) of all. z_0.9 = 1.2816. `spread` ≥ 0, of any shape. Our own derivation.
+
+    >>> f"{gaussian_fraction(0.0):.3f}, {gaussian_fraction(1.2816):.3f}"
+    '0.900, 0.500'
     """
     mass = check_real("mass", mass, low=0.0, high=1.0, open_low=True)
     return norm.cdf(norm.ppf(mass) - check_array("spread", spread, low=0.0))
@@ -69,12 +96,17 @@ def gaussian_fraction(spread: np.ndarray | float, *, mass: float = 0.9) -> np.nd
 def head_statistics(model: LanguageModel, tokens: torch.Tensor) -> HeadStatistics:
     """Run the model on token numbers (B, N) and measure every head (see HeadStatistics).
 
-    Definitions of k and of the classes: Ramsauer et al. 2020, section 3.
+    Definitions of k and of the classes: [ramsauer2020hopfield, Sec. 3]. Raises what `embed` raises.
+
+    >>> from spinformer.language import example_model
+    >>> found = head_statistics(example_model(), torch.tensor([[2, 5, 6, 3]]))
+    >>> found.classes.shape, bool((found.entries <= 4).all())
+    ((2, 2), True)
     """
-    keys = int(tokens.shape[-1])
     rows: dict[str, list[np.ndarray]] = {"entries": [], "spread": [], "law_entries": []}
-    for trace in forward(model, tokens):
-        logits = attention_logits(trace, model.architecture.beta)
+    for trace in run_model(model, tokens):
+        keys = trace.keys.shape[-2]
+        logits = attention_logits(trace)
         spread = logit_spread(logits)
         rows["entries"].append(head_medians(effective_entries(torch.softmax(logits, dim=-1))))
         rows["spread"].append(head_medians(spread))
@@ -89,32 +121,48 @@ def head_statistics(model: LanguageModel, tokens: torch.Tensor) -> HeadStatistic
 
 
 def class_counts(classes: np.ndarray) -> list[int]:
-    """How many heads of an array of classes 1 … 4 are in class I, II, III, IV."""
+    """How many heads of an array of classes 1 … 4 are in class I, II, III, IV.
+
+    Raises ValueError for an entry that is no class.
+
+    >>> class_counts(np.array([[1, 4], [4, 2]]))
+    [1, 1, 0, 2]
+    """
+    classes = check_array("classes", classes, values=(1, 2, 3, 4))
     return [int((classes == number).sum()) for number in range(1, 5)]
 
 
-def cumulated_attention(trace: LayerTrace, beta: float) -> np.ndarray:
-    """Weight of the n largest softmax entries, n = 1 … N, averaged over queries: (H, N)."""
-    attention = torch.softmax(attention_logits(trace, beta), dim=-1)
+def cumulated_attention(trace: LayerTrace) -> np.ndarray:
+    """Weight of the n largest softmax entries, n = 1 … N, averaged over queries: (H, N).
+
+    >>> from spinformer.language import example_model, run_model
+    >>> trace = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> np.allclose(cumulated_attention(trace)[:, -1], 1.0)
+    True
+    """
+    attention = torch.softmax(attention_logits(trace), dim=-1)
     ranked = attention.sort(dim=-1, descending=True).values.cumsum(-1)
     return ranked.transpose(0, 1).flatten(1, 2).mean(1).numpy()
 
 
 def sampled_gaussian_entries(
-    spread: np.ndarray, *, keys: int, draws: int = 400, seed: int = 0
+    spread: ArrayLike, *, keys: int, draws: int = 400, seed: Seed = 0
 ) -> np.ndarray:
     """Median k (mass 0.9) of `keys` Gaussian logits for every standard deviation in `spread`.
 
     The finite-N counterpart of `gaussian_fraction`, by drawing; the same normal numbers are
     scaled by each spread, so that the curve is smooth. Gaussian logits are the random energy
-    model: for spread above sqrt(2 log N) a few entries carry the weight, while the formula
-    for N → ∞ goes on to fractions of an entry.
+    model: for spread above √(2 log N) a few entries carry the weight, while the formula
+    for N → ∞ goes on to fractions of an entry. `spread` and the result have shape (n,). Raises
+    ValueError for a negative spread or sizes below one.
+
+    >>> sampled_gaussian_entries([0.0, 50.0], keys=10)
+    array([9., 1.])
     """
     spread = check_array("spread", spread, ndim=1, low=0.0)
     keys = check_integer("keys", keys, low=1)
     draws = check_integer("draws", draws, low=1)
-    generator = np.random.default_rng(check_integer("seed", seed, low=0))
-    normal = torch.from_numpy(generator.standard_normal((draws, keys)))
+    normal = torch.from_numpy(numpy_generator(seed).standard_normal((draws, keys)))
     return np.array(
         [
             float(np.median(effective_entries(torch.softmax(value * normal, dim=-1)).numpy()))

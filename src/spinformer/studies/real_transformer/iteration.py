@@ -5,44 +5,57 @@ shows which fixed points there are to step towards. There is more than one way t
 loop from a head's output to its next query:
 
 * "keys": the query is replaced by the attention average of the keys, as in the continuous
-  Hopfield network of document 001 (V = K). Its energy falls at every step.
-* "balanced": the same after rewriting W_Q W_Kᵀ = U S Vᵀ as (U√S)(V√S)ᵀ and centring the keys:
+  Hopfield network of [bal2020energy, Eq. (12)] (V = K). Its energy falls at every step.
+* "balanced": the same after rewriting W_Q W_Kᵀ = U S Vᵀ as (U√S)(V√S)ᵀ and centering the keys:
   no attention weight of the model changes, but the stored patterns do.
 * "readback": the head's own values (V ≠ K), written to the residual stream by W_O and read
   again by the same head's W_Q.
 * "sub-layer": what the model does in full: x ← LayerNorm(x + attention(x)), all heads at once.
+
+Lengths. In the first two loops they are measured in units of the largest norm of a head's keys,
+in the last two of the root mean square norm of the states that are iterated. Two end points are
+one if they are closer than KEY_RADIUS of the first unit, or STATE_RADIUS of the second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch.nn import functional
 
-from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.checks import check_choice, check_flag, check_integer, check_real, check_tensor
+from spinformer.core.records import record
+from spinformer.core.solve import Solution, Status, status_of
 from spinformer.hopfield.fixed_points import (
     KINDS,
     classify,
     effective_entries,
     find_fixed_points,
 )
-from spinformer.language.minilm import LanguageModel, LayerTrace, layer_norm, project
+from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, layer_norm, project
 
 LOOPS = ("keys", "balanced", "readback", "sub-layer")
+KEY_RADIUS = 1e-5
+STATE_RADIUS = 1e-3
 
 
-@dataclass(frozen=True)
+@record
 class EndPoints:
     """Where the queries of one sequence end, for every head of a layer.
 
     `count` (H,): distinct end points; `largest` (H,): share of the queries in the largest
     basin; `shares` (H, 3): shares of the queries that end in a fixed point of each of the
     `KINDS` (single pattern, metastable, global average); `entries` (H,): median over the
-    queries of the fewest softmax entries that sum to 0.9 at the end; `resting` (H,): share
-    of the queries that came to rest (the others are in no other figure).
+    queries of the fewest softmax entries that sum to 0.9 at the end, NaN if none rests;
+    `resting` (H,): share of the queries that came to rest (the others are in no other figure).
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> end_points(model, trace, "keys").resting
+    array([1., 1.])
     """
 
     count: np.ndarray
@@ -55,7 +68,6 @@ class EndPoints:
 @torch.no_grad()
 def end_points(
     model: LanguageModel,
-    layer: int,
     trace: LayerTrace,
     loop: str,
     *,
@@ -65,81 +77,92 @@ def end_points(
 ) -> EndPoints:
     """Repeat a layer's attention from each query of one sequence until it rests.
 
-    `loop` is one of LOOPS (see the module). A state rests when a step is shorter than
-    `tolerance` in units of the largest key norm ("keys", "balanced"), of the root mean
-    square value ("readback") or state ("sub-layer").
+    `loop` is one of LOOPS. A state rests when a step is shorter than `tolerance` in the units of
+    the module; "keys" and "balanced" finish slow starts with Newton's method (see
+    `find_fixed_points`). Raises ValueError for another loop, a sequence that is not there, or a
+    trace of another model.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> found = end_points(model, trace, "keys")
+    >>> bool(np.all(found.shares.sum(axis=1) == found.resting))
+    True
     """
     check_choice("loop", loop, LOOPS)
-    layer = check_integer("layer", layer, low=0, high=model.architecture.layers - 1)
+    check_trace(model, trace)
     sequence = check_integer("sequence", sequence, low=0, high=trace.inputs.shape[0] - 1)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1)
-    beta = model.architecture.beta
+    heads = range(model.architecture.heads)
     if loop in ("keys", "balanced"):
         queries, keys = (
-            (trace.queries, trace.keys) if loop == "keys" else balanced_gauge(model, layer, trace)
+            (trace.queries, trace.keys) if loop == "keys" else balanced_gauge(model, trace)
         )
         return _stack(
             [
                 _from_hopfield(
-                    keys[sequence, head], queries[sequence, head], beta, tolerance, max_steps
+                    keys[sequence, head], queries[sequence, head], trace.beta, tolerance, max_steps
                 )
-                for head in range(model.architecture.heads)
+                for head in heads
             ]
         )
     keys = trace.keys[sequence]
     if loop == "readback":
-        values = readback_values(model, layer, trace)[sequence]
+        values = readback_values(model, trace)[sequence]
         rows = []
-        for head in range(model.architecture.heads):
-
-            def average(states: torch.Tensor, head: int = head) -> torch.Tensor:
-                return torch.softmax(beta * states @ keys[head].mT, dim=-1) @ values[head]
-
-            states, rested = repeat(
-                average, trace.queries[sequence, head], tolerance=tolerance, max_steps=max_steps
+        for head in heads:
+            solution = repeat(
+                _attend(keys[head], values[head], trace.beta),
+                trace.queries[sequence, head],
+                tolerance=tolerance,
+                max_steps=max_steps,
             )
-            attention = torch.softmax(beta * states @ keys[head].mT, dim=-1)
-            rows.append(_from_states(states, attention, rested))
+            attention = torch.softmax(trace.beta * solution.value @ keys[head].mT, dim=-1)
+            rows.append(_from_states(solution, attention))
         return _stack(rows)
-    states, rested = repeat(
-        lambda states: sublayer_step(model, layer, trace, states=states, sequence=sequence),
+    solution = repeat(
+        lambda states: sublayer_step(model, trace, states=states, sequence=sequence),
         trace.inputs[sequence],
         tolerance=tolerance,
         max_steps=max_steps,
     )
-    queries = project(model, layer, "query", states=states)
-    attention = torch.softmax(beta * queries @ keys.mT, dim=-1)
-    return _stack([_from_states(states, weights, rested) for weights in attention])
+    queries = project(model, trace.layer, "query", states=solution.value)
+    attention = torch.softmax(trace.beta * queries @ keys.mT, dim=-1)
+    return _stack([_from_states(solution, weights) for weights in attention])
 
 
 @torch.no_grad()
 def loop_eigenvalues(
-    model: LanguageModel, layer: int, trace: LayerTrace, loop: str, *, sequence: int = 0
+    model: LanguageModel, trace: LayerTrace, loop: str, *, sequence: int = 0, throw: bool = True
 ) -> np.ndarray:
     """Eigenvalues of a loop's Jacobian where the first token's query ends: complex (H, d).
 
     For loop "keys" or "readback" with values w_j the Jacobian of Σ_j a_j w_j with respect to
     the query is β Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ. With w = k it is β times a covariance:
     real eigenvalues ≥ 0. A negative or complex one excludes an energy that the loop descends
-    as a gradient step; one below −1 makes the state jump to and fro.
+    as a gradient step; one below −1 makes the state jump to and fro. Raises NotConverged if a
+    query does not come to rest (with `throw=False` its head's row is NaN), ValueError for another
+    loop, a sequence that is not there, or a trace of another model.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> bool((loop_eigenvalues(model, trace, "keys").real > -1e-12).all())
+    True
     """
     check_choice("loop", loop, ("keys", "readback"))
-    beta = model.architecture.beta
+    check_trace(model, trace)
+    sequence = check_integer("sequence", sequence, low=0, high=trace.inputs.shape[0] - 1)
     keys = trace.keys[sequence]
-    values = keys if loop == "keys" else readback_values(model, layer, trace)[sequence]
+    values = keys if loop == "keys" else readback_values(model, trace)[sequence]
     spectra = []
     for stored, returned, query in zip(keys, values, trace.queries[sequence, :, :1], strict=True):
-
-        def average(
-            states: torch.Tensor, stored: torch.Tensor = stored, returned: torch.Tensor = returned
-        ) -> torch.Tensor:
-            return torch.softmax(beta * states @ stored.mT, dim=-1) @ returned
-
-        state, _ = repeat(average, query)
-        weights = torch.softmax(beta * state @ stored.mT, dim=-1)
-        jacobian = beta * (weights.mT * returned).mT @ (stored - weights @ stored)
-        spectra.append(torch.linalg.eigvals(jacobian).numpy())
+        solution = repeat(_attend(stored, returned, trace.beta), query, throw=throw)
+        weights = torch.softmax(trace.beta * solution.value @ stored.mT, dim=-1)
+        jacobian = trace.beta * (weights.mT * returned).mT @ (stored - weights @ stored)
+        found = torch.linalg.eigvals(jacobian).numpy()
+        spectra.append(found if solution.converged.all() else np.full_like(found, np.nan))
     return np.stack(spectra)
 
 
@@ -150,36 +173,81 @@ def repeat(
     *,
     tolerance: float = 1e-9,
     max_steps: int = 1000,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    throw: bool = False,
+) -> Solution[torch.Tensor]:
     """Apply `step` to the rows of `start` (S, d), each on its own, until all rest.
 
-    Returns the states and, for each, whether its last step was shorter than `tolerance`
-    times the root mean square norm of the states. Cycles are possible and do not rest.
+    Value: the states (S, d). Residual (S,): the length of a row's last step over the root mean
+    square norm of all finite states; a row is moved no more while it is at most `tolerance`.
+    Status (S,): CONVERGED for these; DIVERGED if a step left the finite numbers (value: the state
+    before); CYCLE if a state that does not rest came back, within `tolerance`, to where it had
+    been after half of `max_steps` (so that periods up to `max_steps`/2 are seen); else STEP_LIMIT,
+    as for states that all shrink to zero, since a step is measured by the states themselves. With
+    `throw` NotConverged is raised unless all rest. ValueError if `step` returns another shape.
+
+    >>> repeat(lambda x: 0.5 * x + 1.0, torch.zeros(1, 1), tolerance=1e-6).value
+    tensor([[2.0000]])
+    >>> Status(int(repeat(lambda x: -x, torch.ones(1, 1)).status)).name
+    'CYCLE'
     """
-    states = start.clone()
-    rested = torch.zeros(len(start), dtype=torch.bool)
-    for _ in range(max_steps):
-        moving = ~rested
+    states = check_tensor("start", start, ndim=2).detach().clone()
+    tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
+    max_steps = check_integer("max_steps", max_steps, low=1)
+    check_flag("throw", throw)
+    moved = torch.full((len(states),), torch.inf, dtype=states.dtype)
+    steps = torch.zeros(len(states), dtype=torch.int64)
+    finite = torch.ones(len(states), dtype=torch.bool)
+    middle, returned, scale = states, ~finite, 1.0
+    for number in range(1, max_steps + 1):
+        # Measured anew every time: while one state runs away, all steps look short beside it.
+        moving = finite & (moved > tolerance * scale)
+        if not bool(moving.any()):
+            break
         old = states[moving]
         new = step(old)
-        states[moving] = new
-        scale = float(states.square().sum(-1).mean().sqrt())
-        rested[moving] = (new - old).norm(dim=-1) <= tolerance * scale
-        if bool(rested.all()):
-            break
-    return states, rested
+        if new.shape != old.shape:
+            raise ValueError(
+                f"step must return the shape of its argument, {tuple(old.shape)}, "
+                f"got {tuple(new.shape)}"
+            )
+        held = new.square().sum(-1).isfinite()
+        new = torch.where(held.unsqueeze(-1), new, old)
+        states[moving], finite[moving], steps[moving] = new, held, number
+        moved[moving] = torch.where(held, (new - old).norm(dim=-1), torch.inf)
+        if bool(finite.any()):
+            scale = float(states[finite].square().sum(-1).mean().sqrt())
+        if number == max_steps // 2:
+            middle = states.clone()
+        elif number > max_steps // 2 > 0:
+            returned |= (states - middle).norm(dim=-1) <= tolerance * scale
+    rests = moved <= tolerance * scale
+    status = status_of(rests)
+    status[~rests & returned] = int(Status.CYCLE)
+    status[~finite] = int(Status.DIVERGED)
+    solution = Solution(
+        value=states,
+        residual=torch.where(moved > 0, moved / scale, 0.0),
+        steps=steps,
+        status=status,
+    )
+    if throw:
+        solution.require("a state of rest")
+    return solution
 
 
-def distinct_states(states: torch.Tensor, *, tolerance: float = 1e-3) -> torch.Tensor:
+def distinct_states(states: torch.Tensor, *, separation: float = STATE_RADIUS) -> torch.Tensor:
     """Number the states (S, d) by the point each lies at: labels (S,) from 0, in order.
 
-    Two states lie at the same point if they differ by at most `tolerance` times the root
-    mean square norm of all.
+    A state lies at the first point that it differs from by at most `separation` times the root
+    mean square norm of all. Raises ValueError for states that are not finite.
+
+    >>> distinct_states(torch.tensor([[1.0], [2.0], [1.0001]]))
+    tensor([0, 1, 0])
     """
-    radius = check_real("tolerance", tolerance, low=0.0, open_low=True) * float(
-        states.square().sum(-1).mean().sqrt()
-    )
+    check_tensor("states", states, ndim=2)
+    separation = check_real("separation", separation, low=0.0, open_low=True)
     labels = torch.full((len(states),), -1)
+    radius = separation * float(states.square().sum(-1).mean().sqrt()) if len(states) else 0.0
     while bool((labels < 0).any()):
         first = int((labels < 0).nonzero()[0])
         near = (states - states[first]).norm(dim=-1) <= radius
@@ -188,29 +256,48 @@ def distinct_states(states: torch.Tensor, *, tolerance: float = 1e-3) -> torch.T
 
 
 def sublayer_step(
-    model: LanguageModel, layer: int, trace: LayerTrace, *, states: torch.Tensor, sequence: int = 0
+    model: LanguageModel, trace: LayerTrace, *, states: torch.Tensor, sequence: int = 0
 ) -> torch.Tensor:
-    """LayerNorm(x + attention(x)) of states (S, D), keys and values of `trace` held fixed."""
-    prefix = f"encoder.layer.{layer}.attention.output"
-    queries = project(model, layer, "query", states=states)
-    logits = model.architecture.beta * queries @ trace.keys[sequence].mT
+    """LayerNorm(x + attention(x)) of states (S, D), keys and values of `trace` held fixed.
+
+    Raises ValueError for a trace of another model.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> once = sublayer_step(model, trace, states=trace.inputs[0])
+    >>> torch.allclose(once, trace.normalized[0])
+    True
+    """
+    prefix = f"encoder.layer.{check_trace(model, trace)}.attention.output"
+    sequence = check_integer("sequence", sequence, low=0, high=trace.inputs.shape[0] - 1)
+    queries = project(model, trace.layer, "query", states=states)
+    logits = trace.beta * queries @ trace.keys[sequence].mT
     heads = (torch.softmax(logits, dim=-1) @ trace.values[sequence]).transpose(0, 1).flatten(1)
     matrix, bias = (model.weights[f"{prefix}.dense.{part}"] for part in ("weight", "bias"))
     return layer_norm(model, prefix, states + functional.linear(heads, matrix, bias))
 
 
-def balanced_gauge(
-    model: LanguageModel, layer: int, trace: LayerTrace
-) -> tuple[torch.Tensor, torch.Tensor]:
+def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tensor, torch.Tensor]:
     """Queries and keys (B, H, N, d) in the gauge in which both maps have equal Gram matrices.
 
     Attention depends on W_Q W_Kᵀ alone: q → Aᵀq, k → A⁻¹k changes no logit, but it changes
     what "the Hopfield network that stores the keys" is. Here W_Q W_Kᵀ = U S Vᵀ is split
-    into U√S and V√S, and the keys are centred (their mean adds the same number to all
-    logits of a query). Biases are left out of the decomposition.
+    into U√S and V√S, and the keys are centered (their mean adds the same number to all
+    logits of a query). Biases are left out of the decomposition. Raises ValueError for a trace of
+    another model.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> queries, keys = balanced_gauge(model, trace)
+    >>> torch.allclose(
+    ...     (queries @ keys.mT).softmax(-1), (trace.queries @ trace.keys.mT).softmax(-1)
+    ... )
+    True
     """
     sizes = model.architecture
-    name = f"encoder.layer.{layer}.attention.self"
+    name = f"encoder.layer.{check_trace(model, trace)}.attention.self"
     gauges = []
     for head in range(sizes.heads):
         rows = slice(head * sizes.head_width, (head + 1) * sizes.head_width)
@@ -226,39 +313,61 @@ def balanced_gauge(
     return trace.queries @ gauge, keys - keys.mean(-2, keepdim=True)
 
 
-def readback_values(model: LanguageModel, layer: int, trace: LayerTrace) -> torch.Tensor:
+def readback_values(model: LanguageModel, trace: LayerTrace) -> torch.Tensor:
     """Each head's values as its own query map reads them, (B, H, N, d).
 
     Value v of head h is written to the residual stream as W_O v and read again by the same
     head as W_Q W_O v + b_Q: the loop a head makes through the model's own matrices, without
-    the other heads, the residual and the normalisation.
+    the other heads, the residual and the normalization. Raises ValueError for a trace of another
+    model.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> readback_values(model, trace).shape == trace.values.shape
+    True
     """
     sizes = model.architecture
-    output = model.weights[f"encoder.layer.{layer}.attention.output.dense.weight"]
+    output = model.weights[
+        f"encoder.layer.{check_trace(model, trace)}.attention.output.dense.weight"
+    ]
     read = []
     for head in range(sizes.heads):
         columns = output[:, head * sizes.head_width : (head + 1) * sizes.head_width]
         written = trace.values[:, head] @ columns.mT
-        read.append(project(model, layer, "query", states=written)[:, head])
+        read.append(project(model, trace.layer, "query", states=written)[:, head])
     return torch.stack(read, dim=1)
+
+
+def _attend(
+    keys: torch.Tensor, values: torch.Tensor, beta: float
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The step of a head's loop: queries (S, d) to attention averages of `values` (N, d)."""
+    return lambda queries: torch.softmax(beta * queries @ keys.mT, dim=-1) @ values
 
 
 def _from_hopfield(
     keys: torch.Tensor, queries: torch.Tensor, beta: float, tolerance: float, max_steps: int
 ) -> EndPoints:
     found = find_fixed_points(
-        keys, beta=beta, starts=queries, tolerance=tolerance, max_steps=max_steps
+        keys,
+        beta=beta,
+        starts=queries,
+        tolerance=tolerance,
+        max_steps=max_steps,
+        separation=KEY_RADIUS,
     )
     entries = np.repeat(found.entries.numpy(), found.basin.numpy())
     kinds = np.repeat(np.array(found.kinds, dtype=object), found.basin.numpy())
     return _summary(found.basin.numpy(), kinds, entries, len(queries))
 
 
-def _from_states(states: torch.Tensor, attention: torch.Tensor, rested: torch.Tensor) -> EndPoints:
-    basin = torch.bincount(distinct_states(states[rested])) if bool(rested.any()) else rested[:0]
+def _from_states(solution: Solution[torch.Tensor], attention: torch.Tensor) -> EndPoints:
+    rested = solution.converged
+    basin = torch.bincount(distinct_states(solution.value[rested])).numpy()
     kinds = np.array(classify(attention[rested]), dtype=object)
     entries = effective_entries(attention[rested]).numpy()
-    return _summary(basin.numpy(), kinds, entries, len(states))
+    return _summary(basin, kinds, entries, len(rested))
 
 
 def _summary(basin: np.ndarray, kinds: np.ndarray, entries: np.ndarray, total: int) -> EndPoints:
@@ -273,8 +382,8 @@ def _summary(basin: np.ndarray, kinds: np.ndarray, entries: np.ndarray, total: i
 
 def _stack(rows: list[EndPoints]) -> EndPoints:
     return EndPoints(
-        *(
-            np.concatenate([getattr(row, name) for row in rows])
+        **{
+            name: np.concatenate([getattr(row, name) for row in rows])
             for name in ("count", "largest", "shares", "entries", "resting")
-        )
+        }
     )

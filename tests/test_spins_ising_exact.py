@@ -6,13 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.spins.ising.exact import (
-    log_partition,
+from spinformer.spins.ising.couplings import (
+    ordered_couplings,
     pair_couplings,
     sherrington_kirkpatrick,
-    solve_exact,
-    solve_exact_reference,
 )
+from spinformer.spins.ising.exact import ising_log_partition, solve_exact, solve_exact_reference
 from spinformer.spins.ising.monte_carlo import sample_ising
 
 
@@ -27,11 +26,12 @@ def _glass(seed, size, batch=()):
 def test_matrix_form_equals_the_plain_loop(size, beta):
     couplings, fields = _glass(size, size)
     result = solve_exact(couplings, fields=fields, beta=beta)
-    log_z, spins, pairs, entropy = solve_exact_reference(couplings, fields=fields, beta=beta)
-    assert result.log_partition == pytest.approx(log_z, rel=1e-13, abs=1e-13)
-    assert np.allclose(result.magnetization, spins, atol=1e-13)
-    assert np.allclose(result.correlations, pairs, atol=1e-13)
-    assert result.entropy == pytest.approx(entropy, abs=1e-11)
+    plain = solve_exact_reference(couplings, fields=fields, beta=beta)
+    assert result.log_partition == pytest.approx(plain.log_partition, rel=1e-13, abs=1e-13)
+    assert np.allclose(result.magnetization, plain.magnetization, atol=1e-13)
+    assert np.allclose(result.correlations, plain.correlations, atol=1e-13)
+    assert result.energy == pytest.approx(plain.energy, abs=1e-12)
+    assert result.entropy == pytest.approx(plain.entropy, abs=1e-11)
     assert result.states == 2**size
 
 
@@ -50,7 +50,7 @@ def test_open_chain_and_free_spins_in_closed_form():
 
 
 def test_document_s_ordered_pairs_couple_twice():
-    # Document 000, Eq. (binaryrandomising), summed over all i and j of two spins by hand.
+    # [bal2021transformers, Eq. (binaryrandomising)], summed over all i and j of two spins by hand.
     j, h, beta = np.array([[0.7, 0.2], [-0.5, 0.1]]), np.array([0.3, -0.4]), 1.2
     total = 0.0
     for a in (-1, 1):
@@ -58,6 +58,9 @@ def test_document_s_ordered_pairs_couple_twice():
             s = np.array([a, b])
             total += np.exp(beta * (s @ j @ s + h @ s))
     result = solve_exact(pair_couplings(j), fields=h, beta=beta)
+    half = ordered_couplings(pair_couplings(j))
+    assert np.array_equal(half, half.T)
+    assert np.array_equal(pair_couplings(half), pair_couplings(j))
     assert result.log_partition + beta * np.trace(j) == pytest.approx(np.log(total), rel=1e-13)
 
 
@@ -67,9 +70,9 @@ def test_enumeration_autograd_finite_differences_and_monte_carlo_agree():
     result = solve_exact(couplings, fields=fields, beta=beta)
     h = torch.tensor(fields, requires_grad=True)
     j = torch.tensor(couplings, requires_grad=True)
-    log_z = log_partition(j, fields=h, beta=beta)
+    log_z = ising_log_partition(j, fields=h, beta=beta)
     assert log_z.item() == pytest.approx(float(result.log_partition), rel=1e-13)
-    # m = -dF/dh with F = -ln Z / beta, document 000, Eq. (sigma).
+    # m = -dF/dh with F = -ln Z / beta, [bal2021transformers, Eq. (sigma)].
     m, pairs = torch.autograd.grad(log_z / beta, (h, j), create_graph=True)
     assert np.allclose(m.detach(), result.magnetization, atol=1e-12)
     off = ~np.eye(9, dtype=bool)
@@ -83,7 +86,8 @@ def test_enumeration_autograd_finite_differences_and_monte_carlo_agree():
         down = solve_exact(couplings, fields=fields - shift, beta=beta).free_energy
         assert -(up - down) / (2 * step) == pytest.approx(result.magnetization[i], abs=1e-7)
     run = sample_ising(couplings, fields=fields, beta=beta, sweeps=12_000)
-    assert np.all(np.abs(run.mean_spins - result.magnetization) < 4.5 * run.mean_spins_error)
+    found = run.magnetization
+    assert np.all(np.abs(found.value - result.magnetization) < 4.5 * found.error)
 
 
 def test_gradcheck_of_the_log_partition():
@@ -93,7 +97,7 @@ def test_gradcheck_of_the_log_partition():
     beta = torch.tensor(0.6, dtype=torch.float64, requires_grad=True)
 
     def value(raw, field, b):
-        return log_partition(torch.triu(raw, 1) + torch.triu(raw, 1).mT, fields=field, beta=b)
+        return ising_log_partition(torch.triu(raw, 1) + torch.triu(raw, 1).mT, fields=field, beta=b)
 
     assert torch.autograd.gradcheck(value, (upper, h, beta))
     assert torch.autograd.gradgradcheck(value, (upper, h, beta))
@@ -171,6 +175,8 @@ def test_operation_count_doubles_with_every_spin():
     ("arguments", "message"),
     [
         ((np.zeros((21, 21)), np.zeros(21), 1.0), "at most 20 spins"),
+        ((np.zeros((2, 2)), np.zeros(2), np.nan), "beta"),
+        ((np.zeros((2, 2)), np.full(2, 1e200), 1e200), "beta must keep beta \\* fields"),
         ((np.zeros((2, 3)), np.zeros(2), 1.0), "couplings must have shape"),
         ((np.array([[0.0, 1.0], [0.5, 0.0]]), np.zeros(2), 1.0), "symmetric"),
         ((np.eye(2), np.zeros(2), 1.0), "zero diagonal"),
@@ -181,14 +187,26 @@ def test_operation_count_doubles_with_every_spin():
     ],
 )
 def test_bad_input_is_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        solve_exact(*arguments)
+    couplings, fields, beta = arguments
+    for solve in (solve_exact, solve_exact_reference):
+        with pytest.raises(ValueError, match=message):
+            solve(couplings, fields=fields, beta=beta)
 
 
-def test_bad_tensors_are_named():
-    with pytest.raises(TypeError, match="couplings"):
-        log_partition(np.zeros((2, 2)), fields=torch.zeros(2), beta=1.0)
-    with pytest.raises(ValueError, match="fields"):
-        log_partition(torch.zeros(2, 2), fields=torch.zeros(3), beta=1.0)
-    with pytest.raises(ValueError, match="at most 20"):
-        log_partition(torch.zeros(21, 21), fields=torch.zeros(21), beta=1.0)
+@pytest.mark.parametrize(
+    ("couplings", "fields", "beta", "error", "message"),
+    [
+        (np.zeros((2, 2)), torch.zeros(2), 1.0, TypeError, "couplings"),
+        (torch.zeros(2, 2), torch.zeros(3), 1.0, ValueError, "fields"),
+        (torch.zeros(2, 2), torch.zeros(2, dtype=torch.float64), 1.0, TypeError, "fields"),
+        (torch.zeros(21, 21), torch.zeros(21), 1.0, ValueError, "at most 20"),
+        (torch.zeros(2, 3), torch.zeros(2), 1.0, ValueError, "couplings"),
+        (torch.zeros(3, 2, 2), torch.zeros(4, 2), 1.0, ValueError, "broadcast"),
+        (torch.zeros(2, 2), torch.zeros(2), float("nan"), ValueError, "beta"),
+        (torch.zeros(2, 2), torch.zeros(2), torch.tensor(float("nan")), ValueError, "beta"),
+        (torch.zeros(2, 2), torch.zeros(2), torch.zeros(2), ValueError, "beta"),
+    ],
+)
+def test_bad_tensors_are_named(couplings, fields, beta, error, message):
+    with pytest.raises(error, match=message):
+        ising_log_partition(couplings, fields=fields, beta=beta)

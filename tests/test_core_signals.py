@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinformer.core.signals import autocorrelation, spectrum
-from spinformer.studies.information import label_information
 
 lengths = st.integers(3, 80)
 seeds = st.integers(0, 10_000)
@@ -65,21 +64,6 @@ def test_hann_taper_keeps_power_and_stops_leakage():
     assert tapered.amplitude[far].max() < 1e-3 * plain.amplitude[far].max()
 
 
-def test_label_information_of_known_clouds():
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((2, 4000, 2))
-    same = label_information(a, second=b, rng=rng)
-    assert abs(same.value) < 4 * same.error
-    far = label_information(a, second=b + 20.0, rng=rng)
-    assert far.value == pytest.approx(1.0, abs=1e-3)
-    # Two unit Gaussians at distance 2: the best classifier errs with Phi(-1) = 0.15866, so
-    # the information of its guess is 1 - h(0.15866) bits, the most that can be reached.
-    p = 0.15865525
-    best = 1.0 + p * np.log2(p) + (1 - p) * np.log2(1 - p)
-    shifted = label_information(a, second=b + np.array([2.0, 0.0]), rng=rng, neighbours=101)
-    assert best - 0.04 < shifted.value < best + 4 * shifted.error
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -88,8 +72,10 @@ def test_label_information_of_known_clouds():
         (lambda: autocorrelation(np.ones(9), lags=3), "constant"),
         (lambda: autocorrelation(np.arange(9.0), lags=9), "lags"),
         (lambda: spectrum(np.arange(9.0)).lines(0), "count"),
-        (lambda: label_information(np.ones((40, 2)), second=np.ones((40, 3)), rng=None), "second"),
-        (lambda: label_information(np.ones((10, 2)), second=np.ones((10, 2)), rng=None), "samples"),
+        (lambda: autocorrelation(np.float64(1.0), lags=0), "signal"),
+        (lambda: autocorrelation(np.ones((2, 0)), lags=0), "length of signal"),
+        (lambda: spectrum(np.array([1.0])), "length of signal"),
+        (lambda: spectrum(np.arange(9.0)).power_below(-0.1), "frequency"),
     ],
 )
 def test_bad_input_names_the_argument(call, message):

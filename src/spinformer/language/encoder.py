@@ -1,0 +1,325 @@
+"""The encoder of a language model: its weights, one layer, all layers, with everything on the way.
+
+A BERT encoder [devlin2019bert], written out: embeddings, then per layer attention, residual,
+LayerNorm, a feed-forward network with GELU units, residual, LayerNorm. Shapes and conventions are
+those of the room (see `spinformer.language`); weights have the names of the checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from spinformer.core.checks import (
+    check_choice,
+    check_instance,
+    check_integer,
+    check_real,
+    check_tensor,
+)
+from spinformer.core.records import record
+
+
+@record
+class Architecture:
+    """Sizes of a BERT encoder; the defaults are those of MiniLM [wang2020minilm].
+
+    layers L, heads H, width D (a multiple of H), inner: units of the feed-forward network,
+    vocabulary: number of tokens, positions: longest sequence. Raises TypeError or ValueError
+    for sizes that are not positive integers or do not fit together.
+
+    >>> Architecture().head_width, Architecture(heads=6).head_width
+    (32, 64)
+    """
+
+    layers: int = 6
+    heads: int = 12
+    width: int = 384
+    inner: int = 1536
+    vocabulary: int = 30522
+    positions: int = 512
+    layer_norm_eps: float = 1e-12
+
+    def __post_init__(self) -> None:
+        """Validate every field."""
+        for name in ("layers", "heads", "width", "inner", "vocabulary", "positions"):
+            check_integer(name, getattr(self, name), low=1)
+        check_real("layer_norm_eps", self.layer_norm_eps, low=0.0)
+        if self.width % self.heads:
+            raise ValueError(
+                f"width must be a multiple of the {self.heads} heads, got {self.width}"
+            )
+
+    @property
+    def head_width(self) -> int:
+        """Dimension d of one head's queries, keys and values."""
+        return self.width // self.heads
+
+    @property
+    def beta(self) -> float:
+        """Inverse temperature of every head, 1/√d."""
+        return self.head_width**-0.5
+
+    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The weights that a model of these sizes needs, by name, and their shapes."""
+        width, inner = self.width, self.inner
+        shapes: dict[str, tuple[int, ...]] = {
+            "embeddings.word_embeddings.weight": (self.vocabulary, width),
+            "embeddings.position_embeddings.weight": (self.positions, width),
+            "embeddings.token_type_embeddings.weight": (2, width),
+        }
+        norms = ["embeddings"]
+        for layer in range(self.layers):
+            prefix = f"encoder.layer.{layer}"
+            for name, rows, columns in (
+                ("attention.self.query", width, width),
+                ("attention.self.key", width, width),
+                ("attention.self.value", width, width),
+                ("attention.output.dense", width, width),
+                ("intermediate.dense", inner, width),
+                ("output.dense", width, inner),
+            ):
+                shapes[f"{prefix}.{name}.weight"] = (rows, columns)
+                shapes[f"{prefix}.{name}.bias"] = (rows,)
+            norms += [f"{prefix}.attention.output", f"{prefix}.output"]
+        for name in norms:
+            shapes[f"{name}.LayerNorm.weight"] = shapes[f"{name}.LayerNorm.bias"] = (width,)
+        return shapes
+
+
+@record
+class LanguageModel:
+    """Weights by name (as in the checkpoint), their sizes, and the tokenizer.
+
+    weights: floating-point tensors of one dtype. tokenizer: an object with `encode`, `decode` and
+    `token_to_id`, as in the package tokenizers; only reading text needs it.
+
+    >>> from spinformer.language import example_model
+    >>> example_model().architecture.layers
+    2
+    """
+
+    weights: Mapping[str, torch.Tensor] = dataclasses.field(repr=False)
+    architecture: Architecture
+    tokenizer: Any = dataclasses.field(repr=False)
+
+
+@record
+class LayerTrace:
+    """What layer number `layer` computed for a batch of sequences.
+
+    `inputs` (B, N, D) enters; `queries`, `keys`, `values` (B, H, N, d) are its projections;
+    `attended` (B, N, D) is the output of the attention, biases included; `residual` =
+    inputs + attended; `normalized` = LayerNorm(residual); `outputs` leaves the layer after
+    the feed-forward network, its residual and its LayerNorm.
+
+    >>> from spinformer.language import example_model
+    >>> trace = run_layer(example_model(), 1, inputs=torch.zeros(1, 3, 8, dtype=torch.float64))
+    >>> trace.layer, tuple(trace.queries.shape), trace.beta
+    (1, (1, 2, 3, 4), 0.5)
+    """
+
+    layer: int
+    inputs: torch.Tensor
+    queries: torch.Tensor
+    keys: torch.Tensor
+    values: torch.Tensor
+    attended: torch.Tensor
+    residual: torch.Tensor
+    normalized: torch.Tensor
+    outputs: torch.Tensor
+
+    @property
+    def beta(self) -> float:
+        """Inverse temperature of the layer's heads, 1/√d."""
+        return self.queries.shape[-1] ** -0.5
+
+
+def check_trace(model: LanguageModel, trace: LayerTrace) -> int:
+    """The number of the layer that `trace` belongs to, if it can be one of `model`'s.
+
+    Raises TypeError for anything but a LayerTrace; ValueError if the model has no such layer, or
+    if its queries of the first token are not those of the trace: a trace of another model.
+
+    >>> from spinformer.language import example_model
+    >>> inputs = torch.ones(1, 3, 8, dtype=torch.float64)
+    >>> trace = run_layer(example_model(), 1, inputs=inputs)
+    >>> check_trace(example_model(), trace)
+    1
+    >>> check_trace(example_model(seed=1), trace)
+    Traceback (most recent call last):
+    ...
+    ValueError: trace must come from the model it is used with, got one of another model
+    """
+    check_instance("trace", trace, LayerTrace)
+    _check_layer(model, trace.layer)
+    first = trace.inputs[:1, :1]
+    fits = first.shape[-1] == model.architecture.width and first.dtype == _weight(model).dtype
+    if fits:
+        expected = project(model, trace.layer, "query", states=first)
+        given = trace.queries[:1, :, :1]
+        scale = 1e-3 * float(expected.detach().abs().max())
+        fits = expected.shape == given.shape and torch.allclose(given, expected, atol=scale)
+    if not fits:
+        raise ValueError("trace must come from the model it is used with, got one of another model")
+    return trace.layer
+
+
+def project(model: LanguageModel, layer: int, which: str, *, states: torch.Tensor) -> torch.Tensor:
+    """Queries, keys or values of `layer` for states (..., N, D): (..., H, N, d).
+
+    which: "query", "key" or "value". Raises ValueError for another name or layer, or states of
+    another width or dtype than the model's.
+
+    >>> from spinformer.language import example_model
+    >>> states = torch.zeros(3, 8, dtype=torch.float64)
+    >>> tuple(project(example_model(), 0, "key", states=states).shape)
+    (2, 3, 4)
+    """
+    check_choice("which", which, ("query", "key", "value"))
+    _check_layer(model, layer)
+    _check_states(model, "states", states, axes=2)
+    name = f"encoder.layer.{layer}.attention.self.{which}"
+    flat = functional.linear(states, model.weights[name + ".weight"], model.weights[name + ".bias"])
+    return flat.unflatten(-1, (model.architecture.heads, -1)).transpose(-2, -3)
+
+
+def layer_norm(model: LanguageModel, name: str, states: torch.Tensor) -> torch.Tensor:
+    """LayerNorm `name` ("embeddings", "encoder.layer.0.output", …) of states (..., D).
+
+    Raises ValueError if the model has no LayerNorm of that name, or for states of another width
+    or dtype.
+
+    >>> from spinformer.language import example_model
+    >>> states = torch.arange(8, dtype=torch.float64)
+    >>> one, two = (layer_norm(example_model(), "embeddings", scale * states) for scale in (1, 3))
+    >>> torch.allclose(one, two)
+    True
+    """
+    gain, shift = (model.weights.get(f"{name}.LayerNorm.{part}") for part in ("weight", "bias"))
+    if gain is None or shift is None:
+        raise ValueError(f"name must be that of a LayerNorm of the model, got {name!r}")
+    _check_states(model, "states", states, axes=1)
+    return functional.layer_norm(
+        states, (states.shape[-1],), gain, shift, model.architecture.layer_norm_eps
+    )
+
+
+def embed(model: LanguageModel, tokens: torch.Tensor) -> torch.Tensor:
+    """First hidden states (B, N, D) of token numbers (B, N): words + positions + segment 0.
+
+    Raises TypeError for anything but an int64 tensor of two axes, ValueError for token numbers
+    outside the vocabulary or sequences longer than the model has positions.
+
+    >>> from spinformer.language import example_model
+    >>> tuple(embed(example_model(), torch.tensor([[2, 5, 6, 3]])).shape)
+    (1, 4, 8)
+    """
+    if not isinstance(tokens, torch.Tensor) or tokens.dtype != torch.int64 or tokens.ndim != 2:
+        raise TypeError("tokens must be an int64 tensor with 2 axes (sequences, tokens)")
+    sizes = model.architecture
+    if not 1 <= tokens.shape[1] <= sizes.positions or tokens.shape[0] < 1:
+        raise ValueError(
+            f"tokens must hold at least one sequence of 1 to {sizes.positions} tokens, "
+            f"got shape {tuple(tokens.shape)}"
+        )
+    if int(tokens.min()) < 0 or int(tokens.max()) >= sizes.vocabulary:
+        raise ValueError(
+            f"tokens must have entries in [0, {sizes.vocabulary - 1}], "
+            f"got {int(tokens.min())} to {int(tokens.max())}"
+        )
+    words, positions, segments = (
+        model.weights[f"embeddings.{kind}_embeddings.weight"]
+        for kind in ("word", "position", "token_type")
+    )
+    return layer_norm(
+        model, "embeddings", words[tokens] + positions[: tokens.shape[1]] + segments[0]
+    )
+
+
+def run_layer(model: LanguageModel, layer: int, *, inputs: torch.Tensor) -> LayerTrace:
+    """One encoder layer on hidden states (B, N, D), with everything it computes on the way.
+
+    Raises ValueError for a layer the model has not, or states of another shape or dtype.
+
+    >>> from spinformer.language import example_model
+    >>> inputs = torch.ones(1, 3, 8, dtype=torch.float64)
+    >>> trace = run_layer(example_model(), 0, inputs=inputs)
+    >>> torch.equal(trace.residual, inputs + trace.attended)
+    True
+    """
+    layer = _check_layer(model, layer)
+    _check_states(model, "inputs", inputs, axes=3)
+
+    def linear(name: str, states: torch.Tensor) -> torch.Tensor:
+        matrix, bias = (model.weights[f"{prefix}.{name}.{part}"] for part in ("weight", "bias"))
+        return functional.linear(states, matrix, bias)
+
+    prefix = f"encoder.layer.{layer}"
+    queries, keys, values = (
+        project(model, layer, which, states=inputs) for which in ("query", "key", "value")
+    )
+    attention = torch.softmax(model.architecture.beta * queries @ keys.mT, dim=-1)
+    heads = (attention @ values).transpose(-2, -3).flatten(-2)
+    attended = linear("attention.output.dense", heads)
+    residual = inputs + attended
+    normalized = layer_norm(model, f"{prefix}.attention.output", residual)
+    inner = functional.gelu(linear("intermediate.dense", normalized))
+    outputs = layer_norm(model, f"{prefix}.output", normalized + linear("output.dense", inner))
+    return LayerTrace(
+        layer=layer,
+        inputs=inputs,
+        queries=queries,
+        keys=keys,
+        values=values,
+        attended=attended,
+        residual=residual,
+        normalized=normalized,
+        outputs=outputs,
+    )
+
+
+@torch.no_grad()
+def run_model(model: LanguageModel, tokens: torch.Tensor) -> list[LayerTrace]:
+    """All layers on token numbers (B, N); the last trace's `outputs` are the final states.
+
+    Raises what `embed` raises.
+
+    >>> from spinformer.language import example_model
+    >>> traces = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))
+    >>> [trace.layer for trace in traces], torch.equal(traces[1].inputs, traces[0].outputs)
+    ([0, 1], True)
+    """
+    states = embed(model, tokens)
+    traces = []
+    for layer in range(model.architecture.layers):
+        traces.append(run_layer(model, layer, inputs=states))
+        states = traces[-1].outputs
+    return traces
+
+
+def _weight(model: LanguageModel) -> torch.Tensor:
+    return next(iter(model.weights.values()))
+
+
+def _check_layer(model: LanguageModel, layer: int) -> int:
+    check_instance("model", model, LanguageModel)
+    return check_integer("layer", layer, low=0, high=model.architecture.layers - 1)
+
+
+def _check_states(model: LanguageModel, name: str, states: torch.Tensor, *, axes: int) -> None:
+    """Floating-point states of at least `axes` axes (three: exactly), as wide as the model."""
+    check_tensor(name, states, like=("the model's weights", _weight(model)))
+    width = model.architecture.width
+    if (
+        states.ndim < axes
+        or states.shape[-1] != width
+        or (axes == 3 and states.ndim != 3)
+        or not states.numel()
+    ):
+        shape = {1: f"(..., {width})", 2: f"(..., N, {width})", 3: f"(B, N, {width})"}[axes]
+        raise ValueError(f"{name} must have shape {shape}, none empty, got {tuple(states.shape)}")

@@ -1,0 +1,79 @@
+"""Text to read: an essay, cut into windows of tokens, and windows without any statistics."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import torch
+
+from spinformer.core.checks import check_integer
+from spinformer.core.random import TorchSeed, torch_generator
+from spinformer.language.encoder import LanguageModel
+
+
+def sample_text(path: str | Path | None = None) -> str:
+    """English text to read: the essay that ships with the package, or the file `path`.
+
+    Raises ValueError if `path` is no file of UTF-8 text.
+
+    >>> sample_text()[:17]
+    'A magnet is the s'
+    """
+    if path is None:
+        return resources.files(__package__).joinpath("text.txt").read_text(encoding="utf-8")
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"path must name a file of UTF-8 text, got {path}: {error}") from None
+
+
+def text_windows(model: LanguageModel, text: str, length: int) -> torch.Tensor:
+    """Token numbers of consecutive stretches of `text`, each [CLS] … [SEP]: (windows, length).
+
+    A last stretch that does not fill a window is dropped. Raises ValueError if `text` is
+    too short for one window.
+
+    >>> from spinformer.language import example_model
+    >>> text_windows(example_model(), "a b c d e", 4)
+    tensor([[2, 5, 6, 3],
+            [2, 7, 8, 3]])
+    """
+    length = check_integer("length", length, low=3, high=model.architecture.positions)
+    tokens = model.tokenizer.encode(text, add_special_tokens=False).ids
+    inside = length - 2
+    if len(tokens) < inside:
+        raise ValueError(f"text must hold at least {inside} tokens, got {len(tokens)}")
+    first, last = model.tokenizer.token_to_id("[CLS]"), model.tokenizer.token_to_id("[SEP]")
+    rows = [
+        [first, *tokens[start : start + inside], last]
+        for start in range(0, len(tokens) - inside + 1, inside)
+    ]
+    return torch.tensor(rows)
+
+
+def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: TorchSeed) -> torch.Tensor:
+    """Windows shaped as `like` (B, N), first and last token kept, all others drawn uniformly.
+
+    The draw is over the ordinary tokens of the vocabulary (those after the last special
+    one), so a word is as likely as any word piece: text without any statistics. Raises ValueError
+    if `like` has not two axes.
+
+    >>> from spinformer.language import example_model
+    >>> drawn = random_tokens(example_model(), torch.tensor([[2, 5, 5, 5, 3]]), seed=0)
+    >>> int(drawn[0, 0]), int(drawn[0, -1]), bool((drawn[0, 1:-1] >= 5).all())
+    (2, 3, True)
+    """
+    if like.ndim != 2:
+        raise ValueError(f"like must have 2 axes (sequences, tokens), got {tuple(like.shape)}")
+    ordinary = 1 + max(
+        model.tokenizer.token_to_id(name) or 0 for name in ("[CLS]", "[SEP]", "[MASK]", "[UNK]")
+    )
+    drawn = torch.randint(
+        ordinary,
+        model.architecture.vocabulary,
+        tuple(like.shape),
+        generator=torch_generator(seed),
+    )
+    drawn[:, 0], drawn[:, -1] = like[:, 0], like[:, -1]
+    return drawn

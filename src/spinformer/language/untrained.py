@@ -1,0 +1,80 @@
+"""Models without training: controls of a trained one, and one small enough for an example."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from spinformer.core.checks import check_choice
+from spinformer.core.random import Seed, TorchSeed, numpy_generator, torch_generator
+from spinformer.language.encoder import Architecture, LanguageModel
+
+SMALL = Architecture(layers=2, heads=2, width=8, inner=12, vocabulary=20, positions=10)
+
+
+def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageModel:
+    """A control with the same architecture and no learning in its connections.
+
+    kind = "initial": what training starts from: matrices N(0, 0.02²), biases 0, LayerNorm
+    gains 1 (the initialization of [devlin2019bert]). kind = "shuffled": the trained numbers,
+    permuted inside each tensor: same spread, no structure. Raises ValueError for another kind.
+
+    >>> control = random_weights(example_model(), "initial", seed=0)
+    >>> control.weights["embeddings.LayerNorm.weight"][:3]
+    tensor([1., 1., 1.], dtype=torch.float64)
+    """
+    check_choice("kind", kind, ("initial", "shuffled"))
+    generator = numpy_generator(seed)
+    weights = {}
+    for name in sorted(model.weights):
+        tensor = model.weights[name]
+        if kind == "shuffled":
+            flat = tensor.reshape(-1).numpy().copy()
+            generator.shuffle(flat)
+            weights[name] = torch.from_numpy(flat).reshape(tensor.shape)
+        elif tensor.ndim == 2:
+            drawn = torch.from_numpy(generator.standard_normal(tuple(tensor.shape)))
+            weights[name] = (0.02 * drawn).to(tensor.dtype)
+        else:
+            weights[name] = torch.full_like(tensor, float(name.endswith("LayerNorm.weight")))
+    return LanguageModel(
+        weights=weights, architecture=model.architecture, tokenizer=model.tokenizer
+    )
+
+
+def example_model(architecture: Architecture = SMALL, *, seed: TorchSeed = 0) -> LanguageModel:
+    """An encoder of random weights, biases and gains, all of order one, that reads letters.
+
+    Small enough for examples and tests, which then need no files. Its vocabulary is five special
+    tokens and the letters from a on, as words of their own.
+
+    >>> model = example_model()
+    >>> model.tokenizer.encode("a b a", add_special_tokens=False).ids
+    [5, 6, 5]
+    """
+    generator = torch_generator(seed)
+    weights = {}
+    for name, shape in architecture.weight_shapes().items():
+        drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+        if "LayerNorm" in name:
+            drawn = 0.3 * drawn + (1.0 if name.endswith("weight") else 0.0)
+        weights[name] = drawn
+    return LanguageModel(weights=weights, architecture=architecture, tokenizer=_Letters())
+
+
+class _Letters:
+    """The tokenizer of `example_model`: words are letters, separated by blanks."""
+
+    words = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmno")
+
+    def token_to_id(self, token: str) -> int | None:
+        return self.words.index(token) if token in self.words else None
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> Any:
+        words = ["[CLS]", *text.split(), "[SEP]"] if add_special_tokens else text.split()
+        return SimpleNamespace(ids=[self.token_to_id(word) or 1 for word in words])
+
+    def decode(self, ids: list[int]) -> str:
+        return " ".join(self.words[number] for number in ids if number > 4)

@@ -1,0 +1,206 @@
+"""The encoder against two independent ones, its controls, and what it refuses."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from minilm_model import installed_model
+
+from spinformer.language import (
+    Architecture,
+    check_trace,
+    embed,
+    example_model,
+    layer_norm,
+    project,
+    random_tokens,
+    random_weights,
+    run_layer,
+    run_model,
+    sample_text,
+    text_windows,
+)
+
+REFERENCE = json.loads((Path(__file__).parent / "data" / "minilm_reference.json").read_text())
+
+
+def test_run_agrees_with_transformers():
+    """Figures of `transformers` (float64, stored), to 1e-11; N = 512 was compared once: 1e-14."""
+    model = installed_model()
+    ids = model.tokenizer.encode(REFERENCE["sentence"]).ids
+    assert ids == REFERENCE["tokens"]
+    traces = run_model(model, torch.tensor([ids]))
+    states = [trace.inputs for trace in traces] + [traces[-1].outputs]
+    for state, norm, head in zip(
+        states, REFERENCE["hidden_norm"], REFERENCE["hidden_head"], strict=True
+    ):
+        assert float(state.norm()) == pytest.approx(norm, rel=1e-12)
+        np.testing.assert_allclose(state[0, ::5, ::97].numpy(), head, atol=1e-11, rtol=0)
+    for trace, head in zip(traces, REFERENCE["attention_head"], strict=True):
+        maps = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
+        np.testing.assert_allclose(maps[0, :, ::6, ::7].numpy(), head, atol=1e-12, rtol=0)
+
+
+def test_layer_agrees_with_torch_encoder_layer():
+    """The layer against torch.nn.TransformerEncoderLayer with the same weights, to 1e-12."""
+    model = example_model(seed=3)
+    sizes = model.architecture
+    layer = torch.nn.TransformerEncoderLayer(
+        sizes.width,
+        sizes.heads,
+        sizes.inner,
+        dropout=0.0,
+        activation="gelu",
+        layer_norm_eps=sizes.layer_norm_eps,
+        batch_first=True,
+        dtype=torch.float64,
+    )
+    prefix = "encoder.layer.1"
+    attention = [f"{prefix}.attention.self.{which}" for which in ("query", "key", "value")]
+    pairs = {
+        "self_attn.out_proj": f"{prefix}.attention.output.dense",
+        "linear1": f"{prefix}.intermediate.dense",
+        "linear2": f"{prefix}.output.dense",
+        "norm1": f"{prefix}.attention.output.LayerNorm",
+        "norm2": f"{prefix}.output.LayerNorm",
+    }
+    state = {
+        f"{ours}.{part}": model.weights[f"{theirs}.{part}"]
+        for ours, theirs in pairs.items()
+        for part in ("weight", "bias")
+    }
+    for part in ("weight", "bias"):
+        state[f"self_attn.in_proj_{part}"] = torch.cat(
+            [model.weights[f"{name}.{part}"] for name in attention]
+        )
+    layer.load_state_dict(state)
+    inputs = torch.randn(
+        3, 7, sizes.width, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
+    torch.testing.assert_close(
+        run_layer(model, 1, inputs=inputs).outputs, layer(inputs), atol=1e-12, rtol=0
+    )
+
+
+def test_embedding_by_hand():
+    """LayerNorm of word + position + first segment, written out."""
+    model = example_model(seed=5)
+    tokens = torch.tensor([[2, 7, 7, 3]])
+    words, positions, segments = (
+        model.weights[f"embeddings.{kind}_embeddings.weight"].numpy()
+        for kind in ("word", "position", "token_type")
+    )
+    raw = words[tokens[0].numpy()] + positions[:4] + segments[0]
+    raw = (raw - raw.mean(-1, keepdims=True)) / raw.std(-1, keepdims=True)
+    gain, shift = (
+        model.weights[f"embeddings.LayerNorm.{part}"].numpy() for part in ("weight", "bias")
+    )
+    np.testing.assert_allclose(embed(model, tokens)[0].numpy(), raw * gain + shift, atol=1e-10)
+
+
+def test_controls_have_the_promised_spread():
+    # 400,000 trained numbers a matrix, far from normal: cubes of normal numbers.
+    sizes = Architecture(layers=1, heads=2, width=400, inner=4, vocabulary=20, positions=10)
+    trained = example_model(sizes)
+    trained = replace(trained, weights={n: w**3 for n, w in trained.weights.items()})
+    shuffled = random_weights(trained, "shuffled", seed=0)
+    initial = random_weights(trained, "initial", seed=0)
+    name = "encoder.layer.0.attention.self.query.weight"
+    assert shuffled.weights.keys() == initial.weights.keys() == trained.weights.keys()
+    assert torch.equal(
+        shuffled.weights[name].flatten().sort().values,
+        trained.weights[name].flatten().sort().values,
+    )
+    # No structure left: 160,000 pairs of old and new numbers, correlation 0 ± 0.0025.
+    pairs = torch.stack([shuffled.weights[name].flatten(), trained.weights[name].flatten()])
+    assert abs(float(torch.corrcoef(pairs)[0, 1])) < 0.0125
+    # 160,000 draws of N(0, 0.02²): the standard deviation is known to 0.2 per cent.
+    assert float(initial.weights[name].std()) == pytest.approx(0.02, rel=0.01)
+    assert float(initial.weights["encoder.layer.0.output.LayerNorm.weight"].mean()) == 1.0
+    for zero in ("encoder.layer.0.output.LayerNorm.bias", "encoder.layer.0.output.dense.bias"):
+        assert float(initial.weights[zero].abs().max()) == 0.0
+    other = random_weights(trained, "initial", seed=1)
+    assert not torch.equal(other.weights[name], initial.weights[name])
+
+
+def test_random_tokens_are_uniform_over_ordinary_ones():
+    """Fifteen letters, 60,000 draws: every share 1/15 to five standard errors."""
+    model = example_model()
+    drawn = random_tokens(model, torch.full((2000, 32), 2), seed=0)[:, 1:-1].flatten()
+    share = torch.bincount(drawn, minlength=20)[5:].double() / len(drawn)
+    assert int(drawn.min()) == 5
+    assert float((share - 1 / 15).abs().max()) < 5 * (14 / 225 / len(drawn)) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("tokens", "error", "words"),
+    [
+        (torch.zeros(2, 3), TypeError, "int64"),
+        (torch.zeros(3, dtype=torch.int64), TypeError, "2 axes"),
+        (torch.zeros(1, 11, dtype=torch.int64), ValueError, "1 to 10 tokens"),
+        (torch.full((1, 3), 20), ValueError, r"\[0, 19\]"),
+        (torch.full((1, 3), -1), ValueError, r"\[0, 19\]"),
+    ],
+)
+def test_bad_tokens_are_refused(tokens, error, words):
+    with pytest.raises(error, match=words):
+        run_model(example_model(), tokens)
+
+
+def test_traces_of_another_model_or_layer_are_refused():
+    model = example_model()
+    traces = run_model(model, torch.tensor([[2, 5, 6, 3]]))
+    assert [check_trace(model, trace) for trace in traces] == [0, 1]
+    for other, trace in (
+        (example_model(seed=1), traces[0]),
+        (model, replace(traces[0], layer=1)),
+        (model, replace(traces[0], inputs=traces[0].inputs.float())),
+        (example_model(Architecture(layers=2, heads=2, width=16)), traces[0]),
+        # The same queries, grouped into other heads.
+        (replace(model, architecture=replace(model.architecture, heads=4)), traces[0]),
+    ):
+        with pytest.raises(ValueError, match="trace must come from the model"):
+            check_trace(other, trace)
+    with pytest.raises(ValueError, match="layer"):
+        check_trace(model, replace(traces[0], layer=2))
+    with pytest.raises(TypeError, match="trace must be a LayerTrace"):
+        check_trace(model, traces)
+
+
+def states(*shape, fill=0.0, dtype=torch.float64):
+    return torch.full(shape, fill, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda m: Architecture(layers=0), ValueError, "layers"),
+        (lambda m: Architecture(heads=7), ValueError, "width must be a multiple of the 7 heads"),
+        (lambda m: random_weights(m, "other", seed=0), ValueError, "kind"),
+        (lambda m: random_weights(m, "initial", seed=None), TypeError, "seed"),
+        (lambda m: random_tokens(m, torch.zeros(3), seed=0), ValueError, "like"),
+        (lambda m: run_layer(m, 2, inputs=states(1, 2, 8)), ValueError, "layer"),
+        (lambda m: run_layer(m, -1, inputs=states(1, 2, 8)), ValueError, "layer"),
+        (lambda m: run_layer(m, 0, inputs=states(2, 8)), ValueError, r"inputs .*\(B, N, 8\)"),
+        (lambda m: run_layer(m, 0, inputs=states(1, 2, 7)), ValueError, "inputs must have shape"),
+        (lambda m: run_layer(m, 0, inputs=states(1, 2, 8, fill=np.nan)), ValueError, "NaN"),
+        (
+            lambda m: run_layer(m, 0, inputs=states(1, 2, 8, dtype=torch.float32)),
+            TypeError,
+            "inputs must be torch.float64 .*, got torch.float32",
+        ),
+        (lambda m: run_layer(None, 0, inputs=states(1, 2, 8)), TypeError, "model"),
+        (lambda m: project(m, 0, "queries", states=states(2, 8)), ValueError, "which"),
+        (lambda m: project(m, 5, "query", states=states(2, 8)), ValueError, "layer"),
+        (lambda m: layer_norm(m, "nowhere", states(8)), ValueError, "name .*'nowhere'"),
+        (lambda m: sample_text("/no/such/file"), ValueError, "path must name a file"),
+        (lambda m: text_windows(m, "a b", 2), ValueError, "length"),
+        (lambda m: text_windows(m, "a b", 11), ValueError, "length"),
+    ],
+)
+def test_bad_input_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call(example_model())

