@@ -25,16 +25,12 @@ from numba import njit
 
 from spinformer.dmft import kernels
 from spinformer.dmft.attractors import find_attractors
+from spinformer.dmft.differentiable import torch_step
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.lyapunov import ensemble_spectrum, reference_spectrum
-from spinformer.dmft.mean_field import (
-    Context,
-    document_context,
-    random_contexts,
-    step,
-    torch_step,
-)
+from spinformer.dmft.lyapunov import lyapunov_spectrum, lyapunov_spectrum_reference
+from spinformer.dmft.mean_field import document_context, random_contexts, step
 from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
 
 LANES = 512
 
@@ -115,14 +111,14 @@ def operations(network: Network) -> tuple[int, int, int]:
     u = network.output_patterns()[0].shape[0]
     plain = u * (2 * p - 1 + 2) + 3 * p * (1 + 2 * u) + p
     plain += t * (2 * p - 1) + 3 * t + 1 + p * (2 * t)
-    # fast_exp: 11 fused pairs and 5 more; fast_tanh: the same, a fused pair, 2 more and 1 division.
+    # exp: 11 fused pairs and 5 more; tanh: the same, a fused pair, 2 more and 1 division.
     return plain, u + t, plain + t * 27 + u * 33
 
 
 def lane_action(ensemble: Ensemble, steps: int) -> Callable[[], int]:
     def run() -> int:
         ensemble.advance(steps)
-        return steps * ensemble._blocks * kernels.LANES
+        return steps * ensemble.blocks * kernels.LANES
 
     return run
 
@@ -146,7 +142,7 @@ def main() -> None:
     network = Network.document()
     start = document_context(network, steps=2000)
     betas = np.linspace(1.24, 1.28, LANES)
-    lanes = Ensemble(network, start.attention, start.position, betas, threads=1)
+    lanes = Ensemble(network, start, beta=betas, threads=1)
     drive = network.position_overlaps()
 
     def scalar() -> int:
@@ -175,8 +171,9 @@ def main() -> None:
         with torch.no_grad():
             for n in range(20):
                 attention, _ = torch_step(
-                    *tensors, attention, n % 4, 1.27, network.gamma, network.epsilon
-                )
+                    tensors[0], position_overlaps=tensors[1], attention=attention,
+                    position=n % 4, beta=1.27, gamma=network.gamma, epsilon=network.epsilon,
+                )  # fmt: skip
         return 20 * LANES
 
     result = medians(
@@ -228,7 +225,7 @@ def main() -> None:
     for p, l, k in sizes:
         other = Network.segmented(0, features=p, segments=l, bits=k)
         context = random_contexts(other, 0, count=128)
-        many[(p, l, k)] = (other, Ensemble(other, context.attention, 0, 1.2, threads=1))
+        many[(p, l, k)] = (other, Ensemble(other, context, beta=1.2, threads=1))
     times = medians({str(s): lane_action(e, 1000) for s, (_, e) in many.items()}, 5)
     for s, (other, _) in many.items():
         work = operations(other)[2]
@@ -238,13 +235,14 @@ def main() -> None:
 
     def spectrum(count: int | None, every: int | None) -> Callable[[], int]:
         def run() -> int:
-            ensemble_spectrum(lanes, 1000, count=count, align=0, every=every, batches=1)
+            lyapunov_spectrum(network, start, beta=betas, steps=1000, count=count, align=0,
+                              every=every, batches=1, threads=1)  # fmt: skip
             return 1000 * LANES
 
         return run
 
     def reference() -> int:
-        reference_spectrum(network, start, 1.27, steps=50, align=0)
+        lyapunov_spectrum_reference(network, start, 1.27, steps=50, align=0)
         return 50
 
     def bare() -> int:

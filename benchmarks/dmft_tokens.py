@@ -17,7 +17,7 @@ import numba
 import numpy as np
 
 from spinformer.dmft.network import OUTPUT, Network
-from spinformer.dmft.tokens import attention_of_window, generate, generate_bits
+from spinformer.dmft.tokens import attention_of_window, generate, generate_bits_reference
 
 BETA, RUNS, STEPS, REPEATS = 1.27, 1000, 100, 7
 
@@ -69,7 +69,7 @@ def main() -> None:
             start = np.ones((network.context, size))
             steps = 2 if size > 9_999 else 50
             value = median_time(
-                lambda seed, w=weights, s=start, k=steps: generate_bits(
+                lambda seed, w=weights, s=start, k=steps: generate_bits_reference(
                     w, network, beta=BETA, window=s, steps=k, seed=seed
                 ),
                 steps,

@@ -22,8 +22,9 @@ import numba
 import numpy as np
 import torch
 
-from spinformer.hopfield.capacity import retrieval_overlap
-from spinformer.hopfield.discrete import couplings, descend, retrieve_with_couplings
+from spinformer.core.states import hebbian_couplings
+from spinformer.hopfield.relaxation import descend, retrieve_with_couplings
+from spinformer.studies.discrete_memories import retrieval_overlap
 
 
 def plain_fields(weights: np.ndarray, queries: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -97,18 +98,18 @@ def main() -> None:
     rng = np.random.default_rng(0)
     count = round(options.load * options.spins)
     patterns = rng.choice([-1.0, 1.0], (count, options.spins))
-    weights, queries = couplings(patterns), patterns[: options.queries]
+    weights, queries = hebbian_couplings(patterns), patterns[: options.queries]
     single = weights.astype(np.float32)
     retrieve_with_couplings(weights, queries=queries)  # compile
 
     methods: dict[str, Callable[[], np.ndarray]] = {
         "spinformer kernel": lambda: (
             descend(
-                single, queries=queries, bias=np.zeros(options.spins), max_sweeps=1000, seed=1
+                single, queries=queries, bias=np.zeros(options.spins), max_steps=1000, seed=1
             ).states
         ),
         "with its input checks": lambda: (
-            retrieve_with_couplings(weights, queries=queries, max_sweeps=1000, seed=1).states
+            retrieve_with_couplings(weights, queries=queries, max_steps=1000, seed=1).states
         ),
         "plain loop, fields kept": lambda: plain_fields(weights, queries, np.random.default_rng(1)),
         "textbook loop, W_i·s": lambda: textbook(weights, queries, np.random.default_rng(1)),
@@ -129,12 +130,14 @@ def main() -> None:
     if options.figure:
         loads = np.arange(0.10, 0.1801, 0.01)
         start = time.perf_counter()
-        curve = retrieval_overlap(options.spins, loads=loads, networks=20, queries=20)
+        overlap = retrieval_overlap(options.spins, loads=loads, networks=20, queries=20).estimate
         wall = time.perf_counter() - start
         print(f"capacity curve, 9 loads x 20 networks x 20 queries: {wall:.1f} s, one thread")
         print(
             "  "
-            + "  ".join(f"{m:.3f}±{e:.3f}" for m, e in zip(curve.mean, curve.error, strict=True))
+            + "  ".join(
+                f"{m:.3f}±{e:.3f}" for m, e in zip(overlap.value, overlap.error, strict=True)
+            )
         )
 
 

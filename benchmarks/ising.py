@@ -19,8 +19,11 @@ import numpy as np
 import scipy
 from scipy import optimize, stats
 
-from spinformer.spins.ising.exact import sherrington_kirkpatrick, solve_exact, solve_exact_reference
-from spinformer.spins.ising.mean_field import METHODS, solve_mean_field
+from spinformer.core.states import spin_states
+from spinformer.spins.ising.couplings import sherrington_kirkpatrick
+from spinformer.spins.ising.exact import solve_exact, solve_exact_reference
+from spinformer.spins.ising.functionals import METHODS
+from spinformer.spins.ising.mean_field import solve_mean_field
 from spinformer.spins.ising.monte_carlo import sample_ising
 from spinformer.spins.vectors.monte_carlo import sample_vector_spins, sample_von_mises_fisher
 
@@ -46,8 +49,7 @@ def report(title: str, calls: dict[str, Callable[[], object]], repeats: int = 5)
 
 def state_table(couplings: np.ndarray, fields: np.ndarray, beta: float) -> np.ndarray:
     """The obvious vectorised sum: a table of all states, one einsum, one softmax."""
-    size = len(fields)
-    s = 2.0 * ((np.arange(1 << size)[:, None] >> np.arange(size)) & 1) - 1.0
+    s = spin_states(len(fields))
     exponent = beta * (0.5 * np.einsum("ai,ij,aj->a", s, couplings, s, optimize=True) + s @ fields)
     p = np.exp(exponent - scipy.special.logsumexp(exponent))
     return p @ s
@@ -98,7 +100,7 @@ def main() -> None:
     report(
         "10,000 von Mises-Fisher draws, D = 64",
         {
-            "ours": lambda: sample_von_mises_fisher(np.tile(20.0 * axis, (10_000, 1)), rng),
+            "ours": lambda: sample_von_mises_fisher(np.tile(20.0 * axis, (10_000, 1)), seed=rng),
             "scipy.stats": lambda: law.rvs(10_000, random_state=rng),
         },
     )

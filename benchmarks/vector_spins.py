@@ -28,7 +28,9 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from spinformer.core.implicit import implicit_root
-from spinformer.spins.vectors.saddle import find_saddle, saddle_gradient, vector_spins
+from spinformer.spins.vectors.gaussian import saddle_gradient
+from spinformer.spins.vectors.large_d import vector_spins
+from spinformer.spins.vectors.saddle import find_saddle
 
 SIZES = ((32, 128, 8), (128, 64, 8), (256, 64, 8))
 
@@ -152,7 +154,7 @@ def main() -> None:
                 unit = clock(lambda m=matrix: torch.linalg.cholesky(m), 5 * options.repeats)
             print(
                 f"N = {sites}, D = {dimension}, batch {batch}, {kind}: one Cholesky {unit:.3f} ms, "
-                f"at most {int(saddle.evaluations.max())} evaluations, "
+                f"at most {int(saddle.steps.max())} steps, "
                 f"all converged: {bool(saddle.converged.all())}"
             )
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
-import pytest
+# Before numpy, torch and numba start their pools: as many processes as cores run the tests, one
+# thread each, whoever starts them.
+for _name in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
+    os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
+
+import pytest  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -35,6 +41,7 @@ kernelspec:
 beta: float = 1.5  # inverse temperature, in [0, 10]
 count: int = 2  # how often, in [1, 100]
 kind: str = "flat"  # which landscape, one of {flat | steep}
+# require: kind == "flat" or count < 10  # steep is slow
 ```
 
 ```{code-cell} ipython3
@@ -45,6 +52,13 @@ for _ in range(count):
 ```
 """
 
+SMALL_CONTENTS = """\
+format: jb-book
+root: book/welcome
+chapters:
+  - file: notebooks/01_small
+"""
+
 
 @pytest.fixture(scope="session")
 def root() -> Path:
@@ -52,12 +66,50 @@ def root() -> Path:
     return ROOT
 
 
+def write_checkout(folder: Path) -> Path:
+    """Write a checkout that holds one small chapter, `01_small`, and nothing executed."""
+    from spinformer.chapters.project import citation_text, readme_text
+
+    for name in ("notebooks", "book", "tests/papermill"):
+        (folder / name).mkdir(parents=True)
+    files = {
+        "notebooks/01_small.md": SMALL_CHAPTER,
+        "tests/papermill/01_small.json": '{"count": 1}\n',
+        "_toc.yml": SMALL_CONTENTS,
+        "book/welcome.md": "# Welcome\n",
+        "book/claims.yml": "[]\n",
+        # As long as nobody decided where the book lives.
+        "pyproject.toml": '[project]\nname = "small"\n',
+        "README.md": readme_text((ROOT / "README.md").read_text(encoding="utf-8"), ""),
+        "CITATION.cff": citation_text((ROOT / "CITATION.cff").read_text(encoding="utf-8"), ""),
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+    shutil.copy(ROOT / "_config.yml", folder / "_config.yml")
+    for name in ("_static", "_ext", "references.bib"):
+        (folder / "book" / name).symlink_to(ROOT / "book" / name)
+    return folder
+
+
 @pytest.fixture
 def small_checkout(tmp_path: Path) -> Path:
     """A checkout that holds one small chapter, `01_small`, and nothing executed."""
-    folder = tmp_path / "checkout"
-    (folder / "notebooks").mkdir(parents=True)
-    (folder / "notebooks" / "01_small.md").write_text(SMALL_CHAPTER, encoding="utf-8")
-    for name in ("_toc.yml", "pyproject.toml", "README.md", "CITATION.cff"):
-        shutil.copy(ROOT / name, folder / name)
+    return write_checkout(tmp_path / "checkout")
+
+
+@pytest.fixture(scope="session")
+def executed_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with its chapter executed; copy it before you change anything."""
+    from spinformer.chapters.execution import rebuild
+    from spinformer.chapters.source import Chapter
+
+    folder = write_checkout(tmp_path_factory.mktemp("executed") / "checkout")
+    rebuild(Chapter(folder, "01_small"), progress=False)
     return folder
+
+
+@pytest.fixture
+def built_checkout(executed_checkout: Path, tmp_path: Path) -> Path:
+    """A copy of the executed checkout for one test."""
+    shutil.copytree(executed_checkout, tmp_path / "built", symlinks=True)
+    return tmp_path / "built"

@@ -7,7 +7,8 @@ import math
 import nbformat
 import pytest
 
-from spinformer.chapters.parameters import ParameterError, check_values, read_parameters
+from spinformer.chapters.errors import ParameterError
+from spinformer.chapters.parameters import check_values, read_parameters
 
 LINES = """\
 beta: float = 1.27  # inverse temperature of the output, in [0, 10]
@@ -25,7 +26,7 @@ def notebook(source: str) -> nbformat.NotebookNode:
 
 
 def test_reads_names_types_defaults_ranges_and_help() -> None:
-    found = {p.name: p for p in read_parameters(notebook(LINES))}
+    found = {p.name: p for p in read_parameters(notebook(LINES)).parameters}
     assert list(found) == ["beta", "gain", "steps", "network", "text", "exact", "seed"]
     assert (found["beta"].type, found["beta"].default, found["beta"].high) == (float, 1.27, 10.0)
     assert found["beta"].help == "inverse temperature of the output"

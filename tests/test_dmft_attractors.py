@@ -7,22 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import (
-    CHAOTIC,
-    PERIODIC,
-    QUASI_PERIODIC,
-    REGIMES,
-    UNDECIDED,
+    Regime,
     Thresholds,
     bump_weights,
     classify,
     continue_attractors,
-    diagram_image,
     find_attractors,
     find_period,
 )
 from spinformer.dmft.mean_field import Context, document_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
+from spinformer.plotting.orbits import diagram_image
 
 QUICK = {"transient": 30_000, "kept": 10_000, "exponent_steps": 10_000}
 
@@ -59,28 +56,29 @@ def test_bump_averages_converge_fast_on_rotations():
 def test_classification_table():
     cases = [
         # period, λ₁, error, digits
-        (4, -0.1, 1e-3, 16, PERIODIC),
-        (4, 0.0, 1e-3, 16, PERIODIC),
-        (4, 0.1, 1e-3, 16, UNDECIDED),
-        (0, 1e-3, 1e-5, 9, QUASI_PERIODIC),
-        (0, 1e-3, 1e-5, 3, UNDECIDED),
-        (0, 0.05, 1e-3, 3, CHAOTIC),
-        (0, 0.05, 0.05, 3, UNDECIDED),
-        (0, 0.05, 1e-3, 12, UNDECIDED),
-        (0, -0.05, 1e-3, 12, UNDECIDED),
+        (4, -0.1, 1e-3, 16, Regime.PERIODIC),
+        (4, 0.0, 1e-3, 16, Regime.PERIODIC),
+        (4, 0.1, 1e-3, 16, Regime.UNDECIDED),
+        (0, 1e-3, 1e-5, 9, Regime.QUASI_PERIODIC),
+        (0, 1e-3, 1e-5, 3, Regime.UNDECIDED),
+        (0, 0.05, 1e-3, 3, Regime.CHAOTIC),
+        (0, 0.05, 0.05, 3, Regime.UNDECIDED),
+        (0, 0.05, 1e-3, 12, Regime.UNDECIDED),
+        (0, -0.05, 1e-3, 12, Regime.UNDECIDED),
     ]
-    *columns, wanted = (np.array(column) for column in zip(*cases, strict=True))
-    assert classify(*columns).tolist() == wanted.tolist()
+    period, rate, error, digits, wanted = (np.array(column) for column in zip(*cases, strict=True))
+    found = classify(period, exponent=Estimate(value=rate, error=error), digits=digits)
+    assert found.tolist() == wanted.tolist()
 
 
 def test_regimes_of_the_document_network(start):
     # (β, regime) far from the borders of the regimes; periods from stored trajectories below.
     beta = np.array([0.2, 1.255, 1.26451, 1.28, 1.4])
     found = find_attractors(Network.document(), start, beta=beta, **QUICK)
-    names = [REGIMES[code] for code in found.regime]
+    names = [Regime(code).label for code in found.regime]
     assert names == ["periodic", "quasi-periodic", "periodic", "chaotic", "chaotic"]
     assert found.period.tolist() == [4, 0, 44, 0, 0]
-    assert abs(found.exponents[1, 0]) < 2e-3
+    assert abs(found.exponents.value[1, 0]) < 2e-3
     assert found.digits[1] > 10
     assert (found.digits[3:] < 4).all()
 
@@ -158,7 +156,7 @@ def test_continuation_follows_each_attractor(start):
         ({"bins": 0}, "bins"),
         ({"kept": 1}, "kept"),
         ({"exponents": 13}, "exponents"),
-        ({"transient": -1}, "steps"),
+        ({"transient": -1}, "transient"),
         ({"thresholds": Thresholds(longest=0)}, "longest"),
     ],
 )

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import softmax
+from scipy.stats import binom
 
+from spinformer.core.states import spin_states
 from spinformer.dmft.functional import (
     enumerate_paths,
     propagate,
@@ -97,8 +99,9 @@ def test_second_derivative_is_the_covariance_between_times(case):
 
 def test_segments_of_many_bits_equal_explicit_bits():
     whole = small_network(5)
-    network = Network(whole.semantic[:, :, :2], whole.position, 2, whole.gamma, 0.3)
-    bits = Network(np.repeat(network.semantic, 2, axis=2), whole.position, 2, whole.gamma, 0.3)
+    common = {"position": whole.position, "context": 2, "gamma": whole.gamma, "epsilon": 0.3}
+    network = Network(semantic=whole.semantic[:, :, :2], **common)
+    bits = Network(semantic=np.repeat(network.semantic, 2, axis=2), **common)
     window = np.array([[0.0, 1.0], [-1.0, 0.0]])
     by_count = enumerate_paths(network, 4, beta=0.9, window=window, steps=3)
     explicit = np.array([[1.0, -1.0, 1.0, 1.0], [-1.0, -1.0, -1.0, 1.0]])
@@ -108,6 +111,43 @@ def test_segments_of_many_bits_equal_explicit_bits():
     np.testing.assert_allclose(
         by_count.mean_features().numpy(), by_bit.mean_features().numpy(), rtol=0, atol=1e-12
     )
+
+
+def test_states_of_single_bits_are_the_table_of_spins_and_others_count_them():
+    np.testing.assert_array_equal(token_states(small_network(), 3), spin_states(3))
+    states = token_states(small_network(), 9)
+    assert len(states) == 4**3
+    assert len(np.unique(states, axis=0)) == 4**3
+    np.testing.assert_allclose(np.unique(states), [-1, -1 / 3, 1 / 3, 1], atol=1e-15)
+
+
+def test_probabilities_of_uneven_segments_are_products_of_binomials():
+    network = small_network()
+    uneven = Network(
+        semantic=network.semantic[:, :, :2],
+        position=network.position,
+        context=2,
+        gamma=network.gamma,
+        epsilon=0.3,
+        fractions=np.array([0.75, 0.25]),
+    )
+    attention = np.array([0.3, -0.8])
+    table = token_probabilities(uneven, 4, beta=1.1, attention=attention)
+    chance = 1 / (1 + np.exp(-2 * 1.1 * attention @ uneven.semantic[0]))
+    expected = [
+        binom.pmf(a, 3, chance[0]) * binom.pmf(b, 1, chance[1]) for a in range(4) for b in (0, 1)
+    ]
+    np.testing.assert_allclose(table, expected, rtol=1e-12)
+
+
+def test_the_default_position_is_that_of_a_text_that_begins_with_the_window():
+    window = np.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]])
+    good = {"beta": 1.4, "window": window, "steps": 3}
+    for function in (propagate, lambda *a, **k: enumerate_paths(*a, **k).probability.numpy()):
+        default = function(small_network(), 3, **good)
+        np.testing.assert_array_equal(default, function(small_network(), 3, position=1, **good))
+        np.testing.assert_array_equal(default, function(small_network(), 3, position=-1, **good))
+        assert np.abs(default - function(small_network(), 3, position=0, **good)).max() > 1e-3
 
 
 def test_token_probabilities_are_a_distribution():
@@ -130,9 +170,46 @@ def test_token_probabilities_are_a_distribution():
         ({"beta": float("nan")}, "beta"),
         ({"window": np.ones((3, 3))}, "window"),
         ({"window": 2.0 * np.ones((2, 3))}, "window"),
+        ({"size": 3 * 10**4}, "size"),
     ],
 )
 def test_bad_input_names_the_argument(change, message):
     good = {"size": 3, "beta": 1.0, "window": np.ones((2, 3)), "steps": 2}
     with pytest.raises(ValueError, match=message):
         enumerate_paths(small_network(), **(good | change))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda net: token_states(net, 3 * 10**9), ValueError, "size"),
+        (lambda net: token_states("net", 3), TypeError, "network"),
+        (
+            lambda net: token_probabilities(net, 3, beta=1.0, attention=np.ones(3)),
+            ValueError,
+            "attention",
+        ),
+        (
+            lambda net: propagate(net, 3 * 15, beta=1.0, window=np.ones((2, 3)), steps=1),
+            ValueError,
+            "size",
+        ),
+        (
+            lambda net: enumerate_paths(
+                net, 3, beta=1.0, window=np.ones((2, 3)), steps=2
+            ).generating_functional(torch.zeros(2, 4, 2)),
+            TypeError,
+            "source must be torch.float64",
+        ),
+        (
+            lambda net: enumerate_paths(
+                net, 3, beta=1.0, window=np.ones((2, 3)), steps=2
+            ).generating_functional(torch.zeros(3, 4, 2, dtype=torch.float64)),
+            ValueError,
+            "source",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call(small_network())

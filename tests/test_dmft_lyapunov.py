@@ -8,17 +8,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spinformer.dmft.differentiable import torch_step
 from spinformer.dmft.lyapunov import (
+    average_growth,
     lyapunov_spectrum,
-    mean_log_determinant,
-    reference_spectrum,
+    lyapunov_spectrum_reference,
+    mean_log_determinant_reference,
     tangent_map,
 )
 from spinformer.dmft.mean_field import (
     Context,
     document_context,
     random_contexts,
-    torch_step,
     trajectory,
 )
 from spinformer.dmft.network import Network
@@ -97,7 +98,7 @@ def test_the_compiled_tangent_map_is_the_analytic_one():
             found = lyapunov_spectrum(
                 network, alone, beta=beta, steps=1, count=1, align=0, every=1, batches=1
             )
-            assert abs(found.exponents[0] - wanted) < 1e-10
+            assert abs(found.exponents.value[0] - wanted) < 1e-10
 
 
 @pytest.mark.parametrize(("every", "count"), [(1, None), (2, None), (3, 5), (4, 2)])
@@ -105,12 +106,12 @@ def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
     network = gentle_network()
     context = random_contexts(network, 0, count=1)
     alone = Context(context.attention[0], 0)
-    reference = reference_spectrum(network, alone, 1.3, steps=600, align=300)
+    reference = lyapunov_spectrum_reference(network, alone, 1.3, steps=600, align=300).value
     found = lyapunov_spectrum(
         network, context, beta=1.3, steps=600, count=count, align=300, every=every
     )
     assert found.resolved.all()
-    assert np.abs(found.exponents[0] - reference[:count]).max() < 5e-3
+    assert np.abs(found.exponents.value[0] - reference[:count]).max() < 5e-3
 
 
 def test_chaotic_window_equals_householder_qr(start):
@@ -121,16 +122,20 @@ def test_chaotic_window_equals_householder_qr(start):
     )
     reference = np.mean(
         [
-            reference_spectrum(network, Context(context, 0), 1.28, steps=700, align=100)[:3]
+            lyapunov_spectrum_reference(
+                network, Context(context, 0), 1.28, steps=700, align=100
+            ).value[:3]
             for context in trajectory(
                 network, random_contexts(network, 0, count=4), beta=1.28, steps=1, transient=3999
             )[1].attention
         ],
         axis=0,
     )
-    spread = found.errors * np.sqrt(40_000 / 2800)
-    assert (np.abs(found.exponents - reference) < 4 * np.hypot(spread, found.errors)).all()
-    assert 0.12 < found.exponents[0] < 0.17
+    spread = found.exponents.error * np.sqrt(40_000 / 2800)
+    assert (
+        np.abs(found.exponents.value - reference) < 4 * np.hypot(spread, found.exponents.error)
+    ).all()
+    assert 0.12 < found.exponents.value[0] < 0.17
 
 
 def test_periodic_window_equals_the_monodromy_matrix(start):
@@ -145,40 +150,40 @@ def test_periodic_window_equals_the_monodromy_matrix(start):
         context = trajectory(network, context, beta=beta, steps=1)[1]
     multipliers = np.log(np.sort(np.abs(np.linalg.eigvals(product)))[::-1][:2]) / period
     found = lyapunov_spectrum(network, end, beta=beta, steps=200 * period, count=2, align=4000)
-    assert np.abs(found.exponents - multipliers).max() < 1e-3
-    assert found.exponents[0] < -2e-3
+    assert np.abs(found.exponents.value - multipliers).max() < 1e-3
+    assert found.exponents.value[0] < -2e-3
 
 
 def test_quasi_periodic_window_has_a_zero_exponent(start):
     found = lyapunov_spectrum(
         Network.document(), start, beta=1.255, steps=100_000, count=2, transient=50_000
     )
-    assert abs(found.exponents[0]) < 2e-3
-    assert found.exponents[1] < -5e-3
+    assert abs(found.exponents.value[0]) < 2e-3
+    assert found.exponents.value[1] < -5e-3
 
 
-def test_sum_of_the_exponents_is_the_mean_log_determinant():
+def test_sum_of_the_exponents_is_the_mean_log_determinant_reference():
     network = gentle_network()
     context = random_contexts(network, 0, count=1)
     found = lyapunov_spectrum(network, context, beta=1.3, steps=500, align=200)
     middle = trajectory(
         network, Context(context.attention[0], 0), beta=1.3, steps=1, transient=199
     )[1]
-    wanted = mean_log_determinant(network, middle, 1.3, steps=500)
-    assert found.exponents[0].sum() == pytest.approx(wanted, abs=5e-3)
+    wanted = mean_log_determinant_reference(network, middle, 1.3, steps=500)
+    assert found.exponents.value[0].sum() == pytest.approx(wanted, abs=5e-3)
 
 
 def test_rounding_is_reported_and_log_zero_is_finite(start):
     found = lyapunov_spectrum(
         Network.document(), start, beta=1.4, steps=2000, every=4, transient=1000
     )
-    assert np.isfinite(found.exponents).all()
+    assert np.isfinite(found.exponents.value).all()
     assert found.resolved[:3].all()
     assert not found.resolved[-1]
     # All bits of one kind: the map has rank below its dimension.
     dead = Network.segmented(0, features=3, segments=1, bits=1)
     found = lyapunov_spectrum(dead, random_contexts(dead, 0, count=1), beta=1.0, steps=200)
-    assert np.isfinite(found.exponents).all()
+    assert np.isfinite(found.exponents.value).all()
     assert not found.resolved[0, -1]
 
 
@@ -188,8 +193,79 @@ def test_same_numbers_whatever_the_lanes_and_threads(start):
     single = lyapunov_spectrum(
         network, start, beta=beta[129], steps=200, count=3, align=50, threads=1
     )
-    assert (many.exponents[129] == single.exponents).all()
-    assert (many.errors[129] == single.errors).all()
+    assert (many.exponents.value[129] == single.exponents.value).all()
+    assert (many.exponents.error[129] == single.exponents.error).all()
+
+
+@pytest.mark.parametrize(("beta", "steps"), [(1.28, 4000), (1.4, 2000)])
+def test_errors_are_the_scatter_over_independent_contexts(beta, steps):
+    network = Network.document()
+    found = lyapunov_spectrum(
+        network,
+        random_contexts(network, 5, count=320),
+        beta=beta,
+        steps=steps,
+        count=2,
+        transient=3000,
+    )
+    stated = np.sqrt((found.exponents.error**2).mean(axis=0))
+    scatter = found.exponents.value.std(axis=0, ddof=1)
+    assert (scatter / stated > 0.75).all()
+    assert (scatter / stated < 1.1).all()
+    assert found.settled.mean() > 0.99
+
+
+def test_an_error_grows_with_correlations_between_stretches():
+    rng, lengths = np.random.default_rng(0), np.full(20, 100)
+    white = rng.normal(size=(4000, 20, 1))
+    walk = np.zeros((4000, 40, 1))
+    for n in range(1, 40):
+        walk[:, n] = 0.5 * walk[:, n - 1] + rng.normal(size=(4000, 1))
+    for growth, most in ((white, 1.05), (walk[:, 20:], 1.5)):
+        found, _ = average_growth(growth, lengths=lengths)
+        assert 0.85 < (found.value / found.error).std() < most
+    naive = walk[:, 20:].std(axis=1, ddof=1) / np.sqrt(20)
+    assert (walk[:, 20:].mean(axis=1) / naive).std() > 1.6
+
+
+@pytest.mark.parametrize("last", [1, 2, 10, 15, 19])
+def test_an_error_reaches_to_where_a_transient_went(last):
+    # Stretches 0 … last − 1 grow at 0.15, the rest at 0, which is what lasts.
+    noise = 0.01 * np.random.default_rng(last).normal(size=(500, 20, 1))
+    growth = noise + np.where(np.arange(20) < last, 0.15, 0.0)[:, None]
+    found, settled = average_growth(growth, lengths=np.full(20, 100))
+    assert not settled.any()
+    assert (found.value / found.error).max() < 2.0
+    assert np.median(found.value / found.error) == pytest.approx(1.0, abs=0.1)
+    steady, quiet = average_growth(noise, lengths=np.full(20, 100))
+    assert quiet.mean() > 0.98
+    assert steady.error.mean() < 0.004
+    # Too few stretches to tell.
+    assert not average_growth(noise[:, :7], lengths=np.full(7, 100))[1].any()
+    assert not average_growth(np.zeros((20, 1)), lengths=np.full(20, 1))[0].error.any()
+
+
+def test_unequal_stretches_weigh_by_their_length():
+    found, _ = average_growth(np.array([[1.0], [4.0]]), lengths=np.array([2, 1]))
+    assert found.value == pytest.approx(2.0)
+    assert found.error == pytest.approx(1.5)
+    assert np.isnan(average_growth(np.ones((1, 1)), lengths=np.ones(1))[0].error).all()
+
+
+def test_chaotic_transients_that_end_in_the_run_are_seen():
+    # At β = 1.27 every context ends on a cycle, after a chaotic transient of its own length.
+    network = Network.document()
+    contexts = random_contexts(network, 1, count=128)
+    early = lyapunov_spectrum(network, contexts, beta=1.27, steps=10_000, count=1)
+    late = lyapunov_spectrum(
+        network, early.context, beta=1.27, steps=2000, count=1, transient=40_000
+    )
+    wrong = np.abs(early.exponents.value - late.exponents.value)
+    unsettled = ~early.settled[:, 0]
+    assert unsettled.sum() > 60
+    assert (wrong / early.exponents.error)[unsettled].max() < 2.0
+    assert (wrong / early.exponents.error > 4.0).mean() < 0.03
+    assert late.exponents.value.max() < 0.0
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spinformer.core.states import spin_states
 from spinformer.dmft import kernels
+from spinformer.dmft.differentiable import torch_trajectory
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import (
     Context,
@@ -22,10 +24,9 @@ from spinformer.dmft.mean_field import (
     overlaps_segments,
     random_contexts,
     step,
-    torch_trajectory,
     trajectory,
 )
-from spinformer.dmft.network import Network, position_code
+from spinformer.dmft.network import Network
 
 # Context and three steps of the document's network at beta = 1.27, from an independent program.
 DOCUMENT_CONTEXT = [
@@ -191,14 +192,12 @@ def test_results_do_not_depend_on_lanes_threads_or_chunks():
         single, last = trajectory(network, one, beta=beta[i], steps=400, transient=100)
         assert (single == whole[i]).all()
         assert (last.attention == end.attention[i]).all()
-    ensemble = Ensemble(network, contexts.attention, 0, beta, threads=2)
+    ensemble = Ensemble(network, contexts, beta=beta, threads=2)
     ensemble.advance(37)
     ensemble.advance(63)
     first = ensemble.record(150)
     assert (np.concatenate([first, ensemble.record(250)], axis=1) == whole).all()
-    again, _ = trajectory(
-        network, Context(ensemble.attention(), ensemble.position), beta=beta, steps=50
-    )
+    again, _ = trajectory(network, ensemble.state(), beta=beta, steps=50)
     assert (again == ensemble.record(50)).all()
 
 
@@ -261,7 +260,7 @@ def test_torch_form_and_its_gradients():
 
 
 def test_identities():
-    assert position_code(2).tolist() == [[-1, -1], [-1, 1], [1, -1], [1, 1]]
+    assert spin_states(2).tolist() == [[-1, -1], [-1, 1], [1, -1], [1, 1]]
     network = Network.document()
     context = random_contexts(network, 3, count=4)
     zero, _ = trajectory(network, context, beta=0.0, steps=5)
@@ -307,7 +306,7 @@ def test_bad_networks(change, message):
     [
         (lambda n, c: trajectory(n, c, beta=-1.0, steps=3), "beta"),
         (lambda n, c: trajectory(n, c, beta=math.nan, steps=3), "beta"),
-        (lambda n, c: trajectory(n, c, beta=1.0, steps=-3), "samples"),
+        (lambda n, c: trajectory(n, c, beta=1.0, steps=-3), "steps"),
         (lambda n, c: trajectory(n, c, beta=1.0, steps=3, epsilon=2.0), "epsilon"),
         (lambda n, c: trajectory(n, c, beta=np.ones(3), steps=3), "broadcast"),
         (lambda n, c: trajectory([], c, beta=1.0, steps=3), "networks"),

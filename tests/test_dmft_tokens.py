@@ -3,28 +3,18 @@ import pytest
 from scipy.special import softmax
 from scipy.stats import binom, chi2
 
-from spinformer.dmft.finite_size import (
-    deviation,
-    fit_power,
-    growth_rate,
-    linear_fluctuations,
-    linear_maps,
-    noise_covariance,
-    onset_size,
-    predicted_rms,
-    settled_start,
-)
 from spinformer.dmft.functional import propagate, token_states
-from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import Context, random_contexts, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.tokens import (
     attention_of_window,
     generate,
-    generate_bits,
+    generate_bits_reference,
     mean_path,
+    reverse_window,
     semantic_overlaps,
     window_means,
+    window_of_context,
 )
 
 # Context of the document's network, oldest first, and the overlaps that follow at beta = 1.27.
@@ -152,9 +142,9 @@ def test_bit_by_bit_reference_has_the_same_distribution():
     bits = np.repeat(window, 4, axis=1)
     plain = np.array(
         [
-            generate_bits(weights, network, beta=1.27, window=bits, steps=5, seed=seed, position=3)[
-                4:
-            ]
+            generate_bits_reference(
+                weights, network, beta=1.27, window=bits, steps=5, seed=seed, position=3
+            )[4:]
             for seed in range(2000)
         ]
     )
@@ -170,7 +160,14 @@ def test_bit_by_bit_reference_has_the_same_distribution():
 
 def test_a_token_is_a_binomial_draw_with_the_right_counts():
     document = Network.document()
-    network = Network(document.semantic, document.position, 4, 2.0, 0.02, [0.5, 0.3, 0.2])
+    network = Network(
+        semantic=document.semantic,
+        position=document.position,
+        context=4,
+        gamma=2.0,
+        epsilon=0.02,
+        fractions=np.array([0.5, 0.3, 0.2]),
+    )
     window = window_means(network, 1.27, attention=CONTEXT)
     runs = generate(
         network, 10, beta=1.27, window=window, steps=1, runs=40_000, seed=0, draw_window=False
@@ -194,101 +191,14 @@ def test_seed_fixes_every_draw():
     np.testing.assert_array_equal(first, second)
     assert not np.array_equal(first, other)
     assert not np.array_equal(first[0], first[1])
-
-
-@pytest.mark.parametrize(("network", "position"), NETWORKS)
-def test_linear_maps_equal_finite_differences(network, position):
-    rng = np.random.default_rng(1)
-    context = network.context
-    window = rng.uniform(-0.8, 0.8, (context, network.segments))
-    path = plain_path(network, 1.1, window, 3, position)
-    maps = linear_maps(network, 1.1, path=path, position=position - context + 1)
-    for t in range(3):
-        for age in range(context):
-            for s in range(network.segments):
-                shift = np.zeros_like(window)
-                shift[context - 1 - age, s] = 1e-6
-                recent = path[t : t + context]
-                up = plain_step(network, 1.1, recent + shift, position + t)
-                down = plain_step(network, 1.1, recent - shift, position + t)
-                np.testing.assert_allclose(
-                    maps[t, age, :, s], (up - down) / 2e-6, rtol=0, atol=1e-7
-                )
-
-
-def test_noise_covariance_is_that_of_the_linear_recursion_and_of_large_networks():
-    network = Network.document()
-    window = window_means(network, 1.27, attention=CONTEXT)
-    path = plain_path(network, 1.27, window, 12, 3)
-    maps = linear_maps(network, 1.27, path=path, position=0)
-    size = 3 * 10**11
-    runs = generate(
-        network, size, beta=1.27, window=window, steps=12, runs=6000, seed=0, position=3
+    # A generator is used and moved on: two calls together draw what one longer stream holds.
+    stream = np.random.default_rng(0)
+    again, following = (
+        generate(network, 99, beta=1.27, window=window, steps=5, runs=4, seed=stream).tokens
+        for _ in range(2)
     )
-    linear = linear_fluctuations(runs, maps)
-    predicted = noise_covariance(network, path, maps=maps)
-    measured = np.einsum("rtl,rtm->tlm", linear, linear) / 6000 * size
-    scale = np.sqrt(np.einsum("tll->tl", predicted))
-    gap = (measured - predicted) / (scale[:, :, None] * scale[:, None, :] + 1e-300)
-    assert np.abs(gap).max() < 5 * np.sqrt(2 / 6000)
-    # The deviation of a sampled run itself: 3e11 bits are deep in the linear range.
-    result = deviation(runs, path, maps=maps)
-    np.testing.assert_allclose(
-        result.rms * np.sqrt(size), predicted_rms(network, predicted), rtol=0.05
-    )
-    # The linear part is nearly all of it: without it the error of the mean is far smaller.
-    assert (result.bias_error[4:] < 0.01 * result.plain_error[4:]).all()
-
-
-def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
-    network = Network.document().with_parameters(gamma=6.0, context=2)
-    window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
-    size = 9
-    path = plain_path(network, 1.27, window, 4, 1)
-    maps = linear_maps(network, 1.27, path=path, position=0)
-    runs = generate(
-        network, size, beta=1.27, window=window, steps=4, runs=40_000, seed=3, position=1
-    )
-    linear = linear_fluctuations(runs, maps)[:, 2:]
-    z = linear.mean(axis=0) / (linear.std(axis=0) / 200 + 1e-12)
-    assert np.abs(z).max() < 4.5
-    exact = propagate(network, size, beta=1.27, window=window, steps=4, position=1)
-    means = exact @ token_states(network, size)
-    truth = semantic_overlaps(network, means) - semantic_overlaps(network, path[2:])
-    result = deviation(runs, path, maps=maps)
-    z = (result.bias[2:] - truth) / (result.bias_error[2:] + 1e-12)
-    assert np.abs(z).max() < 4.5
-    assert np.abs(truth[1:] / result.bias_error[3:]).max() > 10
-
-
-def test_growth_rate_is_the_leading_lyapunov_exponent():
-    network = Network.document()
-    for beta, settle in ((0.5, 200), (1.255, 3000)):
-        origin = Context(CONTEXT[::-1], 3)
-        spectrum = lyapunov_spectrum(
-            network, origin, beta=beta, steps=20_000, count=1, transient=5000
-        )
-        window, position = settled_start(network, beta, origin, settle=settle)
-        path = mean_path(network, beta, window=window, steps=3000, position=position)
-        maps = linear_maps(network, beta, path=path, position=position - 3)
-        got = growth_rate(maps, drop=200)
-        assert got == pytest.approx(float(spectrum.exponents[..., 0]), abs=3e-3)
-
-
-def test_settled_start_is_a_window_of_the_trajectory():
-    network = Network.document()
-    contexts = random_contexts(network, 0, count=4)
-    window, position = settled_start(network, 0.5, contexts, settle=300, look=40)
-    again, place = settled_start(
-        network, 0.5, random_contexts(network, 5, count=3), settle=400, look=40
-    )
-    np.testing.assert_allclose(window, again, rtol=0, atol=1e-6)
-    assert position == place
-    orbit, _ = trajectory(network, contexts, beta=0.5, steps=8, transient=400)
-    path = mean_path(network, 0.5, window=window, steps=4, position=position)
-    heights = semantic_overlaps(network, path)[:, 0]
-    assert heights[3] == pytest.approx(orbit[..., 0].max(), abs=1e-9)
-    np.testing.assert_allclose(path[4:], path[:4], rtol=0, atol=1e-9)
+    np.testing.assert_array_equal(again, first)
+    assert not np.array_equal(following, first)
 
 
 def test_segment_correlations_take_four_values():
@@ -305,21 +215,48 @@ def test_segment_correlations_take_four_values():
     assert (np.abs(share - np.array([1, 3, 3, 1]) / 8) < 3 * error).all()
 
 
-def test_power_law_fit_and_onset():
-    rng = np.random.default_rng(0)
-    sizes = 10.0 ** np.arange(2, 8)
-    values = 3.0 / np.sqrt(sizes)
-    noisy = values * (1 + 0.01 * rng.standard_normal(6))
-    fit = fit_power(sizes, values=noisy, errors=0.01 * values)
-    assert abs(fit.slope + 0.5) < 4 * fit.error
-    assert fit.error == pytest.approx(0.01 / np.sqrt(np.log(sizes).var() * 6), rel=0.05)
-    assert (
-        onset_size(
-            sizes, measured=np.array([9, 1, 2, 1, 1, 1.0]), predicted=np.ones(6), tolerance=0.1
-        )
-        == 1e5
+def test_a_window_is_a_context_in_the_other_order_of_time():
+    network = Network.document()
+    contexts = random_contexts(network, 2, count=3)
+    windows = window_of_context(network, contexts, beta=0.9)
+    overlaps, _ = trajectory(network, contexts, beta=0.9, steps=12)
+    for window, expected in zip(windows, overlaps, strict=True):
+        path = mean_path(network, 0.9, window=window, steps=11, position=contexts.position)
+        # The first token that a trajectory records is the newest one of its context.
+        np.testing.assert_allclose(semantic_overlaps(network, path[3:]), expected, atol=1e-12)
+    np.testing.assert_array_equal(reverse_window(reverse_window(windows)), windows)
+    np.testing.assert_array_equal(reverse_window(windows)[:, 0], windows[:, -1])
+
+
+def test_every_run_may_begin_with_a_window_of_its_own():
+    network = Network.document()
+    windows = np.where(np.random.default_rng(0).random((3, 4, 3)) < 0.5, -1.0, 1.0)
+    runs = generate(
+        network, 3 * 10**14, beta=1.1, window=windows, steps=2, runs=3, seed=0, position=2
     )
-    assert np.isnan(onset_size(sizes, measured=2 * np.ones(6), predicted=np.ones(6), tolerance=0.1))
+    np.testing.assert_array_equal(runs.tokens[:, :4], windows)  # certain bits are drawn as such
+    np.testing.assert_array_equal(runs.means[:, :4], windows)
+    assert runs.position == 3  # of the oldest token: position 2 less three, modulo four
+    for run, window in zip(runs.tokens, windows, strict=True):
+        path = mean_path(network, 1.1, window=window, steps=2, position=2)
+        np.testing.assert_allclose(run, path, atol=1e-4)
+    expected = semantic_overlaps(network, runs.tokens, role=2)
+    np.testing.assert_array_equal(runs.overlaps(role=2), expected)
+    by_hand = np.einsum("as,rts->rta", network.semantic[2], runs.tokens) / 3 * 0.98
+    np.testing.assert_allclose(expected, by_hand, atol=1e-14)
+
+
+def test_a_drawn_window_has_the_noise_of_its_bits():
+    network = Network.document()
+    window = np.linspace(-0.9, 0.9, 12).reshape(4, 3)
+    runs = generate(network, 30, beta=1.0, window=window, steps=0, runs=20_000, seed=1)
+    error = np.sqrt((1.0 - window**2) / 10 / 20_000)
+    assert (np.abs(runs.tokens.mean(axis=0) - window) < 4.5 * error).all()
+    np.testing.assert_allclose(runs.tokens.var(axis=0), (1.0 - window**2) / 10, rtol=0.06)
+    # Drawn independently: bits of different tokens and segments do not know of each other.
+    flat = runs.tokens.reshape(20_000, -1)
+    off = np.corrcoef(flat.T) - np.eye(12)
+    assert np.abs(off).max() < 4.5 / np.sqrt(20_000)
 
 
 @pytest.mark.parametrize(
@@ -333,10 +270,54 @@ def test_power_law_fit_and_onset():
         ({"seed": -1}, ValueError, "seed"),
         ({"window": np.ones((3, 3))}, ValueError, "window"),
         ({"window": 1.5 * np.ones((4, 3))}, ValueError, "window"),
+        ({"window": np.full((4, 3), np.nan)}, ValueError, "window"),
+        ({"window": np.ones((2, 4, 3))}, ValueError, "window"),
         ({"window": "none"}, TypeError, "window"),
+        ({"seed": None}, TypeError, "seed"),
+        ({"draw_window": "False"}, TypeError, "draw_window"),
+        ({"position": 1.5}, TypeError, "position"),
+        ({"beta": float("nan")}, ValueError, "beta"),
     ],
 )
 def test_bad_input_names_the_argument(change, error, message):
     good = {"size": 99, "beta": 1.0, "window": np.ones((4, 3)), "steps": 2, "runs": 1, "seed": 0}
     with pytest.raises(error, match=message):
         generate(Network.document(), **(good | change))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda net: attention_of_window(net, np.full((4, 3), 1.1), position=0), "window"),
+        (lambda net: attention_of_window(net, np.ones((3, 3)), position=0), "window"),
+        (lambda net: mean_path(net, 1.0, window=np.ones((4, 2)), steps=1), "window"),
+        (lambda net: mean_path(net, -1.0, window=np.ones((4, 3)), steps=1), "beta"),
+        (lambda net: semantic_overlaps(net, np.ones((4, 2))), "tokens"),
+        (lambda net: semantic_overlaps(net, np.ones((4, 3)), role=4), "role"),
+        (lambda net: window_means(net, 1.0, attention=np.ones(2)), "attention"),
+        (lambda net: window_means(net, np.inf, attention=np.ones(3)), "beta"),
+        (
+            lambda net: window_of_context(
+                net, Context(attention=np.ones((3, 3)), position=0), beta=1.0
+            ),
+            "context.attention",
+        ),
+        (lambda net: reverse_window(np.ones(3)), "window"),
+        (
+            lambda net: generate_bits_reference(
+                net.weights(6), net, beta=1.0, window=np.zeros((4, 6)), steps=1, seed=0
+            ),
+            "window",
+        ),
+    ],
+)
+def test_every_function_refuses_what_does_not_fit(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(Network.document())
+
+
+def test_what_is_no_network_is_refused():
+    with pytest.raises(TypeError, match="network must be a Network, got int 3"):
+        window_means(3, 1.0, attention=np.ones(3))
+    with pytest.raises(TypeError, match="context must be a Context"):
+        window_of_context(Network.document(), np.ones((4, 3)), beta=1.0)

@@ -9,43 +9,45 @@ from hypothesis import strategies as st
 from scipy.special import erf
 from scipy.stats import binom
 
+from spinformer.core.solve import Status
+from spinformer.core.states import hebbian_couplings, overlaps
 from spinformer.hopfield.capacity import (
-    Curve,
     ags_capacity,
     ags_overlap,
-    all_fixed_probability,
     birthday_law,
     bit_error,
     bit_error_at_finite_size,
     capacity_at_error,
+    exponential_rate,
+)
+from spinformer.hopfield.discrete import (
+    energy,
+    fields,
+    log_energy,
+    retrieve,
+)
+from spinformer.hopfield.reference import retrieve_reference
+from spinformer.hopfield.relaxation import retrieve_with_couplings
+from spinformer.hopfield.separation import CLASSICAL, EXPONENTIAL, Separation, polynomial
+from spinformer.studies.discrete_memories import (
+    all_fixed_probability,
     capacity_exponent,
     crossing,
-    exponential_rate,
+    curve,
     exponential_recall,
     half_capacity,
     one_step_error,
     retrieval_overlap,
 )
-from spinformer.hopfield.discrete import (
-    CLASSICAL,
-    EXPONENTIAL,
-    Separation,
-    couplings,
-    energy,
-    fields,
-    log_energy,
-    overlaps,
-    polynomial,
-    retrieve,
-    retrieve_with_couplings,
-)
 from spinformer.studies.images import FACE_SHAPE, binarize, digit_labels, digits, faces, mask
 
 MEMORIES = [CLASSICAL, polynomial(2), polynomial(3), polynomial(4), EXPONENTIAL]
 SCALAR = {
-    "classical": lambda x, a: x * x / 2,
-    "polynomial": lambda x, a: x**a,
-    "exponential": lambda x, a: float(np.exp(x)),
+    "classical": lambda x: x * x / 2,
+    "exponential": lambda x: float(np.exp(x)),
+    "polynomial of degree 2": lambda x: x**2,
+    "polynomial of degree 3": lambda x: x**3,
+    "polynomial of degree 4": lambda x: x**4,
 }
 
 
@@ -55,10 +57,9 @@ def spins(rng, *shape):
 
 def loop_energy(patterns, state, memory):
     """−Σ F by the definition, in Python numbers."""
-    value = SCALAR[memory.kind]
+    value = SCALAR[memory.name]
     return -sum(
-        value(sum(int(a) * int(b) for a, b in zip(x, state, strict=True)), memory.degree)
-        for x in patterns
+        value(sum(int(a) * int(b) for a, b in zip(x, state, strict=True))) for x in patterns
     )
 
 
@@ -103,8 +104,8 @@ def test_classical_energy_is_the_quadratic_form_of_the_document():
     np.testing.assert_allclose(  # what the diagonal adds: N times the spin itself
         fields(patterns, states=states, bias=bias), states @ weights - 6 * states - bias, atol=1e-11
     )
-    assert (np.diag(couplings(patterns)) == 0).all()
-    assert (couplings(patterns, diagonal=True) == weights).all()
+    assert (np.diag(hebbian_couplings(patterns)) == 0).all()
+    assert (hebbian_couplings(patterns, diagonal=True) == weights).all()
 
 
 def test_gradient_rule_is_minus_the_gradient():
@@ -146,14 +147,14 @@ def test_kernels_follow_the_plain_reference_flip_by_flip(seed, memory, diagonal,
     rng = np.random.default_rng(seed)
     patterns, queries = spins(rng, 5, 17), rng.choice([-1.0, 0.0, 1.0], (4, 17))
     bias = rng.normal(size=17) * 5 if biased and memory != EXPONENTIAL else None
-    options = {"diagonal": diagonal, "bias": bias, "seed": seed, "max_sweeps": 4}
-    plain = retrieve(patterns, queries=queries, separation=memory, kernel="plain", **options)
+    options = {"diagonal": diagonal, "bias": bias, "seed": seed, "max_steps": 4}
+    plain = retrieve_reference(patterns, queries=queries, separation=memory, **options)
     kernels = ["overlaps", "couplings"] if memory == CLASSICAL else ["overlaps"]
     for kernel in kernels:
         fast = retrieve(patterns, queries=queries, separation=memory, kernel=kernel, **options)
         assert (fast.states == plain.states).all()
         assert (fast.flips == plain.flips).all()
-        assert (fast.period == plain.period).all()
+        assert (fast.status == plain.status).all()
         np.testing.assert_allclose(fast.energies, plain.energies, rtol=1e-11, atol=1e-9)
 
 
@@ -194,12 +195,14 @@ def test_synchronous_updates_cycle_only_without_the_diagonal():
     for _ in range(20):
         patterns, queries = spins(rng, 12, 60), spins(rng, 40, 60)
         found = retrieve(patterns, queries=queries, schedule="synchronous")
-        assert (found.period > 0).all()  # symmetric couplings: fixed points and 2-cycles, no more
-        cycles += int((found.period == 2).sum())
-        start = found.states[found.period == 2]
-        field = start @ couplings(patterns)
+        assert (
+            found.status != Status.STEP_LIMIT
+        ).all()  # symmetric couplings: fixed points and 2-cycles, no more
+        cycles += int((found.status == Status.CYCLE).sum())
+        start = found.states[found.status == Status.CYCLE]
+        field = start @ hebbian_couplings(patterns)
         once = np.where(field == 0, start, np.sign(field))
-        field = once @ couplings(patterns)
+        field = once @ hebbian_couplings(patterns)
         assert (once != start).any(axis=1).all()
         assert (np.where(field == 0, once, np.sign(field)) == start).all()
         kept = retrieve(patterns, queries=queries, schedule="synchronous", diagonal=True)
@@ -227,6 +230,39 @@ def test_exponential_memory_decides_ties_as_exact_arithmetic_does():
     patterns[2, :30] = -1
     found = retrieve(patterns, queries=patterns[:2], separation=EXPONENTIAL, seed=2)
     assert (found.states == patterns[1]).all()
+
+
+def test_a_separation_of_ones_own_is_retrieved_like_the_built_in_ones():
+    """Rectified cube (integers, counted directly), x^2.5 (rounded) and cosh (two-sided, huge)."""
+    powers = Separation(
+        name="rectified 2.5",
+        function=lambda x: np.maximum(x, 0.0) ** 2.5,
+        derivative=lambda x: 2.5 * np.maximum(x, 0.0) ** 1.5,
+    )
+    even = Separation(
+        name="cosh", function=np.cosh, log=lambda x: np.logaddexp(x, -x) - np.log(2.0)
+    )
+    cube = Separation(name="rectified cube", function=lambda x: np.maximum(x, 0.0) ** 3)
+    rng = np.random.default_rng(25)
+    for memory in (powers, even, cube):
+        for seed in range(20):
+            patterns, queries = spins(rng, 6, 19), rng.choice([-1.0, 0.0, 1.0], (5, 19))
+            options = {"separation": memory, "seed": seed, "queries": queries}
+            if memory is powers:
+                options |= {"diagonal": bool(seed % 2), "bias": 3.0 * rng.normal(size=19)}
+            fast, plain = retrieve(patterns, **options), retrieve_reference(patterns, **options)
+            assert (fast.states == plain.states).all()
+            assert (fast.flips == plain.flips).all()
+            assert fast.rises.sum() == 0
+            np.testing.assert_allclose(fast.energies, plain.energies, rtol=1e-11, atol=1e-9)
+    wide = spins(rng, 4, 1500)  # cosh overflows at 710: both signs come back, each its own
+    kept = retrieve(wide, queries=np.concatenate([wide, -wide]), separation=even)
+    assert (kept.states == np.concatenate([wide, -wide])).all()
+    with pytest.raises(ValueError, match="log_derivative"):
+        retrieve(wide, queries=wide, separation=even, diagonal=True)
+    bad = Separation(name="cosh without log", function=np.cosh)
+    with pytest.raises(ValueError, match="function of separation must be finite"):
+        retrieve(wide, queries=wide, separation=bad)
 
 
 # -- capacity --------------------------------------------------------------------------------
@@ -286,9 +322,11 @@ def test_transition_sharpens_with_size_and_follows_mean_field_below_it():
     drops = [curve.samples[1] - curve.samples[2] for curve in (small, large)]
     error = np.sqrt(sum(drop.var(ddof=1) / drop.size for drop in drops))
     assert drops[1].mean() - drops[0].mean() > 3 * error
-    assert abs(large.mean[0] - ags_overlap(0.1)) < 2e-3
+    assert abs(large.estimate.value[0] - ags_overlap(0.1)) < 2e-3
     assert ags_overlap(0.17) == 0.0
-    assert large.mean[2] < 0.6  # what is left above the transition is a spin-glass remanence
+    assert (
+        large.estimate.value[2] < 0.6
+    )  # what is left above the transition is a spin-glass remanence
 
 
 def test_crossing_finds_where_two_noisy_lines_cross():
@@ -299,29 +337,29 @@ def test_crossing_finds_where_two_noisy_lines_cross():
         curves = []
         for slope in (1.0, 3.0):  # both lines pass through 0.9 at 0.143
             samples = (0.9 - slope * (x - 0.143))[:, None] + 0.02 * rng.normal(size=(6, 40))
-            curves.append(Curve(x, samples.mean(axis=1), samples.std(axis=1), samples))
-        found.append(crossing(*curves, resamples=200))
-    load, error = np.array(found).T
+            curves.append(curve(x, samples=samples))
+        found.append(crossing(curves[0], large=curves[1], resamples=200))
+    load, error = np.array([(e.value, e.error) for e in found]).T
     assert abs(load.mean() - 0.143) < 3 * load.std(ddof=1) / np.sqrt(20)
     assert 0.5 < error.mean() / load.std(ddof=1) < 2.0
-    assert np.isnan(crossing(curves[0], large=curves[0])).all()
+    assert np.isnan(crossing(curves[0], large=curves[0]).value)
     with pytest.raises(ValueError, match="large"):
-        crossing(curves[0], large=Curve(x + 1, *(curves[1].mean,) * 2, curves[1].samples))
+        crossing(curves[0], large=curve(x + 1, samples=curves[1].samples))
 
 
 def test_keeping_the_diagonal_hides_the_transition():
     kept = retrieval_overlap(2000, loads=[0.18], networks=3, queries=20, diagonal=True, seed=15)
     left_out = retrieval_overlap(2000, loads=[0.18], networks=3, queries=20, seed=15)
-    assert kept.mean[0] > 0.98
-    assert left_out.mean[0] < 0.45
+    assert kept.estimate.value[0] > 0.98
+    assert left_out.estimate.value[0] < 0.45
 
 
 @pytest.mark.parametrize(("degree", "d", "count"), [(2, 400, 80), (3, 100, 1500), (4, 60, 2500)])
 def test_one_step_error_follows_krotov_and_hopfield(degree, d, count):
-    error, spread = one_step_error(d, count=count, degree=degree, networks=40, queries=60, seed=16)
+    found = one_step_error(d, count=count, degree=degree, networks=40, queries=60, seed=16)
     # 2 % for what the Gaussian law leaves out at these sizes.
     theory = bit_error_at_finite_size(d, count=count, degree=degree)
-    assert abs(error - theory) < 3 * spread + 0.02 * theory
+    assert abs(found.value - theory) < 3 * found.error + 0.02 * theory
     n = capacity_at_error(d, degree=degree, error=0.01)
     assert bit_error_at_finite_size(d, count=round(n), degree=degree) == pytest.approx(
         0.01, rel=0.02
@@ -338,28 +376,28 @@ def test_one_step_error_follows_krotov_and_hopfield(degree, d, count):
 )
 def test_capacity_grows_as_d_to_the_degree_minus_one(degree, dims):
     fitted = capacity_exponent(dims, degree=degree, bits=40_000, blocks=5, seed=17)
-    assert abs(fitted.exponent - fitted.predicted_exponent) < 4 * fitted.exponent_error + 0.01
-    assert abs(fitted.exponent - (degree - 1)) < 0.06
+    assert abs(fitted.exponent.value - fitted.predicted_exponent) < 4 * fitted.exponent.error + 0.01
+    assert abs(fitted.exponent.value - (degree - 1)) < 0.06
 
 
 def test_exponential_memory_loses_patterns_by_the_birthday_law():
     d = 12
     counts = [10, 20, 30, 45]
     measured = all_fixed_probability(d, counts=counts, networks=400, seed=18)
-    for count, share in zip(counts, measured.mean, strict=True):
+    for count, share in zip(counts, measured.estimate.value, strict=True):
         law = birthday_law(d, count=count)
         assert abs(share - law) < 3 * np.sqrt(law * (1 - law) / 400)
-    half, error = half_capacity(measured)
-    assert birthday_law(d, count=round(half)) == pytest.approx(0.5, abs=0.05)
-    assert error < 0.03 * half
+    half = half_capacity(measured)
+    assert birthday_law(d, count=round(half.value)) == pytest.approx(0.5, abs=0.05)
+    assert half.error < 0.03 * half.value
     rng = np.random.default_rng(22)  # the estimate and its error, on draws from the law itself
     law = np.array([birthday_law(d, count=n) for n in counts])
     truth = 0.5 + np.sqrt(0.25 + np.log(2) * 2.0 ** (d + 1) / d)
     pulls = []
     for _ in range(200):
         draws = (rng.random((4, 100)) < law[:, None]).astype(float)
-        fit, spread = half_capacity(Curve(np.array(counts), draws.mean(1), draws.std(1), draws))
-        pulls.append((fit - truth) / spread)
+        fit = half_capacity(curve(counts, samples=draws))
+        pulls.append((fit.value - truth) / fit.error)
     assert abs(np.mean(pulls)) < 0.3
     assert 0.8 < np.std(pulls) < 1.2
     # and exactly: all are fixed unless two patterns are neighbours on the cube
@@ -367,7 +405,7 @@ def test_exponential_memory_loses_patterns_by_the_birthday_law():
     for _ in range(50):
         patterns = np.unique(spins(rng, 20, 9), axis=0)
         neighbours = (patterns @ patterns.T == 9 - 2).any()
-        flips = retrieve(patterns, queries=patterns, separation=EXPONENTIAL, max_sweeps=1).flips
+        flips = retrieve(patterns, queries=patterns, separation=EXPONENTIAL, max_steps=1).flips
         assert bool(flips.any()) == bool(neighbours)
     assert birthday_law(60, count=2**30) < 1e-12  # literally 2^{d/2} patterns: never all fixed
     assert exponential_rate(0.0) == pytest.approx(np.log(2) / 2)
@@ -423,7 +461,7 @@ def test_half_masked_faces_six_are_too_many_for_the_classical_a_hundred_fine_for
     )
     found = retrieve(stored, queries=mask(stored, fraction=0.5), separation=EXPONENTIAL, seed=seed)
     assert (found.states == stored).all()
-    assert (found.sweeps == 1).all()
+    assert (found.steps == 1).all()
 
 
 # -- input -----------------------------------------------------------------------------------
@@ -432,7 +470,7 @@ def test_half_masked_faces_six_are_too_many_for_the_classical_a_hundred_fine_for
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda x: Separation("cubic"), ValueError, "kind"),
+        (lambda x: energy(x, states=x, separation="cubic"), TypeError, "separation"),
         (lambda x: polynomial(1), ValueError, "degree"),
         (lambda x: polynomial(2.5), TypeError, "degree"),
         (lambda x: energy(x[0], states=x), ValueError, "patterns"),
@@ -448,7 +486,7 @@ def test_half_masked_faces_six_are_too_many_for_the_classical_a_hundred_fine_for
         ),
         (lambda x: retrieve(x, queries=x + 1), ValueError, "queries"),
         (lambda x: retrieve(x, queries=x, schedule="random"), ValueError, "schedule"),
-        (lambda x: retrieve(x, queries=x, max_sweeps=0), ValueError, "max_sweeps"),
+        (lambda x: retrieve(x, queries=x, max_steps=0), ValueError, "max_steps"),
         (
             lambda x: retrieve(x, queries=x, separation=EXPONENTIAL, kernel="couplings"),
             ValueError,
@@ -457,7 +495,7 @@ def test_half_masked_faces_six_are_too_many_for_the_classical_a_hundred_fine_for
         (
             lambda x: retrieve_with_couplings(np.triu(np.ones((8, 8))), queries=x),
             ValueError,
-            "weights",
+            "couplings",
         ),
         (lambda x: retrieval_overlap(100, loads=[0.2, 0.1]), ValueError, "loads"),
         (lambda x: retrieval_overlap(100, loads=[0.1], networks=1), ValueError, "networks"),
@@ -472,4 +510,4 @@ def test_bad_input_is_refused_by_name(call, error, message):
     patterns = spins(np.random.default_rng(0), 3, 8)
     with pytest.raises(error, match=message):
         call(patterns)
-    assert overlaps(patterns, states=patterns)[0, 0] == 1.0
+    assert overlaps(patterns, patterns=patterns)[0, 0] == 1.0

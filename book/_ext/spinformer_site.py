@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.util.nodes import nested_parse_with_titles
 
 from spinformer.chapters.claims import claims_markdown
-from spinformer.chapters.project import repository_address
+from spinformer.chapters.project import published_address
 
 BRANCH = "main"
 
@@ -33,7 +33,7 @@ def configure_theme(app: Sphinx, config: Any) -> None:
     """Name the colour mode; turn on launch buttons if readers can reach the repository."""
     # The theme complains on the console when no mode is named; figures are drawn on white.
     config.html_context.setdefault("default_mode", "light")
-    address = repository_address(Path(app.srcdir))
+    address = published_address(Path(app.srcdir))
     if not address:
         return
     config.html_theme_options.update(
@@ -53,7 +53,7 @@ def add_colab_badge(
     app: Sphinx, pagename: str, _template: str, context: dict[str, Any], _doctree: nodes.document
 ) -> None:
     """Put a link to Colab above each chapter if readers can reach the repository."""
-    address = repository_address(Path(app.srcdir))
+    address = published_address(Path(app.srcdir))
     if not pagename.startswith("notebooks/") or not address.startswith("https://github.com/"):
         return
     path = address.removeprefix("https://github.com/")

@@ -1,18 +1,24 @@
-"""Command line of the chapters: list, run, build, check."""
+"""Command line of the chapters: list, run, build, check, new."""
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
-from papermill.exceptions import PapermillExecutionError
 
-from spinformer.chapters.execution import rebuild_all, restamp, run, stamp_project, write_atomically
+from spinformer.chapters.checking import all_faults
+from spinformer.chapters.errors import BookError, ChapterError
+from spinformer.chapters.execution import rebuild_all, run, stamp_project, write_notebook
 from spinformer.chapters.figures import cover_png
-from spinformer.chapters.parameters import ParameterError, check_values
+from spinformer.chapters.files import write_atomically
+from spinformer.chapters.freshness import read_notebook, state
+from spinformer.chapters.parameters import values_from_pairs
 from spinformer.chapters.project import project_root
-from spinformer.chapters.source import Chapter, ChapterError, chapters
+from spinformer.chapters.scaffold import next_steps, write_chapter
+from spinformer.chapters.source import Chapter, chapters
 
 
 class Refused(click.ClickException):
@@ -21,32 +27,63 @@ class Refused(click.ClickException):
     exit_code = 2
 
 
-def _chapters(names: tuple[str, ...]) -> list[Chapter]:
-    try:
-        return chapters(names=names)
-    except (ChapterError, FileNotFoundError) as error:
-        raise Refused(str(error)) from None
+class Commands(click.Group):
+    """The one place that turns errors into a line."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a refusal or a failure ends in a message, never in a traceback."""
+        try:
+            return super().invoke(ctx)
+        except BookError as error:
+            kind = Refused if error.exit_code == 2 else click.ClickException
+            raise kind(str(error)) from None
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise Refused(f"{where}{error.strerror or error}") from None
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class RunCommand(click.Command):
+    """Takes `-p beta=2` for `-p beta 2`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Split NAME=VALUE after -p before click reads the options."""
+        split: list[str] = []
+        for argument in args:
+            joined = re.match(r"([A-Za-z_]\w*)=(.*)$", argument, flags=re.DOTALL)
+            if joined and split and split[-1] in ("-p", "--parameter"):
+                split += joined.groups()
+            else:
+                split.append(argument)
+        return super().parse_args(ctx, split)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """The chapters of the book: list them, run one, rebuild the stale ones."""
+    """The chapters of the book: list them, run one, rebuild the stale ones, add one."""
 
 
 @main.command("list")
 @click.argument("names", nargs=-1)
 def list_chapters(names: tuple[str, ...]) -> None:
     """List chapters with their parameters: type, default, values allowed, meaning."""
-    for chapter in _chapters(names):
-        click.echo(f"{chapter.name}: {chapter.title}")
-        for parameter in chapter.parameters:
-            click.echo(
-                f"  {parameter.name} = {parameter.default!r}  ({parameter.allowed})\n"
-                f"      {parameter.help}"
-            )
+    unreadable = 0
+    for chapter in chapters(names=names):
+        try:
+            lines = [f"{chapter.name}: {chapter.title}"]
+            for parameter in chapter.parameters:
+                lines.append(f"  {parameter.name} = {parameter.default!r}  ({parameter.allowed})")
+                lines.append(f"      {parameter.help}")
+            for requirement in chapter.parameter_cell.requirements:
+                why = f"  ({requirement.reason})" if requirement.reason else ""
+                lines.append(f"  requires {requirement.condition}{why}")
+            click.echo("\n".join(lines))
+        except BookError as error:
+            unreadable += 1
+            click.echo(str(error), err=True)
+    sys.exit(1 if unreadable else 0)
 
 
-@main.command("run")
+@main.command("run", cls=RunCommand)
 @click.argument("name")
 @click.option(
     "-p",
@@ -60,7 +97,7 @@ def list_chapters(names: tuple[str, ...]) -> None:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=click.Path(path_type=Path),
     required=True,
     help="Folder for the executed notebook.",
 )
@@ -74,18 +111,12 @@ def run_chapter(
     progress: bool,
 ) -> None:
     """Run chapter NAME with other parameters into a folder of your own."""
-    (chapter,) = _chapters((name,))
+    (chapter,) = chapters(names=(name,))
     if output.resolve() == chapter.notebook_path.parent.resolve():
-        raise Refused("output must not be the folder of the committed notebooks")
-    try:
-        checked = check_values(chapter.parameters, dict(values), text=True)
-    except ParameterError as error:
-        raise Refused(str(error)) from None
-    try:
-        for path in run(chapter, output, checked, html=html, progress=progress):
-            click.echo(path)
-    except (PapermillExecutionError, ChapterError) as error:
-        raise click.ClickException(str(error).strip()) from None
+        raise ChapterError("output must not be the folder of the committed notebooks")
+    checked = chapter.check_values(values_from_pairs(values), text=True)
+    for path in run(chapter, output, checked, html=html, progress=progress):
+        click.echo(path)
 
 
 @main.command("build")
@@ -94,21 +125,34 @@ def run_chapter(
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Chapters at a time.")
 @click.option("--progress/--no-progress", default=True, help="Show a bar over the cells.")
 def build(names: tuple[str, ...], everything: bool, jobs: int, progress: bool) -> None:
-    """Execute the stale chapters (or NAMES) and replace their notebooks."""
-    selected = _chapters(names)
+    """Bring the notebooks (or those of NAMES) up to date; execute where code or outputs changed.
+
+    A chapter that fails keeps its old notebook; the others are built all the same.
+    """
+    selected = chapters(names=names)
     stamp_project(project_root())
-    waiting = []
+    waiting: list[Chapter] = []
+    problems: list[str] = []
     for chapter in selected:
-        if reason := "asked for" if everything else chapter.stale():
-            click.echo(f"{chapter.name}: {reason}")
-            waiting.append(chapter)
-        else:
-            restamp(chapter)
+        try:
+            chapter.require_sound()
+            found = state(chapter)
+            if everything or found.execute:
+                click.echo(f"{chapter.name}: {found.reason or 'asked for'}")
+                waiting.append(chapter)
+            elif found.reason:
+                write_notebook(chapter, read_notebook(chapter.notebook_path))
+                click.echo(f"{chapter.name}: text taken over from the source, nothing executed")
+        except BookError as error:
+            problems.append(str(error))
     click.echo(f"{len(waiting)} of {len(selected)} chapters to execute")
     for done, (name, problem) in enumerate(rebuild_all(waiting, jobs, progress=progress), start=1):
+        click.echo(f"[{done}/{len(waiting)}] {name}: {'failed' if problem else 'written'}")
         if problem:
-            raise click.ClickException(f"{name}: {problem}")
-        click.echo(f"[{done}/{len(waiting)}] {name}: written")
+            problems.append(problem if name in problem else f"{name}: {problem}")
+    for problem in problems:
+        click.echo(f"Error: {problem}", err=True)
+    sys.exit(1 if problems else 0)
 
 
 @main.command("cover")
@@ -121,12 +165,28 @@ def cover() -> None:
 
 
 @main.command("check")
-def check() -> None:
-    """Name the chapters whose notebook is stale; exit with 1 if there are any."""
-    stale = {chapter.name: reason for chapter in _chapters(()) if (reason := chapter.stale())}
-    for name, reason in stale.items():
-        click.echo(f"{name}: {reason}", err=True)
-    sys.exit(1 if stale else 0)
+@click.argument("names", nargs=-1)
+def check(names: tuple[str, ...]) -> None:
+    """Name every fault of the chapters (or NAMES) by file and line; exit with 1 if any.
+
+    Looks at the sources, the notebooks' age, the table of contents, the values of the test run,
+    the bibliography and the claims.
+    """
+    faults = all_faults(project_root(), names)
+    for fault in faults:
+        click.echo(str(fault), err=True)
+    sys.exit(1 if faults else 0)
+
+
+@main.command("new")
+@click.argument("name")
+@click.option("--title", default="", help="Title of the chapter: a question or a finding.")
+def new(name: str, title: str) -> None:
+    """Begin chapter NAME (NN_words): its source, values for its test run, its place in the book."""
+    root = project_root()
+    for path in write_chapter(root, name, title):
+        click.echo(path.relative_to(root))
+    click.echo(next_steps(name))
 
 
 if __name__ == "__main__":

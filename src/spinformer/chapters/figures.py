@@ -7,7 +7,8 @@ from pathlib import Path
 
 import nbformat
 
-from spinformer.chapters.source import ChapterError
+from spinformer.chapters.errors import ChapterError
+from spinformer.chapters.freshness import read_notebook
 
 COVER = ("33_phase_transitions", "fig-phase-wide")
 
@@ -25,5 +26,4 @@ def figure_png(notebook: nbformat.NotebookNode, name: str) -> bytes:
 def cover_png(root: Path) -> bytes:
     """Return the figure that README.md and the front page show."""
     chapter, name = COVER
-    notebook = nbformat.read(root / "notebooks" / f"{chapter}.ipynb", as_version=4)
-    return figure_png(notebook, name)
+    return figure_png(read_notebook(root / "notebooks" / f"{chapter}.ipynb"), name)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import tomllib
 from pathlib import Path
+
+from spinformer.chapters.errors import ChapterError
 
 # What a reader's browser or Colab can reach; a local path or a file:// remote is not.
 _HTTPS = re.compile(r"^https://[\w.-]+\.[a-z]+/[\w.-]+/[\w.-]+$")
@@ -18,14 +19,14 @@ def project_root(start: Path | None = None) -> Path:
     """Return the checkout: the first folder upwards of `start` that holds `_toc.yml`.
 
     Without `start`, looks from the working directory, then from this file.
-    Raises FileNotFoundError outside of a checkout.
+    Raises ChapterError outside of a checkout.
     """
     starts = [start] if start is not None else [Path.cwd(), Path(__file__)]
     for begin in starts:
         for folder in [begin.resolve(), *begin.resolve().parents]:
             if (folder / "_toc.yml").is_file() and (folder / "notebooks").is_dir():
                 return folder
-    raise FileNotFoundError("no checkout of the book here: expected a folder with _toc.yml")
+    raise ChapterError("no checkout of the book here: expected a folder with _toc.yml")
 
 
 def public_address(address: str) -> str:
@@ -39,21 +40,27 @@ def public_address(address: str) -> str:
 def repository_address(root: Path) -> str:
     """Return the public address of the repository, "" while it has none.
 
-    The environment variable SPINFORMER_REPOSITORY wins over `[tool.spinformer] repository`
-    in pyproject.toml, which wins over the git remote named origin.
+    It is `Repository` of `[project.urls]` in pyproject.toml and nothing else: what is written
+    into tracked files must not depend on the clone. ChapterError for an address that no reader
+    could reach.
     """
-    configured = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    setting = configured.get("tool", {}).get("spinformer", {}).get("repository", "")
-    for candidate in (os.environ.get("SPINFORMER_REPOSITORY", ""), setting):
-        if candidate:
-            return public_address(candidate)
-    remote = subprocess.run(
-        ["git", "-C", str(root), "remote", "get-url", "origin"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return public_address(remote.stdout) if remote.returncode == 0 else ""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    setting = project.get("project", {}).get("urls", {}).get("Repository", "")
+    address = public_address(setting)
+    if setting and not address:
+        raise ChapterError(
+            f"pyproject.toml: Repository must read https://host/owner/name, got {setting!r}"
+        )
+    return address
+
+
+def published_address(root: Path) -> str:
+    """Return the address that links on built pages lead to.
+
+    The environment variable SPINFORMER_REPOSITORY wins over `repository_address`.
+    """
+    chosen = os.environ.get("SPINFORMER_REPOSITORY")
+    return repository_address(root) if chosen is None else public_address(chosen)
 
 
 def citation_text(text: str, address: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spinformer.core.checks import check_integer
+from spinformer.core.checks import check_array, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 
@@ -33,7 +33,8 @@ def lyapunov_exponents(
     logarithms of the lengths are averaged (Benettin et al. 1980). The error is the scatter of
     the means of `batches` consecutive stretches over √batches: right if a stretch is longer than
     the orbit's memory, too small if a transient ends within the run. A direction that shrinks to
-    nothing has exponent −∞ and no error. Raises ValueError for sizes out of range.
+    nothing has exponent −∞ and no error (NaN). Raises ValueError for sizes out of range and for a
+    frame of another shape or with entries that are not finite.
 
     >>> doubling = lyapunov_exponents(lambda frame: 2.0 * frame, dimension=3, steps=10)
     >>> f"{doubling.value[0]:.6f}"
@@ -49,19 +50,22 @@ def lyapunov_exponents(
     lengths = np.diff(np.linspace(0, steps, batches + 1).astype(int))
     owner = np.repeat(np.arange(batches), lengths)
     for step in range(align + steps):
-        frame, stretched = _unit(push(frame))
+        frame, stretched = _unit(
+            check_array("frame returned by push", push(frame), shape=(dimension, count))
+        )
         if step >= align:
             with np.errstate(divide="ignore"):
                 growth[owner[step - align]] += np.log(stretched)
         if not stretched.any():
             break
     value = growth.sum(axis=0) / steps
-    if not np.isfinite(growth).all() or batches < 2:
-        error = np.full(count, np.nan)
-    else:
-        error = np.std(growth / lengths[:, None], axis=0, ddof=1) / np.sqrt(batches)
     if not stretched.any():
         value = np.full(count, -np.inf)
+    known = np.isfinite(value)
+    error = np.full(count, np.nan)
+    if batches > 1 and known.any():
+        scatter = np.std(growth[:, known] / lengths[:, None], axis=0, ddof=1)
+        error[known] = scatter / np.sqrt(batches)
     return Estimate(value=value, error=error, samples=batches)
 
 

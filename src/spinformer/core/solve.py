@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spinformer.core.checks import check_integer, check_real
+from spinformer.core.checks import check_integer, check_real, check_tensor
 from spinformer.core.records import record
 
 V = TypeVar("V")
@@ -123,25 +123,27 @@ def anderson(
     is ‖step(x) − x‖/√n. Returned is the best point seen, without a graph. A system whose
     residual grows threefold over its best (near an unstable solution, say) forgets its history
     and goes on with a plain damped step; one that has arrived is frozen, so that no result
-    depends on its neighbours. Raises ValueError for a `start` of fewer than two axes or a number
-    out of range.
+    depends on its neighbours. A system whose last step is not finite has DIVERGED. Raises
+    ValueError for a `start` of fewer than two axes or not finite, or a number out of range.
 
     >>> found = anderson(torch.cos, torch.zeros(1, 1), tolerance=1e-6, max_steps=50)
     >>> f"{float(found.value):.4f}", bool(found.converged)
     ('0.7391', True)
     """
-    if start.ndim < 2:
+    if check_tensor("start", start).ndim < 2:
         raise ValueError(f"start must have shape (..., n, d), got {tuple(start.shape)}")
     damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     max_steps = check_integer("max_steps", max_steps, low=1)
     with torch.no_grad():
-        value, residual, steps = _mix(step, start, damping, tolerance, max_steps)
+        value, residual, last, steps = _mix(step, start, damping, tolerance, max_steps)
+    status = status_of(residual <= tolerance)
+    astray = (status != Status.CONVERGED) & ~torch.isfinite(last)
     return Solution(
         value=value,
         residual=residual,
         steps=torch.full_like(residual, steps, dtype=torch.int64),
-        status=status_of(residual <= tolerance),
+        status=torch.where(astray, int(Status.DIVERGED), status),
     )
 
 
@@ -151,7 +153,8 @@ def _mix(
     damping: float,
     tolerance: float,
     max_steps: int,
-) -> tuple[Tensor, Tensor, int]:
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Best point, its residual, the residual of the last step and the number of steps."""
     shape, sites = start.shape, start.shape[-2]
     x = start.reshape(-1, shape[-2] * shape[-1])
     tiny = torch.finfo(x.dtype).tiny
@@ -196,4 +199,5 @@ def _mix(
             mixed = target
         previous = (residual, target)
         x = mixed if bool(active.all()) else torch.where(active.unsqueeze(-1), mixed, best)
-    return best.reshape(shape), best_norm.reshape(shape[:-2]), iteration
+    batch = shape[:-2]
+    return best.reshape(shape), best_norm.reshape(batch), norm.reshape(batch), iteration

@@ -55,6 +55,7 @@ def mean_estimate(samples: ArrayLike, *, axis: int = 0) -> Estimate:
     2.50(65)
     """
     values = check_array("samples", samples)
+    axis = check_integer("axis", axis, low=-max(values.ndim, 1), high=max(values.ndim, 1) - 1)
     if values.ndim == 0 or values.shape[axis] < 2:
         raise ValueError(f"samples must hold at least 2 along axis {axis}, got {values.shape}")
     count = values.shape[axis]
@@ -122,6 +123,8 @@ def share_interval(successes: int, *, trials: int, level: float = 0.95) -> tuple
     trials = check_integer("trials", trials, low=1)
     successes = check_integer("successes", successes, low=0, high=trials)
     z = float(norm.ppf(0.5 + 0.5 * check_real("level", level, low=0.0, high=1.0)))
+    if not np.isfinite(z):
+        return 0.0, 1.0
     share, weight = successes / trials, z**2 / trials
     centre = (share + weight / 2) / (1 + weight)
     half = z * np.sqrt(share * (1 - share) / trials + weight / (4 * trials)) / (1 + weight)
@@ -152,6 +155,8 @@ def fit_power(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> Powe
     check_integer("number of sizes", len(sizes), low=3)
     if not ((sizes > 0).all() and (values > 0).all() and (errors > 0).all()):
         raise ValueError("sizes, values and errors must be positive for a power law")
+    if np.ptp(sizes) == 0.0:
+        raise ValueError(f"sizes must differ for a power law, got {sizes}")
     relative = errors / values
     design = np.stack([np.log(sizes), np.ones_like(sizes)], axis=1) / relative[:, None]
     target = np.log(values) / relative

@@ -1,1 +1,34 @@
-"""Dynamical mean-field theory of self-attention networks."""
+"""Self-attention with 1-bit tokens: N bits, the limit N → ∞, and what its dynamics settles on.
+
+NumPy and compiled kernels throughout, float64; `differentiable` is the torch form. The theory is
+that of [poclopez2024dynamical].
+"""
+
+from spinformer.dmft.attractors import (
+    Attractors,
+    Regime,
+    Thresholds,
+    continue_attractors,
+    find_attractors,
+)
+from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.mean_field import document_context, random_contexts, step, trajectory
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+
+__all__ = [
+    "Attractors",
+    "Context",
+    "Ensemble",
+    "Network",
+    "Regime",
+    "Thresholds",
+    "continue_attractors",
+    "document_context",
+    "find_attractors",
+    "lyapunov_spectrum",
+    "random_contexts",
+    "step",
+    "trajectory",
+]

@@ -16,25 +16,42 @@ What meets no definition is called undecided.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import field
+from enum import IntEnum
 
 import numpy as np
 from tqdm import tqdm
 
 from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.records import record
+from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.kernels import LANES
-from spinformer.dmft.lyapunov import ensemble_spectrum
-from spinformer.dmft.mean_field import Context
+from spinformer.dmft.kernels import LANES, Block, Clock, Tally
+from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Network
-
-REGIMES: tuple[str, ...] = ("periodic", "quasi-periodic", "chaotic", "undecided")
-PERIODIC, QUASI_PERIODIC, CHAOTIC, UNDECIDED = range(4)
+from spinformer.dmft.state import Context
 
 
-@dataclass(frozen=True)
+class Regime(IntEnum):
+    """What an orbit settled on; `label` is the name that tables print."""
+
+    PERIODIC = 0
+    QUASI_PERIODIC = 1
+    CHAOTIC = 2
+    UNDECIDED = 3
+
+    @property
+    def label(self) -> str:
+        """The name in words.
+
+        >>> Regime.QUASI_PERIODIC.label
+        'quasi-periodic'
+        """
+        return self.name.lower().replace("_", "-")
+
+
+@record
 class Thresholds:
     """What counts as what.
 
@@ -54,11 +71,13 @@ class Thresholds:
     sigmas: float = 3.0
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Attractors:
     """What each orbit of a batch settled on; every array has the batch's shape in front.
 
-    regime: codes into `REGIMES`. period: 0 where none was found. exponents, errors: (..., k).
+    regime: values of `Regime`. period: 0 where none was found. exponents: (..., k), with errors.
+    settled: False where the leading exponent jumped while it was measured, because a transient
+    of the orbit or of its tangent vector ended; its error is wide then.
     digits: Birkhoff digits. mean: (..., P) weighted average of the semantic m^o. histogram,
     section: (..., bins) visits of m^o_observed in [−1, 1], all and with |m^o_plane| < tolerance.
     context: states at the end.
@@ -66,8 +85,8 @@ class Attractors:
 
     regime: np.ndarray
     period: np.ndarray
-    exponents: np.ndarray
-    errors: np.ndarray
+    exponents: Estimate
+    settled: np.ndarray
     digits: np.ndarray
     mean: np.ndarray
     histogram: np.ndarray
@@ -76,7 +95,11 @@ class Attractors:
 
 
 def bump_weights(length: int) -> np.ndarray:
-    """Weights exp(−1/(t(1−t))) at t = (n + ½)/length, normalised to sum 1."""
+    """Weights exp(−1/(t(1−t))) at t = (n + ½)/length, normalized to sum 1.
+
+    >>> bump_weights(3).round(3)
+    array([0.038, 0.925, 0.038])
+    """
     length = check_integer("length", length, low=1)
     t = (np.arange(length) + 0.5) / length
     weight = np.exp(-1.0 / (t * (1.0 - t)))
@@ -88,6 +111,9 @@ def find_period(orbit: np.ndarray, *, longest: int, distance: float = 1e-7) -> i
 
     Every pair n, n + p of the orbit must agree to `distance` in every overlap; `longest` is at
     most half the steps, so that a period is seen at least twice.
+
+    >>> find_period(np.tile([[0.0], [1.0], [0.5]], (4, 1)), longest=6)
+    3
     """
     orbit = check_array("orbit", orbit, ndim=2)
     longest = check_integer("longest", longest, low=1, high=max(1, len(orbit) // 2))
@@ -98,25 +124,31 @@ def find_period(orbit: np.ndarray, *, longest: int, distance: float = 1e-7) -> i
 def classify(
     period: np.ndarray,
     *,
-    exponent: np.ndarray,
-    error: np.ndarray,
+    exponent: Estimate,
     digits: np.ndarray,
     thresholds: Thresholds | None = None,
 ) -> np.ndarray:
-    """Regime codes from the period, λ₁, its standard error and the Birkhoff digits.
+    """Regimes from the period, the leading exponent with its error, and the Birkhoff digits.
 
     periodic: a period, and λ₁ not above zero by `neutral` and `sigmas` errors. Without a period,
     quasi-periodic: |λ₁| ≤ neutral and enough digits; chaotic: λ₁ clearly above `neutral` and few
-    digits. All else, undecided.
+    digits. All else, undecided. The arguments broadcast.
+
+    >>> rate = Estimate(value=np.array([-0.1, 0.0, 0.2]), error=np.full(3, 0.01))
+    >>> codes = classify(np.array([4, 0, 0]), exponent=rate, digits=np.array([16.0, 12.0, 3.0]))
+    >>> [Regime(code).label for code in codes]
+    ['periodic', 'quasi-periodic', 'chaotic']
     """
     limit = thresholds or Thresholds()
-    period, exponent, error, digits = np.broadcast_arrays(period, exponent, error, digits)
-    above = exponent - limit.sigmas * error > limit.neutral
-    code = np.full(exponent.shape, UNDECIDED)
-    code[(period == 0) & above & (digits <= limit.digits_chaotic)] = CHAOTIC
-    neutral = np.abs(exponent) <= limit.neutral
-    code[(period == 0) & neutral & (digits >= limit.digits_regular)] = QUASI_PERIODIC
-    code[(period > 0) & ~above] = PERIODIC
+    period, rate, error, digits = np.broadcast_arrays(
+        period, exponent.value, exponent.error, digits
+    )
+    above = rate - limit.sigmas * error > limit.neutral
+    code = np.full(rate.shape, Regime.UNDECIDED)
+    code[(period == 0) & above & (digits <= limit.digits_chaotic)] = Regime.CHAOTIC
+    neutral = np.abs(rate) <= limit.neutral
+    code[(period == 0) & neutral & (digits >= limit.digits_regular)] = Regime.QUASI_PERIODIC
+    code[(period > 0) & ~above] = Regime.PERIODIC
     return code
 
 
@@ -145,87 +177,103 @@ def find_attractors(
     `kept` steps streamed into histograms and averages (memory does not grow with `kept`), a
     short stretch searched for a period, and `exponent_steps` steps averaged for the `exponents`
     leading Lyapunov exponents (0 of them: none; regimes are then periodic or undecided).
+
+    >>> start = Context(np.full((4, 3), 0.1), 0)
+    >>> found = find_attractors(
+    ...     Network.document(), start, beta=0.5, transient=2000, kept=200, exponent_steps=200
+    ... )
+    >>> Regime(int(found.regime)).label, int(found.period)
+    ('periodic', 4)
     """
     limit = thresholds or Thresholds()
-    ensemble = Ensemble(network, context.attention, context.position, beta, gamma, epsilon, threads)
+    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
+    transient = check_integer("transient", transient, low=0)
     kept = check_integer("kept", kept, low=2)
     bins = check_integer("bins", bins, low=1, high=2**16)
     exponents = check_integer(
-        "exponents", exponents, low=0, high=ensemble.context * ensemble.features
+        "exponents", exponents, low=0, high=ensemble.window * ensemble.features
     )
     last = ensemble.features - 1
     observed = check_integer("observed", observed, low=0, high=last)
     plane = check_integer("plane", plane, low=0, high=last)
     tolerance = check_real("tolerance", tolerance, low=0.0)
-    ensemble.advance(transient, progress)
     weights = bump_weights(kept // 2)
     stretch = 2 * check_integer("thresholds.longest", limit.longest, low=1)
 
-    def task(block: int, _: int) -> tuple[np.ndarray, ...]:
-        arrays = ensemble._arrays(block)
-        histogram = np.zeros((LANES, bins), dtype=np.uint32)
-        section = np.zeros((LANES, bins), dtype=np.uint32)
-        sums = np.zeros((2, ensemble.features, LANES))
-        end = kernels.survey(
-            kept, 0, observed, plane, tolerance, histogram, section, weights, sums,
-            ensemble.cursor, ensemble.position, *arrays,
-        )  # fmt: skip
-        orbit = np.empty((stretch, ensemble.features, LANES))
-        end = kernels.record(orbit, 1, *end, *arrays)
-        lanes = np.ascontiguousarray(np.moveaxis(orbit, -1, 0))
-        period = np.array(
-            [kernels.smallest_period(lane, limit.longest, limit.distance) for lane in lanes]
+    def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
+        tally = Tally(
+            histogram=np.zeros((LANES, bins), dtype=np.uint32),
+            section=np.zeros((LANES, bins), dtype=np.uint32),
+            sums=np.zeros((2, ensemble.features, LANES)),
+            window=weights,
+            observed=observed,
+            plane=plane,
+            tolerance=tolerance,
         )
-        return histogram.T, section.T, sums, period, end
+        clock = kernels.survey(kept, tally, block, clock)
+        orbit = np.empty((stretch, ensemble.features, LANES))
+        clock = kernels.record(orbit, 1, block, clock)
+        period = np.array(
+            [
+                kernels.smallest_period(lane, limit.longest, limit.distance)
+                for lane in np.ascontiguousarray(np.moveaxis(orbit, -1, 0))
+            ]
+        )
+        return clock, (tally.histogram.T, tally.section.T, tally.sums, period)
 
-    parts = ensemble._each(task, progress, "attractors")
-    ensemble._move(parts[0][4])
-    histogram, section, sums, period = (
-        ensemble.gather([part[i] for part in parts]) for i in range(4)
-    )
+    ensemble.advance(transient, progress=progress)
+    histogram, section, sums, period = ensemble.run(task, progress=progress, label="attractors")
     gap = np.abs(sums[..., 0, :] - sums[..., 1, :]).max(axis=-1)
     digits = -np.log10(np.maximum(gap, 1e-16))
+    state = ensemble.state()
     if exponents:
-        spectrum = ensemble_spectrum(ensemble, exponent_steps, count=exponents, progress=progress)
-        leading, errors = spectrum.exponents, spectrum.errors
-        regime = classify(
-            period, exponent=leading[..., 0], error=errors[..., 0], digits=digits, thresholds=limit
+        spectrum = lyapunov_spectrum(
+            network,
+            state,
+            beta=beta,
+            gamma=gamma,
+            epsilon=epsilon,
+            steps=exponent_steps,
+            count=exponents,
+            threads=threads,
+            progress=progress,
         )
+        rates, state = spectrum.exponents, spectrum.context
+        settled = spectrum.settled[..., 0]
+        leading = Estimate(
+            value=rates.value[..., 0], error=rates.error[..., 0], samples=rates.samples
+        )
+        regime = classify(period, exponent=leading, digits=digits, thresholds=limit)
     else:
-        leading = errors = np.zeros((*period.shape, 0))
-        regime = np.where(period > 0, PERIODIC, UNDECIDED)
+        empty = np.zeros((*period.shape, 0))
+        rates = Estimate(value=empty, error=empty)
+        settled = np.zeros(period.shape, dtype=bool)
+        regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
     return Attractors(
-        regime, period, leading, errors, digits, sums.mean(axis=-2), histogram, section,
-        Context(ensemble.attention(), ensemble.position),
-    )  # fmt: skip
+        regime=regime,
+        period=period,
+        exponents=rates,
+        settled=settled,
+        digits=digits,
+        mean=sums.mean(axis=-2),
+        histogram=histogram,
+        section=section,
+        context=state,
+    )
 
 
-def diagram_image(
-    counts: np.ndarray, *, columns: int, regime: np.ndarray | None = None, only: Sequence[int] = ()
-) -> np.ndarray:
-    """Which cells of an orbit diagram were visited, (bins, columns), from counts (B, bins).
-
-    Neighbouring values of the parameter share a column when B exceeds `columns`; with `regime`
-    and `only`, just the parameters whose code is listed count. Entries are shares in [0, 1] of
-    the column's parameters that visited the cell.
-    """
-    counts = np.asarray(counts)
-    columns = min(check_integer("columns", columns, low=1), len(counts))
-    visited = counts > 0
-    if regime is not None:
-        visited = visited & np.isin(regime, list(only))[:, None]
-    edges = np.linspace(0, len(counts), columns + 1).astype(int)
-    return np.stack([visited[a:b].mean(axis=0) for a, b in pairwise(edges)], 1)
-
-
-@dataclass(frozen=True, eq=False)
+@record
 class Continuation:
-    """Attractors followed along a parameter: `values` in the order visited, fields (n, B, ...)."""
+    """Attractors followed along β.
 
-    values: np.ndarray
+    betas: (n,), in the order visited. regime, period, exponent (the leading one), mean: (n, B,
+    ...). context: states at the end.
+    """
+
+    betas: np.ndarray
     regime: np.ndarray
     period: np.ndarray
-    exponent: np.ndarray
+    exponent: Estimate
     mean: np.ndarray
     context: Context = field(repr=False)
 
@@ -248,17 +296,42 @@ def continue_attractors(
 
     Each β starts where the last one ended, so an attractor is followed past the point where
     others appear, until it loses its stability.
+
+    >>> start = Context(np.full((1, 4, 3), 0.1), 0)
+    >>> followed = continue_attractors(Network.document(), start, np.array([0.5, 0.6]))
+    >>> followed.period
+    array([[4],
+           [4]])
     """
     betas = check_array("betas", betas, ndim=1, low=0.0)
     limit = thresholds or Thresholds(longest=512, digits_regular=5.0, neutral=4e-3)
     rows = []
     for beta in tqdm(betas, desc="continuation", disable=not progress):
         found = find_attractors(
-            network, context, beta=float(beta), gamma=gamma, epsilon=epsilon, transient=transient,
-            kept=kept, exponent_steps=exponent_steps, exponents=1, bins=1, thresholds=limit,
+            network,
+            context,
+            beta=float(beta),
+            gamma=gamma,
+            epsilon=epsilon,
+            transient=transient,
+            kept=kept,
+            exponent_steps=exponent_steps,
+            exponents=1,
+            bins=1,
+            thresholds=limit,
             threads=threads,
-        )  # fmt: skip
+        )
         context = found.context
-        rows.append((found.regime, found.period, found.exponents[..., 0], found.mean))
-    regime, period, exponent, mean = (np.stack(column) for column in zip(*rows, strict=True))
-    return Continuation(betas, regime, period, exponent, mean, context)
+        rows.append(found)
+    return Continuation(
+        betas=betas,
+        regime=np.stack([found.regime for found in rows]),
+        period=np.stack([found.period for found in rows]),
+        exponent=Estimate(
+            value=np.stack([found.exponents.value[..., 0] for found in rows]),
+            error=np.stack([found.exponents.error[..., 0] for found in rows]),
+            samples=rows[0].exponents.samples,
+        ),
+        mean=np.stack([found.mean for found in rows]),
+        context=context,
+    )

@@ -1,44 +1,71 @@
-"""The generating functional of token paths, exact by enumeration (document 002, Eqs. 9-10).
+"""The generating functional of token paths, exact by enumeration.
 
-`Z(g) = sum over paths of prod_t p(x_{t+1} | x_{<=t}) exp(sum g^α_{a,t} sum_i W^α_ia x_{i,t})`.
-Z(0) = 1, and the derivative at g = 0 is N⟨m^α_{a,t}⟩. Bits of a segment are exchangeable, so
-paths are enumerated over the numbers of +1 bits in each segment, with binomial weights: for
-segments of one bit that is the plain sum over 2^N states a token.
+[poclopez2024dynamical, Eqs. (9) and (10)]:
+`Z(g) = Σ_paths Π_t p(x_{t+1} | x_{≤t}) exp(Σ g^α_{a,t} Σ_i W^α_ia x_{i,t})`. Z(0) = 1, and the
+derivative at g = 0 is N⟨m^α_{a,t}⟩. Bits of a segment are exchangeable, so paths are enumerated
+over the numbers of +1 bits in each segment, with binomial weights: for segments of one bit that
+is the plain sum over 2^N states a token.
 
 Two routes share no code: the sum over all paths (`PathSum`, differentiable by torch), and the
-distribution of the window pushed forward step by step (`propagate`).
+distribution of the window pushed forward step by step (`propagate`). Conventions of `tokens`:
+windows (T, L) of segment means run from old to new, `position` is that of the newest token.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 import torch
 from scipy.stats import binom
 
-from spinformer.core.checks import check_array, check_integer, check_real, check_tensor
+from spinformer.core.checks import (
+    check_array,
+    check_instance,
+    check_integer,
+    check_real,
+    check_tensor,
+)
+from spinformer.core.records import record
 from spinformer.dmft.network import Network
 from spinformer.dmft.tokens import attention_of_window, window_means
 
-_LARGEST_SUM = 2**21  # paths, or windows, that still fit comfortably in memory
+_LARGEST_SUM = 2**21  # tokens, paths or windows that still fit comfortably in memory
 
 
 def token_states(network: Network, size: int) -> np.ndarray:
     """Every distinguishable token of `size` bits as segment means, shape (S, L).
 
-    `S = prod_l (n_l + 1)` for segments of n_l bits.
+    `S = Π_l (n_l + 1)` for segments of n_l bits; the first segment varies slowest, each from −1
+    to 1: for segments of one bit `core.states.spin_states`. Raises ValueError for more than 2²¹
+    states.
+
+    >>> token_states(Network.document(), 6)[[0, 1, 3, -1]]
+    array([[-1., -1., -1.],
+           [-1., -1.,  0.],
+           [-1.,  0., -1.],
+           [ 1.,  1.,  1.]])
     """
+    check_instance("network", network, Network)
     counts = network.counts(size)
-    rows = product(*(range(int(count) + 1) for count in counts))
-    return 2.0 * np.array(list(rows), dtype=float) / counts - 1.0
+    shape = tuple(int(count) + 1 for count in counts)
+    number = float(np.prod(shape, dtype=float))
+    if number > _LARGEST_SUM:
+        raise ValueError(f"size must leave at most {_LARGEST_SUM} states, got {number:.3g}")
+    ups = np.indices(shape).reshape(len(counts), -1).T
+    return 2.0 * ups / counts - 1.0
 
 
 def token_probabilities(
     network: Network, size: int, *, beta: float, attention: np.ndarray
 ) -> np.ndarray:
-    """p(token | A), shape (..., S), for all S states, given A of shape (..., P); sums to 1."""
+    """p(token | A), shape (..., S), for all S `token_states`, given A (..., P); sums to 1.
+
+    [poclopez2024dynamical, Eq. (8)]. Raises ValueError for a negative β or another width.
+
+    >>> table = token_probabilities(Network.document(), 3, beta=1.0, attention=np.zeros(3))
+    >>> table  # eight states of three fair bits
+    array([0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125])
+    """
+    check_instance("network", network, Network)
     counts = network.counts(size)
     states = token_states(network, size)
     chance = 0.5 * (1.0 + window_means(network, beta, attention=attention))[..., None, :]
@@ -46,12 +73,18 @@ def token_probabilities(
     return binom.pmf(ups, counts, chance).prod(axis=-1)
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class PathSum:
-    """All paths of `steps` tokens after a fixed window.
+    """All paths of `steps` tokens of `size` bits after a fixed window.
 
     probability: (S**steps,) of each path.
-    features: (S**steps, steps, 4, P) values of `sum_i W^α_ia x_i` (semantic part, no 1 − ε).
+    features: (S**steps, steps, 4, P) values of `Σ_i W^α_ia x_i` (semantic part, no 1 − ε).
+
+    >>> paths = enumerate_paths(
+    ...     Network.document(), 3, beta=1.0, window=np.zeros((4, 3)), steps=2
+    ... )
+    >>> f"{float(paths.generating_functional(torch.zeros(2, 4, 3, dtype=torch.float64))):.9f}"
+    '1.000000000'
     """
 
     size: int
@@ -59,8 +92,10 @@ class PathSum:
     features: torch.Tensor
 
     def generating_functional(self, source: torch.Tensor) -> torch.Tensor:
-        """Z(g), a scalar differentiable in `source` of shape (steps, 4, P)."""
-        check_tensor("source", source, shape=self.features.shape[1:])
+        """Z(g), a scalar differentiable in `source` (float64) of shape (steps, 4, P)."""
+        check_tensor(
+            "source", source, shape=self.features.shape[1:], like=("features", self.features)
+        )
         exponent = torch.einsum("ptra,tra->p", self.features, source)
         return (self.probability * torch.exp(exponent)).sum()
 
@@ -80,8 +115,13 @@ def enumerate_paths(
 ) -> PathSum:
     """Probabilities and features of every path of `steps` tokens after `window` (T, L).
 
-    `window` holds segment means, oldest first, `position` the position index of its newest
-    token (default T − 1). ValueError if there are more than 2²¹ paths.
+    Raises ValueError if there are more than 2²¹ paths.
+
+    >>> paths = enumerate_paths(
+    ...     Network.document(), 3, beta=1.0, window=np.zeros((4, 3)), steps=2
+    ... )
+    >>> len(paths.probability), f"{float(paths.probability.sum()):.9f}"
+    (64, '1.000000000')
     """
     window, position, beta = _start(network, beta, window, position)
     steps = check_integer("steps", steps, low=1)
@@ -106,7 +146,11 @@ def enumerate_paths(
             axis=1,
         )
     overlaps = size * network.overlaps(states)
-    return PathSum(size, torch.from_numpy(probability), torch.from_numpy(overlaps[paths]))
+    return PathSum(
+        size=size,
+        probability=torch.from_numpy(probability),
+        features=torch.from_numpy(overlaps[paths]),
+    )
 
 
 def propagate(
@@ -121,7 +165,14 @@ def propagate(
     """Exact distribution of each single token, shape (steps, S): no path is ever written out.
 
     The window of T tokens is a Markov chain; its distribution, an array of T axes of length S
-    (at most 2²¹ entries), is pushed forward one token at a time from the given `window`.
+    (at most 2²¹ entries; ValueError beyond), is pushed forward one token at a time from the
+    given `window`.
+
+    >>> chain = propagate(
+    ...     Network.document(), 3, beta=0.0, window=np.zeros((4, 3)), steps=2
+    ... )
+    >>> chain.shape, bool(np.allclose(chain, 1 / 8))  # fair bits at β = 0
+    ((2, 8), True)
     """
     window, position, beta = _start(network, beta, window, position)
     steps = check_integer("steps", steps, low=1)
@@ -149,6 +200,7 @@ def propagate(
 def _start(
     network: Network, beta: float, window: np.ndarray, position: int | None
 ) -> tuple[np.ndarray, int, float]:
+    check_instance("network", network, Network)
     window = check_array(
         "window", window, shape=(network.context, network.segments), low=-1.0, high=1.0
     )

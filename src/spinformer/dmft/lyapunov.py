@@ -3,132 +3,66 @@
 The state is the window of T attention vectors, so the tangent space has T·P dimensions (12 for
 the document's network). A step shifts the window and makes one new vector,
 δA' = Σ_{s<T} M_s δA_s, so the tangent map is a block companion matrix with analytic blocks M_s.
-Exponents are in nats per step, from the QR method of Benettin et al. (1980): a frame is pushed
-forward and orthonormalised (modified Gram-Schmidt), the logarithms of the lengths averaged.
+Exponents are in nats per step, largest first, from the QR method of Benettin et al. (1980): a
+frame is pushed forward and orthonormalized (modified Gram-Schmidt), the logarithms of the lengths
+averaged.
 
 Two limits. With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot: in
-double precision a direction that becomes shorter than about 1e-13 before it is orthonormalised
+double precision a direction that becomes shorter than about 1e-13 before it is orthonormalized
 is what rounding left of the other directions. Such lengths are counted (`lost`), and the exponent
-and all below it are then only upper bounds (their exact sum is `mean_log_determinant`). And a
-frame needs some steps to align with the expanding directions: these are dropped.
+and all below it are then only upper bounds (their exact sum is
+`mean_log_determinant_reference`). And a frame needs some steps to align with the expanding
+directions: these are dropped.
+
+An error is that of the average over the run, as a sample of the motion in the run. Of a transient
+that outlives the run it cannot know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from spinformer.core.checks import check_integer
+from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.lyapunov import lyapunov_exponents
+from spinformer.core.records import record
+from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.kernels import LANES
-from spinformer.dmft.mean_field import Context, attend, step, tokens
+from spinformer.dmft.kernels import LANES, Block, Clock, Frame
+from spinformer.dmft.mean_field import attend, step, tokens
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
+from spinformer.dmft.state import Context, fitting
+
+# The largest t of a jump within a run that chance is allowed: one chaotic run in a thousand has
+# more.
+_JUMP = 6.0
+# Exponents that differ by less than this differ by rounding.
+_ROUNDING = 1e-9
+# An error from fewer blocks is itself too uncertain.
+_FEWEST_BLOCKS = 4
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class LyapunovSpectrum:
     """Exponents in nats per step, largest first.
 
-    exponents, errors: (..., k), mean and standard error over `batches` consecutive stretches
-        (with as many independent pieces as the stretches are longer than the orbit's memory).
-    lost: (..., k) share of the orthonormalisations that found a length below
+    exponents: (..., k), mean and standard error over `batches` consecutive stretches, widened
+        where neighboring stretches are correlated or the growth jumps.
+    settled: (..., k) True where the growth nowhere jumps, in the run, by more than chance would.
+        False: a transient ended within the run, or there are fewer than 8 batches, too few to tell.
+    lost: (..., k) share of the orthonormalizations that found a length below
         kernels.ROUNDING_LENGTH; log 0 is replaced by log kernels.ZERO_LENGTH.
     resolved: (..., k) True where neither this direction nor one before it was ever lost.
     context: the state at the end.
     """
 
-    exponents: np.ndarray
-    errors: np.ndarray
+    exponents: Estimate
+    settled: np.ndarray
     lost: np.ndarray
     resolved: np.ndarray
     context: Context
-
-
-def tangent_map(
-    network: Network,
-    context: Context,
-    beta: float,
-    *,
-    gamma: float | None = None,
-    epsilon: float | None = None,
-) -> np.ndarray:
-    """∂(next window)/∂(window), (T·P, T·P), in plain NumPy: the reference of the kernel.
-
-    Rows and columns run over age (newest first), then feature.
-    """
-    gamma = network.gamma if gamma is None else gamma
-    epsilon = network.epsilon if epsilon is None else epsilon
-    size, features = network.context, network.features
-    window = tokens(network, context, beta, epsilon=epsilon)
-    newest = attend(window, gamma=gamma)
-    field = beta * (np.asarray(context.attention) @ network.semantic[OUTPUT])
-    slope = (1.0 - epsilon) * beta / np.cosh(field) ** 2
-    weighted = network.semantic * network.fractions
-    # by[t, r, a, b] = ∂m^r_a / ∂A_b of the token of age t.
-    by = np.einsum("ral,tl,bl->trab", weighted, slope, network.semantic[OUTPUT])
-    query = window[0, QUERY]
-    score = gamma * window[:, KEY] @ query
-    share = np.exp(score - score.max())
-    share /= share.sum()
-    lean = share[:, None] * (window[:, VALUE] - newest)
-    blocks = share[:, None, None] * by[:, VALUE]
-    blocks += np.einsum("ta,tb->tab", lean, gamma * np.einsum("c,tcb->tb", query, by[:, KEY]))
-    blocks[0] += gamma * np.einsum("ta,tc,cb->ab", lean, window[:, KEY], by[0, QUERY])
-    full = np.zeros((size * features, size * features))
-    full[:features] = np.concatenate(list(blocks), axis=1)
-    full[features:, :-features] = np.eye((size - 1) * features)
-    return full
-
-
-def reference_spectrum(
-    network: Network,
-    context: Context,
-    beta: float,
-    *,
-    steps: int,
-    align: int = 100,
-    gamma: float | None = None,
-    epsilon: float | None = None,
-) -> np.ndarray:
-    """All T·P exponents with `tangent_map` and Householder QR at every step, in plain NumPy."""
-    steps = check_integer("steps", steps, low=1)
-    dimension = network.context * network.features
-    frame, total = np.eye(dimension), np.zeros(dimension)
-    for n in range(align + steps):
-        frame = tangent_map(network, context, beta, gamma=gamma, epsilon=epsilon) @ frame
-        context, _ = step(network, context, beta, gamma=gamma, epsilon=epsilon)
-        frame, triangle = np.linalg.qr(frame)
-        if n >= align:
-            lengths = np.abs(np.diag(triangle))
-            total += np.log(np.maximum(lengths, kernels.ZERO_LENGTH))
-    return total / steps
-
-
-def mean_log_determinant(
-    network: Network,
-    context: Context,
-    beta: float,
-    *,
-    steps: int,
-    gamma: float | None = None,
-    epsilon: float | None = None,
-) -> float:
-    """Orbit average of log |det ∂(next window)/∂(window)|: the sum of all exponents, exactly.
-
-    The determinant of a block companion matrix is that of its last block, up to sign.
-    """
-    steps = check_integer("steps", steps, low=1)
-    features, total = network.features, 0.0
-    for _ in range(steps):
-        block = tangent_map(network, context, beta, gamma=gamma, epsilon=epsilon)[
-            :features, -features:
-        ]
-        total += np.linalg.slogdet(block)[1]
-        context, _ = step(network, context, beta, gamma=gamma, epsilon=epsilon)
-    return total / steps
 
 
 def lyapunov_spectrum(
@@ -151,68 +85,224 @@ def lyapunov_spectrum(
 
     beta, gamma, epsilon and the context broadcast as in `mean_field.trajectory`. After
     `transient` steps the frame aligns during `align` steps, then `steps` steps are averaged.
-    every: steps between orthonormalisations; None: 2 for more than two exponents, 4 for one or two.
+    every: steps between orthonormalizations; None: 2 for more than two exponents, 4 for one or two.
+
+    >>> start = Context(np.full((4, 3), 0.1), 0)
+    >>> found = lyapunov_spectrum(Network.document(), start, beta=0.5, steps=1000, count=2)
+    >>> found.exponents.value.shape, bool(found.exponents.value[0] < 0)
+    ((2,), True)
     """
-    ensemble = Ensemble(network, context.attention, context.position, beta, gamma, epsilon, threads)
-    ensemble.advance(check_integer("transient", transient, low=0), progress)
-    return ensemble_spectrum(
-        ensemble, steps, count=count, align=align, every=every, batches=batches, progress=progress
-    )
-
-
-def ensemble_spectrum(
-    ensemble: Ensemble,
-    steps: int,
-    *,
-    count: int | None = None,
-    align: int = 500,
-    every: int | None = None,
-    batches: int = 20,
-    progress: bool = False,
-) -> LyapunovSpectrum:
-    """`lyapunov_spectrum` of an ensemble from where it stands; the ensemble moves on."""
-    dimension = ensemble.context * ensemble.features
+    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
+    transient = check_integer("transient", transient, low=0)
+    dimension = ensemble.window * ensemble.features
     count = dimension if count is None else check_integer("count", count, low=1, high=dimension)
     steps = check_integer("steps", steps, low=1)
     align = check_integer("align", align, low=0)
     batches = check_integer("batches", batches, low=1, high=steps)
     every = (4 if count <= 2 else 2) if every is None else check_integer("every", every, low=1)
     lengths = np.diff(np.linspace(0, steps, batches + 1).astype(int))
+    # Generic but fixed directions: no axis of the frame is an invariant subspace.
+    start = np.linalg.qr(np.random.default_rng(0).normal(size=(dimension, count)))[0]
 
-    def task(block: int, _: int) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
-        arrays = ensemble._arrays(block)
-        # Generic but fixed directions: no axis of the frame is an invariant subspace.
-        start = np.linalg.qr(np.random.default_rng(0).normal(size=(dimension, count)))[0]
-        frame = np.repeat(start.T[:, :, None], LANES, axis=2)
-        growth = np.empty((batches, count, LANES))
+    def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
+        vectors = np.repeat(start.T[:, :, None], LANES, axis=2)
         lost = np.zeros((count, LANES), dtype=np.int64)
-        end = (ensemble.cursor, ensemble.position)
+        growth = np.empty((batches, count, LANES))
         for n, length in enumerate((align, *lengths)):
             mantissa = np.ones((count, LANES))
             exponent = np.zeros((count, LANES), dtype=np.int64)
             if n == 1:
                 lost[:] = 0
-            end = kernels.lyapunov(length, every, frame, mantissa, exponent, lost, *end, *arrays)
+            frame = Frame(vectors, mantissa, exponent, lost)
+            clock = kernels.lyapunov(length, every, frame, block, clock)
             if n:
                 growth[n - 1] = (np.log(mantissa) + exponent * np.log(2.0)) / length
-        return growth, lost, end
+        return clock, (growth, lost)
 
-    parts = ensemble._each(task, progress, "exponents")
-    ensemble._move(parts[0][2])
-    growth = ensemble.gather([part[0] for part in parts])
-    weight = lengths / steps
-    exponents = np.einsum("n,...nk->...k", weight, growth)
-    errors = (
-        np.std(growth, axis=-2, ddof=1) / np.sqrt(batches)
-        if batches > 1
-        else np.full_like(exponents, np.nan)
-    )
-    turns = sum(-(-length // every) for length in lengths)
-    lost = ensemble.gather([part[1] for part in parts]) / turns
+    ensemble.advance(transient, progress=progress)
+    growth, lost = ensemble.run(task, progress=progress, label="exponents")
+    share = lost / sum(-(-length // every) for length in lengths)
+    exponents, settled = average_growth(growth, lengths=lengths)
     return LyapunovSpectrum(
-        exponents,
-        errors,
-        lost,
-        np.cumsum(lost, axis=-1) == 0.0,
-        Context(ensemble.attention(), ensemble.position),
+        exponents=exponents,
+        settled=settled,
+        lost=share,
+        resolved=np.cumsum(share, axis=-1) == 0.0,
+        context=ensemble.state(),
     )
+
+
+def average_growth(growth: np.ndarray, *, lengths: np.ndarray) -> tuple[Estimate, np.ndarray]:
+    """Mean of growth rates (..., n, k) over n consecutive stretches, and whether it is settled.
+
+    lengths: (n,), steps of each stretch, its weight in the mean. Both results have shape (..., k).
+    The error is the largest of those from n stretches and from their pairs and fours (blocking,
+    Flyvbjerg and Petersen 1989): correlations longer than a stretch make it grow with the block.
+    Where the growth jumps, the error reaches to what came after the jump.
+
+    >>> rates = np.where(np.arange(20) < 12, 0.1, -0.05)[:, None] + 0.001 * np.eye(20)[:, :1]
+    >>> rate, settled = average_growth(rates, lengths=np.full(20, 100))
+    >>> rate.value.round(3), rate.error.round(3), settled
+    (array([0.04]), array([0.09]), array([False]))
+    """
+    growth = check_array("growth", growth)
+    if growth.ndim < 2:
+        raise ValueError(f"growth must have shape (..., n, k), got {growth.shape}")
+    lengths = check_array("lengths", lengths, shape=(growth.shape[-2],), low=1.0)
+    value = np.einsum("n,...nk->...k", lengths / lengths.sum(), growth)
+    batches = len(lengths)
+    if batches < 2:
+        unknown = np.full_like(value, np.nan)
+        return Estimate(value=value, error=unknown, samples=1), np.zeros(value.shape, dtype=bool)
+    error = _standard_error(growth)
+    blocks = growth
+    while blocks.shape[-2] >= 2 * _FEWEST_BLOCKS:
+        even = blocks.shape[-2] // 2 * 2
+        blocks = 0.5 * (blocks[..., -even::2, :] + blocks[..., -even + 1 :: 2, :])
+        error = np.maximum(error, _standard_error(blocks))
+    if batches < 2 * _FEWEST_BLOCKS:
+        return Estimate(value=value, error=error, samples=batches), np.zeros(value.shape, bool)
+    size, later = _jump(growth)
+    settled = size <= _JUMP
+    error = np.where(settled, error, np.maximum(error, np.abs(value - later)))
+    return Estimate(value=value, error=error, samples=batches), settled
+
+
+def _jump(growth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The largest two-sample t of the stretches before and after any moment, and the mean after.
+
+    growth: (..., n, k); both results (..., k). Differences that are rounding have t = 0.
+    """
+    batches = growth.shape[-2]
+    size = np.full((*growth.shape[:-2], growth.shape[-1]), -1.0)
+    later = np.zeros_like(size)
+    for count in range(1, batches):
+        before, after = growth[..., :count, :], growth[..., count:, :]
+        one, other = before.mean(axis=-2), after.mean(axis=-2)
+        squares = ((before - one[..., None, :]) ** 2).sum(axis=-2)
+        squares += ((after - other[..., None, :]) ** 2).sum(axis=-2)
+        chance = np.sqrt(squares / (batches - 2) * (1.0 / count + 1.0 / (batches - count)))
+        found = np.maximum(np.abs(one - other) - _ROUNDING, 0.0) / (chance + _ROUNDING)
+        larger = found > size
+        size = np.where(larger, found, size)
+        later = np.where(larger, other, later)
+    return size, later
+
+
+def _standard_error(samples: np.ndarray) -> np.ndarray:
+    """Of the mean of independent samples (..., n, k)."""
+    return np.std(samples, axis=-2, ddof=1) / np.sqrt(samples.shape[-2])
+
+
+# ---- plain references
+
+
+def tangent_map(
+    network: Network,
+    context: Context,
+    beta: float,
+    *,
+    gamma: float | None = None,
+    epsilon: float | None = None,
+) -> np.ndarray:
+    """∂(next window)/∂(window), (T·P, T·P), of one system, in plain NumPy.
+
+    Rows and columns run over age (newest first), then feature. Raises ValueError for a batch.
+
+    >>> matrix = tangent_map(Network.document(), Context(np.zeros((4, 3)), 0), 1.2)
+    >>> matrix.shape, bool((matrix[3:, :9] == np.eye(9)).all())
+    ((12, 12), True)
+    """
+    if fitting(network, context)[0].ndim != 2:
+        raise ValueError(f"context.attention must have shape (T, P), got {context.attention.shape}")
+    beta = check_real("beta", beta, low=0.0)
+    gamma = check_real("gamma", network.gamma if gamma is None else gamma, low=0.0)
+    epsilon = check_real(
+        "epsilon", network.epsilon if epsilon is None else epsilon, low=0.0, high=1.0
+    )
+    size, features = network.context, network.features
+    window = tokens(network, context, beta, epsilon=epsilon)
+    newest = attend(window, gamma=gamma)
+    field = beta * (context.attention @ network.semantic[OUTPUT])
+    slope = (1.0 - epsilon) * beta / np.cosh(field) ** 2
+    weighted = network.semantic * network.fractions
+    # by[t, r, a, b] = ∂m^r_a / ∂A_b of the token of age t.
+    by = np.einsum("ral,tl,bl->trab", weighted, slope, network.semantic[OUTPUT])
+    query = window[0, QUERY]
+    score = gamma * window[:, KEY] @ query
+    share = np.exp(score - score.max())
+    share /= share.sum()
+    lean = share[:, None] * (window[:, VALUE] - newest)
+    blocks = share[:, None, None] * by[:, VALUE]
+    blocks += np.einsum("ta,tb->tab", lean, gamma * np.einsum("c,tcb->tb", query, by[:, KEY]))
+    blocks[0] += gamma * np.einsum("ta,tc,cb->ab", lean, window[:, KEY], by[0, QUERY])
+    full = np.zeros((size * features, size * features))
+    full[:features] = np.concatenate(list(blocks), axis=1)
+    full[features:, :-features] = np.eye((size - 1) * features)
+    return full
+
+
+def lyapunov_spectrum_reference(
+    network: Network,
+    context: Context,
+    beta: float,
+    *,
+    steps: int,
+    count: int | None = None,
+    align: int = 100,
+    gamma: float | None = None,
+    epsilon: float | None = None,
+) -> Estimate:
+    """The `count` largest exponents (None: all T·P) of one system, (count,), in plain NumPy.
+
+    `core.lyapunov.lyapunov_exponents` of `tangent_map` along `mean_field.step`.
+
+    >>> start = Context(np.full((4, 3), 0.1), 0)
+    >>> found = lyapunov_spectrum_reference(Network.document(), start, 0.5, steps=40, count=1)
+    >>> bool(found.value[0] < 0)
+    True
+    """
+    state = context
+
+    def push(frame: np.ndarray) -> np.ndarray:
+        nonlocal state
+        moved = tangent_map(network, state, beta, gamma=gamma, epsilon=epsilon) @ frame
+        state, _ = step(network, state, beta, gamma=gamma, epsilon=epsilon)
+        return moved
+
+    dimension = network.context * network.features
+    return lyapunov_exponents(
+        push,
+        dimension=dimension,
+        count=dimension if count is None else count,
+        steps=steps,
+        align=align,
+    )
+
+
+def mean_log_determinant_reference(
+    network: Network,
+    context: Context,
+    beta: float,
+    *,
+    steps: int,
+    gamma: float | None = None,
+    epsilon: float | None = None,
+) -> float:
+    """Orbit average of log |det ∂(next window)/∂(window)|: the sum of all exponents, exactly.
+
+    The determinant of a block companion matrix is that of its last block, up to sign.
+
+    >>> start = Context(np.full((4, 3), 0.1), 0)
+    >>> mean_log_determinant_reference(Network.document(), start, 1.2, steps=10) < 0
+    True
+    """
+    steps = check_integer("steps", steps, low=1)
+    features, total = network.features, 0.0
+    for _ in range(steps):
+        block = tangent_map(network, context, beta, gamma=gamma, epsilon=epsilon)[
+            :features, -features:
+        ]
+        total += float(np.linalg.slogdet(block)[1])
+        context, _ = step(network, context, beta, gamma=gamma, epsilon=epsilon)
+    return total / steps

@@ -1,21 +1,25 @@
 """Weights of a self-attention network with 1-bit tokens, and what of them survives N → ∞.
 
-Document 002: tokens are N bits x ∈ {−1, 1}^N, every role α ∈ {o, v, q, k} (output, value,
-query, key) has P features W^α_a ∈ {−1, 1}^N, and a position is a code of K bits. All that the
-limit N → ∞ knows of the weights is which *kinds of bit* exist (the 4P signs that a bit carries)
-and which fraction of the bits is of each kind. A `Network` stores exactly that: `semantic`, one
-column of signs for every kind, called a segment, and `fractions`. A network of N given bits is
-the special case of N segments of weight 1/N.
+[poclopez2024dynamical]: tokens are N bits x ∈ {−1, 1}^N, every role α ∈ {o, v, q, k} (output,
+value, query, key) has P features W^α_a ∈ {−1, 1}^N, and a position is a code of K bits
+(`core.states.spin_states`, row p for position p). All that the limit N → ∞ knows of the weights
+is which *kinds of bit* exist (the 4P signs that a bit carries) and which fraction of the bits is
+of each kind. A `Network` stores exactly that: `semantic`, one column of signs for every kind,
+called a segment, and `fractions`. A network of N given bits is the special case of N segments of
+weight 1/N.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
 from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.core.states import spin_states
 
 ROLES: tuple[str, ...] = ("o", "v", "q", "k")
 OUTPUT, VALUE, QUERY, KEY = range(4)
@@ -24,20 +28,9 @@ OUTPUT, VALUE, QUERY, KEY = range(4)
 MAX_FEATURES = 16
 
 
-def position_code(bits: int) -> np.ndarray:
-    """Binary code of the positions 0 … 2^K − 1, shape (2^K, K), entries ±1.
-
-    Most significant bit first, 0 → −1 (document 002, Eq. (15)).
-    """
-    bits = check_integer("bits", bits, low=0, high=20)
-    index = np.arange(2**bits)[:, None]
-    shifts = np.arange(bits - 1, -1, -1)[None, :]
-    return 2.0 * ((index >> shifts) & 1) - 1.0
-
-
-@dataclass(frozen=True, eq=False)
+@record
 class Network:
-    """The network of document 002, Eqs. (7), (8) and (15).
+    """The network of [poclopez2024dynamical, Eqs. (7), (8) and (15)].
 
     semantic: (4, P, L) signs W^α_a of each segment, roles in the order of `ROLES`.
     position: (4, P, K) signs W^{α,pos}_a of each position bit; K = 0 means no position.
@@ -48,7 +41,11 @@ class Network:
     epsilon: weight of the position in a token, in [0, 1]; 0 when K = 0.
     fractions: (L,) share of the N bits in each segment, positive, summing to 1; None: equal.
 
-    Errors: ValueError or TypeError naming the argument.
+    Raises ValueError or TypeError naming the argument.
+
+    >>> network = Network.document()
+    >>> network.features, network.segments, network.bits, network.context
+    (3, 3, 2, 4)
     """
 
     semantic: np.ndarray
@@ -56,7 +53,7 @@ class Network:
     context: int
     gamma: float
     epsilon: float
-    fractions: np.ndarray | None = None
+    fractions: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         """Validate, and store read-only float64 arrays."""
@@ -108,7 +105,7 @@ class Network:
 
     @classmethod
     def document(cls) -> Network:
-        """The network behind the document's Figures 3 to 5 (P = L = 3, K = 2, T = 4).
+        """The network of [poclopez2024dynamical, Figures 3 to 5]: P = L = 3, K = 2, T = 4.
 
         ε = 0.02 and γ = 220/√3 in front of the dot product.
         """
@@ -135,7 +132,7 @@ class Network:
     @classmethod
     def segmented(
         cls,
-        seed: int,
+        seed: Seed,
         *,
         features: int = 3,
         segments: int = 3,
@@ -144,16 +141,15 @@ class Network:
         gamma: float = 220.0 / 3.0**0.5,
         epsilon: float = 0.02,
     ) -> Network:
-        """Random signs on `segments` equal segments (document 002, Appendix C).
+        """Random signs on `segments` equal segments [poclopez2024dynamical, App. C].
 
         Position signs are random too. `context` defaults to 2^bits. The draw depends on
         `seed` and the sizes only.
         """
-        seed = check_integer("seed", seed, low=0)
+        rng = numpy_generator(seed)
         features = check_integer("features", features, low=1, high=MAX_FEATURES)
         segments = check_integer("segments", segments, low=1)
         bits = check_integer("bits", bits, low=0, high=20)
-        rng = np.random.default_rng(seed)
         return cls(
             semantic=rng.choice((-1.0, 1.0), size=(4, features, segments)),
             position=rng.choice((-1.0, 1.0), size=(4, features, bits)),
@@ -165,7 +161,7 @@ class Network:
     @classmethod
     def random(
         cls,
-        seed: int,
+        seed: Seed,
         size: int,
         *,
         features: int = 3,
@@ -195,12 +191,12 @@ class Network:
         context: int | None = None,
     ) -> Network:
         """The same weights with another γ, ε or context length."""
-        changes = {
-            name: value
-            for name, value in (("gamma", gamma), ("epsilon", epsilon), ("context", context))
-            if value is not None
-        }
-        return replace(self, **changes)
+        return replace(
+            self,
+            gamma=self.gamma if gamma is None else gamma,
+            epsilon=self.epsilon if epsilon is None else epsilon,
+            context=self.context if context is None else context,
+        )
 
     def merged(self) -> Network:
         """The same network with equal segments merged (their fractions add)."""
@@ -238,7 +234,7 @@ class Network:
         """(1/K) Σ_k W^{α,pos}_{a,k} p_k at every position, shape (2^K, 4, P), without ε."""
         if not self.bits:
             return np.zeros((1, 4, self.features))
-        code = position_code(self.bits)
+        code = spin_states(self.bits)
         return np.einsum("rak,pk->pra", self.position, code) / self.bits
 
     def overlaps(self, token: np.ndarray) -> np.ndarray:
@@ -272,8 +268,8 @@ class Network:
     def correlations(self) -> dict[tuple[int, ...], np.ndarray]:
         """C^α_{S,a} = ⟨Π_{b∈S} W^o_b · W^α_a⟩ over the bits, for every odd subset S.
 
-        Document 002, Eq. (29). Keys are the sorted subsets of range(P), of size 1, 3, 5, …;
-        values have shape (4, P). Size 1 holds the pair correlations, size 3 the averages of
+        [poclopez2024dynamical, Eq. (29)]. Keys are the sorted subsets of range(P), of size 1, 3,
+        5, …; values have shape (4, P). Size 1 holds the pair correlations, size 3 the averages of
         four factors, and so on; all 2^{P−1} of them are needed for an exact mean field.
         """
         weighted = self.semantic * self.fractions

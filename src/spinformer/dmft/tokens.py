@@ -1,39 +1,50 @@
 """Token by token at finite N: the stochastic network that the mean field is the limit of.
 
-Document 002, Eqs. (7) and (8). From the window of the last T tokens attention makes A_t, and
-every bit of the next token is drawn on its own, `P(x_i = ±1) ∝ exp(±beta sum_a W^o_ia A_a)`.
+[poclopez2024dynamical, Eqs. (7) and (8)]: from the window of the last T tokens attention makes
+A_t, and every bit of the next token is drawn on its own, `P(x_i = ±1) ∝ exp(±β Σ_a W^o_ia A_a)`.
 
 Bits of one segment share their probability, so the sum of n such bits is a binomial draw: a
 token is L binomial draws, exact in distribution for any N, and N = 10⁸ costs what N = 10² does
-(`generate`). `generate_bits` draws every bit of explicit weights; it is the plain reference.
+(`generate`). `generate_bits_reference` draws every bit of explicit weights.
 
-Everywhere here a token is its segment means, shape (L,), entries in [-1, 1]; windows and paths
-run from old to new; gamma is the factor directly in front of the dot product.
+Conventions of this module, of `functional` and of `finite_size`. A token is its segment means,
+shape (L,), entries in [−1, 1]. Windows (..., T, L) and paths (..., steps, L) run from *old to
+new*; `position` is the position index of the newest token of a window, which is also the query,
+counted modulo 2^K, by default T − 1. γ is the factor directly in front of the dot product.
+A `mean_field.Context` holds attention vectors from *new to old*: `window_of_context` turns one
+into a window, `reverse_window` turns the order round.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numba
 import numpy as np
 from scipy.special import softmax
 from tqdm import tqdm
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import (
+    check_array,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_real,
+)
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.dmft.mean_field import Context
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
 _BATCH = 500  # runs between two moves of the progress bar
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class TokenRuns:
     """Sampled paths: R runs of `steps` new tokens after a window of T.
 
     tokens: (R, T + steps, L) segment means, the first T of them the window the run began with.
     means: (R, T + steps, L) the conditional mean of each token given all earlier ones, i.e.
-        `tanh(beta W^o A)`; for the window, the means that it was drawn from.
-    position: index of the position of the first token of the path.
+        `tanh(β W^o A)`; for the window, the means that it was drawn from.
+    size: N. position: index of the position of the *first* token of the path.
     """
 
     network: Network
@@ -51,16 +62,75 @@ class TokenRuns:
 def semantic_overlaps(network: Network, tokens: np.ndarray, *, role: int = OUTPUT) -> np.ndarray:
     """`(1 − ε) m^role_a` of tokens given by segment means (..., L); shape (..., P).
 
-    `role` indexes the roles o, v, q, k of `network.ROLES`. This is the first term of document
-    002, Eq. (15), the one its figures show.
+    `role` indexes the roles o, v, q, k of `network.ROLES`. This is the first term of
+    [poclopez2024dynamical, Eq. (15)], the one its figures show; linear, so differences of tokens
+    may be given, too. Raises ValueError for another number of segments.
+
+    >>> machine = Network.document()
+    >>> np.round(semantic_overlaps(machine, machine.semantic[OUTPUT, 0]), 4)
+    array([0.98  , 0.3267, 0.3267])
     """
+    check_instance("network", network, Network)
     role = check_integer("role", role, low=0, high=3)
+    tokens = check_array("tokens", tokens)
+    if tokens.shape[-1:] != (network.segments,):
+        raise ValueError(
+            f"tokens must have a last axis of {network.segments} segments, got shape {tokens.shape}"
+        )
     pattern = network.semantic[role] * network.fractions
     return (1.0 - network.epsilon) * (tokens @ pattern.T)
 
 
+def reverse_window(window: np.ndarray) -> np.ndarray:
+    """Windows (..., T, n) in the other order of time: oldest first to newest first, or back.
+
+    Raises ValueError for fewer than two axes.
+
+    >>> reverse_window(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[3., 4.],
+           [1., 2.]])
+    """
+    if np.ndim(window) < 2:
+        raise ValueError(f"window must have shape (..., T, n), got {np.shape(window)}")
+    return np.asarray(window)[..., ::-1, :]
+
+
+def window_of_context(network: Network, context: Context, *, beta: float) -> np.ndarray:
+    """The window (..., T, L), oldest first, that a context of the mean field stands for.
+
+    Its tokens are the means that the context's attention vectors make at inverse temperature β;
+    its newest token has the position `context.position`. There is no way back: a window tells
+    one attention vector, a context holds T of them.
+
+    >>> machine = Network.document()
+    >>> attention = np.zeros((4, 3))
+    >>> attention[0] = 9.0  # the newest comes first here, and last in the window
+    >>> window_of_context(machine, Context(attention=attention, position=3), beta=1.0).round(3)
+    array([[ 0.,  0.,  0.],
+           [ 0.,  0.,  0.],
+           [ 0.,  0.,  0.],
+           [-1.,  1.,  1.]])
+    """
+    check_instance("network", network, Network)
+    check_instance("context", context, Context)
+    attention = check_array("context.attention", context.attention)
+    if attention.shape[-2:] != (network.context, network.features):
+        raise ValueError(
+            f"context.attention must end in {(network.context, network.features)}, "
+            f"got shape {attention.shape}"
+        )
+    return window_means(network, beta, attention=reverse_window(attention))
+
+
 def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.ndarray:
-    """Mean tokens `tanh(beta W^o A)`, shape (..., L), of attention vectors (..., P)."""
+    """Mean tokens `tanh(β W^o A)`, shape (..., L), of attention vectors (..., P), order kept.
+
+    [poclopez2024dynamical, Eq. (8)]. Raises ValueError for a negative β or another width.
+
+    >>> window_means(Network.document(), 0.5, attention=np.array([0.0, 2.0, 0.0])).round(4)
+    array([-0.7616,  0.7616, -0.7616])
+    """
+    check_instance("network", network, Network)
     beta = check_real("beta", beta, low=0.0)
     attention = check_array("attention", attention)
     if attention.shape[-1:] != (network.features,):
@@ -71,12 +141,17 @@ def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.
 
 
 def attention_of_window(network: Network, window: np.ndarray, *, position: int) -> np.ndarray:
-    """A, shape (..., P), of windows (..., T, L) of tokens, oldest first.
+    """A, shape (..., P), of windows (..., T, L) [poclopez2024dynamical, Eqs. (4), (5), (8), (15)].
 
-    `position` is the position index of the *newest* token, which is also the query
-    (document 002, Eqs. 4, 5, 8 and 15). Plain reference of the compiled step.
+    The plain reference of the compiled step. Raises ValueError for another shape or entries
+    outside [−1, 1].
+
+    >>> machine = Network.document().with_parameters(gamma=0.0, epsilon=0.0)
+    >>> attention_of_window(machine, np.ones((4, 3)), position=3)  # plain mean of the values
+    array([-0.33333333, -0.33333333,  0.33333333])
     """
-    window = check_array("window", window)
+    check_instance("network", network, Network)
+    window = check_array("window", window, low=-1.0, high=1.0)
     if window.shape[-2:] != (network.context, network.segments):
         raise ValueError(
             f"window must have shape (..., {network.context}, {network.segments}), "
@@ -84,7 +159,7 @@ def attention_of_window(network: Network, window: np.ndarray, *, position: int) 
         )
     position = check_integer("position", position)
     places = (position + np.arange(1 - network.context, 1)) % network.positions
-    m = (1.0 - network.epsilon) * network.overlaps(np.clip(window, -1.0, 1.0))
+    m = (1.0 - network.epsilon) * network.overlaps(window)
     m = m + network.epsilon * network.position_overlaps()[places]
     score = np.einsum("...tb,...b->...t", m[..., KEY, :], m[..., -1, QUERY, :])
     weights = softmax(network.gamma * score, axis=-1)
@@ -94,12 +169,18 @@ def attention_of_window(network: Network, window: np.ndarray, *, position: int) 
 def mean_path(
     network: Network, beta: float, *, window: np.ndarray, steps: int, position: int | None = None
 ) -> np.ndarray:
-    """The path of an infinitely large network, (T + steps, L) segment means, window first.
+    """The path of an infinitely large network, (T + steps, L), the window (T, L) first.
 
-    Every token equals its conditional mean (document 002, Eq. 13 before the projection on
-    features): what `generate` tends to as N grows. A plain loop, for short paths; `position`
-    as in `generate`.
+    Every token equals its conditional mean ([poclopez2024dynamical, Eq. (13)] before the
+    projection on features): what `generate` tends to as N grows. A plain loop, for short paths.
+    Raises ValueError for another shape or entries outside [−1, 1].
+
+    >>> still = Network.document().with_parameters(epsilon=0.0)
+    >>> path = mean_path(still, 0.5, window=np.ones((4, 3)), steps=200)  # β below the onset
+    >>> path.shape, bool(np.abs(path[-1]).max() < 1e-6)
+    ((204, 3), True)
     """
+    check_instance("network", network, Network)
     window = check_array(
         "window", window, shape=(network.context, network.segments), low=-1.0, high=1.0
     )
@@ -114,7 +195,15 @@ def mean_path(
 
 
 @numba.njit
-def _attention(value, query, key, newest, gamma, weight, result):
+def _attention(
+    value: np.ndarray,
+    query: np.ndarray,
+    key: np.ndarray,
+    newest: int,
+    gamma: float,
+    weight: np.ndarray,
+    result: np.ndarray,
+) -> None:
     """A from ring buffers (T, P); `newest` is the row of the query. Overwrites `result`."""
     context, features = value.shape
     highest = -np.inf
@@ -136,7 +225,19 @@ def _attention(value, query, key, newest, gamma, weight, result):
 
 
 @numba.njit
-def _run(rng, semantic, output, place, counts, beta, gamma, context, first, tokens, means):
+def _run(
+    rng: np.random.Generator,
+    semantic: np.ndarray,
+    output: np.ndarray,
+    place: np.ndarray,
+    counts: np.ndarray,
+    beta: float,
+    gamma: float,
+    context: int,
+    first: int,
+    tokens: np.ndarray,
+    means: np.ndarray,
+) -> None:
     """Fill `tokens` and `means` after the first `context` rows of every run.
 
     semantic: (4, P, L) with fractions and 1 − ε multiplied in; place: (2^K, 4, P) times ε.
@@ -183,24 +284,33 @@ def generate(
     window: np.ndarray,
     steps: int,
     runs: int,
-    seed: int,
+    seed: Seed,
     position: int | None = None,
     draw_window: bool = True,
     progress: bool = False,
 ) -> TokenRuns:
     """R independent runs of `steps` tokens of N = `size` bits, each L binomial draws.
 
-    window: (T, L) or (R, T, L) means of the initial tokens, oldest first. With `draw_window`
-        they are drawn too, so that noise of order N^{-1/2} is there from the first step;
-        without it the window is taken as it stands (it then need not be reachable with N bits).
-    position: position index of the newest token of the window, default T − 1.
+    window: (T, L) or (R, T, L) means of the initial tokens. With `draw_window` they are drawn
+        too, so that noise of order N^{-1/2} is there from the first step; without it the window
+        is taken as it stands (it then need not be reachable with N bits).
     size: N; the segments must hold whole numbers of bits (multiples of L for equal ones).
+
+    Raises ValueError or TypeError naming the argument.
+
+    >>> runs = generate(
+    ...     Network.document(), 300, beta=1.27, window=np.zeros((4, 3)), steps=2, runs=5, seed=0
+    ... )
+    >>> runs.tokens.shape, bool((runs.means[:, :4] == 0.0).all())
+    ((5, 6, 3), True)
     """
+    check_instance("network", network, Network)
     counts = network.counts(size)
     beta = check_real("beta", beta, low=0.0)
     steps = check_integer("steps", steps, low=0)
     runs = check_integer("runs", runs, low=1)
-    seed = check_integer("seed", seed, low=0)
+    check_flag("draw_window", draw_window)
+    check_flag("progress", progress)
     context, segments = network.context, network.segments
     window = check_array("window", window, low=-1.0, high=1.0)
     if window.shape not in ((context, segments), (runs, context, segments)):
@@ -209,7 +319,7 @@ def generate(
             f"got {window.shape}"
         )
     position = context - 1 if position is None else check_integer("position", position)
-    rng = np.random.default_rng(seed)
+    rng = numpy_generator(seed)
     tokens = np.empty((runs, context + steps, segments))
     means = np.empty_like(tokens)
     means[:, :context] = window
@@ -236,32 +346,43 @@ def generate(
             tokens[part],
             means[part],
         )
-    return TokenRuns(network, size, beta, first, tokens, means)
+    return TokenRuns(
+        network=network, size=size, beta=beta, position=first, tokens=tokens, means=means
+    )
 
 
-def generate_bits(
+def generate_bits_reference(
     weights: np.ndarray,
     network: Network,
     *,
     beta: float,
     window: np.ndarray,
     steps: int,
-    seed: int,
+    seed: Seed,
     position: int | None = None,
 ) -> np.ndarray:
     """One run drawn bit by bit from explicit weights (4, P, N); int8 array (T + steps, N).
 
-    Of `network` only the position weights, T, gamma and epsilon are used. `window`, (T, N) of
-    ±1, holds the initial tokens, oldest first. Slow (N draws a token), simple, and independent
-    of the segments: the reference that `generate` is held to.
+    Of `network` only the position weights, T, γ and ε are used. `window`, (T, N) of ±1, holds
+    the initial tokens. Slow (N draws a token), simple, and independent of the segments: the
+    reference that `generate` is held to. Raises ValueError or TypeError naming the argument.
+
+    >>> machine = Network.document()
+    >>> start = np.ones((4, 6), dtype=int)
+    >>> path = generate_bits_reference(
+    ...     machine.weights(6), machine, beta=1.27, window=start, steps=3, seed=0
+    ... )
+    >>> path.shape, np.unique(path).tolist()
+    ((7, 6), [-1, 1])
     """
+    check_instance("network", network, Network)
     weights = check_array("weights", weights, shape=(4, network.features, None), values=(-1, 1))
     beta = check_real("beta", beta, low=0.0)
     steps = check_integer("steps", steps, low=0)
     context, size = network.context, weights.shape[2]
     window = check_array("window", window, shape=(context, size), values=(-1, 1))
     position = context - 1 if position is None else check_integer("position", position)
-    rng = np.random.default_rng(check_integer("seed", seed, low=0))
+    rng = numpy_generator(seed)
     place = network.epsilon * network.position_overlaps()
     path = list(window)
     for step in range(steps):

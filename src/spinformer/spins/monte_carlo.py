@@ -1,37 +1,44 @@
-"""Chains of a heat bath, cut into blocks, and what they estimate: the loop that both models run."""
+"""Chains of a heat bath, cut into blocks, and what they estimate: the loop that both models run.
+
+β multiplies the energy, weights are exp(−βE). Energies and pairs are counted as the model says
+whose sweeps are run.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from tqdm import tqdm
 
-from spinformer.core.checks import check_integer
-from spinformer.core.statistics import integrated_autocorrelation_time
+from spinformer.core.checks import check_flag, check_integer
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.core.statistics import Estimate, integrated_autocorrelation_time, mean_estimate
+
+# More is a slip: a run of years, or arrays that fit no memory.
+MAX_SWEEPS = 10**9
+MAX_BLOCKS = 10**6
 
 
-@dataclass(frozen=True)
+@record
 class MonteCarloEstimate:
-    """Averages of a Monte Carlo run and their standard errors.
+    """Averages of a Monte Carlo run with their standard errors, each an `Estimate`.
 
-    `mean_spins` is <s_i>, shape (N,), for Ising spins and <sigma_i>, shape (N, D) with
-    ||sigma_i||^2 = D, for vector spins. `correlations` is <s_i s_j>, or <u_i . u_j> with
-    u = sigma/sqrt(D): ones on the diagonal, means not subtracted. `energy` is <E>.
+    `magnetization` is ⟨s_i⟩, shape (N,), for Ising spins and ⟨σ_i⟩, shape (N, D) with
+    ‖σ_i‖² = D, for vector spins. `correlations` is ⟨s_i s_j⟩, or ⟨u_i·u_j⟩ with u = σ/√D: ones
+    on the diagonal, means not subtracted. `energy` is ⟨E⟩.
 
-    Errors are standard deviations of block means over the square root of their number;
-    they can be trusted when a block is much longer than the integrated autocorrelation
-    time of the energy, which `reliable` states (ten times longer).
+    Errors are standard deviations of block means over the root of the number of blocks; they
+    can be trusted when a block is much longer than the integrated autocorrelation time of the
+    energy (`autocorrelation_time`, in sweeps), which `reliable` states.
     """
 
-    mean_spins: np.ndarray
-    mean_spins_error: np.ndarray
-    correlations: np.ndarray
-    correlations_error: np.ndarray
-    energy: float
-    energy_error: float
+    magnetization: Estimate
+    correlations: Estimate
+    energy: Estimate
     autocorrelation_time: float
     block_length: int
     blocks: int
@@ -49,26 +56,44 @@ def run_chains(
     unit: float,
     sweeps: int,
     burn: int,
-    seed: int,
+    seed: Seed,
     chains: int,
     blocks: int,
     progress: bool,
     offset: float = 0.0,
 ) -> MonteCarloEstimate:
-    """Run `chains` chains of `blocks` blocks; `unit` is the length of a spin."""
-    check_integer("sweeps", sweeps, low=1)
-    check_integer("burn", burn, low=0)
-    check_integer("seed", seed, low=0)
-    check_integer("chains", chains, low=1)
-    check_integer("blocks", blocks, low=1)
+    """Run `chains` independent chains of `blocks` blocks after `burn` sweeps that are dropped.
+
+    start: draws the first spins, (N,) or (N, D), from a generator. block: (spins, count,
+    generator, sum of spins, sum of pairs, energies) runs `count` sweeps on spins in place and
+    adds to the sums. unit: the length of a spin. offset: a constant of the energy. Every chain
+    draws from a child of `seed`'s stream. Raises ValueError or TypeError for numbers out of
+    range, and for a single block, which has no scatter.
+
+    >>> def coins(spins, count, rng, sum_spins, sum_pairs, energies):
+    ...     for step in range(count):
+    ...         spins[:] = np.where(rng.random(len(spins)) < 0.5, 1.0, -1.0)
+    ...         sum_spins += spins
+    ...         sum_pairs += np.outer(spins, spins)
+    >>> size = {"sweeps": 400, "burn": 1, "chains": 2, "blocks": 20}
+    >>> run = run_chains(
+    ...     lambda rng: np.ones(1), block=coins, unit=1.0, seed=0, progress=False, **size
+    ... )
+    >>> bool(0.02 < run.magnetization.error[0] < 0.06), run.block_length
+    (True, 20)
+    """
+    check_integer("sweeps", sweeps, low=1, high=MAX_SWEEPS)
+    check_integer("burn", burn, low=0, high=MAX_SWEEPS)
+    check_integer("chains", chains, low=1, high=MAX_BLOCKS)
+    check_integer("blocks", blocks, low=1, high=MAX_BLOCKS)
+    check_flag("progress", progress)
     if chains * blocks < 2:
         raise ValueError("chains * blocks must be at least 2 for an error bar, got 1")
     length = max(4, -(-sweeps // blocks))
     spin_sums, pair_sums, energies = [], [], []
     bar = tqdm(total=chains * blocks, desc="heat bath", unit="block", disable=not progress)
     with bar:
-        for child in np.random.SeedSequence(seed).spawn(chains):
-            rng = np.random.default_rng(child)
+        for rng in numpy_generator(seed).spawn(chains):
             spins = start(rng)
             size = len(spins)
             waste = np.zeros_like(spins), np.zeros((size, size)), np.zeros(burn)
@@ -80,21 +105,28 @@ def run_chains(
                 pair_sums.append(sums[1])
                 energies.append(sums[2])
                 bar.update()
-    means = unit * np.array(spin_sums) / length
-    pairs = np.array(pair_sums) / length
     energy = np.array(energies) + offset
     return MonteCarloEstimate(
-        mean_spins=means.mean(0),
-        mean_spins_error=_standard_error(means),
-        correlations=pairs.mean(0),
-        correlations_error=_standard_error(pairs),
-        energy=float(energy.mean()),
-        energy_error=float(_standard_error(energy.mean(1))),
+        magnetization=mean_estimate(unit * np.array(spin_sums) / length),
+        correlations=mean_estimate(np.array(pair_sums) / length),
+        energy=mean_estimate(energy.mean(1)),
         autocorrelation_time=integrated_autocorrelation_time(energy.reshape(chains, -1)),
         block_length=length,
         blocks=chains * blocks,
     )
 
 
-def _standard_error(blocks: np.ndarray) -> np.ndarray:
-    return blocks.std(0, ddof=1) / math.sqrt(len(blocks))
+def flip_reference(local: float, rng: np.random.Generator) -> float:
+    """One heat-bath draw: +1 with probability 1/(1 + exp(−2 local)), else −1.
+
+    >>> flip_reference(400.0, np.random.default_rng(0))
+    1.0
+    """
+    # math.exp raises beyond 709, where the compiled version gives infinity.
+    return 1.0 if rng.random() * (1 + math.exp(min(-2 * local, 700.0))) < 1 else -1.0
+
+
+@njit(cache=True)
+def flip(local: float, rng: np.random.Generator) -> float:
+    """`flip_reference` for the compiled sweeps of both models."""
+    return 1.0 if rng.random() * (1 + math.exp(-2 * local)) < 1 else -1.0

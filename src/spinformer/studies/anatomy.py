@@ -1,76 +1,30 @@
-"""Taking the magnetisation of vector spins with softmax couplings apart, and measuring the parts.
+"""The measurements of the chapter on the anatomy of a transformer module.
 
-Document 000, section 8. Units of `couplings`: u = σ/√D, scaled fields h = H/√D, and
-
-    m = −(1/D) dF/dh = ⟨u⟩ + response,    ⟨u⟩ = ½ V⁻¹ h,    V = diag(t) − J,
-
-with the large-D saddle point of `vector` at the softmax couplings J(h), scores γ√D hAhᵀ (γ = 1 is
-the document's H W_Q W_Kᵀ Hᵀ/√D). With τ = t − J_ii the mixing is the series
-⟨u⟩ = ½τ⁻¹h + ½τ⁻¹Jτ⁻¹h + …, whose first term is proportional to the token's own field.
+Random tokens and score matrices; how large the parts of the magnetisation are that
+`spins.modules.dissection` takes apart, which of them mix channels, how local they are, and how far
+the module's iterations are from the saddle point. Unit convention of `spins.vectors.units`:
+scaled fields h of norm one; `options` are those of `dissect`. What a network can learn of the
+response is in `response_learning`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
-from spinformer.spins.modules.couplings import autograd_response, softmax_couplings
-from spinformer.spins.vectors.saddle import vector_spins
-
-
-@dataclass(frozen=True)
-class Anatomy:
-    """The parts of m, each (..., N, D), summing to m; and what they were made with.
-
-    `residual` ½τ⁻¹h, `first_step` ½τ⁻¹Jτ⁻¹h (one attention step), `higher_orders` the rest of
-    ½V⁻¹h, `response` Σ C ∂J/∂h. `gain` (..., N) is 1/(2τ_i); `onsager` (..., N) the part of τ_i
-    that a free spin of the same magnetisation would not have, τ_i − 1/(2β(1−⟨u_i⟩²)).
-    `couplings` J as the softmax gave them, `correlation` C. `free_energy` (...) is F.
-    """
-
-    residual: torch.Tensor
-    first_step: torch.Tensor
-    higher_orders: torch.Tensor
-    response: torch.Tensor
-    gain: torch.Tensor
-    onsager: torch.Tensor
-    couplings: torch.Tensor
-    correlation: torch.Tensor
-    free_energy: torch.Tensor
-
-    @property
-    def spins(self) -> torch.Tensor:
-        """⟨u⟩: the first three parts."""
-        return self.residual + self.first_step + self.higher_orders
-
-    @property
-    def magnetization(self) -> torch.Tensor:
-        """m: all four parts."""
-        return self.spins + self.response
-
-    def parts(self) -> dict[str, torch.Tensor]:
-        """The four parts by name."""
-        names = ("residual", "first_step", "higher_orders", "response")
-        return {name: getattr(self, name) for name in names}
-
-    def shares(self) -> dict[str, torch.Tensor]:
-        """Σ part·m / Σ m·m of every system, (...): signed, summing to one."""
-        total = self.magnetization
-        size = total.square().sum(dim=(-2, -1))
-        return {
-            name: (part * total).sum(dim=(-2, -1)) / size for name, part in self.parts().items()
-        }
-
-    def sizes(self) -> dict[str, torch.Tensor]:
-        """Root mean square norm of a token's part, (...)."""
-        return {
-            name: part.square().sum(dim=-1).mean(dim=-1).sqrt()
-            for name, part in self.parts().items()
-        }
+from spinformer.core.checks import check_choice, check_flag, check_integer, check_real, check_tensor
+from spinformer.core.differences import slope_at_zero
+from spinformer.core.random import TorchSeed, torch_generator
+from spinformer.core.records import record
+from spinformer.core.statistics import Estimate, mean_estimate
+from spinformer.spins.modules.couplings import softmax_couplings, softmax_response
+from spinformer.spins.modules.dissection import Anatomy, dissect
+from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.vectors.exact import two_spins
+from spinformer.spins.vectors.large_d import free_energy, vector_spins
 
 
 def draw_tokens(
@@ -78,34 +32,42 @@ def draw_tokens(
     *,
     sites: int,
     dim: int,
-    seed: int,
-    prototypes: torch.Tensor | None = None,
+    seed: TorchSeed,
+    prototypes: Tensor | None = None,
     spread: float = 0.5,
-) -> torch.Tensor:
+) -> Tensor:
     """Scaled fields h (batch, N, D) of norm one, in random directions, float64.
 
     With `prototypes` (clusters, D) each direction is one of them, at random, plus `spread` times
     a random direction: tokens that have something to say to each other.
+
+    >>> draw_tokens(2, sites=3, dim=4, seed=0).norm(dim=-1).round(decimals=6).unique()
+    tensor([1.], dtype=torch.float64)
     """
     for name, value in {"batch": batch, "sites": sites, "dim": dim}.items():
         check_integer(name, value, low=1)
     spread = check_real("spread", spread, low=0.0)
-    generator = torch.Generator().manual_seed(check_integer("seed", seed, low=0))
+    generator = torch_generator(seed)
     fields = torch.randn(batch, sites, dim, generator=generator, dtype=torch.float64)
     fields = nn.functional.normalize(fields, dim=-1)
     if prototypes is not None:
         prototypes = check_tensor("prototypes", prototypes, shape=(None, dim))
+        check_integer("the number of prototypes", len(prototypes), low=1)
         which = torch.randint(len(prototypes), (batch, sites), generator=generator)
         fields = nn.functional.normalize(prototypes[which] + spread * fields, dim=-1)
     return fields
 
 
-def draw_bilinear(dim: int, *, seed: int, kind: str = "random") -> torch.Tensor:
+def draw_bilinear(dim: int, *, seed: TorchSeed, kind: str = "random") -> Tensor:
     """A = W_Q W_Kᵀ (D, D), float64: "random" entries N(0, 1/D), "tied" W_Q = W_K of such entries,
-    "identity", or "none" (zero: couplings that do not see the field)."""
+    "identity", or "none" (zero: couplings that do not see the field).
+
+    >>> draw_bilinear(2, seed=0, kind="identity").tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
     dim = check_integer("dim", dim, low=1)
     check_choice("kind", kind, ("random", "tied", "identity", "none"))
-    generator = torch.Generator().manual_seed(check_integer("seed", seed, low=0))
+    generator = torch_generator(seed)
     if kind == "identity":
         return torch.eye(dim, dtype=torch.float64)
     matrix = torch.randn(dim, dim, generator=generator, dtype=torch.float64) / dim**0.5
@@ -114,101 +76,79 @@ def draw_bilinear(dim: int, *, seed: int, kind: str = "random") -> torch.Tensor:
     return matrix if kind == "random" else 0 * matrix
 
 
-def dissect(
-    fields: torch.Tensor,
-    *,
-    bilinear: torch.Tensor,
-    beta: float,
-    gamma: float = 1.0,
-    strength: float = 0.5,
-    mask_diagonal: bool = True,
-    couplings: torch.Tensor | None = None,
-) -> Anatomy:
-    """Solve the spins at the couplings of these fields and take m apart.
-
-    `fields` h (..., N, D); `bilinear` A (D, D); `strength` g; `couplings` replaces the softmax by
-    fixed couplings (..., N, N), without response. Differentiable. RuntimeError if the saddle
-    point was not found.
-    """
-    fields = check_tensor("fields", fields)
-    beta = check_real("beta", beta, low=0.0, open_low=True)
-    root = fields.shape[-1] ** 0.5
-    scale = check_real("gamma", gamma, low=0.0) * root
-
-    def couplings_of(h: torch.Tensor) -> torch.Tensor:
-        if couplings is not None:
-            return couplings.expand(*h.shape[:-1], h.shape[-2])
-        return softmax_couplings(
-            h, bilinear=bilinear, gamma=scale, strength=strength, mask_diagonal=mask_diagonal
-        )
-
-    coupled = couplings_of(fields)
-    solved = vector_spins(coupled, fields=fields * root, beta=beta)
-    if not bool(solved.saddle.converged.all()):
-        raise RuntimeError(f"no saddle point at beta = {beta}, strength = {strength}")
-    symmetric = (coupled + coupled.mT) / 2
-    diagonal = symmetric.diagonal(dim1=-2, dim2=-1)
-    tau = solved.saddle.t - diagonal
-    others = symmetric - torch.diag_embed(diagonal)
-    spins = solved.magnetization / root
-    residual = fields / (2 * tau.unsqueeze(-1))
-    first = (others @ residual) / tau.unsqueeze(-1)
-    response = autograd_response(
-        fields, couplings_of, correlation=solved.correlations, create_graph=fields.requires_grad
-    )
-    free = 1 / (2 * beta * (1 - spins.square().sum(dim=-1)))
-    return Anatomy(
-        residual=residual,
-        first_step=first,
-        higher_orders=spins - residual - first,
-        response=response,
-        gain=1 / (2 * tau),
-        onsager=tau - free,
-        couplings=coupled,
-        correlation=solved.correlations,
-        free_energy=solved.free_energy,
-    )
-
-
-def outside_span(part: torch.Tensor, *, fields: torch.Tensor) -> torch.Tensor:
+def outside_span(part: Tensor, *, fields: Tensor) -> Tensor:
     """Share of ‖part‖² outside the span of all the system's fields, (...), in [0, 1].
 
     Zero for anything that only adds tokens up with numbers, one number per pair of tokens; asks
     for N < D, else ValueError.
+
+    >>> h = torch.tensor([[1.0, 0.0]])
+    >>> f"{float(outside_span(torch.tensor([[3.0, 4.0]]), fields=h)):.4f}"
+    '0.6400'
     """
+    part, fields = _part_and_fields(part, fields)
     sites, dim = fields.shape[-2:]
     if sites >= dim:
         raise ValueError(f"fields must have fewer sites than channels, got {sites} and {dim}")
     basis = torch.linalg.svd(fields, full_matrices=False).Vh
     inside = (part @ basis.mT) @ basis
-    return (part - inside).square().sum(dim=(-2, -1)) / part.square().sum(dim=(-2, -1))
+    whole = part.square().sum(dim=(-2, -1))
+    # What vanishes lies in every span.
+    outside = (part - inside).square().sum(dim=(-2, -1))
+    return outside / whole.clamp_min(torch.finfo(whole.dtype).tiny)
 
 
-def best_pair_weights(part: torch.Tensor, *, fields: torch.Tensor) -> torch.Tensor:
-    """The N × N matrix M with part = M h in least squares: the mixing alike on all channels."""
+def best_pair_weights(part: Tensor, *, fields: Tensor) -> Tensor:
+    """The N × N matrix M with part = M h in least squares: the mixing alike on all channels.
+
+    >>> weights = best_pair_weights(torch.tensor([[6.0, 9.0]]), fields=torch.tensor([[2.0, 3.0]]))
+    >>> f"{float(weights):.4f}"
+    '3.0000'
+    """
+    part, fields = _part_and_fields(part, fields)
     return torch.linalg.lstsq(fields.mT, part.mT).solution.mT
 
 
-def random_rotation(dim: int, *, seed: int) -> torch.Tensor:
-    """A rotation or reflection of the channels, uniform (Haar) over the orthogonal group."""
-    generator = torch.Generator().manual_seed(check_integer("seed", seed, low=0))
+def _part_and_fields(part: Tensor, fields: Tensor) -> tuple[Tensor, Tensor]:
+    fields = check_tensor("fields", fields)
+    part = check_tensor("part", part, like=("fields", fields))
+    if fields.ndim < 2 or part.shape != fields.shape:
+        raise ValueError(
+            f"part must have the shape (..., N, D) of fields, {tuple(fields.shape)}, "
+            f"got {tuple(part.shape)}"
+        )
+    return part, fields
+
+
+def random_rotation(dim: int, *, seed: TorchSeed) -> Tensor:
+    """A rotation or reflection of the channels, uniform (Haar) over the orthogonal group.
+
+    >>> turn = random_rotation(3, seed=0)
+    >>> bool(torch.allclose(turn @ turn.T, torch.eye(3, dtype=torch.float64)))
+    True
+    """
+    dim = check_integer("dim", dim, low=1)
+    generator = torch_generator(seed)
     matrix = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
     q, r = torch.linalg.qr(matrix)
     return q * r.diagonal().sign()
 
 
-def locality(
-    fields: torch.Tensor, *, bilinear: torch.Tensor, frozen: bool = False, **options: float
-) -> torch.Tensor:
+def locality(fields: Tensor, *, bilinear: Tensor, frozen: bool = False, **options: Any) -> Tensor:
     """‖∂r_i/∂h_j‖² for all pairs, (N, N): which fields the response of token i listens to.
 
     One system, `fields` (N, D); `options` as in `dissect`. The derivative is total, through the
     couplings and the correlations; with `frozen` G and C are held and only the fields that G
     averages move.
+
+    >>> h = draw_tokens(1, sites=3, dim=2, seed=0)[0]
+    >>> locality(h, bilinear=draw_bilinear(2, seed=1), beta=1.0).shape
+    torch.Size([3, 3])
     """
     check_tensor("fields", fields, ndim=2)
+    frozen = check_flag("frozen", frozen)
 
-    def response(h: torch.Tensor) -> torch.Tensor:
+    def response(h: Tensor) -> Tensor:
         return dissect(h, bilinear=bilinear, **options).response
 
     if frozen:
@@ -224,129 +164,169 @@ def locality(
     return jacobian.square().sum(dim=(1, 3))
 
 
-def own_token_share(
-    bilinear: torch.Tensor,
-    *,
-    sites: int,
-    owners: int,
-    environments: int,
-    seed: int,
-    prototypes: torch.Tensor | None = None,
-    spread: float = 0.5,
-    **options: float,
-) -> float:
-    """Share of the variance of the response of a token that its own field decides.
+@record
+class DerivativeErrors:
+    """Largest deviations of the parts from derivatives that know nothing of them.
 
-    Var(E[r_i | h_i]) / Var(r_i), from `owners` tokens, each put into the same number of
-    independent draws of the other N − 1 tokens, with the unbiased estimate of the variance within
-    (one-way analysis of variance). The R² that no function of the own field can exceed.
+    `by_autograd`: m from −(1/D) dF/dh through couplings and saddle point together. `by_formula`:
+    the response from its closed form. `by_difference`: m along a direction from finite differences
+    of F with the saddle point solved again.
     """
-    dim = bilinear.shape[-1]
-    fields = draw_tokens(
-        owners * environments, sites=sites, dim=dim, seed=seed, prototypes=prototypes, spread=spread
+
+    by_autograd: float
+    by_formula: float
+    by_difference: float
+
+
+def derivative_errors(
+    fields: Tensor,
+    *,
+    bilinear: Tensor,
+    push: Tensor,
+    beta: float,
+    gamma: float = 1.0,
+    strength: float = 0.5,
+    mask_diagonal: bool = True,
+) -> DerivativeErrors:
+    """How far the parts of m are from the derivative of F; `push` (..., N, D) is the direction.
+
+    >>> h, push = draw_tokens(2, sites=3, dim=4, seed=0)
+    >>> errors = derivative_errors(h, bilinear=draw_bilinear(4, seed=1), push=push, beta=1.0)
+    >>> errors.by_autograd < 1e-9
+    True
+    """
+    dim = fields.shape[-1]
+    options: dict[str, Any] = {"strength": strength, "mask_diagonal": mask_diagonal}
+
+    def anatomy_at(h: Tensor) -> Anatomy:
+        return dissect(h, bilinear=bilinear, beta=beta, gamma=gamma, **options)
+
+    anatomy = anatomy_at(fields)
+    probe = fields.clone().requires_grad_()
+    couplings = softmax_couplings(probe, bilinear=bilinear, gamma=gamma * dim**0.5, **options)
+    energy = free_energy(couplings, fields=probe * dim**0.5, beta=beta).sum() / dim
+    (slope,) = torch.autograd.grad(-energy, probe)
+    closed = softmax_response(
+        fields,
+        bilinear=bilinear,
+        couplings=anatomy.couplings,
+        correlation=anatomy.correlation,
+        gamma=gamma * dim**0.5,
+        strength=strength,
     )
-    fields = fields.reshape(owners, environments, sites, dim).clone()
-    fields[:, :, 0] = fields[:, :1, 0]
-    response = dissect(fields, bilinear=bilinear, **options).response[:, :, 0]
-    return share_between_groups(response)
-
-
-def share_between_groups(values: torch.Tensor) -> float:
-    """Var(E[y | group]) / Var(y) of `values` (groups, members, channels), summed over channels.
-
-    Unbiased in both variances (one-way analysis of variance), so it may fall below zero by
-    chance; needs at least two groups of two members.
-    """
-    values = check_tensor("values", values, ndim=3)
-    if min(values.shape[:2]) < 2:
-        raise ValueError(f"values must hold 2 groups of 2, got shape {tuple(values.shape)}")
-    within = values.var(dim=1).mean(dim=0).sum()
-    between = values.mean(dim=1).var(dim=0).sum() - within / values.shape[1]
-    return float(between / (between + within))
-
-
-@dataclass(frozen=True)
-class PerTokenFit:
-    """R² of a trained per-token network, pooled over channels.
-
-    `train` and `test` on the two parts of its data, `elsewhere` on data of another kind (NaN if
-    none was given).
-    """
-
-    width: int
-    train: float
-    test: float
-    elsewhere: float
-
-
-def fit_per_token(
-    inputs: torch.Tensor,
-    *,
-    targets: torch.Tensor,
-    width: int,
-    steps: int,
-    seed: int,
-    elsewhere: tuple[torch.Tensor, torch.Tensor] | None = None,
-    batch: int = 256,
-    rate: float = 3e-3,
-    held_out: float = 0.25,
-) -> PerTokenFit:
-    """Train x ↦ W₂ gelu(W₁x + b₁) + b₂ on one token at a time, as a transformer's feed-forward.
-
-    `inputs` (samples, features), `targets` (samples, channels); the last `held_out` share of the
-    samples is the test set, so give whole systems in order. `elsewhere` is a further pair to
-    test on. Inputs are standardised per feature, targets by one number, all from the training
-    set. `width` 0 is linear regression. Adam (Kingma and Ba 2015) with a cosine schedule, double
-    precision.
-    """
-    inputs = check_tensor("inputs", inputs, ndim=2).detach().double()
-    targets = check_tensor("targets", targets, shape=(inputs.shape[0], None)).detach().double()
-    width = check_integer("width", width, low=0)
-    steps = check_integer("steps", steps, low=1)
-    held_out = check_real("held_out", held_out, low=0.01, high=0.9)
-    cut = int(inputs.shape[0] * (1 - held_out))
-    shift, scale = inputs[:cut].mean(0), inputs[:cut].std(0).clamp_min(1e-12)
-    centre, size = targets[:cut].mean(0), targets[:cut].std().clamp_min(1e-12)
-
-    def prepared(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return (x.detach().double() - shift) / scale, (y.detach().double() - centre) / size
-
-    x, y = prepared(inputs, targets)
-    network: Callable[[torch.Tensor], torch.Tensor]
-    if width:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(check_integer("seed", seed, low=0))
-            network = _train(x[:cut], y[:cut], width, steps, batch, rate)
-    else:
-        solution = torch.linalg.lstsq(x[:cut], y[:cut]).solution
-
-        def network(x: torch.Tensor) -> torch.Tensor:
-            return x @ solution
-
-    def score(x: torch.Tensor, y: torch.Tensor) -> float:
-        with torch.no_grad():
-            wrong = (network(x) - y).square().sum()
-        return 1 - float(wrong / (y - y.mean(0)).square().sum())
-
-    return PerTokenFit(
-        width=width,
-        train=score(x[:cut], y[:cut]),
-        test=score(x[cut:], y[cut:]),
-        elsewhere=float("nan") if elsewhere is None else score(*prepared(*elsewhere)),
+    along = -slope_at_zero(lambda x: anatomy_at(fields + x * push).free_energy, step=1e-3) / dim
+    want = (anatomy.magnetization * push).sum((-2, -1))
+    return DerivativeErrors(
+        by_autograd=float((anatomy.magnetization - slope).abs().max()),
+        by_formula=float((anatomy.response - closed).abs().max()),
+        by_difference=float((along - want).abs().max()),
     )
 
 
-def _train(
-    x: torch.Tensor, y: torch.Tensor, width: int, steps: int, batch: int, rate: float
-) -> nn.Module:
-    layers = nn.Linear(x.shape[1], width), nn.GELU(), nn.Linear(width, y.shape[1])
-    network = nn.Sequential(*layers).double()
-    optimizer = torch.optim.Adam(network.parameters(), lr=rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for _ in range(steps):
-        pick = torch.randint(len(x), (batch,))
-        optimizer.zero_grad()
-        (network(x[pick]) - y[pick]).square().mean().backward()
-        optimizer.step()
-        schedule.step()
-    return network
+def share_sweep(
+    fields: Tensor, *, bilinear: Tensor, name: str, values: np.ndarray, **options: Any
+) -> Estimate:
+    """Shares of the four parts, (values, parts), averaged over the systems of `fields`.
+
+    `name` is the option of `dissect` that takes the `values`, the others are held; at least two
+    systems.
+
+    >>> h, a = draw_tokens(4, sites=3, dim=4, seed=0), draw_bilinear(4, seed=1)
+    >>> share_sweep(h, bilinear=a, name="gamma", values=np.ones(2), beta=1.0).value.shape
+    (2, 4)
+    """
+    rows = []
+    for value in values:
+        chosen = {**options, name: float(value)}
+        shares = dissect(fields, bilinear=bilinear, **chosen).shares()
+        rows.append(mean_estimate(torch.stack(list(shares.values()), dim=-1).numpy()))
+    return Estimate(
+        value=np.array([row.value for row in rows]),
+        error=np.array([row.error for row in rows]),
+        samples=rows[0].samples,
+    )
+
+
+@record
+class PairComparison:
+    """Two spins in the fields h (2, D): the large-D parts beside the exact ⟨u⟩ and response."""
+
+    fields: Tensor
+    large: Anatomy
+    spins: Tensor
+    response: Tensor
+
+
+def exact_pair(dim: int, *, beta: float, gamma: float, strength: float) -> PairComparison:
+    """The pair that can be solved in any D ≥ 2: fields in a plane, the same scores in every D.
+
+    The diagonal of the couplings is kept: with a masked one a pair does not respond at all.
+
+    >>> pair = exact_pair(256, beta=1.0, gamma=1.0, strength=0.5)
+    >>> bool((pair.spins - pair.large.spins).norm() < 0.01)
+    True
+    """
+    dim = check_integer("dim", dim, low=2)
+    h = torch.zeros(2, dim, dtype=torch.float64)
+    h[0, 0], h[1, 0], h[1, 1] = 1.0, 0.6, 0.8
+    a = torch.zeros(dim, dim, dtype=torch.float64)
+    # The same scores in every D: the factor √D of the couplings is taken out again.
+    a[:2, :2] = torch.tensor([[1.0, -0.5], [0.3, 0.7]]) * 3 / dim**0.5
+    large = dissect(h, bilinear=a, beta=beta, gamma=gamma, strength=strength, mask_diagonal=False)
+    exact = two_spins(large.couplings.numpy(), fields=(h * dim**0.5).numpy(), beta=beta)
+    response = softmax_response(
+        h,
+        bilinear=a,
+        couplings=large.couplings,
+        correlation=torch.from_numpy(exact.correlation),
+        gamma=gamma * dim**0.5,
+        strength=strength,
+    )
+    return PairComparison(
+        fields=h,
+        large=large,
+        spins=torch.from_numpy(exact.magnetization) / dim**0.5,
+        response=response,
+    )
+
+
+def hub_couplings(sites: int, *, strength: float) -> Tensor:
+    """Couplings (N, N) of row sum `strength` where all tokens attend to the first one.
+
+    >>> hub_couplings(3, strength=0.5)[:, 0]
+    tensor([0.0000, 0.5000, 0.5000], dtype=torch.float64)
+    """
+    couplings = torch.zeros(*(check_integer("sites", sites, low=2),) * 2, dtype=torch.float64)
+    couplings[1:, 0] = strength
+    couplings[0, 1] = strength
+    return couplings
+
+
+@record
+class ModuleDistance:
+    """Relative distance of a module's ⟨σ⟩ from the saddle point at its own couplings."""
+
+    distance: float
+    converged: bool
+
+
+def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> ModuleDistance:
+    """How far ⟨σ⟩ of the module is from `large_d` for `inputs` (batch, N, dim).
+
+    >>> module = SpinTransformerModule(8, 2, steps=None, strength=0.01, dtype=torch.float64)
+    >>> inputs = torch.ones(1, 3, 8, dtype=torch.float64)
+    >>> distance_to_saddle(module, inputs).distance < 1e-3
+    True
+    """
+    size = module.dim // module.heads
+    with torch.no_grad():
+        _, parts = module(inputs, return_parts=True)
+        spins = parts.magnetization - parts.response
+        fields = module.fields(inputs).unflatten(-1, (module.heads, size)).transpose(1, 2)
+        beta = module.log_beta.exp()
+        truth = vector_spins(parts.couplings, fields=fields, beta=beta).magnetization
+        truth = truth.transpose(1, 2).flatten(2)
+    return ModuleDistance(
+        distance=float((spins - truth).norm() / truth.norm()),
+        converged=bool(parts.converged.all()),
+    )

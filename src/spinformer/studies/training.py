@@ -1,28 +1,28 @@
 """Training stacks of spin systems on images, and watching what happens inside.
 
-Tokens are patches of scikit-learn's digits. A stack embeds them, lets one layer drive the next,
-averages over tokens and classifies. Its layers are spin systems (`spins.module`), whose
-magnetisations are the fields of the next system with nothing added in between (document 000,
-section 10), or torch's `TransformerEncoderLayer` at the same number of parameters. Probes measure
-the collective behaviour of every layer on the same images at any moment of the training.
+Tokens are patches of the digits of `images`, the stacks those of `classifiers`. Probes measure the
+collective behaviour of every layer on the same images at any moment of the training.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
+import numpy as np
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.core.checks import check_choice, check_flag, check_integer, check_real, check_tensor
+from spinformer.core.random import TorchSeed, torch_generator
+from spinformer.core.records import record
+from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.studies.classifiers import TokenClassifier
+from spinformer.studies.images import DIGIT_SHAPE, digit_labels, digits
 
-KINDS = ("spins", "transformer")
 
-
-@dataclass(frozen=True)
+@record
 class TokenData:
     """Images as tokens (images, N, pixels of a patch), centred and scaled; labels are 0 to 9."""
 
@@ -32,7 +32,7 @@ class TokenData:
     test_labels: Tensor
 
 
-@dataclass(frozen=True)
+@record
 class LayerProbe:
     """One layer on a set of images; averages over images, spins and heads.
 
@@ -54,139 +54,79 @@ class LayerProbe:
     separation: float
 
 
-@dataclass(frozen=True)
+@record
 class TrainingRun:
     """What a training left: per epoch the mean loss and the accuracies; probes by epoch."""
 
     loss: list[float]
     train_accuracy: float
     test_accuracy: list[float]
-    probes: dict[int, list[LayerProbe]] = field(default_factory=dict)
+    probes: dict[int, list[LayerProbe]]
 
 
 def digits_as_tokens(
-    *, patch: int = 2, test_share: float = 1 / 3, seed: int = 0, dtype: torch.dtype = torch.float32
+    *,
+    patch: int = 2,
+    test_share: float = 1 / 3,
+    seed: TorchSeed = 0,
+    dtype: torch.dtype = torch.float32,
 ) -> TokenData:
     """The 1797 handwritten digits of 8 x 8 pixels, cut into square patches of `patch` pixels.
 
     `patch` is 1, 2 or 4 (64, 16 or 4 tokens). Images are shuffled by `seed` before `test_share`
     of them is set aside; tokens are centred and scaled by mean and deviation of the training set.
+
+    >>> digits_as_tokens(patch=4).train_tokens.shape
+    torch.Size([1198, 4, 16])
     """
     check_choice("patch", patch, (1, 2, 4))
     check_real("test_share", test_share, low=0.01, high=0.99)
-    check_integer("seed", seed, low=0)
-    images, labels = load_digits(return_X_y=True)
-    side = 8 // patch
+    # Back to the grey values 0 … 16, integers: their sums have no rounding.
+    images, labels = 8.0 * (digits() + 1.0), digit_labels()
+    side = DIGIT_SHAPE[0] // patch
     pixels = torch.tensor(images, dtype=dtype).reshape(-1, side, patch, side, patch)
     tokens = pixels.permute(0, 1, 3, 2, 4).reshape(len(labels), side * side, patch * patch)
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(len(labels), generator=torch_generator(seed))
     tokens, targets = tokens[order], torch.tensor(labels)[order]
     held = round(test_share * len(labels))
     train = tokens[held:]
     tokens = (tokens - train.mean()) / train.std()
-    return TokenData(tokens[held:], targets[held:], tokens[:held], targets[:held])
-
-
-class TokenClassifier(nn.Module):
-    """Embedding with learned positions, `depth` layers of one kind, mean over tokens, readout.
-
-    `kind` "spins": `SpinTransformerModule` with learned channel maps; `options` go to it
-    (`steps`, `order`, `response`, ...). "transformer": torch's `TransformerEncoderLayer` with
-    `feedforward` hidden units, no dropout. Input (images, N, pixels), output logits (images, 10).
-    """
-
-    def __init__(
-        self,
-        kind: str,
-        *,
-        tokens: int = 16,
-        pixels: int = 4,
-        dim: int = 32,
-        heads: int = 4,
-        depth: int = 2,
-        feedforward: int = 64,
-        classes: int = 10,
-        **options: object,
-    ) -> None:
-        super().__init__()
-        self.kind = check_choice("kind", kind, KINDS)
-        check_integer("depth", depth, low=1)
-        check_integer("heads", heads, low=1)
-        self.embedding = nn.Linear(pixels, dim)
-        self.position = nn.Parameter(torch.randn(tokens, dim) / 2)
-        if kind == "spins":
-            layers = [
-                SpinTransformerModule(dim, heads, channel_maps=True, **options)
-                for _ in range(depth)
-            ]
-        else:
-            if options:
-                raise TypeError(f"options must be empty for a transformer, got {sorted(options)}")
-            check_integer("feedforward", feedforward, low=1)
-            layers = [
-                nn.TransformerEncoderLayer(dim, heads, feedforward, dropout=0.0, batch_first=True)
-                for _ in range(depth)
-            ]
-        self.layers = nn.ModuleList(layers)
-        self.readout = nn.Linear(dim, classes)
-
-    def embed(self, tokens: Tensor) -> Tensor:
-        """The input of the first layer, (images, N, dim)."""
-        return self.embedding(tokens) + self.position
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Logits (images, classes)."""
-        state = self.embed(tokens)
-        for layer in self.layers:
-            state = layer(state)
-        return self.readout(state.mean(-2))
-
-
-def parameter_count(model: nn.Module) -> int:
-    """Number of trainable numbers."""
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)
-
-
-def matched_transformer(
-    spins: TokenClassifier, *, dim: int, heads: int
-) -> tuple[TokenClassifier, int]:
-    """A transformer of width `dim` with as many parameters as `spins`, and its `feedforward`.
-
-    The hidden width is the integer that comes closest. ValueError if already one hidden unit is
-    too much, so that `dim` must be smaller.
-    """
-    tokens, pixels = spins.position.shape[0], spins.embedding.in_features
-    shape = {
-        "tokens": tokens,
-        "pixels": pixels,
-        "dim": dim,
-        "heads": heads,
-        "depth": len(spins.layers),
-        "classes": spins.readout.out_features,
-    }
-    one = parameter_count(TokenClassifier("transformer", feedforward=1, **shape))
-    per_unit = len(spins.layers) * (2 * dim + 1)
-    hidden = 1 + round((parameter_count(spins) - one) / per_unit)
-    if hidden < 1:
-        raise ValueError(f"dim must be small enough to match the parameters, got {dim}")
-    return TokenClassifier("transformer", feedforward=hidden, **shape), hidden
+    return TokenData(
+        train_tokens=tokens[held:],
+        train_labels=targets[held:],
+        test_tokens=tokens[:held],
+        test_labels=targets[:held],
+    )
 
 
 @torch.no_grad()
 def accuracy(model: TokenClassifier, tokens: Tensor, *, labels: Tensor) -> float:
-    """Share of images whose largest logit is their label."""
+    """Share of images whose largest logit is their label.
+
+    >>> model = TokenClassifier("spins", tokens=4, pixels=1, dim=8, heads=2)
+    >>> tokens = torch.ones(5, 4, 1)
+    >>> accuracy(model, tokens, labels=model(tokens).argmax(-1))
+    1.0
+    """
+    _check_labels(tokens, labels)
     return float((model(tokens).argmax(-1) == labels).double().mean())
 
 
 @torch.no_grad()
 def probe_layers(model: TokenClassifier, tokens: Tensor, *, labels: Tensor) -> list[LayerProbe]:
-    """The collective behaviour of every layer for these images, first layer first."""
-    check_tensor("tokens", tokens, ndim=3)
+    """The collective behaviour of every layer for these images, first layer first.
+
+    >>> model = TokenClassifier("spins", tokens=4, pixels=1, dim=8, heads=2, response=False)
+    >>> probes = probe_layers(model, torch.randn(5, 4, 1), labels=torch.arange(5))
+    >>> [probe.response for probe in probes]
+    [0.0, 0.0]
+    """
+    _check_labels(tokens, labels)
     state, probes = model.embed(tokens), []
     for layer in model.layers:
         before = state
         polarization = correlation = connected = response = float("nan")
-        if model.kind == "spins":
+        if isinstance(layer, SpinTransformerModule):
             state, parts = layer(before, return_parts=True)
             mean = parts.residual + parts.mixing + parts.onsager
             size = layer.dim // layer.heads
@@ -219,24 +159,33 @@ def train(
     epochs: int = 20,
     batch: int = 100,
     rate: float = 3e-3,
-    seed: int = 0,
+    seed: TorchSeed = 0,
     probe_at: tuple[int, ...] = (),
     progress: bool = False,
 ) -> TrainingRun:
     """Adam on the cross-entropy, the rate falling to zero along a cosine.
 
     `probe_at` lists epochs after which the layers are probed on the test images (0: before
-    training). RuntimeError if the loss is no longer finite.
+    training). `seed` of the order of the images. RuntimeError if the loss is no longer finite.
+
+    >>> data = digits_as_tokens(patch=4)
+    >>> model = TokenClassifier("spins", tokens=4, pixels=16, dim=8, heads=2, depth=1)
+    >>> len(train(model, data, epochs=1).loss)
+    1
     """
     check_integer("epochs", epochs, low=1)
     check_integer("batch", batch, low=1)
     check_real("rate", rate, low=0.0, open_low=True)
-    generator = torch.Generator().manual_seed(check_integer("seed", seed, low=0))
+    check_flag("progress", progress)
+    for index, epoch in enumerate(probe_at):
+        check_integer(f"probe_at[{index}]", epoch, low=0, high=epochs)
+    _check_labels(data.train_tokens, data.train_labels)
+    generator = torch_generator(seed)
     count = len(data.train_labels)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * -(-count // batch))
-    held = data.test_tokens, data.test_labels
-    probes = {0: probe_layers(model, *held)} if 0 in probe_at else {}
+    seen, held = data.test_tokens, data.test_labels
+    probes = {0: probe_layers(model, seen, labels=held)} if 0 in probe_at else {}
     losses, tested = [], []
     for epoch in tqdm(range(1, epochs + 1), disable=not progress, desc="epochs"):
         total = 0.0
@@ -252,11 +201,58 @@ def train(
         if not torch.isfinite(torch.tensor(total)):
             raise RuntimeError(f"the loss is no longer finite in epoch {epoch}: lower rate")
         losses.append(total / count)
-        tested.append(accuracy(model, *held))
+        tested.append(accuracy(model, seen, labels=held))
         if epoch in probe_at:
-            probes[epoch] = probe_layers(model, *held)
+            probes[epoch] = probe_layers(model, seen, labels=held)
     trained = accuracy(model, data.train_tokens, labels=data.train_labels)
-    return TrainingRun(losses, trained, tested, probes)
+    return TrainingRun(loss=losses, train_accuracy=trained, test_accuracy=tested, probes=probes)
+
+
+def probe_table(runs: Sequence[TrainingRun], *, name: str, epoch: int) -> np.ndarray:
+    """Values of the probe `name` after `epoch`, (trainings, layers).
+
+    >>> names = ("correlation", "connected", "response", "similarity", "turn", "separation")
+    >>> probe = LayerProbe(polarization=0.5, **dict.fromkeys(names, 0.0))
+    >>> run = TrainingRun(loss=[], train_accuracy=0.0, test_accuracy=[], probes={0: [probe, probe]})
+    >>> probe_table([run], name="polarization", epoch=0)
+    array([[0.5, 0.5]])
+    """
+    return np.array([[getattr(layer, name) for layer in run.probes[epoch]] for run in runs])
+
+
+def probe_change(runs: Sequence[TrainingRun], *, name: str, first: int, last: int) -> np.ndarray:
+    """By how much the probe `name` is larger after epoch `last` than after `first`, as there.
+
+    >>> names = ("correlation", "connected", "response", "similarity", "turn", "separation")
+    >>> one, two = (LayerProbe(polarization=x, **dict.fromkeys(names, 0.0)) for x in (0.5, 2.0))
+    >>> probes = {0: [one], 3: [two]}
+    >>> run = TrainingRun(loss=[], train_accuracy=0.0, test_accuracy=[], probes=probes)
+    >>> probe_change([run], name="polarization", first=0, last=3)
+    array([[1.5]])
+    """
+    return probe_table(runs, name=name, epoch=last) - probe_table(runs, name=name, epoch=first)
+
+
+def over_trainings(values: np.ndarray) -> Estimate:
+    """Mean over the first axis, which counts independent trainings, and its standard error.
+
+    The error of a single training is unknown: NaN.
+
+    >>> over_trainings(np.array([[1.0], [3.0]]))
+    Estimate(value=float64[1] in [2, 2], error=float64[1] in [1, 1], samples=2)
+    """
+    values = np.asarray(values, dtype=float)
+    if len(values) > 1:
+        return mean_estimate(values)
+    return Estimate(value=values[0], error=np.full_like(values[0], np.nan), samples=1)
+
+
+def _check_labels(tokens: Tensor, labels: Tensor) -> None:
+    check_tensor("tokens", tokens, ndim=3)
+    if not isinstance(labels, Tensor) or labels.is_floating_point():
+        raise TypeError("labels must be a tensor of integers")
+    if tuple(labels.shape) != tokens.shape[:1] or not len(labels):
+        raise ValueError(f"labels must have shape ({len(tokens)},), got {tuple(labels.shape)}")
 
 
 def _off_diagonal(matrix: Tensor) -> float:

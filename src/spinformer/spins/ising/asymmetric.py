@@ -1,84 +1,46 @@
-"""Networks with random couplings between symmetric and asymmetric (document 002, after Eq. 3).
+"""Noiseless dynamics of networks between symmetric and asymmetric: cycles of signs, and chaos.
 
-Spins are updated in parallel, `P(x_i' = ±1) ∝ exp(±beta h_i)`, `h = J x`: the output of a
-bipartite network fed back as its input. `symmetry` is `eta = E[J_ij J_ji] / E[J_ij²]`:
-1 for symmetric couplings (a spin glass), 0 for independent J_ij and J_ji.
+Spins are updated in parallel by their fields h = J x, J (N, N) any matrix: x ← sgn h, the limit
+β → ∞ of `kinetic`, or for real-valued spins m ← tanh βh. Exponents are in nats per step. Cited
+for random couplings: [poclopez2024dynamical, after Eq. (3)]; `couplings.gaussian_couplings`
+draws them.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numba
 import numpy as np
 from scipy.optimize import brentq
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_flag, check_integer, check_real
+from spinformer.core.lyapunov import lyapunov_exponents
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.core.solve import Solution, Status
+from spinformer.core.special import normal_average
+from spinformer.core.statistics import Estimate
+from spinformer.spins.ising.couplings import MAX_COUNT, check_strength
 
-# Averages over a unit normal by the trapezoidal rule, which converges exponentially for
-# analytic integrands: a spacing of 0.006 resolves tanh(beta z) far beyond beta = 100.
-_NODES = np.linspace(-12.0, 12.0, 4001)
-_WEIGHTS = np.exp(-0.5 * _NODES**2)
-_WEIGHTS /= _WEIGHTS.sum()
-
-
-def gaussian_couplings(
-    spins: int, *, symmetry: float, rng: np.random.Generator, mean: float = 0.0
-) -> np.ndarray:
-    """Couplings (N, N): normal entries of variance 1/N and mean `mean`/N, zero diagonal.
-
-    `J = sqrt((1+eta)/2) S + sqrt((1-eta)/2) A` with S symmetric and A antisymmetric
-    (Crisanti and Sompolinsky 1988), so that `E[J_ij J_ji] = eta / N`.
-    """
-    spins = check_integer("spins", spins, low=2)
-    symmetry = check_real("symmetry", symmetry, low=-1.0, high=1.0)
-    mean = check_real("mean", mean)
-    draws = rng.standard_normal((2, spins, spins)) / np.sqrt(spins)
-    upper = np.triu(draws, 1)
-    symmetric = upper[0] + upper[0].T
-    antisymmetric = upper[1] - upper[1].T
-    pair = np.sqrt(0.5 * (1.0 + symmetry)) * symmetric
-    pair += np.sqrt(0.5 * (1.0 - symmetry)) * antisymmetric
-    pair += mean / spins
-    np.fill_diagonal(pair, 0.0)
-    return pair
+# Beyond, tanh(beta z) is steeper than the nodes of `normal_average` resolve.
+MAX_BETA = 100.0
 
 
-def parallel_glauber(
-    pair: np.ndarray, *, states: np.ndarray, beta: float, steps: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Parallel stochastic dynamics of R replicas, int8 array (steps + 1, R, N).
+@record
+class Cycle(Solution[np.ndarray]):
+    """Where a run of x ← sgn(J x) ends.
 
-    `x_i(t+1) = +1` with probability `(1 + tanh(beta h_i(t))) / 2`, `h = J x`, all i at once.
-    """
-    pair = check_array("pair", pair, ndim=2)
-    states = check_array("states", states, shape=(None, pair.shape[0]), values=(-1, 1))
-    beta = check_real("beta", beta, low=0.0)
-    steps = check_integer("steps", steps, low=0)
-    path = np.empty((steps + 1, *states.shape), dtype=np.int8)
-    path[0] = states
-    current = states
-    for step in range(1, steps + 1):
-        field = current @ pair.T
-        rises = rng.random(states.shape) < 0.5 * (1.0 + np.tanh(beta * field))
-        current = np.where(rises, 1.0, -1.0)
-        path[step] = current
-    return path
-
-
-@dataclass(frozen=True)
-class Cycle:
-    """Where a deterministic run ends: steps before it enters its cycle, and the cycle's length.
-
-    `length` is 0 when no cycle closed within the allowed steps.
+    value (N,): a state on the cycle, or the last one seen. residual: the share of its spins that
+    the next step turns. length: steps in the cycle, 0 if none closed. transient: steps before it
+    is entered. steps: transient + length, or the steps that were allowed. status: CONVERGED for
+    a state that stays, CYCLE for a longer cycle, STEP_LIMIT if none closed.
     """
 
-    transient: int
     length: int
+    transient: int
 
 
-@numba.njit
-def _next_state(pair, state):
+@numba.njit(cache=True)
+def _next_state(pair: np.ndarray, state: np.ndarray) -> np.ndarray:
     spins = state.size
     result = np.empty(spins)
     for i in range(spins):
@@ -89,8 +51,8 @@ def _next_state(pair, state):
     return result
 
 
-@numba.njit
-def _brent(pair, start, limit):
+@numba.njit(cache=True)
+def _brent(pair: np.ndarray, start: np.ndarray, limit: int) -> tuple[int, int, np.ndarray]:
     """Brent's cycle finder: no stored path, at most three passes."""
     power = 1
     length = 1
@@ -99,7 +61,7 @@ def _brent(pair, start, limit):
     spent = 1
     while not np.array_equal(slow, fast):
         if spent >= limit:
-            return 0, 0
+            return 0, 0, fast
         if power == length:
             slow = fast.copy()
             power *= 2
@@ -116,83 +78,96 @@ def _brent(pair, start, limit):
         slow = _next_state(pair, slow)
         fast = _next_state(pair, fast)
         transient += 1
-    return transient, length
+    return transient, length, slow
 
 
-def zero_temperature_cycle(pair: np.ndarray, *, state: np.ndarray, limit: int = 1_000_000) -> Cycle:
-    """The attractor of `x ← sgn(J x)` (parallel, beta → ∞) from `state`, at most `limit` steps.
+def zero_temperature_cycle(
+    couplings: np.ndarray, *, state: np.ndarray, max_steps: int = 1_000_000, throw: bool = False
+) -> Cycle:
+    """The attractor of x ← sgn(J x) (parallel, β → ∞) from `state` (N,) of ±1.
 
-    For symmetric J the length is 1 or 2 (Goles and Olivos 1981); for asymmetric random J it
-    grows exponentially with N. A field of exactly zero turns the spin down.
+    For symmetric J the length is 1 or 2 [goles1981comportement]; for asymmetric random J it
+    grows exponentially with N. A field of exactly zero turns the spin down. The search (Brent's)
+    gives up after `max_steps` steps; it may need three times transient + length. Raises
+    ValueError or TypeError for bad input and, with `throw`, NotConverged unless a state stays.
+
+    >>> ring = zero_temperature_cycle(np.roll(np.eye(3), 1, axis=0), state=np.array([1, -1, -1]))
+    >>> ring.length, ring.transient, ring.status.name
+    (3, 0, 'CYCLE')
     """
-    pair = check_array("pair", pair, ndim=2)
-    state = check_array("state", state, shape=(pair.shape[0],), values=(-1, 1))
-    limit = check_integer("limit", limit, low=1)
-    transient, length = _brent(pair, state, limit)
-    return Cycle(int(transient), int(length))
+    pair = check_array("couplings", couplings, ndim=2, square=True)
+    check_strength(1.0, couplings=pair)
+    first = check_array("state", state, shape=(len(pair),), values=(-1, 1))
+    max_steps = check_integer("max_steps", max_steps, low=1, high=2**62)
+    transient, length, last = _brent(
+        np.ascontiguousarray(pair), np.ascontiguousarray(first), max_steps
+    )
+    turned = float(np.mean(_next_state(np.ascontiguousarray(pair), last) != last))
+    closed = Status.CONVERGED if length == 1 else Status.CYCLE
+    found = Cycle(
+        value=last,
+        residual=turned,
+        steps=transient + length if length else max_steps,
+        status=closed if length else Status.STEP_LIMIT,
+        length=length,
+        transient=transient,
+    )
+    if check_flag("throw", throw):
+        found.require("a state that stays")
+    return found
 
 
 def analog_exponent(
-    pair: np.ndarray, *, beta: float, transient: int, steps: int, rng: np.random.Generator
-) -> float:
-    """Leading Lyapunov exponent per step of the deterministic map `m ← tanh(beta J m)`.
+    couplings: np.ndarray, *, beta: float, transient: int, steps: int, seed: Seed
+) -> Estimate:
+    """Leading Lyapunov exponent of the deterministic map m ← tanh(βJm), with its error.
 
-    One tangent vector, renormalised every step; `transient` steps are dropped first.
+    From a random start; `transient` steps, in which the tangent vector aligns, are dropped and
+    at least two `steps` averaged (`core.lyapunov`); −∞ where the
+    tangent vanishes. Raises ValueError or TypeError for bad input.
+
+    >>> decay = analog_exponent(np.eye(2), beta=0.5, transient=100, steps=10, seed=0)
+    >>> f"{decay.value:.4f} {np.log(0.5):.4f}"
+    '-0.6931 -0.6931'
     """
-    pair = check_array("pair", pair, ndim=2)
-    beta = check_real("beta", beta, low=0.0)
-    transient = check_integer("transient", transient, low=0)
-    steps = check_integer("steps", steps, low=1)
-    state = rng.uniform(-1.0, 1.0, pair.shape[0])
-    tangent = rng.standard_normal(pair.shape[0])
-    total = 0.0
-    for step in range(transient + steps):
+    pair = check_array("couplings", couplings, ndim=2, square=True)
+    beta = check_strength(beta, couplings=pair)
+    transient = check_integer("transient", transient, low=0, high=MAX_COUNT)
+    steps = check_integer("steps", steps, low=2, high=MAX_COUNT)
+    rng = numpy_generator(seed)
+    state = rng.uniform(-1.0, 1.0, len(pair))
+
+    def push(frame: np.ndarray) -> np.ndarray:
+        nonlocal state
         state = np.tanh(beta * (pair @ state))
-        tangent = beta * (1.0 - state**2) * (pair @ tangent)
-        size = float(np.linalg.norm(tangent))
-        if size == 0.0:
-            return -np.inf
-        tangent /= size
-        if step >= transient:
-            total += np.log(size)
-    return total / steps
+        return (beta * (1.0 - state**2))[:, None] * (pair @ frame)
+
+    found = lyapunov_exponents(push, dimension=len(pair), steps=steps, align=transient, seed=rng)
+    return Estimate(
+        value=float(found.value[0]),
+        # An exponent of minus infinity has no scatter.
+        error=float(found.error[0]) if np.isfinite(found.value[0]) else np.nan,
+        samples=found.samples,
+    )
 
 
 def analog_exponent_theory(beta: float) -> float:
-    """Leading exponent of `m ← tanh(beta J m)` for independent J_ij and N → ∞.
+    """Leading exponent of m ← tanh(βJm) for independent J_ij and N → ∞, 0 < β ≤ 100.
 
-    `Delta = E tanh²(beta sqrt(Delta) z)`, `lambda = ½ ln(beta² E sech⁴(beta sqrt(Delta) z))`,
-    z a unit normal (Molgedey, Schuchhardt and Schuster 1992, without external noise). Chaos
-    sets in at beta = 1, where Delta leaves zero.
+    Δ = E tanh²(β√Δ z), λ = ½ ln(β² E sech⁴(β√Δ z)), z a unit normal [molgedey1992suppressing],
+    without external noise. Chaos sets in at β = 1, where Δ leaves zero. Raises ValueError for
+    another β.
+
+    >>> f"{analog_exponent_theory(0.5):.4f} {np.log(0.5):.4f}", analog_exponent_theory(2.0) > 0
+    ('-0.6931 -0.6931', True)
     """
-    beta = check_real("beta", beta, low=0.0, open_low=True)
+    beta = check_real("beta", beta, low=0.0, high=MAX_BETA, open_low=True)
 
     def excess(delta: float) -> float:
-        return float(_WEIGHTS @ np.tanh(beta * np.sqrt(delta) * _NODES) ** 2) - delta
+        return normal_average(lambda z: np.tanh(beta * np.sqrt(delta) * z) ** 2) - delta
 
-    delta = 0.0 if beta <= 1.0 else brentq(excess, 1e-14, 1.0, xtol=1e-14)
-    slope = 1.0 - np.tanh(beta * np.sqrt(delta) * _NODES) ** 2
-    return float(np.log(beta) + 0.5 * np.log(_WEIGHTS @ slope**2))
-
-
-def asymmetric_magnetization(beta: float, *, mean: float) -> float:
-    """Stationary magnetisation m ≥ 0 of independent J_ij of mean `mean`/N and variance 1/N.
-
-    Solves `m = E tanh(beta (mean m + z))` (N → ∞, parallel dynamics): zero below the
-    order-disorder transition `mean beta E sech²(beta z) = 1`, positive above it.
-    """
-    beta = check_real("beta", beta, low=0.0)
-    mean = check_real("mean", mean)
-
-    def excess(m: float) -> float:
-        return float(_WEIGHTS @ np.tanh(beta * (mean * m + _NODES))) - m
-
-    if mean * asymmetric_gain(beta) <= 1.0:
-        return 0.0
-    return float(brentq(excess, 1e-9, 1.0, xtol=1e-13))
-
-
-def asymmetric_gain(beta: float) -> float:
-    """`beta E sech²(beta z)`: its inverse is the critical mean of `asymmetric_magnetization`."""
-    beta = check_real("beta", beta, low=0.0)
-    return float(beta * (_WEIGHTS @ (1.0 - np.tanh(beta * _NODES) ** 2)))
+    low = 1e-14
+    # Just above the onset the root Δ ≈ (β² − 1)/2 is below the bracket.
+    delta = 0.0 if beta <= 1.0 or excess(low) <= 0 else brentq(excess, low, 1.0, xtol=1e-14)
+    slope = normal_average(lambda z: (1.0 - np.tanh(beta * np.sqrt(delta) * z) ** 2) ** 2)
+    return float(np.log(beta) + 0.5 * np.log(slope))

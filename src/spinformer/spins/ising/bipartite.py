@@ -1,12 +1,13 @@
 """Hopfield networks, their bipartite form, and attention as a Hopfield conditional.
 
-Document 002, section 2: a Hopfield network stores features in symmetric couplings; two groups
-of spins joined by two sets of features make a bipartite network with couplings that need not
-be symmetric; its conditional distribution over the second group is a layer of independent
+[poclopez2024dynamical, Sec. 2]: a Hopfield network stores features in symmetric couplings; two
+groups of spins joined by two sets of features make a bipartite network with couplings that need
+not be symmetric; its conditional distribution over the second group is a layer of independent
 spins, and over a *list* of allowed states of that group it is the softmax of attention.
 
-Weights are arrays `(N, P)`: `weights[i, a]` is the component of feature a at spin i.
-Couplings carry the document's factor beta / N, written out in each function.
+Features are rows of arrays (P, N), as in `core.states`; `left` belongs to the group x, `right`
+to y. Energies carry a factor β/N, written out in each function. There are no fields; the first
+network counts every pair i < j once, the second every pair i, j.
 """
 
 from __future__ import annotations
@@ -15,128 +16,127 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 
 from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.states import MAX_LISTED_SPINS, hebbian_couplings, overlaps, spin_states
+from spinformer.spins.ising.couplings import MAX_COUNT, MAX_STRENGTH, check_strength
+from spinformer.spins.ising.kinetic import draw_spins
 
-_LARGEST_ENUMERATION = 18  # 2**18 states; a joint table of more would not fit a laptop
+# Products of four entries and beta stay finite.
+MAX_ENTRY = 1e30
 
 
-def all_states(spins: int) -> np.ndarray:
-    """Every configuration of `spins` binary spins, shape (2**spins, spins), entries -1 or 1.
+def hopfield_log_probability(features: np.ndarray, *, beta: float) -> np.ndarray:
+    """Exact ln p(x) for all 2^N states in the order of `spin_states`, N ≤ 20.
 
-    The first spin is the most significant bit, so row 0 is all -1 and the last row all +1.
+    p(x) ∝ exp(β/N Σ_{i<j} J_ij x_i x_j) with J = Σ_a w_a w_aᵀ [poclopez2024dynamical, Eq. (1)].
+    Raises ValueError or TypeError for bad input.
+
+    >>> np.exp(hopfield_log_probability(np.ones((1, 1)), beta=1.0))
+    array([0.5, 0.5])
     """
-    spins = check_integer("spins", spins, low=1, high=_LARGEST_ENUMERATION)
-    codes = np.arange(2**spins)[:, None] >> np.arange(spins - 1, -1, -1)
-    return 2.0 * (codes & 1) - 1.0
-
-
-def couplings(left: np.ndarray, *, right: np.ndarray) -> np.ndarray:
-    """Couplings `J[i, j] = sum_a left[i, a] right[j, a]`, shape (N_left, N_right).
-
-    Symmetric when `right` is `left` (Hopfield, document 002 Eq. 1), in general not
-    (bipartite, Eq. 2). The diagonal is kept; sums over pairs i < j do not see it.
-    """
-    left = check_array("left", left, ndim=2)
-    right = check_array("right", right, shape=(None, left.shape[1]))
-    return left @ right.T
-
-
-def hopfield_log_probability(weights: np.ndarray, *, beta: float) -> np.ndarray:
-    """Exact log p(x) for all 2**N states in the order of `all_states` (document 002, Eq. 1).
-
-    `p(x) ∝ exp(beta/N sum_{i<j} J_ij x_i x_j)` with `J = weights weightsᵀ`: every pair
-    counted once, no field.
-    """
-    weights = check_array("weights", weights, ndim=2)
-    beta = check_real("beta", beta, low=0.0)
-    spins = weights.shape[0]
-    states = all_states(spins)
-    pair = couplings(weights, right=weights)
-    # Half of the full sum without its diagonal is the sum over i < j.
-    exponent = 0.5 * (np.einsum("si,ij,sj->s", states, pair, states) - np.trace(pair))
-    exponent *= beta / spins
+    features = _features("features", features, (None, None))
+    beta = check_strength(beta, features=features)
+    size = check_integer("spins of features", features.shape[1], low=1, high=MAX_LISTED_SPINS)
+    states, pair = spin_states(size), hebbian_couplings(features)
+    # The diagonal is zero, so half of the full sum is the sum over i < j.
+    exponent = 0.5 * beta / size * ((states @ pair) * states).sum(1)
     return exponent - logsumexp(exponent)
 
 
 def bipartite_log_probability(left: np.ndarray, *, right: np.ndarray, beta: float) -> np.ndarray:
-    """Exact log p(x, y), shape (2**N_x, 2**N_y) (document 002, Eq. 2).
+    """Exact ln p(x, y), shape (2^N_x, 2^N_y), N_x + N_y ≤ 20.
 
-    `p(x, y) ∝ exp(beta/N sum_ij x_i J_ij y_j)`, N the number of spins of x (the group that
-    is summed over in an overlap); all pairs i, j count, each once.
+    p(x, y) ∝ exp(β/N Σ_ij x_i J_ij y_j), J = Σ_a left_a right_aᵀ, N the number of spins of x
+    (the group that is summed over in an overlap) [poclopez2024dynamical, Eq. (2)]. Raises
+    ValueError or TypeError for bad input.
+
+    >>> one = np.ones((1, 1))
+    >>> np.exp(bipartite_log_probability(one, right=one, beta=0.0))
+    array([[0.25, 0.25],
+           [0.25, 0.25]])
     """
-    left = check_array("left", left, ndim=2)
-    right = check_array("right", right, shape=(None, left.shape[1]))
-    beta = check_real("beta", beta, low=0.0)
-    check_integer("spins of both groups", left.shape[0] + right.shape[0], high=20)
-    x, y = all_states(left.shape[0]), all_states(right.shape[0])
-    exponent = beta / left.shape[0] * (x @ couplings(left, right=right) @ y.T)
+    left, right = _groups(left, right)
+    beta = check_strength(beta, left=left, right=right)
+    check_integer(
+        "spins of both groups", left.shape[1] + right.shape[1], low=2, high=MAX_LISTED_SPINS
+    )
+    x, y = spin_states(left.shape[1]), spin_states(right.shape[1])
+    exponent = beta / left.shape[1] * (x @ hebbian_couplings(left, other=right) @ y.T)
     return exponent - logsumexp(exponent)
-
-
-def overlaps(states: np.ndarray, *, weights: np.ndarray) -> np.ndarray:
-    """Overlaps `m_a = (1/N) sum_i weights[i, a] x_i`, shape (..., P), in [-1, 1] for ±1 entries."""
-    weights = check_array("weights", weights, ndim=2)
-    states = check_array("states", states)
-    if states.shape[-1:] != weights.shape[:1]:
-        raise ValueError(f"states must have last axis {weights.shape[0]}, got shape {states.shape}")
-    return states @ weights / weights.shape[0]
 
 
 def conditional_means(
     states: np.ndarray, *, left: np.ndarray, right: np.ndarray, beta: float
 ) -> np.ndarray:
-    """Means `<y_j>` given x: `tanh(beta sum_a right[j, a] m_a(x))`, shape (..., N_y).
+    """Means ⟨y_j⟩ given `states` (..., N_x): tanh(β Σ_a right_aj m_a(x)), shape (..., N_y).
 
-    Given x the spins of y are independent, `p(y_j = ±1 | x) ∝ exp(±beta sum_a right_ja m_a)`
-    (document 002, Eq. 3), so the means are the whole conditional distribution.
+    Given x the spins of y are independent, p(y_j = ±1 | x) ∝ exp(±β Σ_a right_aj m_a)
+    [poclopez2024dynamical, Eq. (3)], so the means are the whole conditional distribution.
+    Raises ValueError or TypeError for bad input.
+
+    >>> stored = np.array([[1, -1, 1]])
+    >>> conditional_means(stored[0], left=stored, right=stored, beta=99.0)
+    array([ 1., -1.,  1.])
     """
-    right = check_array("right", right, ndim=2)
-    beta = check_real("beta", beta, low=0.0)
-    field = overlaps(states, weights=left) @ couplings(right, right=np.eye(right.shape[1])).T
-    return np.tanh(beta * field)
-
-
-def sample_conditional(means: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Independent ±1 spins with the given means, one draw for each entry."""
-    means = check_array("means", means, low=-1.0, high=1.0)
-    return np.where(rng.random(means.shape) < 0.5 * (1.0 + means), 1.0, -1.0)
+    left, right = _groups(left, right)
+    beta = check_real("beta", beta, low=0.0, high=MAX_STRENGTH)
+    return np.tanh(beta * (overlaps(states, patterns=left) @ right))
 
 
 def iterate_pair(
-    state: np.ndarray, *, left: np.ndarray, right: np.ndarray, beta: float, steps: int, seed: int
+    states: np.ndarray, *, left: np.ndarray, right: np.ndarray, beta: float, steps: int, seed: Seed
 ) -> np.ndarray:
-    """Feed the output back as input: x_{t+1} drawn from p(y | x_t). Shape (steps + 1, ..., N).
+    """Feed the output back as input: x(t+1) drawn from p(y | x(t)). Shape (steps + 1, ..., N).
 
-    `left` and `right` are both (N, P). With `right = left` this is the Hopfield network in
-    parallel (Little) dynamics; with `right[:, a] = left[:, a + 1]` it walks through a sequence.
+    `states` (..., N), `left` and `right` both (P, N). With `right = left` this is the Hopfield
+    network in parallel (Little) dynamics; with `right[a] = left[a + 1]` it walks through a
+    sequence: the dynamics of `kinetic` with J_ij = Σ_a right_ai left_aj / N, never formed. Raises
+    ValueError or TypeError for bad input.
+
+    >>> stored = np.array([[1, 1, -1, -1], [1, -1, 1, -1]])
+    >>> walk = iterate_pair(stored[0], left=stored, right=stored[::-1], beta=99.0, steps=2, seed=0)
+    >>> bool((walk == stored[[0, 1, 0]]).all())
+    True
     """
-    steps = check_integer("steps", steps, low=0)
-    check_integer("seed", seed, low=0)
+    steps = check_integer("steps", steps, low=0, high=MAX_COUNT)
     left = check_array("left", left, ndim=2)
     right = check_array("right", right, shape=left.shape)
-    rng = np.random.default_rng(seed)
-    path = [check_array("state", state, values=(-1, 1))]
+    rng = numpy_generator(seed)
+    path = [check_array("states", states, values=(-1, 1))]
     for _ in range(steps):
-        path.append(
-            sample_conditional(conditional_means(path[-1], left=left, right=right, beta=beta), rng)
-        )
+        means = conditional_means(path[-1], left=left, right=right, beta=beta)
+        path.append(draw_spins(means, seed=rng))
     return np.stack(path)
 
 
 def restricted_conditional(
     query: np.ndarray, *, allowed: np.ndarray, left: np.ndarray, right: np.ndarray, gamma: float
 ) -> np.ndarray:
-    """The bipartite conditional over a list of allowed states, from its energy (002, Eq. 4-5).
+    """The bipartite conditional over a list of allowed states, from its energy: shape (T,).
 
-    `p(y = allowed[t] | query) ∝ exp(gamma/N² sum_ij query_i J_ij allowed[t]_j)`,
-    `J = left rightᵀ`, with the sum over states restricted to the T rows of `allowed`.
-    Entries of `query` (N,) and `allowed` (T, N) may be any real numbers: the partition
-    function never asks that they be ±1. The factor 1/N² makes the exponent
-    `gamma m^q · m^k` in overlaps. Returns probabilities of shape (T,).
+    p(y = allowed[t] | query) ∝ exp(γ/(N_x N_y) Σ_ij query_i J_ij allowed[t]_j),
+    J = Σ_a left_a right_aᵀ, with the sum over states restricted to the T rows of `allowed`
+    [poclopez2024dynamical, Eq. (4)-(5)]. Entries of `query` (N_x,) and `allowed` (T, N_y) may be
+    any real numbers: the partition function never asks that they be ±1. The factor makes the
+    exponent γ m^q·m^k in overlaps. Raises ValueError or TypeError for bad input.
+
+    >>> one = np.ones((1, 1))
+    >>> restricted_conditional(one[0], allowed=np.zeros((2, 1)), left=one, right=one, gamma=3.0)
+    array([0.5, 0.5])
     """
-    left = check_array("left", left, ndim=2)
-    query = check_array("query", query, shape=(left.shape[0],))
-    right = check_array("right", right, shape=(None, left.shape[1]))
-    allowed = check_array("allowed", allowed, shape=(None, right.shape[0]))
-    gamma = check_real("gamma", gamma)
-    energy = -(query @ couplings(left, right=right)) @ allowed.T
-    return softmax(-gamma * energy / (left.shape[0] * right.shape[0]))
+    left, right = _groups(left, right)
+    query = _features("query", query, (left.shape[1],))
+    allowed = _features("allowed", allowed, (None, right.shape[1]))
+    check_integer("states in allowed", len(allowed), low=1)
+    gamma = check_real("gamma", gamma, low=-MAX_STRENGTH, high=MAX_STRENGTH)
+    energy = -(query @ hebbian_couplings(left, other=right)) @ allowed.T
+    return softmax(-gamma * energy / (left.shape[1] * right.shape[1]))
+
+
+def _groups(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    left = _features("left", left, (None, None))
+    return left, _features("right", right, (left.shape[0], None))
+
+
+def _features(name: str, value: np.ndarray, shape: tuple[int | None, ...]) -> np.ndarray:
+    return check_array(name, value, shape=shape, low=-MAX_ENTRY, high=MAX_ENTRY)

@@ -1,36 +1,34 @@
 """Exact statistics of Ising systems of up to 20 spins, by summing over all 2^N states.
 
-Convention of this module and of `mean_field`: E = -sum_{i<j} J_ij s_i s_j - sum_i h_i s_i
-with J symmetric and zero on the diagonal, weights exp(-beta E), s_i = +1 or -1. Document 000,
-Eq. (binaryrandomising), sums over ordered pairs: `pair_couplings` converts.
+E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i, every pair once (`couplings.pair_couplings` converts),
+J (..., N, N) symmetric with zero diagonal, h (..., N), weights exp(−βE), s_i = ±1; entropies and
+ln Z in nats.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
 
-from spinformer.core.checks import check_array, check_integer, check_real, check_tensor
-
-MAX_SPINS = 20
+from spinformer.core.checks import check_broadcast, check_real, check_tensor
+from spinformer.core.records import record
+from spinformer.core.states import MAX_LISTED_SPINS, spin_states
+from spinformer.spins.ising.couplings import check_ising
 
 # Elements of the table of states held at once for a batch of small systems.
 _CHUNK = 1 << 21
 
 
-@dataclass(frozen=True)
+@record
 class IsingStatistics:
     """Exact averages of one system or a batch (leading axes `...`).
 
-    log_partition (...): ln Z. magnetization (..., N): <s_i>. correlations (..., N, N):
-    <s_i s_j>. energy (...): <E>. entropy (...): -sum p ln p, in nats. states: 2^N.
-    multiply_adds: the multiply-add operations of the matrix products that were carried out
-    for one system.
+    log_partition (...): ln Z. magnetization (..., N): ⟨s_i⟩. correlations (..., N, N):
+    ⟨s_i s_j⟩. energy (...): ⟨E⟩. entropy (...): −Σ p ln p. states: 2^N. multiply_adds: the
+    multiply-add operations of the matrix products that were carried out for one system.
     """
 
     beta: float
@@ -44,88 +42,42 @@ class IsingStatistics:
 
     @property
     def free_energy(self) -> np.ndarray:
-        """F = -ln Z / beta (minus infinity at beta = 0)."""
-        if self.beta == 0:
-            return np.full_like(self.log_partition, -np.inf)
-        return -self.log_partition / self.beta
+        """F = −ln Z/β (minus infinity at β = 0)."""
+        return free_energy(self.log_partition, beta=self.beta)
 
     @property
     def susceptibility(self) -> np.ndarray:
-        """d<s_i>/d(beta h_j) = <s_i s_j> - <s_i><s_j>, shape (..., N, N)."""
+        """d⟨s_i⟩/d(βh_j) = ⟨s_i s_j⟩ − ⟨s_i⟩⟨s_j⟩, shape (..., N, N)."""
         m = self.magnetization
         return self.correlations - m[..., :, None] * m[..., None, :]
 
 
-def pair_couplings(couplings: np.ndarray) -> np.ndarray:
-    """Couplings of unordered pairs, J_ij + J_ji with zero diagonal, from ordered ones.
+def free_energy(log_partition: np.ndarray, *, beta: float) -> np.ndarray:
+    """F = −ln Z/β, minus infinity at β = 0 where the entropy rules.
 
-    In the document's sum over all i, j a pair enters twice; the diagonal adds the constant
-    -sum_i J_ii to the energy (s_i^2 = 1), which is dropped here. Shape (..., N, N) kept.
+    >>> float(free_energy(np.array(3.0), beta=2.0)), float(free_energy(np.array(3.0), beta=0.0))
+    (-1.5, -inf)
     """
-    matrix = _square("couplings", check_array("couplings", couplings))
-    return (matrix + matrix.swapaxes(-1, -2)) * (1 - np.eye(matrix.shape[-1]))
-
-
-def sherrington_kirkpatrick(
-    size: int, *, seed: int, count: int | None = None, field_std: float = 0.0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Random couplings and fields of the Sherrington-Kirkpatrick model, Gaussian.
-
-    J_ij = J_ji of mean 0 and variance 1/N for unordered pairs, zero diagonal, and fields of
-    standard deviation `field_std`. Shapes (N, N) and (N,), or (count, N, N) and (count, N).
-    In the document's ordered pairs the same system has half of these couplings.
-    """
-    check_integer("size", size, low=1)
-    check_integer("seed", seed, low=0)
-    check_real("field_std", field_std, low=0.0)
-    batch = () if count is None else (check_integer("count", count, low=1),)
-    rng = np.random.default_rng(seed)
-    upper = np.triu(rng.standard_normal((*batch, size, size)), 1) / math.sqrt(size)
-    return upper + upper.swapaxes(-1, -2), field_std * rng.standard_normal((*batch, size))
-
-
-def check_ising(couplings: np.ndarray, *, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return J (..., N, N) and h (..., N), broadcast to one batch, or raise.
-
-    ValueError if J is not square, symmetric and zero on the diagonal, or h does not fit.
-    """
-    matrix = _square("couplings", check_array("couplings", couplings))
-    check_array("couplings", matrix, symmetric=True)
-    if np.any(np.diagonal(matrix, axis1=-2, axis2=-1)):
-        raise ValueError("couplings must have a zero diagonal, got non-zero entries on it")
-    field = check_array("fields", fields)
-    size = matrix.shape[-1]
-    if field.ndim == 0 or field.shape[-1] != size:
-        raise ValueError(f"fields must have shape (..., {size}), got {field.shape}")
-    try:
-        batch = np.broadcast_shapes(matrix.shape[:-2], field.shape[:-1])
-    except ValueError:
-        raise ValueError(
-            f"couplings and fields must have batch axes that broadcast, "
-            f"got {matrix.shape} and {field.shape}"
-        ) from None
-    return np.broadcast_to(matrix, (*batch, size, size)), np.broadcast_to(field, (*batch, size))
+    return -log_partition / beta if beta else np.full_like(log_partition, -np.inf)
 
 
 def solve_exact(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> IsingStatistics:
-    """Sum over all states of E = -sum_{i<j} J_ij s_i s_j - sum_i h_i s_i, in log space.
+    """Sum over all states, in log space, of one system or a batch; 1 ≤ N ≤ 20, β ≥ 0.
 
-    `couplings` (..., N, N) symmetric with zero diagonal, `fields` (..., N), 1 <= N <= 20,
-    `beta` >= 0. The spins are split into two halves, so that all 2^N energies are one matrix
-    product of the halves' state tables and every average is a product with the table of
-    probabilities; no list of N-spin states is ever built.
+    The spins are split into two halves, so that all 2^N energies are one matrix product of the
+    halves' state tables and every average is a product with the table of probabilities; no list
+    of N-spin states is ever built. Raises ValueError for other couplings, fields or β.
+
+    >>> pair = solve_exact(np.array([[0.0, 1.0], [1.0, 0.0]]), fields=np.zeros(2), beta=0.5)
+    >>> f"{pair.correlations[0, 1]:.6f} {np.tanh(0.5):.6f}"
+    '0.462117 0.462117'
     """
-    matrix, field = check_ising(couplings, fields=fields)
-    beta = check_real("beta", beta, low=0.0)
-    size = matrix.shape[-1]
-    if size > MAX_SPINS:
-        raise ValueError(
-            f"couplings must describe at most {MAX_SPINS} spins (2^N states are summed), got {size}"
-        )
+    matrix, field, beta = check_ising(couplings, fields=fields, beta=beta)
+    size = _at_most("couplings", matrix.shape[-1])
     batch = field.shape[:-1]
     flat_j, flat_h = matrix.reshape(-1, size, size), field.reshape(-1, size)
     count = len(flat_h)
-    log_z, entropy = np.empty(count), np.empty(count)
+    log_z = np.empty(count)
     spins, pairs = np.empty((count, size)), np.empty((count, size, size))
     chunk = max(1, _CHUNK >> size)
     for first in range(0, count, chunk):
@@ -148,25 +100,34 @@ def solve_exact(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> Is
     )
 
 
-def log_partition(
+def ising_log_partition(
     couplings: torch.Tensor, *, fields: torch.Tensor, beta: float | torch.Tensor
 ) -> torch.Tensor:
     """Differentiable exact ln Z, shape (...), of the same model in torch.
 
-    Same shapes and convention as `solve_exact`; works in the dtype and on the device of its
-    arguments, and may be differentiated any number of times with respect to couplings (each
-    of the two triangles carries half of a pair), fields and beta.
+    Same shapes and convention as `solve_exact`, except that a diagonal is allowed and left out;
+    works in the dtype and on the device of its arguments, and may be differentiated any number
+    of times with respect to couplings (each of the two triangles carries half of a pair), fields
+    and beta (a tensor without axes). Raises TypeError for anything but floating-point tensors of
+    one kind, ValueError for other shapes, NaN, a negative β and more than 20 spins.
+
+    >>> field = torch.tensor([0.3], requires_grad=True)
+    >>> ising_log_partition(torch.zeros(1, 1), fields=field, beta=1.0).backward()
+    >>> f"{float(field.grad):.4f} {np.tanh(0.3):.4f}"
+    '0.2913 0.2913'
     """
-    matrix = _square("couplings", check_tensor("couplings", couplings, symmetric=True))
-    field = check_tensor("fields", fields)
-    size = matrix.shape[-1]
+    matrix = check_tensor("couplings", couplings, symmetric=True)
+    field = check_tensor("fields", fields, like=("couplings", matrix))
+    size = _at_most("couplings", matrix.shape[-1])
     if field.ndim == 0 or field.shape[-1] != size:
         raise ValueError(f"fields must have shape (..., {size}), got {tuple(field.shape)}")
-    if size > MAX_SPINS:
-        raise ValueError(f"couplings must describe at most {MAX_SPINS} spins, got {size}")
+    check_broadcast(couplings=matrix.shape[:-2], fields=field.shape[:-1])
+    if isinstance(beta, torch.Tensor):
+        beta = check_tensor("beta", beta, shape=(), low=0.0)
+    else:
+        beta = check_real("beta", beta, low=0.0)
     left = (size + 1) // 2
-    a = torch.tensor(_half_states(left), dtype=field.dtype, device=field.device)
-    b = torch.tensor(_half_states(size - left), dtype=field.dtype, device=field.device)
+    a, b = (torch.tensor(spin_states(half)).to(field) for half in (left, size - left))
     # The diagonal is constant on states and is left out, as in the energy.
     pair = matrix - torch.diag_embed(torch.diagonal(matrix, dim1=-2, dim2=-1))
     aa, ab, bb = pair[..., :left, :left], pair[..., :left, left:], pair[..., left:, left:]
@@ -180,41 +141,48 @@ def log_partition(
 
 def solve_exact_reference(
     couplings: np.ndarray, *, fields: np.ndarray, beta: float
-) -> tuple[float, np.ndarray, np.ndarray, float]:
-    """ln Z, <s>, <s s^T> and the entropy of one system by a plain loop over its states.
+) -> IsingStatistics:
+    """The averages of one system by a plain loop over its states; `multiply_adds` is zero.
 
-    The slow version that `solve_exact` is held to; use it up to about 12 spins.
+    The slow version that `solve_exact` is held to; use it up to about 12 spins. Raises
+    ValueError as `solve_exact`, and for a batch.
+
+    >>> plain = solve_exact_reference(np.zeros((1, 1)), fields=np.array([0.5]), beta=1.0)
+    >>> f"{plain.magnetization[0]:.6f} {np.tanh(0.5):.6f}"
+    '0.462117 0.462117'
     """
-    matrix, field = check_ising(couplings, fields=fields)
-    beta = check_real("beta", beta, low=0.0)
-    states = [np.array(s, float) for s in itertools.product((-1, 1), repeat=field.shape[-1])]
-    weights = [beta * (0.5 * s @ matrix @ s + field @ s) for s in states]
-    top = max(weights)
-    total = math.fsum(math.exp(w - top) for w in weights)
-    log_z = top + math.log(total)
-    spins, pairs, entropy = np.zeros_like(field), np.zeros_like(matrix), 0.0
-    for s, w in zip(states, weights, strict=True):
-        p = math.exp(w - log_z)
+    matrix, field, beta = check_ising(couplings, fields=fields, beta=beta)
+    if field.ndim != 1:
+        raise ValueError(f"fields must have shape (N,) for one system, got {field.shape}")
+    size = _at_most("couplings", len(field))
+    states = [np.array(s, float) for s in itertools.product((-1, 1), repeat=size)]
+    energies = [-(0.5 * s @ matrix @ s + field @ s) for s in states]
+    top = max(-beta * e for e in energies)
+    log_z = top + math.log(math.fsum(math.exp(-beta * e - top) for e in energies))
+    spins, pairs, energy, entropy = np.zeros_like(field), np.zeros_like(matrix), 0.0, 0.0
+    for s, e in zip(states, energies, strict=True):
+        p = math.exp(-beta * e - log_z)
         spins = spins + p * s
         pairs = pairs + p * np.outer(s, s)
-        entropy -= p * (w - log_z)
-    return log_z, spins, pairs, entropy
-
-
-@lru_cache(maxsize=32)
-def _half_states(size: int) -> np.ndarray:
-    """All 2^size states of `size` spins, one a row."""
-    bits = (np.arange(1 << size)[:, None] >> np.arange(size)) & 1
-    table = 2.0 * bits - 1.0
-    table.setflags(write=False)
-    return table
+        energy += p * e
+        entropy += p * (beta * e + log_z)
+    return IsingStatistics(
+        beta=beta,
+        log_partition=np.array(log_z),
+        magnetization=spins,
+        correlations=pairs,
+        energy=np.array(energy),
+        entropy=np.array(entropy),
+        states=len(states),
+        multiply_adds=0,
+    )
 
 
 def _sum_states(k: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """ln Z (B,), <s> (B, N), <ss> (B, N, N) for K = beta J (B, N, N), theta = beta h (B, N)."""
     count, size = theta.shape
     left = (size + 1) // 2
-    a, b = _half_states(left), _half_states(size - left)
+    a, b = spin_states(left), spin_states(size - left)
     exponent = (a @ k[:, :left, left:]) @ b.T
     row = 0.5 * ((a @ k[:, :left, :left]) * a).sum(-1) + (a * theta[:, None, :left]).sum(-1)
     column = 0.5 * ((b @ k[:, left:, left:]) * b).sum(-1) + (b * theta[:, None, left:]).sum(-1)
@@ -247,7 +215,10 @@ def _multiply_adds(left: int, right: int) -> int:
     return energies + halves + averages + moments
 
 
-def _square(name: str, matrix):
-    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2] or matrix.shape[-1] == 0:
-        raise ValueError(f"{name} must have shape (..., N, N), got {tuple(matrix.shape)}")
-    return matrix
+def _at_most(name: str, size: int) -> int:
+    if size > MAX_LISTED_SPINS:
+        raise ValueError(
+            f"{name} must describe at most {MAX_LISTED_SPINS} spins (2^N states are summed), "
+            f"got {size}"
+        )
+    return size

@@ -1,14 +1,18 @@
-"""Heat-bath Monte Carlo of Ising systems, with error bars."""
+"""Heat-bath Monte Carlo of Ising systems, with error bars.
+
+E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i, every pair once (`couplings.pair_couplings` converts), J
+(N, N) symmetric with zero diagonal, h (N,), weights exp(−βE).
+"""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numba import njit
 
-from spinformer.core.checks import check_array, check_choice, check_real
-from spinformer.spins.monte_carlo import MonteCarloEstimate, run_chains
+from spinformer.core.checks import check_choice
+from spinformer.core.random import Seed
+from spinformer.spins.ising.couplings import check_ising
+from spinformer.spins.monte_carlo import MonteCarloEstimate, flip, flip_reference, run_chains
 
 
 def sample_ising(
@@ -18,23 +22,30 @@ def sample_ising(
     beta: float,
     sweeps: int = 4096,
     burn: int = 512,
-    seed: int = 0,
+    seed: Seed = 0,
     chains: int = 4,
     blocks: int = 16,
     engine: str = "numba",
     progress: bool = False,
 ) -> MonteCarloEstimate:
-    """Heat-bath averages of the Ising model E = -sum_{i<j} J_ij s_i s_j - sum_i h_i s_i.
+    """Heat-bath averages of one Ising system: magnetization (N,), correlations, energy.
 
-    `couplings` (N, N) is symmetric with zero diagonal (unordered pairs; for document 000's
-    ordered pairs pass `spins.ising.exact.pair_couplings(J)`), `fields` (N,), weights exp(-beta E).
-    `chains` independent chains start from random states, drop `burn` sweeps and keep
-    `sweeps` each (rounded up to a multiple of `blocks`, the blocks per chain).
-    `engine` is "numba" or "reference" (the same algorithm in plain Python).
+    `chains` independent chains start from random states, drop `burn` sweeps and keep `sweeps`
+    each (rounded up to a multiple of `blocks`, the blocks per chain). `engine` is "numba" or
+    "reference" (the same algorithm in plain Python). Raises ValueError or TypeError for input
+    out of range.
+
+    >>> run = sample_ising(np.zeros((1, 1)), fields=np.array([0.5]), beta=1.0, sweeps=4000)
+    >>> bool(abs(run.magnetization.value[0] - np.tanh(0.5)) < 5 * run.magnetization.error[0])
+    True
     """
-    pair = _pairs("couplings", couplings)
-    field = check_array("fields", fields, shape=(pair.shape[0],))
-    beta = check_real("beta", beta, low=0.0)
+    pair, field, beta = check_ising(couplings, fields=fields, beta=beta)
+    if field.ndim != 1:
+        raise ValueError(
+            f"couplings and fields must be those of one system, got batch {field.shape[:-1]}"
+        )
+    # Broadcast views are read-only, and the kernel is compiled for arrays that are not.
+    pair, field = pair.copy(), field.copy()
     check_choice("engine", engine, ("numba", "reference"))
     sweep = _ising_sweeps if engine == "numba" else ising_sweeps_reference
 
@@ -68,7 +79,14 @@ def ising_sweeps_reference(
     sum_pairs: np.ndarray,
     energies: np.ndarray,
 ) -> None:
-    """Plain version of the compiled Ising sweeps: updates `spins` and adds to the sums."""
+    """Plain version of the compiled Ising sweeps: updates `spins` and adds to the sums.
+
+    >>> spins, sums = np.array([-1.0]), (np.zeros(1), np.zeros((1, 1)), np.zeros(3))
+    >>> rng = np.random.default_rng(0)
+    >>> ising_sweeps_reference(spins, np.zeros((1, 1)), np.array([9.0]), 9.0, 3, rng, *sums)
+    >>> sums[0]
+    array([3.])
+    """
     for step in range(sweeps):
         for i in range(len(spins)):
             local = field[i] + pair[i] @ spins
@@ -78,24 +96,25 @@ def ising_sweeps_reference(
         sum_pairs += np.outer(spins, spins)
 
 
-def flip_reference(local: float, rng: np.random.Generator) -> float:
-    """One heat-bath draw: +1 with probability 1/(1 + exp(-2 local)), else -1."""
-    # math.exp raises beyond 709, where the compiled version gives infinity.
-    return 1.0 if rng.random() * (1 + math.exp(min(-2 * local, 700.0))) < 1 else -1.0
-
-
 @njit(cache=True)
-def _ising_sweeps(spins, pair, field, beta, sweeps, rng, sum_spins, sum_pairs, energies):
+def _ising_sweeps(
+    spins: np.ndarray,
+    pair: np.ndarray,
+    field: np.ndarray,
+    beta: float,
+    sweeps: int,
+    rng: np.random.Generator,
+    sum_spins: np.ndarray,
+    sum_pairs: np.ndarray,
+    energies: np.ndarray,
+) -> None:
     size = len(spins)
     for step in range(sweeps):
         for i in range(size):
             local = field[i]
             for j in range(size):
                 local += pair[i, j] * spins[j]
-            if rng.random() * (1 + math.exp(-2 * beta * local)) < 1:
-                spins[i] = 1.0
-            else:
-                spins[i] = -1.0
+            spins[i] = flip(beta * local, rng)
         energy = 0.0
         for i in range(size):
             local = field[i]
@@ -105,14 +124,3 @@ def _ising_sweeps(spins, pair, field, beta, sweeps, rng, sum_spins, sum_pairs, e
             energy -= local * spins[i]
             sum_spins[i] += spins[i]
         energies[step] = energy
-
-
-def _pairs(name: str, couplings: np.ndarray) -> np.ndarray:
-    """Check a symmetric (N, N) matrix with zero diagonal."""
-    matrix = check_array(name, couplings, ndim=2)
-    if matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
-        raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}")
-    check_array(name, matrix, symmetric=True)
-    if np.any(np.diagonal(matrix)):
-        raise ValueError(f"{name} must have a zero diagonal, got {np.diagonal(matrix)}")
-    return matrix

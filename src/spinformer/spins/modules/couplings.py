@@ -1,14 +1,18 @@
 """Couplings that depend on the field, and what they add to the magnetisation.
 
-Document 000, Eqs. (softmaxcouplings) and (sigmaweird). Units: spins u_i on the unit sphere in
-R^D, scaled fields h_i = H_i/√D, E/D = −Σ_{m,n} J_mn u_m·u_n − Σ h_i·u_i over ordered pairs. The
-energy sees only the symmetric part of J, so spins are solved with `symmetrize(J)`, while the
+[bal2021transformers, Eqs. (softmaxcouplings) and (sigmaweird)] in the unit convention of
+`vectors.units`: u = σ/√D, h = H/√D, E/D = −Σ_{m,n} J_mn u_m·u_n − Σ h_i·u_i over ordered pairs.
+The energy sees only the symmetric part of J, so spins are solved with `symmetrize(J)`, while the
 response below takes J as it is: its weights C_mn = ⟨u_m·u_n⟩ are symmetric. With couplings J(h)
 
     m_i = −(1/D) dF/dh_i = ⟨u_i⟩ + Σ_{m,n} C_mn ∂J_mn/∂h_i,
 
-which is the document's Eq. (sigmaweird) divided by √D. β is inside C only. All functions take
-leading batch axes, keep dtype and device, and are differentiable.
+which is Eq. (sigmaweird) divided by √D. β is inside C only. `gamma` multiplies the scores h A hᵀ;
+the scores H A Hᵀ/√D of the paper are γ = √D.
+
+Shapes: fields h (..., N, D), bilinear A = W_Q W_Kᵀ (..., D, D), couplings J and correlation C
+(..., N, N). All functions keep dtype and device and are differentiable; what does not fit raises
+TypeError or ValueError.
 """
 
 from __future__ import annotations
@@ -16,81 +20,104 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
-from spinformer.core.checks import check_real, check_tensor
+from spinformer.core.checks import check_flag, check_real, check_tensor
 
 
 def softmax_couplings(
-    fields: torch.Tensor,
+    fields: Tensor,
     *,
-    bilinear: torch.Tensor,
+    bilinear: Tensor,
     gamma: float = 1.0,
     strength: float = 1.0,
     mask_diagonal: bool = True,
-) -> torch.Tensor:
+) -> Tensor:
     """J = g softmax(γ h A hᵀ), rows summing to g; shape (..., N, N), in general not symmetric.
 
-    `fields` h (..., N, D); `bilinear` A = W_Q W_Kᵀ, (D, D) or with batch axes; `gamma` ≥ 0 is the
-    score strength (the document's scores H A Hᵀ/√D are γ = √D); `strength` g ≥ 0. With
-    `mask_diagonal` a site has no score with itself, which needs N ≥ 2; without it J_ii u_i² is a
-    constant of the spins, but one that still depends on the field.
+    `gamma` ≥ 0 and `strength` g ≥ 0 are numbers. With `mask_diagonal` a site has no score with
+    itself, which needs N ≥ 2; without it J_ii u_i² is a constant of the spins, but one that still
+    depends on the field.
+
+    >>> softmax_couplings(torch.ones(3, 2), bilinear=torch.eye(2))
+    tensor([[0.0000, 0.5000, 0.5000],
+            [0.5000, 0.0000, 0.5000],
+            [0.5000, 0.5000, 0.0000]])
     """
     _check(fields, bilinear, gamma, strength)
-    if mask_diagonal and fields.shape[-2] < 2:
+    if check_flag("mask_diagonal", mask_diagonal) and fields.shape[-2] < 2:
         raise ValueError("fields must have at least 2 sites if mask_diagonal, got 1")
-    scores = gamma * (fields @ bilinear) @ fields.mT
+    scores = _finite_scores(gamma * (fields @ bilinear) @ fields.mT)
     if mask_diagonal:
         scores = scores.masked_fill(_eye(scores), -torch.inf)
     return strength * scores.softmax(dim=-1)
 
 
 def exponential_couplings(
-    fields: torch.Tensor, *, bilinear: torch.Tensor, gamma: float = 1.0, strength: float = 1.0
-) -> torch.Tensor:
+    fields: Tensor, *, bilinear: Tensor, gamma: float = 1.0, strength: float = 1.0
+) -> Tensor:
     """J = g exp(γ h A hᵀ) off the diagonal, 0 on it: softmax couplings without their denominator.
 
     The control that shows what the denominator is for: rows sum to something of order g N.
+
+    >>> exponential_couplings(torch.zeros(2, 1), bilinear=torch.eye(1))
+    tensor([[0., 1.],
+            [1., 0.]])
     """
     _check(fields, bilinear, gamma, strength)
     scores = gamma * (fields @ bilinear) @ fields.mT
-    return strength * scores.exp().masked_fill(_eye(scores), 0.0)
+    return strength * _finite_scores(scores.exp()).masked_fill(_eye(scores), 0.0)
 
 
-def symmetrize(couplings: torch.Tensor) -> torch.Tensor:
-    """(J + Jᵀ)/2: the only part of J that the energy contains."""
-    couplings = _check_square("couplings", couplings)
+def symmetrize(couplings: Tensor) -> Tensor:
+    """(J + Jᵀ)/2: the only part of J that the energy contains.
+
+    >>> symmetrize(torch.tensor([[1.0, 4.0], [0.0, 1.0]]))
+    tensor([[1., 2.],
+            [2., 1.]])
+    """
+    couplings = check_tensor("couplings", couplings, square=True)
     return (couplings + couplings.mT) / 2
 
 
-def response_attention(
-    couplings: torch.Tensor, *, correlation: torch.Tensor, strength: float = 1.0
-) -> torch.Tensor:
+def response_attention(couplings: Tensor, *, correlation: Tensor, strength: float = 1.0) -> Tensor:
     """G_mk = J_mk (C_mk − Σ_n J_mn C_mn / g): the derivative of Σ J_mn C_mn by the score (m, k).
 
     C_mk minus its mean under the attention of row m, times that attention: rows sum to zero.
-    `couplings` J = g softmax and `correlation` C, both (..., N, N); `strength` g > 0.
+    `couplings` are J = g softmax with the `strength` g > 0.
+
+    >>> half = torch.full((2, 2), 0.5)
+    >>> response_attention(half, correlation=torch.eye(2))
+    tensor([[ 0.2500, -0.2500],
+            [-0.2500,  0.2500]])
     """
-    couplings = _check_square("couplings", couplings)
-    correlation = check_tensor("correlation", correlation)
+    couplings = check_tensor("couplings", couplings, square=True)
+    correlation = _check_correlation(correlation, "couplings", couplings)
     strength = check_real("strength", strength, low=0.0, open_low=True)
     weighted = couplings * correlation
     return weighted - couplings * (weighted.sum(dim=-1, keepdim=True) / strength)
 
 
 def softmax_response(
-    fields: torch.Tensor,
+    fields: Tensor,
     *,
-    bilinear: torch.Tensor,
-    couplings: torch.Tensor,
-    correlation: torch.Tensor,
+    bilinear: Tensor,
+    couplings: Tensor,
+    correlation: Tensor,
     gamma: float = 1.0,
     strength: float = 1.0,
-) -> torch.Tensor:
+) -> Tensor:
     """Closed form of Σ C_mn ∂J_mn/∂h for softmax couplings: γ (G h Aᵀ + Gᵀ h A), (..., N, D).
 
     Attention with weights G and Gᵀ and value maps Aᵀ and A: site i as a query, and site i as a
     key. Arguments as in `softmax_couplings` and `response_attention`; `couplings` are the
     unsymmetrised ones that these fields gave.
+
+    >>> fields, one = torch.tensor([[1.0], [-1.0]]), torch.eye(1)
+    >>> couplings = torch.full((2, 2), 0.5)
+    >>> softmax_response(fields, bilinear=one, couplings=couplings, correlation=torch.eye(2))
+    tensor([[ 1.],
+            [-1.]])
     """
     _check(fields, bilinear, gamma, strength)
     weights = response_attention(couplings, correlation=correlation, strength=strength)
@@ -100,24 +127,34 @@ def softmax_response(
 
 
 def autograd_response(
-    fields: torch.Tensor,
-    couplings_of: Callable[[torch.Tensor], torch.Tensor],
+    fields: Tensor,
+    couplings_of: Callable[[Tensor], Tensor],
     *,
-    correlation: torch.Tensor,
+    correlation: Tensor,
     create_graph: bool = False,
-) -> torch.Tensor:
+) -> Tensor:
     """Σ_{m,n} C_mn ∂J_mn/∂h_i for any couplings J = `couplings_of`(h), by reverse differentiation.
 
-    `correlation` C (..., N, N) is held fixed, as Eq. (sigmaweird) asks. With `create_graph` the
-    result can be differentiated again; else it carries no history.
+    C is held fixed, as Eq. (sigmaweird) asks. With `create_graph` the result can be
+    differentiated again; else it carries no history. Raises ValueError if J has not the shape
+    of C.
+
+    >>> field = torch.tensor([[3.0]])
+    >>> autograd_response(field, lambda h: h**2, correlation=torch.ones(1, 1))
+    tensor([[6.]])
     """
     check_tensor("fields", fields)
-    check_tensor("correlation", correlation)
-    if not create_graph:
+    correlation = check_tensor("correlation", correlation, square=True, like=("fields", fields))
+    if not check_flag("create_graph", create_graph):
         fields, correlation = fields.detach(), correlation.detach()
     with torch.enable_grad():
         probe = fields if fields.requires_grad else fields.clone().requires_grad_()
         couplings = couplings_of(probe)
+        if couplings.shape != correlation.shape:
+            raise ValueError(
+                f"couplings_of must return the shape of correlation, {tuple(correlation.shape)}, "
+                f"got {tuple(couplings.shape)}"
+            )
         if not couplings.requires_grad:
             return torch.zeros_like(fields)
         (response,) = torch.autograd.grad(couplings, probe, correlation, create_graph=create_graph)
@@ -125,15 +162,19 @@ def autograd_response(
 
 
 def two_term_magnetization(
-    fields: torch.Tensor,
-    couplings_of: Callable[[torch.Tensor], torch.Tensor],
+    fields: Tensor,
+    couplings_of: Callable[[Tensor], Tensor],
     *,
-    spins: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
-) -> tuple[torch.Tensor, torch.Tensor]:
+    spins: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+) -> tuple[Tensor, Tensor]:
     """Both terms of Eq. (sigmaweird), (⟨u⟩, response), each (..., N, D), without history.
 
     `spins(h, J)` solves the spins at fixed, symmetric J and returns ⟨u⟩ (..., N, D) and
     C (..., N, N); `couplings_of(h)` gives J. Their sum is −(1/D) dF/dh.
+
+    >>> free = lambda h, couplings: (torch.tanh(h), torch.ones(1, 1))
+    >>> two_term_magnetization(torch.zeros(1, 1), lambda h: h + 1, spins=free)
+    (tensor([[0.]]), tensor([[1.]]))
     """
     check_tensor("fields", fields)
     with torch.no_grad():
@@ -141,16 +182,22 @@ def two_term_magnetization(
     return mean, autograd_response(fields, couplings_of, correlation=correlation)
 
 
-def _eye(matrix: torch.Tensor) -> torch.Tensor:
+def _eye(matrix: Tensor) -> Tensor:
     return torch.eye(matrix.shape[-1], dtype=torch.bool, device=matrix.device)
 
 
-def _check(fields: torch.Tensor, bilinear: torch.Tensor, gamma: float, strength: float) -> None:
+def _finite_scores(scores: Tensor) -> Tensor:
+    if not bool(torch.isfinite(scores.detach()).all()):
+        raise ValueError("fields, bilinear and gamma must give finite scores, these overflow")
+    return scores
+
+
+def _check(fields: Tensor, bilinear: Tensor, gamma: float, strength: float) -> None:
     check_tensor("fields", fields)
     if fields.ndim < 2:
         raise ValueError(f"fields must have at least 2 axes, got shape {tuple(fields.shape)}")
     dim = fields.shape[-1]
-    check_tensor("bilinear", bilinear)
+    check_tensor("bilinear", bilinear, like=("fields", fields))
     if bilinear.shape[-2:] != (dim, dim):
         raise ValueError(
             f"bilinear must end with shape {(dim, dim)} like fields, got {tuple(bilinear.shape)}"
@@ -159,8 +206,11 @@ def _check(fields: torch.Tensor, bilinear: torch.Tensor, gamma: float, strength:
     check_real("strength", strength, low=0.0)
 
 
-def _check_square(name: str, matrix: torch.Tensor) -> torch.Tensor:
-    check_tensor(name, matrix)
-    if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
-        raise ValueError(f"{name} must be square matrices, got shape {tuple(matrix.shape)}")
-    return matrix
+def _check_correlation(correlation: Tensor, name: str, like: Tensor) -> Tensor:
+    correlation = check_tensor("correlation", correlation, like=(name, like))
+    if correlation.shape[-2:] != like.shape[-2:]:
+        raise ValueError(
+            f"correlation must end with the shape {tuple(like.shape[-2:])} of {name}, "
+            f"got {tuple(correlation.shape)}"
+        )
+    return correlation

@@ -1,59 +1,67 @@
 """A collective of vector spins as a neural-network module: fields in, magnetisations out.
 
-Document 000, sections 7 and 8. Every head is a system of N spins σ_i in R^D, ‖σ_i‖² = D =
-dim/heads, in the field of its channels, with couplings that depend on the whole input H,
+[bal2021transformers, Secs. 7 and 8], fields in and magnetisations out in the sigma convention of
+`vectors.units`. Every head is a system of N spins σ_i in R^D, ‖σ_i‖² = D = dim/heads, in the
+field of its channels, with couplings that depend on the whole input H,
 
     J = g softmax(γ (H W_Q)(H W_K)ᵀ/√D),    E = −Σ_{i,j} J_ij σ_i·σ_j − Σ H_i·σ_i,
 
 and the output is the magnetisation −dF/dH = ⟨σ⟩ + response of all heads, F the free energy of
-`vector_tap` (large D, first or second order). ⟨σ⟩ is iterated to the fixed point, where the output
+`vectors.tap` (large D, first or second order). ⟨σ⟩ is iterated to the fixed point, where the output
 is exactly −dF/dH, or for K steps. The response is the closed form of `couplings`, summed over
-heads, so no second derivative is needed to train, and none is offered. The module maps
-(batch, N, dim) to the same shape and can be stacked.
+heads, so no second derivative is needed to train. The module maps (batch, N, dim) to the same shape
+and can be stacked.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.core.checks import check_choice, check_flag, check_integer, check_real, check_tensor
+from spinformer.core.records import record
 from spinformer.spins.modules.fused import covariance_attention, scaled_attention
-from spinformer.spins.vectors.tap import (
+from spinformer.spins.vectors.fixed_point import (
+    FixedPoint,
     fixed_point_of_pairs,
-    langevin_gain,
-    local_field,
-    log_partition,
-    onsager_gain,
+    reached_by_iteration,
 )
+from spinformer.spins.vectors.tap import langevin_gain, local_field, log_partition, onsager_gain
 
 
-@dataclass(frozen=True)
+@record
 class ModuleParts:
     """What the magnetisation is made of; (batch, N, dim), in units of the output.
 
     `residual` + `mixing` + `onsager` = ⟨σ⟩ (the last step, or the fixed point), and with
     `response` the magnetisation. `gain` (batch, heads, N) is the normalisation: the factor
     between the local field and ⟨σ_i⟩/√D. `couplings` J and `correlation` C are
-    (batch, heads, N, N); `converged` (batch, heads), always true for K steps.
+    (batch, heads, N, N). `fixed_point` holds ⟨u⟩ (batch, heads, N, D) and, as (batch, heads), how
+    far it is from solving the mean-field equations: K steps are converged where the residual
+    there is within the tolerance, else their status is STEP_LIMIT.
     """
 
-    residual: torch.Tensor
-    mixing: torch.Tensor
-    onsager: torch.Tensor
-    response: torch.Tensor
-    gain: torch.Tensor
-    couplings: torch.Tensor
-    correlation: torch.Tensor
-    converged: torch.Tensor
+    residual: Tensor
+    mixing: Tensor
+    onsager: Tensor
+    response: Tensor
+    gain: Tensor
+    couplings: Tensor
+    correlation: Tensor
+    fixed_point: FixedPoint
 
     @property
-    def magnetization(self) -> torch.Tensor:
+    def magnetization(self) -> Tensor:
         """The sum of the four parts."""
         return self.residual + self.mixing + self.onsager + self.response
+
+    @property
+    def converged(self) -> Tensor:
+        """(batch, heads) booleans: whether ⟨u⟩ solves the mean-field equations."""
+        converged: Tensor = self.fixed_point.converged
+        return converged
 
 
 class SpinTransformerModule(nn.Module):
@@ -63,14 +71,19 @@ class SpinTransformerModule(nn.Module):
     iterations of the mean-field equations from the free spins (K = 1: one attention step), or
     None for their fixed point, differentiated implicitly. `order` 1 is naive mean field, 2 adds
     the Onsager term. `beta` and `strength` (g) start every head and are learned through their
-    logarithm, `gamma` multiplies the document's 1/√D in the scores. `mask_diagonal`: no coupling
+    logarithm, `gamma` multiplies the paper's 1/√D in the scores. `mask_diagonal`: no coupling
     of a spin with itself. `response`: add the second term of Eq. (sigmaweird). `normalize`: scale
     each input token to norm √dim before it acts as a field. `channel_maps`: learned linear maps
     in front of the fields and behind the magnetisations, started at the identity.
 
     Parameters: `query`, `key` (dim, dim), `log_beta`, `log_strength` (heads,), with
     `channel_maps` also `map_in`, `map_out`. `last_converged` tells after a forward pass whether
-    every system reached `tolerance`.
+    every system reached `tolerance`; None where K steps were taken and nobody asked for the parts,
+    since finding out costs a step.
+
+    >>> module = SpinTransformerModule(8, 2)
+    >>> module(torch.ones(1, 3, 8)).shape
+    torch.Size([1, 3, 8])
     """
 
     def __init__(
@@ -89,7 +102,7 @@ class SpinTransformerModule(nn.Module):
         channel_maps: bool = False,
         damping: float = 1.0,
         tolerance: float | None = None,
-        max_iterations: int = 300,
+        max_steps: int = 300,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
@@ -102,20 +115,20 @@ class SpinTransformerModule(nn.Module):
         beta = check_real("beta", beta, low=0.0, open_low=True)
         strength = check_real("strength", strength, low=0.0, open_low=True)
         self.gamma = check_real("gamma", gamma, low=0.0)
-        self.mask_diagonal = bool(mask_diagonal)
-        self.response = bool(response)
-        self.normalize = bool(normalize)
+        self.mask_diagonal = check_flag("mask_diagonal", mask_diagonal)
+        self.response = check_flag("response", response)
+        self.normalize = check_flag("normalize", normalize)
         self.damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
         self.tolerance = None if tolerance is None else check_real("tolerance", tolerance, low=0.0)
-        self.max_iterations = check_integer("max_iterations", max_iterations, low=1)
-        self.last_converged = True
-        options = {"dtype": dtype}
-        self.query = nn.Parameter(torch.randn(dim, dim, **options) / dim**0.5)
-        self.key = nn.Parameter(torch.randn(dim, dim, **options) / dim**0.5)
-        self.log_beta = nn.Parameter(torch.full((heads,), math.log(beta), **options))
-        self.log_strength = nn.Parameter(torch.full((heads,), math.log(strength), **options))
-        self.map_in = nn.Parameter(torch.eye(dim, **options)) if channel_maps else None
-        self.map_out = nn.Parameter(torch.eye(dim, **options)) if channel_maps else None
+        self.max_steps = check_integer("max_steps", max_steps, low=1)
+        self.last_converged: bool | None = None
+        maps = check_flag("channel_maps", channel_maps)
+        self.query = nn.Parameter(torch.randn(dim, dim, dtype=dtype) / dim**0.5)
+        self.key = nn.Parameter(torch.randn(dim, dim, dtype=dtype) / dim**0.5)
+        self.log_beta = nn.Parameter(torch.full((heads,), math.log(beta), dtype=dtype))
+        self.log_strength = nn.Parameter(torch.full((heads,), math.log(strength), dtype=dtype))
+        self.map_in = nn.Parameter(torch.eye(dim, dtype=dtype)) if maps else None
+        self.map_out = nn.Parameter(torch.eye(dim, dtype=dtype)) if maps else None
 
     def extra_repr(self) -> str:
         """The options that are not parameters, for `print`."""
@@ -125,14 +138,15 @@ class SpinTransformerModule(nn.Module):
         )
 
     def forward(
-        self, inputs: torch.Tensor, *, return_parts: bool = False
-    ) -> torch.Tensor | tuple[torch.Tensor, ModuleParts]:
+        self, inputs: Tensor, *, return_parts: bool = False
+    ) -> Tensor | tuple[Tensor, ModuleParts]:
         """Magnetisations (batch, N, dim) for `inputs` (batch, N, dim); with `return_parts`, both.
 
         The parts are taken before `map_out`. ValueError for another shape, non-finite input, or
         a single token while the diagonal is masked.
         """
-        check_tensor("inputs", inputs, shape=(None, None, self.dim))
+        return_parts = check_flag("return_parts", return_parts)
+        check_tensor("inputs", inputs, shape=(None, None, self.dim), like=("query", self.query))
         if self.mask_diagonal and inputs.shape[1] < 2:
             raise ValueError("inputs must hold at least 2 tokens if mask_diagonal, got 1")
         fields = self.fields(inputs)
@@ -140,7 +154,7 @@ class SpinTransformerModule(nn.Module):
         beta, strength = self._scales()
         queries, keys = self._split(fields @ self.query), self._split(fields @ self.key)
         couplings, pair = self._couplings(queries, keys, strength)
-        mean, origin, converged = self._solve(scaled, pair, beta)
+        mean, origin, reached = self._solve(scaled, pair, beta)
         root = (self.dim // self.heads) ** 0.5
         spins = self._merge(mean) * root
         answer = spins
@@ -149,8 +163,20 @@ class SpinTransformerModule(nn.Module):
             response = self._response(queries, keys, couplings, strength, mean, pair, beta)
             answer = spins + response
         out = answer if self.map_out is None else answer @ self.map_out
+        self.last_converged = None if reached is None else bool(reached.converged.all())
         if not return_parts:
             return out
+        if reached is None:
+            reached = reached_by_iteration(
+                mean,
+                pair=pair,
+                fields=scaled,
+                beta=beta,
+                order=self.order,
+                tolerance=self.tolerance,
+                steps=self.steps or 0,
+            )
+            self.last_converged = bool(reached.converged.all())
         theta = local_field(origin, fields=scaled, pair=pair, beta=beta, order=self.order)
         gain = langevin_gain(theta, beta=beta)
         onsager = torch.zeros_like(spins)
@@ -166,82 +192,87 @@ class SpinTransformerModule(nn.Module):
             gain=gain.squeeze(-1),
             couplings=couplings,
             correlation=self._correlation(mean, pair, beta),
-            converged=converged,
+            fixed_point=reached,
         )
         return out, parts
 
-    def fields(self, inputs: torch.Tensor) -> torch.Tensor:
+    def fields(self, inputs: Tensor) -> Tensor:
         """The external fields H (batch, N, dim) that `inputs` impose: mapped, then normalised."""
         if self.map_in is not None:
             inputs = inputs @ self.map_in
         if not self.normalize:
             return inputs
         size = inputs.square().mean(dim=-1, keepdim=True)
+        if not bool(torch.isfinite(size.detach()).all()):
+            raise ValueError(
+                "inputs must have finite squares, got entries up to "
+                f"{float(inputs.detach().abs().max()):.3g}"
+            )
         return inputs * (size + torch.finfo(inputs.dtype).eps).rsqrt()
 
-    def free_energy(self, fields: torch.Tensor) -> torch.Tensor:
+    def free_energy(self, fields: Tensor) -> Tensor:
         """F(H) of all heads, (batch,), at the magnetisations the module computes for `fields`.
 
         At the fixed point −dF/dH is the module's output for these fields (before `map_out`).
         """
-        check_tensor("fields", fields, shape=(None, None, self.dim))
+        check_tensor("fields", fields, shape=(None, None, self.dim), like=("query", self.query))
         beta, strength = self._scales()
         size = self.dim // self.heads
         scaled = self._split(fields) / size**0.5
         queries, keys = self._split(fields @ self.query), self._split(fields @ self.key)
         couplings, pair = self._couplings(queries, keys, strength)
-        mean, _, _ = self._solve(scaled, pair, beta)
-        log_z = log_partition(mean, fields=scaled, couplings=couplings, beta=beta, order=self.order)
+        mean = self._solve(scaled, pair, beta)[0]
+        log_z = log_partition(mean, couplings=couplings, fields=scaled, beta=beta, order=self.order)
         return -size * (log_z / beta[:, 0, 0]).sum(dim=-1)
 
-    def _scales(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def _scales(self) -> tuple[Tensor, Tensor]:
         return self.log_beta.exp()[:, None, None], self.log_strength.exp()[:, None, None]
 
-    def _split(self, channels: torch.Tensor) -> torch.Tensor:
+    def _split(self, channels: Tensor) -> Tensor:
         batch, sites, dim = channels.shape
         return channels.reshape(batch, sites, self.heads, dim // self.heads).transpose(1, 2)
 
-    def _merge(self, heads: torch.Tensor) -> torch.Tensor:
+    def _merge(self, heads: Tensor) -> Tensor:
         return heads.transpose(1, 2).flatten(2)
 
-    def _couplings(
-        self, queries: torch.Tensor, keys: torch.Tensor, strength: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _couplings(self, queries: Tensor, keys: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         scaled = queries * (self.gamma / queries.shape[-1] ** 0.5)
+        if not self.normalize:
+            # Fields of any size come in here: an upper bound of the scores must not overflow.
+            largest = scaled.detach().norm(dim=-1).max() * keys.detach().norm(dim=-1).max()
+            if not bool(torch.isfinite(largest)):
+                raise ValueError("inputs must give finite scores, these overflow: use normalize")
         return scaled_attention(
             scaled, keys=keys, strength=strength, mask_diagonal=self.mask_diagonal
         )
 
     def _solve(
         self,
-        scaled: torch.Tensor,
-        pair: torch.Tensor,
-        beta: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """⟨u⟩, the magnetisation its last step came from, and which systems converged."""
+        scaled: Tensor,
+        pair: Tensor,
+        beta: Tensor,
+    ) -> tuple[Tensor, Tensor, FixedPoint | None]:
+        """⟨u⟩, the magnetisation its last step came from, and the solution if it was solved for."""
         if self.steps is None:
             solution = fixed_point_of_pairs(
-                scaled,
-                pair=pair,
+                pair,
+                fields=scaled,
                 beta=beta,
                 order=self.order,
                 damping=self.damping,
                 tolerance=self.tolerance,
-                max_iterations=self.max_iterations,
+                max_steps=self.max_steps,
+                throw=False,
             )
-            self.last_converged = bool(solution.converged.all())
-            return solution.magnetization, solution.magnetization, solution.converged
+            return solution.value, solution.value, solution
         mean = langevin_gain(scaled, beta=beta) * scaled
         for _ in range(self.steps):
             origin = mean
             theta = local_field(origin, fields=scaled, pair=pair, beta=beta, order=self.order)
             mean = langevin_gain(theta, beta=beta) * theta
-        converged = torch.ones(scaled.shape[:2], dtype=torch.bool, device=scaled.device)
-        return mean, origin, converged
+        return mean, origin, None
 
-    def _correlation(
-        self, mean: torch.Tensor, pair: torch.Tensor, beta: torch.Tensor
-    ) -> torch.Tensor:
+    def _correlation(self, mean: Tensor, pair: Tensor, beta: Tensor) -> Tensor:
         """C = mmᵀ [+ β B (1−m_i²)(1−m_j²)] off the diagonal, 1 on it: what −∂F/∂J is."""
         correlation = mean @ mean.mT
         if self.order == 2:
@@ -252,14 +283,14 @@ class SpinTransformerModule(nn.Module):
 
     def _response(
         self,
-        queries: torch.Tensor,
-        keys: torch.Tensor,
-        couplings: torch.Tensor,
-        strength: torch.Tensor,
-        mean: torch.Tensor,
-        pair: torch.Tensor,
-        beta: torch.Tensor,
-    ) -> torch.Tensor:
+        queries: Tensor,
+        keys: Tensor,
+        couplings: Tensor,
+        strength: Tensor,
+        mean: Tensor,
+        pair: Tensor,
+        beta: Tensor,
+    ) -> Tensor:
         second = self.order == 2
         along, back = covariance_attention(
             couplings,

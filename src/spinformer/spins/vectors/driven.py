@@ -1,9 +1,9 @@
 """Driven vector spins: parallel dynamics with any couplings, where no free energy exists.
 
-Spins have D components and ||s_i||^2 = R^2 = D/2 - 1, and
-p(s_i(t+1) | s(t)) is proportional to exp(beta s_i . (x_i(t) + sum_j J_ij s_j(t))); row i of J
-holds the couplings into spin i. Drives have shape (T, N, D): x(t) acts on the step from t to
-t + 1, and results have T + 1 entries, the first of which is the initial state.
+Spins have D components and ‖s_i‖² = R² = D/2 − 1, and p(s_i(t+1) | s(t)) ∝
+exp(β s_i·(x_i(t) + Σ_j J_ij s_j(t))); row i of J (N, N) holds the couplings into spin i. Drives
+have shape (T, N, D): x(t) acts on the step from t to t + 1, and results have T + 1 entries, the
+first of which is the initial state.
 """
 
 from __future__ import annotations
@@ -13,16 +13,22 @@ import math
 import numpy as np
 
 from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.special import mean_alignment
+from spinformer.core.statistics import Estimate
 from spinformer.spins.vectors.monte_carlo import sample_von_mises_fisher
 
 
 def vector_response(theta: np.ndarray, *, beta: float, kind: str = "exact") -> np.ndarray:
-    """Mean of one spin s, ||s||^2 = R^2 = D/2 - 1, with weight exp(beta s . theta).
+    """Mean of one spin s, ‖s‖² = R² = D/2 − 1, with weight exp(β s·θ); θ (..., D), D ≥ 3.
 
-    "exact": R I_{D/2}(z)/I_{D/2-1}(z) along theta with z = beta R |theta|; "large_d":
-    beta theta / (1 + gamma), gamma = sqrt(1 + beta^2 |theta|^2 / R^2), its limit. `theta`
-    has shape (..., D) with D >= 3.
+    "exact": R I_{D/2}(z)/I_{D/2−1}(z) along θ with z = βR‖θ‖; "large_d": βθ/(1 + γ),
+    γ = √(1 + β²‖θ‖²/R²), its limit. Raises ValueError or TypeError for bad input.
+
+    >>> theta = np.eye(64)[0]
+    >>> exact, limit = (vector_response(theta, beta=1.0, kind=k)[0] for k in ("exact", "large_d"))
+    >>> f"{exact:.2f} {limit:.2f}"
+    '0.48 0.50'
     """
     theta = check_array("theta", theta)
     if theta.ndim == 0 or theta.shape[-1] < 3:
@@ -41,13 +47,19 @@ def vector_mean_field(
     couplings: np.ndarray,
     *,
     drive: np.ndarray,
-    initial: np.ndarray,
     beta: float,
+    initial: np.ndarray,
     kind: str = "exact",
 ) -> np.ndarray:
-    """First-order mean field m_i(t+1) = phi(x_i + sum_j J_ij m_j(t)), shape (T+1, N, D).
+    """First-order mean field m_i(t+1) = φ(x_i + Σ_j J_ij m_j(t)), shape (T+1, N, D).
 
-    `couplings` (N, N), `drive` (T, N, D), `initial` (N, D); phi is `vector_response`.
+    `couplings` (N, N), `drive` (T, N, D), `initial` (N, D); φ is `vector_response`. Raises
+    ValueError or TypeError for bad input.
+
+    >>> free = {"drive": np.ones((1, 1, 4)), "beta": 1.0, "initial": np.zeros((1, 4))}
+    >>> m = vector_mean_field(np.zeros((1, 1)), **free)
+    >>> bool(np.allclose(m[1, 0], vector_response(np.ones(4), beta=1.0)))
+    True
     """
     j, x, m = _vector_arguments(couplings, drive, initial)
     result = [m]
@@ -60,46 +72,45 @@ def vector_simulation(
     couplings: np.ndarray,
     *,
     drive: np.ndarray,
-    initial: np.ndarray,
     beta: float,
+    initial: np.ndarray,
     replicas: int = 1024,
-    seed: int = 0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean spins (T+1, N, D) of the driven vector model and their standard errors.
+    seed: Seed = 0,
+) -> Estimate:
+    """Mean spins (T+1, N, D) of the driven vector model over independent replicas.
 
-    Every replica starts in the configuration `initial` (N, D), rows of norm R.
+    Every replica starts in the configuration `initial` (N, D), rows of norm R. Raises ValueError
+    or TypeError for bad input.
+
+    >>> cold = {"drive": np.full((1, 1, 4), 1e9), "beta": 1.0, "initial": np.eye(4)[:1]}
+    >>> mean = vector_simulation(np.zeros((1, 1)), **cold, replicas=10).value
+    >>> np.round(mean[1, 0], 4)
+    array([0.5, 0.5, 0.5, 0.5])
     """
     j, x, first = _vector_arguments(couplings, drive, initial)
     beta = check_real("beta", beta, low=0.0)
-    check_integer("replicas", replicas, low=2)
-    rng = np.random.default_rng(check_integer("seed", seed, low=0))
+    replicas = check_integer("replicas", replicas, low=2)
+    rng = numpy_generator(seed)
     radius = _radius(first.shape[-1])
     if not np.allclose(np.linalg.norm(first, axis=-1), radius):
         raise ValueError(f"initial must have rows of norm sqrt(D/2 - 1) = {radius:.6g}")
     s = np.broadcast_to(first, (replicas, *first.shape))
     means, errors = [first], [np.zeros_like(first)]
     for field in x:
-        s = radius * sample_von_mises_fisher(beta * radius * (field + j @ s), rng)
+        s = radius * sample_von_mises_fisher(beta * radius * (field + j @ s), seed=rng)
         means.append(s.mean(0))
         errors.append(s.std(0, ddof=1) / math.sqrt(replicas))
-    return np.array(means), np.array(errors)
+    return Estimate(value=np.array(means), error=np.array(errors), samples=replicas)
 
 
 def _radius(dim: int) -> float:
     return math.sqrt(dim / 2 - 1)
 
 
-def _couplings(couplings: np.ndarray) -> np.ndarray:
-    j = check_array("couplings", couplings)
-    if j.ndim < 2 or j.shape[-1] != j.shape[-2] or j.shape[-1] == 0:
-        raise ValueError(f"couplings must have shape (..., N, N), got {j.shape}")
-    return j
-
-
 def _vector_arguments(
     couplings: np.ndarray, drive: np.ndarray, initial: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    j = check_array("couplings", _couplings(couplings), ndim=2)
+    j = check_array("couplings", couplings, ndim=2, square=True)
     x = check_array("drive", drive, shape=(None, len(j), None))
     m = check_array("initial", initial, shape=(len(j), x.shape[-1]))
     if x.shape[-1] < 3:

@@ -1,23 +1,24 @@
 """Exact vector-spin systems of one, two and three sites: the ground truth for approximations.
 
-Conventions (document 000, Eq. (vectorrandomising), ordered pairs): spins σ_i in R^D with
-‖σ_i‖² = D, E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i, so a pair couples with J_ij + J_ji and a
-diagonal entry of J adds the constant −D J_ii. Fields and magnetisations are the unscaled H_i and
-⟨σ_i⟩; correlations are C_ij = ⟨σ_i·σ_j⟩/D, so that C_ii = 1. The measure of every spin is
-normalised: ln Z = 0 for J = 0 and H = 0.
+Sigma convention of `units` [bal2021transformers, Eq. (vectorrandomising)]: ‖σ_i‖² = D,
+E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i over ordered pairs. Fields and magnetisations are the
+unscaled H_i and ⟨σ_i⟩; correlations are C_ij = ⟨σ_i·σ_j⟩/D, so that C_ii = 1. The measure of
+every spin is normalised: ln Z = 0 for J = 0 and H = 0.
 
-Everything is done with logarithms, so large β and large D neither overflow nor underflow.
+Arguments are arrays: fields (N, D), any couplings (N, N), beta a number ≥ 0. Everything is done
+with logarithms, so large β and large D neither overflow nor underflow; where the weight is too
+sharp for a quadrature, ValueError says so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.records import record
 from spinformer.core.special import alignment_over_kappa, log_harmonic
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
@@ -25,7 +26,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _MAX_PANELS = {1: 4000, 3: 6}
 
 
-@dataclass(frozen=True)
+@record
 class ExactVectorSpins:
     """Exact thermodynamics of a few vector spins.
 
@@ -39,7 +40,12 @@ class ExactVectorSpins:
 
 
 def one_spin(field: Any, *, beta: float) -> ExactVectorSpins:
-    """Exact free spin in a field H of shape (D,): ln Z = ln G_D(β√D ‖H‖), ⟨σ⟩ along H."""
+    """Exact free spin in a field H of shape (D,): ln Z = ln G_D(β√D ‖H‖), ⟨σ⟩ along H.
+
+    >>> spin = one_spin([2.0], beta=0.25)
+    >>> f"{spin.magnetization[0, 0]:.6f}", f"{np.tanh(0.5):.6f}"
+    ('0.462117', '0.462117')
+    """
     field = check_array("field", field, ndim=1)
     beta = check_real("beta", beta, low=0.0)
     dim = field.size
@@ -47,21 +53,28 @@ def one_spin(field: Any, *, beta: float) -> ExactVectorSpins:
     size = np.linalg.norm(kappa)
     mean = np.sqrt(dim) * alignment_over_kappa(size, dim=dim) * kappa
     return ExactVectorSpins(
-        float(log_harmonic(size, dim=dim, degree=0)), mean[None, :], np.ones((1, 1))
+        log_partition=float(log_harmonic(size, dim=dim, degree=0)),
+        magnetization=mean[None, :],
+        correlation=np.ones((1, 1)),
     )
 
 
-def two_spins(fields: Any, *, couplings: Any, beta: float) -> ExactVectorSpins:
+def two_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins:
     """Exact pair of spins in arbitrary fields, by one-dimensional quadrature.
 
-    `fields` H has shape (2, D), D ≥ 1; `couplings` J (2, 2), any, of which the pair feels
-    J_12 + J_21. The second spin is integrated in closed form, G_D(‖κ₂ + K u₁‖), and so is the
-    direction of the first one around H_2; what remains is the angle between them.
+    `couplings` J (2, 2), of which the pair feels J_12 + J_21; `fields` H (2, D), D ≥ 1. The
+    second spin is integrated in closed form, G_D(‖κ₂ + K u₁‖), and so is the direction of the
+    first one around H_2; what remains is the angle between them.
+
+    >>> bond = [[0.0, 0.25], [0.25, 0.0]]
+    >>> pair = two_spins(bond, fields=np.zeros((2, 1)), beta=1.0)
+    >>> f"{pair.correlation[0, 1]:.6f}", f"{np.tanh(0.5):.6f}"
+    ('0.462117', '0.462117')
     """
-    fields = check_array("fields", fields, shape=(2, None))
     couplings = check_array("couplings", couplings, shape=(2, 2))
+    fields = check_array("fields", fields, shape=(2, None))
     beta = check_real("beta", beta, low=0.0)
-    dim = fields.shape[1]
+    dim = check_integer("the dimension of fields", fields.shape[1], low=1)
     root = np.sqrt(dim)
     kappa = beta * root * fields
     pair = beta * dim * (couplings[0, 1] + couplings[1, 0])
@@ -90,7 +103,11 @@ def two_spins(fields: Any, *, couplings: Any, beta: float) -> ExactVectorSpins:
     cosine = float(p @ (ratio * (k2 * x + pair)))
     correlation = np.array([[1.0, cosine], [cosine, 1.0]])
     constant = beta * dim * float(np.trace(couplings))
-    return ExactVectorSpins(log_pair + constant, root * np.stack([first, second]), correlation)
+    return ExactVectorSpins(
+        log_partition=log_pair + constant,
+        magnetization=root * np.stack([first, second]),
+        correlation=correlation,
+    )
 
 
 def triangle(couplings: Any, *, beta: float, dim: int) -> ExactVectorSpins:
@@ -98,7 +115,10 @@ def triangle(couplings: Any, *, beta: float, dim: int) -> ExactVectorSpins:
 
     Z = Σ_l d_l Π_e λ_l(K_e) over the three edges, K_e = βD(J_ij + J_ji),
     λ_l(K) = Γ(ν+1)(2/K)^ν I_{ν+l}(K), d_l the dimension of the harmonics of degree l.
-    ValueError where frustration cancels the series beyond double precision.
+    Raises ValueError where frustration cancels the series beyond double precision.
+
+    >>> triangle(np.zeros((3, 3)), beta=1.0, dim=4).log_partition
+    0.0
     """
     couplings = check_array("couplings", couplings, shape=(3, 3))
     beta = check_real("beta", beta, low=0.0)
@@ -127,24 +147,32 @@ def triangle(couplings: Any, *, beta: float, dim: int) -> ExactVectorSpins:
         others = np.delete(factor[:, :-1], index, axis=0).prod(axis=0)
         correlation[i, j] = correlation[j, i] = multiplicity @ (others * slope[index]) / total
     log_partition = np.log(total) + float(shift.sum()) + beta * dim * float(np.trace(couplings))
-    return ExactVectorSpins(float(log_partition), np.zeros((3, dim)), correlation)
+    return ExactVectorSpins(
+        log_partition=float(log_partition),
+        magnetization=np.zeros((3, dim)),
+        correlation=correlation,
+    )
 
 
-def three_spins(fields: Any, *, couplings: Any, beta: float) -> ExactVectorSpins:
+def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins:
     """Exact three spins whose fields lie on one line, by three-dimensional quadrature (D ≥ 2).
 
-    `fields` H (3, D), all parallel or antiparallel (ValueError otherwise); `couplings` J (3, 3).
-    The third spin is integrated in closed form; what remains are the two polar angles of the
-    others and the angle between their transverse parts. ValueError if the weight is too sharp
-    for the grid (βD times fields and couplings above a few hundred).
+    `couplings` J (3, 3); `fields` H (3, D), all parallel or antiparallel. The third spin is
+    integrated in closed form; what remains are the two polar angles of the others and the angle
+    between their transverse parts. Raises ValueError for other fields and if the weight is too
+    sharp for the grid (βD times fields and couplings above a few hundred).
+
+    >>> free = three_spins(np.zeros((3, 3)), fields=np.zeros((3, 2)), beta=1.0)
+    >>> f"{abs(free.log_partition):.9f}"
+    '0.000000000'
     """
-    fields = check_array("fields", fields, shape=(3, None))
     couplings = check_array("couplings", couplings, shape=(3, 3))
+    fields = check_array("fields", fields, shape=(3, None))
     beta = check_real("beta", beta, low=0.0)
     dim = check_integer("the dimension of fields", fields.shape[1], low=2)
     root = np.sqrt(dim)
     largest = fields[np.argmax(np.linalg.norm(fields, axis=1))]
-    norm = np.linalg.norm(largest)
+    norm = float(np.linalg.norm(largest))
     axis = largest / norm if norm > 0 else np.eye(dim)[0]
     if np.abs(fields - np.outer(fields @ axis, axis)).max() > 1e-12 * max(norm, 1e-300):
         raise ValueError("fields must be parallel or antiparallel to each other")
@@ -172,7 +200,11 @@ def three_spins(fields: Any, *, couplings: Any, beta: float) -> ExactVectorSpins
     correlation[0, 2] = correlation[2, 0] = (ratio * (k3 * x1 + b13 + b23 * cosine)).sum()
     correlation[1, 2] = correlation[2, 1] = (ratio * (k3 * x2 + b23 + b13 * cosine)).sum()
     constant = beta * dim * float(np.trace(couplings))
-    return ExactVectorSpins(log_triple + constant, root * np.outer(along, axis), correlation)
+    return ExactVectorSpins(
+        log_partition=log_triple + constant,
+        magnetization=root * np.outer(along, axis),
+        correlation=correlation,
+    )
 
 
 def _log_multiplicity(dim: int, degree: np.ndarray) -> np.ndarray:

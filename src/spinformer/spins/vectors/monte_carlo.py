@@ -1,4 +1,11 @@
-"""Heat-bath Monte Carlo of vector spins, with error bars, and draws from their conditional law."""
+"""Heat-bath Monte Carlo of vector spins, with error bars, and draws from their conditional law.
+
+E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i h_i·σ_i over ordered pairs [bal2021transformers, Eq.
+(vectorrandomising)], so a pair couples with J_ij + J_ji and the diagonal adds a constant;
+‖σ_i‖² = D, σ = √D u with unit vectors u; weights exp(−βE). J (N, N) is any real matrix, h (N, D)
+the field on σ (in the scaled form of the large-D theory this is H = √D h). D = 1 is the Ising
+model with ordered pairs.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +15,11 @@ import numpy as np
 from numba import njit
 
 from spinformer.core.checks import check_array, check_choice, check_integer, check_real
-from spinformer.spins.ising.monte_carlo import flip_reference
-from spinformer.spins.monte_carlo import MonteCarloEstimate, run_chains
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.spins.monte_carlo import MonteCarloEstimate, flip, flip_reference, run_chains
+
+# Squares of concentrations must stay finite.
+MAX_CONCENTRATION = 1e150
 
 
 def sample_vector_spins(
@@ -19,38 +29,47 @@ def sample_vector_spins(
     beta: float,
     sweeps: int = 2048,
     burn: int = 256,
-    seed: int = 0,
+    seed: Seed = 0,
     chains: int = 4,
     blocks: int = 16,
     engine: str = "numba",
     progress: bool = False,
 ) -> MonteCarloEstimate:
-    """Heat-bath averages of D-component spins, document 000, Eq. (vectorrandomising).
+    """Heat-bath averages of one system of D-component spins: ⟨σ_i⟩, ⟨u_i·u_j⟩, ⟨E⟩.
 
-    E = -sum_{i,j} J_ij sigma_i . sigma_j - sum_i h_i . sigma_i over ordered pairs, so a pair
-    couples with J_ij + J_ji and the diagonal adds a constant; ||sigma_i||^2 = D; weights
-    exp(-beta E). `couplings` (N, N) is any real matrix, `fields` (N, D) holds the document's
-    field h_i on each spin sigma_i (in the scaled form of the large-D theory this is
-    H = sqrt(D) h). D = 1 is the Ising model with ordered pairs. Returns <sigma_i> (divide by
-    sqrt(D) for <u_i>) and <u_i . u_j>.
+    `chains` independent chains start from random states, drop `burn` sweeps and keep `sweeps`
+    each (rounded up to a multiple of `blocks`, the blocks per chain). Spins are drawn from their
+    conditional von Mises-Fisher law with concentration β√D |local field|. `engine` is "numba"
+    or "reference" (the same algorithm in plain Python). Raises ValueError or TypeError for bad
+    input, concentrations that may exceed 1e150 among it.
 
-    The remaining arguments are those of `sample_ising`. Spins are drawn from their
-    conditional von Mises-Fisher law with concentration beta sqrt(D) |local field|.
+    >>> fields = np.array([[0.5, 0.0, 0.0]])
+    >>> m = sample_vector_spins(np.zeros((1, 1)), fields=fields, beta=1.0).magnetization
+    >>> kappa = np.sqrt(3) * 0.5
+    >>> exact = np.sqrt(3) * (1 / np.tanh(kappa) - 1 / kappa)
+    >>> bool(abs(m.value[0, 0] - exact) < 5 * m.error[0, 0])
+    True
     """
-    matrix = check_array("couplings", couplings, ndim=2)
+    matrix = check_array("couplings", couplings, ndim=2, square=True)
     size = matrix.shape[0]
-    if matrix.shape != (size, size) or size == 0:
-        raise ValueError(f"couplings must be a square matrix, got shape {matrix.shape}")
     field = check_array("fields", fields, shape=(size, None))
     dim = field.shape[1]
-    check_integer("the dimension of fields", dim, low=1)
+    check_integer("the number of components of fields", dim, low=1)
     beta = check_real("beta", beta, low=0.0)
     check_choice("engine", engine, ("numba", "reference"))
     sweep = _vector_sweeps if engine == "numba" else vector_sweeps_reference
-    pair = matrix + matrix.T
-    np.fill_diagonal(pair, 0.0)
-    # In units of u the energy is D times [pairs] plus sqrt(D) times [fields].
-    scaled_pair, scaled_field = dim * pair, math.sqrt(dim) * field
+    with np.errstate(over="ignore"):
+        pair = matrix + matrix.T
+        np.fill_diagonal(pair, 0.0)
+        # In units of u the energy is D times [pairs] plus sqrt(D) times [fields].
+        scaled_pair, scaled_field = dim * pair, math.sqrt(dim) * field
+        strength = np.abs(scaled_pair).sum(1) + np.abs(scaled_field).sum(1)
+    largest = beta * float(strength.max())
+    if not largest <= MAX_CONCENTRATION:
+        raise ValueError(
+            f"beta must keep beta * D * couplings and beta * sqrt(D) * fields within "
+            f"{MAX_CONCENTRATION:g}, got {largest:.3g}"
+        )
     offset = -dim * float(np.trace(matrix))
 
     def start(rng: np.random.Generator) -> np.ndarray:
@@ -74,16 +93,23 @@ def sample_vector_spins(
     )
 
 
-def sample_von_mises_fisher(concentration: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw unit vectors u with density proportional to exp(k . u), one for each vector k.
+def sample_von_mises_fisher(concentration: np.ndarray, *, seed: Seed) -> np.ndarray:
+    """Draw unit vectors u with density proportional to exp(k·u), one for each vector k.
 
-    `concentration` has shape (..., D), D >= 1; the result has the same shape. Rejection from
-    a beta envelope (Ulrich 1984; Wood 1994), vectorised over the leading axes; for D = 1 the
-    two signs are drawn from their exact probabilities.
+    `concentration` has shape (..., D), D ≥ 1; the result has the same shape. Rejection from a
+    beta envelope [wood1994simulation], vectorised over the leading axes; for D = 1 the two signs
+    are drawn from their exact probabilities. Right at any concentration up to 1e150 because
+    1 − cos is drawn, not the cosine; beyond, ValueError.
+
+    >>> sample_von_mises_fisher(np.array([[0.0, 1e100], [1e100, 0.0]]), seed=0).round(6) + 0.0
+    array([[0., 1.],
+           [1., 0.]])
     """
-    vectors = check_array("concentration", concentration)
+    bound = MAX_CONCENTRATION
+    vectors = check_array("concentration", concentration, low=-bound, high=bound)
     if vectors.ndim == 0 or vectors.shape[-1] == 0:
         raise ValueError(f"concentration must have shape (..., D), got {vectors.shape}")
+    rng = numpy_generator(seed)
     dim = vectors.shape[-1]
     flat = vectors.reshape(-1, dim)
     if dim == 1:
@@ -91,24 +117,24 @@ def sample_von_mises_fisher(concentration: np.ndarray, rng: np.random.Generator)
         return np.where(up, 1.0, -1.0).reshape(vectors.shape)
     kappa = np.linalg.norm(flat, axis=1)
     slope = (dim - 1) / (2 * kappa + np.sqrt(4 * kappa**2 + (dim - 1) ** 2))
-    centre = (1 - slope) / (1 + slope)
-    top = kappa * centre + (dim - 1) * np.log(4 * slope / (1 + slope) ** 2)
-    cosine = np.empty(len(flat))
+    centre = 2 * slope / (1 + slope)
+    top = (dim - 1) * np.log(4 * slope / (1 + slope) ** 2)
+    gap = np.empty(len(flat))
     waiting = np.arange(len(flat))
     while len(waiting):
         z = rng.beta((dim - 1) / 2, (dim - 1) / 2, len(waiting))
-        s = slope[waiting]
-        trial = (1 - (1 + s) * z) / (1 - (1 - s) * z)
-        height = kappa[waiting] * trial + (dim - 1) * np.log(1 - centre[waiting] * trial)
+        s, c = slope[waiting], centre[waiting]
+        trial = 2 * s * z / ((1 - z) + s * z)
+        height = kappa[waiting] * (c - trial) + (dim - 1) * np.log(c + trial - c * trial)
         accepted = height - top[waiting] >= np.log(1 - rng.random(len(waiting)))
-        cosine[waiting[accepted]] = trial[accepted]
+        gap[waiting[accepted]] = trial[accepted]
         waiting = waiting[~accepted]
     safe = np.where(kappa > 0, kappa, 1.0)[:, None]
     axis = np.where(kappa[:, None] > 0, flat / safe, np.eye(dim)[0])
     tangent = rng.standard_normal(flat.shape)
     tangent -= (tangent * axis).sum(1, keepdims=True) * axis
     tangent /= np.linalg.norm(tangent, axis=1, keepdims=True)
-    unit = cosine[:, None] * axis + np.sqrt(np.maximum(1 - cosine**2, 0))[:, None] * tangent
+    unit = (1 - gap)[:, None] * axis + np.sqrt(gap * (2 - gap))[:, None] * tangent
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     return unit.reshape(vectors.shape)
 
@@ -124,7 +150,14 @@ def vector_sweeps_reference(
     sum_pairs: np.ndarray,
     energies: np.ndarray,
 ) -> None:
-    """Plain version of the compiled vector-spin sweeps: `spins` (N, D) holds unit vectors."""
+    """Plain version of the compiled vector-spin sweeps: `spins` (N, D) holds unit vectors.
+
+    >>> spins, sums = np.array([[-1.0]]), (np.zeros((1, 1)), np.zeros((1, 1)), np.zeros(3))
+    >>> rng = np.random.default_rng(0)
+    >>> vector_sweeps_reference(spins, np.zeros((1, 1)), np.array([[9.0]]), 9.0, 3, rng, *sums)
+    >>> sums[0]
+    array([[3.]])
+    """
     dim = spins.shape[1]
     for step in range(sweeps):
         for i in range(len(spins)):
@@ -145,24 +178,48 @@ def _von_mises_fisher_reference(
         normal = np.array([rng.standard_normal() for _ in range(dim)])
         return normal / np.linalg.norm(normal)
     slope = (dim - 1) / (2 * kappa + math.sqrt(4 * kappa**2 + (dim - 1) ** 2))
-    centre = (1 - slope) / (1 + slope)
-    top = kappa * centre + (dim - 1) * math.log(4 * slope / (1 + slope) ** 2)
+    centre = 2 * slope / (1 + slope)
+    top = (dim - 1) * math.log(4 * slope / (1 + slope) ** 2)
     while True:
         z = rng.beta((dim - 1) / 2, (dim - 1) / 2)
-        cosine = (1 - (1 + slope) * z) / (1 - (1 - slope) * z)
-        height = kappa * cosine + (dim - 1) * math.log(1 - centre * cosine) - top
+        gap = 2 * slope * z / ((1 - z) + slope * z)
+        height = kappa * (centre - gap) + (dim - 1) * math.log(centre + gap - centre * gap) - top
         if height >= math.log(1 - rng.random()):
             break
     axis = local / kappa
     tangent = np.array([rng.standard_normal() for _ in range(dim)])
     tangent -= (tangent @ axis) * axis
     tangent /= np.linalg.norm(tangent)
-    unit = cosine * axis + math.sqrt(max(1 - cosine**2, 0.0)) * tangent
+    unit = (1 - gap) * axis + math.sqrt(gap * (2 - gap)) * tangent
     return unit / np.linalg.norm(unit)
 
 
 @njit(cache=True)
-def _vector_sweeps(spins, pair, field, beta, sweeps, rng, sum_spins, sum_pairs, energies):
+def _draw_gap(kappa: float, dim: int, rng: np.random.Generator) -> float:
+    """1 − cos of the angle to the field, from Wood's envelope; no cancellation at large kappa."""
+    slope = (dim - 1) / (2 * kappa + math.sqrt(4 * kappa**2 + (dim - 1) ** 2))
+    centre = 2 * slope / (1 + slope)
+    top = (dim - 1) * math.log(4 * slope / (1 + slope) ** 2)
+    while True:
+        z = rng.beta((dim - 1) / 2, (dim - 1) / 2)
+        gap = 2 * slope * z / ((1 - z) + slope * z)
+        height = kappa * (centre - gap) + (dim - 1) * math.log(centre + gap - centre * gap) - top
+        if height >= math.log(1 - rng.random()):
+            return gap
+
+
+@njit(cache=True)
+def _vector_sweeps(
+    spins: np.ndarray,
+    pair: np.ndarray,
+    field: np.ndarray,
+    beta: float,
+    sweeps: int,
+    rng: np.random.Generator,
+    sum_spins: np.ndarray,
+    sum_pairs: np.ndarray,
+    energies: np.ndarray,
+) -> None:
     size, dim = spins.shape
     local = np.empty(dim)
     tangent = np.empty(dim)
@@ -181,20 +238,12 @@ def _vector_sweeps(spins, pair, field, beta, sweeps, rng, sum_spins, sum_pairs, 
                 norm += local[d] * local[d]
             kappa = math.sqrt(norm)
             if dim == 1:
-                up = rng.random() * (1 + math.exp(-2 * local[0])) < 1
-                spins[i, 0] = 1.0 if up else -1.0
+                spins[i, 0] = flip(local[0], rng)
                 continue
-            cosine = 0.0
+            # Without a field the direction alone is drawn: the tangent becomes the spin.
+            gap = 1.0
             if kappa > 0:
-                slope = (dim - 1) / (2 * kappa + math.sqrt(4 * kappa**2 + (dim - 1) ** 2))
-                centre = (1 - slope) / (1 + slope)
-                top = kappa * centre + (dim - 1) * math.log(4 * slope / (1 + slope) ** 2)
-                while True:
-                    z = rng.beta((dim - 1) / 2, (dim - 1) / 2)
-                    cosine = (1 - (1 + slope) * z) / (1 - (1 - slope) * z)
-                    height = kappa * cosine + (dim - 1) * math.log(1 - centre * cosine) - top
-                    if height >= math.log(1 - rng.random()):
-                        break
+                gap = _draw_gap(kappa, dim, rng)
                 for d in range(dim):
                     local[d] /= kappa
             along = 0.0
@@ -205,10 +254,10 @@ def _vector_sweeps(spins, pair, field, beta, sweeps, rng, sum_spins, sum_pairs, 
             for d in range(dim):
                 tangent[d] -= along * local[d]
                 norm += tangent[d] * tangent[d]
-            scale = math.sqrt(max(1 - cosine**2, 0.0) / norm)
+            scale = math.sqrt(gap * (2 - gap) / norm)
             norm = 0.0
             for d in range(dim):
-                spins[i, d] = cosine * local[d] + scale * tangent[d]
+                spins[i, d] = (1 - gap) * local[d] + scale * tangent[d]
                 norm += spins[i, d] * spins[i, d]
             norm = math.sqrt(norm)
             for d in range(dim):

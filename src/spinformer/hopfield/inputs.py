@@ -1,0 +1,87 @@
+"""Argument checks that the modules of this room share: patterns, states, memories of spins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from spinformer.core.checks import check_array, check_real, check_tensor
+
+
+def check_spin_patterns(patterns: Any) -> np.ndarray:
+    """Patterns of ±1 as rows, shape (N, d) with N, d > 0."""
+    patterns = check_array("patterns", patterns, ndim=2, values=(-1, 1))
+    if 0 in patterns.shape:
+        raise ValueError(f"patterns must hold at least one pattern, got shape {patterns.shape}")
+    return patterns
+
+
+def check_spin_states(name: str, states: Any, *, dim: int) -> np.ndarray:
+    """States of ±1 and 0 (unknown) as rows, shape (Q, d), for patterns of `dim` spins."""
+    return check_array(name, states, shape=(None, dim), values=(-1, 0, 1))
+
+
+def check_patterns(patterns: Any, *, ndim: int | None = 2, least: int = 1) -> torch.Tensor:
+    """Real patterns as rows: (N, d), or (..., N, d) for `ndim=None`, N ≥ `least`, d > 0."""
+    patterns = check_tensor("patterns", patterns, ndim=ndim)
+    if patterns.ndim < 2:
+        raise ValueError(f"patterns must have shape (..., N, d), got {tuple(patterns.shape)}")
+    if patterns.shape[-2] < least or patterns.shape[-1] == 0:
+        raise ValueError(
+            f"patterns must hold at least {least} rows of at least one component, "
+            f"got shape {tuple(patterns.shape)}"
+        )
+    return patterns
+
+
+def check_states(name: str, states: Any, *, patterns: torch.Tensor) -> torch.Tensor:
+    """States (..., d) that fit `patterns` (..., N, d) in width, type, device and batch axes."""
+    states = check_tensor(name, states)
+    width = patterns.shape[-1]
+    if states.ndim == 0 or states.shape[-1] != width:
+        raise ValueError(
+            f"{name} must have as last axis the patterns' width {width}, "
+            f"got shape {tuple(states.shape)}"
+        )
+    check_like(name, states, model=patterns, role="patterns")
+    if states.ndim > 1 and not can_broadcast(states.shape[:-2], patterns.shape[:-2]):
+        raise ValueError(
+            f"{name} must have batch axes that broadcast with the patterns', "
+            f"{tuple(patterns.shape[:-2])}, got shape {tuple(states.shape)}"
+        )
+    return states
+
+
+def check_like(name: str, tensor: torch.Tensor, *, model: torch.Tensor, role: str) -> None:
+    """Same dtype and device as `model`, which the error calls `role`."""
+    for what in ("dtype", "device"):
+        wanted, got = getattr(model, what), getattr(tensor, what)
+        if wanted != got:
+            raise TypeError(f"{name} must have the {role}' {what} {wanted}, got {got}")
+
+
+def check_beta(beta: Any) -> float:
+    """An inverse temperature > 0."""
+    return check_real("beta", beta, low=0.0, open_low=True)
+
+
+def check_mask(name: str, mask: Any, *, shape: tuple[int, ...], exact: bool = False) -> None:
+    """Booleans that broadcast to `shape`, or have it if `exact`."""
+    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
+        raise TypeError(f"{name} must be a boolean torch tensor, got {type(mask).__name__}")
+    fits = can_broadcast(mask.shape, torch.Size(shape))
+    if fits:
+        fits = torch.broadcast_shapes(mask.shape, shape) == torch.Size(shape)
+    if not fits or (exact and tuple(mask.shape) != shape):
+        raise ValueError(f"{name} must fit the shape {shape}, got {tuple(mask.shape)}")
+
+
+def can_broadcast(*shapes: torch.Size) -> bool:
+    """Whether the shapes broadcast together."""
+    try:
+        torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        return False
+    return True

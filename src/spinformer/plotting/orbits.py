@@ -1,0 +1,125 @@
+"""Orbit diagrams: what an attractor visits, against a parameter, colored by regime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from spinformer.core.checks import check_integer
+from spinformer.dmft.attractors import Attractors, Regime
+from spinformer.plotting.style import COLORS, label_panels
+
+REGIME_COLORS: dict[Regime, str] = {
+    Regime.PERIODIC: COLORS["black"],
+    Regime.QUASI_PERIODIC: COLORS["orange"],
+    Regime.CHAOTIC: COLORS["purple"],
+    Regime.UNDECIDED: COLORS["sky"],
+}
+
+
+def diagram_image(
+    counts: np.ndarray, *, columns: int, regime: np.ndarray | None = None, only: Sequence[int] = ()
+) -> np.ndarray:
+    """Which cells of an orbit diagram were visited, (bins, columns), from counts (B, bins).
+
+    Neighbouring values of the parameter share a column when B exceeds `columns`; with `regime`
+    and `only`, just the parameters whose code is listed count. Entries are shares in [0, 1] of
+    the column's parameters that visited the cell.
+
+    >>> diagram_image(np.array([[1, 0], [2, 0], [0, 0], [0, 5]]), columns=2)
+    array([[1. , 0. ],
+           [0. , 0.5]])
+    """
+    counts = np.asarray(counts)
+    columns = min(check_integer("columns", columns, low=1), len(counts))
+    visited = counts > 0
+    if regime is not None:
+        visited = visited & np.isin(regime, list(only))[:, None]
+    edges = np.linspace(0, len(counts), columns + 1).astype(int)
+    return np.stack([visited[a:b].mean(axis=0) for a, b in pairwise(edges)], 1)
+
+
+def orbit_diagram(found: Attractors, *, columns: int = 900) -> np.ndarray:
+    """The attractors of a batch (B,) as an RGB image (bins, columns, 3), in their order.
+
+    Black: values visited on periodic orbits. Yellow: on all others, whose section is orange if
+    quasi-periodic, purple if chaotic, blue if undecided.
+
+    >>> from spinformer.dmft import Context, Network, find_attractors
+    >>> found = find_attractors(
+    ...     Network.document(), Context(np.full((4, 3), 0.1), 0), beta=np.array([0.5, 0.6]),
+    ...     transient=100, kept=100, exponents=0, bins=8,
+    ... )
+    >>> orbit_diagram(found).shape
+    (8, 2, 3)
+    """
+    image = np.ones((found.histogram.shape[1], min(columns, len(found.regime)), 3))
+    wandering = [Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.UNDECIDED]
+    layers: tuple[tuple[np.ndarray, list[Regime], str, float], ...] = (
+        (found.histogram, wandering, COLORS["yellow"], 0.55),
+        *(
+            (found.section, [regime], REGIME_COLORS[regime], 1.0)
+            for regime in (Regime.UNDECIDED, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
+        ),
+        (found.histogram, [Regime.PERIODIC], REGIME_COLORS[Regime.PERIODIC], 1.0),
+    )
+    for counts, regimes, color, strength in layers:
+        visited = diagram_image(counts, columns=columns, regime=found.regime, only=regimes) > 0
+        ink = strength * visited[..., None]
+        image = (1 - ink) * image + ink * np.array(to_rgb(color))
+    return image
+
+
+def show_orbit_diagram(betas: np.ndarray, found: Attractors) -> Figure:
+    """Draw the orbit diagram over `betas` (B,), and below it the two leading exponents.
+
+    >>> from spinformer.dmft import Context, Network, find_attractors
+    >>> betas = np.array([0.5, 0.6])
+    >>> found = find_attractors(
+    ...     Network.document(), Context(np.full((4, 3), 0.1), 0), beta=betas,
+    ...     transient=100, kept=100, exponent_steps=40, bins=8,
+    ... )
+    >>> figure = show_orbit_diagram(betas, found)
+    >>> len(figure.axes)
+    2
+    >>> plt.close(figure)
+    """
+    figure, (top, bottom) = plt.subplots(
+        2, 1, figsize=(7.2, 6.0), sharex=True, height_ratios=(3, 1.4)
+    )
+    top.imshow(
+        orbit_diagram(found),
+        origin="lower",
+        aspect="auto",
+        extent=(betas[0], betas[-1], -1, 1),
+        interpolation="nearest",
+    )
+    reach = np.abs(np.linspace(-1, 1, found.histogram.shape[1])[found.histogram.any(axis=0)]).max()
+    top.set_ylim(-1.05 * reach, 1.05 * reach)
+    top.grid(False)
+    top.set_ylabel("overlap $m^o_1$ (dimensionless)")
+    rates = found.exponents.value
+    for regime in Regime:
+        chosen = found.regime == regime
+        bottom.plot(
+            betas[chosen],
+            rates[chosen, 0],
+            ".",
+            ms=1.5,
+            color=REGIME_COLORS[regime],
+            label=regime.label,
+            rasterized=True,
+        )
+    bottom.plot(betas, rates[:, 1], ".", ms=0.7, color="0.6", rasterized=True, label="second")
+    bottom.axhline(0, color="0.3", lw=0.8)
+    bottom.set_ylim(-0.3, 0.2)
+    bottom.set_xlabel(r"inverse temperature $\beta$ (dimensionless)")
+    bottom.set_ylabel("exponents (nats per step)")
+    bottom.legend(markerscale=6, ncols=5, loc="lower center", fontsize=7.5, handletextpad=0.1)
+    label_panels([top, bottom])
+    return figure

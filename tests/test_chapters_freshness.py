@@ -1,0 +1,255 @@
+"""A notebook is executed again when the meaning of its code or its outputs changed, only then."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from spinformer.chapters import execution, meaning
+from spinformer.chapters.__main__ import main
+from spinformer.chapters.freshness import read_notebook, state
+from spinformer.chapters.meaning import PACKAGE, cell_meaning, imported_files, module_meaning
+from spinformer.chapters.source import Chapter
+
+
+def chapter(checkout: Path) -> Chapter:
+    return Chapter(checkout, "01_small")
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def build(checkout: Path, monkeypatch: pytest.MonkeyPatch, *, executes: bool = False) -> str:
+    """Run `build`; fail if it executes anything although it should not."""
+    monkeypatch.chdir(checkout)
+    if not executes:
+        monkeypatch.setattr(execution, "execute", lambda *a, **k: pytest.fail("executed"))
+    result = CliRunner().invoke(main, ["build", "--no-progress"])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("# A small chapter", "# Another title"),
+        ("# A small chapter", "# A small chapter\n\nOne more word of prose."),
+        ("# inverse temperature, in [0, 10]", "# a new comment, in [0, 12]"),
+        ("for _ in range(count):", "# why\nfor _ in range(count):  # so often"),
+        ("for _ in range(count):", "for _ in (range(\n    count,\n)):"),
+        (":tags: [parameters]", ":tags: [parameters, hide-input]"),
+        ("```{code-cell} ipython3\nfrom", "More.\n\n```{code-cell} ipython3\nfrom"),
+    ],
+)
+def test_prose_comments_format_and_tags_are_taken_over_without_execution(
+    built_checkout: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    before = read_notebook(chapter(built_checkout).notebook_path)
+    edit(chapter(built_checkout).source_path, old, new)
+    found = state(chapter(built_checkout))
+    assert found.reason
+    assert not found.execute
+    assert "nothing executed" in build(built_checkout, monkeypatch)
+    after = read_notebook(chapter(built_checkout).notebook_path)
+    template = chapter(built_checkout).template
+    for one, other in zip(after.cells, template.cells, strict=True):
+        assert (one.id, one.cell_type, one.metadata) == (other.id, other.cell_type, other.metadata)
+    assert [c.source for c in after.cells if "from" in c.source or c.cell_type == "markdown"]
+    assert [c.get("outputs") for c in after.cells if c.cell_type == "code"] == [
+        c.get("outputs") for c in before.cells if c.cell_type == "code"
+    ]
+    assert state(chapter(built_checkout)).reason == ""
+
+
+def test_captions_and_alt_text_are_taken_over_without_execution(
+    small_checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = chapter(small_checkout).source_path
+    options = "---\nmystnb:\n  figure:\n    caption: First words.\n  image:\n    alt: Seen.\n---\n"
+    edit(path, "```{code-cell} ipython3\nfrom", f"```{{code-cell}} ipython3\n{options}from")
+    execution.rebuild(chapter(small_checkout), progress=False)
+    edit(path, "caption: First words.", "caption: Better words.")
+    edit(path, "alt: Seen.", "alt: Seen well.")
+    build(small_checkout, monkeypatch)
+    settings = read_notebook(chapter(small_checkout).notebook_path).cells[-1].metadata["mystnb"]
+    assert settings == {"figure": {"caption": "Better words."}, "image": {"alt": "Seen well."}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("beta: float = 1.5", "beta: float = 1.25"),
+        ("for _ in range(count):", "for _ in range(count + 1):"),
+        ("{check_real('beta', beta):.2f}", "{check_real('beta', beta):.3f}"),
+        ("    print(f", "    pass\n    print(f"),
+    ],
+)
+def test_code_and_defaults_are_executed_again(built_checkout: Path, old: str, new: str) -> None:
+    edit(chapter(built_checkout).source_path, old, new)
+    assert state(chapter(built_checkout)).execute
+
+
+def clear(text: str) -> str:
+    notebook = json.loads(text)
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = []
+    return json.dumps(notebook)
+
+
+def drop_a_cell(text: str) -> str:
+    notebook = json.loads(text)
+    del notebook["cells"][-1]
+    return json.dumps(notebook)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text.replace("flat 1.50", "flat 9.99"),
+        clear,
+        drop_a_cell,
+        lambda text: text[: len(text) // 2],
+        lambda text: "",
+        lambda text: "{}",
+        lambda text: "[]",
+        lambda text: text.replace('"cells"', '<<<<<<< HEAD\n"cells"\n=======', 1),
+        lambda text: text.replace('"code": "', '"code": "0', 1),
+    ],
+    ids=["edited", "cleared", "dropped", "cut", "empty", "object", "list", "conflict", "digest"],
+)
+def test_a_damaged_notebook_counts_as_stale(
+    built_checkout: Path, damage: Callable[[str], str]
+) -> None:
+    path = chapter(built_checkout).notebook_path
+    good = path.read_text(encoding="utf-8")
+    assert damage(good) != good
+    path.write_text(damage(good), encoding="utf-8")
+    assert state(chapter(built_checkout)).execute
+
+
+def test_build_replaces_a_notebook_that_a_merge_left_with_conflicts(
+    built_checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = chapter(built_checkout).notebook_path
+    good = path.read_bytes()
+    path.write_bytes(good.replace(b'"cells"', b'<<<<<<< HEAD\n"cells"\n=======', 1))
+    told = build(built_checkout, monkeypatch, executes=True)
+    assert "01_small: notebooks/01_small.ipynb cannot be read" in told
+    assert path.read_bytes() == good
+
+
+def test_line_endings_do_not_matter(built_checkout: Path) -> None:
+    for path in (chapter(built_checkout).source_path, chapter(built_checkout).notebook_path):
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert state(chapter(built_checkout)).reason == ""
+
+
+def test_a_public_remote_changes_nothing_and_the_setting_is_written_once(
+    built_checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for command in (["init", "-q"], ["remote", "add", "origin", "git@github.com:o/book.git"]):
+        subprocess.run(["git", "-C", str(built_checkout), *command], check=True)
+    files = [p for p in built_checkout.rglob("*") if p.is_file() and ".git" not in p.parts]
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+    monkeypatch.setenv("SPINFORMER_REPOSITORY", "https://github.com/o/book")
+    build(built_checkout, monkeypatch)
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files} == before
+    project = built_checkout / "pyproject.toml"
+    text = project.read_text(encoding="utf-8")
+    addition = '\n[project.urls]\nRepository = "https://github.com/o/book"\n'
+    project.write_text(text + addition, encoding="utf-8")
+    build(built_checkout, monkeypatch)
+    for name in ("README.md", "CITATION.cff", "notebooks/01_small.ipynb"):
+        assert "https://github.com/o/book" in (built_checkout / name).read_text(encoding="utf-8")
+    project.write_text(text, encoding="utf-8")
+    build(built_checkout, monkeypatch)
+    assert {path: path.read_bytes() for path in files} == {p: b for p, (b, _) in before.items()}
+
+
+def test_what_a_cell_and_a_module_mean() -> None:
+    assert cell_meaning("x;") != cell_meaning("x")
+    assert cell_meaning("x;  # no") == cell_meaning("x;")
+    assert cell_meaning('"shown"') != cell_meaning('"other"')
+    assert cell_meaning("%pip list") != cell_meaning("%pip freeze")
+    assert cell_meaning('f"{x:.2f}"') != cell_meaning('f"{x:.3f}"')
+    assert module_meaning('class A:\n    "One."\n    x = 1') == module_meaning("class A:\n    x=1")
+    assert module_meaning("def f(a, *, b): ...") != module_meaning("def f(a, b): ...")
+    assert module_meaning("x = 1") != module_meaning("x = 1.0") != module_meaning("x = True")
+    assert module_meaning("x = 'a'") != module_meaning("x = a")
+
+
+def test_every_module_of_the_package_keeps_its_meaning_without_comments_and_docstrings() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert module_meaning(ast.unparse(ast.parse(text))) == module_meaning(text)
+
+
+def names(code: str) -> set[str]:
+    return {path.relative_to(meaning.PACKAGE).as_posix() for path in imported_files(code)}
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package of two rooms, each with an `__init__` that passes names on."""
+    folder = tmp_path / "spinformer"
+    files = {
+        "__init__.py": '"""All."""\n__version__ = "1"\n',
+        "a/__init__.py": '"""A."""\nfrom spinformer.a.one import f\nfrom .two import g as h\n'
+        '__all__ = ["f", "h"]\n',
+        "a/one.py": "from spinformer.b import k\n\ndef f(): ...\n",
+        "a/two.py": "def g(): ...\n",
+        "a/data.txt": "words\n",
+        "b/__init__.py": "from spinformer.b.three import k\nprint('loud')\n",
+        "b/three.py": "k = 1\n",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(meaning, "PACKAGE", folder)
+    return folder
+
+
+@pytest.mark.usefixtures("package")
+def test_imports_are_followed_to_where_a_name_comes_from() -> None:
+    assert names("from spinformer.a import h") == {"a/two.py", "a/data.txt"}
+    assert names("import spinformer.a.two") == {"a/two.py", "a/data.txt"}
+    # Importing from b runs its __init__, which does more than pass names on.
+    chain = {"a/one.py", "a/data.txt", "b/__init__.py", "b/three.py"}
+    assert names("from spinformer.a import f") == chain
+    assert names("import spinformer.a") == chain | {"a/__init__.py", "a/two.py"}
+    assert names("from spinformer.a import *") == chain | {"a/__init__.py", "a/two.py"}
+    assert names("from spinformer import a") == chain | {"a/__init__.py", "a/two.py"}
+    assert names("%pip list\nimport numpy".partition("\n")[2]) == set()
+
+
+def test_only_what_changes_the_meaning_of_an_imported_module_changes_the_digest(
+    small_checkout: Path, package: Path
+) -> None:
+    edit(
+        chapter(small_checkout).source_path,
+        "from spinformer.core.checks import check_real",
+        "from spinformer.a import h",
+    )
+    digest = chapter(small_checkout).digest
+    for name, text, changes in (
+        ("a/two.py", '"""Doc."""\n# why\ndef g():\n    "Doc."\n    ...\n', False),
+        ("a/one.py", "x = 2\n", False),
+        ("a/data.txt", "words\r\n", False),
+        ("a/two.py", "def g(): return 2\n", True),
+        ("a/data.txt", "other words\n", True),
+    ):
+        old = (package / name).read_bytes()
+        (package / name).write_bytes(text.encode())
+        assert (chapter(small_checkout).digest != digest) == changes, (name, text)
+        (package / name).write_bytes(old)
+    assert chapter(small_checkout).digest == digest

@@ -1,0 +1,131 @@
+"""Implicit derivatives of roots against closed forms, finite differences and unrolled solvers."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import root
+
+from spinformer.core.implicit import implicit_root
+
+
+def _square(x, a):
+    return x**2 - a
+
+
+def test_square_root_to_third_order():
+    a = torch.tensor([0.5, 2.0, 9.0], dtype=torch.float64, requires_grad=True)
+    x = implicit_root(_square, a.detach().sqrt(), a)
+    (first,) = torch.autograd.grad(x.sum(), a, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), a, create_graph=True)
+    (third,) = torch.autograd.grad(second.sum(), a)
+    for got, power, factor in ((first, -0.5, 0.5), (second, -1.5, -0.25), (third, -2.5, 0.375)):
+        torch.testing.assert_close(got.detach(), factor * a.detach() ** power, rtol=1e-12, atol=0)
+
+
+def _mean_field(m, couplings, fields, beta):
+    return m - torch.tanh(beta * (fields + (couplings @ m[..., None])[..., 0]))
+
+
+def _solved(couplings, fields, beta):
+    """Naive mean field by SciPy, one sample at a time: a solver without any graph."""
+    with torch.no_grad():
+        samples = [
+            root(
+                lambda m, j=j, h=h: m - np.tanh(float(beta) * (h + j @ m)),
+                np.zeros(len(h)),
+                tol=1e-14,
+            ).x
+            for j, h in zip(couplings.numpy(), fields.numpy(), strict=True)
+        ]
+    return torch.tensor(np.array(samples))
+
+
+@pytest.fixture
+def system():
+    generator = torch.Generator().manual_seed(3)
+    couplings = 0.25 * torch.randn(2, 4, 4, generator=generator, dtype=torch.float64)
+    fields = torch.randn(2, 4, generator=generator, dtype=torch.float64)
+    beta = torch.tensor(0.9, dtype=torch.float64)
+    return [x.requires_grad_() for x in (couplings, fields, beta)]
+
+
+def _magnetization(couplings, fields, beta):
+    found = _solved(couplings.detach(), fields.detach(), beta.detach())
+    return implicit_root(_mean_field, found, couplings, fields, beta)
+
+
+def test_gradients_of_mean_field_through_scipy(system):
+    # Finite differences re-solve the equations; a non-symmetric J tells J from its transpose.
+    assert torch.autograd.gradcheck(_magnetization, system)
+    assert torch.autograd.gradgradcheck(_magnetization, system)
+
+
+def test_equals_an_unrolled_iteration(system):
+    m = torch.zeros(2, 4, dtype=torch.float64)
+    for _ in range(200):
+        m = m - _mean_field(m, *system)
+    unrolled = torch.autograd.grad(m.square().sum(), system)
+    implicit = torch.autograd.grad(_magnetization(*system).square().sum(), system)
+    for got, want in zip(implicit, unrolled, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-11, atol=1e-12)
+
+
+def test_linear_systems_have_the_derivatives_of_a_dense_solve():
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.randn(4, 3, 3, dtype=torch.float64, generator=generator)
+    matrix += 3.0 * torch.eye(3, dtype=torch.float64)  # well conditioned, not symmetric
+    shift = torch.randn(4, 3, dtype=torch.float64, generator=generator)
+    weight = torch.randn(4, 3, dtype=torch.float64, generator=generator)
+    matrix.requires_grad_(True)
+    shift.requires_grad_(True)
+
+    def residual(x, matrix, shift):
+        return (matrix @ x[..., None])[..., 0] - shift
+
+    direct = torch.linalg.solve(matrix, shift[..., None])[..., 0]
+    x = implicit_root(residual, direct.detach(), matrix, shift)
+    torch.testing.assert_close(x, direct, rtol=0, atol=0)
+    found = torch.autograd.grad((weight * x).sum(), (matrix, shift))
+    wanted = torch.autograd.grad((weight * direct).sum(), (matrix, shift))
+    for got, expected in zip(found, wanted, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-13)
+
+
+def test_only_the_parameters_that_ask_get_a_gradient():
+    a = torch.tensor([2.0], dtype=torch.float64, requires_grad=True)
+    fixed = torch.tensor([3.0], dtype=torch.float64)
+    unused = torch.tensor([1.0], dtype=torch.float64, requires_grad=True)
+    root = torch.tensor([6.0], dtype=torch.float64)
+    x = implicit_root(lambda x, a, f, u: x - a * f, root, a, fixed, unused)
+    x.sum().backward()
+    assert a.grad.item() == pytest.approx(3.0)
+    assert fixed.grad is None
+    assert unused.grad is None or unused.grad.item() == 0.0
+    assert root.grad is None
+
+
+def test_an_inexact_root_is_wrong_by_as_much_and_a_fold_is_refused():
+    a = torch.tensor([4.0], dtype=torch.float64, requires_grad=True)
+    off = implicit_root(lambda x, a: x * x - a, torch.tensor([2.1], dtype=torch.float64), a)
+    off.sum().backward()
+    assert a.grad.item() == pytest.approx(1 / 4.2)  # 1/(2x) at the point given, not at the root
+    zero = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    fold = implicit_root(lambda x, a: x * x - a, torch.zeros(1, dtype=torch.float64), zero)
+    with pytest.raises(torch.linalg.LinAlgError):
+        fold.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("residual", "solution", "parameter", "error", "told"),
+    [
+        (lambda x, a: x - a, torch.tensor(1.0), torch.tensor(1.0), ValueError, "solution"),
+        (lambda x, a: x.sum() - a, torch.ones(2), torch.ones(1), ValueError, "residual must"),
+        (lambda x, a: x - a, torch.full((1,), np.nan), torch.ones(1), ValueError, "solution"),
+        (lambda x, a: x - a, torch.ones(1), torch.full((1,), np.inf), ValueError, r"parameters\[0"),
+        (lambda x, a: x - a, torch.ones(1), torch.ones(1).int(), TypeError, r"parameters\[0"),
+        (lambda x, a: x - a, np.ones(1), torch.ones(1), TypeError, "solution"),
+    ],
+)
+def test_bad_input_names_the_argument(residual, solution, parameter, error, told):
+    with pytest.raises(error, match=told):
+        implicit_root(residual, solution, parameter)

@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+
+from spinformer.core.lyapunov import lyapunov_exponents
+
+
+def test_a_linear_map_has_the_logarithms_of_its_eigenvalues():
+    rng = np.random.default_rng(0)
+    basis = rng.standard_normal((4, 4))
+    matrix = basis @ np.diag([-1.7, 0.9, 0.4, 0.1]) @ np.linalg.inv(basis)
+    for count in (1, 2, 4):
+        found = lyapunov_exponents(
+            lambda frame: matrix @ frame, dimension=4, steps=200, count=count, align=300
+        )
+        expected = np.log([1.7, 0.9, 0.4, 0.1])[:count]
+        np.testing.assert_allclose(found.value, expected, rtol=0, atol=1e-10)
+        assert (found.error < 1e-10).all()
+        assert found.samples == 20
+    # Without the steps that turn the frame the start counts, and the error shows it.
+    early = lyapunov_exponents(lambda frame: matrix @ frame, dimension=4, steps=200)
+    assert early.error[0] > 1e-5
+
+
+class Henon:
+    """The Hénon map at 1.4, 0.3, whose exponents add up to ln 0.3 exactly."""
+
+    def __init__(self, seed):
+        self.x, self.y = np.random.default_rng(seed).uniform(0.0, 0.1, 2)
+        for _ in range(100):
+            self.push(np.zeros((2, 1)))
+
+    def push(self, frame):
+        jacobian = np.array([[-2.8 * self.x, 1.0], [0.3, 0.0]])
+        self.x, self.y = 1.0 - 1.4 * self.x**2 + self.y, 0.3 * self.x
+        return jacobian @ frame
+
+
+def test_henon_has_its_known_exponents():
+    found = lyapunov_exponents(Henon(0).push, dimension=2, steps=10_000, count=2, align=100)
+    assert found.value.sum() == pytest.approx(np.log(0.3), abs=1e-10)
+    assert found.value[0] == pytest.approx(0.41922, abs=4 * found.error[0])  # Sprott 2003
+    assert 0.001 < found.error[0] < 0.008
+
+
+def test_the_logistic_map_at_four_grows_by_two():
+    state = {"x": 0.3}
+
+    def push(frame):
+        x = state["x"]
+        state["x"] = 4.0 * x * (1.0 - x)
+        return (4.0 - 8.0 * x) * frame
+
+    found = lyapunov_exponents(push, dimension=1, steps=5000)
+    assert found.value[0] == pytest.approx(np.log(2.0), abs=3e-3)
+
+
+def test_error_is_the_scatter_over_orbits():
+    found = [
+        lyapunov_exponents(Henon(seed).push, dimension=2, steps=400, align=20, batches=8)
+        for seed in range(100)
+    ]
+    values = np.array([estimate.value[0] for estimate in found])
+    errors = np.array([estimate.error[0] for estimate in found])
+    assert abs(values.mean() - 0.41922) < 4 * values.std() / 10
+    assert np.sqrt((errors**2).mean()) / values.std() == pytest.approx(1.0, abs=0.25)
+
+
+def test_error_of_independent_factors():
+    rng = np.random.default_rng(1)
+    found = [
+        lyapunov_exponents(
+            lambda frame: np.exp(rng.standard_normal()) * frame, dimension=1, steps=80, batches=16
+        )
+        for _ in range(200)
+    ]
+    values = np.array([estimate.value[0] for estimate in found])
+    errors = np.array([estimate.error[0] for estimate in found])
+    assert values.std() == pytest.approx(1 / np.sqrt(80), rel=0.17)
+    assert np.sqrt((errors**2).mean()) == pytest.approx(1 / np.sqrt(80), rel=0.08)
+
+
+def test_what_dies_has_no_error():
+    dead = lyapunov_exponents(lambda frame: 0.0 * frame, dimension=2, steps=10, align=3)
+    assert dead.value.tolist() == [-np.inf]
+    assert np.isnan(dead.error).all()
+    late = iter(range(100))
+    dies = lyapunov_exponents(
+        lambda frame: frame * (next(late) < 7), dimension=2, steps=10, batches=5
+    )
+    assert dies.value.tolist() == [-np.inf]
+    assert np.isnan(dies.error).all()
+    part = lyapunov_exponents(
+        lambda frame: np.diag([2.0, 0.0]) @ frame, dimension=2, steps=10, count=2, align=60
+    )
+    assert part.value[0] == pytest.approx(np.log(2.0), abs=1e-12)
+    assert part.value[1] < -30
+    single = lyapunov_exponents(lambda frame: 2.0 * frame, dimension=1, steps=5, batches=1)
+    assert np.isnan(single.error).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"dimension": 0}, "dimension"),
+        ({"count": 3}, "count"),
+        ({"steps": 0}, "steps"),
+        ({"align": -1}, "align"),
+        ({"batches": 0}, "batches"),
+        ({"push": lambda frame: frame * np.nan}, "frame returned by push must be finite"),
+        ({"push": lambda frame: frame[:1]}, "frame returned by push"),
+    ],
+)
+def test_bad_input_is_refused(change, told):
+    good = {"push": lambda frame: frame, "dimension": 2, "steps": 4} | change
+    with pytest.raises(ValueError, match=told):
+        lyapunov_exponents(good.pop("push"), **good)

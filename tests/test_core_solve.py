@@ -1,0 +1,151 @@
+import numpy as np
+import pytest
+import torch
+
+from spinformer.core.records import record
+from spinformer.core.solve import NotConverged, Solution, Status, anderson, status_of
+
+
+def solution(status, residual):
+    return Solution(value=None, residual=residual, steps=3, status=status)
+
+
+def test_flag_and_count_follow_the_status_for_numbers_arrays_and_tensors():
+    one = solution(Status.CONVERGED, 0.0)
+    assert one.converged
+    assert one.count(Status.CONVERGED) == 1
+    assert solution(np.int64(0), 0.0).converged
+    assert solution(torch.tensor(0), torch.tensor(0.0)).count(Status.CONVERGED) == 1
+    assert not solution(Status.CYCLE, 0.0).converged
+    for make in (np.array, torch.tensor):
+        many = solution(make([0, 1, 4, 1]), make([0.0, 1.0, 2.0, 3.0]))
+        assert list(many.converged) == [True, False, False, False]
+        assert [many.count(status) for status in Status] == [1, 2, 0, 0, 1]
+
+
+def test_require_raises_unless_all_converged_and_says_what_and_why():
+    solution(Status.CONVERGED, 0.0).require("x")
+    solution(np.zeros(3, int), np.zeros(3)).require("x")
+    solution(torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, 2)).require("x")
+    with pytest.raises(NotConverged, match=r"the root was not found for 1 of 1 .*\(stalled: 1\)"):
+        solution(Status.STALLED, 0.5).require("the root")
+    for make in (np.array, torch.tensor):
+        with pytest.raises(NotConverged) as raised:
+            solution(make([1, 0, 4, 1]), make([0.25, 0.0, 7.5, 1.0])).require("the saddle point")
+        told = str(raised.value)
+        assert "the saddle point was not found for 3 of 4" in told
+        assert "step limit: 2, diverged: 1" in told
+        assert "largest residual is 7.5" in told
+        assert "max_steps" in told
+        assert "throw=False" in told
+    with pytest.raises(NotConverged, match="largest residual is nan"):
+        solution(np.array([4]), np.array([np.nan])).require("x")
+
+
+def test_a_record_that_extends_a_solution_keeps_its_protocol():
+    @record
+    class Fixed(Solution[np.ndarray]):
+        """A domain's own result."""
+
+        energy: float
+
+    found = Fixed(value=np.ones(2), residual=0.1, steps=1, status=Status.STEP_LIMIT, energy=2.0)
+    assert not found.converged
+    with pytest.raises(NotConverged):
+        found.require("x")
+    assert found == Fixed(value=np.ones(2), residual=0.1, steps=1, status=Status(1), energy=2.0)
+
+
+def test_status_of_booleans():
+    assert status_of(True) == Status.CONVERGED
+    assert status_of(False, Status.CYCLE) == Status.CYCLE
+    np.testing.assert_array_equal(status_of(np.array([True, False]), Status.DIVERGED), [0, 4])
+    assert status_of(torch.tensor([False])).tolist() == [1]
+
+
+def linear_case(seed, size, radius):
+    """Systems x = M x + b whose M has the given spectral radius: plain repetition may fail."""
+    rng = np.random.default_rng(seed)
+    maps = rng.standard_normal((3, size, size))
+    maps *= radius / np.abs(np.linalg.eigvals(maps)).max(axis=1)[:, None, None]
+    shifts = rng.standard_normal((3, size))
+    exact = np.linalg.solve(np.eye(size) - maps, shifts[..., None])[..., 0]
+    maps, shifts = torch.tensor(maps), torch.tensor(shifts)
+    return lambda x: (maps @ x.flatten(-2)[..., None])[..., 0].add(shifts).view_as(x), exact
+
+
+@pytest.mark.parametrize("radius", [0.9, 1.5])
+@pytest.mark.parametrize("damping", [0.4, 1.0])
+def test_anderson_finds_the_dense_solution_where_repetition_is_slow_or_fails(radius, damping):
+    step, exact = linear_case(0, 6, radius)
+    start = torch.zeros(3, 3, 2, dtype=torch.float64)
+    found = anderson(step, start, damping=damping, tolerance=1e-11, max_steps=200)
+    assert found.converged.all()
+    np.testing.assert_allclose(found.value.flatten(1).numpy(), exact, rtol=0, atol=1e-8)
+    gap = (step(found.value) - found.value).flatten(1).norm(dim=1) / 3**0.5
+    np.testing.assert_allclose(found.residual, gap, rtol=1e-6, atol=1e-15)
+    # Six dimensions and six remembered steps: about as many steps as dimensions, not 10/(1 - ρ).
+    assert int(found.steps.max()) < 60
+
+
+def test_anderson_stops_at_the_limit_and_says_so():
+    step, _ = linear_case(1, 6, 0.9)
+    start = torch.zeros(3, 6, 1, dtype=torch.float64)
+    for limit in (1, 2, 5):
+        calls = []
+        found = anderson(
+            lambda x, calls=calls: (calls.append(1), step(x))[1],
+            start,
+            tolerance=1e-11,
+            max_steps=limit,
+        )
+        assert len(calls) == limit
+        assert (found.steps == limit).all()
+        assert (found.status == Status.STEP_LIMIT).all()
+        assert not found.converged.any()
+        # The residual belongs to the point that is returned.
+        gap = (step(found.value) - found.value).flatten(1).norm(dim=1) / 6**0.5
+        np.testing.assert_allclose(found.residual, gap, rtol=1e-12)
+        with pytest.raises(NotConverged, match="3 of 3"):
+            found.require("x")
+
+
+def test_anderson_does_not_call_what_has_no_solution_solved():
+    found = anderson(
+        lambda x: x * x + 1.0, torch.zeros(1, 1).double(), tolerance=1e-9, max_steps=80
+    )
+    assert found.status.item() in (Status.STEP_LIMIT, Status.DIVERGED)
+    assert found.residual.item() >= 0.75 - 1e-12  # x² − x + 1 is nowhere below 3/4
+
+
+def test_anderson_keeps_systems_apart():
+    def step(x):
+        bad = x.clone()
+        bad[1] = float("nan")
+        return torch.where(torch.arange(3).view(3, 1, 1) == 1, bad, torch.cos(x))
+
+    start = torch.tensor([0.0, 0.0, 5.0], dtype=torch.float64).view(3, 1, 1)
+    found = anderson(step, start, tolerance=1e-12, max_steps=60)
+    assert found.status.tolist() == [Status.CONVERGED, Status.DIVERGED, Status.CONVERGED]
+    alone = anderson(torch.cos, start[:1], tolerance=1e-12, max_steps=60)
+    assert torch.equal(found.value[0], alone.value[0])
+    assert found.value[2].item() == pytest.approx(0.7390851332151607, abs=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "told"),
+    [
+        ({"start": torch.zeros(3)}, ValueError, "start"),
+        ({"start": torch.full((1, 1), float("nan"))}, ValueError, "start"),
+        ({"start": np.zeros((1, 1))}, TypeError, "start"),
+        ({"damping": 0.0}, ValueError, "damping"),
+        ({"damping": 1.5}, ValueError, "damping"),
+        ({"tolerance": -1.0}, ValueError, "tolerance"),
+        ({"max_steps": 0}, ValueError, "max_steps"),
+        ({"max_steps": 2.0}, TypeError, "max_steps"),
+    ],
+)
+def test_anderson_refuses_bad_input(change, error, told):
+    good = {"start": torch.zeros(1, 1), "tolerance": 1e-6, "max_steps": 5} | change
+    with pytest.raises(error, match=told):
+        anderson(torch.cos, good.pop("start"), **good)

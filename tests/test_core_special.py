@@ -1,0 +1,121 @@
+import mpmath
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import erf, gammaln
+
+from spinformer.core.special import (
+    alignment_over_kappa,
+    log_harmonic,
+    log_sphere_integral,
+    mean_alignment,
+    normal_average,
+)
+
+# Series, continued fraction, scaled Bessel functions and their underflow: every branch and both
+# sides of its edges (κ = D/2 + 1 for the fraction).
+POINTS = [
+    (dim, kappa)
+    for dim in (1, 2, 3, 4, 17, 128, 1000)
+    for kappa in (1e-8, 0.3, dim / 2 + 0.99, dim / 2 + 1.01, 3.0 * dim, 700.0)
+] + [(4000, 1.0), (4000, 1999.0), (4000, 2003.0), (4000, 5000.0), (20_000, 10_010.0)]
+
+
+@pytest.mark.parametrize("dim", [2, 3, 64, 1000])
+def test_where_the_library_s_bessel_functions_end(dim):
+    # A_D(κ) = 1 − (D−1)/2κ + (D−1)(D−3)/8κ² and ln G_D = κ + ν ln 2/κ − ½ ln 2πκ + ln Γ(ν+1).
+    kappa, nu = np.array([0.999e9, 1.001e9, 1e12, 1e200]), dim / 2 - 1
+    gap = (dim - 1) / (2 * kappa) * (1 - (dim - 3) / (4 * kappa))
+    assert 1 - mean_alignment(kappa, dim=dim) == pytest.approx(gap, rel=1e-6, abs=3e-16)
+    front = gammaln(nu + 1) + nu * np.log(2 / kappa) - 0.5 * np.log(2 * np.pi * kappa)
+    assert log_sphere_integral(kappa, dim=dim) == pytest.approx(kappa + front, rel=1e-12)
+
+
+@pytest.mark.parametrize(("dim", "kappa"), POINTS)
+def test_bessel_functions_of_the_sphere_agree_with_forty_digits(dim, kappa):
+    with mpmath.workdps(40):
+        nu, x = mpmath.mpf(dim) / 2 - 1, mpmath.mpf(kappa)
+        front = mpmath.loggamma(nu + 1) + nu * mpmath.log(2 / x)
+        log_integral = float(front + mpmath.log(mpmath.besseli(nu, x)))
+        alignment = float(mpmath.besseli(nu + 1, x) / mpmath.besseli(nu, x))
+        odd = float(front + mpmath.log(mpmath.besseli(nu + 1, x)))
+    # A logarithm of some thousands has lost as many units of the last place.
+    close = {"rel": 1e-12, "abs": 1e-15 * max(1.0, kappa, dim)}
+    assert float(log_sphere_integral(kappa, dim=dim)) == pytest.approx(log_integral, **close)
+    assert float(log_sphere_integral(-kappa, dim=dim)) == pytest.approx(log_integral, **close)
+    assert float(mean_alignment(kappa, dim=dim)) == pytest.approx(alignment, rel=5e-12)
+    assert float(mean_alignment(-kappa, dim=dim)) == pytest.approx(-alignment, rel=5e-12)
+    assert float(alignment_over_kappa(kappa, dim=dim)) == pytest.approx(
+        alignment / kappa, rel=5e-12
+    )
+    assert float(log_harmonic(kappa, dim=dim, degree=1)) == pytest.approx(odd, **close)
+
+
+def test_harmonics_of_the_sphere_in_three_dimensions_are_legendre_averages():
+    # Funk and Hecke: the weight of degree l is the mean of P_l(x) exp(κ x), here by quadrature.
+    for degree, legendre in ((1, lambda x: x), (2, lambda x: 1.5 * x * x - 0.5)):
+        integral = quad(lambda x, p=legendre: 0.5 * p(x) * np.exp(1.7 * x), -1, 1)[0]
+        assert np.exp(log_harmonic(1.7, dim=3, degree=degree)) == pytest.approx(integral, rel=1e-10)
+
+
+def test_alignment_is_the_derivative_of_the_logarithm():
+    kappa = np.array([0.0, 0.5, 3.0, 40.0])
+    for dim in (1, 2, 3, 50):
+        up, down = (log_sphere_integral(kappa + h, dim=dim) for h in (1e-5, -1e-5))
+        np.testing.assert_allclose(mean_alignment(kappa, dim=dim), (up - down) / 2e-5, atol=1e-8)
+        assert alignment_over_kappa(0.0, dim=dim) == pytest.approx(1.0 / dim, rel=1e-14)
+        assert log_sphere_integral(0.0, dim=dim) == 0.0
+
+
+def test_two_points_have_two_harmonics():
+    kappa = np.array([[0.0, 1e-9], [2.0, 800.0]])
+    with np.errstate(divide="ignore"):
+        logs = [kappa + np.log1p(-np.exp(-2 * kappa)) - np.log(2), np.full((2, 2), -np.inf)]
+    odd = log_harmonic(kappa, dim=1, degree=1)
+    np.testing.assert_allclose(odd[1], logs[0][1], rtol=1e-14)
+    assert odd[0, 0] == -np.inf
+    assert odd[0, 1] == pytest.approx(np.log(1e-9), rel=1e-12)
+    with pytest.raises(ValueError, match="degree"):
+        log_harmonic(1.0, dim=1, degree=2)
+
+
+def test_normal_average_of_functions_with_closed_averages():
+    for power, expected in ((0, 1.0), (1, 0.0), (2, 1.0), (6, 15.0), (10, 945.0)):
+        assert normal_average(lambda z, p=power: z**p) == pytest.approx(expected, abs=1e-9)
+    assert normal_average(lambda z: np.exp(0.7 * z)) == pytest.approx(np.exp(0.245), rel=1e-13)
+    # E erf²(a z) = (2/π) asin(2a²/(1 + 2a²)); steep on the scale 1/a, down to the stated 0.02.
+    for slope in (1.0, 10.0, 50.0):
+        share = 2 * slope**2 / (1 + 2 * slope**2)
+        wanted = 2 / np.pi * np.arcsin(share)
+        found = normal_average(lambda z, a=slope: erf(a * z) ** 2)
+        assert found == pytest.approx(wanted, abs=1e-11)
+    # tanh has its poles at π/(2 slope) off the axis, which sets the error that is stated.
+    for slope, tolerance in ((40.0, 1e-12), (100.0, 1e-7)):
+        exact = quad(
+            lambda z, a=slope: np.tanh(a * z) ** 2 * np.exp(-z * z / 2),
+            0,
+            12,
+            points=[0.01, 0.03, 0.1],
+            limit=500,
+            epsabs=1e-13,
+            epsrel=1e-12,
+        )[0] * np.sqrt(2 / np.pi)
+        found = normal_average(lambda z, a=slope: np.tanh(a * z) ** 2)
+        assert found == pytest.approx(exact, abs=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "told"),
+    [
+        (lambda: mean_alignment(np.nan, dim=3), ValueError, "kappa"),
+        (lambda: mean_alignment(1.0, dim=0), ValueError, "dim"),
+        (lambda: mean_alignment(1.0, dim=2.5), TypeError, "dim"),
+        (lambda: mean_alignment("a", dim=2), TypeError, "kappa"),
+        (lambda: log_sphere_integral(np.inf, dim=3), ValueError, "kappa"),
+        (lambda: log_sphere_integral(1.0, dim=-1), ValueError, "dim"),
+        (lambda: alignment_over_kappa(-1.0, dim=3), ValueError, "kappa"),
+    ],
+)
+def test_bad_input_names_the_argument(call, error, told):
+    with pytest.raises(error, match=told):
+        call()

@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+
+from spinformer.dmft.finite_size import (
+    growth_rate,
+    linear_fluctuations,
+    linear_maps,
+    noise_covariance,
+    predicted_rms,
+)
+from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.mean_field import Context
+from spinformer.dmft.network import Network
+from spinformer.dmft.tokens import (
+    attention_of_window,
+    generate,
+    mean_path,
+    reverse_window,
+    semantic_overlaps,
+    window_means,
+)
+from spinformer.studies.paths_to_mean_fields import settled_start
+
+# Context of the document's network, oldest first, and the overlaps that follow at beta = 1.27.
+CONTEXT = np.array(
+    [
+        (0.30752717, 0.29189849, 0.93811547),
+        (-0.24761087, -0.23431948, 0.38146146),
+        (-0.23496112, -0.24696923, 0.39411121),
+        (-0.22889904, -0.25303131, 0.4001733),
+    ]
+)
+
+NETWORKS = [
+    (Network.document(), 3),
+    (Network.segmented(1, features=2, segments=4, bits=3, context=5, gamma=9.0), 6),
+    (Network.segmented(2, features=4, segments=2, bits=0, context=3, gamma=4.0, epsilon=0.0), 2),
+    (Network.random(4, 12, features=1, bits=1, context=2, gamma=3.0, epsilon=0.2), 0),
+]
+
+
+def uneven_network() -> Network:
+    """Segments of different length, which equal fractions would hide."""
+    document = Network.document()
+    return Network(
+        semantic=document.semantic,
+        position=document.position,
+        context=4,
+        gamma=8.0,
+        epsilon=0.1,
+        fractions=np.array([0.5, 0.3, 0.2]),
+    )
+
+
+def step(network, beta, window, position):
+    """Mean of the next token, by the plain reference that test_dmft_tokens holds to loops."""
+    attention = attention_of_window(network, window, position=position)
+    return window_means(network, beta, attention=attention)
+
+
+@pytest.mark.parametrize(("network", "position"), [*NETWORKS, (uneven_network(), 1)])
+def test_linear_maps_equal_finite_differences(network, position):
+    rng = np.random.default_rng(1)
+    context = network.context
+    window = rng.uniform(-0.8, 0.8, (context, network.segments))
+    path = mean_path(network, 1.1, window=window, steps=3, position=position)
+    maps = linear_maps(network, 1.1, path=path, position=position - context + 1)
+    for t in range(3):
+        for age in range(context):
+            for s in range(network.segments):
+                shift = np.zeros_like(window)
+                shift[context - 1 - age, s] = 1e-6
+                recent = path[t : t + context]
+                up = step(network, 1.1, recent + shift, position + t)
+                down = step(network, 1.1, recent - shift, position + t)
+                np.testing.assert_allclose(
+                    maps[t, age, :, s], (up - down) / 2e-6, rtol=0, atol=1e-7
+                )
+
+
+def test_noise_covariance_is_that_of_the_linear_recursion_and_of_large_networks():
+    network = Network.document()
+    window = window_means(network, 1.27, attention=CONTEXT)
+    path = mean_path(network, 1.27, window=window, steps=12, position=3)
+    maps = linear_maps(network, 1.27, path=path, position=0)
+    size = 3 * 10**11
+    runs = generate(
+        network, size, beta=1.27, window=window, steps=12, runs=6000, seed=0, position=3
+    )
+    linear = linear_fluctuations(runs, maps=maps)
+    predicted = noise_covariance(network, path, maps=maps)
+    measured = np.einsum("rtl,rtm->tlm", linear, linear) / 6000 * size
+    scale = np.sqrt(np.einsum("tll->tl", predicted))
+    gap = (measured - predicted) / (scale[:, :, None] * scale[:, None, :] + 1e-300)
+    assert np.abs(gap).max() < 5 * np.sqrt(2 / 6000)
+
+
+@pytest.mark.parametrize("draw_window", [True, False])
+def test_predicted_fluctuations_are_those_of_a_large_uneven_network(draw_window):
+    network, size, count = uneven_network(), 10**10, 8000
+    window = np.linspace(-0.8, 0.9, 12).reshape(4, 3)
+    path = mean_path(network, 1.2, window=window, steps=6, position=3)
+    maps = linear_maps(network, 1.2, path=path, position=0)
+    runs = generate(
+        network,
+        size,
+        beta=1.2,
+        window=window,
+        steps=6,
+        runs=count,
+        seed=1,
+        position=3,
+        draw_window=draw_window,
+    )
+    gaps = runs.tokens - path
+    predicted = noise_covariance(network, path, maps=maps, draw_window=draw_window)
+    measured = np.einsum("rtl,rtm->tlm", gaps, gaps) / count * size
+    scale = np.sqrt(np.einsum("tll->tl", predicted))
+    allowed = 5 * np.sqrt(2 / count) * scale[:, :, None] * scale[:, None, :]
+    assert (np.abs(measured - predicted) <= allowed).all()
+    rms = np.sqrt((semantic_overlaps(network, gaps) ** 2).sum(axis=2).mean(axis=0) * size)
+    np.testing.assert_allclose(rms, predicted_rms(network, predicted), rtol=0.04)
+    assert (rms[:4] > 0.5).all() == draw_window
+
+
+def test_growth_rate_is_the_leading_lyapunov_exponent():
+    network = Network.document()
+    for beta, settle in ((0.5, 200), (1.255, 3000)):
+        origin = Context(attention=reverse_window(CONTEXT), position=3)
+        spectrum = lyapunov_spectrum(
+            network, origin, beta=beta, steps=20_000, count=1, transient=5000
+        )
+        window, position = settled_start(network, beta, origin, settle=settle)
+        path = mean_path(network, beta, window=window, steps=3000, position=position)
+        maps = linear_maps(network, beta, path=path, position=position - 3)
+        got = growth_rate(maps, drop=200)
+        assert got.value == pytest.approx(float(spectrum.exponents.value[..., 0]), abs=3e-3)
+
+
+def test_growth_rate_of_known_maps():
+    # x' = a x + b y, y the token before: the larger root of z² = a z + b, by hand.
+    maps = np.zeros((400, 2, 1, 1))
+    maps[:, 0], maps[:, 1] = 1.1, 0.3
+    root = (1.1 + np.sqrt(1.1**2 + 4 * 0.3)) / 2
+    found = growth_rate(maps, drop=100)
+    assert found.value == pytest.approx(np.log(root), abs=1e-12)
+    assert found.error < 1e-12
+    # Steps that are dropped do not count: a first stretch of growth leaves no trace.
+    late = maps.copy()
+    late[:50] *= 5.0
+    assert growth_rate(late, drop=100).value == pytest.approx(np.log(root), abs=1e-9)
+    assert growth_rate(np.zeros((9, 2, 3, 3))).value == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda net, path: linear_maps(net, 1.0, path=path[:4], position=0), "steps of path"),
+        (lambda net, path: linear_maps(net, 1.0, path=path[:, :2], position=0), "path"),
+        (lambda net, path: linear_maps(net, 1.0, path=path + 2.0, position=0), "path"),
+        (lambda net, path: noise_covariance(net, path, maps=np.ones((2, 4, 3, 3))), "maps"),
+        (lambda net, path: growth_rate(np.ones((5, 4, 3, 2))), "maps"),
+        (lambda net, path: growth_rate(np.ones((5, 4, 3, 3)), drop=5), "drop"),
+        (lambda net, path: predicted_rms(net, np.ones((2, 2))), "covariance"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(Network.document(), np.zeros((5, 3)))

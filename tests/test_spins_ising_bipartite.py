@@ -1,0 +1,154 @@
+"""Bipartite Hopfield networks and attention as their conditional, against plain sums."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import logsumexp
+
+from spinformer.core.states import hebbian_couplings, overlaps, spin_states
+from spinformer.spins.ising.bipartite import (
+    bipartite_log_probability,
+    conditional_means,
+    hopfield_log_probability,
+    iterate_pair,
+    restricted_conditional,
+)
+from spinformer.spins.ising.kinetic import draw_spins
+
+betas = st.floats(0.0, 3.0)
+seeds = st.integers(0, 10_000)
+
+
+def signs(seed, *shape):
+    return np.random.default_rng(seed).choice([-1.0, 1.0], shape)
+
+
+@given(seeds, betas)
+@settings(deadline=None, max_examples=25, derandomize=True)
+def test_hopfield_distribution_equals_the_sum_over_pairs(seed, beta):
+    features = signs(seed, 2, 4)
+    exponents = [
+        beta
+        / 4
+        * sum((features[:, i] @ features[:, j]) * x[i] * x[j] for i in range(4) for j in range(i))
+        for x in spin_states(4)
+    ]
+    expected = exponents - logsumexp(exponents)
+    got = hopfield_log_probability(features, beta=beta)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12)
+
+
+@given(seeds, betas)
+@settings(deadline=None, max_examples=25, derandomize=True)
+def test_conditional_follows_from_the_joint(seed, beta):
+    left, right = signs(seed, 3, 5), signs(seed + 1, 3, 4)
+    joint = bipartite_log_probability(left, right=right, beta=beta)
+    assert logsumexp(joint) == pytest.approx(0.0, abs=1e-12)
+    given_x = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+    x, y = spin_states(5), spin_states(4)
+    means = conditional_means(x, left=left, right=right, beta=beta)
+    np.testing.assert_allclose(given_x @ y, means, rtol=0, atol=1e-12)
+    # Independence given x: the joint conditional is the product of its factors.
+    factors = 0.5 * (1.0 + y[None] * means[:, None])
+    np.testing.assert_allclose(given_x, factors.prod(axis=2), rtol=0, atol=1e-12)
+
+
+def test_couplings_are_symmetric_only_for_equal_weights():
+    left, right = signs(0, 3, 6), signs(1, 3, 6)
+    same, pair = hebbian_couplings(left, other=left), hebbian_couplings(left, other=right)
+    np.testing.assert_array_equal(same, same.T)
+    assert not np.array_equal(pair, pair.T)
+    x, y = signs(2, 6), signs(3, 6)
+    assert x @ pair @ y / 36 == pytest.approx(
+        overlaps(x, patterns=left) @ overlaps(y, patterns=right), abs=1e-14
+    )
+
+
+def test_sampler_has_the_stated_means():
+    left, right = signs(0, 3, 40), signs(1, 3, 40)
+    means = conditional_means(signs(2, 40), left=left, right=right, beta=0.8)
+    draws = draw_spins(np.tile(means, (20_000, 1)), seed=0)
+    z = (draws.mean(axis=0) - means) / np.sqrt((1 - means**2 + 1e-12) / 20_000)
+    assert np.abs(z).max() < 4.5
+
+
+def test_retrieval_reaches_the_curie_weiss_overlap():
+    stored = signs(0, 1, 20_000)
+    path = iterate_pair(stored[0], left=stored, right=stored, beta=1.5, steps=60, seed=0)
+    expected = 0.8586
+    assert np.tanh(1.5 * expected) == pytest.approx(expected, abs=1e-4)
+    assert overlaps(path[30:], patterns=stored).mean() == pytest.approx(expected, abs=3e-3)
+
+
+@given(seeds, st.floats(0.0, 20.0))
+@settings(deadline=None, max_examples=25, derandomize=True)
+def test_restricted_conditional_is_scaled_dot_product_attention(seed, gamma):
+    rng = np.random.default_rng(seed)
+    left, right = rng.standard_normal((3, 7)), rng.standard_normal((3, 9))  # real-valued
+    query, tokens = rng.standard_normal(7), rng.standard_normal((5, 9))
+    got = restricted_conditional(query, allowed=tokens, left=left, right=right, gamma=gamma)
+    q = torch.from_numpy(query[None] @ left.T / 7)
+    k = torch.from_numpy(tokens @ right.T / 9)
+    v = torch.eye(5, dtype=torch.float64)
+    attention = torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=gamma)
+    np.testing.assert_allclose(got, attention[0].numpy(), rtol=0, atol=1e-12)
+
+
+ONE = np.ones((1, 3))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: hopfield_log_probability(ONE, beta=-1.0), ValueError, "beta"),
+        (lambda: hopfield_log_probability(np.ones((1, 21)), beta=1.0), ValueError, "features"),
+        (lambda: hopfield_log_probability(np.ones((1, 0)), beta=1.0), ValueError, "features"),
+        (
+            lambda: bipartite_log_probability(np.ones((2, 3)), right=ONE, beta=1.0),
+            ValueError,
+            "right",
+        ),
+        (
+            lambda: bipartite_log_probability(np.ones((1, 12)), right=np.ones((1, 9)), beta=1.0),
+            ValueError,
+            "spins of both groups",
+        ),
+        (
+            lambda: conditional_means(np.ones(4), left=ONE, right=ONE, beta=1.0),
+            ValueError,
+            "states",
+        ),
+        (
+            lambda: conditional_means(np.ones(3), left=np.ones((2, 3)), right=ONE, beta=1.0),
+            ValueError,
+            "right",
+        ),
+        (
+            lambda: iterate_pair(np.ones(3), left=ONE, right=None, beta=1.0, steps=2, seed=0),
+            TypeError,
+            "right",
+        ),
+        (
+            lambda: iterate_pair(np.ones(3), left=ONE, right=ONE, beta=1.0, steps=2, seed=None),
+            TypeError,
+            "seed",
+        ),
+        (
+            lambda: iterate_pair(0.5 * np.ones(3), left=ONE, right=ONE, beta=1.0, steps=2, seed=0),
+            ValueError,
+            "states",
+        ),
+        (
+            lambda: restricted_conditional(
+                np.ones(3), allowed=np.ones((0, 3)), left=ONE, right=ONE, gamma=1.0
+            ),
+            ValueError,
+            "allowed",
+        ),
+    ],
+)
+def test_bad_input_names_the_argument(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,212 @@
+"""Exact enumeration against a plain loop, autograd, finite differences and closed forms."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinformer.spins.ising.couplings import (
+    ordered_couplings,
+    pair_couplings,
+    sherrington_kirkpatrick,
+)
+from spinformer.spins.ising.exact import ising_log_partition, solve_exact, solve_exact_reference
+from spinformer.spins.ising.monte_carlo import sample_ising
+
+
+def _glass(seed, size, batch=()):
+    rng = np.random.default_rng(seed)
+    raw = np.triu(rng.normal(size=(*batch, size, size)) / np.sqrt(size), 1)
+    return raw + raw.swapaxes(-1, -2), 0.5 * rng.normal(size=(*batch, size))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6, 9])
+@pytest.mark.parametrize("beta", [0.0, 0.7, 40.0])
+def test_matrix_form_equals_the_plain_loop(size, beta):
+    couplings, fields = _glass(size, size)
+    result = solve_exact(couplings, fields=fields, beta=beta)
+    plain = solve_exact_reference(couplings, fields=fields, beta=beta)
+    assert result.log_partition == pytest.approx(plain.log_partition, rel=1e-13, abs=1e-13)
+    assert np.allclose(result.magnetization, plain.magnetization, atol=1e-13)
+    assert np.allclose(result.correlations, plain.correlations, atol=1e-13)
+    assert result.energy == pytest.approx(plain.energy, abs=1e-12)
+    assert result.entropy == pytest.approx(plain.entropy, abs=1e-11)
+    assert result.states == 2**size
+
+
+def test_open_chain_and_free_spins_in_closed_form():
+    # An open chain without field: Z = 2^N prod cosh(beta J_i), <s_i s_j> = prod tanh between.
+    size, beta = 20, 0.9
+    bonds = np.random.default_rng(1).normal(size=size - 1)
+    couplings = np.diag(bonds, 1) + np.diag(bonds, -1)
+    result = solve_exact(couplings, fields=np.zeros(size), beta=beta)
+    expected = size * np.log(2) + np.log(np.cosh(beta * bonds)).sum()
+    assert result.log_partition == pytest.approx(expected, rel=1e-13)
+    assert result.correlations[3, 15] == pytest.approx(np.prod(np.tanh(beta * bonds[3:15])))
+    fields = np.linspace(-1, 1, size)
+    free = solve_exact(np.zeros((size, size)), fields=fields, beta=beta)
+    assert np.allclose(free.magnetization, np.tanh(beta * fields), atol=1e-13)
+
+
+def test_document_s_ordered_pairs_couple_twice():
+    # [bal2021transformers, Eq. (binaryrandomising)], summed over all i and j of two spins by hand.
+    j, h, beta = np.array([[0.7, 0.2], [-0.5, 0.1]]), np.array([0.3, -0.4]), 1.2
+    total = 0.0
+    for a in (-1, 1):
+        for b in (-1, 1):
+            s = np.array([a, b])
+            total += np.exp(beta * (s @ j @ s + h @ s))
+    result = solve_exact(pair_couplings(j), fields=h, beta=beta)
+    half = ordered_couplings(pair_couplings(j))
+    assert np.array_equal(half, half.T)
+    assert np.array_equal(pair_couplings(half), pair_couplings(j))
+    assert result.log_partition + beta * np.trace(j) == pytest.approx(np.log(total), rel=1e-13)
+
+
+def test_enumeration_autograd_finite_differences_and_monte_carlo_agree():
+    beta = 0.8
+    couplings, fields = _glass(5, 9)
+    result = solve_exact(couplings, fields=fields, beta=beta)
+    h = torch.tensor(fields, requires_grad=True)
+    j = torch.tensor(couplings, requires_grad=True)
+    log_z = ising_log_partition(j, fields=h, beta=beta)
+    assert log_z.item() == pytest.approx(float(result.log_partition), rel=1e-13)
+    # m = -dF/dh with F = -ln Z / beta, [bal2021transformers, Eq. (sigma)].
+    m, pairs = torch.autograd.grad(log_z / beta, (h, j), create_graph=True)
+    assert np.allclose(m.detach(), result.magnetization, atol=1e-12)
+    off = ~np.eye(9, dtype=bool)
+    assert np.allclose(2 * pairs.detach()[off], result.correlations[off], atol=1e-12)
+    hessian = torch.stack([torch.autograd.grad(m[i], h, retain_graph=True)[0] for i in range(9)])
+    assert np.allclose(hessian / beta, result.susceptibility, atol=1e-12)
+    step = 1e-4
+    for i in range(9):
+        shift = step * np.eye(9)[i]
+        up = solve_exact(couplings, fields=fields + shift, beta=beta).free_energy
+        down = solve_exact(couplings, fields=fields - shift, beta=beta).free_energy
+        assert -(up - down) / (2 * step) == pytest.approx(result.magnetization[i], abs=1e-7)
+    run = sample_ising(couplings, fields=fields, beta=beta, sweeps=12_000)
+    found = run.magnetization
+    assert np.all(np.abs(found.value - result.magnetization) < 4.5 * found.error)
+
+
+def test_gradcheck_of_the_log_partition():
+    couplings, fields = _glass(2, 4)
+    upper = torch.tensor(np.triu(couplings), requires_grad=True)
+    h = torch.tensor(fields, requires_grad=True)
+    beta = torch.tensor(0.6, dtype=torch.float64, requires_grad=True)
+
+    def value(raw, field, b):
+        return ising_log_partition(torch.triu(raw, 1) + torch.triu(raw, 1).mT, fields=field, beta=b)
+
+    assert torch.autograd.gradcheck(value, (upper, h, beta))
+    assert torch.autograd.gradgradcheck(value, (upper, h, beta))
+
+
+def test_sherrington_kirkpatrick_average_free_energy():
+    # E ln Z = N ln 2 + N beta^2/4 + 1/4 ln(1 - beta^2) to O(1/N) (Aizenman, Lebowitz, Ruelle
+    # 1987); couplings of variance 1/N give the (N-1)/N of the leading term by themselves.
+    size, count = 16, 400
+    couplings, fields = sherrington_kirkpatrick(size, seed=7, count=count)
+    assert not fields.any()
+    for beta in (0.2, 0.4):
+        log_z = solve_exact(couplings, fields=np.zeros((count, size)), beta=beta).log_partition
+        expected = size * np.log(2) + size * beta**2 / 4 + 0.25 * np.log(1 - beta**2)
+        error = log_z.std(ddof=1) / np.sqrt(count)
+        assert abs(log_z.mean() - expected) < 3 * error
+        # The next term is not hidden by wide error bars.
+        assert error < 0.2 * abs(0.25 * np.log(1 - beta**2)) + 0.01
+
+
+def test_random_systems_have_the_stated_moments():
+    couplings, fields = sherrington_kirkpatrick(20, seed=1, count=200, field_std=0.5)
+    off = couplings[:, ~np.eye(20, dtype=bool)]
+    assert np.mean(off) == pytest.approx(0, abs=0.005)
+    assert np.var(off) == pytest.approx(1 / 20, rel=0.02)
+    assert np.std(fields) == pytest.approx(0.5, rel=0.05)
+    assert np.array_equal(couplings, couplings.swapaxes(1, 2))
+    assert not np.diagonal(couplings, axis1=1, axis2=2).any()
+    single, field = sherrington_kirkpatrick(5, seed=1)
+    assert single.shape == (5, 5)
+    assert field.shape == (5,)
+    with pytest.raises(ValueError, match="count"):
+        sherrington_kirkpatrick(5, seed=1, count=0)
+
+
+def test_batch_members_do_not_see_their_neighbours():
+    couplings, fields = _glass(9, 7, (3, 2))
+    together = solve_exact(couplings, fields=fields, beta=1.3)
+    for index in np.ndindex(3, 2):
+        alone = solve_exact(couplings[index], fields=fields[index], beta=1.3)
+        assert np.array_equal(alone.magnetization, together.magnetization[index])
+        assert np.array_equal(alone.log_partition, together.log_partition[index])
+    shared = solve_exact(couplings[0, 0], fields=fields, beta=1.3)
+    assert shared.magnetization.shape == (3, 2, 7)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(seed=st.integers(0, 10_000), size=st.integers(1, 8), beta=st.floats(0, 5))
+def test_invariants(seed, size, beta):
+    couplings, fields = _glass(seed, size)
+    result = solve_exact(couplings, fields=fields, beta=beta)
+    order = np.random.default_rng(seed).permutation(size)
+    shuffled = solve_exact(couplings[order][:, order], fields=fields[order], beta=beta)
+    assert np.allclose(shuffled.magnetization, result.magnetization[order], atol=1e-11)
+    gauge = np.where(np.random.default_rng(seed + 1).random(size) < 0.5, -1.0, 1.0)
+    turned = solve_exact(couplings * np.outer(gauge, gauge), fields=fields * gauge, beta=beta)
+    assert turned.log_partition == pytest.approx(result.log_partition, rel=1e-12)
+    assert np.allclose(turned.magnetization, gauge * result.magnetization, atol=1e-11)
+    assert -1e-10 <= result.entropy <= size * np.log(2) + 1e-10
+    assert np.linalg.eigvalsh(result.susceptibility).min() > -1e-10
+
+
+def test_operation_count_doubles_with_every_spin():
+    counts = []
+    for size in range(2, 21, 2):
+        counts.append(
+            solve_exact(np.zeros((size, size)), fields=np.zeros(size), beta=1.0).multiply_adds
+        )
+    ratios = np.array(counts[1:]) / np.array(counts[:-1])
+    assert np.all(ratios > 4)
+    assert ratios[-1] == pytest.approx(4.4, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.zeros((21, 21)), np.zeros(21), 1.0), "at most 20 spins"),
+        ((np.zeros((2, 2)), np.zeros(2), np.nan), "beta"),
+        ((np.zeros((2, 2)), np.full(2, 1e200), 1e200), "beta must keep beta \\* fields"),
+        ((np.zeros((2, 3)), np.zeros(2), 1.0), "couplings must have shape"),
+        ((np.array([[0.0, 1.0], [0.5, 0.0]]), np.zeros(2), 1.0), "symmetric"),
+        ((np.eye(2), np.zeros(2), 1.0), "zero diagonal"),
+        ((np.zeros((2, 2)), np.zeros(3), 1.0), "fields must have shape"),
+        ((np.zeros((2, 2)), np.array([0.0, np.inf]), 1.0), "fields must be finite"),
+        ((np.zeros((3, 2, 2)), np.zeros((2, 2)), 1.0), "broadcast"),
+        ((np.zeros((2, 2)), np.zeros(2), -0.1), "beta"),
+    ],
+)
+def test_bad_input_is_named(arguments, message):
+    couplings, fields, beta = arguments
+    for solve in (solve_exact, solve_exact_reference):
+        with pytest.raises(ValueError, match=message):
+            solve(couplings, fields=fields, beta=beta)
+
+
+@pytest.mark.parametrize(
+    ("couplings", "fields", "beta", "error", "message"),
+    [
+        (np.zeros((2, 2)), torch.zeros(2), 1.0, TypeError, "couplings"),
+        (torch.zeros(2, 2), torch.zeros(3), 1.0, ValueError, "fields"),
+        (torch.zeros(2, 2), torch.zeros(2, dtype=torch.float64), 1.0, TypeError, "fields"),
+        (torch.zeros(21, 21), torch.zeros(21), 1.0, ValueError, "at most 20"),
+        (torch.zeros(2, 3), torch.zeros(2), 1.0, ValueError, "couplings"),
+        (torch.zeros(3, 2, 2), torch.zeros(4, 2), 1.0, ValueError, "broadcast"),
+        (torch.zeros(2, 2), torch.zeros(2), float("nan"), ValueError, "beta"),
+        (torch.zeros(2, 2), torch.zeros(2), torch.tensor(float("nan")), ValueError, "beta"),
+        (torch.zeros(2, 2), torch.zeros(2), torch.zeros(2), ValueError, "beta"),
+    ],
+)
+def test_bad_tensors_are_named(couplings, fields, beta, error, message):
+    with pytest.raises(error, match=message):
+        ising_log_partition(couplings, fields=fields, beta=beta)

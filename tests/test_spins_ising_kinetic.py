@@ -1,0 +1,273 @@
+"""Kinetic Ising spins: mean-field theories against exact dynamics, simulation and closed forms."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from spinformer.core.states import spin_states
+from spinformer.spins.ising.asymmetric_order import critical_beta
+from spinformer.spins.ising.couplings import gaussian_couplings, symmetry_of_asymmetry
+from spinformer.spins.ising.kinetic import kinetic_simulation
+from spinformer.spins.ising.kinetic_theories import (
+    KINETIC_METHODS,
+    kinetic_mean_field,
+    mean_field_entropy_production,
+)
+from spinformer.spins.ising.master_equation import (
+    entropy_production,
+    kinetic_exact,
+    kinetic_stationary,
+)
+
+
+@pytest.fixture
+def system():
+    rng = np.random.default_rng(1)
+    size = 7
+    couplings = rng.normal(size=(size, size)) / np.sqrt(size)
+    drive = 0.5 * rng.normal(size=(4, size))
+    return couplings, drive, rng.uniform(-0.5, 0.5, size)
+
+
+def test_exact_dynamics_match_a_loop_over_paths():
+    rng = np.random.default_rng(0)
+    size, steps, beta = 3, 2, 0.7
+    j, x, m0 = rng.normal(size=(size, size)), rng.normal(size=(steps, size)), np.array([0.2, 0, -1])
+    states = [np.array(s) for s in itertools.product((-1, 1), repeat=size)]
+    mean, delayed = np.zeros(size), np.zeros((size, size))
+    for path in itertools.product(states, repeat=steps + 1):
+        weight = np.prod((1 + path[0] * m0) / 2)
+        for t in range(steps):
+            local = beta * path[t + 1] * (x[t] + j @ path[t])
+            weight *= np.prod(1 / (1 + np.exp(-2 * local)))
+        mean += weight * path[-1]
+        delayed += weight * np.outer(path[-1], path[-2])
+    result = kinetic_exact(j, drive=x, initial=m0, beta=beta)
+    assert np.allclose(result.magnetization[-1], mean, atol=1e-13)
+    assert np.allclose(result.delayed[-1], delayed, atol=1e-13)
+
+
+def test_simulation_matches_exact_dynamics(system):
+    couplings, drive, initial = system
+    same = {"drive": drive, "initial": initial, "beta": 1.0}
+    exact = kinetic_exact(couplings, **same)
+    run = kinetic_simulation(couplings, **same, replicas=20_000, seed=3)
+    for name in ("magnetization", "correlations", "delayed"):
+        found, truth = getattr(run, name), getattr(exact, name)
+        uncertain = found.error > 0
+        pulls = (found.value - truth)[uncertain] / found.error[uncertain]
+        assert np.abs(pulls).max() < 4.5
+        assert 0.5 < np.mean(pulls**2) < 1.7
+        assert np.allclose(found.value[~uncertain], truth[~uncertain], atol=1e-12)
+
+
+@pytest.mark.parametrize(("method", "order"), [("naive", 2), ("tap", 3), ("gaussian", 3)])
+def test_errors_fall_with_the_order_of_the_approximation(system, method, order):
+    couplings, drive, initial = system
+    errors = []
+    for scale in (0.02, 0.04):
+        exact = kinetic_exact(
+            scale * couplings, drive=drive, initial=initial, beta=1.0
+        ).magnetization
+        found = kinetic_mean_field(
+            scale * couplings, drive=drive, initial=initial, beta=1.0, method=method
+        )
+        errors.append(np.abs(found - exact).max())
+    assert np.log2(errors[1] / errors[0]) == pytest.approx(order, abs=0.3)
+
+
+def test_tap_step_solves_its_equation_for_strong_couplings(system):
+    couplings, drive, initial = system
+    for beta in (0.5, 5.0, 40.0):
+        m = kinetic_mean_field(couplings, drive=drive, initial=initial, beta=beta, method="tap")
+        spread = beta**2 * (couplings**2 @ (1 - m[0] ** 2))
+        residual = np.tanh(beta * (drive[0] + couplings @ m[0]) - m[1] * spread) - m[1]
+        # tanh' <= 1, so the root is known to rounding times its reaction term.
+        assert np.abs(residual).max() < 1e-14 * (10 + spread.max())
+
+
+def test_gaussian_theory_is_right_for_large_asymmetric_systems():
+    rng = np.random.default_rng(5)
+    size, beta, steps = 400, 1.5, 6
+    couplings = rng.normal(size=(size, size)) / np.sqrt(size)
+    drive = np.tile(0.5 * rng.normal(size=size), (steps, 1))
+    run = kinetic_simulation(
+        couplings, drive=drive, initial=np.zeros(size), beta=beta, replicas=4000
+    )
+    error = {}
+    for method in KINETIC_METHODS:
+        m = kinetic_mean_field(
+            couplings, drive=drive, initial=np.zeros(size), beta=beta, method=method
+        )
+        squared = np.mean((m[-1] - run.magnetization.value[-1]) ** 2)
+        error[method] = squared - np.mean(run.magnetization.error[-1] ** 2)
+    assert error["gaussian"] < 0.05 * error["tap"]
+    assert error["tap"] < error["naive"]
+
+
+def test_symmetric_couplings_give_detailed_balance(system):
+    couplings, drive, _ = system
+    symmetric = 0.5 * (couplings + couplings.T)
+    beta, x = 0.9, drive[0]
+    state = kinetic_stationary(symmetric, drive=x, beta=beta)
+    assert abs(state.entropy_production) < 1e-12
+    assert abs(entropy_production(symmetric, delayed=state.delayed, beta=beta)) < 1e-13
+    assert (
+        mean_field_entropy_production(symmetric, magnetization=state.magnetization, beta=beta) == 0
+    )
+    # Peretto 1984: p(s) proportional to exp(beta x.s) prod_i 2 cosh beta (x + J s)_i.
+    size = len(x)
+    states = spin_states(size)
+    local = beta * (x + states @ symmetric)
+    weight = np.exp(beta * states @ x) * np.prod(2 * np.cosh(local), axis=1)
+    assert np.allclose(state.probabilities, weight / weight.sum(), atol=1e-14)
+
+
+def test_entropy_production_of_asymmetric_couplings(system):
+    couplings, drive, initial = system
+    beta, x = 0.9, drive[0]
+    state = kinetic_stationary(couplings, drive=x, beta=beta)
+    assert state.entropy_production > 0.1
+    formula = entropy_production(couplings, delayed=state.delayed, beta=beta)
+    assert formula == pytest.approx(state.entropy_production, rel=1e-10)
+    # The exact dynamics arrive at the stationary state, and a simulation measures it.
+    long = np.tile(x, (60, 1))
+    late = kinetic_exact(couplings, drive=long, initial=initial, beta=beta)
+    assert np.allclose(late.magnetization[-1], state.magnetization, atol=1e-9)
+    run = kinetic_simulation(
+        couplings, drive=long[:20], initial=initial, beta=beta, replicas=20_000
+    )
+    assert entropy_production(couplings, delayed=run.delayed.value[-1], beta=beta) == pytest.approx(
+        formula, rel=0.05
+    )
+    ratios = []
+    for scale in (0.002, 0.004):
+        weak = kinetic_stationary(scale * couplings, drive=x, beta=beta)
+        leading = mean_field_entropy_production(
+            scale * couplings, magnetization=weak.magnetization, beta=beta
+        )
+        ratios.append(abs(leading / weak.entropy_production - 1))
+    assert ratios[0] < 0.05
+    assert ratios[1] / ratios[0] == pytest.approx(2, rel=0.2)
+
+
+def test_critical_beta_against_closed_forms_and_the_literature():
+    assert critical_beta(0.0, field_scale=0.0) == 1.0
+    assert critical_beta(0.0, field="uniform", field_scale=0.5) == pytest.approx(
+        np.arctanh(0.5) / 0.5, rel=1e-10
+    )
+    # Aguilera, Moosavi and Shimazaki 2021: J_0 = 1, J_s = 0.1, |x| <= 0.5.
+    literature = critical_beta(0.1, field="uniform", field_scale=0.5)
+    assert literature == pytest.approx(1.1108, abs=5e-5)
+    for std, field, scale in ((0.5, "gaussian", 0.6), (0.3, "uniform", 0.8)):
+        beta = critical_beta(std, field=field, field_scale=scale)
+        rng = np.random.default_rng(0)
+        z = rng.standard_normal(4_000_000)
+        x = scale * (
+            rng.standard_normal(z.size) if field == "gaussian" else rng.uniform(-1, 1, z.size)
+        )
+        gain = beta * np.mean(1 - np.tanh(beta * (x + std * z)) ** 2)
+        assert gain == pytest.approx(1, abs=5e-3)
+
+
+def test_strong_fields_prevent_order_at_any_temperature():
+    # 2 p(0) < 1: Gaussian fields of unit variance with unit mean coupling never order.
+    assert critical_beta(0.1, field="gaussian", field_scale=1.0) == np.inf
+    assert critical_beta(0.0, field="uniform", field_scale=np.sqrt(3)) == np.inf
+    assert np.isfinite(critical_beta(0.1, field="gaussian", field_scale=0.7))
+
+
+def test_mean_field_orders_at_the_critical_beta():
+    # The Gaussian theory with the mean overlap alone, on a large system.
+    rng = np.random.default_rng(8)
+    size, std, scale = 1200, 0.1, 0.5
+    couplings = 1 / size + std * rng.normal(size=(size, size)) / np.sqrt(size)
+    x = scale * (2 * (np.arange(size) + 0.5) / size - 1)  # an even grid: no mean by chance
+    couplings -= couplings.mean(1, keepdims=True) - 1 / size
+    beta = critical_beta(std, field="uniform", field_scale=scale)
+    drive = np.tile(x, (150, 1))
+    final = []
+    for factor in (0.9, 1.15):
+        m = kinetic_mean_field(
+            couplings,
+            drive=drive,
+            initial=np.full(size, 0.5),
+            beta=factor * beta,
+            method="gaussian",
+        )
+        final.append(m[-1].mean())
+    assert abs(final[0]) < 0.02
+    assert final[1] > 0.2
+
+
+@pytest.mark.parametrize(("asymmetry", "correlation"), [(0.0, 1.0), (0.5, 0.6), (1.0, 0.0)])
+def test_random_couplings_have_the_stated_moments(asymmetry, correlation):
+    eta = symmetry_of_asymmetry(asymmetry)
+    j = gaussian_couplings(400, seed=2, symmetry=eta, mean=3.0, std=0.7)
+    off = ~np.eye(400, dtype=bool)
+    assert not np.diagonal(j).any()
+    assert np.mean(j[off]) * 400 == pytest.approx(3, abs=0.1)
+    assert np.var(j[off]) * 400 == pytest.approx(0.49, rel=0.02)
+    assert np.corrcoef(j[off], j.T[off])[0, 1] == pytest.approx(correlation, abs=0.01)
+
+
+@pytest.mark.parametrize("method", KINETIC_METHODS)
+def test_batch_members_do_not_see_their_neighbours(method):
+    rng = np.random.default_rng(2)
+    j, x = rng.normal(size=(3, 5, 5)), rng.normal(size=(3, 4, 5))
+    m0 = rng.uniform(-1, 1, (3, 5))
+    together = kinetic_mean_field(j, drive=x, initial=m0, beta=1.1, method=method)
+    for b in range(3):
+        alone = kinetic_mean_field(j[b], drive=x[b], initial=m0[b], beta=1.1, method=method)
+        assert np.array_equal(alone, together[b])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: kinetic_mean_field(
+                np.ones((2, 3)), drive=np.ones((1, 2)), initial=np.ones(2), beta=1.0
+            ),
+            "coupl",
+        ),
+        (
+            lambda: kinetic_mean_field(
+                np.eye(2), drive=np.ones((1, 3)), initial=np.ones(2), beta=1.0
+            ),
+            "drive",
+        ),
+        (
+            lambda: kinetic_mean_field(
+                np.eye(2), drive=np.ones((1, 2)), initial=2 * np.ones(2), beta=1.0
+            ),
+            "initial",
+        ),
+        (
+            lambda: kinetic_mean_field(
+                np.eye(2), drive=np.ones((1, 2)), initial=np.ones(2), beta=1.0, method="exact"
+            ),
+            "method",
+        ),
+        (
+            lambda: kinetic_exact(
+                np.eye(13), drive=np.ones((1, 13)), initial=np.zeros(13), beta=1.0
+            ),
+            "at most 12",
+        ),
+        (lambda: kinetic_stationary(np.eye(2), drive=np.ones(2), beta=-1.0), "beta"),
+        (
+            lambda: kinetic_simulation(
+                np.eye(2), drive=np.ones((1, 2)), initial=np.zeros(2), beta=1.0, replicas=1
+            ),
+            "replicas",
+        ),
+        (lambda: critical_beta(-0.1), "coupling_std"),
+        (lambda: symmetry_of_asymmetry(1.5), "asymmetry"),
+        (lambda: critical_beta(0.1, field="cauchy"), "field"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

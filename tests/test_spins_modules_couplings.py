@@ -1,0 +1,241 @@
+"""Field-dependent couplings: the two-term formula against enumeration, exact pairs, autograd."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinformer.core.differences import slope_at_zero
+from spinformer.spins.modules.couplings import (
+    autograd_response,
+    response_attention,
+    softmax_couplings,
+    softmax_response,
+    symmetrize,
+    two_term_magnetization,
+)
+from spinformer.spins.vectors.exact import three_spins, two_spins
+
+
+def _draw(sites, dim, seed, batch=()):
+    generator = torch.Generator().manual_seed(seed)
+    fields = torch.randn(*batch, sites, dim, generator=generator, dtype=torch.float64)
+    bilinear = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
+    return fields / dim**0.5, bilinear / dim**0.5
+
+
+def _ising_states(sites):
+    return torch.tensor(list(itertools.product([-1.0, 1.0], repeat=sites)), dtype=torch.float64)
+
+
+def _ising_log_weights(fields, couplings, beta):
+    """−βE of every state for one-dimensional spins; fields (N, 1)."""
+    states = _ising_states(fields.shape[0])
+    pairs = torch.einsum("si,ij,sj->s", states, couplings, states)
+    return beta * (pairs + states @ fields[:, 0])
+
+
+@pytest.mark.parametrize("mask_diagonal", [True, False])
+@pytest.mark.parametrize("beta", [0.3, 1.5])
+def test_two_terms_are_the_gradient_of_the_exact_free_energy(mask_diagonal, beta):
+    """D = 1, five sites: −dF/dh by autograd through the sum over all states, to 1e-12."""
+    fields, bilinear = _draw(5, 1, seed=4)
+
+    def couplings_of(h):
+        return softmax_couplings(
+            h, bilinear=bilinear, gamma=3.0, strength=0.8, mask_diagonal=mask_diagonal
+        )
+
+    def spins(h, couplings):
+        p = _ising_log_weights(h, couplings, beta).softmax(0)
+        states = _ising_states(5)
+        return (p @ states)[:, None], torch.einsum("s,si,sj->ij", p, states, states)
+
+    probe = fields.clone().requires_grad_()
+    log_z = _ising_log_weights(probe, couplings_of(probe), beta).logsumexp(0)
+    (want,) = torch.autograd.grad(log_z / beta, probe)
+    mean, response = two_term_magnetization(fields, couplings_of, spins=spins)
+    assert response.abs().max() > 1e-3
+    torch.testing.assert_close(mean + response, want, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("mask_diagonal", [True, False])
+def test_two_terms_for_exact_vector_spins(mask_diagonal):
+    """Three spins in D = 4 by quadrature: finite differences of F(h, J(h)) along the field."""
+    dim, beta, gamma, strength = 4, 0.8, 2.0, 0.6
+    field, bilinear = _draw(1, dim, seed=8)
+    fields = torch.tensor([[1.0], [-0.6], [1.7]], dtype=torch.float64) * field
+
+    def couplings_of(h):
+        return softmax_couplings(
+            h, bilinear=bilinear, gamma=gamma, strength=strength, mask_diagonal=mask_diagonal
+        )
+
+    def exact(h, couplings):
+        return three_spins(couplings.numpy(), fields=(h * dim**0.5).numpy(), beta=beta)
+
+    def spins(h, couplings):
+        result = exact(h, couplings)
+        mean = torch.from_numpy(result.magnetization) / dim**0.5
+        return mean, torch.from_numpy(result.correlation)
+
+    mean, response = two_term_magnetization(fields, couplings_of, spins=spins)
+    for site in range(3):
+        push = torch.zeros_like(fields)
+        push[site] = field[0]
+
+        def log_z(s, push=push):
+            moved = fields + s * push
+            return exact(moved, couplings_of(moved)).log_partition
+
+        slope = slope_at_zero(log_z, step=1e-3) / (beta * dim)
+        assert abs(((mean + response) * push).sum() - slope) < 1e-9
+    assert response.abs().max() > 1e-3
+
+
+def test_a_masked_pair_does_not_respond():
+    """Two sites without diagonal: softmax over one entry is constant; with it, it is not."""
+    dim, beta = 6, 1.1
+    fields, bilinear = _draw(2, dim, seed=1)
+
+    def spins(h, couplings):
+        result = two_spins(couplings.numpy(), fields=(h * dim**0.5).numpy(), beta=beta)
+        mean = torch.from_numpy(result.magnetization) / dim**0.5
+        return mean, torch.from_numpy(result.correlation)
+
+    for mask_diagonal in (True, False):
+
+        def couplings_of(h, mask=mask_diagonal):
+            return softmax_couplings(h, bilinear=bilinear, gamma=2.0, mask_diagonal=mask)
+
+        mean, response = two_term_magnetization(fields, couplings_of, spins=spins)
+        assert (response.abs().max() == 0) == mask_diagonal
+        push = torch.randn(2, dim, generator=torch.Generator().manual_seed(0)).double()
+
+        def log_z(s, push=push, couplings_of=couplings_of):
+            moved = fields + s * push
+            couplings = couplings_of(moved).numpy()
+            found = two_spins(couplings, fields=(moved * dim**0.5).numpy(), beta=beta)
+            return found.log_partition
+
+        slope = slope_at_zero(log_z, step=1e-3) / (beta * dim)
+        assert abs(((mean + response) * push).sum() - slope) < 1e-9
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(
+    sites=st.integers(2, 9),
+    dim=st.integers(1, 7),
+    gamma=st.floats(0.0, 30.0),
+    strength=st.floats(0.01, 3.0),
+    seed=st.integers(0, 10_000),
+    mask_diagonal=st.booleans(),
+)
+def test_closed_form_equals_autograd(sites, dim, gamma, strength, seed, mask_diagonal):
+    fields, bilinear = _draw(sites, dim, seed, batch=(2,))
+    options = {"gamma": gamma, "strength": strength, "mask_diagonal": mask_diagonal}
+    couplings = softmax_couplings(fields, bilinear=bilinear, **options)
+    torch.testing.assert_close(couplings.sum(-1), torch.full((2, sites), strength).double())
+    correlation = symmetrize(torch.randn(2, sites, sites, dtype=torch.float64))
+    closed = softmax_response(
+        fields,
+        bilinear=bilinear,
+        couplings=couplings,
+        correlation=correlation,
+        gamma=gamma,
+        strength=strength,
+    )
+    automatic = autograd_response(
+        fields,
+        lambda h: softmax_couplings(h, bilinear=bilinear, **options),
+        correlation=correlation,
+    )
+    torch.testing.assert_close(closed, automatic, rtol=1e-12, atol=1e-12 * (1 + gamma))
+    rows = response_attention(couplings, correlation=correlation, strength=strength).sum(-1)
+    assert rows.abs().max() < 1e-13 * (1 + strength)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(sites=st.integers(2, 8), dim=st.integers(1, 6), seed=st.integers(0, 10_000))
+def test_permutations_and_neighbours(sites, dim, seed):
+    """Permuting sites permutes J and the response; a batch is solved site by site the same."""
+    fields, bilinear = _draw(sites, dim, seed, batch=(3,))
+    correlation = symmetrize(torch.randn(3, sites, sites, dtype=torch.float64))
+    couplings = softmax_couplings(fields, bilinear=bilinear, gamma=2.0)
+    response = softmax_response(
+        fields, bilinear=bilinear, couplings=couplings, correlation=correlation, gamma=2.0
+    )
+    order = torch.randperm(sites, generator=torch.Generator().manual_seed(seed))
+    moved = softmax_couplings(fields[:, order], bilinear=bilinear, gamma=2.0)
+    torch.testing.assert_close(moved, couplings[:, order][:, :, order], rtol=0, atol=1e-13)
+    moved = softmax_response(
+        fields[:, order],
+        bilinear=bilinear,
+        couplings=moved,
+        correlation=correlation[:, order][:, :, order],
+        gamma=2.0,
+    )
+    torch.testing.assert_close(moved, response[:, order], rtol=0, atol=1e-12)
+    alone = softmax_response(
+        fields[1], bilinear=bilinear, couplings=couplings[1], correlation=correlation[1], gamma=2.0
+    )
+    torch.testing.assert_close(alone, response[1], rtol=0, atol=1e-13)
+
+
+def test_gradients():
+    fields, bilinear = _draw(4, 3, seed=2)
+    correlation = symmetrize(torch.randn(4, 4, dtype=torch.float64))
+
+    def closed(h, a, c):
+        couplings = softmax_couplings(h, bilinear=a, gamma=1.5, strength=0.7)
+        return softmax_response(
+            h, bilinear=a, couplings=couplings, correlation=c, gamma=1.5, strength=0.7
+        )
+
+    inputs = [x.clone().requires_grad_() for x in (fields, bilinear, correlation)]
+    assert torch.autograd.gradcheck(closed, inputs)
+    assert torch.autograd.gradgradcheck(closed, inputs)
+
+    def automatic(h):
+        return autograd_response(
+            h,
+            lambda x: softmax_couplings(x, bilinear=bilinear),
+            correlation=correlation,
+            create_graph=True,
+        )
+
+    assert torch.autograd.gradcheck(automatic, [inputs[0]])
+
+
+def test_fixed_couplings_do_not_respond():
+    fields, _ = _draw(4, 3, seed=0)
+    fixed = torch.eye(4, dtype=torch.float64)
+    assert (
+        autograd_response(fields, lambda _: fixed, correlation=torch.ones_like(fixed)) == 0
+    ).all()
+
+
+_H = torch.ones(3, 2)
+_A = torch.ones(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: softmax_couplings(np.ones((3, 2)), bilinear=_A), TypeError, "fields"),
+        (lambda: softmax_couplings(_H[0], bilinear=_A), ValueError, "fields"),
+        (lambda: softmax_couplings(_H, bilinear=torch.ones(3, 3)), ValueError, "bilinear"),
+        (lambda: softmax_couplings(_H, bilinear=_A, gamma=-1.0), ValueError, "gamma"),
+        (lambda: softmax_couplings(_H, bilinear=_A, strength=float("nan")), ValueError, "strength"),
+        (lambda: softmax_couplings(_H[:1], bilinear=_A), ValueError, "mask_diagonal"),
+        (lambda: softmax_couplings(_H * torch.inf, bilinear=_A), ValueError, "fields"),
+        (lambda: symmetrize(_H), ValueError, "couplings"),
+        (lambda: response_attention(_A, correlation=_A, strength=0.0), ValueError, "strength"),
+    ],
+)
+def test_bad_input(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

@@ -1,0 +1,312 @@
+"""The spin module: its output is −dF/dH, its gradients are right, its tokens are a set."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinformer.core.differences import slope_at_zero
+from spinformer.core.solve import Status
+from spinformer.spins.modules.couplings import (
+    autograd_response,
+    softmax_couplings,
+    softmax_response,
+)
+from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.vectors.exact import one_spin
+from spinformer.spins.vectors.fixed_point import solve_fixed_point
+from spinformer.spins.vectors.large_d import vector_spins
+from spinformer.spins.vectors.tap import langevin, log_partition
+
+DOUBLE = torch.float64
+
+
+def _module(dim=12, heads=3, seed=0, **options):
+    torch.manual_seed(seed)
+    return SpinTransformerModule(dim, heads, dtype=DOUBLE, **options)
+
+
+def _inputs(batch=2, sites=5, dim=12, seed=1):
+    return torch.randn(batch, sites, dim, generator=torch.Generator().manual_seed(seed)).double()
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("mask_diagonal", [True, False])
+@pytest.mark.parametrize(("beta", "strength"), [(0.4, 1.5), (2.0, 0.4)])
+def test_output_is_minus_the_gradient_of_the_free_energy(order, mask_diagonal, beta, strength):
+    """By autograd through F(H, J(H), m*(H)), and by finite differences with m* solved again."""
+    module = _module(
+        steps=None,
+        order=order,
+        mask_diagonal=mask_diagonal,
+        beta=beta,
+        strength=strength,
+        gamma=1.5,
+        normalize=False,
+        tolerance=3e-15,
+    )
+    fields = _inputs().requires_grad_()
+    energy = module.free_energy(fields).sum()
+    (slope,) = torch.autograd.grad(-energy, fields)
+    with torch.no_grad():
+        output, parts = module(fields, return_parts=True)
+        assert parts.response.abs().max() > 1e-2
+        torch.testing.assert_close(output, slope, rtol=0, atol=1e-12)
+        push = _inputs(seed=3)
+        along = -slope_at_zero(lambda s: module.free_energy(fields + s * push).sum(), step=1e-3)
+        assert abs(along - (output * push).sum()) < 1e-9
+
+
+def test_one_head_is_the_formula_of_the_couplings_module():
+    """Scaled fields, A = W_Q W_Kᵀ, γ√D: m = ⟨u⟩ + response, put together from other functions."""
+    module = _module(dim=6, heads=1, steps=None, beta=0.9, gamma=1.3)
+    inputs = _inputs(dim=6)
+    with torch.no_grad():
+        output, parts = module(inputs, return_parts=True)
+        fields = module.fields(inputs) / 6**0.5
+        bilinear = module.query @ module.key.mT
+        options = {"gamma": 1.3 * 6**0.5, "strength": 0.5}
+        couplings = softmax_couplings(fields, bilinear=bilinear, **options)
+        spins = solve_fixed_point(couplings, fields=fields, beta=0.9)
+        torch.testing.assert_close(parts.couplings[:, 0], couplings)
+        response = softmax_response(
+            fields,
+            bilinear=bilinear,
+            couplings=couplings,
+            correlation=parts.correlation[:, 0],
+            **options,
+        )
+        torch.testing.assert_close(
+            output, 6**0.5 * (spins.magnetization + response), rtol=0, atol=1e-11
+        )
+    other = autograd_response(
+        fields,
+        lambda h: softmax_couplings(h, bilinear=bilinear.detach(), **options),
+        correlation=parts.correlation[:, 0],
+    )
+    torch.testing.assert_close(response, other, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [1, 3, None])
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("mask_diagonal", [True, False])
+def test_gradients(steps, order, mask_diagonal):
+    module = _module(
+        dim=4,
+        heads=2,
+        steps=steps,
+        order=order,
+        mask_diagonal=mask_diagonal,
+        channel_maps=True,
+        beta=1.4,
+        tolerance=1e-13,
+    )
+    names = [name for name, _ in module.named_parameters()]
+    values = [value.detach().clone().requires_grad_() for value in module.parameters()]
+    assert set(names) == {"query", "key", "log_beta", "log_strength", "map_in", "map_out"}
+
+    def call(inputs, *parameters):
+        return torch.func.functional_call(module, dict(zip(names, parameters, strict=True)), inputs)
+
+    inputs = _inputs(batch=2, sites=3, dim=4).requires_grad_()
+    assert torch.autograd.gradcheck(call, (inputs, *values))
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(
+    sites=st.integers(2, 12),
+    seed=st.integers(0, 10_000),
+    steps=st.sampled_from([1, 2, None]),
+    order=st.sampled_from([1, 2]),
+    beta=st.floats(0.1, 2.0),
+)
+def test_tokens_are_a_set_and_batches_do_not_mix(sites, seed, steps, order, beta):
+    module = _module(seed=seed, steps=steps, order=order, beta=beta)
+    inputs = _inputs(batch=3, sites=sites, seed=seed)
+    # One neighbour is made much harder to solve than the others.
+    inputs[2] *= 30
+    with torch.no_grad():
+        together = module(inputs)
+        order_of = torch.randperm(sites, generator=torch.Generator().manual_seed(seed))
+        moved = module(inputs[:, order_of])
+        torch.testing.assert_close(moved, together[:, order_of], rtol=0, atol=2e-10)
+        for index in range(3):
+            alone = module(inputs[index : index + 1])
+            torch.testing.assert_close(alone[0], together[index], rtol=0, atol=1e-11)
+        changed = inputs.clone()
+        changed[1:] = _inputs(batch=2, sites=sites, seed=seed + 1)
+        torch.testing.assert_close(module(changed)[0], together[0], rtol=0, atol=1e-11)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(
+    seed=st.integers(0, 10_000),
+    steps=st.sampled_from([1, 4, None]),
+    order=st.sampled_from([1, 2]),
+    mask_diagonal=st.booleans(),
+)
+def test_parts_add_up_and_point_where_they_should(seed, steps, order, mask_diagonal):
+    module = _module(seed=seed, steps=steps, order=order, mask_diagonal=mask_diagonal)
+    inputs = _inputs(seed=seed)
+    with torch.no_grad():
+        output, parts = module(inputs, return_parts=True)
+        torch.testing.assert_close(parts.magnetization, output, rtol=0, atol=1e-10)
+        fields = module.fields(inputs)
+        # The residual of each head is its own field times one number for each token.
+        ratio = (parts.residual / fields).reshape(2, 5, 3, 4)
+        torch.testing.assert_close(
+            ratio, parts.gain.transpose(1, 2)[..., None].expand_as(ratio), rtol=1e-9, atol=0
+        )
+        torch.testing.assert_close(
+            parts.couplings.sum(-1), torch.full((2, 3, 5), 0.5).double(), rtol=0, atol=1e-12
+        )
+        spins = (parts.magnetization - parts.response).reshape(2, 5, 3, 4)
+        assert (spins.norm(dim=-1) < 2).all()
+        if order == 1:
+            assert (parts.onsager == 0).all()
+
+
+def test_many_steps_reach_the_fixed_point():
+    inputs = _inputs()
+    with torch.no_grad():
+        fixed = _module(steps=None)(inputs)
+        errors = [(_module(steps=k)(inputs) - fixed).abs().max() for k in (1, 3, 10, 150)]
+    assert errors[0] > errors[1] > errors[2] > errors[3]
+    assert errors[-1] < 1e-10
+
+
+def test_the_free_spin_is_exact_for_many_dimensions():
+    """L(θ) and ln Z of one spin against Bessel functions: the error falls as 1/D."""
+    errors = []
+    for dim in (50, 100, 200):
+        field = torch.ones(1, dim, dtype=DOUBLE)
+        exact = one_spin(field[0].numpy(), beta=0.8)
+        scaled = field / dim**0.5
+        mean = langevin(scaled, beta=0.8)
+        log_z = log_partition(
+            mean, couplings=torch.zeros(1, 1, dtype=DOUBLE), fields=scaled, beta=0.8
+        )
+        errors.append(
+            [
+                abs(exact.log_partition / dim - float(log_z)),
+                abs(float(torch.from_numpy(exact.magnetization).norm()) / dim**0.5 - mean.norm()),
+            ]
+        )
+    errors = torch.tensor(errors, dtype=DOUBLE)
+    torch.testing.assert_close(
+        errors[0] / errors[1], torch.full((2,), 2.0, dtype=DOUBLE), rtol=0.05, atol=0
+    )
+    torch.testing.assert_close(
+        errors[1] / errors[2], torch.full((2,), 2.0, dtype=DOUBLE), rtol=0.05, atol=0
+    )
+
+
+def test_stack_trains_in_single_precision():
+    torch.manual_seed(0)
+    stack = torch.nn.Sequential(
+        SpinTransformerModule(16, 2, steps=1),
+        SpinTransformerModule(16, 2, steps=None, channel_maps=True),
+    )
+    inputs, target = torch.randn(8, 6, 16), torch.randn(8, 6, 16)
+    optimizer = torch.optim.Adam(stack.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss = (stack(inputs) - target).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert all(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in stack.parameters())
+    assert losses[-1] < 0.6 * losses[0]
+    assert stack[1].last_converged
+
+
+def test_orders_approach_the_saddle_point_of_large_dimension():
+    """⟨σ⟩ against the determinant form: naive mean field errs as g², the Onsager term as g³."""
+    inputs = _inputs(batch=1, sites=6, dim=8)
+    errors = {1: [], 2: []}
+    for strength in (0.01, 0.02, 0.04):
+        for order in (1, 2):
+            module = _module(dim=8, heads=1, steps=None, order=order, strength=strength, beta=1.5)
+            with torch.no_grad():
+                _, parts = module(inputs, return_parts=True)
+                fields = module.fields(inputs)
+                large = vector_spins(parts.couplings[:, 0], fields=fields, beta=1.5)
+                spins = parts.magnetization - parts.response
+                errors[order].append((spins - large.magnetization).norm().item())
+    for order, want in ((1, 4.0), (2, 8.0)):
+        low, middle, high = errors[order]
+        assert abs(middle / low / want - 1) < 0.15
+        assert abs(high / middle / want - 1) < 0.15
+
+
+def test_failure_to_converge_is_said():
+    module = _module(steps=None, beta=3.0, strength=2.0, max_steps=2)
+    with torch.no_grad():
+        _, parts = module(_inputs(), return_parts=True)
+    assert not parts.converged.all()
+    assert module.last_converged is False
+    with torch.no_grad():
+        module(_inputs())
+    assert module.last_converged is False
+
+
+@pytest.mark.parametrize("steps", [1, 3, 60])
+@pytest.mark.parametrize("order", [1, 2])
+def test_steps_are_converged_only_where_they_arrived(steps, order):
+    """The residual of K steps is the distance to K + 1 steps, measured here by that module."""
+    options = {"order": order, "beta": 1.0, "strength": 0.4, "tolerance": 1e-9}
+    inputs = _inputs()
+    with torch.no_grad():
+        module = _module(steps=steps, **options)
+        module(inputs)
+        assert module.last_converged is None
+        _, parts = module(inputs, return_parts=True)
+        _, later = _module(steps=steps + 1, **options)(inputs, return_parts=True)
+    change = later.fixed_point.value - parts.fixed_point.value
+    want = change.square().sum((-2, -1)).sqrt() / 5**0.5
+    torch.testing.assert_close(parts.fixed_point.residual, want, rtol=1e-6, atol=1e-15)
+    arrived = steps == 60
+    assert module.last_converged is arrived
+    assert (parts.converged == arrived).all()
+    assert (want <= 1e-9).all() == arrived
+    wanted = Status.CONVERGED if arrived else Status.STEP_LIMIT
+    assert parts.fixed_point.count(wanted) == parts.fixed_point.status.numel()
+    assert (parts.fixed_point.steps == steps).all()
+
+
+_H = torch.ones(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: SpinTransformerModule(6, 4), ValueError, "multiple of heads"),
+        (lambda: SpinTransformerModule(6, 2, steps=0), ValueError, "steps"),
+        (lambda: SpinTransformerModule(6, 2, order=3), ValueError, "order"),
+        (lambda: SpinTransformerModule(6, 2, beta=0.0), ValueError, "beta"),
+        (lambda: SpinTransformerModule(6.0, 2), TypeError, "dim"),
+        (lambda: SpinTransformerModule(6, 2)(torch.ones(2, 6)), ValueError, "inputs"),
+        (lambda: SpinTransformerModule(6, 2)(torch.ones(1, 1, 6)), ValueError, "mask_diagonal"),
+        (lambda: SpinTransformerModule(6, 2)(torch.full((1, 2, 6), torch.nan)), ValueError, "NaN"),
+        (
+            lambda: solve_fixed_point(torch.ones(2, 2), fields=_H, beta=1.0),
+            ValueError,
+            "couplings",
+        ),
+        (lambda: solve_fixed_point(torch.ones(3, 3), fields=_H, beta=-1.0), ValueError, "beta"),
+        (
+            lambda: solve_fixed_point(torch.ones(3, 3), fields=_H, beta=1.0, damping=0.0),
+            ValueError,
+            "damping",
+        ),
+        (
+            lambda: log_partition(_H, couplings=torch.ones(3, 3), fields=_H, beta=1.0),
+            ValueError,
+            "norm below 1",
+        ),
+    ],
+)
+def test_bad_input(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

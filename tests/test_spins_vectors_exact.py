@@ -1,0 +1,199 @@
+"""Exact vector spins against enumeration, brute force, closed forms, and each other."""
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinformer.core.special import log_sphere_integral, mean_alignment
+from spinformer.spins.vectors.exact import (
+    one_spin,
+    three_spins,
+    triangle,
+    two_spins,
+)
+
+
+def _system(sites, dim, seed, strength=0.5):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(sites, dim)), strength * rng.normal(size=(sites, sites))
+
+
+@pytest.mark.parametrize("dim", [2, 3, 7, 128, 601])
+@pytest.mark.parametrize("kappa", [1e-6, 0.3, 5.0, 80.0, 900.0])
+def test_sphere_integral_against_arbitrary_precision(dim, kappa):
+    with mpmath.workdps(40):
+        order = mpmath.mpf(dim) / 2 - 1
+        log_g = mpmath.log(mpmath.hyp0f1(order + 1, mpmath.mpf(kappa) ** 2 / 4))
+        ratio = mpmath.besseli(order + 1, kappa) / mpmath.besseli(order, kappa)
+    assert abs(log_sphere_integral(kappa, dim=dim) - float(log_g)) < 1e-12 * max(1.0, dim, kappa)
+    assert abs(mean_alignment(kappa, dim=dim) / float(ratio) - 1) < 1e-12
+
+
+def test_sphere_integral_closed_forms():
+    kappa = np.linspace(0.05, 6, 40)
+    np.testing.assert_allclose(
+        log_sphere_integral(kappa, dim=3), np.log(np.sinh(kappa) / kappa), atol=1e-13
+    )
+    np.testing.assert_allclose(
+        mean_alignment(-kappa, dim=3), 1 / kappa - 1 / np.tanh(kappa), atol=1e-13
+    )
+    np.testing.assert_allclose(mean_alignment(kappa, dim=1), np.tanh(kappa), atol=1e-14)
+    assert log_sphere_integral(0.0, dim=9) == 0
+    assert mean_alignment(0.0, dim=9) == 0
+
+
+def test_two_ising_spins_by_enumeration():
+    fields, couplings = _system(2, 1, 3)
+    beta = 0.8
+    states = np.array([[a, b] for a in (-1, 1) for b in (-1, 1)])
+    energy = -np.einsum("si,ij,sj->s", states, couplings, states) - states @ fields[:, 0]
+    weight = np.exp(-beta * energy)
+    exact = two_spins(couplings, fields=fields, beta=beta)
+    assert abs(exact.log_partition - np.log(weight.mean())) < 1e-13
+    np.testing.assert_allclose(
+        exact.magnetization[:, 0], weight @ states / weight.sum(), atol=1e-13
+    )
+    cosine = (weight * states.prod(axis=1)).sum() / weight.sum()
+    assert abs(exact.correlation[0, 1] - cosine) < 1e-13
+
+
+@pytest.mark.parametrize("sites", [2, 3])
+def test_planar_spins_by_summing_angles(sites):
+    fields, couplings = _system(sites, 2, 11, strength=0.3)
+    if sites == 3:
+        fields = np.outer([0.7, -0.4, 1.1], fields[0])
+    beta = 0.9
+    angle = 2 * np.pi * np.arange(96) / 96
+    grid = np.stack(np.meshgrid(*[angle] * sites, indexing="ij"), -1).reshape(-1, sites)
+    spins = np.sqrt(2) * np.stack([np.cos(grid), np.sin(grid)], -1)
+    bonds = np.einsum("sid,sjd->sij", spins, spins)
+    energy = -(bonds * couplings).sum(axis=(1, 2)) - (spins * fields).sum(axis=(1, 2))
+    weight = np.exp(-beta * energy)
+    exact = (two_spins if sites == 2 else three_spins)(couplings, fields=fields, beta=beta)
+    assert abs(exact.log_partition - np.log(weight.mean())) < 1e-12
+    weight /= weight.sum()
+    np.testing.assert_allclose(exact.magnetization, np.tensordot(weight, spins, axes=1), atol=1e-12)
+    np.testing.assert_allclose(
+        exact.correlation, np.tensordot(weight, bonds, axes=1) / 2, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("sites", [2, 3])
+def test_partition_function_by_random_directions(sites):
+    dim, beta = 5, 0.25
+    fields, couplings = _system(sites, dim, 5)
+    if sites == 3:
+        fields = np.outer([1.0, -0.5, 0.8], fields[0])
+    exact = (two_spins if sites == 2 else three_spins)(couplings, fields=fields, beta=beta)
+    rng = np.random.default_rng(0)
+    spins = rng.normal(size=(200_000, sites, dim))
+    spins *= np.sqrt(dim) / np.linalg.norm(spins, axis=-1, keepdims=True)
+    energy = -np.einsum("ij,sid,sjd->s", couplings, spins, spins)
+    energy = energy - np.einsum("id,sid->s", fields, spins)
+    weight = np.exp(-beta * energy - exact.log_partition)
+    assert abs(weight.mean() - 1) < 4 * weight.std() / np.sqrt(weight.size)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(
+    dim=st.integers(2, 40),
+    beta=st.floats(0.05, 3.0),
+    seed=st.integers(0, 10_000),
+    three=st.booleans(),
+)
+def test_derivatives_of_the_free_energy(dim, beta, seed, three):
+    """⟨σ_i⟩ = β⁻¹ ∂ln Z/∂H_i, and D⟨u_i·u_j⟩ = β⁻¹ ∂ln Z/∂J_ij, by central differences."""
+    sites = 3 if three else 2
+    dim = min(dim, 8) if three else dim
+    fields, couplings = _system(sites, dim, seed, strength=0.2 if three else 1.0)
+    if three:
+        fields = np.outer(fields[:, 0], fields[0]) / np.linalg.norm(fields[0])
+    solve = three_spins if three else two_spins
+    exact = solve(couplings, fields=fields, beta=beta)
+    # Three spins stay collinear only under a change of length.
+    push = fields if three else np.random.default_rng(seed).normal(size=fields.shape)
+    turn = np.random.default_rng(seed + 1).normal(size=couplings.shape)
+    step = 1e-4 / beta / np.sqrt(dim)
+    up, down = (
+        solve(couplings, fields=fields + s * push, beta=beta).log_partition for s in (step, -step)
+    )
+    want = (exact.magnetization * push).sum()
+    assert abs((up - down) / (2 * step * beta) - want) < 1e-6 * dim
+    step = 1e-4 / beta / dim
+    up, down = (
+        solve(couplings + s * turn, fields=fields, beta=beta).log_partition for s in (step, -step)
+    )
+    want = dim * (exact.correlation * turn).sum()
+    assert abs((up - down) / (2 * step * beta) - want) < 1e-6 * dim
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(dim=st.integers(1, 200), beta=st.floats(0.01, 10.0), seed=st.integers(0, 10_000))
+def test_exchange_of_two_spins(dim, beta, seed):
+    """The quadrature treats the two spins differently; the physics does not."""
+    fields, couplings = _system(2, dim, seed)
+    one = two_spins(couplings, fields=fields, beta=beta)
+    two = two_spins(couplings[::-1, ::-1], fields=fields[::-1], beta=beta)
+    assert abs(one.log_partition - two.log_partition) < 1e-11 * max(1, abs(one.log_partition))
+    np.testing.assert_allclose(one.magnetization, two.magnetization[::-1], atol=2e-11)
+    np.testing.assert_allclose(one.correlation, two.correlation[::-1, ::-1], atol=2e-11)
+
+
+@pytest.mark.parametrize("dim", [2, 3, 8, 64])
+@pytest.mark.parametrize("beta", [0.1, 0.7])
+def test_triangle_series_against_quadrature(dim, beta):
+    _, couplings = _system(3, dim, 1, strength=0.3)
+    couplings = np.abs(couplings)
+    series = triangle(couplings, beta=beta, dim=dim)
+    grid = three_spins(couplings, fields=np.zeros((3, dim)), beta=beta)
+    assert abs(series.log_partition - grid.log_partition) < 1e-11
+    np.testing.assert_allclose(series.correlation, grid.correlation, atol=1e-12)
+
+
+def test_reductions_between_systems():
+    dim, beta = 6, 1.3
+    fields, couplings = _system(2, dim, 2)
+    pair = two_spins(couplings, fields=0 * fields, beta=beta)
+    bond = beta * dim * (couplings[0, 1] + couplings[1, 0])
+    constant = beta * dim * np.trace(couplings)
+    assert abs(pair.log_partition - constant - log_sphere_integral(bond, dim=dim)) < 1e-12
+    free = two_spins(np.zeros((2, 2)), fields=fields, beta=beta)
+    singles = [one_spin(field, beta=beta) for field in fields]
+    assert abs(free.log_partition - sum(s.log_partition for s in singles)) < 1e-12
+    np.testing.assert_allclose(
+        free.magnetization, np.concatenate([s.magnetization for s in singles]), atol=1e-13
+    )
+    # A third spin without bonds adds its own factor.
+    line = np.outer([0.5, 1.0, -0.7], fields[0])
+    open_couplings = np.zeros((3, 3))
+    open_couplings[:2, :2] = couplings / 4
+    triple = three_spins(open_couplings, fields=line, beta=beta)
+    pair = two_spins(couplings / 4, fields=line[:2], beta=beta)
+    single = one_spin(line[2], beta=beta)
+    assert abs(triple.log_partition - pair.log_partition - single.log_partition) < 1e-11
+    np.testing.assert_allclose(triple.correlation[:2, :2], pair.correlation, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: log_sphere_integral(1.0, dim=0), ValueError, "dim"),
+        (lambda: one_spin([[1.0]], beta=1.0), ValueError, "field"),
+        (lambda: two_spins(np.eye(2), fields=np.ones((3, 2)), beta=1.0), ValueError, "fields"),
+        (lambda: two_spins(np.eye(2), fields=np.ones((2, 2)), beta=-1.0), ValueError, "beta"),
+        (lambda: two_spins(np.eye(2), fields=[[np.nan], [1.0]], beta=1.0), ValueError, "finite"),
+        (lambda: triangle(np.eye(3), beta=1.0, dim=1), ValueError, "dim"),
+        (lambda: triangle(-np.ones((3, 3)), beta=40.0, dim=3), ValueError, "frustrated"),
+        (lambda: three_spins(np.eye(3), fields=np.eye(3), beta=1.0), ValueError, "parallel"),
+        (
+            lambda: three_spins(99 * np.ones((3, 3)), fields=np.ones((3, 4)), beta=50.0),
+            ValueError,
+            "panels",
+        ),
+    ],
+)
+def test_bad_input(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

@@ -1,0 +1,331 @@
+"""The large-D free energy against Bessel functions, quadrature, Monte Carlo and autograd."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinformer.core.implicit import implicit_root
+from spinformer.core.solve import NotConverged, Status
+from spinformer.spins.vectors import exact as exact_vector
+from spinformer.spins.vectors.gaussian import (
+    saddle_function,
+    saddle_function_reference,
+    saddle_gradient,
+    saddle_hessian,
+)
+from spinformer.spins.vectors.large_d import (
+    correlations,
+    free_energy,
+    magnetization,
+    vector_spins,
+)
+from spinformer.spins.vectors.monte_carlo import sample_vector_spins
+from spinformer.spins.vectors.saddle import find_saddle
+
+
+def _system(*batch, sites=5, dimension=4, strength=0.4, seed=0):
+    """Random couplings (not symmetric, with a diagonal), fields and inverse temperatures."""
+    generator = torch.Generator().manual_seed(seed)
+    couplings = strength * torch.randn(
+        *batch, sites, sites, generator=generator, dtype=torch.float64
+    )
+    fields = torch.randn(*batch, sites, dimension, generator=generator, dtype=torch.float64)
+    beta = 0.2 + 2 * torch.rand(batch, generator=generator, dtype=torch.float64)
+    return couplings, fields, beta
+
+
+@pytest.mark.parametrize("dimension", [3, 11])
+def test_gradient_and_hessian_equal_autograd(dimension):
+    couplings, fields, beta = _system(sites=6, dimension=dimension)
+    t = torch.linspace(3, 5, 6, dtype=torch.float64, requires_grad=True)
+    arguments = {"couplings": couplings, "fields": fields, "beta": beta}
+    value = saddle_function_reference(t, **arguments)
+    torch.testing.assert_close(saddle_function(t, **arguments), value, rtol=1e-13, atol=1e-13)
+    (gradient,) = torch.autograd.grad(value, t)
+    assert (saddle_gradient(t, **arguments) - gradient).abs().max() < 1e-12
+    hessian = torch.autograd.functional.hessian(
+        lambda t: saddle_function_reference(t, **arguments), t
+    )
+    assert (saddle_hessian(t, **arguments) - hessian).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("dimension", [3, 11])
+def test_mean_spin_is_minus_the_derivative_of_the_free_energy(dimension):
+    couplings, fields, beta = (x.requires_grad_() for x in _system(3, dimension=dimension))
+    result = vector_spins(couplings, fields=fields, beta=beta)
+    by_fields, by_couplings = torch.autograd.grad(result.free_energy.sum(), (fields, couplings))
+    assert (by_fields + result.magnetization).abs().max() < 1e-12
+    assert (by_couplings + dimension * result.correlations).abs().max() < 1e-12
+    diagonal = result.correlations.diagonal(dim1=-2, dim2=-1)
+    assert (diagonal - 1).abs().max() < 1e-11
+
+
+@pytest.mark.parametrize("corrected", [False, True])
+def test_finite_differences_with_resolved_saddles(corrected):
+    couplings, fields, beta = _system()
+    mean = magnetization(couplings, fields=fields, beta=beta, corrected=corrected)
+    step = 1e-4
+    for i in range(fields.shape[0]):
+        for a in range(fields.shape[1]):
+            shift = torch.zeros_like(fields)
+            shift[i, a] = step
+            one, two = (
+                free_energy(couplings, fields=fields + k * shift, beta=beta, corrected=corrected)
+                - free_energy(couplings, fields=fields - k * shift, beta=beta, corrected=corrected)
+                for k in (1, 2)
+            )
+            # Fourth order: the error is step^4, the rounding 1e-12 of F over the step.
+            assert abs((8 * one - two) / (12 * step) + mean[i, a]) < 1e-9
+
+
+def _errors(exact, couplings, fields, dimensions, beta=0.8):
+    """|ln Z / D - truth| without and with the correction, a row for each D."""
+    rows = []
+    for dimension in dimensions:
+        h = torch.zeros(len(couplings), dimension, dtype=torch.float64)
+        h[:, 0] = torch.as_tensor(fields, dtype=torch.float64) * dimension**0.5
+        j = torch.tensor(couplings, dtype=torch.float64)
+        truth = exact(h.numpy(), j.numpy(), dimension)
+        rows.append(
+            [
+                abs(-beta * float(free_energy(j, fields=h, beta=beta, corrected=c)) - truth)
+                / dimension
+                for c in (False, True)
+            ]
+        )
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(
+    ("exact", "couplings", "fields"),
+    [
+        (lambda h, j, d: exact_vector.one_spin(h[0], beta=0.8).log_partition, [[0.0]], [1.5]),
+        (
+            lambda h, j, d: exact_vector.two_spins(j, fields=h, beta=0.8).log_partition,
+            [[0.1, 0.9], [0.3, 0.0]],
+            [0.7, -0.4],
+        ),
+        (
+            lambda h, j, d: exact_vector.triangle(j, beta=0.8, dim=d).log_partition,
+            [[0.0, 0.5, 0.2], [0.5, 0.0, 0.7], [0.2, 0.7, 0.0]],
+            [0.0, 0.0, 0.0],
+        ),
+    ],
+    ids=["one", "two", "three"],
+)
+def test_error_falls_as_one_over_d_and_corrected_as_its_square(exact, couplings, fields):
+    dimensions = np.array([64, 128, 256, 512])
+    errors = _errors(exact, couplings, fields, dimensions)
+    slopes = np.polyfit(np.log(dimensions), np.log(errors), 1)[0]
+    assert abs(slopes[0] + 1) < 0.06
+    assert abs(slopes[1] + 2) < 0.12
+    assert errors[-1, 1] < 0.02 * errors[-1, 0]
+
+
+def test_three_spins_in_fields_by_quadrature():
+    couplings = np.array([[0.0, 0.3, -0.2], [0.3, 0.0, 0.25], [-0.2, 0.25, 0.0]])
+    errors = []
+    for dimension in (8, 16):
+        fields = np.zeros((3, dimension))
+        fields[:, 0] = np.sqrt(dimension) * np.array([0.5, -0.3, 0.8])
+        truth = exact_vector.three_spins(couplings, fields=fields, beta=0.8)
+        j, h = torch.tensor(couplings), torch.tensor(fields)
+        result = vector_spins(j, fields=h, beta=0.8, corrected=True)
+        mean = magnetization(j, fields=h, beta=0.8, corrected=True)
+        errors.append(
+            [
+                abs(-0.8 * float(result.free_energy) - truth.log_partition) / dimension,
+                np.abs(mean.numpy() - truth.magnetization).max() / np.sqrt(dimension),
+                np.abs(result.correlations.numpy() - truth.correlation).max(),
+            ]
+        )
+    # Second order for ln Z and the corrected mean spin, first order for the correlations.
+    assert (errors[0][0] / errors[1][0], errors[0][1] / errors[1][1]) > (3.3, 3.3)
+    assert errors[1][0] < 2e-4
+    assert errors[1][1] < 1e-3
+    assert 1.6 < errors[0][2] / errors[1][2] < 2.6
+
+
+def test_monte_carlo_agrees_within_error_bars():
+    generator = np.random.default_rng(5)
+    sites, dimension, beta = 8, 12, 0.9
+    couplings = 0.35 * generator.standard_normal((sites, sites)) / np.sqrt(sites)
+    fields = generator.standard_normal((sites, dimension))
+    found = sample_vector_spins(couplings, fields=fields, beta=beta, sweeps=6000, burn=200, seed=1)
+    assert found.reliable
+    j, h = torch.tensor(couplings), torch.tensor(fields)
+    mean = magnetization(j, fields=h, beta=beta, corrected=True).numpy()
+    score = (mean - found.magnetization.value) / found.magnetization.error
+    # 96 scores: their mean square is 1 up to sampling; O(1/D^2) is far below the error bars.
+    assert np.sqrt((score**2).mean()) < 1.4
+    leading = (
+        magnetization(j, fields=h, beta=beta).numpy() - found.magnetization.value
+    ) / found.magnetization.error
+    assert np.sqrt((leading**2).mean()) > 2
+    off = ~np.eye(sites, dtype=bool)
+    gap = np.abs(correlations(j, fields=h, beta=beta).numpy() - found.correlations.value)[off]
+    assert (gap < 5 * found.correlations.error[off] + 0.3 / dimension).all()
+
+
+def test_derivatives_once_and_twice():
+    def every(couplings, fields, beta):
+        result = vector_spins(couplings, fields=fields, beta=beta, corrected=True)
+        return result.free_energy, result.magnetization, result.correlations, result.saddle.t
+
+    # D above and below N take different paths.
+    for dimension in (2, 5):
+        system = [x.requires_grad_() for x in _system(2, sites=3, dimension=dimension)]
+        assert torch.autograd.gradcheck(every, system)
+        assert torch.autograd.gradgradcheck(every, system)
+
+    def corrected(couplings, fields, beta):
+        return magnetization(couplings, fields=fields, beta=beta, corrected=True)
+
+    assert torch.autograd.gradcheck(corrected, system)
+
+
+def test_saddle_derivative_equals_the_generic_one():
+    system = [x.requires_grad_() for x in _system(2)]
+    couplings, fields, beta = system
+    t = find_saddle(couplings, fields=fields, beta=beta).t
+
+    def gradient(t, couplings, fields, beta):
+        return saddle_gradient(t, couplings=couplings, fields=fields, beta=beta)
+
+    generic = implicit_root(gradient, t.detach(), *system)
+    weights = torch.linspace(-1, 2, t.numel(), dtype=torch.float64).reshape(t.shape)
+    for got, want in zip(
+        torch.autograd.grad((t * weights).sum(), system),
+        torch.autograd.grad((generic * weights).sum(), system),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("kind", ["glass", "softmax", "ferromagnet", "antiferromagnet"])
+def test_converges_without_nan_over_the_whole_range(kind, dtype):
+    generator = torch.Generator().manual_seed(7)
+    for sites in (2, 32, 256):
+        noise = torch.randn(sites, sites, generator=generator, dtype=torch.float64)
+        base = {
+            "glass": noise / sites**0.5,
+            "softmax": torch.softmax(3 * noise, -1),
+            "ferromagnet": torch.full((sites, sites), 1 / sites, dtype=torch.float64),
+            "antiferromagnet": torch.full((sites, sites), -1 / sites, dtype=torch.float64),
+        }[kind]
+        base = base - torch.diag(base.diagonal())
+        settings_ = [(g, b, f) for g in (1.0, 4.0) for b in (0.1, 1.0, 10.0) for f in (0.0, 1.0)]
+        if sites == 256:  # the hardest corner only: strong, cold, with and without field
+            settings_ = settings_[-2:]
+        couplings = torch.stack([g * base for g, _, _ in settings_]).to(dtype)
+        scale = torch.tensor([f for _, _, f in settings_], dtype=dtype)[:, None, None]
+        shape = (len(settings_), sites, 8)
+        fields = scale * torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+        beta = torch.tensor([b for _, b, _ in settings_], dtype=dtype)
+        result = vector_spins(couplings, fields=fields, beta=beta, corrected=True)
+        assert bool(result.saddle.converged.all())
+        assert float(result.saddle.residual.max()) < (1e-8 if dtype == torch.float64 else 2e-2)
+        for value in (result.free_energy, result.magnetization, result.correlations):
+            assert bool(torch.isfinite(value).all())
+
+
+def test_a_sample_does_not_depend_on_its_neighbours():
+    couplings, fields, beta = _system(6, sites=12, strength=0.3, seed=2)
+    # Neighbours from trivial to hard: no couplings, and a cold strong system without field.
+    couplings[1], beta[2] = 0.0, 30.0
+    couplings[2] *= 5
+    fields[2] = 0.0
+    together = vector_spins(couplings, fields=fields, beta=beta, corrected=True)
+    for k in range(6):
+        alone = vector_spins(couplings[k], fields=fields[k], beta=beta[k], corrected=True)
+        assert int(alone.saddle.steps) == int(together.saddle.steps[k])
+        for got, want in (
+            (together.saddle.t[k], alone.saddle.t),
+            (together.free_energy[k], alone.free_energy),
+            (together.magnetization[k], alone.magnetization),
+            (together.correlations[k], alone.correlations),
+        ):
+            torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_free_spins_in_closed_form():
+    fields = torch.randn(4, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    strength = fields.square().sum(-1) / 7
+    expected = (1 + (1 + 4 * 1.3**2 * strength).sqrt()) / (4 * 1.3)
+    saddle = find_saddle(torch.zeros(4, 4, dtype=torch.float64), fields=fields, beta=1.3)
+    torch.testing.assert_close(saddle.t, expected, rtol=1e-12, atol=0)
+    nothing = free_energy(
+        torch.zeros(4, 4, dtype=torch.float64), fields=0 * fields, beta=1.3, corrected=True
+    )
+    assert abs(float(nothing)) < 1e-12
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(seed=st.integers(0, 10**6), sites=st.integers(1, 7), dimension=st.integers(1, 9))
+def test_invariances(seed, sites, dimension):
+    couplings, fields, beta = _system(sites=sites, dimension=dimension, seed=seed)
+    reference = vector_spins(couplings, fields=fields, beta=beta, corrected=True)
+    generator = torch.Generator().manual_seed(seed)
+    random = torch.randn(dimension, dimension, generator=generator, dtype=torch.float64)
+    rotation = torch.linalg.qr(random).Q
+    order = torch.randperm(sites, generator=generator)
+    turned = vector_spins(
+        couplings[order][:, order].mT, fields=fields[order] @ rotation, beta=beta, corrected=True
+    )
+    close = {"rtol": 1e-9, "atol": 1e-9}
+    torch.testing.assert_close(turned.free_energy, reference.free_energy, **close)
+    expected = reference.magnetization[order] @ rotation
+    torch.testing.assert_close(turned.magnetization, expected, **close)
+    # A diagonal coupling is a constant energy, and beta only sets the unit of energy.
+    lifted = vector_spins(
+        couplings + torch.eye(sites, dtype=torch.float64), fields=fields, beta=beta
+    )
+    plain = vector_spins(couplings, fields=fields, beta=beta)
+    shift = plain.free_energy - sites * dimension
+    torch.testing.assert_close(lifted.free_energy, shift, **close)
+    scaled = vector_spins(beta * couplings, fields=beta * fields, beta=1.0)
+    torch.testing.assert_close(scaled.free_energy / beta, plain.free_energy, **close)
+
+
+def test_slow_convergence_is_reported_and_never_silent():
+    couplings, fields, beta = _system()
+    saddle = find_saddle(couplings, fields=fields, beta=beta, max_steps=2, throw=False)
+    assert int(saddle.status) == Status.STEP_LIMIT
+    assert not bool(saddle.converged)
+    assert float(saddle.residual) > 1e-12
+    for solve in (find_saddle, vector_spins):
+        with pytest.raises(NotConverged, match=r"saddle point t\* was not found .*step limit: 1"):
+            solve(couplings, fields=fields, beta=beta, max_steps=2)
+    hopeless = torch.full((3, 3), 1e300, dtype=torch.float64)
+    lost = find_saddle(hopeless, fields=fields[:3], beta=1.0, throw=False)
+    assert int(lost.status) == Status.DIVERGED
+    with pytest.raises(NotConverged, match="diverged: 1"):
+        free_energy(hopeless, fields=fields[:3], beta=1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"couplings": torch.zeros(3, 4)}, ValueError, "couplings must have shape"),
+        ({"couplings": np.zeros((3, 3))}, TypeError, "couplings must be a floating-point torch"),
+        ({"couplings": torch.full((3, 3), torch.nan)}, ValueError, "couplings must be finite"),
+        ({"fields": torch.zeros(2, 4)}, ValueError, "fields must have shape"),
+        ({"fields": torch.zeros(3, 0)}, ValueError, "fields must have shape"),
+        ({"fields": torch.zeros(3, 4).double()}, TypeError, "fields must be torch.float32"),
+        ({"beta": 0.0}, ValueError, "beta"),
+        ({"beta": torch.tensor([1.0, -1.0])}, ValueError, "beta must have entries"),
+        ({"beta": "1"}, TypeError, "beta"),
+        ({"couplings": torch.zeros(2, 3, 3), "beta": torch.ones(5)}, ValueError, "broadcast"),
+        ({"tolerance": -1.0}, ValueError, "tolerance"),
+        ({"max_steps": 0}, ValueError, "max_steps"),
+        ({"throw": "no"}, TypeError, "throw"),
+        ({"corrected": 1}, TypeError, "corrected"),
+    ],
+)
+def test_bad_input(change, error, message):
+    arguments = {"couplings": torch.zeros(3, 3), "fields": torch.zeros(3, 4), "beta": 1.0} | change
+    with pytest.raises(error, match=message):
+        vector_spins(**arguments)

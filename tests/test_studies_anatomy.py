@@ -1,0 +1,244 @@
+"""The parts of the magnetisation: they add up to −dF/dh, and each is what its name says."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinformer.core.differences import slope_at_zero
+from spinformer.spins.modules.couplings import (
+    exponential_couplings,
+    softmax_couplings,
+    softmax_response,
+)
+from spinformer.spins.modules.dissection import dissect
+from spinformer.spins.vectors.exact import two_spins
+from spinformer.spins.vectors.large_d import free_energy
+from spinformer.studies.anatomy import (
+    best_pair_weights,
+    draw_bilinear,
+    draw_tokens,
+    locality,
+    outside_span,
+    random_rotation,
+)
+from spinformer.studies.response_learning import (
+    fit_per_token,
+    own_token_share,
+    share_between_groups,
+)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(
+    sites=st.integers(2, 10),
+    dim=st.integers(2, 12),
+    seed=st.integers(0, 10_000),
+    beta=st.floats(0.1, 8.0),
+    gamma=st.floats(0.0, 5.0),
+    strength=st.floats(0.05, 3.0),
+    mask_diagonal=st.booleans(),
+)
+def test_parts_are_the_gradient(sites, dim, seed, beta, gamma, strength, mask_diagonal):
+    """−(1/D) dF/dh by autograd through couplings and saddle point, and the closed-form response."""
+    fields, bilinear = (
+        draw_tokens(2, sites=sites, dim=dim, seed=seed),
+        draw_bilinear(dim, seed=seed),
+    )
+    options = {"strength": strength, "mask_diagonal": mask_diagonal}
+    anatomy = dissect(fields, bilinear=bilinear, beta=beta, gamma=gamma, **options)
+    assert sum(anatomy.shares().values()) == pytest.approx([1.0, 1.0], abs=1e-9)
+    probe = fields.clone().requires_grad_()
+    couplings = softmax_couplings(probe, bilinear=bilinear, gamma=gamma * dim**0.5, **options)
+    energy = free_energy(couplings, fields=probe * dim**0.5, beta=beta)
+    (slope,) = torch.autograd.grad(-energy.sum() / dim, probe)
+    scale = 1 + gamma * dim**0.5
+    torch.testing.assert_close(anatomy.magnetization, slope, rtol=0, atol=1e-12 * scale * 10)
+    closed = softmax_response(
+        fields,
+        bilinear=bilinear,
+        couplings=anatomy.couplings,
+        correlation=anatomy.correlation,
+        gamma=gamma * dim**0.5,
+        strength=strength,
+    )
+    torch.testing.assert_close(anatomy.response, closed, rtol=0, atol=1e-12 * scale)
+
+
+def test_finite_differences_with_the_saddle_solved_again():
+    fields, bilinear = draw_tokens(1, sites=6, dim=8, seed=3)[0], draw_bilinear(8, seed=4)
+    options = {"beta": 1.5, "gamma": 2.0, "strength": 0.8}
+    push = draw_tokens(1, sites=6, dim=8, seed=5)[0]
+
+    def energy(x):
+        return dissect(fields + x * push, bilinear=bilinear, **options).free_energy
+
+    slope = -slope_at_zero(energy, step=1e-3) / 8
+    want = (dissect(fields, bilinear=bilinear, **options).magnetization * push).sum()
+    assert abs(slope - want) < 1e-10
+
+
+def test_rotations_and_spans():
+    """All but the response commute with any rotation of the channels; the response does not."""
+    fields, bilinear = draw_tokens(1, sites=5, dim=9, seed=0)[0], draw_bilinear(9, seed=1)
+    turn = random_rotation(9, seed=2)
+    torch.testing.assert_close(turn @ turn.T, torch.eye(9, dtype=torch.float64))
+    here = dissect(fields, bilinear=bilinear, beta=1.2, gamma=2.0)
+    both = dissect(fields @ turn, bilinear=turn.T @ bilinear @ turn, beta=1.2, gamma=2.0)
+    for name, part in here.parts().items():
+        torch.testing.assert_close(both.parts()[name], part @ turn, rtol=0, atol=1e-12)
+        assert (outside_span(part, fields=fields) > 1e-3) == (name == "response")
+    held = dissect(fields @ turn, bilinear=bilinear, beta=1.2, couplings=here.couplings)
+    torch.testing.assert_close(held.spins, here.spins @ turn, rtol=0, atol=1e-12)
+    assert (held.response == 0).all()
+    weights = best_pair_weights(here.spins, fields=fields)
+    torch.testing.assert_close(weights @ fields, here.spins, rtol=0, atol=1e-11)
+    torch.testing.assert_close(weights, weights.T, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("mask_diagonal", [True, False])
+def test_series_and_onsager_term(mask_diagonal):
+    """τ_i⟨u_i⟩ = h_i/2 + Σ_{j≠i} J_ij⟨u_j⟩, its first iterate, and what is left for weak J."""
+    fields, bilinear = draw_tokens(2, sites=7, dim=9, seed=0), draw_bilinear(9, seed=1)
+    beta, strength = 1.4, 0.02
+    a = dissect(
+        fields, bilinear=bilinear, beta=beta, strength=strength, mask_diagonal=mask_diagonal
+    )
+    others = (a.couplings + a.couplings.mT) / 2
+    others = others - torch.diag_embed(others.diagonal(dim1=-2, dim2=-1))
+    tau = 1 / (2 * a.gain.unsqueeze(-1))
+    want = fields / 2 + others @ a.spins
+    torch.testing.assert_close(tau * a.spins, want, rtol=0, atol=1e-12)
+    torch.testing.assert_close(tau * a.residual, fields / 2, rtol=0, atol=1e-13)
+    torch.testing.assert_close(tau * a.first_step, others @ a.residual, rtol=0, atol=1e-13)
+    assert a.higher_orders.norm() < 0.05 * a.first_step.norm() < 0.05 * a.residual.norm()
+    width = 1 - a.spins.square().sum(-1, keepdim=True)
+    second = 2 * beta * (others.square() @ width)[..., 0]
+    torch.testing.assert_close(a.onsager, second, rtol=0.1, atol=0)
+
+
+def test_exact_pair_approaches_the_parts():
+    """Two spins, unmasked: exact ⟨u⟩ and response against large D; the error falls as 1/D."""
+    errors = []
+    for dim in (32, 64, 128):
+        fields = torch.zeros(2, dim, dtype=torch.float64)
+        fields[0, 0], fields[1, 0], fields[1, 1] = 1.0, 0.6, 0.8
+        bilinear = torch.zeros(dim, dim, dtype=torch.float64)
+        bilinear[:2, :2] = torch.tensor([[1.0, -0.5], [0.3, 0.7]]) * 2 / dim**0.5
+        options = {"beta": 1.1, "strength": 0.9, "mask_diagonal": False}
+        large = dissect(fields, bilinear=bilinear, **options)
+        exact = two_spins(large.couplings.numpy(), fields=fields.numpy() * dim**0.5, beta=1.1)
+        mean = torch.from_numpy(exact.magnetization) / dim**0.5
+        response = softmax_response(
+            fields,
+            bilinear=bilinear,
+            couplings=large.couplings,
+            correlation=torch.from_numpy(exact.correlation),
+            gamma=dim**0.5,
+            strength=0.9,
+        )
+        errors.append([(mean - large.spins).norm(), (response - large.response).norm()])
+    ratio = np.array(errors)[:-1] / np.array(errors)[1:]
+    np.testing.assert_allclose(ratio, 2.0, rtol=0.1)
+
+
+def test_locality_adds_up():
+    """The Jacobian against finite differences, and its frozen part against moving h in G h only."""
+    fields, bilinear = draw_tokens(1, sites=5, dim=4, seed=0)[0], draw_bilinear(4, seed=1)
+    options = {"beta": 1.0, "gamma": 1.5}
+    total = locality(fields, bilinear=bilinear, **options)
+    step = 1e-5
+    block = torch.zeros(5, dtype=torch.float64)
+    for channel in range(4):
+        moved = []
+        for sign in (1, -1):
+            shifted = fields.clone()
+            shifted[2, channel] += sign * step
+            moved.append(dissect(shifted, bilinear=bilinear, **options).response)
+        block += ((moved[0] - moved[1]) / (2 * step)).square().sum(dim=1)
+    torch.testing.assert_close(total[:, 2], block, rtol=1e-6, atol=0)
+    frozen = locality(fields, bilinear=bilinear, frozen=True, **options)
+    assert (frozen.diagonal() == 0).all()
+    assert frozen.sum() > 0
+    assert (total.diagonal() > 0).all()
+
+
+def test_own_token_share_limits():
+    """Two masked sites: no response to anything; a constant environment leaves all to the owner."""
+    bilinear = draw_bilinear(6, seed=0)
+    settings_ = {"sites": 8, "owners": 40, "environments": 8, "seed": 0, "beta": 1.0}
+    share = own_token_share(bilinear, **settings_)
+    assert 0 < share < 1
+    one = draw_tokens(1, sites=1, dim=6, seed=3)[0]
+    assert own_token_share(bilinear, prototypes=one, spread=0.02, gamma=0.5, **settings_) < 1
+    weak, strong = (own_token_share(bilinear, gamma=g, **settings_) for g in (0.1, 6.0))
+    assert weak > strong
+
+
+def test_share_between_groups():
+    """Groups that explain a quarter of the variance, and groups that explain nothing."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(4000, 3, 2, generator=generator, dtype=torch.float64)
+    means = torch.randn(4000, 1, 2, generator=generator, dtype=torch.float64)
+    assert abs(share_between_groups(means + 3**0.5 * noise) - 0.25) < 0.03
+    assert abs(share_between_groups(noise)) < 0.03
+
+
+def test_per_token_fit_finds_what_is_there():
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(4000, 3, generator=generator)
+    targets = torch.stack([inputs[:, 0] - inputs[:, 1], inputs[:, 2].square()], dim=1)
+    linear = fit_per_token(inputs, targets=targets, width=0, steps=400, seed=0)
+    network = fit_per_token(
+        inputs, targets=targets, width=64, steps=600, seed=0, elsewhere=(inputs, targets)
+    )
+    assert abs(linear.test - 0.5) < 0.06
+    assert network.test > 0.97
+    assert network.elsewhere > 0.97
+    noise = torch.randn(4000, 2, generator=generator)
+    assert fit_per_token(inputs, targets=noise, width=16, steps=300, seed=0).test < 0.02
+
+
+def test_exponential_couplings_are_softmax_times_their_sums():
+    fields, bilinear = draw_tokens(2, sites=5, dim=4, seed=0), draw_bilinear(4, seed=1)
+    raw = exponential_couplings(fields, bilinear=bilinear, gamma=2.0, strength=0.3)
+    torch.testing.assert_close(
+        raw / raw.sum(-1, keepdim=True), softmax_couplings(fields, bilinear=bilinear, gamma=2.0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: draw_tokens(0, sites=2, dim=2, seed=0), ValueError, "batch"),
+        (
+            lambda: draw_tokens(1, sites=2, dim=2, seed=0, prototypes=torch.ones(2, 3)),
+            ValueError,
+            "prototypes",
+        ),
+        (lambda: draw_bilinear(3, seed=0, kind="diagonal"), ValueError, "kind"),
+        (lambda: dissect(np.ones((2, 2)), bilinear=torch.eye(2), beta=1.0), TypeError, "fields"),
+        (lambda: dissect(torch.ones(2, 2), bilinear=torch.eye(2), beta=0.0), ValueError, "beta"),
+        (
+            lambda: outside_span(torch.ones(3, 2), fields=torch.ones(3, 2)),
+            ValueError,
+            "fewer sites",
+        ),
+        (
+            lambda: locality(torch.ones(1, 2, 2), bilinear=torch.eye(2), beta=1.0),
+            ValueError,
+            "fields",
+        ),
+        (
+            lambda: fit_per_token(
+                torch.ones(4, 2), targets=torch.ones(5, 2), width=1, steps=1, seed=0
+            ),
+            ValueError,
+            "targets",
+        ),
+    ],
+)
+def test_bad_input(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+
+from spinformer.dmft.network import Network
+from spinformer.dmft.tokens import generate
+from spinformer.studies.information import label_information
+from spinformer.studies.memory_beyond_window import window_after
+
+
+def binary_information(error):
+    """Bits that a symmetric guess wrong with probability `error` tells about a fair label."""
+    return 1.0 + error * np.log2(error) + (1 - error) * np.log2(1 - error)
+
+
+def test_label_information_of_known_clouds():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 4000, 2))
+    same = label_information(a, second=b, seed=rng)
+    assert abs(same.value) < 4 * same.error
+    far = label_information(a, second=b + 20.0, seed=rng)
+    assert far.value == pytest.approx(1.0, abs=1e-3)
+    # Two unit Gaussians at distance 2: the best classifier errs with Phi(-1) = 0.15866, so
+    # the information of its guess is 1 - h(0.15866) bits, the most that can be reached.
+    best = binary_information(0.15865525)
+    shifted = label_information(a, second=b + np.array([2.0, 0.0]), seed=rng, neighbours=101)
+    assert best - 0.04 < shifted.value < best + 4 * shifted.error
+
+
+@pytest.mark.parametrize("shift", [1.0, 3.0])
+def test_error_is_the_scatter_over_clouds(shift):
+    rng = np.random.default_rng(1)
+    found = [
+        label_information(a, second=b + shift, seed=seed)
+        for seed, (a, b) in enumerate(rng.standard_normal((250, 2, 300, 1)))
+    ]
+    scatter = np.std([one.value for one in found], ddof=1)
+    error = np.sqrt(np.mean([one.error**2 for one in found]))
+    assert error / scatter == pytest.approx(1.0, abs=0.2)
+    assert all(one.samples == 300 for one in found)
+
+
+def test_equal_clouds_tell_nothing_on_average():
+    rng = np.random.default_rng(2)
+    found = [
+        label_information(a, second=b, seed=seed)
+        for seed, (a, b) in enumerate(rng.standard_normal((300, 2, 80, 1)))
+    ]
+    values = np.array([one.value for one in found])
+    # The bias without correction is 1/(160 ln 2) = 0.009 bits, ten times the error here.
+    assert abs(values.mean()) < 4 * values.std() / np.sqrt(300)
+    assert values.std() / np.sqrt(300) < 0.0012
+    assert np.mean(np.abs(values) < 4 * np.array([one.error for one in found])) > 0.98
+
+
+def test_the_guess_is_made_on_points_that_were_not_learned():
+    # One neighbour knows every point it has learned: tested on those, noise would tell one bit.
+    a, b = np.random.default_rng(3).standard_normal((2, 2000, 2))
+    found = label_information(a, second=b, seed=0, neighbours=1)
+    assert abs(found.value) < 0.01
+
+
+def test_a_seed_repeats_and_a_generator_moves_on():
+    a, b = np.random.default_rng(3).standard_normal((2, 200, 2))
+    first, again = (label_information(a, second=b + 1.0, seed=5) for _ in range(2))
+    assert first == again
+    stream = np.random.default_rng(5)
+    assert label_information(a, second=b + 1.0, seed=stream) == first
+    assert label_information(a, second=b + 1.0, seed=stream) != first
+
+
+def test_window_after_a_delay_holds_these_tokens():
+    network = Network.document()
+    runs = generate(network, 30, beta=1.0, window=np.zeros((4, 3)), steps=5, runs=7, seed=0)
+    rows = window_after(runs, delay=3)
+    np.testing.assert_array_equal(rows.reshape(7, 4, 3), runs.tokens[:, 3:7])
+    np.testing.assert_array_equal(window_after(runs, delay=5).reshape(7, 4, 3), runs.tokens[:, -4:])
+    with pytest.raises(ValueError, match="delay"):
+        window_after(runs, delay=6)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"second": np.ones((40, 3))}, ValueError, "second"),
+        ({"first": np.ones((10, 2)), "second": np.ones((10, 2))}, ValueError, "samples"),
+        ({"neighbours": 0}, ValueError, "neighbours"),
+        ({"first": np.full((40, 2), np.nan)}, ValueError, "first"),
+        ({"first": np.ones(40)}, ValueError, "first"),
+        ({"seed": None}, TypeError, "seed"),
+    ],
+)
+def test_bad_input_names_the_argument(change, error, message):
+    good = {"first": np.ones((40, 2)), "second": np.ones((40, 2)), "seed": 0} | change
+    with pytest.raises(error, match=message):
+        label_information(good.pop("first"), **good)
