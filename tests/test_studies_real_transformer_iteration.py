@@ -120,7 +120,7 @@ def test_a_row_that_diverges_leaves_the_others_alone():
         (lambda x: iteration.repeat(lambda s: s, x, max_steps=0), "max_steps"),
         (lambda x: iteration.distinct_states(x * np.nan), "states must be finite"),
         (lambda x: iteration.distinct_states(x * np.inf), "states must be finite"),
-        (lambda x: iteration.distinct_states(x, separation=0.0), "separation"),
+        (lambda x: iteration.distinct_states(x, merge_radius=0.0), "merge_radius"),
     ],
 )
 def test_bad_states_are_refused(call, words):
@@ -135,11 +135,11 @@ def test_distinct_states():
 
 
 def test_distinct_states_merge_just_inside_the_radius():
-    """Two states of norm 1 ± 10⁻⁶: one point at 0.99, two at 1.01 times the separation."""
-    for separation in (1e-3, 1e-2):
+    """Two states of norm 1 ± 10⁻⁶: one point at 0.99, two at 1.01 times the radius."""
+    for merge_radius in (1e-3, 1e-2):
         for factor, labels in ((0.99, [0, 0]), (1.01, [0, 1])):
-            states = double([[1.0, 0.0], [1.0, factor * separation]])
-            assert iteration.distinct_states(states, separation=separation).tolist() == labels
+            states = double([[1.0, 0.0], [1.0, factor * merge_radius]])
+            assert iteration.distinct_states(states, merge_radius=merge_radius).tolist() == labels
 
 
 # --- loops -----------------------------------------------------------------------------------

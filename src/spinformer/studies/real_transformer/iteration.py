@@ -235,19 +235,19 @@ def repeat(
     return solution
 
 
-def distinct_states(states: torch.Tensor, *, separation: float = STATE_RADIUS) -> torch.Tensor:
+def distinct_states(states: torch.Tensor, *, merge_radius: float = STATE_RADIUS) -> torch.Tensor:
     """Number the states (S, d) by the point each lies at: labels (S,) from 0, in order.
 
-    A state lies at the first point that it differs from by at most `separation` times the root
+    A state lies at the first point that it differs from by at most `merge_radius` times the root
     mean square norm of all. Raises ValueError for states that are not finite.
 
     >>> distinct_states(torch.tensor([[1.0], [2.0], [1.0001]]))
     tensor([0, 1, 0])
     """
     check_tensor("states", states, ndim=2)
-    separation = check_real("separation", separation, low=0.0, open_low=True)
+    merge_radius = check_real("merge_radius", merge_radius, low=0.0, open_low=True)
     labels = torch.full((len(states),), -1)
-    radius = separation * float(states.square().sum(-1).mean().sqrt()) if len(states) else 0.0
+    radius = merge_radius * float(states.square().sum(-1).mean().sqrt()) if len(states) else 0.0
     while bool((labels < 0).any()):
         first = int((labels < 0).nonzero()[0])
         near = (states - states[first]).norm(dim=-1) <= radius
@@ -355,7 +355,7 @@ def _from_hopfield(
         starts=queries,
         tolerance=tolerance,
         max_steps=max_steps,
-        separation=KEY_RADIUS,
+        merge_radius=KEY_RADIUS,
     )
     entries = np.repeat(found.entries.numpy(), found.basin.numpy())
     kinds = np.repeat(np.array(found.kinds, dtype=object), found.basin.numpy())
