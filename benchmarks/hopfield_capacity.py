@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from spinformer.core.states import hebbian_couplings
-from spinformer.hopfield.discrete import descend, retrieve_with_couplings
+from spinformer.hopfield.relaxation import descend, retrieve_with_couplings
 from spinformer.studies.discrete_memories import retrieval_overlap
 
 

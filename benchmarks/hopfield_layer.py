@@ -34,7 +34,7 @@ class Bare(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
         self.maps = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4))
 
-    def forward(self, queries: torch.Tensor, patterns: torch.Tensor) -> torch.Tensor:
+    def forward(self, queries: torch.Tensor, *, patterns: torch.Tensor) -> torch.Tensor:
         normed = self.norms[1](patterns)
         sources = (self.norms[0](queries), normed, normed)
         state, keys, values = (
@@ -58,7 +58,7 @@ class Library(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
         self.attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
 
-    def forward(self, queries: torch.Tensor, patterns: torch.Tensor) -> torch.Tensor:
+    def forward(self, queries: torch.Tensor, *, patterns: torch.Tensor) -> torch.Tensor:
         state, stored = self.norms[0](queries), self.norms[1](patterns)
         for _ in range(self.steps):
             state = self.attention(state, stored, stored, need_weights=False)[0]
@@ -75,7 +75,7 @@ def compare(
     for repeat in range(repeats + 2):
         for name, module in modules.items():
             start = time.process_time()
-            module(queries, patterns).sum().backward()
+            module(queries, patterns=patterns).sum().backward()
             if repeat >= 2:
                 times[name].append(time.process_time() - start)
     medians = {name: statistics.median(values) for name, values in times.items()}
@@ -98,8 +98,8 @@ def main() -> None:
         medians, ratios = compare(
             {
                 "bare": Bare(steps, plain=False),
-                "ours": HopfieldLayer(WIDTH, HEADS, steps=steps),
-                "ours, trained beta": HopfieldLayer(WIDTH, HEADS, steps=steps, **per_head),
+                "ours": HopfieldLayer(WIDTH, heads=HEADS, steps=steps),
+                "ours, trained beta": HopfieldLayer(WIDTH, heads=HEADS, steps=steps, **per_head),
                 "plain": Bare(steps, plain=True),
                 "torch.nn": Library(steps),
             },

@@ -134,7 +134,7 @@ def test_growth_rate_is_the_leading_lyapunov_exponent():
         path = mean_path(network, beta, window=window, steps=3000, position=position)
         maps = linear_maps(network, beta, path=path, position=position - 3)
         got = growth_rate(maps, drop=200)
-        assert got.value == pytest.approx(float(spectrum.exponents[..., 0]), abs=3e-3)
+        assert got.value == pytest.approx(float(spectrum.exponents.value[..., 0]), abs=3e-3)
 
 
 def test_growth_rate_of_known_maps():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from spinformer.dmft.differentiable import torch_step
 from spinformer.dmft.lyapunov import (
+    average_growth,
     lyapunov_spectrum,
     lyapunov_spectrum_reference,
     mean_log_determinant_reference,
@@ -194,6 +195,77 @@ def test_same_numbers_whatever_the_lanes_and_threads(start):
     )
     assert (many.exponents.value[129] == single.exponents.value).all()
     assert (many.exponents.error[129] == single.exponents.error).all()
+
+
+@pytest.mark.parametrize(("beta", "steps"), [(1.28, 4000), (1.4, 2000)])
+def test_errors_are_the_scatter_over_independent_contexts(beta, steps):
+    network = Network.document()
+    found = lyapunov_spectrum(
+        network,
+        random_contexts(network, 5, count=320),
+        beta=beta,
+        steps=steps,
+        count=2,
+        transient=3000,
+    )
+    stated = np.sqrt((found.exponents.error**2).mean(axis=0))
+    scatter = found.exponents.value.std(axis=0, ddof=1)
+    assert (scatter / stated > 0.75).all()
+    assert (scatter / stated < 1.1).all()
+    assert found.settled.mean() > 0.99
+
+
+def test_an_error_grows_with_correlations_between_stretches():
+    rng, lengths = np.random.default_rng(0), np.full(20, 100)
+    white = rng.normal(size=(4000, 20, 1))
+    walk = np.zeros((4000, 40, 1))
+    for n in range(1, 40):
+        walk[:, n] = 0.5 * walk[:, n - 1] + rng.normal(size=(4000, 1))
+    for growth, most in ((white, 1.05), (walk[:, 20:], 1.5)):
+        found, _ = average_growth(growth, lengths=lengths)
+        assert 0.85 < (found.value / found.error).std() < most
+    naive = walk[:, 20:].std(axis=1, ddof=1) / np.sqrt(20)
+    assert (walk[:, 20:].mean(axis=1) / naive).std() > 1.6
+
+
+@pytest.mark.parametrize("last", [1, 2, 10, 15, 19])
+def test_an_error_reaches_to_where_a_transient_went(last):
+    # Stretches 0 … last − 1 grow at 0.15, the rest at 0, which is what lasts.
+    noise = 0.01 * np.random.default_rng(last).normal(size=(500, 20, 1))
+    growth = noise + np.where(np.arange(20) < last, 0.15, 0.0)[:, None]
+    found, settled = average_growth(growth, lengths=np.full(20, 100))
+    assert not settled.any()
+    assert (found.value / found.error).max() < 2.0
+    assert np.median(found.value / found.error) == pytest.approx(1.0, abs=0.1)
+    steady, quiet = average_growth(noise, lengths=np.full(20, 100))
+    assert quiet.mean() > 0.98
+    assert steady.error.mean() < 0.004
+    # Too few stretches to tell.
+    assert not average_growth(noise[:, :7], lengths=np.full(7, 100))[1].any()
+    assert not average_growth(np.zeros((20, 1)), lengths=np.full(20, 1))[0].error.any()
+
+
+def test_unequal_stretches_weigh_by_their_length():
+    found, _ = average_growth(np.array([[1.0], [4.0]]), lengths=np.array([2, 1]))
+    assert found.value == pytest.approx(2.0)
+    assert found.error == pytest.approx(1.5)
+    assert np.isnan(average_growth(np.ones((1, 1)), lengths=np.ones(1))[0].error).all()
+
+
+def test_chaotic_transients_that_end_in_the_run_are_seen():
+    # At β = 1.27 every context ends on a cycle, after a chaotic transient of its own length.
+    network = Network.document()
+    contexts = random_contexts(network, 1, count=128)
+    early = lyapunov_spectrum(network, contexts, beta=1.27, steps=10_000, count=1)
+    late = lyapunov_spectrum(
+        network, early.context, beta=1.27, steps=2000, count=1, transient=40_000
+    )
+    wrong = np.abs(early.exponents.value - late.exponents.value)
+    unsettled = ~early.settled[:, 0]
+    assert unsettled.sum() > 60
+    assert (wrong / early.exponents.error)[unsettled].max() < 2.0
+    assert (wrong / early.exponents.error > 4.0).mean() < 0.03
+    assert late.exponents.value.max() < 0.0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Attention by its formula against the framework's kernel; its cheap relatives at their limits."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,14 +10,16 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from spinformer.hopfield.attention import (
     attention,
-    count_cost,
+    multi_head_attention,
+)
+from spinformer.hopfield.attention_relatives import (
     kernel_attention,
     low_rank_attention,
-    multi_head_attention,
     recurrent_attention,
     sparse_attention,
     streaming_attention,
 )
+from spinformer.studies.attention import count_cost
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 
@@ -27,6 +30,11 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
 
 def triple(length: int, width: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return tuple(draw(2, length, width, seed=seed) for seed in (1, 2, 3))
+
+
+def cost(function, length: int, width: int, **options):
+    q, k, v = triple(length, width)
+    return count_cost(function, q, keys=k, values=v, **options)
 
 
 def test_attention_is_the_framework_kernel_and_a_plain_loop():
@@ -123,9 +131,7 @@ def test_random_features_converge_as_the_inverse_root():
     for features in (100, 1_600, 25_600):
         squares = [
             (
-                kernel_attention(
-                    q, keys=k, values=v, features=features, beta=0.1, generator=generator
-                )
+                kernel_attention(q, keys=k, values=v, features=features, beta=0.1, seed=generator)
                 - exact
             )
             .square()
@@ -139,19 +145,19 @@ def test_random_features_converge_as_the_inverse_root():
 
 def test_cost_of_the_formula_is_quadratic_and_of_the_relatives_linear():
     width = 6
-    short, long = (count_cost(attention, *triple(n, width)) for n in (64, 128))
+    short, long = (cost(attention, n, width) for n in (64, 128))
     assert short.flops == 2 * 2 * 2 * 64 * 64 * width
     assert (long.flops, long.largest) == (4 * short.flops, 4 * short.largest)
     assert short.largest == 2 * 64 * 64
     for relative, setting in (
-        (low_rank_attention, 8),
-        (sparse_attention, 4),
-        (kernel_attention, 16),
+        (low_rank_attention, {"landmarks": 8}),
+        (sparse_attention, {"window": 4}),
+        (kernel_attention, {"features": 16}),
     ):
-        short, long = (count_cost(relative, *triple(n, width), setting) for n in (64, 128))
+        short, long = (cost(relative, n, width, **setting) for n in (64, 128))
         assert long.flops <= 2 * short.flops
         assert long.largest <= 2 * short.largest
-    streaming = count_cost(streaming_attention, *triple(128, width), 8)
+    streaming = cost(streaming_attention, 128, width, block=8)
     assert streaming.flops == 4 * 2 * 2 * 64 * 64 * 2 * width
     assert streaming.largest < 2 * 128 * 128 / 8
 
@@ -159,20 +165,23 @@ def test_cost_of_the_formula_is_quadratic_and_of_the_relatives_linear():
 @pytest.mark.parametrize(
     ("function", "extra", "error", "message"),
     [
-        (low_rank_attention, (5,), ValueError, "landmarks must divide"),
-        (low_rank_attention, (9,), ValueError, "landmarks must be an integer"),
-        (sparse_attention, (-1,), ValueError, "window must be"),
-        (recurrent_attention, (8, 3), ValueError, "block must divide"),
-        (kernel_attention, (0,), ValueError, "features must be"),
-        (kernel_attention, (2.0,), TypeError, "features must be"),
-        (streaming_attention, (0,), ValueError, "block must be"),
-        (multi_head_attention, (4,), ValueError, "heads must divide"),
-        (attention, (-1.0,), ValueError, "beta must be"),
+        (low_rank_attention, {"landmarks": 5}, ValueError, "landmarks must divide"),
+        (low_rank_attention, {"landmarks": 9}, ValueError, "landmarks must be an integer"),
+        (sparse_attention, {"window": -1}, ValueError, "window must be"),
+        (recurrent_attention, {"block": 8, "compression": 3}, ValueError, "block must divide"),
+        (kernel_attention, {"features": 0}, ValueError, "features must be"),
+        (kernel_attention, {"features": 2.0}, TypeError, "features must be"),
+        (kernel_attention, {"features": 2, "seed": None}, TypeError, "seed must be"),
+        (streaming_attention, {"block": 0}, ValueError, "block must be"),
+        (multi_head_attention, {"heads": 4}, ValueError, "heads must divide"),
+        (attention, {"beta": -1.0}, ValueError, "beta must be"),
     ],
 )
 def test_bad_settings_are_refused(function, extra, error, message):
+    q, k, v = triple(8)
+    call = partial(function, q, keys=k, values=v)
     with pytest.raises(error, match=message):
-        function(*triple(8), *extra)
+        call(**extra)
 
 
 def test_bad_tensors_are_refused():

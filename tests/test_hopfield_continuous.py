@@ -92,7 +92,7 @@ def test_descent_below_two(step_size):
         states = draw(50, width, seed=trial + 999, scale=2.0)
         beta = float(np.exp(rng.uniform(-3, 3)))
         kept = retrieve(
-            patterns, query=states, beta=beta, steps=50, step_size=step_size, keep_trajectory=True
+            patterns, queries=states, beta=beta, steps=50, step_size=step_size, keep_trajectory=True
         )
         slopes = gradient(patterns, states=kept.trajectory[:-1], beta=beta).square().sum(-1)
         promised = -step_size * (1 - step_size / 2) * slopes
@@ -105,12 +105,14 @@ def test_energy_rises_beyond_two():
     patterns, states = draw(10, 6, seed=5), draw(20, 6, seed=6)
     assert bool(
         (
-            retrieve(patterns, query=states, beta=1.0, steps=60, step_size=2.2).energies.diff(dim=0)
+            retrieve(patterns, queries=states, beta=1.0, steps=60, step_size=2.2).energies.diff(
+                dim=0
+            )
             > 0
         ).any()
     )
     # One pattern: E is a parabola about it and the distance grows by |1 - gamma| a step.
-    alone = retrieve(patterns[:1], query=states, beta=1.0, steps=1, step_size=2.2).states
+    alone = retrieve(patterns[:1], queries=states, beta=1.0, steps=1, step_size=2.2).states
     torch.testing.assert_close(alone - patterns[:1], -1.2 * (states - patterns[:1]))
 
 
@@ -132,7 +134,7 @@ def test_bounds_hold(size, width, log_beta, reach, seed):
         error = (moved - patterns).norm(dim=-1)
         slack = 1e-12 * patterns.norm(dim=-1).max()
         assert bool(
-            (error <= bounds.one_step_error(patterns, beta=beta, radius=radius) + slack).all()
+            (error <= bounds.one_step_bound(patterns, beta=beta, radius=radius) + slack).all()
         )
         slope = torch.linalg.eigvalsh(jacobian(patterns, states=states, beta=beta))[:, -1]
         slack = 1e-12 * beta * patterns.square().sum()
@@ -155,8 +157,10 @@ def test_separated_patterns_are_stored_within_the_promised_radius():
     for seed in range(20):
         patterns = draw(10, 40, seed=seed)
         for beta in (0.3, 1.0, 3.0):
-            safe = bounds.separation(patterns) >= bounds.separation_threshold(patterns, beta=beta)
-            found = retrieve(patterns, query=patterns[safe], beta=beta, tolerance=1e-13)
+            safe = bounds.pattern_separation(patterns) >= bounds.separation_threshold(
+                patterns, beta=beta
+            )
+            found = retrieve(patterns, queries=patterns[safe], beta=beta, tolerance=1e-13)
             assert bool(found.converged.all())
             distance = (found.states - patterns[safe]).norm(dim=-1)
             assert bool((distance <= bounds.storage_radius(patterns, beta=beta)).all())
@@ -166,7 +170,7 @@ def test_separated_patterns_are_stored_within_the_promised_radius():
 
 def test_separation_and_capacity_equal_published_and_hand_values():
     patterns = torch.tensor([[2.0, 0.0], [1.0, 1.0], [0.0, -3.0]], dtype=torch.float64)
-    assert bounds.separation(patterns).tolist() == [2.0, 0.0, 9.0]
+    assert bounds.pattern_separation(patterns).tolist() == [2.0, 0.0, 9.0]
     # The two worked figures of Ramsauer et al. 2020, Theorem 3.
     assert bounds.capacity_bound(20, beta=1.0, radius_factor=3.0, failure=0.001)[
         0
@@ -204,7 +208,7 @@ def test_mean_loses_stability_exactly_where_beta_times_the_covariance_is_one():
     assert critical == pytest.approx(1 / np.linalg.eigvalsh(covariance)[-1], rel=1e-12)
     nudge = 1e-7 * draw(1, 6, seed=9)
     for factor, grows in ((0.98, False), (1.02, True)):
-        moved = retrieve(patterns, query=nudge, beta=factor * critical, steps=200).states
+        moved = retrieve(patterns, queries=nudge, beta=factor * critical, steps=200).states
         assert (float(moved.norm()) > float(nudge.norm())) is grows
 
 
@@ -251,27 +255,27 @@ def test_effective_entries_counts_like_a_greedy_loop():
 
 def test_queries_do_not_disturb_each_other():
     patterns, queries = draw(12, 8, seed=12), draw(6, 8, seed=13, scale=2.0)
-    together = retrieve(patterns, query=queries, beta=0.7, tolerance=1e-9)
+    together = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-9)
     assert len(set(together.steps.tolist())) > 1
     for index in range(6):
-        alone = retrieve(patterns, query=queries[index], beta=0.7, tolerance=1e-9)
+        alone = retrieve(patterns, queries=queries[index], beta=0.7, tolerance=1e-9)
         torch.testing.assert_close(alone.states, together.states[index], rtol=0, atol=1e-13)
         assert int(alone.steps) == int(together.steps[index])
     torch.testing.assert_close(together.attention @ patterns, together.states, rtol=0, atol=1e-13)
-    short = retrieve(patterns, query=queries, beta=0.7, tolerance=1e-9, max_steps=2)
+    short = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-9, max_steps=2)
     assert not bool(short.converged.all())
 
 
 def test_batched_memories_and_gradients_through_retrieval():
     patterns, queries = draw(3, 5, 4, seed=14), draw(3, 2, 4, seed=15)
-    together = retrieve(patterns, query=queries, beta=0.9, steps=3)
+    together = retrieve(patterns, queries=queries, beta=0.9, steps=3)
     for memory in range(3):
-        alone = retrieve(patterns[memory], query=queries[memory], beta=0.9, steps=3)
+        alone = retrieve(patterns[memory], queries=queries[memory], beta=0.9, steps=3)
         torch.testing.assert_close(together.states[memory], alone.states)
         torch.testing.assert_close(together.energies[:, memory], alone.energies)
     leaves = (patterns.requires_grad_(), queries.requires_grad_())
     assert torch.autograd.gradcheck(
-        lambda x, q: retrieve(x, query=q, beta=0.9, steps=3, step_size=0.8).states, leaves
+        lambda x, q: retrieve(x, queries=q, beta=0.9, steps=3, step_size=0.8).states, leaves
     )
 
 
@@ -280,7 +284,7 @@ def test_half_masked_faces_return_as_beta_grows():
     queries = torch.as_tensor(images.mask(images.faces(), fraction=0.5))
     right = []
     for beta in (1e-3, 1e-1, 1.0):
-        states = retrieve(faces, query=queries, beta=beta, max_steps=500).states
+        states = retrieve(faces, queries=queries, beta=beta, max_steps=500).states
         nearest = torch.cdist(states, faces).argmin(-1)
         right.append(int((nearest == torch.arange(100)).sum()))
     # Raw faces of large norm win every dot product; equal norms bring all of them back.
@@ -289,7 +293,7 @@ def test_half_masked_faces_return_as_beta_grows():
     assert right[-1] < 80
     normed = 25.0 * torch.nn.functional.normalize(faces - faces.mean(0), dim=-1)
     queries = torch.as_tensor(images.mask(normed.numpy(), fraction=0.5))
-    states = retrieve(normed, query=queries, beta=1.0, max_steps=500).states
+    states = retrieve(normed, queries=queries, beta=1.0, max_steps=500).states
     assert float((states - normed).norm(dim=-1).max()) < 0.05 * 25.0
     assert attention_weights(faces, states=faces[:2], beta=1.0).shape == (2, 100)
 
@@ -301,16 +305,16 @@ def test_half_masked_faces_return_as_beta_grows():
         ({"beta": "warm"}, TypeError, "beta must be a real number"),
         ({"patterns": np.ones((3, 2))}, TypeError, "patterns must be a floating-point torch"),
         ({"patterns": torch.ones(2)}, ValueError, r"patterns must have shape \(\.\.\., N, d\)"),
-        ({"query": torch.ones(3)}, ValueError, "states must have as last axis"),
-        ({"query": torch.ones(2).double()}, TypeError, "states must have the patterns' dtype"),
-        ({"query": torch.tensor([1.0, math.nan])}, ValueError, "states must be finite"),
+        ({"queries": torch.ones(3)}, ValueError, "queries must have as last axis"),
+        ({"queries": torch.ones(2).double()}, TypeError, "queries must have the patterns' dtype"),
+        ({"queries": torch.tensor([1.0, math.nan])}, ValueError, "queries must be finite"),
         ({"steps": 0}, ValueError, "steps must be an integer in"),
         ({"steps": 1.5}, TypeError, "steps must be an integer"),
         ({"step_size": 0.0}, ValueError, "step_size must be"),
     ],
 )
 def test_retrieve_refuses_bad_input(change, error, message):
-    arguments = {"patterns": torch.ones(3, 2), "query": torch.ones(2), "beta": 1.0, **change}
+    arguments = {"patterns": torch.ones(3, 2), "queries": torch.ones(2), "beta": 1.0, **change}
     with pytest.raises(error, match=message):
         retrieve(**arguments)
 
@@ -319,7 +323,7 @@ def test_other_functions_refuse_bad_input():
     with pytest.raises(ValueError, match="weights must sum to 1"):
         effective_entries(torch.ones(3))
     with pytest.raises(ValueError, match="patterns must hold at least 2 rows"):
-        bounds.separation(torch.ones(1, 3))
+        bounds.pattern_separation(torch.ones(1, 3))
     with pytest.raises(ValueError, match="failure must be"):
         bounds.capacity_bound(20, beta=1.0, radius_factor=1.0, failure=0.0)
     with pytest.raises(ValueError, match="starts must have shape"):
@@ -330,11 +334,11 @@ def test_random_patterns_are_kept_where_the_estimate_says():
     for width, spread in ((64, 0.8), (64, 1.05), (64, 1.15), (64, 1.6), (256, 0.4), (256, 0.55)):
         patterns = width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=20), dim=-1)
         beta = spread / width**0.5
-        states = retrieve(patterns, query=patterns, beta=beta, tolerance=1e-6, max_steps=300).states
+        states = retrieve(
+            patterns, queries=patterns, beta=beta, tolerance=1e-6, max_steps=300
+        ).states
         overlap = float((states * patterns).sum(-1).mean()) / width
-        assert overlap == pytest.approx(
-            random_pattern_overlap(256, dimension=width, beta=beta), abs=0.01
-        )
+        assert overlap == pytest.approx(random_pattern_overlap(256, dim=width, beta=beta), abs=0.01)
         weights = attention_weights(
             patterns,
             states=width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=21), dim=-1),

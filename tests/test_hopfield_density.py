@@ -10,19 +10,21 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
+from spinformer.hopfield.continuous import energy
 from spinformer.hopfield.density import (
-    contrastive_gradient,
-    em_update,
-    energy,
-    fit,
     gibbs,
     log_partition,
     log_prob,
     log_weights,
-    loss,
-    loss_gradient,
     pair_mixing,
     sample,
+)
+from spinformer.hopfield.learning import (
+    contrastive_gradient,
+    em_update,
+    fit,
+    loss,
+    loss_gradient,
 )
 from spinformer.studies.images import digits
 
@@ -90,7 +92,7 @@ def test_weights_are_tied_to_the_norms():
 
 def test_samples_have_the_density():
     patterns, beta = 1.2 * normal(3, 3, 2), 1.5
-    drawn = sample(patterns, count=200_000, beta=beta, generator=torch.Generator().manual_seed(1))
+    drawn = sample(patterns, count=200_000, beta=beta, seed=1)
     weights = log_weights(patterns, beta=beta).exp()
     mean = weights @ patterns
     second = (weights[:, None] * patterns).T @ patterns + torch.eye(2, dtype=torch.float64) / beta
@@ -111,8 +113,8 @@ def test_samples_have_the_density():
 def test_gibbs_sampling_keeps_the_density():
     patterns = normal(4, 3, 2)
     generator = torch.Generator().manual_seed(2)
-    start = sample(patterns, count=100_000, beta=1.0, generator=generator)
-    after = gibbs(patterns, states=start, steps=2, beta=1.0, generator=generator)
+    start = sample(patterns, count=100_000, beta=1.0, seed=generator)
+    after = gibbs(patterns, states=start, steps=2, beta=1.0, seed=generator)
     for moment in (lambda x: x, lambda x: x**2, lambda x: x[:, :1] * x[:, 1:]):
         gap = (moment(after) - moment(start)).mean(0)
         error = torch.hypot(moment(after).std(0), moment(start).std(0)) / math.sqrt(100_000)
@@ -122,7 +124,7 @@ def test_gibbs_sampling_keeps_the_density():
         patterns,
         states=torch.full((50_000, 2), 3.0, dtype=torch.float64),
         steps=60,
-        generator=generator,
+        seed=generator,
     )
     exact = log_weights(patterns).exp() @ patterns
     assert ((far.mean(0) - exact).abs() < 5 * far.std(0) / math.sqrt(50_000)).all()
@@ -202,11 +204,11 @@ def test_em_and_gradient_reach_the_same_likelihood():
     data = sample(
         torch.tensor([[2.0, 0.0], [0.0, -2.0], [-2.2, 0.4]], dtype=torch.float64),
         count=600,
-        generator=torch.Generator().manual_seed(3),
+        seed=3,
     )
     start = data[:3].clone()
-    em = fit(start, data=data, method="em", steps=3000, tolerance=1e-13)
-    descent = fit(start, data=data, method="gradient", steps=5000, rate=0.5, tolerance=1e-13)
+    em = fit(start, data=data, method="em", max_steps=3000, tolerance=1e-13)
+    descent = fit(start, data=data, method="gradient", max_steps=5000, rate=0.5, tolerance=1e-13)
     assert em.converged
     assert descent.converged
     assert (np.diff(em.losses) <= 1e-12).all()
@@ -216,7 +218,7 @@ def test_em_and_gradient_reach_the_same_likelihood():
 
 def test_one_pattern_learns_the_mean():
     data = normal(7, 50, 4) + 3
-    found = fit(data[:1].clone(), data=data, beta=2.0, method="em", steps=3)
+    found = fit(data[:1].clone(), data=data, beta=2.0, method="em", max_steps=3)
     torch.testing.assert_close(found.patterns[0], data.mean(0), rtol=1e-12, atol=1e-12)
 
 
@@ -241,14 +243,14 @@ def two_radii(count, seed):
 def test_exact_likelihood_beats_cd1_where_radii_differ(seed):
     centres, train = two_radii(2000, seed)
     _, held_out = two_radii(2000, seed + 100)
-    exact = fit(centres, data=train, steps=3000, tolerance=1e-12)
+    exact = fit(centres, data=train, max_steps=3000, tolerance=1e-12)
     cd = fit(
         centres,
         data=train,
         method="cd",
-        steps=600,
+        max_steps=600,
         rate=0.3,
-        generator=torch.Generator().manual_seed(seed),
+        seed=seed,
     )
     gain = log_prob(exact.patterns, states=held_out) - log_prob(cd.patterns, states=held_out)
     assert float(gain.mean()) > 1.0
@@ -268,8 +270,8 @@ def test_cd_gradient_approaches_the_exact_one_where_the_chain_mixes():
     many = data.repeat(4000, 1)
     generator = torch.Generator().manual_seed(4)
     exact = loss_gradient(patterns, data=data)
-    short = contrastive_gradient(patterns, data=many, steps=1, generator=generator)
-    long = contrastive_gradient(patterns, data=many, steps=25, generator=generator)
+    short = contrastive_gradient(patterns, data=many, steps=1, seed=generator)
+    long = contrastive_gradient(patterns, data=many, steps=25, seed=generator)
     assert float((long - exact).abs().max()) < 0.01
     assert float((short - exact).abs().max()) > 0.03
 
@@ -284,7 +286,7 @@ def test_pair_mixing_is_the_decay_of_the_gibbs_chain(left, right, beta):
     )
     weight = float(log_weights(patterns, beta=beta)[0].exp())
     for sweeps in (1, 3):
-        after = gibbs(patterns, states=start, steps=sweeps, beta=beta, generator=generator)[:, 0]
+        after = gibbs(patterns, states=start, steps=sweeps, beta=beta, seed=generator)[:, 0]
         # The mean is linear in the share p of the first pattern, p − w = λ^sweeps (1 − w).
         share = weight + pair_mixing(patterns, beta=beta) ** sweeps * (1 - weight)
         expected = share * left - (1 - share) * right
@@ -296,15 +298,15 @@ def test_exact_likelihood_beats_cd1_on_digits():
     images = torch.tensor(digits())
     train, held_out = images[:1200], images[1200:]
     start = train[torch.randperm(1200, generator=torch.Generator().manual_seed(5))[:10]]
-    exact = fit(start, data=train, beta=4.0, steps=300)
+    exact = fit(start, data=train, beta=4.0, max_steps=300)
     cd = fit(
         start,
         data=train,
         beta=4.0,
         method="cd",
-        steps=300,
+        max_steps=300,
         rate=0.2,
-        generator=torch.Generator().manual_seed(6),
+        seed=6,
     )
     assert (
         float(loss(exact.patterns, data=held_out, beta=4.0))

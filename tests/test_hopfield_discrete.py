@@ -25,9 +25,9 @@ from spinformer.hopfield.discrete import (
     fields,
     log_energy,
     retrieve,
-    retrieve_with_couplings,
 )
 from spinformer.hopfield.reference import retrieve_reference
+from spinformer.hopfield.relaxation import retrieve_with_couplings
 from spinformer.hopfield.separation import CLASSICAL, EXPONENTIAL, Separation, polynomial
 from spinformer.studies.discrete_memories import (
     all_fixed_probability,

@@ -19,7 +19,7 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
 
 def make(width: int = 12, heads: int = 3, **options) -> HopfieldLayer:
     torch.manual_seed(4)
-    return HopfieldLayer(width, heads, dtype=torch.float64, **options)
+    return HopfieldLayer(width, heads=heads, dtype=torch.float64, **options)
 
 
 def explicit(layer: HopfieldLayer, queries, patterns, allowed=None, memories=0) -> torch.Tensor:
@@ -77,17 +77,17 @@ def test_layer_equals_the_formula(steps, options):
     queries, patterns = draw(2, 4, 12, seed=1), draw(2, 6, layer.pattern_width, seed=2)
     memories = options.get("memories", 0)
     wanted = explicit(layer, queries, patterns, memories=memories)
-    torch.testing.assert_close(layer(queries, patterns), wanted, **EXACT)
+    torch.testing.assert_close(layer(queries, patterns=patterns), wanted, **EXACT)
 
     present = draw(2, 6, seed=3) > -0.5
     looks = draw(2, 3, 4, 6, seed=4) > -1.0
     looks[..., 0], present[:, 0] = True, True
-    got = layer(queries, patterns, pattern_mask=present, attention_mask=looks)
+    got = layer(queries, patterns=patterns, pattern_mask=present, attention_mask=looks)
     allowed = present[:, None, None, :] & looks
     torch.testing.assert_close(got, explicit(layer, queries, patterns, allowed, memories), **EXACT)
 
     allowed = torch.ones(4, 6, dtype=torch.bool).tril().expand(2, 3, 4, 6)
-    got = layer(queries, patterns, causal=True)
+    got = layer(queries, patterns=patterns, causal=True)
     torch.testing.assert_close(got, explicit(layer, queries, patterns, allowed, memories), **EXACT)
 
 
@@ -101,8 +101,8 @@ def test_one_step_is_the_framework_module_with_the_same_weights():
         other.out_proj.weight.copy_(layer.to_output.weight)
         other.out_proj.bias.copy_(layer.to_output.bias)
     wanted, weights = other(x, x, x, average_attn_weights=False)
-    torch.testing.assert_close(layer(x, x), wanted, **EXACT)
-    torch.testing.assert_close(layer.attention_weights(x, x), weights, **EXACT)
+    torch.testing.assert_close(layer(x, patterns=x), wanted, **EXACT)
+    torch.testing.assert_close(layer.attention_weights(x, patterns=x), weights, **EXACT)
 
 
 @pytest.mark.parametrize("steps", [1, 4])
@@ -111,9 +111,9 @@ def test_with_identity_projections_it_is_retrieval(steps):
     for part in (layer.to_query, layer.to_key, layer.to_value, layer.to_output):
         nn.init.eye_(part.weight)
     queries, patterns = draw(2, 4, 6, seed=1), draw(2, 9, 6, seed=2)
-    found = retrieve(patterns, query=queries, beta=0.8, steps=steps)
-    torch.testing.assert_close(layer(queries, patterns), found.states, **EXACT)
-    weights = layer.attention_weights(queries, patterns)
+    found = retrieve(patterns, queries=queries, beta=0.8, steps=steps)
+    torch.testing.assert_close(layer(queries, patterns=patterns), found.states, **EXACT)
+    weights = layer.attention_weights(queries, patterns=patterns)
     torch.testing.assert_close(weights[:, 0], found.attention, **EXACT)
 
 
@@ -126,10 +126,10 @@ def test_gradcheck_of_inputs_and_every_parameter(steps):
 
     def run(queries, patterns, *parameters):
         named = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(layer, named, (queries, patterns))
+        return torch.func.functional_call(layer, named, (queries,), {"patterns": patterns})
 
     assert torch.autograd.gradcheck(run, (*inputs, *values))
-    layer(*inputs).square().sum().backward()
+    layer(inputs[0], patterns=inputs[1]).square().sum().backward()
     # The key bias alone is idle at one step: it adds the same score to every pattern.
     idle = {"to_key.bias"} if steps == 1 else set()
     for name, parameter in layer.named_parameters():
@@ -145,7 +145,7 @@ def test_beta_of_one_head_changes_that_head_only():
     x = draw(2, 5, 12, seed=1)
     for layer in (base, other):
         nn.init.eye_(layer.to_output.weight)
-    moved = (base(x, x) - other(x, x)).abs().amax((0, 1)).view(3, 4)
+    moved = (base(x, patterns=x) - other(x, patterns=x)).abs().amax((0, 1)).view(3, 4)
     assert moved[[0, 2]].max() == 0.0
     assert bool((moved[1] > 1e-3).all())
 
@@ -155,12 +155,14 @@ def test_samples_and_masked_patterns_do_not_leak():
     queries, patterns = draw(3, 4, 12, seed=1), draw(3, 6, 12, seed=2)
     present = torch.ones(3, 6, dtype=torch.bool)
     present[:, 4:] = False
-    full = layer(queries, patterns, pattern_mask=present)
+    full = layer(queries, patterns=patterns, pattern_mask=present)
     for b in range(3):
-        alone = layer(queries[b : b + 1], patterns[b : b + 1, :4])
+        alone = layer(queries[b : b + 1], patterns=patterns[b : b + 1, :4])
         torch.testing.assert_close(alone[0], full[b], **EXACT)
     patterns[:, 4:] = 1e3
-    torch.testing.assert_close(layer(queries, patterns, pattern_mask=present), full, **EXACT)
+    torch.testing.assert_close(
+        layer(queries, patterns=patterns, pattern_mask=present), full, **EXACT
+    )
 
 
 def test_memory_alone_and_pooling():
@@ -169,7 +171,7 @@ def test_memory_alone_and_pooling():
     given = make(memories=0, steps=2)
     given.load_state_dict(layer.state_dict(), strict=False)
     shared = layer.memory.detach().expand(2, -1, -1)
-    torch.testing.assert_close(layer(queries), given(queries, shared), **EXACT)
+    torch.testing.assert_close(layer(queries), given(queries, patterns=shared), **EXACT)
     before = layer(queries)
     with torch.no_grad():
         layer.memory[0, :6] += 1.0
@@ -186,9 +188,9 @@ def test_memory_alone_and_pooling():
 def test_dropout_acts_in_training_only():
     layer = make(dropout=0.5)
     x = draw(1, 6, 12, seed=1)
-    assert not torch.equal(layer(x, x), layer(x, x))
+    assert not torch.equal(layer(x, patterns=x), layer(x, patterns=x))
     layer.eval()
-    assert torch.equal(layer(x, x), layer(x, x))
+    assert torch.equal(layer(x, patterns=x), layer(x, patterns=x))
 
 
 @pytest.mark.parametrize(
@@ -212,17 +214,29 @@ def test_bad_options_are_refused(options, error, message):
 def test_bad_calls_are_refused():
     layer, x = make(), draw(2, 4, 12)
     calls = [
-        ((x,), {}, "patterns must be given"),
-        ((None, x), {}, "queries must be given exactly"),
-        ((x, x[:1]), {}, "patterns must have the queries' batch"),
-        ((x[..., :5], x), {}, "queries must have shape"),
-        ((x, x), {"pattern_mask": torch.ones(2, 3, dtype=torch.bool)}, "pattern_mask must fit"),
-        ((x, x), {"attention_mask": torch.ones(5, 4, dtype=torch.bool)}, "attention_mask must fit"),
-        ((x, x), {"pattern_mask": torch.zeros(2, 4, dtype=torch.bool)}, "the masks must leave"),
+        (x, {}, "patterns must be given"),
+        (None, {"patterns": x}, "queries must be given exactly"),
+        (x, {"patterns": x[:1]}, "patterns must have the queries' batch"),
+        (x[..., :5], {"patterns": x}, "queries must have shape"),
+        (
+            x,
+            {"patterns": x, "pattern_mask": torch.ones(2, 3, dtype=torch.bool)},
+            "pattern_mask must fit",
+        ),
+        (
+            x,
+            {"patterns": x, "attention_mask": torch.ones(5, 4, dtype=torch.bool)},
+            "attention_mask must fit",
+        ),
+        (
+            x,
+            {"patterns": x, "pattern_mask": torch.zeros(2, 4, dtype=torch.bool)},
+            "the masks must leave",
+        ),
     ]
-    for args, kwargs, message in calls:
+    for queries, kwargs, message in calls:
         with pytest.raises(ValueError, match=message):
-            layer(*args, **kwargs)
+            layer(queries, **kwargs)
     with pytest.raises(TypeError, match="attention_mask must be a boolean"):
-        layer(x, x, attention_mask=torch.ones(4, 4))
+        layer(x, patterns=x, attention_mask=torch.ones(4, 4))
     assert math.isclose(float(layer.beta[0]), 0.5)

@@ -115,8 +115,9 @@ def test_controls_have_the_promised_spread():
         trained.weights[name].flatten().sort().values,
     )
     # No structure left: 160,000 pairs of old and new numbers, correlation 0 ± 0.0025.
-    pairs = torch.stack([shuffled.weights[name].flatten(), trained.weights[name].flatten()])
-    assert abs(float(torch.corrcoef(pairs)[0, 1])) < 0.0125
+    flat = shuffled.weights[name].flatten()
+    for other in (trained.weights[name].flatten(), flat.roll(1), torch.arange(flat.numel())):
+        assert abs(float(torch.corrcoef(torch.stack([flat, other.double()]))[0, 1])) < 0.0125
     # 160,000 draws of N(0, 0.02²): the standard deviation is known to 0.2 per cent.
     assert float(initial.weights[name].std()) == pytest.approx(0.02, rel=0.01)
     assert float(initial.weights["encoder.layer.0.output.LayerNorm.weight"].mean()) == 1.0
@@ -186,6 +187,8 @@ def states(*shape, fill=0.0, dtype=torch.float64):
         (lambda m: run_layer(m, -1, inputs=states(1, 2, 8)), ValueError, "layer"),
         (lambda m: run_layer(m, 0, inputs=states(2, 8)), ValueError, r"inputs .*\(B, N, 8\)"),
         (lambda m: run_layer(m, 0, inputs=states(1, 2, 7)), ValueError, "inputs must have shape"),
+        (lambda m: run_layer(m, 0, inputs=states(0, 2, 8)), ValueError, "none empty"),
+        (lambda m: project(m, 0, "key", states=states(0, 8)), ValueError, "none empty"),
         (lambda m: run_layer(m, 0, inputs=states(1, 2, 8, fill=np.nan)), ValueError, "NaN"),
         (
             lambda m: run_layer(m, 0, inputs=states(1, 2, 8, dtype=torch.float32)),

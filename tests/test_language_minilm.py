@@ -68,6 +68,7 @@ def test_loader_refuses_other_weights_unless_a_path_is_named(tmp_path, monkeypat
     # The file's truncation is switched off, and windows are cut as promised.
     windows = text_windows(read, "a b c d e f g h i", 5)
     assert windows.tolist() == [[2, 5, 6, 7, 3], [2, 8, 9, 10, 3], [2, 11, 12, 13, 3]]
+    assert text_windows(read, "a b c d e", 5).tolist() == [[2, 5, 6, 7, 3]]
     drawn = random_tokens(read, windows, seed=1)
     assert torch.equal(drawn[:, 0], windows[:, 0])
     assert torch.equal(drawn[:, -1], windows[:, -1])

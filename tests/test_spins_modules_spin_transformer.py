@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinformer.core.differences import slope_at_zero
+from spinformer.core.solve import Status
 from spinformer.spins.modules.couplings import (
     autograd_response,
     softmax_couplings,
@@ -13,8 +14,9 @@ from spinformer.spins.modules.couplings import (
 )
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
 from spinformer.spins.vectors.exact import one_spin
+from spinformer.spins.vectors.fixed_point import solve_fixed_point
 from spinformer.spins.vectors.large_d import vector_spins
-from spinformer.spins.vectors.tap import langevin, log_partition, solve_fixed_point
+from spinformer.spins.vectors.tap import langevin, log_partition
 
 DOUBLE = torch.float64
 
@@ -243,7 +245,34 @@ def test_failure_to_converge_is_said():
     with torch.no_grad():
         _, parts = module(_inputs(), return_parts=True)
     assert not parts.converged.all()
-    assert not module.last_converged
+    assert module.last_converged is False
+    with torch.no_grad():
+        module(_inputs())
+    assert module.last_converged is False
+
+
+@pytest.mark.parametrize("steps", [1, 3, 60])
+@pytest.mark.parametrize("order", [1, 2])
+def test_steps_are_converged_only_where_they_arrived(steps, order):
+    """The residual of K steps is the distance to K + 1 steps, measured here by that module."""
+    options = {"order": order, "beta": 1.0, "strength": 0.4, "tolerance": 1e-9}
+    inputs = _inputs()
+    with torch.no_grad():
+        module = _module(steps=steps, **options)
+        module(inputs)
+        assert module.last_converged is None
+        _, parts = module(inputs, return_parts=True)
+        _, later = _module(steps=steps + 1, **options)(inputs, return_parts=True)
+    change = later.fixed_point.value - parts.fixed_point.value
+    want = change.square().sum((-2, -1)).sqrt() / 5**0.5
+    torch.testing.assert_close(parts.fixed_point.residual, want, rtol=1e-6, atol=1e-15)
+    arrived = steps == 60
+    assert module.last_converged is arrived
+    assert (parts.converged == arrived).all()
+    assert (want <= 1e-9).all() == arrived
+    wanted = Status.CONVERGED if arrived else Status.STEP_LIMIT
+    assert parts.fixed_point.count(wanted) == parts.fixed_point.status.numel()
+    assert (parts.fixed_point.steps == steps).all()
 
 
 _H = torch.ones(3, 2)

@@ -132,9 +132,12 @@ def test_aligned_attention_steps_of_the_model_lower_the_energy():
 
 
 def test_step_account_by_hand():
-    """Counts and cosines of a small model, token by token."""
-    model = example_model(seed=2)
-    traces = run_model(model, TOKENS)
+    """Counts and cosines of a small model, token by token; of opposed steps some lower U."""
+    model = example_model()
+    scale = {name: 0.3 if "attention" in name else 1.0 for name in model.weights}
+    model = replace(model, weights={name: scale[name] * w for name, w in model.weights.items()})
+    generator = torch.Generator().manual_seed(0)
+    traces = run_model(model, torch.randint(5, 20, (6, 10), generator=generator))
     account = energies.account_steps(model, traces)
     for layer, trace in enumerate(traces):
         descent = -energies.energy_gradient(model, trace, states=trace.inputs)
@@ -144,8 +147,8 @@ def test_step_account_by_hand():
         )
         counts = {"aligned": 0, "aligned_fell": 0, "opposed": 0, "opposed_fell": 0}
         cosines = []
-        for b in range(2):
-            for t in range(5):
+        for b in range(6):
+            for t in range(10):
                 step, down = trace.attended[b, t].numpy(), descent[b, t].numpy()
                 cosines.append(step @ down / np.linalg.norm(step) / np.linalg.norm(down))
                 name = "aligned" if cosines[-1] > 0 else "opposed"
@@ -153,6 +156,7 @@ def test_step_account_by_hand():
                 counts[name + "_fell"] += bool(after[b, t] < before[b, t])
         assert account.cosine[layer] == pytest.approx(np.mean(cosines), rel=1e-10)
         assert {name: getattr(account, name)[layer] for name in counts} == counts
+        assert 0 < counts["opposed_fell"] < counts["opposed"]
 
 
 def test_depth_profile_starts_at_each_layers_own_energy():

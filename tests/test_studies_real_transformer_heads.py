@@ -59,6 +59,12 @@ def test_gaussian_law_against_drawn_logits(spread):
     assert abs(float(fractions.mean()) - law) < 4 * error + 1 / 50_000
 
 
+def test_gaussian_law_for_another_mass():
+    """Half the weight at spread 0 is half of the entries; at 1 those above 1, a share Φ(−1)."""
+    found = heads.gaussian_fraction([0.0, 1.0], mass=0.5)
+    np.testing.assert_allclose(found, [0.5, 0.158655], atol=1e-6)
+
+
 def test_sampled_gaussian_entries_in_two_limits():
     """Two keys: k falls from 2 to 1 at s = ln 9/(√2 · 0.6745) = 2.303; many: Phi(1.2816 - s)."""
     edge = np.log(9) / (np.sqrt(2) * ndtri(0.75))

@@ -88,6 +88,17 @@ def test_repeat_says_why_it_stopped():
                 iteration.repeat(step, double([[1.0, 2.0]]), max_steps=100, throw=True)
 
 
+def test_a_residual_above_the_tolerance_is_no_rest():
+    """0.9x + 1 after 100 steps: the last step is 3·10⁻⁶, too long for 10⁻⁶, enough for 10⁻⁵."""
+    for tolerance, status in ((1e-6, Status.STEP_LIMIT), (1e-5, Status.CONVERGED)):
+        found = iteration.repeat(
+            lambda x: 0.9 * x + 1.0, double([[0.0]]), tolerance=tolerance, max_steps=100
+        )
+        assert found.status.tolist() == [status]
+        expected = 0.9 ** (int(found.steps) - 1) / float(found.value)
+        assert float(found.residual) == pytest.approx(expected, rel=1e-6)
+
+
 def test_a_row_that_diverges_leaves_the_others_alone():
     """One row overflows, one rests at 1: each ends as it would without the other."""
 
@@ -202,6 +213,56 @@ def test_a_cycle_never_rests():
     with pytest.raises(NotConverged, match="cycle: 1"):
         iteration.loop_eigenvalues(model, trace, "readback")
     assert np.isnan(iteration.loop_eigenvalues(model, trace, "readback", throw=False)).all()
+
+
+def test_end_points_merge_within_the_radius_that_is_stated():
+    """Two keys 0.02 of their length apart are two points; loose ends of one point are several."""
+    keys = 400.0 * double([[1.0, -0.01], [1.0, 0.01]])
+    model, trace = identity_model(keys)
+    for loop in ("keys", "readback"):
+        assert iteration.end_points(model, trace, loop).count.tolist() == [2]
+    # One end point, the mean of the keys. Stopped at 10⁻² of a key, the starts have not met:
+    # they lie a tenth of that apart, more than KEY_RADIUS, and are eight.
+    model, trace = identity_model(1.5 * torch.eye(8, dtype=torch.float64))
+    for tolerance, count in ((1e-9, 1), (1e-2, 8)):
+        found = iteration.end_points(model, trace, "keys", tolerance=tolerance)
+        assert found.count.tolist() == [count]
+        assert found.resting.tolist() == [1.0]
+
+
+def test_some_queries_cycle_and_one_rests():
+    """Values that swap the first two keys and keep the third: a third of the queries counts."""
+    keys = 9.0 * torch.eye(3, dtype=torch.float64)
+    model, trace = identity_model(keys, keys[[1, 0, 2]])
+    found = iteration.end_points(model, trace, "readback", max_steps=60)
+    third = pytest.approx([1 / 3])
+    assert found.resting == third
+    assert found.largest == third
+    assert found.shares[:, 0] == third
+    assert found.shares[:, 1:].tolist() == [[0.0, 0.0]]
+    assert (found.count.tolist(), found.entries.tolist()) == ([1], [1])
+
+
+def test_each_sequence_of_a_batch_is_its_own():
+    """What is asked of the second of two sequences is what it gives alone."""
+    model = example_model(seed=1)
+    model = replace(model, weights={name: 0.5 * w for name, w in model.weights.items()})
+    tokens = torch.tensor([[2, 5, 6, 7, 8, 3], [2, 9, 14, 11, 12, 3]])
+    both, alone = run_model(model, tokens)[1], run_model(model, tokens[1:])[1]
+    for loop in iteration.LOOPS:
+        found = iteration.end_points(model, both, loop, sequence=1)
+        expected = iteration.end_points(model, alone, loop)
+        for name in ("count", "largest", "shares", "entries", "resting"):
+            np.testing.assert_allclose(getattr(found, name), getattr(expected, name), err_msg=loop)
+    for loop in ("keys", "readback"):
+        found = iteration.loop_eigenvalues(model, both, loop, sequence=1)
+        np.testing.assert_allclose(
+            np.sort_complex(found),
+            np.sort_complex(iteration.loop_eigenvalues(model, alone, loop)),
+            atol=1e-6,
+        )
+        other = iteration.loop_eigenvalues(model, both, loop, sequence=0)
+        assert abs(np.abs(other).max() - np.abs(found).max()) > 1e-3
 
 
 def test_states_that_have_not_arrived_are_not_counted():

@@ -7,15 +7,12 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from spinformer.studies.training import (
+from spinformer.studies.classifiers import (
     TokenClassifier,
-    accuracy,
-    digits_as_tokens,
     matched_transformer,
     parameter_count,
-    probe_layers,
-    train,
 )
+from spinformer.studies.training import accuracy, digits_as_tokens, probe_layers, train
 
 
 @pytest.fixture(scope="module")

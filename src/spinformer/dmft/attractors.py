@@ -76,6 +76,8 @@ class Attractors:
     """What each orbit of a batch settled on; every array has the batch's shape in front.
 
     regime: values of `Regime`. period: 0 where none was found. exponents: (..., k), with errors.
+    settled: False where the leading exponent jumped while it was measured, because a transient
+    of the orbit or of its tangent vector ended; its error is wide then.
     digits: Birkhoff digits. mean: (..., P) weighted average of the semantic m^o. histogram,
     section: (..., bins) visits of m^o_observed in [−1, 1], all and with |m^o_plane| < tolerance.
     context: states at the end.
@@ -84,6 +86,7 @@ class Attractors:
     regime: np.ndarray
     period: np.ndarray
     exponents: Estimate
+    settled: np.ndarray
     digits: np.ndarray
     mean: np.ndarray
     histogram: np.ndarray
@@ -236,6 +239,7 @@ def find_attractors(
             progress=progress,
         )
         rates, state = spectrum.exponents, spectrum.context
+        settled = spectrum.settled[..., 0]
         leading = Estimate(
             value=rates.value[..., 0], error=rates.error[..., 0], samples=rates.samples
         )
@@ -243,11 +247,13 @@ def find_attractors(
     else:
         empty = np.zeros((*period.shape, 0))
         rates = Estimate(value=empty, error=empty)
+        settled = np.zeros(period.shape, dtype=bool)
         regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
     return Attractors(
         regime=regime,
         period=period,
         exponents=rates,
+        settled=settled,
         digits=digits,
         mean=sums.mean(axis=-2),
         histogram=histogram,

@@ -13,6 +13,9 @@ is what rounding left of the other directions. Such lengths are counted (`lost`)
 and all below it are then only upper bounds (their exact sum is
 `mean_log_determinant_reference`). And a frame needs some steps to align with the expanding
 directions: these are dropped.
+
+An error is that of the average over the run, as a sample of the motion in the run. Of a transient
+that outlives the run it cannot know.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spinformer.core.checks import check_integer, check_real
+from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
@@ -32,13 +35,23 @@ from spinformer.dmft.mean_field import attend, step, tokens
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 from spinformer.dmft.state import Context, fitting
 
+# The largest t of a jump within a run that chance is allowed: one chaotic run in a thousand has
+# more.
+_JUMP = 6.0
+# Exponents that differ by less than this differ by rounding.
+_ROUNDING = 1e-9
+# An error from fewer blocks is itself too uncertain.
+_FEWEST_BLOCKS = 4
+
 
 @record
 class LyapunovSpectrum:
     """Exponents in nats per step, largest first.
 
-    exponents: (..., k), mean and standard error over `batches` consecutive stretches
-        (with as many independent pieces as the stretches are longer than the orbit's memory).
+    exponents: (..., k), mean and standard error over `batches` consecutive stretches, widened
+        where neighboring stretches are correlated or the growth jumps.
+    settled: (..., k) True where the growth nowhere jumps, in the run, by more than chance would.
+        False: a transient ended within the run, or there are fewer than 8 batches, too few to tell.
     lost: (..., k) share of the orthonormalizations that found a length below
         kernels.ROUNDING_LENGTH; log 0 is replaced by log kernels.ZERO_LENGTH.
     resolved: (..., k) True where neither this direction nor one before it was ever lost.
@@ -46,6 +59,7 @@ class LyapunovSpectrum:
     """
 
     exponents: Estimate
+    settled: np.ndarray
     lost: np.ndarray
     resolved: np.ndarray
     context: Context
@@ -108,23 +122,76 @@ def lyapunov_spectrum(
     ensemble.advance(transient, progress=progress)
     growth, lost = ensemble.run(task, progress=progress, label="exponents")
     share = lost / sum(-(-length // every) for length in lengths)
+    exponents, settled = average_growth(growth, lengths=lengths)
     return LyapunovSpectrum(
-        exponents=_average(growth, lengths),
+        exponents=exponents,
+        settled=settled,
         lost=share,
         resolved=np.cumsum(share, axis=-1) == 0.0,
         context=ensemble.state(),
     )
 
 
-def _average(growth: np.ndarray, lengths: np.ndarray) -> Estimate:
-    """Mean over the stretches, growth (..., n, k), weighted with their lengths (n,)."""
+def average_growth(growth: np.ndarray, *, lengths: np.ndarray) -> tuple[Estimate, np.ndarray]:
+    """Mean of growth rates (..., n, k) over n consecutive stretches, and whether it is settled.
+
+    lengths: (n,), steps of each stretch, its weight in the mean. Both results have shape (..., k).
+    The error is the largest of those from n stretches and from their pairs and fours (blocking,
+    Flyvbjerg and Petersen 1989): correlations longer than a stretch make it grow with the block.
+    Where the growth jumps, the error reaches to what came after the jump.
+
+    >>> rates = np.where(np.arange(20) < 12, 0.1, -0.05)[:, None] + 0.001 * np.eye(20)[:, :1]
+    >>> rate, settled = average_growth(rates, lengths=np.full(20, 100))
+    >>> rate.value.round(3), rate.error.round(3), settled
+    (array([0.04]), array([0.09]), array([False]))
+    """
+    growth = check_array("growth", growth)
+    if growth.ndim < 2:
+        raise ValueError(f"growth must have shape (..., n, k), got {growth.shape}")
+    lengths = check_array("lengths", lengths, shape=(growth.shape[-2],), low=1.0)
     value = np.einsum("n,...nk->...k", lengths / lengths.sum(), growth)
     batches = len(lengths)
     if batches < 2:
-        error = np.full_like(value, np.nan)
-    else:
-        error = np.std(growth, axis=-2, ddof=1) / np.sqrt(batches)
-    return Estimate(value=value, error=error, samples=batches)
+        unknown = np.full_like(value, np.nan)
+        return Estimate(value=value, error=unknown, samples=1), np.zeros(value.shape, dtype=bool)
+    error = _standard_error(growth)
+    blocks = growth
+    while blocks.shape[-2] >= 2 * _FEWEST_BLOCKS:
+        even = blocks.shape[-2] // 2 * 2
+        blocks = 0.5 * (blocks[..., -even::2, :] + blocks[..., -even + 1 :: 2, :])
+        error = np.maximum(error, _standard_error(blocks))
+    if batches < 2 * _FEWEST_BLOCKS:
+        return Estimate(value=value, error=error, samples=batches), np.zeros(value.shape, bool)
+    size, later = _jump(growth)
+    settled = size <= _JUMP
+    error = np.where(settled, error, np.maximum(error, np.abs(value - later)))
+    return Estimate(value=value, error=error, samples=batches), settled
+
+
+def _jump(growth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The largest two-sample t of the stretches before and after any moment, and the mean after.
+
+    growth: (..., n, k); both results (..., k). Differences that are rounding have t = 0.
+    """
+    batches = growth.shape[-2]
+    size = np.full((*growth.shape[:-2], growth.shape[-1]), -1.0)
+    later = np.zeros_like(size)
+    for count in range(1, batches):
+        before, after = growth[..., :count, :], growth[..., count:, :]
+        one, other = before.mean(axis=-2), after.mean(axis=-2)
+        squares = ((before - one[..., None, :]) ** 2).sum(axis=-2)
+        squares += ((after - other[..., None, :]) ** 2).sum(axis=-2)
+        chance = np.sqrt(squares / (batches - 2) * (1.0 / count + 1.0 / (batches - count)))
+        found = np.maximum(np.abs(one - other) - _ROUNDING, 0.0) / (chance + _ROUNDING)
+        larger = found > size
+        size = np.where(larger, found, size)
+        later = np.where(larger, other, later)
+    return size, later
+
+
+def _standard_error(samples: np.ndarray) -> np.ndarray:
+    """Of the mean of independent samples (..., n, k)."""
+    return np.std(samples, axis=-2, ddof=1) / np.sqrt(samples.shape[-2])
 
 
 # ---- plain references

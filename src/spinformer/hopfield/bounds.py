@@ -1,8 +1,9 @@
 """Guarantees for continuous retrieval: separation, one-step error, contraction, capacity.
 
-Patterns are rows, shape (N, d); M is the largest pattern norm. Everything is evaluated in
-logarithms first, so a bound far below 1e-308 becomes 0 and never NaN. Source: Ramsauer et al.
-2020, Theorems 3 to 5; the sharper forms are derived in their docstrings.
+Patterns are rows, shape (N, d); M is the largest pattern norm; energy and update are those of
+`continuous`. Everything is evaluated in logarithms first, so a bound far below 1e-308 becomes 0
+and never NaN. Source: [ramsauer2020hopfield, Theorems 3 to 5]; the sharper forms are derived in
+their docstrings.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ import torch
 from scipy.special import lambertw
 
 from spinformer.core.checks import check_integer, check_real, check_tensor
+from spinformer.hopfield.inputs import check_beta, check_like, check_patterns
 
 
-def separation(patterns: torch.Tensor) -> torch.Tensor:
-    """Δ_i = x_iᵀx_i − max_{j≠i} x_iᵀx_j, shape (N,). Needs N ≥ 2; Δ_i may be negative."""
-    patterns = _check_patterns(patterns)
+def pattern_separation(patterns: torch.Tensor) -> torch.Tensor:
+    """Δ_i = x_iᵀx_i − max_{j≠i} x_iᵀx_j, shape (N,). Needs N ≥ 2; Δ_i may be negative.
+
+    >>> pattern_separation(torch.tensor([[2.0, 0.0], [1.0, 1.0]]))
+    tensor([2., 0.])
+    """
+    patterns = _several(patterns)
     overlaps = patterns @ patterns.mT
     own = overlaps.diagonal().clone()
     return own - overlaps.fill_diagonal_(-math.inf).amax(-1)
@@ -27,10 +33,13 @@ def separation_threshold(patterns: torch.Tensor, *, beta: float) -> float:
     """Δ above which x_i is stored: 2/(βN) + β⁻¹ log(2(N − 1)NβM²).
 
     A pattern with at least this separation has a fixed point within 1/(βNM) of it, and the update
-    maps that ball into itself (Ramsauer et al. 2020, Theorem 3 and assumption (A) of its proof).
+    maps that ball into itself [ramsauer2020hopfield, Theorem 3 and assumption (A) of its proof].
+
+    >>> f"{separation_threshold(torch.eye(2), beta=1.0):.4f}"
+    '2.3863'
     """
-    patterns = _check_patterns(patterns)
-    beta = check_real("beta", beta, low=0.0, open_low=True)
+    patterns = _several(patterns)
+    beta = check_beta(beta)
     size, norm = patterns.shape[0], _largest_norm(patterns)
     if norm == 0.0:
         raise ValueError("patterns must not all be zero")
@@ -38,22 +47,29 @@ def separation_threshold(patterns: torch.Tensor, *, beta: float) -> float:
 
 
 def storage_radius(patterns: torch.Tensor, *, beta: float) -> float:
-    """1/(βNM), the radius of the ball around a stored pattern that the update maps into itself."""
-    patterns = _check_patterns(patterns)
-    beta = check_real("beta", beta, low=0.0, open_low=True)
+    """1/(βNM), the radius of the ball around a stored pattern that the update maps into itself.
+
+    >>> storage_radius(torch.eye(2), beta=5.0)
+    0.1
+    """
+    patterns = _several(patterns)
+    beta = check_beta(beta)
     norm = _largest_norm(patterns)
     return 1.0 / (beta * patterns.shape[0] * norm) if norm > 0.0 else math.inf
 
 
-def one_step_error(
+def one_step_bound(
     patterns: torch.Tensor, *, beta: float, radius: float | torch.Tensor
 ) -> torch.Tensor:
     """Bound on ‖f(ξ) − x_i‖ for ‖ξ − x_i‖ ≤ `radius`, shape (N,), one for each pattern i.
 
-    2M(N − 1) exp(−β(Δ_i − 2M·radius)) (Ramsauer et al. 2020, Theorem 5). Proof: within the ball
+    2M(N − 1) exp(−β(Δ_i − 2M·radius)) [ramsauer2020hopfield, Theorem 5]. Proof: within the ball
     x_iᵀξ − x_jᵀξ ≥ Δ_i − 2M·radius, hence p_j ≤ exp(−β(…)) for every j ≠ i, and
     f(ξ) − x_i = Σ_j p_j (x_j − x_i) with ‖x_j − x_i‖ ≤ 2M. `radius` is a number ≥ 0 or a tensor
     (N,).
+
+    >>> one_step_bound(4.0 * torch.eye(2), beta=1.0, radius=0.0) < 1e-6
+    tensor([True, True])
     """
     log_leak, norm = _log_leak(patterns, beta, radius)
     return 2.0 * norm * log_leak.exp()
@@ -64,9 +80,12 @@ def jacobian_bound(
 ) -> torch.Tensor:
     """Bound on ‖∂f/∂ξ‖₂ within `radius` of pattern i, shape (N,); below 1 it is a contraction.
 
-    Default: 2βNM²(N − 1) exp(−β(Δ_i − 2M·radius)) (Ramsauer et al. 2020, Theorem 4). With `sharp`
+    Default: 2βNM²(N − 1) exp(−β(Δ_i − 2M·radius)) [ramsauer2020hopfield, Theorem 4]. With `sharp`
     the factor N is gone: ∂f/∂ξ = β Cov_p(x), and a covariance is at most the second moment about
     x_i, Σ_j p_j ‖x_j − x_i‖² ≤ 4M²(N − 1) exp(−β(…)). It is the smaller one for N > 2.
+
+    >>> bool((jacobian_bound(4.0 * torch.eye(3), beta=1.0, radius=0.0) < 1).all())
+    True
     """
     log_leak, norm = _log_leak(patterns, beta, radius)
     factor = 4.0 if sharp else 2.0 * patterns.shape[0]
@@ -79,8 +98,11 @@ def single_fixed_point_beta(patterns: torch.Tensor) -> float:
     ‖∂f/∂ξ‖ = β λ_max(Cov_p) ≤ β R² for every weight vector p, with R the radius of any ball that
     holds all patterns (a variance is at most the mean square distance to any centre); so the
     update contracts everywhere. R is measured from the mean here. Returns inf for R = 0.
+
+    >>> f"{single_fixed_point_beta(torch.eye(2)):.3f}"
+    '2.000'
     """
-    patterns = check_tensor("patterns", patterns, ndim=2)
+    patterns = check_patterns(patterns)
     radius = float((patterns - patterns.mean(0)).norm(dim=-1).max())
     return 1.0 / radius**2 if radius > 0.0 else math.inf
 
@@ -88,31 +110,38 @@ def single_fixed_point_beta(patterns: torch.Tensor) -> float:
 def energy_range(patterns: torch.Tensor, *, beta: float) -> tuple[float, float]:
     """Bounds of E(ξ) on the ball ‖ξ‖ ≤ M, where every state lies after one step.
 
-    Ramsauer et al. 2020, Lemma A1, for E without their constant β⁻¹ log N + ½M²: between
+    [ramsauer2020hopfield, Lemma A1] for E without their constant β⁻¹ log N + ½M²: between
     −(β⁻¹ log N + ½M²) and 3M²/2 − β⁻¹ log N.
+
+    >>> low, high = energy_range(torch.eye(1), beta=1.0)
+    >>> low, high
+    (-0.5, 1.5)
     """
-    patterns = check_tensor("patterns", patterns, ndim=2)
-    beta = check_real("beta", beta, low=0.0, open_low=True)
+    patterns = check_patterns(patterns)
+    beta = check_beta(beta)
     norm, offset = _largest_norm(patterns), math.log(patterns.shape[0]) / beta
     return -offset - 0.5 * norm**2, 1.5 * norm**2 - offset
 
 
 def capacity_bound(
-    dimension: int, *, beta: float, radius_factor: float, failure: float
+    dim: int, *, beta: float, radius_factor: float, failure: float
 ) -> tuple[float, float]:
     """Base c and number √p c^{(d−1)/4} of random patterns that are stored for certain.
 
-    The patterns are uniform on the sphere of radius M = K√(d − 1) in d = `dimension` ≥ 2, K =
+    The patterns are uniform on the sphere of radius M = K√(d − 1) in d = `dim` ≥ 2, K =
     `radius_factor`, and p = `failure` in (0, 1] the probability allowed to fail. c = b/W₀(e^{a +
     log b}), a = 2/(d − 1)·(1 + log(2βK²p(d − 1))), b = 2K²β/5, W₀ the Lambert function. The number
-    is NaN where the theorem's own condition c ≥ (2/√p)^{4/(d−1)} fails. Ramsauer et al. 2020,
-    Theorem 3.
+    is NaN where the theorem's own condition c ≥ (2/√p)^{4/(d−1)} fails
+    [ramsauer2020hopfield, Theorem 3].
+
+    >>> f"{capacity_bound(20, beta=1.0, radius_factor=3.0, failure=0.001)[0]:.4f}"
+    '3.1546'
     """
-    dimension = check_integer("dimension", dimension, low=2)
-    beta = check_real("beta", beta, low=0.0, open_low=True)
+    dim = check_integer("dim", dim, low=2)
+    beta = check_beta(beta)
     radius_factor = check_real("radius_factor", radius_factor, low=0.0, open_low=True)
     failure = check_real("failure", failure, low=0.0, high=1.0, open_low=True)
-    free = dimension - 1
+    free = dim - 1
     a = 2.0 / free * (1.0 + math.log(2.0 * beta * radius_factor**2 * failure * free))
     b = 0.4 * radius_factor**2 * beta
     base = b / float(lambertw(math.exp(a + math.log(b))).real)
@@ -120,11 +149,8 @@ def capacity_bound(
     return base, math.sqrt(failure) * base ** (free / 4.0) if holds else math.nan
 
 
-def _check_patterns(patterns: torch.Tensor) -> torch.Tensor:
-    patterns = check_tensor("patterns", patterns, ndim=2)
-    if patterns.shape[0] < 2:
-        raise ValueError(f"patterns must hold at least 2 rows, got shape {tuple(patterns.shape)}")
-    return patterns.detach()
+def _several(patterns: torch.Tensor) -> torch.Tensor:
+    return check_patterns(patterns, least=2).detach()
 
 
 def _largest_norm(patterns: torch.Tensor) -> float:
@@ -135,12 +161,13 @@ def _log_leak(
     patterns: torch.Tensor, beta: float, radius: float | torch.Tensor
 ) -> tuple[torch.Tensor, float]:
     """log (N − 1) exp(−β(Δ_i − 2M·radius)), the most that p_i can miss to 1, and M."""
-    patterns = _check_patterns(patterns)
-    beta = check_real("beta", beta, low=0.0, open_low=True)
+    patterns = _several(patterns)
+    beta = check_beta(beta)
     if isinstance(radius, torch.Tensor):
         radius = check_tensor("radius", radius, shape=(patterns.shape[0],), low=0.0).detach()
+        check_like("radius", radius, model=patterns, role="patterns")
     else:
         radius = check_real("radius", radius, low=0.0)
     norm = _largest_norm(patterns)
-    gap = separation(patterns) - 2.0 * norm * radius
+    gap = pattern_separation(patterns) - 2.0 * norm * radius
     return math.log(patterns.shape[0] - 1) - beta * gap, norm

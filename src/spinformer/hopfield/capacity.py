@@ -121,7 +121,8 @@ def birthday_law(dim: int, *, count: int) -> float:
     """P(all N patterns are fixed points), F = exp: exp(−N(N−1)d / 2^{d+1}).
 
     A pattern is lost if another differs from it in a single spin: the pair then shares one
-    minimum, and one of the two is not it. N(N−1)/2 pairs do so with probability d/2^d each [bal2020energy, Sec. 3].
+    minimum, and one of the two is not it. N(N−1)/2 pairs do so with probability d/2^d each
+    [bal2020energy, Sec. 3].
 
     >>> f"{birthday_law(10, count=2**5):.4f}"
     '0.0079'

@@ -4,48 +4,55 @@ Conventions. Stored patterns are the *rows* of `patterns`, shape (..., N, d): th
 document's X ∈ R^{d×N}, so that a pattern is a key and a batch of queries is a matrix of rows, as in
 attention. States have shape (..., S, d), or (d,) for a single one; leading axes broadcast as in
 `torch.matmul`. The inverse temperature β stands inside the logarithm and its inverse in front,
-E = ½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ): document 001, Eq. (energyfunc) is β = 1.
+E = ½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ): [bal2020energy, Eqs. (7), (8)] is β = 1; the energy of
+[ramsauer2020hopfield, Sec. 2] is larger by the constant β⁻¹ log N + ½M², M the largest norm, and
+[bal2021transformers, Eq. (2)] lacks the factor β⁻¹.
 
 All functions work on floating-point torch tensors and are differentiable in every tensor argument.
-Source: document 001, Section 3; Ramsauer et al. 2020, Section 2 (their energy differs from ours by
-a constant only).
+All raise TypeError or ValueError on what is not finite floating-point data of matching width, type
+and device. Where a score β x_iᵀξ overflows, the result is not finite: ValueError.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
-from spinformer.core.checks import check_integer, check_real, check_tensor
+from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.records import record
+from spinformer.core.solve import Solution, status_of
+from spinformer.hopfield.inputs import check_beta, check_patterns, check_states
 
 
-@dataclass(frozen=True)
-class Retrieval:
+@record
+class ContinuousRetrieval(Solution[torch.Tensor]):
     """What `retrieve` found; queries have shape (..., S, d) and T is the number of steps taken.
 
-    states: final states, the shape of the queries (broadcast against the patterns).
+    value: final states, the shape of the queries (broadcast against the patterns). residual:
+    (..., S), how far the last step of each moved it. steps: (..., S), the steps each took. status:
+    (..., S), CONVERGED where the residual is at most the tolerance, else STEP_LIMIT.
     energies: (T + 1, ..., S), the energy of the query and after each step.
     attention: (..., S, N), the softmax weights of the last step of each query; for step size 1
         `states = attention @ patterns`.
-    converged: (..., S) booleans, whether the last step moved the state by at most the tolerance.
-    steps: (..., S) integers, the steps each query took.
     trajectory: (T + 1, ..., S, d) if asked for, else None.
     """
 
-    states: torch.Tensor
     energies: torch.Tensor
     attention: torch.Tensor
-    converged: torch.Tensor
-    steps: torch.Tensor
-    trajectory: torch.Tensor | None
+    trajectory: torch.Tensor | None = None
+
+    @property
+    def states(self) -> torch.Tensor:
+        """(..., S, d): where each query ended."""
+        return self.value
 
 
 def energy(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
     """E(ξ) = ½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ), shape (..., S).
 
-    Document 001, Eq. (energyfunc), with β; document 000, Eq. (logsumexp). `beta` > 0. Raises
-    TypeError or ValueError on anything that is not finite floating-point data of matching width.
+    [bal2020energy, Eqs. (7), (8)] with β.
+
+    >>> energy(torch.eye(2), states=torch.zeros(2))
+    tensor(-0.6931)
     """
     patterns, states, beta = _check(patterns, states, beta)
     return _energy(patterns, states, beta)
@@ -54,13 +61,21 @@ def energy(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -
 def attention_weights(
     patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0
 ) -> torch.Tensor:
-    """softmax_i(β x_iᵀξ), shape (..., S, N): how much each pattern contributes to the update."""
+    """softmax_i(β x_iᵀξ), shape (..., S, N): how much each pattern contributes to the update.
+
+    >>> attention_weights(torch.eye(2), states=torch.zeros(2))
+    tensor([0.5000, 0.5000])
+    """
     patterns, states, beta = _check(patterns, states, beta)
     return _weights(patterns, states, beta)
 
 
 def gradient(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
-    """∇E = ξ − Σ_i softmax_i(β x_iᵀξ) x_i, the shape of the states (document 001, Section 3)."""
+    """∇E = ξ − Σ_i softmax_i(β x_iᵀξ) x_i, the shape of the states [bal2020energy, Eq. (10)].
+
+    >>> gradient(torch.eye(2), states=torch.zeros(2))
+    tensor([-0.5000, -0.5000])
+    """
     patterns, states, beta = _check(patterns, states, beta)
     return states - _weights(patterns, states, beta) @ patterns
 
@@ -70,6 +85,10 @@ def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
 
     It equals β Cov_p(x), the covariance of the patterns under the softmax weights p, and is
     therefore symmetric and positive semidefinite; the Hessian of the energy is 1 − ∂f/∂ξ ≤ 1.
+
+    >>> jacobian(torch.eye(2), states=torch.zeros(2))
+    tensor([[ 0.2500, -0.2500],
+            [-0.2500,  0.2500]])
     """
     patterns, states, beta = _check(patterns, states, beta)
     weights = _weights(patterns, states, beta)
@@ -85,7 +104,10 @@ def update(
 
     γ = `step_size` ≥ 0. γ = 1 is attention with the patterns as keys and values. The energy falls
     for every 0 < γ < 2: the Hessian is at most 1, so a step changes E by at most
-    −γ (1 − γ/2) ‖∇E‖². Document 001, Eq. (conthopfupdate).
+    −γ (1 − γ/2) ‖∇E‖² [bal2020energy, Eqs. (11), (12)].
+
+    >>> update(torch.eye(2), states=torch.zeros(2))
+    tensor([0.5000, 0.5000])
     """
     patterns, states, beta = _check(patterns, states, beta)
     step_size = check_real("step_size", step_size, low=0.0)
@@ -95,33 +117,42 @@ def update(
 def retrieve(
     patterns: torch.Tensor,
     *,
-    query: torch.Tensor,
+    queries: torch.Tensor,
     beta: float = 1.0,
     steps: int | None = None,
     step_size: float = 1.0,
     tolerance: float = 1e-10,
     max_steps: int = 10_000,
     keep_trajectory: bool = False,
-) -> Retrieval:
-    """Iterate the update from `query`, exactly `steps` times or until it stops moving.
+    throw: bool = False,
+) -> ContinuousRetrieval:
+    """Iterate the update from `queries`, exactly `steps` times or until it stops moving.
 
     With `steps=n` every query takes n steps (differentiable). With `steps=None` each query stops
     at its own first step that moves it by at most `tolerance` (Euclidean), or after `max_steps`:
-    one that has not arrived is reported in `converged`, never silently. A query's result does not
-    depend on which others are in the batch.
+    one that has not arrived is reported in `status`, or raises NotConverged if `throw`. A query's
+    result does not depend on which others are in the batch. A step of size γ is γ times the
+    residual ‖ξ − f(ξ)‖ of the fixed-point equation, before it.
+
+    >>> found = retrieve(4.0 * torch.eye(2), queries=torch.tensor([1.0, 0.0]), tolerance=1e-6)
+    >>> bool(found.converged), f"{float(found.states[0]):.1f}"
+    (True, '4.0')
     """
-    patterns, query, beta = _check(patterns, query, beta)
+    patterns, query, beta = _check(patterns, queries, beta, "queries")
     if steps is not None:
         steps = check_integer("steps", steps, low=1)
     step_size = check_real("step_size", step_size, low=0.0, open_low=True)
     tolerance = check_real("tolerance", tolerance, low=0.0)
-    limit = check_integer("max_steps", max_steps, low=1) if steps is None else steps
+    max_steps = check_integer("max_steps", max_steps, low=1)
+    check_choice("keep_trajectory", keep_trajectory, (True, False))
+    limit = max_steps if steps is None else steps
 
     weights = _weights(patterns, query, beta)
     state = query.expand(*weights.shape[:-1], query.shape[-1])
     energies, trajectory = [_energy(patterns, state, beta)], [state]
     arrived = torch.zeros(state.shape[:-1], dtype=torch.bool, device=state.device)
     taken = torch.zeros(state.shape[:-1], dtype=torch.int64, device=state.device)
+    residual = torch.zeros(state.shape[:-1], dtype=state.dtype, device=state.device)
     for _ in range(limit):
         moved, used = _step(patterns, state, beta, step_size)
         shift = torch.linalg.vector_norm((moved - state).detach(), dim=-1)
@@ -129,44 +160,36 @@ def retrieve(
             # A query that has arrived stays put, so that slower neighbours cannot change it.
             frozen = arrived.unsqueeze(-1)
             moved, used = torch.where(frozen, state, moved), torch.where(frozen, weights, used)
+            residual = torch.where(arrived, residual, shift)
             taken = taken + (~arrived)
             arrived = arrived | (shift <= tolerance)
         else:
-            taken, arrived = taken + 1, shift <= tolerance
+            residual, taken, arrived = shift, taken + 1, shift <= tolerance
         state, weights = moved, used
         energies.append(_energy(patterns, state, beta))
         if keep_trajectory:
             trajectory.append(state)
         if steps is None and bool(arrived.all()):
             break
-    return Retrieval(
-        states=state,
+    found = ContinuousRetrieval(
+        value=state,
+        residual=residual,
+        steps=taken,
+        status=status_of(arrived),
         energies=torch.stack(energies),
         attention=weights,
-        converged=arrived,
-        steps=taken,
         trajectory=torch.stack(trajectory) if keep_trajectory else None,
     )
+    if throw:
+        found.require("a fixed point of the memory")
+    return found
 
 
 def _check(
-    patterns: torch.Tensor, states: torch.Tensor, beta: float
+    patterns: torch.Tensor, states: torch.Tensor, beta: float, name: str = "states"
 ) -> tuple[torch.Tensor, torch.Tensor, float]:
-    patterns, states = check_tensor("patterns", patterns), check_tensor("states", states)
-    if patterns.ndim < 2 or patterns.shape[-2] == 0:
-        raise ValueError(
-            f"patterns must have shape (..., N, d), N > 0, got {tuple(patterns.shape)}"
-        )
-    if states.ndim < 1 or states.shape[-1] != patterns.shape[-1]:
-        raise ValueError(
-            f"states must have as last axis the patterns' width {patterns.shape[-1]}, "
-            f"got shape {tuple(states.shape)}"
-        )
-    if states.dtype != patterns.dtype:
-        raise TypeError(
-            f"states must have the patterns' dtype {patterns.dtype}, got {states.dtype}"
-        )
-    return patterns, states, check_real("beta", beta, low=0.0, open_low=True)
+    patterns = check_patterns(patterns, ndim=None)
+    return patterns, check_states(name, states, patterns=patterns), check_beta(beta)
 
 
 def _weights(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.Tensor:

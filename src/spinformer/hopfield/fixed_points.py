@@ -1,36 +1,39 @@
 """Fixed points of the continuous Hopfield update: how many patterns they hold, search, stability.
 
 A fixed point obeys ξ* = Σ_i p_i x_i with p = softmax(β X ξ*) (patterns are rows, see
-`continuous`). Ramsauer et al. 2020 sort them by how many patterns share the weight p: an average
-over all patterns, a metastable state over a subset, or a single pattern (document 001, Section 5).
+`continuous`, whose conventions hold here). They are sorted by how many patterns share the weight p:
+an average over all patterns, a metastable state over a subset, or a single pattern
+[ramsauer2020hopfield, Sec. 3; bal2020energy, Sec. 5].
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from spinformer.core.checks import check_integer, check_real, check_tensor
-from spinformer.hopfield.continuous import attention_weights, energy, retrieve
+from spinformer.core.records import record
+from spinformer.core.solve import Solution, status_of
+from spinformer.hopfield.continuous import attention_weights, energy, gradient, retrieve
+from spinformer.hopfield.inputs import check_beta, check_like, check_patterns, check_states
 
 KINDS = ("single pattern", "metastable", "global average")
+MERGE_RADIUS = 1e-5  # two end points nearer than this, in units of the largest norm, are one
 
 
-@dataclass(frozen=True)
-class FixedPoints:
-    """Distinct fixed points, K of them, sorted by energy (lowest first).
+@record
+class FixedPoints(Solution[torch.Tensor]):
+    """Distinct fixed points, K of them, sorted by energy (lowest first), found from S starts.
 
-    points: (K, d). weights: (K, N), their softmax weights. energies: (K,).
+    value: (K, d). residual: (S,), ‖ξ − f(ξ)‖ where each start ended. steps: (S,), updates it
+    took. status: (S,), CONVERGED where it arrived, if need be by Newton's method.
+    weights: (K, N), their softmax weights. energies: (K,).
     entries: (K,) integers, the fewest weights that sum to 0.9. kinds: K names out of `KINDS`.
     eigenvalue: (K,), the largest eigenvalue of the update's Jacobian β Cov_p(x).
     stable: (K,) booleans, `eigenvalue < 1`: a strict minimum of the energy.
     basin: (K,) integers, how many of the starts ended there.
-    unresolved: how many starts had not arrived within the allowed steps.
     """
 
-    points: torch.Tensor
     weights: torch.Tensor
     energies: torch.Tensor
     entries: torch.Tensor
@@ -38,7 +41,16 @@ class FixedPoints:
     eigenvalue: torch.Tensor
     stable: torch.Tensor
     basin: torch.Tensor
-    unresolved: int
+
+    @property
+    def points(self) -> torch.Tensor:
+        """(K, d): the fixed points."""
+        return self.value
+
+    @property
+    def unresolved(self) -> int:
+        """How many starts had not arrived within the allowed steps."""
+        return int((~self.converged).sum())
 
 
 def effective_entries(weights: torch.Tensor, *, mass: float = 0.9) -> torch.Tensor:
@@ -46,8 +58,11 @@ def effective_entries(weights: torch.Tensor, *, mass: float = 0.9) -> torch.Tens
 
     `weights` has shape (..., N), rows non-negative and summing to 1 (to 1e-4, so that float32
     attention maps pass); `mass` in (0, 1]. A deviation of a few rounding errors counts as
-    reaching the mass: 9 of 10 equal weights do sum to 0.9. Ramsauer et al. 2020, Section 3 and
-    Figure 2 (their k).
+    reaching the mass: 9 of 10 equal weights do sum to 0.9 [ramsauer2020hopfield, Sec. 3 and
+    Fig. 2, their k].
+
+    >>> effective_entries(torch.tensor([[0.8, 0.15, 0.05], [0.95, 0.05, 0.0]]))
+    tensor([2, 1])
     """
     weights = check_tensor("weights", weights, low=0.0)
     mass = check_real("mass", mass, low=0.0, high=1.0, open_low=True)
@@ -68,7 +83,10 @@ def operating_class(entries: torch.Tensor, *, size: int) -> torch.Tensor:
 
     1: more than N/2 (it averages over nearly everything), 2: (N/8, N/2], 3: (N/32, N/8],
     4: at most N/32 (few or single patterns). `entries` may be medians over rows, hence a
-    floating-point tensor or an integer one. Ramsauer et al. 2020, Section 3: classes I to IV.
+    floating-point tensor or an integer one [ramsauer2020hopfield, Sec. 3, classes I to IV].
+
+    >>> operating_class(torch.tensor([100, 30, 5, 1]), size=128).tolist()
+    [1, 2, 3, 4]
     """
     size = check_integer("size", size, low=1)
     if not isinstance(entries, torch.Tensor):
@@ -83,7 +101,10 @@ def classify(weights: torch.Tensor) -> tuple[str, ...]:
     """The kind of each row of `weights`, shape (K, N), as one of `KINDS`.
 
     With k the fewest entries that sum to 0.9: "single pattern" for k = 1, "global average" for
-    k > N/2 (class I of Ramsauer et al.), "metastable" between. N = 1 counts as single pattern.
+    k > N/2 (class I above), "metastable" between. N = 1 counts as single pattern.
+
+    >>> classify(torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]]))
+    ('single pattern', 'metastable')
     """
     weights = check_tensor("weights", weights, ndim=2)
     size = weights.shape[-1]
@@ -99,10 +120,15 @@ def jacobian_eigenvalue(
     """Largest eigenvalue of β Cov_p(x) for each row p of `weights` (K, N), shape (K,).
 
     `patterns` (N, d). Where p are the weights of a fixed point, below 1 means stable.
+
+    >>> even = torch.full((1, 2), 0.5)
+    >>> jacobian_eigenvalue(torch.eye(2), weights=even, beta=2.0)
+    tensor([1.0000])
     """
-    patterns = check_tensor("patterns", patterns, ndim=2)
+    patterns = check_patterns(patterns)
     weights = check_tensor("weights", weights, shape=(None, patterns.shape[0]), low=0.0)
-    beta = check_real("beta", beta, low=0.0, open_low=True)
+    check_like("weights", weights, model=patterns, role="patterns")
+    beta = check_beta(beta)
     values = []
     for row in weights:
         scaled = row.sqrt().unsqueeze(-1) * (patterns - row @ patterns)
@@ -119,8 +145,11 @@ def mean_critical_beta(patterns: torch.Tensor) -> float:
     the Jacobian there is β Cov (Cov with 1/N). Patterns of non-zero mean c are centred first:
     they add the field βx_iᵀc to the scores, under which the mean in general is no fixed point.
     Returns inf for identical patterns.
+
+    >>> f"{mean_critical_beta(torch.eye(2)):.3f}"
+    '2.000'
     """
-    patterns = check_tensor("patterns", patterns, ndim=2)
+    patterns = check_patterns(patterns)
     uniform = patterns.new_full((1, patterns.shape[0]), 1.0 / patterns.shape[0])
     largest = float(jacobian_eigenvalue(patterns, weights=uniform, beta=1.0))
     return 1.0 / largest if largest > 0.0 else float("inf")
@@ -133,26 +162,33 @@ def find_fixed_points(
     starts: torch.Tensor | None = None,
     tolerance: float = 1e-10,
     max_steps: int = 2_000,
-    separation: float = 1e-5,
+    merge_radius: float = MERGE_RADIUS,
+    throw: bool = False,
 ) -> FixedPoints:
     """Fixed points that the update reaches from `starts` (default: the mean and every pattern).
 
     `patterns` (N, d), `starts` (S, d). The update runs to `tolerance`; starts still moving after
     `max_steps` (it slows down near a bifurcation) are finished with Newton's method on
     ξ − f(ξ) = 0 and kept only if that arrives within 0.1 of where they were, in units of the
-    largest pattern norm. Points closer than `separation` (same unit) are one. The mean of centred
-    patterns stays put even where it is unstable: it is then reported with `stable` False.
+    largest pattern norm. Points closer than `merge_radius` (same unit) are one. The mean of centred
+    patterns stays put even where it is unstable: it is then reported with `stable` False. Starts
+    that did not arrive are counted in `unresolved`, or raise NotConverged if `throw`.
+
+    >>> found = find_fixed_points(4.0 * torch.eye(2, dtype=torch.float64), beta=1.0)
+    >>> found.kinds, found.basin.tolist(), found.stable.tolist()
+    (('single pattern', 'single pattern', 'global average'), [1, 1, 1], [True, True, False])
     """
-    patterns = check_tensor("patterns", patterns, ndim=2).detach()
-    beta = check_real("beta", beta, low=0.0, open_low=True)
+    patterns = check_patterns(patterns).detach()
+    beta = check_beta(beta)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
-    separation = check_real("separation", separation, low=0.0, open_low=True)
+    merge_radius = check_real("merge_radius", merge_radius, low=0.0, open_low=True)
     if starts is None:
         starts = torch.cat([patterns.mean(0, keepdim=True), patterns])
     starts = check_tensor("starts", starts, shape=(None, patterns.shape[1])).detach()
+    starts = check_states("starts", starts, patterns=patterns)
     scale = float(torch.linalg.vector_norm(patterns, dim=-1).max()) or 1.0
     found = retrieve(
-        patterns, query=starts, beta=beta, tolerance=tolerance * scale, max_steps=max_steps
+        patterns, queries=starts, beta=beta, tolerance=tolerance * scale, max_steps=max_steps
     )
     states, arrived = found.states.clone(), found.converged.clone()
     for index in torch.nonzero(~arrived).flatten().tolist():
@@ -165,7 +201,7 @@ def find_fixed_points(
     basin: list[int] = []
     for index in order[arrived[order]].tolist():
         for known, point in enumerate(representatives):
-            if float((states[index] - point).norm()) <= separation * scale:
+            if float((states[index] - point).norm()) <= merge_radius * scale:
                 basin[known] += 1
                 break
         else:
@@ -174,8 +210,11 @@ def find_fixed_points(
     points = torch.stack(representatives) if representatives else states[:0]
     weights = attention_weights(patterns, states=points, beta=beta)
     eigenvalue = jacobian_eigenvalue(patterns, weights=weights, beta=beta)
-    return FixedPoints(
-        points=points,
+    result = FixedPoints(
+        value=points,
+        residual=gradient(patterns, states=states, beta=beta).norm(dim=-1),
+        steps=found.steps,
+        status=status_of(arrived),
         weights=weights,
         energies=energy(patterns, states=points, beta=beta),
         entries=effective_entries(weights),
@@ -183,26 +222,31 @@ def find_fixed_points(
         eigenvalue=eigenvalue,
         stable=eigenvalue < 1.0,
         basin=torch.as_tensor(np.asarray(basin, dtype=np.int64)),
-        unresolved=int((~arrived).sum()),
     )
+    if throw:
+        result.require("a fixed point of the memory")
+    return result
 
 
-def random_pattern_overlap(size: int, *, dimension: int, beta: float) -> float:
+def random_pattern_overlap(count: int, *, dim: int, beta: float) -> float:
     """Overlap m = x_iᵀξ*/d of the fixed point reached from one of N random patterns, theory.
 
-    For N = `size` independent patterns of d = `dimension` components of unit variance and norm √d.
+    For N = `count` independent patterns of d = `dim` components of unit variance and norm √d.
     At ξ = m x_i + (rest) the pattern itself scores βdm, the others are Gaussian of variance β²dm²,
     and weighted by e^{score} their mean is βξ (annealed: right while β√d stays below √(2 log N)).
     So p = 1/(1 + (N − 1) exp(β²dm²/2 − βdm)) and m = p/(1 − (1 − p)β), iterated from m = 1; our
     own estimate, for β < 1. The pattern is lost where the iteration falls to m ≈ 0.
+
+    >>> f"{random_pattern_overlap(256, dim=256, beta=1 / 16):.2f}"
+    '1.00'
     """
-    size = check_integer("size", size, low=2)
-    dimension = check_integer("dimension", dimension, low=1)
+    count = check_integer("count", count, low=2)
+    dim = check_integer("dim", dim, low=1)
     beta = check_real("beta", beta, low=0.0, high=1.0, open_low=True)
     overlap = 1.0
     for _ in range(2_000):
-        exponent = 0.5 * beta**2 * dimension * overlap**2 - beta * dimension * overlap
-        weight = 1.0 / (1.0 + (size - 1) * float(np.exp(exponent)))
+        exponent = 0.5 * beta**2 * dim * overlap**2 - beta * dim * overlap
+        weight = 1.0 / (1.0 + (count - 1) * float(np.exp(exponent)))
         overlap = weight / (1.0 - (1.0 - weight) * beta)
     return overlap
 

@@ -46,7 +46,7 @@ def check_states(name: str, states: Any, *, patterns: torch.Tensor) -> torch.Ten
             f"got shape {tuple(states.shape)}"
         )
     check_like(name, states, model=patterns, role="patterns")
-    if states.ndim > 1 and not _broadcast(states.shape[:-2], patterns.shape[:-2]):
+    if states.ndim > 1 and not can_broadcast(states.shape[:-2], patterns.shape[:-2]):
         raise ValueError(
             f"{name} must have batch axes that broadcast with the patterns', "
             f"{tuple(patterns.shape[:-2])}, got shape {tuple(states.shape)}"
@@ -67,9 +67,21 @@ def check_beta(beta: Any) -> float:
     return check_real("beta", beta, low=0.0, open_low=True)
 
 
-def _broadcast(one: torch.Size, other: torch.Size) -> bool:
+def check_mask(name: str, mask: Any, *, shape: tuple[int, ...], exact: bool = False) -> None:
+    """Booleans that broadcast to `shape`, or have it if `exact`."""
+    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
+        raise TypeError(f"{name} must be a boolean torch tensor, got {type(mask).__name__}")
+    fits = can_broadcast(mask.shape, torch.Size(shape))
+    if fits:
+        fits = torch.broadcast_shapes(mask.shape, shape) == torch.Size(shape)
+    if not fits or (exact and tuple(mask.shape) != shape):
+        raise ValueError(f"{name} must fit the shape {shape}, got {tuple(mask.shape)}")
+
+
+def can_broadcast(*shapes: torch.Size) -> bool:
+    """Whether the shapes broadcast together."""
     try:
-        torch.broadcast_shapes(one, other)
+        torch.broadcast_shapes(*shapes)
     except RuntimeError:
         return False
     return True

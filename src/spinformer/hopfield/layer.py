@@ -2,8 +2,8 @@
 
 Queries are states, patterns are what is stored. In each head the state moves n − 1 times by
 ξ ← softmax(β ξKᵀ) K and a last time onto the values, softmax(β ξKᵀ) V. n = 1 is multi-head
-attention. Document 001, Section 3; Ramsauer et al. 2020, Section 2 (Hopfield, HopfieldPooling and
-HopfieldLayer are options of one class here). Every step is one call of the framework's fused
+attention [bal2020energy, Sec. 3; ramsauer2020hopfield, Sec. 2, whose Hopfield, HopfieldPooling and
+HopfieldLayer are options of one class here]. Every step is one call of the framework's fused
 kernel; β multiplies the keys once, before the first.
 """
 
@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.hopfield.inputs import check_mask
 
 
 class HopfieldLayer(nn.Module):
@@ -34,13 +35,18 @@ class HopfieldLayer(nn.Module):
     bias: biases in the four projections. dropout: probability on the softmax weights, when
         training, at every step.
     Raises TypeError or ValueError naming the argument.
+
+    >>> layer = HopfieldLayer(8, heads=2, steps=3)
+    >>> tokens = torch.zeros(1, 5, 8)
+    >>> layer(tokens, patterns=tokens).shape
+    torch.Size([1, 5, 8])
     """
 
     def __init__(
         self,
         width: int,
-        heads: int = 1,
         *,
+        heads: int = 1,
         pattern_width: int | None = None,
         steps: int = 1,
         beta: float | Sequence[float] | None = None,
@@ -98,8 +104,8 @@ class HopfieldLayer(nn.Module):
     def forward(
         self,
         queries: torch.Tensor | None = None,
-        patterns: torch.Tensor | None = None,
         *,
+        patterns: torch.Tensor | None = None,
         pattern_mask: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         causal: bool = False,
@@ -127,8 +133,8 @@ class HopfieldLayer(nn.Module):
     def attention_weights(
         self,
         queries: torch.Tensor | None = None,
-        patterns: torch.Tensor | None = None,
         *,
+        patterns: torch.Tensor | None = None,
         pattern_mask: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         causal: bool = False,
@@ -151,6 +157,7 @@ class HopfieldLayer(nn.Module):
         return weights
 
     def extra_repr(self) -> str:
+        """What `print` shows."""
         return f"width={self.width}, heads={self.heads}, steps={self.steps}"
 
     def _betas(self, beta: float | Sequence[float] | None) -> list[float]:
@@ -172,7 +179,8 @@ class HopfieldLayer(nn.Module):
         attention_mask: torch.Tensor | None,
         causal: bool,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        if (queries is None) != (self.pooled_queries is not None):
+        pooled = self.pooled_queries
+        if (queries is None) != (pooled is not None):
             raise ValueError("queries must be given exactly where the layer has no pooling")
         if patterns is None and self.memory is None:
             raise ValueError("patterns must be given where the layer has no memories")
@@ -184,15 +192,15 @@ class HopfieldLayer(nn.Module):
                 f"patterns must have the queries' batch size {len(queries)}, got {len(patterns)}"
             )
         given = 0 if patterns is None else patterns.shape[1]
-        if queries is None:
-            queries = self.pooled_queries.expand(batch, -1, -1)
+        states = queries if pooled is None else pooled.expand(batch, -1, -1)
+        assert states is not None
         if self.memory is not None:
             memory = self.memory.expand(batch, -1, -1)
             patterns = memory if patterns is None else torch.cat([patterns, memory], dim=1)
 
-        mask = self._mask(batch, queries.shape[1], given, pattern_mask, attention_mask, causal)
+        mask = self._mask(batch, states.shape[1], given, pattern_mask, attention_mask, causal)
         normed = self.pattern_norm(patterns)
-        state = self._split(self.to_query(self.query_norm(queries)))
+        state = self._split(self.to_query(self.query_norm(states)))
         return state, self._split(self.to_key(normed)), self._split(self.to_value(normed)), mask
 
     def _split(self, features: torch.Tensor) -> torch.Tensor:
@@ -210,10 +218,10 @@ class HopfieldLayer(nn.Module):
         """One boolean mask, broadcastable to (B, heads, S, N + memories), or None."""
         parts = []
         if pattern_mask is not None:
-            _check_mask("pattern_mask", pattern_mask, (batch, given), exact=True)
+            check_mask("pattern_mask", pattern_mask, shape=(batch, given), exact=True)
             parts.append(pattern_mask[:, None, None, :])
         if attention_mask is not None:
-            _check_mask("attention_mask", attention_mask, (batch, self.heads, length, given))
+            check_mask("attention_mask", attention_mask, shape=(batch, self.heads, length, given))
             parts.append(attention_mask)
         if check_choice("causal", causal, (True, False)):
             parts.append(
@@ -245,14 +253,3 @@ def _check_input(name: str, value: torch.Tensor | None, width: int) -> None:
         raise ValueError(
             f"{name} must have shape (batch, length, {width}), got {tuple(value.shape)}"
         )
-
-
-def _check_mask(name: str, value: Any, shape: tuple[int, ...], *, exact: bool = False) -> None:
-    if not isinstance(value, torch.Tensor) or value.dtype != torch.bool:
-        raise TypeError(f"{name} must be a boolean torch tensor, got {type(value).__name__}")
-    try:
-        fits = torch.broadcast_shapes(value.shape, shape) == torch.Size(shape)
-    except RuntimeError:
-        fits = False
-    if not fits or (exact and tuple(value.shape) != shape):
-        raise ValueError(f"{name} must fit the shape {shape}, got {tuple(value.shape)}")

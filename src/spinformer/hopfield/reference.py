@@ -9,8 +9,9 @@ import numpy as np
 
 from spinformer.core.checks import check_array, check_integer
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.hopfield.discrete import DiscreteRetrieval, relax, signs, total_energy
+from spinformer.hopfield.discrete import signs, total_energy
 from spinformer.hopfield.inputs import check_spin_patterns, check_spin_states
+from spinformer.hopfield.relaxation import DiscreteRetrieval, relax
 from spinformer.hopfield.separation import CLASSICAL, Separation, slope_of
 
 

@@ -10,8 +10,9 @@ rule a spin (`Tables`): the gain, ½[F(x + 1) − F(x − 1)] or, for the rule t
 gradient, F′(x), and F itself. Integer tables are summed as they are, without rounding. Others
 are kept as mantissa and exponent of each entry, so that none overflows, and patterns are counted
 by their overlap before anything is rounded: patterns of opposite pull then cancel exactly, and
-those further down decide, as they do in exact arithmetic. Tables are kept for the next call: F must be a pure
-function.
+those further down decide, as they do in exact arithmetic.
+
+Tables are kept for the next call: F must be a pure function.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.core.checks import check_choice, check_flag, check_integer, check_real, check_tensor
 from spinformer.core.differences import slope_at_zero
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
@@ -52,6 +52,7 @@ def draw_tokens(
     fields = nn.functional.normalize(fields, dim=-1)
     if prototypes is not None:
         prototypes = check_tensor("prototypes", prototypes, shape=(None, dim))
+        check_integer("the number of prototypes", len(prototypes), low=1)
         which = torch.randint(len(prototypes), (batch, sites), generator=generator)
         fields = nn.functional.normalize(prototypes[which] + spread * fields, dim=-1)
     return fields
@@ -85,12 +86,16 @@ def outside_span(part: Tensor, *, fields: Tensor) -> Tensor:
     >>> f"{float(outside_span(torch.tensor([[3.0, 4.0]]), fields=h)):.4f}"
     '0.6400'
     """
+    part, fields = _part_and_fields(part, fields)
     sites, dim = fields.shape[-2:]
     if sites >= dim:
         raise ValueError(f"fields must have fewer sites than channels, got {sites} and {dim}")
     basis = torch.linalg.svd(fields, full_matrices=False).Vh
     inside = (part @ basis.mT) @ basis
-    return (part - inside).square().sum(dim=(-2, -1)) / part.square().sum(dim=(-2, -1))
+    whole = part.square().sum(dim=(-2, -1))
+    # What vanishes lies in every span.
+    outside = (part - inside).square().sum(dim=(-2, -1))
+    return outside / whole.clamp_min(torch.finfo(whole.dtype).tiny)
 
 
 def best_pair_weights(part: Tensor, *, fields: Tensor) -> Tensor:
@@ -100,7 +105,19 @@ def best_pair_weights(part: Tensor, *, fields: Tensor) -> Tensor:
     >>> f"{float(weights):.4f}"
     '3.0000'
     """
+    part, fields = _part_and_fields(part, fields)
     return torch.linalg.lstsq(fields.mT, part.mT).solution.mT
+
+
+def _part_and_fields(part: Tensor, fields: Tensor) -> tuple[Tensor, Tensor]:
+    fields = check_tensor("fields", fields)
+    part = check_tensor("part", part, like=("fields", fields))
+    if fields.ndim < 2 or part.shape != fields.shape:
+        raise ValueError(
+            f"part must have the shape (..., N, D) of fields, {tuple(fields.shape)}, "
+            f"got {tuple(part.shape)}"
+        )
+    return part, fields
 
 
 def random_rotation(dim: int, *, seed: TorchSeed) -> Tensor:
@@ -129,6 +146,7 @@ def locality(fields: Tensor, *, bilinear: Tensor, frozen: bool = False, **option
     torch.Size([3, 3])
     """
     check_tensor("fields", fields, ndim=2)
+    frozen = check_flag("frozen", frozen)
 
     def response(h: Tensor) -> Tensor:
         return dissect(h, bilinear=bilinear, **options).response

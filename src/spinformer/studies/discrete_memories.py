@@ -20,7 +20,8 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate
 from spinformer.hopfield.capacity import capacity_at_error
-from spinformer.hopfield.discrete import descend, fields, retrieve
+from spinformer.hopfield.discrete import fields, retrieve
+from spinformer.hopfield.relaxation import descend
 from spinformer.hopfield.separation import EXPONENTIAL, MAX_DEGREE, polynomial
 
 

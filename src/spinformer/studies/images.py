@@ -1,5 +1,5 @@
 """Two small image sets that ship with libraries the package needs anyway, and what memories do
-to them: binarisation, masking.
+to them: binarization, masking.
 
 Nothing is fetched at run time. Faces: `skimage.data.lfw_subset`, whose first 100 images are
 faces cut from Labelled Faces in the Wild (the other 100 are not faces and are left out).
@@ -24,8 +24,11 @@ def faces() -> np.ndarray:
     """The 100 faces as rows, shape (100, 625), float64, raster order of the 25x25 pixels.
 
     Grey values g in [0, 1] become 2g − 1, so entries lie in [−1, 1] with black at −1 and white
-    at 1; nothing is centred or normalised per image (`images.reshape(-1, *FACE_SHAPE)` shows
+    at 1; nothing is centred or normalized per image (`images.reshape(-1, *FACE_SHAPE)` shows
     them). The mean over all faces and pixels is close to zero but not zero.
+
+    >>> faces().shape
+    (100, 625)
     """
     return 2.0 * lfw_subset()[:100].reshape(100, -1).astype(np.float64) - 1.0
 
@@ -34,12 +37,19 @@ def digits() -> np.ndarray:
     """The 1797 handwritten digits as rows, shape (1797, 64), float64, raster order of 8x8 pixels.
 
     Grey values 0 … 16 become g/8 − 1, so entries lie in [−1, 1] with background −1 and ink 1.
+
+    >>> digits().shape
+    (1797, 64)
     """
     return load_digits().data.astype(np.float64) / 8.0 - 1.0
 
 
 def digit_labels() -> np.ndarray:
-    """The class (0 … 9) of each row of `digits()`, shape (1797,), int64."""
+    """The class (0 … 9) of each row of `digits()`, shape (1797,), int64.
+
+    >>> digit_labels()[:3]
+    array([0, 1, 2])
+    """
     return load_digits().target.astype(np.int64)
 
 
@@ -51,6 +61,9 @@ def binarize(images: Any, *, threshold: str = "pixel") -> np.ndarray:
     memory that assumes unbiased patterns needs. `"image"` uses the median of each image: looks
     more like the picture, but faces so binarised share an overlap of about 1/4. `"zero"`
     compares with 0.
+
+    >>> binarize([[0.2, -0.3]], threshold="zero")
+    array([[ 1., -1.]])
     """
     images = check_array("images", images, ndim=2)
     check_choice("threshold", threshold, ("pixel", "image", "zero"))
@@ -67,7 +80,10 @@ def mask(images: Any, *, fraction: float, value: float = 0.0) -> np.ndarray:
     """A copy of `images`, shape (n, d), whose last round(fraction·d) entries are set to `value`.
 
     Images are stored row by row from the top, so `fraction=0.5` hides the lower half. The
-    default 0 is the state that favours neither spin.
+    default 0 is the state that favors neither spin.
+
+    >>> mask([[1.0, 1.0]], fraction=0.5)
+    array([[1., 0.]])
     """
     images = check_array("images", images, ndim=2).copy()
     fraction = check_real("fraction", fraction, low=0.0, high=1.0)

@@ -41,7 +41,9 @@ def own_token_share(
     >>> own_token_share(torch.eye(2).double(), **options) < 1
     True
     """
-    dim = bilinear.shape[-1]
+    dim = check_tensor("bilinear", bilinear, square=True).shape[-1]
+    owners = check_integer("owners", owners, low=2)
+    environments = check_integer("environments", environments, low=2)
     fields = draw_tokens(
         owners * environments, sites=sites, dim=dim, seed=seed, prototypes=prototypes, spread=spread
     )
@@ -64,6 +66,8 @@ def share_between_groups(values: Tensor) -> float:
     if min(values.shape[:2]) < 2:
         raise ValueError(f"values must hold 2 groups of 2, got shape {tuple(values.shape)}")
     within = values.var(dim=1).mean(dim=0).sum()
+    if not bool((values != values[:1, :1]).any()):
+        raise ValueError("values must vary, all of them are alike")
     between = values.mean(dim=1).var(dim=0).sum() - within / values.shape[1]
     return float(between / (between + within))
 
@@ -129,8 +133,18 @@ def fit_per_token(
     targets = check_tensor("targets", targets, shape=(inputs.shape[0], None)).detach().double()
     width = check_integer("width", width, low=0)
     steps = check_integer("steps", steps, low=1)
+    batch = check_integer("batch", batch, low=1)
+    rate = check_real("rate", rate, low=0.0, open_low=True)
     held_out = check_real("held_out", held_out, low=0.01, high=0.9)
     cut = int(inputs.shape[0] * (1 - held_out))
+    if min(cut, inputs.shape[0] - cut) < 2:
+        raise ValueError(
+            "inputs must hold 2 samples to train on and 2 to test on, held_out leaves "
+            f"{cut} and {inputs.shape[0] - cut}"
+        )
+    if elsewhere is not None:
+        check_tensor("elsewhere[0]", elsewhere[0], shape=(None, inputs.shape[1]))
+        check_tensor("elsewhere[1]", elsewhere[1], shape=(len(elsewhere[0]), targets.shape[1]))
     shift, scale = inputs[:cut].mean(0), inputs[:cut].std(0).clamp_min(1e-12)
     centre, size = targets[:cut].mean(0), targets[:cut].std().clamp_min(1e-12)
 
@@ -154,8 +168,11 @@ def fit_per_token(
 
     def score(x: Tensor, y: Tensor) -> float:
         with torch.no_grad():
-            wrong = (network(x) - y).square().sum()
-        return 1 - float(wrong / (y - y.mean(0)).square().sum())
+            wrong = float((network(x) - y).square().sum())
+        spread = float((y - y.mean(0)).square().sum())
+        if spread == 0:
+            raise ValueError("targets must vary, in the training set, the test set and elsewhere")
+        return 1 - wrong / spread
 
     return PerTokenFit(
         width=width,

@@ -1,17 +1,12 @@
 """Training stacks of spin systems on images, and watching what happens inside.
 
-Tokens are patches of the digits of `images`. A stack embeds them, lets one layer drive the next,
-averages over tokens and classifies. Its layers are spin systems (`spins.modules`), whose
-magnetisations are the fields of the next system with nothing added in between
-[bal2021transformers, Sec. 10], or torch's `TransformerEncoderLayer` at the same number of
-parameters. Probes measure the collective behaviour of every layer on the same images at any
-moment of the training.
+Tokens are patches of the digits of `images`, the stacks those of `classifiers`. Probes measure the
+collective behaviour of every layer on the same images at any moment of the training.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,9 +18,8 @@ from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.studies.classifiers import TokenClassifier
 from spinformer.studies.images import DIGIT_SHAPE, digit_labels, digits
-
-KINDS = ("spins", "transformer")
 
 
 @record
@@ -105,142 +99,6 @@ def digits_as_tokens(
     )
 
 
-class TokenClassifier(nn.Module):
-    """Embedding with learned positions, `depth` layers of one kind, mean over tokens, readout.
-
-    `kind` "spins": `SpinTransformerModule` with learned channel maps; `options` go to it
-    (`steps`, `order`, `response`, ...). "transformer": torch's `TransformerEncoderLayer` with
-    `feedforward` hidden units, no dropout. Input (images, N, pixels), output logits (images, 10).
-
-    >>> TokenClassifier("spins", tokens=4, pixels=1, dim=8, heads=2)(torch.ones(5, 4, 1)).shape
-    torch.Size([5, 10])
-    """
-
-    def __init__(
-        self,
-        kind: str,
-        *,
-        tokens: int = 16,
-        pixels: int = 4,
-        dim: int = 32,
-        heads: int = 4,
-        depth: int = 2,
-        feedforward: int = 64,
-        classes: int = 10,
-        **options: Any,
-    ) -> None:
-        super().__init__()
-        self.kind = check_choice("kind", kind, KINDS)
-        check_integer("depth", depth, low=1)
-        check_integer("heads", heads, low=1)
-        self.embedding = nn.Linear(pixels, dim)
-        self.position = nn.Parameter(torch.randn(tokens, dim) / 2)
-        layers: list[nn.Module]
-        if kind == "spins":
-            layers = [
-                SpinTransformerModule(dim, heads, channel_maps=True, **options)
-                for _ in range(depth)
-            ]
-        else:
-            if options:
-                raise TypeError(f"options must be empty for a transformer, got {sorted(options)}")
-            check_integer("feedforward", feedforward, low=1)
-            layers = [
-                nn.TransformerEncoderLayer(dim, heads, feedforward, dropout=0.0, batch_first=True)
-                for _ in range(depth)
-            ]
-        self.layers = nn.ModuleList(layers)
-        self.readout = nn.Linear(dim, classes)
-
-    def embed(self, tokens: Tensor) -> Tensor:
-        """The input of the first layer, (images, N, dim)."""
-        embedded: Tensor = self.embedding(tokens) + self.position
-        return embedded
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Logits (images, classes)."""
-        state = self.embed(tokens)
-        for layer in self.layers:
-            state = layer(state)
-        logits: Tensor = self.readout(state.mean(-2))
-        return logits
-
-
-def parameter_count(model: nn.Module) -> int:
-    """Number of trainable numbers.
-
-    >>> parameter_count(nn.Linear(3, 2))
-    8
-    """
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)
-
-
-def matched_transformer(
-    spins: TokenClassifier, *, dim: int, heads: int
-) -> tuple[TokenClassifier, int]:
-    """A transformer of width `dim` with as many parameters as `spins`, and its `feedforward`.
-
-    The hidden width is the integer that comes closest. ValueError if already one hidden unit is
-    too much, so that `dim` must be smaller.
-
-    >>> spins = TokenClassifier("spins", dim=32, heads=4)
-    >>> transformer, hidden = matched_transformer(spins, dim=24, heads=4)
-    >>> hidden, parameter_count(transformer) - parameter_count(spins)
-    (35, 14)
-    """
-    tokens, pixels = spins.position.shape[0], spins.embedding.in_features
-    shape = {
-        "tokens": tokens,
-        "pixels": pixels,
-        "dim": dim,
-        "heads": heads,
-        "depth": len(spins.layers),
-        "classes": spins.readout.out_features,
-    }
-    one = parameter_count(TokenClassifier("transformer", feedforward=1, **shape))
-    per_unit = len(spins.layers) * (2 * dim + 1)
-    hidden = 1 + round((parameter_count(spins) - one) / per_unit)
-    if hidden < 1:
-        raise ValueError(f"dim must be small enough to match the parameters, got {dim}")
-    return TokenClassifier("transformer", feedforward=hidden, **shape), hidden
-
-
-def build_classifier(
-    kind: str,
-    *,
-    seed: int,
-    dim: int,
-    heads: int,
-    depth: int = 2,
-    transformer_dim: int = 24,
-    strength: float = 2.0,
-) -> TokenClassifier:
-    """One freshly initialised double-precision network of the chapter.
-
-    `kind` "spins", "without response" (spins whose modules return ⟨σ⟩ only), or "transformer", of
-    width `transformer_dim` and with as many parameters as the spins. `seed` of the initial weights;
-    couplings start at `strength`.
-
-    >>> build_classifier("transformer", seed=0, dim=32, heads=4).kind
-    'transformer'
-    """
-    check_choice("kind", kind, ("spins", "transformer", "without response"))
-    # torch draws initial weights from its global state and nowhere else: it is lent ours.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(check_integer("seed", seed, low=0))
-        model = TokenClassifier(
-            "spins",
-            dim=dim,
-            heads=heads,
-            depth=depth,
-            strength=strength,
-            response=kind != "without response",
-        )
-        if kind == "transformer":
-            model, _ = matched_transformer(model, dim=transformer_dim, heads=heads)
-    return model.double()
-
-
 @torch.no_grad()
 def accuracy(model: TokenClassifier, tokens: Tensor, *, labels: Tensor) -> float:
     """Share of images whose largest logit is their label.
@@ -250,6 +108,7 @@ def accuracy(model: TokenClassifier, tokens: Tensor, *, labels: Tensor) -> float
     >>> accuracy(model, tokens, labels=model(tokens).argmax(-1))
     1.0
     """
+    _check_labels(tokens, labels)
     return float((model(tokens).argmax(-1) == labels).double().mean())
 
 
@@ -262,7 +121,7 @@ def probe_layers(model: TokenClassifier, tokens: Tensor, *, labels: Tensor) -> l
     >>> [probe.response for probe in probes]
     [0.0, 0.0]
     """
-    check_tensor("tokens", tokens, ndim=3)
+    _check_labels(tokens, labels)
     state, probes = model.embed(tokens), []
     for layer in model.layers:
         before = state
@@ -318,6 +177,9 @@ def train(
     check_integer("batch", batch, low=1)
     check_real("rate", rate, low=0.0, open_low=True)
     check_flag("progress", progress)
+    for index, epoch in enumerate(probe_at):
+        check_integer(f"probe_at[{index}]", epoch, low=0, high=epochs)
+    _check_labels(data.train_tokens, data.train_labels)
     generator = torch_generator(seed)
     count = len(data.train_labels)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
@@ -383,6 +245,14 @@ def over_trainings(values: np.ndarray) -> Estimate:
     if len(values) > 1:
         return mean_estimate(values)
     return Estimate(value=values[0], error=np.full_like(values[0], np.nan), samples=1)
+
+
+def _check_labels(tokens: Tensor, labels: Tensor) -> None:
+    check_tensor("tokens", tokens, ndim=3)
+    if not isinstance(labels, Tensor) or labels.is_floating_point():
+        raise TypeError("labels must be a tensor of integers")
+    if tuple(labels.shape) != tokens.shape[:1] or not len(labels):
+        raise ValueError(f"labels must have shape ({len(tokens)},), got {tuple(labels.shape)}")
 
 
 def _off_diagonal(matrix: Tensor) -> float:

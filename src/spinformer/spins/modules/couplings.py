@@ -47,7 +47,7 @@ def softmax_couplings(
     _check(fields, bilinear, gamma, strength)
     if check_flag("mask_diagonal", mask_diagonal) and fields.shape[-2] < 2:
         raise ValueError("fields must have at least 2 sites if mask_diagonal, got 1")
-    scores = gamma * (fields @ bilinear) @ fields.mT
+    scores = _finite_scores(gamma * (fields @ bilinear) @ fields.mT)
     if mask_diagonal:
         scores = scores.masked_fill(_eye(scores), -torch.inf)
     return strength * scores.softmax(dim=-1)
@@ -66,7 +66,7 @@ def exponential_couplings(
     """
     _check(fields, bilinear, gamma, strength)
     scores = gamma * (fields @ bilinear) @ fields.mT
-    return strength * scores.exp().masked_fill(_eye(scores), 0.0)
+    return strength * _finite_scores(scores.exp()).masked_fill(_eye(scores), 0.0)
 
 
 def symmetrize(couplings: Tensor) -> Tensor:
@@ -184,6 +184,12 @@ def two_term_magnetization(
 
 def _eye(matrix: Tensor) -> Tensor:
     return torch.eye(matrix.shape[-1], dtype=torch.bool, device=matrix.device)
+
+
+def _finite_scores(scores: Tensor) -> Tensor:
+    if not bool(torch.isfinite(scores.detach()).all()):
+        raise ValueError("fields, bilinear and gamma must give finite scores, these overflow")
+    return scores
 
 
 def _check(fields: Tensor, bilinear: Tensor, gamma: float, strength: float) -> None:

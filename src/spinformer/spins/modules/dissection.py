@@ -58,9 +58,14 @@ class Anatomy:
         return {name: getattr(self, name) for name in names}
 
     def shares(self) -> dict[str, Tensor]:
-        """Σ part·m / Σ m·m of every system, (...): signed, summing to one."""
+        """Σ part·m / Σ m·m of every system, (...): signed, summing to one.
+
+        Raises ValueError where m vanishes, as it does without a field: nothing has a share in it.
+        """
         total = self.magnetization
         size = total.square().sum(dim=(-2, -1))
+        if bool((size == 0).any()):
+            raise ValueError("the magnetisation must not vanish, it does without a field")
         return {
             name: (part * total).sum(dim=(-2, -1)) / size for name, part in self.parts().items()
         }

@@ -1,19 +1,20 @@
 """The pieces of the spin module whose cost grows as N², with gradients derived by hand.
 
 Same numbers as the plain formulas of `couplings` and `vectors.tap` (the tests hold them to those),
-but a backward pass that reads each N × N matrix as few times as possible. Differentiable once.
-All arguments are batched, (..., N, N) or (..., N, D); g and β broadcast as (..., 1, 1). Nothing
-is checked here.
+but a backward pass that reads each N × N matrix as few times as possible. Where a
+graph of the gradient is asked for, the plain formulas take over, so that it can be differentiated
+again. All arguments are batched, (..., N, N) or (..., N, D); g and β broadcast as (..., 1, 1).
+Nothing is checked here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 
 def scaled_attention(
@@ -58,6 +59,79 @@ def covariance_attention(
     return _CovarianceAttention.apply(couplings, strength, mean, queries, keys, pair, width, beta)
 
 
+def scaled_attention_reference(
+    queries: Tensor, *, keys: Tensor, strength: Tensor, mask_diagonal: bool
+) -> tuple[Tensor, Tensor]:
+    """`scaled_attention` in plain operations.
+
+    >>> tokens, strength = torch.zeros(2, 1), torch.full((1, 1), 3.0)
+    >>> scaled_attention_reference(tokens, keys=tokens, strength=strength, mask_diagonal=True)[1]
+    tensor([[0., 6.],
+            [6., 0.]])
+    """
+    scores = queries @ keys.mT
+    eye = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+    if mask_diagonal:
+        scores = scores.masked_fill(eye, -torch.inf)
+    couplings = strength * scores.softmax(dim=-1)
+    return couplings, (couplings + couplings.mT).masked_fill(eye, 0.0)
+
+
+def covariance_attention_reference(
+    couplings: Tensor,
+    *,
+    strength: Tensor,
+    mean: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    pair: Tensor | None,
+    width: Tensor | None,
+    beta: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """`covariance_attention` in plain operations.
+
+    >>> half, one = torch.full((2, 2), 0.5), torch.ones(1, 1)
+    >>> tokens, zero = torch.tensor([[1.0], [-1.0]]), torch.zeros(2, 1)
+    >>> naive = {"pair": None, "width": None, "beta": None}
+    >>> covariance_attention_reference(
+    ...     half, strength=one, mean=zero, queries=tokens, keys=tokens, **naive
+    ... )[0]
+    tensor([[ 0.5000],
+            [-0.5000]])
+    """
+    correlation = mean @ mean.mT
+    if pair is not None and width is not None and beta is not None:
+        correlation = correlation + beta * pair * (width @ width.mT)
+    eye = torch.eye(correlation.shape[-1], dtype=torch.bool, device=correlation.device)
+    weighted = couplings * correlation.masked_fill(eye, 1.0)
+    weights = weighted - couplings * (weighted.sum(dim=-1, keepdim=True) / strength)
+    return weights @ keys, weights.mT @ queries
+
+
+def _gradients_with_graph(
+    plain: Callable[..., tuple[Tensor, ...]],
+    arguments: Sequence[Tensor],
+    cotangents: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """Gradients of `plain` by `arguments` that can be differentiated again."""
+    with torch.enable_grad():
+        # Views keep these partial derivatives apart from what the arguments owe each other.
+        views = [argument.view_as(argument) for argument in arguments]
+        used = [
+            (output, cotangent)
+            for output, cotangent in zip(plain(*views), cotangents, strict=True)
+            if cotangent is not None and output.requires_grad
+        ]
+        wanted = [view for view in views if view.requires_grad]
+        if not used or not wanted:
+            return [None] * len(views)
+        outputs, given = zip(*used, strict=True)
+        found = iter(
+            torch.autograd.grad(outputs, wanted, given, create_graph=True, allow_unused=True)
+        )
+    return [next(found) if view.requires_grad else None for view in views]
+
+
 class _ScaledAttention(Function):
     @staticmethod
     def forward(
@@ -76,9 +150,17 @@ class _ScaledAttention(Function):
         return couplings, pair
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor | None, grad_pair: Tensor | None) -> tuple[Any, ...]:
         queries, keys, couplings, strength = ctx.saved_tensors
+        if torch.is_grad_enabled():
+
+            def plain(queries: Tensor, keys: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+                return scaled_attention_reference(
+                    queries, keys=keys, strength=strength, mask_diagonal=ctx.mask_diagonal
+                )
+
+            arguments = (queries, keys, strength)
+            return (*_gradients_with_graph(plain, arguments, (grad, grad_pair)), None)
         if grad_pair is not None:
             both = grad_pair + grad_pair.mT
             if not ctx.mask_diagonal:
@@ -121,10 +203,20 @@ class _CovarianceAttention(Function):
         return weights @ keys, weights.mT @ queries
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_query: Tensor, grad_key: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
         couplings, strength, mean, queries, keys, correlation, weights, rows = saved[:8]
+        if torch.is_grad_enabled():
+            names = ("strength", "mean", "queries", "keys", "pair", "width", "beta")
+
+            def plain(couplings: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
+                named: dict[str, Any] = dict.fromkeys(names)
+                named.update(zip(names, others, strict=False))
+                return covariance_attention_reference(couplings, **named)
+
+            arguments = (*saved[:5], *saved[8:])
+            grads = _gradients_with_graph(plain, arguments, (grad_query, grad_key))
+            return (*grads, *(None,) * (8 - len(grads)))
         grad_keys = weights.mT @ grad_query
         grad_queries = weights @ grad_key
         # dL/dG, both outer products in one multiplication.

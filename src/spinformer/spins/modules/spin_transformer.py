@@ -9,8 +9,8 @@ field of its channels, with couplings that depend on the whole input H,
 and the output is the magnetisation −dF/dH = ⟨σ⟩ + response of all heads, F the free energy of
 `vectors.tap` (large D, first or second order). ⟨σ⟩ is iterated to the fixed point, where the output
 is exactly −dF/dH, or for K steps. The response is the closed form of `couplings`, summed over
-heads, so no second derivative is needed to train, and none is offered. The module maps
-(batch, N, dim) to the same shape and can be stacked.
+heads, so no second derivative is needed to train. The module maps (batch, N, dim) to the same shape
+and can be stacked.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from torch import Tensor, nn
 from spinformer.core.checks import check_choice, check_flag, check_integer, check_real, check_tensor
 from spinformer.core.records import record
 from spinformer.spins.modules.fused import covariance_attention, scaled_attention
-from spinformer.spins.vectors.tap import (
+from spinformer.spins.vectors.fixed_point import (
+    FixedPoint,
     fixed_point_of_pairs,
-    langevin_gain,
-    local_field,
-    log_partition,
-    onsager_gain,
+    reached_by_iteration,
 )
+from spinformer.spins.vectors.tap import langevin_gain, local_field, log_partition, onsager_gain
 
 
 @record
@@ -39,7 +38,9 @@ class ModuleParts:
     `residual` + `mixing` + `onsager` = ⟨σ⟩ (the last step, or the fixed point), and with
     `response` the magnetisation. `gain` (batch, heads, N) is the normalisation: the factor
     between the local field and ⟨σ_i⟩/√D. `couplings` J and `correlation` C are
-    (batch, heads, N, N); `converged` (batch, heads), always true for K steps.
+    (batch, heads, N, N). `fixed_point` holds ⟨u⟩ (batch, heads, N, D) and, as (batch, heads), how
+    far it is from solving the mean-field equations: K steps are converged where the residual
+    there is within the tolerance, else their status is STEP_LIMIT.
     """
 
     residual: Tensor
@@ -49,12 +50,18 @@ class ModuleParts:
     gain: Tensor
     couplings: Tensor
     correlation: Tensor
-    converged: Tensor
+    fixed_point: FixedPoint
 
     @property
     def magnetization(self) -> Tensor:
         """The sum of the four parts."""
         return self.residual + self.mixing + self.onsager + self.response
+
+    @property
+    def converged(self) -> Tensor:
+        """(batch, heads) booleans: whether ⟨u⟩ solves the mean-field equations."""
+        converged: Tensor = self.fixed_point.converged
+        return converged
 
 
 class SpinTransformerModule(nn.Module):
@@ -71,7 +78,8 @@ class SpinTransformerModule(nn.Module):
 
     Parameters: `query`, `key` (dim, dim), `log_beta`, `log_strength` (heads,), with
     `channel_maps` also `map_in`, `map_out`. `last_converged` tells after a forward pass whether
-    every system reached `tolerance`.
+    every system reached `tolerance`; None where K steps were taken and nobody asked for the parts,
+    since finding out costs a step.
 
     >>> module = SpinTransformerModule(8, 2)
     >>> module(torch.ones(1, 3, 8)).shape
@@ -113,7 +121,7 @@ class SpinTransformerModule(nn.Module):
         self.damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
         self.tolerance = None if tolerance is None else check_real("tolerance", tolerance, low=0.0)
         self.max_steps = check_integer("max_steps", max_steps, low=1)
-        self.last_converged = True
+        self.last_converged: bool | None = None
         maps = check_flag("channel_maps", channel_maps)
         self.query = nn.Parameter(torch.randn(dim, dim, dtype=dtype) / dim**0.5)
         self.key = nn.Parameter(torch.randn(dim, dim, dtype=dtype) / dim**0.5)
@@ -137,7 +145,8 @@ class SpinTransformerModule(nn.Module):
         The parts are taken before `map_out`. ValueError for another shape, non-finite input, or
         a single token while the diagonal is masked.
         """
-        check_tensor("inputs", inputs, shape=(None, None, self.dim))
+        return_parts = check_flag("return_parts", return_parts)
+        check_tensor("inputs", inputs, shape=(None, None, self.dim), like=("query", self.query))
         if self.mask_diagonal and inputs.shape[1] < 2:
             raise ValueError("inputs must hold at least 2 tokens if mask_diagonal, got 1")
         fields = self.fields(inputs)
@@ -145,7 +154,7 @@ class SpinTransformerModule(nn.Module):
         beta, strength = self._scales()
         queries, keys = self._split(fields @ self.query), self._split(fields @ self.key)
         couplings, pair = self._couplings(queries, keys, strength)
-        mean, origin, converged = self._solve(scaled, pair, beta)
+        mean, origin, reached = self._solve(scaled, pair, beta)
         root = (self.dim // self.heads) ** 0.5
         spins = self._merge(mean) * root
         answer = spins
@@ -154,8 +163,20 @@ class SpinTransformerModule(nn.Module):
             response = self._response(queries, keys, couplings, strength, mean, pair, beta)
             answer = spins + response
         out = answer if self.map_out is None else answer @ self.map_out
+        self.last_converged = None if reached is None else bool(reached.converged.all())
         if not return_parts:
             return out
+        if reached is None:
+            reached = reached_by_iteration(
+                mean,
+                pair=pair,
+                fields=scaled,
+                beta=beta,
+                order=self.order,
+                tolerance=self.tolerance,
+                steps=self.steps or 0,
+            )
+            self.last_converged = bool(reached.converged.all())
         theta = local_field(origin, fields=scaled, pair=pair, beta=beta, order=self.order)
         gain = langevin_gain(theta, beta=beta)
         onsager = torch.zeros_like(spins)
@@ -171,7 +192,7 @@ class SpinTransformerModule(nn.Module):
             gain=gain.squeeze(-1),
             couplings=couplings,
             correlation=self._correlation(mean, pair, beta),
-            converged=converged,
+            fixed_point=reached,
         )
         return out, parts
 
@@ -182,6 +203,11 @@ class SpinTransformerModule(nn.Module):
         if not self.normalize:
             return inputs
         size = inputs.square().mean(dim=-1, keepdim=True)
+        if not bool(torch.isfinite(size.detach()).all()):
+            raise ValueError(
+                "inputs must have finite squares, got entries up to "
+                f"{float(inputs.detach().abs().max()):.3g}"
+            )
         return inputs * (size + torch.finfo(inputs.dtype).eps).rsqrt()
 
     def free_energy(self, fields: Tensor) -> Tensor:
@@ -189,13 +215,13 @@ class SpinTransformerModule(nn.Module):
 
         At the fixed point −dF/dH is the module's output for these fields (before `map_out`).
         """
-        check_tensor("fields", fields, shape=(None, None, self.dim))
+        check_tensor("fields", fields, shape=(None, None, self.dim), like=("query", self.query))
         beta, strength = self._scales()
         size = self.dim // self.heads
         scaled = self._split(fields) / size**0.5
         queries, keys = self._split(fields @ self.query), self._split(fields @ self.key)
         couplings, pair = self._couplings(queries, keys, strength)
-        mean, _, _ = self._solve(scaled, pair, beta)
+        mean = self._solve(scaled, pair, beta)[0]
         log_z = log_partition(mean, couplings=couplings, fields=scaled, beta=beta, order=self.order)
         return -size * (log_z / beta[:, 0, 0]).sum(dim=-1)
 
@@ -211,6 +237,11 @@ class SpinTransformerModule(nn.Module):
 
     def _couplings(self, queries: Tensor, keys: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
         scaled = queries * (self.gamma / queries.shape[-1] ** 0.5)
+        if not self.normalize:
+            # Fields of any size come in here: an upper bound of the scores must not overflow.
+            largest = scaled.detach().norm(dim=-1).max() * keys.detach().norm(dim=-1).max()
+            if not bool(torch.isfinite(largest)):
+                raise ValueError("inputs must give finite scores, these overflow: use normalize")
         return scaled_attention(
             scaled, keys=keys, strength=strength, mask_diagonal=self.mask_diagonal
         )
@@ -220,8 +251,8 @@ class SpinTransformerModule(nn.Module):
         scaled: Tensor,
         pair: Tensor,
         beta: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """⟨u⟩, the magnetisation its last step came from, and which systems converged."""
+    ) -> tuple[Tensor, Tensor, FixedPoint | None]:
+        """⟨u⟩, the magnetisation its last step came from, and the solution if it was solved for."""
         if self.steps is None:
             solution = fixed_point_of_pairs(
                 pair,
@@ -233,15 +264,13 @@ class SpinTransformerModule(nn.Module):
                 max_steps=self.max_steps,
                 throw=False,
             )
-            self.last_converged = bool(solution.converged.all())
-            return solution.magnetization, solution.magnetization, solution.converged
+            return solution.value, solution.value, solution
         mean = langevin_gain(scaled, beta=beta) * scaled
         for _ in range(self.steps):
             origin = mean
             theta = local_field(origin, fields=scaled, pair=pair, beta=beta, order=self.order)
             mean = langevin_gain(theta, beta=beta) * theta
-        converged = torch.ones(scaled.shape[:2], dtype=torch.bool, device=scaled.device)
-        return mean, origin, converged
+        return mean, origin, None
 
     def _correlation(self, mean: Tensor, pair: Tensor, beta: Tensor) -> Tensor:
         """C = mmᵀ [+ β B (1−m_i²)(1−m_j²)] off the diagonal, 1 on it: what −∂F/∂J is."""

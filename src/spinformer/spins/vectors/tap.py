@@ -1,4 +1,4 @@
-"""Mean-field equations of vector spins in many dimensions, as a differentiable fixed point.
+"""Mean-field equations of vector spins in many dimensions: naive, and with the Onsager term.
 
 Unit convention of `units`: spins u on the unit sphere in R^D, D → ∞, fields h, ordered couplings
 J with E/D = −Σ_{i,j} J_ij u_i·u_j − Σ_i h_i·u_i. The equations see the pairs B = J + Jᵀ, zero
@@ -20,35 +20,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from spinformer.core.checks import (
-    check_broadcast,
-    check_choice,
-    check_flag,
-    check_integer,
-    check_real,
-    check_tensor,
-)
-from spinformer.core.records import record
-from spinformer.core.solve import Solution, anderson
+from spinformer.core.checks import check_broadcast, check_choice, check_real, check_tensor
 from spinformer.spins.vectors.units import pair_couplings
 
 Beta = Tensor | float
-
-
-@record
-class FixedPoint(Solution[Tensor]):
-    """Solution m (..., N, D) of the mean-field equations, as `value`.
-
-    residual: (...), ‖f(m) − m‖/√N of each system, f the right-hand side L(θ(m)). steps: (...).
-    status: (...), converged where the residual is within the tolerance.
-    """
-
-    @property
-    def magnetization(self) -> Tensor:
-        """m, (..., N, D)."""
-        return self.value
 
 
 def langevin(theta: Tensor, *, beta: Beta) -> Tensor:
@@ -57,11 +33,16 @@ def langevin(theta: Tensor, *, beta: Beta) -> Tensor:
     >>> langevin(torch.tensor([[2.0, 0.0]]), beta=0.75)
     tensor([[0.7208, 0.0000]])
     """
-    return langevin_gain(theta, beta=beta) * theta
+    theta = check_tensor("theta", theta)
+    if theta.ndim < 2:
+        raise ValueError(f"theta must have shape (..., N, D), got {tuple(theta.shape)}")
+    return langevin_gain(theta, beta=_checked_beta(beta, theta)) * theta
 
 
 def langevin_gain(theta: Tensor, *, beta: Beta) -> Tensor:
     """L(θ)/θ, shape (..., N, 1): between 0 and β, falling with the norm of the field.
+
+    A piece of an iteration, as the next two functions: its arguments are not checked.
 
     >>> langevin_gain(torch.zeros(1, 3), beta=0.75)
     tensor([[0.7500]])
@@ -132,7 +113,7 @@ def log_partition(
     0.0
     """
     check_choice("order", order, (1, 2))
-    couplings, fields, beta = _checked(couplings, fields, beta)
+    couplings, fields, beta = checked_system(couplings, fields=fields, beta=beta)
     magnetization = check_tensor("magnetization", magnetization, like=("fields", fields))
     if magnetization.shape[-2:] != fields.shape[-2:]:
         raise ValueError(
@@ -156,110 +137,9 @@ def log_partition(
     return total
 
 
-def solve_fixed_point(
-    couplings: Tensor,
-    *,
-    fields: Tensor,
-    beta: Beta,
-    order: int = 2,
-    damping: float = 1.0,
-    tolerance: float | None = None,
-    max_steps: int = 500,
-    throw: bool = True,
-) -> FixedPoint:
-    """Solve m = L(θ(m)) from the free spins, each system of the batch for itself.
-
-    The couplings J are symmetrised, their diagonal is without effect. `damping` in (0, 1] is the
-    step of the damped iteration that `core.solve.anderson` accelerates [walker2011anderson];
-    `tolerance` on the residual, default 1e-5 in single and 1e-12 in double precision. A system
-    that has converged is frozen, so the result does not depend on its neighbours. The gradient
-    is that of the implicit function theorem, to first order. Raises NotConverged where no
-    solution was found, unless `throw` is false.
-
-    >>> couplings, fields = torch.zeros(2, 2), torch.tensor([[2.0], [0.0]])
-    >>> solve_fixed_point(couplings, fields=fields, beta=0.75).magnetization
-    tensor([[0.7208],
-            [0.0000]])
-    """
-    couplings, fields, beta = _checked(couplings, fields, beta)
-    return fixed_point_of_pairs(
-        pair_couplings(couplings),
-        fields=fields,
-        beta=beta,
-        order=check_choice("order", order, (1, 2)),
-        damping=check_real("damping", damping, low=0.0, high=1.0, open_low=True),
-        tolerance=None if tolerance is None else check_real("tolerance", tolerance, low=0.0),
-        max_steps=check_integer("max_steps", max_steps, low=1),
-        throw=check_flag("throw", throw),
-    )
-
-
-def fixed_point_of_pairs(
-    pair: Tensor,
-    *,
-    fields: Tensor,
-    beta: Beta,
-    order: int,
-    damping: float,
-    tolerance: float | None,
-    max_steps: int,
-    throw: bool,
-) -> FixedPoint:
-    """`solve_fixed_point` without checks, for B = J + Jᵀ with zero diagonal.
-
-    >>> limits = {"damping": 1.0, "tolerance": None, "max_steps": 9, "throw": True}
-    >>> fields = torch.tensor([[2.0], [0.0]])
-    >>> fixed_point_of_pairs(torch.zeros(2, 2), fields=fields, beta=0.75, order=1, **limits).value
-    tensor([[0.7208],
-            [0.0000]])
-    """
-    tolerance = default_tolerance(fields) if tolerance is None else tolerance
-    with torch.no_grad():
-        square = pair.square() if order == 2 else None
-
-        def step(m: Tensor) -> Tensor:
-            theta = local_field(
-                m, fields=fields, pair=pair, beta=beta, order=order, pair_square=square
-            )
-            return langevin(theta, beta=beta)
-
-        found = anderson(
-            step,
-            langevin(fields, beta=beta),
-            damping=damping,
-            tolerance=tolerance,
-            max_steps=max_steps,
-        )
-    solved = found.value
-    if torch.is_grad_enabled():
-        theta = local_field(solved, fields=fields, pair=pair, beta=beta, order=order)
-        attached = langevin(theta, beta=beta)
-        if attached.requires_grad:
-            options = (damping, tolerance, max_steps)
-            beta_value = beta.detach() if isinstance(beta, Tensor) else beta
-            solved = _Implicit.apply(
-                attached, theta.detach(), solved, pair.detach(), square, beta_value, options
-            )
-    result = FixedPoint(
-        value=solved, residual=found.residual, steps=found.steps, status=found.status
-    )
-    if throw:
-        result.require("the fixed point of the mean-field equations")
-    return result
-
-
-def default_tolerance(values: Tensor) -> float:
-    """1e-5 for single and 1e-12 for double precision.
-
-    >>> default_tolerance(torch.zeros(1))
-    1e-05
-    """
-    return 1e-12 if values.dtype == torch.float64 else 1e-5
-
-
 def square_times(pair: Tensor, *, vector: Tensor) -> Tensor:
-    """(B∘B) v for B (..., N, N) and v (..., N, 1), with a gradient, to first order, that reads
-    B as few times as possible.
+    """(B∘B) v for B (..., N, N) and v (..., N, 1), with a gradient that reads B as few times as
+    possible.
 
     >>> square_times(torch.tensor([[2.0, 3.0]]), vector=torch.ones(2, 1))
     tensor([[13.]])
@@ -274,69 +154,23 @@ class _SquareTimes(torch.autograd.Function):
         return (pair * pair) @ vector
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         pair, vector = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            # Plain operations, for whoever wants the gradient's own gradient.
+            return 2 * pair * (grad @ vector.mT), (pair * pair).mT @ grad
         scaled = pair * (2 * grad)
         # (B∘B)ᵀ g before the columns are scaled in place.
         grad_vector = torch.einsum("...ij,...ij->...j", scaled, pair).unsqueeze(-1) / 2
         return scaled.mul_(vector.mT), grad_vector
 
 
-class _Implicit(torch.autograd.Function):
-    """Identity whose backward solves w = g + (∂f/∂m)ᵀ w before the last step is differentiated."""
+def checked_system(couplings: Tensor, *, fields: Tensor, beta: Beta) -> tuple[Tensor, Tensor, Beta]:
+    """Validated J, h and β, the fields expanded to the batch shape of all three.
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        attached: Tensor,
-        theta: Tensor,
-        solved: Tensor,
-        pair: Tensor,
-        pair_square: Tensor | None,
-        beta: Beta,
-        options: tuple[float, float, int],
-    ) -> Tensor:
-        ctx.problem = (theta, solved, pair, pair_square, beta, options)
-        return attached.clone()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor | None, ...]:
-        theta, m, pair, pair_square, beta, (damping, tolerance, max_steps) = ctx.problem
-        root = (1 + 4 * beta * beta * theta.square().sum(dim=-1, keepdim=True)).sqrt()
-        gain = 2 * beta / (1 + root)
-        bend = -8 * beta**3 / (root * (1 + root) ** 2)
-        onsager = (
-            None
-            if pair_square is None
-            else onsager_gain(m, pair=pair, beta=beta, pair_square=pair_square)
-        )
-
-        def transposed(w: Tensor) -> Tensor:
-            y = gain * w + bend * (theta * w).sum(dim=-1, keepdim=True) * theta
-            pulled = pair @ y
-            if onsager is not None:
-                overlap = (m * y).sum(dim=-1, keepdim=True)
-                pulled = pulled - onsager * y + 2 * beta * (pair_square @ overlap) * m
-            return pulled
-
-        # The tolerance is relative to the cotangent, whose size is the loss's business.
-        scale = cotangent.square().sum(dim=(-2, -1), keepdim=True).sqrt()
-        scale = (scale / cotangent.shape[-2] ** 0.5).clamp_min(torch.finfo(scale.dtype).tiny)
-        unit = cotangent / scale
-        solved = anderson(
-            lambda w: unit + transposed(w),
-            unit,
-            damping=damping,
-            tolerance=tolerance,
-            max_steps=max_steps,
-        ).value
-        return solved * scale, None, None, None, None, None, None
-
-
-def _checked(couplings: Tensor, fields: Tensor, beta: Beta) -> tuple[Tensor, Tensor, Beta]:
-    """Validated J, h and β, the fields expanded to the batch shape of all three."""
+    >>> checked_system(torch.zeros(5, 2, 2), fields=torch.zeros(2, 3), beta=1.0)[1].shape
+    torch.Size([5, 2, 3])
+    """
     couplings = check_tensor("couplings", couplings, square=True)
     fields = check_tensor("fields", fields, like=("couplings", couplings))
     if fields.ndim < 2 or couplings.shape[-1] != fields.shape[-2] or fields.shape[-1] < 1:
@@ -344,15 +178,19 @@ def _checked(couplings: Tensor, fields: Tensor, beta: Beta) -> tuple[Tensor, Ten
             f"couplings must end with shape (N, N) for fields (..., N, D), got "
             f"{tuple(couplings.shape)} for {tuple(fields.shape)}"
         )
-    if isinstance(beta, Tensor):
-        beta = check_tensor("beta", beta, low=0.0, like=("couplings", couplings))
-        if beta.ndim and tuple(beta.shape[-2:]) != (1, 1):
-            raise ValueError(f"beta must have shape () or (..., 1, 1), got {tuple(beta.shape)}")
-    else:
-        beta = check_real("beta", beta, low=0.0)
+    beta = _checked_beta(beta, couplings)
     batch = check_broadcast(
         couplings=couplings.shape[:-2],
         fields=fields.shape[:-2],
         beta=beta.shape[:-2] if isinstance(beta, Tensor) else (),
     )
     return couplings, fields.expand(*batch, *fields.shape[-2:]), beta
+
+
+def _checked_beta(beta: Beta, like: Tensor) -> Beta:
+    if not isinstance(beta, Tensor):
+        return check_real("beta", beta, low=0.0)
+    beta = check_tensor("beta", beta, low=0.0, like=("the other arguments", like))
+    if beta.ndim and tuple(beta.shape[-2:]) != (1, 1):
+        raise ValueError(f"beta must have shape () or (..., 1, 1), got {tuple(beta.shape)}")
+    return beta

@@ -1,0 +1,60 @@
+"""Densities and data beside the memory's own: what chapter 13 holds learning against."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
+
+from spinformer.core.checks import check_integer, check_real, check_tensor
+from spinformer.core.random import TorchSeed, torch_generator
+from spinformer.core.records import record
+
+
+def free_mixture(means: Tensor, *, logits: Tensor, beta: float) -> MixtureSameFamily:
+    """The library's mixture of Gaussians N(x_i, 1/β), rows of `means` (N, d), weights by `logits`.
+
+    With logits ½β‖x_i‖² it is the density of the memory; other weights the memory cannot have.
+
+    >>> alone = free_mixture(torch.zeros(1, 2), logits=torch.zeros(1), beta=2 * np.pi)
+    >>> f"{alone.log_prob(torch.tensor([1.0, 0.0])):.4f}"
+    '-3.1416'
+    """
+    means = check_tensor("means", means, ndim=2)
+    logits = check_tensor("logits", logits, shape=(means.shape[0],))
+    beta = check_real("beta", beta, low=0.0, open_low=True)
+    noise = torch.full_like(means, beta**-0.5)
+    return MixtureSameFamily(Categorical(logits=logits), Independent(Normal(means, noise), 1))
+
+
+@record
+class Clusters:
+    """Two clusters of equal shares: means (2, 2), data (count, 2) to learn from and as many held
+    out, and the loss of the true density on the latter, in nats per datum."""
+
+    means: Tensor
+    train: Tensor
+    held_out: Tensor
+    true_loss: float
+
+
+def two_clusters(half: float, *, shift: float, count: int, seed: TorchSeed = 0) -> Clusters:
+    """Unit Gaussians at shift ± half on the first axis, at β = 1; data alternate between them.
+
+    >>> two_clusters(3.0, shift=1.0, count=10).means
+    tensor([[ 4.,  0.],
+            [-2.,  0.]], dtype=torch.float64)
+    """
+    half = check_real("half", half, low=0.0)
+    shift = check_real("shift", shift)
+    count = check_integer("count", count, low=1)
+    means = torch.tensor([[shift + half, 0.0], [shift - half, 0.0]], dtype=torch.float64)
+    noise = torch.randn(2 * count, 2, dtype=torch.float64, generator=torch_generator(seed))
+    data = means[torch.arange(2 * count) % 2] + noise
+    truth = free_mixture(means, logits=torch.zeros(2), beta=1.0)
+    return Clusters(
+        means=means,
+        train=data[:count],
+        held_out=data[count:],
+        true_loss=-float(truth.log_prob(data[count:]).mean()),
+    )

@@ -1,0 +1,86 @@
+"""The page of a chapter that was run: complete in itself, without a network."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from spinformer.chapters.page import write_page
+from spinformer.chapters.source import Chapter
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PROSE = r"""
+See {cite}`bal2021transformers` and [](../notebooks/01_small.md), [the claims](../book/claims.md),
+[](#eq-small).
+
+$$ E = \tfrac12 $$ (eq-small)
+
+:::{admonition} In short
+A box.
+:::
+"""
+FIGURE = """\
+---
+mystnb:
+  figure:
+    name: fig-small
+    caption: What the figure says.
+  image:
+    alt: A single gray point.
+---
+from"""
+
+
+class Loads(HTMLParser):
+    """Collects what a page loads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        name = {"link": "href", "script": "src", "img": "src"}.get(tag, "")
+        if values.get(name):
+            self.targets.append(values[name] or "")
+
+
+@pytest.fixture
+def page(small_checkout: Path, tmp_path: Path) -> Path:
+    """The page of the small chapter with a citation, an equation, a box and a figure."""
+    chapter = Chapter(small_checkout, "01_small")
+    text = chapter.source_path.read_text(encoding="utf-8")
+    text = text.replace("# A small chapter\n", f"# A small chapter\n{PROSE}")
+    text = text.replace("```{code-cell} ipython3\nfrom", f"```{{code-cell}} ipython3\n{FIGURE}")
+    chapter.source_path.write_text(text, encoding="utf-8")
+    notebook = nbformat.from_dict(chapter.template)
+    image = nbformat.v4.new_output("display_data", data={"image/png": PNG})
+    notebook.cells[-1].outputs = [nbformat.v4.new_output("stream", text="flat 1.50\n"), image]
+    (path,) = write_page(chapter, notebook, tmp_path)
+    assert path == tmp_path / "01_small.html"
+    return path
+
+
+def test_page_needs_nothing_from_elsewhere_and_resolves_what_the_source_writes(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    loads = Loads()
+    loads.feed(text)
+    assert any("mathjax" in target for target in loads.targets)
+    for target in loads.targets:
+        path = re.sub(r"\?.*", "", target)
+        assert (page.parent / path).is_file(), target
+    body = re.sub(r"<[^>]+>", "", text[text.index("<article") : text.index("</article")])
+    assert re.search(r"\[Bal, 2021\]", body)
+    assert "Matthias Bal" in body
+    assert "and A small chapter, the claims" in " ".join(body.split())
+    assert '<p class="admonition-title">In short</p>' in text
+    assert "{cite" not in text
+    assert "find_spec" not in text
+    assert "<title>A small chapter" in text
+    assert "What the figure says." in body
+    assert 'alt="A single gray point."' in text
+    assert "flat 1.50" in body

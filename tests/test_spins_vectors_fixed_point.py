@@ -1,0 +1,172 @@
+"""The mean-field fixed point: residuals recomputed, honest flags, batches, derivatives."""
+
+import numpy as np
+import pytest
+import torch
+
+from spinformer.core.solve import NotConverged, Status
+from spinformer.spins.vectors.fixed_point import reached_by_iteration, solve_fixed_point
+from spinformer.spins.vectors.tap import langevin, log_partition
+from spinformer.spins.vectors.units import pair_couplings
+
+DOUBLE = torch.float64
+
+
+def _system(*batch, sites=4, dim=3, strength=0.3, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    couplings = strength * torch.randn(*batch, sites, sites, generator=generator, dtype=DOUBLE)
+    return couplings, torch.randn(*batch, sites, dim, generator=generator, dtype=DOUBLE)
+
+
+def _right_hand_side(m, couplings, fields, beta, order):
+    """The mean-field equations by loops over spins, no shared code."""
+    answer = torch.zeros_like(m)
+    for i in range(len(m)):
+        theta = fields[i].clone()
+        for j in range(len(m)):
+            if j != i:
+                bond = couplings[i, j] + couplings[j, i]
+                theta += bond * m[j]
+                if order == 2:
+                    theta -= beta * m[i] * bond**2 * (1 - m[j] @ m[j])
+        answer[i] = 2 * beta * theta / (1 + (1 + 4 * beta**2 * theta @ theta) ** 0.5)
+    return answer
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-6, 1e-11])
+def test_the_residual_is_what_the_equations_leave(order, tolerance):
+    couplings, fields = _system()
+    found = solve_fixed_point(couplings, fields=fields, beta=0.8, order=order, tolerance=tolerance)
+    left = _right_hand_side(found.value, couplings, fields, 0.8, order) - found.value
+    residual = float(left.norm()) / 2
+    assert abs(residual - float(found.residual)) < 1e-14
+    assert residual <= tolerance
+    # Not solved much better than asked: the rule that stops is the tolerance.
+    assert residual > 1e-5 * tolerance
+    assert int(found.status) == Status.CONVERGED
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_fixed_point_makes_ln_z_stationary(order):
+    """∂(ln Z/D)/∂m = 0, by autograd through a function that the solver does not use."""
+    couplings, fields = _system()
+    beta = torch.tensor(0.8, dtype=DOUBLE)
+    m = solve_fixed_point(couplings, fields=fields, beta=beta, order=order).value.requires_grad_()
+    value = log_partition(m, couplings=couplings, fields=fields, beta=beta, order=order)
+    (slope,) = torch.autograd.grad(value, m)
+    assert slope.abs().max() < 1e-11
+    # The diagonal is a constant of the energy and nothing else.
+    lifted = couplings + 0.7 * torch.eye(4, dtype=DOUBLE)
+    other = log_partition(m, couplings=lifted, fields=fields, beta=beta, order=order)
+    assert abs(float((other - value).detach()) - 0.8 * 0.7 * 4) < 1e-12
+
+
+def test_a_step_limit_is_said_per_system():
+    couplings, fields = _system(3)
+    couplings[1] = 0.0
+    options = {"fields": fields, "beta": 2.0, "max_steps": 3}
+    found = solve_fixed_point(couplings, throw=False, **options)
+    assert found.converged.tolist() == [False, True, False]
+    assert found.count(Status.STEP_LIMIT) == 2
+    assert (found.residual[[0, 2]] > 1e-12).all()
+    with pytest.raises(NotConverged, match=r"fixed point .* not found for 2 of 3 .*step limit: 2"):
+        solve_fixed_point(couplings, **options)
+
+
+def test_steps_short_of_the_fixed_point_are_not_converged():
+    couplings, fields = _system(2)
+    exact = solve_fixed_point(couplings, fields=fields, beta=0.8, order=1)
+    pair = pair_couplings(couplings)
+    m, options = langevin(fields, beta=0.8), {"pair": pair, "fields": fields, "beta": 0.8}
+    near = exact.value + 1e-7 * torch.ones_like(m)
+    for point, tolerance, arrived in (
+        (exact.value, None, True),
+        (m, None, False),
+        (near, 1e-5, True),
+        (near, 1e-9, False),
+    ):
+        told = reached_by_iteration(point, order=1, tolerance=tolerance, steps=0, **options)
+        assert (told.converged == arrived).all()
+        for k in range(2):
+            left = _right_hand_side(point[k], couplings[k], fields[k], 0.8, 1) - point[k]
+            assert abs(float(told.residual[k]) - float(left.norm()) / 2) < 1e-15
+
+
+def test_batches_broadcast():
+    """One system in many fields, temperatures along a batch axis: as one by one."""
+    couplings, _ = _system()
+    _, fields = _system(3)
+    beta = torch.tensor([0.2, 0.5, 0.9], dtype=DOUBLE)[:, None, None]
+    together = solve_fixed_point(couplings, fields=fields, beta=beta)
+    assert together.value.shape == (3, 4, 3)
+    one_field = solve_fixed_point(couplings.expand(3, 4, 4), fields=fields[0], beta=beta)
+    for k in range(3):
+        alone = solve_fixed_point(couplings, fields=fields[k], beta=float(beta[k]))
+        torch.testing.assert_close(together.value[k], alone.value, rtol=0, atol=1e-12)
+        alone = solve_fixed_point(couplings, fields=fields[0], beta=float(beta[k]))
+        torch.testing.assert_close(one_field.value[k], alone.value, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_derivatives_once_and_twice(order):
+    """gradgradcheck has a part with a linear loss: what is left is what the solution does."""
+    couplings, fields = (x.requires_grad_() for x in _system(2, sites=3, dim=2))
+    beta = torch.rand(2, 1, 1, dtype=DOUBLE).requires_grad_()
+
+    def solved(couplings, fields, beta):
+        found = solve_fixed_point(
+            couplings, fields=fields, beta=0.5 + beta, order=order, tolerance=1e-14
+        )
+        return found.value
+
+    assert torch.autograd.gradcheck(solved, (couplings, fields, beta))
+    assert torch.autograd.gradgradcheck(solved, (couplings, fields, beta))
+
+    def curvature(beta):
+        total = solved(couplings.detach(), fields.detach(), beta).sum()
+        (slope,) = torch.autograd.grad(total, beta, create_graph=True)
+        return slope.sum()
+
+    (second,) = torch.autograd.grad(curvature(beta), beta)
+    step = 1e-5
+    up, down = (curvature((beta + s).detach().requires_grad_()) for s in (step, -step))
+    assert abs(float(second.sum()) - float((up - down).detach()) / (2 * step)) < 1e-7
+
+
+_H = torch.ones(3, 2)
+_J = torch.ones(3, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: solve_fixed_point(_J, fields=_H.double(), beta=1.0), TypeError, "fields"),
+        (lambda: solve_fixed_point(_J, fields=_H, beta=torch.ones(3)), ValueError, "beta"),
+        (lambda: solve_fixed_point(_J, fields=_H, beta=torch.tensor(-1.0)), ValueError, "beta"),
+        (lambda: solve_fixed_point(_J, fields=_H, beta=1.0, tolerance=-1), ValueError, "tolerance"),
+        (lambda: solve_fixed_point(_J, fields=_H, beta=1.0, max_steps=0), ValueError, "max_steps"),
+        (lambda: solve_fixed_point(_J, fields=_H, beta=1.0, throw="no"), TypeError, "throw"),
+        (
+            lambda: solve_fixed_point(_J.expand(2, 3, 3), fields=_H.expand(5, 3, 2), beta=1.0),
+            ValueError,
+            "broadcast",
+        ),
+        (lambda: langevin(torch.full((1, 2), torch.nan), beta=1.0), ValueError, "theta"),
+        (lambda: langevin(_H, beta=np.nan), ValueError, "beta"),
+        (lambda: langevin(_H[0], beta=1.0), ValueError, "theta"),
+        (
+            lambda: log_partition(0 * _H, couplings=_J, fields=_H * torch.inf, beta=1.0),
+            ValueError,
+            "fields must be finite",
+        ),
+        (
+            lambda: log_partition(0 * _H[:2], couplings=_J, fields=_H, beta=1.0),
+            ValueError,
+            "magnetization must end with",
+        ),
+    ],
+)
+def test_bad_input(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
