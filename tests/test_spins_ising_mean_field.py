@@ -295,11 +295,12 @@ def test_what_did_not_converge_is_neither_stable_nor_silent():
 
 
 def test_a_climb_that_cannot_rise_is_stalled():
-    point = Point(0.0, np.ones(2), np.zeros((2, 2)))
     falls = iter(range(100))
-    _, _, steps, stuck = _climb(
-        lambda x, _: point._replace(psi=-float(next(falls))), np.zeros(2), 1e-9, 10
-    )
+
+    def evaluate(x, _):
+        return Point(psi=-float(next(falls)), gradient=np.ones(2), curvature=np.zeros((2, 2)))
+
+    _, _, steps, stuck = _climb(evaluate, np.zeros(2), 1e-9, 10)
     assert stuck
     assert steps == 0
 

@@ -132,14 +132,14 @@ def _memory(means: np.ndarray) -> float:
     return float(np.mean(deviation[:, 1:] * deviation[:, :-1]) / variance)
 
 
-def flip_reference(local: float, rng: np.random.Generator) -> float:
+def flip_reference(local: float, *, seed: np.random.Generator) -> float:
     """One heat-bath draw: +1 with probability 1/(1 + exp(−2 local)), else −1.
 
-    >>> flip_reference(400.0, np.random.default_rng(0))
+    >>> flip_reference(400.0, seed=np.random.default_rng(0))
     1.0
     """
     # math.exp raises beyond 709, where the compiled version gives infinity.
-    return 1.0 if rng.random() * (1 + math.exp(min(-2 * local, 700.0))) < 1 else -1.0
+    return 1.0 if seed.random() * (1 + math.exp(min(-2 * local, 700.0))) < 1 else -1.0
 
 
 @njit(cache=True)
