@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
+from spinformer.core.solve import NotConverged, Status
 from spinformer.core.states import spin_states
 from spinformer.spins.ising.asymmetric import (
     analog_exponent,
@@ -70,7 +71,76 @@ def test_symmetric_cycles_are_at_most_two_long_and_cycles_are_cycles():
         assert cycle.transient == seen[tuple(state)]
         assert cycle.length == step - seen[tuple(state)]
         longest = max(longest, cycle.length)
+        # The state handed back lies on the cycle, and the residual is what its next step turns.
+        state = cycle.value
+        for step in range(cycle.length):
+            assert step == 0 or not np.array_equal(state, cycle.value)
+            state = np.where(pair @ state > 0, 1.0, -1.0)
+        assert np.array_equal(state, cycle.value)
+        turned = np.mean(np.where(pair @ state > 0, 1.0, -1.0) != state)
+        assert cycle.residual == turned
+        assert cycle.steps == cycle.transient + cycle.length
+        assert cycle.status == (Status.CONVERGED if cycle.length == 1 else Status.CYCLE)
+        assert cycle.converged is (cycle.length == 1)
     assert longest > 10
+
+
+def test_a_cycle_that_does_not_close_says_so():
+    ring = np.roll(np.eye(12), 1, axis=0)
+    start = np.array([1.0] + 11 * [-1.0])
+    short = zero_temperature_cycle(ring, state=start, max_steps=11)
+    assert (short.length, short.transient, short.steps) == (0, 0, 11)
+    assert short.status == Status.STEP_LIMIT
+    assert not short.converged
+    closed = zero_temperature_cycle(ring, state=start)
+    assert (closed.length, closed.transient, closed.status) == (12, 0, Status.CYCLE)
+    for limit in (11, 1000):
+        with pytest.raises(NotConverged, match="a state that stays"):
+            zero_temperature_cycle(ring, state=start, max_steps=limit, throw=True)
+    still = zero_temperature_cycle(np.eye(3), state=np.ones(3), throw=True)
+    assert still.converged
+
+
+def test_exponent_is_that_of_two_neighbouring_orbits():
+    # A shear makes J and its transpose differ; the tangent map must be that of the map itself.
+    rng = np.random.default_rng(1)
+    couplings = rng.normal(size=(6, 6)) + np.triu(2 * np.ones((6, 6)), 1)
+    found = analog_exponent(couplings, beta=1.1, transient=200, steps=4000, seed=5)
+    state = np.random.default_rng(5).uniform(-1.0, 1.0, 6)
+    other = state + 1e-8 * rng.normal(size=6)
+    growth = []
+    for _ in range(4200):
+        state, other = np.tanh(1.1 * couplings @ state), np.tanh(1.1 * couplings @ other)
+        distance = np.linalg.norm(other - state)
+        growth.append(np.log(distance / 1e-8) if growth else 0.0)
+        other = state + (other - state) * 1e-8 / distance
+    assert found.value == pytest.approx(np.mean(growth[200:]), abs=1e-5)
+
+
+def test_error_of_the_exponent_is_the_scatter_over_starts():
+    couplings = gaussian_couplings(60, seed=4)
+    runs = [
+        analog_exponent(couplings, beta=3.0, transient=100, steps=600, seed=s) for s in range(40)
+    ]
+    values, errors = (np.array([getattr(run, name) for run in runs]) for name in ("value", "error"))
+    assert 0.6 < values.std(ddof=1) / np.sqrt(np.mean(errors**2)) < 1.5
+    frozen = analog_exponent(couplings, beta=0.0, transient=1, steps=10, seed=0)
+    assert frozen.value == -np.inf
+    assert np.isnan(frozen.error)
+
+
+def test_theory_just_above_the_onsets():
+    # Δ = (β² − 1)/2 to leading order, λ = ½ ln(β²(1 − 2β²Δ)): chaos starts with λ ≈ β² − 1 > 0?
+    assert analog_exponent_theory(1.0) == pytest.approx(0.0, abs=1e-12)
+    for excess in (1e-15, 1e-9, 1e-4):
+        assert abs(analog_exponent_theory(1 + excess)) < 3 * excess**2 + 1e-12
+    assert analog_exponent_theory(1.2) > 0
+    critical = 1 / asymmetric_gain(2.0)
+    assert asymmetric_magnetization(2.0, mean=critical * (1 + 1e-14)) < 1e-5
+    above = asymmetric_magnetization(2.0, mean=critical * 1.001)
+    assert 0 < above < 0.1
+    assert asymmetric_magnetization(0.0, mean=3.0) == 0.0
+    assert asymmetric_magnetization(100.0, mean=50.0) == pytest.approx(1.0, abs=1e-9)
 
 
 def test_theory_averages_equal_adaptive_quadrature():

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 from spinformer.core.states import spin_states
 from spinformer.spins.ising.asymmetric_order import critical_beta
@@ -178,6 +179,68 @@ def test_strong_fields_prevent_order_at_any_temperature():
     assert np.isfinite(critical_beta(0.1, field="gaussian", field_scale=0.7))
 
 
+def test_order_is_prevented_exactly_where_the_density_says():
+    # The bound 2 J_0 p(0) = 1 is reached at a width of sqrt(2/pi) for normal fields, and at
+    # J_0 = 2 H p-wise for uniform ones.
+    edge = np.sqrt(2 / np.pi)
+    for factor, finite in ((0.999, True), (1.001, False)):
+        assert np.isfinite(critical_beta(0.0, field_scale=factor * edge)) == finite
+        width = np.sqrt((factor * edge) ** 2 - 0.3**2)
+        assert np.isfinite(critical_beta(0.3, field_scale=width)) == finite
+        uniform = critical_beta(0.0, field="uniform", field_scale=factor)
+        assert np.isfinite(uniform) == finite
+    assert critical_beta(0.2, coupling_mean=2.0, field_scale=0.4) == pytest.approx(
+        0.5 * critical_beta(0.1, field_scale=0.2), rel=1e-9
+    )
+
+
+def test_error_bars_of_the_simulation_are_the_scatter_over_seeds(system):
+    couplings, drive, initial = system
+    runs = [
+        kinetic_simulation(
+            couplings, drive=drive, initial=initial, beta=1.0, replicas=100, seed=seed
+        )
+        for seed in range(80)
+    ]
+    for name in ("magnetization", "correlations", "delayed"):
+        estimates = [getattr(run, name) for run in runs]
+        scatter = np.var([e.value for e in estimates], axis=0, ddof=1)
+        claimed = np.mean([e.error**2 for e in estimates], axis=0)
+        keep = claimed > 0
+        assert np.mean(scatter[keep] / claimed[keep]) == pytest.approx(1.0, abs=0.12)
+        assert estimates[0].samples == 100
+
+
+@pytest.mark.parametrize("beta", [0.4, 0.8, 3.0, 60.0])
+def test_gaussian_average_agrees_with_adaptive_quadrature(beta):
+    couplings = np.array([[0.0, 1.5, -0.7], [0.4, 0.3, 1.1], [-2.0, 0.6, 0.0]])
+    drive, initial = np.array([[0.3, -0.2, 0.1]]), np.array([0.2, -0.5, 0.9])
+    found = kinetic_mean_field(
+        couplings, drive=drive, initial=initial, beta=beta, method="gaussian"
+    )[1]
+    for i in range(3):
+        mean = drive[0, i] + couplings[i] @ initial
+        width = np.sqrt(couplings[i] ** 2 @ (1 - initial**2))
+
+        def density(z, mean=mean, width=width):
+            return np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) * np.tanh(beta * (mean + width * z))
+
+        expected = quad(density, -12, 12, points=[-mean / width], epsabs=1e-12, limit=400)[0]
+        assert found[i] == pytest.approx(expected, abs=1e-8)
+
+
+def test_seeds_repeat_and_generators_move_on(system):
+    couplings, drive, initial = system
+    run = {"drive": drive, "initial": initial, "beta": 1.0, "replicas": 10}
+    first = kinetic_simulation(couplings, **run, seed=4)
+    assert first == kinetic_simulation(couplings, **run, seed=4)
+    rng = np.random.default_rng(4)
+    assert first == kinetic_simulation(couplings, **run, seed=rng)
+    assert first != kinetic_simulation(couplings, **run, seed=rng)
+    with pytest.raises(TypeError, match="seed"):
+        kinetic_simulation(couplings, **run, seed=None)
+
+
 def test_mean_field_orders_at_the_critical_beta():
     # The Gaussian theory with the mean overlap alone, on a large system.
     rng = np.random.default_rng(8)
@@ -257,6 +320,14 @@ def test_batch_members_do_not_see_their_neighbours(method):
             "at most 12",
         ),
         (lambda: kinetic_stationary(np.eye(2), drive=np.ones(2), beta=-1.0), "beta"),
+        (lambda: kinetic_stationary(np.eye(2), drive=np.ones(2), beta=1e4), "every transition"),
+        (lambda: entropy_production(np.ones((2, 3)), beta=1.0, delayed=np.ones((2, 3))), "coupl"),
+        (
+            lambda: kinetic_simulation(
+                np.ones((3, 2)), drive=np.ones((1, 3)), initial=np.zeros(3), beta=1.0
+            ),
+            "couplings",
+        ),
         (
             lambda: kinetic_simulation(
                 np.eye(2), drive=np.ones((1, 2)), initial=np.zeros(2), beta=1.0, replicas=1

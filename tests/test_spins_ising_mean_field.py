@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spinformer.core.solve import NotConverged, Status
 from spinformer.spins.ising.exact import solve_exact
-from spinformer.spins.ising.functionals import METHODS, gibbs_functional
-from spinformer.spins.ising.mean_field import solve_mean_field
+from spinformer.spins.ising.functionals import METHODS, Point, gibbs_functional
+from spinformer.spins.ising.mean_field import _climb, solve_mean_field
 from spinformer.spins.ising.unit_diagonal import unit_diagonal
 
 
@@ -231,6 +232,130 @@ def test_plain_iteration_fails_openly_where_the_climber_converges():
         assert np.allclose(other.magnetization, mild[0].magnetization, atol=1e-11)
 
 
+def _next_magnetization(method, k, theta, m):
+    """tanh of the equation of state, written out again."""
+    v = 1 - m**2
+    field = theta + k @ m
+    if method in ("tap", "plefka3"):
+        field = field - m * (k**2 @ v)
+    if method == "plefka3":
+        loops = np.einsum("ij,jk,ki,j,k->i", k, k, k, v, v)
+        field = field + 2 / 3 * (1 - 3 * m**2) * (k**3 @ (m * v)) - m * loops
+    if method == "adaptive":
+        root = np.sqrt(v)
+        shift = unit_diagonal(root[:, None] * k * root).shift
+        field = field - m * shift / v
+    return np.tanh(field)
+
+
+@pytest.mark.parametrize("solver", ["newton", "iteration"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_solver_stops_at_its_tolerance_and_not_before(method, solver):
+    couplings, fields = _glass(6, 9)
+    before = 0
+    for tolerance in (1e-3, 1e-7, 1e-11):
+        found = solve_mean_field(
+            couplings, fields=fields, beta=0.35, method=method, solver=solver, tolerance=tolerance
+        )
+        m = found.magnetization
+        residual = np.abs(_next_magnetization(method, 0.35 * couplings, 0.35 * fields, m) - m).max()
+        assert residual <= tolerance + 1e-13
+        assert residual == pytest.approx(found.residual, rel=1e-3, abs=1e-13)
+        assert found.steps >= before
+        before = found.steps
+        # One step fewer is not enough, and is said to be not enough.
+        short = solve_mean_field(
+            couplings,
+            fields=fields,
+            beta=0.35,
+            method=method,
+            solver=solver,
+            tolerance=tolerance,
+            max_steps=int(found.steps) - 1 or 1,
+            throw=False,
+        )
+        if found.steps > 1:
+            assert short.status == Status.STEP_LIMIT
+            assert short.residual > tolerance
+
+
+def test_what_did_not_converge_is_neither_stable_nor_silent():
+    couplings, fields = _glass(2, 18, (10,))
+    options = {"fields": fields, "beta": 2.0, "solver": "iteration", "max_steps": 60}
+    plain = solve_mean_field(couplings, **options, throw=False)
+    lost = ~plain.converged
+    positive = np.linalg.eigvalsh(plain.susceptibility)[:, 0] > 0
+    # Among the unconverged are points that would pass for maxima.
+    assert (lost & positive).any()
+    assert not (lost & plain.stable).any()
+    assert plain.count(Status.STEP_LIMIT) == lost.sum()
+    assert np.all(plain.steps[lost] == 60)
+    with pytest.raises(NotConverged, match=f"tap free energy was not found for {lost.sum()} of 10"):
+        solve_mean_field(couplings, **options)
+
+
+def test_a_climb_that_cannot_rise_is_stalled():
+    falls = iter(range(100))
+
+    def evaluate(x, _):
+        return Point(psi=-float(next(falls)), gradient=np.ones(2), curvature=np.zeros((2, 2)))
+
+    _, _, steps, stuck = _climb(evaluate, np.zeros(2), 1e-9, 10)
+    assert stuck
+    assert steps == 0
+
+
+def test_the_naive_bound_is_nearly_reached_for_weak_couplings():
+    # ln Z - psi = 1/4 sum K_ij^2 v_i v_j to leading order: the Onsager term of TAP.
+    couplings, fields = _glass(3, 8)
+    for beta in (0.01, 0.02):
+        exact = solve_exact(couplings, fields=fields, beta=beta).log_partition
+        naive = solve_mean_field(couplings, fields=fields, beta=beta, method="naive")
+        v = 1 - naive.magnetization**2
+        gap = 0.25 * v @ (beta * couplings) ** 2 @ v
+        assert exact - naive.log_partition == pytest.approx(gap, rel=0.05)
+        # The bound holds at every m, and is lower away from the stationary point.
+        elsewhere = gibbs_functional(
+            couplings,
+            fields=fields,
+            beta=beta,
+            magnetization=np.clip(naive.magnetization + 0.1, -0.99, 0.99),
+            method="naive",
+        )
+        assert elsewhere < naive.log_partition
+
+
+def test_unit_diagonal_says_when_it_has_not_arrived():
+    matrix = 20.0 * _glass(3, 7)[0]
+    full = unit_diagonal(matrix)
+    assert full.converged
+    assert full.steps > 4
+    short = unit_diagonal(matrix, max_steps=3, throw=False)
+    rest = np.linalg.inv(np.diag(1 + short.shift) - matrix)
+    assert short.residual == pytest.approx(np.abs(np.diag(rest) - 1).max(), rel=1e-6)
+    assert short.residual > 1e-3
+    assert short.status == Status.STEP_LIMIT
+    assert short.steps == 3
+    assert short.log_det == pytest.approx(
+        np.linalg.slogdet(np.diag(1 + short.shift) - matrix)[1], rel=1e-9
+    )
+    with pytest.raises(NotConverged, match="unit diagonal"):
+        unit_diagonal(matrix, max_steps=3)
+    # A start outside the positive definite shifts is replaced.
+    again = unit_diagonal(matrix, start=np.full(7, -5.0))
+    assert np.allclose(again.shift, full.shift, rtol=1e-8)
+    for bad, message in (
+        (np.array([[0.0, np.nan], [np.nan, 0.0]]), "matrix must be finite"),
+        (np.ones((2, 2)), "zero diagonal"),
+        (np.ones((2, 3)), "matrix must have shape"),
+        (np.full((2, 2), 1e13) - 1e13 * np.eye(2), "matrix"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            unit_diagonal(bad)
+    with pytest.raises(ValueError, match="start"):
+        unit_diagonal(matrix, start=np.zeros(3))
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_batch_members_do_not_see_their_neighbours(method):
     couplings, fields = _glass(5, 8, (2, 3))
@@ -253,6 +378,7 @@ def test_batch_members_do_not_see_their_neighbours(method):
         ({"start": np.array([1.0, 0.0])}, "start"),
         ({"start": np.zeros(3)}, "start"),
         ({"beta": np.inf}, "beta"),
+        ({"couplings": 1e7 * (1 - np.eye(2))}, "beta must keep beta \\* couplings"),
         ({"fields": np.zeros(3)}, "fields"),
         ({"couplings": np.eye(2)}, "zero diagonal"),
     ],

@@ -126,18 +126,126 @@ def test_autocorrelation_time_of_an_autoregressive_series():
     assert integrated_autocorrelation_time(np.ones(10)) == 1.0
 
 
+def _calibration(runs, expected):
+    """Mean square of (found - expected)/error over runs, for each number of an estimate."""
+    found = np.array([run.value for run in runs]).reshape(len(runs), -1)
+    error = np.array([run.error for run in runs]).reshape(len(runs), -1)
+    keep = (error > 0).all(0)
+    pulls = (found - np.ravel(expected))[:, keep] / error[:, keep]
+    return (pulls**2).mean()
+
+
 def test_error_bars_cover_correlated_chains():
-    # A stiff pair makes slow chains; the scatter over seeds must agree with the error bars.
-    couplings = np.array([[0.0, 1.5], [1.5, 0.0]])
+    # A stiff pair makes slow chains; the scatter over seeds must agree with every error bar.
+    couplings, fields = np.array([[0.0, 1.2], [1.2, 0.0]]), np.array([0.2, 0.0])
     runs = [
-        sample_ising(couplings, fields=np.array([0.2, 0.0]), beta=1.0, sweeps=2048, seed=s)
-        for s in range(40)
+        sample_ising(couplings, fields=fields, beta=1.0, sweeps=2048, seed=s) for s in range(60)
     ]
-    exact = solve_exact(couplings, fields=np.array([0.2, 0.0]), beta=1.0).magnetization[0]
-    pulls = [(r.magnetization.value[0] - exact) / r.magnetization.error[0] for r in runs]
+    exact = solve_exact(couplings, fields=fields, beta=1.0)
     assert all(r.autocorrelation_time > 1.02 for r in runs)
-    assert 0.6 < np.std(pulls) < 1.5
-    assert abs(np.mean(pulls)) < 0.6
+    assert all(r.reliable for r in runs)
+    # With 60 runs a mean square of one scatters by about 0.2: off by two it is 0.25 or 4.
+    for name in ("magnetization", "correlations", "energy"):
+        assert 0.5 < _calibration([getattr(r, name) for r in runs], getattr(exact, name)) < 1.8
+    assert all(r.magnetization.samples == 64 for r in runs)
+
+
+def test_error_bars_of_vector_spins_are_the_scatter_over_seeds():
+    couplings = np.array([[0.2, 0.35], [0.15, -0.1]])
+    runs = [
+        sample_vector_spins(couplings, fields=np.zeros((2, 3)), beta=1.0, sweeps=1024, seed=s)
+        for s in range(60)
+    ]
+    bond = 1 / np.tanh(1.5) - 1 / 1.5
+    exact = {
+        "magnetization": np.zeros((2, 3)),
+        "correlations": np.array([[1.0, bond], [bond, 1.0]]),
+        "energy": -3 * (0.5 * bond + 0.1),
+    }
+    for name, expected in exact.items():
+        assert 0.5 < _calibration([getattr(r, name) for r in runs], expected) < 1.8
+
+
+def test_a_chain_slower_than_its_blocks_is_not_called_reliable():
+    couplings = 3.0 * (np.ones((2, 2)) - np.eye(2))
+    run = {"fields": np.zeros(2), "sweeps": 4000, "blocks": 80}
+    # Both spins turn together once in hundreds of sweeps; the energy, the same up and down,
+    # forgets at once.
+    slow = sample_ising(couplings, **run, beta=1.0)
+    assert slow.autocorrelation_time < 2
+    assert slow.block_length == 50
+    assert slow.block_memory > 0.5
+    assert not slow.reliable
+    for seed in range(20):
+        fast = sample_ising(couplings, **run, beta=0.1, seed=seed)
+        assert abs(fast.block_memory) < 0.2
+        assert fast.reliable
+    # Two cold pairs and a warm bond between them: here it is the energy that is slow.
+    bars = np.kron(np.eye(2), 1 - np.eye(2)) * 3.0
+    bars[1, 2] = bars[2, 1] = 1.0
+    frozen = sample_ising(bars, **{**run, "fields": np.zeros(4)}, beta=1.0)
+    assert frozen.block_length < 10 * frozen.autocorrelation_time
+    assert not frozen.reliable
+
+
+@pytest.mark.parametrize("kind", ["ising", "vectors"])
+def test_burn_in_is_dropped(kind):
+    # A chain of aligned spins with a field at one end: random starts take long to notice it.
+    size = 8
+    pair = 1.2 * (np.eye(size, k=1) + np.eye(size, k=-1))
+    fields = np.zeros(size)
+    fields[0] = 1.0
+    exact = solve_exact(pair, fields=fields, beta=1.0)
+
+    def run(burn):
+        many = {"beta": 1.0, "sweeps": 4, "burn": burn, "chains": 600, "blocks": 1, "seed": 5}
+        if kind == "ising":
+            return sample_ising(pair, fields=fields, **many)
+        return sample_vector_spins(pair / 2, fields=fields[:, None], **many)
+
+    for burn, arrived in ((400, True), (0, False)):
+        found = run(burn).energy
+        assert bool(abs(found.value - exact.energy) < 4 * found.error) is arrived
+
+
+def test_a_generator_moves_on_and_a_number_repeats():
+    system = {"fields": np.array([0.3]), "beta": 1.0, "sweeps": 64}
+    none = np.zeros((1, 1))
+    assert sample_ising(none, **system, seed=3) == sample_ising(none, **system, seed=3)
+    rng = np.random.default_rng(3)
+    first, second = (sample_ising(none, **system, seed=rng) for _ in range(2))
+    assert first == sample_ising(none, **system, seed=3)
+    assert first != second
+    with pytest.raises(TypeError, match="seed"):
+        sample_ising(none, **{**system, "seed": None})
+    with pytest.raises(TypeError, match="seed"):
+        sample_vector_spins(none, fields=np.ones((1, 1)), beta=1.0, seed=None)
+
+
+@pytest.mark.parametrize("kappa", [1e3, 1e8, 1e16, 3e16, 1e100])
+@pytest.mark.parametrize("dim", [2, 5])
+def test_large_concentrations_keep_their_digits(dim, kappa):
+    # κ (1 − cos) has mean (D − 1)/2 and variance (D − 1)/2 up to 1/κ; 2κ(1 − cos) = κ |tangent|².
+    axis = np.eye(dim)[0]
+    draws = sample_von_mises_fisher(np.tile(kappa * axis, (4000, 1)), seed=2)
+    square = kappa * (draws[:, 1:] ** 2).sum(1)
+    half = (dim - 1) / 2
+    margin = 4.5 * np.sqrt(half / 4000) + 3 * half / kappa
+    assert square.mean() / 2 == pytest.approx(half, abs=margin)
+    assert square.var() / 4 == pytest.approx(half, rel=0.2)
+
+
+@pytest.mark.parametrize("engine", ["numba", "reference"])
+def test_vector_spins_near_zero_temperature_end_and_are_right(engine):
+    system = {"fields": np.ones((2, 3)), "sweeps": 40, "burn": 20, "engine": engine}
+    for beta in (1e16, 1e40):
+        run = sample_vector_spins(np.eye(2)[::-1], beta=beta, **system)
+        # Ground state: σ along (1, 1, 1), so E = −2 σ·σ − 2 h·σ = −6 − 6.
+        assert run.energy.value == pytest.approx(-12.0, abs=1e-6)
+    with pytest.raises(ValueError, match="beta must keep"):
+        sample_vector_spins(np.eye(2)[::-1], beta=1e160, **system)
+    with pytest.raises(ValueError, match="concentration"):
+        sample_von_mises_fisher(np.full(3, 1e151), seed=0)
 
 
 def test_extreme_fields_are_safe():

@@ -62,11 +62,39 @@ def test_vector_mean_field_against_simulation():
     assert np.abs(mean[1] - biased[1]).max() > 10 * error[1].max()
 
 
+def test_error_bars_of_the_simulation_are_the_scatter_over_seeds():
+    rng = np.random.default_rng(3)
+    couplings, drive = 0.5 * rng.normal(size=(2, 2)), rng.normal(size=(2, 2, 6))
+    first = np.sqrt(2) * np.eye(6)[:2]
+    runs = [
+        vector_simulation(couplings, drive=drive, initial=first, beta=1.0, replicas=50, seed=seed)
+        for seed in range(100)
+    ]
+    scatter = np.var([run.value for run in runs], axis=0, ddof=1)
+    claimed = np.mean([run.error**2 for run in runs], axis=0)
+    assert not claimed[0].any()
+    assert np.mean(scatter[1:] / claimed[1:]) == pytest.approx(1.0, abs=0.15)
+    assert runs[0].samples == 50
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: vector_response(np.ones(2), beta=1.0), "theta"),
         (lambda: vector_response(np.ones(4), beta=1.0, kind="limit"), "kind"),
+        (lambda: vector_response(np.ones(4), beta=1e91), "beta"),
+        (
+            lambda: vector_mean_field(
+                np.ones((2, 3)), drive=np.ones((1, 2, 4)), initial=np.ones((2, 4)), beta=1.0
+            ),
+            "couplings",
+        ),
+        (
+            lambda: vector_mean_field(
+                np.eye(1), drive=np.full((1, 1, 4), 1e91), initial=np.ones((1, 4)), beta=1.0
+            ),
+            "drive",
+        ),
         (
             lambda: vector_simulation(
                 np.eye(1), drive=np.ones((1, 1, 4)), initial=np.ones((1, 4)), beta=1.0

@@ -32,21 +32,26 @@ class MonteCarloEstimate:
     on the diagonal, means not subtracted. `energy` is ⟨E⟩.
 
     Errors are standard deviations of block means over the root of the number of blocks; they
-    can be trusted when a block is much longer than the integrated autocorrelation time of the
-    energy (`autocorrelation_time`, in sweeps), which `reliable` states.
+    can be trusted when blocks are much longer than the memory of the chains, which `reliable`
+    states. It looks at the integrated autocorrelation time of the energy (`autocorrelation_time`,
+    in sweeps) and, because an energy does not see a whole system turn over, at `block_memory`:
+    the correlation of the mean spins of consecutive blocks, zero up to noise if they forget.
     """
 
     magnetization: Estimate
     correlations: Estimate
     energy: Estimate
     autocorrelation_time: float
+    block_memory: float
     block_length: int
     blocks: int
 
     @property
     def reliable(self) -> bool:
-        """Whether a block is at least ten autocorrelation times of the energy long."""
-        return self.block_length >= 10 * self.autocorrelation_time
+        """Whether blocks are ten autocorrelation times of the energy long, and forget."""
+        noise = 3 / math.sqrt(self.blocks)
+        long_enough = self.block_length >= 10 * self.autocorrelation_time
+        return long_enough and self.block_memory < 0.05 + noise
 
 
 def run_chains(
@@ -106,24 +111,35 @@ def run_chains(
                 energies.append(sums[2])
                 bar.update()
     energy = np.array(energies) + offset
+    means = unit * np.array(spin_sums) / length
     return MonteCarloEstimate(
-        magnetization=mean_estimate(unit * np.array(spin_sums) / length),
+        magnetization=mean_estimate(means),
         correlations=mean_estimate(np.array(pair_sums) / length),
         energy=mean_estimate(energy.mean(1)),
         autocorrelation_time=integrated_autocorrelation_time(energy.reshape(chains, -1)),
+        block_memory=_memory(means.reshape(chains, blocks, -1)),
         block_length=length,
         blocks=chains * blocks,
     )
 
 
-def flip_reference(local: float, rng: np.random.Generator) -> float:
+def _memory(means: np.ndarray) -> float:
+    """Correlation of consecutive blocks of (chains, blocks, components), all components pooled."""
+    deviation = means - means.mean((0, 1))
+    variance = np.mean(deviation**2)
+    if means.shape[1] < 2 or variance == 0:
+        return 0.0
+    return float(np.mean(deviation[:, 1:] * deviation[:, :-1]) / variance)
+
+
+def flip_reference(local: float, *, seed: np.random.Generator) -> float:
     """One heat-bath draw: +1 with probability 1/(1 + exp(−2 local)), else −1.
 
-    >>> flip_reference(400.0, np.random.default_rng(0))
+    >>> flip_reference(400.0, seed=np.random.default_rng(0))
     1.0
     """
     # math.exp raises beyond 709, where the compiled version gives infinity.
-    return 1.0 if rng.random() * (1 + math.exp(min(-2 * local, 700.0))) < 1 else -1.0
+    return 1.0 if seed.random() * (1 + math.exp(min(-2 * local, 700.0))) < 1 else -1.0
 
 
 @njit(cache=True)

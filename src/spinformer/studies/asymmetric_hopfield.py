@@ -13,7 +13,8 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.solve import NotConverged, Status
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising.asymmetric import analog_exponent, zero_temperature_cycle
-from spinformer.spins.ising.couplings import gaussian_couplings
+from spinformer.spins.ising.bipartite import MAX_ENTRY
+from spinformer.spins.ising.couplings import MAX_COUNT, MAX_STRENGTH, gaussian_couplings
 from spinformer.spins.ising.kinetic import kinetic_path
 
 
@@ -29,11 +30,12 @@ def torch_attention(
     >>> torch_attention(np.eye(2), left=np.eye(2), right=np.eye(2), gamma=0.0)
     array([0.5, 0.5])
     """
-    tokens = check_array("tokens", tokens, ndim=2)
+    tokens = check_array("tokens", tokens, ndim=2, low=-MAX_ENTRY, high=MAX_ENTRY)
     size = tokens.shape[1]
-    left = check_array("left", left, shape=(None, size))
-    right = check_array("right", right, shape=left.shape)
-    gamma = check_real("gamma", gamma)
+    check_integer("number of tokens", len(tokens), low=1)
+    left = check_array("left", left, shape=(None, size), low=-MAX_ENTRY, high=MAX_ENTRY)
+    right = check_array("right", right, shape=left.shape, low=-MAX_ENTRY, high=MAX_ENTRY)
+    gamma = check_real("gamma", gamma, low=-MAX_STRENGTH, high=MAX_STRENGTH)
     q = torch.from_numpy(tokens[-1:] @ left.T / size)
     k = torch.from_numpy(tokens @ right.T / size)
     v = torch.eye(len(tokens), dtype=torch.float64)
@@ -62,11 +64,11 @@ def spin_memory(
     >>> bool(abs(forgets.value[0]) < 0.2)
     True
     """
-    steps = check_integer("steps", steps, low=2)
+    steps = check_integer("steps", steps, low=2, high=MAX_COUNT)
     lags = check_array("lags", lags, ndim=1, low=1, high=steps // 2).astype(int)
     rng = numpy_generator(seed)
     draws = []
-    for _ in range(check_integer("replicas", replicas, low=2)):
+    for _ in range(check_integer("replicas", replicas, low=2, high=MAX_COUNT)):
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
         first = rng.choice([-1.0, 1.0], (1, size))
         path = kinetic_path(couplings, beta=beta, states=first, steps=steps, seed=rng)
@@ -86,7 +88,7 @@ def mean_order(size: int, *, mean: float, beta: float, replicas: int, seed: Seed
     """
     rng = numpy_generator(seed)
     draws = []
-    for _ in range(check_integer("replicas", replicas, low=2)):
+    for _ in range(check_integer("replicas", replicas, low=2, high=MAX_COUNT)):
         couplings = gaussian_couplings(size, mean=mean, seed=rng)
         path = kinetic_path(couplings, beta=beta, states=np.ones((1, size)), steps=200, seed=rng)
         draws.append(abs(path[100:].mean()))
@@ -104,7 +106,7 @@ def cycle_lengths(size: int, *, symmetry: float, count: int, seed: Seed) -> np.n
     """
     rng = numpy_generator(seed)
     lengths = []
-    for _ in range(check_integer("count", count, low=1)):
+    for _ in range(check_integer("count", count, low=1, high=MAX_COUNT)):
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
         cycle = zero_temperature_cycle(couplings, state=rng.choice([-1.0, 1.0], size))
         if cycle.status == Status.STEP_LIMIT:
@@ -133,6 +135,6 @@ def analog_exponents(
                 steps=300,
                 seed=rng,
             ).value
-            for _ in range(check_integer("count", count, low=2))
+            for _ in range(check_integer("count", count, low=2, high=MAX_COUNT))
         ]
     )

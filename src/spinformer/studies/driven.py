@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from spinformer.core.checks import check_integer, check_real
+from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.core.records import record
-from spinformer.spins.ising.couplings import gaussian_couplings
+from spinformer.spins.ising.couplings import MAX_COUNT, MAX_SIZE, gaussian_couplings
 from spinformer.spins.ising.kinetic import kinetic_simulation
 from spinformer.spins.ising.kinetic_theories import (
     KINETIC_METHODS,
@@ -49,6 +49,7 @@ def entropy_by_four_routes(
     >>> f"{found.definition:.4f} {found.delayed:.4f} {found.leading:.4f}"
     '0.0199 0.0199 0.0200'
     """
+    fields = check_array("fields", fields, ndim=1)
     state = kinetic_stationary(couplings, drive=fields, beta=beta)
     size = len(state.magnetization)
     run = kinetic_simulation(
@@ -111,6 +112,8 @@ def squared_errors(
     >>> sorted(squared_errors(16, **few)) == sorted(KINETIC_METHODS)
     True
     """
+    size = check_integer("size", size, low=1, high=MAX_SIZE)
+    steps = check_integer("steps", steps, low=1, high=MAX_COUNT)
     check_integer("seed", seed, low=0)
     check_real("field_std", field_std, low=0.0)
     systems = check_integer("systems", systems, low=1, high=10**6)

@@ -40,7 +40,8 @@ def field_differences(
     '0.462117 0.462117'
     """
     fields = check_array("fields", fields, ndim=1)
-    step = check_real("step", step, low=0.0, open_low=True)
+    beta = check_real("beta", beta, low=0.0, open_low=True)
+    step = check_real("step", step, low=0.0, high=1.0, open_low=True)
     up, down = (
         solve_exact(couplings, fields=fields + sign * step * np.eye(len(fields)), beta=beta)
         for sign in (1.0, -1.0)
@@ -97,6 +98,7 @@ def several_solutions(
     array([ True])
     """
     starts = check_array("starts", starts, ndim=3)
+    fields = check_array("fields", fields, shape=starts.shape[1:])
     check_integer("number of starts", len(starts), low=2)
     system: dict[str, Any] = {"fields": fields, "beta": beta, "method": method}
     found = [solve_mean_field(couplings, **system, start=start, throw=False) for start in starts]

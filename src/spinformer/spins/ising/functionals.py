@@ -16,11 +16,11 @@ S(m) the entropy of independent spins, and every sum over both indices:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from spinformer.core.checks import check_array, check_choice
+from spinformer.core.records import record
 from spinformer.spins.ising.couplings import check_ising
 from spinformer.spins.ising.unit_diagonal import minimise
 
@@ -30,7 +30,8 @@ MAX_EXPANDED = 1e6
 METHODS = ("naive", "tap", "plefka3", "adaptive")
 
 
-class Point(NamedTuple):
+@record
+class Point:
     """psi, its gradient g, and R with −d²psi/dm² = diag(1/v) + R, at m = tanh(x).
 
     root: where the inner problem of the adaptive functional ended, a start for the next one.
@@ -75,13 +76,13 @@ def gibbs_functional(
         raise ValueError(
             f"magnetization must have entries inside (-1, 1), got one of size {np.abs(m).max()}"
         )
-    return functional(method, beta * matrix, beta * field)(np.arctanh(m), None).psi
+    return functional(method, k=beta * matrix, theta=beta * field)(np.arctanh(m), None).psi
 
 
-def functional(method: str, k: np.ndarray, theta: np.ndarray) -> Functional:
+def functional(method: str, *, k: np.ndarray, theta: np.ndarray) -> Functional:
     """The functional `method` of one system with K = βJ (N, N) and θ = βh (N,), unchecked.
 
-    >>> functional("naive", np.zeros((1, 1)), np.zeros(1))(np.zeros(1), None).gradient
+    >>> functional("naive", k=np.zeros((1, 1)), theta=np.zeros(1))(np.zeros(1), None).gradient
     array([0.])
     """
     return {"naive": _naive, "tap": _tap, "plefka3": _plefka3, "adaptive": _adaptive}[method](
@@ -109,7 +110,7 @@ def _naive(k: np.ndarray, theta: np.ndarray) -> Functional:
         m = np.tanh(x)
         km = k @ m
         psi = _entropy(x) + m @ theta + 0.5 * m @ km
-        return Point(float(psi), theta + km - x, -k)
+        return Point(psi=float(psi), gradient=theta + km - x, curvature=-k)
 
     return evaluate
 
@@ -122,7 +123,7 @@ def _tap(k: np.ndarray, theta: np.ndarray) -> Functional:
         onsager = square @ v
         psi = base.psi + 0.25 * v @ onsager
         curvature = base.curvature + np.diag(onsager) - 2 * np.outer(m, m) * square
-        return Point(float(psi), base.gradient - m * onsager, curvature)
+        return Point(psi=float(psi), gradient=base.gradient - m * onsager, curvature=curvature)
 
     return evaluate
 
@@ -140,7 +141,7 @@ def _plefka3(k: np.ndarray, theta: np.ndarray) -> Functional:
         gradient = base.gradient + 2 / 3 * slope * pull - m * three
         curvature = base.curvature + np.diag(three + 4 * m * pull)
         curvature -= 4 * np.outer(m, m) * k * two + 2 / 3 * np.outer(slope, slope) * cube
-        return Point(float(psi), gradient, curvature)
+        return Point(psi=float(psi), gradient=gradient, curvature=curvature)
 
     return evaluate
 
@@ -152,7 +153,7 @@ def _adaptive(k: np.ndarray, theta: np.ndarray) -> Functional:
         base, m = naive(x, None), np.tanh(x)
         spread = np.sqrt(variance(x))
         scaled = spread[:, None] * k * spread
-        shift, inverse, log_det, _, _ = minimise(scaled, warm)
+        shift, inverse, log_det, _, _ = minimise(scaled, start=warm)
         # V = shift / v, written so that it keeps its digits where v is tiny.
         reaction = (k * inverse) @ spread / spread
         psi = base.psi - 0.5 * log_det + 0.5 * shift.sum()
@@ -165,11 +166,11 @@ def _adaptive(k: np.ndarray, theta: np.ndarray) -> Functional:
         weight = m / spread**2
         curvature = base.curvature + np.diag(reaction) + 2 * weight[:, None] * bend * weight
         return Point(
-            float(psi),
-            base.gradient - reaction * m,
-            0.5 * (curvature + curvature.T),
-            shift,
-            float(np.abs(np.diagonal(inverse) - 1).max()),
+            psi=float(psi),
+            gradient=base.gradient - reaction * m,
+            curvature=0.5 * (curvature + curvature.T),
+            root=shift,
+            slack=float(np.abs(np.diagonal(inverse) - 1).max()),
         )
 
     return evaluate

@@ -105,7 +105,7 @@ def solve_mean_field(
     stable, status = np.empty(count, bool), np.empty(count, int)
     residual, steps = np.empty(count), np.empty(count, int)
     for n in range(count):
-        evaluate = functional(method, k[n], theta[n])
+        evaluate = functional(method, k=k[n], theta=theta[n])
         if solver == "newton":
             x, point, steps[n], stuck = _climb(evaluate, first[n], tolerance, max_steps)
         else:

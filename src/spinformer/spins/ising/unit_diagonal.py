@@ -64,7 +64,7 @@ def unit_diagonal(
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1)
     check_flag("throw", throw)
-    shift, inverse, log_det, steps, stuck = minimise(matrix, start, max_steps)
+    shift, inverse, log_det, steps, stuck = minimise(matrix, start=start, max_steps=max_steps)
     residual = float(np.abs(np.diagonal(inverse) - 1).max())
     found = UnitDiagonal(
         value=shift,
@@ -80,11 +80,11 @@ def unit_diagonal(
 
 
 def minimise(
-    matrix: np.ndarray, start: np.ndarray | None, max_steps: int = 200
+    matrix: np.ndarray, *, start: np.ndarray | None, max_steps: int = 200
 ) -> tuple[np.ndarray, np.ndarray, float, int, bool]:
     """`unit_diagonal` without checks: (shift, inverse, ln det, steps, whether rounding stopped it).
 
-    >>> minimise(np.zeros((1, 1)), None)[0]
+    >>> minimise(np.zeros((1, 1)), start=None)[0]
     array([0.])
     """
     size = len(matrix)

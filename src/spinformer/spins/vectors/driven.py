@@ -18,6 +18,9 @@ from spinformer.core.special import mean_alignment
 from spinformer.core.statistics import Estimate
 from spinformer.spins.vectors.monte_carlo import sample_von_mises_fisher
 
+# Squares of fields, summed over a system, stay finite.
+MAX_STRENGTH = 1e90
+
 
 def vector_response(theta: np.ndarray, *, beta: float, kind: str = "exact") -> np.ndarray:
     """Mean of one spin s, ‖s‖² = R² = D/2 − 1, with weight exp(β s·θ); θ (..., D), D ≥ 3.
@@ -30,10 +33,10 @@ def vector_response(theta: np.ndarray, *, beta: float, kind: str = "exact") -> n
     >>> f"{exact:.2f} {limit:.2f}"
     '0.48 0.50'
     """
-    theta = check_array("theta", theta)
+    theta = check_array("theta", theta, low=-(MAX_STRENGTH**1.5), high=MAX_STRENGTH**1.5)
     if theta.ndim == 0 or theta.shape[-1] < 3:
         raise ValueError(f"theta must have shape (..., D) with D >= 3, got {theta.shape}")
-    beta = check_real("beta", beta, low=0.0)
+    beta = check_real("beta", beta, low=0.0, high=MAX_STRENGTH)
     check_choice("kind", kind, ("exact", "large_d"))
     radius = _radius(theta.shape[-1])
     norm = np.linalg.norm(theta, axis=-1, keepdims=True)
@@ -61,7 +64,7 @@ def vector_mean_field(
     >>> bool(np.allclose(m[1, 0], vector_response(np.ones(4), beta=1.0)))
     True
     """
-    j, x, m = _vector_arguments(couplings, drive, initial)
+    j, x, m, beta = _vector_arguments(couplings, drive, beta, initial)
     result = [m]
     for field in x:
         result.append(vector_response(field + j @ result[-1], beta=beta, kind=kind))
@@ -87,9 +90,8 @@ def vector_simulation(
     >>> np.round(mean[1, 0], 4)
     array([0.5, 0.5, 0.5, 0.5])
     """
-    j, x, first = _vector_arguments(couplings, drive, initial)
-    beta = check_real("beta", beta, low=0.0)
-    replicas = check_integer("replicas", replicas, low=2)
+    j, x, first, beta = _vector_arguments(couplings, drive, beta, initial)
+    replicas = check_integer("replicas", replicas, low=2, high=10**9)
     rng = numpy_generator(seed)
     radius = _radius(first.shape[-1])
     if not np.allclose(np.linalg.norm(first, axis=-1), radius):
@@ -108,11 +110,18 @@ def _radius(dim: int) -> float:
 
 
 def _vector_arguments(
-    couplings: np.ndarray, drive: np.ndarray, initial: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    couplings: np.ndarray, drive: np.ndarray, beta: float, initial: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     j = check_array("couplings", couplings, ndim=2, square=True)
     x = check_array("drive", drive, shape=(None, len(j), None))
     m = check_array("initial", initial, shape=(len(j), x.shape[-1]))
     if x.shape[-1] < 3:
         raise ValueError(f"drive must have at least 3 components, got {x.shape[-1]}")
-    return j, x, m
+    beta = check_real("beta", beta, low=0.0)
+    for name, array in (("couplings", j), ("drive", x)):
+        strength = max(beta, 1.0) * float(np.abs(array).max(initial=0.0))
+        if not strength <= MAX_STRENGTH:
+            raise ValueError(
+                f"{name} and beta * {name} must stay within {MAX_STRENGTH:g}, got {strength:.3g}"
+            )
+    return j, x, m, beta

@@ -57,7 +57,7 @@ def sample_vector_spins(
     check_integer("the number of components of fields", dim, low=1)
     beta = check_real("beta", beta, low=0.0)
     check_choice("engine", engine, ("numba", "reference"))
-    sweep = _vector_sweeps if engine == "numba" else vector_sweeps_reference
+    sweep = _vector_sweeps if engine == "numba" else _vector_sweeps_reference
     with np.errstate(over="ignore"):
         pair = matrix + matrix.T
         np.fill_diagonal(pair, 0.0)
@@ -97,7 +97,7 @@ def sample_von_mises_fisher(concentration: np.ndarray, *, seed: Seed) -> np.ndar
     """Draw unit vectors u with density proportional to exp(k·u), one for each vector k.
 
     `concentration` has shape (..., D), D ≥ 1; the result has the same shape. Rejection from a
-    beta envelope [wood1994simulation], vectorised over the leading axes; for D = 1 the two signs
+    beta envelope (Ulrich 1984; Wood 1994), vectorised over leading axes; for D = 1 the two signs
     are drawn from their exact probabilities. Right at any concentration up to 1e150 because
     1 − cos is drawn, not the cosine; beyond, ValueError.
 
@@ -139,7 +139,7 @@ def sample_von_mises_fisher(concentration: np.ndarray, *, seed: Seed) -> np.ndar
     return unit.reshape(vectors.shape)
 
 
-def vector_sweeps_reference(
+def _vector_sweeps_reference(
     spins: np.ndarray,
     pair: np.ndarray,
     field: np.ndarray,
@@ -150,14 +150,7 @@ def vector_sweeps_reference(
     sum_pairs: np.ndarray,
     energies: np.ndarray,
 ) -> None:
-    """Plain version of the compiled vector-spin sweeps: `spins` (N, D) holds unit vectors.
-
-    >>> spins, sums = np.array([[-1.0]]), (np.zeros((1, 1)), np.zeros((1, 1)), np.zeros(3))
-    >>> rng = np.random.default_rng(0)
-    >>> vector_sweeps_reference(spins, np.zeros((1, 1)), np.array([[9.0]]), 9.0, 3, rng, *sums)
-    >>> sums[0]
-    array([[3.]])
-    """
+    """Plain version of the compiled vector-spin sweeps: `spins` (N, D) holds unit vectors."""
     dim = spins.shape[1]
     for step in range(sweeps):
         for i in range(len(spins)):
@@ -172,7 +165,7 @@ def _von_mises_fisher_reference(
     local: np.ndarray, dim: int, rng: np.random.Generator
 ) -> np.ndarray:
     if dim == 1:
-        return np.array([flip_reference(float(local[0]), rng)])
+        return np.array([flip_reference(float(local[0]), seed=rng)])
     kappa = float(np.linalg.norm(local))
     if kappa == 0:
         normal = np.array([rng.standard_normal() for _ in range(dim)])

@@ -1,0 +1,82 @@
+"""Experiments of chapters 21, 25 and 31: known answers, and no bias where noise is subtracted."""
+
+import numpy as np
+import pytest
+
+from spinformer.spins.ising.asymmetric import analog_exponent_theory
+from spinformer.spins.ising.asymmetric_order import asymmetric_magnetization
+from spinformer.spins.ising.couplings import gaussian_couplings, sherrington_kirkpatrick
+from spinformer.spins.ising.exact import solve_exact
+from spinformer.studies.asymmetric_hopfield import (
+    analog_exponents,
+    cycle_lengths,
+    mean_order,
+    spin_memory,
+)
+from spinformer.studies.driven import entropy_by_four_routes, largest_errors, squared_errors
+from spinformer.studies.ising import approximation_errors, field_differences, several_solutions
+
+
+def test_memory_freezes_with_symmetric_couplings_only():
+    run = {"beta": 3.0, "lags": np.array([2, 20]), "steps": 400, "replicas": 6}
+    frozen, free = (spin_memory(100, symmetry=eta, **run, seed=0) for eta in (1.0, 0.0))
+    assert (frozen.value > 0.6).all()
+    assert np.abs(free.value).max() < 4 * free.error.max() + 0.05
+    # One lag after another, not one network after another.
+    assert frozen.value.shape == (2,)
+    assert frozen.samples == 6
+
+
+def test_order_and_chaos_follow_the_large_n_theory_within_their_errors():
+    order = mean_order(800, mean=2.0, beta=2.0, replicas=6, seed=1)
+    assert order.error < 0.02
+    assert order.value == pytest.approx(asymmetric_magnetization(2.0, mean=2.0), abs=0.03)
+    chaos = analog_exponents(300, symmetry=0.0, beta=3.0, count=4, seed=2)
+    assert chaos.value == pytest.approx(analog_exponent_theory(3.0), abs=0.04)
+    assert analog_exponents(100, symmetry=1.0, beta=3.0, count=3, seed=2).value < 0.01
+    lengths = cycle_lengths(14, symmetry=0.0, count=60, seed=3)
+    assert lengths.max() > 10 > 2 >= cycle_lengths(14, symmetry=1.0, count=60, seed=3).max()
+
+
+def test_errors_of_the_mean_field_dynamics_carry_no_noise():
+    # Nearly free spins: every theory is exact, and what is left is noise about zero.
+    weak = {"symmetry": 0.0, "beta": 0.02, "steps": 2, "systems": 40, "replicas": 50}
+    found = squared_errors(30, **weak)
+    # Noise alone is 1/50 a spin; 1,200 of them leave 0.02 sqrt(2/1200).
+    assert max(abs(value) for value in found.values()) < 4 * 0.02 * np.sqrt(2 / 1200)
+    cold = squared_errors(60, symmetry=0.0, beta=1.5, steps=6, systems=4, replicas=400)
+    assert cold["gaussian"] < 0.2 * cold["tap"] < 0.2 * cold["naive"]
+
+
+def test_entropy_by_four_routes_and_largest_errors():
+    couplings = gaussian_couplings(5, seed=1)
+    fields = np.array([0.2, -0.4, 0.1, 0.5, -0.3])
+    found = entropy_by_four_routes(couplings, fields=fields, beta=0.5, replicas=20_000, seed=0)
+    assert found.delayed == pytest.approx(found.definition, rel=1e-10)
+    assert found.simulated == pytest.approx(found.definition, rel=0.05)
+    assert found.leading == pytest.approx(found.definition, rel=0.3)
+    run = {"drive": np.tile(fields, (4, 1)), "beta": 0.5, "initial": np.zeros(5)}
+    errors = largest_errors(couplings, **run)
+    assert max(errors["tap"], errors["gaussian"]) < errors["naive"] < 0.2
+
+
+def test_errors_and_solutions_of_ising_approximations():
+    couplings, fields = sherrington_kirkpatrick(8, seed=0, count=5, field_std=0.5)
+    one = {"fields": fields[0], "beta": 0.7}
+    slope = field_differences(couplings[0], **one)
+    assert slope == pytest.approx(solve_exact(couplings[0], **one).magnetization, abs=1e-7)
+    batch = {"fields": fields, "beta": 0.5}
+    truth = solve_exact(couplings, **batch)
+    errors = approximation_errors(couplings, **batch, method="naive", truth=truth)
+    m = errors.solution.magnetization
+    for n in range(5):
+        expected = np.linalg.norm(m[n] - truth.magnetization[n]) / np.sqrt(8)
+        assert errors.moments[n] == pytest.approx(expected)
+        gap = errors.solution.log_partition[n] - truth.log_partition[n]
+        assert errors.log_partition[n] == pytest.approx(gap / 8)
+    starts = np.random.default_rng(0).uniform(-0.9, 0.9, (6, 5, 8))
+    for beta, expected in ((0.2, 0), (4.0, 5)):
+        several = several_solutions(
+            couplings, fields=0 * fields, beta=beta, method="naive", starts=starts
+        )
+        assert several.sum() == expected
