@@ -287,6 +287,20 @@ _H = torch.ones(3, 2)
         (lambda: SpinTransformerModule(6, 2, beta=0.0), ValueError, "beta"),
         (lambda: SpinTransformerModule(6.0, 2), TypeError, "dim"),
         (lambda: SpinTransformerModule(6, 2)(torch.ones(2, 6)), ValueError, "inputs"),
+        (lambda: SpinTransformerModule(6, 2)(torch.ones(1, 2, 6).double()), TypeError, "inputs"),
+        (lambda: SpinTransformerModule(6, 2, response="False"), TypeError, "response"),
+        (lambda: SpinTransformerModule(6, 2, dtype=torch.int64), TypeError, "dtype"),
+        (lambda: SpinTransformerModule(6, 2)(1e30 * torch.ones(1, 2, 6)), ValueError, "squares"),
+        (
+            lambda: SpinTransformerModule(6, 2, normalize=False)(1e30 * torch.ones(1, 2, 6)),
+            ValueError,
+            "finite scores",
+        ),
+        (
+            lambda: SpinTransformerModule(6, 2).free_energy(_H[None, :1].repeat(1, 1, 3)),
+            ValueError,
+            "fields must hold at least 2",
+        ),
         (lambda: SpinTransformerModule(6, 2)(torch.ones(1, 1, 6)), ValueError, "mask_diagonal"),
         (lambda: SpinTransformerModule(6, 2)(torch.full((1, 2, 6), torch.nan)), ValueError, "NaN"),
         (

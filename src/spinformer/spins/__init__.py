@@ -7,9 +7,9 @@ from spinformer.spins.ising.mean_field import solve_mean_field
 from spinformer.spins.ising.monte_carlo import sample_ising
 from spinformer.spins.modules.couplings import softmax_couplings
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.vectors.fixed_point import solve_fixed_point
 from spinformer.spins.vectors.monte_carlo import sample_vector_spins
 from spinformer.spins.vectors.saddle import find_saddle
-from spinformer.spins.vectors.tap import solve_fixed_point
 
 __all__ = [
     "SpinTransformerModule",

@@ -296,6 +296,7 @@ def hub_couplings(sites: int, *, strength: float) -> Tensor:
     >>> hub_couplings(3, strength=0.5)[:, 0]
     tensor([0.0000, 0.5000, 0.5000], dtype=torch.float64)
     """
+    strength = check_real("strength", strength)
     couplings = torch.zeros(*(check_integer("sites", sites, low=2),) * 2, dtype=torch.float64)
     couplings[1:, 0] = strength
     couplings[0, 1] = strength

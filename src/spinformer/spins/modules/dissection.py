@@ -106,6 +106,11 @@ def dissect(
 
     if couplings is not None:
         couplings = check_tensor("couplings", couplings, square=True, like=("fields", fields))
+        if fields.ndim < 2 or couplings.shape[-1] != fields.shape[-2]:
+            raise ValueError(
+                f"couplings must have shape (..., N, N) with N of fields, {tuple(fields.shape)}, "
+                f"got {tuple(couplings.shape)}"
+            )
 
     def couplings_of(h: Tensor) -> Tensor:
         if couplings is not None:

@@ -2,9 +2,9 @@
 
 from spinformer.spins.vectors.driven import vector_mean_field, vector_response, vector_simulation
 from spinformer.spins.vectors.exact import one_spin, three_spins, triangle, two_spins
+from spinformer.spins.vectors.fixed_point import solve_fixed_point
 from spinformer.spins.vectors.monte_carlo import sample_vector_spins, sample_von_mises_fisher
 from spinformer.spins.vectors.saddle import find_saddle
-from spinformer.spins.vectors.tap import solve_fixed_point
 
 __all__ = [
     "find_saddle",
