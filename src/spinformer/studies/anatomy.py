@@ -314,7 +314,7 @@ class ModuleDistance:
 def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> ModuleDistance:
     """How far ⟨σ⟩ of the module is from `large_d` for `inputs` (batch, N, dim).
 
-    >>> module = SpinTransformerModule(8, 2, steps=None, strength=0.01, dtype=torch.float64)
+    >>> module = SpinTransformerModule(8, heads=2, steps=None, strength=0.01, dtype=torch.float64)
     >>> inputs = torch.ones(1, 3, 8, dtype=torch.float64)
     >>> distance_to_saddle(module, inputs).distance < 1e-3
     True

@@ -81,7 +81,7 @@ class SpinTransformerModule(nn.Module):
     every system reached `tolerance`; None where K steps were taken and nobody asked for the parts,
     since finding out costs a step.
 
-    >>> module = SpinTransformerModule(8, 2)
+    >>> module = SpinTransformerModule(8, heads=2)
     >>> module(torch.ones(1, 3, 8)).shape
     torch.Size([1, 3, 8])
     """
@@ -89,8 +89,8 @@ class SpinTransformerModule(nn.Module):
     def __init__(
         self,
         dim: int,
-        heads: int,
         *,
+        heads: int,
         steps: int | None = 1,
         order: int = 2,
         beta: float = 1.0,

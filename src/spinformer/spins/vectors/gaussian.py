@@ -73,7 +73,11 @@ def shifted(t: Tensor, *, couplings: Tensor) -> Tensor:
 
 @record
 class Source:
-    """The fields as the cheaper of two things: h = H/√D, or S = h hᵀ where D > N."""
+    """The fields as the cheaper of two things: h = H/√D, or S = h hᵀ where D > N.
+
+    >>> Source(value=torch.full((1, 1), 4.0), is_gram=True).energy(torch.full((1, 1), 0.5))
+    tensor(2.)
+    """
 
     value: Tensor
     is_gram: bool
