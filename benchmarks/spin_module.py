@@ -26,13 +26,15 @@ def contestants() -> dict[str, torch.nn.Module]:
     return {
         "TransformerEncoderLayer, default 2048": layer(2048),
         "TransformerEncoderLayer, 512": layer(512),
-        "spin module, K = 1": SpinTransformerModule(DIM, HEADS, steps=1),
-        "spin module, K = 1, order 1": SpinTransformerModule(DIM, HEADS, steps=1, order=1),
+        "spin module, K = 1": SpinTransformerModule(DIM, heads=HEADS, steps=1),
+        "spin module, K = 1, order 1": SpinTransformerModule(DIM, heads=HEADS, steps=1, order=1),
         "spin module, K = 1, no response": SpinTransformerModule(
-            DIM, HEADS, steps=1, response=False
+            DIM, heads=HEADS, steps=1, response=False
         ),
-        "spin module, fixed point": SpinTransformerModule(DIM, HEADS, steps=None),
-        "spin module, fixed point, order 1": SpinTransformerModule(DIM, HEADS, steps=None, order=1),
+        "spin module, fixed point": SpinTransformerModule(DIM, heads=HEADS, steps=None),
+        "spin module, fixed point, order 1": SpinTransformerModule(
+            DIM, heads=HEADS, steps=None, order=1
+        ),
     }
 
 

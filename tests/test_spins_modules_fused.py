@@ -79,7 +79,7 @@ def test_square_times():
 def test_second_derivatives_of_the_module(steps, order):
     torch.manual_seed(0)
     module = SpinTransformerModule(
-        4, 2, steps=steps, order=order, tolerance=1e-14, dtype=torch.float64
+        4, heads=2, steps=steps, order=order, tolerance=1e-14, dtype=torch.float64
     )
     names = [name for name, _ in module.named_parameters()]
     values = [value.detach().clone().requires_grad_() for value in module.parameters()]

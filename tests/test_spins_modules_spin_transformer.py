@@ -23,7 +23,7 @@ DOUBLE = torch.float64
 
 def _module(dim=12, heads=3, seed=0, **options):
     torch.manual_seed(seed)
-    return SpinTransformerModule(dim, heads, dtype=DOUBLE, **options)
+    return SpinTransformerModule(dim, heads=heads, dtype=DOUBLE, **options)
 
 
 def _inputs(batch=2, sites=5, dim=12, seed=1):
@@ -204,8 +204,8 @@ def test_the_free_spin_is_exact_for_many_dimensions():
 def test_stack_trains_in_single_precision():
     torch.manual_seed(0)
     stack = torch.nn.Sequential(
-        SpinTransformerModule(16, 2, steps=1),
-        SpinTransformerModule(16, 2, steps=None, channel_maps=True),
+        SpinTransformerModule(16, heads=2, steps=1),
+        SpinTransformerModule(16, heads=2, steps=None, channel_maps=True),
     )
     inputs, target = torch.randn(8, 6, 16), torch.randn(8, 6, 16)
     optimizer = torch.optim.Adam(stack.parameters(), lr=1e-2)
@@ -281,14 +281,44 @@ _H = torch.ones(3, 2)
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: SpinTransformerModule(6, 4), ValueError, "multiple of heads"),
-        (lambda: SpinTransformerModule(6, 2, steps=0), ValueError, "steps"),
-        (lambda: SpinTransformerModule(6, 2, order=3), ValueError, "order"),
-        (lambda: SpinTransformerModule(6, 2, beta=0.0), ValueError, "beta"),
-        (lambda: SpinTransformerModule(6.0, 2), TypeError, "dim"),
-        (lambda: SpinTransformerModule(6, 2)(torch.ones(2, 6)), ValueError, "inputs"),
-        (lambda: SpinTransformerModule(6, 2)(torch.ones(1, 1, 6)), ValueError, "mask_diagonal"),
-        (lambda: SpinTransformerModule(6, 2)(torch.full((1, 2, 6), torch.nan)), ValueError, "NaN"),
+        (lambda: SpinTransformerModule(6, heads=4), ValueError, "multiple of heads"),
+        (lambda: SpinTransformerModule(6, heads=2, steps=0), ValueError, "steps"),
+        (lambda: SpinTransformerModule(6, heads=2, order=3), ValueError, "order"),
+        (lambda: SpinTransformerModule(6, heads=2, beta=0.0), ValueError, "beta"),
+        (lambda: SpinTransformerModule(6.0, heads=2), TypeError, "dim"),
+        (lambda: SpinTransformerModule(6, heads=2)(torch.ones(2, 6)), ValueError, "inputs"),
+        (
+            lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 2, 6).double()),
+            TypeError,
+            "inputs",
+        ),
+        (lambda: SpinTransformerModule(6, heads=2, response="False"), TypeError, "response"),
+        (lambda: SpinTransformerModule(6, heads=2, dtype=torch.int64), TypeError, "dtype"),
+        (
+            lambda: SpinTransformerModule(6, heads=2)(1e30 * torch.ones(1, 2, 6)),
+            ValueError,
+            "squares",
+        ),
+        (
+            lambda: SpinTransformerModule(6, heads=2, normalize=False)(1e30 * torch.ones(1, 2, 6)),
+            ValueError,
+            "finite scores",
+        ),
+        (
+            lambda: SpinTransformerModule(6, heads=2).free_energy(_H[None, :1].repeat(1, 1, 3)),
+            ValueError,
+            "fields must hold at least 2",
+        ),
+        (
+            lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 1, 6)),
+            ValueError,
+            "mask_diagonal",
+        ),
+        (
+            lambda: SpinTransformerModule(6, heads=2)(torch.full((1, 2, 6), torch.nan)),
+            ValueError,
+            "NaN",
+        ),
         (
             lambda: solve_fixed_point(torch.ones(2, 2), fields=_H, beta=1.0),
             ValueError,

@@ -155,6 +155,10 @@ _J = torch.ones(3, 3)
         (lambda: langevin(torch.full((1, 2), torch.nan), beta=1.0), ValueError, "theta"),
         (lambda: langevin(_H, beta=np.nan), ValueError, "beta"),
         (lambda: langevin(_H[0], beta=1.0), ValueError, "theta"),
+        (lambda: langevin(1e30 * _H, beta=1.0), ValueError, "square that is in range"),
+        (lambda: solve_fixed_point(_J, fields=1e30 * _H, beta=1.0), ValueError, "in range"),
+        (lambda: solve_fixed_point(1e30 * _J, fields=_H, beta=1.0), ValueError, "in range"),
+        (lambda: solve_fixed_point(_J, fields=_H, beta=1e30), ValueError, "in range"),
         (
             lambda: log_partition(0 * _H, couplings=_J, fields=_H * torch.inf, beta=1.0),
             ValueError,

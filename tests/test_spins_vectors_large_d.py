@@ -290,6 +290,54 @@ def test_invariances(seed, sites, dimension):
     torch.testing.assert_close(scaled.free_energy / beta, plain.free_energy, **close)
 
 
+def test_corrected_magnetization_broadcasts():
+    """Fields without a batch axis, couplings and temperatures with one: as one by one."""
+    couplings, _, beta = _system(3)
+    fields = _system()[1]
+    together = magnetization(couplings, fields=fields, beta=beta, corrected=True)
+    assert together.shape == (3, 5, 4)
+    for k in range(3):
+        alone = magnetization(couplings[k], fields=fields, beta=beta[k], corrected=True)
+        torch.testing.assert_close(together[k], alone, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-6, 1e-12])
+def test_the_residual_is_what_the_lengths_lack(tolerance):
+    """C_ii - 1 recomputed by a plain inverse, and the rule that stops is the tolerance."""
+    couplings, fields, beta = _system(20, sites=8, strength=0.8, seed=4)
+    found = find_saddle(couplings, fields=fields, beta=beta, tolerance=tolerance)
+    v = torch.diag_embed(found.t) - (couplings + couplings.mT) / 2
+    inverse = torch.linalg.inv(v)
+    means = inverse @ fields / 2 / 4**0.5
+    lengths = inverse.diagonal(dim1=-2, dim2=-1) / (2 * beta[:, None]) + means.square().sum(-1)
+    off = (lengths - 1).abs().amax(-1)
+    torch.testing.assert_close(off, found.residual, rtol=1e-6, atol=2e-13)
+    assert (off <= tolerance + 2e-13).all()
+    if tolerance > 1e-12:
+        # Newton squares the residual at each step: some system stops within it, not far below.
+        assert off.max() > 1e-4 * tolerance
+    # A step less than it took is not enough, and says so.
+    fewer = find_saddle(
+        couplings,
+        fields=fields,
+        beta=beta,
+        tolerance=tolerance,
+        max_steps=int(found.steps.max()) - 1,
+        throw=False,
+    )
+    late = found.steps == found.steps.max()
+    assert torch.equal(fewer.converged, ~late)
+    assert (fewer.residual[late] > tolerance).all()
+
+
+def test_no_numbers_where_there_is_no_system():
+    """Where V is not positive definite everything is NaN, not something that looks right."""
+    couplings, fields, beta = _system()
+    low = torch.zeros(5, dtype=torch.float64)
+    for function in (saddle_function, saddle_gradient, saddle_hessian):
+        assert function(low, couplings=couplings, fields=fields, beta=beta).isnan().any()
+
+
 def test_slow_convergence_is_reported_and_never_silent():
     couplings, fields, beta = _system()
     saddle = find_saddle(couplings, fields=fields, beta=beta, max_steps=2, throw=False)
@@ -321,6 +369,8 @@ def test_slow_convergence_is_reported_and_never_silent():
         ({"couplings": torch.zeros(2, 3, 3), "beta": torch.ones(5)}, ValueError, "broadcast"),
         ({"tolerance": -1.0}, ValueError, "tolerance"),
         ({"max_steps": 0}, ValueError, "max_steps"),
+        ({"beta": 1e-30}, ValueError, "beta"),
+        ({"couplings": torch.zeros(3, 3).half()}, TypeError, "couplings must be torch.float32 or"),
         ({"throw": "no"}, TypeError, "throw"),
         ({"corrected": 1}, TypeError, "corrected"),
     ],

@@ -9,19 +9,25 @@ from hypothesis import strategies as st
 from spinformer.core.differences import slope_at_zero
 from spinformer.spins.modules.couplings import (
     exponential_couplings,
+    response_attention,
     softmax_couplings,
     softmax_response,
 )
 from spinformer.spins.modules.dissection import dissect
+from spinformer.spins.modules.spin_transformer import SpinTransformerModule
 from spinformer.spins.vectors.exact import two_spins
-from spinformer.spins.vectors.large_d import free_energy
+from spinformer.spins.vectors.large_d import free_energy, vector_spins
 from spinformer.studies.anatomy import (
     best_pair_weights,
+    derivative_errors,
+    distance_to_saddle,
     draw_bilinear,
     draw_tokens,
+    exact_pair,
     locality,
     outside_span,
     random_rotation,
+    share_sweep,
 )
 from spinformer.studies.response_learning import (
     fit_per_token,
@@ -158,22 +164,108 @@ def test_locality_adds_up():
             moved.append(dissect(shifted, bilinear=bilinear, **options).response)
         block += ((moved[0] - moved[1]) / (2 * step)).square().sum(dim=1)
     torch.testing.assert_close(total[:, 2], block, rtol=1e-6, atol=0)
+    # Frozen: the fields that G averages move, G does not.
+    held = dissect(fields, bilinear=bilinear, **options)
+    weights = response_attention(held.couplings, correlation=held.correlation, strength=0.5)
+
+    def averaged(h):
+        return 1.5 * 4**0.5 * (weights @ h @ bilinear.T + weights.T @ h @ bilinear)
+
+    torch.testing.assert_close(averaged(fields), held.response, rtol=0, atol=1e-13)
+    want = torch.autograd.functional.jacobian(averaged, fields).square().sum(dim=(1, 3))
     frozen = locality(fields, bilinear=bilinear, frozen=True, **options)
+    torch.testing.assert_close(frozen, want, rtol=1e-12, atol=1e-15)
     assert (frozen.diagonal() == 0).all()
-    assert frozen.sum() > 0
     assert (total.diagonal() > 0).all()
 
 
 def test_own_token_share_limits():
-    """Two masked sites: no response to anything; a constant environment leaves all to the owner."""
+    """Two masked sites have no response; a fixed environment leaves all of it to the owner, a
+    fixed owner nothing; sharp scores in a random crowd leave the owner little."""
     bilinear = draw_bilinear(6, seed=0)
-    settings_ = {"sites": 8, "owners": 40, "environments": 8, "seed": 0, "beta": 1.0}
-    share = own_token_share(bilinear, **settings_)
-    assert 0 < share < 1
-    one = draw_tokens(1, sites=1, dim=6, seed=3)[0]
-    assert own_token_share(bilinear, prototypes=one, spread=0.02, gamma=0.5, **settings_) < 1
-    weak, strong = (own_token_share(bilinear, gamma=g, **settings_) for g in (0.1, 6.0))
-    assert weak > strong
+    settings_ = {"owners": 40, "environments": 8, "seed": 0, "beta": 1.0}
+    with pytest.raises(ValueError, match="values must vary"):
+        own_token_share(bilinear, sites=2, **settings_)
+    owners, crowd = draw_tokens(40, sites=8, dim=6, seed=1), draw_tokens(8, sites=8, dim=6, seed=2)
+    for fixed, share in (("environment", 1.0), ("owner", 0.0)):
+        fields = crowd.expand(40, 8, 8, 6).clone()
+        if fixed == "environment":
+            fields[:] = crowd[0]
+            fields[:, :, 0] = owners[:, None, 0]
+        response = dissect(fields, bilinear=bilinear, beta=1.0).response[:, :, 0]
+        # With the same owner everywhere the groups are copies: between them nothing varies.
+        assert abs(share_between_groups(response) - share) < (1e-12 if share else 0.2)
+    weak, strong = (own_token_share(bilinear, sites=8, gamma=g, **settings_) for g in (0.1, 6.0))
+    assert weak > 0.2 > 0.1 > strong
+    # By hand for one case: variance of the means over many environments.
+    many = {"owners": 30, "environments": 200, "seed": 5, "beta": 1.0}
+    fields = draw_tokens(6000, sites=4, dim=6, seed=5).reshape(30, 200, 4, 6).clone()
+    fields[:, :, 0] = fields[:, :1, 0]
+    response = dissect(fields, bilinear=bilinear, beta=1.0).response[:, :, 0]
+    plain = response.mean(1).var(0).sum() / response.flatten(0, 1).var(0).sum()
+    assert abs(own_token_share(bilinear, sites=4, **many) - float(plain)) < 0.03
+
+
+def test_error_bars_of_the_shares_are_their_scatter():
+    """The standard error over systems against the scatter of the mean over independent draws."""
+    bilinear = draw_bilinear(6, seed=0)
+    options = {"bilinear": bilinear, "name": "gamma", "values": np.array([0.5, 2.0]), "beta": 1.0}
+    found = [
+        share_sweep(draw_tokens(16, sites=5, dim=6, seed=seed), **options) for seed in range(60)
+    ]
+    scatter = np.std([one.value for one in found], axis=0, ddof=1)
+    error = np.sqrt(np.mean([one.error**2 for one in found], axis=0))
+    assert found[0].value.shape == (2, 4)
+    assert found[0].samples == 16
+    # 60 draws know a scatter to a tenth.
+    np.testing.assert_allclose(error / scatter, 1.0, atol=0.35)
+    np.testing.assert_allclose(found[0].value.sum(axis=1), 1.0, atol=1e-9)
+    direct = dissect(
+        draw_tokens(16, sites=5, dim=6, seed=0), bilinear=bilinear, beta=1.0, gamma=2.0
+    )
+    means = [float(share.mean()) for share in direct.shares().values()]
+    np.testing.assert_allclose(found[0].value[1], means, atol=1e-14)
+
+
+def test_the_helpers_of_the_chapter():
+    """Deviations that are there are seen, the pair is the exact one, the module's distance too."""
+    fields, push = draw_tokens(2, sites=4, dim=5, seed=0), draw_tokens(2, sites=4, dim=5, seed=1)
+    bilinear = draw_bilinear(5, seed=2)
+    right = derivative_errors(fields, bilinear=bilinear, push=push, beta=1.2, gamma=2.0)
+    assert max(right.by_autograd, right.by_formula) < 1e-12
+    assert right.by_difference < 1e-9
+    pair = exact_pair(6, beta=0.9, gamma=1.5, strength=0.7)
+    fields = pair.fields.numpy() * 6**0.5
+    exact = two_spins(pair.large.couplings.numpy(), fields=fields, beta=0.9)
+    np.testing.assert_allclose(pair.spins.numpy() * 6**0.5, exact.magnetization, atol=1e-13)
+    # The same scores in every D.
+    other = exact_pair(24, beta=0.9, gamma=1.5, strength=0.7)
+    torch.testing.assert_close(pair.large.couplings, other.large.couplings)
+    torch.manual_seed(0)
+    module = SpinTransformerModule(8, heads=2, steps=None, strength=0.3, dtype=torch.float64)
+    with torch.no_grad():
+        module.log_beta += torch.tensor([0.0, 0.7])
+    inputs = draw_tokens(2, sites=5, dim=8, seed=3)
+    found = distance_to_saddle(module, inputs)
+    with torch.no_grad():
+        _, parts = module(inputs, return_parts=True)
+        h = module.fields(inputs)
+        gaps, sizes = [], []
+        for head in range(2):
+            part = slice(4 * head, 4 * head + 4)
+            truth = vector_spins(
+                parts.couplings[:, head],
+                fields=h[..., part].contiguous(),
+                beta=float(module.log_beta[head].exp()),
+            ).magnetization
+            spins = (parts.magnetization - parts.response)[..., part]
+            gaps.append((spins - truth).square().sum())
+            sizes.append(truth.square().sum())
+    assert found.distance == pytest.approx(float((sum(gaps) / sum(sizes)).sqrt()), rel=1e-9)
+    assert 1e-4 < found.distance < 0.1
+    assert found.converged
+    module.max_steps = 2
+    assert not distance_to_saddle(module, inputs).converged
 
 
 def test_share_between_groups():
@@ -208,6 +300,10 @@ def test_exponential_couplings_are_softmax_times_their_sums():
     )
 
 
+_H = torch.ones(1, 2)
+_A = torch.eye(2)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
@@ -236,6 +332,26 @@ def test_exponential_couplings_are_softmax_times_their_sums():
             ),
             ValueError,
             "targets",
+        ),
+        (lambda: outside_span(torch.full((1, 2), torch.nan), fields=_H), ValueError, "part"),
+        (lambda: locality(_H, bilinear=torch.eye(2), beta=1.0, frozen="no"), TypeError, "frozen"),
+        (lambda: dissect(0 * _A, bilinear=_A, beta=1.0).shares(), ValueError, "vanish"),
+        (lambda: dissect(_H, bilinear=_A, beta=1.0, couplings=_A[None]), ValueError, "couplings"),
+        (lambda: draw_tokens(1, sites=2, dim=2, seed=None), TypeError, "seed"),
+        (lambda: share_between_groups(torch.ones(2, 2, 1)), ValueError, "values must vary"),
+        (
+            lambda: fit_per_token(
+                torch.rand(3, 2), targets=torch.rand(3, 2), width=0, steps=1, seed=0
+            ),
+            ValueError,
+            "2 to test on",
+        ),
+        (
+            lambda: fit_per_token(
+                torch.rand(9, 2), targets=torch.ones(9, 2), width=0, steps=1, seed=0
+            ),
+            ValueError,
+            "targets must vary",
         ),
     ],
 )

@@ -9,10 +9,19 @@ from sklearn.datasets import load_digits
 
 from spinformer.studies.classifiers import (
     TokenClassifier,
+    build_classifier,
     matched_transformer,
     parameter_count,
 )
-from spinformer.studies.training import accuracy, digits_as_tokens, probe_layers, train
+from spinformer.studies.training import (
+    accuracy,
+    digits_as_tokens,
+    over_trainings,
+    probe_change,
+    probe_layers,
+    probe_table,
+    train,
+)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +122,58 @@ def test_training_learns_and_repeats(kind, data):
     assert once.loss == pytest.approx(again.loss, rel=1e-6)
 
 
+def test_seeds_of_initial_weights_leave_the_global_state_alone():
+    torch.manual_seed(3)
+    want = torch.rand(1)
+    torch.manual_seed(3)
+    one, two, other = (build_classifier("spins", seed=n, dim=8, heads=2) for n in (0, 0, 1))
+    assert torch.rand(1) == want
+    assert torch.equal(one.layers[0].query, two.layers[0].query)
+    assert not torch.equal(one.layers[0].query, other.layers[0].query)
+    assert one.layers[0].response
+    assert not build_classifier("without response", seed=0, dim=8, heads=2).layers[0].response
+
+
+def test_averages_over_trainings():
+    """The error is that of the mean over trainings: against the scatter of such means."""
+    values = np.random.default_rng(0).normal(size=(4000, 5, 2))
+    found = [over_trainings(group) for group in values]
+    scatter = np.std([one.value for one in found], axis=0)
+    error = np.sqrt(np.mean([one.error**2 for one in found], axis=0))
+    np.testing.assert_allclose(error / scatter, 1.0, atol=0.06)
+    alone = over_trainings(values[0, :1])
+    assert np.isnan(alone.error).all()
+    np.testing.assert_array_equal(alone.value, values[0, 0])
+
+
+def test_tables_of_probes(data):
+    few = replace(data, train_tokens=data.train_tokens[:100], train_labels=data.train_labels[:100])
+    runs = [train(_spins(seed), few, epochs=2, batch=50, probe_at=(0, 2)) for seed in (0, 1)]
+    early, late = (probe_table(runs, name="turn", epoch=epoch) for epoch in (0, 2))
+    assert early.shape == (2, 2)
+    assert late[1, 0] == runs[1].probes[2][0].turn
+    change = probe_change(runs, name="turn", first=0, last=2)
+    np.testing.assert_array_equal(change, late - early)
+    assert (change != 0).all()
+
+
+def test_a_loss_that_is_not_finite_is_said(data):
+    model = _spins()
+    with torch.no_grad():
+        model.readout.weight.fill_(torch.inf)
+    with pytest.raises(RuntimeError, match="no longer finite in epoch 1"):
+        train(model, data, epochs=1)
+
+
 def test_bad_input(data):
+    with pytest.raises(ValueError, match=r"labels must have shape \(3,\)"):
+        accuracy(_spins(), data.test_tokens[:3], labels=data.test_labels[:1])
+    with pytest.raises(TypeError, match="labels"):
+        accuracy(_spins(), data.test_tokens[:3], labels=torch.ones(3))
+    with pytest.raises(ValueError, match=r"probe_at\[1\]"):
+        train(_spins(), data, epochs=2, probe_at=(0, 3))
+    with pytest.raises(TypeError, match="progress"):
+        train(_spins(), data, progress="no")
     with pytest.raises(ValueError, match="kind"):
         TokenClassifier("perceptron")
     with pytest.raises(TypeError, match="options must be empty"):

@@ -296,6 +296,7 @@ def hub_couplings(sites: int, *, strength: float) -> Tensor:
     >>> hub_couplings(3, strength=0.5)[:, 0]
     tensor([0.0000, 0.5000, 0.5000], dtype=torch.float64)
     """
+    strength = check_real("strength", strength)
     couplings = torch.zeros(*(check_integer("sites", sites, low=2),) * 2, dtype=torch.float64)
     couplings[1:, 0] = strength
     couplings[0, 1] = strength
@@ -313,7 +314,7 @@ class ModuleDistance:
 def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> ModuleDistance:
     """How far ⟨σ⟩ of the module is from `large_d` for `inputs` (batch, N, dim).
 
-    >>> module = SpinTransformerModule(8, 2, steps=None, strength=0.01, dtype=torch.float64)
+    >>> module = SpinTransformerModule(8, heads=2, steps=None, strength=0.01, dtype=torch.float64)
     >>> inputs = torch.ones(1, 3, 8, dtype=torch.float64)
     >>> distance_to_saddle(module, inputs).distance < 1e-3
     True

@@ -52,7 +52,7 @@ class TokenClassifier(nn.Module):
         layers: list[nn.Module]
         if kind == "spins":
             layers = [
-                SpinTransformerModule(dim, heads, channel_maps=True, **options)
+                SpinTransformerModule(dim, heads=heads, channel_maps=True, **options)
                 for _ in range(depth)
             ]
         else:

@@ -193,13 +193,14 @@ def train(
             loss = nn.functional.cross_entropy(
                 model(data.train_tokens[chosen]), data.train_labels[chosen]
             )
+            # Before a step that would make every weight NaN.
+            if not bool(torch.isfinite(loss.detach())):
+                raise RuntimeError(f"the loss is no longer finite in epoch {epoch}: lower rate")
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
             total += float(loss.detach()) * len(chosen)
-        if not torch.isfinite(torch.tensor(total)):
-            raise RuntimeError(f"the loss is no longer finite in epoch {epoch}: lower rate")
         losses.append(total / count)
         tested.append(accuracy(model, seen, labels=held))
         if epoch in probe_at:

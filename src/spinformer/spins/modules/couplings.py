@@ -120,6 +120,11 @@ def softmax_response(
             [-1.]])
     """
     _check(fields, bilinear, gamma, strength)
+    if couplings.shape[-1] != fields.shape[-2]:
+        raise ValueError(
+            f"couplings must have shape (..., N, N) with N = {fields.shape[-2]} of fields, "
+            f"got {tuple(couplings.shape)}"
+        )
     weights = response_attention(couplings, correlation=correlation, strength=strength)
     as_query = (weights @ fields) @ bilinear.mT
     as_key = (weights.mT @ fields) @ bilinear

@@ -30,6 +30,11 @@ class Anatomy:
     ½V⁻¹h, `response` Σ C ∂J/∂h. `gain` (..., N) is 1/(2τ_i); `onsager` (..., N) the part of τ_i
     that a free spin of the same magnetisation would not have, τ_i − 1/(2β(1−⟨u_i⟩²)).
     `couplings` J as the softmax gave them, `correlation` C. `free_energy` (...) is F.
+
+    >>> h = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    >>> parts = dissect(h, bilinear=0 * h, beta=1.0)
+    >>> bool(torch.equal(parts.spins + parts.response, parts.magnetization))
+    True
     """
 
     residual: Tensor
@@ -106,6 +111,11 @@ def dissect(
 
     if couplings is not None:
         couplings = check_tensor("couplings", couplings, square=True, like=("fields", fields))
+        if fields.ndim < 2 or couplings.shape[-1] != fields.shape[-2]:
+            raise ValueError(
+                f"couplings must have shape (..., N, N) with N of fields, {tuple(fields.shape)}, "
+                f"got {tuple(couplings.shape)}"
+            )
 
     def couplings_of(h: Tensor) -> Tensor:
         if couplings is not None:

@@ -81,7 +81,7 @@ class SpinTransformerModule(nn.Module):
     every system reached `tolerance`; None where K steps were taken and nobody asked for the parts,
     since finding out costs a step.
 
-    >>> module = SpinTransformerModule(8, 2)
+    >>> module = SpinTransformerModule(8, heads=2)
     >>> module(torch.ones(1, 3, 8)).shape
     torch.Size([1, 3, 8])
     """
@@ -89,8 +89,8 @@ class SpinTransformerModule(nn.Module):
     def __init__(
         self,
         dim: int,
-        heads: int,
         *,
+        heads: int,
         steps: int | None = 1,
         order: int = 2,
         beta: float = 1.0,
@@ -106,6 +106,8 @@ class SpinTransformerModule(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"dtype must be a floating-point type, got {dtype}")
         self.dim = check_integer("dim", dim, low=1)
         self.heads = check_integer("heads", heads, low=1, high=dim)
         if dim % heads:
@@ -146,9 +148,7 @@ class SpinTransformerModule(nn.Module):
         a single token while the diagonal is masked.
         """
         return_parts = check_flag("return_parts", return_parts)
-        check_tensor("inputs", inputs, shape=(None, None, self.dim), like=("query", self.query))
-        if self.mask_diagonal and inputs.shape[1] < 2:
-            raise ValueError("inputs must hold at least 2 tokens if mask_diagonal, got 1")
+        self._check("inputs", inputs)
         fields = self.fields(inputs)
         scaled = self._split(fields) / (self.dim // self.heads) ** 0.5
         beta, strength = self._scales()
@@ -215,7 +215,7 @@ class SpinTransformerModule(nn.Module):
 
         At the fixed point −dF/dH is the module's output for these fields (before `map_out`).
         """
-        check_tensor("fields", fields, shape=(None, None, self.dim), like=("query", self.query))
+        self._check("fields", fields)
         beta, strength = self._scales()
         size = self.dim // self.heads
         scaled = self._split(fields) / size**0.5
@@ -224,6 +224,15 @@ class SpinTransformerModule(nn.Module):
         mean = self._solve(scaled, pair, beta)[0]
         log_z = log_partition(mean, couplings=couplings, fields=scaled, beta=beta, order=self.order)
         return -size * (log_z / beta[:, 0, 0]).sum(dim=-1)
+
+    def _check(self, name: str, tokens: Tensor) -> None:
+        check_tensor(name, tokens, shape=(None, None, self.dim), like=("query", self.query))
+        least = 2 if self.mask_diagonal else 1
+        if tokens.shape[1] < least:
+            masked = " if mask_diagonal" if self.mask_diagonal else ""
+            raise ValueError(
+                f"{name} must hold at least {least} token(s){masked}, got {tokens.shape[1]}"
+            )
 
     def _scales(self) -> tuple[Tensor, Tensor]:
         return self.log_beta.exp()[:, None, None], self.log_strength.exp()[:, None, None]

@@ -24,6 +24,8 @@ from spinformer.core.special import alignment_over_kappa, log_harmonic
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 # Largest number of quadrature panels per axis: beyond it the arrays of three spins no longer fit.
 _MAX_PANELS = {1: 4000, 3: 6}
+# Largest exponent βD times fields and couplings that the Bessel functions resolve.
+_LARGEST = 1e9
 
 
 @record
@@ -49,6 +51,8 @@ def one_spin(field: Any, *, beta: float) -> ExactVectorSpins:
     field = check_array("field", field, ndim=1)
     beta = check_real("beta", beta, low=0.0)
     dim = field.size
+    check_integer("the dimension of field", dim, low=1)
+    _check_exponent(beta * np.sqrt(dim) * np.abs(field).max(), dim)
     kappa = beta * np.sqrt(dim) * field
     size = np.linalg.norm(kappa)
     mean = np.sqrt(dim) * alignment_over_kappa(size, dim=dim) * kappa
@@ -76,6 +80,7 @@ def two_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins:
     beta = check_real("beta", beta, low=0.0)
     dim = check_integer("the dimension of fields", fields.shape[1], low=1)
     root = np.sqrt(dim)
+    _check_exponent(beta * max(root * np.abs(fields).max(), 4 * dim * np.abs(couplings).max()), dim)
     kappa = beta * root * fields
     pair = beta * dim * (couplings[0, 1] + couplings[1, 0])
     k2 = float(np.linalg.norm(kappa[1]))
@@ -123,6 +128,7 @@ def triangle(couplings: Any, *, beta: float, dim: int) -> ExactVectorSpins:
     couplings = check_array("couplings", couplings, shape=(3, 3))
     beta = check_real("beta", beta, low=0.0)
     dim = check_integer("dim", dim, low=2)
+    _check_exponent(beta * 2 * dim * np.abs(couplings).max(), dim)
     edges = [(0, 1), (0, 2), (1, 2)]
     bonds = np.array([beta * dim * (couplings[i, j] + couplings[j, i]) for i, j in edges])
     # λ_l/λ_0 falls like exp(−l²/2K): this keeps everything above the rounding error.
@@ -132,7 +138,10 @@ def triangle(couplings: Any, *, beta: float, dim: int) -> ExactVectorSpins:
     sign = np.stack([np.sign(bond) ** degree if bond else (degree == 0) * 1.0 for bond in bonds])
     shift = log_size[:, :1]
     factor = sign * np.exp(log_size - shift)
-    multiplicity = np.exp(_log_multiplicity(dim, degree[:-1]))
+    log_multiplicity = _log_multiplicity(dim, degree[:-1])
+    if log_multiplicity.max() > np.log(np.finfo(float).max):
+        raise ValueError(f"dim must leave the number of harmonics in range, {dim} does not")
+    multiplicity = np.exp(log_multiplicity)
     terms = multiplicity * factor[:, :-1].prod(axis=0)
     total = float(terms.sum())
     # A frustrated triangle makes the series alternate; below this nothing would be left of it.
@@ -171,6 +180,7 @@ def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins
     beta = check_real("beta", beta, low=0.0)
     dim = check_integer("the dimension of fields", fields.shape[1], low=2)
     root = np.sqrt(dim)
+    _check_exponent(beta * max(root * np.abs(fields).max(), 4 * dim * np.abs(couplings).max()), dim)
     largest = fields[np.argmax(np.linalg.norm(fields, axis=1))]
     norm = float(np.linalg.norm(largest))
     axis = largest / norm if norm > 0 else np.eye(dim)[0]
@@ -205,6 +215,14 @@ def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins
         magnetization=root * np.outer(along, axis),
         correlation=correlation,
     )
+
+
+def _check_exponent(exponent: float, dim: int) -> None:
+    if not exponent * np.sqrt(dim) <= _LARGEST:
+        raise ValueError(
+            "beta times couplings and fields must give exponents that Bessel functions resolve, "
+            f"up to {_LARGEST:.0e}, got {exponent * np.sqrt(dim):.3g}"
+        )
 
 
 def _log_multiplicity(dim: int, degree: np.ndarray) -> np.ndarray:

@@ -10,7 +10,8 @@ positive definite. With P = V⁻¹ S V⁻¹ the mean square lengths are C_ii = (
 ∂φ/∂t_i = β(1 − C_ii), and φ'' = ½ V⁻¹∘V⁻¹ + (β/2) V⁻¹∘P entry by entry.
 
 Arguments are torch tensors with any leading batch axes: couplings (..., N, N), fields (..., N, D),
-beta a positive number or (...), t (..., N). Everything is differentiable twice.
+beta a number or (...), t (..., N); β must be positive, and not so small that its square
+vanishes. Everything is differentiable twice.
 """
 
 from __future__ import annotations
@@ -72,7 +73,11 @@ def shifted(t: Tensor, *, couplings: Tensor) -> Tensor:
 
 @record
 class Source:
-    """The fields as the cheaper of two things: h = H/√D, or S = h hᵀ where D > N."""
+    """The fields as the cheaper of two things: h = H/√D, or S = h hᵀ where D > N.
+
+    >>> Source(value=torch.full((1, 1), 4.0), is_gram=True).energy(torch.full((1, 1), 0.5))
+    tensor(2.)
+    """
 
     value: Tensor
     is_gram: bool
@@ -151,6 +156,8 @@ def checked_system(
     torch.Size([5, 2, 2])
     """
     couplings = check_tensor("couplings", couplings, square=True)
+    if couplings.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"couplings must be torch.float32 or torch.float64, got {couplings.dtype}")
     fields = check_tensor("fields", fields, like=("couplings", couplings))
     sites = couplings.shape[-1]
     if fields.ndim < 2 or fields.shape[-2] != sites or fields.shape[-1] < 1:
@@ -158,10 +165,12 @@ def checked_system(
             f"fields must have shape (..., N, D) with N = {sites} like couplings, "
             f"got {tuple(fields.shape)}"
         )
+    # Everything below divides by the square of β, which must not vanish.
+    lowest = torch.finfo(couplings.dtype).tiny ** 0.5
     if isinstance(beta, Tensor):
-        beta = check_tensor("beta", beta, low=0.0, open_low=True).to(couplings)
+        beta = check_tensor("beta", beta, low=lowest).to(couplings)
     else:
-        beta = couplings.new_tensor(check_real("beta", beta, low=0.0, open_low=True))
+        beta = couplings.new_tensor(check_real("beta", beta, low=lowest))
     batch = check_broadcast(
         couplings=couplings.shape[:-2], fields=fields.shape[:-2], beta=beta.shape
     )
@@ -231,4 +240,5 @@ def _multipliers(t: Tensor, couplings: Tensor) -> Tensor:
             f"t must have shape (..., N) with N = {couplings.shape[-1]} like couplings, "
             f"got {tuple(t.shape)}"
         )
+    check_broadcast(t=t.shape[:-1], couplings=couplings.shape[:-2])
     return t

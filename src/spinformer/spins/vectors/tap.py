@@ -36,7 +36,9 @@ def langevin(theta: Tensor, *, beta: Beta) -> Tensor:
     theta = check_tensor("theta", theta)
     if theta.ndim < 2:
         raise ValueError(f"theta must have shape (..., N, D), got {tuple(theta.shape)}")
-    return langevin_gain(theta, beta=_checked_beta(beta, theta)) * theta
+    beta = _checked_beta(beta, theta)
+    _check_overflow(theta, beta)
+    return langevin_gain(theta, beta=beta) * theta
 
 
 def langevin_gain(theta: Tensor, *, beta: Beta) -> Tensor:
@@ -184,7 +186,12 @@ def checked_system(couplings: Tensor, *, fields: Tensor, beta: Beta) -> tuple[Te
         fields=fields.shape[:-2],
         beta=beta.shape[:-2] if isinstance(beta, Tensor) else (),
     )
-    return couplings, fields.expand(*batch, *fields.shape[-2:]), beta
+    fields = fields.expand(*batch, *fields.shape[-2:])
+    if couplings.numel() and fields.numel():
+        # With |m| ≤ 1 the sum over the pairs is at most twice as large as all of J.
+        bound = fields.detach().abs() + 2 * couplings.detach().abs().sum()
+        _check_overflow(bound, beta)
+    return couplings, fields, beta
 
 
 def _checked_beta(beta: Beta, like: Tensor) -> Beta:
@@ -194,3 +201,11 @@ def _checked_beta(beta: Beta, like: Tensor) -> Beta:
     if beta.ndim and tuple(beta.shape[-2:]) != (1, 1):
         raise ValueError(f"beta must have shape () or (..., 1, 1), got {tuple(beta.shape)}")
     return beta
+
+
+def _check_overflow(theta: Tensor, beta: Beta) -> None:
+    """Beyond the range of squares (βθ)² = ∞ would turn an aligned spin into a free one."""
+    square = (2 * beta * theta.detach()).square().sum(dim=-1)
+    scale = beta.detach().square() if isinstance(beta, Tensor) else theta.new_tensor(beta).square()
+    if not bool(torch.isfinite(square).all() and torch.isfinite(scale).all()):
+        raise ValueError("beta times fields and couplings must have a square that is in range")
