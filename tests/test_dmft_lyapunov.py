@@ -280,6 +280,26 @@ def test_shares_of_lost_lengths():
     assert (found.resolved[0] == (np.cumsum(found.lost[0]) == 0.0)).all()
 
 
+def test_nothing_below_a_lost_direction_is_resolved():
+    network = Network.segmented(3, segments=2)
+    found = lyapunov_spectrum(
+        network, random_contexts(network, 0, count=1), beta=1.2, steps=200, align=50, every=1
+    )
+    assert (found.lost[0, 5:9] > 0.0).all()
+    assert (found.lost[0, 9:] == 0.0).all()
+    assert found.resolved[0].tolist() == [True] * 5 + [False] * 7
+
+
+def test_transient_steps_come_before_the_frame():
+    network = Network.document()
+    start = random_contexts(network, 0, count=3)
+    whole = lyapunov_spectrum(network, start, beta=1.3, steps=80, count=2, transient=40)
+    moved = trajectory(network, start, beta=1.3, steps=1, transient=39)[1]
+    assert whole == lyapunov_spectrum(network, moved, beta=1.3, steps=80, count=2)
+    end = trajectory(network, moved, beta=1.3, steps=1, transient=500 + 80 - 1)[1]
+    assert whole.context == end
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
