@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import (
+    SHORT_STRETCHES,
     Regime,
     Thresholds,
     bump_weights,
@@ -22,6 +23,15 @@ from spinformer.dmft.network import Network
 from spinformer.plotting.orbits import diagram_image
 
 QUICK = {"transient": 30_000, "kept": 10_000, "exponent_steps": 10_000}
+
+
+# On the cycle of 16 steps of the document's network at β = 1.27, position 0.
+SIXTEEN = [
+    [-0.18830081, -0.12625093, 0.16722776],
+    [0.03200454, -0.04062738, 0.37396801],
+    [-0.10842218, -0.10964043, 0.2432497],
+    [0.03284781, -0.04022729, 0.37479665],
+]
 
 
 @pytest.fixture(scope="module")
@@ -129,22 +139,125 @@ def test_diagram_image_shares_columns():
     assert only[1].tolist() == [0, 0, 1, 1, 0, 0]
 
 
-def test_continuation_follows_each_attractor(start):
+def test_a_period_holds_in_every_turn():
+    cycle = np.random.default_rng(0).normal(size=(7, 3))
+    for step in (0, 6, 7, 20, 40, 62):
+        for feature in range(3):
+            orbit = np.tile(cycle, (9, 1))
+            orbit[step, feature] += 2e-7
+            assert find_period(orbit, longest=30) == 0
+            assert find_period(orbit, longest=30, distance=3e-7) == 7
+    assert find_period(np.tile(cycle, (9, 1)), longest=6) == 0
+    # Twice the half of a period is no period.
+    half = np.concatenate([cycle, -cycle])
+    assert find_period(np.tile(half, (5, 1)), longest=30) == 14
+
+
+def test_borders_of_the_regimes():
+    limit = Thresholds(neutral=0.01, digits_regular=5.0, digits_chaotic=8.0, sigmas=2.0)
+    cases = [
+        (0, 0.0301, 0.01, 8.0, Regime.CHAOTIC),
+        (0, 0.0299, 0.01, 8.0, Regime.UNDECIDED),
+        (0, 0.0301, 0.01, 8.1, Regime.UNDECIDED),
+        (0, 0.01, 0.01, 5.0, Regime.QUASI_PERIODIC),
+        (0, -0.01, 0.01, 5.0, Regime.QUASI_PERIODIC),
+        (0, 0.0101, 0.01, 5.0, Regime.UNDECIDED),
+        (0, 0.0, 0.01, 4.9, Regime.UNDECIDED),
+        (3, 0.0299, 0.01, 0.0, Regime.PERIODIC),
+        (3, 0.0301, 0.01, 0.0, Regime.UNDECIDED),
+        (0, 0.5, np.nan, 0.0, Regime.UNDECIDED),
+    ]
+    for period, rate, error, digits, wanted in cases:
+        found = classify(
+            np.array(period),
+            exponent=Estimate(value=np.array(rate), error=np.array(error)),
+            digits=np.array(digits),
+            thresholds=limit,
+        )
+        assert found == wanted
+
+
+def test_one_start_and_a_batch_of_one_agree(start):
+    one = find_attractors(Network.document(), start, beta=1.255, bins=20, **QUICK)
+    many = find_attractors(Network.document(), start, beta=np.array([1.255]), bins=20, **QUICK)
+    assert one.period.shape == ()
+    assert one.regime == many.regime[0] == Regime.QUASI_PERIODIC
+    assert one.histogram.sum() == QUICK["kept"]
+    assert (one.exponents.value == many.exponents.value[0]).all()
+    none = find_attractors(
+        Network.document(), start, beta=1.255, bins=20, **{**QUICK, "exponents": 0}
+    )
+    assert none.exponents.value.shape == (0,)
+    assert none.regime == Regime.UNDECIDED
+    assert not none.settled
+
+
+def test_the_transient_is_dropped():
+    # A start far off the cycle of four: kept, the transient leaves visits and digits behind.
+    network = Network.document()
+    start = Context(np.full((4, 3), 0.9), 0)
+    arguments = {"beta": 0.9, "kept": 400, "exponents": 0, "bins": 1000}
+    early = find_attractors(network, start, transient=0, **arguments)
+    late = find_attractors(network, start, transient=1000, **arguments)
+    assert (late.histogram > 0).sum() <= 4
+    assert (early.histogram > 0).sum() > 6
+    assert late.digits > 12 > early.digits
+
+
+def test_chaos_that_ends_in_the_measurement_is_undecided():
+    # At β = 1.27 all contexts end on cycles, most after a few thousand steps of chaos.
     network = Network.document()
     found = find_attractors(
-        network, random_contexts(network, 0, count=24), beta=1.27, exponents=0, bins=1, **QUICK
+        network,
+        random_contexts(network, 1, count=64),
+        beta=1.27,
+        transient=0,
+        kept=2,
+        exponent_steps=10_000,
+        exponents=1,
+        bins=1,
+        thresholds=Thresholds(longest=64),
     )
-    picks = [int(np.flatnonzero(found.period == p)[0]) for p in sorted(set(found.period))]
-    begin = Context(found.context.attention[picks], found.context.position)
-    betas = np.linspace(1.27, 1.2702, 5)
-    up = continue_attractors(network, begin, betas)
-    assert up.period[0].tolist() == found.period[picks].tolist()
-    # Each β continues the one before: the same as chaining the calls by hand.
-    half = continue_attractors(network, begin, betas[:3])
-    rest = continue_attractors(network, half.context, betas[3:])
-    assert (np.concatenate([half.mean, rest.mean]) == up.mean).all()
-    down = continue_attractors(network, up.context, betas[::-1])
-    assert down.period[-1].tolist() == up.period[0].tolist()
+    assert (~found.settled).sum() > 15
+    assert not (found.regime[~found.settled] == Regime.CHAOTIC).any()
+
+
+def test_continuation_goes_on_where_the_last_value_ended(start):
+    network = Network.document()
+    contexts = random_contexts(network, 0, count=3)
+    # Chaos forgets nothing here: a step that started elsewhere would have other averages.
+    betas = np.array([1.28, 1.281, 1.282])
+    steps = {"transient": 300, "kept": 400, "exponent_steps": 40}
+    found = continue_attractors(network, contexts, betas, thresholds=SHORT_STRETCHES, **steps)
+    state = contexts
+    for n, beta in enumerate(betas):
+        one = find_attractors(
+            network, state, beta=beta, bins=1, exponents=1, thresholds=SHORT_STRETCHES, **steps
+        )
+        assert (one.mean == found.mean[n]).all()
+        assert (one.regime == found.regime[n]).all()
+        assert (one.period == found.period[n]).all()
+        assert (one.exponents.value[:, 0] == found.exponent.value[n]).all()
+        assert (one.exponents.error[:, 0] == found.exponent.error[n]).all()
+        state = one.context
+    assert state == found.context
+    again = continue_attractors(network, contexts, betas[2:], thresholds=SHORT_STRETCHES, **steps)
+    assert (again.mean[0] != found.mean[2]).all()
+
+
+def test_an_attractor_is_followed_past_where_others_appear(start):
+    # Of the cycles that coexist at β = 1.27, that of 16 steps lives above 1.2686 only: down and
+    # up again ends on another one.
+    network = Network.document()
+    sixteen = Context(np.array([SIXTEEN]), 0)
+    betas = np.array([1.27, 1.2702, 1.27, 1.268, 1.27])
+    found = continue_attractors(
+        network, sixteen, betas, thresholds=SHORT_STRETCHES, transient=20_000
+    )
+    assert found.period[:3, 0].tolist() == [16, 16, 16]
+    assert found.period[4, 0] in (28, 56)
+    with pytest.raises(TypeError, match="thresholds"):
+        continue_attractors(network, sixteen, betas)
 
 
 @pytest.mark.parametrize(
@@ -157,11 +270,19 @@ def test_continuation_follows_each_attractor(start):
         ({"kept": 1}, "kept"),
         ({"exponents": 13}, "exponents"),
         ({"transient": -1}, "transient"),
-        ({"thresholds": Thresholds(longest=0)}, "longest"),
+        ({"thresholds": 3}, "thresholds"),
+        ({"exponent_steps": 19}, "exponent_steps"),
+        ({"context": None}, "context"),
     ],
 )
 def test_bad_calls(start, change, message):
-    with pytest.raises(ValueError, match=message):
-        find_attractors(Network.document(), start, beta=1.0, **change)
+    change = {"context": start, **change}
+    with pytest.raises((ValueError, TypeError), match=message):
+        find_attractors(Network.document(), beta=1.0, **change)
     with pytest.raises(ValueError, match="longest"):
         find_period(np.zeros((10, 2)), longest=6)
+    with pytest.raises(ValueError, match="orbit"):
+        find_period(np.zeros((1, 2)), longest=1)
+    for name in ("longest", "distance", "neutral", "digits_regular", "digits_chaotic", "sigmas"):
+        with pytest.raises(ValueError, match=name):
+            Thresholds(**{name: -1})

@@ -268,6 +268,59 @@ def test_chaotic_transients_that_end_in_the_run_are_seen():
     assert late.exponents.value.max() < 0.0
 
 
+def test_shares_of_lost_lengths():
+    # All bits of one kind: each step leaves 2·3 − 3 old directions and one new one.
+    dead = Network.segmented(0, features=3, segments=1, bits=1)
+    found = lyapunov_spectrum(
+        dead, random_contexts(dead, 0, count=1), beta=1.0, steps=205, align=50, every=2
+    )
+    assert found.lost[0, -1] == 1.0
+    assert (found.lost[0, :1] == 0.0).all()
+    assert ((found.lost >= 0.0) & (found.lost <= 1.0)).all()
+    assert (found.resolved[0] == (np.cumsum(found.lost[0]) == 0.0)).all()
+
+
+def test_nothing_below_a_lost_direction_is_resolved():
+    network = Network.segmented(3, segments=2)
+    found = lyapunov_spectrum(
+        network, random_contexts(network, 0, count=1), beta=1.2, steps=200, align=50, every=1
+    )
+    assert (found.lost[0, 5:9] > 0.0).all()
+    assert (found.lost[0, 9:] == 0.0).all()
+    assert found.resolved[0].tolist() == [True] * 5 + [False] * 7
+
+
+def test_transient_steps_come_before_the_frame():
+    network = Network.document()
+    start = random_contexts(network, 0, count=3)
+    whole = lyapunov_spectrum(network, start, beta=1.3, steps=80, count=2, transient=40)
+    moved = trajectory(network, start, beta=1.3, steps=1, transient=39)[1]
+    assert whole == lyapunov_spectrum(network, moved, beta=1.3, steps=80, count=2)
+    end = trajectory(network, moved, beta=1.3, steps=1, transient=500 + 80 - 1)[1]
+    assert whole.context == end
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda n, c: tangent_map(n, c, 1.0), "context.attention"),
+        (lambda n, c: tangent_map(n, c.select(0), -1.0), "beta"),
+        (lambda n, c: tangent_map(n, c.select(0), np.nan), "beta"),
+        (lambda n, c: tangent_map(n, c.select(0), 1.0, gamma=np.inf), "gamma"),
+        (lambda n, c: tangent_map(n, c.select(0), 1.0, epsilon=2.0), "epsilon"),
+        (lambda n, c: lyapunov_spectrum_reference(n, c.select(0), 1.0, steps=0), "steps"),
+        (lambda n, c: mean_log_determinant_reference(n, c.select(0), 1.0, steps=0), "steps"),
+        (lambda n, c: average_growth(np.ones(3), lengths=np.ones(3)), "growth"),
+        (lambda n, c: average_growth(np.ones((3, 1)), lengths=np.ones(2)), "lengths"),
+        (lambda n, c: average_growth(np.ones((3, 1)), lengths=np.zeros(3)), "lengths"),
+    ],
+)
+def test_bad_arguments(call, message):
+    network = Network.document()
+    with pytest.raises((ValueError, TypeError), match=message):
+        call(network, random_contexts(network, 0, count=2))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -278,6 +331,7 @@ def test_chaotic_transients_that_end_in_the_run_are_seen():
         ({"batches": 0}, "batches"),
         ({"align": -1}, "align"),
         ({"threads": 0}, "threads"),
+        ({"transient": -1}, "transient"),
     ],
 )
 def test_bad_calls(change, message):

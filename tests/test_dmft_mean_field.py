@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shutil
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +15,15 @@ from hypothesis import strategies as st
 
 from spinformer.core.states import spin_states
 from spinformer.dmft import kernels
-from spinformer.dmft.differentiable import torch_trajectory
+from spinformer.dmft.differentiable import torch_step, torch_trajectory
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.kernels import compiling
 from spinformer.dmft.mean_field import (
     Context,
+    attend,
     context_from_token,
     context_from_tokens,
+    document_context,
     overlaps_correlations,
     overlaps_explicit,
     overlaps_segments,
@@ -277,6 +282,87 @@ def test_identities():
     assert merged.counts(500).sum() == 500
 
 
+def test_every_other_token_and_the_end_of_a_trajectory():
+    network = Network.segmented(3, features=2, segments=4, bits=3, context=5)
+    start = random_contexts(network, 0, count=3)
+    whole, end = trajectory(network, start, beta=1.1, steps=30)
+    thinned, last = trajectory(network, start, beta=1.1, steps=10, every=3)
+    assert (thinned == whole[:, 2::3]).all()
+    assert last == end
+    assert end.position == 30 % 8
+    context, one = start, []
+    for _ in range(30):
+        context, overlap = step(network, context, 1.1)
+        one.append(overlap)
+    assert np.abs(np.stack(one, axis=1) - whole).max() < 1e-12
+    assert np.abs(context.attention - end.attention).max() < 1e-12
+    assert context.position == end.position
+
+
+def test_parameters_of_a_batch_belong_to_their_systems():
+    network = Network.segmented(3)
+    start = random_contexts(network, 0, count=3)
+    beta, gamma, epsilon = np.array([0.5, 1.0, 2.0]), np.array([1.0, 5, 90]), np.array([0, 0.1, 1])
+    whole, _ = trajectory(network, start, beta=beta, gamma=gamma, epsilon=epsilon, steps=20)
+    _, plain = step(network, start, beta, gamma=gamma, epsilon=epsilon)
+    assert np.abs(plain - whole[:, 0]).max() < 1e-13
+    for i in range(3):
+        changed = network.with_parameters(gamma=gamma[i], epsilon=epsilon[i])
+        alone, _ = trajectory(changed, start.select(i), beta=beta[i], steps=20)
+        assert (alone == whole[i]).all()
+
+
+def test_a_task_on_all_blocks():
+    network = Network.document()
+    ensemble = Ensemble(network, random_contexts(network, 0, count=150), beta=1.2, threads=2)
+
+    def task(block, clock):
+        clock = kernels.advance(3, block, clock)
+        return clock, (block.attention[clock.cursor].copy(), np.arange(kernels.LANES))
+
+    newest, lanes = ensemble.run(task)
+    assert (newest == ensemble.state().attention[:, 0]).all()
+    assert ensemble.state().position == 3
+    assert (lanes == np.arange(150) % kernels.LANES).all()
+
+    def broken(block, clock):
+        raise RuntimeError("no such orbit")
+
+    with pytest.raises(RuntimeError, match="no such orbit"):
+        ensemble.run(broken)
+
+
+def test_kept_kernels_are_marked_with_all_their_sources(tmp_path):
+    # Kernels call those of the neighboring files: a change in any of them makes all stale.
+    folder = Path(compiling.__file__).parent
+    for path in folder.glob("*.py"):
+        shutil.copy(path, tmp_path)
+    assert compiling.source_digest(tmp_path) == compiling.SOURCES
+    for name in ("arithmetic.py", "stepping.py", "tangent.py", "surveying.py"):
+        text = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(text + "\n")
+        assert compiling.source_digest(tmp_path) != compiling.SOURCES
+        (tmp_path / name).write_text(text)
+    for compiled in (kernels.advance, kernels.record, kernels.survey, kernels.lyapunov):
+        assert compiled._cache._cache_file._source_stamp == compiling.SOURCES
+
+
+def blind():
+    return Network.segmented(0, features=2, segments=2, bits=0, context=2, epsilon=0.0)
+
+
+def one_torch_step(network, **changes):
+    arguments = {
+        "position_overlaps": torch.tensor(network.position_overlaps()),
+        "attention": torch.zeros(4, 3, dtype=torch.float64),
+        "position": 0,
+        "beta": 1.0,
+        "gamma": 1.0,
+        "epsilon": 0.0,
+    }
+    return torch_step(torch.tensor(network.semantic), **{**arguments, **changes})
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -325,6 +411,53 @@ def test_bad_networks(change, message):
             ),
             "odd",
         ),
+        (lambda n, c: step(n, c, np.ones(3)), "broadcast"),
+        (lambda n, c: step(n, c, 1.0, gamma=math.inf), "gamma"),
+        (lambda n, c: step(n, c, 1.0, epsilon=-0.1), "epsilon"),
+        (lambda n, c: step(blind(), Context(np.ones((2, 2)), 0), 1.0, epsilon=0.5), "epsilon"),
+        (lambda n, c: trajectory(blind(), c, beta=1.0, steps=1), "attention"),
+        (lambda n, c: step(n, c.attention, 1.0), "context must be a Context"),
+        (lambda n, c: step("document", c, 1.0), "network must be a Network"),
+        (lambda n, c: trajectory(7, c, beta=1.0, steps=3), "networks must be"),
+        (lambda n, c: trajectory(n, c, beta=1.0, steps=3, every=0), "every"),
+        (lambda n, c: trajectory(n, c, beta=1.0, steps=3, transient=-1), "transient"),
+        (lambda n, c: trajectory(n, c, beta=np.ones((2, 2)), steps=3), "axes"),
+        (lambda n, c: trajectory(n, c, beta=np.ones(0), steps=3), "broadcast|empty"),
+        (lambda n, c: attend(np.ones((4, 3)), gamma=1.0), "window"),
+        (lambda n, c: attend(np.full((2, 4, 3), math.nan), gamma=1.0), "window"),
+        (lambda n, c: attend(np.ones((2, 4, 3)), gamma=-1.0), "gamma"),
+        (lambda n, c: Context(np.full((4, 3), math.nan), 0), "attention"),
+        (lambda n, c: Context(np.ones(3), 0), "attention"),
+        (lambda n, c: Context(np.ones((4, 3)), -1), "position"),
+        (lambda n, c: Context(np.ones((4, 3)), 1.5), "position"),
+        (lambda n, c: random_contexts(n, None, count=2), "seed"),
+        (lambda n, c: random_contexts(n, 0, count=0), "count"),
+        (lambda n, c: document_context(n, math.nan), "beta"),
+        (lambda n, c: torch_trajectory(n, c, -1.0, steps=2), "beta"),
+        (lambda n, c: torch_trajectory(n, c, torch.tensor(math.nan), steps=2), "beta"),
+        (lambda n, c: torch_trajectory(n, c, torch.ones(2), steps=2), "beta"),
+        (lambda n, c: torch_trajectory(n, c, 1.0, steps=0), "steps"),
+        (lambda n, c: torch_trajectory(n, c, 1.0, steps=2, epsilon=5.0), "epsilon"),
+        (lambda n, c: torch_trajectory(n, c, 1.0, steps=2, gamma=-1.0), "gamma"),
+        (
+            lambda n, c: torch_trajectory(n, Context(c.attention[:, :2], 0), 1.0, steps=2),
+            "attention",
+        ),
+        (lambda n, c: torch_trajectory(n, Context(c.attention, 99), 1.0, steps=2), "position"),
+        (
+            lambda n, c: torch_trajectory(n, c, 1.0, steps=2, semantic=torch.ones(4, 3, 2)),
+            "semantic",
+        ),
+        (
+            lambda n, c: torch_trajectory(n, c, 1.0, steps=2, semantic=torch.ones(4, 3, 3)),
+            "float64",
+        ),
+        (lambda n, c: one_torch_step(n, position=4), "position"),
+        (lambda n, c: one_torch_step(n, attention=torch.full((4, 3), math.nan)), "attention"),
+        (lambda n, c: one_torch_step(n, attention=torch.ones(4, 2)), "attention"),
+        (lambda n, c: one_torch_step(n, beta=math.nan), "beta"),
+        (lambda n, c: one_torch_step(n, epsilon=1.5), "epsilon"),
+        (lambda n, c: one_torch_step(n, fractions=torch.ones(2)), "fractions"),
         (lambda n, c: n.counts(31), "size"),
         (lambda n, c: n.overlaps(np.ones(4)), "token"),
     ],

@@ -32,6 +32,9 @@ from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
 
+# Stretches from which the error of an exponent is taken.
+_BATCHES = 20
+
 
 class Regime(IntEnum):
     """What an orbit settled on; `label` is the name that tables print."""
@@ -53,7 +56,7 @@ class Regime(IntEnum):
 
 @record
 class Thresholds:
-    """What counts as what.
+    """What counts as what; the defaults are for stretches of 10,000 steps and more.
 
     distance: a period must repeat to this in every overlap.
     longest: longest period looked for; the stretch compared is at least twice as long.
@@ -61,6 +64,11 @@ class Thresholds:
     digits_regular: at least so many Birkhoff digits on a quasi-periodic orbit …
     digits_chaotic: … and at most so many on a chaotic one (weak chaos in narrow bands has 5 to 8).
     sigmas: λ₁ of a chaotic orbit exceeds `neutral` by so many standard errors.
+
+    Raises TypeError or ValueError for a negative threshold.
+
+    >>> Thresholds(sigmas=4.0).sigmas
+    4.0
     """
 
     distance: float = 1e-7
@@ -69,6 +77,17 @@ class Thresholds:
     digits_regular: float = 6.0
     digits_chaotic: float = 9.0
     sigmas: float = 3.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no threshold can be."""
+        check_integer("longest", self.longest, low=1, high=2**20)
+        for name in ("distance", "neutral", "digits_regular", "digits_chaotic", "sigmas"):
+            check_real(name, getattr(self, name), low=0.0)
+
+
+# For stretches of some thousand steps, as continuations take: averages have fewer digits there,
+# and exponents larger errors.
+SHORT_STRETCHES = Thresholds(longest=512, digits_regular=5.0, neutral=4e-3)
 
 
 @record
@@ -116,7 +135,8 @@ def find_period(orbit: np.ndarray, *, longest: int, distance: float = 1e-7) -> i
     3
     """
     orbit = check_array("orbit", orbit, ndim=2)
-    longest = check_integer("longest", longest, low=1, high=max(1, len(orbit) // 2))
+    check_integer("steps of orbit", len(orbit), low=2)
+    longest = check_integer("longest", longest, low=1, high=len(orbit) // 2)
     distance = check_real("distance", distance, low=0.0)
     return int(kernels.smallest_period(np.ascontiguousarray(orbit), longest, distance))
 
@@ -139,7 +159,7 @@ def classify(
     >>> [Regime(code).label for code in codes]
     ['periodic', 'quasi-periodic', 'chaotic']
     """
-    limit = thresholds or Thresholds()
+    limit = _limits(thresholds)
     period, rate, error, digits = np.broadcast_arrays(
         period, exponent.value, exponent.error, digits
     )
@@ -150,6 +170,14 @@ def classify(
     code[(period == 0) & neutral & (digits >= limit.digits_regular)] = Regime.QUASI_PERIODIC
     code[(period > 0) & ~above] = Regime.PERIODIC
     return code
+
+
+def _limits(thresholds: Thresholds | None) -> Thresholds:
+    if thresholds is None:
+        return Thresholds()
+    if not isinstance(thresholds, Thresholds):
+        raise TypeError(f"thresholds must be Thresholds, got {thresholds!r:.60}")
+    return thresholds
 
 
 def find_attractors(
@@ -185,7 +213,7 @@ def find_attractors(
     >>> Regime(int(found.regime)).label, int(found.period)
     ('periodic', 4)
     """
-    limit = thresholds or Thresholds()
+    limit = _limits(thresholds)
     ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
     transient = check_integer("transient", transient, low=0)
     kept = check_integer("kept", kept, low=2)
@@ -193,12 +221,14 @@ def find_attractors(
     exponents = check_integer(
         "exponents", exponents, low=0, high=ensemble.window * ensemble.features
     )
+    if exponents:
+        exponent_steps = check_integer("exponent_steps", exponent_steps, low=_BATCHES)
     last = ensemble.features - 1
     observed = check_integer("observed", observed, low=0, high=last)
     plane = check_integer("plane", plane, low=0, high=last)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     weights = bump_weights(kept // 2)
-    stretch = 2 * check_integer("thresholds.longest", limit.longest, low=1)
+    stretch = 2 * limit.longest
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
         tally = Tally(
@@ -234,6 +264,7 @@ def find_attractors(
             gamma=gamma,
             epsilon=epsilon,
             steps=exponent_steps,
+            batches=_BATCHES,
             count=exponents,
             threads=threads,
             progress=progress,
@@ -283,28 +314,30 @@ def continue_attractors(
     context: Context,
     betas: np.ndarray,
     *,
+    thresholds: Thresholds,
     gamma: float | None = None,
     epsilon: float | None = None,
     transient: int = 2000,
     kept: int = 2000,
     exponent_steps: int = 2000,
-    thresholds: Thresholds | None = None,
     threads: int | None = None,
     progress: bool = False,
 ) -> Continuation:
     """Follow a batch of contexts (B, T, P) through `betas` in the order given, up or down.
 
     Each β starts where the last one ended, so an attractor is followed past the point where
-    others appear, until it loses its stability.
+    others appear, until it loses its stability. `SHORT_STRETCHES` are thresholds that suit the
+    default numbers of steps.
 
     >>> start = Context(np.full((1, 4, 3), 0.1), 0)
-    >>> followed = continue_attractors(Network.document(), start, np.array([0.5, 0.6]))
+    >>> followed = continue_attractors(
+    ...     Network.document(), start, np.array([0.5, 0.6]), thresholds=SHORT_STRETCHES
+    ... )
     >>> followed.period
     array([[4],
            [4]])
     """
     betas = check_array("betas", betas, ndim=1, low=0.0)
-    limit = thresholds or Thresholds(longest=512, digits_regular=5.0, neutral=4e-3)
     rows = []
     for beta in tqdm(betas, desc="continuation", disable=not progress):
         found = find_attractors(
@@ -318,7 +351,7 @@ def continue_attractors(
             exponent_steps=exponent_steps,
             exponents=1,
             bins=1,
-            thresholds=limit,
+            thresholds=thresholds,
             threads=threads,
         )
         context = found.context

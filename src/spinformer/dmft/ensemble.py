@@ -195,9 +195,12 @@ class Ensemble:
 
 def _alike(networks: Network | Sequence[Network]) -> list[Network]:
     """The networks as a list, all of one size."""
-    nets = [networks] if isinstance(networks, Network) else list(networks)
+    nets = [networks] if isinstance(networks, Network) else networks
+    nets = list(nets) if isinstance(nets, Sequence) else []
     if not nets or not all(isinstance(net, Network) for net in nets):
-        raise TypeError("networks must be a Network or a non-empty sequence of them")
+        raise TypeError(
+            f"networks must be a Network or a non-empty sequence of them, got {networks!r:.60}"
+        )
     sizes = {(net.features, net.context, net.bits) for net in nets}
     if len(sizes) != 1:
         raise ValueError(f"networks must share (P, T, K), got {sorted(sizes)}")

@@ -68,11 +68,11 @@ def tokens(
     ((4, 4, 3), True)
     """
     attention, position = fitting(network, context)
-    epsilon = _parameter("epsilon", epsilon, network.epsilon, high=1.0)[..., None, None, None]
-    beta = _parameter("beta", beta, None)[..., None]
+    beta, _, epsilon = _parameters(network, attention.shape[:-2], beta, None, epsilon)
+    share = epsilon[..., None, None, None]
     positions = (position - np.arange(network.context)) % network.positions
-    semantic = overlaps_segments(network, attention, beta=beta)
-    return (1.0 - epsilon) * semantic + epsilon * network.position_overlaps()[positions]
+    semantic = overlaps_segments(network, attention, beta=beta[..., None])
+    return (1.0 - share) * semantic + share * network.position_overlaps()[positions]
 
 
 def attend(window: np.ndarray, *, gamma: float | np.ndarray) -> np.ndarray:
@@ -110,17 +110,17 @@ def step(
     >>> following.position, overlap
     (0, array([0., 0., 0.]))
     """
-    window = tokens(network, context, beta, epsilon=epsilon)
-    gamma = _parameter("gamma", gamma, network.gamma)
-    share = _parameter("epsilon", epsilon, network.epsilon, high=1.0)
+    attention, position = fitting(network, context)
+    beta, gamma, share = _parameters(network, attention.shape[:-2], beta, gamma, epsilon)
+    window = tokens(network, context, beta, epsilon=share)
     newest = attend(window, gamma=gamma)
-    position_part = network.position_overlaps()[context.position, OUTPUT]
+    position_part = network.position_overlaps()[position, OUTPUT]
     semantic = window[..., 0, OUTPUT, :] - share[..., None] * position_part
     older = np.broadcast_to(
-        context.attention[..., :-1, :], (*newest.shape[:-1], network.context - 1, network.features)
+        attention[..., :-1, :], (*newest.shape[:-1], network.context - 1, network.features)
     )
-    attention = np.concatenate([newest[..., None, :], older], axis=-2)
-    return Context(attention, (context.position + 1) % network.positions), semantic
+    following = np.concatenate([newest[..., None, :], older], axis=-2)
+    return Context(following, (position + 1) % network.positions), semantic
 
 
 def context_from_tokens(
@@ -148,9 +148,7 @@ def context_from_tokens(
             f"overlaps must have shape (..., n, 4, {network.features}) with n at least 1, "
             f"got {overlaps.shape}"
         )
-    beta = _parameter("beta", beta, None)
-    gamma = _parameter("gamma", gamma, network.gamma)
-    share = _parameter("epsilon", epsilon, network.epsilon, high=1.0)
+    beta, gamma, share = _parameters(network, overlaps.shape[:-3], beta, gamma, epsilon)
     batch = np.broadcast_shapes(overlaps.shape[:-3], beta.shape, gamma.shape, share.shape)
     share = np.broadcast_to(share, batch)[..., None, None]
     drive = network.position_overlaps()
@@ -264,7 +262,27 @@ def trajectory(
     return overlaps, ensemble.state()
 
 
-def _parameter(
-    name: str, value: float | np.ndarray | None, default: float | None, high: float | None = None
-) -> np.ndarray:
-    return check_array(name, default if value is None else value, low=0.0, high=high)
+def _parameters(
+    network: Network,
+    batch: tuple[int, ...],
+    beta: float | np.ndarray,
+    gamma: float | np.ndarray | None,
+    epsilon: float | np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """β, γ and ε as arrays that broadcast with each other and with the axes `batch`."""
+    values = (
+        check_array("beta", beta, low=0.0),
+        check_array("gamma", network.gamma if gamma is None else gamma, low=0.0),
+        check_array("epsilon", network.epsilon if epsilon is None else epsilon, low=0.0, high=1.0),
+    )
+    if not network.bits and values[2].any():
+        raise ValueError("epsilon must be 0 without position bits")
+    shapes = [batch, *(value.shape for value in values)]
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(
+            "the batch axes of the context, beta, gamma and epsilon must broadcast together, "
+            f"got {shapes}"
+        ) from None
+    return values

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from spinformer.core.checks import check_integer
+from spinformer.core.checks import check_array, check_integer
 from spinformer.dmft.attractors import Attractors, Regime
 from spinformer.plotting.style import COLORS, label_panels
 
@@ -35,10 +35,12 @@ def diagram_image(
     array([[1. , 0. ],
            [0. , 0.5]])
     """
-    counts = np.asarray(counts)
+    counts = check_array("counts", counts, ndim=2, low=0.0)
+    check_integer("rows of counts", len(counts), low=1)
     columns = min(check_integer("columns", columns, low=1), len(counts))
     visited = counts > 0
     if regime is not None:
+        regime = check_array("regime", regime, shape=(len(counts),))
         visited = visited & np.isin(regime, list(only))[:, None]
     edges = np.linspace(0, len(counts), columns + 1).astype(int)
     return np.stack([visited[a:b].mean(axis=0) for a, b in pairwise(edges)], 1)
@@ -89,6 +91,13 @@ def show_orbit_diagram(betas: np.ndarray, found: Attractors) -> Figure:
     2
     >>> plt.close(figure)
     """
+    betas = check_array("betas", betas, shape=found.regime.shape)
+    if found.exponents.value.shape[-1] < 2:
+        raise ValueError("found must hold two exponents of every orbit, got fewer")
+    left, right = betas[0], betas[-1]
+    if left == right:
+        # A diagram of one β is a strip as wide as nothing; give it some width.
+        left, right = left - 0.5, right + 0.5
     figure, (top, bottom) = plt.subplots(
         2, 1, figsize=(7.2, 6.0), sharex=True, height_ratios=(3, 1.4)
     )
@@ -96,7 +105,7 @@ def show_orbit_diagram(betas: np.ndarray, found: Attractors) -> Figure:
         orbit_diagram(found),
         origin="lower",
         aspect="auto",
-        extent=(betas[0], betas[-1], -1, 1),
+        extent=(left, right, -1, 1),
         interpolation="nearest",
     )
     reach = np.abs(np.linspace(-1, 1, found.histogram.shape[1])[found.histogram.any(axis=0)]).max()

@@ -9,7 +9,13 @@ import numpy as np
 
 from spinformer.core.checks import check_integer, check_real
 from spinformer.core.records import record
-from spinformer.dmft.attractors import Attractors, Continuation, Regime, continue_attractors
+from spinformer.dmft.attractors import (
+    Attractors,
+    Continuation,
+    Regime,
+    Thresholds,
+    continue_attractors,
+)
 from spinformer.dmft.mean_field import document_context
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
@@ -87,7 +93,14 @@ class Families:
 
 
 def follow_families(
-    network: Network, found: Attractors, *, low: float, middle: float, high: float, count: int
+    network: Network,
+    found: Attractors,
+    *,
+    low: float,
+    middle: float,
+    high: float,
+    count: int,
+    thresholds: Thresholds,
 ) -> Families:
     """Follow one attractor of each period in `found`, a batch (B,) at β = `middle`.
 
@@ -100,7 +113,9 @@ def follow_families(
     >>> found = find_attractors(
     ...     network, starts, beta=0.5, transient=2000, kept=100, exponents=0, bins=1
     ... )
-    >>> families = follow_families(network, found, low=0.4, middle=0.5, high=0.6, count=2)
+    >>> families = follow_families(
+    ...     network, found, low=0.4, middle=0.5, high=0.6, count=2, thresholds=Thresholds()
+    ... )
     >>> families.betas, families.period(0)
     (array([0.4, 0.5, 0.6]), array([4, 4, 4]))
     """
@@ -111,12 +126,12 @@ def follow_families(
     periods = sorted(set(found.period.tolist()))
     start = found.context.select([int(np.flatnonzero(found.period == p)[0]) for p in periods])
     above, below = np.linspace(middle, high, count), np.linspace(middle, low, count)
-    up = continue_attractors(network, start, above)
-    down = continue_attractors(network, start, below)
+    up = continue_attractors(network, start, above, thresholds=thresholds)
+    down = continue_attractors(network, start, below, thresholds=thresholds)
     return Families(
         periods=periods,
         up=up,
         down=down,
-        back_down=continue_attractors(network, up.context, above[::-1]),
-        back_up=continue_attractors(network, down.context, below[::-1]),
+        back_down=continue_attractors(network, up.context, above[::-1], thresholds=thresholds),
+        back_up=continue_attractors(network, down.context, below[::-1], thresholds=thresholds),
     )

@@ -43,5 +43,8 @@ def kernel(function: Callable[..., Any]) -> Any:
     those of the neighbouring files. What is kept here is therefore marked with all of them.
     """
     compiled: Any = njit(nogil=True, error_model="numpy", cache=True)(function)
-    compiled._cache._cache_file._source_stamp = SOURCES
+    # The place of the mark is Numba's own affair: one that keeps it elsewhere marks it by file.
+    kept = getattr(compiled._cache, "_cache_file", None)
+    if kept is not None:
+        kept._source_stamp = SOURCES
     return compiled

@@ -1,0 +1,115 @@
+"""What chapter 33 computes beyond the theory, and the diagrams that it draws."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+
+from spinformer.core.statistics import Estimate
+from spinformer.dmft import Attractors, Context, Network, Regime, Thresholds, document_context
+from spinformer.dmft.attractors import find_attractors
+from spinformer.plotting.orbits import (
+    REGIME_COLORS,
+    diagram_image,
+    orbit_diagram,
+    show_orbit_diagram,
+)
+from spinformer.plotting.style import COLORS
+from spinformer.studies.phase_transitions import census, follow_families, name, protocol_start
+
+
+def made(regime, period, histogram, section):
+    batch = len(regime)
+    return Attractors(
+        regime=np.array(regime),
+        period=np.array(period),
+        exponents=Estimate(value=np.zeros((batch, 2)), error=np.zeros((batch, 2))),
+        settled=np.ones(batch, dtype=bool),
+        digits=np.zeros(batch),
+        mean=np.zeros((batch, 3)),
+        histogram=np.array(histogram),
+        section=np.array(section),
+        context=Context(np.zeros((batch, 4, 3)), 0),
+    )
+
+
+def test_a_census_counts_regimes_and_periods():
+    found = made([2, 0, 0, 1, 0, 2], [0, 4, 28, 0, 4, 0], np.zeros((6, 1)), np.zeros((6, 1)))
+    counted = census(found)
+    assert list(counted.items()) == [
+        ((Regime.PERIODIC, 4), 2),
+        ((Regime.PERIODIC, 28), 1),
+        ((Regime.QUASI_PERIODIC, 0), 1),
+        ((Regime.CHAOTIC, 0), 2),
+    ]
+    assert [name(*kind) for kind in counted] == [
+        "periodic 4", "periodic 28", "quasi-periodic", "chaotic",
+    ]  # fmt: skip
+
+
+def test_the_start_of_the_protocol_is_rounded():
+    network = Network.document()
+    exact = document_context(network, steps=200)
+    found = protocol_start(network, steps=200)
+    assert found.position == exact.position
+    gap = np.abs(found.attention - exact.attention).max()
+    assert 1e-10 < gap <= 0.5e-8
+    assert (found.attention == np.round(found.attention, 8)).all()
+
+
+def test_families_go_out_and_come_back():
+    network = Network.document()
+    starts = Context(np.linspace(-0.3, 0.3, 36).reshape(3, 4, 3), 0)
+    found = find_attractors(
+        network, starts, beta=1.3, transient=10, kept=20, exponents=0, bins=1,
+        thresholds=Thresholds(longest=1),
+    )  # fmt: skip
+    families = follow_families(
+        network, found, low=1.1, middle=1.3, high=1.6, count=3, thresholds=Thresholds(longest=64)
+    )
+    assert families.periods == [0]
+    assert families.betas == pytest.approx([1.1, 1.2, 1.3, 1.45, 1.6])
+    assert families.back_down.betas == pytest.approx([1.6, 1.45, 1.3])
+    assert families.back_up.betas == pytest.approx([1.1, 1.2, 1.3])
+    assert families.period(0)[:2].tolist() == [4, 4]
+    assert families.exponent(0)[0] == families.down.exponent.value[-1, 0]
+    assert families.exponent(0)[2] == families.down.exponent.value[0, 0]
+    assert families.exponent(0)[-1] == families.up.exponent.value[-1, 0]
+    with pytest.raises(ValueError, match="middle"):
+        follow_families(
+            network, found, low=1.4, middle=1.3, high=1.6, count=3, thresholds=Thresholds()
+        )
+
+
+def test_colors_of_an_orbit_diagram():
+    # One β a column; cell 0 visited by the orbit, cell 1 also by the section, cell 2 by nothing.
+    regimes = [Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.UNDECIDED]
+    found = made(regimes, [4, 0, 0, 0], [[2, 2, 0]] * 4, [[0, 1, 0]] * 4)
+    image = orbit_diagram(found)
+    assert image.shape == (3, 4, 3)
+    assert (image[2] == 1.0).all()
+    assert (image[:2, 0] == 0.0).all()
+    pale = 0.45 + 0.55 * np.array(to_rgb(COLORS["yellow"]))
+    for column, regime in enumerate(regimes[1:], start=1):
+        assert image[0, column] == pytest.approx(pale)
+        assert image[1, column] == pytest.approx(to_rgb(REGIME_COLORS[regime]))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_diagram_of_a_single_beta_can_be_drawn():
+    found = made([0, 2], [4, 0], [[2, 2, 0]] * 2, [[0, 1, 0]] * 2)
+    for betas in (np.array([1.2, 1.3]), np.array([1.3, 1.3])):
+        figure = show_orbit_diagram(betas, found)
+        figure.canvas.draw()
+        left, right = figure.axes[0].get_xlim()
+        assert left < right
+        assert figure.axes[1].get_legend() is not None
+        plt.close(figure)
+    with pytest.raises(ValueError, match="betas"):
+        show_orbit_diagram(np.array([1.2]), found)
+    with pytest.raises(ValueError, match="columns"):
+        diagram_image(np.ones((2, 2)), columns=0)
+    with pytest.raises(ValueError, match="regime"):
+        diagram_image(np.ones((2, 2)), columns=1, regime=np.zeros(3))
