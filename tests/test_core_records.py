@@ -32,6 +32,9 @@ def outer(value=1.0):
 
 
 def test_records_are_equal_entry_by_entry_and_nan_equals_nan():
+    assert same(np.array([1.0, np.nan]), np.array([1.0, np.nan]))
+    assert same(torch.tensor([float("nan")]), torch.tensor([float("nan")]))
+    assert Inner(data=np.array([np.nan])) == Inner(data=np.array([np.nan]))
     assert outer() == outer()
     assert outer() != outer(2.0)
     assert outer() != dataclasses.replace(outer(), note="x")

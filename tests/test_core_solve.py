@@ -108,6 +108,11 @@ def test_anderson_stops_at_the_limit_and_says_so():
         np.testing.assert_allclose(found.residual, gap, rtol=1e-12)
         with pytest.raises(NotConverged, match="3 of 3"):
             found.require("x")
+        # The flag turns exactly where the residual meets the tolerance.
+        largest = float(found.residual.max())
+        for factor, solved in ((0.999, False), (1.001, True)):
+            edge = anderson(step, start, tolerance=factor * largest, max_steps=limit)
+            assert bool(edge.converged.all()) == solved
 
 
 def test_anderson_does_not_call_what_has_no_solution_solved():

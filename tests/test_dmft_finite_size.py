@@ -9,8 +9,8 @@ from spinformer.dmft.finite_size import (
     predicted_rms,
 )
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.mean_field import Context
 from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
 from spinformer.dmft.tokens import (
     attention_of_window,
     generate,

@@ -4,8 +4,9 @@ from scipy.special import softmax
 from scipy.stats import binom, chi2
 
 from spinformer.dmft.functional import propagate, token_states
-from spinformer.dmft.mean_field import Context, random_contexts, trajectory
+from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
 from spinformer.dmft.tokens import (
     attention_of_window,
     generate,

@@ -8,8 +8,9 @@ from spinformer.dmft.finite_size import (
     predicted_rms,
 )
 from spinformer.dmft.functional import propagate, token_states
-from spinformer.dmft.mean_field import Context, random_contexts, trajectory
+from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
 from spinformer.dmft.tokens import generate, mean_path, semantic_overlaps, window_means
 from spinformer.studies.paths_to_mean_fields import (
     deviation,

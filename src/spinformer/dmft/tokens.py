@@ -11,7 +11,7 @@ Conventions of this module, of `functional` and of `finite_size`. A token is its
 shape (L,), entries in [−1, 1]. Windows (..., T, L) and paths (..., steps, L) run from *old to
 new*; `position` is the position index of the newest token of a window, which is also the query,
 counted modulo 2^K, by default T − 1. γ is the factor directly in front of the dot product.
-A `mean_field.Context` holds attention vectors from *new to old*: `window_of_context` turns one
+A `state.Context` holds attention vectors from *new to old*: `window_of_context` turns one
 into a window, `reverse_window` turns the order round.
 """
 
@@ -31,8 +31,8 @@ from spinformer.core.checks import (
 )
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.dmft.mean_field import Context
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
+from spinformer.dmft.state import Context, fitting
 
 _BATCH = 500  # runs between two moves of the progress bar
 
@@ -111,14 +111,7 @@ def window_of_context(network: Network, context: Context, *, beta: float) -> np.
            [ 0.,  0.,  0.],
            [-1.,  1.,  1.]])
     """
-    check_instance("network", network, Network)
-    check_instance("context", context, Context)
-    attention = check_array("context.attention", context.attention)
-    if attention.shape[-2:] != (network.context, network.features):
-        raise ValueError(
-            f"context.attention must end in {(network.context, network.features)}, "
-            f"got shape {attention.shape}"
-        )
+    attention, _ = fitting(network, context)
     return window_means(network, beta, attention=reverse_window(attention))
 
 

@@ -13,8 +13,9 @@ from spinformer.core.checks import check_array, check_instance, check_integer
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.finite_size import linear_fluctuations
-from spinformer.dmft.mean_field import Context, trajectory
+from spinformer.dmft.mean_field import trajectory
 from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context, fitting
 from spinformer.dmft.tokens import (
     TokenRuns,
     attention_of_window,
@@ -168,8 +169,7 @@ def settled_start(
     >>> window.shape, bool(np.abs(window).max() < 1e-6)  # only rest is left at this β
     ((4, 3), True)
     """
-    check_instance("network", network, Network)
-    check_instance("context", context, Context)
+    fitting(network, context)
     settle = check_integer("settle", settle, low=0)
     look = check_integer("look", look, low=1)
     overlaps, _ = trajectory(network, context, beta=beta, steps=look, transient=settle)
