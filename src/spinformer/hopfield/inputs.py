@@ -72,7 +72,7 @@ def check_wide(name: str, tensor: torch.Tensor) -> torch.Tensor:
 def largest_norm(patterns: torch.Tensor) -> float:
     """M, the largest norm of a row; ValueError where it overflows."""
     norm = float(torch.linalg.vector_norm(patterns.detach(), dim=-1).max())
-    if not norm**2 < torch.finfo(patterns.dtype).max:
+    if not norm < torch.finfo(patterns.dtype).max ** 0.5:
         raise ValueError(f"patterns must have squared norms within the range of {patterns.dtype}")
     return norm
 
