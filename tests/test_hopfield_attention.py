@@ -19,7 +19,7 @@ from spinformer.hopfield.attention_relatives import (
     sparse_attention,
     streaming_attention,
 )
-from spinformer.studies.attention import count_cost
+from spinformer.studies.attention import count_cost, kernel_error, recurrent_error
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 
@@ -162,6 +162,33 @@ def test_cost_of_the_formula_is_quadratic_and_of_the_relatives_linear():
     assert streaming.largest < 2 * 128 * 128 / 8
 
 
+def test_errors_of_the_relatives_are_measured_against_the_mean():
+    x = draw(16, 4, seed=6)
+    exact = attention(x, keys=x, values=x, beta=0.3)
+    generator = torch.Generator().manual_seed(3)
+    wrong = [
+        kernel_attention(x, keys=x, values=x, features=40, beta=0.3, seed=generator) - exact
+        for _ in range(3)
+    ]
+    unit = float((exact - x.mean(0)).norm())
+    wanted = math.sqrt(sum(float(w.norm()) ** 2 for w in wrong) / 3) / unit
+    assert kernel_error(x, features=40, beta=0.3, draws=3, seed=3) == pytest.approx(wanted)
+    assert recurrent_error(x, compression=1, beta=0.3, block=4) < 1e-12
+    exact = scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.3)
+    running = torch.stack([x[: t + 1].mean(0) for t in range(16)])
+    pooled = recurrent_attention(x, keys=x, values=x, block=4, compression=2, beta=0.3)
+    wanted = float((pooled - exact).norm() / (running - exact).norm())
+    assert recurrent_error(x, compression=2, beta=0.3, block=4) == pytest.approx(wanted)
+
+
+def test_kernel_attention_repeats_with_its_seed_and_moves_a_generator():
+    q, k, v = triple(6)
+    run = partial(kernel_attention, q, keys=k, values=v, features=9)
+    generator = torch.Generator().manual_seed(4)
+    assert torch.equal(run(seed=4), run(seed=generator))
+    assert not torch.equal(run(seed=4), run(seed=generator))
+
+
 @pytest.mark.parametrize(
     ("function", "extra", "error", "message"),
     [
@@ -196,3 +223,16 @@ def test_bad_tensors_are_refused():
         attention(q, keys=k, values=v, mask=torch.zeros(8, 8, dtype=torch.bool))
     with pytest.raises(TypeError, match="mask must be a boolean"):
         attention(q, keys=k, values=v, mask=torch.zeros(8, 8))
+    with pytest.raises(ValueError, match="mask must fit"):
+        attention(q, keys=k, values=v, mask=torch.ones(5, 8, dtype=torch.bool))
+    with pytest.raises(TypeError, match="values must have the keys' dtype"):
+        attention(q, keys=k, values=v.float())
+    with pytest.raises(ValueError, match="batch axes that broadcast"):
+        attention(q, keys=k.expand(3, 2, 8, 6), values=v[:, None].expand(2, 5, 8, 6))
+    half = torch.full((2, 4), 600.0, dtype=torch.float16)
+    with pytest.raises(ValueError, match=r"too large for torch\.float16"):
+        attention(half, keys=half, values=half)
+    with pytest.raises(ValueError, match=r"too large for torch\.float64"):
+        kernel_attention(1e200 * q, keys=1e200 * k, values=v, features=4)
+    with pytest.raises(TypeError, match="keys must be float32 or float64"):
+        low_rank_attention(half, keys=half, values=half, landmarks=1)

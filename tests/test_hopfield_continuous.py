@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 from torch.autograd.functional import jacobian as derive
 
-from spinformer.hopfield import bounds
+from spinformer.core.solve import NotConverged, Status
 from spinformer.hopfield.continuous import (
     attention_weights,
     energy,
@@ -22,10 +22,10 @@ from spinformer.hopfield.continuous import (
     update,
 )
 from spinformer.hopfield.fixed_points import (
+    MERGE_RADIUS,
     classify,
     effective_entries,
     find_fixed_points,
-    jacobian_eigenvalue,
     mean_critical_beta,
     operating_class,
     random_pattern_overlap,
@@ -114,71 +114,6 @@ def test_energy_rises_beyond_two():
     # One pattern: E is a parabola about it and the distance grows by |1 - gamma| a step.
     alone = retrieve(patterns[:1], queries=states, beta=1.0, steps=1, step_size=2.2).states
     torch.testing.assert_close(alone - patterns[:1], -1.2 * (states - patterns[:1]))
-
-
-@RELAXED
-@given(
-    size=st.integers(2, 20),
-    width=st.integers(2, 30),
-    log_beta=st.floats(-2.0, 4.0),
-    reach=st.floats(0.0, 1.0),
-    seed=st.integers(0, 10**6),
-)
-def test_bounds_hold(size, width, log_beta, reach, seed):
-    beta = math.exp(log_beta)
-    patterns = draw(size, width, seed=seed)
-    directions = torch.nn.functional.normalize(draw(size, width, seed=seed + 1), dim=-1)
-    for radius in (reach, reach * bounds.storage_radius(patterns, beta=beta)):
-        states = patterns + radius * directions
-        moved = update(patterns, states=states, beta=beta)
-        error = (moved - patterns).norm(dim=-1)
-        slack = 1e-12 * patterns.norm(dim=-1).max()
-        assert bool(
-            (error <= bounds.one_step_bound(patterns, beta=beta, radius=radius) + slack).all()
-        )
-        slope = torch.linalg.eigvalsh(jacobian(patterns, states=states, beta=beta))[:, -1]
-        slack = 1e-12 * beta * patterns.square().sum()
-        for sharp in (False, True):
-            limit = bounds.jacobian_bound(patterns, beta=beta, radius=radius, sharp=sharp)
-            assert bool((slope <= limit + slack).all())
-        low, high = bounds.energy_range(patterns, beta=beta)
-        inside = energy(patterns, states=moved, beta=beta)
-        assert low - 1e-12 * (1 + abs(low)) <= float(inside.min())
-        assert float(inside.max()) <= high + 1e-12 * (1 + abs(high))
-    weights = torch.softmax(draw(5, size, seed=seed + 2, scale=2.0), -1)
-    ceiling = beta / bounds.single_fixed_point_beta(patterns)
-    assert float(jacobian_eigenvalue(patterns, weights=weights, beta=beta).max()) <= ceiling * (
-        1 + 1e-12
-    )
-
-
-def test_separated_patterns_are_stored_within_the_promised_radius():
-    stored = 0
-    for seed in range(20):
-        patterns = draw(10, 40, seed=seed)
-        for beta in (0.3, 1.0, 3.0):
-            safe = bounds.pattern_separation(patterns) >= bounds.separation_threshold(
-                patterns, beta=beta
-            )
-            found = retrieve(patterns, queries=patterns[safe], beta=beta, tolerance=1e-13)
-            assert bool(found.converged.all())
-            distance = (found.states - patterns[safe]).norm(dim=-1)
-            assert bool((distance <= bounds.storage_radius(patterns, beta=beta)).all())
-            stored += int(safe.sum())
-    assert stored > 100
-
-
-def test_separation_and_capacity_equal_published_and_hand_values():
-    patterns = torch.tensor([[2.0, 0.0], [1.0, 1.0], [0.0, -3.0]], dtype=torch.float64)
-    assert bounds.pattern_separation(patterns).tolist() == [2.0, 0.0, 9.0]
-    # The two worked figures of Ramsauer et al. 2020, Theorem 3.
-    assert bounds.capacity_bound(20, beta=1.0, radius_factor=3.0, failure=0.001)[
-        0
-    ] == pytest.approx(3.1546, abs=1e-4)
-    assert bounds.capacity_bound(75, beta=1.0, radius_factor=1.0, failure=0.001)[
-        0
-    ] == pytest.approx(1.3718, abs=1e-4)
-    assert math.isnan(bounds.capacity_bound(4, beta=1.0, radius_factor=1.0, failure=0.001)[1])
 
 
 def test_two_opposite_patterns_have_the_magnets_fixed_point():
@@ -319,13 +254,74 @@ def test_retrieve_refuses_bad_input(change, error, message):
         retrieve(**arguments)
 
 
+def test_residual_steps_and_status_say_how_retrieval_ended():
+    patterns, queries = draw(12, 8, seed=12), draw(40, 8, seed=13, scale=2.0)
+    found = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-7, keep_trajectory=True)
+    moves = found.trajectory.diff(dim=0).norm(dim=-1)
+    for q, steps in enumerate(found.steps.tolist()):
+        assert float(found.residual[q]) == pytest.approx(float(moves[steps - 1, q]), rel=1e-12)
+        assert float(moves[steps - 1, q]) <= 1e-7
+        assert bool((moves[: steps - 1, q] > 1e-7).all())
+    assert (found.status == Status.CONVERGED).all()
+    middle = int(found.steps.median())
+    part = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-7, max_steps=middle)
+    assert torch.equal(part.converged, found.steps <= middle)
+    assert bool((part.status[~part.converged] == Status.STEP_LIMIT).all())
+    torch.testing.assert_close(part.residual, moves[:middle][part.steps - 1, range(40)])
+    with pytest.raises(NotConverged, match="fixed point"):
+        retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-7, max_steps=middle, throw=True)
+    wild = retrieve(patterns, queries=queries, beta=0.7, steps=2000, step_size=3.0)
+    assert (wild.status == Status.DIVERGED).all()
+
+
+def test_search_counts_the_starts_that_did_not_arrive():
+    patterns = draw(20, 5, seed=30)
+    starts = draw(60, 5, seed=31, scale=3.0)
+    found = find_fixed_points(patterns, beta=1.5, starts=starts, max_steps=1)
+    assert 0 < found.unresolved < 60
+    assert found.unresolved == int((~found.converged).sum())
+    assert int(found.basin.sum()) + found.unresolved == 60
+    scale = float(patterns.norm(dim=-1).max())
+    assert float(gradient(patterns, states=found.points, beta=1.5).norm(dim=-1).max()) < 1e-8
+    assert float(found.residual[found.converged].max()) < 1e-8
+    assert float(found.residual[~found.converged].min()) > 1e-4
+    assert float(torch.pdist(found.points).min()) > MERGE_RADIUS * scale
+    with pytest.raises(NotConverged, match="fixed point"):
+        find_fixed_points(patterns, beta=1.5, starts=starts, max_steps=1, throw=True)
+    # Newton may finish a start but not carry it elsewhere: same points, same basins.
+    slow = find_fixed_points(patterns, beta=1.5, starts=starts)
+    assert slow.unresolved == 0
+    for point in found.points:
+        assert float((slow.points - point).norm(dim=-1).min()) < 1e-6 * scale
+    weights = attention_weights(patterns, states=slow.points, beta=1.5)
+    for point, value, stable in zip(slow.points, slow.eigenvalue, slow.stable, strict=True):
+        largest = torch.linalg.eigvalsh(jacobian(patterns, states=point, beta=1.5))[-1]
+        assert float(value) == pytest.approx(float(largest), rel=1e-10)
+        assert bool(stable) is (float(largest) < 1.0)
+    torch.testing.assert_close(slow.weights, weights)
+    assert bool((slow.energies.diff() >= 0).all())
+    wide = find_fixed_points(patterns, beta=1.5, starts=starts, merge_radius=10.0)
+    assert wide.basin.tolist() == [60]
+
+
+@pytest.mark.parametrize(
+    "function", [energy, attention_weights, gradient, jacobian, update], ids=lambda f: f.__name__
+)
+def test_overflow_and_misfits_are_refused(function):
+    patterns = torch.eye(3)
+    with pytest.raises(ValueError, match=r"too large for torch\.float32"):
+        function(patterns * 1e20, states=patterns * 1e20)
+    with pytest.raises(TypeError, match="states must have the patterns' dtype"):
+        function(patterns, states=patterns.double())
+    with pytest.raises(ValueError, match="states must have batch axes"):
+        function(patterns.expand(2, 3, 3), states=patterns.expand(3, 3, 3))
+    with pytest.raises(ValueError, match="patterns must hold at least 1 row"):
+        function(patterns[:0], states=patterns)
+
+
 def test_other_functions_refuse_bad_input():
     with pytest.raises(ValueError, match="weights must sum to 1"):
         effective_entries(torch.ones(3))
-    with pytest.raises(ValueError, match="patterns must hold at least 2 rows"):
-        bounds.pattern_separation(torch.ones(1, 3))
-    with pytest.raises(ValueError, match="failure must be"):
-        bounds.capacity_bound(20, beta=1.0, radius_factor=1.0, failure=0.0)
     with pytest.raises(ValueError, match="starts must have shape"):
         find_fixed_points(torch.ones(3, 2), beta=1.0, starts=torch.ones(1, 3))
 

@@ -8,8 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from scipy.special import ndtr
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
+from spinformer.core.solve import NotConverged, Status
 from spinformer.hopfield.continuous import energy
 from spinformer.hopfield.density import (
     gibbs,
@@ -27,6 +29,7 @@ from spinformer.hopfield.learning import (
     loss_gradient,
 )
 from spinformer.studies.images import digits
+from spinformer.studies.memory_density import free_mixture, two_clusters
 
 SETTINGS = st.tuples(
     st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 5), st.floats(0.3, 4.0)
@@ -314,6 +317,78 @@ def test_exact_likelihood_beats_cd1_on_digits():
     )
 
 
+def test_status_of_learning():
+    data = normal(40, 200, 2) + 1.0
+    start = data[:3].clone()
+    found = fit(start, data=data, max_steps=2000, tolerance=1e-8)
+    assert found.status == Status.CONVERGED
+    steps = -np.diff(found.losses)
+    assert found.residual == steps[-1]
+    assert 0 <= steps[-1] < 1e-8
+    assert (steps[:-1] >= 1e-8).all()
+    assert found.steps == len(steps)
+    for x, value in ((start, found.losses[0]), (found.patterns, found.losses[-1])):
+        assert float(loss(x, data=data)) == value
+    short = fit(start, data=data, max_steps=2)
+    assert (short.status, short.steps) == (Status.STEP_LIMIT, 2)
+    with pytest.raises(NotConverged, match="likelihood"):
+        fit(start, data=data, max_steps=2, throw=True)
+    # A rate beyond stability: the loss rises, in small steps or out of range.
+    best = found.patterns
+    start = best + 0.1 * normal(45, 3, 2)
+    rising = fit(start, data=data, method="gradient", rate=30.0, max_steps=1, tolerance=10.0)
+    assert rising.losses[-1] > rising.losses[0]
+    assert rising.status == Status.DIVERGED
+    away = fit(best, data=data, method="gradient", rate=1e6, max_steps=500)
+    assert away.status == Status.DIVERGED
+    # CD is noisy: never converged, whatever the tolerance.
+    noisy = fit(best, data=data, method="cd", rate=1e-9, max_steps=3, tolerance=10.0)
+    assert noisy.status == Status.STEP_LIMIT
+
+
+def test_seeds_are_numbers_or_generators():
+    patterns, data = normal(41, 3, 2), normal(42, 10, 2)
+    for run in (
+        lambda seed: sample(patterns, count=5, seed=seed),
+        lambda seed: gibbs(patterns, states=data, steps=2, seed=seed),
+        lambda seed: contrastive_gradient(patterns, data=data, seed=seed),
+        lambda seed: fit(patterns, data=data, method="cd", max_steps=3, seed=seed).patterns,
+        lambda seed: two_clusters(1.0, shift=0.5, count=4, seed=seed).train,
+    ):
+        generator = torch.Generator().manual_seed(7)
+        assert torch.equal(run(7), run(generator))
+        assert not torch.equal(run(7), run(generator))
+        with pytest.raises(TypeError, match="seed"):
+            run(None)
+
+
+def test_pair_mixing_of_far_patterns_is_the_normal_distribution():
+    """One far, one near the origin: hops to the far one happen at Φ(0.3), back never."""
+    for far in (9e3, 1.1e4, 1e8):
+        patterns = torch.tensor([[far], [0.3]], dtype=torch.float64)
+        assert pair_mixing(patterns) == pytest.approx(1.0 - float(ndtr(0.3)), abs=1e-6)
+    with pytest.raises(ValueError, match="patterns must have squared norms"):
+        pair_mixing(torch.tensor([[1e200], [0.0]], dtype=torch.float64))
+
+
+def test_free_mixture_and_two_clusters():
+    patterns, states = normal(43, 4, 3), normal(44, 6, 3)
+    tied = free_mixture(patterns, logits=0.7 * (patterns**2).sum(1), beta=1.4)
+    torch.testing.assert_close(
+        tied.log_prob(states), log_prob(patterns, states=states, beta=1.4), rtol=1e-12, atol=1e-12
+    )
+    made = two_clusters(6.0, shift=2.0, count=20_000, seed=1)
+    assert made.means.tolist() == [[8.0, 0.0], [-4.0, 0.0]]
+    assert made.train.shape == made.held_out.shape == (20_000, 2)
+    for data in (made.train, made.held_out):
+        for start, mean in ((0, made.means[0]), (1, made.means[1])):
+            half = data[start::2]
+            assert float((half.mean(0) - mean).abs().max()) < 4 / math.sqrt(10_000)
+            assert float((half.std(0) - 1).abs().max()) < 4 / math.sqrt(20_000)
+    # Clusters far apart: entropy of a normal distribution in the plane, and one bit.
+    assert made.true_loss == pytest.approx(1 + math.log(2 * math.pi) + math.log(2), abs=0.03)
+
+
 # -- input -----------------------------------------------------------------------------------
 
 
@@ -334,6 +409,12 @@ def test_exact_likelihood_beats_cd1_on_digits():
         (lambda x: loss(x, data=x.float()), TypeError, "data"),
         (lambda x: fit(x, data=x, method="exact"), ValueError, "method"),
         (lambda x: fit(x, data=x, rate=0.0), ValueError, "rate"),
+        (lambda x: fit(x, data=x, max_steps=0), ValueError, "max_steps"),
+        (lambda x: log_partition(x * 1e200), ValueError, "too large"),
+        (lambda x: loss_gradient(x * 1e200, data=x), ValueError, "too large"),
+        (lambda x: em_update(x, data=x * 1e200), ValueError, "too large"),
+        (lambda x: gibbs(x * 1e200, states=x * 1e200, steps=1), ValueError, "too large"),
+        (lambda x: free_mixture(x, logits=x[0], beta=1.0), ValueError, "logits"),
     ],
 )
 def test_bad_input_is_refused_by_name(call, error, message):

@@ -1,4 +1,4 @@
-"""Discrete memories against enumeration, plain loops, closed forms and mean-field theory."""
+"""Discrete memories against enumeration, plain loops and closed forms; images they store."""
 
 from itertools import product
 
@@ -6,20 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import erf
-from scipy.stats import binom
 
-from spinformer.core.solve import Status
+from spinformer.core.solve import NotConverged, Status
 from spinformer.core.states import hebbian_couplings, overlaps
-from spinformer.hopfield.capacity import (
-    ags_capacity,
-    ags_overlap,
-    birthday_law,
-    bit_error,
-    bit_error_at_finite_size,
-    capacity_at_error,
-    exponential_rate,
-)
 from spinformer.hopfield.discrete import (
     energy,
     fields,
@@ -29,16 +18,6 @@ from spinformer.hopfield.discrete import (
 from spinformer.hopfield.reference import retrieve_reference
 from spinformer.hopfield.relaxation import retrieve_with_couplings
 from spinformer.hopfield.separation import CLASSICAL, EXPONENTIAL, Separation, polynomial
-from spinformer.studies.discrete_memories import (
-    all_fixed_probability,
-    capacity_exponent,
-    crossing,
-    curve,
-    exponential_recall,
-    half_capacity,
-    one_step_error,
-    retrieval_overlap,
-)
 from spinformer.studies.images import FACE_SHAPE, binarize, digit_labels, digits, faces, mask
 
 MEMORIES = [CLASSICAL, polynomial(2), polynomial(3), polynomial(4), EXPONENTIAL]
@@ -265,167 +244,65 @@ def test_a_separation_of_ones_own_is_retrieved_like_the_built_in_ones():
         retrieve(wide, queries=wide, separation=bad)
 
 
-# -- capacity --------------------------------------------------------------------------------
+def test_status_says_why_retrieval_stopped():
+    rng = np.random.default_rng(31)
+    patterns, queries = spins(rng, 12, 80), spins(rng, 200, 80)
+    full = retrieve(patterns, queries=queries, seed=5)
+    assert (full.status == Status.CONVERGED).all()
+    assert (full.residual == 0).all()
+    last = int(full.steps.max())
+    assert last > 2
+    # `steps` sweeps suffice for the states, one fewer does not, and seeing it takes one more.
+    for limit, arrived, known in ((last - 1, False, False), (last, True, False), (last + 1,) * 3):
+        part = retrieve(patterns, queries=queries, seed=5, max_steps=limit)
+        assert bool((part.states == full.states).all()) is bool(arrived)
+        assert bool(part.converged.all()) is bool(known)
+        assert (part.converged == (part.residual == 0)).all()
+        assert (part.status[~part.converged] == Status.STEP_LIMIT).all()
+        moving = fields(patterns, states=part.states) * part.states < 0
+        assert not moving[part.converged].any()
+    with pytest.raises(NotConverged, match="fixed point"):
+        retrieve(patterns, queries=queries, seed=5, max_steps=last, throw=True)
+    together = retrieve(patterns, queries=queries, schedule="synchronous")
+    assert set(together.status) == {Status.CONVERGED, Status.CYCLE}
+    short = retrieve(patterns, queries=queries, schedule="synchronous", max_steps=1)
+    assert (short.status == Status.STEP_LIMIT).all()
+    assert (short.residual == (short.states != queries).sum(axis=1)).all()
+    with pytest.raises(NotConverged, match="cycle"):
+        retrieve(patterns, queries=queries, schedule="synchronous", throw=True)
 
 
-def test_mean_field_curve_solves_the_equations_of_amit_gutfreund_sompolinsky():
-    capacity, overlap = ags_capacity()
-    assert capacity == pytest.approx(0.1379, abs=5e-5)
-    assert overlap == pytest.approx(0.967, abs=5e-4)
-    for load in (0.03, 0.1, 0.135):
-        m, r = 1.0, 1.0
-        for _ in range(5000):  # the three order-parameter equations at T = 0, iterated
-            c = np.sqrt(2 / (np.pi * load * r)) * np.exp(-(m**2) / (2 * load * r))
-            m, r = erf(m / np.sqrt(2 * load * r)), 1 / (1 - c) ** 2
-        assert ags_overlap(load) == pytest.approx(m, abs=1e-10)
-    assert ags_overlap(0.139) == 0.0
-    assert ags_overlap(0.0) == 1.0
-
-
-def plain_overlap(d, load, networks, queries, seed):
-    """Zero-temperature dynamics of the classical network, written out; overlap of each network."""
-    rng = np.random.RandomState(seed)
-    result = []
-    for _ in range(networks):
-        x = rng.randint(0, 2, (round(load * d), d)) * 2 - 1
-        w = (x.T.astype(np.float32) @ x.astype(np.float32)).astype(np.int32)
-        w -= len(x) * np.eye(d, dtype=np.int32)
-        final = []
-        for target in x[:queries]:
-            s = target.copy()
-            h = w @ s
-            moving = True
-            while moving:
-                moving = False
-                for i in rng.permutation(d):
-                    if h[i] * s[i] < 0:
-                        s[i] = -s[i]
-                        h += 2 * s[i] * w[i]
-                        moving = True
-            final.append(s @ target / d)
-        result.append(np.mean(final))
-    return np.array(result)
-
-
-@pytest.mark.parametrize("load", [0.10, 0.12, 0.14, 0.16, 0.18])
-def test_overlap_at_2000_spins_agrees_with_an_independent_simulation(load):
-    ours = retrieval_overlap(2000, loads=[load], networks=16, queries=8, seed=11).samples[0]
-    plain = plain_overlap(2000, load, networks=12, queries=4, seed=12)
-    error = np.sqrt(ours.var(ddof=1) / ours.size + plain.var(ddof=1) / plain.size)
-    assert abs(ours.mean() - plain.mean()) < 2 * error
-
-
-def test_transition_sharpens_with_size_and_follows_mean_field_below_it():
-    loads = [0.1, 0.12, 0.17]
-    small = retrieval_overlap(500, loads=loads, networks=24, queries=20, seed=13)
-    large = retrieval_overlap(2000, loads=loads, networks=8, queries=20, seed=14)
-    drops = [curve.samples[1] - curve.samples[2] for curve in (small, large)]
-    error = np.sqrt(sum(drop.var(ddof=1) / drop.size for drop in drops))
-    assert drops[1].mean() - drops[0].mean() > 3 * error
-    assert abs(large.estimate.value[0] - ags_overlap(0.1)) < 2e-3
-    assert ags_overlap(0.17) == 0.0
-    assert (
-        large.estimate.value[2] < 0.6
-    )  # what is left above the transition is a spin-glass remanence
-
-
-def test_crossing_finds_where_two_noisy_lines_cross():
-    rng = np.random.default_rng(20)
-    x = np.linspace(0.1, 0.2, 6)
-    found = []
-    for _ in range(20):
-        curves = []
-        for slope in (1.0, 3.0):  # both lines pass through 0.9 at 0.143
-            samples = (0.9 - slope * (x - 0.143))[:, None] + 0.02 * rng.normal(size=(6, 40))
-            curves.append(curve(x, samples=samples))
-        found.append(crossing(curves[0], large=curves[1], resamples=200))
-    load, error = np.array([(e.value, e.error) for e in found]).T
-    assert abs(load.mean() - 0.143) < 3 * load.std(ddof=1) / np.sqrt(20)
-    assert 0.5 < error.mean() / load.std(ddof=1) < 2.0
-    assert np.isnan(crossing(curves[0], large=curves[0]).value)
-    with pytest.raises(ValueError, match="large"):
-        crossing(curves[0], large=curve(x + 1, samples=curves[1].samples))
-
-
-def test_keeping_the_diagonal_hides_the_transition():
-    kept = retrieval_overlap(2000, loads=[0.18], networks=3, queries=20, diagonal=True, seed=15)
-    left_out = retrieval_overlap(2000, loads=[0.18], networks=3, queries=20, seed=15)
-    assert kept.estimate.value[0] > 0.98
-    assert left_out.estimate.value[0] < 0.45
-
-
-@pytest.mark.parametrize(("degree", "d", "count"), [(2, 400, 80), (3, 100, 1500), (4, 60, 2500)])
-def test_one_step_error_follows_krotov_and_hopfield(degree, d, count):
-    found = one_step_error(d, count=count, degree=degree, networks=40, queries=60, seed=16)
-    # 2 % for what the Gaussian law leaves out at these sizes.
-    theory = bit_error_at_finite_size(d, count=count, degree=degree)
-    assert abs(found.value - theory) < 3 * found.error + 0.02 * theory
-    n = capacity_at_error(d, degree=degree, error=0.01)
-    assert bit_error_at_finite_size(d, count=round(n), degree=degree) == pytest.approx(
-        0.01, rel=0.02
+def test_rises_are_counted_where_the_energy_rises():
+    """F concave, so that the rule of the gradient does go uphill: counted flip by flip."""
+    root = Separation(
+        name="root",
+        function=lambda x: -(np.abs(x) ** 1.5),
+        derivative=lambda x: -1.5 * np.sign(x) * np.abs(x) ** 0.5,
     )
-    wide = capacity_at_error(4000, degree=degree, error=0.01, leading_order=True)
-    assert bit_error(4000, count=round(wide), degree=degree) == pytest.approx(0.01, rel=0.01)
-    assert bit_error_at_finite_size(4000, count=round(wide), degree=degree) == pytest.approx(
-        0.01, rel=0.02
-    )
-
-
-@pytest.mark.parametrize(
-    ("degree", "dims"), [(2, (200, 400, 800)), (3, (50, 80, 126)), (4, (36, 50, 70))]
-)
-def test_capacity_grows_as_d_to_the_degree_minus_one(degree, dims):
-    fitted = capacity_exponent(dims, degree=degree, bits=40_000, blocks=5, seed=17)
-    assert abs(fitted.exponent.value - fitted.predicted_exponent) < 4 * fitted.exponent.error + 0.01
-    assert abs(fitted.exponent.value - (degree - 1)) < 0.06
-
-
-def test_exponential_memory_loses_patterns_by_the_birthday_law():
-    d = 12
-    counts = [10, 20, 30, 45]
-    measured = all_fixed_probability(d, counts=counts, networks=400, seed=18)
-    for count, share in zip(counts, measured.estimate.value, strict=True):
-        law = birthday_law(d, count=count)
-        assert abs(share - law) < 3 * np.sqrt(law * (1 - law) / 400)
-    half = half_capacity(measured)
-    assert birthday_law(d, count=round(half.value)) == pytest.approx(0.5, abs=0.05)
-    assert half.error < 0.03 * half.value
-    rng = np.random.default_rng(22)  # the estimate and its error, on draws from the law itself
-    law = np.array([birthday_law(d, count=n) for n in counts])
-    truth = 0.5 + np.sqrt(0.25 + np.log(2) * 2.0 ** (d + 1) / d)
-    pulls = []
-    for _ in range(200):
-        draws = (rng.random((4, 100)) < law[:, None]).astype(float)
-        fit = half_capacity(curve(counts, samples=draws))
-        pulls.append((fit.value - truth) / fit.error)
-    assert abs(np.mean(pulls)) < 0.3
-    assert 0.8 < np.std(pulls) < 1.2
-    # and exactly: all are fixed unless two patterns are neighbours on the cube
-    rng = np.random.default_rng(19)
-    for _ in range(50):
-        patterns = np.unique(spins(rng, 20, 9), axis=0)
-        neighbours = (patterns @ patterns.T == 9 - 2).any()
-        flips = retrieve(patterns, queries=patterns, separation=EXPONENTIAL, max_steps=1).flips
-        assert bool(flips.any()) == bool(neighbours)
-    assert birthday_law(60, count=2**30) < 1e-12  # literally 2^{d/2} patterns: never all fixed
-    assert exponential_rate(0.0) == pytest.approx(np.log(2) / 2)
-    assert exponential_rate(0.5) == 0.0
-
-
-def test_exponential_memory_recalls_damaged_patterns_in_one_sweep():
-    d, count, damage = 60, 1000, [0.0, 0.1, 0.3]
-    recall = exponential_recall(d, count=count, corruptions=damage, queries=200, seed=21)
-    assert np.log(count) / d < exponential_rate(0.1)
-    assert (recall.one_sweep[:2] == 1.0).all()
-    assert (recall.final >= recall.one_sweep).all()
-    # A random pattern is farther than the query's own with probability q, ties with p; sum over
-    # the number of ties, each an equal guess.
-    flips = np.rint(np.array(damage) * d)
-    q, p = binom.sf(flips, d, 0.5), binom.pmf(flips, d, 0.5)
-    nearest = (q + p) ** count * -np.expm1(count * np.log1p(-p / (q + p))) / (count * p)
-    error = np.sqrt(np.maximum(nearest * (1 - nearest), 0) / 200)
-    assert (np.abs(recall.nearest - nearest) <= 3 * error + 1e-6).all()
-    assert 0.1 < nearest[2] < 0.9
+    rng = np.random.default_rng(32)
+    seen = 0
+    for seed in range(30):
+        patterns, query = spins(rng, 3, 12), spins(rng, 1, 12)
+        found = retrieve(
+            patterns,
+            queries=query,
+            separation=root,
+            diagonal=True,
+            seed=seed,
+            max_steps=1,
+            kernel="overlaps",
+        )
+        state, rises = query.copy(), 0
+        for i in np.random.default_rng(seed).permutation(12):
+            field = fields(patterns, states=state, separation=root, diagonal=True)[0, i]
+            before = energy(patterns, states=state, separation=root)[0]
+            if abs(field) > 1e-9 and field * state[0, i] < 0:
+                state[0, i] *= -1
+                rises += energy(patterns, states=state, separation=root)[0] > before + 1e-9
+        assert (found.states == state).all()
+        assert found.rises[0] == rises
+        seen += rises
+    assert seen > 10
 
 
 # -- images ----------------------------------------------------------------------------------
@@ -497,11 +374,13 @@ def test_half_masked_faces_six_are_too_many_for_the_classical_a_hundred_fine_for
             ValueError,
             "couplings",
         ),
-        (lambda x: retrieval_overlap(100, loads=[0.2, 0.1]), ValueError, "loads"),
-        (lambda x: retrieval_overlap(100, loads=[0.1], networks=1), ValueError, "networks"),
-        (lambda x: capacity_exponent([10, 20], degree=2), ValueError, "dims"),
-        (lambda x: capacity_at_error(100, degree=2, error=0.5), ValueError, "error"),
-        (lambda x: ags_overlap(-0.1), ValueError, "load"),
+        (lambda x: retrieve(x, queries=x, seed=None), TypeError, "seed"),
+        (lambda x: retrieve(x, queries=x, diagonal="False"), ValueError, "diagonal"),
+        (lambda x: retrieve_with_couplings(np.ones((3, 2)), queries=x), ValueError, "couplings"),
+        (lambda x: retrieve_with_couplings(np.ones((5, 5)), queries=x), ValueError, "queries"),
+        (lambda x: retrieve_reference(x, queries=x, separation="exp"), TypeError, "separation"),
+        (lambda x: Separation(name="none", function=3), TypeError, "function must be"),
+        (lambda x: log_energy(x, states=x, separation=CLASSICAL), ValueError, "separation"),
         (lambda x: binarize(x, threshold="mean"), ValueError, "threshold"),
         (lambda x: mask(x, fraction=1.5), ValueError, "fraction"),
     ],

@@ -237,6 +237,16 @@ def test_bad_calls_are_refused():
     for queries, kwargs, message in calls:
         with pytest.raises(ValueError, match=message):
             layer(queries, **kwargs)
+    for name in ("queries", "patterns"):
+        for bad, error, message in (
+            (math.nan * x, ValueError, "finite"),
+            (x.float(), TypeError, "torch.float64 like the layer"),
+            (x.numpy(), TypeError, "floating-point torch tensor"),
+        ):
+            with pytest.raises(error, match=f"{name} must be .*{message}"):
+                layer(**{"queries": x, "patterns": x, name: bad})
+    large = 1e39 * x  # beyond float32, in which the inputs are summed, but finite
+    assert bool(torch.isfinite(layer(large, patterns=large)).all())
     with pytest.raises(TypeError, match="attention_mask must be a boolean"):
         layer(x, patterns=x, attention_mask=torch.ones(4, 4))
     assert math.isclose(float(layer.beta[0]), 0.5)

@@ -12,7 +12,13 @@ import math
 import torch
 
 from spinformer.core.checks import check_integer, check_tensor
-from spinformer.hopfield.inputs import can_broadcast, check_beta, check_like, check_mask
+from spinformer.hopfield.inputs import (
+    can_broadcast,
+    check_beta,
+    check_like,
+    check_mask,
+    check_result,
+)
 
 
 def attention(
@@ -39,7 +45,7 @@ def attention(
         if not bool(mask.any(-1).all()):
             raise ValueError("mask must leave at least one key to each query")
         scores = scores.masked_fill(~mask, -math.inf)
-    return torch.softmax(scores, dim=-1) @ values
+    return check_result("attention", torch.softmax(scores, dim=-1) @ values)
 
 
 def multi_head_attention(

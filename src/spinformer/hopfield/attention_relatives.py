@@ -13,6 +13,7 @@ import torch
 from spinformer.core.checks import check_integer
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.hopfield.attention import check_attention
+from spinformer.hopfield.inputs import check_result, check_wide
 
 
 def low_rank_attention(
@@ -37,11 +38,12 @@ def low_rank_attention(
     landmarks = check_integer("landmarks", landmarks, low=1, high=keys.shape[-2])
     if keys.shape[-2] % landmarks:
         raise ValueError(f"landmarks must divide the length {keys.shape[-2]}, got {landmarks}")
+    check_wide("keys", keys)
     few_q, few_k = (tensor.unflatten(-2, (landmarks, -1)).mean(-2) for tensor in (queries, keys))
     left = torch.softmax(beta * queries @ few_k.mT, dim=-1)
-    core = torch.softmax(beta * few_q @ few_k.mT, dim=-1)
+    core = check_result("scores", torch.softmax(beta * few_q @ few_k.mT, dim=-1))
     right = torch.softmax(beta * few_q @ keys.mT, dim=-1)
-    return left @ (torch.linalg.pinv(core) @ (right @ values))
+    return check_result("attention", left @ (torch.linalg.pinv(core) @ (right @ values)))
 
 
 def sparse_attention(
@@ -71,7 +73,8 @@ def sparse_attention(
     near = near.clamp(0, length - 1)
     scores = beta * torch.einsum("...sd,...swd->...sw", queries, keys[..., near, :])
     weights = torch.softmax(scores.masked_fill(outside, -math.inf), dim=-1)
-    return torch.einsum("...sw,...swd->...sd", weights, values[..., near, :])
+    result = torch.einsum("...sw,...swd->...sd", weights, values[..., near, :])
+    return check_result("attention", result)
 
 
 def recurrent_attention(
@@ -117,7 +120,7 @@ def recurrent_attention(
             torch.cat([old, new], dim=-2)
             for old, new in zip((past_keys, past_values), pooled, strict=True)
         )
-    return torch.cat(outputs, dim=-2)
+    return check_result("attention", torch.cat(outputs, dim=-2))
 
 
 def kernel_attention(
@@ -155,7 +158,7 @@ def kernel_attention(
     phi_q = torch.exp(log_q - log_q.amax(-1, keepdim=True))
     phi_k = torch.exp(log_k - log_k.amax((-2, -1), keepdim=True))
     numerator = phi_q @ (phi_k.mT @ values)
-    return numerator / (phi_q @ phi_k.sum(-2).unsqueeze(-1))
+    return check_result("attention", numerator / (phi_q @ phi_k.sum(-2).unsqueeze(-1)))
 
 
 def streaming_attention(
@@ -186,4 +189,4 @@ def streaming_attention(
         norm = norm * shrink + weights.sum(-1, keepdim=True)
         total = total * shrink + weights @ v
         top = higher
-    return total / norm
+    return check_result("attention", total / norm)

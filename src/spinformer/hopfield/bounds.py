@@ -14,7 +14,7 @@ import torch
 from scipy.special import lambertw
 
 from spinformer.core.checks import check_integer, check_real, check_tensor
-from spinformer.hopfield.inputs import check_beta, check_like, check_patterns
+from spinformer.hopfield.inputs import check_beta, check_like, check_patterns, largest_norm
 
 
 def pattern_separation(patterns: torch.Tensor) -> torch.Tensor:
@@ -40,7 +40,7 @@ def separation_threshold(patterns: torch.Tensor, *, beta: float) -> float:
     """
     patterns = _several(patterns)
     beta = check_beta(beta)
-    size, norm = patterns.shape[0], _largest_norm(patterns)
+    size, norm = patterns.shape[0], largest_norm(patterns)
     if norm == 0.0:
         raise ValueError("patterns must not all be zero")
     return (2.0 / size + math.log(2.0 * (size - 1) * size * beta * norm**2)) / beta
@@ -54,7 +54,7 @@ def storage_radius(patterns: torch.Tensor, *, beta: float) -> float:
     """
     patterns = _several(patterns)
     beta = check_beta(beta)
-    norm = _largest_norm(patterns)
+    norm = largest_norm(patterns)
     return 1.0 / (beta * patterns.shape[0] * norm) if norm > 0.0 else math.inf
 
 
@@ -102,7 +102,7 @@ def single_fixed_point_beta(patterns: torch.Tensor) -> float:
     >>> f"{single_fixed_point_beta(torch.eye(2)):.3f}"
     '2.000'
     """
-    patterns = check_patterns(patterns)
+    patterns = check_patterns(patterns).detach()
     radius = float((patterns - patterns.mean(0)).norm(dim=-1).max())
     return 1.0 / radius**2 if radius > 0.0 else math.inf
 
@@ -119,7 +119,7 @@ def energy_range(patterns: torch.Tensor, *, beta: float) -> tuple[float, float]:
     """
     patterns = check_patterns(patterns)
     beta = check_beta(beta)
-    norm, offset = _largest_norm(patterns), math.log(patterns.shape[0]) / beta
+    norm, offset = largest_norm(patterns), math.log(patterns.shape[0]) / beta
     return -offset - 0.5 * norm**2, 1.5 * norm**2 - offset
 
 
@@ -150,11 +150,9 @@ def capacity_bound(
 
 
 def _several(patterns: torch.Tensor) -> torch.Tensor:
-    return check_patterns(patterns, least=2).detach()
-
-
-def _largest_norm(patterns: torch.Tensor) -> float:
-    return float(torch.linalg.vector_norm(patterns.detach(), dim=-1).max())
+    patterns = check_patterns(patterns, least=2).detach()
+    largest_norm(patterns)
+    return patterns
 
 
 def _log_leak(
@@ -168,6 +166,6 @@ def _log_leak(
         check_like("radius", radius, model=patterns, role="patterns")
     else:
         radius = check_real("radius", radius, low=0.0)
-    norm = _largest_norm(patterns)
+    norm = largest_norm(patterns)
     gap = pattern_separation(patterns) - 2.0 * norm * radius
     return math.log(patterns.shape[0] - 1) - beta * gap, norm

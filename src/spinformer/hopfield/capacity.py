@@ -6,6 +6,7 @@ experiments that these curves are held against are in `spinformer.studies.discre
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -15,6 +16,10 @@ from scipy.stats import binom
 
 from spinformer.core.checks import check_integer, check_real
 from spinformer.hopfield.separation import MAX_DEGREE
+
+# Sizes up to which powers of degree 20, and their squares, are ordinary numbers.
+MAX_DIM = 10**6
+MAX_COUNT = 10**150
 
 
 def _load(y: float) -> float:
@@ -43,7 +48,7 @@ def ags_overlap(load: float) -> float:
     (1.0, 0.0)
     """
     load = check_real("load", load, low=0.0)
-    if load == 0.0:
+    if load < 1e-3:  # y > 20 there, where erf y is 1 to the last digit
         return 1.0
     capacity, _ = ags_capacity()
     if load > capacity:
@@ -65,8 +70,8 @@ def bit_error(dim: int, *, count: int, degree: int) -> float:
     >>> f"{bit_error(100, count=14, degree=2):.4f}"
     '0.0038'
     """
-    dim = check_integer("dim", dim, low=1)
-    count = check_integer("count", count, low=1)
+    dim = check_integer("dim", dim, low=1, high=MAX_DIM)
+    count = check_integer("count", count, low=1, high=MAX_COUNT)
     degree = check_integer("degree", degree, low=2, high=MAX_DEGREE)
     ratio = float(dim) ** (degree - 1) / (factorial2(2 * degree - 3) * count)
     return float(0.5 * erfc(np.sqrt(ratio / 2.0)))
@@ -81,8 +86,8 @@ def bit_error_at_finite_size(dim: int, *, count: int, degree: int) -> float:
     >>> f"{bit_error_at_finite_size(100, count=15, degree=2):.4f}"
     '0.0039'
     """
-    dim = check_integer("dim", dim, low=1)
-    count = check_integer("count", count, low=1)
+    dim = check_integer("dim", dim, low=1, high=MAX_DIM)
+    count = check_integer("count", count, low=1, high=MAX_COUNT)
     degree = check_integer("degree", degree, low=2, high=MAX_DEGREE)
     if count == 1:
         return 0.0
@@ -97,7 +102,7 @@ def capacity_at_error(dim: int, *, degree: int, error: float, leading_order: boo
     >>> f"{capacity_at_error(100, degree=2, error=0.0039):.0f}"
     '15'
     """
-    dim = check_integer("dim", dim, low=2)
+    dim = check_integer("dim", dim, low=2, high=MAX_DIM)
     degree = check_integer("degree", degree, low=2, high=MAX_DEGREE)
     error = check_real("error", error, low=0.0, high=0.5, open_low=True)
     if error == 0.5:
@@ -129,7 +134,11 @@ def birthday_law(dim: int, *, count: int) -> float:
     """
     dim = check_integer("dim", dim, low=1)
     count = check_integer("count", count, low=1)
-    return float(np.exp(-float(count) * (count - 1) * dim * 0.5 ** (dim + 1)))
+    if count == 1:
+        return 1.0
+    # In logarithms, which hold any integer.
+    pairs = math.log(count) + math.log(count - 1) + math.log(dim) - (dim + 1) * math.log(2.0)
+    return math.exp(-math.exp(min(pairs, 700.0)))
 
 
 def exponential_rate(corruption: float) -> float:

@@ -19,8 +19,8 @@ import torch
 
 from spinformer.core.checks import check_choice, check_integer, check_real
 from spinformer.core.records import record
-from spinformer.core.solve import Solution, status_of
-from spinformer.hopfield.inputs import check_beta, check_patterns, check_states
+from spinformer.core.solve import Solution, Status, status_of
+from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
 
 
 @record
@@ -29,7 +29,8 @@ class ContinuousRetrieval(Solution[torch.Tensor]):
 
     value: final states, the shape of the queries (broadcast against the patterns). residual:
     (..., S), how far the last step of each moved it. steps: (..., S), the steps each took. status:
-    (..., S), CONVERGED where the residual is at most the tolerance, else STEP_LIMIT.
+    (..., S), CONVERGED where the residual is at most the tolerance, DIVERGED where a state is
+    no longer finite (steps beyond 2 do that), else STEP_LIMIT.
     energies: (T + 1, ..., S), the energy of the query and after each step.
     attention: (..., S, N), the softmax weights of the last step of each query; for step size 1
         `states = attention @ patterns`.
@@ -55,7 +56,7 @@ def energy(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -
     tensor(-0.6931)
     """
     patterns, states, beta = _check(patterns, states, beta)
-    return _energy(patterns, states, beta)
+    return check_result("energy", _energy(patterns, states, beta))
 
 
 def attention_weights(
@@ -67,7 +68,7 @@ def attention_weights(
     tensor([0.5000, 0.5000])
     """
     patterns, states, beta = _check(patterns, states, beta)
-    return _weights(patterns, states, beta)
+    return check_result("attention weights", _weights(patterns, states, beta))
 
 
 def gradient(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
@@ -77,7 +78,7 @@ def gradient(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
     tensor([-0.5000, -0.5000])
     """
     patterns, states, beta = _check(patterns, states, beta)
-    return states - _weights(patterns, states, beta) @ patterns
+    return check_result("gradient", states - _weights(patterns, states, beta) @ patterns)
 
 
 def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
@@ -94,7 +95,7 @@ def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
     weights = _weights(patterns, states, beta)
     each = patterns if states.ndim == 1 else patterns.unsqueeze(-3)
     centred = each - (weights @ patterns).unsqueeze(-2)
-    return beta * centred.mT @ (weights.unsqueeze(-1) * centred)
+    return check_result("jacobian", beta * centred.mT @ (weights.unsqueeze(-1) * centred))
 
 
 def update(
@@ -111,7 +112,7 @@ def update(
     """
     patterns, states, beta = _check(patterns, states, beta)
     step_size = check_real("step_size", step_size, low=0.0)
-    return _step(patterns, states, beta, step_size)[0]
+    return check_result("update", _step(patterns, states, beta, step_size)[0])
 
 
 def retrieve(
@@ -152,7 +153,7 @@ def retrieve(
     energies, trajectory = [_energy(patterns, state, beta)], [state]
     arrived = torch.zeros(state.shape[:-1], dtype=torch.bool, device=state.device)
     taken = torch.zeros(state.shape[:-1], dtype=torch.int64, device=state.device)
-    residual = torch.zeros(state.shape[:-1], dtype=state.dtype, device=state.device)
+    residual = torch.full(state.shape[:-1], torch.inf, dtype=state.dtype, device=state.device)
     for _ in range(limit):
         moved, used = _step(patterns, state, beta, step_size)
         shift = torch.linalg.vector_norm((moved - state).detach(), dim=-1)
@@ -175,7 +176,9 @@ def retrieve(
         value=state,
         residual=residual,
         steps=taken,
-        status=status_of(arrived),
+        status=torch.where(
+            torch.isfinite(state.detach()).all(-1), status_of(arrived), int(Status.DIVERGED)
+        ),
         energies=torch.stack(energies),
         attention=weights,
         trajectory=torch.stack(trajectory) if keep_trajectory else None,

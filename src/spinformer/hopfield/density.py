@@ -21,13 +21,22 @@ import math
 
 import numpy as np
 import torch
-from scipy.special import expit
+from scipy.special import expit, ndtr
 from torch import Tensor
 
 from spinformer.core.checks import check_integer
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.hopfield.continuous import energy
-from spinformer.hopfield.inputs import check_beta, check_patterns, check_states
+from spinformer.hopfield.inputs import (
+    check_beta,
+    check_patterns,
+    check_result,
+    check_states,
+    largest_norm,
+)
+
+# Distance of two patterns, in standard deviations, from which their quadrature costs too much.
+_STEEP = 1e4
 
 
 def log_weights(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
@@ -37,7 +46,7 @@ def log_weights(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
     tensor([0.5000, 0.5000])
     """
     patterns, beta = check_patterns(patterns), check_beta(beta)
-    return torch.log_softmax(0.5 * beta * (patterns**2).sum(-1), -1)
+    return check_result("log weights", torch.log_softmax(0.5 * beta * (patterns**2).sum(-1), -1))
 
 
 def log_partition(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
@@ -48,7 +57,9 @@ def log_partition(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
     """
     patterns, beta = check_patterns(patterns), check_beta(beta)
     constant = 0.5 * patterns.shape[1] * math.log(2 * math.pi / beta)
-    return constant + torch.logsumexp(0.5 * beta * (patterns**2).sum(-1), -1)
+    return check_result(
+        "log partition", constant + torch.logsumexp(0.5 * beta * (patterns**2).sum(-1), -1)
+    )
 
 
 def log_prob(patterns: Tensor, *, states: Tensor, beta: float = 1.0) -> Tensor:
@@ -98,7 +109,7 @@ def gibbs(
     generator = torch_generator(seed, device=patterns.device)
     with torch.no_grad():
         for _ in range(steps):
-            hidden = torch.softmax(beta * states @ patterns.T, -1)
+            hidden = check_result("scores", torch.softmax(beta * states @ patterns.T, -1))
             chosen = torch.multinomial(hidden, 1, generator=generator).squeeze(-1)
             states = _noisy(patterns[chosen], beta, generator)
     return states
@@ -118,16 +129,18 @@ def pair_mixing(patterns: Tensor, *, beta: float = 1.0) -> float:
     if patterns.shape[0] != 2:
         raise ValueError(f"patterns must hold exactly two patterns, got {patterns.shape[0]}")
     first, second = patterns.detach().double()
+    largest_norm(patterns.detach().double())
     spread = math.sqrt(beta) * float((second - first).norm())
+    shifts = [
+        beta * float((there - here) @ here) for here, there in ((first, second), (second, first))
+    ]
+    if spread > _STEEP:  # the logistic function is a step, to 1/spread²
+        return 1.0 - sum(float(ndtr(shift / spread)) for shift in shifts)
     # Trapezoids converge exponentially here while the step resolves the logistic's width.
     nodes = np.linspace(-12.0, 12.0, 200 * math.ceil(24 + spread) + 1)
     weights = np.exp(-0.5 * nodes**2)
     weights /= weights.sum()
-    hops = 0.0
-    for here, there in ((first, second), (second, first)):
-        shift = beta * float((there - here) @ here)
-        hops += float(weights @ expit(shift + spread * nodes))
-    return 1.0 - hops
+    return 1.0 - sum(float(weights @ expit(shift + spread * nodes)) for shift in shifts)
 
 
 def check_data(name: str, data: Tensor, *, patterns: Tensor) -> Tensor:

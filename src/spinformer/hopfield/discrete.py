@@ -36,6 +36,7 @@ from spinformer.hopfield.separation import (
     CLASSICAL,
     EXPONENTIAL,
     Separation,
+    check_separation,
     slope_of,
     tabulate,
 )
@@ -57,7 +58,7 @@ def energy(
     array([-4.5,  0. ])
     """
     patterns, states = _check(patterns, states, "states")
-    separation = _check_separation(separation)
+    separation = check_separation(separation)
     bias = _check_bias(bias, patterns.shape[1], separation)
     products = states @ patterns.T
     with np.errstate(over="ignore"):
@@ -77,7 +78,7 @@ def log_energy(patterns: Any, *, states: Any, separation: Separation = EXPONENTI
     array([-800.])
     """
     patterns, states = _check(patterns, states, "states")
-    separation = _check_separation(separation)
+    separation = check_separation(separation)
     if separation.log is None:
         raise ValueError(f"separation must have a log, got {separation}")
     return -np.asarray(logsumexp(separation.log(states @ patterns.T), axis=1))
@@ -101,7 +102,7 @@ def fields(
     array([[0., 2., 0.]])
     """
     patterns, states = _check(patterns, states, "states")
-    separation = _check_separation(separation)
+    separation = check_separation(separation)
     bias = _check_bias(bias, patterns.shape[1], separation)
     check_choice("diagonal", diagonal, (True, False))
     return _fields(patterns, states, separation, diagonal) - bias
@@ -142,7 +143,7 @@ def retrieve(
     (array([[ 1.,  1.,  1., -1.]]), True)
     """
     patterns, states = _check(patterns, queries, "queries")
-    separation = _check_separation(separation)
+    separation = check_separation(separation)
     bias = _check_bias(bias, patterns.shape[1], separation)
     check_choice("schedule", schedule, SCHEDULES)
     check_choice("diagonal", diagonal, (True, False))
@@ -309,12 +310,6 @@ def total_energy(
 def _check(patterns: Any, states: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     patterns = check_spin_patterns(patterns)
     return patterns, check_spin_states(name, states, dim=patterns.shape[1])
-
-
-def _check_separation(separation: Any) -> Separation:
-    if not isinstance(separation, Separation):
-        raise TypeError(f"separation must be a Separation, got {type(separation).__name__}")
-    return separation
 
 
 def _check_bias(bias: Any, dim: int, separation: Separation) -> np.ndarray:

@@ -15,7 +15,15 @@ from spinformer.core.checks import check_integer, check_real, check_tensor
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
 from spinformer.hopfield.continuous import attention_weights, energy, gradient, retrieve
-from spinformer.hopfield.inputs import check_beta, check_like, check_patterns, check_states
+from spinformer.hopfield.inputs import (
+    check_beta,
+    check_like,
+    check_patterns,
+    check_result,
+    check_states,
+    check_wide,
+    largest_norm,
+)
 
 KINDS = ("single pattern", "metastable", "global average")
 MERGE_RADIUS = 1e-5  # two end points nearer than this, in units of the largest norm, are one
@@ -72,7 +80,10 @@ def effective_entries(weights: torch.Tensor, *, mass: float = 0.9) -> torch.Tens
     weights = weights.detach().double()
     totals = weights.sum(-1, keepdim=True)
     if weights.numel() and float((totals - 1.0).abs().max()) > 1e-4:
-        raise ValueError("weights must sum to 1 along the last axis")
+        raise ValueError(
+            "weights must sum to 1 along the last axis, got sums from "
+            f"{float(totals.min()):.6g} to {float(totals.max()):.6g}"
+        )
     cumulative = torch.sort(weights / totals, dim=-1, descending=True).values.cumsum(-1)
     short = (cumulative < mass - slack).sum(-1)
     return torch.clamp(short + 1, max=weights.shape[-1])
@@ -93,7 +104,10 @@ def operating_class(entries: torch.Tensor, *, size: int) -> torch.Tensor:
         raise TypeError(f"entries must be a torch tensor, got {type(entries).__name__}")
     entries = entries.double()
     if entries.numel() and not (float(entries.min()) >= 1 and float(entries.max()) <= size):
-        raise ValueError(f"entries must lie in [1, {size}]")
+        raise ValueError(
+            f"entries must lie in [1, {size}], got values from {float(entries.min()):g} "
+            f"to {float(entries.max()):g}"
+        )
     return 1 + (entries <= size / 2).int() + (entries <= size / 8) + (entries <= size / 32)
 
 
@@ -125,7 +139,7 @@ def jacobian_eigenvalue(
     >>> jacobian_eigenvalue(torch.eye(2), weights=even, beta=2.0)
     tensor([1.0000])
     """
-    patterns = check_patterns(patterns)
+    patterns = check_wide("patterns", check_patterns(patterns))
     weights = check_tensor("weights", weights, shape=(None, patterns.shape[0]), low=0.0)
     check_like("weights", weights, model=patterns, role="patterns")
     beta = check_beta(beta)
@@ -134,7 +148,7 @@ def jacobian_eigenvalue(
         scaled = row.sqrt().unsqueeze(-1) * (patterns - row @ patterns)
         # The smaller of the two Gram matrices has the same largest eigenvalue.
         gram = scaled @ scaled.mT if patterns.shape[0] <= patterns.shape[1] else scaled.mT @ scaled
-        values.append(beta * torch.linalg.eigvalsh(gram)[-1])
+        values.append(beta * torch.linalg.eigvalsh(check_result("squared norms", gram))[-1])
     return torch.stack(values) if values else weights.new_zeros(0)
 
 
@@ -149,7 +163,7 @@ def mean_critical_beta(patterns: torch.Tensor) -> float:
     >>> f"{mean_critical_beta(torch.eye(2)):.3f}"
     '2.000'
     """
-    patterns = check_patterns(patterns)
+    patterns = check_patterns(patterns).detach()
     uniform = patterns.new_full((1, patterns.shape[0]), 1.0 / patterns.shape[0])
     largest = float(jacobian_eigenvalue(patterns, weights=uniform, beta=1.0))
     return 1.0 / largest if largest > 0.0 else float("inf")
@@ -178,7 +192,7 @@ def find_fixed_points(
     >>> found.kinds, found.basin.tolist(), found.stable.tolist()
     (('single pattern', 'single pattern', 'global average'), [1, 1, 1], [True, True, False])
     """
-    patterns = check_patterns(patterns).detach()
+    patterns = check_wide("patterns", check_patterns(patterns)).detach()
     beta = check_beta(beta)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     merge_radius = check_real("merge_radius", merge_radius, low=0.0, open_low=True)
@@ -186,7 +200,7 @@ def find_fixed_points(
         starts = torch.cat([patterns.mean(0, keepdim=True), patterns])
     starts = check_tensor("starts", starts, shape=(None, patterns.shape[1])).detach()
     starts = check_states("starts", starts, patterns=patterns)
-    scale = float(torch.linalg.vector_norm(patterns, dim=-1).max()) or 1.0
+    scale = largest_norm(patterns) or 1.0
     found = retrieve(
         patterns, queries=starts, beta=beta, tolerance=tolerance * scale, max_steps=max_steps
     )

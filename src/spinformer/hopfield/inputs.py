@@ -1,4 +1,4 @@
-"""Argument checks that the modules of this room share: patterns, states, memories of spins."""
+"""Checks that the modules of this room share: patterns, states, masks, results that overflow."""
 
 from __future__ import annotations
 
@@ -60,6 +60,30 @@ def check_like(name: str, tensor: torch.Tensor, *, model: torch.Tensor, role: st
         wanted, got = getattr(model, what), getattr(tensor, what)
         if wanted != got:
             raise TypeError(f"{name} must have the {role}' {what} {wanted}, got {got}")
+
+
+def check_wide(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """float32 or float64, which linear algebra needs."""
+    if tensor.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"{name} must be float32 or float64, got {tensor.dtype}")
+    return tensor
+
+
+def largest_norm(patterns: torch.Tensor) -> float:
+    """M, the largest norm of a row; ValueError where it overflows."""
+    norm = float(torch.linalg.vector_norm(patterns.detach(), dim=-1).max())
+    if not norm < torch.finfo(patterns.dtype).max ** 0.5:
+        raise ValueError(f"patterns must have squared norms within the range of {patterns.dtype}")
+    return norm
+
+
+def check_result(what: str, result: torch.Tensor) -> torch.Tensor:
+    """`result`, if it is finite; ValueError where finite input was too large for its type."""
+    if not bool(torch.isfinite(result.detach()).all()):
+        raise ValueError(
+            f"overflow in the {what}: beta, patterns or states are too large for {result.dtype}"
+        )
+    return result
 
 
 def check_beta(beta: Any) -> float:

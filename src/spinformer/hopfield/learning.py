@@ -21,7 +21,7 @@ from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.hopfield.density import check_data, gibbs, log_prob, log_weights
-from spinformer.hopfield.inputs import check_beta, check_patterns
+from spinformer.hopfield.inputs import check_beta, check_patterns, check_result
 
 METHODS = ("em", "gradient", "cd")
 
@@ -48,7 +48,8 @@ def loss_gradient(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tenso
     """
     patterns, data, beta = _check(patterns, data, beta)
     weights = log_weights(patterns, beta=beta).exp()
-    return beta * (weights[:, None] * patterns - _pull(patterns, data, beta))
+    slope = beta * (weights[:, None] * patterns - _pull(patterns, data, beta))
+    return check_result("gradient", slope)
 
 
 def contrastive_gradient(
@@ -68,7 +69,8 @@ def contrastive_gradient(
     """
     patterns, data, beta = _check(patterns, data, beta)
     negatives = gibbs(patterns, states=data, steps=steps, beta=beta, seed=seed)
-    return beta * (_pull(patterns, negatives, beta) - _pull(patterns, data, beta))
+    slope = beta * (_pull(patterns, negatives, beta) - _pull(patterns, data, beta))
+    return check_result("gradient", slope)
 
 
 def em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
@@ -86,7 +88,7 @@ def em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     patterns, data, beta = _check(patterns, data, beta)
     with torch.no_grad():
         pull = _pull(patterns, data, beta)
-        lengths = pull.norm(dim=-1)
+        lengths = check_result("mean", pull.norm(dim=-1))
         target = _lengths(lengths.double().cpu().numpy(), beta)
         scale = torch.as_tensor(target, dtype=pull.dtype, device=pull.device) / lengths.clamp_min(
             torch.finfo(pull.dtype).tiny
@@ -149,6 +151,7 @@ def fit(
     data = data.detach()
     losses = [float(loss(patterns, data=data, beta=beta))]
     status = Status.STEP_LIMIT
+    largest = torch.finfo(patterns.dtype).max ** 0.25  # beyond, the loss is no number
     # Below this a change of the loss is rounding.
     rounding = 100.0 * torch.finfo(patterns.dtype).eps
     for _ in tqdm(range(max_steps), disable=not progress, desc=method):
@@ -160,7 +163,7 @@ def fit(
             patterns = patterns - rate * contrastive_gradient(
                 patterns, data=data, beta=beta, steps=cd_steps, seed=generator
             )
-        if not bool(torch.isfinite(patterns).all()):
+        if not float(patterns.abs().max()) < largest:
             losses.append(math.nan)
             status = Status.DIVERGED
             break

@@ -12,7 +12,7 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.hopfield.discrete import signs, total_energy
 from spinformer.hopfield.inputs import check_spin_patterns, check_spin_states
 from spinformer.hopfield.relaxation import DiscreteRetrieval, relax
-from spinformer.hopfield.separation import CLASSICAL, Separation, slope_of
+from spinformer.hopfield.separation import CLASSICAL, Separation, check_separation, slope_of
 
 
 def retrieve_reference(
@@ -32,6 +32,7 @@ def retrieve_reference(
     """
     patterns = check_spin_patterns(patterns)
     d = patterns.shape[1]
+    check_separation(separation)
     states = check_spin_states("queries", queries, dim=d)
     push = np.zeros(d) if bias is None else check_array("bias", bias, shape=(d,))
     max_steps = check_integer("max_steps", max_steps, low=1)

@@ -63,7 +63,8 @@ def retrieve_with_couplings(
     >>> retrieve_with_couplings([[0, -1], [-1, 0]], queries=[[1, 0]]).states
     array([[ 1., -1.]])
     """
-    weights = check_array("couplings", couplings, ndim=2, symmetric=True)
+    weights = check_array("couplings", couplings, ndim=2)
+    weights = check_array("couplings", weights, shape=(len(weights),) * 2, symmetric=True)
     if weights.size == 0:
         raise ValueError(f"couplings must hold at least one spin, got shape {weights.shape}")
     d = weights.shape[0]

@@ -49,6 +49,13 @@ class Separation:
     log: Function | None = None
     log_derivative: Function | None = None
 
+    def __post_init__(self) -> None:
+        """Raise TypeError for what is not a function."""
+        for name in ("function", "derivative", "log", "log_derivative"):
+            given = getattr(self, name)
+            if not (callable(given) or (given is None and name != "function")):
+                raise TypeError(f"{name} must be a function, got {type(given).__name__}")
+
     def __call__(self, overlaps: np.ndarray) -> np.ndarray:
         """F of the overlaps."""
         return np.asarray(self.function(overlaps))
@@ -56,6 +63,17 @@ class Separation:
     def __str__(self) -> str:
         """The name."""
         return self.name
+
+
+def check_separation(separation: object) -> Separation:
+    """`separation`, if it is one; TypeError otherwise.
+
+    >>> str(check_separation(CLASSICAL))
+    'classical'
+    """
+    if not isinstance(separation, Separation):
+        raise TypeError(f"separation must be a Separation, got {type(separation).__name__}")
+    return separation
 
 
 class Tables(NamedTuple):

@@ -126,6 +126,8 @@ def crossing(small: Curve, *, large: Curve, resamples: int = 1000, seed: Seed = 
     >>> f"{crossing(flat, large=steep).value:.2f}"
     '0.15'
     """
+    _check_curve("small", small)
+    _check_curve("large", large)
     if small.x.shape != large.x.shape or not np.allclose(small.x, large.x, rtol=0.02):
         raise ValueError(f"large must share the loads of small, got {large.x} and {small.x}")
     resamples = check_integer("resamples", resamples, low=2)
@@ -144,6 +146,11 @@ def crossing(small: Curve, *, large: Curve, resamples: int = 1000, seed: Seed = 
     return Estimate(
         value=best, error=float(found.std(ddof=1)) if known else float("nan"), samples=found.size
     )
+
+
+def _check_curve(name: str, value: object) -> None:
+    if not isinstance(value, Curve):
+        raise TypeError(f"{name} must be a Curve, got {type(value).__name__}")
 
 
 def _last_fall(x: np.ndarray, gap: np.ndarray) -> float:
@@ -292,6 +299,7 @@ def half_capacity(measured: Curve) -> Estimate:
     >>> f"{half_capacity(half).value:.0f}"
     '43'
     """
+    _check_curve("measured", measured)
     tries = measured.samples.shape[1]
     wins = measured.samples.sum(axis=1)
     pairs = np.log(2.0) * measured.x * (measured.x - 1.0)

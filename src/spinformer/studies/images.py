@@ -59,7 +59,7 @@ def binarize(images: Any, *, threshold: str = "pixel") -> np.ndarray:
     `threshold="pixel"` (default) uses the median of that pixel over all images, so that each
     pixel is +1 in half of the images and the patterns have nearly no overlap on average: what a
     memory that assumes unbiased patterns needs. `"image"` uses the median of each image: looks
-    more like the picture, but faces so binarised share an overlap of about 1/4. `"zero"`
+    more like the picture, but faces so binarized share an overlap of about 1/4. `"zero"`
     compares with 0.
 
     >>> binarize([[0.2, -0.3]], threshold="zero")

@@ -1,0 +1,172 @@
+"""Bounds of the continuous memory: where they hold, and where they are all but reached."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinformer.hopfield import bounds
+from spinformer.hopfield.continuous import energy, jacobian, retrieve, update
+from spinformer.hopfield.fixed_points import jacobian_eigenvalue, mean_critical_beta
+
+RELAXED = settings(deadline=None, max_examples=25, derandomize=True)
+
+
+def draw(*shape: int, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
+    return scale * torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
+
+
+@RELAXED
+@given(
+    size=st.integers(2, 20),
+    width=st.integers(2, 30),
+    log_beta=st.floats(-2.0, 4.0),
+    reach=st.floats(0.0, 1.0),
+    seed=st.integers(0, 10**6),
+)
+def test_bounds_hold(size, width, log_beta, reach, seed):
+    beta = math.exp(log_beta)
+    patterns = draw(size, width, seed=seed)
+    directions = torch.nn.functional.normalize(draw(size, width, seed=seed + 1), dim=-1)
+    for radius in (reach, reach * bounds.storage_radius(patterns, beta=beta)):
+        states = patterns + radius * directions
+        moved = update(patterns, states=states, beta=beta)
+        error = (moved - patterns).norm(dim=-1)
+        slack = 1e-12 * patterns.norm(dim=-1).max()
+        assert bool(
+            (error <= bounds.one_step_bound(patterns, beta=beta, radius=radius) + slack).all()
+        )
+        slope = torch.linalg.eigvalsh(jacobian(patterns, states=states, beta=beta))[:, -1]
+        slack = 1e-12 * beta * patterns.square().sum()
+        for sharp in (False, True):
+            limit = bounds.jacobian_bound(patterns, beta=beta, radius=radius, sharp=sharp)
+            assert bool((slope <= limit + slack).all())
+        low, high = bounds.energy_range(patterns, beta=beta)
+        inside = energy(patterns, states=moved, beta=beta)
+        assert low - 1e-12 * (1 + abs(low)) <= float(inside.min())
+        assert float(inside.max()) <= high + 1e-12 * (1 + abs(high))
+    weights = torch.softmax(draw(5, size, seed=seed + 2, scale=2.0), -1)
+    ceiling = beta / bounds.single_fixed_point_beta(patterns)
+    assert float(jacobian_eigenvalue(patterns, weights=weights, beta=beta).max()) <= ceiling * (
+        1 + 1e-12
+    )
+
+
+def test_separated_patterns_are_stored_within_the_promised_radius():
+    stored = 0
+    for seed in range(20):
+        patterns = draw(10, 40, seed=seed)
+        for beta in (0.3, 1.0, 3.0):
+            safe = bounds.pattern_separation(patterns) >= bounds.separation_threshold(
+                patterns, beta=beta
+            )
+            found = retrieve(patterns, queries=patterns[safe], beta=beta, tolerance=1e-13)
+            assert bool(found.converged.all())
+            distance = (found.states - patterns[safe]).norm(dim=-1)
+            assert bool((distance <= bounds.storage_radius(patterns, beta=beta)).all())
+            stored += int(safe.sum())
+    assert stored > 100
+
+
+def test_separation_and_capacity_equal_published_and_hand_values():
+    patterns = torch.tensor([[2.0, 0.0], [1.0, 1.0], [0.0, -3.0]], dtype=torch.float64)
+    assert bounds.pattern_separation(patterns).tolist() == [2.0, 0.0, 9.0]
+    # The two worked figures of Ramsauer et al. 2020, Theorem 3.
+    assert bounds.capacity_bound(20, beta=1.0, radius_factor=3.0, failure=0.001)[
+        0
+    ] == pytest.approx(3.1546, abs=1e-4)
+    assert bounds.capacity_bound(75, beta=1.0, radius_factor=1.0, failure=0.001)[
+        0
+    ] == pytest.approx(1.3718, abs=1e-4)
+    assert math.isnan(bounds.capacity_bound(4, beta=1.0, radius_factor=1.0, failure=0.001)[1])
+
+
+@pytest.mark.parametrize("beta", [0.2, 0.6])
+def test_opposite_patterns_all_but_reach_the_bounds(beta):
+    """Patterns ±x: the competitor is as far as can be, so each estimate in the proofs is tight."""
+    x = torch.tensor([2.0, 1.0, -2.0], dtype=torch.float64)
+    patterns, norm = torch.stack([x, -x]), 3.0
+    for radius in (0.0, 0.5):
+        states = (1.0 - radius / norm) * patterns
+        leak = math.exp(-2.0 * beta * norm * (norm - radius))
+        error = (update(patterns, states=states, beta=beta) - patterns).norm(dim=-1)
+        limit = bounds.one_step_bound(patterns, beta=beta, radius=radius)
+        torch.testing.assert_close(error * (1.0 + leak), limit, rtol=1e-6, atol=0)
+        slope = torch.linalg.eigvalsh(jacobian(patterns, states=states, beta=beta))[:, -1]
+        for sharp in (False, True):  # equal for two patterns
+            limit = bounds.jacobian_bound(patterns, beta=beta, radius=radius, sharp=sharp)
+            torch.testing.assert_close(slope * (1.0 + leak) ** 2, limit, rtol=1e-6, atol=0)
+    assert bounds.single_fixed_point_beta(patterns) == pytest.approx(1.0 / norm**2)
+    assert bounds.single_fixed_point_beta(patterns + 5.0) == pytest.approx(1.0 / norm**2)
+    assert mean_critical_beta(patterns) == pytest.approx(1.0 / norm**2)
+    each = torch.tensor([0.1, 0.4], dtype=torch.float64)
+    mixed = bounds.one_step_bound(patterns, beta=beta, radius=each)
+    for i in range(2):
+        alone = bounds.one_step_bound(patterns, beta=beta, radius=float(each[i]))
+        assert float(mixed[i]) == float(alone[i])
+
+
+def test_energy_reaches_both_ends_of_its_range():
+    x = torch.tensor([[2.0, -1.0, 2.0]], dtype=torch.float64)
+    patterns = x.expand(4, 3).contiguous()
+    low, high = bounds.energy_range(patterns, beta=0.7)
+    assert float(energy(patterns, states=x, beta=0.7)) == pytest.approx(low, rel=1e-12)
+    assert float(energy(patterns, states=-x, beta=0.7)) == pytest.approx(high, rel=1e-12)
+
+
+def test_the_threshold_is_where_the_ball_just_maps_into_itself():
+    patterns = 3.0 * draw(6, 5, seed=3)
+    for beta in (0.2, 1.0):
+        radius = bounds.storage_radius(patterns, beta=beta)
+        largest = float(patterns.norm(dim=-1).max())
+        assert radius == pytest.approx(1.0 / (beta * 6 * largest))
+        margin = bounds.pattern_separation(patterns) - bounds.separation_threshold(
+            patterns, beta=beta
+        )
+        error = bounds.one_step_bound(patterns, beta=beta, radius=radius)
+        torch.testing.assert_close(error, radius * torch.exp(-beta * margin), rtol=1e-10, atol=0)
+        # Published over sharper: 2N over 4.
+        loose, sharp = (
+            bounds.jacobian_bound(patterns, beta=beta, radius=radius, sharp=flag)
+            for flag in (False, True)
+        )
+        torch.testing.assert_close(loose, 3.0 * sharp)
+        torch.testing.assert_close(sharp, 2.0 * beta * largest * error)
+
+
+def test_capacity_bound_solves_its_equation():
+    """c = b/W₀(e^{a + log b}) is the root of c (log c + a) … written as b/c = W: W e^W = e^a b."""
+    for dim, beta, factor, failure in ((20, 1.0, 3.0, 0.001), (75, 1.0, 1.0, 0.001)):
+        base, number = bounds.capacity_bound(dim, beta=beta, radius_factor=factor, failure=failure)
+        a = 2.0 / (dim - 1) * (1.0 + math.log(2.0 * beta * factor**2 * failure * (dim - 1)))
+        b = 2.0 * factor**2 * beta / 5.0
+        assert b / base * math.exp(b / base) == pytest.approx(math.exp(a) * b, rel=1e-10)
+        assert number == pytest.approx(math.sqrt(failure) * base ** ((dim - 1) / 4), rel=1e-12)
+    few = bounds.capacity_bound(4, beta=1.0, radius_factor=1.0, failure=0.001)
+    assert math.isnan(few[1])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: bounds.pattern_separation(torch.ones(1, 3)), ValueError, "patterns must hold"),
+        (lambda: bounds.pattern_separation(torch.ones(2, 3) * 1e30), ValueError, "patterns must"),
+        (lambda: bounds.separation_threshold(torch.zeros(2, 3), beta=1.0), ValueError, "patterns"),
+        (
+            lambda: bounds.one_step_bound(torch.eye(2), beta=1.0, radius=torch.ones(3)),
+            ValueError,
+            "radius must have shape",
+        ),
+        (
+            lambda: bounds.capacity_bound(20, beta=1.0, radius_factor=1.0, failure=0.0),
+            ValueError,
+            "failure must be",
+        ),
+    ],
+)
+def test_bad_input_is_refused_by_name(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,287 @@
+"""How much discrete memories hold: theory against its equations, experiments and their errors."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import erf
+from scipy.stats import binom
+
+from spinformer.hopfield.capacity import (
+    ags_capacity,
+    ags_overlap,
+    birthday_law,
+    bit_error,
+    bit_error_at_finite_size,
+    capacity_at_error,
+    exponential_rate,
+)
+from spinformer.hopfield.discrete import retrieve
+from spinformer.hopfield.separation import EXPONENTIAL
+from spinformer.studies.discrete_memories import (
+    all_fixed_probability,
+    capacity_exponent,
+    crossing,
+    curve,
+    exponential_recall,
+    half_capacity,
+    one_step_error,
+    retrieval_overlap,
+)
+
+
+def spins(rng, *shape):
+    return rng.choice([-1.0, 1.0], shape)
+
+
+def test_mean_field_curve_solves_the_equations_of_amit_gutfreund_sompolinsky():
+    capacity, overlap = ags_capacity()
+    assert capacity == pytest.approx(0.1379, abs=5e-5)
+    assert overlap == pytest.approx(0.967, abs=5e-4)
+    for load in (0.03, 0.1, 0.135):
+        m, r = 1.0, 1.0
+        for _ in range(5000):  # the three order-parameter equations at T = 0, iterated
+            c = np.sqrt(2 / (np.pi * load * r)) * np.exp(-(m**2) / (2 * load * r))
+            m, r = erf(m / np.sqrt(2 * load * r)), 1 / (1 - c) ** 2
+        assert ags_overlap(load) == pytest.approx(m, abs=1e-10)
+    assert ags_overlap(0.139) == 0.0
+    assert ags_overlap(0.0) == 1.0
+
+
+def plain_overlap(d, load, networks, queries, seed):
+    """Zero-temperature dynamics of the classical network, written out; overlap of each network."""
+    rng = np.random.RandomState(seed)
+    result = []
+    for _ in range(networks):
+        x = rng.randint(0, 2, (round(load * d), d)) * 2 - 1
+        w = (x.T.astype(np.float32) @ x.astype(np.float32)).astype(np.int32)
+        w -= len(x) * np.eye(d, dtype=np.int32)
+        final = []
+        for target in x[:queries]:
+            s = target.copy()
+            h = w @ s
+            moving = True
+            while moving:
+                moving = False
+                for i in rng.permutation(d):
+                    if h[i] * s[i] < 0:
+                        s[i] = -s[i]
+                        h += 2 * s[i] * w[i]
+                        moving = True
+            final.append(s @ target / d)
+        result.append(np.mean(final))
+    return np.array(result)
+
+
+@pytest.mark.parametrize("load", [0.10, 0.12, 0.14, 0.16, 0.18])
+def test_overlap_at_2000_spins_agrees_with_an_independent_simulation(load):
+    ours = retrieval_overlap(2000, loads=[load], networks=16, queries=8, seed=11).samples[0]
+    plain = plain_overlap(2000, load, networks=12, queries=4, seed=12)
+    error = np.sqrt(ours.var(ddof=1) / ours.size + plain.var(ddof=1) / plain.size)
+    assert abs(ours.mean() - plain.mean()) < 2 * error
+
+
+def test_transition_sharpens_with_size_and_follows_mean_field_below_it():
+    loads = [0.1, 0.12, 0.17]
+    small = retrieval_overlap(500, loads=loads, networks=24, queries=20, seed=13)
+    large = retrieval_overlap(2000, loads=loads, networks=8, queries=20, seed=14)
+    drops = [curve.samples[1] - curve.samples[2] for curve in (small, large)]
+    error = np.sqrt(sum(drop.var(ddof=1) / drop.size for drop in drops))
+    assert drops[1].mean() - drops[0].mean() > 3 * error
+    assert abs(large.estimate.value[0] - ags_overlap(0.1)) < 2e-3
+    assert ags_overlap(0.17) == 0.0
+    assert (
+        large.estimate.value[2] < 0.6
+    )  # what is left above the transition is a spin-glass remanence
+
+
+def test_crossing_finds_where_two_noisy_lines_cross():
+    rng = np.random.default_rng(20)
+    x = np.linspace(0.1, 0.2, 6)
+    found = []
+    for _ in range(80):
+        curves = []
+        for slope in (1.0, 3.0):  # both lines pass through 0.9 at 0.143
+            samples = (0.9 - slope * (x - 0.143))[:, None] + 0.02 * rng.normal(size=(6, 40))
+            curves.append(curve(x, samples=samples))
+        found.append(crossing(curves[0], large=curves[1], resamples=100))
+    load, error = np.array([(e.value, e.error) for e in found]).T
+    assert abs(load.mean() - 0.143) < 3 * load.std(ddof=1) / np.sqrt(80)
+    assert 0.75 < error.mean() / load.std(ddof=1) < 1.35
+    assert np.isnan(crossing(curves[0], large=curves[0]).value)
+    with pytest.raises(ValueError, match="large"):
+        crossing(curves[0], large=curve(x + 1, samples=curves[1].samples))
+
+
+def test_keeping_the_diagonal_hides_the_transition():
+    kept = retrieval_overlap(2000, loads=[0.18], networks=3, queries=20, diagonal=True, seed=15)
+    left_out = retrieval_overlap(2000, loads=[0.18], networks=3, queries=20, seed=15)
+    assert kept.estimate.value[0] > 0.98
+    assert left_out.estimate.value[0] < 0.45
+
+
+@pytest.mark.parametrize(("degree", "d", "count"), [(2, 400, 80), (3, 100, 1500), (4, 60, 2500)])
+def test_one_step_error_follows_krotov_and_hopfield(degree, d, count):
+    found = one_step_error(d, count=count, degree=degree, networks=40, queries=60, seed=16)
+    # 2 % for what the Gaussian law leaves out at these sizes.
+    theory = bit_error_at_finite_size(d, count=count, degree=degree)
+    assert abs(found.value - theory) < 3 * found.error + 0.02 * theory
+    n = capacity_at_error(d, degree=degree, error=0.01)
+    assert bit_error_at_finite_size(d, count=round(n), degree=degree) == pytest.approx(
+        0.01, rel=0.02
+    )
+    wide = capacity_at_error(4000, degree=degree, error=0.01, leading_order=True)
+    assert bit_error(4000, count=round(wide), degree=degree) == pytest.approx(0.01, rel=0.01)
+    assert bit_error_at_finite_size(4000, count=round(wide), degree=degree) == pytest.approx(
+        0.01, rel=0.02
+    )
+
+
+@pytest.mark.parametrize(
+    ("degree", "dims"), [(2, (200, 400, 800)), (3, (50, 80, 126)), (4, (36, 50, 70))]
+)
+def test_capacity_grows_as_d_to_the_degree_minus_one(degree, dims):
+    fitted = capacity_exponent(dims, degree=degree, bits=40_000, blocks=5, seed=17)
+    assert abs(fitted.exponent.value - fitted.predicted_exponent) < 4 * fitted.exponent.error + 0.01
+    assert abs(fitted.exponent.value - (degree - 1)) < 0.06
+
+
+def test_exponential_memory_loses_patterns_by_the_birthday_law():
+    d = 12
+    counts = [10, 20, 30, 45]
+    measured = all_fixed_probability(d, counts=counts, networks=400, seed=18)
+    for count, share in zip(counts, measured.estimate.value, strict=True):
+        law = birthday_law(d, count=count)
+        assert abs(share - law) < 3 * np.sqrt(law * (1 - law) / 400)
+    half = half_capacity(measured)
+    assert birthday_law(d, count=round(half.value)) == pytest.approx(0.5, abs=0.05)
+    assert half.error < 0.03 * half.value
+    rng = np.random.default_rng(22)  # the estimate and its error, on draws from the law itself
+    law = np.array([birthday_law(d, count=n) for n in counts])
+    truth = 0.5 + np.sqrt(0.25 + np.log(2) * 2.0 ** (d + 1) / d)
+    pulls = []
+    for _ in range(200):
+        draws = (rng.random((4, 100)) < law[:, None]).astype(float)
+        fit = half_capacity(curve(counts, samples=draws))
+        pulls.append((fit.value - truth) / fit.error)
+    assert abs(np.mean(pulls)) < 0.3
+    assert 0.8 < np.std(pulls) < 1.2
+    # and exactly: all are fixed unless two patterns are neighbours on the cube
+    rng = np.random.default_rng(19)
+    for _ in range(50):
+        patterns = np.unique(spins(rng, 20, 9), axis=0)
+        neighbours = (patterns @ patterns.T == 9 - 2).any()
+        flips = retrieve(patterns, queries=patterns, separation=EXPONENTIAL, max_steps=1).flips
+        assert bool(flips.any()) == bool(neighbours)
+    assert birthday_law(60, count=2**30) < 1e-12  # literally 2^{d/2} patterns: never all fixed
+    assert exponential_rate(0.0) == pytest.approx(np.log(2) / 2)
+    assert exponential_rate(0.5) == 0.0
+
+
+def test_exponential_memory_recalls_damaged_patterns_in_one_sweep():
+    d, count, damage = 60, 1000, [0.0, 0.1, 0.3]
+    recall = exponential_recall(d, count=count, corruptions=damage, queries=200, seed=21)
+    assert np.log(count) / d < exponential_rate(0.1)
+    assert (recall.one_sweep[:2] == 1.0).all()
+    assert (recall.final >= recall.one_sweep).all()
+    # A random pattern is farther than the query's own with probability q, ties with p; sum over
+    # the number of ties, each an equal guess.
+    flips = np.rint(np.array(damage) * d)
+    q, p = binom.sf(flips, d, 0.5), binom.pmf(flips, d, 0.5)
+    nearest = (q + p) ** count * -np.expm1(count * np.log1p(-p / (q + p))) / (count * p)
+    error = np.sqrt(np.maximum(nearest * (1 - nearest), 0) / 200)
+    assert (np.abs(recall.nearest - nearest) <= 3 * error + 1e-6).all()
+    assert 0.1 < nearest[2] < 0.9
+
+
+def scatter_over_error(estimates):
+    """Spread of independent estimates over the root mean square of the errors they claim."""
+    values = np.array([estimate.value for estimate in estimates])
+    errors = np.array([estimate.error for estimate in estimates])
+    return values.std(axis=0, ddof=1) / np.sqrt((errors**2).mean(axis=0))
+
+
+def test_errors_are_the_scatter_over_seeds():
+    overlaps = [
+        retrieval_overlap(200, loads=[0.1, 0.15], networks=8, queries=5, seed=s).estimate
+        for s in range(150)
+    ]
+    shares = [
+        one_step_error(40, count=20, degree=2, networks=6, queries=4, seed=s) for s in range(300)
+    ]
+    fixed = [all_fixed_probability(8, counts=[8], networks=12, seed=s).estimate for s in range(150)]
+    for estimates in (overlaps, shares, fixed):
+        ratio = scatter_over_error(estimates)
+        assert (ratio > 0.8).all()
+        assert (ratio < 1.25).all()
+
+
+def test_errors_of_the_fitted_exponent_are_the_scatter_over_seeds():
+    fits = [
+        capacity_exponent([20, 30, 45], degree=2, blocks=8, bits=1000, seed=s) for s in range(40)
+    ]
+    ratio = scatter_over_error([fit.capacity for fit in fits])
+    assert (ratio > 0.75).all()
+    assert (ratio < 1.35).all()
+    # Weights from eight blocks are noisy themselves, which widens the scatter of the slope.
+    assert 0.8 < scatter_over_error([fit.exponent for fit in fits]) < 1.6
+
+
+def test_seeds_may_be_generators_and_repeat():
+    for run in (
+        lambda seed: retrieval_overlap(40, loads=[0.1], networks=2, seed=seed),
+        lambda seed: one_step_error(30, count=9, degree=3, networks=2, seed=seed),
+        lambda seed: exponential_recall(20, count=5, corruptions=[0.3], seed=seed),
+        lambda seed: capacity_exponent([20, 30, 40], degree=2, blocks=2, bits=1000, seed=seed),
+    ):
+        assert run(3) == run(np.random.default_rng(3))
+        with pytest.raises(TypeError, match="seed"):
+            run(None)
+    rng = np.random.default_rng(3)
+    first, second = (one_step_error(30, count=9, degree=2, networks=2, seed=rng) for _ in range(2))
+    assert first != second
+
+
+def test_theory_at_its_limits():
+    assert ags_overlap(1e-300) == 1.0
+    assert ags_overlap(1e-3) == 1.0
+    assert ags_overlap(0.05) < 1.0
+    for dim, count in ((10, 3), (60, 2**30), (1100, 2**550), (1100, 2**600)):
+        pairs = count * (count - 1) * dim  # an integer of any size
+        exact = math.exp(-float(pairs // 2 ** (dim - 52)) / 2.0**53) if dim > 52 else None
+        exact = math.exp(-pairs / 2 ** (dim + 1)) if exact is None else exact
+        assert birthday_law(dim, count=count) == pytest.approx(exact, rel=1e-9, abs=1e-300)
+    assert birthday_law(5, count=1) == 1.0
+    assert bit_error(10**6, count=1, degree=20) == 0.0
+    assert bit_error_at_finite_size(50, count=1, degree=3) == 0.0
+    # By the definition: two patterns, one update, all 2^d partners of a fixed one.
+    d, degree = 9, 3
+    overlap = np.arange(-d + 1, d, 2)  # of the other pattern, without the spin itself
+    weight = binom.pmf(np.arange(d), d - 1, 0.5)
+    noise = ((overlap + 1.0) ** degree - (overlap - 1.0) ** degree) ** 2 @ weight
+    ratio = (d**degree - (d - 2) ** degree) ** 2 / noise
+    assert bit_error_at_finite_size(d, count=3, degree=degree) == pytest.approx(
+        0.5 * math.erfc(math.sqrt(ratio / 4.0))
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: retrieval_overlap(100, loads=[0.2, 0.1]), ValueError, "loads"),
+        (lambda: retrieval_overlap(100, loads=[0.1], networks=1), ValueError, "networks"),
+        (lambda: retrieval_overlap(100, loads=[0.1], max_steps=-1), ValueError, "max_steps"),
+        (lambda: retrieval_overlap(100, loads=[0.1], diagonal="False"), ValueError, "diagonal"),
+        (lambda: capacity_exponent([10, 20], degree=2), ValueError, "dims"),
+        (lambda: capacity_exponent([10, 10, 20], degree=2), ValueError, "dims"),
+        (lambda: capacity_at_error(100, degree=2, error=0.5), ValueError, "error"),
+        (lambda: capacity_at_error(10**9, degree=2, error=0.1), ValueError, "dim must be"),
+        (lambda: ags_overlap(-0.1), ValueError, "load"),
+        (lambda: crossing(None, large=None), TypeError, "small must be a Curve"),
+        (lambda: half_capacity(curve([1.0], samples=np.ones((1, 2)))), ValueError, "measured"),
+        (lambda: curve([1.0], samples=np.ones((1, 1))), ValueError, "samples"),
+    ],
+)
+def test_bad_input_is_refused_by_name(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
