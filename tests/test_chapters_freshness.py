@@ -188,6 +188,15 @@ def test_what_a_cell_and_a_module_mean() -> None:
     assert module_meaning("x = 'a'") != module_meaning("x = a")
 
 
+def test_the_meaning_is_written_the_same_by_every_python() -> None:
+    assert module_meaning('"""Doc."""\ndef f(x, *, y=1.0): return f"{x:>{y}.2f}a"\n') == (
+        "Module(body=[FunctionDef(name='f',args=arguments(args=[arg(arg='x')],"
+        "kwonlyargs=[arg(arg='y')],kw_defaults=[1.0]),body=[Return(value=JoinedStr(values=["
+        "FormattedValue(value=Name(id='x'),conversion=-1,format_spec=JoinedStr(values=['>',"
+        "FormattedValue(value=Name(id='y'),conversion=-1),'.2f'])),'a']))])])"
+    )
+
+
 def test_every_module_of_the_package_keeps_its_meaning_without_comments_and_docstrings() -> None:
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")

@@ -123,6 +123,21 @@ def test_the_commands_that_readers_copy_are_accepted(page: str) -> None:
         chapters(ROOT, (name,))[0].check_values(values, text=True)
 
 
+def test_what_contributing_names_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"\bmake ([a-z]+)", text)
+    assert targets
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+    for path in re.findall(r"(?:^|[\s`])((?:src|tests|notebooks|book|benchmarks)/[\w/.]+)", text):
+        assert (ROOT / path).exists() or "26_lattice" in path, path
+    for path in re.findall(r"`(core/\w+\.py)`", text):
+        assert (ROOT / "src" / "spinformer" / path).is_file(), path
+    listed = dict(re.findall(r"^([a-z]+):.*## (.+)$", makefile, flags=re.MULTILINE))
+    assert set(re.search(r"\.PHONY: (.*)", makefile)[1].split()) == set(listed)
+
+
 def test_the_code_that_readers_copy_runs() -> None:
     text = (ROOT / "book" / "use.md").read_text(encoding="utf-8")
     for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
