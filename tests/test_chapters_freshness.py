@@ -89,8 +89,8 @@ def test_captions_and_alt_text_are_taken_over_without_execution(
     [
         ("beta: float = 1.5", "beta: float = 1.25"),
         ("for _ in range(count):", "for _ in range(count + 1):"),
-        ("{check_real('beta', beta):.2f}", "{check_real('beta', beta):.3f}"),
-        ("    print(f", "    pass\n    print(f"),
+        ("{beta:.2f}", "{beta:.3f}"),
+        ("    print(", "    pass\n    print("),
     ],
 )
 def test_code_and_defaults_are_executed_again(built_checkout: Path, old: str, new: str) -> None:
@@ -246,7 +246,7 @@ def test_only_what_changes_the_meaning_of_an_imported_module_changes_the_digest(
 ) -> None:
     edit(
         chapter(small_checkout).source_path,
-        "from spinformer.core.checks import check_real",
+        "from spinformer.chapters.errors import Fault",
         "from spinformer.a import h",
     )
     digest = chapter(small_checkout).digest
