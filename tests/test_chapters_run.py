@@ -14,7 +14,7 @@ import nbformat
 import pytest
 from click.testing import CliRunner, Result
 
-from spinformer.chapters import execution
+from spinformer.chapters import command, execution
 from spinformer.chapters.__main__ import main
 from spinformer.chapters.source import Chapter
 
@@ -41,6 +41,13 @@ def printed(path: Path) -> str:
     return "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
 
 
+def test_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "click", None)
+    monkeypatch.delitem(sys.modules, "spinformer.chapters.__main__", raising=False)
+    with pytest.raises(SystemExit, match=r"click is missing: .* `pip install '.\[book\]'`"):
+        command()
+
+
 def test_list_shows_name_type_default_range_and_help(small_checkout: Path) -> None:
     text = call(small_checkout, "list").stdout
     assert "01_small: A small chapter" in text
@@ -65,7 +72,9 @@ def test_run_writes_notebook_and_page_with_the_values(small_checkout: Path, tmp_
     arguments = ["-p", "beta", "2", "-p", "kind", "steep", "-o", str(out), "--html"]
     result = call(small_checkout, "run", "01_small", *arguments)
     assert result.returncode == 0, result.stderr
-    assert sorted(p.name for p in out.iterdir()) == ["01_small.html", "01_small.ipynb"]
+    names = ["01_small.html", "01_small.ipynb", "01_small_files"]
+    assert sorted(p.name for p in out.iterdir()) == names
+    assert "steep 2.00" in (out / "01_small.html").read_text(encoding="utf-8")
     assert printed(out / "01_small.ipynb") == "steep 2.00\nsteep 2.00\n"
 
 
@@ -180,8 +189,8 @@ def test_a_chapter_that_cannot_be_read_hides_no_other(
 ) -> None:
     bad = built_checkout / "notebooks" / "00_bad.md"
     bad.write_bytes(b"# Bad\n\n\xff\n")
-    for command in ("list", "build"):
-        result = invoke(built_checkout, monkeypatch, command)
+    for name in ("list", "build"):
+        result = invoke(built_checkout, monkeypatch, name)
         assert result.exit_code == 1
         assert "notebooks/00_bad.md:3: not UTF-8" in result.stderr
         assert "01_small" in result.stdout or "0 of 2" in result.stdout

