@@ -59,7 +59,7 @@ lint: $(INSTALLED) ## style and types
 	$(BIN)/mypy
 
 test: lint ## everything continuous integration runs
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctest-modules tests notebooks src
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctest-modules tests notebooks src/spinformer
 
 portability: $(INSTALLED) ## the same numbers on other processors, Pythons and versions? one table
 	$(BIN)/python tests/portability.py --workers $(WORKERS)
