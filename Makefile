@@ -9,8 +9,7 @@ CHAPTERS := $(BIN)/python -m spinformer.chapters
 # One thread per process: same sums in the same order on every machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help book test install notebooks reproduce html check lint portability benchmarks links
-.PHONY: clean
+.PHONY: help book test install notebooks reproduce html check lint portability benchmarks links clean
 
 book: notebooks html ## environment, stale chapters, pages: says where to open them
 
