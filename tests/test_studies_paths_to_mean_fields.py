@@ -167,6 +167,10 @@ def test_onset_is_the_first_size_from_which_on_all_is_well():
     wide = np.where(sizes == 1e4, 0.5, 0.1)
     assert onset_size(sizes, measured=low, predicted=np.ones(6), tolerance=wide) == 1e2
     assert onset_size(sizes, measured=2 * low, predicted=2 * np.ones(6), tolerance=wide) == 1e2
+    # Within its own error, but of the other sign: no power law passes through it.
+    other = np.array([1, 1, -0.5, 1, 1, 1])
+    assert onset_size(sizes, measured=other, predicted=np.ones(6), tolerance=2.0) == 1e5
+    assert np.isnan(onset_size(sizes, measured=-other, predicted=-np.ones(6), tolerance=2.0))
 
 
 def test_mean_slope_is_scattered_as_its_error_says():

@@ -88,7 +88,8 @@ def onset_size(
     """Smallest N from which on every measured value is within `tolerance` of the prediction.
 
     sizes, measured, predicted: (n,), sizes ascending, predictions not zero. tolerance: relative,
-    one for all sizes or one each. NaN where even the largest size misses it. Raises ValueError
+    one for all sizes or one each. NaN where even the largest size misses it. A power law is
+    positive: a value that is not misses it, however wide the tolerance. Raises ValueError
     otherwise.
 
     >>> onset_size([10, 100, 1000], measured=[5.0, 1.02, 1.0], predicted=np.ones(3), tolerance=0.1)
@@ -106,7 +107,8 @@ def onset_size(
         raise ValueError(
             f"tolerance must be one number or have shape {sizes.shape}, got {tolerance.shape}"
         )
-    good = np.abs(measured / predicted - 1.0) <= tolerance
+    positive = (measured > 0.0) & (predicted > 0.0)
+    good = positive & (np.abs(measured / predicted - 1.0) <= tolerance)
     bad = np.flatnonzero(~good)
     start = 0 if bad.size == 0 else int(bad[-1]) + 1
     return float(sizes[start]) if start < len(sizes) else float("nan")
