@@ -36,7 +36,7 @@ _RANGE = re.compile(
 _CHOICES = re.compile(r",?\s*one of\s*\{(?P<choices>[^{}]*)\}$")
 _PATH = re.compile(r",?\s*path of\s*\{\s*(?P<kind>file|folder)\s*\}$")
 _EXISTS = {"file": os.path.isfile, "folder": os.path.isdir}
-# What was probably meant to be one of the two above.
+# What was probably meant to be one of those above.
 _HALF_LIMITS = re.compile(
     rf"\bin\s*(?:\[|\(\s*{_NUMBER})|\bin\s+{_NUMBER}\s*,|\b(?:one|path) of\s*[{{\[(]"
 )
