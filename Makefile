@@ -9,7 +9,8 @@ CHAPTERS := $(BIN)/python -m spinformer.chapters
 # One thread per process: same sums in the same order on every machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help book test install notebooks reproduce html check lint benchmarks links clean
+.PHONY: help book test install notebooks reproduce html check lint portability benchmarks links
+.PHONY: clean
 
 book: notebooks html ## environment, stale chapters, pages: says where to open them
 
@@ -59,6 +60,9 @@ lint: $(INSTALLED) ## style and types
 
 test: lint ## everything continuous integration runs
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctest-modules tests notebooks src
+
+portability: $(INSTALLED) ## the same numbers on other processors, Pythons and versions? one table
+	$(BIN)/python tests/portability.py --workers $(WORKERS)
 
 benchmarks: $(INSTALLED) ## what the text says about speed, measured again
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done

@@ -75,7 +75,7 @@ def write_checkout(folder: Path) -> Path:
         (folder / name).mkdir(parents=True)
     files = {
         "notebooks/01_small.md": SMALL_CHAPTER,
-        "tests/papermill/01_small.json": '{"count": 1}\n',
+        "tests/papermill/01_small.json": '{"count": 1, "kind": "flat"}\n',
         "_toc.yml": SMALL_CONTENTS,
         "book/welcome.md": "# Welcome\n",
         "book/claims.yml": "[]\n",

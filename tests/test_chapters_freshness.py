@@ -124,8 +124,20 @@ def drop_a_cell(text: str) -> str:
         lambda text: "[]",
         lambda text: text.replace('"cells"', '<<<<<<< HEAD\n"cells"\n=======', 1),
         lambda text: text.replace('"code": "', '"code": "0', 1),
+        lambda text: text.replace('"execution_count": 3', '"execution_count": 7'),
     ],
-    ids=["edited", "cleared", "dropped", "cut", "empty", "object", "list", "conflict", "digest"],
+    ids=[
+        "edited",
+        "cleared",
+        "dropped",
+        "cut",
+        "empty",
+        "object",
+        "list",
+        "conflict",
+        "digest",
+        "counted",
+    ],
 )
 def test_a_damaged_notebook_counts_as_stale(
     built_checkout: Path, damage: Callable[[str], str]
@@ -237,6 +249,7 @@ def test_imports_are_followed_to_where_a_name_comes_from() -> None:
     assert names("from spinformer.a import f") == chain
     assert names("import spinformer.a") == chain | {"a/__init__.py", "a/two.py"}
     assert names("from spinformer.a import *") == chain | {"a/__init__.py", "a/two.py"}
+    assert names("import spinformer.b.three") == {"b/__init__.py", "b/three.py"}
     assert names("from spinformer import a") == chain | {"a/__init__.py", "a/two.py"}
     assert names("%pip list\nimport numpy".partition("\n")[2]) == set()
 

@@ -9,7 +9,12 @@ import nbformat
 import pytest
 
 from spinformer.chapters.errors import ParameterError
-from spinformer.chapters.parameters import check_values, read_parameters
+from spinformer.chapters.parameters import (
+    check_values,
+    read_parameters,
+    values_from_pairs,
+)
+from spinformer.chapters.requirements import Requirement, check_together
 
 LINES = """\
 beta: float = 1.27  # inverse temperature of the output, in [0, 10]
@@ -134,3 +139,69 @@ def test_a_path_that_cannot_be_read_is_a_fault(line: str) -> None:
 def test_refuses_lines_that_papermill_would_misread(line: str) -> None:
     with pytest.raises(ParameterError):
         read_parameters(notebook(line))
+
+
+@pytest.mark.parametrize(
+    ("condition", "met", "unmet"),
+    [
+        ("low < middle < high", (1, 2, 3), (1, 2, 2)),
+        ("low < middle < high", (1, 2, 3), (2, 2, 3)),
+        ("low <= middle != high", (2, 2, 3), (2, 2, 2)),
+        ("high % low == 0", (2, 0, 6), (4, 0, 6)),
+        ("2 * low + middle - 1 > high / 2", (1, 1, 3), (1, 1, 4)),
+        ("high // low == 3 and -middle < 0", (2, 1, 7), (2, -1, 7)),
+        ("low == 0 or middle == 0", (1, 0, 1), (1, 1, 1)),
+        ("not (low > 0 and middle > 0)", (1, 0, 1), (1, 1, 1)),
+        ("low is None or low < high", (None, 0, 1), (2, 0, 1)),
+    ],
+)
+def test_a_requirement_holds_exactly_where_it_says(
+    condition: str, met: tuple[object, ...], unmet: tuple[object, ...]
+) -> None:
+    requirement = Requirement.read(f"  # require: {condition}  # since so")
+    assert requirement == Requirement(condition, "since so")
+    names = ("low", "middle", "high")
+    check_together([requirement], dict(zip(names, met, strict=True)))
+    with pytest.raises(ParameterError, match="since so"):
+        check_together([requirement], dict(zip(names, unmet, strict=True)))
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "",
+        "low <",
+        "low.real > 1",
+        "f(low) > 1",
+        "low[0] > 1",
+        "low ** 2 > 1",
+        "low in (1, 2)",
+        "(lambda: 1)() > 0",
+        "low if high else 1",
+        "low := 1",
+        "[low] == [1]",
+        "low & 1",
+    ],
+)
+def test_a_requirement_that_is_more_than_a_comparison_is_refused(condition: str) -> None:
+    with pytest.raises(ParameterError):
+        Requirement.read(f"# require: {condition}")
+
+
+def test_what_cannot_be_decided_is_refused() -> None:
+    for condition, values in (("low % 0 == 1", {"low": 1}), ("low < 1", {"low": None})):
+        with pytest.raises(ParameterError, match="cannot be decided"):
+            check_together([Requirement(condition)], values)
+
+
+def test_values_are_checked_with_the_defaults_of_the_others() -> None:
+    lines = "low: int = 1  # low, in [0, 9]\nhigh: int = 2  # high, in [0, 9]\n"
+    cell = read_parameters(notebook(f"{lines}# require: low < high"))
+    assert check_values(cell, {"low": 3, "high": 4}) == {"low": 3, "high": 4}
+    for values in ({"low": 2}, {"high": 1}, {"low": 5, "high": 4}):
+        with pytest.raises(ParameterError, match="requires low < high, got low = "):
+            check_values(cell, values)
+    with pytest.raises(ParameterError, match="requires low > high"):
+        read_parameters(notebook(f"{lines}# require: low > high"))
+    with pytest.raises(ParameterError, match="given twice: 1 and 2"):
+        values_from_pairs([("low", "1"), ("low", "2")])

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from spinformer.chapters import command, execution
 from spinformer.chapters.__main__ import main
+from spinformer.chapters.files import write_atomically
 from spinformer.chapters.source import Chapter
 
 CLI = [sys.executable, "-m", "spinformer.chapters"]
@@ -257,6 +258,19 @@ def test_a_cell_that_writes_to_stderr_or_fails_keeps_the_old_notebook(
         assert result.exit_code == 1
         assert f"Error: notebooks/01_small.md{message}" in result.stderr
         assert path.with_suffix(".ipynb").read_bytes() == before
+
+
+def test_who_reads_a_file_while_it_is_replaced_keeps_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    with path.open() as reader:
+        write_atomically(path, "new")
+        assert reader.read() == "old"
+    assert path.read_text() == "new"
+    with pytest.raises(TypeError):
+        write_atomically(path, 3)  # type: ignore[arg-type]
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 # Writes half of the notebook, says so and waits: what a slow disk does.

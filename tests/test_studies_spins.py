@@ -1,5 +1,7 @@
 """Experiments of chapters 21, 25 and 31: known answers, and no bias where noise is subtracted."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from spinformer.spins.ising.asymmetric import analog_exponent_theory
 from spinformer.spins.ising.asymmetric_order import asymmetric_magnetization
 from spinformer.spins.ising.couplings import gaussian_couplings, sherrington_kirkpatrick
 from spinformer.spins.ising.exact import solve_exact
+from spinformer.spins.ising.kinetic import kinetic_path
 from spinformer.studies.asymmetric_hopfield import (
     analog_exponents,
     cycle_lengths,
@@ -25,6 +28,19 @@ def test_memory_freezes_with_symmetric_couplings_only():
     # One lag after another, not one network after another.
     assert frozen.value.shape == (2,)
     assert frozen.samples == 6
+
+
+def test_memory_drops_the_first_half_of_every_run():
+    rng = np.random.default_rng(5)
+    expected = []
+    for _ in range(2):
+        couplings = gaussian_couplings(30, symmetry=1.0, seed=rng)
+        first = rng.choice([-1.0, 1.0], (1, 30))
+        path = kinetic_path(couplings, beta=2.0, states=first, steps=9, seed=rng)[:, 0]
+        expected.append(np.mean([path[t] * 1.0 @ path[t + 3] / 30 for t in range(4, 7)]))
+    found = spin_memory(30, symmetry=1.0, beta=2.0, lags=np.array([3]), steps=9, replicas=2, seed=5)
+    assert found.value[0] == pytest.approx(np.mean(expected), abs=1e-12)
+    assert found.error[0] == pytest.approx(abs(expected[0] - expected[1]) / 2)
 
 
 def test_order_and_chaos_follow_the_large_n_theory_within_their_errors():
@@ -80,3 +96,22 @@ def test_errors_and_solutions_of_ising_approximations():
             couplings, fields=0 * fields, beta=beta, method="naive", starts=starts
         )
         assert several.sum() == expected
+
+
+@pytest.mark.parametrize(("stray", "arrived"), [(0.9, False), (-0.9, False), (0.9, True)])
+def test_ends_that_were_not_solved_are_no_solutions(monkeypatch, stray, arrived):
+    ends = iter([(0.1, True), (0.1, True), (stray, arrived)])
+
+    def solve(*_, **__):
+        m, converged = next(ends)
+        return SimpleNamespace(magnetization=np.full((1, 2), m), converged=np.array([converged]))
+
+    monkeypatch.setattr("spinformer.studies.ising.solve_mean_field", solve)
+    several = several_solutions(
+        np.zeros((1, 2, 2)),
+        fields=np.zeros((1, 2)),
+        beta=1.0,
+        method="tap",
+        starts=np.zeros((3, 1, 2)),
+    )
+    assert several.tolist() == [arrived]
