@@ -24,21 +24,21 @@ REFUSED = [
     ("24_training", {"heads": "3"}, ["dim = 32", "heads = 3"]),
     ("24_training", {"dim": "36", "heads": "9"}, ["transformer_dim = 24", "heads = 9"]),
     ("24_training", {"transformer_dim": "32"}, ["transformer_dim = 32", "dim = 32"]),
+    ("31_asymmetric_hopfield", {"beta": "10"}, ["beta must be"]),
+    ("31_asymmetric_hopfield", {"steps": "100"}, ["steps must be"]),
     (
         "32_paths_to_mean_fields",
         {"smallest_exponent": "6", "largest_exponent": "3"},
         ["smallest_exponent = 6.0", "largest_exponent = 3.0"],
     ),
+    ("32_paths_to_mean_fields", {"epsilon": "1"}, ["epsilon must be"]),
+    ("32_paths_to_mean_fields", {"beta_chaos": "0"}, ["beta_chaos must be"]),
     (
         "33_phase_transitions",
         {"beta_low": "1", "beta_high": "1"},
         ["beta_low = 1.0", "beta_high = 1.0"],
     ),
-    (
-        "33_phase_transitions",
-        {"zoom_low": "1.3"},
-        ["zoom_low = 1.3", "zoom_high = 1.28"],
-    ),
+    ("33_phase_transitions", {"zoom_low": "1.3"}, ["zoom_low = 1.3", "zoom_high = 1.28"]),
     ("34_memory_beyond_window", {"epsilon": "1"}, ["epsilon must be"]),
 ]
 
