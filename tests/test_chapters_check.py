@@ -107,15 +107,20 @@ def test_a_missing_parameter_file_is_a_fault_like_any_other(
 ROWS = """\
 - id: A1
   statement: One.
-  verdict: holds
+  verdict: open
   chapter: 09_gone
 - id: A2
   statement: Two.
   verdict: maybe
 - id: A3
   statement: Three.
-  verdict: open
-  figure: '(unclosed'
+  verdict: holds
+  chapter: 01_small
+  test: tests/test_small.py::test_small
+  figures:
+    slope: '(unclosed'
+  criterion: slope < 1
+  shown: 'slope {slope}'
 - id: A4
   statement: Four.
   verdikt: open
@@ -134,10 +139,10 @@ def test_every_row_of_the_claims_with_a_fault_is_named(small_checkout: Path) -> 
     for start in (
         "book/claims.yml:1: A1: there is no chapter 09_gone",
         "book/claims.yml:5: A2: verdict must be one of holds | holds if",
-        "book/claims.yml:8: A3: figure is no regular expression",
-        "book/claims.yml:12: A4: unknown key 'verdikt'",
-        "book/claims.yml:15: id is missing",
-        "book/claims.yml:16: A1: there is a row in line 1 already",
+        "book/claims.yml:8: A3: figure slope is no regular expression",
+        "book/claims.yml:17: A4: unknown key 'verdikt'",
+        "book/claims.yml:20: id is missing",
+        "book/claims.yml:21: A1: there is a row in line 1 already",
     ):
         assert any(line.startswith(start) for line in lines), (start, lines)
     assert len(lines) == 6
