@@ -207,6 +207,21 @@ def test_the_transient_is_dropped():
     assert late.digits > 12 > early.digits
 
 
+def test_periods_are_looked_for_over_twice_the_longest(start):
+    # With a coarse distance a shorter stretch would repeat by chance.
+    network, limit = Network.document(), Thresholds(longest=48, distance=0.12)
+    beta = np.linspace(1.244, 1.275, 100)
+    found = find_attractors(
+        network, start, beta=beta, transient=300, kept=20, exponents=0, bins=1, thresholds=limit
+    )
+    orbit, _ = trajectory(network, start, beta=beta, steps=96, transient=320)
+    wanted = [find_period(path, longest=48, distance=0.12) for path in orbit]
+    assert found.period.tolist() == wanted
+    hasty = [find_period(path[46:], longest=25, distance=0.12) for path in orbit]
+    assert any(np.array(hasty) != wanted)
+    assert len(set(wanted)) > 2
+
+
 def test_chaos_that_ends_in_the_measurement_is_undecided():
     # At β = 1.27 all contexts end on cycles, most after a few thousand steps of chaos.
     network = Network.document()

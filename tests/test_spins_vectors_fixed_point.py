@@ -123,6 +123,13 @@ def test_derivatives_once_and_twice(order):
     assert torch.autograd.gradcheck(solved, (couplings, fields, beta))
     assert torch.autograd.gradgradcheck(solved, (couplings, fields, beta))
 
+    total = solved(couplings, fields, beta).square().sum()
+    arguments = (couplings, fields, beta)
+    once = torch.autograd.grad(total, arguments, retain_graph=True)
+    again = torch.autograd.grad(total, arguments, create_graph=True)
+    for got, want in zip(again, once, strict=True):
+        torch.testing.assert_close(got.detach(), want, rtol=1e-10, atol=1e-12)
+
     def curvature(beta):
         total = solved(couplings.detach(), fields.detach(), beta).sum()
         (slope,) = torch.autograd.grad(total, beta, create_graph=True)

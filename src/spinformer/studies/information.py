@@ -19,7 +19,9 @@ def label_information(
     and guessed label cannot exceed that of true label and point (data processing). It is
     1 bit for separate clouds; the bias (1/2n ln 2 bits, Miller and Madow) is taken off, so
     that equal clouds give 0 within the error (delta method over the four cells). `seed` splits
-    the clouds. Raises ValueError for clouds of different shapes or of fewer than 4 `neighbours`.
+    the clouds. Points at equal distances, as windows of few bits have them, are ranked by rounding,
+    so there the value differs between processors by a part of its error. Raises ValueError for
+    clouds of different shapes or of fewer than 2 `neighbours` points.
 
     >>> cloud = np.random.default_rng(0).standard_normal((400, 2))
     >>> far = label_information(cloud, second=cloud + 9.0, seed=0)

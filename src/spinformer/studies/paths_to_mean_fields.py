@@ -87,9 +87,9 @@ def onset_size(
 ) -> float:
     """Smallest N from which on every measured value is within `tolerance` of the prediction.
 
-    sizes, measured, predicted: (n,), sizes ascending, predictions not zero. tolerance: relative,
-    one for all sizes or one each. NaN where even the largest size misses it. Raises ValueError
-    otherwise.
+    sizes, measured, predicted: (n,), sizes ascending; a prediction of zero is met by zero alone.
+    tolerance: relative, one for all sizes or one each. NaN where even the largest size misses
+    it. Raises ValueError otherwise.
 
     >>> onset_size([10, 100, 1000], measured=[5.0, 1.02, 1.0], predicted=np.ones(3), tolerance=0.1)
     100.0
@@ -99,14 +99,14 @@ def onset_size(
         raise ValueError(f"sizes must ascend, got {sizes}")
     measured = check_array("measured", measured, shape=sizes.shape)
     predicted = check_array("predicted", predicted, shape=sizes.shape)
-    if not predicted.all():
-        raise ValueError(f"predicted must not be zero anywhere, got {predicted}")
     tolerance = check_array("tolerance", tolerance, low=0.0)
     if tolerance.shape not in ((), sizes.shape):
         raise ValueError(
             f"tolerance must be one number or have shape {sizes.shape}, got {tolerance.shape}"
         )
-    good = np.abs(measured / predicted - 1.0) <= tolerance
+    without = np.where(measured == 0.0, 1.0, np.inf)
+    ratio = np.divide(measured, predicted, out=without, where=predicted != 0.0)
+    good = np.abs(ratio - 1.0) <= tolerance
     bad = np.flatnonzero(~good)
     start = 0 if bad.size == 0 else int(bad[-1]) + 1
     return float(sizes[start]) if start < len(sizes) else float("nan")
@@ -116,7 +116,8 @@ def mean_slope(x: ArrayLike, *, rows: ArrayLike) -> Estimate:
     """Slope against x (n,) of each of the `rows` (R, n), over its finite entries; their mean.
 
     A row with fewer than two finite entries is left out; the error is the scatter of the slopes
-    of the others, `samples` their number. Raises ValueError if fewer than two are left.
+    of the others, `samples` their number; both are NaN if fewer than two are left. Raises
+    ValueError for rows of another length.
 
     >>> print(mean_slope([0.0, 1.0, 2.0], rows=[[0.0, 1.0, 2.0], [0.0, np.nan, 6.0]]))
     2.0(10)
@@ -130,7 +131,8 @@ def mean_slope(x: ArrayLike, *, rows: ArrayLike) -> Estimate:
         good = np.isfinite(row)
         if good.sum() > 1:
             each.append(np.polyfit(x[good], row[good], 1)[0])
-    check_integer("rows with two or more finite entries", len(each), low=2)
+    if len(each) < 2:
+        return Estimate(value=np.nan, error=np.nan, samples=len(each))
     return mean_estimate(each)
 
 
