@@ -55,7 +55,7 @@ def test_what_the_chapters_settle_and_what_the_table_says_agree() -> None:
 
 @every_settled_row()
 def test_the_verdict_follows_from_the_figures(claim: Claim) -> None:
-    assert claim.figures and claim.criterion and claim.chapter and claim.test
+    assert all((claim.figures, claim.criterion, claim.chapter, claim.test))
     assert settle(claim, PRINTED)
 
 
@@ -132,7 +132,7 @@ def small_row(verdict: str = "holds", criterion: str = CRITERION) -> Claim:
         ("holds", "slope -0.52 +- 0.01", "is not met by slope = -0.52, slope_error = 0.01"),
         ("holds", "slope -1.02 +- 0.10", "is not met by slope = -1.02, slope_error = 0.10"),
         ("fails", "slope -1.02 +- 0.01", "is met by slope = -1.02"),
-        ("holds", "nothing", "slope: no 'slope"),
+        ("holds", "nothing", "slope: cells tagged claim-A1 printed no"),
         ("holds", "slope - +- 0.01", "not all figures are numbers: slope = -"),
     ],
 )
@@ -143,7 +143,8 @@ def test_a_figure_across_its_criterion_is_refused(verdict: str, text: str, messa
         return
     with pytest.raises(SourceError) as caught:
         settle(claim, printed)
-    assert str(caught.value).startswith("book/claims.yml:1: A1: ") and message in str(caught.value)
+    assert str(caught.value).startswith("book/claims.yml:1: A1: ")
+    assert message in str(caught.value)
     if "is " in message:
         assert CRITERION in str(caught.value)
 

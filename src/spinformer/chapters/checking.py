@@ -226,5 +226,5 @@ def _test_problem(root: Path, claim: Claim) -> str:
             named = [mark for mark in marks if mark.startswith("pytest.mark.claim(")]
             if any(repr(claim.id) in mark for mark in named):
                 return ""
-            return f"the test {name} is not marked `@pytest.mark.claim(\"{claim.id}\")`"
+            return f'the test {name} is not marked `@pytest.mark.claim("{claim.id}")`'
     return f"there is no test {name!r} in {file}"

@@ -70,11 +70,11 @@ class Claim:
             if groups != 1:
                 yield self.fault(f"figure {name} needs one group, got {groups}")
         if self.settled:
-            yield from self._unsettled()
+            yield from self._row_faults()
         elif self.criterion or self.figures or self.shown:
             yield self.fault(f"a row that is {self.verdict!r} has no figures and no criterion")
 
-    def _unsettled(self) -> Iterator[Fault]:
+    def _row_faults(self) -> Iterator[Fault]:
         for key in ("chapter", "test", "criterion", "shown"):
             if not getattr(self, key):
                 yield self.fault(f"{key} is missing")
@@ -95,7 +95,7 @@ class Claim:
         """Return the figures as the cells printed them; SourceError that names those missing."""
         found = {name: re.search(pattern, printed) for name, pattern in self.figures.items()}
         missing = [
-            self.fault(f"{name}: no {self.figures[name]!r} in what the cells {TAG}{self.id} printed")
+            self.fault(f"{name}: cells tagged {TAG}{self.id} printed no {self.figures[name]!r}")
             for name, match in found.items()
             if match is None
         ]
@@ -258,4 +258,3 @@ def claims_markdown(root: Path) -> str:
     if faults:
         raise SourceError(sorted(faults))
     return "\n".join([*lines, ":::", ""])
-
