@@ -9,8 +9,7 @@ CHAPTERS := $(BIN)/python -m spinformer.chapters
 # One thread per process: same sums in the same order on every machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help book test install notebooks reproduce html check lint portability benchmarks links
-.PHONY: clean
+.PHONY: help book test install notebooks reproduce html check lint portability benchmarks links clean
 
 book: notebooks html ## environment, stale chapters, pages: says where to open them
 
@@ -59,7 +58,7 @@ lint: $(INSTALLED) ## style and types
 	$(BIN)/mypy
 
 test: lint ## everything continuous integration runs
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctest-modules tests notebooks src
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctest-modules tests notebooks src/spinformer
 
 portability: $(INSTALLED) ## the same numbers on other processors, Pythons and versions? one table
 	$(BIN)/python tests/portability.py --workers $(WORKERS)

@@ -5,6 +5,10 @@ vector instructions, which are emulated by telling the libraries not to use the 
 two threads; on every Python from 3.11 that is installed, with the versions in `constraints.txt`;
 with the lowest versions that `pyproject.toml` allows, and with the newest. An environment is
 made once under `_build/portability` and kept until what it was made from changes.
+
+The last row is a reader's: an empty folder and a new environment with Jupyter's kernel alone,
+into which the first cell of a chapter installs the last commit of this checkout; every chapter
+must run to its end there, and no package that was there before may be replaced.
 """
 
 from __future__ import annotations
@@ -33,6 +37,15 @@ except ImportError:
     from numpy.core import _multiarray_umath as u
 print(*(name for name in u.__cpu_dispatch__ if u.__cpu_features__.get(name)))
 """
+# Run in a reader's environment: one notebook in the present folder, to its end.
+EXECUTE = """
+import sys
+import nbformat
+from nbclient import NotebookClient
+notebook = nbformat.read(sys.argv[1], as_version=4)
+NotebookClient(notebook, timeout=900, kernel_name="python3").execute()
+"""
+READER = "a reader's folder"
 LEVELS = {
     "AVX2": {
         "ATEN_CPU_CAPABILITY": "avx2",
@@ -73,6 +86,7 @@ def cases(pythons: list[str]) -> list[Case]:
         Case("two threads", first, "constraints", settings={"OMP_NUM_THREADS": "2"}),
         Case("lowest versions", first, "lowest"),
         Case("newest versions", pythons[-1], "newest"),
+        Case(READER, "3.12" if "3.12" in pythons else first, "none"),
     ]
 
 
@@ -175,6 +189,45 @@ def run(case: Case, binaries: Path, chapters: list[str], workers: int) -> tuple[
     return done.returncode == 0, told or "same", time.monotonic() - begin
 
 
+def read(interpreter: str, chapters: list[str]) -> tuple[bool, str, float]:
+    """Whether all chapters run where a reader opens them, and what is installed stays."""
+    begin = time.monotonic()
+    folder = FOLDER / "reader"
+    shutil.rmtree(folder, ignore_errors=True)
+    empty = folder / "notebooks"
+    empty.mkdir(parents=True)
+    subprocess.run([interpreter, "-m", "venv", str(folder / "env")], check=True)
+    pip = [str(folder / "env" / "bin" / "pip")]
+    first = ["ipykernel", "nbclient", "nbformat"]
+    if pinned := os.environ.get("TORCH"):
+        first.append(f"torch=={pinned}")
+    subprocess.run([*pip, "install", "--quiet", *first], check=True)
+    frozen = [*pip, "freeze", "--exclude", "spinformer"]
+    before = subprocess.run(frozen, capture_output=True, text=True, check=True).stdout.split()
+    told, log = [], []
+    for name in chapters:
+        shutil.copy(ROOT / "notebooks" / f"{name}.ipynb", empty)
+        done = subprocess.run(
+            [str(folder / "env" / "bin" / "python"), "-c", EXECUTE, f"{name}.ipynb"],
+            cwd=empty,
+            env={
+                **{key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+                "PATH": f"{folder / 'env' / 'bin'}:{os.environ['PATH']}",
+                "SPINFORMER_REPOSITORY": f"file://{ROOT}",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        log.append(f"== {name}\n{done.stdout}{done.stderr}")
+        if done.returncode:
+            told.append(name)
+    after = subprocess.run(frozen, capture_output=True, text=True, check=True).stdout.split()
+    told += [f"replaced {line}" for line in before if line not in after]
+    (FOLDER / "reader.log").write_text("\n".join(log), encoding="utf-8")
+    return not told, ", ".join(told) or "runs", time.monotonic() - begin
+
+
 def main() -> None:
     """Run the cases and print the table; exit 1 if a chapter printed anything else."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -193,8 +246,11 @@ def main() -> None:
     table, good = [], True
     for case in rows:
         print(f"{case.name} ...", file=sys.stderr, flush=True)
-        binaries = environment(case.python, case.versions, pythons[case.python])
-        same, told, seconds = run(case, binaries, names, chosen.workers)
+        if case.name == READER:
+            same, told, seconds = read(pythons[case.python], names)
+        else:
+            binaries = environment(case.python, case.versions, pythons[case.python])
+            same, told, seconds = run(case, binaries, names, chosen.workers)
         good &= same
         table.append(f"{case.name:<18} {'yes' if same else 'NO':<5} {seconds:6.0f} s  {told}")
     print(f"\n{'where':<18} {'same':<5} {'time':>8}  what differs", *table, sep="\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -81,6 +82,46 @@ def test_accepts_what_is_allowed(name: str, text: str, value: object) -> None:
 def test_refuses_the_rest_with_one_clear_sentence(name: str, text: str, message: str) -> None:
     with pytest.raises(ParameterError, match=message.replace("|", r"\|")):
         check_values(read_parameters(notebook(LINES)), {name: text}, text=True)
+
+
+def test_a_path_is_absolute_and_leads_to_something(tmp_path: Path) -> None:
+    cell = read_parameters(
+        notebook(
+            'text: str = ""  # text to read, path of {file}\n'
+            'model: str = ""  # another model, path of {folder}'
+        )
+    )
+    assert [p.allowed for p in cell.parameters] == [
+        "the absolute path of a file or empty",
+        "the absolute path of a folder or empty",
+    ]
+    assert cell.parameters[0].help == "text to read"
+    file = tmp_path / "essay.txt"
+    file.touch()
+    assert check_values(cell, {"text": str(file), "model": str(tmp_path)})
+    assert check_values(cell, {"text": "", "model": ""})
+    for name, value in (
+        ("text", "essay.txt"),
+        ("text", str(tmp_path)),
+        ("text", str(tmp_path / "missing.txt")),
+        ("text", "\0"),
+        ("model", str(file)),
+    ):
+        with pytest.raises(ParameterError, match=f"{name} must be the absolute path of a f"):
+            check_values(cell, {name: value}, text=True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "count: int = 0  # a number, path of {file}",
+        'text: str = ""  # text to read, path of {files}',
+        'text: str = ""  # text to read, path of [file]',
+    ],
+)
+def test_a_path_that_cannot_be_read_is_a_fault(line: str) -> None:
+    with pytest.raises(ParameterError, match="path"):
+        read_parameters(notebook(line))
 
 
 @pytest.mark.parametrize(

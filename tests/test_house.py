@@ -51,6 +51,7 @@ COMPILED = {"njit", "jit", "vectorize", "guvectorize", "kernel", "inlined", "ins
 SAFE = {
     "core.checks check_choice": "a check takes the value, then what is allowed, as its name says",
     "core.records same": "it is symmetric",
+    "hopfield.separation Tables": "compiled code reads it; two lines of its own file make it",
     "dmft.state Context": "one is an array of at least two axes, the other an integer",
 }
 

@@ -269,6 +269,21 @@ def test_vector_spins_near_zero_temperature_end_and_are_right(engine):
         sample_von_mises_fisher(np.full(3, 1e151), seed=0)
 
 
+@pytest.mark.parametrize("sampler", [sample_ising, sample_vector_spins])
+def test_a_spin_that_never_turned_has_an_error_bar(sampler):
+    # One turn in a run of 256 sweeps is expected; a third of the runs see none.
+    field = 0.5 * np.log(255.0)
+    fields = np.array([field]) if sampler is sample_ising else np.array([[field]])
+    system = {"fields": fields, "beta": 1.0, "sweeps": 64, "burn": 8}
+    runs = [sampler(np.zeros((1, 1)), **system, seed=seed).magnetization for seed in range(300)]
+    values = np.array([np.ravel(run.value)[0] for run in runs])
+    errors = np.array([np.ravel(run.error)[0] for run in runs])
+    still = values == 1.0
+    assert 0.25 < still.mean() < 0.5
+    assert np.allclose(errors[still], 2 / 256)
+    assert 0.7 < values.std() / np.sqrt((errors**2).mean()) < 1.1
+
+
 def test_extreme_fields_are_safe():
     couplings = np.zeros((2, 2))
     for engine in ("numba", "reference"):

@@ -7,13 +7,17 @@ end of its comment, the values allowed; lines of comment say which values fit to
     beta_low: float = 0.5  # lowest inverse temperature, in [0, 10]
     beta_high: float = 1.5  # highest inverse temperature, in [0, 10]
     network: str = "document"  # which network, one of {document | random}
+    text: str = ""  # text to read, path of {file}
     # require: beta_low < beta_high
+
+`path of {file}` and `path of {folder}` allow the absolute path of one that exists, or nothing.
 """
 
 from __future__ import annotations
 
 import ast
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,8 +34,12 @@ _RANGE = re.compile(
     rf",?\s*in\s*(?P<left>[\[(])\s*(?P<low>{_NUMBER})\s*,\s*(?P<high>{_NUMBER})\s*(?P<right>[\])])$"
 )
 _CHOICES = re.compile(r",?\s*one of\s*\{(?P<choices>[^{}]*)\}$")
-# What was probably meant to be one of the two above.
-_HALF_LIMITS = re.compile(rf"\bin\s*(?:\[|\(\s*{_NUMBER})|\bin\s+{_NUMBER}\s*,|\bone of\s*[{{\[(]")
+_PATH = re.compile(r",?\s*path of\s*\{\s*(?P<kind>file|folder)\s*\}$")
+_EXISTS = {"file": os.path.isfile, "folder": os.path.isdir}
+# What was probably meant to be one of those above.
+_HALF_LIMITS = re.compile(
+    rf"\bin\s*(?:\[|\(\s*{_NUMBER})|\bin\s+{_NUMBER}\s*,|\b(?:one|path) of\s*[{{\[(]"
+)
 _TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 _FORM = "every line must read `name: type = default  # help`"
 
@@ -42,7 +50,7 @@ class Parameter:
 
     `type` is int, float, str or bool; `optional` says whether None is allowed. `low` and
     `high` bound numbers (open ends where `open_low`, `open_high`), `choices` lists the only
-    strings allowed (empty: any).
+    strings allowed (empty: any), `path` says what a string must lead to ("file", "folder" or "").
     """
 
     name: str
@@ -55,12 +63,15 @@ class Parameter:
     open_low: bool = False
     open_high: bool = False
     choices: tuple[str, ...] = ()
+    path: str = ""
 
     @property
     def allowed(self) -> str:
         """The values allowed, as a reader writes them."""
         if self.choices:
             text = "one of " + " | ".join(self.choices)
+        elif self.path:
+            text = f"the absolute path of a {self.path} or empty"
         elif self.type in (int, float) and (math.isfinite(self.low) or math.isfinite(self.high)):
             left, right = "(" if self.open_low else "[", ")" if self.open_high else "]"
             low, high = (f"{x:.0f}" if x.is_integer() else f"{x:g}" for x in (self.low, self.high))
@@ -93,6 +104,11 @@ class Parameter:
             raise wrong
         if self.choices and value not in self.choices:
             raise wrong
+        if self.path and value:
+            # A chapter runs in a folder of its own: a relative path would lead elsewhere there.
+            whole = os.path.expanduser(value)
+            if not (os.path.isabs(whole) and _EXISTS[self.path](whole)):
+                raise wrong
         if self.type in (int, float):
             above = value > self.low if self.open_low else value >= self.low
             below = value < self.high if self.open_high else value <= self.high
@@ -263,9 +279,14 @@ def _limits(name: str, kind: type, comment: str) -> tuple[dict[str, Any], str]:
             raise ParameterError(f"{name} has choices, but is no str")
         choices = tuple(choice.strip() for choice in match["choices"].split("|"))
         return {"choices": choices}, comment[: match.start()].strip()
+    if match := _PATH.search(comment):
+        if kind is not str:
+            raise ParameterError(f"{name} is a path, but is no str")
+        return {"path": match["kind"]}, comment[: match.start()].strip()
     if match := _HALF_LIMITS.search(comment):
         raise ParameterError(
             f"{name} has a range that cannot be read, {comment[match.start() :]!r}; the comment "
-            "must end with `in [low, high]`, `(` and `)` for open ends, or `one of {a | b}`"
+            "must end with `in [low, high]`, `(` and `)` for open ends, `one of {a | b}`, "
+            "`path of {file}` or `path of {folder}`"
         )
     return {}, comment

@@ -45,6 +45,13 @@ class TokenRuns:
     means: (R, T + steps, L) the conditional mean of each token given all earlier ones, i.e.
         `tanh(β W^o A)`; for the window, the means that it was drawn from.
     size: N. position: index of the position of the *first* token of the path.
+
+    >>> window = np.zeros((4, 3))
+    >>> runs = generate(
+    ...     Network.document(), 9, beta=1.0, window=window, steps=2, runs=5, seed=0, position=0
+    ... )
+    >>> runs.tokens.shape, runs.overlaps().shape
+    ((5, 6, 3), (5, 6, 3))
     """
 
     network: Network

@@ -38,7 +38,7 @@ def attention(
     >>> attention(torch.zeros(1, 2), keys=pair, values=pair)
     tensor([[0.5000, 0.5000]])
     """
-    queries, keys, values, beta = check_attention(queries, keys, values, beta)
+    queries, keys, values, beta = check_attention(queries, keys=keys, values=values, beta=beta)
     scores = beta * queries @ keys.mT
     if mask is not None:
         check_mask("mask", mask, shape=tuple(scores.shape))
@@ -66,7 +66,7 @@ def multi_head_attention(
     tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
     heads = check_integer("heads", heads, low=1)
-    check_attention(queries, keys, values, beta)
+    check_attention(queries, keys=keys, values=values, beta=beta)
     for name, tensor in (("queries", queries), ("values", values)):
         if tensor.shape[-1] % heads:
             raise ValueError(
@@ -80,15 +80,17 @@ def multi_head_attention(
 
 def check_attention(
     queries: torch.Tensor,
+    *,
     keys: torch.Tensor,
     values: torch.Tensor,
     beta: float | None,
-    *,
     same_length: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, float]:
     """The arguments of an attention, shapes that fit; β = 1/√d where it is None.
 
-    >>> check_attention(torch.ones(1, 4), torch.ones(2, 4), torch.ones(2, 3), None)[3]
+    >>> check_attention(
+    ...     torch.ones(1, 4), keys=torch.ones(2, 4), values=torch.ones(2, 3), beta=None
+    ... )[3]
     0.5
     """
     for name, tensor in (("keys", keys), ("queries", queries), ("values", values)):

@@ -34,7 +34,9 @@ def low_rank_attention(
     >>> low_rank_attention(x, keys=x, values=x, landmarks=2).shape
     torch.Size([4, 4])
     """
-    queries, keys, values, beta = check_attention(queries, keys, values, beta, same_length=True)
+    queries, keys, values, beta = check_attention(
+        queries, keys=keys, values=values, beta=beta, same_length=True
+    )
     landmarks = check_integer("landmarks", landmarks, low=1, high=keys.shape[-2])
     if keys.shape[-2] % landmarks:
         raise ValueError(f"landmarks must divide the length {keys.shape[-2]}, got {landmarks}")
@@ -63,7 +65,9 @@ def sparse_attention(
     >>> bool((sparse_attention(x, keys=x, values=x, window=0) == x).all())
     True
     """
-    queries, keys, values, beta = check_attention(queries, keys, values, beta, same_length=True)
+    queries, keys, values, beta = check_attention(
+        queries, keys=keys, values=values, beta=beta, same_length=True
+    )
     length = keys.shape[-2]
     window = check_integer("window", window, low=0)
     reach = min(window, length - 1)
@@ -97,7 +101,9 @@ def recurrent_attention(
     >>> recurrent_attention(x, keys=x, values=x, block=2)[0]
     tensor([1., 0., 0., 0.])
     """
-    queries, keys, values, beta = check_attention(queries, keys, values, beta, same_length=True)
+    queries, keys, values, beta = check_attention(
+        queries, keys=keys, values=values, beta=beta, same_length=True
+    )
     length = keys.shape[-2]
     block = check_integer("block", block, low=1, high=length)
     compression = check_integer("compression", compression, low=1, high=block)
@@ -143,7 +149,7 @@ def kernel_attention(
     >>> kernel_attention(x, keys=x, values=x, features=8).shape
     torch.Size([4, 4])
     """
-    queries, keys, values, beta = check_attention(queries, keys, values, beta)
+    queries, keys, values, beta = check_attention(queries, keys=keys, values=values, beta=beta)
     features = check_integer("features", features, low=1)
     generator = torch_generator(seed, device=keys.device)
     draws = torch.randn(
@@ -178,7 +184,7 @@ def streaming_attention(
     >>> streaming_attention(x, keys=x, values=x + 2.0, block=3)[0]
     tensor([2.])
     """
-    queries, keys, values, beta = check_attention(queries, keys, values, beta)
+    queries, keys, values, beta = check_attention(queries, keys=keys, values=values, beta=beta)
     block = check_integer("block", block, low=1)
     top = queries.new_full((*queries.shape[:-1], 1), -math.inf)
     norm, total = torch.zeros_like(top), torch.zeros_like(top) * values[..., :1, :]

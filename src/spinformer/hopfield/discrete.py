@@ -216,7 +216,7 @@ def _by_overlaps(
             return -log_sums(products, tables)
         return -separation(products.astype(np.float64)).sum(axis=1) + spins @ bias
 
-    return relax(spins, visit, value, max_steps, rng, progress)
+    return relax(spins, visit=visit, value=value, max_steps=max_steps, seed=rng, progress=progress)
 
 
 def _synchronous(
@@ -232,7 +232,7 @@ def _synchronous(
     steps, flips = (np.zeros(count, dtype=np.int64) for _ in range(2))
     residual = np.ones(count, dtype=np.int64)
     status = np.full(count, int(Status.STEP_LIMIT))
-    energies = [total_energy(patterns, states, separation, bias)]
+    energies = [total_energy(patterns, states=states, separation=separation, bias=bias)]
     before = np.full_like(states, np.nan)
     states = states.copy()
     for _ in tqdm(range(max_steps), disable=not progress, desc="sweeps"):
@@ -240,7 +240,7 @@ def _synchronous(
         if active.size == 0:
             break
         now = states[active]
-        after = signs(_fields(patterns, now, separation, diagonal) - bias, now)
+        after = signs(_fields(patterns, now, separation, diagonal) - bias, states=now)
         changed = (after != now).sum(axis=1)
         returned = (after == before[active]).all(axis=1) & (changed > 0)
         residual[active] = changed
@@ -249,7 +249,7 @@ def _synchronous(
         status[active[changed == 0]] = Status.CONVERGED
         status[active[returned]] = Status.CYCLE
         before[active], states[active] = now, after
-        energies.append(total_energy(patterns, states, separation, bias))
+        energies.append(total_energy(patterns, states=states, separation=separation, bias=bias))
     return DiscreteRetrieval(
         value=states,
         residual=residual,
@@ -291,16 +291,25 @@ def _fields(
     return field
 
 
-def signs(field: np.ndarray, states: np.ndarray) -> np.ndarray:
-    """sgn h; where h is zero, the state kept, +1 if it is unknown."""
+def signs(field: np.ndarray, *, states: np.ndarray) -> np.ndarray:
+    """sgn h; where h is zero, the state kept, +1 if it is unknown.
+
+    >>> signs(np.array([2.0, 0.0, 0.0]), states=np.array([-1.0, -1.0, 0.0]))
+    array([ 1., -1.,  1.])
+    """
     kept = np.where(states == 0, 1.0, states)
     return np.where(field > 0, 1.0, np.where(field < 0, -1.0, kept))
 
 
 def total_energy(
-    patterns: np.ndarray, states: np.ndarray, separation: Separation, bias: np.ndarray
+    patterns: np.ndarray, *, states: np.ndarray, separation: Separation, bias: np.ndarray
 ) -> np.ndarray:
-    """`energy`, or `log_energy` for a separation given by its logarithm, shape (Q,)."""
+    """`energy`, or `log_energy` for a separation given by its logarithm, shape (Q,).
+
+    >>> pair = np.ones((1, 2))
+    >>> total_energy(pair, states=pair, separation=CLASSICAL, bias=np.zeros(2))
+    array([-2.])
+    """
     products = states @ patterns.T
     if separation.log is not None:
         return -np.asarray(logsumexp(separation.log(products), axis=1))

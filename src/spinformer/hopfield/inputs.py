@@ -11,7 +11,11 @@ from spinformer.core.checks import check_array, check_real, check_tensor
 
 
 def check_spin_patterns(patterns: Any) -> np.ndarray:
-    """Patterns of ±1 as rows, shape (N, d) with N, d > 0."""
+    """Patterns of ±1 as rows, shape (N, d) with N, d > 0.
+
+    >>> check_spin_patterns([[1, -1]])
+    array([[ 1., -1.]])
+    """
     patterns = check_array("patterns", patterns, ndim=2, values=(-1, 1))
     if 0 in patterns.shape:
         raise ValueError(f"patterns must hold at least one pattern, got shape {patterns.shape}")
@@ -19,12 +23,20 @@ def check_spin_patterns(patterns: Any) -> np.ndarray:
 
 
 def check_spin_states(name: str, states: Any, *, dim: int) -> np.ndarray:
-    """States of ±1 and 0 (unknown) as rows, shape (Q, d), for patterns of `dim` spins."""
+    """States of ±1 and 0 (unknown) as rows, shape (Q, d), for patterns of `dim` spins.
+
+    >>> check_spin_states("queries", [[1, 0]], dim=2)
+    array([[1., 0.]])
+    """
     return check_array(name, states, shape=(None, dim), values=(-1, 0, 1))
 
 
 def check_patterns(patterns: Any, *, ndim: int | None = 2, least: int = 1) -> torch.Tensor:
-    """Real patterns as rows: (N, d), or (..., N, d) for `ndim=None`, N ≥ `least`, d > 0."""
+    """Real patterns as rows: (N, d), or (..., N, d) for `ndim=None`, N ≥ `least`, d > 0.
+
+    >>> tuple(check_patterns(torch.ones(3, 2)).shape)
+    (3, 2)
+    """
     patterns = check_tensor("patterns", patterns, ndim=ndim)
     if patterns.ndim < 2:
         raise ValueError(f"patterns must have shape (..., N, d), got {tuple(patterns.shape)}")
@@ -37,7 +49,11 @@ def check_patterns(patterns: Any, *, ndim: int | None = 2, least: int = 1) -> to
 
 
 def check_states(name: str, states: Any, *, patterns: torch.Tensor) -> torch.Tensor:
-    """States (..., d) that fit `patterns` (..., N, d) in width, type, device and batch axes."""
+    """States (..., d) that fit `patterns` (..., N, d) in width, type, device and batch axes.
+
+    >>> tuple(check_states("states", torch.ones(5, 2), patterns=torch.ones(3, 2)).shape)
+    (5, 2)
+    """
     states = check_tensor(name, states)
     width = patterns.shape[-1]
     if states.ndim == 0 or states.shape[-1] != width:
@@ -55,7 +71,12 @@ def check_states(name: str, states: Any, *, patterns: torch.Tensor) -> torch.Ten
 
 
 def check_like(name: str, tensor: torch.Tensor, *, model: torch.Tensor, role: str) -> None:
-    """Same dtype and device as `model`, which the error calls `role`."""
+    """Same dtype and device as `model`, which the error calls `role`.
+
+    >>> check_like("states", torch.ones(1).double(), model=torch.ones(1), role="patterns")
+    Traceback (most recent call last):
+    TypeError: states must have the patterns' dtype torch.float32, got torch.float64
+    """
     for what in ("dtype", "device"):
         wanted, got = getattr(model, what), getattr(tensor, what)
         if wanted != got:
@@ -63,14 +84,22 @@ def check_like(name: str, tensor: torch.Tensor, *, model: torch.Tensor, role: st
 
 
 def check_wide(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """float32 or float64, which linear algebra needs."""
+    """float32 or float64, which linear algebra needs.
+
+    >>> check_wide("patterns", torch.ones(1)).dtype
+    torch.float32
+    """
     if tensor.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name} must be float32 or float64, got {tensor.dtype}")
     return tensor
 
 
 def largest_norm(patterns: torch.Tensor) -> float:
-    """M, the largest norm of a row; ValueError where it overflows."""
+    """M, the largest norm of a row; ValueError where it overflows.
+
+    >>> largest_norm(torch.tensor([[3.0, 4.0], [1.0, 0.0]]))
+    5.0
+    """
     norm = float(torch.linalg.vector_norm(patterns.detach(), dim=-1).max())
     if not norm < torch.finfo(patterns.dtype).max ** 0.5:
         raise ValueError(f"patterns must have squared norms within the range of {patterns.dtype}")
@@ -78,7 +107,11 @@ def largest_norm(patterns: torch.Tensor) -> float:
 
 
 def check_result(what: str, result: torch.Tensor) -> torch.Tensor:
-    """`result`, if it is finite; ValueError where finite input was too large for its type."""
+    """`result`, if it is finite; ValueError where finite input was too large for its type.
+
+    >>> check_result("energy", torch.zeros(1))
+    tensor([0.])
+    """
     if not bool(torch.isfinite(result.detach()).all()):
         raise ValueError(
             f"overflow in the {what}: beta, patterns or states are too large for {result.dtype}"
@@ -87,12 +120,19 @@ def check_result(what: str, result: torch.Tensor) -> torch.Tensor:
 
 
 def check_beta(beta: Any) -> float:
-    """An inverse temperature > 0."""
+    """An inverse temperature > 0.
+
+    >>> check_beta(2)
+    2.0
+    """
     return check_real("beta", beta, low=0.0, open_low=True)
 
 
 def check_mask(name: str, mask: Any, *, shape: tuple[int, ...], exact: bool = False) -> None:
-    """Booleans that broadcast to `shape`, or have it if `exact`."""
+    """Booleans that broadcast to `shape`, or have it if `exact`.
+
+    >>> check_mask("mask", torch.ones(2, dtype=torch.bool), shape=(3, 2))
+    """
     if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
         raise TypeError(f"{name} must be a boolean torch tensor, got {type(mask).__name__}")
     fits = can_broadcast(mask.shape, torch.Size(shape))
@@ -103,7 +143,11 @@ def check_mask(name: str, mask: Any, *, shape: tuple[int, ...], exact: bool = Fa
 
 
 def can_broadcast(*shapes: torch.Size) -> bool:
-    """Whether the shapes broadcast together."""
+    """Whether the shapes broadcast together.
+
+    >>> can_broadcast(torch.Size([3, 1]), torch.Size([2]))
+    True
+    """
     try:
         torch.broadcast_shapes(*shapes)
     except RuntimeError:

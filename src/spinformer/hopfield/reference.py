@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from spinformer.core.checks import check_array, check_integer
-from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.random import Seed
 from spinformer.hopfield.discrete import signs, total_energy
 from spinformer.hopfield.inputs import check_spin_patterns, check_spin_states
 from spinformer.hopfield.relaxation import DiscreteRetrieval, relax
@@ -45,15 +45,17 @@ def retrieve_reference(
             for i in order:
                 old = state[i]
                 field = _field(patterns, state, i, separation, diagonal, push)
-                state[i] = signs(np.asarray(field), np.asarray(old))
+                state[i] = signs(np.asarray(field), states=np.asarray(old))
                 flips[q] += state[i] != old
             spins[q] = state
         return flips, None
 
     def value() -> np.ndarray:
-        return total_energy(patterns, spins.astype(np.float64), separation, push)
+        return total_energy(
+            patterns, states=spins.astype(np.float64), separation=separation, bias=push
+        )
 
-    return relax(spins, visit, value, max_steps, numpy_generator(seed), progress=False)
+    return relax(spins, visit=visit, value=value, max_steps=max_steps, seed=seed)
 
 
 def _field(
@@ -73,5 +75,5 @@ def _field(
         return float(slope @ patterns[:, i] - bias[i])
     up, down = state.copy(), state.copy()
     up[i], down[i] = 1.0, -1.0
-    pair = total_energy(patterns, np.stack([up, down]), separation, bias)
+    pair = total_energy(patterns, states=np.stack([up, down]), separation=separation, bias=bias)
     return float(pair[1] - pair[0])

@@ -111,18 +111,35 @@ def descend(
         now = spins.astype(np.float64)
         return -0.5 * ((field + bias) * now).sum(axis=1) + now @ bias
 
-    return relax(spins, visit, value, max_steps, numpy_generator(seed), progress)
+    return relax(spins, visit=visit, value=value, max_steps=max_steps, seed=seed, progress=progress)
 
 
 def relax(
     spins: np.ndarray,
+    *,
     visit: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]],
     value: Callable[[], np.ndarray],
     max_steps: int,
-    rng: np.random.Generator,
-    progress: bool,
+    seed: Seed,
+    progress: bool = False,
 ) -> DiscreteRetrieval:
-    """Sweep in random orders until a whole sweep changes nothing; `visit` works in place."""
+    """Sweep in random orders until a whole sweep changes nothing; `visit` works in place.
+
+    `visit` takes the order of a sweep over `spins` (Q, d) and returns how many spins of each
+    query it changed, and how many of these raised the energy (or None); `value` the energies now.
+
+    >>> spins = np.ones((1, 3), dtype=np.int8)
+    >>> rest = relax(
+    ...     spins,
+    ...     visit=lambda order: (np.zeros(1, dtype=np.int64), None),
+    ...     value=lambda: np.zeros(1),
+    ...     max_steps=5,
+    ...     seed=0,
+    ... )
+    >>> rest.converged, rest.steps
+    (array([ True]), array([0]))
+    """
+    rng = numpy_generator(seed)
     count, d = spins.shape
     sweeps, flips, rises = (np.zeros(count, dtype=np.int64) for _ in range(3))
     changed, counted = np.ones(count, dtype=np.int64), False

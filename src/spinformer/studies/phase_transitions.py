@@ -35,7 +35,7 @@ def protocol_start(network: Network, *, steps: int, digits: int = 8) -> Context:
     return Context(np.round(found.attention, digits), found.position)
 
 
-def name(regime: int, period: int) -> str:
+def name(regime: Regime, period: int) -> str:
     """Regime and period in words.
 
     >>> name(Regime.PERIODIC, 28), name(Regime.CHAOTIC, 0)
@@ -69,6 +69,16 @@ class Families:
 
     periods: what each family has at `middle`. up, down: from `middle` outwards. back_down,
     back_up: from the ends of these back to `middle`.
+
+    >>> from spinformer.dmft import find_attractors
+    >>> starts = Context(np.linspace(-0.1, 0.1, 36).reshape(3, 4, 3), 0)
+    >>> machine, legs = Network.document(), {"low": 0.4, "middle": 0.5, "high": 0.6, "count": 2}
+    >>> found = find_attractors(
+    ...     machine, starts, beta=0.5, transient=2000, kept=100, exponents=0, bins=1
+    ... )
+    >>> families = follow_families(machine, found, thresholds=Thresholds(), **legs)
+    >>> families.periods, families.exponent(0).shape
+    ([4], (3,))
     """
 
     periods: list[int]
