@@ -180,7 +180,7 @@ def test_a_verdict_that_its_figures_deny_and_a_test_that_does_not_know_its_row(
         'book/claims.yml:1: A1: the test test_small is not marked `@pytest.mark.claim("A1")`',
         "book/claims.yml:1: A1: verdict 'holds', but `beta < 1` is not met by beta = 1.50",
     ]
-    with pytest.raises(SourceError, match="is not met by beta = 1.50"):
+    with pytest.raises(SourceError, match=r"is not met by beta = 1\.50"):
         claims_markdown(built_checkout)
     test.write_text('@pytest.mark.claim("A1")\ndef test_small():\n    pass\n', encoding="utf-8")
     claims.write_text(ROW.replace("beta < 1", "beta < 2"), encoding="utf-8")
