@@ -232,7 +232,7 @@ def claims_markdown(root: Path) -> str:
         ":::{list-table}",
         ":class: claims",
         ":header-rows: 1",
-        ":widths: 6 30 22 26 16",
+        ":widths: 6 24 20 32 18",
         "",
         "* - Id\n  - Statement\n  - Verdict\n  - Figures, and the criterion they meet\n  - Where",
     ]
@@ -245,7 +245,7 @@ def claims_markdown(root: Path) -> str:
             faults += error.faults
             continue
         if claim.criterion:
-            figures += f"; criterion: `{' '.join(claim.criterion.split())}`"
+            figures += f"\n\n    Criterion: `{' '.join(claim.criterion.split())}`"
         # The chapter whose figures are quoted first, then others that have something to say.
         places = sorted(
             (name != claim.chapter, name) for name in printed if claim.id in printed[name]
