@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spinformer.chapters.__main__ import main
-from spinformer.chapters.claims import parse_claims, read_claims
+from spinformer.chapters.claims import claims_markdown, parse_claims, read_claims
 from spinformer.chapters.errors import SourceError
 
 SOURCE = "notebooks/01_small.md"
@@ -107,15 +107,20 @@ def test_a_missing_parameter_file_is_a_fault_like_any_other(
 ROWS = """\
 - id: A1
   statement: One.
-  verdict: holds
+  verdict: open
   chapter: 09_gone
 - id: A2
   statement: Two.
   verdict: maybe
 - id: A3
   statement: Three.
-  verdict: open
-  figure: '(unclosed'
+  verdict: holds
+  chapter: 01_small
+  test: tests/test_small.py::test_small
+  figures:
+    slope: '(unclosed'
+  criterion: slope < 1
+  shown: 'slope {slope}'
 - id: A4
   statement: Four.
   verdikt: open
@@ -134,14 +139,53 @@ def test_every_row_of_the_claims_with_a_fault_is_named(small_checkout: Path) -> 
     for start in (
         "book/claims.yml:1: A1: there is no chapter 09_gone",
         "book/claims.yml:5: A2: verdict must be one of holds | holds if",
-        "book/claims.yml:8: A3: figure is no regular expression",
-        "book/claims.yml:12: A4: unknown key 'verdikt'",
-        "book/claims.yml:15: id is missing",
-        "book/claims.yml:16: A1: there is a row in line 1 already",
+        "book/claims.yml:8: A3: figure slope is no regular expression",
+        "book/claims.yml:17: A4: unknown key 'verdikt'",
+        "book/claims.yml:20: id is missing",
+        "book/claims.yml:21: A1: there is a row in line 1 already",
     ):
         assert any(line.startswith(start) for line in lines), (start, lines)
     assert len(lines) == 6
     assert parse_claims("- id: [\n")[1][0].line >= 1
+
+
+ROW = """\
+- id: A1
+  statement: It is small.
+  verdict: holds
+  chapter: 01_small
+  test: tests/test_small.py::test_small
+  figures:
+    beta: 'flat ([.0-9]+)'
+  criterion: beta < 1
+  shown: 'β = {beta}'
+"""
+
+
+def test_a_verdict_that_its_figures_deny_and_a_test_that_does_not_know_its_row(
+    built_checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, claims = built_checkout / SOURCE, built_checkout / "book" / "claims.yml"
+    test = built_checkout / "tests" / "test_small.py"
+    cell = "```{code-cell} ipython3\nfrom"
+    text = source.read_text(encoding="utf-8")
+    assert text.count(cell) == 1
+    tagged = text.replace(cell, "```{code-cell} ipython3\n:tags: [claim-A1]\n\nfrom")
+    source.write_text(tagged, encoding="utf-8")
+    test.write_text("def test_small():\n    pass\n", encoding="utf-8")
+    claims.write_text(ROW, encoding="utf-8")
+    assert call(built_checkout, monkeypatch, "build", "--no-progress").exit_code == 0
+    lines = call(built_checkout, monkeypatch, "check").output.splitlines()
+    assert lines == [
+        'book/claims.yml:1: A1: the test test_small is not marked `@pytest.mark.claim("A1")`',
+        "book/claims.yml:1: A1: verdict 'holds', but `beta < 1` is not met by beta = 1.50",
+    ]
+    with pytest.raises(SourceError, match=r"is not met by beta = 1\.50"):
+        claims_markdown(built_checkout)
+    test.write_text('@pytest.mark.claim("A1")\ndef test_small():\n    pass\n', encoding="utf-8")
+    claims.write_text(ROW.replace("beta < 1", "beta < 2"), encoding="utf-8")
+    assert call(built_checkout, monkeypatch, "check").output == ""
+    assert "β = 1.50" in claims_markdown(built_checkout)
 
 
 def test_a_new_chapter_runs_and_lacks_only_its_text(

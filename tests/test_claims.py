@@ -1,19 +1,25 @@
-"""The claims table: a row for every statement, links and tests that exist, figures from cells."""
+"""The claims table: every verdict follows from figures, every row is held by a test."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from spinformer.chapters.claims import (
+    DECIDED,
     Claim,
     claims_markdown,
+    parse_claims,
     printed_by_chapter,
-    quoted_figure,
+    printed_for,
     read_claims,
+    settle,
 )
+from spinformer.chapters.conditions import condition_names, is_met
+from spinformer.chapters.errors import ConditionError, SourceError
 
 ROOT = Path(__file__).resolve().parents[1]
 KNOWN = {
@@ -22,40 +28,168 @@ KNOWN = {
     *(f"C{i}" for i in range(1, 20)),
 }
 CLAIMS = read_claims(ROOT)
-SETTLED = [claim for claim in CLAIMS if claim.verdict != "not computed yet"]
+SETTLED = [claim for claim in CLAIMS if claim.settled]
+PRINTED = printed_by_chapter(ROOT)
+
+
+def every_settled_row() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("claim", SETTLED, ids=[claim.id for claim in SETTLED])
+
+
+def numbers(claim: Claim) -> dict[str, float]:
+    found = claim.read(printed_for(claim, PRINTED))
+    return {name: float(text) for name, text in found.items()}
 
 
 def test_every_statement_has_a_row_and_no_id_is_unknown() -> None:
     assert {claim.id for claim in CLAIMS} == KNOWN
-    assert {name for found in printed_by_chapter(ROOT).values() for name in found} <= KNOWN
+    assert {name for found in PRINTED.values() for name in found} <= KNOWN
 
 
 def test_what_the_chapters_settle_and_what_the_table_says_agree() -> None:
-    found = printed_by_chapter(ROOT)
-    tagged = {name for cells in found.values() for name in cells}
-    assert tagged == {claim.id for claim in SETTLED}
+    tagged = {name for cells in PRINTED.values() for name in cells}
+    assert tagged == {claim.id for claim in CLAIMS if claim.verdict != "not computed yet"}
     for claim in SETTLED:
-        assert claim.id in found[claim.chapter], f"no cell of {claim.chapter} settles {claim.id}"
+        assert claim.id in PRINTED[claim.chapter], f"no cell of {claim.chapter} settles {claim.id}"
 
 
-@pytest.mark.parametrize("claim", SETTLED, ids=[claim.id for claim in SETTLED])
-def test_a_settled_row_names_a_test_and_a_figure_that_exist(claim: Claim) -> None:
-    file, name = claim.test.split("::")
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    assert name in functions, f"{claim.id}: no test {claim.test}"
-    assert quoted_figure(claim, printed_by_chapter(ROOT)[claim.chapter][claim.id])
-    needs_condition = claim.verdict in ("holds if", "fails")
-    assert bool(claim.condition) or not needs_condition, f"{claim.id}: say when or why"
+@every_settled_row()
+def test_the_verdict_follows_from_the_figures(claim: Claim) -> None:
+    assert all((claim.figures, claim.criterion, claim.chapter, claim.test))
+    assert settle(claim, PRINTED)
+
+
+def moved(name: str, value: float) -> Iterator[float]:
+    """Values a figure might have had: near the one it has and far from it."""
+    yield from (factor * value for factor in (0.0, 0.1, 0.5, 0.9, 1.1, 1.5, 3.0, 10.0))
+    for step in (1e-6, 1e-3, 0.1, 1.0, 10.0):
+        yield value + step
+        # There is no negative error bar.
+        if not name.endswith("error"):
+            yield value - step
+
+
+@every_settled_row()
+def test_every_figure_alone_can_turn_the_verdict(claim: Claim) -> None:
+    figures = numbers(claim)
+    for name, value in figures.items():
+        met = {is_met(claim.criterion, figures | {name: other}) for other in moved(name, value)}
+        assert (not DECIDED[claim.verdict]) in met, f"{claim.id}: {name} decides nothing"
+
+
+def claims_by_test() -> set[tuple[str, str]]:
+    """The ids that tests are marked with, `@pytest.mark.claim("A7")`, each with its test."""
+    found = set()
+    for path in sorted((ROOT / "tests").glob("test_*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            for mark in node.decorator_list:
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.claim":
+                    ids = [ast.literal_eval(argument) for argument in mark.args]
+                    found |= {(name, f"tests/{path.name}::{node.name}") for name in ids}
+    return found
+
+
+def test_rows_and_their_tests_name_each_other() -> None:
+    assert claims_by_test() == {(claim.id, claim.test) for claim in SETTLED}
 
 
 def test_the_page_is_made_from_the_rows() -> None:
     text = claims_markdown(ROOT)
     assert all(f"* - {claim.id}\n" in text for claim in CLAIMS)
+    assert all(settle(claim, PRINTED) in text for claim in SETTLED)
 
 
-def test_a_figure_that_no_cell_printed_is_refused() -> None:
-    claim = Claim("A1", "statement", "holds", figure=r"error +([\d.e+-]+)")
-    assert quoted_figure(claim, "the error  1.0e-12 nats") == "error 1.0e-12"
-    with pytest.raises(ValueError, match="A1: no match"):
-        quoted_figure(claim, "")
+ROW = """\
+- id: A1
+  statement: It falls.
+  verdict: {verdict}
+  condition: for small numbers
+  chapter: 01_small
+  test: tests/test_small.py::test_small
+  figures:
+    slope: 'slope ([-.0-9]+)'
+    slope_error: 'slope [-.0-9]+ \\+- ([.0-9]+)'
+  criterion: {criterion}
+  shown: 'slope {{slope}} ± {{slope_error}}'
+"""
+CRITERION = "abs(slope + 1) < 0.1 and slope_error < 0.02"
+
+
+def small_row(verdict: str = "holds", criterion: str = CRITERION) -> Claim:
+    claims, faults = parse_claims(ROW.format(verdict=verdict, criterion=criterion))
+    assert not faults
+    return claims[0]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text", "message"),
+    [
+        ("holds", "slope -1.02 +- 0.01", ""),
+        ("holds if", "slope -1.02 +- 0.01", ""),
+        ("fails", "slope -0.52 +- 0.01", ""),
+        ("holds", "slope -0.52 +- 0.01", "is not met by slope = -0.52, slope_error = 0.01"),
+        ("holds", "slope -1.02 +- 0.10", "is not met by slope = -1.02, slope_error = 0.10"),
+        ("fails", "slope -1.02 +- 0.01", "is met by slope = -1.02"),
+        ("holds", "nothing", "slope: cells tagged claim-A1 printed no"),
+        ("holds", "slope - +- 0.01", "not all figures are numbers: slope = -"),
+    ],
+)
+def test_a_figure_across_its_criterion_is_refused(verdict: str, text: str, message: str) -> None:
+    claim, printed = small_row(verdict), {"01_small": {"A1": text}}
+    if not message:
+        assert settle(claim, printed) == text.replace("+-", "±")
+        return
+    with pytest.raises(SourceError) as caught:
+        settle(claim, printed)
+    assert str(caught.value).startswith("book/claims.yml:1: A1: ")
+    assert message in str(caught.value)
+    if "is " in message:
+        assert CRITERION in str(caught.value)
+
+
+def test_figures_come_from_the_chapter_of_the_row_first() -> None:
+    printed = {"00_other": {"A1": "slope 5 +- 1"}, "01_small": {"A1": "slope -1.0 +- 0.01"}}
+    assert settle(small_row(), printed) == "slope -1.0 ± 0.01"
+    with pytest.raises(SourceError, match="01_small has not been executed"):
+        settle(small_row(), {"00_other": printed["00_other"]})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("slope_error < 0.02", "slope_error < bound"), "bound is not among the figures"),
+        ((" and slope_error < 0.02", ""), "does not depend on the figure slope_error"),
+        (("{slope}", "{height}"), "height is not among the figures"),
+        (("{slope_error}", "{slope_error"), "expected '}'"),
+        (("abs(slope + 1)", "exit(slope)"), "'exit(slope)' is not allowed in a condition"),
+        (("'slope ([-.0-9]+)'", "'slope'"), "figure slope needs one group, got 0"),
+        (("'slope ([-.0-9]+)'", "'slope ('"), "figure slope is no regular expression"),
+        (("verdict: holds", "verdict: open"), "has no figures and no criterion"),
+        (("verdict: holds", "verdict: maybe"), "verdict must be one of"),
+        (("condition: for small numbers\n", "\n"), ""),
+        (("test: tests/test_small.py::test_small", ""), "test is missing"),
+    ],
+)
+def test_a_row_that_cannot_decide_is_named(change: tuple[str, str], message: str) -> None:
+    _, faults = parse_claims(ROW.format(verdict="holds", criterion=CRITERION).replace(*change))
+    assert any(message in str(fault) for fault in faults) if message else not faults
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["abs(a, b) < 1", "abs(*a) < 1", "max(a) < 1", "a.b < 1", "a[0] < 1", "[a] == 1", "a ** 9 < 1"],
+)
+def test_conditions_execute_nothing(condition: str) -> None:
+    with pytest.raises(ConditionError, match="is not allowed in a condition"):
+        condition_names(condition)
+    with pytest.raises(ConditionError):
+        is_met(condition, {"a": 1.0, "b": 1.0})
+
+
+def test_conditions_that_cannot_be_decided_say_so() -> None:
+    assert is_met("1 < a <= 2 and not (a == b or abs(a - b) < 0.1)", {"a": 2.0, "b": 1.0})
+    for condition in ("a / b < 1", "a < 'x'", "a < c"):
+        with pytest.raises(ConditionError, match=condition):
+            is_met(condition, {"a": 1.0, "b": 0.0})

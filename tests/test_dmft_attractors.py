@@ -81,6 +81,7 @@ def test_classification_table():
     assert found.tolist() == wanted.tolist()
 
 
+@pytest.mark.claim("C9", "C10")
 def test_regimes_of_the_document_network(start):
     # (β, regime) far from the borders of the regimes; periods from stored trajectories below.
     beta = np.array([0.2, 1.255, 1.26451, 1.28, 1.4])
@@ -93,6 +94,7 @@ def test_regimes_of_the_document_network(start):
     assert (found.digits[3:] < 4).all()
 
 
+@pytest.mark.claim("C13")
 def test_periods_agree_with_a_stored_trajectory(start):
     network = Network.document()
     contexts = random_contexts(network, 0, count=24)
@@ -106,6 +108,7 @@ def test_periods_agree_with_a_stored_trajectory(start):
     assert len(set(found.period)) > 1
 
 
+@pytest.mark.claim("C15")
 def test_streamed_histograms_equal_those_of_a_stored_trajectory(start):
     network = Network.document()
     beta = np.linspace(1.2, 1.4, 70)

@@ -57,6 +57,7 @@ def case():
     )
 
 
+@pytest.mark.claim("C4")
 def test_derivative_equals_plain_enumeration(case):
     network, window, paths = case
     expected, norm = plain_means(network, 1.4, window, 4, 0)

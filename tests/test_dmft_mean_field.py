@@ -145,6 +145,7 @@ def test_fifty_steps_at_the_document_gamma():
     size=st.integers(1, 40),
     beta=st.floats(0.0, 5.0),
 )
+@pytest.mark.claim("C7")
 def test_the_three_forms_of_the_average_agree(seed, features, size, beta):
     network = Network.random(seed, size, features=features)
     attention = np.random.default_rng(seed).uniform(-1, 1, (7, features))

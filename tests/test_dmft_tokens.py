@@ -73,6 +73,7 @@ NETWORKS = [
 
 
 @pytest.mark.parametrize(("network", "position"), NETWORKS)
+@pytest.mark.claim("C6")
 def test_conditional_means_equal_the_plain_loops(network, position):
     rng = np.random.default_rng(0)
     window = rng.uniform(-1, 1, (network.context, network.segments))
@@ -107,6 +108,7 @@ def test_huge_network_reproduces_the_stated_overlaps():
     )
 
 
+@pytest.mark.claim("C3")
 def test_distribution_is_exact_for_a_few_bits():
     network = Network.document().with_parameters(gamma=6.0, context=2)
     window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
@@ -202,6 +204,7 @@ def test_seed_fixes_every_draw():
     assert not np.array_equal(following, first)
 
 
+@pytest.mark.claim("C8")
 def test_segment_correlations_take_four_values():
     found = np.array(
         [Network.segmented(seed).pair_correlations("o", "k") for seed in range(300)]

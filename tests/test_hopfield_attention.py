@@ -37,6 +37,7 @@ def cost(function, length: int, width: int, **options):
     return count_cost(function, q, keys=k, values=v, **options)
 
 
+@pytest.mark.claim("A1")
 def test_attention_is_the_framework_kernel_and_a_plain_loop():
     q, k, v = draw(3, 5, 4, seed=1), draw(3, 7, 4, seed=2), draw(3, 7, 9, seed=3)
     mask = draw(5, 7, seed=4) > -0.5
@@ -56,6 +57,7 @@ def test_attention_is_the_framework_kernel_and_a_plain_loop():
             torch.testing.assert_close(result[b, s], row, **EXACT)
 
 
+@pytest.mark.claim("A2")
 def test_heads_are_chunks_of_the_vector_space():
     q, k, v = draw(2, 5, 12, seed=1), draw(2, 7, 12, seed=2), draw(2, 7, 12, seed=3)
     split = [t.unflatten(-1, (3, 4)).transpose(1, 2) for t in (q, k, v)]
@@ -71,6 +73,7 @@ def test_heads_are_chunks_of_the_vector_space():
     )
 
 
+@pytest.mark.claim("A3")
 def test_attention_acts_on_sets():
     x = draw(8, 6, seed=5)
     order = torch.randperm(8, generator=torch.Generator().manual_seed(1))
@@ -143,6 +146,7 @@ def test_random_features_converge_as_the_inverse_root():
     np.testing.assert_allclose(ratios, 4.0, rtol=0.35)
 
 
+@pytest.mark.claim("A4")
 def test_cost_of_the_formula_is_quadratic_and_of_the_relatives_linear():
     width = 6
     short, long = (cost(attention, n, width) for n in (64, 128))

@@ -74,6 +74,7 @@ def plain_overlap(d, load, networks, queries, seed):
 
 
 @pytest.mark.parametrize("load", [0.10, 0.12, 0.14, 0.16, 0.18])
+@pytest.mark.claim("A6")
 def test_overlap_at_2000_spins_agrees_with_an_independent_simulation(load):
     ours = retrieval_overlap(2000, loads=[load], networks=16, queries=8, seed=11).samples[0]
     plain = plain_overlap(2000, load, networks=12, queries=4, seed=12)
@@ -140,12 +141,14 @@ def test_one_step_error_follows_krotov_and_hopfield(degree, d, count):
 @pytest.mark.parametrize(
     ("degree", "dims"), [(2, (200, 400, 800)), (3, (50, 80, 126)), (4, (36, 50, 70))]
 )
+@pytest.mark.claim("A7")
 def test_capacity_grows_as_d_to_the_degree_minus_one(degree, dims):
     fitted = capacity_exponent(dims, degree=degree, bits=40_000, blocks=5, seed=17)
     assert abs(fitted.exponent.value - fitted.predicted_exponent) < 4 * fitted.exponent.error + 0.01
     assert abs(fitted.exponent.value - (degree - 1)) < 0.06
 
 
+@pytest.mark.claim("A8")
 def test_exponential_memory_loses_patterns_by_the_birthday_law():
     d = 12
     counts = [10, 20, 30, 45]

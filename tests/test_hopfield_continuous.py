@@ -74,6 +74,7 @@ def test_gradient_and_jacobian_equal_autograd(size, width, beta, seed):
     assert float(torch.linalg.eigvalsh(hessian).max()) <= 1.0 + 1e-10
 
 
+@pytest.mark.claim("B1")
 def test_one_step_is_the_kernel_of_the_framework():
     patterns, states = draw(9, 6, seed=3), draw(4, 6, seed=4)
     kernel = torch.nn.functional.scaled_dot_product_attention(states, patterns, patterns)
@@ -83,6 +84,7 @@ def test_one_step_is_the_kernel_of_the_framework():
 
 
 @pytest.mark.parametrize("step_size", [0.25, 1.0, 1.5, 1.95])
+@pytest.mark.claim("A9")
 def test_descent_below_two(step_size):
     # 1e5 steps: 40 memories of random size, width and beta, 50 queries each, 50 steps.
     rng = np.random.default_rng(11)
@@ -147,6 +149,7 @@ def test_mean_loses_stability_exactly_where_beta_times_the_covariance_is_one():
         assert (float(moved.norm()) > float(nudge.norm())) is grows
 
 
+@pytest.mark.claim("A15")
 def test_three_kinds_appear_in_their_order():
     # Three tight clusters of four: the average, then clusters, then members.
     centres = 3.0 * torch.eye(3, 16, dtype=torch.float64)
@@ -214,6 +217,7 @@ def test_batched_memories_and_gradients_through_retrieval():
     )
 
 
+@pytest.mark.claim("A19")
 def test_half_masked_faces_return_as_beta_grows():
     faces = torch.as_tensor(images.faces())
     queries = torch.as_tensor(images.mask(images.faces(), fraction=0.5))
@@ -326,6 +330,7 @@ def test_other_functions_refuse_bad_input():
         find_fixed_points(torch.ones(3, 2), beta=1.0, starts=torch.ones(1, 3))
 
 
+@pytest.mark.claim("A13")
 def test_random_patterns_are_kept_where_the_estimate_says():
     for width, spread in ((64, 0.8), (64, 1.05), (64, 1.15), (64, 1.6), (256, 0.4), (256, 0.55)):
         patterns = width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=20), dim=-1)

@@ -54,6 +54,7 @@ def quadrature(patterns, beta):
 
 @pytest.mark.parametrize("d", [1, 2, 3])
 @pytest.mark.parametrize("beta", [0.5, 1.0, 2.5])
+@pytest.mark.claim("A10")
 def test_log_partition_equals_quadrature(d, beta):
     for seed in range(3):
         patterns = normal(seed, 4, d)

@@ -156,6 +156,7 @@ def test_asynchronous_retrieval_ends_in_a_minimum_found_by_enumeration(memory):
 
 
 @pytest.mark.parametrize("memory", MEMORIES, ids=str)
+@pytest.mark.claim("A5")
 def test_no_asynchronous_flip_raises_the_energy(memory):
     rng = np.random.default_rng(7)
     flips = 0

@@ -33,6 +33,7 @@ def normal(seed, *shape):
 
 @settings(deadline=None, max_examples=25, derandomize=True)
 @given(SETTINGS)
+@pytest.mark.claim("A11")
 def test_loss_and_gradient_equal_autograd_through_the_mixture(setting):
     seed, number, d, beta = setting
     patterns, data = normal(seed, number, d).requires_grad_(), 1.5 * normal(seed + 1, 20, d)
@@ -138,6 +139,7 @@ def two_radii(count, seed):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.claim("A12")
 def test_exact_likelihood_beats_cd1_where_radii_differ(seed):
     centres, train = two_radii(2000, seed)
     _, held_out = two_radii(2000, seed + 100)

@@ -42,6 +42,7 @@ def test_hopfield_distribution_equals_the_sum_over_pairs(seed, beta):
 
 @given(seeds, betas)
 @settings(deadline=None, max_examples=25, derandomize=True)
+@pytest.mark.claim("C1")
 def test_conditional_follows_from_the_joint(seed, beta):
     left, right = signs(seed, 3, 5), signs(seed + 1, 3, 4)
     joint = bipartite_log_probability(left, right=right, beta=beta)
@@ -84,6 +85,7 @@ def test_retrieval_reaches_the_curie_weiss_overlap():
 
 @given(seeds, st.floats(0.0, 20.0))
 @settings(deadline=None, max_examples=25, derandomize=True)
+@pytest.mark.claim("C2")
 def test_restricted_conditional_is_scaled_dot_product_attention(seed, gamma):
     rng = np.random.default_rng(seed)
     left, right = rng.standard_normal((3, 7)), rng.standard_normal((3, 9))  # real-valued

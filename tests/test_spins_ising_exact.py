@@ -23,6 +23,7 @@ def _glass(seed, size, batch=()):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6, 9])
 @pytest.mark.parametrize("beta", [0.0, 0.7, 40.0])
+@pytest.mark.claim("B2")
 def test_matrix_form_equals_the_plain_loop(size, beta):
     couplings, fields = _glass(size, size)
     result = solve_exact(couplings, fields=fields, beta=beta)
@@ -64,6 +65,7 @@ def test_document_s_ordered_pairs_couple_twice():
     assert result.log_partition + beta * np.trace(j) == pytest.approx(np.log(total), rel=1e-13)
 
 
+@pytest.mark.claim("B4")
 def test_enumeration_autograd_finite_differences_and_monte_carlo_agree():
     beta = 0.8
     couplings, fields = _glass(5, 9)

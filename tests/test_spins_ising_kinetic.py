@@ -125,6 +125,7 @@ def test_symmetric_couplings_give_detailed_balance(system):
     assert np.allclose(state.probabilities, weight / weight.sum(), atol=1e-14)
 
 
+@pytest.mark.claim("B13")
 def test_entropy_production_of_asymmetric_couplings(system):
     couplings, drive, initial = system
     beta, x = 0.9, drive[0]

@@ -135,6 +135,7 @@ def test_two_free_spins_of_adaptive_tap_in_closed_form():
     assert result.log_partition == pytest.approx(expected, rel=1e-13)
 
 
+@pytest.mark.claim("B7")
 def test_median_errors_on_the_sherrington_kirkpatrick_model():
     # N = 18, couplings of variance 1/N, Gaussian fields of standard deviation 1/2. Medians of
     # 60 systems; over groups of that size they scatter by about 8 per cent.

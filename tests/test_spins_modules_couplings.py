@@ -40,6 +40,7 @@ def _ising_log_weights(fields, couplings, beta):
 
 @pytest.mark.parametrize("mask_diagonal", [True, False])
 @pytest.mark.parametrize("beta", [0.3, 1.5])
+@pytest.mark.claim("B5")
 def test_two_terms_are_the_gradient_of_the_exact_free_energy(mask_diagonal, beta):
     """D = 1, five sites: −dF/dh by autograd through the sum over all states, to 1e-12."""
     fields, bilinear = _draw(5, 1, seed=4)
@@ -134,6 +135,7 @@ def test_a_masked_pair_does_not_respond():
     seed=st.integers(0, 10_000),
     mask_diagonal=st.booleans(),
 )
+@pytest.mark.claim("B6")
 def test_closed_form_equals_autograd(sites, dim, gamma, strength, seed, mask_diagonal):
     fields, bilinear = _draw(sites, dim, seed, batch=(2,))
     options = {"gamma": gamma, "strength": strength, "mask_diagonal": mask_diagonal}

@@ -33,6 +33,7 @@ def _inputs(batch=2, sites=5, dim=12, seed=1):
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("mask_diagonal", [True, False])
 @pytest.mark.parametrize(("beta", "strength"), [(0.4, 1.5), (2.0, 0.4)])
+@pytest.mark.claim("B8")
 def test_output_is_minus_the_gradient_of_the_free_energy(order, mask_diagonal, beta, strength):
     """By autograd through F(H, J(H), m*(H)), and by finite differences with m* solved again."""
     module = _module(

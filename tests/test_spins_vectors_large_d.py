@@ -251,6 +251,7 @@ def test_a_sample_does_not_depend_on_its_neighbours():
             torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.claim("B3")
 def test_free_spins_in_closed_form():
     fields = torch.randn(4, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     strength = fields.square().sum(-1) / 7

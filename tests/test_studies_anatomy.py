@@ -85,6 +85,7 @@ def test_finite_differences_with_the_saddle_solved_again():
     assert abs(slope - want) < 1e-10
 
 
+@pytest.mark.claim("B9")
 def test_rotations_and_spans():
     """All but the response commute with any rotation of the channels; the response does not."""
     fields, bilinear = draw_tokens(1, sites=5, dim=9, seed=0)[0], draw_bilinear(9, seed=1)
@@ -179,6 +180,7 @@ def test_locality_adds_up():
     assert (total.diagonal() > 0).all()
 
 
+@pytest.mark.claim("B12")
 def test_own_token_share_limits():
     """Two masked sites have no response; a fixed environment leaves all of it to the owner, a
     fixed owner nothing; sharp scores in a random crowd leave the owner little."""

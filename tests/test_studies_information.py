@@ -12,6 +12,7 @@ def binary_information(error):
     return 1.0 + error * np.log2(error) + (1 - error) * np.log2(1 - error)
 
 
+@pytest.mark.claim("C12")
 def test_label_information_of_known_clouds():
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, 4000, 2))

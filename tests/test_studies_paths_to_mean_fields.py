@@ -31,6 +31,7 @@ CONTEXT = np.array(
 )
 
 
+@pytest.mark.claim("C5")
 def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
     network = Network.document().with_parameters(gamma=6.0, context=2)
     window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])

@@ -122,6 +122,7 @@ def test_short_steps_change_the_energy_by_their_slope():
     assert bool((change[1] <= slope).all())
 
 
+@pytest.mark.claim("A14")
 def test_aligned_attention_steps_of_the_model_lower_the_energy():
     """All of them, in every layer: U is concave in the hidden state."""
     account = energies.account_steps(installed_model(), installed_traces())

@@ -73,6 +73,7 @@ def test_matched_transformer_has_as_many_parameters():
         matched_transformer(spins, dim=40, heads=4)
 
 
+@pytest.mark.claim("B11")
 def test_probes_against_plain_loops(data):
     model = _spins()
     tokens, labels = data.test_tokens[:40], data.test_labels[:40]
@@ -102,6 +103,7 @@ def test_probes_against_plain_loops(data):
 
 
 @pytest.mark.parametrize("kind", ["spins", "transformer"])
+@pytest.mark.claim("B10")
 def test_training_learns_and_repeats(kind, data):
     def model():
         torch.manual_seed(5)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from spinformer.chapters.claims import FILE as CLAIMS
-from spinformer.chapters.claims import TAG, Claim, claim_tags, parse_claims
-from spinformer.chapters.errors import Fault, ParameterError
+from spinformer.chapters.claims import TAG, Claim, claim_tags, parse_claims, settle
+from spinformer.chapters.errors import ChapterError, Fault, ParameterError, SourceError
 from spinformer.chapters.freshness import read_notebook, state
 from spinformer.chapters.meaning import code_cells
 from spinformer.chapters.source import Chapter, chapters
@@ -33,6 +34,7 @@ def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
     if not names:
         found += _page_citation_faults(root, keys)
         found += _row_faults(root, claims)
+    found += _verdict_faults(root, claims, {chapter.name for chapter in selected})
     return sorted(set(found))
 
 
@@ -52,7 +54,7 @@ def _chapter_faults(chapter: Chapter, keys: set[str], claims: list[Claim]) -> li
     if not chapter.parameter_faults():
         found += _value_faults(chapter)
     if not chapter.faults():
-        found += _age_faults(chapter, claims)
+        found += _age_faults(chapter)
     return found
 
 
@@ -156,7 +158,7 @@ def _value_faults(chapter: Chapter) -> Iterator[Fault]:
         yield Fault(name, 1, "must change at least one parameter")
 
 
-def _age_faults(chapter: Chapter, claims: list[Claim]) -> Iterator[Fault]:
+def _age_faults(chapter: Chapter) -> Iterator[Fault]:
     found = state(chapter)
     if found.reason:
         yield chapter.fault(1, f"the notebook is stale, {found.reason}: run `make notebooks`")
@@ -170,11 +172,6 @@ def _age_faults(chapter: Chapter, claims: list[Claim]) -> Iterator[Fault]:
             yield chapter.fault(lines[cell.id], f"the cell draws {len(images)} figures, not one")
         if images and "figure" not in cell.metadata.get("mystnb", {}):
             yield chapter.fault(lines[cell.id], "the figure needs name, caption and alt text")
-    printed = claim_tags(notebook)
-    for claim in claims:
-        mine = claim.chapter == chapter.name and claim.id in printed
-        if mine and claim.figure and not re.search(claim.figure, printed[claim.id]):
-            yield claim.fault(f"{claim.figure!r} is not in what the cells printed")
 
 
 def _claims(root: Path) -> tuple[list[Claim], list[Fault]]:
@@ -198,17 +195,36 @@ def _row_faults(root: Path, claims: list[Claim]) -> Iterator[Fault]:
             yield claim.fault(f"there is no chapter {claim.chapter!r}")
         elif claim.chapter in tagged and claim.id not in tagged[claim.chapter]:
             yield claim.fault(f"no cell of {claim.chapter} is tagged {TAG}{claim.id}")
-        if problem := _test_problem(root, claim.test):
+        if problem := _test_problem(root, claim):
             yield claim.fault(problem)
-        if claim.verdict in ("holds if", "fails") and not claim.condition:
-            yield claim.fault("condition is missing: say when or why")
 
 
-def _test_problem(root: Path, test: str) -> str:
-    file, _, name = test.partition("::")
+def _verdict_faults(root: Path, claims: list[Claim], names: set[str]) -> Iterator[Fault]:
+    """Yield the rows of the chapters called `names` that their figures do not bear out."""
+    printed: dict[str, dict[str, str]] = {}
+    for path in sorted((root / "notebooks").glob("*.ipynb")):
+        # One that cannot be read is named as stale.
+        with contextlib.suppress(ChapterError):
+            printed[path.stem] = claim_tags(read_notebook(path))
+    for claim in claims:
+        # Nor is one that was never executed a fault of its rows.
+        if claim.chapter in names and claim.chapter in printed and not list(claim.faults()):
+            try:
+                settle(claim, printed)
+            except SourceError as error:
+                yield from error.faults
+
+
+def _test_problem(root: Path, claim: Claim) -> str:
+    file, _, name = claim.test.partition("::")
     path = root / file
     if not file or not path.is_file():
         return f"there is no file of tests {file!r}"
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    return "" if name in functions else f"there is no test {name!r} in {file}"
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            marks = map(ast.unparse, node.decorator_list)
+            named = [mark for mark in marks if mark.startswith("pytest.mark.claim(")]
+            if any(repr(claim.id) in mark for mark in named):
+                return ""
+            return f'the test {name} is not marked `@pytest.mark.claim("{claim.id}")`'
+    return f"there is no test {name!r} in {file}"

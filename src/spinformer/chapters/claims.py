@@ -1,33 +1,42 @@
 """The statements of the three documents, and which cell and which test settles each.
 
 `book/claims.yml` holds one row for every statement. Rows are settled by cells that carry the
-tag `claim-<id>`; the figures quoted in the table are read from what those cells printed.
+tag `claim-<id>`. A row names figures among what those cells printed and states a criterion in
+them; the verdict follows, and a row whose figures say otherwise fails the build.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from string import Formatter
 
 import nbformat
 import yaml
 
-from spinformer.chapters.errors import ChapterError, Fault, SourceError
+from spinformer.chapters.conditions import condition_names, is_met
+from spinformer.chapters.errors import ConditionError, Fault, SourceError
 from spinformer.chapters.freshness import read_notebook
 
 VERDICTS = ("holds", "holds if", "fails", "open", "not computed yet")
+DECIDED = {"holds": True, "holds if": True, "fails": False}
 FILE = "book/claims.yml"
 TAG = "claim-"
+
+Printed = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
 class Claim:
     """One row of the claims table.
 
-    `figure` is a regular expression whose group finds the quoted number in the printed output
-    of the cells that settle the claim; `tolerance` says how exact that number is. `line` is
-    where the row begins.
+    `figures` gives each number of the row a name, error bars too, and finds it with a regular
+    expression of one group in what the cells tagged with the row's id printed, those of its
+    `chapter` first. `criterion` is an expression in these names that is true where the statement
+    holds (see `conditions`); `shown` is what the page prints, with `{name}` for a figure. `line`
+    is where the row begins.
     """
 
     id: str
@@ -36,13 +45,79 @@ class Claim:
     condition: str = ""
     chapter: str = ""
     test: str = ""
-    figure: str = ""
-    tolerance: str = ""
+    figures: Mapping[str, str] = field(default_factory=dict)
+    criterion: str = ""
+    shown: str = ""
     line: int = field(default=1, compare=False)
 
     def fault(self, message: str) -> Fault:
         """Return a fault of this row."""
         return Fault(FILE, self.line, f"{self.id}: {message}")
+
+    @property
+    def settled(self) -> bool:
+        """Whether the verdict follows from figures."""
+        return self.verdict in DECIDED
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield what is wrong with the row by itself."""
+        for name, pattern in self.figures.items():
+            try:
+                groups = re.compile(pattern).groups
+            except re.error as error:
+                yield self.fault(f"figure {name} is no regular expression: {error}")
+                continue
+            if groups != 1:
+                yield self.fault(f"figure {name} needs one group, got {groups}")
+        if self.settled:
+            yield from self._row_faults()
+        elif self.criterion or self.figures or self.shown:
+            yield self.fault(f"a row that is {self.verdict!r} has no figures and no criterion")
+
+    def _row_faults(self) -> Iterator[Fault]:
+        for key in ("chapter", "test", "criterion", "shown"):
+            if not getattr(self, key):
+                yield self.fault(f"{key} is missing")
+        if self.verdict != "holds" and not self.condition:
+            yield self.fault("condition is missing: say when or why")
+        try:
+            compared = set(condition_names(self.criterion)) if self.criterion else set()
+            quoted = {name for _, name, _, _ in Formatter().parse(self.shown) if name is not None}
+        except ValueError as error:
+            yield self.fault(str(error))
+            return
+        for name in sorted((compared | quoted) - set(self.figures)):
+            yield self.fault(f"{name} is not among the figures")
+        for name in sorted(set(self.figures) - compared):
+            yield self.fault(f"the criterion does not depend on the figure {name}")
+
+    def read(self, printed: str) -> dict[str, str]:
+        """Return the figures as the cells printed them; SourceError that names those missing."""
+        found = {name: re.search(pattern, printed) for name, pattern in self.figures.items()}
+        missing = [
+            self.fault(f"{name}: cells tagged {TAG}{self.id} printed no {self.figures[name]!r}")
+            for name, match in found.items()
+            if match is None
+        ]
+        if missing:
+            raise SourceError(missing)
+        return {name: match[1] for name, match in found.items() if match}
+
+    def decide(self, figures: Mapping[str, str]) -> None:
+        """Raise SourceError if the verdict does not follow from the figures."""
+        if not self.settled:
+            return
+        numbers = ", ".join(f"{name} = {text}" for name, text in figures.items())
+        try:
+            met = is_met(self.criterion, {name: float(text) for name, text in figures.items()})
+        except ConditionError as error:
+            raise SourceError([self.fault(str(error))]) from None
+        except ValueError:
+            raise SourceError([self.fault(f"not all figures are numbers: {numbers}")]) from None
+        if met != DECIDED[self.verdict]:
+            state = "is met" if met else "is not met"
+            message = f"verdict {self.verdict!r}, but `{self.criterion}` {state} by {numbers}"
+            raise SourceError([self.fault(message)])
 
 
 def read_claims(root: Path) -> list[Claim]:
@@ -77,7 +152,10 @@ def parse_claims(text: str) -> tuple[list[Claim], list[Fault]]:
         if problem:
             faults.append(Fault(FILE, line, problem))
             continue
-        claim = Claim(**{key: str(value) for key, value in row.items()}, line=line)
+        figures = {str(name): str(found) for name, found in row.pop("figures", {}).items()}
+        texts = {key: str(value) for key, value in row.items()}
+        claim = Claim(**texts, figures=figures, line=line)
+        faults += claim.faults()
         if claim.id in claims:
             faults.append(claim.fault(f"there is a row in line {claims[claim.id].line} already"))
         claims.setdefault(claim.id, claim)
@@ -85,7 +163,7 @@ def parse_claims(text: str) -> tuple[list[Claim], list[Fault]]:
 
 
 def _row_problem(row: object) -> str:
-    """Return what is wrong with a row by itself, "" if nothing is."""
+    """Return why a row cannot be read, "" if it can."""
     if not isinstance(row, dict):
         return "expected a row of keys and values"
     keys = [f.name for f in fields(Claim) if f.name != "line"]
@@ -98,10 +176,8 @@ def _row_problem(row: object) -> str:
             return f"{name}{key} is missing"
     if row["verdict"] not in VERDICTS:
         return f"{name}verdict must be one of {' | '.join(VERDICTS)}, got {row['verdict']!r}"
-    try:
-        re.compile(str(row.get("figure", "")))
-    except re.error as error:
-        return f"{name}figure is no regular expression: {error}"
+    if not isinstance(row.get("figures", {}), dict):
+        return f"{name}figures must be names with regular expressions"
     return ""
 
 
@@ -117,49 +193,68 @@ def claim_tags(notebook: nbformat.NotebookNode) -> dict[str, str]:
     return printed
 
 
-def quoted_figure(claim: Claim, printed: str) -> str:
-    """Return the number that the cells of a claim printed, with the words before it.
-
-    Raises SourceError that names the row if the pattern of the claim is not in the output.
-    """
-    match = re.search(claim.figure, printed)
-    if match is None:
-        message = f"no match of {claim.figure!r} in what the cells tagged {TAG}{claim.id} printed"
-        raise SourceError([claim.fault(message)])
-    return " ".join(match[0].split())
-
-
 def printed_by_chapter(root: Path) -> dict[str, dict[str, str]]:
     """Return `claim_tags` of every executed chapter, by its name."""
     paths = sorted((root / "notebooks").glob("*.ipynb"))
     return {path.stem: claim_tags(read_notebook(path)) for path in paths}
 
 
+def printed_for(claim: Claim, printed: Printed) -> str:
+    """Return what all cells of a claim printed, those of its chapter first.
+
+    Raises SourceError that names the row if its chapter has not been executed.
+    """
+    if claim.chapter not in printed:
+        raise SourceError([claim.fault(f"{claim.chapter} has not been executed")])
+    order = sorted(printed, key=lambda name: (name != claim.chapter, name))
+    return "".join(printed[name].get(claim.id, "") for name in order)
+
+
+def settle(claim: Claim, printed: Printed) -> str:
+    """Return the figures of a row in words, "" if it has none.
+
+    Raises SourceError that names the row, its numbers and its criterion if a figure is missing or
+    if the verdict does not follow from the figures.
+    """
+    if not claim.settled:
+        return ""
+    figures = claim.read(printed_for(claim, printed))
+    claim.decide(figures)
+    return claim.shown.format_map(figures)
+
+
 def claims_markdown(root: Path) -> str:
-    """Return the claims as a MyST table, figures taken from the executed notebooks."""
+    """Return the claims as a MyST table, figures taken from the executed notebooks.
+
+    Raises SourceError with every row whose verdict does not follow from its figures.
+    """
     lines = [
         ":::{list-table}",
         ":class: claims",
         ":header-rows: 1",
-        ":widths: 6 32 24 20 18",
+        ":widths: 6 24 20 32 18",
         "",
-        "* - Id\n  - Statement\n  - Verdict\n  - Figure\n  - Where",
+        "* - Id\n  - Statement\n  - Verdict\n  - Figures, and the criterion they meet\n  - Where",
     ]
     printed = printed_by_chapter(root)
+    faults: list[Fault] = []
     for claim in read_claims(root):
-        figure = ""
-        if claim.figure:
-            if claim.chapter not in printed:
-                raise ChapterError(str(claim.fault(f"{claim.chapter} has not been executed")))
-            figure = quoted_figure(claim, printed[claim.chapter].get(claim.id, ""))
-            figure = f"{figure} (to {claim.tolerance})" if claim.tolerance else figure
-        # The chapter whose figure is quoted first, then others that have something to say.
+        try:
+            figures = settle(claim, printed)
+        except SourceError as error:
+            faults += error.faults
+            continue
+        if claim.criterion:
+            figures += f"\n\n    Criterion: `{' '.join(claim.criterion.split())}`"
+        # The chapter whose figures are quoted first, then others that have something to say.
         places = sorted(
             (name != claim.chapter, name) for name in printed if claim.id in printed[name]
         )
         where = [f"[](/notebooks/{name}.ipynb)" for _, name in places]
         where += [f"`{claim.test.split('::')[-1]}`"] if claim.test else []
         verdict = f"**{claim.verdict}**" + (f" {claim.condition}" if claim.condition else "")
-        cells = [claim.id, claim.statement, verdict, figure, "; ".join(where)]
+        cells = [claim.id, claim.statement, verdict, figures, "; ".join(where)]
         lines.append("* - " + "\n  - ".join(cells))
+    if faults:
+        raise SourceError(sorted(faults))
     return "\n".join([*lines, ":::", ""])

@@ -19,6 +19,10 @@ class ParameterError(BookError, ValueError):
     """A parameter that a chapter does not have or a value that it does not take."""
 
 
+class ConditionError(BookError, ValueError):
+    """A condition that cannot be read, or not be decided with the values it is given."""
+
+
 class OutputError(BookError, OSError):
     """A folder or file that cannot be written."""
 
