@@ -202,6 +202,8 @@ def read(interpreter: str, chapters: list[str]) -> tuple[bool, str, float]:
     if pinned := os.environ.get("TORCH"):
         first.append(f"torch=={pinned}")
     subprocess.run([*pip, "install", "--quiet", *first], check=True)
+    if index := os.environ.get("TORCH_INDEX"):
+        subprocess.run([*pip, "install", "--quiet", "--index-url", index, "torch"], check=True)
     frozen = [*pip, "freeze", "--exclude", "spinformer"]
     before = subprocess.run(frozen, capture_output=True, text=True, check=True).stdout.split()
     told, log = [], []

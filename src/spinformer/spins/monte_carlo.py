@@ -33,10 +33,10 @@ class MonteCarloEstimate:
 
     Errors are standard deviations of block means over the root of the number of blocks, and for
     a spin that never turned what a single turn would have made them; they can be trusted when
-    blocks are much longer than the memory of the chains, which `reliable` states. It looks at the
-    integrated autocorrelation time of the energy (`autocorrelation_time`, in sweeps) and, because
-    an energy does not see a whole system turn over, at `block_memory`: the correlation of the mean
-    spins of consecutive blocks, zero up to noise if they forget.
+    blocks are much longer than the memory of the chains, which `reliable` states. It looks at
+    the integrated autocorrelation time of the energy (`autocorrelation_time`, in sweeps) and,
+    because an energy does not see a whole system turn over, at `block_memory`: the correlation
+    of the mean spins of consecutive blocks, zero up to noise if they forget.
     """
 
     magnetization: Estimate
