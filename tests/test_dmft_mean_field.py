@@ -250,6 +250,13 @@ def test_torch_form_and_its_gradients():
     wanted, _ = trajectory(network, context, beta=1.2, steps=40)
     got = torch_trajectory(network, context, 1.2, steps=40)
     assert np.abs(got.numpy() - wanted).max() < 1e-12
+    # Segments of unequal shares.
+    uneven = Network.random(3, 12, features=1, gamma=4.0)
+    assert np.ptp(uneven.fractions) > 0.05
+    context_of_one = random_contexts(uneven, 0, count=2)
+    wanted, _ = trajectory(uneven, context_of_one, beta=1.2, steps=20)
+    got = torch_trajectory(uneven, context_of_one, 1.2, steps=20)
+    assert np.abs(got.numpy() - wanted).max() < 1e-12
     leaves = [
         torch.tensor(1.2, dtype=torch.float64, requires_grad=True),
         torch.tensor(4.0, dtype=torch.float64, requires_grad=True),

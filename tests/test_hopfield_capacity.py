@@ -257,6 +257,11 @@ def test_theory_at_its_limits():
     assert birthday_law(5, count=1) == 1.0
     assert bit_error(10**6, count=1, degree=20) == 0.0
     assert bit_error_at_finite_size(50, count=1, degree=3) == 0.0
+    for degree in (2, 3, 5):
+        count = 9 * 40 ** (degree - 2)
+        error = bit_error_at_finite_size(40, count=count, degree=degree)
+        found = capacity_at_error(40, degree=degree, error=error)
+        assert found == pytest.approx(count, rel=1e-9)
     # By the definition: two patterns, one update, all 2^d partners of a fixed one.
     d, degree = 9, 3
     overlap = np.arange(-d + 1, d, 2)  # of the other pattern, without the spin itself

@@ -280,18 +280,27 @@ def test_rises_are_counted_where_the_energy_rises():
         function=lambda x: -(np.abs(x) ** 1.5),
         derivative=lambda x: -1.5 * np.sign(x) * np.abs(x) ** 0.5,
     )
+    # The same hills on a high plateau: rises of 1e-12 of the energy count as well.
+    faint = Separation(
+        name="faint root",
+        function=lambda x: 1.0 - 1e-12 * np.abs(x) ** 1.5,
+        derivative=lambda x: -1.5e-12 * np.sign(x) * np.abs(x) ** 0.5,
+    )
     rng = np.random.default_rng(32)
     seen = 0
     for seed in range(30):
         patterns, query = spins(rng, 3, 12), spins(rng, 1, 12)
-        found = retrieve(
-            patterns,
-            queries=query,
-            separation=root,
-            diagonal=True,
-            seed=seed,
-            max_steps=1,
-            kernel="overlaps",
+        found, lifted = (
+            retrieve(
+                patterns,
+                queries=query,
+                separation=separation,
+                diagonal=True,
+                seed=seed,
+                max_steps=1,
+                kernel="overlaps",
+            )
+            for separation in (root, faint)
         )
         state, rises = query.copy(), 0
         for i in np.random.default_rng(seed).permutation(12):
@@ -302,6 +311,8 @@ def test_rises_are_counted_where_the_energy_rises():
                 rises += energy(patterns, states=state, separation=root)[0] > before + 1e-9
         assert (found.states == state).all()
         assert found.rises[0] == rises
+        assert (lifted.states == found.states).all()
+        assert lifted.rises[0] == rises
         seen += rises
     assert seen > 10
 

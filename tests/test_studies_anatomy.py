@@ -1,5 +1,7 @@
 """The parts of the magnetisation: they add up to −dF/dh, and each is what its name says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -229,13 +231,28 @@ def test_error_bars_of_the_shares_are_their_scatter():
     np.testing.assert_allclose(found[0].value[1], means, atol=1e-14)
 
 
-def test_the_helpers_of_the_chapter():
+def test_the_helpers_of_the_chapter(monkeypatch):
     """Deviations that are there are seen, the pair is the exact one, the module's distance too."""
     fields, push = draw_tokens(2, sites=4, dim=5, seed=0), draw_tokens(2, sites=4, dim=5, seed=1)
     bilinear = draw_bilinear(5, seed=2)
     right = derivative_errors(fields, bilinear=bilinear, push=push, beta=1.2, gamma=2.0)
     assert max(right.by_autograd, right.by_formula) < 1e-12
     assert right.by_difference < 1e-9
+    with monkeypatch.context() as patch:
+        # Parts whose response is off in a single component, and a free energy off by a factor.
+        def disturbed(*args, **options):
+            parts = dissect(*args, **options)
+            off = torch.zeros_like(parts.response)
+            off[0, 0], off[1, 1] = 1e-3, -1e-3
+            return replace(
+                parts, response=parts.response + off, free_energy=1.5 * parts.free_energy
+            )
+
+        patch.setattr("spinformer.studies.anatomy.dissect", disturbed)
+        wrong = derivative_errors(fields, bilinear=bilinear, push=push, beta=1.2, gamma=2.0)
+        assert wrong.by_autograd == pytest.approx(1e-3, rel=1e-6)
+        assert wrong.by_formula == pytest.approx(1e-3, rel=1e-6)
+        assert wrong.by_difference > 1e-2
     pair = exact_pair(6, beta=0.9, gamma=1.5, strength=0.7)
     fields = pair.fields.numpy() * 6**0.5
     exact = two_spins(pair.large.couplings.numpy(), fields=fields, beta=0.9)
@@ -292,6 +309,16 @@ def test_per_token_fit_finds_what_is_there():
     assert network.elsewhere > 0.97
     noise = torch.randn(4000, 2, generator=generator)
     assert fit_per_token(inputs, targets=noise, width=16, steps=300, seed=0).test < 0.02
+    # Scales are per feature, and from the training set alone: units and offsets of a feature
+    # change nothing, nor does what the test set holds change the training.
+    units = torch.tensor([1e-3, 1.0, 1e3])
+    short = {"targets": targets, "width": 8, "steps": 50, "seed": 0}
+    plain = fit_per_token(inputs, **short)
+    scaled = fit_per_token(inputs.double() * units + 5 * units, **short)
+    assert scaled.train == pytest.approx(plain.train, abs=1e-6)
+    strange = inputs.clone()
+    strange[3000:] *= 1e3
+    assert fit_per_token(strange, **short).train == plain.train
 
 
 def test_exponential_couplings_are_softmax_times_their_sums():

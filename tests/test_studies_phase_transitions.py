@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from matplotlib.colors import to_rgb
 
 from spinformer.core.statistics import Estimate
 from spinformer.dmft import Attractors, Context, Network, Regime, Thresholds, document_context
-from spinformer.dmft.attractors import find_attractors
+from spinformer.dmft.attractors import Continuation, find_attractors
 from spinformer.plotting.orbits import (
     REGIME_COLORS,
     diagram_image,
@@ -81,6 +83,42 @@ def test_families_go_out_and_come_back():
         follow_families(
             network, found, low=1.4, middle=1.3, high=1.6, count=3, thresholds=Thresholds()
         )
+
+
+def test_every_family_starts_at_its_own_orbit_and_returns_from_where_it_went(monkeypatch):
+    # Each orbit is followed by adding β to its window: where a leg began can be read off.
+    def follow(network, context, betas, *, thresholds):
+        ends = context.attention + sum(betas)
+        found = made([0] * len(ends), [1] * len(ends), np.zeros((1, 1)), np.zeros((1, 1)))
+        shape = (len(betas), len(ends))
+        marks = betas[:, None] + 100.0 * context.attention[:, 0, 0]
+        return Continuation(
+            betas=betas,
+            regime=np.zeros(shape),
+            period=marks,
+            exponent=Estimate(value=marks, error=np.zeros(shape)),
+            mean=found.mean,
+            context=Context(ends, 0),
+        )
+
+    monkeypatch.setattr("spinformer.studies.phase_transitions.continue_attractors", follow)
+    found = replace(
+        made([0] * 4, [28, 28, 4, 28], np.zeros((4, 1)), np.zeros((4, 1))),
+        context=Context(np.arange(4.0)[:, None, None] + np.zeros((4, 4, 3)), 0),
+    )
+    families = follow_families(
+        Network.document(), found, low=1.0, middle=2.0, high=4.0, count=2, thresholds=Thresholds()
+    )
+    assert families.periods == [4, 28]
+    # The first orbit of each period, out to both sides …
+    for leg in (families.up, families.down):
+        assert (leg.period[0] == [202.0, 2.0]).all()
+    for family, mark in enumerate((200.0, 0.0)):
+        assert (families.period(family) == mark + families.betas).all()
+        assert (families.exponent(family) == mark + families.betas).all()
+    # … and back from where it was then.
+    assert (families.back_down.period[0] == [804.0, 604.0]).all()
+    assert (families.back_up.period[0] == [501.0, 301.0]).all()
 
 
 def test_colors_of_an_orbit_diagram():
