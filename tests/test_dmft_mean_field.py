@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -288,6 +289,15 @@ def test_identities():
     assert merged.segments <= 2**8
     assert merged.fractions.sum() == pytest.approx(1.0)
     assert merged.counts(500).sum() == 500
+    # Segments of unequal shares keep their shares when they are merged.
+    columns = Network.segmented(0, segments=2).semantic[:, :, [0, 1, 0]]
+    twice = replace(Network.segmented(0), semantic=columns, fractions=np.array([0.2, 0.3, 0.5]))
+    assert sorted(twice.merged().fractions) == pytest.approx([0.3, 0.7])
+    # Rounded counts that happen to add up are not whole ones.
+    uneven = replace(Network.segmented(0, segments=2), fractions=np.array([0.45, 0.55]))
+    assert uneven.counts(20).tolist() == [9, 11]
+    with pytest.raises(ValueError, match="size must divide"):
+        uneven.counts(2)
 
 
 def test_every_other_token_and_the_end_of_a_trajectory():

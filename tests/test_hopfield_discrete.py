@@ -315,6 +315,13 @@ def test_rises_are_counted_where_the_energy_rises():
         assert lifted.rises[0] == rises
         seen += rises
     assert seen > 10
+    # Only flips of known spins count: a first sweep over unknown ones makes none.
+    unknown = retrieve(
+        patterns, queries=np.zeros((1, 12)), separation=root, max_steps=1, kernel="overlaps"
+    )
+    assert unknown.energies[0, 1] > unknown.energies[0, 0]
+    assert unknown.flips[0] == 12
+    assert unknown.rises[0] == 0
 
 
 # -- images ----------------------------------------------------------------------------------

@@ -145,6 +145,18 @@ _H = torch.ones(3, 2)
 _J = torch.ones(3, 3)
 
 
+def test_the_iterated_gradient_is_the_dense_one_to_the_last_digits():
+    generator = torch.Generator().manual_seed(3)
+    couplings = 0.09 * torch.randn(12, 20, 20, generator=generator, dtype=torch.float64)
+    fields = 0.05 * torch.randn(12, 20, 3, generator=generator, dtype=torch.float64)
+    pull = torch.randn(12, 20, 3, generator=generator, dtype=torch.float64)
+    fields.requires_grad_()
+    found = solve_fixed_point(couplings, fields=fields, beta=0.9).magnetization
+    (iterated,) = torch.autograd.grad((pull * found).sum(), fields, retain_graph=True)
+    (dense,) = torch.autograd.grad((pull * found).sum(), fields, create_graph=True)
+    assert float((iterated - dense).detach().abs().max()) < 1e-10
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [

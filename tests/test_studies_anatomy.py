@@ -253,6 +253,9 @@ def test_the_helpers_of_the_chapter(monkeypatch):
         assert wrong.by_autograd == pytest.approx(1e-3, rel=1e-6)
         assert wrong.by_formula == pytest.approx(1e-3, rel=1e-6)
         assert wrong.by_difference > 1e-2
+    # What mixes the tokens is found again, row by row.
+    mixing = torch.arange(16.0, dtype=torch.float64).reshape(4, 4).expand(2, 4, 4)
+    torch.testing.assert_close(best_pair_weights(mixing @ fields, fields=fields), mixing)
     pair = exact_pair(6, beta=0.9, gamma=1.5, strength=0.7)
     fields = pair.fields.numpy() * 6**0.5
     exact = two_spins(pair.large.couplings.numpy(), fields=fields, beta=0.9)

@@ -125,6 +125,11 @@ def test_training_learns_and_repeats(kind, data):
     few = replace(data, train_tokens=data.train_tokens[:200], train_labels=data.train_labels[:200])
     once, again = (train(model(), few, epochs=1, batch=50, seed=4) for _ in range(2))
     assert once.loss == pytest.approx(again.loss, rel=1e-6)
+    # At a vanishing rate the loss is that of all images, a short last batch by its size.
+    still = model()
+    whole = torch.nn.functional.cross_entropy(still(few.train_tokens), few.train_labels)
+    found = train(still, few, epochs=1, batch=180, rate=1e-12)
+    assert found.loss == [pytest.approx(float(whole.detach()), rel=1e-5)]
 
 
 def test_seeds_of_initial_weights_leave_the_global_state_alone():
