@@ -15,6 +15,9 @@ import pytest  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# Looked through for examples, too (--doctest-modules): these are no tests.
+collect_ignore = ["conftest.py", "portability.py", "data"]
+
 # Imports something of the package that needs no large library: its kernel starts in a second.
 SMALL_CHAPTER = """\
 ---
