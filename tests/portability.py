@@ -245,17 +245,16 @@ def main() -> None:
         if unknown:
             parser.error(f"no case named {sorted(unknown)}; there are {[c.name for c in rows]}")
         rows = [case for case in rows if case.name in chosen.only]
-    table, good = [], True
+    print(f"{'where':<18} {'same':<5} {'time':>8}  what differs", flush=True)
+    good = True
     for case in rows:
-        print(f"{case.name} ...", file=sys.stderr, flush=True)
         if case.name == READER:
             same, told, seconds = read(pythons[case.python], names)
         else:
             binaries = environment(case.python, case.versions, pythons[case.python])
             same, told, seconds = run(case, binaries, names, chosen.workers)
         good &= same
-        table.append(f"{case.name:<18} {'yes' if same else 'NO':<5} {seconds:6.0f} s  {told}")
-    print(f"\n{'where':<18} {'same':<5} {'time':>8}  what differs", *table, sep="\n")
+        print(f"{case.name:<18} {'yes' if same else 'NO':<5} {seconds:6.0f} s  {told}", flush=True)
     sys.exit(0 if good else 1)
 
 
