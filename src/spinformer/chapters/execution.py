@@ -83,8 +83,10 @@ def execute(
             message = "Jupyter knows no kernel named python3: `python -m ipykernel install --user`"
             raise RunError(f"{chapter.name}: {message}") from None
         except DeadKernelError:
-            partial = _forget_the_run(read_notebook(reached), chapter)
-            raise CellFailed(_how_it_died(chapter, partial), partial) from None
+            partial = read_notebook(reached)
+            begun = _cells_begun(partial)
+            partial = _forget_the_run(partial, chapter)
+            raise CellFailed(_how_it_died(chapter, partial, begun), partial) from None
         except PapermillExecutionError as error:
             partial = _forget_the_run(read_notebook(reached), chapter)
             raise _cell_failed(chapter, partial, error) from None
@@ -226,8 +228,18 @@ def _cell_failed(
     return CellFailed(place, partial, exception=error.ename, traceback=traceback)
 
 
-def _how_it_died(chapter: Chapter, partial: nbformat.NotebookNode) -> str:
-    for cell in partial.cells:
-        if cell.cell_type == "code" and cell.execution_count is None:
-            return _at(chapter, cell.id, 1, "the kernel died in this cell (out of memory?)")
+def _cells_begun(notebook: nbformat.NotebookNode) -> list[int]:
+    """Return the places of the code cells that papermill has begun with."""
+    return [
+        place
+        for place, cell in enumerate(notebook.cells)
+        if cell.cell_type == "code"
+        and cell.metadata.get("papermill", {}).get("status", "pending") != "pending"
+    ]
+
+
+def _how_it_died(chapter: Chapter, partial: nbformat.NotebookNode, begun: list[int]) -> str:
+    if begun:
+        cell = partial.cells[begun[-1]]
+        return _at(chapter, cell.id, 1, "the kernel died in this cell (out of memory?)")
     return f"{chapter.name}: the kernel died"
