@@ -7,6 +7,7 @@ from spinformer.core.statistics import (
     fit_power,
     integrated_autocorrelation_time,
     mean_estimate,
+    mean_interval,
     series_estimate,
     share_interval,
 )
@@ -51,6 +52,17 @@ def test_error_of_a_mean_is_the_scatter_over_seeds():
     assert np.mean(found.error**2) / found.value.var() == pytest.approx(1.0, abs=0.08)
     np.testing.assert_allclose(mean_estimate(draws.T).error, found.error)
     np.testing.assert_allclose(mean_estimate(draws, axis=-1).value, found.value)
+
+
+def test_interval_of_few_samples_holds_the_mean_as_often_as_it_says():
+    draws = np.random.default_rng(1).standard_normal((4000, 5))
+    ends = np.array([mean_interval(row) for row in draws])
+    # The normal interval would hold it in 88 % of the cases, four degrees too many in 93 %.
+    assert np.mean((ends[:, 0] < 0) & (ends[:, 1] > 0)) == pytest.approx(0.95, abs=0.012)
+    low, high = mean_interval(draws[0], level=0.5)
+    np.testing.assert_allclose((low + high) / 2, draws[0].mean())
+    with pytest.raises(ValueError, match="samples"):
+        mean_interval([1.0])
 
 
 def autoregressive(seed, chains, length, memory):

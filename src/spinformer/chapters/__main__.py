@@ -13,12 +13,12 @@ from spinformer.chapters.checking import all_faults
 from spinformer.chapters.errors import BookError, ChapterError
 from spinformer.chapters.execution import rebuild_all, run, stamp_project, write_notebook
 from spinformer.chapters.figures import cover_png
-from spinformer.chapters.files import write_atomically
 from spinformer.chapters.freshness import read_notebook, state
 from spinformer.chapters.parameters import values_from_pairs
 from spinformer.chapters.project import project_root
 from spinformer.chapters.scaffold import next_steps, write_chapter
 from spinformer.chapters.source import Chapter, chapters
+from spinformer.core.files import write_atomically
 
 
 class Refused(click.ClickException):

@@ -8,22 +8,10 @@ import tempfile
 from pathlib import Path
 
 from spinformer.chapters.errors import OutputError
+from spinformer.core.files import write_atomically
 
 # A chapter with its page and MathJax takes less than a fifth of this.
 NEEDED_SPACE = 32 * 2**20
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write `content` to `path`: a reader sees the old file or the whole new one."""
-    handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
-    partial = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-        partial.chmod(0o644)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def prepare_folder(folder: Path, names: list[str]) -> None:

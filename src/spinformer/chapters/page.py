@@ -19,8 +19,8 @@ import nbformat
 import yaml
 
 from spinformer.chapters.errors import BookError, OutputError, RunError
-from spinformer.chapters.files import write_atomically
 from spinformer.chapters.source import Chapter
+from spinformer.core.files import write_atomically
 
 _BIBLIOGRAPHY = "## References\n\n```{bibliography}\n:filter: docname in docnames\n```"
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 from spinformer.chapters.errors import ChapterError
-from spinformer.chapters.files import write_atomically
+from spinformer.core.files import write_atomically
 
 _TEMPLATE = Path(__file__).with_name("template.md")
-_NAME = re.compile(r"^\d\d_[a-z][a-z0-9_]*$")
+_NAME = re.compile(r"^\d\d[a-z]?_[a-z][a-z0-9_]*$")
 _LISTED = re.compile(r"^(?P<indent>\s*)- file: notebooks/(?P<name>\w+)\s*$")
 # What the parameters of the template become in the test run.
 _VALUES = {"beta_high": 2.0, "count": 5}
@@ -23,7 +23,8 @@ def write_chapter(root: Path, name: str, title: str = "") -> list[Path]:
     """
     if not _NAME.match(name):
         raise ChapterError(
-            f"a chapter is called NN_words (two digits, small letters), got {name!r}"
+            "a chapter is called NN_words (two digits, a letter if need be, as in 11b_words), "
+            f"got {name!r}"
         )
     source = root / "notebooks" / f"{name}.md"
     values = root / "tests" / "papermill" / f"{name}.json"
@@ -31,13 +32,14 @@ def write_chapter(root: Path, name: str, title: str = "") -> list[Path]:
     for path in (source, source.with_suffix(".ipynb"), values):
         if path.exists():
             raise ChapterError(f"{path.relative_to(root)} exists")
-    for path in (root / "notebooks").glob(f"{name[:3]}*.md"):
-        raise ChapterError(f"the number {name[:2]} is taken: notebooks/{path.name}")
+    number, _, words = name.partition("_")
+    for path in (root / "notebooks").glob(f"{number}_*.md"):
+        raise ChapterError(f"the number {number} is taken: notebooks/{path.name}")
     listing = listed(contents.read_text(encoding="utf-8"), name)
     text = _TEMPLATE.read_text(encoding="utf-8")
-    words = name[3:].replace("_", " ")
-    text = text.replace("TITLE", title or f"TODO a question or a finding about {words}")
-    text = text.replace("LABEL", name[3:].replace("_", "-"))
+    finding = f"TODO a question or a finding about {words.replace('_', ' ')}"
+    text = text.replace("TITLE", title or finding)
+    text = text.replace("LABEL", words.replace("_", "-"))
     values.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(source, text)
     write_atomically(values, json.dumps(_VALUES) + "\n")

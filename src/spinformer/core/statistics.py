@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import norm
+from scipy.stats import norm, t
 
 from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.core.records import record
@@ -64,6 +64,24 @@ def mean_estimate(samples: ArrayLike, *, axis: int = 0) -> Estimate:
         error=values.std(axis=axis, ddof=1) / np.sqrt(count),
         samples=count,
     )
+
+
+def mean_interval(samples: ArrayLike, *, level: float = 0.95) -> tuple[float, float]:
+    """Student's interval for the mean of independent samples (n,), n ≥ 2.
+
+    For a comparison in pairs (two models trained from the same seed on the same split, say),
+    `samples` are the differences. With ten samples it is 15 % wider than the normal interval of
+    `Estimate.interval`, which it approaches for many.
+
+    >>> low, high = mean_interval([1.0, 2.0, 3.0, 4.0])
+    >>> f"{low:.3f} to {high:.3f}"
+    '0.446 to 4.554'
+    """
+    values = check_array("samples", samples, ndim=1)
+    level = check_real("level", level, low=0.0, high=1.0)
+    mean = mean_estimate(values)
+    half = float(t.ppf(0.5 + 0.5 * level, len(values) - 1)) * float(mean.error)
+    return float(mean.value) - half, float(mean.value) + half
 
 
 def series_estimate(series: ArrayLike) -> Estimate:

@@ -1,0 +1,135 @@
+"""Results that take longer than a chapter may: small tables, each with the command that makes it.
+
+A study with such a result is a package: the table `NAME.csv` lies beside its modules, its first
+line is a comment with the command, then come the names of the columns and one line a case. The
+study states the units of work (a seed, a setting) and a function that computes the rows of one.
+Its `__main__` hands its tables to `command_line`. What is done is kept in `NAME.csv.part`: an
+interrupted command goes on where it stopped, and the table is replaced when all units are there.
+
+Numbers are written with six significant digits. Trainings amplify rounding, so that another
+processor gives slightly different rows; a chapter prints from a table what an interval or a
+margin covers, and a test computes one unit again and compares it within what its study states.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from spinformer.core.checks import check_integer
+from spinformer.core.files import write_atomically
+from spinformer.core.records import record
+
+Rows = list[dict[str, Any]]
+
+
+@record
+class Table:
+    """One table: where it lies, the units of work, and `rows(**unit)`, a list of dictionaries.
+
+    `units` are dictionaries of numbers and words; every row has the columns of its unit, then
+    those that `rows` gives, the same for all units.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     table = Table(path=Path(folder) / "squares.csv", units=[{"x": 2}, {"x": 3}],
+    ...                   rows=lambda x: [{"square": x**2}])
+    ...     table.make(progress=False)
+    ...     table.read()["square"]
+    True
+    array([4, 9])
+    """
+
+    path: Path
+    units: Sequence[dict[str, Any]]
+    rows: Callable[..., Rows]
+
+    @property
+    def command(self) -> str:
+        """What to type to make it anew."""
+        return f"python -m spinformer.studies.{self.path.parent.name} {self.path.stem}"
+
+    def read(self) -> dict[str, np.ndarray]:
+        """Columns by name, as int64, float64 or strings; FileNotFoundError names the command."""
+        if not self.path.exists():
+            raise FileNotFoundError(f"no {self.path.name}; it is made by: {self.command}")
+        with self.path.open(encoding="utf-8", newline="") as file:
+            file.readline()
+            names, *lines = csv.reader(file)
+        return {
+            name: _column(values)
+            for name, values in zip(names, zip(*lines, strict=True), strict=True)
+        }
+
+    def make(self, *, progress: bool = True, limit: int | None = None) -> bool:
+        """Compute the units that are not done yet and write the table; whether all are done.
+
+        `limit` ends the call after so many units; the next call goes on. Raises ValueError
+        where the columns of a row are not those of the first.
+        """
+        if limit is not None:
+            limit = check_integer("limit", limit, low=0)
+        part = self.path.with_suffix(".csv.part")
+        done: dict[str, Rows] = json.loads(part.read_text("utf-8")) if part.exists() else {}
+        missing = [unit for unit in self.units if json.dumps(unit) not in done]
+        for unit in tqdm(missing[:limit], desc=self.path.stem, disable=not progress):
+            found = [
+                {name: _written(value) for name, value in {**unit, **row}.items()}
+                for row in self.rows(**unit)
+            ]
+            columns = list(next(iter(done.values()), found)[0])
+            for row in found:
+                if list(row) != columns:
+                    raise ValueError(f"rows must have the columns {columns}, got {list(row)}")
+            done[json.dumps(unit)] = found
+            write_atomically(part, json.dumps(done))
+        if not all(json.dumps(unit) in done for unit in self.units):
+            return False
+        lines = [row for unit in self.units for row in done[json.dumps(unit)]]
+        text = io.StringIO()
+        text.write(f"# {self.command}\n")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(lines[0])
+        writer.writerows(row.values() for row in lines)
+        write_atomically(self.path, text.getvalue())
+        part.unlink(missing_ok=True)
+        return True
+
+
+def command_line(tables: Sequence[Table]) -> None:
+    """Make the table whose name stands on the command line, or go on with it.
+
+    >>> import sys
+    >>> sys.argv = ["study", "--help"]
+    >>> command_line([])
+    Traceback (most recent call last):
+    SystemExit: 0
+    """
+    named = {table.path.stem: table for table in tables}
+    parser = argparse.ArgumentParser(description="Make a stored table anew, or go on with it.")
+    parser.add_argument("name", choices=sorted(named), help="the table")
+    parser.add_argument("--limit", type=int, help="stop after so many units; call again to go on")
+    chosen = parser.parse_args()
+    table = named[chosen.name]
+    print(table.path if table.make(limit=chosen.limit) else "not all units are done: call it again")
+
+
+def _column(values: Sequence[str]) -> np.ndarray:
+    for kind in (np.int64, np.float64):
+        try:
+            return np.array(values).astype(kind)
+        except ValueError:
+            continue
+    return np.array(values)
+
+
+def _written(value: Any) -> str:
+    return f"{float(value):.6g}" if isinstance(value, (float, np.floating)) else str(value)

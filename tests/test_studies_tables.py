@@ -1,0 +1,96 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from spinformer.studies.tables import Table
+
+STUDY = """
+import sys, time
+from pathlib import Path
+from spinformer.studies.tables import Table
+
+def rows(seed):
+    with open({log!r}, "a") as file:
+        file.write(f"{{seed}}\\n")
+    time.sleep({pause})
+    return [{{"half": half, "value": 0.1 * seed + half}} for half in range(2)]
+
+Table(path=Path({path!r}), units=[{{"seed": seed}} for seed in range(8)], rows=rows).make(
+    progress=False
+)
+"""
+
+
+def test_columns_keep_their_kinds_and_rows_their_order(tmp_path):
+    table = Table(
+        path=tmp_path / "kinds.csv",
+        units=[{"arm": "plain", "seed": 3}, {"arm": "with, comma", "seed": 1}],
+        rows=lambda arm, seed: [{"value": seed / 3, "none": float("nan")}],
+    )
+    assert table.make(progress=False)
+    found = table.read()
+    assert list(found) == ["arm", "seed", "value", "none"]
+    assert list(found["arm"]) == ["plain", "with, comma"]
+    assert found["seed"].dtype == np.int64
+    np.testing.assert_allclose(found["value"], [1.0, 0.333333], rtol=1e-12)
+    assert np.isnan(found["none"]).all()
+    assert table.path.read_text("utf-8").startswith(f"# {table.command}\n")
+
+
+def test_an_interrupted_table_goes_on_and_the_old_one_stays_until_the_new_is_whole(tmp_path):
+    calls = []
+    path = tmp_path / "sums.csv"
+    path.write_text("# old\nseed\n7\n", "utf-8")
+
+    def rows(seed):
+        calls.append(seed)
+        if seed == 2 and calls.count(2) == 1:
+            raise KeyboardInterrupt
+        return [{"twice": 2 * seed}]
+
+    table = Table(path=path, units=[{"seed": seed} for seed in range(4)], rows=rows)
+    with pytest.raises(KeyboardInterrupt):
+        table.make(progress=False)
+    assert list(table.read()["seed"]) == [7]
+    assert not table.make(progress=False, limit=1)
+    assert table.make(progress=False)
+    assert calls == [0, 1, 2, 2, 3]
+    assert list(table.read()["twice"]) == [0, 2, 4, 6]
+    assert [file.name for file in tmp_path.iterdir()] == ["sums.csv"]
+
+
+def test_a_killed_table_loses_at_most_the_unit_at_work(tmp_path):
+    log, path = tmp_path / "log", tmp_path / "killed.csv"
+    program = STUDY.format(log=str(log), path=str(path), pause=0.1)
+    driver = subprocess.Popen([sys.executable, "-c", program])
+    while not log.exists() or len(log.read_text().split()) < 4:
+        assert driver.poll() is None
+        time.sleep(0.01)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    assert not path.exists()
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert 8 <= len(log.read_text().split()) <= 9
+    undisturbed = tmp_path / "undisturbed.csv"
+    program = STUDY.format(log=str(log), path=str(undisturbed), pause=0)
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert path.read_text().split("\n")[1:] == undisturbed.read_text().split("\n")[1:]
+
+
+def test_rows_of_other_columns_and_a_missing_table_are_refused(tmp_path):
+    table = Table(
+        path=tmp_path / "odd.csv",
+        units=[{"seed": 0}, {"seed": 1}],
+        rows=lambda seed: [{"a" if seed else "b": 0}],
+    )
+    with pytest.raises(ValueError, match="columns"):
+        table.make(progress=False)
+    with pytest.raises(FileNotFoundError, match="odd"):
+        table.read()
+    with pytest.raises(ValueError, match="limit"):
+        table.make(limit=-1)
