@@ -222,7 +222,7 @@ def test_periods_are_looked_for_over_twice_the_longest(start):
     assert len(set(wanted)) > 2
 
 
-def test_chaos_that_ends_in_the_measurement_is_undecided():
+def test_chaos_that_ends_in_the_measurement_is_transient():
     # At β = 1.27 all contexts end on cycles, most after a few thousand steps of chaos.
     network = Network.document()
     found = find_attractors(
@@ -238,6 +238,14 @@ def test_chaos_that_ends_in_the_measurement_is_undecided():
     )
     assert (~found.settled).sum() > 15
     assert not (found.regime[~found.settled] == Regime.CHAOTIC).any()
+    transient = found.regime == Regime.TRANSIENT_CHAOS
+    assert transient.sum() > 15
+    assert not found.settled[transient].any()
+    # Where nothing of the chaos is left to be measured, there is a cycle and nothing else.
+    later = find_attractors(
+        network, found.context, beta=1.27, transient=40_000, kept=2, exponent_steps=2000, bins=1
+    )
+    assert (later.regime == Regime.PERIODIC).all()
 
 
 def test_continuation_goes_on_where_the_last_value_ended(start):

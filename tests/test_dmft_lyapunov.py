@@ -222,7 +222,7 @@ def test_an_error_grows_with_correlations_between_stretches():
     for n in range(1, 40):
         walk[:, n] = 0.5 * walk[:, n - 1] + rng.normal(size=(4000, 1))
     for growth, most in ((white, 1.05), (walk[:, 20:], 1.5)):
-        found, _ = average_growth(growth, lengths=lengths)
+        found = average_growth(growth, lengths=lengths).rate
         assert 0.85 < (found.value / found.error).std() < most
     naive = walk[:, 20:].std(axis=1, ddof=1) / np.sqrt(20)
     assert (walk[:, 20:].mean(axis=1) / naive).std() > 1.6
@@ -233,23 +233,29 @@ def test_an_error_reaches_to_where_a_transient_went(last):
     # Stretches 0 … last − 1 grow at 0.15, the rest at 0, which is what lasts.
     noise = 0.01 * np.random.default_rng(last).normal(size=(500, 20, 1))
     growth = noise + np.where(np.arange(20) < last, 0.15, 0.0)[:, None]
-    found, settled = average_growth(growth, lengths=np.full(20, 100))
-    assert not settled.any()
+    average = average_growth(growth, lengths=np.full(20, 100))
+    found = average.rate
+    assert not average.settled.any()
+    # Both levels, the first with its error (of one stretch, where one is all there is).
+    wrong = (average.before.value - 0.15) / average.before.error
+    assert 0.85 < np.sqrt((wrong**2).mean()) < 1.15
+    assert np.abs(average.after).mean() < 0.01
     assert (found.value / found.error).max() < 2.0
     assert np.median(found.value / found.error) == pytest.approx(1.0, abs=0.1)
-    steady, quiet = average_growth(noise, lengths=np.full(20, 100))
-    assert quiet.mean() > 0.98
-    assert steady.error.mean() < 0.004
+    steady = average_growth(noise, lengths=np.full(20, 100))
+    assert steady.settled.mean() > 0.98
+    assert steady.rate.error.mean() < 0.004
+    np.testing.assert_array_equal(steady.after[steady.settled], steady.rate.value[steady.settled])
     # Too few stretches to tell.
-    assert not average_growth(noise[:, :7], lengths=np.full(7, 100))[1].any()
-    assert not average_growth(np.zeros((20, 1)), lengths=np.full(20, 1))[0].error.any()
+    assert not average_growth(noise[:, :7], lengths=np.full(7, 100)).settled.any()
+    assert not average_growth(np.zeros((20, 1)), lengths=np.full(20, 1)).rate.error.any()
 
 
 def test_unequal_stretches_weigh_by_their_length():
-    found, _ = average_growth(np.array([[1.0], [4.0]]), lengths=np.array([2, 1]))
+    found = average_growth(np.array([[1.0], [4.0]]), lengths=np.array([2, 1])).rate
     assert found.value == pytest.approx(2.0)
     assert found.error == pytest.approx(1.5)
-    assert np.isnan(average_growth(np.ones((1, 1)), lengths=np.ones(1))[0].error).all()
+    assert np.isnan(average_growth(np.ones((1, 1)), lengths=np.ones(1)).rate.error).all()
 
 
 def test_chaotic_transients_that_end_in_the_run_are_seen():

@@ -10,7 +10,9 @@ transient:
   like chance on a chaotic one (Das, Saiki, Sander and Yorke 2017). The digits are
   −log₁₀ of the largest difference between the averages over two consecutive stretches.
 
-What meets no definition is called undecided.
+What meets no definition is called undecided, with one exception: chaos that ends while the exponent
+is measured is called transient. A label is a statement about the steps that were run: chaos may
+last longer than these and end all the same (`lifetimes` measures how long).
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ class Regime(IntEnum):
     QUASI_PERIODIC = 1
     CHAOTIC = 2
     UNDECIDED = 3
+    TRANSIENT_CHAOS = 4
 
     @property
     def label(self) -> str:
@@ -51,7 +54,7 @@ class Regime(IntEnum):
         >>> Regime.QUASI_PERIODIC.label
         'quasi-periodic'
         """
-        return self.name.lower().replace("_", "-")
+        return "transient chaos" if self.value == 4 else self.name.lower().replace("_", "-")
 
 
 @record
@@ -146,13 +149,17 @@ def classify(
     *,
     exponent: Estimate,
     digits: np.ndarray,
+    before: Estimate | None = None,
+    after: np.ndarray | None = None,
     thresholds: Thresholds | None = None,
 ) -> np.ndarray:
     """Regimes from the period, the leading exponent with its error, and the Birkhoff digits.
 
     periodic: a period, and λ₁ not above zero by `neutral` and `sigmas` errors. Without a period,
     quasi-periodic: |λ₁| ≤ neutral and enough digits; chaotic: λ₁ clearly above `neutral` and few
-    digits. All else, undecided. The arguments broadcast.
+    digits. Given the growth `before` and `after` its largest jump (`LyapunovSpectrum`), transient
+    chaos: clearly above `neutral` before, not above it after. All else, undecided. The arguments
+    broadcast.
 
     >>> rate = Estimate(value=np.array([-0.1, 0.0, 0.2]), error=np.full(3, 0.01))
     >>> codes = classify(np.array([4, 0, 0]), exponent=rate, digits=np.array([16.0, 12.0, 3.0]))
@@ -169,6 +176,10 @@ def classify(
     neutral = np.abs(rate) <= limit.neutral
     code[(period == 0) & neutral & (digits >= limit.digits_regular)] = Regime.QUASI_PERIODIC
     code[(period > 0) & ~above] = Regime.PERIODIC
+    if before is not None and after is not None:
+        ended = before.value - limit.sigmas * before.error > limit.neutral
+        ended &= after <= limit.neutral
+        code[(code == Regime.UNDECIDED) & ended] = Regime.TRANSIENT_CHAOS
     return code
 
 
@@ -274,7 +285,15 @@ def find_attractors(
         leading = Estimate(
             value=rates.value[..., 0], error=rates.error[..., 0], samples=rates.samples
         )
-        regime = classify(period, exponent=leading, digits=digits, thresholds=limit)
+        before = spectrum.before
+        regime = classify(
+            period,
+            exponent=leading,
+            digits=digits,
+            before=Estimate(value=before.value[..., 0], error=before.error[..., 0]),
+            after=spectrum.after[..., 0],
+            thresholds=limit,
+        )
     else:
         empty = np.zeros((*period.shape, 0))
         rates = Estimate(value=empty, error=empty)

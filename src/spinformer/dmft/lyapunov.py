@@ -52,6 +52,8 @@ class LyapunovSpectrum:
         where neighboring stretches are correlated or the growth jumps.
     settled: (..., k) True where the growth nowhere jumps, in the run, by more than chance would.
         False: a transient ended within the run, or there are fewer than 8 batches, too few to tell.
+    before, after: (..., k) growth up to the largest jump, with its error, and from there on; the
+        exponents themselves where settled.
     lost: (..., k) share of the orthonormalizations that found a length below
         kernels.ROUNDING_LENGTH; log 0 is replaced by log kernels.ZERO_LENGTH.
     resolved: (..., k) True where neither this direction nor one before it was ever lost.
@@ -60,6 +62,8 @@ class LyapunovSpectrum:
 
     exponents: Estimate
     settled: np.ndarray
+    before: Estimate
+    after: np.ndarray
     lost: np.ndarray
     resolved: np.ndarray
     context: Context
@@ -122,28 +126,46 @@ def lyapunov_spectrum(
     ensemble.advance(transient, progress=progress)
     growth, lost = ensemble.run(task, progress=progress, label="exponents")
     share = lost / sum(-(-length // every) for length in lengths)
-    exponents, settled = average_growth(growth, lengths=lengths)
+    average = average_growth(growth, lengths=lengths)
     return LyapunovSpectrum(
-        exponents=exponents,
-        settled=settled,
+        exponents=average.rate,
+        settled=average.settled,
+        before=average.before,
+        after=average.after,
         lost=share,
         resolved=np.cumsum(share, axis=-1) == 0.0,
         context=ensemble.state(),
     )
 
 
-def average_growth(growth: np.ndarray, *, lengths: np.ndarray) -> tuple[Estimate, np.ndarray]:
+@record
+class Growth:
+    """Average growth (..., k) of a frame over consecutive stretches.
+
+    rate: the mean with its error. settled: booleans, whether it jumps nowhere. before, after: the
+    mean up to the largest jump, with its error, and from there on; `rate` where settled.
+    """
+
+    rate: Estimate
+    settled: np.ndarray
+    before: Estimate
+    after: np.ndarray
+
+
+def average_growth(growth: np.ndarray, *, lengths: np.ndarray) -> Growth:
     """Mean of growth rates (..., n, k) over n consecutive stretches, and whether it is settled.
 
-    lengths: (n,), steps of each stretch, its weight in the mean. Both results have shape (..., k).
+    lengths: (n,), steps of each stretch, its weight in the mean.
     The error is the largest of those from n stretches and from their pairs and fours (blocking,
     Flyvbjerg and Petersen 1989): correlations longer than a stretch make it grow with the block.
     Where the growth jumps, the error reaches to what came after the jump.
 
     >>> rates = np.where(np.arange(20) < 12, 0.1, -0.05)[:, None] + 0.001 * np.eye(20)[:, :1]
-    >>> rate, settled = average_growth(rates, lengths=np.full(20, 100))
-    >>> rate.value.round(3), rate.error.round(3), settled
+    >>> found = average_growth(rates, lengths=np.full(20, 100))
+    >>> found.rate.value.round(3), found.rate.error.round(3), found.settled
     (array([0.04]), array([0.09]), array([False]))
+    >>> found.before.value.round(3), found.after.round(3)
+    (array([0.1]), array([-0.05]))
     """
     growth = check_array("growth", growth)
     if growth.ndim < 2:
@@ -151,9 +173,10 @@ def average_growth(growth: np.ndarray, *, lengths: np.ndarray) -> tuple[Estimate
     lengths = check_array("lengths", lengths, shape=(growth.shape[-2],), low=1.0)
     value = np.einsum("n,...nk->...k", lengths / lengths.sum(), growth)
     batches = len(lengths)
+    unsettled = np.zeros(value.shape, dtype=bool)
     if batches < 2:
-        unknown = np.full_like(value, np.nan)
-        return Estimate(value=value, error=unknown, samples=1), np.zeros(value.shape, dtype=bool)
+        rate = Estimate(value=value, error=np.full_like(value, np.nan), samples=1)
+        return Growth(rate=rate, settled=unsettled, before=rate, after=value)
     error = _standard_error(growth)
     blocks = growth
     while blocks.shape[-2] >= 2 * _FEWEST_BLOCKS:
@@ -161,32 +184,43 @@ def average_growth(growth: np.ndarray, *, lengths: np.ndarray) -> tuple[Estimate
         blocks = 0.5 * (blocks[..., -even::2, :] + blocks[..., -even + 1 :: 2, :])
         error = np.maximum(error, _standard_error(blocks))
     if batches < 2 * _FEWEST_BLOCKS:
-        return Estimate(value=value, error=error, samples=batches), np.zeros(value.shape, bool)
-    size, later = _jump(growth)
+        rate = Estimate(value=value, error=error, samples=batches)
+        return Growth(rate=rate, settled=unsettled, before=rate, after=value)
+    size, before, after = _jump(growth)
     settled = size <= _JUMP
-    error = np.where(settled, error, np.maximum(error, np.abs(value - later)))
-    return Estimate(value=value, error=error, samples=batches), settled
+    total = np.where(settled, error, np.maximum(error, np.abs(value - after)))
+    return Growth(
+        rate=Estimate(value=value, error=total, samples=batches),
+        settled=settled,
+        before=Estimate(
+            value=np.where(settled, value, before.value),
+            error=np.where(settled, error, before.error),
+        ),
+        after=np.where(settled, value, after),
+    )
 
 
-def _jump(growth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The largest two-sample t of the stretches before and after any moment, and the mean after.
+def _jump(growth: np.ndarray) -> tuple[np.ndarray, Estimate, np.ndarray]:
+    """The largest two-sample t of the stretches before and after any moment, and the two means.
 
-    growth: (..., n, k); both results (..., k). Differences that are rounding have t = 0.
+    growth: (..., n, k); results (..., k). Differences that are rounding have t = 0. The mean
+    before a jump after one stretch has the error of the stretches after it.
     """
     batches = growth.shape[-2]
     size = np.full((*growth.shape[:-2], growth.shape[-1]), -1.0)
-    later = np.zeros_like(size)
+    means = np.zeros((3, *size.shape))
     for count in range(1, batches):
         before, after = growth[..., :count, :], growth[..., count:, :]
         one, other = before.mean(axis=-2), after.mean(axis=-2)
         squares = ((before - one[..., None, :]) ** 2).sum(axis=-2)
         squares += ((after - other[..., None, :]) ** 2).sum(axis=-2)
-        chance = np.sqrt(squares / (batches - 2) * (1.0 / count + 1.0 / (batches - count)))
+        variance = squares / (batches - 2)
+        chance = np.sqrt(variance * (1.0 / count + 1.0 / (batches - count)))
         found = np.maximum(np.abs(one - other) - _ROUNDING, 0.0) / (chance + _ROUNDING)
         larger = found > size
         size = np.where(larger, found, size)
-        later = np.where(larger, other, later)
-    return size, later
+        means = np.where(larger, np.stack([one, np.sqrt(variance / count), other]), means)
+    return size, Estimate(value=means[0], error=means[1]), means[2]
 
 
 def _standard_error(samples: np.ndarray) -> np.ndarray:

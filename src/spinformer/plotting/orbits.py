@@ -19,6 +19,7 @@ REGIME_COLORS: dict[Regime, str] = {
     Regime.QUASI_PERIODIC: COLORS["orange"],
     Regime.CHAOTIC: COLORS["purple"],
     Regime.UNDECIDED: COLORS["sky"],
+    Regime.TRANSIENT_CHAOS: COLORS["green"],
 }
 
 
@@ -50,7 +51,7 @@ def orbit_diagram(found: Attractors, *, columns: int = 900) -> np.ndarray:
     """The attractors of a batch (B,) as an RGB image (bins, columns, 3), in their order.
 
     Black: values visited on periodic orbits. Yellow: on all others, whose section is orange if
-    quasi-periodic, purple if chaotic, blue if undecided.
+    quasi-periodic, purple if chaotic, green if its chaos ended, blue if undecided.
 
     >>> from spinformer.dmft import Context, Network, find_attractors
     >>> found = find_attractors(
@@ -61,13 +62,15 @@ def orbit_diagram(found: Attractors, *, columns: int = 900) -> np.ndarray:
     (8, 2, 3)
     """
     image = np.ones((found.histogram.shape[1], min(columns, len(found.regime)), 3))
-    wandering = [Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.UNDECIDED]
+    wandering = [
+        Regime.UNDECIDED,
+        Regime.TRANSIENT_CHAOS,
+        Regime.QUASI_PERIODIC,
+        Regime.CHAOTIC,
+    ]
     layers: tuple[tuple[np.ndarray, list[Regime], str, float], ...] = (
         (found.histogram, wandering, COLORS["yellow"], 0.55),
-        *(
-            (found.section, [regime], REGIME_COLORS[regime], 1.0)
-            for regime in (Regime.UNDECIDED, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
-        ),
+        *((found.section, [regime], REGIME_COLORS[regime], 1.0) for regime in wandering),
         (found.histogram, [Regime.PERIODIC], REGIME_COLORS[Regime.PERIODIC], 1.0),
     )
     for counts, regimes, color, strength in layers:
@@ -129,6 +132,6 @@ def show_orbit_diagram(betas: np.ndarray, found: Attractors) -> Figure:
     bottom.set_ylim(-0.3, 0.2)
     bottom.set_xlabel(r"inverse temperature $\beta$ (dimensionless)")
     bottom.set_ylabel("exponents (nats per step)")
-    bottom.legend(markerscale=6, ncols=5, loc="lower center", fontsize=7.5, handletextpad=0.1)
+    bottom.legend(markerscale=6, ncols=6, loc="lower center", fontsize=7.5, handletextpad=0.1)
     label_panels([top, bottom])
     return figure
