@@ -1,0 +1,153 @@
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.lifetimes import escape_times, escapes_of, growth_rates, replicas
+from spinformer.dmft.lyapunov import lyapunov_spectrum, lyapunov_spectrum_reference
+from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+from spinformer.studies.lifetimes import COLUMNS, CRISIS, LIFETIMES, crisis_row, lifetime_row
+from spinformer.studies.phase_transitions import protocol_start
+
+
+@pytest.fixture(scope="module")
+def start():
+    return protocol_start(Network.document(), steps=20_000)
+
+
+def test_growth_of_stretches_averages_to_the_leading_exponent():
+    network = Network.document()
+    contexts = random_contexts(network, 3, count=6)
+    beta = np.array([0.5, 1.0, 1.24, 1.28, 1.4, 2.8])
+    rates, last = growth_rates(network, contexts, beta=beta, stretches=5, stretch=2000)
+    found = lyapunov_spectrum(network, contexts, beta=beta, steps=10_000, count=1)
+    np.testing.assert_allclose(
+        rates.mean(axis=1)[[0, 1, 2]], found.exponents.value[[0, 1, 2], 0], atol=2e-6
+    )
+    error = np.maximum(found.exponents.error[:, 0], 2e-6)
+    assert (np.abs(rates.mean(axis=1) - found.exponents.value[:, 0]) < 4 * error).all()
+    assert last.position == found.context.position
+    plain = lyapunov_spectrum_reference(
+        network, Context(contexts.attention[0], contexts.position), 0.5, steps=400, count=1
+    )
+    assert rates[0, 0] == pytest.approx(plain.value[0], abs=2e-3)
+
+
+def test_an_escape_is_quiet_from_some_stretch_on():
+    loud, quiet = 0.1, 0.0
+    series = {
+        "never": [loud] * 8,
+        "one quiet stretch": [loud, quiet, loud, quiet, quiet, loud, loud, loud],
+        "from the third": [loud, loud, quiet, quiet, quiet, quiet, quiet, quiet],
+        "at once": [quiet] * 8,
+        "too late to tell": [loud] * 6 + [quiet] * 2,
+        "back again": [loud, quiet, quiet, quiet, quiet, loud, quiet, quiet],
+    }
+    first, escaped, returned = escapes_of(np.array(list(series.values())).T, rate=0.05)
+    assert first.tolist() == [8, 8, 2, 0, 8, 1]
+    assert escaped.tolist() == [False, False, True, True, False, True]
+    assert returned.tolist() == [False, False, False, False, False, True]
+
+
+def test_copies_part_from_one_state_by_the_stated_noise(start):
+    copies = replicas(start, count=4000, size=1e-3, seed=5)
+    moved = (copies.attention - start.attention) / 1e-3
+    assert moved.std() == pytest.approx(1.0, abs=0.02)
+    assert copies.position == start.position
+    np.testing.assert_array_equal(
+        copies.attention, replicas(start, count=4000, size=1e-3, seed=5).attention
+    )
+
+
+def test_times_of_escape_are_exponential_and_another_seed_agrees(start):
+    network = Network.document()
+    found = escape_times(
+        network,
+        replicas(start, count=128, seed=7),
+        beta=1.27375,
+        rate=0.05,
+        horizon=200_000,
+        stretch=1000,
+    )
+    assert found.escaped.mean() > 0.97
+    assert not found.returned.any()
+    life = found.lifetime()
+    times = found.times[found.times > 0] + found.stretch / 2
+    assert kstest(times, "expon", args=(0, times.mean())).pvalue > 0.01
+    # Of another seed: the ratio of two lifetimes is F distributed, 1.4 is two sigmas here.
+    row = lifetime_row(1.27375, rate=0.05, horizon=200_000, copies=64, seed=8)[0]
+    assert 1 / 1.5 < row["lifetime"] / life.value < 1.5
+    # Escaped copies rest on a cycle, to which no tangent vector grows.
+    end = find_attractors(
+        network,
+        found.context.select(found.escaped),
+        beta=1.27375,
+        transient=50_000,
+        kept=2,
+        exponents=1,
+        exponent_steps=2000,
+        bins=1,
+    )
+    assert (end.regime == Regime.PERIODIC).all()
+
+
+def test_lasting_chaos_is_censored_at_the_horizon(start):
+    found = escape_times(
+        Network.document(), replicas(start, count=8), beta=1.28, rate=0.05, horizon=50_000
+    )
+    assert found.horizon == 50_000
+    assert (found.times == 50_000).all()
+    life = found.lifetime()
+    assert np.isinf(life.value)
+    assert np.isinf(life.high)
+    assert 400_000 / 4 < life.low < 400_000 / 3  # no end in a total time T: τ > T/3.69
+
+
+@pytest.mark.parametrize("beta", [1.27375, 1.275])
+def test_stored_lifetimes_hold_for_another_seed(beta):
+    stored = LIFETIMES.read()
+    at = int(np.flatnonzero(np.isclose(stored["beta"], beta))[0])
+    row = lifetime_row(beta, rate=0.05, horizon=400_000, copies=48, seed=11)[0]
+    # Each interval alone holds the truth in 95 of 100 cases: they overlap in nearly all.
+    assert row["low"] < stored["high"][at]
+    assert stored["low"][at] < row["high"]
+
+
+def test_stored_columns_and_crisis_are_what_the_code_makes():
+    columns = COLUMNS.read()
+    network = Network.document()
+    betas = np.linspace(1.24, 1.28, 4001)[2600:2700]
+    origin = protocol_start(network, steps=100_000)
+    early = find_attractors(network, origin, beta=betas, bins=1, exponents=1)
+    mine = (columns["diagram"] == "zoom") & (columns["chunk"] == 26)
+    # Rounding decides on which side of a border a column falls.
+    assert abs(columns["chaotic"][mine][0] - (early.regime == Regime.CHAOTIC).sum()) <= 10
+    crisis = CRISIS.read()
+    row = crisis_row(float(crisis["distance"][-1]), copies=32, horizon=20_000)[0]
+    assert row["low"] < crisis["high"][-1]
+    assert crisis["low"][-1] < row["high"]
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda n, c: replicas(random_contexts(n, 0, count=2), count=3), "context"),
+        (lambda n, c: replicas(c, count=0), "count"),
+        (lambda n, c: replicas(c, count=2, size=-1.0), "size"),
+        (lambda n, c: growth_rates(n, c, beta=-1.0, stretches=2), "beta"),
+        (lambda n, c: growth_rates(n, c, beta=1.0, stretches=0), "stretches"),
+        (lambda n, c: growth_rates(n, c, beta=1.0, stretches=2, stretch=0), "stretch"),
+        (lambda n, c: escapes_of(np.zeros(3), rate=0.0), "growth"),
+        (lambda n, c: escapes_of(np.full((3, 1), np.nan), rate=0.0), "growth"),
+        (lambda n, c: escape_times(n, c, beta=1.0, rate=0.0, horizon=20_000), "context"),
+        (
+            lambda n, c: escape_times(n, replicas(c, count=2), beta=1.0, rate=0.0, horizon=10_000),
+            "horizon",
+        ),
+    ],
+)
+def test_bad_input_is_named(start, call, name):
+    with pytest.raises(ValueError, match=name):
+        call(Network.document(), start)
