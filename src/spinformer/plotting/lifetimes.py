@@ -8,7 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from spinformer.core.checks import check_array
+from spinformer.dmft.attractors import Regime
 from spinformer.dmft.lifetimes import Escapes
+from spinformer.plotting.orbits import REGIME_COLORS
 from spinformer.plotting.style import COLORS, label_panels
 
 
@@ -102,3 +104,33 @@ def plot_lifetimes(
     lasting = ~np.isfinite(high)
     axis.plot(at[lasting], low[lasting], marker=r"$\uparrow$", ms=11, ls="", color=color)
     axis.set_yscale("log")
+
+
+def show_columns(columns: dict[str, np.ndarray], *, diagram: str) -> Figure:
+    """Leading exponents of the chaotic columns of a diagram, early and late, colored by regime.
+
+    columns: the table `studies.lifetimes.COLUMNS`, or one of the same columns.
+
+    >>> few = {"diagram": np.array(["zoom"]), "ends": np.array(["periodic"]),
+    ...        "beta": np.array([1.27]), "before": np.array([0.1]), "after": np.array([-0.1])}
+    >>> plt.close(show_columns(few, diagram="zoom"))
+    """
+    mine = (columns["diagram"] == diagram) & (columns["ends"] != "none")
+    figure, axis = plt.subplots(figsize=(7.2, 3.4))
+    axis.plot(columns["beta"][mine], columns["before"][mine], ".", ms=5, color="0.8", label="early")
+    for regime in Regime:
+        chosen = mine & (columns["ends"] == regime.label)
+        if chosen.any():
+            axis.plot(
+                columns["beta"][chosen],
+                columns["after"][chosen],
+                ".",
+                ms=2.5,
+                color=REGIME_COLORS[regime],
+                label=regime.label,
+            )
+    axis.axhline(0, color="0.3", lw=0.8)
+    axis.set_xlabel(r"inverse temperature $\beta$")
+    axis.set_ylabel("leading exponent (nats per step)")
+    axis.legend(markerscale=2, ncols=5, loc="lower left", fontsize=8)
+    return figure

@@ -150,7 +150,7 @@ def crisis_row(distance: float, *, copies: int = _COPIES, horizon: int = 400_000
 
 
 def _column_rows(diagram: str, chunk: int) -> Rows:
-    """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 1e7 steps later."""
+    """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 2e6 steps later."""
     network, start = _document()
     betas = np.linspace(*_DIAGRAMS[diagram], _COUNT)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
     early = find_attractors(network, start, beta=betas, bins=1, exponents=1)
@@ -163,7 +163,7 @@ def _column_rows(diagram: str, chunk: int) -> Rows:
         network,
         early.context.select(chaotic),
         beta=betas[chaotic],
-        transient=10_000_000,
+        transient=2_000_000,
         bins=1,
         exponents=1,
     )
