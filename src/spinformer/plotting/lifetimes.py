@@ -36,7 +36,7 @@ def show_leaking_chaos() -> Figure:
     arrow = {"arrowstyle": "->", "color": COLORS["black"], "lw": 1.4}
     axis.annotate("", xy=(2.45, 0.0), xytext=(1.02, -0.2), arrowprops=arrow)
     axis.text(0.0, 1.0, "chaotic set", ha="center", color=COLORS["purple"])
-    axis.text(1.0, -0.62, "hole", ha="center", color=COLORS["red"])
+    axis.text(1.45, -0.62, "hole", ha="center", color=COLORS["red"])
     axis.text(2.9, 0.72, "attractor", ha="center", color=COLORS["blue"])
     axis.text(1.85, 0.02, "no way back", ha="center", fontsize=8.5)
     axis.set_xlim(-1.7, 3.6)
@@ -98,7 +98,7 @@ def plot_lifetimes(
     """
     at = check_array("at", at, ndim=1)
     ended = np.isfinite(high) & (np.asarray(value) > 0)
-    spread = np.stack([value - low, high - value])[:, ended]
+    spread = np.stack([(value - low)[ended], high[ended] - value[ended]])
     color = COLORS["purple"]
     axis.errorbar(at[ended], value[ended], spread, fmt="o", ms=4, color=color, capsize=2)
     lasting = ~np.isfinite(high)
@@ -132,5 +132,5 @@ def show_columns(columns: dict[str, np.ndarray], *, diagram: str) -> Figure:
     axis.axhline(0, color="0.3", lw=0.8)
     axis.set_xlabel(r"inverse temperature $\beta$")
     axis.set_ylabel("leading exponent (nats per step)")
-    axis.legend(markerscale=2, ncols=5, loc="lower left", fontsize=8)
+    axis.legend(markerscale=2, loc="center", fontsize=8)
     return figure
