@@ -149,7 +149,7 @@ def escapes_of(growth: np.ndarray, *, rate: float) -> tuple[np.ndarray, np.ndarr
     runs = np.lib.stride_tricks.sliding_window_view(quiet, _IN_A_ROW, axis=0).all(axis=-1)
     escaped = runs.any(axis=0)
     first = np.where(escaped, runs.argmax(axis=0), stretches)
-    later = np.arange(stretches)[:, None] >= first + _IN_A_ROW
+    later = np.arange(stretches)[:, None] >= first
     return first, escaped, (later & ~quiet).any(axis=0)
 
 
