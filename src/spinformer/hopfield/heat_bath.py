@@ -25,8 +25,8 @@ _EXACT = 2**24
 class HeatBathRun:
     """Q copies that ran independently in one network.
 
-    states: (Q, N) int8, where they ended. overlaps: (Q, sweeps), overlap s(t)·s(0)/N of each with
-    its start after every sweep. energies: (Q, sweeps), energy per spin.
+    states: (Q, N) int8, where they ended. overlaps: (Q, sweeps), overlap of each with its target
+    after every sweep. energies: (Q, sweeps), energy per spin.
     """
 
     states: np.ndarray
@@ -40,12 +40,13 @@ def run_heat_bath(
     starts: np.ndarray,
     temperature: float,
     sweeps: int,
+    targets: np.ndarray | None = None,
     seed: Seed = 0,
     engine: str = "numba",
 ) -> HeatBathRun:
     """Heat-bath sweeps at `temperature` > 0 of the memory of `patterns` (P, N) from `starts` (Q, N).
 
-    `engine` is "numba" or "reference" (the same sweeps in plain Python). Raises ValueError for
+    `targets` (Q, N) are what overlaps s·target/N are taken with, the starts unless given. `engine` is "numba" or "reference" (the same sweeps in plain Python). Raises ValueError for
     entries other than ±1 and for P·N ≥ 2^24, where sums in single precision would be rounded.
 
     >>> one = np.ones((1, 100))
@@ -53,8 +54,12 @@ def run_heat_bath(
     >>> 0.9 < run.overlaps.mean() < 1.0  # a magnet: m = tanh 2m = 0.958
     True
     """
-    stored = check_array("patterns", patterns, ndim=2, values=(-1.0, 1.0))
-    begin = check_array("starts", starts, shape=(None, stored.shape[1]), values=(-1.0, 1.0))
+    stored = check_array("patterns", patterns, ndim=2)
+    begin = check_array("starts", starts, shape=(None, stored.shape[1]))
+    aims = begin if targets is None else check_array("targets", targets, shape=begin.shape)
+    for name, spins in (("patterns", stored), ("starts", begin), ("targets", aims)):
+        if not (np.abs(spins) == 1.0).all():
+            raise ValueError(f"{name} must hold only -1 and 1")
     temperature = check_real("temperature", temperature, low=0.0, open_low=True)
     sweeps = check_integer("sweeps", sweeps, low=1)
     check_choice("engine", engine, ("numba", "reference"))
@@ -66,13 +71,15 @@ def run_heat_bath(
     states = begin.astype(np.float32)
     overlaps, energies = np.empty((2, len(states), sweeps))
     sweep = _heat_bath if engine == "numba" else _heat_bath_reference
-    sweep(columns, states, 2.0 / (temperature * stored.shape[1]), rng, overlaps, energies)
+    gain = 2.0 / (temperature * stored.shape[1])
+    sweep(columns, states, aims.astype(np.float32), gain, rng, overlaps, energies)
     return HeatBathRun(states=states.astype(np.int8), overlaps=overlaps, energies=energies)
 
 
 def _heat_bath_reference(
     columns: np.ndarray,
     states: np.ndarray,
+    targets: np.ndarray,
     gain: float,
     rng: np.random.Generator,
     overlaps: np.ndarray,
@@ -83,12 +90,11 @@ def _heat_bath_reference(
     couplings = columns @ columns.T
     np.fill_diagonal(couplings, 0.0)
     for q, spins in enumerate(states):
-        start = spins.copy()
         for step in range(overlaps.shape[1]):
             for i in range(size):
                 up = 1.0 / (1.0 + math.exp(-gain * float(couplings[i] @ spins)))
                 spins[i] = 1.0 if rng.random() < up else -1.0
-            overlaps[q, step] = float(spins @ start) / size
+            overlaps[q, step] = float(spins @ targets[q]) / size
             energies[q, step] = -0.5 * float(spins @ couplings @ spins) / size**2
 
 
@@ -96,6 +102,7 @@ def _heat_bath_reference(
 def _heat_bath(
     columns: np.ndarray,
     states: np.ndarray,
+    targets: np.ndarray,
     gain: float,
     rng: np.random.Generator,
     overlaps: np.ndarray,
@@ -104,8 +111,7 @@ def _heat_bath(
     size, count = columns.shape
     products = np.empty(count, dtype=np.float32)
     for q in range(states.shape[0]):
-        spins = states[q]
-        start = spins.copy()
+        spins, target = states[q], targets[q]
         products[:] = 0.0
         for i in range(size):
             for mu in range(count):
@@ -127,7 +133,7 @@ def _heat_bath(
                         products[mu] += np.float32(2.0) * new * row[mu]
             same, squares = 0.0, 0.0
             for i in range(size):
-                same += spins[i] * start[i]
+                same += spins[i] * target[i]
             for mu in range(count):
                 squares += np.float64(products[mu]) * np.float64(products[mu])
             overlaps[q, step] = same / size

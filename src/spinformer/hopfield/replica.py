@@ -207,8 +207,9 @@ def _averages(x: float, y: float) -> tuple[float, float, float]:
 
 def _field(y: float, temperature: float) -> float:
     """x > 0 with M(x, y) = Tx: M is concave in x, so there is one if the slope at 0 exceeds T."""
-    return float(brentq(lambda x: _averages(x, y)[0] - temperature * x, 1e-7, 1.0 / temperature,
-                        xtol=_ROOT))
+    return float(
+        brentq(lambda x: _averages(x, y)[0] - temperature * x, 1e-7, 1.0 / temperature, xtol=_ROOT)
+    )
 
 
 def _load(x: float, y: float, temperature: float) -> float:
@@ -219,8 +220,9 @@ def _load(x: float, y: float, temperature: float) -> float:
 def _edge(temperature: float) -> float:
     """y at which C = 1 and α = 0 without a pattern, T < 1: there the two phases' curves meet."""
     return float(
-        brentq(lambda y: 1.0 - _averages(0.0, y)[1] - temperature, 1e-9, 2.0 / temperature,
-               xtol=_ROOT)
+        brentq(
+            lambda y: 1.0 - _averages(0.0, y)[1] - temperature, 1e-9, 2.0 / temperature, xtol=_ROOT
+        )
     )
 
 
