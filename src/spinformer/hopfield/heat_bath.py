@@ -44,14 +44,16 @@ def run_heat_bath(
     seed: Seed = 0,
     engine: str = "numba",
 ) -> HeatBathRun:
-    """Heat-bath sweeps at `temperature` > 0 of the memory of `patterns` (P, N) from `starts` (Q, N).
+    """Heat-bath sweeps at `temperature` > 0 in the memory of `patterns` (P, N).
 
-    `targets` (Q, N) are what overlaps s·target/N are taken with, the starts unless given. `engine` is "numba" or "reference" (the same sweeps in plain Python). Raises ValueError for
-    entries other than ±1 and for P·N ≥ 2^24, where sums in single precision would be rounded.
+    From `starts` (Q, N), each for itself; `targets` (Q, N) are what overlaps s·target/N are taken
+    with, the starts unless given. `engine` is "numba" or "reference" (the same sweeps in plain
+    Python). Raises ValueError for entries other than ±1 and for P·N ≥ 2^24, where sums in single
+    precision would be rounded.
 
     >>> one = np.ones((1, 100))
     >>> run = run_heat_bath(one, starts=one, temperature=0.5, sweeps=500)
-    >>> 0.9 < run.overlaps.mean() < 1.0  # a magnet: m = tanh 2m = 0.958
+    >>> 0.9 < float(run.overlaps.mean()) < 1.0  # a magnet: m = tanh 2m = 0.958
     True
     """
     stored = check_array("patterns", patterns, ndim=2)
@@ -86,7 +88,7 @@ def _heat_bath_reference(
     energies: np.ndarray,
 ) -> None:
     """Plain version of the compiled sweeps, with the couplings written out."""
-    size, count = columns.shape
+    size = len(columns)
     couplings = columns @ columns.T
     np.fill_diagonal(couplings, 0.0)
     for q, spins in enumerate(states):

@@ -92,7 +92,7 @@ def melting_temperature(load: float) -> float:
     Between 0.1379 and 0.1382 the fold bends back at low temperature, so that there are two.
 
     >>> f"{melting_temperature(0.05):.3f}"
-    '0.538'
+    '0.542'
     """
     load = check_real("load", load, low=1e-4, high=0.1375)
     return float(brentq(lambda t: retrieval_fold(t).load - load, 0.03, 0.9999, xtol=1e-10))
@@ -108,7 +108,7 @@ def replica_state(
     NotConverged raised if `throw`; for T ≥ 1 there is not even a fold (ValueError).
 
     >>> f"{replica_state(0.05, temperature=0.3).value:.4f}"
-    '0.9762'
+    '0.9912'
     """
     load = check_real("load", load, low=0.0, open_low=True)
     check_choice("phase", phase, PHASES)
@@ -135,7 +135,7 @@ def coexistence_load(temperature: float) -> float:
     Below it retrieval states are the global minimum: the inverse of T_c(α). 0.051 near T = 0.
 
     >>> f"{coexistence_load(0.5):.4f}"
-    '0.0245'
+    '0.0281'
     """
     temperature = _check_temperature(temperature, below_one=True)
 

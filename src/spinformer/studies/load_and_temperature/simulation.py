@@ -58,7 +58,7 @@ def retrieval(
     Averages over `sweeps` sweeps after `BURN`, in `networks` independent networks.
 
     >>> overlap, energy = retrieval(400, load=0.05, fraction=0.5, networks=4)
-    >>> 0.97 < overlap.value < 1.0
+    >>> 0.97 < float(overlap.value) < 1.0
     True
     """
     fraction = check_real("fraction", fraction, low=0.0, open_low=True)
@@ -140,7 +140,7 @@ def copies_overlap(
     spin-glass susceptibility; it stays finite above T_g, and ⟨q²⟩ does below.
 
     >>> hot = copies_overlap(200, load=0.05, temperature=4.0, networks=8, burn=10, gap=5)
-    >>> 0.5 < 200 * hot.value < 2.0
+    >>> 0.5 < 200 * float(hot.value) < 2.0
     True
     """
     networks = check_integer("networks", networks, low=2)
