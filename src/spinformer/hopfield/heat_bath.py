@@ -1,8 +1,8 @@
 """The classical memory at a temperature: heat-bath dynamics, cheap because W is never formed.
 
-N spins ±1, patterns are P rows of N entries ±1, E = −(1/2N) Σ_μ (x_μ·s)² + P/2, which is
-−½ Σ_ij J_ij s_i s_j with J_ij = (1/N) Σ_μ x_μi x_μj and J_ii = 0. In a sweep every spin, in order,
-is drawn anew: up with probability 1/(1 + exp(−2h_i/T)), h_i = Σ_j J_ij s_j. A visit costs P
+d spins ±1, patterns are N rows of d entries ±1, E = −(1/2d) Σ_μ (x_μ·s)² + N/2, which is
+−½ Σ_ij J_ij s_i s_j with J_ij = (1/d) Σ_μ x_μi x_μj and J_ii = 0. In a sweep every spin, in order,
+is drawn anew: up with probability 1/(1 + exp(−2h_i/T)), h_i = Σ_j J_ij s_j. A visit costs N
 operations: the products x_μ·s are kept up to date.
 """
 
@@ -25,7 +25,7 @@ _EXACT = 2**24
 class HeatBathRun:
     """Q copies that ran independently in one network.
 
-    states: (Q, N) int8, where they ended. overlaps: (Q, sweeps), overlap of each with its target
+    states: (Q, d) int8, where they ended. overlaps: (Q, sweeps), overlap of each with its target
     after every sweep. energies: (Q, sweeps), energy per spin.
     """
 
@@ -44,11 +44,11 @@ def run_heat_bath(
     seed: Seed = 0,
     engine: str = "numba",
 ) -> HeatBathRun:
-    """Heat-bath sweeps at `temperature` > 0 in the memory of `patterns` (P, N).
+    """Heat-bath sweeps at `temperature` > 0 in the memory of `patterns` (N, d).
 
-    From `starts` (Q, N), each for itself; `targets` (Q, N) are what overlaps s·target/N are taken
+    From `starts` (Q, d), each for itself; `targets` (Q, d) are what overlaps s·target/d are taken
     with, the starts unless given. `engine` is "numba" or "reference" (the same sweeps in plain
-    Python). Raises ValueError for entries other than ±1 and for P·N ≥ 2^24, where sums in single
+    Python). Raises ValueError for entries other than ±1 and for N·d ≥ 2^24, where sums in single
     precision would be rounded.
 
     >>> one = np.ones((1, 100))

@@ -1,6 +1,6 @@
 """The classical memory at a load α and a temperature T: replica-symmetric theory.
 
-N spins, P = αN random patterns ±1, J_ij = (1/N) Σ_μ x_μi x_μj, J_ii = 0, E = −½ Σ_ij J_ij s_i s_j,
+d spins, N = αd random patterns ±1, J_ij = (1/d) Σ_μ x_μi x_μj, J_ii = 0, E = −½ Σ_ij J_ij s_i s_j,
 β = 1/T [amit1985storing; amit1987statistical]. With u = β(√(αr) z + m), z a unit normal,
 
     m = E tanh u,   q = E tanh² u,   r = q/(1 − C)²,   C = β(1 − q).
@@ -172,7 +172,7 @@ def unstable_load(temperature: float) -> float | None:
 
 
 def glass_susceptibility(load: float, *, temperature: float) -> float:
-    """N⟨q²⟩ of two independent copies above T_g: 1/(1 − αβ²/(1 − β)²), for N → ∞.
+    """d⟨q²⟩ of two independent copies above T_g: 1/(1 − αβ²/(1 − β)²), for d → ∞.
 
     The inverse of the replicon at m = q = 0. Raises ValueError at or below T_g.
 

@@ -39,7 +39,7 @@ class HeatedNetwork:
 
 
 def draw_patterns(dim: int, *, load: float, seed: Seed) -> np.ndarray:
-    """round(α N) random patterns ±1 of N = `dim` spins, (P, N) int8, at least one.
+    """round(αd) random patterns ±1 of d = `dim` spins, (N, d) int8, at least one.
 
     >>> draw_patterns(10, load=0.3, seed=0).shape
     (3, 10)
@@ -134,9 +134,9 @@ def copies_overlap(
     gap: int = 20,
     seed: Seed = 0,
 ) -> Estimate:
-    """⟨q²⟩ of two copies of a network that started at random: q = s·s'/N.
+    """⟨q²⟩ of two copies of a network that started at random: q = s·s'/d.
 
-    After `burn` sweeps, `snapshots` are compared, `gap` sweeps apart. Times N it is the
+    After `burn` sweeps, `snapshots` are compared, `gap` sweeps apart. Times d it is the
     spin-glass susceptibility; it stays finite above T_g, and ⟨q²⟩ does below.
 
     >>> hot = copies_overlap(200, load=0.05, temperature=4.0, networks=8, burn=10, gap=5)
