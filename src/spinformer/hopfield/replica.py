@@ -208,7 +208,9 @@ def _averages(x: float, y: float) -> tuple[float, float, float]:
 def _field(y: float, temperature: float) -> float:
     """x > 0 with M(x, y) = Tx: M is concave in x, so there is one if the slope at 0 exceeds T."""
     return float(
-        brentq(lambda x: _averages(x, y)[0] - temperature * x, 1e-7, 1.0 / temperature, xtol=_ROOT)
+        brentq(
+            lambda x: _averages(x, y)[0] - temperature * x, 1e-7, 1.001 / temperature, xtol=_ROOT
+        )
     )
 
 
