@@ -260,7 +260,9 @@ def test_kept_patterns_have_errors_and_follow_the_share():
     )
     assert 0.01 < kept.share.error < 0.1
     assert kept.overlap.value == pytest.approx(0.36, abs=0.1)
-    intercept, slope = line_fit([1.0, 2.0, 4.0], values=[3.0, 5.0, 9.0], errors=[0.1, 0.1, 0.1])
+    intercept, slope = study.line_fit(
+        [1.0, 2.0, 4.0], values=[3.0, 5.0, 9.0], errors=[0.1, 0.1, 0.1]
+    )
     assert (intercept.value, slope.value) == pytest.approx((1.0, 2.0))
 
 
@@ -295,7 +297,7 @@ def test_stored_tables_are_what_the_study_computes():
             lambda: iterate(np.ones(3), starts=np.ones((1, 3)), targets=np.ones((1, 3)), beta=1),
             "N, d",
         ),
-        (lambda: line_fit([1.0, 2.0], values=[1.0, 2.0], errors=[1.0, 1.0]), "points"),
+        (lambda: study.line_fit([1.0, 2.0], values=[1.0, 2.0], errors=[1.0, 1.0]), "points"),
     ],
 )
 def test_bad_input_is_refused_by_name(call, message):

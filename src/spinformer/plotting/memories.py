@@ -36,19 +36,17 @@ def draw_valleys(axes: Sequence[Axes]) -> None:
 def draw_levels(axis: Axes) -> None:
     """Scores of a query: one of its own pattern, a bell of the others; who outweighs whom."""
     score = np.linspace(-1.0, 1.15, 500)
-    # Numbers that make the three marks distinct; the drawing is not to scale.
-    load, beta = 0.18, 0.45
     bell = np.exp(-0.5 * (score / 0.16) ** 2)
     tilted = np.exp(-0.5 * ((score - 0.32) / 0.16) ** 2)
     axis.fill_between(score, 0, bell, color=COLORS["sky"], alpha=0.45, lw=0)
     axis.fill_between(score, 0, 0.62 * tilted, color=COLORS["orange"], alpha=0.45, lw=0)
     axis.plot([1.0, 1.0], [0.0, 1.0], color=COLORS["green"], lw=3)
-    edge = np.sqrt(2 * load) * 1.15
+    edge = 0.76
     axis.plot([edge, edge], [0.0, 0.55], ":", color=COLORS["black"], lw=1.2)
     for place, height, note, color in (
         (-0.05, 1.06, "how many patterns\nhave this overlap", COLORS["blue"]),
-        (beta, 0.74, "who holds\ntheir weight", COLORS["red"]),
-        (edge + 0.02, 0.36, " largest\n of all others", COLORS["black"]),
+        (0.45, 0.74, "who holds\ntheir weight", COLORS["red"]),
+        (edge + 0.02, 0.36, " largest\n of others", COLORS["black"]),
         (1.0, 1.06, "the query's\nown pattern", COLORS["green"]),
     ):
         left = "left" if "largest" in note else "center"

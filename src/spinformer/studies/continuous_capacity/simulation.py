@@ -7,9 +7,8 @@ are standard errors over independent memories.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from spinformer.core.checks import check_array, check_choice, check_integer, check_real
@@ -163,7 +162,7 @@ def noisy_retrieval(
     *,
     dim: int,
     beta: float,
-    overlaps: Sequence[float],
+    overlaps: ArrayLike,
     memories: int,
     queries: int = 100,
     seed: Seed = 0,
@@ -217,7 +216,7 @@ def half_log_count(
     dim: int,
     *,
     beta: float,
-    log_counts: Sequence[float],
+    log_counts: ArrayLike,
     memories: int,
     queries: int = 40,
     seed: Seed = 0,
@@ -233,7 +232,7 @@ def half_log_count(
     memories = check_integer("memories", memories, low=2)
     grid = check_array("log_counts", log_counts, ndim=1, low=0.0, high=14.0)
     if len(grid) < 2 or (np.diff(grid) <= 0).any():
-        raise ValueError(f"log_counts must be at least two and increase, got {log_counts}")
+        raise ValueError(f"log_counts must be at least two and increase, got {grid}")
     counts = np.rint(np.exp(grid)).astype(int)
     found = np.empty(memories)
     for index, rng in enumerate(numpy_generator(seed).spawn(memories)):
@@ -280,7 +279,7 @@ def _crossing(grid: np.ndarray, shares: np.ndarray) -> float:
 
 
 def weight_concentration(
-    count: int, *, dim: int, spreads: Sequence[float], memories: int, seed: Seed = 0
+    count: int, *, dim: int, spreads: ArrayLike, memories: int, seed: Seed = 0
 ) -> np.ndarray:
     """Mean Σ p² of an unrelated query's softmax weights at β = s/√d, (spreads, memories).
 
