@@ -25,7 +25,6 @@ from spinformer.hopfield.random_energy import (
     score_rate,
 )
 from spinformer.studies import continuous_capacity as study
-from spinformer.studies.continuous_capacity.limits import line_fit
 from spinformer.studies.continuous_capacity.simulation import (
     draw_patterns,
     half_overlap,
