@@ -263,6 +263,11 @@ def test_kept_patterns_have_errors_and_follow_the_share():
         [1.0, 2.0, 4.0], values=[3.0, 5.0, 9.0], errors=[0.1, 0.1, 0.1]
     )
     assert (intercept.value, slope.value) == pytest.approx((1.0, 2.0))
+    # Points on the line leave the errors as they are, points far off widen them.
+    x = np.array([1.0, 2.0, 4.0])
+    assert slope.error == pytest.approx(0.1 / np.sqrt(((x - x.mean()) ** 2).sum()))
+    bent = study.line_fit(x, values=[3.0, 6.0, 9.0], errors=[0.1, 0.1, 0.1])
+    assert bent[1].error > 3 * slope.error
 
 
 def test_stored_tables_are_what_the_study_computes():
