@@ -26,6 +26,7 @@ KNOWN = {
     *(f"A{i}" for i in range(1, 20)),
     *(f"B{i}" for i in range(1, 14)),
     *(f"C{i}" for i in range(1, 20)),
+    *("A6b", "A13b"),
 }
 CLAIMS = read_claims(ROOT)
 SETTLED = [claim for claim in CLAIMS if claim.settled]

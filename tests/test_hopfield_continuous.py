@@ -330,7 +330,6 @@ def test_other_functions_refuse_bad_input():
         find_fixed_points(torch.ones(3, 2), beta=1.0, starts=torch.ones(1, 3))
 
 
-@pytest.mark.claim("A13")
 def test_random_patterns_are_kept_where_the_estimate_says():
     for width, spread in ((64, 0.8), (64, 1.05), (64, 1.15), (64, 1.6), (256, 0.4), (256, 0.55)):
         patterns = width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=20), dim=-1)

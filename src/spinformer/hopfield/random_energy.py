@@ -1,0 +1,251 @@
+"""How much the continuous memory holds: the other patterns as a random energy model.
+
+N = e^{αd} random patterns x_j of d components, mean square 1. A state ξ of the same length has the
+overlap m = x_i·ξ/d with the pattern it should find, which scores βdm. The other scores are βdu_j
+with u_j = x_j·ξ/d, independent draws whose density falls as e^{−d I(u)}: the energy levels of
+Derrida's model [derrida1981random; lucibello2024exponential]. Their sum Σ_j e^{βdu_j} is e^{dφ},
+
+    φ = α + ψ(β),  ψ(β) = max_u [βu − I(u)],  if β < β_f(α)   (many patterns share it),
+    φ = βu_f(α),   I(u_f) = α,               if β ≥ β_f(α)   (frozen: the largest few hold it),
+
+with β_f = I′(u_f). One step finds the pattern if βm > φ, and the error left is e^{−d(βm − φ)}.
+At finite d, `retrieval_fold` corrects what d → ∞ neglects.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import ndtr
+
+from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.records import record
+from spinformer.core.special import log_sphere_integral, mean_alignment
+
+# Uniform on the sphere of radius √d, independent unit normals, independent fair coins ±1.
+ENSEMBLES = ("spherical", "gaussian", "binary")
+MAX_BETA = 50.0
+# Where ln 2 is the load at which binary patterns are all the states there are.
+_ALL = math.log(2.0)
+
+
+def score_rate(overlap: float, *, ensemble: str = "spherical") -> float:
+    """I(u): P(x·ξ/d ≈ u) ~ e^{−dI(u)} of an unrelated pattern, for u in [−1, 1) (any if Gaussian).
+
+    −½ ln(1 − u²) on the sphere, u²/2 for Gaussian patterns, ln 2 minus the entropy of a coin of
+    mean u for binary ones.
+
+    >>> f"{score_rate(0.5):.4f}", f"{score_rate(0.5, ensemble='gaussian'):.4f}"
+    ('0.1438', '0.1250')
+    """
+    check_choice("ensemble", ensemble, ENSEMBLES)
+    if ensemble == "gaussian":
+        return 0.5 * check_real("overlap", overlap) ** 2
+    u = abs(check_real("overlap", overlap, low=-1.0, high=1.0))
+    if ensemble == "binary":
+        return 0.5 * ((1 + u) * math.log1p(u) + ((1 - u) * math.log1p(-u) if u < 1.0 else 0.0))
+    return -0.5 * math.log1p(-(u**2)) if u < 1.0 else math.inf
+
+
+def score_cumulant(beta: float, *, ensemble: str = "spherical") -> float:
+    """ψ(β) = max_u [βu − I(u)]: (1/d) ln of the mean of e^{βx·ξ} over an unrelated pattern.
+
+    >>> f"{score_cumulant(1.0):.4f}", f"{score_cumulant(1.0, ensemble='binary'):.4f}"
+    ('0.3774', '0.4338')
+    """
+    beta = check_real("beta", beta, low=0.0, high=MAX_BETA)
+    u = _tilted(beta, check_choice("ensemble", ensemble, ENSEMBLES))
+    return beta * u - score_rate(u, ensemble=ensemble)
+
+
+def largest_overlap(load: float, *, ensemble: str = "spherical") -> float:
+    """u_f(α), I(u_f) = α: the largest overlap that e^{αd} unrelated patterns have with a state.
+
+    √(1 − e^{−2α}), √(2α), and for binary patterns a root (1 from α = ln 2).
+
+    >>> f"{largest_overlap(0.5):.4f}"
+    '0.7951'
+    """
+    load = check_real("load", load, low=0.0)
+    check_choice("ensemble", ensemble, ENSEMBLES)
+    if ensemble == "spherical":
+        return math.sqrt(-math.expm1(-2.0 * load))
+    if ensemble == "gaussian":
+        return math.sqrt(2.0 * load)
+    if load >= _ALL:
+        return 1.0
+    return float(brentq(lambda u: score_rate(u, ensemble="binary") - load, 0.0, 1.0, xtol=1e-14))
+
+
+def freezing_beta(load: float, *, ensemble: str = "spherical") -> float:
+    """β_f(α): above it the sum over the others is frozen, held by the largest few of them.
+
+    >>> f"{freezing_beta(0.02):.4f}", f"{freezing_beta(0.02, ensemble='gaussian'):.4f}"
+    ('0.2061', '0.2000')
+    """
+    u = largest_overlap(load, ensemble=ensemble)
+    if ensemble == "gaussian":
+        return u
+    if ensemble == "binary":
+        return math.atanh(u) if u < 1.0 else math.inf
+    return u / (1.0 - u**2)
+
+
+def noise_exponent(load: float, *, beta: float, ensemble: str = "spherical") -> float:
+    """φ(α, β) = lim (1/d) ln Σ_j e^{βx_j·ξ} over e^{αd} unrelated patterns.
+
+    >>> f"{noise_exponent(0.1, beta=0.3):.4f}", f"{noise_exponent(0.1, beta=2.0):.4f}"
+    ('0.1432', '0.8515')
+    """
+    beta = check_real("beta", beta, low=0.0, high=MAX_BETA)
+    if beta < freezing_beta(load, ensemble=ensemble):
+        return load + score_cumulant(beta, ensemble=ensemble)
+    return beta * largest_overlap(load, ensemble=ensemble)
+
+
+def capacity(beta: float, *, overlap: float = 1.0, ensemble: str = "spherical") -> float:
+    """α₁: the largest load at which a state of this overlap m in (0, 1] finds its pattern.
+
+    For a typical pattern. From φ(α₁, β) = βm: βm − ψ(β) while the others are not frozen there,
+    that is while m exceeds the overlap ψ′(β) that they have with the state, and else I(m)
+    [lucibello2024exponential]. At m = 1: β − ψ(β) on the sphere, without limit as β grows;
+    β − β²/2 up to ½ for Gaussian patterns; β − ln cosh β up to ln 2 for binary ones.
+
+    >>> f"{capacity(1.0):.4f}", f"{capacity(1.0, overlap=0.5):.4f}"
+    ('0.6226', '0.1438')
+    """
+    beta = check_real("beta", beta, low=0.0, high=MAX_BETA, open_low=True)
+    overlap = check_real("overlap", overlap, low=0.0, high=1.0, open_low=True)
+    if overlap > _tilted(beta, check_choice("ensemble", ensemble, ENSEMBLES)):
+        return beta * overlap - score_cumulant(beta, ensemble=ensemble)
+    return score_rate(overlap, ensemble=ensemble)
+
+
+def basin_overlap(load: float, *, beta: float, ensemble: str = "spherical") -> float:
+    """m_b = φ/β: the overlap a query needs to find its pattern (above 1: the pattern is lost).
+
+    >>> f"{basin_overlap(0.1, beta=1.0):.4f}"
+    '0.4258'
+    """
+    beta = check_real("beta", beta, low=0.0, high=MAX_BETA, open_low=True)
+    return noise_exponent(load, beta=beta, ensemble=ensemble) / beta
+
+
+def capacity_of_all(beta: float, *, ensemble: str = "spherical") -> float:
+    """α_c: the largest load at which all patterns are found, each from itself.
+
+    On the sphere it is α₁. Of e^{αd} Gaussian patterns the shortest has ‖x‖² = ρd with
+    (ρ − 1 − ln ρ)/2 = α and is found if α < ρκ, κ = β − β²/2 (½ from β = 1), so that
+    α_c = 1/(2e) at most [lucibello2024exponential].
+
+    >>> f"{capacity_of_all(1.0, ensemble='gaussian'):.4f}"
+    '0.1839'
+    """
+    check_choice("ensemble", ensemble, ENSEMBLES[:2])
+    typical = capacity(beta, ensemble=ensemble)
+    if ensemble == "spherical":
+        return typical
+    shortest = brentq(lambda r: r * (1.0 - 2.0 * typical) - 1.0 - math.log(r), 1e-9, 1.0)
+    return float(shortest) * typical
+
+
+@record
+class RetrievalFold:
+    """Where the state around a pattern ends at finite d.
+
+    log_count: ln N there, for a typical pattern. overlap: its last overlap. spread: standard
+    deviation over patterns of the ln N at which theirs ends.
+    """
+
+    log_count: float
+    overlap: float
+    spread: float
+
+
+def one_step_log_count(dim: int, *, beta: float, ensemble: str = "spherical") -> float:
+    """ln N at which one step from a pattern gives it the weight ½, d finite; not for Gaussian.
+
+    ln of 1 + e^{βd}/G, G the exact mean of e^{βx·ξ}: the others are not frozen there.
+
+    >>> f"{one_step_log_count(64, beta=1 / 8):.3f}"
+    '7.504'
+    """
+    dim = check_integer("dim", dim, low=2)
+    check_choice("ensemble", ensemble, (ENSEMBLES[0], ENSEMBLES[2]))
+    beta = check_real("beta", beta, low=0.0, high=MAX_BETA, open_low=True)
+    if ensemble == "binary":
+        gap = dim * (beta - math.log(math.cosh(beta)))
+    else:
+        gap = beta * dim - float(log_sphere_integral(beta * dim, dim=dim))
+    return float(np.logaddexp(0.0, gap))
+
+
+def retrieval_fold(dim: int, *, beta: float) -> RetrievalFold:
+    """The number of spherical patterns up to which a pattern keeps a state of its own, d finite.
+
+    The state is ξ = t·x_i plus little: its pattern holds the weight p, the others have the mean
+    overlap A(t) with its direction, so t = p + (1 − p)A and ln(p/(1 − p)) = βdt − ln Σ. With the
+    mean Σ = (N − 1)G(βdt) this gives ln(N − 1) as a function of t, whose maximum is the fold.
+    The weighted mean of a finite number of others also has a part across ξ, of mean square
+    dG(2κ)/(NG(κ)²), κ = βdt, which feeds back: it adds β(1 − p) times that to ln Σ. The
+    spread is that of ln Σ from pattern to pattern.
+
+    >>> fold = retrieval_fold(64, beta=1 / 8)
+    >>> f"{np.exp(fold.log_count):.0f} patterns, overlap {fold.overlap:.2f}"
+    '125 patterns, overlap 0.83'
+    """
+    dim = check_integer("dim", dim, low=4)
+    beta = check_real("beta", beta, low=0.0, high=1.0, open_low=True)
+
+    def place(t: float) -> tuple[float, float]:
+        kappa = beta * dim * t
+        mean = float(mean_alignment(kappa, dim=dim))
+        weight = (t - mean) / (1.0 - mean)
+        if not 0.0 < weight < 1.0:
+            return -math.inf, weight
+        log_sum = kappa - math.log(weight / (1.0 - weight))
+        return log_sum - float(log_sphere_integral(kappa, dim=dim)), weight
+
+    # Between this and 1 there is one maximum; below, a minimum, where the global average ends.
+    grid = np.linspace(0.4, 1.0, 61)[:-1]
+    start = float(grid[np.argmax([place(float(t))[0] for t in grid])])
+    top = minimize_scalar(
+        lambda t: -place(t)[0],
+        bounds=(start - 0.01, min(start + 0.01, 1.0)),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    overlap = float(top.x)
+    log_sum, weight = place(overlap)
+    kappa = beta * dim * overlap
+    excess = math.exp(
+        float(log_sphere_integral(2.0 * kappa, dim=dim) - 2.0 * log_sphere_integral(kappa, dim=dim))
+    )
+    across = beta * (1.0 - weight) * dim * excess / math.exp(log_sum)
+    return RetrievalFold(
+        log_count=float(np.logaddexp(0.0, log_sum - across)),
+        overlap=overlap,
+        spread=math.sqrt((excess - 1.0) / math.exp(log_sum)),
+    )
+
+
+def kept_share(count: int, *, dim: int, beta: float) -> float:
+    """Share of N spherical patterns that keep a state of their own: Φ of the distance to the fold.
+
+    >>> f"{kept_share(64, dim=64, beta=1 / 8):.2f}", f"{kept_share(256, dim=64, beta=1 / 8):.2f}"
+    ('1.00', '0.00')
+    """
+    count = check_integer("count", count, low=2)
+    fold = retrieval_fold(dim, beta=beta)
+    return float(ndtr((fold.log_count - math.log(count)) / fold.spread))
+
+
+def _tilted(beta: float, ensemble: str) -> float:
+    """ψ′(β): the overlap of the patterns that hold the sum while it is not frozen."""
+    if ensemble == "gaussian":
+        return beta
+    if ensemble == "binary":
+        return math.tanh(beta)
+    return 2.0 * beta / (1.0 + math.sqrt(1.0 + 4.0 * beta**2))

@@ -1,0 +1,309 @@
+"""Capacity of the continuous memory: against quadrature, enumeration, memories built otherwise."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from spinformer.hopfield.continuous import retrieve
+from spinformer.hopfield.random_energy import (
+    basin_overlap,
+    capacity,
+    capacity_of_all,
+    freezing_beta,
+    kept_share,
+    largest_overlap,
+    noise_exponent,
+    one_step_log_count,
+    retrieval_fold,
+    score_cumulant,
+    score_rate,
+)
+from spinformer.studies import continuous_capacity as study
+from spinformer.studies.continuous_capacity.simulation import (
+    draw_patterns,
+    half_overlap,
+    iterate,
+    kept_patterns,
+    level_log_sums,
+    noisy_retrieval,
+    outweighed_at,
+    weight_concentration,
+)
+
+ENSEMBLES = ("spherical", "gaussian", "binary")
+
+
+def log_mean(kappa, *, dim):
+    """ln of the mean of e^{κu} over a component u of a unit vector, and the mean of u in it."""
+    u = np.linspace(-1, 1, 40001)[1:-1]
+    exponent = 0.5 * (dim - 3) * np.log1p(-(u**2))
+    plain = np.exp(exponent - exponent.max())
+    tilted = np.exp(exponent + kappa * u - (exponent + kappa * u).max())
+    log = np.log(tilted.sum()) + (exponent + kappa * u).max()
+    return log - np.log(plain.sum()) - exponent.max(), (tilted @ u) / tilted.sum()
+
+
+def test_cumulants_are_the_limits_of_exact_means():
+    for beta in (0.3, 1.0, 3.0):
+        exact = [log_mean(beta * d, dim=d)[0] / d for d in (200, 400)]
+        # The next order is 1/d: extrapolate it away.
+        assert 2 * exact[1] - exact[0] == pytest.approx(score_cumulant(beta), abs=1e-4)
+        signs = np.mean(np.exp(beta * np.array([-1.0, 1.0])))
+        assert score_cumulant(beta, ensemble="binary") == pytest.approx(np.log(signs))
+        normal = quad(lambda z, b=beta: norm.pdf(z) * np.exp(b * z), -20, 20)[0]
+        assert score_cumulant(beta, ensemble="gaussian") == pytest.approx(np.log(normal))
+    assert score_rate(1.0) == np.inf
+    assert score_rate(1.0, ensemble="binary") == pytest.approx(np.log(2))
+
+
+@pytest.mark.parametrize("ensemble", ENSEMBLES)
+def test_noise_is_the_largest_term_among_the_patterns_there_are(ensemble):
+    u = np.linspace(0, 0.99999 if ensemble != "gaussian" else 4.0, 400_001)
+    rate = np.array([score_rate(float(v), ensemble=ensemble) for v in u[::40]])
+    u = u[::40]
+    for load, beta in itertools.product((0.05, 0.2, 0.5), (0.2, 0.7, 1.5)):
+        there = rate <= load
+        brute = (load - rate + beta * u)[there].max()
+        found = noise_exponent(load, beta=beta, ensemble=ensemble)
+        assert found == pytest.approx(brute, abs=2e-3)
+        assert largest_overlap(load, ensemble=ensemble) == pytest.approx(u[there].max(), abs=1e-3)
+        inside = (load - rate + beta * u)[there].argmax() < there.sum() - 2
+        assert inside == (beta < freezing_beta(load, ensemble=ensemble))
+        assert basin_overlap(load, beta=beta, ensemble=ensemble) == pytest.approx(found / beta)
+
+
+@pytest.mark.parametrize("ensemble", ENSEMBLES)
+def test_capacity_is_where_noise_and_score_are_equal(ensemble):
+    for beta, overlap in itertools.product((0.3, 1.0, 2.5), (0.2, 0.6, 1.0)):
+        load = capacity(beta, overlap=overlap, ensemble=ensemble)
+        for factor, sign in ((0.99, -1), (1.01, 1)):
+            noise = noise_exponent(factor * load, beta=beta, ensemble=ensemble)
+            assert sign * (noise - beta * overlap) > 0
+    assert capacity(40.0, ensemble="binary") == pytest.approx(np.log(2))
+    assert capacity(7.0, ensemble="gaussian") == 0.5
+    assert capacity(0.5, ensemble="gaussian") == pytest.approx(0.375)
+
+
+def test_the_shortest_gaussian_pattern_is_lost_first():
+    assert capacity_of_all(3.0, ensemble="gaussian") == pytest.approx(1 / (2 * np.e))
+    assert capacity_of_all(0.7) == capacity(0.7)
+    for beta in (0.4, 0.9):
+        rho = np.linspace(0.01, 1.0, 100_000)
+        norms = 0.5 * (rho - 1 - np.log(rho))
+
+        def all_found(load, b=beta, rho=rho, norms=norms):
+            liquid = load + 0.5 * b**2 * rho
+            frozen = b * np.sqrt(2 * load * rho)
+            noise = np.where(b * np.sqrt(rho) < np.sqrt(2 * load), liquid, frozen)
+            return bool((b * rho > noise)[norms <= load].all())
+
+        load = capacity_of_all(beta, ensemble="gaussian")
+        assert all_found(0.995 * load)
+        assert not all_found(1.005 * load)
+
+
+def test_counts_at_finite_width_are_exact_means():
+    states = np.array(list(itertools.product([-1.0, 1.0], repeat=10)))
+    mean = np.exp(0.7 * states @ np.ones(10)).mean()
+    assert one_step_log_count(10, beta=0.7, ensemble="binary") == pytest.approx(
+        np.log(1 + np.exp(7.0) / mean)
+    )
+    for dim, beta in ((12, 1.0), (64, 1 / 8)):
+        gap = beta * dim - log_mean(beta * dim, dim=dim)[0]
+        assert one_step_log_count(dim, beta=beta) == pytest.approx(np.logaddexp(0, gap), abs=1e-5)
+
+
+def fold_by_iteration(dim, *, beta):
+    """ln(N − 1) at which the annealed state collapses (bisection), its reaction, its spread."""
+    low, high = 1.0, 16.0
+    state = None
+    while high - low > 1e-4:
+        middle, t = 0.5 * (low + high), 1.0
+        for _ in range(4000):
+            log, mean = _table(dim, beta, t)
+            weight = 1 / (1 + np.exp(middle + log - beta * dim * t))
+            new = weight + (1 - weight) * mean
+            if abs(new - t) < 1e-10:
+                break
+            t = new
+        if t > 0.4:
+            low, state = middle, (t, weight)
+        else:
+            high = middle
+    t, weight = state
+    twice = log_mean(2 * beta * dim * t, dim=dim)[0] - 2 * log_mean(beta * dim * t, dim=dim)[0]
+    reaction = beta * (1 - weight) * dim * np.exp(twice - low)
+    return low, reaction, np.sqrt((np.exp(twice) - 1) / np.exp(low))
+
+
+_KNOWN: dict = {}
+
+
+def _table(dim, beta, t):
+    """`log_mean` at κ = βdt, interpolated: the iteration asks for it thousands of times."""
+    if (dim, beta) not in _KNOWN:
+        grid = np.linspace(0, 1, 201)
+        values = [log_mean(beta * dim * x, dim=dim) for x in grid]
+        _KNOWN[dim, beta] = (grid, *np.transpose(values))
+    grid, logs, means = _KNOWN[dim, beta]
+    return np.interp(t, grid, logs), np.interp(t, grid, means)
+
+
+@pytest.mark.parametrize("dim", [49, 144])
+def test_fold_is_where_the_annealed_iteration_collapses(dim):
+    beta = dim**-0.5
+    log_sum, reaction, spread = fold_by_iteration(dim, beta=beta)
+    fold = retrieval_fold(dim, beta=beta)
+    assert fold.log_count == pytest.approx(np.logaddexp(0, log_sum - reaction), abs=2e-3)
+    assert fold.spread == pytest.approx(spread, rel=0.03)
+    count = round(np.exp(fold.log_count + fold.spread))
+    assert kept_share(count, dim=dim, beta=beta) == pytest.approx(norm.cdf(-1), abs=0.03)
+
+
+def memory(count, dim, *, seed):
+    rows = torch.as_tensor(np.random.default_rng(seed).standard_normal((count, dim)))
+    return dim**0.5 * torch.nn.functional.normalize(rows, dim=-1)
+
+
+@pytest.mark.claim("A13")
+def test_patterns_are_lost_at_the_fold_and_the_weight_is_shared_as_the_law_says():
+    dim, beta = 49, 1 / 7
+    log_sum, reaction, spread = fold_by_iteration(dim, beta=beta)
+    for shift, low, high in ((-2.5, 0.93, 1.0), (0.0, 0.3, 0.7), (2.5, 0.0, 0.07)):
+        count = round(np.exp(log_sum - reaction + shift * spread)) + 1
+        shares = []
+        for seed in range(12):
+            patterns = memory(count, dim, seed=seed)
+            states = retrieve(
+                patterns, queries=patterns, beta=beta, tolerance=1e-5, max_steps=400
+            ).states
+            shares.append(float(((states * patterns).sum(-1) > dim / 2).double().mean()))
+        assert low <= np.mean(shares) <= high
+    table = study.FOLD.read()
+    root = np.sqrt(table["dim"])
+    raised = table["log_count"] + 0.5 * np.log(table["dim"])
+    assert (raised[-1] - raised[0]) / (root[-1] - root[0]) == pytest.approx(1.0, abs=0.05)
+    for row in (0, 3, 7):
+        log_sum, reaction, _ = fold_by_iteration(int(table["dim"][row]), beta=1 / root[row])
+        assert table["log_count"][row] == pytest.approx(log_sum - reaction, abs=0.05)
+    # The share by sorting: the fewest of 4096 weights that sum to 0.9.
+    patterns = memory(4096, 64, seed=1)
+    weights = (
+        torch.softmax(memory(32, 64, seed=2) @ patterns.T / 8, -1).sort(descending=True).values
+    )
+    share = float((weights.cumsum(-1) < 0.9).sum(-1).double().mean() + 1) / 4096
+    assert share == pytest.approx(norm.cdf(0.2816), abs=0.02)
+
+
+@pytest.mark.claim("A13b")
+def test_half_as_cold_again_is_still_no_glass():
+    y = {}
+    for spread in (1.0, 1.5, 8.0):
+        scores = memory(64, 64, seed=3) @ memory(512, 64, seed=4).T / 8
+        y[spread] = float(torch.softmax(spread * scores, -1).square().sum(-1).mean())
+    for spread in (1.0, 1.5):
+        assert y[spread] == pytest.approx(np.exp(spread**2) / 512, rel=0.35)
+        assert y[spread] < 0.05
+        found = weight_concentration(512, dim=64, spreads=[spread], memories=4, seed=5)
+        assert found.mean() == pytest.approx(y[spread], rel=0.25)
+    assert y[8.0] > 0.4
+    assert freezing_beta(np.log(512) / 64) * 8 > 3.5
+    # At a load that goes to zero it is √(2 ln N).
+    assert freezing_beta(1e-4) == pytest.approx(np.sqrt(2e-4), rel=1e-3)
+
+
+def test_iteration_in_single_precision_is_that_of_the_package():
+    patterns = memory(200, 64, seed=6)
+    starts = 0.8 * patterns[:40] + 0.6 * memory(40, 64, seed=7)
+    exact = retrieve(patterns, queries=starts, beta=1 / 8, tolerance=1e-7, max_steps=400).states
+    overlaps = iterate(patterns.numpy(), starts=starts, targets=patterns[:40], beta=1 / 8)
+    assert np.abs(overlaps - (exact * patterns[:40]).sum(-1).numpy() / 64).max() < 0.01
+    assert (overlaps > 0.5).any() or (overlaps < 0.5).any()
+
+
+def test_a_growing_memory_outweighs_where_its_sum_does():
+    rng = np.random.default_rng(8)
+    own = draw_patterns(5, dim=6, seed=rng)
+    others = draw_patterns(2000, dim=6, seed=rng)
+    found = outweighed_at(6, beta=0.8, queries=5, limit=2000, seed=8)
+    for query, count in zip(own, found, strict=True):
+        sums = np.cumsum(np.exp(0.8 * others @ query - 0.8 * query @ query))
+        assert count == (np.argmax(sums >= 1) + 1 if sums[-1] >= 1 else np.inf)
+    signs = draw_patterns(50, dim=6, ensemble="binary", seed=1)
+    assert np.abs(signs).min() == 1.0
+
+
+def test_levels_have_the_mean_of_the_sum_and_queries_feel_them():
+    sums = np.exp(level_log_sums(500, dim=20, beta=0.2, samples=400, seed=9))
+    exact = 500 * np.exp(log_mean(4.0, dim=20)[0])
+    assert sums.mean() == pytest.approx(exact, rel=4 * sums.std() / sums.mean() / 20)
+    needed = np.median(level_log_sums(120, dim=24, beta=1.0, samples=300, seed=10)) / 24
+    one, rest = half_overlap(121, dim=24, beta=1.0, memories=6, seed=11)
+    assert one.mean() == pytest.approx(needed, abs=0.025)
+    assert rest.mean() < one.mean() + 0.02
+    shares = noisy_retrieval(121, dim=24, beta=1.0, overlaps=[0.2, 0.95], memories=2, seed=12)
+    assert (shares[0][0] < 0.1).all()
+    assert (shares[1][1] > 0.95).all()
+
+
+def test_kept_patterns_have_errors_and_follow_the_share():
+    kept = kept_patterns(128, dim=64, beta=1 / 8, memories=12, seed=13)
+    assert kept.share.value == pytest.approx(
+        kept_share(128, dim=64, beta=1 / 8), abs=4 * kept.share.error
+    )
+    assert 0.01 < kept.share.error < 0.1
+    assert kept.overlap.value == pytest.approx(0.36, abs=0.1)
+    intercept, slope = study.line_fit(
+        [1.0, 2.0, 4.0], values=[3.0, 5.0, 9.0], errors=[0.1, 0.1, 0.1]
+    )
+    assert (intercept.value, slope.value) == pytest.approx((1.0, 2.0))
+    # Points on the line leave the errors as they are, points far off widen them.
+    x = np.array([1.0, 2.0, 4.0])
+    assert slope.error == pytest.approx(0.1 / np.sqrt(((x - x.mean()) ** 2).sum()))
+    bent = study.line_fit(x, values=[3.0, 6.0, 9.0], errors=[0.1, 0.1, 0.1])
+    assert bent[1].error > 3 * slope.error
+
+
+def test_stored_tables_are_what_the_study_computes():
+    for table, unit in (
+        (study.ONE_STEP, {"ensemble": "spherical", "beta": 1.0, "dim": 8}),
+        (study.BASINS, {"load": 0.2, "dim": 16}),
+        (study.FOLD, {"dim": 49}),
+        (study.KEPT_TABLE, {"count": 64, "dim": 64}),
+    ):
+        stored = table.read()
+        rows = np.all([stored[name] == value for name, value in unit.items()], axis=0)
+        (again,) = table.rows(**unit)
+        assert rows.sum() == 1
+        for name, value in again.items():
+            if not name.endswith("error"):
+                # Single precision: a query at the edge may fall to the other side elsewhere.
+                assert stored[name][rows][0] == pytest.approx(value, abs=0.02, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: capacity(1.0, ensemble="flat"), "ensemble"),
+        (lambda: capacity(1.0, overlap=1.2), "overlap"),
+        (lambda: score_rate(1.5), "overlap"),
+        (lambda: capacity_of_all(1.0, ensemble="binary"), "ensemble"),
+        (lambda: one_step_log_count(10, beta=1.0, ensemble="gaussian"), "ensemble"),
+        (lambda: noise_exponent(-0.1, beta=1.0), "load"),
+        (lambda: kept_share(1, dim=10, beta=0.3), "count"),
+        (
+            lambda: iterate(np.ones(3), starts=np.ones((1, 3)), targets=np.ones((1, 3)), beta=1),
+            "N, d",
+        ),
+        (lambda: study.line_fit([1.0, 2.0], values=[1.0, 2.0], errors=[1.0, 1.0]), "points"),
+    ],
+)
+def test_bad_input_is_refused_by_name(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

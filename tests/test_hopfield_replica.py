@@ -1,0 +1,291 @@
+"""The classical memory at a temperature: theory against other algebra, heat bath against sums."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import erf
+
+from spinformer.core.solve import NotConverged, Status
+from spinformer.core.statistics import mean_estimate
+from spinformer.hopfield.capacity import ags_capacity
+from spinformer.hopfield.heat_bath import run_heat_bath
+from spinformer.hopfield.replica import (
+    coexistence_load,
+    glass_susceptibility,
+    glass_temperature,
+    melting_temperature,
+    replica_state,
+    retrieval_fold,
+    unstable_load,
+)
+from spinformer.studies import load_and_temperature as study
+
+
+def average(function):
+    """E over a unit normal, by a library's adaptive quadrature."""
+    density = lambda z: np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) * function(z)  # noqa: E731
+    return quad(density, -12, 12, limit=400, epsabs=1e-12, epsrel=1e-12)[0]
+
+
+def iterate(load, *, beta, m=1.0, steps=400):
+    """Overlap, q and r of the equations of Amit et al., in steps of a fifth until they stay."""
+    z = np.linspace(-10, 10, 2001)
+    weight = np.exp(-0.5 * z**2)
+    weight /= weight.sum()
+    q = 1.0
+    for _ in range(steps):
+        r = q / (1 - beta * (1 - q)) ** 2
+        u = np.tanh(beta * (np.sqrt(load * r) * z + m))
+        m, q = m + 0.2 * (weight @ u - m), q + 0.2 * (weight @ u**2 - q)
+    return m, q, r
+
+
+def free_energy(m, q, r, *, load, beta):
+    """f of Amit, Gutfreund and Sompolinsky at any m, q, r, by quadrature."""
+    left = 1 - beta + beta * q
+    entropy = average(
+        lambda z: np.logaddexp(*(s * beta * (np.sqrt(load * r) * z + m) for s in (1, -1)))
+    )
+    trace = load / (2 * beta) * (np.log(left) - beta * q / left)
+    return load / 2 + m * m / 2 + trace + load * beta * r * (1 - q) / 2 - entropy / beta
+
+
+@pytest.mark.parametrize(("load", "temperature"), [(0.05, 0.3), (0.1, 0.2), (0.01, 0.8)])
+def test_states_solve_the_equations_and_make_the_free_energy_stationary(load, temperature):
+    beta = 1 / temperature
+    state = replica_state(load, temperature=temperature)
+    assert state.converged
+    m, q, r = iterate(load, beta=beta, steps=3000)
+    assert (state.value, state.copies, state.noise) == pytest.approx((m, q, r), rel=1e-8)
+    assert state.response == pytest.approx(beta * (1 - q), rel=1e-7)
+    place = np.array([m, q, r])
+
+    def f(point):
+        return free_energy(*point, load=load, beta=beta)
+
+    assert state.free_energy == pytest.approx(f(place), abs=1e-9)
+    for direction in np.eye(3) * 1e-4 * place:
+        assert abs(f(place + direction) - f(place - direction)) < 2e-10
+    h = 1e-4 * beta
+
+    def boltzmann(b):
+        return b * replica_state(load, temperature=1 / b).free_energy
+
+    assert (boltzmann(beta + h) - boltzmann(beta - h)) / (2 * h) == pytest.approx(
+        state.energy, rel=1e-5
+    )
+
+
+def test_spin_glass_state_and_where_it_melts():
+    for load in (0.04, 0.25):
+        frozen = glass_temperature(load)
+        assert frozen == pytest.approx(1 + np.sqrt(load))
+        below = replica_state(load, temperature=0.999 * frozen, phase="spin glass")
+        above = replica_state(load, temperature=1.001 * frozen, phase="spin glass")
+        assert below.value == above.value == above.copies == 0.0
+        assert 0.0 < below.copies < 0.02
+        assert below.replicon < 0.0 < above.replicon
+        assert 1 / above.replicon == pytest.approx(
+            glass_susceptibility(load, temperature=1.001 * frozen)
+        )
+    state = replica_state(0.1, temperature=0.6, phase="spin glass")
+    assert iterate(0.1, beta=1 / 0.6, m=0.0, steps=5000)[1:] == pytest.approx(
+        (state.copies, state.noise), rel=1e-6
+    )
+
+
+def test_fold_at_zero_temperature_is_the_known_capacity():
+    capacity, overlap = ags_capacity()
+    # At T = 0 the response is C = √(2/π) e^{−y²}/√(αr), m = erf y, √(αr) = m/(√2 y).
+    y = brentq(lambda y: erf(y) - overlap, 1.0, 2.0)
+    slope = capacity * np.sqrt(2 / np.pi) * np.exp(-(y**2)) * np.sqrt(2) * y / overlap
+    loads = [retrieval_fold(t).load for t in (0.01, 0.02)]
+    # Two temperatures remove the term in T²: what is left is of third order.
+    first = (4 * (loads[0] - capacity) / 0.01 - (loads[1] - capacity) / 0.01) / 2
+    assert loads[0] == pytest.approx(capacity, abs=3e-4)
+    assert first == pytest.approx(slope, rel=0.2)
+    assert retrieval_fold(0.01).overlap == pytest.approx(overlap, abs=5e-4)
+    assert (1 - 0.999) / np.sqrt(retrieval_fold(0.999).load) == pytest.approx(1.95, abs=0.01)
+
+
+def test_fold_is_where_iteration_loses_the_pattern():
+    for temperature in (0.3, 0.6):
+        fold = retrieval_fold(temperature)
+        inside, _, _ = iterate(0.995 * fold.load, beta=1 / temperature, steps=3000)
+        outside, _, _ = iterate(1.005 * fold.load, beta=1 / temperature, steps=3000)
+        assert inside > fold.overlap > 0.5
+        assert outside < 1e-3
+        assert melting_temperature(fold.load) == pytest.approx(temperature, abs=1e-7)
+        assert replica_state(0.9999 * fold.load, temperature=temperature).converged
+        with pytest.raises(NotConverged, match="retrieval state"):
+            replica_state(1.01 * fold.load, temperature=temperature)
+        lost = replica_state(1.01 * fold.load, temperature=temperature, throw=False)
+        assert lost.status == Status.STALLED
+        assert lost.value == pytest.approx(fold.overlap)
+
+
+def test_free_energies_cross_at_the_coexistence_load():
+    for temperature in (0.05, 0.5):
+        load = coexistence_load(temperature)
+        gaps = []
+        for factor in (0.9, 1.0, 1.1):
+            values = [
+                replica_state(factor * load, temperature=temperature, phase=phase).free_energy
+                for phase in ("retrieval", "spin glass")
+            ]
+            gaps.append(values[0] - values[1])
+        assert gaps[0] < -1e-5 < 1e-5 < gaps[2]
+        assert abs(gaps[1]) < 1e-9
+    # At T = 0 the energies of the two states cross at 0.051 to 0.052 (Amit et al.).
+    assert coexistence_load(0.01) == pytest.approx(0.052, abs=0.001)
+
+
+def test_symmetry_breaks_where_the_cold_limit_says():
+    """E sech⁴(yz + x) → (4/3) φ(x/y)/y for large y; m, q and r from T = 0."""
+    temperature = 0.01
+
+    def excess(y):  # the variable of the equation at T = 0, m = erf y
+        m = erf(y)
+        width = m / (np.sqrt(2) * y)
+        response = np.sqrt(2 / np.pi) * np.exp(-(y**2)) / width
+        q = 1 - temperature * response
+        return (4 / 3) * width / temperature * np.exp(-(y**2)) / np.sqrt(2 * np.pi) / q - 1
+
+    y = brentq(excess, 1.2, 3.0)
+    load = 0.5 * (erf(y) / y - 2 * np.exp(-(y**2)) / np.sqrt(np.pi)) ** 2
+    assert unstable_load(temperature) == pytest.approx(load, rel=0.01)
+    assert unstable_load(0.03) is None
+    assert replica_state(0.99 * unstable_load(0.015), temperature=0.015).replicon > 0
+    assert replica_state(1.01 * unstable_load(0.015), temperature=0.015).replicon < 0
+
+
+def test_heat_bath_samples_the_boltzmann_distribution():
+    rng = np.random.default_rng(5)
+    patterns = rng.choice([-1.0, 1.0], (2, 7))
+    couplings = patterns.T @ patterns / 7
+    np.fill_diagonal(couplings, 0)
+    states = np.array(list(itertools.product([-1.0, 1.0], repeat=7)))
+    energies = -0.5 * np.einsum("si,ij,sj->s", states, couplings, states)
+    weight = np.exp(-energies / 0.7)
+    weight /= weight.sum()
+    runs = [
+        run_heat_bath(patterns, starts=patterns[:1], temperature=0.7, sweeps=4000, seed=s)
+        for s in range(16)
+    ]
+    for found, exact in (
+        ([run.energies.mean() for run in runs], weight @ energies / 7),
+        ([(run.overlaps**2).mean() for run in runs], weight @ (states @ patterns[0] / 7) ** 2),
+    ):
+        estimate = mean_estimate(found)
+        assert abs(estimate.value - exact) < 4 * estimate.error
+        assert estimate.error < 0.005
+
+
+def test_compiled_sweeps_are_the_plain_ones():
+    rng = np.random.default_rng(6)
+    patterns = rng.choice([-1.0, 1.0], (5, 30))
+    starts, targets = patterns[:3], rng.choice([-1.0, 1.0], (3, 30))
+    fast, plain = (
+        run_heat_bath(
+            patterns, starts=starts, targets=targets, temperature=0.6, sweeps=6, seed=1, engine=name
+        )
+        for name in ("numba", "reference")
+    )
+    assert (fast.states == plain.states).all()
+    assert np.abs(fast.overlaps - plain.overlaps).max() < 1e-12
+    assert np.abs(fast.energies - plain.energies).max() < 1e-7
+    assert fast.overlaps[:, -1] == pytest.approx((fast.states * targets).sum(1) / 30)
+
+
+def test_overlap_and_energy_of_the_theory_are_those_of_networks():
+    overlap, energy = study.retrieval(1500, load=0.08, fraction=0.7, networks=12, seed=11)
+    theory = replica_state(0.08, temperature=0.7 * melting_temperature(0.08))
+    assert overlap.value == pytest.approx(theory.value, abs=3 * overlap.error + 0.01)
+    assert energy.value == pytest.approx(theory.energy, rel=0.015)
+    assert overlap.error < 0.01
+
+
+@pytest.mark.claim("A6b")
+def test_patterns_are_lost_where_the_glass_is_still_there():
+    """Couplings written out and spins visited at random: another program than the study's."""
+    size, load = 200, 0.05
+    rng = np.random.default_rng(17)
+    left, squares = [], []
+    for _ in range(8):
+        patterns = rng.choice([-1.0, 1.0], (round(load * size), size))
+        couplings = patterns.T @ patterns / size
+        np.fill_diagonal(couplings, 0.0)
+        # Three copies: two from random states, one from a pattern, at T = 1.
+        spins = np.vstack([rng.choice([-1.0, 1.0], (2, size)), patterns[:1]])
+        for sweep in range(150):
+            for i in rng.integers(0, size, size):
+                up = 1 / (1 + np.exp(-2 * spins @ couplings[i]))
+                spins[:, i] = np.where(rng.random(3) < up, 1.0, -1.0)
+            if sweep >= 75 and sweep % 5 == 0:
+                left.append(spins[2] @ patterns[0] / size)
+                squares.append((spins[0] @ spins[1] / size) ** 2)
+    assert abs(np.mean(left)) < 0.2
+    # A paramagnet of 200 spins would have 1/200 times a factor near one.
+    assert np.mean(squares) > 4 / size
+    glass = replica_state(load, temperature=1.0, phase="spin glass").copies
+    assert np.mean(squares) == pytest.approx(glass**2, rel=0.6)
+    found = study.copies_overlap(200, load=load, temperature=1.0, networks=16, seed=4)
+    assert found.value == pytest.approx(np.mean(squares), rel=0.5)
+    assert melting_temperature(load) < 1.0 < glass_temperature(load)
+
+
+def test_copies_have_the_susceptibility_of_the_replicon():
+    for load, temperature in ((0.05, 1.6), (0.25, 2.2)):
+        found = study.copies_overlap(
+            250, load=load, temperature=temperature, networks=40, burn=40, gap=8, seed=3
+        )
+        theory = glass_susceptibility(load, temperature=temperature)
+        assert 250 * found.value == pytest.approx(theory, abs=4 * 250 * found.error + 0.05)
+        assert 250 * found.error < 0.15
+
+
+def test_stored_tables_are_what_the_study_computes():
+    for table, unit in (
+        (study.RETRIEVAL, {"dim": 500, "load": 0.05, "fraction": 0.6}),
+        (study.MELTING, {"dim": 500, "load": 0.02}),
+    ):
+        stored = table.read()
+        rows = np.all([stored[name] == value for name, value in unit.items()], axis=0)
+        again = table.rows(**unit)
+        assert rows.sum() == len(again)
+        for name in again[0]:
+            # The last digit of an exponential may turn a spin on another processor.
+            assert stored[name][rows] == pytest.approx([row[name] for row in again], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: replica_state(0.05, temperature=1.2), ValueError, "temperature must be below 1"),
+        (lambda: replica_state(0.0, temperature=0.5), ValueError, "load"),
+        (lambda: replica_state(0.1, temperature=0.5, phase="liquid"), ValueError, "phase"),
+        (lambda: melting_temperature(0.2), ValueError, "load"),
+        (lambda: glass_susceptibility(0.25, temperature=1.5), ValueError, "temperature"),
+        (lambda: retrieval_fold(0.001), ValueError, "temperature"),
+        (
+            lambda: run_heat_bath(
+                np.zeros((1, 3)), starts=np.ones((1, 3)), temperature=1, sweeps=1
+            ),
+            ValueError,
+            "patterns must hold only",
+        ),
+        (
+            lambda: run_heat_bath(np.ones((1, 3)), starts=np.ones((1, 2)), temperature=1, sweeps=1),
+            ValueError,
+            "starts",
+        ),
+    ],
+)
+def test_bad_input_is_refused_by_name(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
