@@ -17,16 +17,18 @@ from spinformer.hopfield.capacity import (
     exponential_rate,
 )
 from spinformer.hopfield.discrete import retrieve
-from spinformer.hopfield.separation import EXPONENTIAL
+from spinformer.hopfield.separation import EXPONENTIAL, polynomial
 from spinformer.studies.discrete_memories import (
-    all_fixed_probability,
     capacity_exponent,
     crossing,
     curve,
-    exponential_recall,
-    half_capacity,
     one_step_error,
     retrieval_overlap,
+)
+from spinformer.studies.discrete_recall import (
+    all_fixed_probability,
+    exponential_recall,
+    half_capacity,
 )
 
 
@@ -123,19 +125,21 @@ def test_keeping_the_diagonal_hides_the_transition():
 
 @pytest.mark.parametrize(("degree", "d", "count"), [(2, 400, 80), (3, 100, 1500), (4, 60, 2500)])
 def test_one_step_error_follows_krotov_and_hopfield(degree, d, count):
-    found = one_step_error(d, count=count, degree=degree, networks=40, queries=60, seed=16)
+    found = one_step_error(
+        d, count=count, separation=polynomial(degree), networks=40, queries=60, seed=16
+    )
     # 2 % for what the Gaussian law leaves out at these sizes.
-    theory = bit_error_at_finite_size(d, count=count, degree=degree)
+    theory = bit_error_at_finite_size(d, count=count, separation=polynomial(degree))
     assert abs(found.value - theory) < 3 * found.error + 0.02 * theory
     n = capacity_at_error(d, degree=degree, error=0.01)
-    assert bit_error_at_finite_size(d, count=round(n), degree=degree) == pytest.approx(
-        0.01, rel=0.02
-    )
+    assert bit_error_at_finite_size(
+        d, count=round(n), separation=polynomial(degree)
+    ) == pytest.approx(0.01, rel=0.02)
     wide = capacity_at_error(4000, degree=degree, error=0.01, leading_order=True)
     assert bit_error(4000, count=round(wide), degree=degree) == pytest.approx(0.01, rel=0.01)
-    assert bit_error_at_finite_size(4000, count=round(wide), degree=degree) == pytest.approx(
-        0.01, rel=0.02
-    )
+    assert bit_error_at_finite_size(
+        4000, count=round(wide), separation=polynomial(degree)
+    ) == pytest.approx(0.01, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +214,8 @@ def test_errors_are_the_scatter_over_seeds():
         for s in range(150)
     ]
     shares = [
-        one_step_error(40, count=20, degree=2, networks=6, queries=4, seed=s) for s in range(300)
+        one_step_error(40, count=20, separation=polynomial(2), networks=6, queries=4, seed=s)
+        for s in range(300)
     ]
     fixed = [all_fixed_probability(8, counts=[8], networks=12, seed=s).estimate for s in range(150)]
     for estimates in (overlaps, shares, fixed):
@@ -233,7 +238,7 @@ def test_errors_of_the_fitted_exponent_are_the_scatter_over_seeds():
 def test_seeds_may_be_generators_and_repeat():
     for run in (
         lambda seed: retrieval_overlap(40, loads=[0.1], networks=2, seed=seed),
-        lambda seed: one_step_error(30, count=9, degree=3, networks=2, seed=seed),
+        lambda seed: one_step_error(30, count=9, separation=polynomial(3), networks=2, seed=seed),
         lambda seed: exponential_recall(20, count=5, corruptions=[0.3], seed=seed),
         lambda seed: capacity_exponent([20, 30, 40], degree=2, blocks=2, bits=1000, seed=seed),
     ):
@@ -241,7 +246,10 @@ def test_seeds_may_be_generators_and_repeat():
         with pytest.raises(TypeError, match="seed"):
             run(None)
     rng = np.random.default_rng(3)
-    first, second = (one_step_error(30, count=9, degree=2, networks=2, seed=rng) for _ in range(2))
+    first, second = (
+        one_step_error(30, count=9, separation=polynomial(2), networks=2, seed=rng)
+        for _ in range(2)
+    )
     assert first != second
 
 
@@ -256,10 +264,10 @@ def test_theory_at_its_limits():
         assert birthday_law(dim, count=count) == pytest.approx(exact, rel=1e-9, abs=1e-300)
     assert birthday_law(5, count=1) == 1.0
     assert bit_error(10**6, count=1, degree=20) == 0.0
-    assert bit_error_at_finite_size(50, count=1, degree=3) == 0.0
+    assert bit_error_at_finite_size(50, count=1, separation=polynomial(3)) == 0.0
     for degree in (2, 3, 5):
         count = 9 * 40 ** (degree - 2)
-        error = bit_error_at_finite_size(40, count=count, degree=degree)
+        error = bit_error_at_finite_size(40, count=count, separation=polynomial(degree))
         found = capacity_at_error(40, degree=degree, error=error)
         assert found == pytest.approx(count, rel=1e-9)
     # By the definition: two patterns, one update, all 2^d partners of a fixed one.
@@ -268,7 +276,7 @@ def test_theory_at_its_limits():
     weight = binom.pmf(np.arange(d), d - 1, 0.5)
     noise = ((overlap + 1.0) ** degree - (overlap - 1.0) ** degree) ** 2 @ weight
     ratio = (d**degree - (d - 2) ** degree) ** 2 / noise
-    assert bit_error_at_finite_size(d, count=3, degree=degree) == pytest.approx(
+    assert bit_error_at_finite_size(d, count=3, separation=polynomial(degree)) == pytest.approx(
         0.5 * math.erfc(math.sqrt(ratio / 4.0))
     )
 
