@@ -17,11 +17,13 @@ from spinformer.hopfield.capacity import (
     exponential_rate,
 )
 from spinformer.hopfield.discrete import retrieve
-from spinformer.hopfield.separation import EXPONENTIAL, polynomial
+from spinformer.hopfield.separation import EXPONENTIAL, Separation, polynomial
 from spinformer.studies.discrete_memories import (
+    basin_edge,
     capacity_exponent,
     crossing,
     curve,
+    end_overlaps,
     one_step_error,
     retrieval_overlap,
 )
@@ -121,6 +123,68 @@ def test_keeping_the_diagonal_hides_the_transition():
     left_out = retrieval_overlap(2000, loads=[0.18], networks=3, queries=20, seed=15)
     assert kept.estimate.value[0] > 0.98
     assert left_out.estimate.value[0] < 0.45
+
+
+def test_runs_start_where_they_should_and_are_compared_with_what_is_asked():
+    loads = [0.02, 0.5]
+    exact, far = end_overlaps(
+        200, loads=loads, starts=[1.0, 0.3], networks=6, queries=4, seed=1
+    ).mean(axis=(2, 3))
+    assert exact[0] == 1.0
+    assert far[0] > 0.95  # four patterns in 200 spins: a wide basin
+    assert far[1] < exact[1] < 0.7
+    # A single sweep that turns no spin leaves the start: with the diagonal at a huge load.
+    kept = end_overlaps(60, loads=[50.0], starts=[0.6], networks=3, diagonal=True, seed=2)
+    assert kept.mean() == pytest.approx(0.6, abs=0.15)
+    own = {
+        diagonal: end_overlaps(
+            200, loads=[2.0], starts=[0.0], networks=4, diagonal=diagonal, reference="start"
+        ).mean()
+        for diagonal in (False, True)
+    }
+    assert own[False] < 0.25
+    assert own[True] > 0.6
+    same = retrieval_overlap(80, loads=[0.1, 0.2], networks=3, queries=5, seed=4)
+    ends = end_overlaps(80, loads=[0.1, 0.2], networks=3, queries=5, seed=4)
+    np.testing.assert_array_equal(same.samples, ends[0].mean(-1))
+    with pytest.raises(ValueError, match="reference"):
+        end_overlaps(80, loads=[0.1], reference="nobody")
+
+
+def test_basins_end_where_half_of_the_runs_do():
+    starts = np.array([0.2, 0.4, 0.6, 0.8])
+    share = np.array([0.0, 0.25, 0.75, 1.0])  # of four runs
+    ends = np.where(np.arange(4) < (4 * share)[:, None], 0.95, 0.3)[:, None, None]
+    assert basin_edge(starts, ends=ends) == pytest.approx(0.5)
+    assert basin_edge(starts, ends=np.full((4, 1, 1, 2), 1.0)) == pytest.approx(0.2)
+    assert np.isnan(basin_edge(starts, ends=np.full((4, 1, 1, 2), 0.5)))
+    assert basin_edge(starts, ends=np.full((4, 1, 1, 2), 0.5), kept=0.4) == pytest.approx(0.2)
+    # A run that comes back from afar by luck does not count while nearer ones fail.
+    lucky = ends.copy()
+    lucky[0] = 0.95
+    assert basin_edge(starts, ends=lucky) == pytest.approx(0.5)
+    loads, grid = [0.03, 0.12], np.linspace(0.1, 1.0, 10)
+    edges = basin_edge(
+        grid, ends=end_overlaps(300, loads=loads, starts=grid, networks=8, queries=5)
+    )
+    assert np.nanmean(edges[0]) < 0.25
+    assert 0.35 < np.nanmean(edges[1]) < 0.6
+
+
+@pytest.mark.parametrize(("degree", "d", "count"), [(2, 200, 40), (3, 50, 240), (4, 30, 310)])
+def test_cutting_off_negative_overlaps_doubles_the_capacity(degree, d, count):
+    cut = Separation(name="rectified", function=lambda x: np.maximum(x, 0.0) ** degree)
+    plain, rectified = (
+        one_step_error(d, count=n, separation=memory, networks=100, queries=80, seed=31)
+        for n, memory in ((count, polynomial(degree)), (2 * count - 1, cut))
+    )
+    assert abs(plain.value - rectified.value) < 3 * np.hypot(plain.error, rectified.error)
+    # So does the Gaussian theory, but for what happens at overlap zero.
+    theory = [
+        bit_error_at_finite_size(d, count=n, separation=memory)
+        for n, memory in ((count, polynomial(degree)), (2 * count - 1, cut))
+    ]
+    assert theory[0] == pytest.approx(theory[1], rel=0.01)
 
 
 @pytest.mark.parametrize(("degree", "d", "count"), [(2, 400, 80), (3, 100, 1500), (4, 60, 2500)])

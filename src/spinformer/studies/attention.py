@@ -127,6 +127,7 @@ def family_errors(
     >>> family_errors(tokens, family="sparse", beta=1.0)[-1] < 1e-9
     True
     """
+    check_choice("family", family, tuple(SETTINGS))
     tokens = check_tensor("tokens", tokens, ndim=2)
     exact = attention(tokens, keys=tokens, values=tokens, beta=beta)
     found = []
