@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from spinformer.core.statistics import mean_interval
-from spinformer.hopfield.density import log_weights
+from spinformer.core.statistics import mean_interval, series_estimate
+from spinformer.hopfield.density import log_weights, pair_mixing
 from spinformer.hopfield.learning import contrastive_gradient, loss
 from spinformer.studies.memory_density import (
     DIGITS,
     HELD_OUT,
+    attention_chain,
     digit_pictures,
     free_mixture,
     learn_digits,
@@ -105,3 +106,15 @@ def test_rows_are_the_definitions():
     torch.testing.assert_close(normal.norm(dim=1), torch.full((1797,), 5.0, dtype=torch.float64))
     with pytest.raises(ValueError, match="pictures must be"):
         digit_pictures("large")
+
+
+def test_the_chain_of_two_patterns_forgets_as_its_eigenvalue_says():
+    pair = torch.tensor([[0.8, 0.0], [-1.6, 0.0]], dtype=torch.float64)
+    decay = pair_mixing(pair)
+    series = attention_chain(pair, chains=40, sweeps=1000, seed=1)
+    mean = series_estimate(series)
+    assert abs(mean.value - float(log_weights(pair).exp()[0])) < 3 * mean.error
+    assert series.size / mean.samples == pytest.approx((1 + decay) / (1 - decay), rel=0.15)
+    centred = series - series.mean()
+    ratio = (centred[:, 1:] * centred[:, :-1]).mean() / centred.var()
+    assert ratio == pytest.approx(decay, abs=0.03)

@@ -95,7 +95,7 @@ def family_call(
     torch.Size([16, 16])
     """
     check_choice("family", family, tuple(SETTINGS))
-    itself = {"keys": tokens, "values": tokens, "beta": beta}
+    itself: dict[str, Any] = {"keys": tokens, "values": tokens, "beta": beta}
     if family == "low rank":
         return partial(low_rank_attention, tokens, landmarks=setting, **itself)
     if family == "sparse":

@@ -10,12 +10,18 @@ from spinformer.studies.memory_density.learned import (
     digit_pictures,
     learn_digits,
 )
-from spinformer.studies.memory_density.mixtures import Clusters, free_mixture, two_clusters
+from spinformer.studies.memory_density.mixtures import (
+    Clusters,
+    attention_chain,
+    free_mixture,
+    two_clusters,
+)
 
 __all__ = [
     "DIGITS",
     "HELD_OUT",
     "Clusters",
+    "attention_chain",
     "digit_pictures",
     "free_mixture",
     "learn_digits",
