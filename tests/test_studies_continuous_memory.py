@@ -112,6 +112,11 @@ def test_prepared_faces_are_what_their_names_say():
     memory, queries = prepare_faces(faces, seen=seen, centring="each image", equal_norm=True)
     torch.testing.assert_close(memory, normal)
     assert float(queries[:, ~seen].abs().max()) == 0.0
+    visible = faces[:, seen] - faces[:, seen].mean(1, keepdim=True)
+    scale = 25.0 / (faces - faces.mean(1, keepdim=True)).norm(dim=1, keepdim=True)
+    torch.testing.assert_close(queries[:, seen], scale * visible)
+    memory, queries = prepare_faces(faces, seen=seen, equal_norm=True)
+    torch.testing.assert_close(queries, memory * seen)
     for centring in CENTRINGS:
         memory, queries = prepare_faces(faces, seen=seen, centring=centring)
         assert float(memory.norm(dim=1).std()) > 0.5
