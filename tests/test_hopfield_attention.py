@@ -161,6 +161,10 @@ def test_families_cost_and_miss_what_their_functions_do():
     unit = float((exact - mean).norm())
     counted = count_cost(sparse_attention, x, keys=x, values=x, window=4).flops
     assert family_operations(x, family="sparse")[1] == counted / (4 * 64 * 64 * 5)
+    for ratio, share in zip(
+        SETTINGS["recurrent"], family_operations(x, family="recurrent"), strict=True
+    ):
+        assert share == pytest.approx((16 + 48 / (2 * ratio)) / 64)
     errors = family_errors(x, family="low rank", beta=0.4)
     for setting, error in zip(SETTINGS["low rank"], errors, strict=True):
         result = low_rank_attention(x, keys=x, values=x, landmarks=setting, beta=0.4)

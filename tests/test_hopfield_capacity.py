@@ -17,7 +17,7 @@ from spinformer.hopfield.capacity import (
     exponential_rate,
 )
 from spinformer.hopfield.discrete import retrieve
-from spinformer.hopfield.separation import EXPONENTIAL, Separation, polynomial
+from spinformer.hopfield.separation import CLASSICAL, EXPONENTIAL, Separation, polynomial
 from spinformer.studies.discrete_memories import (
     basin_edge,
     capacity_exponent,
@@ -31,6 +31,7 @@ from spinformer.studies.discrete_recall import (
     all_fixed_probability,
     exponential_recall,
     half_capacity,
+    subset_recall,
 )
 
 
@@ -149,6 +150,14 @@ def test_runs_start_where_they_should_and_are_compared_with_what_is_asked():
     np.testing.assert_array_equal(same.samples, ends[0].mean(-1))
     with pytest.raises(ValueError, match="reference"):
         end_overlaps(80, loads=[0.1], reference="nobody")
+
+
+def test_recall_hides_the_share_that_is_asked():
+    dark = -np.ones((3, 8))
+    # All unknown: no field, and an unknown spin becomes +1. One known spin decides for all.
+    for hidden, share in ((1.0, 0.0), (7 / 8, 1.0)):
+        found = subset_recall(dark, count=1, separation=CLASSICAL, subsets=2, hidden=hidden)
+        assert found.tolist() == [share, share]
 
 
 def test_basins_end_where_half_of_the_runs_do():
