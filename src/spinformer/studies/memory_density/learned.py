@@ -37,14 +37,14 @@ def _generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def held_out_rows(half: float, shift: float, seed: int, *, count: int = 1000) -> Rows:
+def held_out_rows(half: float, *, shift: float, seed: int, count: int = 1000) -> Rows:
     """Held-out loss above that of the true density, in nats, for exact learning and CD-k.
 
     Two clusters at shift ± half (`two_clusters`), `count` data to learn from. One row a method:
     exact learning is the row with 0 sweeps, CD-k that with k sweeps: 1, and at shift 0.5
     also 4 and 16. Learning starts at the cluster means.
 
-    >>> [row["sweeps"] for row in held_out_rows(3.0, 0.0, 0, count=20)]
+    >>> [row["sweeps"] for row in held_out_rows(3.0, shift=0.0, seed=0, count=20)]
     [0, 1]
     """
     clusters = two_clusters(half, shift=shift, count=count, seed=_generator(500 + seed))
@@ -121,7 +121,7 @@ def learn_digits(
 
 
 def digit_rows(
-    pictures: str, seed: int, *, patterns: int = 20, beta: float = 5.0, steps: int = 120
+    pictures: str, *, seed: int, patterns: int = 20, beta: float = 5.0, steps: int = 120
 ) -> Rows:
     """One split, two rows (exact, CD-1): losses, weights and the error of CD at the solution.
 
@@ -131,7 +131,7 @@ def digit_rows(
     of the weights. cd_k: length of the error of the CD-k gradient over that of the exact second
     term.
 
-    >>> rows = digit_rows("raw", 0, patterns=2, steps=1)
+    >>> rows = digit_rows("raw", seed=0, patterns=2, steps=1)
     >>> [row["method"] for row in rows]
     ['exact', 'cd']
     """
