@@ -19,7 +19,16 @@ from spinformer.hopfield.attention_relatives import (
     sparse_attention,
     streaming_attention,
 )
-from spinformer.studies.attention import count_cost, kernel_error, recurrent_error
+from spinformer.studies.attention import (
+    SETTINGS,
+    count_cost,
+    family_call,
+    family_errors,
+    family_operations,
+    kernel_error,
+    recurrent_error,
+    score_ranks,
+)
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 
@@ -126,6 +135,73 @@ def test_compressed_history_is_exact_for_repeated_tokens():
     assert float((pooled[6:] - exact[6:]).abs().max()) > 0.01
 
 
+def test_a_bounded_memory_sees_its_block_and_the_latest_means_only():
+    q, k, v = (t[0] for t in triple(24))
+    found = recurrent_attention(q, keys=k, values=v, block=6, compression=3, slots=3, beta=0.7)
+    for place in range(24):
+        start = place - place % 6
+        means = [(k[i : i + 3].mean(0), v[i : i + 3].mean(0)) for i in range(0, start, 3)][-3:]
+        keys = torch.stack([m[0] for m in means] + list(k[start : place + 1]))
+        values = torch.stack([m[1] for m in means] + list(v[start : place + 1]))
+        weights = torch.exp(0.7 * keys @ q[place])
+        weights[: len(means)] *= 3.0
+        torch.testing.assert_close(found[place], weights @ values / weights.sum(), **EXACT)
+    whole, none = (
+        recurrent_attention(q, keys=k, values=v, block=6, compression=3, slots=slots)
+        for slots in (99, None)
+    )
+    assert torch.equal(whole, none)
+    with pytest.raises(ValueError, match="slots must be"):
+        recurrent_attention(q, keys=k, values=v, block=6, slots=0)
+
+
+def test_families_cost_and_miss_what_their_functions_do():
+    x = draw(64, 5, seed=8)
+    exact, mean = attention(x, keys=x, values=x, beta=0.4), x.mean(0)
+    unit = float((exact - mean).norm())
+    counted = count_cost(sparse_attention, x, keys=x, values=x, window=4).flops
+    assert family_operations(x, family="sparse")[1] == counted / (4 * 64 * 64 * 5)
+    for ratio, share in zip(
+        SETTINGS["recurrent"], family_operations(x, family="recurrent"), strict=True
+    ):
+        assert share == pytest.approx((16 + 48 / (2 * ratio)) / 64)
+    errors = family_errors(x, family="low rank", beta=0.4)
+    for setting, error in zip(SETTINGS["low rank"], errors, strict=True):
+        result = low_rank_attention(x, keys=x, values=x, landmarks=setting, beta=0.4)
+        assert error == pytest.approx(float((result - exact).norm()) / unit)
+    assert errors[-1] < 1e-6
+    errors = family_errors(x, family="kernel", beta=0.4, draws=2, seed=3)
+    assert errors[0] == kernel_error(x, features=16, beta=0.4, draws=2, seed=3)
+    errors = family_errors(x, family="recurrent", beta=0.4)
+    assert errors[-1] == recurrent_error(x, compression=2, beta=0.4)
+    band = (torch.arange(64)[:, None] - torch.arange(64)).abs() <= 8
+    wanted = attention(x, keys=x, values=x, beta=0.4, mask=band)
+    torch.testing.assert_close(
+        family_call(x, family="sparse", setting=8, beta=0.4)(), wanted, **EXACT
+    )
+    with pytest.raises(ValueError, match="family must be"):
+        family_errors(x, family="dense", beta=0.4)
+
+
+def test_ranks_are_those_of_the_singular_values():
+    x = draw(40, 6, seed=9)
+    found = score_ranks(x, beta=0.5, rank=6)
+    assert found.scores <= 6
+    assert found.scores_error < 1e-10  # the scores have rank 6, the weights have not
+    assert found.weights_error > 0.05
+    values = x.numpy()
+    scores = 0.5 * values @ values.T
+    weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    spectrum = np.linalg.svd(weights, compute_uv=False) ** 2
+    enough = next(r for r in range(1, 41) if spectrum[:r].sum() >= 0.9 * spectrum.sum())
+    assert found.weights == enough
+    u, s, w = np.linalg.svd(weights)
+    cut = u[:, :6] * s[:6] @ w[:6]
+    exact = weights @ values
+    error = np.linalg.norm(cut @ values - exact) / np.linalg.norm(exact - values.mean(0))
+    assert found.weights_error == pytest.approx(error)
+
+
 def test_random_features_converge_as_the_inverse_root():
     # The variance of one feature grows as exp(β‖q + k‖²): the law needs that below the features.
     q, k, v = triple(10, 4)
@@ -161,6 +237,17 @@ def test_cost_of_the_formula_is_quadratic_and_of_the_relatives_linear():
         short, long = (cost(relative, n, width, **setting) for n in (64, 128))
         assert long.flops <= 2 * short.flops
         assert long.largest <= 2 * short.largest
+    # Recurrence at a fixed ratio: each query meets its block and N/2c means, two triples a batch.
+    block, ratio = 8, 4
+    for length in (64, 512):
+        found = cost(recurrent_attention, length, width, block=block, compression=ratio)
+        keys = block + (length - block) / (2 * ratio)
+        assert found.flops == 2 * 4 * width * length * keys
+    short, long = (
+        cost(recurrent_attention, n, width, block=block, compression=ratio, slots=6)
+        for n in (512, 1024)
+    )
+    assert long.flops < 2.05 * short.flops
     streaming = cost(streaming_attention, 128, width, block=8)
     assert streaming.flops == 4 * 2 * 2 * 64 * 64 * 2 * width
     assert streaming.largest < 2 * 128 * 128 / 8

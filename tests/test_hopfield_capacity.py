@@ -17,16 +17,21 @@ from spinformer.hopfield.capacity import (
     exponential_rate,
 )
 from spinformer.hopfield.discrete import retrieve
-from spinformer.hopfield.separation import EXPONENTIAL
+from spinformer.hopfield.separation import CLASSICAL, EXPONENTIAL, Separation, polynomial
 from spinformer.studies.discrete_memories import (
-    all_fixed_probability,
+    basin_edge,
     capacity_exponent,
     crossing,
     curve,
-    exponential_recall,
-    half_capacity,
+    end_overlaps,
     one_step_error,
     retrieval_overlap,
+)
+from spinformer.studies.discrete_recall import (
+    all_fixed_probability,
+    exponential_recall,
+    half_capacity,
+    subset_recall,
 )
 
 
@@ -121,21 +126,93 @@ def test_keeping_the_diagonal_hides_the_transition():
     assert left_out.estimate.value[0] < 0.45
 
 
+def test_runs_start_where_they_should_and_are_compared_with_what_is_asked():
+    loads = [0.02, 0.5]
+    exact, far = end_overlaps(
+        200, loads=loads, starts=[1.0, 0.3], networks=6, queries=4, seed=1
+    ).mean(axis=(2, 3))
+    assert exact[0] == 1.0
+    assert far[0] > 0.95  # four patterns in 200 spins: a wide basin
+    assert far[1] < exact[1] < 0.7
+    # A single sweep that turns no spin leaves the start: with the diagonal at a huge load.
+    kept = end_overlaps(60, loads=[50.0], starts=[0.6], networks=3, diagonal=True, seed=2)
+    assert kept.mean() == pytest.approx(0.6, abs=0.15)
+    own = {
+        diagonal: end_overlaps(
+            200, loads=[2.0], starts=[0.0], networks=4, diagonal=diagonal, reference="start"
+        ).mean()
+        for diagonal in (False, True)
+    }
+    assert own[False] < 0.25
+    assert own[True] > 0.6
+    same = retrieval_overlap(80, loads=[0.1, 0.2], networks=3, queries=5, seed=4)
+    ends = end_overlaps(80, loads=[0.1, 0.2], networks=3, queries=5, seed=4)
+    np.testing.assert_array_equal(same.samples, ends[0].mean(-1))
+    with pytest.raises(ValueError, match="reference"):
+        end_overlaps(80, loads=[0.1], reference="nobody")
+
+
+def test_recall_hides_the_share_that_is_asked():
+    dark = -np.ones((3, 8))
+    # All unknown: no field, and an unknown spin becomes +1. One known spin decides for all.
+    for hidden, share in ((1.0, 0.0), (7 / 8, 1.0)):
+        found = subset_recall(dark, count=1, separation=CLASSICAL, subsets=2, hidden=hidden)
+        assert found.tolist() == [share, share]
+
+
+def test_basins_end_where_half_of_the_runs_do():
+    starts = np.array([0.2, 0.4, 0.6, 0.8])
+    share = np.array([0.0, 0.25, 0.75, 1.0])  # of four runs
+    ends = np.where(np.arange(4) < (4 * share)[:, None], 0.95, 0.3)[:, None, None]
+    assert basin_edge(starts, ends=ends) == pytest.approx(0.5)
+    assert basin_edge(starts, ends=np.full((4, 1, 1, 2), 1.0)) == pytest.approx(0.2)
+    assert np.isnan(basin_edge(starts, ends=np.full((4, 1, 1, 2), 0.5)))
+    assert basin_edge(starts, ends=np.full((4, 1, 1, 2), 0.5), kept=0.4) == pytest.approx(0.2)
+    # A run that comes back from afar by luck does not count while nearer ones fail.
+    lucky = ends.copy()
+    lucky[0] = 0.95
+    assert basin_edge(starts, ends=lucky) == pytest.approx(0.5)
+    loads, grid = [0.03, 0.12], np.linspace(0.1, 1.0, 10)
+    edges = basin_edge(
+        grid, ends=end_overlaps(300, loads=loads, starts=grid, networks=8, queries=5)
+    )
+    assert np.nanmean(edges[0]) < 0.25
+    assert 0.35 < np.nanmean(edges[1]) < 0.6
+
+
+@pytest.mark.parametrize(("degree", "d", "count"), [(2, 200, 40), (3, 50, 240), (4, 30, 310)])
+def test_cutting_off_negative_overlaps_doubles_the_capacity(degree, d, count):
+    cut = Separation(name="rectified", function=lambda x: np.maximum(x, 0.0) ** degree)
+    plain, rectified = (
+        one_step_error(d, count=n, separation=memory, networks=100, queries=80, seed=31)
+        for n, memory in ((count, polynomial(degree)), (2 * count - 1, cut))
+    )
+    assert abs(plain.value - rectified.value) < 3 * np.hypot(plain.error, rectified.error)
+    # So does the Gaussian theory, but for what happens at overlap zero.
+    theory = [
+        bit_error_at_finite_size(d, count=n, separation=memory)
+        for n, memory in ((count, polynomial(degree)), (2 * count - 1, cut))
+    ]
+    assert theory[0] == pytest.approx(theory[1], rel=0.01)
+
+
 @pytest.mark.parametrize(("degree", "d", "count"), [(2, 400, 80), (3, 100, 1500), (4, 60, 2500)])
 def test_one_step_error_follows_krotov_and_hopfield(degree, d, count):
-    found = one_step_error(d, count=count, degree=degree, networks=40, queries=60, seed=16)
+    found = one_step_error(
+        d, count=count, separation=polynomial(degree), networks=40, queries=60, seed=16
+    )
     # 2 % for what the Gaussian law leaves out at these sizes.
-    theory = bit_error_at_finite_size(d, count=count, degree=degree)
+    theory = bit_error_at_finite_size(d, count=count, separation=polynomial(degree))
     assert abs(found.value - theory) < 3 * found.error + 0.02 * theory
     n = capacity_at_error(d, degree=degree, error=0.01)
-    assert bit_error_at_finite_size(d, count=round(n), degree=degree) == pytest.approx(
-        0.01, rel=0.02
-    )
+    assert bit_error_at_finite_size(
+        d, count=round(n), separation=polynomial(degree)
+    ) == pytest.approx(0.01, rel=0.02)
     wide = capacity_at_error(4000, degree=degree, error=0.01, leading_order=True)
     assert bit_error(4000, count=round(wide), degree=degree) == pytest.approx(0.01, rel=0.01)
-    assert bit_error_at_finite_size(4000, count=round(wide), degree=degree) == pytest.approx(
-        0.01, rel=0.02
-    )
+    assert bit_error_at_finite_size(
+        4000, count=round(wide), separation=polynomial(degree)
+    ) == pytest.approx(0.01, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +287,8 @@ def test_errors_are_the_scatter_over_seeds():
         for s in range(150)
     ]
     shares = [
-        one_step_error(40, count=20, degree=2, networks=6, queries=4, seed=s) for s in range(300)
+        one_step_error(40, count=20, separation=polynomial(2), networks=6, queries=4, seed=s)
+        for s in range(300)
     ]
     fixed = [all_fixed_probability(8, counts=[8], networks=12, seed=s).estimate for s in range(150)]
     for estimates in (overlaps, shares, fixed):
@@ -233,7 +311,7 @@ def test_errors_of_the_fitted_exponent_are_the_scatter_over_seeds():
 def test_seeds_may_be_generators_and_repeat():
     for run in (
         lambda seed: retrieval_overlap(40, loads=[0.1], networks=2, seed=seed),
-        lambda seed: one_step_error(30, count=9, degree=3, networks=2, seed=seed),
+        lambda seed: one_step_error(30, count=9, separation=polynomial(3), networks=2, seed=seed),
         lambda seed: exponential_recall(20, count=5, corruptions=[0.3], seed=seed),
         lambda seed: capacity_exponent([20, 30, 40], degree=2, blocks=2, bits=1000, seed=seed),
     ):
@@ -241,7 +319,10 @@ def test_seeds_may_be_generators_and_repeat():
         with pytest.raises(TypeError, match="seed"):
             run(None)
     rng = np.random.default_rng(3)
-    first, second = (one_step_error(30, count=9, degree=2, networks=2, seed=rng) for _ in range(2))
+    first, second = (
+        one_step_error(30, count=9, separation=polynomial(2), networks=2, seed=rng)
+        for _ in range(2)
+    )
     assert first != second
 
 
@@ -256,10 +337,10 @@ def test_theory_at_its_limits():
         assert birthday_law(dim, count=count) == pytest.approx(exact, rel=1e-9, abs=1e-300)
     assert birthday_law(5, count=1) == 1.0
     assert bit_error(10**6, count=1, degree=20) == 0.0
-    assert bit_error_at_finite_size(50, count=1, degree=3) == 0.0
+    assert bit_error_at_finite_size(50, count=1, separation=polynomial(3)) == 0.0
     for degree in (2, 3, 5):
         count = 9 * 40 ** (degree - 2)
-        error = bit_error_at_finite_size(40, count=count, degree=degree)
+        error = bit_error_at_finite_size(40, count=count, separation=polynomial(degree))
         found = capacity_at_error(40, degree=degree, error=error)
         assert found == pytest.approx(count, rel=1e-9)
     # By the definition: two patterns, one update, all 2^d partners of a fixed one.
@@ -268,7 +349,7 @@ def test_theory_at_its_limits():
     weight = binom.pmf(np.arange(d), d - 1, 0.5)
     noise = ((overlap + 1.0) ** degree - (overlap - 1.0) ** degree) ** 2 @ weight
     ratio = (d**degree - (d - 2) ** degree) ** 2 / noise
-    assert bit_error_at_finite_size(d, count=3, degree=degree) == pytest.approx(
+    assert bit_error_at_finite_size(d, count=3, separation=polynomial(degree)) == pytest.approx(
         0.5 * math.erfc(math.sqrt(ratio / 4.0))
     )
 

@@ -217,7 +217,6 @@ def test_batched_memories_and_gradients_through_retrieval():
     )
 
 
-@pytest.mark.claim("A19")
 def test_half_masked_faces_return_as_beta_grows():
     faces = torch.as_tensor(images.faces())
     queries = torch.as_tensor(images.mask(images.faces(), fraction=0.5))

@@ -179,6 +179,12 @@ def test_synchronous_updates_cycle_only_without_the_diagonal():
             found.status != Status.STEP_LIMIT
         ).all()  # symmetric couplings: fixed points and 2-cycles, no more
         cycles += int((found.status == Status.CYCLE).sum())
+        assert ((found.residual > 0) == (found.status == Status.CYCLE)).all()
+        assert found.energies.shape[1] < 100  # seen cycles are not followed to the last sweep
+        for q in range(3):  # a cycle stops where it is seen, whatever its neighbours do
+            alone = retrieve(patterns, queries=queries[[q]], schedule="synchronous")
+            assert (alone.states[0] == found.states[q]).all()
+            assert (alone.steps[0], alone.flips[0]) == (found.steps[q], found.flips[q])
         start = found.states[found.status == Status.CYCLE]
         field = start @ hebbian_couplings(patterns)
         once = np.where(field == 0, start, np.sign(field))

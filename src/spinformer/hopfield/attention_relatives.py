@@ -1,7 +1,8 @@
 """Cheaper relatives of attention, each with what it gives up.
 
-Shapes, β and errors as in `attention`. Four avoid the square of the length; `streaming_attention`
-is exact and avoids only its memory.
+Shapes, β and errors as in `attention`. Four avoid the square of the length, the recurrent one only
+if its memory has a fixed number of slots; `streaming_attention` is exact and avoids only the
+square of memory.
 """
 
 from __future__ import annotations
@@ -88,14 +89,17 @@ def recurrent_attention(
     values: torch.Tensor,
     block: int,
     compression: int = 1,
+    slots: int | None = None,
     beta: float | None = None,
 ) -> torch.Tensor:
     """Causal attention one block at a time, with a compressed memory of the blocks before.
 
     Within its block of length `block` a query sees every key up to its own position; of the past it
     sees means of `compression` consecutive keys and values, each with the weight of as many keys.
-    compression = 1 is exact causal attention; in general the past costs 1/compression. S = N, a
-    multiple of `block`, which is a multiple of `compression` [rae2020compressive, mean pooling].
+    compression = 1 is exact causal attention; in general the past costs 1/compression, still N².
+    If `slots` is given, only so many of the latest means are kept: the cost is linear, and what is
+    older is forgotten. S = N, a multiple of `block`, which is a multiple of `compression`
+    [rae2020compressive, mean pooling].
 
     >>> x = torch.eye(4)
     >>> recurrent_attention(x, keys=x, values=x, block=2)[0]
@@ -107,6 +111,8 @@ def recurrent_attention(
     length = keys.shape[-2]
     block = check_integer("block", block, low=1, high=length)
     compression = check_integer("compression", compression, low=1, high=block)
+    if slots is not None:
+        slots = check_integer("slots", slots, low=1)
     if length % block or block % compression:
         raise ValueError(
             f"block must divide the length {length} and be a multiple of compression, "
@@ -122,8 +128,9 @@ def recurrent_attention(
         weights = torch.softmax(torch.cat([past, present], dim=-1), dim=-1)
         outputs.append(weights @ torch.cat([past_values, v], dim=-2))
         pooled = (t.unflatten(-2, (-1, compression)).mean(-2) for t in (k, v))
+        oldest = 0 if slots is None else -slots
         past_keys, past_values = (
-            torch.cat([old, new], dim=-2)
+            torch.cat([old, new], dim=-2)[..., oldest:, :]
             for old, new in zip((past_keys, past_values), pooled, strict=True)
         )
     return check_result("attention", torch.cat(outputs, dim=-2))

@@ -15,7 +15,12 @@ from scipy.special import erf, erfc, erfcinv, factorial2
 from scipy.stats import binom
 
 from spinformer.core.checks import check_integer, check_real
-from spinformer.hopfield.separation import MAX_DEGREE
+from spinformer.hopfield.separation import (
+    MAX_DEGREE,
+    Separation,
+    check_separation,
+    polynomial,
+)
 
 # Sizes up to which powers of degree 20, and their squares, are ordinary numbers.
 MAX_DIM = 10**6
@@ -77,21 +82,21 @@ def bit_error(dim: int, *, count: int, degree: int) -> float:
     return float(0.5 * erfc(np.sqrt(ratio / 2.0)))
 
 
-def bit_error_at_finite_size(dim: int, *, count: int, degree: int) -> float:
-    """The same probability with the signal and the noise variance exact at finite d.
+def bit_error_at_finite_size(dim: int, *, count: int, separation: Separation) -> float:
+    """The same probability with the signal and the noise variance exact at finite d, any F.
 
     Signal F(d) − F(d−2) and, for each of the N − 1 other patterns, the variance of
     F(h+1) − F(h−1) with h the sum of d − 1 fair signs; the sum is still taken as Gaussian.
 
-    >>> f"{bit_error_at_finite_size(100, count=15, degree=2):.4f}"
+    >>> f"{bit_error_at_finite_size(100, count=15, separation=polynomial(2)):.4f}"
     '0.0039'
     """
     dim = check_integer("dim", dim, low=1, high=MAX_DIM)
     count = check_integer("count", count, low=1, high=MAX_COUNT)
-    degree = check_integer("degree", degree, low=2, high=MAX_DEGREE)
+    separation = check_separation(separation)
     if count == 1:
         return 0.0
-    return float(0.5 * erfc(np.sqrt(_signal_to_noise(dim, degree) / (2.0 * (count - 1)))))
+    return float(0.5 * erfc(np.sqrt(_signal_to_noise(dim, separation) / (2.0 * (count - 1)))))
 
 
 def capacity_at_error(dim: int, *, degree: int, error: float, leading_order: bool = False) -> float:
@@ -110,16 +115,17 @@ def capacity_at_error(dim: int, *, degree: int, error: float, leading_order: boo
     quantile = 2.0 * float(erfcinv(2.0 * error)) ** 2
     if leading_order:
         return float(dim) ** (degree - 1) / (float(factorial2(2 * degree - 3)) * quantile)
-    return 1.0 + _signal_to_noise(dim, degree) / quantile
+    return 1.0 + _signal_to_noise(dim, polynomial(degree)) / quantile
 
 
-def _signal_to_noise(dim: int, degree: int) -> float:
+def _signal_to_noise(dim: int, separation: Separation) -> float:
     """(signal)² over the noise variance of one other pattern, exact at finite d."""
     steps = np.arange(dim)
     h = 2.0 * steps - (dim - 1)
     weight = binom.pmf(steps, dim - 1, 0.5)
-    noise = ((h + 1) ** degree - (h - 1) ** degree) ** 2 @ weight
-    return float((float(dim) ** degree - float(dim - 2) ** degree) ** 2 / noise)
+    noise = (separation(h + 1) - separation(h - 1)) ** 2 @ weight
+    top, below = separation(np.array([dim, dim - 2.0]))
+    return float((top - below) ** 2 / noise)
 
 
 def birthday_law(dim: int, *, count: int) -> float:

@@ -20,7 +20,7 @@ import torch
 from spinformer.core.checks import check_choice, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
-from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
+from spinformer.hopfield.inputs import check_memory, check_result
 
 
 @record
@@ -55,7 +55,7 @@ def energy(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -
     >>> energy(torch.eye(2), states=torch.zeros(2))
     tensor(-0.6931)
     """
-    patterns, states, beta = _check(patterns, states, beta)
+    patterns, states, beta = check_memory(patterns, states=states, beta=beta)
     return check_result("energy", _energy(patterns, states, beta))
 
 
@@ -67,7 +67,7 @@ def attention_weights(
     >>> attention_weights(torch.eye(2), states=torch.zeros(2))
     tensor([0.5000, 0.5000])
     """
-    patterns, states, beta = _check(patterns, states, beta)
+    patterns, states, beta = check_memory(patterns, states=states, beta=beta)
     return check_result("attention weights", _weights(patterns, states, beta))
 
 
@@ -77,7 +77,7 @@ def gradient(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
     >>> gradient(torch.eye(2), states=torch.zeros(2))
     tensor([-0.5000, -0.5000])
     """
-    patterns, states, beta = _check(patterns, states, beta)
+    patterns, states, beta = check_memory(patterns, states=states, beta=beta)
     return check_result("gradient", states - _weights(patterns, states, beta) @ patterns)
 
 
@@ -91,7 +91,7 @@ def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
     tensor([[ 0.2500, -0.2500],
             [-0.2500,  0.2500]])
     """
-    patterns, states, beta = _check(patterns, states, beta)
+    patterns, states, beta = check_memory(patterns, states=states, beta=beta)
     weights = _weights(patterns, states, beta)
     each = patterns if states.ndim == 1 else patterns.unsqueeze(-3)
     centred = each - (weights @ patterns).unsqueeze(-2)
@@ -110,7 +110,7 @@ def update(
     >>> update(torch.eye(2), states=torch.zeros(2))
     tensor([0.5000, 0.5000])
     """
-    patterns, states, beta = _check(patterns, states, beta)
+    patterns, states, beta = check_memory(patterns, states=states, beta=beta)
     step_size = check_real("step_size", step_size, low=0.0)
     return check_result("update", _step(patterns, states, beta, step_size)[0])
 
@@ -139,7 +139,7 @@ def retrieve(
     >>> bool(found.converged), f"{float(found.states[0]):.1f}"
     (True, '4.0')
     """
-    patterns, query, beta = _check(patterns, queries, beta, "queries")
+    patterns, query, beta = check_memory(patterns, states=queries, beta=beta, name="queries")
     if steps is not None:
         steps = check_integer("steps", steps, low=1)
     step_size = check_real("step_size", step_size, low=0.0, open_low=True)
@@ -186,13 +186,6 @@ def retrieve(
     if throw:
         found.require("a fixed point of the memory")
     return found
-
-
-def _check(
-    patterns: torch.Tensor, states: torch.Tensor, beta: float, name: str = "states"
-) -> tuple[torch.Tensor, torch.Tensor, float]:
-    patterns = check_patterns(patterns, ndim=None)
-    return patterns, check_states(name, states, patterns=patterns), check_beta(beta)
 
 
 def _weights(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.Tensor:

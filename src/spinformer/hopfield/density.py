@@ -31,7 +31,7 @@ from spinformer.hopfield.inputs import (
     check_beta,
     check_patterns,
     check_result,
-    check_states,
+    check_sample,
     largest_norm,
 )
 
@@ -103,8 +103,7 @@ def gibbs(
     >>> gibbs(torch.zeros(1, 2), states=torch.ones(5, 2), steps=1).shape
     torch.Size([5, 2])
     """
-    patterns, beta = check_patterns(patterns), check_beta(beta)
-    states = check_data("states", states, patterns=patterns)
+    patterns, states, beta = check_sample(patterns, data=states, beta=beta, name="states")
     steps = check_integer("steps", steps, low=1)
     generator = torch_generator(seed, device=patterns.device)
     with torch.no_grad():
@@ -141,20 +140,6 @@ def pair_mixing(patterns: Tensor, *, beta: float = 1.0) -> float:
     weights = np.exp(-0.5 * nodes**2)
     weights /= weights.sum()
     return 1.0 - sum(float(weights @ expit(shift + spread * nodes)) for shift in shifts)
-
-
-def check_data(name: str, data: Tensor, *, patterns: Tensor) -> Tensor:
-    """At least one row of data, (M, d), that fits the patterns.
-
-    >>> check_data("data", torch.ones(4, 2), patterns=torch.eye(2)).shape
-    torch.Size([4, 2])
-    """
-    data = check_states(name, data, patterns=patterns)
-    if data.ndim != 2 or data.shape[0] == 0:
-        raise ValueError(
-            f"{name} must have shape (M, {patterns.shape[1]}), M > 0, got {tuple(data.shape)}"
-        )
-    return data
 
 
 def _noisy(means: Tensor, beta: float, generator: torch.Generator | None) -> Tensor:

@@ -19,17 +19,17 @@ A field of exactly zero leaves a spin as it is (an unknown spin becomes +1).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
-from tqdm import tqdm
 
 from spinformer.core.checks import check_array, check_choice, check_integer
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.solve import Status
+from spinformer.core.solve import Status, status_of
 from spinformer.core.states import hebbian_couplings
-from spinformer.hopfield.inputs import check_spin_patterns, check_spin_states
+from spinformer.hopfield.inputs import check_spin_memory
 from spinformer.hopfield.kernels import log_sums, sweep_overlaps
 from spinformer.hopfield.relaxation import DiscreteRetrieval, relax, retrieve_with_couplings
 from spinformer.hopfield.separation import (
@@ -57,7 +57,7 @@ def energy(
     >>> energy([[1, 1, -1]], states=[[1, 1, -1], [1, 0, 1]])
     array([-4.5,  0. ])
     """
-    patterns, states = _check(patterns, states, "states")
+    patterns, states = check_spin_memory(patterns, states=states, name="states")
     separation = check_separation(separation)
     bias = _check_bias(bias, patterns.shape[1], separation)
     products = states @ patterns.T
@@ -77,11 +77,12 @@ def log_energy(patterns: Any, *, states: Any, separation: Separation = EXPONENTI
     >>> log_energy([[1] * 800], states=[[1] * 800])
     array([-800.])
     """
-    patterns, states = _check(patterns, states, "states")
+    patterns, states = check_spin_memory(patterns, states=states, name="states")
     separation = check_separation(separation)
     if separation.log is None:
         raise ValueError(f"separation must have a log, got {separation}")
-    return -np.asarray(logsumexp(separation.log(states @ patterns.T), axis=1))
+    nothing = np.zeros(patterns.shape[1])
+    return total_energy(patterns, states=states, separation=separation, bias=nothing)
 
 
 def fields(
@@ -101,7 +102,7 @@ def fields(
     >>> fields([[1, 1, -1]], states=[[1, -1, -1]])
     array([[0., 2., 0.]])
     """
-    patterns, states = _check(patterns, states, "states")
+    patterns, states = check_spin_memory(patterns, states=states, name="states")
     separation = check_separation(separation)
     bias = _check_bias(bias, patterns.shape[1], separation)
     check_choice("diagonal", diagonal, (True, False))
@@ -142,7 +143,7 @@ def retrieve(
     >>> found.states, bool(found.converged[0])
     (array([[ 1.,  1.,  1., -1.]]), True)
     """
-    patterns, states = _check(patterns, queries, "queries")
+    patterns, states = check_spin_memory(patterns, states=queries, name="queries")
     separation = check_separation(separation)
     bias = _check_bias(bias, patterns.shape[1], separation)
     check_choice("schedule", schedule, SCHEDULES)
@@ -228,36 +229,29 @@ def _synchronous(
     max_steps: int,
     progress: bool,
 ) -> DiscreteRetrieval:
-    count = states.shape[0]
-    steps, flips = (np.zeros(count, dtype=np.int64) for _ in range(2))
-    residual = np.ones(count, dtype=np.int64)
-    status = np.full(count, int(Status.STEP_LIMIT))
-    energies = [total_energy(patterns, states=states, separation=separation, bias=bias)]
-    before = np.full_like(states, np.nan)
-    states = states.copy()
-    for _ in tqdm(range(max_steps), disable=not progress, desc="sweeps"):
-        active = np.flatnonzero(status == Status.STEP_LIMIT)
-        if active.size == 0:
-            break
-        now = states[active]
+    spins = states.astype(np.int8)
+    before = np.full_like(spins, 2)  # no state: nothing returns to it
+    moving, cycling = np.ones(len(spins), dtype=bool), np.zeros(len(spins), dtype=bool)
+    residual = np.zeros(len(spins), dtype=np.int64)
+
+    def visit(_: np.ndarray) -> tuple[np.ndarray, None]:
+        changed = np.zeros(len(spins), dtype=np.int64)
+        active = np.flatnonzero(moving)
+        now = spins[active].astype(np.float64)
         after = signs(_fields(patterns, now, separation, diagonal) - bias, states=now)
-        changed = (after != now).sum(axis=1)
-        returned = (after == before[active]).all(axis=1) & (changed > 0)
-        residual[active] = changed
-        flips[active] += changed
-        steps[active] += changed > 0
-        status[active[changed == 0]] = Status.CONVERGED
-        status[active[returned]] = Status.CYCLE
-        before[active], states[active] = now, after
-        energies.append(total_energy(patterns, states=states, separation=separation, bias=bias))
-    return DiscreteRetrieval(
-        value=states,
-        residual=residual,
-        steps=steps,
-        status=status,
-        energies=np.stack(energies, axis=1),
-        flips=flips,
-    )
+        changed[active] = residual[active] = (after != now).sum(axis=1)
+        cycling[active] = (after == before[active]).all(axis=1) & (changed[active] > 0)
+        moving[active] = (changed[active] > 0) & ~cycling[active]
+        before[active], spins[active] = now, after
+        return changed, None
+
+    def value() -> np.ndarray:
+        now = spins.astype(np.float64)
+        return total_energy(patterns, states=now, separation=separation, bias=bias)
+
+    found = relax(spins, visit=visit, value=value, max_steps=max_steps, seed=0, progress=progress)
+    status = np.where(cycling, int(Status.CYCLE), status_of(residual == 0))
+    return replace(found, residual=residual, status=status)
 
 
 # -- fields and energies of all spins at once, input checked -----------------------------------
@@ -314,11 +308,6 @@ def total_energy(
     if separation.log is not None:
         return -np.asarray(logsumexp(separation.log(products), axis=1))
     return -separation(products).sum(axis=1) + states @ bias
-
-
-def _check(patterns: Any, states: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
-    patterns = check_spin_patterns(patterns)
-    return patterns, check_spin_states(name, states, dim=patterns.shape[1])
 
 
 def _check_bias(bias: Any, dim: int, separation: Separation) -> np.ndarray:

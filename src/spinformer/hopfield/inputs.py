@@ -31,6 +31,16 @@ def check_spin_states(name: str, states: Any, *, dim: int) -> np.ndarray:
     return check_array(name, states, shape=(None, dim), values=(-1, 0, 1))
 
 
+def check_spin_memory(patterns: Any, *, states: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """A memory of spins: patterns (N, d) of ±1 and states (Q, d) of ±1 and 0.
+
+    >>> check_spin_memory([[1, -1]], states=[[1, 0]], name="states")[1]
+    array([[1., 0.]])
+    """
+    patterns = check_spin_patterns(patterns)
+    return patterns, check_spin_states(name, states, dim=patterns.shape[1])
+
+
 def check_patterns(patterns: Any, *, ndim: int | None = 2, least: int = 1) -> torch.Tensor:
     """Real patterns as rows: (N, d), or (..., N, d) for `ndim=None`, N ≥ `least`, d > 0.
 
@@ -68,6 +78,35 @@ def check_states(name: str, states: Any, *, patterns: torch.Tensor) -> torch.Ten
             f"{tuple(patterns.shape[:-2])}, got shape {tuple(states.shape)}"
         )
     return states
+
+
+def check_memory(
+    patterns: Any, *, states: Any, beta: Any, name: str = "states"
+) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """A continuous memory: patterns (..., N, d), states that fit them, β.
+
+    >>> check_memory(torch.ones(3, 2), states=torch.ones(2), beta=1)[2]
+    1.0
+    """
+    patterns = check_patterns(patterns, ndim=None)
+    return patterns, check_states(name, states, patterns=patterns), check_beta(beta)
+
+
+def check_sample(
+    patterns: Any, *, data: Any, beta: Any, name: str = "data"
+) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """One memory (N, d) and at least one row of data for it, (M, d), and β.
+
+    >>> check_sample(torch.eye(2), data=torch.ones(4, 2), beta=1)[1].shape
+    torch.Size([4, 2])
+    """
+    patterns = check_patterns(patterns)
+    data = check_states(name, data, patterns=patterns)
+    if data.ndim != 2 or data.shape[0] == 0:
+        raise ValueError(
+            f"{name} must have shape (M, {patterns.shape[1]}), M > 0, got {tuple(data.shape)}"
+        )
+    return patterns, data, check_beta(beta)
 
 
 def check_like(name: str, tensor: torch.Tensor, *, model: torch.Tensor, role: str) -> None:

@@ -20,8 +20,8 @@ from spinformer.core.checks import check_choice, check_integer, check_real
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
-from spinformer.hopfield.density import check_data, gibbs, log_prob, log_weights
-from spinformer.hopfield.inputs import check_beta, check_patterns, check_result
+from spinformer.hopfield.density import gibbs, log_prob, log_weights
+from spinformer.hopfield.inputs import check_result, check_sample
 
 METHODS = ("em", "gradient", "cd")
 
@@ -32,7 +32,7 @@ def loss(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     >>> f"{loss(torch.zeros(1, 2), data=torch.ones(3, 2), beta=2 * math.pi):.4f}"
     '6.2832'
     """
-    patterns, data, beta = _check(patterns, data, beta)
+    patterns, data, beta = check_sample(patterns, data=data, beta=beta)
     return -log_prob(patterns, states=data, beta=beta).mean()
 
 
@@ -46,7 +46,7 @@ def loss_gradient(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tenso
     >>> loss_gradient(torch.zeros(1, 2), data=torch.ones(3, 2))
     tensor([[-1., -1.]])
     """
-    patterns, data, beta = _check(patterns, data, beta)
+    patterns, data, beta = check_sample(patterns, data=data, beta=beta)
     weights = log_weights(patterns, beta=beta).exp()
     slope = beta * (weights[:, None] * patterns - _pull(patterns, data, beta))
     return check_result("gradient", slope)
@@ -67,7 +67,7 @@ def contrastive_gradient(
     >>> contrastive_gradient(torch.zeros(1, 2), data=torch.ones(3, 2)).shape
     torch.Size([1, 2])
     """
-    patterns, data, beta = _check(patterns, data, beta)
+    patterns, data, beta = check_sample(patterns, data=data, beta=beta)
     negatives = gibbs(patterns, states=data, steps=steps, beta=beta, seed=seed)
     slope = beta * (_pull(patterns, negatives, beta) - _pull(patterns, data, beta))
     return check_result("gradient", slope)
@@ -85,7 +85,7 @@ def em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     >>> em_update(torch.ones(1, 2), data=torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
     tensor([[2., 0.]])
     """
-    patterns, data, beta = _check(patterns, data, beta)
+    patterns, data, beta = check_sample(patterns, data=data, beta=beta)
     with torch.no_grad():
         pull = _pull(patterns, data, beta)
         lengths = check_result("mean", pull.norm(dim=-1))
@@ -140,7 +140,7 @@ def fit(
     >>> found.patterns, bool(found.converged)
     (tensor([[2., 0.]]), True)
     """
-    patterns, data, beta = _check(patterns, data, beta)
+    patterns, data, beta = check_sample(patterns, data=data, beta=beta)
     check_choice("method", method, METHODS)
     max_steps = check_integer("max_steps", max_steps, low=1)
     rate = check_real("rate", rate, low=0.0, open_low=True)
@@ -218,8 +218,3 @@ def _lengths(pull: np.ndarray, beta: float) -> np.ndarray:
     root = low if excess(low) <= 0 else brentq(excess, low, high, xtol=1e-14, rtol=8.9e-16)
     result[active] = np.sqrt(squares(root) / beta)
     return result
-
-
-def _check(patterns: Tensor, data: Tensor, beta: float) -> tuple[Tensor, Tensor, float]:
-    patterns = check_patterns(patterns)
-    return patterns, check_data("data", data, patterns=patterns), check_beta(beta)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import erfcinv
 from tqdm import tqdm
 
@@ -22,7 +21,7 @@ from spinformer.core.statistics import Estimate, fit_power, mean_estimate
 from spinformer.hopfield.capacity import capacity_at_error
 from spinformer.hopfield.discrete import fields, retrieve
 from spinformer.hopfield.relaxation import descend
-from spinformer.hopfield.separation import EXPONENTIAL, MAX_DEGREE, polynomial
+from spinformer.hopfield.separation import Separation, check_separation, polynomial
 
 
 @record
@@ -47,33 +46,40 @@ def curve(x: Any, *, samples: np.ndarray) -> Curve:
     return Curve(x=abscissa, estimate=mean_estimate(samples, axis=1), samples=samples)
 
 
-def retrieval_overlap(
+def end_overlaps(
     dim: int,
     *,
     loads: Sequence[float],
+    starts: Sequence[float] = (1.0,),
     networks: int = 10,
     queries: int = 20,
     diagonal: bool = False,
+    reference: str = "pattern",
     max_steps: int = 500,
     kernel: str = "couplings",
     seed: Seed = 0,
     progress: bool = False,
-) -> Curve:
-    """Overlap with a stored pattern after asynchronous zero-temperature relaxation from it.
+) -> np.ndarray:
+    """Overlaps at the end of zero-temperature relaxations, (starts, loads, networks, queries).
 
-    Classical network of `dim` spins at the loads α = N/d, increasing. One network grows from load
-    to load, so points of a curve are correlated, networks are not. The first `queries` patterns
-    (fewer if N is smaller) are tried in each, for at most `max_steps` sweeps.
+    Classical network of `dim` spins at the loads α = N/d, increasing. Each run starts from a
+    stored pattern with spins flipped until their overlap is one of `starts`, in [0, 1], for at
+    most `max_steps` asynchronous sweeps; what it ends with is compared with the "pattern" or
+    with its own "start" (from overlap 0: what a random state keeps of itself). One network
+    grows from load to load, so points of a curve are correlated, networks are not. The first
+    `queries` patterns (at most as many as the smallest load has) are tried in each.
     `kernel="overlaps"` gives the same dynamics from a program that never forms W (slower: N
     instead of d/flips operations a visit).
 
-    >>> retrieval_overlap(60, loads=[0.05], networks=2).estimate.value
-    array([1.])
+    >>> end_overlaps(60, loads=[0.05], networks=2).shape
+    (1, 1, 2, 3)
     """
     dim = check_integer("dim", dim, low=2)
     loads_array = check_array("loads", loads, ndim=1, low=0.0)
+    begin = check_array("starts", starts, ndim=1, low=0.0, high=1.0)
     check_choice("kernel", kernel, ("couplings", "overlaps"))
     check_choice("diagonal", diagonal, (True, False))
+    check_choice("reference", reference, ("pattern", "start"))
     max_steps = check_integer("max_steps", max_steps, low=1)
     counts = np.rint(loads_array * dim).astype(int)
     if counts.size == 0 or counts[0] < 1 or (np.diff(counts) <= 0).any():
@@ -81,8 +87,8 @@ def retrieval_overlap(
     if dim * counts[-1] >= 2**24:
         raise ValueError(f"d · N must stay below 2^24 for exact fields, got {dim * counts[-1]}")
     networks = check_integer("networks", networks, low=2)
-    queries = check_integer("queries", queries, low=1)
-    samples = np.empty((counts.size, networks))
+    queries = min(check_integer("queries", queries, low=1), int(counts[0]))
+    result = np.empty((begin.size, counts.size, networks, queries))
     streams = numpy_generator(seed).spawn(networks)
     for n in tqdm(range(networks), disable=not progress, desc=f"networks of {dim} spins"):
         rng = streams[n]
@@ -90,28 +96,79 @@ def retrieval_overlap(
         patterns = rng.integers(0, 2, (int(counts[-1]), dim), dtype=np.int8)
         spins = (2 * patterns - 1).astype(np.float32)
         weights = np.zeros((dim, dim), dtype=np.float32)
-        stored = 0
+        stored, targets = 0, spins[:queries]
         for p, count in enumerate(counts):
-            tried, run = spins[: min(queries, int(count))], int(rng.integers(2**31))
-            if kernel == "overlaps":
-                found = retrieve(
-                    spins[:count],
-                    queries=tried,
-                    diagonal=diagonal,
-                    max_steps=max_steps,
-                    seed=run,
-                    kernel="overlaps",
-                )
-            else:
-                new = spins[stored:count]
-                weights += new.T @ new
-                np.fill_diagonal(weights, count if diagonal else 0.0)
-                found = descend(
-                    weights, queries=tried, bias=np.zeros(dim), max_steps=max_steps, seed=run
-                )
+            new = spins[stored:count]
+            weights += new.T @ new
+            np.fill_diagonal(weights, count if diagonal else 0.0)
             stored = int(count)
-            samples[p, n] = (found.states * tried).mean()
-    return curve(counts / dim, samples=samples)
+            for b, overlap in enumerate(begin):
+                tried, run = _damage(targets, overlap, rng), int(rng.integers(2**31))
+                if kernel == "overlaps":
+                    found = retrieve(
+                        spins[:count],
+                        queries=tried,
+                        diagonal=diagonal,
+                        max_steps=max_steps,
+                        seed=run,
+                        kernel="overlaps",
+                    )
+                else:
+                    found = descend(
+                        weights, queries=tried, bias=np.zeros(dim), max_steps=max_steps, seed=run
+                    )
+                compared = targets if reference == "pattern" else tried
+                result[b, p, n] = (found.states * compared).mean(axis=1)
+    return result
+
+
+def _damage(targets: np.ndarray, overlap: float, rng: np.random.Generator) -> np.ndarray:
+    """Copies of the patterns with (1 − overlap)/2 of their spins flipped."""
+    flips = round(0.5 * (1.0 - overlap) * targets.shape[1])
+    if flips == 0:
+        return targets
+    damaged = targets.copy()
+    for state in damaged:
+        state[rng.permutation(state.size)[:flips]] *= -1
+    return damaged
+
+
+def retrieval_overlap(dim: int, *, loads: Sequence[float], **settings: Any) -> Curve:
+    """Overlap that is left of a stored pattern against the load: means of `end_overlaps`.
+
+    `settings` are those of `end_overlaps`, from the patterns themselves.
+
+    >>> retrieval_overlap(60, loads=[0.05], networks=2).estimate.value
+    array([1.])
+    """
+    ends = end_overlaps(dim, loads=loads, **settings)[0]
+    return curve(np.rint(np.asarray(loads) * dim) / dim, samples=ends.mean(axis=-1))
+
+
+def basin_edge(starts: np.ndarray, *, ends: np.ndarray, kept: float = 0.9) -> np.ndarray:
+    """Smallest starting overlap from which half of the runs end above `kept`; (loads, networks).
+
+    `starts` increase, `ends` are those of `end_overlaps`. Linear interpolation of the share in
+    each network between the last start that fails and the one after it; NaN where even the
+    largest start fails, the smallest start where all succeed.
+
+    >>> ends = np.array([[[[0.1, 0.2]]], [[[1.0, 0.2]]], [[[1.0, 1.0]]]])
+    >>> basin_edge(np.array([0.2, 0.4, 0.6]), ends=ends)
+    array([[0.4]])
+    """
+    starts = check_array("starts", starts, ndim=1)
+    share = (check_array("ends", ends, ndim=4) > kept).mean(axis=-1)
+    edges = np.full(share.shape[1:], np.nan)
+    for place in np.ndindex(edges.shape):
+        column = share[(slice(None), *place)]
+        failing = np.flatnonzero(column < 0.5)
+        if failing.size == 0:
+            edges[place] = starts[0]
+        elif failing[-1] < starts.size - 1:
+            k = failing[-1]
+            part = (0.5 - column[k]) / (column[k + 1] - column[k])
+            edges[place] = starts[k] + part * (starts[k + 1] - starts[k])
+    return edges
 
 
 def crossing(small: Curve, *, large: Curve, resamples: int = 1000, seed: Seed = 0) -> Estimate:
@@ -126,8 +183,8 @@ def crossing(small: Curve, *, large: Curve, resamples: int = 1000, seed: Seed = 
     >>> f"{crossing(flat, large=steep).value:.2f}"
     '0.15'
     """
-    _check_curve("small", small)
-    _check_curve("large", large)
+    check_curve("small", small)
+    check_curve("large", large)
     if small.x.shape != large.x.shape or not np.allclose(small.x, large.x, rtol=0.02):
         raise ValueError(f"large must share the loads of small, got {large.x} and {small.x}")
     resamples = check_integer("resamples", resamples, low=2)
@@ -148,7 +205,11 @@ def crossing(small: Curve, *, large: Curve, resamples: int = 1000, seed: Seed = 
     )
 
 
-def _check_curve(name: str, value: object) -> None:
+def check_curve(name: str, value: object) -> None:
+    """Raise TypeError for what is no `Curve`.
+
+    >>> check_curve("small", curve([0.1], samples=np.ones((1, 2))))
+    """
     if not isinstance(value, Curve):
         raise TypeError(f"{name} must be a Curve, got {type(value).__name__}")
 
@@ -163,18 +224,24 @@ def _last_fall(x: np.ndarray, gap: np.ndarray) -> float:
 
 
 def one_step_error(
-    dim: int, *, count: int, degree: int, networks: int = 20, queries: int = 200, seed: Seed = 0
+    dim: int,
+    *,
+    count: int,
+    separation: Separation,
+    networks: int = 20,
+    queries: int = 200,
+    seed: Seed = 0,
 ) -> Estimate:
-    """Fraction of spins of stored patterns that one synchronous update turns, F = x^degree.
+    """Fraction of spins of stored patterns that one synchronous update turns.
 
     `count` patterns of `dim` spins, `queries` of them tried in each of `networks` networks.
 
-    >>> one_step_error(50, count=1, degree=2, networks=2).value
+    >>> one_step_error(50, count=1, separation=polynomial(2), networks=2).value
     0.0
     """
     dim = check_integer("dim", dim, low=2)
     count = check_integer("count", count, low=1)
-    separation = polynomial(check_integer("degree", degree, low=2, high=MAX_DEGREE))
+    separation = check_separation(separation)
     networks = check_integer("networks", networks, low=2)
     queries = check_integer("queries", queries, low=1)
     shares = np.empty(networks)
@@ -239,7 +306,7 @@ def capacity_exponent(
                 share = one_step_error(
                     d,
                     count=int(count),
-                    degree=degree,
+                    separation=polynomial(degree),
                     networks=max(2, round(bits / (tried * d))),
                     queries=tried,
                     seed=int(root.spawn(1)[0].generate_state(1)[0]),
@@ -261,118 +328,3 @@ def capacity_exponent(
             sizes, values=predicted, errors=predicted * mean.error
         ).slope.value,
     )
-
-
-def all_fixed_probability(
-    dim: int,
-    *,
-    counts: Sequence[int],
-    networks: int = 200,
-    seed: Seed = 0,
-    progress: bool = False,
-) -> Curve:
-    """P(every one of N random patterns is a fixed point) of the exponential memory, for each N.
-
-    >>> all_fixed_probability(30, counts=[2], networks=3).estimate.value
-    array([1.])
-    """
-    dim = check_integer("dim", dim, low=2)
-    sizes = check_array("counts", counts, ndim=1, low=1).astype(int)
-    networks = check_integer("networks", networks, low=2)
-    samples = np.empty((sizes.size, networks))
-    streams = numpy_generator(seed).spawn(networks)
-    for n in tqdm(range(networks), disable=not progress, desc=f"networks of {dim} spins"):
-        for p, count in enumerate(sizes):
-            patterns = 2.0 * streams[n].integers(0, 2, (int(count), dim), dtype=np.int8) - 1.0
-            found = retrieve(patterns, queries=patterns, separation=EXPONENTIAL, max_steps=1)
-            samples[p, n] = not found.flips.any()
-    return curve(sizes, samples=samples)
-
-
-def half_capacity(measured: Curve) -> Estimate:
-    """N at which all patterns are fixed with probability ½, and its standard error.
-
-    Maximum likelihood of P(N) = 2^{−N(N−1)/H(H−1)}, the birthday law with its scale H free, for
-    a curve of `all_fixed_probability`; the error from the Fisher information.
-
-    >>> half = curve([40, 45], samples=np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0]]))
-    >>> f"{half_capacity(half).value:.0f}"
-    '43'
-    """
-    _check_curve("measured", measured)
-    tries = measured.samples.shape[1]
-    wins = measured.samples.sum(axis=1)
-    pairs = np.log(2.0) * measured.x * (measured.x - 1.0)
-    if (pairs <= 0).any():
-        raise ValueError(
-            f"measured must hold at least two patterns at each point, got {measured.x}"
-        )
-
-    def cost(log_scale: float) -> float:
-        exponent = pairs * np.exp(-log_scale)
-        return float((wins * exponent - (tries - wins) * np.log(-np.expm1(-exponent))).sum())
-
-    edges = np.log(pairs[[0, -1]]) + np.array([-5.0, 5.0])
-    scale = float(np.exp(minimize_scalar(cost, bounds=edges, method="bounded").x))
-    exponent = pairs / scale
-    spread = 1.0 / np.sqrt(tries * (exponent**2 / np.expm1(exponent)).sum())  # of ln H(H − 1)
-    half = 0.5 + np.sqrt(0.25 + scale)
-    return Estimate(
-        value=float(half), error=float(spread * scale / (2.0 * half - 1.0)), samples=tries
-    )
-
-
-@record
-class Recall:
-    """Shares of queries, one entry for each corruption: equal to their pattern after one sweep
-    (`one_sweep`), at the fixed point (`final`), and with their pattern still the nearest stored
-    one (`nearest`; t patterns tied for nearest count 1/t): what an exhaustive search that guesses
-    among ties gets right."""
-
-    corruption: np.ndarray
-    one_sweep: np.ndarray
-    final: np.ndarray
-    nearest: np.ndarray
-
-
-def exponential_recall(
-    dim: int,
-    *,
-    count: int,
-    corruptions: Sequence[float],
-    queries: int = 100,
-    seed: Seed = 0,
-    progress: bool = False,
-) -> Recall:
-    """Recall of the exponential memory from patterns with round(ρ·d) random spins flipped.
-
-    `queries` of the `count` random patterns are tried at each corruption ρ in [0, 1], by
-    asynchronous sweeps.
-
-    >>> exponential_recall(30, count=4, corruptions=[0.0, 0.1]).final
-    array([1., 1.])
-    """
-    dim = check_integer("dim", dim, low=2)
-    count = check_integer("count", count, low=1)
-    shares = check_array("corruptions", corruptions, ndim=1, low=0.0, high=1.0)
-    queries = check_integer("queries", queries, low=1)
-    rng = numpy_generator(seed)
-    patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
-    targets = patterns[: min(queries, count)]
-    table = np.empty((3, shares.size))
-    for c in tqdm(range(shares.size), disable=not progress, desc="corruptions"):
-        damaged = targets.copy()
-        for state in damaged:
-            state[rng.permutation(dim)[: round(float(shares[c]) * dim)]] *= -1
-        run = int(rng.integers(2**31))
-        first = retrieve(patterns, queries=damaged, separation=EXPONENTIAL, max_steps=1, seed=run)
-        final = retrieve(patterns, queries=first.states, separation=EXPONENTIAL, seed=run + 1)
-        products = damaged @ patterns.T
-        own = products.max(axis=1) == (damaged * targets).sum(axis=1)
-        tied = (products == products.max(axis=1, keepdims=True)).sum(axis=1)
-        table[:, c] = [
-            (first.states == targets).all(axis=1).mean(),
-            (final.states == targets).all(axis=1).mean(),
-            (own / tied).mean(),
-        ]
-    return Recall(corruption=shares, one_sweep=table[0], final=table[1], nearest=table[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
@@ -9,6 +10,8 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily, Nor
 from spinformer.core.checks import check_integer, check_real, check_tensor
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
+from spinformer.hopfield.continuous import attention_weights
+from spinformer.hopfield.density import gibbs, sample
 
 
 def free_mixture(means: Tensor, *, logits: Tensor, beta: float) -> MixtureSameFamily:
@@ -25,6 +28,29 @@ def free_mixture(means: Tensor, *, logits: Tensor, beta: float) -> MixtureSameFa
     beta = check_real("beta", beta, low=0.0, open_low=True)
     noise = torch.full_like(means, beta**-0.5)
     return MixtureSameFamily(Categorical(logits=logits), Independent(Normal(means, noise), 1))
+
+
+def attention_chain(
+    patterns: Tensor, *, chains: int, sweeps: int, beta: float = 1.0, seed: TorchSeed = 0
+) -> np.ndarray:
+    """Attention to the first pattern along Gibbs chains of the memory, (chains, sweeps).
+
+    Each chain starts from an exact sample, so that no sweep is lost to finding its way. For two
+    patterns the autocorrelation after k sweeps is λ^k, λ from `pair_mixing`: each entry is the
+    conditional mean of the hidden unit, on either side of the k sweeps between.
+
+    >>> attention_chain(torch.eye(2), chains=3, sweeps=4).shape
+    (3, 4)
+    """
+    chains = check_integer("chains", chains, low=1)
+    sweeps = check_integer("sweeps", sweeps, low=1)
+    generator = torch_generator(seed)
+    states = sample(patterns, count=chains, beta=beta, seed=generator)
+    found = np.empty((chains, sweeps))
+    for column in found.T:
+        states = gibbs(patterns, states=states, steps=1, beta=beta, seed=generator)
+        column[:] = attention_weights(patterns, states=states, beta=beta)[:, 0].numpy()
+    return found
 
 
 @record

@@ -1,0 +1,181 @@
+"""The experiments of the continuous memory against plain loops, definitions and the library."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+
+from spinformer.core.statistics import mean_interval
+from spinformer.hopfield.continuous import update
+from spinformer.hopfield.fixed_points import KINDS, find_fixed_points, mean_critical_beta
+from spinformer.hopfield.separation import CLASSICAL, EXPONENTIAL
+from spinformer.studies import images
+from spinformer.studies.continuous_memory import (
+    CENTRINGS,
+    HALVES,
+    bound_cases,
+    faces_recalled,
+    grouped_patterns,
+    prepare_faces,
+    shares_of_kinds,
+    stored_share,
+    visible_half,
+)
+from spinformer.studies.discrete_recall import subset_recall
+
+
+def plain_recall(memory, queries, beta, steps=150):
+    """Softmax averages of the patterns in NumPy, a fixed number of times."""
+    state = queries
+    for _ in range(steps):
+        state = softmax(beta * state @ memory.T, axis=1) @ memory
+    return int(
+        (np.linalg.norm(state - memory, axis=1) < 0.05 * np.linalg.norm(memory, axis=1)).sum()
+    )
+
+
+def plain_hopfield(stored, rng):
+    """How many half-hidden rows the classical network returns: one spin at a time, w_ii = 0."""
+    count, d = stored.shape
+    weights = stored.T @ stored
+    np.fill_diagonal(weights, 0)
+    right = 0
+    for target in stored:
+        state = np.where(np.arange(d) < d - round(d / 2), target, 0)
+        moving = True
+        while moving:
+            moving = False
+            for i in rng.permutation(d):
+                field = weights[i] @ state
+                new = np.sign(field) if field else (state[i] or 1)
+                moving |= new != state[i]
+                state[i] = new
+        right += int((state == target).all())
+    return right / count
+
+
+@pytest.mark.claim("A19")
+def test_faces_return_where_plain_loops_say():
+    faces = images.faces()
+    seen = np.arange(625) < 313
+    mean = faces.mean(0)
+    wanted = {}
+    for centring, rows in (("none", faces), ("mean face", faces - mean)):
+        for equal in (False, True):
+            norms = np.linalg.norm(rows, axis=1, keepdims=True)
+            memory = 25.0 * rows / norms if equal else rows
+            visible = memory * seen
+            visible = visible / np.linalg.norm(visible, axis=1, keepdims=True)
+            queries = visible * np.linalg.norm(memory, axis=1).mean()
+            beta = 625 / (memory**2).sum(1).mean()
+            wanted[centring, equal] = plain_recall(memory, queries, beta)
+    tensor = torch.as_tensor(faces)
+    for (centring, equal), count in wanted.items():
+        memory, queries = prepare_faces(
+            tensor,
+            seen=torch.as_tensor(seen),
+            centring=centring,
+            equal_norm=equal,
+            scaled_query=True,
+        )
+        assert faces_recalled(memory, queries=queries, coldness=1.0) == count
+    assert wanted["mean face", True] == 100
+    assert 90 < wanted["none", True] < 100
+    assert wanted["none", False] < wanted["mean face", False] < 90
+    spins = images.binarize(faces, threshold="image")
+    rng = np.random.default_rng(1)
+    plain = np.array(
+        [plain_hopfield(spins[rng.choice(100, 6, replace=False)], rng) for _ in range(30)]
+    )
+    ours = subset_recall(spins, count=6, separation=CLASSICAL, subsets=60, seed=3)
+    assert mean_interval(ours)[1] < 0.25
+    assert abs(plain.mean() - ours.mean()) < 3 * np.hypot(
+        plain.std() / 30**0.5, ours.std() / 60**0.5
+    )
+    assert subset_recall(spins, count=100, separation=EXPONENTIAL, subsets=1)[0] == 1.0
+
+
+def test_prepared_faces_are_what_their_names_say():
+    faces = torch.as_tensor(images.faces())
+    for half in HALVES:
+        assert int((~visible_half(half)).sum()) == 312
+    lower = visible_half("lower", hidden=0.3)
+    torch.testing.assert_close(
+        faces * lower, torch.as_tensor(images.mask(faces.numpy(), fraction=0.3))
+    )
+    picture = visible_half("right", hidden=0.2).view(images.FACE_SHAPE)
+    assert bool(picture[:, :20].all())
+    assert not bool(picture[:, 20:].any())
+    assert bool((visible_half("upper") != visible_half("lower").flip(0)).sum() == 0)
+    seen = visible_half("upper")
+    normal = torch.nn.functional.layer_norm(faces, (625,), eps=0.0)
+    memory, queries = prepare_faces(faces, seen=seen, centring="each image", equal_norm=True)
+    torch.testing.assert_close(memory, normal)
+    assert float(queries[:, ~seen].abs().max()) == 0.0
+    visible = faces[:, seen] - faces[:, seen].mean(1, keepdim=True)
+    scale = 25.0 / (faces - faces.mean(1, keepdim=True)).norm(dim=1, keepdim=True)
+    torch.testing.assert_close(queries[:, seen], scale * visible)
+    memory, queries = prepare_faces(faces, seen=seen, equal_norm=True)
+    torch.testing.assert_close(queries, memory * seen)
+    for centring in CENTRINGS:
+        memory, queries = prepare_faces(faces, seen=seen, centring=centring)
+        assert float(memory.norm(dim=1).std()) > 0.5
+        if centring != "each image":
+            torch.testing.assert_close(queries, memory * seen)
+        memory, scaled = prepare_faces(faces, seen=seen, centring=centring, scaled_query=True)
+        torch.testing.assert_close(
+            scaled.norm(dim=1), memory.norm(dim=1).mean().expand(100), rtol=1e-12, atol=0
+        )
+        assert float(torch.cosine_similarity(scaled, queries).min()) == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="centring must be"):
+        prepare_faces(faces, seen=seen, centring="twice")
+    with pytest.raises(ValueError, match="half must be"):
+        visible_half("left")
+
+
+def test_bound_cases_measure_what_the_definitions_say():
+    cases = bound_cases(1, seed=5)
+    rng = np.random.default_rng(5)
+    size, width = int(rng.integers(2, 20)), int(rng.integers(2, 40))
+    beta, radius = float(np.exp(rng.uniform(-2, 1.5))), float(rng.uniform(0, 0.6))
+    patterns, aside = (rng.standard_normal((size, width)) for _ in range(2))
+    states = patterns + radius * aside / np.linalg.norm(aside, axis=1, keepdims=True)
+    moved = update(torch.as_tensor(patterns), states=torch.as_tensor(states), beta=beta).numpy()
+    np.testing.assert_allclose(cases.error, np.linalg.norm(moved - patterns, axis=1), atol=1e-12)
+    weights = softmax(beta * states @ patterns.T, axis=1)
+    for row, slope in zip(weights, cases.slope, strict=True):
+        covariance = np.cov(patterns.T, aweights=row, ddof=0)
+        assert slope == pytest.approx(beta * np.linalg.eigvalsh(covariance)[-1], abs=1e-10)
+    many = bound_cases(60, seed=6)
+    slack = 1 + 1e-12
+    assert (many.error <= slack * many.error_bound).all()
+    assert (many.slope <= slack * many.sharp_bound).all()
+    assert (many.distance < many.radius).all()
+    assert many.distance.size >= 100
+    assert (many.slope_bound / many.sharp_bound).min() >= 1.0 - 1e-12  # N/2, N ≥ 2
+    assert (many.error > 0).all()
+    assert many.error.min() < 1e-20  # far below the rounding of a pattern
+
+
+def test_kinds_are_those_of_the_fixed_points():
+    memories = grouped_patterns(3, clusters=3, members=4, dim=10, seed=2)
+    assert float(memories.mean(1).abs().max()) < 1e-14
+    factors = np.array([0.5, 2.0, 60.0])
+    found = shares_of_kinds(memories, factors=factors)
+    for index, memory in enumerate(memories):
+        for row, factor in zip(found, factors, strict=True):
+            beta = float(factor) * mean_critical_beta(memory)
+            points = find_fixed_points(memory, beta=beta, starts=memory)
+            for kind, share in zip(KINDS, row[:, index], strict=True):
+                basin = sum(
+                    int(b) for k, b in zip(points.kinds, points.basin, strict=True) if k == kind
+                )
+                assert share == pytest.approx(basin / 12)
+    assert found[0, 2].tolist() == [1.0] * 3
+    assert found[1, 1].mean() > 0.5
+    assert found[2, 0].tolist() == [1.0] * 3
+
+
+def test_patterns_on_a_sphere_are_lost_when_it_is_small():
+    assert stored_share(200, dim=20, radius_factor=3.0, beta=1.0, seed=1) == 200
+    assert stored_share(200, dim=20, radius_factor=0.5, beta=1.0, seed=1) == 0

@@ -1,0 +1,119 @@
+"""The stored tables of chapter 13: one unit of each again, and what their numbers mean."""
+
+import numpy as np
+import pytest
+import torch
+
+from spinformer.core.statistics import mean_interval, series_estimate
+from spinformer.hopfield.density import log_weights, pair_mixing
+from spinformer.hopfield.learning import contrastive_gradient, loss
+from spinformer.studies.memory_density import (
+    DIGITS,
+    HELD_OUT,
+    attention_chain,
+    digit_pictures,
+    free_mixture,
+    learn_digits,
+    two_clusters,
+)
+from spinformer.studies.memory_density.learned import SEEDS, digit_rows, held_out_rows
+
+
+def stored(table, **unit):
+    columns = table.read()
+    chosen = np.logical_and.reduce([columns[name] == value for name, value in unit.items()])
+    return {name: column[chosen] for name, column in columns.items()}
+
+
+@pytest.mark.parametrize("unit", [{"half": 3.0, "shift": 1.0, "seed": 4}])
+def test_a_unit_of_the_held_out_table_repeats(unit):
+    rows = held_out_rows(**unit)
+    kept = stored(HELD_OUT, **unit)
+    assert kept["sweeps"].tolist() == [row["sweeps"] for row in rows]
+    np.testing.assert_allclose(kept["excess"], [row["excess"] for row in rows], atol=0.02)
+
+
+def test_a_split_of_the_digits_repeats():
+    rows = digit_rows("equal norm", seed=7)
+    kept = stored(DIGITS, pictures="equal norm", seed=7)
+    assert kept["method"].tolist() == ["exact", "cd"]
+    exact, cd = rows
+    assert exact["loss"] == pytest.approx(kept["loss"][0], abs=0.01)
+    assert exact["norms"] == pytest.approx(kept["norms"][0], abs=0.01)
+    # The chain of CD decides which patterns are longest; rounding may turn a draw of it.
+    assert cd["loss"] == pytest.approx(kept["loss"][1], abs=3.0)
+    assert cd["free"] == pytest.approx(kept["free"][1], abs=0.5)
+
+
+def test_the_tables_say_what_the_criterion_asks():
+    assert {len(stored(HELD_OUT, half=3.0, shift=s, sweeps=1)["seed"]) for s in (0.0, 1.0)} == {
+        SEEDS
+    }
+    gains = {
+        shift: stored(HELD_OUT, half=3.0, shift=shift, sweeps=1)["excess"]
+        - stored(HELD_OUT, half=3.0, shift=shift, sweeps=0)["excess"]
+        for shift in (0.0, 1.0)
+    }
+    assert mean_interval(gains[0.0])[1] < 0.1
+    assert mean_interval(gains[1.0])[0] > 1
+    for pictures in ("raw", "equal norm"):
+        lost = (
+            stored(DIGITS, pictures=pictures, method="cd")["loss"]
+            - stored(DIGITS, pictures=pictures, method="exact")["loss"]
+        )
+        assert mean_interval(lost)[0] > 1
+
+
+def test_rows_are_the_definitions():
+    clusters = two_clusters(3.0, shift=0.5, count=200, seed=torch.Generator().manual_seed(502))
+    exact = held_out_rows(3.0, shift=0.5, seed=2, count=200)
+    assert [row["sweeps"] for row in exact] == [0, 1, 4, 16]
+    # CD-1 stays near the cluster means; the mixture there, scored by the library, is its loss.
+    logits = 0.5 * clusters.means.square().sum(1)
+    mixture = free_mixture(clusters.means, logits=logits, beta=1.0)
+    near = -float(mixture.log_prob(clusters.held_out).mean()) - clusters.true_loss
+    assert exact[1]["excess"] == pytest.approx(near, abs=0.25)
+    assert exact[0]["excess"] < exact[1]["excess"]
+    found = learn_digits("raw", patterns=5, beta=3.0, steps=30, seed=1)
+    assert len(found.train) == 1200
+    assert len(found.test) == 597
+    joined = torch.cat([found.train, found.test])
+    assert joined.sum() == pytest.approx(float(digit_pictures("raw").sum()))
+    rows = digit_rows("raw", seed=1, patterns=5, beta=3.0, steps=30)
+    learned = found.cd.patterns
+    mixture = free_mixture(learned, logits=1.5 * learned.square().sum(1), beta=3.0)
+    assert rows[1]["loss"] == pytest.approx(-float(mixture.log_prob(found.test).mean()), rel=1e-9)
+    nearest = ((found.train[:, None] - learned) ** 2).sum(-1).argmin(1)
+    counts = np.bincount(nearest.numpy(), minlength=5)
+    assert rows[1]["share"] == pytest.approx(counts.max() / 1200)
+    free = torch.as_tensor((counts + 0.5) / 1202.5)
+    mixture = free_mixture(learned, logits=free.log(), beta=3.0)
+    assert rows[1]["free"] == pytest.approx(-float(mixture.log_prob(found.test).mean()), rel=1e-9)
+    weights = log_weights(learned, beta=3.0).exp()
+    assert rows[1]["weight"] == pytest.approx(float(weights.max()))
+    assert rows[1]["effective"] == pytest.approx(float((-(weights * weights.log()).sum()).exp()))
+    assert rows[1]["norms"] == pytest.approx(float(learned.norm(dim=1).std()))
+    step = contrastive_gradient(
+        learned, data=found.train, beta=3.0, steps=10, seed=torch.Generator().manual_seed(721)
+    )
+    patterns = learned.clone().requires_grad_()
+    (loss(patterns, data=found.train, beta=3.0)).backward()
+    second = 3.0 * weights[:, None] * learned
+    error = float((step - patterns.grad).norm() / second.norm())
+    assert rows[1]["cd_10"] == pytest.approx(error, rel=1e-6)
+    normal = digit_pictures("equal norm")
+    torch.testing.assert_close(normal.norm(dim=1), torch.full((1797,), 5.0, dtype=torch.float64))
+    with pytest.raises(ValueError, match="pictures must be"):
+        digit_pictures("large")
+
+
+def test_the_chain_of_two_patterns_forgets_as_its_eigenvalue_says():
+    pair = torch.tensor([[0.8, 0.0], [-1.6, 0.0]], dtype=torch.float64)
+    decay = pair_mixing(pair)
+    series = attention_chain(pair, chains=40, sweeps=1000, seed=1)
+    mean = series_estimate(series)
+    assert abs(mean.value - float(log_weights(pair).exp()[0])) < 3 * mean.error
+    assert series.size / mean.samples == pytest.approx((1 + decay) / (1 - decay), rel=0.15)
+    centred = series - series.mean()
+    ratio = (centred[:, 1:] * centred[:, :-1]).mean() / centred.var()
+    assert ratio == pytest.approx(decay, abs=0.03)
