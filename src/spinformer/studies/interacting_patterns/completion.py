@@ -22,11 +22,14 @@ LOOKS = 20
 BETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 KAPPAS = (-0.5, 0.25, 0.5, 0.75, 1.0)
 STEP_SIZES = (0.5, 0.2, 0.1)
-RATES = (0.1, 0.2, 0.4)
-RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
+RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
+RIDGES = (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)
 # Patterns that interact, and the controls; "more patterns" stores LOOKS times as many, looks once.
 INTERACTING = ("interacting", "interacting, no diagonal")
-EQUAL = ("attention", "distances", "attention, iterated", "layers", "linear", "values solved for")
+EQUAL = (
+    *("attention", "distances", "attention, iterated", "layers", "linear", "values solved for"),
+    "local linear",
+)
 MORE = "more patterns"
 
 Setting = tuple[float, ...]
@@ -68,7 +71,7 @@ def methods() -> Iterator[tuple[str, Callable[[Halves, np.ndarray, Setting], np.
     """Name, function of (stored halves, upper halves, setting), and the settings that are tried.
 
     >>> len(list(methods()))
-    9
+    10
     """
     plain: list[Setting] = [(beta,) for beta in BETAS]
     for name, diagonal in zip(INTERACTING, (True, False), strict=True):
@@ -80,6 +83,7 @@ def methods() -> Iterator[tuple[str, Callable[[Halves, np.ndarray, Setting], np.
     yield "layers", _layers, list(product(BETAS, RATES))
     yield "linear", _linear, [(ridge,) for ridge in RIDGES]
     yield "values solved for", _solved, list(product(BETAS, RIDGES))
+    yield "local linear", _local, list(product(BETAS, RIDGES))
     yield MORE, _attention, plain
 
 
@@ -157,6 +161,15 @@ def _linear(stored: Halves, upper: np.ndarray, setting: Setting) -> np.ndarray:
     """Ridge regression: the pseudo-inverse memory."""
     gram = stored[0] @ stored[0].T
     return upper @ stored[0].T @ np.linalg.solve(gram + setting[0] * np.eye(len(gram)), stored[1])
+
+
+def _local(stored: Halves, upper: np.ndarray, setting: Setting) -> np.ndarray:
+    """Ridge regression for each query anew, every stored pair weighted by its attention."""
+    beta, ridge = setting
+    gram, overlaps = stored[0] @ stored[0].T, upper @ stored[0].T
+    weights = softmax(beta * (overlaps - 0.5 * gram.diagonal())).clip(min=1e-12)
+    resisting = gram + (ridge / weights)[:, None, :] * np.eye(len(gram))
+    return np.linalg.solve(resisting, overlaps[..., None])[..., 0] @ stored[1]
 
 
 def _solved(stored: Halves, upper: np.ndarray, setting: Setting) -> np.ndarray:
