@@ -129,9 +129,10 @@ def solve(
 ) -> InteractingRetrieval:
     """Iterate the update until the weights rest, or take turns, each query for itself.
 
-    Free (the default): ξ starts at the query and becomes Xᵀp after every step of the weights.
-    `clamped`: ξ stays at the query, and what is returned in `states` is Xᵀp of the final weights.
-    `start`: weights to start from, (..., S, N); by default attention's, softmax(βXξ). A cycle of
+    `start`: weights to start from, (..., S, N); by default attention's, softmax(βXξ) of the query.
+    Free (the default): ξ is Xᵀp of the weights, at the start and after every step; the query
+    has chosen the start, no more. `clamped`: ξ stays at the query, and what is returned in
+    `states` is Xᵀp of the final weights. A cycle of
     two is the only other thing an undamped clamped iteration with symmetric J can end in (the
     function −pᵀJp' − (p + p')ᵀXξ + β⁻¹(Σ p log p + Σ p' log p') of successive weights falls). If a
     tensor requires a gradient and the weights rest, value and states are differentiable by the
@@ -282,8 +283,8 @@ def _iterate(
     max_steps: int,
 ) -> InteractingRetrieval:
     """The iteration of `solve`, in logarithms of the weights."""
-    states = queries
     before = logs.exp()
+    states = queries if clamped else before @ patterns
     energies = [_energy(patterns, states, before, couplings, beta)]
     shape = energies[0].shape
     logs, states = logs.expand(*shape, logs.shape[-1]), states.expand(*shape, states.shape[-1])
@@ -297,11 +298,12 @@ def _iterate(
         moved = _step(scores, logs, couplings, beta, step_size)
         full = _step(scores, logs, couplings, beta, 1.0).exp()
         shift = torch.linalg.vector_norm(full - weights, dim=-1)
+        away = torch.linalg.vector_norm(moved.exp() - weights, dim=-1) > 1e3 * tolerance
         again = torch.linalg.vector_norm(moved.exp() - before, dim=-1) <= tolerance
         residual = torch.where(active, shift, residual)
         arrived = active & (shift <= tolerance)
-        # Back where it was two steps ago, although each step moves it: it has no rest.
-        turning = active & ~arrived & again & (taken > 0) & (shift > 1e3 * tolerance)
+        # Back where it was two steps ago, although each of them moved it: it has no rest.
+        turning = active & ~arrived & again & away & (taken > 0)
         status = torch.where(arrived, int(Status.CONVERGED), status)
         status = torch.where(turning, int(Status.CYCLE), status)
         taken = taken + active

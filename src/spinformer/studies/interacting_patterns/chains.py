@@ -3,7 +3,7 @@
 N = LENGTH tokens. Three chains of k links each stand side by side: three neighbours hold the first
 tokens, the next three the second ones, and so on, each three in random order. A token is (tag of the
 link before it, tag of the link after it, one-hot label or nothing, 1); tags are random unit vectors,
-new in every draw, and the last tokens of the chains carry labels. The other tokens are fillers
+new in every draw, read with some noise, and the last tokens of the chains carry labels. The other tokens are fillers
 with tags of their own, some with labels. A query is the tag before the first token of one chain. Every link
 spans less than the window of REACH tokens to each side; the chain's end lies outside of it for k > 1.
 """
@@ -18,6 +18,7 @@ from spinformer.core.records import record
 
 LENGTH = 30
 TAG = 10
+NOISE = 0.2  # norm of what is added to the tag after each token
 LABELS = 4
 REACH = 5
 CHAINS = 3
@@ -59,6 +60,7 @@ def draw_chains(batch: int, *, links: int, seed: TorchSeed) -> Chains:
     tokens = torch.zeros(batch, LENGTH, FEATURES)
     tokens[..., -1] = 1.0
     tokens[..., : 2 * TAG] = loose.flatten(-2)
+    blur = torch.randn(batch, LENGTH, TAG, generator=source) * (NOISE / TAG**0.5)
     marks = torch.nn.functional.one_hot(labels, LABELS).float() * shown.unsqueeze(-1)
     tokens[..., 2 * TAG : -1] = marks
     row = torch.arange(batch)
@@ -73,6 +75,7 @@ def draw_chains(batch: int, *, links: int, seed: TorchSeed) -> Chains:
             tokens[row, at, 2 * TAG : -1] = end if member == links else 0.0
             if member == 0:
                 place = torch.where(chain == wanted, at, place)
+    tokens[..., TAG : 2 * TAG] += blur
     return Chains(
         tokens=tokens, query=tags[row, wanted, 0], place=place, label=ends[row, wanted]
     )

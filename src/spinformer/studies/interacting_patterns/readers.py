@@ -1,18 +1,22 @@
-"""Readers of chains, trained: one look, a look through a window, with interactions, or in layers.
+"""Readers of chains: one look, a look through a window, with interactions, or in layers.
 
-All see the same tokens and answer by Σ p_i V x_i. Scores are products of learned projections.
+What matches what is given to all of them: the product of the query's tag with the tag before
+token i, and L_ij of the tag after token i with the tag before token j, for |i − j| ≤ REACH. A
+reader has a handful of numbers, learned by gradient descent: sharpness, strength of the links, what
+a label is worth. All answer with gain · Σ_i p_i y_i, y_i the label of token i, one-hot or zero.
 
-- "dense": p = softmax(s), s_i the match of the query with token i, all N tokens.
-- "window": the same with the tokens within REACH of the first one only.
-- "interacting": p ← softmax(s + Jp), HOPS times; s is learned within the window and one learned
-  number outside, J_ij = x_iᵀ(B + Bᵀ)x_j for 0 < |i − j| ≤ REACH and 0 else: symmetric, with an energy.
-- "directed": the same with x_iᵀBx_j, no energy.
-- "tied layers", "untied layers": HOPS layers of windowed self-attention with a residual connection, in
-  which tokens read their neighbours, then the look of "window". Tied layers share their weights.
+- "dense": p = softmax(s), s_i = β · match_i + b · (i has a label), all tokens.
+- "window": the same, within REACH of the first token only.
+- "interacting": p ← softmax(s + Jp), ROUNDS times; s as in "window", and outside of it one learned
+  number in place of β · match_i; J = κ(L + Lᵀ) off the diagonal and one learned number on it:
+  symmetric, with an energy.
+- "directed": the same with J_ji = κL_ij, weight moves from i to the token after it; no energy.
+- "tied layers": LAYERS times, every token adds ω Σ_j a_ij y_j to its own label, with
+  a = softmax(β'L + b' · (j has a label)) within its window; then the look of "window".
+- "untied layers": the same, and each layer has its own β', b', ω.
 
-Ten networks of different seeds are trained at once, as one batch of matrices; each has its own draws.
-`operations` counts the multiplications for one query; widths are chosen so that none needs more
-than "interacting".
+Ten readers of different seeds are trained at once, each on its own draws. `operations` counts the
+multiplications for one query; rounds are chosen so that interactions have as many as layers.
 """
 
 from __future__ import annotations
@@ -23,8 +27,8 @@ import torch
 from torch import Tensor
 
 from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.random import torch_generator
 from spinformer.studies.interacting_patterns.chains import (
-    FEATURES,
     LABELS,
     LENGTH,
     REACH,
@@ -34,10 +38,13 @@ from spinformer.studies.interacting_patterns.chains import (
 )
 
 ARMS = ("dense", "window", "interacting", "directed", "tied layers", "untied layers")
-HOPS = 5
-WIDTH = 64  # of the projections of a single look, and of the interactions
-LAYER_WIDTH, LAYER_VALUES = 12, 6  # of the projections and of the values inside of a layer
+LAYERS = 5
+ROUNDS = 15
 NEIGHBOURS = 2 * REACH + 1
+# Where learning starts; one number, or one for each layer.
+LOOK = {"sharpness": 5.0, "label": 0.0, "gain": 5.0}
+INTERACTION = {"link": 5.0, "self": 0.0, "outside": -1.0}
+LAYER = {"link": 5.0, "bonus": 0.0, "add": 1.0}
 
 
 def operations(arm: str) -> int:
@@ -48,83 +55,77 @@ def operations(arm: str) -> int:
     """
     check_choice("arm", arm, ARMS)
     seen = LENGTH if arm == "dense" else NEIGHBOURS
-    look = TAG * WIDTH + seen * (FEATURES * WIDTH + WIDTH)
-    read = LENGTH * (FEATURES * LABELS + LABELS)
+    look, pairs = seen * TAG + LENGTH * LABELS, LENGTH * NEIGHBOURS
     if arm in ("interacting", "directed"):
-        links = 2 * LENGTH * FEATURES * WIDTH + LENGTH * NEIGHBOURS * WIDTH
-        return look + read + links + HOPS * LENGTH * NEIGHBOURS
+        return look + pairs * TAG * (2 if arm == "interacting" else 1) + ROUNDS * pairs
     if arm in ("tied layers", "untied layers"):
-        maps = LENGTH * FEATURES * (2 * LAYER_WIDTH + 2 * LAYER_VALUES)
-        return look + read + HOPS * (maps + LENGTH * NEIGHBOURS * (LAYER_WIDTH + LAYER_VALUES))
-    return look + read
+        return look + pairs * TAG + LAYERS * pairs * (1 + LABELS)
+    return look
 
 
 class Readers:
-    """One arm, one network for each of `seeds`; `parameters` have the networks as first axis.
+    """One arm, one reader for each of `count`; `numbers` have the readers as first axis.
 
-    >>> Readers("window", seeds=[0, 1]).logits(draw_chains(6, links=1, seed=0)).shape
+    >>> Readers("window", count=2).logits(draw_chains(6, links=1, seed=0)).shape
     torch.Size([6, 4])
     """
 
-    def __init__(self, arm: str, *, seeds: Sequence[int]) -> None:
-        self.arm, self.seeds = check_choice("arm", arm, ARMS), list(seeds)
-        shapes = {"query": (TAG, WIDTH), "key": (FEATURES, WIDTH), "read": (FEATURES, LABELS)}
+    def __init__(self, arm: str, *, count: int) -> None:
+        self.arm, self.count = check_choice("arm", arm, ARMS), check_integer("count", count, low=1)
+        begin = {name: [value] for name, value in LOOK.items()}
         if arm in ("interacting", "directed"):
-            shapes |= {"left": (FEATURES, WIDTH), "right": (FEATURES, WIDTH), "outside": (1, 1)}
-        depth = {"tied layers": 1, "untied layers": HOPS}.get(arm, 0)
-        for layer in range(depth):
-            for name in ("from", "to"):
-                shapes[f"{name}{layer}"] = (FEATURES, LAYER_WIDTH)
-            shapes[f"value{layer}"] = (FEATURES, LAYER_VALUES)
-            shapes[f"write{layer}"] = (LAYER_VALUES, FEATURES)
-        self.depth = depth
-        sources = [torch.Generator().manual_seed(seed) for seed in self.seeds]
-        self.parameters = {
-            name: torch.stack([torch.randn(shape, generator=g) for g in sources])
-            .mul_((2.0 if name in ("left", "right", "query", "key") else 1.0) / shape[0] ** 0.5)
-            .requires_grad_()
-            for name, shape in shapes.items()
+            begin |= {f"pair {name}": [value] for name, value in INTERACTION.items()}
+        if arm in ("tied layers", "untied layers"):
+            depth = 1 if arm == "tied layers" else LAYERS
+            begin |= {f"layer {name}": [value] * depth for name, value in LAYER.items()}
+        self.numbers = {
+            name: torch.tensor([value] * count).requires_grad_() for name, value in begin.items()
         }
         apart = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs()
         self.near = apart <= REACH
         self.linked = self.near & (apart > 0)
 
-    def _map(self, rows: Tensor, name: str) -> Tensor:
-        """Each network's matrix on its own share of the batch; rows (seeds, B, ..., features)."""
-        return (rows.flatten(1, -2) @ self.parameters[name]).unflatten(1, rows.shape[1:-1])
+    def _number(self, name: str, *, layer: int = 0) -> Tensor:
+        """(count, 1, 1), to multiply (count, B, N)."""
+        values = self.numbers[name]
+        return values[:, min(layer, values.shape[1] - 1), None, None]
 
     def logits(self, chains: Chains) -> Tensor:
-        """(B, LABELS) for a batch that holds equal shares for every network, in their order."""
-        count = len(self.seeds)
-        tokens = chains.tokens.unflatten(0, (count, -1))
-        query = chains.query.unflatten(0, (count, -1)).unsqueeze(-2)
-        for layer in range(HOPS if self.depth else 0):
-            tokens = tokens + self._layer(tokens, min(layer, self.depth - 1))
-        inside = self.near[chains.place].unflatten(0, (count, -1))
-        match = (self._map(query, "query") @ self._map(tokens, "key").mT).squeeze(-2)
+        """(B, LABELS) for a batch that holds equal shares for every reader, in their order."""
+        tokens = chains.tokens.unflatten(0, (self.count, -1))
+        before, after, labels = tokens[..., :TAG], tokens[..., TAG : 2 * TAG], tokens[..., 2 * TAG : -1]
+        has, inside = labels.sum(-1), self.near[chains.place].unflatten(0, (self.count, -1))
+        match = (before @ chains.query.unflatten(0, (self.count, -1)).unsqueeze(-1)).squeeze(-1)
+        scores = self._number("sharpness") * match + self._number("label") * has
+        links = after @ before.mT
         if self.arm in ("interacting", "directed"):
-            weights = self._interact(tokens, torch.where(inside, match, self.parameters["outside"]))
+            outside = self._number("pair outside") + self._number("label") * has
+            scores = torch.where(inside, scores, outside)
+            weights = self._interact(scores, links)
         else:
             if self.arm != "dense":
-                match = match.masked_fill(~inside, -torch.inf)
-            weights = torch.softmax(match, -1)
-        answer = (weights.unsqueeze(-2) @ self._map(tokens, "read")).squeeze(-2)
+                scores = scores.masked_fill(~inside, -torch.inf)
+            weights = torch.softmax(scores, -1)
+        if self.arm in ("tied layers", "untied layers"):
+            for layer in range(LAYERS):
+                labels = labels + self._layer(links, has, layer) @ labels
+        answer = self._number("gain") * (weights.unsqueeze(-2) @ labels).squeeze(-2)
         return answer.flatten(0, 1)
 
-    def _layer(self, tokens: Tensor, layer: int) -> Tensor:
-        scores = self._map(tokens, f"from{layer}") @ self._map(tokens, f"to{layer}").mT
-        weights = torch.softmax(scores.masked_fill(~self.near, -torch.inf), -1)
-        return self._map(weights @ self._map(tokens, f"value{layer}"), f"write{layer}")
+    def _layer(self, links: Tensor, has: Tensor, layer: int) -> Tensor:
+        link, bonus, add = (
+            self._number(f"layer {name}", layer=layer).unsqueeze(-1) for name in LAYER
+        )
+        scores = link * links + bonus * has.unsqueeze(-2)
+        return add * torch.softmax(scores.masked_fill(~self.linked, -torch.inf), -1)
 
-    def _interact(self, tokens: Tensor, scores: Tensor) -> Tensor:
-        couplings = self._map(tokens, "left") @ self._map(tokens, "right").mT
-        if self.arm == "interacting":
-            couplings = couplings + couplings.mT
-        couplings = couplings * self.linked
+    def _interact(self, scores: Tensor, links: Tensor) -> Tensor:
+        joint = links + links.mT if self.arm == "interacting" else links.mT
+        couplings = self._number("pair link").unsqueeze(-1) * joint * self.linked
         weights = torch.softmax(scores, -1)
-        for _ in range(HOPS):
+        for _ in range(ROUNDS):
             fields = (couplings @ weights.unsqueeze(-1)).squeeze(-1)
-            weights = torch.softmax(scores + fields, -1)
+            weights = torch.softmax(scores + fields + self._number("pair self") * weights, -1)
         return weights
 
 
@@ -134,45 +135,40 @@ def train_readers(
     links: int,
     seeds: Sequence[int],
     rate: float,
-    steps: int = 1500,
+    steps: int = 300,
     batch: int = 32,
-    test: int = 1000,
+    test: int = 500,
 ) -> tuple[Tensor, Tensor]:
-    """Accuracy of each network, (seeds,), on a validation draw and on a test draw of `test` lines.
+    """Accuracy of each reader, (seeds,), on a validation draw and on a test draw of `test` lines.
 
-    Adam with a rate that falls linearly to zero; every step has new draws.
+    Adam with a `rate` that falls linearly to zero; every step has new draws.
 
-    >>> train_readers("window", links=0, seeds=[0], rate=0.01, steps=2, test=50)[0].shape
+    >>> train_readers("window", links=0, seeds=[0], rate=0.1, steps=2, test=50)[0].shape
     torch.Size([1])
     """
     rate = check_real("rate", rate, low=0.0, open_low=True)
     steps = check_integer("steps", steps, low=1)
-    model = Readers(arm, seeds=seeds)
-    optimizer = torch.optim.Adam(list(model.parameters.values()), lr=rate)
+    model = Readers(arm, count=len(seeds))
+    optimizer = torch.optim.Adam(list(model.numbers.values()), lr=rate)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 - step / steps)
-    sources = [torch.Generator().manual_seed(10_000 + seed) for seed in seeds]
+    # One stream for the draws of all: each reader gets its own part of every batch.
+    source = torch_generator(1_000_000 + sum((k + 1) * seed for k, seed in enumerate(seeds)))
     for _ in range(steps):
-        chains = _together([draw_chains(batch, links=links, seed=g) for g in sources])
+        chains = draw_chains(batch * len(seeds), links=links, seed=source)
         loss = torch.nn.functional.cross_entropy(model.logits(chains), chains.label)
         optimizer.zero_grad()
-        # The mean over all networks: each has the gradient of its own mean, smaller by their number,
+        # The mean over all readers: each has the gradient of its own mean, smaller by their number,
         # which Adam does not notice.
         loss.backward()
         optimizer.step()
         schedule.step()
-    return tuple(
-        _accuracy(model, [draw_chains(test, links=links, seed=shift + seed) for seed in seeds])
-        for shift in (20_000, 30_000)
-    )  # type: ignore[return-value]
+    tuning, held = (
+        _accuracy(model, draw_chains(test * len(seeds), links=links, seed=source)) for _ in range(2)
+    )
+    return tuning, held
 
 
-def _accuracy(model: Readers, draws: list[Chains]) -> Tensor:
-    chains = _together(draws)
+def _accuracy(model: Readers, chains: Chains) -> Tensor:
     with torch.no_grad():
         right = model.logits(chains).argmax(-1) == chains.label
-    return right.unflatten(0, (len(draws), -1)).float().mean(-1)
-
-
-def _together(draws: list[Chains]) -> Chains:
-    names = ("tokens", "query", "place", "label")
-    return Chains(**{name: torch.cat([getattr(draw, name) for draw in draws]) for name in names})
+    return right.unflatten(0, (model.count, -1)).float().mean(-1)

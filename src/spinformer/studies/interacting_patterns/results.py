@@ -12,7 +12,7 @@ from spinformer.studies.tables import Rows, Table
 
 SEEDS = 10
 LINKS = (1, 2, 4)
-RATES = (3e-3, 1e-2, 3e-2)
+RATES = (0.1, 0.3)
 
 
 def recall_rows(seed: int) -> Rows:
