@@ -16,6 +16,7 @@ import numpy as np
 
 from spinformer.core.checks import check_choice, check_integer
 from spinformer.core.random import numpy_generator
+from spinformer.core.records import record
 from spinformer.studies import images
 
 LOOKS = 20
@@ -36,14 +37,28 @@ Setting = tuple[float, ...]
 Halves = tuple[np.ndarray, np.ndarray]
 
 
-def completion(seed: int, *, data: str, count: int = 60) -> dict[str, float]:
-    """Mean squared error of every method over the variance of what it completes.
+@record
+class Completed:
+    """upper, lower: halves of the test pictures, centred and scaled. by: lower halves by method.
+
+    mean, scale: (picture − mean)/scale is what the halves hold.
+    """
+
+    upper: np.ndarray
+    lower: np.ndarray
+    by: dict[str, np.ndarray]
+    mean: np.ndarray
+    scale: float
+
+
+def complete(seed: int, *, data: str, count: int = 60) -> Completed:
+    """Lower halves of the test pictures by every method, each with its best setting.
 
     `data` is "digits" or "faces". Of the pictures left, one half (at most 250 digits, 20 faces)
     chooses each method's setting, the other tests it.
 
-    >>> sorted(completion(0, data="faces", count=10))[:2]
-    ['attention', 'attention, iterated']
+    >>> complete(0, data="faces", count=10).lower.shape
+    (20, 325)
     """
     check_choice("data", data, ("digits", "faces"))
     rows = images.digits() if data == "digits" else images.faces()
@@ -52,19 +67,28 @@ def completion(seed: int, *, data: str, count: int = 60) -> dict[str, float]:
     held = min(250 if data == "digits" else 20, (len(rows) - count) // 2)
     rest = rows[2 * held :]
     small, large = rest[:count], rest[: count * LOOKS]
+    mean, scale = small.mean(0), _scale(small)
+    few, many, tuning, test = (
+        _halves((x - mean) / scale) for x in (small, large, rows[:held], rows[held : 2 * held])
+    )
     found = {}
     for name, method, options in methods():
-        memory = large if name == MORE else small
-        if name == MORE and len(memory) < 2 * count:
+        stored = many if name == MORE else few
+        if name == MORE and len(stored[0]) < 2 * count:
             continue
-        mean, scale = memory.mean(0), _scale(memory)
-        stored, tuning, test = (
-            _halves((x - mean) / scale) for x in (memory, rows[:held], rows[held : 2 * held])
-        )
         errors = [_error(method(stored, tuning[0], option), tuning[1]) for option in options]
-        best = options[int(np.nanargmin(errors))]
-        found[name] = _error(method(stored, test[0], best), test[1])
-    return found
+        found[name] = method(stored, test[0], options[int(np.nanargmin(errors))])
+    return Completed(upper=test[0], lower=test[1], by=found, mean=mean, scale=scale)
+
+
+def completion(seed: int, *, data: str, count: int = 60) -> dict[str, float]:
+    """Mean squared error of every method of `complete`, over the variance of what it completes.
+
+    >>> sorted(completion(0, data="faces", count=10))[:2]
+    ['attention', 'attention, iterated']
+    """
+    found = complete(seed, data=data, count=count)
+    return {name: _error(lower, found.lower) for name, lower in found.by.items()}
 
 
 def methods() -> Iterator[tuple[str, Callable[[Halves, np.ndarray, Setting], np.ndarray], list[Setting]]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from spinformer.studies.interacting_patterns import chains, completion, faces, readers
+from spinformer.core.checks import check_choice
+from spinformer.core.records import record
+from spinformer.core.statistics import mean_interval
+from spinformer.studies.interacting_patterns import completion, faces, readers
 from spinformer.studies.tables import Rows, Table
 
 SEEDS = 10
@@ -60,3 +62,85 @@ HOPS = Table(
     ],
     rows=hops_rows,
 )
+
+TASKS = ("recall", "digits", "faces", *(f"hops {links}" for links in LINKS))
+# Uses more stored numbers, so that it is shown but is no control of the criterion.
+MORE_THAN_EQUAL = (completion.MORE,)
+# The single plain look with which interactions are compared first.
+SINGLE = {"recall": "attention", "digits": "attention", "faces": "attention"}
+
+
+@record
+class Gain:
+    """Gain of interactions over a control, its 95 % interval, and the gains of the seeds (n,)."""
+
+    mean: float
+    low: float
+    high: float
+    each: np.ndarray
+
+
+def scores(task: str) -> dict[str, np.ndarray]:
+    """What each method scores in a task, by seed, more is better: shares, or minus the error.
+
+    >>> sorted(scores("recall"))[0]
+    'attention'
+    """
+    check_choice("task", task, TASKS)
+    if task == "recall":
+        table = RECALL.read()
+        return {arm: table["recalled"][table["arm"] == arm] for arm in faces.ARMS}
+    if task in ("digits", "faces"):
+        table = COMPLETION.read()
+        here = table["data"] == task
+        names = dict.fromkeys(table["method"][here])
+        return {str(name): -table["error"][here & (table["method"] == name)] for name in names}
+    table = HOPS.read()
+    here = table["links"] == int(task.split()[1])
+    found = {}
+    for arm in readers.ARMS:
+        tried = [here & (table["arm"] == arm) & (table["rate"] == rate) for rate in RATES]
+        best = max(tried, key=lambda rows: float(table["validation"][rows].mean()))
+        found[arm] = table["test"][best]
+    return found
+
+
+def gains(task: str, *, of: str = "interacting") -> dict[str, Gain]:
+    """Paired gains of the method `of` over every other one, by its name.
+
+    >>> gains("faces")["attention"].low > 0
+    True
+    """
+    found = scores(task)
+    check_choice("of", of, list(found))
+    result = {}
+    for name, values in found.items():
+        if name != of:
+            each = found[of] - values
+            low, high = mean_interval(each)
+            result[name] = Gain(mean=float(each.mean()), low=low, high=high, each=each)
+    return result
+
+
+def over_a_look(task: str) -> Gain:
+    """Gain over one plain look at the same patterns.
+
+    >>> over_a_look("recall").mean > 0
+    True
+    """
+    return gains(task)[SINGLE.get(task, "window")]
+
+
+def over_equals(task: str) -> tuple[str, Gain]:
+    """The control of equal resources over which the gain is smallest, and that gain.
+
+    >>> over_equals("faces")[0]
+    'linear'
+    """
+    controls = {
+        name: gain
+        for name, gain in gains(task).items()
+        if name not in MORE_THAN_EQUAL and name not in completion.INTERACTING and name != "directed"
+    }
+    name = min(controls, key=lambda each: controls[each].low)
+    return name, controls[name]
