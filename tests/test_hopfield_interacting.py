@@ -31,7 +31,9 @@ def divergence(one, other):
 def test_without_couplings_it_is_attention_and_the_energy_of_the_plain_memory():
     patterns, queries, none = draw(6, 4), draw(5, 4, seed=1), torch.zeros(6, 6).double()
     found = solve(patterns, queries=queries, couplings=none, beta=1.7, clamped=True)
-    kernel = torch.nn.functional.scaled_dot_product_attention(queries, patterns, patterns, scale=1.7)
+    kernel = torch.nn.functional.scaled_dot_product_attention(
+        queries, patterns, patterns, scale=1.7
+    )
     torch.testing.assert_close(found.states, kernel)
     at_rest = energy(patterns, states=queries, weights=found.value, couplings=none, beta=1.7)
     torch.testing.assert_close(at_rest, continuous.energy(patterns, states=queries, beta=1.7))
@@ -134,7 +136,9 @@ def test_rest_is_a_minimum_over_state_and_weights_found_by_another_method():
         )
         start = found.value[0].log().numpy() + 0.1 * draw(5, seed=3).numpy()
         other = minimize(cost, start, args=(clamped,), method="BFGS", options={"gtol": 1e-7})
-        np.testing.assert_allclose(found.value[0], torch.softmax(torch.as_tensor(other.x), -1), atol=1e-5)
+        np.testing.assert_allclose(
+            found.value[0], torch.softmax(torch.as_tensor(other.x), -1), atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("kappa", [0.3, 1.0])
@@ -148,7 +152,11 @@ def test_repelling_patterns_are_a_plain_memory_of_others(kappa):
     plain, interacting = weights, weights
     for _ in range(5):
         interacting = update(
-            patterns, states=interacting @ patterns, weights=interacting, couplings=couplings, beta=2.0
+            patterns,
+            states=interacting @ patterns,
+            weights=interacting,
+            couplings=couplings,
+            beta=2.0,
         )
         plain = continuous.attention_weights(other, states=plain @ other, beta=2.0)
         torch.testing.assert_close(plain, interacting)

@@ -72,7 +72,9 @@ def test_methods_of_the_completion_equal_what_others_compute():
     ):
         options = {"beta": 8.0, "step_size": 0.2, "clamped": True, "max_steps": completion.LOOKS}
         steps = solve(keys, queries=asked, couplings=couplings, tolerance=0.0, **options)
-        np.testing.assert_allclose(named[name](stored, queries, (8.0, 0.5, 0.2)), steps.value @ values)
+        np.testing.assert_allclose(
+            named[name](stored, queries, (8.0, 0.5, 0.2)), steps.value @ values
+        )
 
 
 def test_repelling_patterns_fit_the_query_by_a_mixture():

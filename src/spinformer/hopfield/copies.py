@@ -1,12 +1,13 @@
 """Readers of one memory whose choices interact: exact sums for all-to-all and for a ring.
 
-n copies of a reader each attend to exactly one of N patterns, copy a to pattern σ_a (a Potts spin).
-A pattern alone is worth s_i, its score; two copies at i and j are worth J_ij. All to all, the energy
-is −Σ_a s_{σ_a} − (2n)⁻¹ Σ_{ab} J_{σ_a σ_b}; it depends only on how many copies sit where, so that the
-sum over N^n states is one over occupation numbers, and for n → ∞ its free energy per copy becomes
-the minimum over weights p of −s·p − ½ pᵀJp + β⁻¹ Σ p log p, the energy of `interacting` at fixed
-state. On a ring, −Σ_a s_{σ_a} − ½ Σ_a J_{σ_a σ_{a+1}} has the same mean field, but is solved by
-a transfer matrix: the chain of [kim2017structured, Sec. 3.1] with one potential for all pairs.
+n copies of a reader each attend to exactly one of N patterns, copy a to pattern σ_a (a Potts
+spin). A pattern alone is worth s_i, its score; two copies at i and j are worth J_ij. All to all,
+the energy is −Σ_a s_{σ_a} − (2n)⁻¹ Σ_{ab} J_{σ_a σ_b}; it depends only on how many copies sit
+where, so that the sum over N^n states is one over occupation numbers, and for n → ∞ its free
+energy per copy becomes the minimum over weights p of −s·p − ½ pᵀJp + β⁻¹ Σ p log p, the energy of
+`interacting` at fixed state. On a ring, −Σ_a s_{σ_a} − ½ Σ_a J_{σ_a σ_{a+1}} has the same mean
+field, but is solved by a transfer matrix: the chain of [kim2017structured, Sec. 3.1] with one
+potential for all pairs.
 """
 
 from __future__ import annotations

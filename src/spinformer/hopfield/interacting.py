@@ -30,7 +30,7 @@ import torch
 from spinformer.core.checks import check_flag, check_integer, check_real, check_tensor
 from spinformer.core.implicit import implicit_root
 from spinformer.core.records import record
-from spinformer.core.solve import Solution, Status, status_of
+from spinformer.core.solve import Solution, Status
 from spinformer.hopfield.inputs import (
     check_beta,
     check_like,
@@ -200,7 +200,8 @@ def equivalent_patterns(patterns: torch.Tensor, *, couplings: torch.Tensor) -> t
     used = values > resolution
     if bool((seen[~used].abs() > resolution**0.5 * max(scale, 1.0) ** 0.5).any()):
         raise ValueError("couplings must not add a field along a direction that M does not resist")
-    # M = inside + slope 1ᵀ + 1 slopeᵀ + mean: (y_i + t)·(y_j + t) with Yt = slope, up to a constant.
+    # M = inside + slope 1ᵀ + 1 slopeᵀ + mean: (y_i + t)·(y_j + t) with Yt = slope, up to a
+    # constant.
     embedded = vectors * values.clamp(min=0.0).sqrt()
     shift = torch.where(used, seen / values.clamp(min=resolution).sqrt(), torch.zeros_like(seen))
     return embedded + shift

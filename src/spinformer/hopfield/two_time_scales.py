@@ -9,10 +9,10 @@ Time is measured in τ_v, so that only the ratio ε = τ_h/τ_v is left. The ene
 
     E = v·g − L_v + h·f − L_h − f·Xg ,   dE/dt = −v̇ᵀ L_v'' v̇ − ε ḣᵀ L_h'' ḣ ≤ 0
 
-never rises [krotov2021large, Eqs. (4) and (5)]. For L_v = ½ v² and L_h = β⁻¹ log Σ exp(βh), f is a softmax
-and h = Xv, the limit ε → 0, leaves dv/dt = −∇E of `continuous`: attention is one Euler step of size
-τ_v. To first order in ε, (1 + εA) dv/dt = −∇E, A = β Cov_p(x) the slope of attention (our own
-derivation, in the chapter): hidden neurons drag where patterns compete. NumPy, float64.
+never rises [krotov2021large, Eqs. (4) and (5)]. For L_v = ½ v² and L_h = β⁻¹ log Σ exp(βh), f is a
+softmax and h = Xv, the limit ε → 0, leaves dv/dt = −∇E of `continuous`: attention is one Euler
+step of size τ_v. To first order in ε, (1 + εA) dv/dt = −∇E, A = β Cov_p(x) the slope of attention
+(our own derivation, in the chapter): hidden neurons drag where patterns compete. NumPy, float64.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ Array = np.ndarray
 
 @record
 class Lagrangian:
-    """A convex function of neurons (..., n): its value (...), its gradient, the activation (..., n).
+    """A convex function of neurons (..., n): its value (...), its gradient, the activation (...,
+    n).
 
     Make one with `quadratic`, `softmax_lagrangian`, `sphere`, `layer_norm`, or from own functions.
 
@@ -191,9 +192,7 @@ def flow(
 
     def velocity(_: float, state: Array) -> Array:
         v, h = state[:d], state[d:]
-        return np.concatenate(
-            [hidden.activation(h) @ x - v, (x @ seen.activation(v) - h) / ratio]
-        )
+        return np.concatenate([hidden.activation(h) @ x - v, (x @ seen.activation(v) - h) / ratio])
 
     on = 1.0 if hidden_start == "adiabatic" else 0.0
     starts = np.concatenate([queries, on * seen.activation(queries) @ x.T], axis=1)
@@ -233,8 +232,8 @@ def slow_flow(
 ) -> Flow:
     """The visible neurons alone: (1 + εA) dv/dt = Xᵀ softmax(βXv) − v.
 
-    ε = `ratio` = 0 is attention in continuous time; ε > 0 the first correction for hidden neurons of
-    softmax. `hidden` is Xv − εX dv/dt, and `energies` are those of v and this h.
+    ε = `ratio` = 0 is attention in continuous time; ε > 0 the first correction for hidden neurons
+    of softmax. `hidden` is Xv − εX dv/dt, and `energies` are those of v and this h.
 
     >>> found = slow_flow(np.eye(2), queries=[[1.0, 0.0]])
     >>> found.value.round(3)
@@ -273,8 +272,8 @@ def slow_flow(
 def relaxation_rates(slopes: ArrayLike, *, ratio: float) -> np.ndarray:
     """Eigenvalues (..., 2) of the linearised flow at a rest: (1 + λ)(1 + ελ) = a.
 
-    `slopes`, real or complex (...): the eigenvalues a of the attention step Xᵀ softmax(βXv), or with
-    values that differ from keys of V^T softmax(βXv). Patterns alone give a ≥ 0 and real rates
+    `slopes`, real or complex (...): the eigenvalues a of the attention step Xᵀ softmax(βXv), or
+    with values that differ from keys of V^T softmax(βXv). Patterns alone give a ≥ 0 and real rates
     with the larger one below zero exactly for a < 1, whatever ε.
 
     >>> relaxation_rates(0.0, ratio=0.5)

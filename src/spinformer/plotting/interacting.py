@@ -29,7 +29,11 @@ def interaction_scheme() -> Figure:
         for index, place in enumerate(places):
             axis.text(place, 2.0, f"$x_{index + 1}$", ha="center", va="center", zorder=4)
         if linked:
-            for a, b, bend, colour in ((1, 2, -0.6, "green"), (0, 1, -0.6, "green"), (1, 4, -0.35, "red")):
+            for a, b, bend, colour in (
+                (1, 2, -0.6, "green"),
+                (0, 1, -0.6, "green"),
+                (1, 4, -0.35, "red"),
+            ):
                 axis.add_patch(
                     FancyArrowPatch(
                         (places[a], 2.22),
@@ -64,7 +68,8 @@ def draw_kinds(
     """Kinds of rest over (β, κ), and predicted lines, by name (β, κ along each).
 
     >>> figure, axis = plt.subplots()
-    >>> draw_kinds(axis, np.array([[1, 4]]), betas=np.array([1.0, 2.0]), kappas=np.zeros(1), lines={})
+    >>> betas, kappas = np.array([1.0, 2.0]), np.array([0.0, 1.0])
+    >>> draw_kinds(axis, np.array([[1, 4], [4, 4]]), betas=betas, kappas=kappas, lines={})
     """
     size = max(int(entries.max()), 2)
     kind = np.where(entries == 1, 0, np.where(entries > size / 2, 2, 1))
@@ -78,13 +83,15 @@ def draw_kinds(
     axis.grid(False)
 
 
-def draw_gains(axis: Axes, gains: Mapping[str, tuple[float, float, float]], *, hollow: Sequence[str] = ()) -> None:
+def draw_gains(
+    axis: Axes, gains: Mapping[str, tuple[float, float, float]], *, hollow: Sequence[str] = ()
+) -> None:
     """Means with intervals (mean, low, high) as horizontal bars around zero; `hollow` ones open.
 
     >>> figure, axis = plt.subplots()
     >>> draw_gains(axis, {"control": (0.1, 0.0, 0.2)})
     """
-    for row, (name, (mean, low, high)) in enumerate(reversed(gains.items())):
+    for row, (name, (mean, low, high)) in enumerate(list(gains.items())[::-1]):
         colour = COLORS["green"] if low > 0 else COLORS["red"] if high < 0 else COLORS["black"]
         axis.errorbar(
             mean,
@@ -95,14 +102,16 @@ def draw_gains(axis: Axes, gains: Mapping[str, tuple[float, float, float]], *, h
             capsize=3,
             mfc="white" if name in hollow else colour,
         )
-    axis.set_yticks(range(len(gains)), list(reversed(gains)))
+    axis.set_yticks(range(len(gains)), list(gains)[::-1])
     axis.axvline(0, color=COLORS["black"], lw=0.8)
     axis.set_ylim(-0.6, len(gains) - 0.4)
 
 
 def draw_pictures(rows: Sequence[Mapping[str, np.ndarray]]) -> Figure:
-    """A grid of pictures with entries in [−1, 1], one row for each mapping, titles from the first."""
-    figure, axes = plt.subplots(len(rows), len(rows[0]), figsize=(1.35 * len(rows[0]), 1.35 * len(rows)))
+    """A grid of pictures with entries in [−1, 1], a row for each mapping, titles from the first."""
+    figure, axes = plt.subplots(
+        len(rows), len(rows[0]), figsize=(1.35 * len(rows[0]), 1.35 * len(rows))
+    )
     for number, (row, pictures) in enumerate(zip(axes, rows, strict=True)):
         for axis, (name, picture) in zip(row, pictures.items(), strict=True):
             axis.imshow(picture, cmap="gray", vmin=-1, vmax=1)

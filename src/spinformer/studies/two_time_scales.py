@@ -4,16 +4,17 @@ Random memories (normal patterns, COUNT of width DIM) and normal queries. The re
 the adiabatic flow, ε = 0.
 
 Predicted before the shares were computed: the share of queries that end at another rest grows in
-proportion to ε while it is small (the boundary of a basin moves by O(ε)), is below 2 % at ε = 0.01,
-and saturates below 25 % for ε ≥ 10, if the hidden neurons start at Xv. There, v first jumps to its
-attention step, so that iterated unit steps of attention differ from the adiabatic flow about as often. If the
-hidden neurons start at 0, visible ones that are faster than they forget the query: for ε ≥ 10 more
-than half end elsewhere.
+proportion to ε while it is small (the boundary of a basin moves by O(ε)), is below 2 % at ε =
+0.01, and saturates below 25 % for ε ≥ 10, if the hidden neurons start at Xv. There, v first jumps
+to its attention step, so that iterated unit steps of attention differ from the adiabatic flow
+about as often. If the hidden neurons start at 0, visible ones that are faster than they forget the
+query: for ε ≥ 10 more than half end elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -88,12 +89,20 @@ def ends(
     for patterns, queries in drawn:
         if ratio is None:
             steps = retrieve(
-                torch.as_tensor(patterns), queries=torch.as_tensor(queries), beta=beta, tolerance=1e-8
+                torch.as_tensor(patterns),
+                queries=torch.as_tensor(queries),
+                beta=beta,
+                tolerance=1e-8,
             )
             points.append(steps.states.numpy())
             resting.append(steps.converged.numpy())
             continue
-        given = {"queries": queries, "points": 2, "accuracy": 1e-7, "tolerance": 1e-4}
+        given: dict[str, Any] = {
+            "queries": queries,
+            "points": 2,
+            "accuracy": 1e-7,
+            "tolerance": 1e-4,
+        }
         if ratio == 0.0:
             found = slow_flow(patterns, beta=beta, duration=200.0, **given)
         else:
@@ -110,10 +119,9 @@ def ends(
     return np.concatenate(points), np.concatenate(resting)
 
 
-def elsewhere(
-    one: tuple[np.ndarray, np.ndarray], *, other: tuple[np.ndarray, np.ndarray]
-) -> Share:
-    """How many of the queries of `ends` end at another place in `other`, of those that rest in both.
+def elsewhere(one: tuple[np.ndarray, np.ndarray], *, other: tuple[np.ndarray, np.ndarray]) -> Share:
+    """How many of the queries of `ends` end at another place in `other`, of those that rest in
+    both.
 
     >>> here = ends(memories(1, queries=2), beta=0.8, ratio=None)
     >>> elsewhere(here, other=here).count
@@ -141,7 +149,12 @@ def adiabatic_errors(
     values = check_array("ratios", ratios, ndim=1, low=0.0, open_low=True)
     plain, corrected = np.zeros(len(values)), np.zeros(len(values))
     for patterns, queries in drawn:
-        given = {"queries": queries, "duration": duration, "points": 61, "accuracy": 1e-11}
+        given: dict[str, Any] = {
+            "queries": queries,
+            "duration": duration,
+            "points": 61,
+            "accuracy": 1e-11,
+        }
         reference = slow_flow(patterns, beta=beta, **given).visible
         for index, ratio in enumerate(values):
             full = flow(

@@ -1,11 +1,12 @@
 """Chains of linked tokens in a line: a query names the first, the answer is the last one's label.
 
 N = LENGTH tokens. Three chains of k links each stand side by side: three neighbours hold the first
-tokens, the next three the second ones, and so on, each three in random order. A token is (tag of the
-link before it, tag of the link after it, one-hot label or nothing, 1); tags are random unit vectors,
-new in every draw, read with some noise, and the last tokens of the chains carry labels. The other tokens are fillers
-with tags of their own, some with labels. A query is the tag before the first token of one chain. Every link
-spans less than the window of REACH tokens to each side; the chain's end lies outside of it for k > 1.
+tokens, the next three the second ones, and so on, each three in random order. A token is (tag of
+the link before it, tag of the link after it, one-hot label or nothing, 1); tags are random unit
+vectors, new in every draw, read with some noise, and the last tokens of the chains carry labels.
+The other tokens are fillers with tags of their own, some with labels. A query is the tag before
+the first token of one chain. Every link spans less than the window of REACH tokens to each side;
+the chain's end lies outside of it for k > 1.
 """
 
 from __future__ import annotations
@@ -76,6 +77,4 @@ def draw_chains(batch: int, *, links: int, seed: TorchSeed) -> Chains:
             if member == 0:
                 place = torch.where(chain == wanted, at, place)
     tokens[..., TAG : 2 * TAG] += blur
-    return Chains(
-        tokens=tokens, query=tags[row, wanted, 0], place=place, label=ends[row, wanted]
-    )
+    return Chains(tokens=tokens, query=tags[row, wanted, 0], place=place, label=ends[row, wanted])

@@ -1,10 +1,10 @@
 """The lower half of pictures that were never stored, from their upper half.
 
-`count` pictures are stored, upper halves x_i as keys and lower halves y_i as values. The weights p of
-a query are found by attention, or by patterns that interact, and the completion is Σ p_i y_i.
-Interactions J = −κ XXᵀ turn the search for the best match into a fit: at rest, p minimises
-½κ‖q/κ − Xᵀp‖² less the entropy, the least squares of q/κ by a mixture of patterns. What a method may
-use is counted in looks at the memory, LOOKS at most for each query.
+`count` pictures are stored, upper halves x_i as keys and lower halves y_i as values. The weights p
+of a query are found by attention, or by patterns that interact, and the completion is Σ p_i y_i.
+Interactions J = −κ XXᵀ turn the search for the best match into a fit: at rest, p minimises ½κ‖q/κ
+− Xᵀp‖² less the entropy, the least squares of q/κ by a mixture of patterns. What a method may use
+is counted in looks at the memory, LOOKS at most for each query.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def completion(seed: int, *, data: str, count: int = 60) -> dict[str, float]:
     return {name: _error(lower, found.lower) for name, lower in found.by.items()}
 
 
-def methods() -> Iterator[tuple[str, Callable[[Halves, np.ndarray, Setting], np.ndarray], list[Setting]]]:
+def methods() -> Iterator[
+    tuple[str, Callable[[Halves, np.ndarray, Setting], np.ndarray], list[Setting]]
+]:
     """Name, function of (stored halves, upper halves, setting), and the settings that are tried.
 
     >>> len(list(methods()))

@@ -1,9 +1,9 @@
 """Kinds of rest in a memory of groups, as the patterns are cooled and made to interact.
 
-N = groups · members patterns of norm 1; two of a group overlap by g, two of different groups by −b,
-so much that all patterns sum to zero. With J = κ offdiag XXᵀ, M = XXᵀ + J has among directions of
-zero sum two eigenvalues: `within` 1 − g − κg for contrasts inside of a group, and `between`
-(1 + κ)(1 − g + m(g + b)) − κ, m the members, for contrasts of groups. The uniform weights rest, and a
+N = groups · members patterns of norm 1; two of a group overlap by g, two of different groups by
+−b, so much that all patterns sum to zero. With J = κ offdiag XXᵀ, M = XXᵀ + J has among directions
+of zero sum two eigenvalues: `within` 1 − g − κg for contrasts inside of a group, and `between` (1
++ κ)(1 − g + m(g + b)) − κ, m the members, for contrasts of groups. The uniform weights rest, and a
 contrast of eigenvalue μ grows from them if βμ > N; from weights 1/m on one group, if βμ > m.
 """
 
@@ -22,7 +22,7 @@ from spinformer.hopfield.interacting import safe_step_size, solve
 
 @record
 class Kinds:
-    """entries (κ, β): the fewest patterns that hold 0.9 of the weight. rested: share that arrived."""
+    """entries (κ, β): the fewest patterns that hold 0.9 of the weight. rested: share at rest."""
 
     entries: np.ndarray
     rested: float
@@ -67,7 +67,8 @@ def kinds(
 ) -> Kinds:
     """Where the weights rest for every β and κ, from one pattern or from near the mean.
 
-    `start` "pattern": weight 0.99 on the first one; "mean": all equal but for a hundredth more on it.
+    `start` "pattern": weight 0.99 on the first one; "mean": all equal but for a hundredth more on
+    it.
 
     >>> kinds(group_patterns(2, members=2, overlap=0.5), betas=[1.0, 9.0], kappas=[0.0]).entries
     array([[4, 1]])

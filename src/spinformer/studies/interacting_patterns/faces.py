@@ -73,7 +73,9 @@ def _spoil(rows: np.ndarray, noise: float, generator: np.random.Generator) -> np
     pictures = rows.reshape(-1, *images.FACE_SHAPE).copy()
     pictures += noise * rows.std() * generator.standard_normal(pictures.shape)
     height = images.FACE_SHAPE[0]
-    for picture, top in zip(pictures, generator.integers(0, height // 2 + 2, len(rows)), strict=True):
+    for picture, top in zip(
+        pictures, generator.integers(0, height // 2 + 2, len(rows)), strict=True
+    ):
         picture[top : top + height // 2] = 0.0
     return pictures.reshape(len(rows), -1)
 
@@ -99,7 +101,9 @@ def _share(
         stored, queries = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (stored, queries))
     scores = queries @ stored.T
     if arm == "pseudo-inverse":
-        scores = scores @ np.linalg.inv(gram + second * np.trace(gram) / len(gram) * np.eye(len(gram)))
+        scores = scores @ np.linalg.inv(
+            gram + second * np.trace(gram) / len(gram) * np.eye(len(gram))
+        )
     elif arm == "distances":
         scores = scores - 0.5 * (stored**2).sum(1)
     if arm in ("pseudo-inverse", "distances"):

@@ -93,7 +93,11 @@ class Readers:
     def logits(self, chains: Chains) -> Tensor:
         """(B, LABELS) for a batch that holds equal shares for every reader, in their order."""
         tokens = chains.tokens.unflatten(0, (self.count, -1))
-        before, after, labels = tokens[..., :TAG], tokens[..., TAG : 2 * TAG], tokens[..., 2 * TAG : -1]
+        before, after, labels = (
+            tokens[..., :TAG],
+            tokens[..., TAG : 2 * TAG],
+            tokens[..., 2 * TAG : -1],
+        )
         has, inside = labels.sum(-1), self.near[chains.place].unflatten(0, (self.count, -1))
         match = (before @ chains.query.unflatten(0, (self.count, -1)).unsqueeze(-1)).squeeze(-1)
         scores = self._number("sharpness") * match + self._number("label") * has

@@ -26,18 +26,22 @@ def recall_rows(seed: int) -> Rows:
     return [{"arm": arm, **found} for arm, found in faces.recall(seed).items()]
 
 
-def completion_rows(data: str, seed: int) -> Rows:
+def completion_rows(data: str, *, seed: int) -> Rows:
     """One seed of the table `completion`: a row for each method.
 
     >>> len(completion_rows("faces", seed=0))
-    8
+    9
     """
     found = completion.completion(seed, data=data)
     return [{"method": method, "error": error} for method, error in found.items()]
 
 
-def hops_rows(arm: str, links: int, rate: float) -> Rows:
-    """One arm, chain and rate of the table `hops`, all seeds trained at once: a row for each."""
+def hops_rows(arm: str, *, links: int, rate: float) -> Rows:
+    """One arm, chain and rate of the table `hops`, all seeds trained at once: a row for each.
+
+    >>> len(hops_rows("window", links=1, rate=0.1))
+    10
+    """
     tuning, test = readers.train_readers(arm, links=links, seeds=range(SEEDS), rate=rate)
     return [
         {"seed": seed, "validation": float(tuning[seed]), "test": float(test[seed])}
@@ -46,7 +50,9 @@ def hops_rows(arm: str, links: int, rate: float) -> Rows:
 
 
 HERE = Path(__file__).parent
-RECALL = Table(path=HERE / "recall.csv", units=[{"seed": s} for s in range(SEEDS)], rows=recall_rows)
+RECALL = Table(
+    path=HERE / "recall.csv", units=[{"seed": s} for s in range(SEEDS)], rows=recall_rows
+)
 COMPLETION = Table(
     path=HERE / "completion.csv",
     units=[{"data": d, "seed": s} for d in ("digits", "faces") for s in range(SEEDS)],
