@@ -146,9 +146,7 @@ def test_relaxation_rates_are_eigenvalues_of_the_whole_network(ratio):
     weights = HIDDEN.activation(draw(7, seed=2))
     slope = 1.5 * (np.diag(weights) - np.outer(weights, weights))
     for given, real in ((patterns, True), (values, False)):
-        whole = np.block(
-            [[-np.eye(4), given.T @ slope], [patterns / ratio, -np.eye(7) / ratio]]
-        )
+        whole = np.block([[-np.eye(4), given.T @ slope], [patterns / ratio, -np.eye(7) / ratio]])
         rates = relaxation_rates(np.linalg.eigvals(given.T @ slope @ patterns), ratio=ratio)
         spectrum = np.linalg.eigvals(whole)
         for rate in rates.ravel():
