@@ -24,7 +24,7 @@ from spinformer.chapters.errors import ConditionError, SourceError
 ROOT = Path(__file__).resolve().parents[1]
 KNOWN = {
     *(f"A{i}" for i in range(1, 20) if i != 18),
-    *("A18a", "A18b", "A18c"),
+    *("A9b", "A18a", "A18b", "A18c"),
     *(f"B{i}" for i in range(1, 14)),
     *(f"C{i}" for i in range(1, 20)),
 }

@@ -5,14 +5,19 @@
     τ_v dv/dt = Xᵀ f(h) − v ,    τ_h dh/dt = X g(v) − h ,    f = ∂L_h/∂h ,  g = ∂L_v/∂v
 
 with visible neurons v (d,), one hidden neuron for each pattern, h (N,), and two convex Lagrangians.
-Time is measured in τ_v, so that only the ratio ε = τ_h/τ_v is left. The energy
+Time is measured in τ_v, so that only the ratio ρ = τ_h/τ_v is left. The energy
 
-    E = v·g − L_v + h·f − L_h − f·Xg ,   dE/dt = −v̇ᵀ L_v'' v̇ − ε ḣᵀ L_h'' ḣ ≤ 0
+    E = v·g − L_v + h·f − L_h − f·Xg ,   dE/dt = −v̇ᵀ L_v'' v̇ − ρ ḣᵀ L_h'' ḣ ≤ 0
 
 never rises [krotov2021large, Eqs. (4) and (5)]. For L_v = ½ v² and L_h = β⁻¹ log Σ exp(βh), f is a
-softmax and h = Xv, the limit ε → 0, leaves dv/dt = −∇E of `continuous`: attention is one Euler
-step of size τ_v. To first order in ε, (1 + εA) dv/dt = −∇E, A = β Cov_p(x) the slope of attention
-(our own derivation, in the chapter): hidden neurons drag where patterns compete. NumPy, float64.
+softmax, and h = Xv, the limit ρ → 0, leaves dv/dt = −∇E of `continuous`: attention is one Euler step
+of size τ_v. For any ρ, if h starts as Xu, it stays Xu, v = u + ρ du/dt, and
+
+    ρ d²u/dt² + (1 + ρ) du/dt = −∇E(u) ,
+
+a particle with friction in the energy of attention (our own derivation, in the chapter on two time
+scales). To first order in ρ, (1 + ρA) dv/dt = −∇E, A = β Cov_p(x) the slope of attention: hidden
+neurons drag where patterns compete. NumPy, float64.
 """
 
 from __future__ import annotations
@@ -172,7 +177,7 @@ def flow(
     tolerance: float = 1e-6,
     throw: bool = False,
 ) -> Flow:
-    """Integrate both kinds of neurons from v = query; ε = `ratio` > 0, `duration` in units of τ_v.
+    """Integrate both kinds of neurons from v = query; ρ = `ratio` > 0, `duration` in units of τ_v.
 
     `hidden_start`: h = X g(v) ("adiabatic") or 0 ("zero"). Every query (S, d) is integrated by
     itself (SciPy's LSODA, which switches to a stiff method where it must), with relative error
@@ -230,10 +235,10 @@ def slow_flow(
     accuracy: float = 1e-9,
     tolerance: float = 1e-6,
 ) -> Flow:
-    """The visible neurons alone: (1 + εA) dv/dt = Xᵀ softmax(βXv) − v.
+    """The visible neurons alone: (1 + ρA) dv/dt = Xᵀ softmax(βXv) − v.
 
-    ε = `ratio` = 0 is attention in continuous time; ε > 0 the first correction for hidden neurons
-    of softmax. `hidden` is Xv − εX dv/dt, and `energies` are those of v and this h.
+    ρ = `ratio` = 0 is attention in continuous time; ρ > 0 the first correction for hidden neurons
+    of softmax. `hidden` is Xv − ρX dv/dt, and `energies` are those of v and this h.
 
     >>> found = slow_flow(np.eye(2), queries=[[1.0, 0.0]])
     >>> found.value.round(3)
@@ -270,11 +275,11 @@ def slow_flow(
 
 
 def relaxation_rates(slopes: ArrayLike, *, ratio: float) -> np.ndarray:
-    """Eigenvalues (..., 2) of the linearised flow at a rest: (1 + λ)(1 + ελ) = a.
+    """Eigenvalues (..., 2) of the linearised flow at a rest: (1 + λ)(1 + ρλ) = a.
 
     `slopes`, real or complex (...): the eigenvalues a of the attention step Xᵀ softmax(βXv), or
     with values that differ from keys of V^T softmax(βXv). Patterns alone give a ≥ 0 and real rates
-    with the larger one below zero exactly for a < 1, whatever ε.
+    with the larger one below zero exactly for a < 1, whatever ρ.
 
     >>> relaxation_rates(0.0, ratio=0.5)
     array([-2.+0.j, -1.+0.j])

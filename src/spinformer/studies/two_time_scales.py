@@ -1,14 +1,14 @@
 """How far attention, hidden neurons eliminated, goes with neurons of two finite time scales.
 
 Random memories (normal patterns, COUNT of width DIM) and normal queries. The reference is
-the adiabatic flow, ε = 0.
+the adiabatic flow, ρ = 0.
 
 Predicted before the shares were computed: the share of queries that end at another rest grows in
-proportion to ε while it is small (the boundary of a basin moves by O(ε)), is below 2 % at ε =
-0.01, and saturates below 25 % for ε ≥ 10, if the hidden neurons start at Xv. There, v first jumps
+proportion to ρ while it is small (the boundary of a basin moves by O(ρ)), is below 2 % at ρ =
+0.01, and saturates below 25 % for ρ ≥ 10, if the hidden neurons start at Xv. There, v first jumps
 to its attention step, so that iterated unit steps of attention differ from the adiabatic flow
 about as often. If the hidden neurons start at 0, visible ones that are faster than they forget the
-query: for ε ≥ 10 more than half end elsewhere.
+query: for ρ ≥ 10 more than half end elsewhere.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Share:
 
 @record
 class Errors:
-    """Largest distances over all times and queries, one entry for each ε (n,).
+    """Largest distances over all times and queries, one entry for each ρ (n,).
 
     plain: between v of the full and of the adiabatic flow; corrected: of its first correction.
     """
@@ -76,7 +76,7 @@ def ends(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where all queries end, (n, DIM), and whether they rest there, (n,) booleans.
 
-    `ratio` ε; 0 for the adiabatic flow; None for unit steps of attention.
+    `ratio` ρ; 0 for the adiabatic flow; None for unit steps of attention.
 
     >>> ends(memories(1, queries=2), beta=0.8, ratio=None)[1]
     array([ True,  True])
