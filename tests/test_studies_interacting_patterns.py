@@ -40,9 +40,16 @@ def test_one_seed_of_the_recall_again(monkeypatch):
 
 
 def test_one_unit_of_the_hops_again():
-    found = results.hops_rows(arm="window", links=1)
-    for name, stored, again in rows_like(results.HOPS, found, arm="window", links=1):
+    found = results.hops_rows(arm="window", links=1, rate=0.1)
+    for name, stored, again in rows_like(results.HOPS, found, arm="window", links=1, rate=0.1):
         np.testing.assert_allclose(again, stored, atol=0.02, err_msg=name)
+
+
+def test_searches_again_directed_links_are_followed_and_symmetric_ones_are_not():
+    assert readers.search_readers("directed", links=4, seed=1, test=300) > 0.8
+    assert readers.search_readers("interacting", links=4, seed=1, test=300) < 0.65
+    assert results.searched("directed").min() > 0.8
+    assert results.searched("interacting")[1:].max() < 0.65
 
 
 def halves(seed, *, size=30, width=6):
@@ -155,13 +162,7 @@ def test_chains_are_linked_and_their_ends_lie_where_they_should():
 def test_layers_follow_a_chain_by_hand():
     """Sharp layers copy the label of the next token, one link a layer."""
     model = readers.Readers("tied layers", count=1)
-    for name, value in (
-        ("layer link", 60.0),
-        ("layer bonus", 0.0),
-        ("layer add", 1.0),
-        ("sharpness", 60.0),
-        ("label", 0.0),
-    ):
+    for name, value in (("layer link", 60.0), ("sharpness", 60.0), ("gain", 9.0)):
         model.numbers[name].data.fill_(value)
     chains = draw_chains(300, links=4, seed=5)
     assert float((model.logits(chains).argmax(-1) == chains.label).float().mean()) > 0.95

@@ -10,8 +10,8 @@ Time is measured in τ_v, so that only the ratio ρ = τ_h/τ_v is left. The ene
     E = v·g − L_v + h·f − L_h − f·Xg ,   dE/dt = −v̇ᵀ L_v'' v̇ − ρ ḣᵀ L_h'' ḣ ≤ 0
 
 never rises [krotov2021large, Eqs. (4) and (5)]. For L_v = ½ v² and L_h = β⁻¹ log Σ exp(βh), f is a
-softmax, and h = Xv, the limit ρ → 0, leaves dv/dt = −∇E of `continuous`: attention is one Euler step
-of size τ_v. For any ρ, if h starts as Xu, it stays Xu, v = u + ρ du/dt, and
+softmax, and h = Xv, the limit ρ → 0, leaves dv/dt = −∇E of `continuous`: attention is one Euler
+step of size τ_v. For any ρ, if h starts as Xu, it stays Xu, v = u + ρ du/dt, and
 
     ρ d²u/dt² + (1 + ρ) du/dt = −∇E(u) ,
 

@@ -14,6 +14,8 @@ from spinformer.studies.tables import Rows, Table
 
 SEEDS = 10
 LINKS = (1, 2, 4)
+RATES = (0.1, 0.3)
+SEARCHES = 3
 
 
 def recall_rows(seed: int) -> Rows:
@@ -35,24 +37,38 @@ def completion_rows(data: str, *, seed: int) -> Rows:
     return [{"method": method, "error": error} for method, error in found.items()]
 
 
-def hops_rows(arm: str, *, links: int) -> Rows:
-    """One arm and chain of the table `hops`, all seeds at once: a row for each, as searched and
-    after gradient descent.
+def hops_rows(arm: str, *, links: int, rate: float) -> Rows:
+    """One arm, chain and rate of the table `hops`, all seeds trained at once: a row for each.
 
-    >>> len(hops_rows("window", links=1))
+    >>> len(hops_rows("window", links=1, rate=0.1))
     10
     """
-    tuning, test = readers.train_readers(arm, links=links, seeds=range(SEEDS))
+    tuning, test = readers.train_readers(arm, links=links, seeds=range(SEEDS), rate=rate)
     return [
-        {
-            "seed": seed,
-            "searched validation": float(tuning[0, seed]),
-            "searched test": float(test[0, seed]),
-            "trained validation": float(tuning[1, seed]),
-            "trained test": float(test[1, seed]),
-        }
+        {"seed": seed, "validation": float(tuning[seed]), "test": float(test[seed])}
         for seed in range(SEEDS)
     ]
+
+
+def search_rows(arm: str, *, links: int, seed: int) -> Rows:
+    """One search of the table `search`.
+
+    >>> search_rows("interacting", links=4, seed=0)[0]["test"] < 0.7
+    True
+    """
+    return [{"test": readers.search_readers(arm, links=links, seed=seed)}]
+
+
+def searched(arm: str) -> np.ndarray:
+    """Accuracies of the searches, (links, searches).
+
+    >>> searched("interacting").shape
+    (3, 3)
+    """
+    table = SEARCH.read()
+    check_choice("arm", arm, ("interacting", "directed"))
+    here = table["arm"] == arm
+    return np.stack([table["test"][here & (table["links"] == links)] for links in LINKS])
 
 
 HERE = Path(__file__).parent
@@ -66,8 +82,23 @@ COMPLETION = Table(
 )
 HOPS = Table(
     path=HERE / "hops.csv",
-    units=[{"arm": arm, "links": links} for arm in readers.ARMS for links in LINKS],
+    units=[
+        {"arm": arm, "links": links, "rate": rate}
+        for arm in readers.ARMS
+        for links in LINKS
+        for rate in RATES
+    ],
     rows=hops_rows,
+)
+SEARCH = Table(
+    path=HERE / "search.csv",
+    units=[
+        {"arm": arm, "links": links, "seed": seed}
+        for arm in ("interacting", "directed")
+        for links in LINKS
+        for seed in range(SEARCHES)
+    ],
+    rows=search_rows,
 )
 
 TASKS = ("recall", "digits", "faces", *(f"hops {links}" for links in LINKS))
@@ -104,10 +135,12 @@ def scores(task: str) -> dict[str, np.ndarray]:
         return {str(name): -table["error"][here & (table["method"] == name)] for name in names}
     table = HOPS.read()
     here = table["links"] == int(task.split()[1])
-    # Of the two states of a reader the one that is better on its validation draw.
-    trained = table["trained validation"] > table["searched validation"]
-    test = np.where(trained, table["trained test"], table["searched test"])
-    return {arm: test[here & (table["arm"] == arm)] for arm in readers.ARMS}
+    found = {}
+    for arm in readers.ARMS:
+        tried = [here & (table["arm"] == arm) & (table["rate"] == rate) for rate in RATES]
+        best = max(tried, key=lambda rows: float(table["validation"][rows].mean()))
+        found[arm] = table["test"][best]
+    return found
 
 
 def gains(task: str, *, of: str = "interacting") -> dict[str, Gain]:
