@@ -1,0 +1,350 @@
+"""A memory whose stored patterns interact: energy, update, rest, and when it is a plain memory.
+
+Conventions of `continuous`: patterns x_i are rows of X, shape (..., N, d). Beside the state ξ there
+are the weights p of the patterns, non-negative with Σ_i p_i = 1, and patterns i and j interact with
+strength J_ij = J_ji, shape (..., N, N):
+
+    E(ξ, p) = ½ ξᵀξ − pᵀXξ − ½ pᵀJp + β⁻¹ Σ_i p_i log p_i .
+
+Its minimum over ξ is ξ = Xᵀp. At rest in p, p = softmax(β(Xξ + Jp)): for J = 0 that is attention,
+and E(ξ, p) is the energy of `continuous`. This is the interacting memory that
+[bal2020energy, Sec. 5] asks for; the derivations stand in the chapter on interacting patterns.
+
+A damped update of the weights keeps the share 1 − η of their logarithm,
+log p' = (1 − η) log p + η β (Xξ + Jp) + const. It changes the energy at fixed ξ by exactly
+
+    −(βη)⁻¹ [KL(p'|p) + KL(p|p')] + β⁻¹ KL(p'|p) − ½ (p' − p)ᵀJ(p' − p) ,
+
+and as KL ≥ ‖p' − p‖², it never rises for η (2 + βλ) ≤ 4, where −λ ≤ 0 is the lowest
+eigenvalue of J among directions of zero sum (λ = 0 if there is no negative one). Undamped, it also
+contracts, to a single rest, for β‖J‖ < 2 (‖J‖ among the same directions): the slope of softmax is
+at most ½. Both constants are reached by two patterns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from spinformer.core.checks import check_flag, check_integer, check_real, check_tensor
+from spinformer.core.implicit import implicit_root
+from spinformer.core.records import record
+from spinformer.core.solve import Solution, Status
+from spinformer.hopfield.inputs import (
+    check_beta,
+    check_like,
+    check_patterns,
+    check_result,
+    check_states,
+    check_wide,
+)
+
+
+@record
+class InteractingRetrieval(Solution[torch.Tensor]):
+    """What `solve` ended with, for queries (..., S, d).
+
+    value: (..., S, N), the weights p. residual: (..., S), ‖softmax(β(Xξ + Jp)) − p‖, undamped.
+    steps: (..., S). status: (..., S), CONVERGED, CYCLE (two sets of weights take turns), else
+    STEP_LIMIT.
+    states: (..., S, d), Xᵀp: what the memory returns.
+    energies: (T + 1, ..., S), E(ξ, p) at the start and after every step.
+    """
+
+    states: torch.Tensor
+    energies: torch.Tensor
+
+
+def energy(
+    patterns: torch.Tensor,
+    *,
+    states: torch.Tensor,
+    weights: torch.Tensor,
+    couplings: torch.Tensor,
+    beta: float = 1.0,
+) -> torch.Tensor:
+    """E(ξ, p) = ½ ξᵀξ − pᵀXξ − ½ pᵀJp + β⁻¹ Σ_i p_i log p_i, shape (..., S).
+
+    >>> half = torch.tensor([0.5, 0.5])
+    >>> energy(torch.eye(2), states=half, weights=half, couplings=torch.zeros(2, 2))
+    tensor(-0.9431)
+    """
+    patterns, states, couplings, beta = _check(patterns, states, couplings, beta)
+    weights = _check_weights("weights", weights, patterns)
+    return check_result("energy", _energy(patterns, states, weights, couplings, beta))
+
+
+def update(
+    patterns: torch.Tensor,
+    *,
+    states: torch.Tensor,
+    weights: torch.Tensor,
+    couplings: torch.Tensor,
+    beta: float = 1.0,
+    step_size: float = 1.0,
+) -> torch.Tensor:
+    """One step of the weights at fixed ξ: p' ∝ p^(1−η) exp(ηβ(Xξ + Jp)), shape (..., S, N).
+
+    η = `step_size` in (0, 1]; 1 is the softmax itself, and with J = 0 attention.
+
+    >>> update(torch.eye(2), states=torch.zeros(2), weights=torch.tensor([1.0, 0.0]),
+    ...        couplings=torch.tensor([[0.0, 9.0], [9.0, 0.0]]))
+    tensor([1.2339e-04, 9.9988e-01])
+    """
+    patterns, states, couplings, beta = _check(patterns, states, couplings, beta)
+    weights = _check_weights("weights", weights, patterns)
+    step_size = check_real("step_size", step_size, low=0.0, high=1.0, open_low=True)
+    scores = states @ patterns.mT
+    return check_result("update", _step(scores, weights.log(), couplings, beta, step_size).exp())
+
+
+def safe_step_size(couplings: torch.Tensor, *, beta: float) -> float:
+    """The largest η ≤ 1 for which no step of the weights raises the energy, 4/(2 + βλ).
+
+    λ is minus the lowest eigenvalue of the couplings (N, N) among directions of zero sum, or 0
+    if none is negative (then no damping is needed at any temperature).
+
+    >>> safe_step_size(torch.tensor([[0.0, 3.0], [3.0, 0.0]]), beta=2.0)
+    0.5
+    """
+    couplings = check_wide("couplings", check_tensor("couplings", couplings, symmetric=True))
+    beta = check_beta(beta)
+    lowest = min(float(torch.linalg.eigvalsh(_centred(couplings.detach())).min()), 0.0)
+    return min(1.0, 4.0 / (2.0 - beta * lowest))
+
+
+def solve(
+    patterns: torch.Tensor,
+    *,
+    queries: torch.Tensor,
+    couplings: torch.Tensor,
+    beta: float = 1.0,
+    clamped: bool = False,
+    start: torch.Tensor | None = None,
+    step_size: float = 1.0,
+    tolerance: float = 1e-10,
+    max_steps: int = 10_000,
+    throw: bool = False,
+) -> InteractingRetrieval:
+    """Iterate the update until the weights rest, or take turns, each query for itself.
+
+    `start`: weights to start from, (..., S, N); by default attention's, softmax(βXξ) of the query.
+    Free (the default): ξ is Xᵀp of the weights, at the start and after every step; the query
+    has chosen the start, no more. `clamped`: ξ stays at the query, and what is returned in
+    `states` is Xᵀp of the final weights. A cycle of
+    two is the only other thing an undamped clamped iteration with symmetric J can end in (the
+    function −pᵀJp' − (p + p')ᵀXξ + β⁻¹(Σ p log p + Σ p' log p') of successive weights falls). If a
+    tensor requires a gradient and the weights rest, value and states are differentiable by the
+    implicit function theorem in queries, patterns and couplings.
+
+    >>> bound = torch.tensor([[0.0, 3.0], [3.0, 0.0]], dtype=torch.float64)
+    >>> query = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    >>> found = solve(torch.eye(2).double(), queries=query, couplings=bound, beta=9.0)
+    >>> found.count(Status.CYCLE)
+    1
+    >>> found = solve(torch.eye(2).double(), queries=query, couplings=bound, beta=9.0,
+    ...               step_size=safe_step_size(bound, beta=9.0))
+    >>> found.states
+    tensor([[0.5000, 0.5000]], dtype=torch.float64)
+    """
+    patterns, queries, couplings, beta = _check(patterns, queries, couplings, beta, "queries")
+    clamped = check_flag("clamped", clamped)
+    step_size = check_real("step_size", step_size, low=0.0, high=1.0, open_low=True)
+    tolerance = check_real("tolerance", tolerance, low=0.0)
+    max_steps = check_integer("max_steps", max_steps, low=1)
+    with torch.no_grad():
+        if start is None:
+            logs = torch.log_softmax(beta * (queries @ patterns.mT), dim=-1)
+        else:
+            logs = _check_weights("start", start, patterns).log()
+        found = _iterate(
+            patterns, queries, logs, couplings, beta, clamped, step_size, tolerance, max_steps
+        )
+    if throw:
+        found.require("the rest of the interacting memory")
+    given = (patterns, queries, couplings)
+    if torch.is_grad_enabled() and any(x.requires_grad for x in given):
+        found.require("the rest of the interacting memory, needed for its derivative,")
+        return _differentiable(found, patterns, queries, couplings, beta, clamped)
+    return found
+
+
+def equivalent_patterns(patterns: torch.Tensor, *, couplings: torch.Tensor) -> torch.Tensor:
+    """Patterns y_i, shape (N, N), whose plain memory has the weights of this interacting one.
+
+    With ξ = Xᵀp the weights follow p' = softmax(βMp), M = XXᵀ + J. If M has no negative direction
+    of zero sum, then M + c = YYᵀ for a large enough constant c, which softmax does not see, and
+    p' = softmax(βYYᵀp) are the steps of a memory that stores the rows of Y. ValueError if there
+    is a negative direction: no real patterns then do the same.
+
+    >>> stored = equivalent_patterns(torch.eye(2), couplings=-0.5 * torch.eye(2))
+    >>> (stored @ stored.T)[0, 0] - (stored @ stored.T)[0, 1]
+    tensor(0.5000)
+    """
+    patterns = check_wide("patterns", check_patterns(patterns)).detach()
+    patterns, _, couplings, _ = _check(patterns, patterns[0], couplings, 1.0)
+    joint = patterns @ patterns.mT + couplings.detach()
+    inside = _centred(joint)
+    values, vectors = torch.linalg.eigh(inside)
+    scale = float(joint.abs().max())
+    # Eigenvalues this small are rounding: c would have to be of order 1/resolution.
+    resolution = 1e3 * torch.finfo(joint.dtype).eps * len(joint) * scale
+    if float(values[0]) < -resolution:
+        raise ValueError(
+            "couplings must leave XXᵀ + J without a negative direction of zero sum, "
+            f"got an eigenvalue {float(values[0]):.3g}"
+        )
+    slope = joint.mean(1) - joint.mean()
+    seen = vectors.mT @ slope
+    used = values > resolution
+    if bool((seen[~used].abs() > resolution**0.5 * max(scale, 1.0) ** 0.5).any()):
+        raise ValueError("couplings must not add a field along a direction that M does not resist")
+    # M = inside + slope 1ᵀ + 1 slopeᵀ + mean: (y_i + t)·(y_j + t) with Yt = slope, up to a
+    # constant.
+    embedded = vectors * values.clamp(min=0.0).sqrt()
+    shift = torch.where(used, seen / values.clamp(min=resolution).sqrt(), torch.zeros_like(seen))
+    return embedded + shift
+
+
+def _check(
+    patterns: torch.Tensor,
+    states: torch.Tensor,
+    couplings: torch.Tensor,
+    beta: float,
+    name: str = "states",
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, float]:
+    patterns = check_patterns(patterns, ndim=None)
+    states = check_states(name, states, patterns=patterns)
+    couplings = check_tensor("couplings", couplings, symmetric=True)
+    check_like("couplings", couplings, model=patterns, role="patterns")
+    if couplings.shape[-1] != patterns.shape[-2]:
+        raise ValueError(
+            f"couplings must have shape (..., N, N) for N = {patterns.shape[-2]} patterns, "
+            f"got {tuple(couplings.shape)}"
+        )
+    return patterns, states, couplings, check_beta(beta)
+
+
+def _check_weights(name: str, weights: Any, patterns: torch.Tensor) -> torch.Tensor:
+    weights = check_tensor(name, weights, low=0.0)
+    check_like(name, weights, model=patterns, role="patterns")
+    if weights.ndim == 0 or weights.shape[-1] != patterns.shape[-2]:
+        raise ValueError(
+            f"{name} must have as last axis the {patterns.shape[-2]} patterns, "
+            f"got shape {tuple(weights.shape)}"
+        )
+    total = weights.detach().sum(-1)
+    if bool(((total - 1.0).abs() > 1e-5).any()):
+        raise ValueError(f"{name} must sum to 1 along the last axis, got {float(total.min()):.6g}")
+    return weights
+
+
+def _centred(matrix: torch.Tensor) -> torch.Tensor:
+    """The matrix seen by vectors of zero sum: rows and columns of zero mean."""
+    rows = matrix - matrix.mean(-1, keepdim=True)
+    return rows - rows.mean(-2, keepdim=True)
+
+
+def _energy(
+    patterns: torch.Tensor,
+    states: torch.Tensor,
+    weights: torch.Tensor,
+    couplings: torch.Tensor,
+    beta: float,
+) -> torch.Tensor:
+    scores = states @ patterns.mT + 0.5 * (weights @ couplings)
+    entropy = torch.special.entr(weights).sum(-1)
+    return 0.5 * states.square().sum(-1) - (weights * scores).sum(-1) - entropy / beta
+
+
+def _step(
+    scores: torch.Tensor,
+    logs: torch.Tensor,
+    couplings: torch.Tensor,
+    beta: float,
+    step_size: float,
+) -> torch.Tensor:
+    wanted = beta * (scores + logs.exp() @ couplings)
+    if step_size < 1.0:
+        # A pattern of weight zero stays out: 0^(1−η) = 0.
+        wanted = (1.0 - step_size) * logs + step_size * wanted
+    return torch.log_softmax(wanted, dim=-1)
+
+
+def _iterate(
+    patterns: torch.Tensor,
+    queries: torch.Tensor,
+    logs: torch.Tensor,
+    couplings: torch.Tensor,
+    beta: float,
+    clamped: bool,
+    step_size: float,
+    tolerance: float,
+    max_steps: int,
+) -> InteractingRetrieval:
+    """The iteration of `solve`, in logarithms of the weights."""
+    before = logs.exp()
+    states = queries if clamped else before @ patterns
+    energies = [_energy(patterns, states, before, couplings, beta)]
+    shape = energies[0].shape
+    logs, states = logs.expand(*shape, logs.shape[-1]), states.expand(*shape, states.shape[-1])
+    residual = torch.full(shape, torch.inf, dtype=logs.dtype, device=logs.device)
+    taken = torch.zeros(shape, dtype=torch.int64, device=logs.device)
+    status = torch.full(shape, int(Status.STEP_LIMIT), device=logs.device)
+    for _ in range(max_steps):
+        active = status == Status.STEP_LIMIT
+        scores = states @ patterns.mT
+        weights = logs.exp()
+        moved = _step(scores, logs, couplings, beta, step_size)
+        full = _step(scores, logs, couplings, beta, 1.0).exp()
+        shift = torch.linalg.vector_norm(full - weights, dim=-1)
+        away = torch.linalg.vector_norm(moved.exp() - weights, dim=-1) > 1e3 * tolerance
+        again = torch.linalg.vector_norm(moved.exp() - before, dim=-1) <= tolerance
+        residual = torch.where(active, shift, residual)
+        arrived = active & (shift <= tolerance)
+        # Back where it was two steps ago, although each of them moved it: it has no rest.
+        turning = active & ~arrived & again & away & (taken > 0)
+        status = torch.where(arrived, int(Status.CONVERGED), status)
+        status = torch.where(turning, int(Status.CYCLE), status)
+        taken = taken + active
+        going = active.unsqueeze(-1)
+        before = torch.where(going, weights, before)
+        logs = torch.where(going, moved, logs)
+        if not clamped:
+            states = torch.where(going, logs.exp() @ patterns, states)
+        energies.append(_energy(patterns, states, logs.exp(), couplings, beta))
+        if bool((status != Status.STEP_LIMIT).all()):
+            break
+    weights = logs.exp()
+    return InteractingRetrieval(
+        value=weights,
+        residual=residual,
+        steps=taken,
+        status=status,
+        states=weights @ patterns,
+        energies=torch.stack(energies),
+    )
+
+
+def _differentiable(
+    found: InteractingRetrieval,
+    patterns: torch.Tensor,
+    queries: torch.Tensor,
+    couplings: torch.Tensor,
+    beta: float,
+    clamped: bool,
+) -> InteractingRetrieval:
+    def rest(p: torch.Tensor, x: torch.Tensor, q: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+        state = q if clamped else p @ x
+        return p - torch.softmax(beta * (state @ x.mT + p @ j), dim=-1)
+
+    weights = implicit_root(rest, found.value, patterns, queries, couplings)
+    return InteractingRetrieval(
+        value=weights,
+        residual=found.residual,
+        steps=found.steps,
+        status=found.status,
+        states=weights @ patterns,
+        energies=found.energies,
+    )

@@ -1,0 +1,240 @@
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+
+from spinformer.core.solve import NotConverged, Status
+from spinformer.hopfield import continuous
+from spinformer.hopfield.copies import crowd, ring
+from spinformer.hopfield.interacting import (
+    energy,
+    equivalent_patterns,
+    safe_step_size,
+    solve,
+    update,
+)
+
+
+def draw(*shape, seed=0):
+    return torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
+
+
+def symmetric(size, *, seed=0):
+    matrix = draw(size, size, seed=seed)
+    return (matrix + matrix.T) / 2**0.5
+
+
+def divergence(one, other):
+    return (one * (one.log() - other.log())).sum(-1)
+
+
+def test_without_couplings_it_is_attention_and_the_energy_of_the_plain_memory():
+    patterns, queries, none = draw(6, 4), draw(5, 4, seed=1), torch.zeros(6, 6).double()
+    found = solve(patterns, queries=queries, couplings=none, beta=1.7, clamped=True)
+    kernel = torch.nn.functional.scaled_dot_product_attention(
+        queries, patterns, patterns, scale=1.7
+    )
+    torch.testing.assert_close(found.states, kernel)
+    at_rest = energy(patterns, states=queries, weights=found.value, couplings=none, beta=1.7)
+    torch.testing.assert_close(at_rest, continuous.energy(patterns, states=queries, beta=1.7))
+    free = solve(patterns, queries=queries, couplings=none, beta=1.7)
+    plain = continuous.retrieve(patterns, queries=queries, beta=1.7)
+    torch.testing.assert_close(free.states, plain.states, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("step_size", [1.0, 0.6, 0.2])
+def test_a_step_changes_the_energy_by_the_divergences_of_the_derivation(step_size):
+    """Also the gradient of the energy, by automatic differentiation: the step is mirror descent."""
+    patterns, states, couplings = draw(6, 4), draw(5, 4, seed=1), 3 * symmetric(6)
+    weights = torch.softmax(draw(5, 6, seed=2), -1).requires_grad_()
+    given = {"states": states, "couplings": couplings, "beta": 1.3}
+    before = energy(patterns, weights=weights, **given)
+    slope = torch.autograd.grad(before.sum(), weights)[0]
+    weights, before = weights.detach(), before.detach()
+    after = update(patterns, weights=weights, step_size=step_size, **given)
+    torch.testing.assert_close(
+        after, torch.softmax(weights.log() - step_size * 1.3 * slope, -1), rtol=1e-12, atol=1e-14
+    )
+    moved, there, back = after - weights, divergence(after, weights), divergence(weights, after)
+    wanted = -(there + back) / (1.3 * step_size) + there / 1.3
+    wanted = wanted - 0.5 * ((moved @ couplings) * moved).sum(-1)
+    torch.testing.assert_close(energy(patterns, weights=after, **given) - before, wanted)
+
+
+def test_the_safe_step_size_never_raises_the_energy_and_is_the_largest_for_two_patterns():
+    for seed in range(30):
+        size, beta = 2 + seed % 7, float(np.exp(np.random.default_rng(seed).uniform(-1, 3)))
+        couplings = 2 * symmetric(size, seed=seed)
+        step = safe_step_size(couplings, beta=beta)
+        for clamped in (True, False):
+            found = solve(
+                draw(size, 3, seed=seed + 50),
+                queries=draw(20, 3, seed=seed + 90),
+                couplings=couplings,
+                beta=beta,
+                clamped=clamped,
+                step_size=step,
+                max_steps=200,
+            )
+            rises = found.energies.diff(dim=0)
+            assert float(rises.max()) < 1e-12 * (1 + float(found.energies.abs().max()))
+    # Two patterns that repel themselves, near the even mixture, where both inequalities are tight.
+    pair = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double()
+    assert safe_step_size(pair, beta=6.0) == pytest.approx(4.0 / 8.0)
+    zero = torch.zeros(2, 1).double()
+    for factor, higher in ((0.99, False), (1.01, True)):
+        step = factor * safe_step_size(pair, beta=6.0)
+        weights = torch.tensor([0.5 + 1e-4, 0.5 - 1e-4], dtype=torch.float64)
+        given = {"states": torch.zeros(1).double(), "couplings": pair, "beta": 6.0}
+        after = update(zero, weights=weights, step_size=step, **given)
+        change = energy(zero, weights=after, **given) - energy(zero, weights=weights, **given)
+        assert (float(change) > 0) is higher
+
+
+def test_it_contracts_up_to_two_and_two_patterns_reach_the_constant():
+    couplings = symmetric(7)
+    centred = couplings - couplings.mean(0)
+    centred = centred - centred.mean(1, keepdim=True)
+    strength = float(torch.linalg.matrix_norm(centred, 2))
+    for beta, seed in ((0.5, 1), (1.99 / strength, 2)):
+        given = {"states": torch.zeros(500, 3).double(), "couplings": couplings, "beta": beta}
+        one, two = (torch.softmax(3 * draw(500, 7, seed=seed + k), -1) for k in (0, 9))
+        apart = [update(draw(7, 3), weights=w, **given) for w in (one, two)]
+        slope = (apart[0] - apart[1]).norm(dim=-1) / (one - two).norm(dim=-1)
+        assert float(slope.max()) < beta * strength / 2 + 1e-12
+    # J = κ(1 − 1'): along (1, −1) the update has slope −βκ/2 at the even mixture.
+    pair = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double()
+    start = torch.tensor([[0.51, 0.49]]).double()
+    given = {"queries": torch.zeros(1, 1).double(), "couplings": pair, "start": start}
+    calm = solve(torch.zeros(2, 1).double(), beta=1.95, **given)
+    assert bool(calm.converged.all())
+    turning = solve(torch.zeros(2, 1).double(), beta=2.05, **given)
+    assert turning.status.tolist() == [Status.CYCLE]
+    assert float(turning.residual) > 0.01
+    with pytest.raises(NotConverged, match="cycle: 1"):
+        solve(torch.zeros(2, 1).double(), beta=2.05, throw=True, **given)
+
+
+def test_rest_is_a_minimum_over_state_and_weights_found_by_another_method():
+    patterns, couplings = draw(5, 3), symmetric(5)
+    query = draw(1, 3, seed=1)
+
+    def cost(logits, clamped):
+        weights = torch.softmax(torch.as_tensor(logits), -1)
+        states = query[0] if clamped else weights @ patterns
+        given = {"states": states, "couplings": couplings, "beta": 1.5}
+        return float(energy(patterns, weights=weights, **given))
+
+    for clamped in (True, False):
+        found = solve(
+            patterns,
+            queries=query,
+            couplings=couplings,
+            beta=1.5,
+            clamped=clamped,
+            step_size=safe_step_size(couplings, beta=1.5),
+        )
+        start = found.value[0].log().numpy() + 0.1 * draw(5, seed=3).numpy()
+        other = minimize(cost, start, args=(clamped,), method="BFGS", options={"gtol": 1e-7})
+        np.testing.assert_allclose(
+            found.value[0], torch.softmax(torch.as_tensor(other.x), -1), atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("kappa", [0.3, 1.0])
+def test_repelling_patterns_are_a_plain_memory_of_others(kappa):
+    """Step by step, not only at rest."""
+    patterns = draw(6, 4)
+    gram = patterns @ patterns.T
+    couplings = -kappa * (gram - torch.diag(gram.diagonal()))
+    other = equivalent_patterns(patterns, couplings=couplings)
+    weights = torch.softmax(draw(6, seed=3), -1)
+    plain, interacting = weights, weights
+    for _ in range(5):
+        interacting = update(
+            patterns,
+            states=interacting @ patterns,
+            weights=interacting,
+            couplings=couplings,
+            beta=2.0,
+        )
+        plain = continuous.attention_weights(other, states=plain @ other, beta=2.0)
+        torch.testing.assert_close(plain, interacting)
+    with pytest.raises(ValueError, match="negative direction"):
+        equivalent_patterns(patterns, couplings=-2.0 * gram)
+
+
+@pytest.mark.claim("A18a")
+def test_only_interacting_patterns_keep_a_mixture_in_the_cold():
+    """Two patterns, by hand: p1 − p2 = tanh(β(s − g − κ)(p1 − p2)/2), even if κ > s − g."""
+    patterns = torch.eye(2).double()
+    query = torch.tensor([[0.6, 0.5]]).double()
+    for kappa, largest in ((0.9, 1.0), (1.1, 0.5)):
+        couplings = kappa * (1 - torch.eye(2).double())
+        step = safe_step_size(couplings, beta=300.0)
+        found = solve(patterns, queries=query, couplings=couplings, beta=300.0, step_size=step)
+        assert bool(found.converged.all())
+        assert float(found.value.max()) == pytest.approx(largest, abs=1e-6)
+    # Plain memories of any patterns: the energy at temperature zero is concave in the weights.
+    for seed in range(20):
+        stored = draw(8, 5, seed=seed)
+        rest = continuous.retrieve(stored, queries=draw(10, 5, seed=99), beta=1e4, max_steps=2000)
+        mixed = rest.attention.amax(-1) < 0.99
+        assert not bool((mixed & rest.converged).any())
+
+
+def test_derivatives_at_rest_equal_finite_differences():
+    patterns, queries, couplings = draw(4, 3), draw(2, 3, seed=1), 0.5 * symmetric(4)
+
+    def value(x, q, j):
+        return solve(
+            x, queries=q, couplings=(j + j.T) / 2, beta=1.2, clamped=True, tolerance=1e-13
+        ).states
+
+    inputs = [x.clone().requires_grad_() for x in (patterns, queries, couplings)]
+    assert torch.autograd.gradcheck(value, inputs, atol=1e-6)
+    with pytest.raises(NotConverged):
+        solve(inputs[0], queries=queries, couplings=couplings, max_steps=1)
+
+
+def test_crowds_equal_the_sum_over_all_states():
+    scores, couplings = draw(3).numpy(), symmetric(3).numpy()
+    for copies in (2, 5):
+        states = np.array(np.meshgrid(*[range(3)] * copies, indexing="ij")).reshape(copies, -1).T
+        single = scores[states].sum(1)
+        pairs = couplings[states[:, :, None], states[:, None, :]].sum((1, 2)) / (2 * copies)
+        along = 0.5 * couplings[states, np.roll(states, 1, axis=1)].sum(1)
+        for exact, value in ((crowd, single + pairs), (ring, single + along)):
+            found = exact(scores, couplings=couplings, beta=0.8, copies=copies)
+            boltzmann = np.exp(0.8 * value)
+            shares = np.stack([(states == i).mean(1) for i in range(3)])
+            assert found.free_energy == pytest.approx(-np.log(boltzmann.sum()) / (0.8 * copies))
+            np.testing.assert_allclose(found.weights, shares @ boltzmann / boltzmann.sum())
+
+
+def test_the_crowd_becomes_the_interacting_memory_as_one_over_its_size():
+    patterns, query = draw(3, 2), draw(1, 2, seed=1)
+    couplings = 0.7 * symmetric(3)
+    found = solve(patterns, queries=query, couplings=couplings, beta=1.0, clamped=True)
+    at_rest = energy(patterns, states=query, weights=found.value, couplings=couplings)
+    wanted = float(at_rest) - 0.5 * float(query.square().sum())
+    scores = (query @ patterns.T)[0].numpy()
+    gaps = []
+    for copies in (50, 100, 200):
+        exact = crowd(scores, couplings=couplings.numpy(), copies=copies)
+        gaps.append(exact.free_energy - wanted)
+    assert abs(gaps[0] / gaps[1] - 2) < 0.05
+    assert abs(gaps[1] / gaps[2] - 2) < 0.02
+    np.testing.assert_allclose(exact.weights, found.value[0], atol=0.01)
+
+
+def test_what_does_not_fit_is_refused():
+    patterns, queries = draw(3, 2), draw(1, 2)
+    with pytest.raises(ValueError, match="couplings must be symmetric"):
+        solve(patterns, queries=queries, couplings=draw(3, 3))
+    with pytest.raises(ValueError, match="couplings must have shape"):
+        solve(patterns, queries=queries, couplings=symmetric(4))
+    with pytest.raises(ValueError, match="weights must sum to 1"):
+        update(patterns, states=queries, weights=torch.ones(1, 3).double(), couplings=symmetric(3))
+    with pytest.raises(ValueError, match="occupations"):
+        crowd(np.zeros(10), couplings=np.zeros((10, 10)), copies=100)
