@@ -225,9 +225,9 @@ def test_vmap_trains_many_models_at_once():
     models = [make(seed=seed) for seed in range(3)]
     weights, _ = torch.func.stack_module_state(models)
     tokens = draw(3, 2, 6, 5, seed=18)
-    together = torch.func.vmap(
-        lambda w, x: torch.func.functional_call(models[0], w, (x,))
-    )(weights, tokens)
+    together = torch.func.vmap(lambda w, x: torch.func.functional_call(models[0], w, (x,)))(
+        weights, tokens
+    )
     for model, x, found in zip(models, tokens, together, strict=True):
         torch.testing.assert_close(found, model(x))
 

@@ -266,9 +266,7 @@ class EnergyTransformer(nn.Module):
         """The forward pass step by step, with energies and bounds; `steps` as trained if None."""
         states, bounds = [tokens], []
         for _ in range(self.steps if steps is None else check_integer("steps", steps, low=1)):
-            states.append(
-                states[-1] - self.step_size * self.gradient(states[-1], mask=mask)
-            )
+            states.append(states[-1] - self.step_size * self.gradient(states[-1], mask=mask))
             bounds.append(self.change_bound(states[-2], end=states[-1]))
         energies = torch.stack([self.energy(state, mask=mask) for state in states])
         return Descent(states=torch.stack(states), energies=energies, bounds=torch.stack(bounds))

@@ -73,9 +73,7 @@ def follow(
         tokens.append(network.step(tokens[-1], index=index))
     energies = torch.stack([network_energy(network, x) for x in tokens])
     seen = torch.stack([network.attend(x, index=0).seen for x in tokens])
-    scores = [
-        score(network.read(x), patches=patches, labels=labels, hidden=hidden) for x in tokens
-    ]
+    scores = [score(network.read(x), patches=patches, labels=labels, hidden=hidden) for x in tokens]
     return Path(
         score=np.array(scores),
         energy=energies.mean(-1).numpy(),
