@@ -153,19 +153,18 @@ def test_a_gain_for_each_component_is_no_gradient():
 
 def test_a_small_step_changes_the_energy_by_the_metric():
     model, tokens = make(step_size=1e-5), draw(6, 5, seed=13)
-    force, slope = model.gradient(tokens), metric(tokens, gain=math.exp(0.3))
+    force = model.gradient(tokens).detach()
+    slope = metric(tokens, gain=math.exp(0.3))
     expected = -1e-5 * float(torch.einsum("ni,nij,nj->", force, slope, force))
-    change = float((model(tokens) - tokens).norm() > 0) * float(
-        make(step_size=1e-5, steps=1).descend(tokens).energies.diff()
-    )
-    assert change == pytest.approx(expected, rel=1e-3) and change < 0
+    change = float(model.descend(tokens, steps=1).energies.diff())
+    assert change == pytest.approx(expected, rel=1e-3)
+    assert change < 0
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_safe_step_raises_the_energy_and_no_change_exceeds_its_bound(seed):
     """Random maps, temperatures and sizes of tokens; the bound holds at any step size."""
     generator = np.random.default_rng(seed)
-    sharp = 0
     for trial in range(25):
         model = make(seed=trial, beta=float(np.exp(generator.uniform(-2, 3))), steps=8)
         model = repelling(model) if trial % 2 else model
@@ -179,15 +178,14 @@ def test_no_safe_step_raises_the_energy_and_no_change_exceeds_its_bound(seed):
         change = wide.energies.diff(dim=0)
         slack = 1e-11 * (1 + wide.energies.abs().max())
         assert bool((change <= wide.bounds + slack).all())
-        sharp += int((change > 0.02 * wide.bounds.abs()).sum())
-    assert sharp > 0 or seed
 
 
 def test_large_steps_can_go_uphill_and_the_bound_says_so():
     model = repelling(make(steps=4, step_size=50.0))
     found = model.descend(draw(20, 6, 5, seed=14))
     rising = found.energies.diff(dim=0) > 0
-    assert bool(rising.any()) and bool((found.bounds[rising] > 0).all())
+    assert bool(rising.any())
+    assert bool((found.bounds[rising] > 0).all())
 
 
 def test_descent_is_the_forward_pass():
@@ -195,7 +193,7 @@ def test_descent_is_the_forward_pass():
     found = model.descend(tokens)
     torch.testing.assert_close(found.states[-1], model(tokens).detach())
     torch.testing.assert_close(found.energies[-1], model.energy(found.states[-1]).detach())
-    assert found.energies.shape == (4, 2) and found.bounds.shape == (3, 2)
+    assert (found.energies.shape, found.bounds.shape) == ((4, 2), (3, 2))
     assert len(model.descend(tokens, steps=5).states) == 6
 
 

@@ -6,10 +6,10 @@ convex function, its Lagrangian L(x) = γ D σ + δ·x [hoover2023energy, Sec. 3
 
     E(g) = −β⁻¹ Σ_h Σ_C lse_B(β k_hB · q_hC) − ½ Σ_A Σ_μ max(0, ξ_μ · g_A)²
 
-has queries q_hC = Q_h g_C and keys k_hB = K_h g_B, so that every token stands in it in both roles, and
-a memory of patterns ξ_μ. A step is x ← x − α ∂E/∂g.
+has queries q_hC = Q_h g_C and keys k_hB = K_h g_B, so that every token stands in it in both
+roles, and a memory of patterns ξ_μ. A step is x ← x − α ∂E/∂g.
 
-Shapes: tokens and g (..., N, D); query and key maps (H, Y, D), patterns (M, D). A mask is boolean and
+Shapes: tokens and g (..., N, D); query and key maps (H, Y, D), patterns (M, D). A mask is boolean,
 broadcastable to (..., H, N, N), True where query C (rows) may look at key B (columns). A query that
 may look at nothing has no attention energy: a token that neither looks nor is looked at is absent
 from it. Everything is differentiable and works under `torch.func.vmap`; shapes and types are
@@ -234,7 +234,7 @@ class EnergyTransformer(nn.Module):
         self.shift = nn.Parameter(torch.zeros(width, dtype=dtype))
 
     def normalize(self, tokens: Tensor) -> Tensor:
-        """g, the shape of the tokens (..., N, D): what the energy depends on, and a read-out sees."""
+        """g, the shape of the tokens (..., N, D): the energy depends on it, a read-out sees it."""
         return normalize(tokens, gain=self.log_gain.exp(), shift=self.shift)
 
     def energy(self, tokens: Tensor, *, mask: Tensor | None = None) -> Tensor:

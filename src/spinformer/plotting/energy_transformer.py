@@ -26,9 +26,9 @@ def _box(axis: Axes, x: float, y: float, text: str, color: str) -> None:
     axis.text(x, y, text, ha="center", va="center", fontsize=8.5, bbox=style)
 
 
-def _arrow(axis: Axes, start: Sequence[float], end: Sequence[float], color: str = "0.35") -> None:
-    style = {"arrowstyle": "-|>", "color": color, "lw": 1.4, "shrinkA": 2, "shrinkB": 2}
-    axis.annotate("", xy=tuple(end), xytext=tuple(start), arrowprops=style)
+def _arrow(axis: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
+    style = {"arrowstyle": "-|>", "color": "0.35", "lw": 1.4, "shrinkA": 2, "shrinkB": 2}
+    axis.annotate("", xy=end, xytext=start, arrowprops=style)
 
 
 def draw_parts() -> Figure:
@@ -87,7 +87,8 @@ def draw_landscape(
     (steps, starts, 2), degrees, continuous.
 
     >>> angles = np.linspace(-180, 180, 5)
-    >>> plt.close(draw_landscape(np.zeros((5, 5)), angles=angles, paths={"one": np.zeros((2, 1, 2))}))
+    >>> paths = {"one": np.zeros((2, 1, 2))}
+    >>> plt.close(draw_landscape(np.zeros((5, 5)), angles=angles, paths=paths))
     """
     figure, axes = plt.subplots(
         1, len(paths), figsize=(4.3 * len(paths), 3.9), sharey=True, squeeze=False
@@ -192,8 +193,8 @@ def draw_alignment(
 ) -> Figure:
     """Alignment with the own energy along the training, one panel a task, and the null as a band.
 
-    tasks: by task, by arm, (mean, half interval, spread of the null) over `epochs`; the band is twice
-    the spread of the null of the arm, NaN where it has none.
+    tasks: by task, by arm, (mean, half interval, spread of the null) over `epochs`; the band is
+    twice the spread of the null of the arm, NaN where it has none.
 
     >>> one = np.ones(2)
     >>> plt.close(draw_alignment([0, 1], tasks={"classes": {"tied": (one, one, one)}}))

@@ -10,10 +10,10 @@ Each rung of the ladder ties one thing more than the one before it:
   matrices are transposes, one layer normalisation serves both, both act at once);
 * "energy": the key side of the gradient, too, so that the step is the gradient of one energy.
 
-Around each: a linear embedding of the patches with learned positions and a learned token for a hidden
-patch, and behind a layer normalisation a linear read-out, of the mean token for a digit's class or of
-every token for its pixels. Hidden units of the feed-forward layers, or widths of the heads, are
-chosen so that all have the parameters of the energy transformer to within a percent or two.
+Around each: a linear embedding of the patches with learned positions and a learned token for a
+hidden patch, and behind a layer normalisation a linear read-out, of the mean token for a digit's
+class or of every token for its pixels. Hidden units of the feed-forward layers, or widths of the
+heads, are chosen so that all have the parameters of the energy transformer to within 3 %.
 """
 
 from __future__ import annotations

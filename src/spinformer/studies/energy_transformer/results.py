@@ -1,7 +1,7 @@
 """The stored tables: tuning on a validation split, then ten seeds on two splits, for each task.
 
-`tuning_classes`, `tuning_patches`: score on validation images of each learning rate and step size, one
-seed, half as many epochs. `classes`, `patches`: a row a trained network, with the setting
+`tuning_classes`, `tuning_patches`: score on validation images of each learning rate and step
+size, one seed, half as many epochs. `classes`, `patches`: a row a trained network, with the setting
 that tuning chose for its arm and split. `references`: what simple methods reach on the same images.
 """
 

@@ -112,7 +112,7 @@ def train_stack(
         Network(arm, task=task, step_size=start.step_size, seed=start.seed, sizes=sizes)
         for start in starts
     ]
-    first, buffers = torch.func.stack_module_state(networks)  # type: ignore[arg-type]
+    first, buffers = torch.func.stack_module_state(networks)
     first = {name: value.detach() for name, value in first.items()}
     rates = torch.tensor([check_real("rate", start.rate, low=0.0) for start in starts])
     # Weights are first + rate * moved. Adam's steps do not depend on the scale of a gradient, so
@@ -150,8 +150,8 @@ def train_stack(
                 loss = functional.cross_entropy(answers.flatten(0, 1), labels.flatten())
             else:
                 loss = (answers - patches)[hidden].square().mean()
-            # Of the mean over the stack each network gets its share of the gradient, as it would alone.
-            (loss * len(starts)).backward()  # type: ignore[no-untyped-call]
+            # Of the mean over the stack each network gets the gradient it would have alone.
+            (loss * len(starts)).backward()
             optimizer.step()
             optimizer.zero_grad()
             schedule.step()
@@ -168,7 +168,8 @@ def score(answers: Tensor, *, patches: Tensor, labels: Tensor, hidden: Tensor) -
     mean image.
 
     >>> hidden = torch.tensor([[True, False]])
-    >>> score(torch.zeros(1, 2, 4), patches=torch.ones(1, 2, 4), labels=torch.zeros(1), hidden=hidden)
+    >>> patches, labels = torch.ones(1, 2, 4), torch.zeros(1)
+    >>> score(torch.zeros(1, 2, 4), patches=patches, labels=labels, hidden=hidden)
     1.0
     """
     if answers.ndim == 2:
