@@ -22,7 +22,7 @@ from spinformer.studies.energy_transformer.networks import TASKS, Network, Sizes
 from spinformer.studies.training import TokenData, digits_as_tokens
 
 HIDDEN = 8
-VALIDATION = 240
+VALIDATION = 200
 
 
 @record
@@ -42,22 +42,41 @@ class Trained:
     snapshots: dict[int, list[Network]]
 
 
-def split_data(split: int, *, validate: bool = False) -> TokenData:
+def split_data(split: int) -> TokenData:
     """The digits as 16 patches of 4 pixels, shuffled by `split`; a third is the test set.
 
-    The mean image of the training set is subtracted. With `validate` the last 240 training images
-    stand in the place of the test set, whose images are then in neither set.
+    The mean image of the training set is subtracted.
 
-    >>> data = split_data(0, validate=True)
-    >>> len(data.train_labels), len(data.test_labels)
-    (958, 240)
+    >>> len(split_data(0).train_labels), len(split_data(0).test_labels)
+    (1198, 599)
     """
     data = digits_as_tokens(patch=2, seed=split)
-    train, labels = data.train_tokens, data.train_labels
-    test, test_labels = data.test_tokens, data.test_labels
-    if validate:
-        train, test = train[:-VALIDATION], train[-VALIDATION:]
-        labels, test_labels = labels[:-VALIDATION], labels[-VALIDATION:]
+    return _centred(data.train_tokens, data.train_labels, data.test_tokens, data.test_labels)
+
+
+def tuning_data(splits: Sequence[int]) -> TokenData:
+    """Images that are in none of the test sets of `splits`: the last 200 of them for validation.
+
+    One tuning serves all splits, and no test image has a part in it.
+
+    >>> data = tuning_data([0, 1])
+    >>> len(data.train_labels), len(data.test_labels)
+    (586, 200)
+    """
+    data = digits_as_tokens(patch=2, seed=splits[0])
+    held = len(data.test_labels)
+    count = held + len(data.train_labels)
+    # The shuffles of `digits_as_tokens`.
+    orders = [torch.randperm(count, generator=torch_generator(split)) for split in splits]
+    free = torch.ones(count - held, dtype=torch.bool)
+    for order in orders[1:]:
+        free &= ~torch.isin(orders[0][held:], order[:held])
+    tokens, labels = data.train_tokens[free], data.train_labels[free]
+    cut = -VALIDATION
+    return _centred(tokens[:cut], labels[:cut], tokens[cut:], labels[cut:])
+
+
+def _centred(train: Tensor, labels: Tensor, test: Tensor, test_labels: Tensor) -> TokenData:
     mean = train.mean(0)
     return TokenData(
         train_tokens=train - mean,
@@ -99,7 +118,7 @@ def train_stack(
     Cross-entropy of the classes, or mean square error of the hidden pixels. `keep` lists epochs
     after which snapshots are taken (0: before training). Raises ValueError for bad numbers.
 
-    >>> data = split_data(0, validate=True)
+    >>> data = split_data(0)
     >>> starts = [Start(seed=seed, rate=0.01, step_size=0.1) for seed in range(2)]
     >>> found = train_stack("energy", task="classes", data=data, starts=starts, epochs=1, keep=[0])
     >>> len(found.networks), len(found.snapshots[0])
