@@ -61,7 +61,7 @@ def tuning_data(splits: Sequence[int]) -> TokenData:
 
     >>> data = tuning_data([0, 1])
     >>> len(data.train_labels), len(data.test_labels)
-    (586, 200)
+    (597, 200)
     """
     data = digits_as_tokens(patch=2, seed=splits[0])
     held = len(data.test_labels)
