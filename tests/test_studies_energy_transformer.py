@@ -159,7 +159,7 @@ def test_a_stack_trains_each_network_as_adam_would_alone(task):
         assert moved.abs().max() > 3 * start.rate
         # Where a gradient is nearly zero, Adam's step is that of its rounding.
         wrong = (found.energy.patterns - alone.energy.patterns).abs()
-        assert wrong.mean() < 0.002 * start.rate
+        assert wrong.mean() < 0.01 * start.rate
 
 
 def test_half_of_the_patches_are_hidden_and_every_patch_is_at_times():
