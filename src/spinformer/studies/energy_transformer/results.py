@@ -34,9 +34,9 @@ SPLITS = (0, 1)
 SEEDS = tuple(range(10))
 RATES = (0.003, 0.01, 0.03)
 STEP_SIZES = (0.3, 1.0, 3.0)
-EPOCHS = 16
+EPOCHS = 12
 # Epochs after which the direction of the steps is looked at, and times of the long runs.
-KEPT = (0, 1, 4, 16)
+KEPT = (0, 1, 4, 12)
 TIMES = (0, 1, 2, 4, 6, 8, 12, 16)
 
 
