@@ -152,7 +152,8 @@ def draw_ladder(
         axis.set_yticklabels(list(rows))
     handles, names = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=len(handles))
-    label_panels(list(axes[0]))
+    if axes.size > 1:
+        label_panels(list(axes[0]))
     return figure
 
 
@@ -163,15 +164,16 @@ def draw_paths(
     labels: Mapping[str, str],
     trained: int,
 ) -> Figure:
-    """Means over seeds against the number of steps, one panel a quantity, shaded ± one deviation.
+    """Means over seeds against the number of steps, shaded ± one deviation, a panel a quantity.
 
     curves: by quantity, by arm, (len(times), seeds), NaN where there is nothing at a time.
 
     >>> curves = {"score": {"energy": np.ones((2, 3))}}
     >>> plt.close(draw_paths([0, 1], curves=curves, labels={"score": "accuracy"}, trained=1))
     """
-    figure, axes = plt.subplots(1, len(curves), figsize=(3.4 * len(curves), 3.4), squeeze=False)
-    for axis, (quantity, arms) in zip(axes[0], curves.items(), strict=True):
+    rows = -(-len(curves) // 2)
+    figure, axes = plt.subplots(rows, 2, figsize=(8.2, 2.9 * rows), squeeze=False)
+    for axis, (quantity, arms) in zip(axes.flat, curves.items(), strict=False):
         for arm, values in arms.items():
             mean, spread = values.mean(1), values.std(1, ddof=1) if values.shape[1] > 1 else 0.0
             axis.plot(times, mean, "o-", ms=3.5, color=ARM_COLORS[arm], label=arm)
@@ -182,7 +184,7 @@ def draw_paths(
         axis.set(xlabel="steps", ylabel=labels[quantity])
     handles, names = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=len(handles))
-    label_panels(list(axes[0]))
+    label_panels(list(axes.flat))
     return figure
 
 
@@ -213,5 +215,6 @@ def draw_alignment(
     axes[0, 0].set_ylabel("cosine with $-\\partial E/\\partial g$")
     handles, names = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=len(handles))
-    label_panels(list(axes[0]))
+    if axes.size > 1:
+        label_panels(list(axes[0]))
     return figure
