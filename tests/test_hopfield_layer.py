@@ -216,7 +216,7 @@ def test_bad_calls_are_refused():
     calls = [
         (x, {}, "patterns must be given"),
         (None, {"patterns": x}, "queries must be given exactly"),
-        (x, {"patterns": x[:1]}, "patterns must have the queries' batch"),
+        (x, {"patterns": x[:1]}, "patterns must have the batch size"),
         (x[..., :5], {"patterns": x}, "queries must have shape"),
         (
             x,
@@ -248,5 +248,5 @@ def test_bad_calls_are_refused():
     large = 1e39 * x  # beyond float32, in which the inputs are summed, but finite
     assert bool(torch.isfinite(layer(large, patterns=large)).all())
     with pytest.raises(TypeError, match="attention_mask must be a boolean"):
-        layer(x, patterns=x, attention_mask=torch.ones(4, 4))
+        layer(x, patterns=x, attention_mask=torch.ones(4, 4).long())
     assert math.isclose(float(layer.beta[0]), 0.5)
