@@ -74,6 +74,7 @@ class AttentionModule(nn.Module):
         super().__init__()
         self.layer = layer
         self.batch_first = layer.batch_first
+        self.train(layer.training)
 
     def forward(
         self,

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.core.checks import check_flag, check_integer, check_real, check_tensor
 from spinformer.hopfield.inputs import can_broadcast, check_mask
 
 
@@ -211,7 +211,7 @@ def combine_masks(
     take("key_padding_mask", key_padding_mask, where=False, padding=True)
     take("attention_mask", attention_mask, where=True, padding=False)
     take("attn_mask", attn_mask, where=False, padding=False)
-    if check_choice("causal", causal, (True, False)):
+    if check_flag("causal", causal):
         looks.append(torch.ones(length, given, dtype=torch.bool, device=model.device).tril())
     if not looks and not added:
         return None

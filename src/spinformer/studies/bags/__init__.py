@@ -9,12 +9,13 @@ logit; the width of the encoder is chosen so that all have the same number of pa
 starting β and the moment to stop are chosen by the cross-entropy of the validation bags, for each
 seed; a seed decides split, bags, initial weights and order, the same for all poolings.
 
-Predictions, written before the full run (a run that timed it on other seeds had been seen). (1) Needle: attention, gated attention and the Hopfield
-layer at one step beat the mean, the paired interval over seeds above zero at 100 bags and more.
-(2) They do not differ from each other by more than 3 percentage points. (3) Three steps do not
-beat one, because a learned β sharpens as well. (4) The layer that hops until rest is worse than one
-step: a rest has no derivative in the learned query, which stays as it was drawn. (5) Majority: no
-pooling beats the mean; the rest is the worst, because it forgets the bag's composition as soon as a
-basin holds a part of it. (6) β ends higher for the needle than for the majority. (7) More than 0.9 of the
-states of the resting layer are at rest.
+Predictions, written before the full run (a run on other seeds that timed it had been seen).
+(1) Needle: attention, gated attention and the Hopfield layer at one step beat the mean, the paired
+interval over seeds above zero at 100 bags and more. (2) They do not differ from each other by more
+than 3 percentage points. (3) Three steps do not beat one, because a learned β sharpens as well.
+(4) The layer that hops until rest is worse than one step: a rest has no derivative in the learned
+query, which stays as it was drawn. (5) Majority: no pooling beats the mean; the rest is the worst,
+because it forgets the bag's composition as soon as a basin holds a part of it. (6) β ends higher
+for the needle than for the majority. (7) More than 0.9 of the states of the resting layer are at
+rest.
 """

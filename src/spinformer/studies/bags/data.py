@@ -19,7 +19,7 @@ SIZE = 11
 
 @record
 class Bags:
-    """images: (bags, SIZE, 64) in [−1, 1], float32; classes: (bags, SIZE); labels: (bags,), 0 or 1."""
+    """images: (bags, SIZE, 64) in [−1, 1]; classes: (bags, SIZE); labels: (bags,), 0 or 1."""
 
     images: Tensor
     classes: Tensor

@@ -12,7 +12,7 @@ from spinformer.studies.tables import Rows, Table
 SEEDS = tuple(range(10))
 
 
-def curve_rows(rule: str, bags: int, pooling: str) -> Rows:
+def curve_rows(*, rule: str, bags: int, pooling: str) -> Rows:
     """One row a seed: the choices made on validation bags, test results, a look inside.
 
     >>> callable(curve_rows)
