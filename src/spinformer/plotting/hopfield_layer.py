@@ -86,7 +86,7 @@ def draw_learning_curves(
     """
     for place, pooling in enumerate(poolings):
         sizes = sorted(accuracy[pooling])
-        means = np.array([np.mean(accuracy[pooling][size]) for size in sizes])
+        means = np.array([np.asarray(accuracy[pooling][size]).mean() for size in sizes])
         ends = np.array([mean_interval(accuracy[pooling][size]) for size in sizes])
         shift = 1.0 + 0.035 * (place - len(poolings) / 2)
         axis.errorbar(

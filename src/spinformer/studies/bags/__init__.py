@@ -19,3 +19,20 @@ because it forgets the bag's composition as soon as a basin holds a part of it. 
 for the needle than for the majority. (7) More than 0.9 of the states of the resting layer are at
 rest.
 """
+
+from spinformer.studies.bags.data import Bags, draw_bags, split_digits
+from spinformer.studies.bags.models import POOLINGS, BagClassifier
+from spinformer.studies.bags.tables import CURVE
+from spinformer.studies.bags.training import BagTraining, inspect, train_bags
+
+__all__ = [
+    "CURVE",
+    "POOLINGS",
+    "BagClassifier",
+    "BagTraining",
+    "Bags",
+    "draw_bags",
+    "inspect",
+    "split_digits",
+    "train_bags",
+]
