@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -26,13 +28,19 @@ class Bags:
     labels: Tensor
 
 
+@cache
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    """Images and classes, read once: reading takes as long as training on them."""
+    return digits(), digit_labels()
+
+
 def split_digits(seed: Seed) -> dict[str, np.ndarray]:
     """Indices of `images.digits` for training (60 %), validation and test (20 % each).
 
     >>> [len(part) for part in split_digits(0).values()]
     [1078, 359, 360]
     """
-    order = numpy_generator(seed).permutation(len(digit_labels()))
+    order = numpy_generator(seed).permutation(len(_digits()[1]))
     cuts = (len(order) * 3 // 5, len(order) * 4 // 5)
     return dict(zip(PARTS, np.split(order, cuts), strict=True))
 
@@ -52,7 +60,8 @@ def draw_bags(count: int, *, rule: str, part: str, seed: int) -> Bags:
     check_choice("part", part, PARTS)
     indices = split_digits(check_integer("seed", seed, low=0))[part]
     rng = numpy_generator(np.random.default_rng([seed, PARTS.index(part), RULES.index(rule)]))
-    classes = digit_labels()[indices]
+    images, kinds = _digits()
+    classes = kinds[indices]
     if rule == "needle":
         rest, targets = indices[classes != TARGET], indices[classes == TARGET]
         chosen = rng.choice(rest, (count, SIZE))
@@ -60,10 +69,10 @@ def draw_bags(count: int, *, rule: str, part: str, seed: int) -> Bags:
         chosen[odd, rng.integers(SIZE, size=len(odd))] = rng.choice(targets, len(odd))
     else:
         chosen = rng.choice(indices, (count, SIZE))
-    kinds = digit_labels()[chosen]
-    labels = (kinds == TARGET).any(1) if rule == "needle" else (kinds >= 5).sum(1) > SIZE // 2
+    classes = kinds[chosen]
+    labels = (classes == TARGET).any(1) if rule == "needle" else (classes >= 5).sum(1) > SIZE // 2
     return Bags(
-        images=torch.as_tensor(digits()[chosen], dtype=torch.float32),
-        classes=torch.as_tensor(kinds),
+        images=torch.as_tensor(images[chosen], dtype=torch.float32),
+        classes=torch.as_tensor(classes),
         labels=torch.as_tensor(labels, dtype=torch.float32),
     )
