@@ -58,8 +58,8 @@ class HopfieldLayer(nn.Module):
         static). bias: biases in the projections. dropout: probability on the weights, when
         training; with a tolerance at the read only. batch_first: False for (length, batch, width).
 
-    Calling conventions are those of `forward`. Unlike the package of [ramsauer2020hopfield], a
-    state's rest never depends on its neighbours, and derivatives do not go through the hops.
+    A state's rest never depends on its neighbours. Second derivatives are right through a rest;
+    through fixed steps the fused kernel refuses them, torch's math kernel has them (and `vmap`).
     Raises TypeError or ValueError naming the argument.
 
     >>> layer = HopfieldLayer(8, heads=2, steps=3)
