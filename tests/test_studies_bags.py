@@ -55,7 +55,7 @@ def test_a_batched_training_is_a_training(pooling, monkeypatch):
     order = torch_generator(seed)
     loss = nn.functional.binary_cross_entropy_with_logits
     best = (math.inf, math.nan)
-    for _ in range(8):
+    for _ in range(5):
         chosen = torch.randint(40, (BATCH,), generator=order)
         optimizer.zero_grad()
         train = data["train"]
@@ -67,7 +67,7 @@ def test_a_batched_training_is_a_training(pooling, monkeypatch):
             )
         best = min(best, (now, then))
     found = train_bags(
-        pooling, rule="needle", bags=40, seeds=[4, seed], steps=8, held=40, rates=(rate,)
+        pooling, rule="needle", bags=40, seeds=[4, seed], steps=5, held=40, rates=(rate,)
     )
     assert float(found.loss[1]) == pytest.approx(best[1], abs=1e-4)
     with torch.no_grad():
@@ -103,10 +103,10 @@ def test_inspection_against_numbers_by_hand():
 
 
 def test_the_stored_table_is_what_the_code_gives():
-    """Two seeds of one unit again; rounding is amplified, so within a few bags of 300."""
+    """Two seeds of one unit again; rounding is amplified, so within a few bags of 200."""
     table = CURVE.read()
     chosen = (table["rule"] == "needle") & (table["bags"] == 100) & (table["pooling"] == "mean")
     found = train_bags("mean", rule="needle", bags=100, seeds=[0, 1])
-    np.testing.assert_allclose(found.accuracy.numpy(), table["accuracy"][chosen][:2], atol=0.02)
+    np.testing.assert_allclose(found.accuracy.numpy(), table["accuracy"][chosen][:2], atol=0.025)
     np.testing.assert_allclose(found.loss.numpy(), table["loss"][chosen][:2], atol=0.01)
     assert len(table["seed"]) == 10 * len(CURVE.units)

@@ -15,6 +15,7 @@ from spinformer.studies.images import DIGIT_SHAPE
 
 FEATURES = 32
 PARAMETERS = 6273  # an encoder of 64 hidden units under the mean
+STILL = 1e-2  # a state that moves less is at rest
 _HEAD = 8
 _INNER = 16  # hidden units of attention pooling
 
@@ -22,7 +23,7 @@ _INNER = 16  # hidden units of attention pooling
 _PLAIN = Lagrangian(
     name="log-sum-exp, plain", value=LOG_SUM_EXP.value, weights=LOG_SUM_EXP.gradient
 )
-_REST: dict[str, Any] = {"tolerance": 1e-3, "max_steps": 30}
+_REST: dict[str, Any] = {"tolerance": STILL, "max_steps": 30}
 _MEMORIES: dict[str, dict[str, Any]] = {
     "hopfield": {"lagrangian": _PLAIN},
     "hopfield, 3 steps": {"steps": 3, "lagrangian": _PLAIN},

@@ -21,7 +21,7 @@ def curve_rows(*, rule: str, bags: int, pooling: str) -> Rows:
     found = train_bags(pooling, rule=rule, bags=bags, seeds=SEEDS)
     rows = []
     for index, (seed, model) in enumerate(zip(SEEDS, found.models, strict=True)):
-        test = draw_bags(300, rule=rule, part="test", seed=seed)
+        test = draw_bags(200, rule=rule, part="test", seed=seed)
         rows.append(
             {
                 "seed": seed,

@@ -15,12 +15,12 @@ from spinformer.core.records import record
 from spinformer.hopfield.fixed_points import effective_entries
 from spinformer.hopfield.layer import HopfieldLayer
 from spinformer.studies.bags.data import TARGET, Bags, draw_bags
-from spinformer.studies.bags.models import BagClassifier, has_memory
+from spinformer.studies.bags.models import STILL, BagClassifier, has_memory
 
 RATES = (3e-3, 1e-2)
 SHARPNESS = (1.0, 4.0)
-BATCH = 20
-LOOKS = 8  # moments at which a training may have stopped
+BATCH = 16
+LOOKS = 5  # moments at which a training may have stopped
 
 
 @record
@@ -43,18 +43,18 @@ def train_bags(
     rule: str,
     bags: int,
     seeds: Sequence[int],
-    steps: int = 240,
-    held: int = 300,
+    steps: int = 120,
+    held: int = 200,
     rates: Sequence[float] = RATES,
 ) -> BagTraining:
-    """Train `pooling` for every seed on `bags` bags by Adam, `steps` updates of 20 bags.
+    """Train `pooling` for every seed on `bags` bags by Adam, `steps` updates of 16 bags.
 
     Validation and test bags number `held` each. The models of all seeds are one batched model
     (`torch.vmap`); a training of one seed alone gives the same numbers up to rounding. For each
-    seed the rate, the starting β (of layers that have one) and one of eight moments are chosen by
+    seed the rate, the starting β (of layers that have one) and one of five moments are chosen by
     the cross-entropy of the validation bags.
 
-    >>> found = train_bags("mean", rule="needle", bags=20, seeds=[0], steps=8, held=20)
+    >>> found = train_bags("mean", rule="needle", bags=20, seeds=[0], steps=5, held=20)
     >>> found.accuracy.shape
     torch.Size([1])
     """
@@ -114,7 +114,7 @@ def inspect(model: BagClassifier, bags: Bags) -> dict[str, float]:
     located: share of the bags with a 9 whose largest weight lies on it. entries: mean number of
     weights that sum to 0.9. beta: learned β; heat: median over bags of β λ_max(Cov of the keys),
     above 1 where the state at the mean of all keys is unstable. converged, hops: share of states
-    that move less than 1e-3 in one more hop, and mean hops. NaN where a pooling has no such thing.
+    that move less than 0.01 in one more hop, and mean hops. NaN where a pooling has no such thing.
 
     >>> look = inspect(BagClassifier("mean"), draw_bags(4, rule="needle", part="test", seed=0))
     >>> look["entries"]
@@ -132,7 +132,7 @@ def inspect(model: BagClassifier, bags: Bags) -> dict[str, float]:
         layer = model.pool
         with torch.no_grad():
             features = model.encoder(bags.images)
-            found = layer.retrieve(patterns=features)
+            found = layer.retrieve(patterns=features, tolerance=STILL)
             keys = layer.to_key(layer.pattern_norm(features))
             spread = torch.linalg.matrix_norm(keys - keys.mean(1, keepdim=True), 2).square()
         beta = float(layer.beta.detach()[0])
