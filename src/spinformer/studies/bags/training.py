@@ -43,7 +43,7 @@ def train_bags(
     rule: str,
     bags: int,
     seeds: Sequence[int],
-    steps: int = 120,
+    steps: int = 160,
     held: int = 200,
     rates: Sequence[float] = RATES,
 ) -> BagTraining:
