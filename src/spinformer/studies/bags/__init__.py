@@ -18,14 +18,18 @@ query, which stays as it was drawn. (5) Majority: no pooling beats the mean; the
 because it forgets the bag's composition as soon as a basin holds a part of it. (6) β ends higher
 for the needle than for the majority. (7) More than 0.9 of the states of the resting layer are at
 rest.
+
+The stored table holds mean, gated attention, one Hopfield step, the rest and the static memory,
+and three steps in one case; predictions about the other poolings have not been put to the test.
 """
 
 from spinformer.studies.bags.data import Bags, draw_bags, split_digits
 from spinformer.studies.bags.models import POOLINGS, BagClassifier
-from spinformer.studies.bags.tables import CURVE
+from spinformer.studies.bags.tables import COMPARED, CURVE
 from spinformer.studies.bags.training import BagTraining, inspect, train_bags
 
 __all__ = [
+    "COMPARED",
     "CURVE",
     "POOLINGS",
     "BagClassifier",
