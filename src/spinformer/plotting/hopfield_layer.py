@@ -13,15 +13,10 @@ from spinformer.plotting.style import COLORS
 
 SHADES = {
     "mean": "black",
-    "max": "purple",
-    "attention": "sky",
     "gated": "blue",
     "hopfield": "orange",
-    "hopfield, 3 steps": "red",
     "hopfield, rest": "green",
-    "hopfield, sparse": "yellow",
     "static": "purple",
-    "static, rest": "black",
 }
 
 
@@ -63,8 +58,8 @@ def draw_parts(axis: Axes) -> None:
         "connectionstyle": "arc3,rad=-1.6",
     }
     axis.annotate("", (3.75, 2.3), (3.05, 2.3), arrowprops=loop)
-    axis.text(3.4, 3.02, "hop ξ ← Σ p k until it rests", ha="center", color=COLORS["red"])
-    axis.set(xlim=(0, 6.9), ylim=(-0.7, 3.3))
+    axis.text(3.4, 3.2, "hop ξ ← Σ p k until it rests", ha="center", color=COLORS["red"])
+    axis.set(xlim=(0, 6.9), ylim=(-0.7, 3.5))
     axis.axis("off")
 
 
