@@ -8,6 +8,9 @@ to `bare`: the same norms and projections around as many bare scaled_dot_product
 the same norms, in a loop for more steps (it projects again at each, having no other way to feed
 a state back). Contestants take turns; times are medians of process time, and each ratio is the
 median of the ratios within a turn.
+
+The second table stops on a tolerance: ratios are to a layer of as many fixed steps as the slowest
+state needed, on the same weights and inputs. Its derivative is implicit.
 """
 
 from __future__ import annotations
@@ -66,7 +69,7 @@ class Library(nn.Module):
 
 
 def compare(
-    modules: dict[str, nn.Module], repeats: int
+    modules: dict[str, nn.Module], repeats: int, *, base: str = "bare"
 ) -> tuple[dict[str, float], dict[str, float]]:
     torch.manual_seed(0)
     queries = torch.randn(BATCH, LENGTH, WIDTH, requires_grad=True)
@@ -80,7 +83,7 @@ def compare(
                 times[name].append(time.process_time() - start)
     medians = {name: statistics.median(values) for name, values in times.items()}
     ratios = {
-        name: statistics.median(a / b for a, b in zip(values, times["bare"], strict=True))
+        name: statistics.median(a / b for a, b in zip(values, times[base], strict=True))
         for name, values in times.items()
     }
     return medians, ratios
@@ -107,6 +110,22 @@ def main() -> None:
         )
         for name, seconds in medians.items():
             print(f"{steps} step(s)  {name:20s} {1e3 * seconds:8.1f} ms   {ratios[name]:5.2f}")
+    for tolerance, beta in ((1e-2, None), (1e-3, None), (1e-3, 0.3)):
+        resting = HopfieldLayer(WIDTH, heads=HEADS, tolerance=tolerance, beta=beta, max_steps=200)
+        torch.manual_seed(0)
+        found = resting.retrieve(
+            torch.randn(BATCH, LENGTH, WIDTH), patterns=torch.randn(BATCH, LENGTH, WIDTH)
+        )
+        steps = int(found.steps.max()) + 1
+        fixed = HopfieldLayer(WIDTH, heads=HEADS, steps=steps, beta=beta)
+        fixed.load_state_dict(resting.state_dict())
+        medians, ratios = compare({"fixed": fixed, "resting": resting}, repeats, base="fixed")
+        share = float(found.converged_share.mean())
+        for name, seconds in medians.items():
+            print(
+                f"tolerance {tolerance:g}, beta {beta or 'default'}, {steps} steps, "
+                f"{share:.2f} at rest  {name:8s} {1e3 * seconds:8.1f} ms   {ratios[name]:5.2f}"
+            )
 
 
 if __name__ == "__main__":

@@ -37,8 +37,8 @@ def explicit(layer: HopfieldLayer, queries, patterns, allowed=None, memories=0) 
     def linear(x, module):
         return x @ array(module.weight).T + (0 if module.bias is None else array(module.bias))
 
-    depth = layer.width // layer.heads
-    out = np.empty((len(queries), queries.shape[1], layer.width))
+    depth = layer.head_width
+    out = np.empty((len(queries), queries.shape[1], layer.heads * depth))
     for b in range(len(queries)):
         stored = array(patterns[b])
         if memories:
@@ -68,6 +68,7 @@ def explicit(layer: HopfieldLayer, queries, patterns, allowed=None, memories=0) 
         {},
         {"beta": [0.2, 1.0, 3.0]},
         {"beta": 0.7, "normalize": False, "bias": False},
+        {"head_width": 5},
         {"memories": 4, "pattern_width": 5, "beta": [2.0, 0.1, 0.5], "learn_beta": True},
     ],
 )
@@ -204,6 +205,15 @@ def test_dropout_acts_in_training_only():
         ({"dropout": 1.5}, ValueError, "dropout must be"),
         ({"memories": -1}, ValueError, "memories must be"),
         ({"normalize": 2}, ValueError, "normalize must be one of"),
+        ({"head_width": 0}, ValueError, "head_width must be"),
+        ({"steps": 2, "tolerance": 1e-3}, ValueError, "tolerance must be None where steps"),
+        ({"tolerance": -1.0}, ValueError, "tolerance must be"),
+        ({"lagrangian": torch.relu}, TypeError, "lagrangian must be a Lagrangian"),
+        ({"static": True, "pattern_width": 6}, ValueError, "static must be False where widths"),
+        ({"static": True, "value_width": 7}, ValueError, "heads must divide value_width"),
+        ({"tied": True, "value_width": 6}, ValueError, "tied must be False"),
+        ({"memories": 2, "value_width": 6}, ValueError, "memories must be 0"),
+        ({"static": 1}, TypeError, "static must be True or False"),
     ],
 )
 def test_bad_options_are_refused(options, error, message):
@@ -216,7 +226,13 @@ def test_bad_calls_are_refused():
     calls = [
         (x, {}, "patterns must be given"),
         (None, {"patterns": x}, "queries must be given exactly"),
-        (x, {"patterns": x[:1]}, "patterns must have the queries' batch"),
+        (x, {"patterns": x[:1]}, "patterns must have the batch size"),
+        (x, {"patterns": x[0]}, "patterns must have a batch axis"),
+        (x, {"patterns": x, "values": x[:, :2]}, "values must be as many"),
+        (x, {"patterns": x, "attn_mask": torch.ones(5, 4, 4)}, "attn_mask must have shape"),
+        (x, {"patterns": x, "attn_mask": torch.ones(5, 4)}, "attn_mask must fit"),
+        (x, {"patterns": x, "attn_mask": math.inf * torch.ones(4, 4)}, "attn_mask must have entr"),
+        (x, {"patterns": x, "key_padding_mask": torch.ones(2, 4) > 0}, "the masks must leave"),
         (x[..., :5], {"patterns": x}, "queries must have shape"),
         (
             x,
@@ -248,5 +264,5 @@ def test_bad_calls_are_refused():
     large = 1e39 * x  # beyond float32, in which the inputs are summed, but finite
     assert bool(torch.isfinite(layer(large, patterns=large)).all())
     with pytest.raises(TypeError, match="attention_mask must be a boolean"):
-        layer(x, patterns=x, attention_mask=torch.ones(4, 4))
+        layer(x, patterns=x, attention_mask=torch.ones(4, 4).long())
     assert math.isclose(float(layer.beta[0]), 0.5)

@@ -1,0 +1,137 @@
+"""Other convex functions of the scores: weights, descent, and the derivative through a rest."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+
+from spinformer.hopfield.lagrangians import LOG_SUM_EXP, Lagrangian, entmax, rectified_power
+from spinformer.hopfield.layer import HopfieldLayer
+from spinformer.hopfield.resting import hop, rest
+
+OWN = Lagrangian(name="own", value=lambda z: (2 + torch.logsumexp(2 * z, -1)).square().sqrt())
+ALL = [LOG_SUM_EXP, entmax(1.3), entmax(1.5), entmax(2.0), rectified_power(2), rectified_power(4)]
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
+
+
+@pytest.mark.parametrize("lagrangian", ALL, ids=str)
+def test_weights_are_the_gradient_of_a_convex_function(lagrangian):
+    scores = (2 * draw(40, 6)).requires_grad_()
+    (slope,) = torch.autograd.grad(lagrangian.value(scores).sum(), scores)
+    torch.testing.assert_close(lagrangian.gradient(scores), slope, rtol=0, atol=1e-9)
+    left, right = scores[:20].detach(), scores[20:].detach()
+    chord = 0.3 * lagrangian.value(left) + 0.7 * lagrangian.value(right)
+    assert bool((lagrangian.value(0.3 * left + 0.7 * right) <= chord + 1e-12).all())
+    # A pattern that is masked is a pattern that is not there.
+    masked = torch.cat([scores.detach(), torch.full((40, 1), -torch.inf).double()], 1)
+    torch.testing.assert_close(lagrangian.value(masked), lagrangian.value(scores).detach())
+    assert float(lagrangian.gradient(masked)[:, -1].abs().max()) == 0.0
+
+
+@pytest.mark.parametrize("alpha", [1.3, 1.5, 2.0])
+def test_entmax_maximises_score_plus_entropy(alpha):
+    """A general optimizer on the definition, over the simplex."""
+    for seed in range(3):
+        scores = draw(5, seed=seed).numpy()
+
+        def cost(p, scores=scores):
+            return -(p @ scores + (p - np.abs(p) ** alpha).sum() / (alpha * (alpha - 1)))
+
+        simplex = {"type": "eq", "fun": lambda p: p.sum() - 1}
+        options = {"bounds": [(0, 1)] * 5, "constraints": simplex, "tol": 1e-14}
+        found = minimize(cost, np.full(5, 0.2), **options)
+        weights = entmax(alpha).gradient(torch.as_tensor(scores)).numpy()
+        np.testing.assert_allclose(weights, found.x, atol=2e-4)
+        assert cost(weights) <= found.fun + 1e-12
+        assert float(entmax(alpha).value(torch.as_tensor(scores))) == pytest.approx(-cost(weights))
+    near = draw(5)
+    torch.testing.assert_close(
+        entmax(1.0001).gradient(near), torch.softmax(near, -1), rtol=0, atol=1e-3
+    )
+
+
+def test_rectified_powers_weigh_as_a_dense_memory_does():
+    scores = draw(8, 6)
+    scores[0] = -scores[0].abs()
+    scores[1:, 0] = scores[1:, 0].abs()
+    for degree in (2.0, 3.0, 5.0):
+        weights = rectified_power(degree).gradient(scores)
+        powers = scores.clamp_min(0) ** (degree - 1)
+        cosine = torch.nn.functional.cosine_similarity(weights[1:], powers[1:], dim=-1)
+        torch.testing.assert_close(cosine, torch.ones(7).double())
+        norms = (weights[1:] ** (degree / (degree - 1))).sum(-1)
+        torch.testing.assert_close(norms, torch.ones(7).double())
+        assert float(weights[0].abs().max()) == 0.0
+    huge = rectified_power(4).value(1e200 * scores[1])
+    torch.testing.assert_close(huge, 1e200 * rectified_power(4).value(scores[1]))
+
+
+@pytest.mark.parametrize("lagrangian", [*ALL, OWN], ids=str)
+def test_a_hop_lowers_the_energy_by_half_its_squared_length(lagrangian):
+    layer = HopfieldLayer(
+        4, heads=2, beta=[0.7, 3.0], lagrangian=lagrangian, static=True, dtype=torch.float64
+    )
+    patterns, queries = 1.5 * draw(3, 6, 4, seed=1), 2 * draw(3, 8, 4, seed=2)
+    found = layer.retrieve(queries, patterns=patterns)
+    state = found.start
+    keys = patterns.unflatten(-1, (2, 2)).transpose(1, 2)
+    for _ in range(5):
+        scaled = keys * layer.beta.view(-1, 1, 1)
+        landed = hop(state, scaled=scaled, content=keys, lagrangian=lagrangian)
+        before, after = (
+            layer.energy(queries, states=x, patterns=patterns) for x in (state, landed)
+        )
+        assert bool((after - before <= -0.5 * (landed - state).square().sum(-1) + 1e-11).all())
+        state = landed.detach()
+
+
+def test_without_convexity_a_hop_may_climb():
+    hill = Lagrangian(name="hill", value=lambda z: -0.5 * z.square().sum(-1))
+    layer = HopfieldLayer(2, static=True, beta=1.0, lagrangian=hill)
+    query, stored = torch.tensor([[1.0, 0.0]]), 2 * torch.eye(2)
+    before = layer.energy(query, patterns=stored)
+    landed = hop(query, scaled=stored, content=stored, lagrangian=hill)
+    after = layer.energy(query, states=landed[None, None], patterns=stored)
+    assert bool(after > before)
+
+
+def test_a_sparse_memory_is_exact_after_one_step():
+    """And log-sum-exp is not: the promise of Santos et al. 2024."""
+    stored = 4 * torch.nn.functional.normalize(draw(5, 16, seed=3), dim=-1)
+    near = stored + 0.05 * draw(5, 16, seed=4)
+    for lagrangian, exact in ((entmax(2.0), True), (LOG_SUM_EXP, False)):
+        layer = HopfieldLayer(16, static=True, lagrangian=lagrangian, beta=1.0, dtype=torch.float64)
+        off = (layer(near, patterns=stored) - stored).norm(dim=-1).max()
+        assert (float(off) < 1e-12) is exact
+
+
+@pytest.mark.parametrize("lagrangian", [LOG_SUM_EXP, entmax(1.5), OWN], ids=str)
+def test_first_and_second_derivatives_of_a_rest(lagrangian):
+    keys = (0.9 * draw(2, 1, 4, 3, seed=5)).requires_grad_()
+    beta = torch.tensor([0.3, 0.5]).double().view(2, 1, 1).requires_grad_()
+    bias = (0.3 * draw(2, 1, 2, 4, seed=6)).requires_grad_()
+    start = draw(2, 2, 2, 3, seed=7)
+    how = {"lagrangian": lagrangian, "tolerance": 1e-11, "max_steps": 3000}
+
+    def run(keys, beta, bias):
+        return rest(start, keys=keys, beta=beta, bias=bias, **how)[0]
+
+    assert float(rest(start, keys=keys, beta=beta, bias=bias, **how)[1].max()) <= 1e-11
+    assert torch.autograd.gradcheck(run, (keys, beta, bias))
+    start = start[:1, :1, :1, :2]
+    few = (keys[:1, :, :3, :2], beta[:1], bias[:1, :, :1, :3])
+    few = tuple(x.detach().requires_grad_() for x in few)
+    assert torch.autograd.gradgradcheck(run, few)
+
+
+def test_entmax_refuses_orders_outside_its_family():
+    for alpha in (1.0, 2.5):
+        with pytest.raises(ValueError, match="alpha must be"):
+            entmax(alpha)
+    with pytest.raises(ValueError, match="degree must be"):
+        rectified_power(1.0)
+    with pytest.raises(TypeError, match="value must be a function"):
+        Lagrangian(name="none", value=None)
