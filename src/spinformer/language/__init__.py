@@ -19,7 +19,7 @@ from spinformer.language.encoder import (
     run_model,
 )
 from spinformer.language.minilm import ModelUnavailable, load_model, model_directory
-from spinformer.language.text import random_tokens, sample_text, text_windows
+from spinformer.language.text import random_tokens, sample_text, sample_texts, text_windows
 from spinformer.language.untrained import example_model, random_weights
 
 __all__ = [
@@ -39,5 +39,6 @@ __all__ = [
     "run_layer",
     "run_model",
     "sample_text",
+    "sample_texts",
     "text_windows",
 ]

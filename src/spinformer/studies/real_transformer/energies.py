@@ -30,6 +30,7 @@ from spinformer.core.checks import (
     check_real,
     check_tensor,
 )
+from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, project
@@ -139,6 +140,26 @@ def layer_overlap_energy(
     """
     queries = project(model, check_trace(model, trace), "query", states=states)
     return overlap_energy(queries, keys=trace.keys, beta=trace.beta).sum(1)
+
+
+@torch.no_grad()
+def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray:
+    """Mean overlap energy of a layer's queries among its own keys, one number a head: (H,).
+
+    With `turned` (a seed) the queries of every head are first turned by a random rotation of its
+    own: the same keys and the same lengths of queries, but what the queries ask for is lost.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> trace = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> query_energy(trace).shape, bool((query_energy(trace, turned=0) < 0).all())
+    ((2,), True)
+    """
+    queries = trace.queries
+    if turned is not None:
+        shape = (queries.shape[1], *queries.shape[-1:] * 2)
+        drawn = torch.from_numpy(numpy_generator(turned).standard_normal(shape))
+        queries = queries @ torch.linalg.qr(drawn.to(queries.dtype)).Q
+    return overlap_energy(queries, keys=trace.keys, beta=trace.beta).mean((0, 2)).numpy()
 
 
 def alignment(update: torch.Tensor, *, gradient: torch.Tensor) -> torch.Tensor:

@@ -78,6 +78,17 @@ def logit_spread(logits: torch.Tensor) -> torch.Tensor:
     return check_tensor("logits", logits).std(dim=-1, correction=0)
 
 
+def logit_skewness(logits: torch.Tensor) -> torch.Tensor:
+    """Third moment over the keys of logits (..., N) in units of their spread: (...), 0 without any.
+
+    >>> logit_skewness(torch.tensor([[0.0, 0.0, 3.0], [1.0, 1.0, 1.0]]))
+    tensor([0.7071, 0.0000])
+    """
+    centered = check_tensor("logits", logits) - logits.mean(-1, keepdim=True)
+    spread = centered.square().mean(-1).sqrt()
+    return torch.where(spread > 0, (centered**3).mean(-1) / spread.clamp_min(1e-30) ** 3, 0.0)
+
+
 def gaussian_fraction(spread: ArrayLike, *, mass: float = 0.9) -> np.ndarray:
     """Fraction k/N of entries that carry `mass` if logits are Gaussian: Φ(z_mass − spread).
 
