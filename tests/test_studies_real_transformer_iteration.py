@@ -17,7 +17,10 @@ from spinformer.language import (
     project,
     run_layer,
     run_model,
+    sample_texts,
+    text_windows,
 )
+from spinformer.language.text import TEXTS
 from spinformer.studies.real_transformer import energies, gain, iteration, loops
 
 
@@ -210,9 +213,6 @@ def test_a_cycle_never_rests():
     assert found.count.tolist() == [0]
     assert found.shares.tolist() == [[0.0, 0.0, 0.0]]
     assert np.isnan(found.entries).all()
-    # Written out by hand: the derivative −9·9/√2·(1/4) lies below −1 where short steps lead.
-    swept = gain.gain_sweep(model, trace, "readback", gains=[0.01, 1.0], every=1, max_steps=60)
-    assert swept.resting[:, 0].tolist() == [1.0, 0.0]
 
 
 def test_end_points_merge_within_the_radius_that_is_stated():
@@ -258,22 +258,15 @@ def test_each_sequence_of_a_batch_is_its_own():
         assert found != iteration.end_points(model, both, loop, sequence=0, **once)
 
 
-def test_eigenvalues_belong_to_the_first_query_of_the_sequence():
-    """Started at a pair of keys ±δ they are β δ² and 0, at a single key 0: one of each here."""
-    pair, single = (
-        9.0 * double([[1.0, 0.0, 0.05], [1.0, 0.0, -0.05]]),
-        9.0 * double([[0.0, 1.0, 0.0]]),
-    )
-    sequences = torch.stack([torch.cat([single, pair]), torch.cat([pair, single])])
-    model, trace = identity_model(sequences[0])
-    lift = sequences[:, None]
-    trace = replace(trace, inputs=sequences, queries=lift, keys=lift, values=lift)
+def test_jacobian_of_two_keys_by_hand():
+    """Keys c ± δ e: at their mean the derivative is gβ δ² along e and 0 across."""
+    keys = 9.0 * double([[1.0, 0.0, 0.05], [1.0, 0.0, -0.05]])
+    model, trace = identity_model(keys)
     for loop in ("keys", "readback"):
-        largest = [
-            np.abs(iteration.loop_eigenvalues(model, trace, loop, sequence=sequence)).max()
-            for sequence in (0, 1)
-        ]
-        np.testing.assert_allclose(largest, [0.0, 0.45**2 / 3**0.5], atol=1e-6)
+        values = loops.loop_values(model, trace, loop)
+        found = loops.loop_jacobians(trace, values=values, at=keys.mean(0)[None], gain=2.0)[0]
+        expected = 2.0 * 0.45**2 / 3**0.5 * np.diag([0.0, 0.0, 1.0])
+        np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
 
 
 def test_states_that_have_not_arrived_are_not_counted():
@@ -298,34 +291,75 @@ def test_readback_ends_solve_their_equation():
     torch.testing.assert_close(step(found.value), found.value, atol=1e-7, rtol=0)
 
 
-def test_loop_eigenvalues_against_autograd():
-    """Sums of eigenvalues and of their squares against traces of the autograd Jacobian, to 1e-6."""
+def test_loop_jacobians_against_autograd():
+    """Every entry, of a head of the model and of a small one, at gain 0.7."""
     small = example_model(seed=1)
-    small = replace(small, weights={name: 0.5 * w for name, w in small.weights.items()})
     small_trace = run_model(small, torch.tensor([[2, 5, 6, 7, 3]]))[1]
     for model, trace, head in (
         (installed_model(), installed_traces()[3], 4),
         (small, small_trace, 1),
     ):
-        beta = trace.beta
-        for loop in ("keys", "readback"):
-            found = iteration.loop_eigenvalues(model, trace, loop)[head]
-            keys = trace.keys[0, head]
-            values = keys if loop == "keys" else loops.readback_values(model, trace)[0, head]
+        for loop in loops.VALUES:
+            values = loops.loop_values(model, trace, loop, seed=3)
+            at = trace.queries[0, :, 1]
+            found = loops.loop_jacobians(trace, values=values, at=at, gain=0.7)[head]
+            step = loops.attend(trace.keys[0, head], values=0.7 * values[0, head], beta=trace.beta)
+            expected = torch.autograd.functional.jacobian(step, at[head])
+            torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-9)
+            symmetric = loops.asymmetry(found.numpy()) < 1e-9
+            assert symmetric == (loop == "keys")
 
-            def step(state, keys=keys, values=values, beta=beta):
-                return torch.softmax(beta * keys @ state, -1) @ values
 
-            end = iteration.repeat(
-                lambda s, step=step: torch.stack([step(s[0])]), trace.queries[0, head, :1]
-            )
-            jacobian = torch.autograd.functional.jacobian(step, end.value[0]).numpy()
-            for power in (1, 2):
-                expected = np.trace(np.linalg.matrix_power(jacobian, power))
-                assert abs((found**power).sum() - expected) < 1e-6
-            if loop == "keys":
-                assert abs(found.imag).max() < 1e-9
-                assert found.real.min() > -1e-9
+def test_turned_values_keep_every_length_and_angle():
+    """A rotation a head: Gram matrices of the values stay, the values do not."""
+    model, trace = example_model(), run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[1]
+    own, turned, other = (
+        loops.loop_values(model, trace, loop, seed=seed)
+        for loop, seed in (("readback", 0), ("turned", 0), ("turned", 1))
+    )
+    torch.testing.assert_close(turned @ turned.mT, own @ own.mT)
+    assert float((turned - own).abs().max()) > 0.1
+    assert float((turned - other).abs().max()) > 0.1
+
+
+def test_asymmetry_and_leading_eigenvalues():
+    """Symmetric 0, a turn by a right angle infinity, Gaussian entries near 1."""
+    turn = np.array([[0.0, -1.0], [1.0, 0.0]])
+    assert loops.asymmetry(np.stack([np.eye(2), turn])).tolist() == [0.0, np.inf]
+    drawn = np.random.default_rng(0).standard_normal((40, 32, 32))
+    assert loops.asymmetry(drawn).mean() == pytest.approx(np.sqrt(31 / 33), rel=0.01)
+    found = loops.leading_eigenvalues(np.stack([3 * turn, np.diag([1.0, -2.0])]))
+    np.testing.assert_allclose([abs(found[0].imag), found[1]], [3.0, -2.0], atol=1e-12)
+
+
+def test_gain_at_which_a_loop_flips():
+    """Keys ±1, values ∓2: q ← −2g tanh(βq) rests while 2gβ < 1 and jumps to and fro above.
+
+    A second component that all share keeps the length of the states above zero; β = 1/√2.
+    """
+    keys, values = double([[1.0, 1.0], [-1.0, 1.0]]), double([[-2.0, 1.0], [2.0, 1.0]])
+    model, trace = identity_model(keys, values)
+    gains = [0.4, 0.68, 0.73, 2.0]
+    found = gain.gain_sweep(model, trace, "readback", gains=gains, every=1, max_steps=3000)
+    np.testing.assert_allclose(found.leading[:, 0], -(2**0.5) * np.array(gains), atol=1e-5)
+    assert found.resting[:, 0].tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert found.count[:, 0].tolist() == [1, 1, 0, 0]
+    # The same with V = K: at gain g a memory at gβ, which rests at every gain, twice from √2 on.
+    memory = gain.gain_sweep(model, trace, "keys", gains=[1.0, 3.0], every=1, max_steps=3000)
+    assert memory.resting.min() == 1.0
+    assert memory.count[:, 0].tolist() == [1, 2]
+
+
+def test_stored_gains_are_what_the_loops_do():
+    """One head at two gains of the stored sweep, computed anew."""
+    model = installed_model()
+    window = text_windows(model, sample_texts()["law"], 128)[:1]
+    trace = run_model(model, window)[1]
+    found = gain.gain_sweep(model, trace, "readback", gains=[1.0, 2.0], seed=0)
+    stored = gain.read_gain("readback")
+    law, rows = sorted(TEXTS).index("law"), [gain.GAINS.index(g) for g in (1.0, 2.0)]
+    np.testing.assert_allclose(found.resting, stored["resting"][law, 1][rows], atol=0.07)
+    np.testing.assert_allclose(found.leading, stored["leading"][law, 1][rows], atol=2e-3)
 
 
 def test_sublayer_step_is_the_models_own():

@@ -18,7 +18,6 @@ from spinformer.core.checks import check_integer
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.language.encoder import LanguageModel
 
-
 TEXTS = ("essay", "narrative", "dialogue", "law", "protocol", "list", "verse")
 
 

@@ -22,6 +22,7 @@ from spinformer.core.checks import check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace
+from spinformer.studies.real_transformer.rotations import random_rotations
 
 
 @record
@@ -53,7 +54,7 @@ def step_alignment(
 ) -> StepAlignment:
     """Compare a layer's attention step with the descent of its own energy (see StepAlignment).
 
-    The rotations are those of QR decompositions of Gaussian matrices; `draws` may be 0. Raises
+    `draws` may be 0. Raises
     ValueError for a trace of another model.
 
     >>> from spinformer.language import example_model, run_model
@@ -82,13 +83,11 @@ def step_alignment(
         along = (pooled_cross * (output.mT @ asked)).sum()
         return float(along / ((pooled_own * (output.mT @ output)).sum() * asked_length).sqrt())
 
-    width = model.architecture.head_width
     null = []
     for _ in range(draws):
-        drawn = torch.from_numpy(generator.standard_normal((heads, width, width)))
-        turns = torch.linalg.qr(drawn.to(written.dtype)).Q
+        turns = random_rotations(trace.values, seed=generator)
         order = torch.from_numpy(generator.permutation(heads))
-        blocks = written.unflatten(-1, (heads, width))[:, order]
+        blocks = written.unflatten(-1, (heads, -1))[:, order]
         null.append(pooled(torch.einsum("Dhj,hji->Dhi", blocks, turns).flatten(-2)))
     return StepAlignment(
         layer=(pairs.sum((-2, -1)) / length).numpy(),

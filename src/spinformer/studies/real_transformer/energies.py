@@ -30,10 +30,11 @@ from spinformer.core.checks import (
     check_real,
     check_tensor,
 )
-from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, project
+from spinformer.studies.real_transformer.rotations import random_rotations
 
 KINDS = ("hopfield", "overlap")
 STAGES = ("hopfield", "attention", "residual", "layer norm", "feed forward")
@@ -156,9 +157,7 @@ def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray
     """
     queries = trace.queries
     if turned is not None:
-        shape = (queries.shape[1], *queries.shape[-1:] * 2)
-        drawn = torch.from_numpy(numpy_generator(turned).standard_normal(shape))
-        queries = queries @ torch.linalg.qr(drawn.to(queries.dtype)).Q
+        queries = queries @ random_rotations(queries, seed=turned)
     return overlap_energy(queries, keys=trace.keys, beta=trace.beta).mean((0, 2)).numpy()
 
 

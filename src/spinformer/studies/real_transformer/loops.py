@@ -24,8 +24,9 @@ import torch
 from torch.nn import functional
 
 from spinformer.core.checks import check_array, check_choice, check_integer, check_real
-from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.random import Seed
 from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, layer_norm, project
+from spinformer.studies.real_transformer.rotations import random_rotations
 
 VALUES = ("keys", "readback", "turned")
 
@@ -64,8 +65,7 @@ def loop_values(
     values = readback_values(model, trace)
     if loop == "readback":
         return values
-    drawn = numpy_generator(seed).standard_normal((values.shape[1], *values.shape[-1:] * 2))
-    return values @ torch.linalg.qr(torch.from_numpy(drawn).to(values.dtype)).Q
+    return values @ random_rotations(values, seed=seed)
 
 
 @torch.no_grad()
