@@ -23,7 +23,8 @@ from spinformer.chapters.errors import ConditionError, SourceError
 
 ROOT = Path(__file__).resolve().parents[1]
 KNOWN = {
-    *(f"A{i}" for i in range(1, 20)),
+    *(f"A{i}" for i in range(1, 20) if i != 14),
+    *("A14a", "A14b", "A14c"),
     *(f"B{i}" for i in range(1, 14)),
     *(f"C{i}" for i in range(1, 20)),
 }

@@ -14,6 +14,7 @@ import torch
 
 from spinformer.language import (
     LanguageModel,
+    join_traces,
     load_model,
     random_weights,
     run_model,
@@ -46,7 +47,8 @@ def untrained_rows(model: LanguageModel, kind: str, *, seed: int) -> Rows:
     """
     control = random_weights(model, kind, seed=seed)
     length = min(128, model.architecture.positions)
-    traces = run_model(control, first_windows(model, length=length))
+    windows = first_windows(model, length=length)
+    traces = join_traces([run_model(control, window[None]) for window in windows])
     return [{"layer": t.layer, "energy": float(query_energy(t).mean())} for t in traces]
 
 
