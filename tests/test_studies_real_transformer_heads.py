@@ -85,6 +85,18 @@ def test_gaussian_law_puts_the_class_edges_where_stated():
         assert heads.gaussian_fraction(spread) == pytest.approx(edge, abs=1e-5)
 
 
+def test_weight_on_the_marks_by_hand():
+    """Sums of the first and last weight, query by query."""
+    trace = run_model(example_model(seed=2), torch.arange(12).reshape(2, 6))[1]
+    expected = np.zeros(2)
+    for b in range(2):
+        for head in range(2):
+            for query in trace.queries[b, head].numpy():
+                weights = np.exp(trace.keys[b, head].numpy() @ query / 2)
+                expected[head] += (weights[0] + weights[5]) / weights.sum() / 12
+    np.testing.assert_allclose(heads.mark_weight(trace), expected, rtol=1e-12)
+
+
 def test_skewness_by_hand():
     """Against scipy, and 0 for a head that tells no key from another."""
     drawn = np.random.default_rng(0).gamma(2.0, size=(3, 50))

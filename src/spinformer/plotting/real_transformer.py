@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import TwoSlopeNorm
+from matplotlib.colors import ListedColormap, TwoSlopeNorm
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from spinformer.plotting.style import COLORS, DIVERGING, label_panels
 
@@ -169,8 +169,8 @@ def depth_maps(profiles: Mapping[str, np.ndarray], *, titles: Mapping[str, str])
             axis.text(j, i, f"{np.round(value) + 0.0:.0f}", ha="center", va="center", fontsize=8,
                       color=tone)  # fmt: skip
         for i in range(len(values)):
-            outline = {"fill": False, "ec": COLORS["red"], "lw": 1.8}
-            axis.add_patch(plt.Rectangle((i - 0.5, i - 0.5), 2, 1, **outline))
+            corner = (i - 0.5, i - 0.5)
+            axis.add_patch(Rectangle(corner, 2, 1, fill=False, ec=COLORS["red"], lw=1.8))
         axis.grid(False)
         axis.set(title=titles[name], xlabel="depth (layers passed)")
         figure.colorbar(image, ax=axis, shrink=0.85)
@@ -187,8 +187,6 @@ def class_maps(classes: Mapping[str, np.ndarray], *, names: Sequence[str]) -> tu
     2
     >>> plt.close(figure)
     """
-    from matplotlib.colors import ListedColormap
-
     shades = [COLORS[name] for name in ("red", "orange", "green", "blue")]
     figure, axes = plt.subplots(1, len(classes) + 1, figsize=(10, 3.2))
     for axis, (title, values) in zip(axes[:-1], classes.items(), strict=True):

@@ -156,6 +156,18 @@ def cumulated_attention(trace: LayerTrace) -> np.ndarray:
     return ranked.transpose(0, 1).flatten(1, 2).mean(1).numpy()
 
 
+def mark_weight(trace: LayerTrace) -> np.ndarray:
+    """Weight on the first and the last key together, the marks that frame a window: mean, (H,).
+
+    >>> from spinformer.language import example_model, run_model
+    >>> trace = run_model(example_model(), torch.tensor([[2, 3]]))[0]
+    >>> mark_weight(trace).round(6)
+    array([1., 1.])
+    """
+    attention = torch.softmax(attention_logits(trace), dim=-1)
+    return attention[..., [0, -1]].sum(-1).mean((0, 2)).numpy()
+
+
 def sampled_gaussian_entries(
     spread: ArrayLike, *, keys: int, draws: int = 400, seed: Seed = 0
 ) -> np.ndarray:
