@@ -144,7 +144,7 @@ def head_map(axis: Axes, values: np.ndarray, *, label: str, limit: float, digits
     >>> plt.close()
     """
     norm = TwoSlopeNorm(vmin=-limit, vcenter=0.0, vmax=limit)
-    image = axis.imshow(values, cmap=f"{DIVERGING}_r", norm=norm, aspect="auto")
+    image = axis.imshow(values, cmap=DIVERGING, norm=norm, aspect="auto")
     for (i, j), value in np.ndenumerate(values):
         tone = "white" if abs(value) > 0.7 * limit else "black"
         text = f"{np.round(value, digits) + 0.0:.{digits}f}".replace("0.", ".", 1)

@@ -103,9 +103,9 @@ def size_rows(
 
 
 def growth_exponents(entries: ArrayLike, *, lengths: ArrayLike) -> np.ndarray:
-    """Least-squares slopes a of log k on log N: entries (..., n) at lengths (n,) to (...).
+    """Least-squares slopes ν of log k on log N: entries (..., n) at lengths (n,) to (...).
 
-    a = 1: a head attends to a fraction of the text; a = 0: to a number of words. Raises ValueError
+    ν = 1: a head attends to a fraction of the text; ν = 0: to a number of words. Raises ValueError
     for numbers that are not positive, or fewer than two different lengths.
 
     >>> growth_exponents([[4.0, 8.0], [3.0, 3.0]], lengths=[64, 128]).round(6)
