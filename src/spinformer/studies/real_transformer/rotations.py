@@ -11,7 +11,8 @@ def random_rotations(like: torch.Tensor, *, seed: Seed) -> torch.Tensor:
     """One orthogonal matrix a head, uniform (Haar), for what has shape (B, H, N, d): (H, d, d).
 
     The Q of a QR decomposition with the signs of the diagonal of R taken out; without that its mean
-    is not zero, and as a null it would favor one sign. Raises ValueError for another number of axes.
+    is not zero, and as a null it would favor one sign. Raises ValueError for another number of
+    axes.
 
     >>> turns = random_rotations(torch.zeros(1, 2, 3, 4), seed=0)
     >>> torch.allclose(turns @ turns.mT, torch.eye(4).expand(2, 4, 4), atol=1e-5)
