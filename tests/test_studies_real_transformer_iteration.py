@@ -357,7 +357,7 @@ def test_stored_gains_are_what_the_loops_do():
     trace = run_model(model, window)[1]
     found = gain.gain_sweep(model, trace, "readback", gains=[1.0, 2.0], seed=0)
     stored = gain.read_gain("readback")
-    law, rows = sorted(TEXTS).index("law"), [gain.GAINS.index(g) for g in (1.0, 2.0)]
+    law, rows = TEXTS.index("law"), [gain.GAINS.index(g) for g in (1.0, 2.0)]
     np.testing.assert_allclose(found.resting, stored["resting"][law, 1][rows], atol=0.07)
     np.testing.assert_allclose(found.leading, stored["leading"][law, 1][rows], atol=2e-3)
 

@@ -160,7 +160,7 @@ GAIN = Table(
 
 
 def read_gain(loop: str) -> dict[str, np.ndarray]:
-    """The stored sweep of a loop: "resting", "count" and "leading", (texts, L, G, H).
+    """The stored sweep of a loop: "resting", "count" and "leading", (texts, L, G, H), as in TEXTS.
 
     >>> read_gain("readback")["resting"].shape
     (7, 6, 7, 12)
