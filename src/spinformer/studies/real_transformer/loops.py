@@ -111,8 +111,8 @@ def asymmetry(matrices: np.ndarray) -> np.ndarray:
 def leading_eigenvalues(matrices: np.ndarray) -> np.ndarray:
     """The eigenvalue of largest modulus of matrices (..., d, d), complex (...).
 
-    >>> leading_eigenvalues(np.diag([1.0, -2.0])).real
-    np.float64(-2.0)
+    >>> float(leading_eigenvalues(np.diag([1.0, -2.0])).real)
+    -2.0
     """
     found = np.linalg.eigvals(check_array("matrices", matrices, square=True))
     place = np.abs(found).argmax(-1)[..., None]

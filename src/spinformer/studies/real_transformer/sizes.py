@@ -108,8 +108,8 @@ def growth_exponents(entries: ArrayLike, *, lengths: ArrayLike) -> np.ndarray:
     ν = 1: a head attends to a fraction of the text; ν = 0: to a number of words. Raises ValueError
     for numbers that are not positive, or fewer than two different lengths.
 
-    >>> growth_exponents([[4.0, 8.0], [3.0, 3.0]], lengths=[64, 128]).round(6)
-    array([1., 0.])
+    >>> growth_exponents([[4.0, 8.0], [5.0, 20.0]], lengths=[64, 128]).round(6)
+    array([1., 2.])
     """
     sizes = check_array("lengths", lengths, ndim=1, low=0.0, open_low=True)
     values = check_array("entries", entries, low=0.0, open_low=True)
