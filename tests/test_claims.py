@@ -23,8 +23,8 @@ from spinformer.chapters.errors import ConditionError, SourceError
 
 ROOT = Path(__file__).resolve().parents[1]
 KNOWN = {
-    *(f"A{i}" for i in range(1, 20) if i != 18),
-    *("A9b", "A18a", "A18b", "A18c"),
+    *(f"A{i}" for i in range(1, 20) if i not in (14, 18)),
+    *("A9b", "A14a", "A14b", "A14c", "A18a", "A18b", "A18c"),
     *(f"B{i}" for i in range(1, 14)),
     *(f"C{i}" for i in range(1, 20)),
     *("A6b", "A13b"),

@@ -122,7 +122,6 @@ def test_short_steps_change_the_energy_by_their_slope():
     assert bool((change[1] <= slope).all())
 
 
-@pytest.mark.claim("A14")
 def test_aligned_attention_steps_of_the_model_lower_the_energy():
     """All of them, in every layer: U is concave in the hidden state."""
     account = energies.account_steps(installed_model(), installed_traces())
@@ -160,6 +159,7 @@ def test_step_account_by_hand():
         assert 0 < counts["opposed_fell"] < counts["opposed"]
 
 
+@pytest.mark.claim("A14b")
 def test_depth_profile_starts_at_each_layers_own_energy():
     """Its entries (l, l) and (l, l + 1) are the mean energies around layer l."""
     small = example_model()

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from minilm_model import installed_model
 from scipy.special import ndtri
+from scipy.stats import skew
 
 from spinformer.hopfield.fixed_points import effective_entries
 from spinformer.language import example_model, run_model
-from spinformer.studies.real_transformer import heads
+from spinformer.studies.real_transformer import heads, sizes
 
 
 def test_head_statistics_by_hand():
@@ -83,6 +85,55 @@ def test_gaussian_law_puts_the_class_edges_where_stated():
         assert heads.gaussian_fraction(spread) == pytest.approx(edge, abs=1e-5)
 
 
+def test_weight_on_the_marks_by_hand():
+    """Sums of the first and last weight, query by query."""
+    trace = run_model(example_model(seed=2), torch.arange(12).reshape(2, 6))[1]
+    expected = np.zeros(2)
+    for b in range(2):
+        for head in range(2):
+            for query in trace.queries[b, head].numpy():
+                weights = np.exp(trace.keys[b, head].numpy() @ query / 2)
+                expected[head] += (weights[0] + weights[5]) / weights.sum() / 12
+    np.testing.assert_allclose(heads.mark_weight(trace), expected, rtol=1e-12)
+
+
+def test_skewness_by_hand():
+    """Against scipy, and 0 for a head that tells no key from another."""
+    drawn = np.random.default_rng(0).gamma(2.0, size=(3, 50))
+    found = heads.logit_skewness(torch.from_numpy(drawn))
+    np.testing.assert_allclose(found, skew(drawn, axis=-1), rtol=1e-12)
+    assert heads.logit_skewness(torch.ones(2, 4)).tolist() == [0.0, 0.0]
+
+
+def test_halves_and_medians_of_logit_rows():
+    """Two sequences are the two halves; of one sequence even and odd queries are."""
+    logits = torch.zeros(2, 1, 3, 10, dtype=torch.float64)
+    logits[1, ..., 0] = 50.0
+    found = sizes.logit_rows(logits)[0]
+    assert (found["even"], found["odd"], found["entries"]) == (9.0, 1.0, 5.0)
+    single = torch.zeros(1, 1, 4, 10, dtype=torch.float64)
+    single[0, 0, 1::2, 0] = 50.0
+    found = sizes.logit_rows(single)[0]
+    assert (found["even"], found["odd"]) == (9.0, 1.0)
+
+
+def test_growth_exponents_of_power_laws():
+    lengths = np.array([32, 64, 128, 256])
+    entries = np.stack([3.0 * lengths**0.4, 0.5 * lengths, np.full(4, 7.0)])
+    found = sizes.growth_exponents(entries, lengths=lengths)
+    np.testing.assert_allclose(found, [0.4, 1.0, 0.0], atol=1e-12)
+
+
+def test_stored_sizes_are_those_of_the_model():
+    """The shortest windows of one text and of random tokens, computed anew."""
+    model = installed_model()
+    for source in ("verse", "random 1"):
+        rows = [r for r in sizes.size_rows(model, source, lengths=(32,)) if r["kind"] == "window"]
+        for column in ("entries", "spread", "skewness", "even", "odd"):
+            stored = sizes.read_sizes(column)[source][0].ravel()
+            np.testing.assert_allclose([row[column] for row in rows], stored, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -92,6 +143,9 @@ def test_gaussian_law_puts_the_class_edges_where_stated():
         (lambda: heads.head_medians(torch.ones(0, 2, 3)), "per_query"),
         (lambda: heads.class_counts(np.array([0, 1])), "classes"),
         (lambda: heads.logit_spread(torch.tensor([1.0, np.nan])), "logits"),
+        (lambda: sizes.growth_exponents([[1.0, 2.0]], lengths=[3.0, 3.0]), "lengths"),
+        (lambda: sizes.growth_exponents([1.0, 2.0, 3.0], lengths=[1.0, 2.0]), "entries"),
+        (lambda: sizes.growth_exponents([0.0, 2.0], lengths=[1.0, 2.0]), "entries"),
         (lambda: heads.sampled_gaussian_entries([1.0], keys=0), "keys"),
     ],
 )

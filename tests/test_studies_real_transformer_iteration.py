@@ -17,8 +17,11 @@ from spinformer.language import (
     project,
     run_layer,
     run_model,
+    sample_texts,
+    text_windows,
 )
-from spinformer.studies.real_transformer import energies, iteration
+from spinformer.language.text import TEXTS
+from spinformer.studies.real_transformer import energies, gain, iteration, loops
 
 
 def double(rows):
@@ -129,7 +132,7 @@ def test_bad_states_are_refused(call, words):
 
 
 def test_distinct_states():
-    points = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0 + 1e-5], [1.0, 1e-5], [3.0, 3.0]])
+    points = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0 + 3e-6], [1.0, 3e-6], [3.0, 3.0]])
     assert iteration.distinct_states(points).tolist() == [0, 1, 0, 1, 2]
     assert iteration.distinct_states(points[:0]).tolist() == []
 
@@ -210,9 +213,6 @@ def test_a_cycle_never_rests():
     assert found.count.tolist() == [0]
     assert found.shares.tolist() == [[0.0, 0.0, 0.0]]
     assert np.isnan(found.entries).all()
-    with pytest.raises(NotConverged, match="cycle: 1"):
-        iteration.loop_eigenvalues(model, trace, "readback")
-    assert np.isnan(iteration.loop_eigenvalues(model, trace, "readback", throw=False)).all()
 
 
 def test_end_points_merge_within_the_radius_that_is_stated():
@@ -222,7 +222,7 @@ def test_end_points_merge_within_the_radius_that_is_stated():
     for loop in ("keys", "readback"):
         assert iteration.end_points(model, trace, loop).count.tolist() == [2]
     # One end point, the mean of the keys. Stopped at 10⁻² of a key, the starts have not met:
-    # they lie a tenth of that apart, more than KEY_RADIUS, and are eight.
+    # they lie a tenth of that apart, more than MERGE_RADIUS, and are eight.
     model, trace = identity_model(1.5 * torch.eye(8, dtype=torch.float64))
     for tolerance, count in ((1e-9, 1), (1e-2, 8)):
         found = iteration.end_points(model, trace, "keys", tolerance=tolerance)
@@ -258,22 +258,15 @@ def test_each_sequence_of_a_batch_is_its_own():
         assert found != iteration.end_points(model, both, loop, sequence=0, **once)
 
 
-def test_eigenvalues_belong_to_the_first_query_of_the_sequence():
-    """Started at a pair of keys ±δ they are β δ² and 0, at a single key 0: one of each here."""
-    pair, single = (
-        9.0 * double([[1.0, 0.0, 0.05], [1.0, 0.0, -0.05]]),
-        9.0 * double([[0.0, 1.0, 0.0]]),
-    )
-    sequences = torch.stack([torch.cat([single, pair]), torch.cat([pair, single])])
-    model, trace = identity_model(sequences[0])
-    lift = sequences[:, None]
-    trace = replace(trace, inputs=sequences, queries=lift, keys=lift, values=lift)
+def test_jacobian_of_two_keys_by_hand():
+    """Keys c ± δ e: at their mean the derivative is gβ δ² along e and 0 across."""
+    keys = 9.0 * double([[1.0, 0.0, 0.05], [1.0, 0.0, -0.05]])
+    model, trace = identity_model(keys)
     for loop in ("keys", "readback"):
-        largest = [
-            np.abs(iteration.loop_eigenvalues(model, trace, loop, sequence=sequence)).max()
-            for sequence in (0, 1)
-        ]
-        np.testing.assert_allclose(largest, [0.0, 0.45**2 / 3**0.5], atol=1e-6)
+        values = loops.loop_values(model, trace, loop)
+        found = loops.loop_jacobians(trace, values=values, at=keys.mean(0)[None], gain=2.0)[0]
+        expected = 2.0 * 0.45**2 / 3**0.5 * np.diag([0.0, 0.0, 1.0])
+        np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
 
 
 def test_states_that_have_not_arrived_are_not_counted():
@@ -288,7 +281,7 @@ def test_states_that_have_not_arrived_are_not_counted():
 def test_readback_ends_solve_their_equation():
     """Repeated to rest, states of head 4 obey xi = softmax(beta xi K') V to 1e-7."""
     model, trace = installed_model(), installed_traces()[1]
-    keys, values = trace.keys[0, 4], iteration.readback_values(model, trace)[0, 4]
+    keys, values = trace.keys[0, 4], loops.readback_values(model, trace)[0, 4]
 
     def step(states):
         return torch.softmax(trace.beta * states @ keys.mT, -1) @ values
@@ -298,34 +291,75 @@ def test_readback_ends_solve_their_equation():
     torch.testing.assert_close(step(found.value), found.value, atol=1e-7, rtol=0)
 
 
-def test_loop_eigenvalues_against_autograd():
-    """Sums of eigenvalues and of their squares against traces of the autograd Jacobian, to 1e-6."""
+def test_loop_jacobians_against_autograd():
+    """Every entry, of a head of the model and of a small one, at gain 0.7."""
     small = example_model(seed=1)
-    small = replace(small, weights={name: 0.5 * w for name, w in small.weights.items()})
     small_trace = run_model(small, torch.tensor([[2, 5, 6, 7, 3]]))[1]
     for model, trace, head in (
         (installed_model(), installed_traces()[3], 4),
         (small, small_trace, 1),
     ):
-        beta = trace.beta
-        for loop in ("keys", "readback"):
-            found = iteration.loop_eigenvalues(model, trace, loop)[head]
-            keys = trace.keys[0, head]
-            values = keys if loop == "keys" else iteration.readback_values(model, trace)[0, head]
+        for loop in loops.VALUES:
+            values = loops.loop_values(model, trace, loop, seed=3)
+            at = trace.queries[0, :, 1]
+            found = loops.loop_jacobians(trace, values=values, at=at, gain=0.7)[head]
+            step = loops.attend(trace.keys[0, head], values=0.7 * values[0, head], beta=trace.beta)
+            expected = torch.autograd.functional.jacobian(step, at[head])
+            torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-9)
+            symmetric = loops.asymmetry(found.numpy()) < 1e-9
+            assert symmetric == (loop == "keys")
 
-            def step(state, keys=keys, values=values, beta=beta):
-                return torch.softmax(beta * keys @ state, -1) @ values
 
-            end = iteration.repeat(
-                lambda s, step=step: torch.stack([step(s[0])]), trace.queries[0, head, :1]
-            )
-            jacobian = torch.autograd.functional.jacobian(step, end.value[0]).numpy()
-            for power in (1, 2):
-                expected = np.trace(np.linalg.matrix_power(jacobian, power))
-                assert abs((found**power).sum() - expected) < 1e-6
-            if loop == "keys":
-                assert abs(found.imag).max() < 1e-9
-                assert found.real.min() > -1e-9
+def test_turned_values_keep_every_length_and_angle():
+    """A rotation a head: Gram matrices of the values stay, the values do not."""
+    model, trace = example_model(), run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[1]
+    own, turned, other = (
+        loops.loop_values(model, trace, loop, seed=seed)
+        for loop, seed in (("readback", 0), ("turned", 0), ("turned", 1))
+    )
+    torch.testing.assert_close(turned @ turned.mT, own @ own.mT)
+    assert float((turned - own).abs().max()) > 0.1
+    assert float((turned - other).abs().max()) > 0.1
+
+
+def test_asymmetry_and_leading_eigenvalues():
+    """Symmetric 0, a turn by a right angle infinity, Gaussian entries near 1."""
+    turn = np.array([[0.0, -1.0], [1.0, 0.0]])
+    assert loops.asymmetry(np.stack([np.eye(2), turn])).tolist() == [0.0, np.inf]
+    drawn = np.random.default_rng(0).standard_normal((40, 32, 32))
+    assert loops.asymmetry(drawn).mean() == pytest.approx(np.sqrt(31 / 33), rel=0.01)
+    found = loops.leading_eigenvalues(np.stack([3 * turn, np.diag([1.0, -2.0])]))
+    np.testing.assert_allclose([abs(found[0].imag), found[1]], [3.0, -2.0], atol=1e-12)
+
+
+def test_gain_at_which_a_loop_flips():
+    """Keys ±1, values ∓2: q ← −2g tanh(βq) rests while 2gβ < 1 and jumps to and fro above.
+
+    A second component that all share keeps the length of the states above zero; β = 1/√2.
+    """
+    keys, values = double([[1.0, 1.0], [-1.0, 1.0]]), double([[-2.0, 1.0], [2.0, 1.0]])
+    model, trace = identity_model(keys, values)
+    gains = [0.4, 0.68, 0.73, 2.0]
+    found = gain.gain_sweep(model, trace, "readback", gains=gains, every=1, max_steps=3000)
+    np.testing.assert_allclose(found.leading[:, 0], -(2**0.5) * np.array(gains), atol=1e-5)
+    assert found.resting[:, 0].tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert found.count[:, 0].tolist() == [1, 1, 0, 0]
+    # The same with V = K: at gain g a memory at gβ, which rests at every gain, twice from √2 on.
+    memory = gain.gain_sweep(model, trace, "keys", gains=[1.0, 3.0], every=1, max_steps=3000)
+    assert memory.resting.min() == 1.0
+    assert memory.count[:, 0].tolist() == [1, 2]
+
+
+def test_stored_gains_are_what_the_loops_do():
+    """One head at two gains of the stored sweep, computed anew."""
+    model = installed_model()
+    window = text_windows(model, sample_texts()["law"], 128)[:1]
+    trace = run_model(model, window)[1]
+    found = gain.gain_sweep(model, trace, "readback", gains=[1.0, 2.0], seed=0)
+    stored = gain.read_gain("readback")
+    law, rows = TEXTS.index("law"), [gain.GAINS.index(g) for g in (1.0, 2.0)]
+    np.testing.assert_allclose(found.resting, stored["resting"][law, 1][rows], atol=0.07)
+    np.testing.assert_allclose(found.leading, stored["leading"][law, 1][rows], atol=2e-3)
 
 
 def test_sublayer_step_is_the_models_own():
@@ -334,7 +368,7 @@ def test_sublayer_step_is_the_models_own():
     both = run_model(small, torch.tensor([[2, 5, 6, 3], [2, 9, 6, 3]]))
     for model, traces in ((installed_model(), installed_traces()), (small, both)):
         for trace in (traces[0], traces[-1]):
-            ours = iteration.sublayer_step(model, trace, states=trace.inputs[1], sequence=1)
+            ours = loops.sublayer_step(model, trace, states=trace.inputs[1], sequence=1)
             torch.testing.assert_close(ours, trace.normalized[1], atol=1e-11, rtol=0)
 
 
@@ -345,8 +379,8 @@ def test_sublayer_end_points_solve_their_equation():
     found = iteration.end_points(model, trace, "sub-layer", sequence=1, tolerance=1e-9)
     states = trace.inputs[1].clone()
     for _ in range(1000):
-        states = iteration.sublayer_step(model, trace, states=states, sequence=1)
-    again = iteration.sublayer_step(model, trace, states=states, sequence=1)
+        states = loops.sublayer_step(model, trace, states=states, sequence=1)
+    again = loops.sublayer_step(model, trace, states=states, sequence=1)
     rests = (again - states).norm(dim=-1) < 1e-8
     assert found.resting[0] == float(rests.double().mean())
     ends = np.unique(np.round(states[rests].numpy(), 6), axis=0)
@@ -362,7 +396,7 @@ def test_balanced_gauge_changes_no_attention():
         (small, small_trace, 1),
     ):
         beta, width = trace.beta, model.architecture.head_width
-        queries, keys = iteration.balanced_gauge(model, trace)
+        queries, keys = loops.balanced_gauge(model, trace)
         torch.testing.assert_close(
             torch.softmax(beta * queries @ keys.mT, -1),
             torch.softmax(beta * trace.queries @ trace.keys.mT, -1),
@@ -405,7 +439,7 @@ def test_readback_is_the_heads_own_loop():
         silenced = replace(model, weights=alone)
         written = run_layer(silenced, layer, inputs=trace.inputs).attended
         expected = project(model, layer, "query", states=written)[:, head]
-        values = iteration.readback_values(model, trace)[:, head]
+        values = loops.readback_values(model, trace)[:, head]
         torch.testing.assert_close(attention[:, head] @ values, expected, atol=1e-11, rtol=0)
 
 
@@ -417,11 +451,13 @@ def test_readback_is_the_heads_own_loop():
         (lambda m, t: iteration.end_points(m, t, "keys", tolerance=-1.0), "tolerance"),
         (lambda m, t: iteration.end_points(m, replace(t, layer=9), "keys"), "layer"),
         (lambda m, t: iteration.end_points(m, replace(t, layer=0), "keys"), "another model"),
-        (lambda m, t: iteration.loop_eigenvalues(m, t, "balanced"), "loop"),
-        (lambda m, t: iteration.loop_eigenvalues(m, t, "keys", sequence=-1), "sequence"),
-        (lambda m, t: iteration.balanced_gauge(example_model(seed=1), t), "another model"),
-        (lambda m, t: iteration.readback_values(example_model(seed=1), t), "another model"),
-        (lambda m, t: iteration.sublayer_step(m, t, states=t.inputs[0, :, :7]), "states"),
+        (lambda m, t: loops.loop_values(m, t, "balanced"), "loop"),
+        (lambda m, t: loops.loop_jacobians(t, values=t.keys, at=t.queries[0]), "values and at"),
+        (lambda m, t: gain.gain_sweep(m, t, "keys", gains=[0.0]), "gains"),
+        (lambda m, t: gain.gain_sweep(m, t, "balanced", gains=[1.0]), "loop"),
+        (lambda m, t: loops.balanced_gauge(example_model(seed=1), t), "another model"),
+        (lambda m, t: loops.readback_values(example_model(seed=1), t), "another model"),
+        (lambda m, t: loops.sublayer_step(m, t, states=t.inputs[0, :, :7]), "states"),
     ],
 )
 def test_bad_input_is_refused(call, words):

@@ -13,13 +13,14 @@ from spinformer.language.encoder import (
     LayerTrace,
     check_trace,
     embed,
+    join_traces,
     layer_norm,
     project,
     run_layer,
     run_model,
 )
 from spinformer.language.minilm import ModelUnavailable, load_model, model_directory
-from spinformer.language.text import random_tokens, sample_text, text_windows
+from spinformer.language.text import random_tokens, sample_text, sample_texts, text_windows
 from spinformer.language.untrained import example_model, random_weights
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "check_trace",
     "embed",
     "example_model",
+    "join_traces",
     "layer_norm",
     "load_model",
     "model_directory",
@@ -39,5 +41,6 @@ __all__ = [
     "run_layer",
     "run_model",
     "sample_text",
+    "sample_texts",
     "text_windows",
 ]

@@ -8,7 +8,7 @@ those of the room (see `spinformer.language`); weights have the names of the che
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -323,3 +323,27 @@ def _check_states(model: LanguageModel, name: str, states: torch.Tensor, *, axes
     ):
         shape = {1: f"(..., {width})", 2: f"(..., N, {width})", 3: f"(B, N, {width})"}[axes]
         raise ValueError(f"{name} must have shape {shape}, none empty, got {tuple(states.shape)}")
+
+
+def join_traces(runs: Sequence[Sequence[LayerTrace]]) -> list[LayerTrace]:
+    """Traces of several runs of one model on windows of one length, as those of one batch.
+
+    Running window by window keeps arrays small. Raises ValueError for no run, or runs that differ
+    in their layers or in the shape of a window.
+
+    >>> from spinformer.language import example_model
+    >>> runs = [run_model(example_model(), torch.tensor([[2, n, 6, 3]])) for n in (5, 7, 8)]
+    >>> [tuple(trace.inputs.shape) for trace in join_traces(runs)]
+    [(3, 4, 8), (3, 4, 8)]
+    """
+    shapes = {tuple((trace.layer, *trace.inputs.shape[1:]) for trace in run) for run in runs}
+    if len(shapes) != 1:
+        raise ValueError(f"runs must have the same layers and window, got {sorted(shapes)}")
+    names = [field.name for field in dataclasses.fields(LayerTrace) if field.name != "layer"]
+    return [
+        LayerTrace(
+            layer=parts[0].layer,
+            **{name: torch.cat([getattr(part, name) for part in parts]) for name in names},
+        )
+        for parts in zip(*runs, strict=True)
+    ]

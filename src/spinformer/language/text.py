@@ -1,4 +1,11 @@
-"""Text to read: an essay, cut into windows of tokens, and windows without any statistics."""
+"""Text to read: seven short texts, cut into windows of tokens, and windows without statistics.
+
+The texts lie in `texts/`, one file each, 380 to 1,160 words. Written for this package: "essay"
+(spins and reading machines), "protocol" (how to measure a heat capacity), "list" (an inventory).
+In the public domain: "narrative", the opening of Moby-Dick (Melville, 1851); "dialogue", that of
+Pride and Prejudice (Austen, 1813); "law", the first ten amendments to the constitution of the
+United States (1791); "verse", sonnets 18, 29, 73 and 116 (Shakespeare, 1609).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +18,8 @@ from spinformer.core.checks import check_integer
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.language.encoder import LanguageModel
 
+TEXTS = ("essay", "narrative", "dialogue", "law", "protocol", "list", "verse")
+
 
 def sample_text(path: str | Path | None = None) -> str:
     """English text to read: the essay that ships with the package, or the file `path`.
@@ -21,11 +30,23 @@ def sample_text(path: str | Path | None = None) -> str:
     'A magnet is the s'
     """
     if path is None:
-        return resources.files(__package__).joinpath("text.txt").read_text(encoding="utf-8")
+        return sample_texts()["essay"]
     try:
         return Path(path).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"path must name a file of UTF-8 text, got {path}: {error}") from None
+
+
+def sample_texts() -> dict[str, str]:
+    """All texts that ship with the package, by the names in TEXTS: kinds of English, not samples.
+
+    Each fills one window of 512 tokens, or four of 128 (see `text_windows`).
+
+    >>> list(sample_texts())[1:3], sample_texts()["narrative"][:15]
+    (['narrative', 'dialogue'], 'Call me Ishmael')
+    """
+    folder = resources.files(__package__).joinpath("texts")
+    return {name: folder.joinpath(f"{name}.txt").read_text(encoding="utf-8") for name in TEXTS}
 
 
 def text_windows(model: LanguageModel, text: str, length: int) -> torch.Tensor:

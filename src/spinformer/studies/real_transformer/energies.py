@@ -30,9 +30,11 @@ from spinformer.core.checks import (
     check_real,
     check_tensor,
 )
+from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, project
+from spinformer.studies.real_transformer.rotations import random_rotations
 
 KINDS = ("hopfield", "overlap")
 STAGES = ("hopfield", "attention", "residual", "layer norm", "feed forward")
@@ -139,6 +141,24 @@ def layer_overlap_energy(
     """
     queries = project(model, check_trace(model, trace), "query", states=states)
     return overlap_energy(queries, keys=trace.keys, beta=trace.beta).sum(1)
+
+
+@torch.no_grad()
+def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray:
+    """Mean overlap energy of a layer's queries among its own keys, one number a head: (H,).
+
+    With `turned` (a seed) the queries of every head are first turned by a random rotation of its
+    own: the same keys and the same lengths of queries, but what the queries ask for is lost.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> trace = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> query_energy(trace).shape, bool((query_energy(trace, turned=0) < 0).all())
+    ((2,), True)
+    """
+    queries = trace.queries
+    if turned is not None:
+        queries = queries @ random_rotations(queries, seed=turned)
+    return overlap_energy(queries, keys=trace.keys, beta=trace.beta).mean((0, 2)).numpy()
 
 
 def alignment(update: torch.Tensor, *, gradient: torch.Tensor) -> torch.Tensor:

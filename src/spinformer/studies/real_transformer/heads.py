@@ -78,6 +78,17 @@ def logit_spread(logits: torch.Tensor) -> torch.Tensor:
     return check_tensor("logits", logits).std(dim=-1, correction=0)
 
 
+def logit_skewness(logits: torch.Tensor) -> torch.Tensor:
+    """Third moment over the keys of logits (..., N) in units of their spread: (...), 0 without any.
+
+    >>> logit_skewness(torch.tensor([[0.0, 0.0, 3.0], [1.0, 1.0, 1.0]]))
+    tensor([0.7071, 0.0000])
+    """
+    centered = check_tensor("logits", logits) - logits.mean(-1, keepdim=True)
+    spread = centered.square().mean(-1).sqrt()
+    return torch.where(spread > 0, (centered**3).mean(-1) / spread.clamp_min(1e-30) ** 3, 0.0)
+
+
 def gaussian_fraction(spread: ArrayLike, *, mass: float = 0.9) -> np.ndarray:
     """Fraction k/N of entries that carry `mass` if logits are Gaussian: Φ(z_mass − spread).
 
@@ -143,6 +154,18 @@ def cumulated_attention(trace: LayerTrace) -> np.ndarray:
     attention = torch.softmax(attention_logits(trace), dim=-1)
     ranked = attention.sort(dim=-1, descending=True).values.cumsum(-1)
     return ranked.transpose(0, 1).flatten(1, 2).mean(1).numpy()
+
+
+def mark_weight(trace: LayerTrace) -> np.ndarray:
+    """Weight on the first and the last key together, the marks that frame a window: mean, (H,).
+
+    >>> from spinformer.language import example_model, run_model
+    >>> trace = run_model(example_model(), torch.tensor([[2, 3]]))[0]
+    >>> mark_weight(trace).round(6)
+    array([1., 1.])
+    """
+    attention = torch.softmax(attention_logits(trace), dim=-1)
+    return attention[..., [0, -1]].sum(-1).mean((0, 2)).numpy()
 
 
 def sampled_gaussian_entries(

@@ -1,20 +1,12 @@
 """Where a head, or a whole attention sub-layer, ends up if its step is repeated.
 
 A transformer takes one attention step a layer. Repeating it, keys and values held fixed,
-shows which fixed points there are to step towards. There is more than one way to close the
-loop from a head's output to its next query:
+shows which fixed points there are to step towards; `loops` tells the ways to close the loop.
 
-* "keys": the query is replaced by the attention average of the keys, as in the continuous
-  Hopfield network of [bal2020energy, Eq. (12)] (V = K). Its energy falls at every step.
-* "balanced": the same after rewriting W_Q W_Kᵀ = U S Vᵀ as (U√S)(V√S)ᵀ and centering the keys:
-  no attention weight of the model changes, but the stored patterns do.
-* "readback": the head's own values (V ≠ K), written to the residual stream by W_O and read
-  again by the same head's W_Q.
-* "sub-layer": what the model does in full: x ← LayerNorm(x + attention(x)), all heads at once.
-
-Lengths. In the first two loops they are measured in units of the largest norm of a head's keys,
-in the last two of the root mean square norm of the states that are iterated. Two end points are
-one if they are closer than KEY_RADIUS of the first unit, or STATE_RADIUS of the second.
+Lengths. In the loops "keys" and "balanced" they are measured in units of the largest norm of a
+head's keys, in "readback" and "sub-layer" of the root mean square norm of the states that are
+iterated. Two end points are one if they are closer than `hopfield.fixed_points.MERGE_RADIUS` of
+the unit, in every loop; the default tolerance leaves states much nearer to their ends than that.
 """
 
 from __future__ import annotations
@@ -23,22 +15,26 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from spinformer.core.checks import check_choice, check_flag, check_integer, check_real, check_tensor
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
 from spinformer.hopfield.fixed_points import (
     KINDS,
+    MERGE_RADIUS,
     classify,
     effective_entries,
     find_fixed_points,
 )
-from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, layer_norm, project
+from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, project
+from spinformer.studies.real_transformer.loops import (
+    attend,
+    balanced_gauge,
+    readback_values,
+    sublayer_step,
+)
 
 LOOPS = ("keys", "balanced", "readback", "sub-layer")
-KEY_RADIUS = 1e-5
-STATE_RADIUS = 1e-3
 
 
 @record
@@ -113,7 +109,7 @@ def end_points(
         rows = []
         for head in heads:
             solution = repeat(
-                _attend(keys[head], values[head], trace.beta),
+                attend(keys[head], values=values[head], beta=trace.beta),
                 trace.queries[sequence, head],
                 tolerance=tolerance,
                 max_steps=max_steps,
@@ -130,40 +126,6 @@ def end_points(
     queries = project(model, trace.layer, "query", states=solution.value)
     attention = torch.softmax(trace.beta * queries @ keys.mT, dim=-1)
     return _stack([_from_states(solution, weights) for weights in attention])
-
-
-@torch.no_grad()
-def loop_eigenvalues(
-    model: LanguageModel, trace: LayerTrace, loop: str, *, sequence: int = 0, throw: bool = True
-) -> np.ndarray:
-    """Eigenvalues of a loop's Jacobian where the first token's query ends: complex (H, d).
-
-    For loop "keys" or "readback" with values w_j the Jacobian of Σ_j a_j w_j with respect to
-    the query is β Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ. With w = k it is β times a covariance:
-    real eigenvalues ≥ 0. A negative or complex one excludes an energy that the loop descends
-    as a gradient step; one below −1 makes the state jump to and fro. Raises NotConverged if a
-    query does not come to rest (with `throw=False` its head's row is NaN), ValueError for another
-    loop, a sequence that is not there, or a trace of another model.
-
-    >>> from spinformer.language import example_model, run_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> bool((loop_eigenvalues(model, trace, "keys").real > -1e-12).all())
-    True
-    """
-    check_choice("loop", loop, ("keys", "readback"))
-    check_trace(model, trace)
-    sequence = check_integer("sequence", sequence, low=0, high=trace.inputs.shape[0] - 1)
-    keys = trace.keys[sequence]
-    values = keys if loop == "keys" else readback_values(model, trace)[sequence]
-    spectra = []
-    for stored, returned, query in zip(keys, values, trace.queries[sequence, :, :1], strict=True):
-        solution = repeat(_attend(stored, returned, trace.beta), query, throw=throw)
-        weights = torch.softmax(trace.beta * solution.value @ stored.mT, dim=-1)
-        jacobian = trace.beta * (weights.mT * returned).mT @ (stored - weights @ stored)
-        found = torch.linalg.eigvals(jacobian).numpy()
-        spectra.append(found if solution.converged.all() else np.full_like(found, np.nan))
-    return np.stack(spectra)
 
 
 @torch.no_grad()
@@ -235,13 +197,13 @@ def repeat(
     return solution
 
 
-def distinct_states(states: torch.Tensor, *, merge_radius: float = STATE_RADIUS) -> torch.Tensor:
+def distinct_states(states: torch.Tensor, *, merge_radius: float = MERGE_RADIUS) -> torch.Tensor:
     """Number the states (S, d) by the point each lies at: labels (S,) from 0, in order.
 
     A state lies at the first point that it differs from by at most `merge_radius` times the root
     mean square norm of all. Raises ValueError for states that are not finite.
 
-    >>> distinct_states(torch.tensor([[1.0], [2.0], [1.0001]]))
+    >>> distinct_states(torch.tensor([[1.0], [2.0], [1.00001]]))
     tensor([0, 1, 0])
     """
     check_tensor("states", states, ndim=2)
@@ -255,97 +217,6 @@ def distinct_states(states: torch.Tensor, *, merge_radius: float = STATE_RADIUS)
     return labels
 
 
-def sublayer_step(
-    model: LanguageModel, trace: LayerTrace, *, states: torch.Tensor, sequence: int = 0
-) -> torch.Tensor:
-    """LayerNorm(x + attention(x)) of states (S, D), keys and values of `trace` held fixed.
-
-    Raises ValueError for a trace of another model.
-
-    >>> from spinformer.language import example_model, run_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> once = sublayer_step(model, trace, states=trace.inputs[0])
-    >>> torch.allclose(once, trace.normalized[0])
-    True
-    """
-    prefix = f"encoder.layer.{check_trace(model, trace)}.attention.output"
-    sequence = check_integer("sequence", sequence, low=0, high=trace.inputs.shape[0] - 1)
-    queries = project(model, trace.layer, "query", states=states)
-    logits = trace.beta * queries @ trace.keys[sequence].mT
-    heads = (torch.softmax(logits, dim=-1) @ trace.values[sequence]).transpose(0, 1).flatten(1)
-    matrix, bias = (model.weights[f"{prefix}.dense.{part}"] for part in ("weight", "bias"))
-    return layer_norm(model, prefix, states + functional.linear(heads, matrix, bias))
-
-
-def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tensor, torch.Tensor]:
-    """Queries and keys (B, H, N, d) in the gauge in which both maps have equal Gram matrices.
-
-    Attention depends on W_Q W_Kᵀ alone: q → Aᵀq, k → A⁻¹k changes no logit, but it changes
-    what "the Hopfield network that stores the keys" is. Here W_Q W_Kᵀ = U S Vᵀ is split
-    into U√S and V√S, and the keys are centered (their mean adds the same number to all
-    logits of a query). Biases are left out of the decomposition. Raises ValueError for a trace of
-    another model.
-
-    >>> from spinformer.language import example_model, run_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> queries, keys = balanced_gauge(model, trace)
-    >>> torch.allclose(
-    ...     (queries @ keys.mT).softmax(-1), (trace.queries @ trace.keys.mT).softmax(-1)
-    ... )
-    True
-    """
-    sizes = model.architecture
-    name = f"encoder.layer.{check_trace(model, trace)}.attention.self"
-    gauges = []
-    for head in range(sizes.heads):
-        rows = slice(head * sizes.head_width, (head + 1) * sizes.head_width)
-        query_map, key_map = (
-            model.weights[f"{name}.{which}.weight"][rows].mT for which in ("query", "key")
-        )
-        triangle_q = torch.linalg.qr(query_map).R
-        triangle_k = torch.linalg.qr(key_map).R
-        left, singular, _ = torch.linalg.svd(triangle_q @ triangle_k.mT)
-        gauges.append(torch.linalg.solve(triangle_q, left * singular.sqrt()))
-    gauge = torch.stack(gauges)
-    keys = trace.keys @ torch.linalg.inv(gauge).mT
-    return trace.queries @ gauge, keys - keys.mean(-2, keepdim=True)
-
-
-def readback_values(model: LanguageModel, trace: LayerTrace) -> torch.Tensor:
-    """Each head's values as its own query map reads them, (B, H, N, d).
-
-    Value v of head h is written to the residual stream as W_O v and read again by the same
-    head as W_Q W_O v + b_Q: the loop a head makes through the model's own matrices, without
-    the other heads, the residual and the normalization. Raises ValueError for a trace of another
-    model.
-
-    >>> from spinformer.language import example_model, run_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> readback_values(model, trace).shape == trace.values.shape
-    True
-    """
-    sizes = model.architecture
-    output = model.weights[
-        f"encoder.layer.{check_trace(model, trace)}.attention.output.dense.weight"
-    ]
-    read = []
-    for head in range(sizes.heads):
-        columns = output[:, head * sizes.head_width : (head + 1) * sizes.head_width]
-        written = trace.values[:, head] @ columns.mT
-        read.append(project(model, trace.layer, "query", states=written)[:, head])
-    return torch.stack(read, dim=1)
-
-
-def _attend(
-    keys: torch.Tensor, values: torch.Tensor, beta: float
-) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The step of a head's loop: queries (S, d) to attention averages of `values` (N, d)."""
-    return lambda queries: torch.softmax(beta * queries @ keys.mT, dim=-1) @ values
-
-
 def _from_hopfield(
     keys: torch.Tensor, queries: torch.Tensor, beta: float, tolerance: float, max_steps: int
 ) -> EndPoints:
@@ -355,7 +226,6 @@ def _from_hopfield(
         starts=queries,
         tolerance=tolerance,
         max_steps=max_steps,
-        merge_radius=KEY_RADIUS,
     )
     entries = np.repeat(found.entries.numpy(), found.basin.numpy())
     kinds = np.repeat(np.array(found.kinds, dtype=object), found.basin.numpy())
