@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spinformer.core.checks import check_array, check_choice, check_real
+from spinformer.core.checks import check_array, check_real
 from spinformer.core.records import record
 from spinformer.studies.demonstrations.episodes import Pools, digit_inputs, draw_episodes
 from spinformer.studies.demonstrations.model import Reading, Weights, read
@@ -74,19 +74,11 @@ def draw_lines(
     >>> draw_lines([split_digits(0)], part="test", count=3, seed=0).ends.shape
     torch.Size([1, 3, 2, 64])
     """
-    check_choice("fresh", fresh, (True, False))
     generators = [np.random.default_rng([seed, place]) for place in range(len(pools))]
-    found = draw_episodes(
-        pools, part=part, count=count, shown=(copies + 1, copies + 1), seeds=generators
-    )
+    found = draw_episodes(pools, part=part, count=count, shown=(copies, copies), seeds=generators)
     images = digit_inputs()[found.rows]
-    first, second = images[:, :, : copies + 1], images[:, :, copies + 1 : -1]
-    place = copies if fresh else 0
-    shown = [*range(copies), *range(copies + 1, 2 * copies + 1), 2 * copies + 2]
     return Lines(
-        demonstrations=torch.cat([first[:, :, :copies], second[:, :, :copies]], 2),
-        ends=torch.stack([first[:, :, place], second[:, :, place]], 2),
-        words=found.words[:, :, shown],
+        demonstrations=images[:, :, :-1], ends=images[:, :, [0, copies]], words=found.words
     )
 
 

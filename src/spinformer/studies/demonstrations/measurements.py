@@ -220,12 +220,13 @@ def _add_boundary(
             ("second layer", slopes.layers[1]),
         ):
             x, y = shown
-            scaled = np.where(np.isinf(moved), np.inf, np.where(np.isinf(moved), 0.0, moved) * slope)
+            gone = np.isinf(moved)
+            scaled = np.where(gone, np.inf, np.where(gone, 0.0, moved) * slope)
             rows.add(measure, part=part, x=x, y=y, values=median(scaled))
 
 
 _FOLDER = Path(__file__).parent
-_FULL = {"count": 10, "steps": 1000, "episodes": 100}
+_FULL = {"count": 10, "steps": 700, "episodes": 100}
 # Seeds 0 to 9, and for the balanced training ten others: other classes, weights and episodes.
 BOUNDARY = Table(
     path=_FOLDER / "boundary.csv",
