@@ -15,6 +15,7 @@ L the difference of the two words' scores. S is measured with one copy of each.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -173,7 +174,7 @@ def stiffness(
     t = torch.as_tensor(check_array("position", position, ndim=2)).requires_grad_()
     asked = torch.zeros(t.shape, dtype=t.dtype).requires_grad_()
     told = torch.zeros(t.shape, dtype=t.dtype).requires_grad_()
-    unit = count_field((np.e**0.5, np.e**-0.5), lines=lines)
+    unit = count_field((math.exp(0.5), math.exp(-0.5)), lines=lines)
     leads, found = lead(
         weights,
         lines,

@@ -142,9 +142,9 @@ def draw_episodes(
         columns[2].append(pair)
         columns[3].append(np.take_along_axis(pair, side, 1)[:, 0])
         columns[4].append(classes)
-    rows, words, pair, target, classes = (np.stack(column) for column in columns)
+    images, words, pair, target, classes = (np.stack(column) for column in columns)
     return Episodes(
-        rows=torch.as_tensor(rows),
+        rows=torch.as_tensor(images),
         words=torch.as_tensor(words),
         pair=torch.as_tensor(pair),
         target=torch.as_tensor(target),
