@@ -43,7 +43,7 @@ def draw_landscape(
             axis.plot(tops[copies], height, "v", color=COLORS[tone], ms=8, mec="white")
     axis.set(xlabel="position of the query (B at −1, A at 1)", ylabel="energy $E$")
     axis.set_xlim(line[0], line[-1])
-    axis.legend(title="copies of A and B", loc="upper center", ncols=3)
+    axis.legend(title="copies of A and B", loc="lower left")
 
 
 def draw_interval(axis: Axes, x: Any, *, samples: np.ndarray, **style: Any) -> None:
