@@ -145,10 +145,12 @@ def column(table: dict[str, np.ndarray], measure: str, **choice: Any) -> np.ndar
     return table["value"][kept][order].reshape(-1, len(np.unique(table["seed"][kept])))
 
 
-def law_slopes(table: dict[str, np.ndarray], measure: str, **choice: Any) -> np.ndarray:
+def law_slopes(
+    table: dict[str, np.ndarray], measure: str, *, most: float = 8.0, **choice: Any
+) -> np.ndarray:
     """Slope of shift times stiffness against log(k_A/k_B), through zero, for each seed (S,).
 
-    `measure` is one of "scaled shift", "first layer", "second layer".
+    `measure` is one of "scaled shift", "first layer", "second layer"; ratios up to `most` to 1.
 
     >>> table = {"measure": np.array(["first layer"]), "seed": np.array([0]),
     ...          "x": np.array([2.0]), "y": np.array([1.0]), "value": np.array([np.log(2.0)])}
@@ -156,27 +158,28 @@ def law_slopes(table: dict[str, np.ndarray], measure: str, **choice: Any) -> np.
     [1.0]
     """
     values = column(table, measure, **choice)
-    shown = sorted({(x, y) for x, y in zip(
-        table["x"][table["measure"] == measure], table["y"][table["measure"] == measure],
-        strict=True,
-    )})  # fmt: skip
-    h = np.log([x / y for x, y in shown])
-    return np.asarray((h[:, None] * values).sum(0) / (h**2).sum())
+    kept = table["measure"] == measure
+    shown = sorted(set(zip(table["x"][kept], table["y"][kept], strict=True)))
+    ratios = np.array([x / y for x, y in shown])
+    h = np.log(ratios[ratios <= most])
+    return np.asarray((h[:, None] * values[ratios <= most]).sum(0) / (h**2).sum())
 
 
-def saturation(table: dict[str, np.ndarray], **choice: Any) -> np.ndarray:
-    """Shift at 8 : 1 over shift at 2 : 1, for each seed (S,).
+def saturation(table: dict[str, np.ndarray], *, most: float = 8.0, **choice: Any) -> np.ndarray:
+    """Shift at `most` : 1 over shift at 2 : 1 (S,), of the seeds whose boundary is on the line.
 
-    3 where the boundary moves with log(k_A/k_B), as in retrieval with an exponential of the
-    score; 7/3 where it moves with (k_A − k_B)/(k_A + k_B), as after a step of linear regression.
+    log2(most), so 3 at 8 and 2 at 4, where the boundary moves with log(k_A/k_B), as in retrieval
+    with an exponential of the score; 7/3 and 9/5 where it moves with (k_A − k_B)/(k_A + k_B), as
+    after a step of linear regression.
 
     >>> table = {"measure": np.array(["shift"] * 2), "seed": np.zeros(2), "x": np.array([2.0, 8.0]),
     ...          "y": np.ones(2), "value": np.array([1.0, 3.0])}
     >>> saturation(table).tolist()
     [3.0]
     """
-    far, near = (column(table, "shift", x=x, y=1.0, **choice)[0] for x in (8.0, 2.0))
-    return np.asarray(far / near)
+    far, near = (column(table, "shift", x=x, y=1.0, **choice)[0] for x in (most, 2.0))
+    known = np.isfinite(far) & np.isfinite(near)
+    return np.asarray(far[known] / near[known])
 
 
 class _Rows:
@@ -233,7 +236,6 @@ BOUNDARY = Table(
     units=[
         {"training": "balanced", "first_seed": 0, **_FULL},
         {"training": "linear", "first_seed": 0, **_FULL},
-        {"training": "neutral", "first_seed": 0, **_FULL},
         {"training": "matched", "first_seed": 0, **_FULL},
         {"training": "balanced", "first_seed": 10, **_FULL},
     ],
