@@ -320,7 +320,6 @@ def test_the_boundary_law_with_real_copies(trained):
     assert abs(np.nanmedian(ratios) - 1.0) < 0.1
 
 
-@pytest.mark.claim("A16")
 def test_stored_figures_stand_on_the_side_that_the_verdict_says():
     table = BOUNDARY.read()
     for first in (0, 10):
