@@ -1,0 +1,396 @@
+"""Demonstrations: the memory of two patterns, the few-shot reader, what is measured in it."""
+
+import numpy as np
+import pytest
+import torch
+
+from spinformer.core.statistics import mean_interval
+from spinformer.hopfield.continuous import attention_weights, retrieve, update
+from spinformer.studies.demonstrations import BOUNDARY, LABELINGS, SMALL, Lessons, train
+from spinformer.studies.demonstrations.basins import (
+    KICKS,
+    conflict_shares,
+    draw_queries,
+    radius,
+    return_shares,
+)
+from spinformer.studies.demonstrations.boundary import (
+    boundary,
+    count_field,
+    draw_lines,
+    lead,
+    shifts,
+    stiffness,
+)
+from spinformer.studies.demonstrations.episodes import (
+    PARTS,
+    WORDS,
+    digit_inputs,
+    draw_episodes,
+    draw_labelings,
+    split_digits,
+)
+from spinformer.studies.demonstrations.measurements import (
+    NUMBERS,
+    column,
+    half_point,
+    law_slopes,
+    saturation,
+)
+from spinformer.studies.demonstrations.model import initial_weights, read
+from spinformer.studies.demonstrations.training import accuracy
+from spinformer.studies.demonstrations.two_patterns import boundary_position, spinodal
+from spinformer.studies.images import digit_labels
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Two trainings, long enough for the held-out images."""
+    lessons = Lessons(first_seed=100, count=2, steps=200)
+    return train(lessons), [split_digits(seed) for seed in lessons.seeds]
+
+
+# --- the memory of two patterns ----------------------------------------------------------------
+
+
+def _answer(copies, beta, m, steps):
+    """Weight of A in the last of `steps` steps of the package's memory, copies stored as rows."""
+    a, b = torch.tensor([0.6, 0.8, 0.0]).double(), torch.tensor([-0.6, 0.0, 0.8]).double()
+    patterns = torch.stack([a] * copies[0] + [b] * copies[1])
+    aside = torch.linalg.cross(a - b, a + b)
+    state = ((a + b) / 2 + m * (a - b) / 2 + 0.3 * aside).unsqueeze(0)
+    if steps is None:
+        end = retrieve(patterns, queries=state, beta=beta, tolerance=1e-12, max_steps=100000)
+        return float((end.states @ (a - b))[0])
+    for _ in range(steps - 1):
+        state = update(patterns, states=state, beta=beta)
+    weights = attention_weights(patterns, states=state, beta=beta)[0]
+    return float(weights[: copies[0]].sum() - 0.5)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, None])
+@pytest.mark.parametrize("copies", [(1, 1), (3, 2), (1, 2)])
+def test_the_boundary_of_stored_copies(copies, steps):
+    beta = 5.0
+    distance = np.sqrt(1.2**2 + 2 * 0.8**2)
+    strength = beta * distance**2 / 4
+    m = boundary_position(np.log(copies[0] / copies[1]), strength=strength, steps=steps)
+    assert _answer(copies, beta, m - 1e-3, steps) < 0 < _answer(copies, beta, m + 1e-3, steps)
+    if steps == 1:
+        # In units of length: log(k_A/k_B)/(β|A − B|).
+        shift = np.log(copies[0] / copies[1]) / (beta * distance)
+        assert m * distance / 2 == pytest.approx(-shift, abs=1e-12)
+
+
+def test_the_weaker_basin_vanishes_at_the_spinodal():
+    beta = 4.0
+    strength = beta * (1.2**2 + 2 * 0.8**2) / 4
+    limit = spinodal(strength)
+    below, above = int(np.floor(np.exp(limit))), int(np.ceil(np.exp(limit)))
+    assert np.isfinite(boundary_position(np.log(below), strength=strength, steps=None))
+    assert np.isnan(boundary_position(np.log(above), strength=strength, steps=None))
+    assert _answer((below, 1), beta, -1.0, None) < 0 < _answer((above, 1), beta, -1.0, None)
+    assert spinodal(0.9) == 0.0
+    assert np.isnan(boundary_position(4.0, strength=1.5, steps=9))
+
+
+# --- episodes ----------------------------------------------------------------------------------
+
+
+def test_the_split_keeps_classes_and_images_apart():
+    labels = digit_labels()
+    for seed in (0, 3):
+        pools = split_digits(seed)
+        kinds = {
+            part: {int(k) for rows in pools.rows[part] for k in labels[rows]} for part in PARTS
+        }
+        assert kinds["train"] == kinds["valid"]
+        assert kinds["train"] & kinds["test"] == set()
+        assert (len(kinds["train"]), len(kinds["test"])) == (6, 4)
+        every = np.concatenate([rows for part in PARTS for rows in pools.rows[part]])
+        assert sorted(every) == list(range(1797))
+    assert list(split_digits(0).classes) != list(split_digits(1).classes)
+
+
+def test_episodes_hold_what_they_say():
+    pools = [split_digits(seed) for seed in (0, 1)]
+    labels = digit_labels()
+    found = draw_episodes(pools, part="train", count=200, shown=(3, 2), seeds=[5, 6], share_a=0.8)
+    kinds = labels[found.rows.numpy()]
+    assert (kinds[..., :3] == kinds[..., :1]).all()
+    assert (kinds[..., 3:5] == kinds[..., 3:4]).all()
+    assert (kinds[..., 0] != kinds[..., 3]).all()
+    assert (found.words[..., :3] == found.pair[..., :1]).all()
+    assert (found.words[..., 3:5] == found.pair[..., 1:]).all()
+    assert (found.words[..., -1] == WORDS).all()
+    of_a = kinds[..., -1] == kinds[..., 0]
+    assert (of_a | (kinds[..., -1] == kinds[..., 3])).all()
+    right = np.where(of_a, found.pair[..., 0], found.pair[..., 1])
+    assert (found.target.numpy() == right).all()
+    assert abs(of_a.mean() - 0.8) < 0.08
+    tables = [draw_labelings(3, seed=seed) for seed in (0, 1)]
+    found = draw_episodes(
+        pools, part="train", count=50, shown=(1, 1), seeds=[5, 6], labelings=tables
+    )
+    for place, table in enumerate(tables):
+        for pair, classes in zip(found.pair[place].tolist(), found.classes[place], strict=True):
+            assert pair in table[:, classes].tolist()
+
+
+def test_controls_change_what_they_name():
+    pools = [split_digits(0)]
+    labels = digit_labels()
+    plain = draw_queries(pools, count=60, copies=4, seed=2)
+    dealt = draw_queries(pools, count=60, copies=4, control="shuffled words", seed=2)
+    other = draw_queries(pools, count=60, copies=4, control="other classes", seed=2)
+    assert torch.equal(dealt.rows, plain.rows)
+    assert torch.equal(dealt.words.sort(-1)[0], plain.words.sort(-1)[0])
+    assert 0.3 < float((dealt.words != plain.words)[..., :-1].double().mean()) < 0.7
+    assert torch.equal(other.words, plain.words)
+    shown, asked = labels[other.rows[0, :, :-1].numpy()], labels[plain.rows[0].numpy()]
+    for one, two in zip(shown, asked, strict=True):
+        assert not set(one) & set(two)
+        assert len(set(one[:4])) == len(set(one[4:])) == 1
+
+
+# --- the reader --------------------------------------------------------------------------------
+
+
+def _plain_read(weights, images, words, kind="softmax", copies=None):
+    """The model of one training and one episode in loops; demonstrations repeated as tokens."""
+    w = {name: value[0].numpy() for name, value in weights.items()}
+    copies = [1] * (len(images) - 1) if copies is None else copies
+    order = [j for j, k in enumerate(copies) for _ in range(k)] + [len(images) - 1]
+    hidden = [images[j].numpy() @ w["image"] + w["word"][int(words[j])] for j in order]
+
+    def norm(x):
+        return (x - x.mean()) / np.sqrt(((x - x.mean()) ** 2).mean() + 1e-5)
+
+    for layer in (0, 1):
+        before = [norm(x) for x in hidden]
+        after = []
+        for i, x in enumerate(hidden):
+            seen = range(len(hidden)) if i == len(hidden) - 1 else range(len(hidden) - 1)
+            query = before[i] @ w[f"query{layer}"]
+            scores = np.array([query @ (before[j] @ w[f"key{layer}"]) / 8 for j in seen])
+            weight = np.exp(scores) / np.exp(scores).sum()
+            if kind == "linear":
+                weight = scores / len(scores)
+            mixed = sum(a * (before[j] @ w[f"value{layer}"]) for a, j in zip(weight, seen))  # noqa: B905
+            x = x + mixed @ w[f"mix{layer}"]
+            after.append(x + np.maximum(norm(x) @ w[f"up{layer}"], 0) @ w[f"down{layer}"])
+        hidden = after
+    return norm(hidden[-1]) @ w["out"]
+
+
+@pytest.mark.parametrize("kind", ["softmax", "linear"])
+def test_fields_are_copies(kind):
+    """Against plain loops in which every demonstration is repeated as often as it counts."""
+    weights = initial_weights([4], dtype=torch.float64)
+    images = torch.randn(1, 1, 4, 64, generator=torch.Generator().manual_seed(0)).double()
+    words = torch.tensor([[[0, 3, 0, WORDS]]])
+    field = torch.log(torch.tensor([[[3.0, 1.0, 2.0]]]).double())
+    found = read(weights, images=images, words=words, field=field, kind=kind).logits[0, 0]
+    plain = _plain_read(weights, images[0, 0], words[0, 0], kind, copies=[3, 1, 2])
+    np.testing.assert_allclose(found.numpy(), plain, atol=1e-10)
+
+
+def test_trainings_side_by_side_are_those_alone(trained):
+    few = Lessons(first_seed=100, count=1, steps=3)
+    alone, pair = train(few), train(Lessons(first_seed=100, count=2, steps=3))
+    for name in alone:
+        torch.testing.assert_close(alone[name][0], pair[name][0], atol=2e-4, rtol=0)
+    assert not torch.allclose(pair["out"][0], pair["out"][1], atol=0.1)
+    weights, pools = trained
+    drawn = draw_episodes(pools, part="valid", count=200, shown=(4, 4), seeds=[1, 2])
+    assert (accuracy(weights, drawn, inputs=digit_inputs()) > 0.85).all()
+    none = draw_episodes(pools, part="valid", count=200, shown=(0, 0), seeds=[1, 2])
+    assert (accuracy(weights, none, inputs=digit_inputs()) < 0.25).all()
+
+
+def test_goals_of_training_differ_in_their_episodes():
+    losses = {
+        (goal, kind): train(Lessons(count=1, steps=3, goal=goal, kind=kind))["out"]
+        for goal in ("balanced", "matched", "neutral")
+        for kind in ("softmax", "linear")
+    }
+    found = list(losses.values())
+    for place, one in enumerate(found):
+        assert all(not torch.equal(one, two) for two in found[:place])
+    with pytest.raises(ValueError, match="goal"):
+        Lessons(goal="other")
+
+
+# --- boundaries --------------------------------------------------------------------------------
+
+
+def test_slopes_against_finite_differences(trained):
+    weights, pools = trained
+    lines = draw_lines(pools, part="valid", count=6, copies=2, seed=1)
+    t, step = torch.full((2, 6), 0.1, dtype=torch.float64), 1e-5
+    found = stiffness(weights, lines, position=t.numpy())
+
+    def change(**options):
+        up = lead(weights, lines, **{"position": t, **{k: v(step) for k, v in options.items()}})[0]
+        down = lead(weights, lines, **{"position": t, **{k: v(-step) for k, v in options.items()}})
+        return ((up - down[0]) / (2 * step)).numpy()
+
+    def counts(e):
+        return count_field((np.exp(e / 2), np.exp(-e / 2)), lines=lines)
+
+    def none(e):
+        return torch.zeros_like(counts(e))
+
+    whole = change(position=lambda e: t + e)
+    at_query = change(field=counts, context_field=none)
+    both = change(field=counts)
+    np.testing.assert_allclose(found.context, 1 - at_query / both, atol=1e-5)
+    np.testing.assert_allclose(
+        found.effective * at_query, whole * (1 - found.past), rtol=1e-4, atol=1e-6
+    )
+
+    def apart(layer, e):
+        scores = lead(weights, lines, position=t + e)[1].scores[layer]
+        return torch.log(scores[..., :2].exp().sum(-1) / scores[..., 2:4].exp().sum(-1))
+
+    for layer in (0, 1):
+        slope = (apart(layer, step) - apart(layer, -step)) / (2 * step)
+        np.testing.assert_allclose(found.layers[layer], slope.numpy(), rtol=1e-5, atol=1e-7)
+
+
+def test_what_passes_beside_attention(trained):
+    """With attention that cannot tell A from B (no query weights) all of ∂L/∂t is beside it."""
+    weights, pools = trained
+    blind = {**weights, "query0": 0 * weights["query0"], "query1": 0 * weights["query1"]}
+    lines = draw_lines(pools, part="valid", count=5, seed=1)
+    found = stiffness(blind, lines, position=np.zeros((2, 5)))
+    np.testing.assert_allclose(found.past, 1.0, atol=1e-10)
+    assert (np.abs(found.layers) < 1e-12).all()
+
+
+def test_the_boundary_is_where_the_words_are_level(trained):
+    weights, pools = trained
+    lines = draw_lines(pools, part="valid", count=20, seed=3)
+    field = count_field((4, 2), lines=lines)
+    found = boundary(weights, lines, field=field)
+    there = np.isfinite(found)
+    assert there.mean() > 0.8
+    for sign in (-1, 1):
+        t = torch.as_tensor(np.where(there, found, 0.0) + sign * 1e-3)
+        leads = lead(weights, lines, position=t, field=field)[0].detach().numpy()
+        assert (np.sign(leads[there]) == sign).all()
+    twice = shifts(weights, lines, shown=(4, 2))
+    back = boundary(weights, lines, field=count_field((2, 4), lines=lines))
+    kept = np.isfinite(twice)
+    np.testing.assert_allclose(twice[kept], ((back - found) / 2)[kept], atol=1e-12)
+    far = boundary(weights, lines, field=count_field((1e9, 1), lines=lines))
+    assert (far == -np.inf).mean() > 0.9
+
+
+@pytest.mark.claim("A16")
+def test_the_boundary_law_with_real_copies(trained):
+    """Repeated tokens, a scan of the line and the scores of plain loops, for the trained reader."""
+    weights, pools = trained
+    one = {name: value[:1] for name, value in weights.items()}
+    lines = draw_lines(pools[:1], part="valid", count=8, seed=5)
+    grid, ratios = np.linspace(-1.5, 1.5, 61), []
+    start = boundary(one, lines)[0]
+    slopes = stiffness(one, lines, position=start[None])
+    for episode in range(8):
+        crossings = {}
+        for copies in ((2, 1), (1, 2)):
+            shown = lines.demonstrations[0, episode]
+            images = torch.cat([shown[:1]] * copies[0] + [shown[1:]] * copies[1])
+            a, b = lines.ends[0, episode]
+            query = (a + b) / 2 + torch.as_tensor(grid)[:, None] * (a - b) / 2
+            batch = torch.cat([images.expand(61, -1, -1), query[:, None]], 1)[None]
+            words = lines.words[0, episode]
+            order = torch.cat([words[:1]] * copies[0] + [words[1:2]] * copies[1] + [words[2:]])
+            logits = read(one, images=batch, words=order.expand(1, 61, -1)).logits[0]
+            ahead = (logits[:, words[0]] - logits[:, words[1]]).numpy()
+            if (ahead > 0).all() or (ahead < 0).all():
+                crossings[copies] = np.nan
+                continue
+            last = int(np.flatnonzero(ahead < 0)[-1])
+            part = -ahead[last] / (ahead[last + 1] - ahead[last])
+            crossings[copies] = grid[last] + 0.05 * part
+        moved = (crossings[1, 2] - crossings[2, 1]) / 2
+        ratios.append(moved * slopes.effective[0, episode] / np.log(2))
+    assert np.isfinite(ratios).sum() >= 6
+    assert abs(np.nanmedian(ratios) - 1.0) < 0.1
+
+
+def test_stored_figures_stand_on_the_side_that_the_verdict_says():
+    table = BOUNDARY.read()
+    for first in (0, 10):
+        slopes = law_slopes(
+            table, "scaled shift", most=4, training="balanced", first_seed=first, part="test"
+        )
+        low, high = mean_interval(slopes)
+        assert 0.8 < low < high < 1.2
+        radii = column(table, "radius, none", training="balanced", first_seed=first)
+        assert mean_interval(radii[-1] - radii[0])[0] > 0
+    law = mean_interval(saturation(table, training="balanced", first_seed=0, part="valid"))
+    line = mean_interval(saturation(table, training="linear", first_seed=0, part="valid"))
+    assert line[1] < 8 / 3 < law[0]
+    halves = column(LABELINGS.read(), "half point", labelings=1)
+    assert np.isinf(halves).all()
+
+
+# --- kicks and conflicts -----------------------------------------------------------------------
+
+
+def test_kicks_and_their_radius(trained):
+    weights, pools = trained
+    drawn = draw_queries(pools, count=40, copies=2, seed=1)
+    shares, moved = return_shares(weights, drawn, kicks=[0.0, 0.5, 50.0], seed=1)
+    assert (shares[:, 0] == 1).all()
+    assert (moved[:, 0] == 0).all()
+    assert (shares[:, 1] > shares[:, 2]).all()
+    # Copies of the answer's side alone hold it against any kick.
+    held, _ = return_shares(weights, drawn, kicks=[1.0], copies=1e6, own_only=True, seed=1)
+    free, _ = return_shares(weights, drawn, kicks=[1.0], seed=1)
+    assert (held > 0.95).all()
+    assert (free < held).all()
+    assert radius([[0.9, 0.85, 0.65, 0.7, 0.6, 0.5, 0.4, 0.3]])[0] == pytest.approx(0.75)
+    assert radius([[1.0] * 8])[0] == KICKS[-1]
+
+
+def test_demonstrations_against_memory(trained):
+    """A reader that copies takes the shown word; one whose attention is cut never sees it."""
+    weights, pools = trained
+    shares = conflict_shares(
+        weights, pools, labelings=None, numbers=[1e-9, 1, 64], count=50, seed=0
+    )
+    assert (shares[:, 1] > 0.8).all()
+    assert (shares[:, 2] >= shares[:, 1]).all()
+    assert (abs(shares[:, 0] - 0.5) < 0.25).all()
+    points = half_point([[0.6] * len(NUMBERS), [0.2] * len(NUMBERS)])
+    np.testing.assert_array_equal(points, [0.0, np.inf])
+
+
+def test_laws_of_the_boundary_have_their_saturations():
+    """3 for a step of the memory, 7/3 for a step of linear regression on ±1, found by halving."""
+    one, eight = (boundary_position(np.log(k), strength=3.0) for k in (2, 8))
+    assert eight / one == pytest.approx(3.0)
+    x = np.array([[1.0, 0.0], [0.0, 1.0]])
+    ends = []
+    for k in (2, 8):
+        weights = (k * x[0] - x[1]) / (k + 1)
+        low, high = -1.0, 1.0
+        for _ in range(50):
+            t = (low + high) / 2
+            ahead = weights @ (x.mean(0) + t * (x[0] - x[1]) / 2) > 0
+            low, high = (low, t) if ahead else (t, high)
+        ends.append(low)
+    assert ends[1] / ends[0] == pytest.approx(7 / 3)
+
+
+def test_a_small_training_gives_the_stored_rows():
+    stored, (unit,) = SMALL.read(), SMALL.units
+    rows = SMALL.rows(**unit)
+    assert [row["measure"] for row in rows] == list(stored["measure"])
+    again = np.array([row["value"] for row in rows])
+    both = np.isfinite(stored["value"]) & np.isfinite(again)
+    assert (np.isfinite(stored["value"]) == np.isfinite(again)).mean() > 0.95
+    assert (np.abs(again[both] - stored["value"][both]) < 0.1).mean() > 0.9
