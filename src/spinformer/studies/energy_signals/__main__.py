@@ -1,0 +1,6 @@
+"""The stored tables of this study, made anew: `python -m spinformer.studies.energy_signals NAME`."""
+
+from spinformer.studies.energy_signals.scores import MIXTURE_TABLE, RATE_TABLE, SCORE_TABLE
+from spinformer.studies.tables import command_line
+
+command_line([RATE_TABLE, SCORE_TABLE, MIXTURE_TABLE])
