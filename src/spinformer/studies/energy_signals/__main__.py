@@ -1,6 +1,8 @@
-"""The stored tables of this study, made anew: `python -m spinformer.studies.energy_signals NAME`."""
+"""The stored tables, made anew: `python -m spinformer.studies.energy_signals NAME`."""
 
+from spinformer.studies.energy_signals.gradients import COSINE_TABLE
+from spinformer.studies.energy_signals.pretrained import MODEL_TABLE
 from spinformer.studies.energy_signals.scores import MIXTURE_TABLE, RATE_TABLE, SCORE_TABLE
 from spinformer.studies.tables import command_line
 
-command_line([RATE_TABLE, SCORE_TABLE, MIXTURE_TABLE])
+command_line([RATE_TABLE, SCORE_TABLE, MIXTURE_TABLE, COSINE_TABLE, MODEL_TABLE])

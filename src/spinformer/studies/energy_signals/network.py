@@ -1,9 +1,9 @@
 """A small transformer of vanilla form, many copies of it side by side.
 
-Tokens are embedded, get learned positions and a LayerNorm; a layer is attention, residual, LayerNorm,
-a feed-forward network with GELU units, residual, LayerNorm, as in [vaswani2017attention]. The
-LayerNorms have no gains and shifts, so that every state has the norm √D: what the energies do to
-the states is then done by the weights alone.
+Tokens are embedded, get learned positions and a LayerNorm; a layer is attention, residual,
+LayerNorm, a feed-forward network with GELU units, residual, LayerNorm, as in
+[vaswani2017attention]. The LayerNorms have no gains and shifts, so that every state has the
+norm √D: what the energies do to the states is then done by the weights alone.
 
 All weights carry a first axis, C copies that know nothing of each other (seeds, learning rates):
 one batched product serves them all. Shapes: tokens (C, B, N, pixels), states (C, B, N, D), queries
@@ -35,10 +35,10 @@ class Shape:
 
     tokens: int = 16
     pixels: int = 4
-    width: int = 32
+    width: int = 24
     heads: int = 4
     layers: int = 4
-    inner: int = 64
+    inner: int = 48
     classes: int = 10
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ def initial_weights(shape: Shape, *, seeds: Sequence[int]) -> dict[str, Tensor]:
     """Fresh weights, one copy a seed, float32: matrices N(0, 1/rows), biases 0, positions N(0, 1).
 
     >>> tuple(initial_weights(Shape(), seeds=[0, 1])["0.query"].shape)
-    (2, 32, 32)
+    (2, 24, 24)
     """
     sizes: dict[str, tuple[int, int]] = {"embedding": (shape.pixels, shape.width)}
     for layer in range(shape.layers):
@@ -154,7 +154,7 @@ def logits(weights: Weights, states: Tensor) -> Tensor:
     """The readout (C, B, classes) of the mean over the tokens of states (C, B, N, D).
 
     >>> weights = initial_weights(Shape(), seeds=[0])
-    >>> logits(weights, torch.zeros(1, 3, 16, 32)).shape
+    >>> logits(weights, torch.zeros(1, 3, 16, 24)).shape
     torch.Size([1, 3, 10])
     """
     return states.mean(-2) @ weights["readout"] + weights["readout bias"]

@@ -63,7 +63,7 @@ def probe_accuracy(
 def effective_rank(features: np.ndarray) -> float:
     """exp of the entropy of the normalized singular values of centred features (n, D).
 
-    [roy2007effective, Eq. (3)]: between 1 (one direction) and D (all alike); 0 if all rows agree.
+    [roy2007effective]: between 1 (one direction) and D (all alike); 0 if all rows agree.
 
     >>> f"{effective_rank(np.vstack([np.eye(2), -np.eye(2)])):.3f}"
     '2.000'
@@ -88,7 +88,7 @@ def network_features(
     >>> from spinformer.studies.energy_signals.training import split_digits
     >>> weights = initial_weights(Shape(), seeds=[0])
     >>> network_features(weights, Shape(), data=split_digits([0]), depth=4)[0]["test"].shape
-    (599, 32)
+    (599, 24)
     """
     depth = check_integer("depth", depth, low=0, high=shape.layers)
     check_choice("pooling", pooling, POOLINGS)
@@ -144,8 +144,7 @@ def autoencoder_features(
     pixels = data.train[0, 0].numel()
     generators = [torch_generator(seed) for seed in seeds]
     weights = {
-        name: torch.stack([torch.randn(rows, columns, generator=g) for g in generators])
-        / rows**0.5
+        name: torch.stack([torch.randn(rows, columns, generator=g) for g in generators]) / rows**0.5
         for name, rows, columns in (
             ("in", pixels, _HIDDEN),
             ("narrow", _HIDDEN, components),

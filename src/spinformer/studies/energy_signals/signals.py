@@ -12,7 +12,7 @@ said otherwise:
   other is lost;
 * "masked": squared error of the pixels of hidden patches, half of all: an ordinary signal without
   labels, for comparison;
-* "mixture raw", "mixture density": "supervised" + strength × "raw" or "density".
+* "mixture": "supervised" + strength × "raw".
 
 "raw" and "density", with their variants, are energies alone: nothing enters them but E and its
 exact normalization.
@@ -32,7 +32,6 @@ from spinformer.studies.energy_signals.network import Pass, Shape, Weights, logi
 
 ALONE = ("raw", "raw local", "density", "density local", "density held")
 SIGNALS = ("supervised", *ALONE, "contrast", "masked")
-MIXTURES = ("mixture raw", "mixture density")
 
 
 def mean_energy(found: Pass, *, kind: str = "raw", held: bool = False) -> Tensor:
@@ -70,7 +69,7 @@ def signal_loss(
     """The loss of every copy (C,) on its batch: tokens (C, B, N, pixels), labels (C, B).
 
     `generators`, one a copy, draw the shuffled patches and the masks; `strength` (C,) weighs the
-    energy of a mixture. Raises ValueError for another signal.
+    energy of the mixture. Raises ValueError for another signal.
 
     >>> from spinformer.core.random import torch_generator
     >>> from spinformer.studies.energy_signals.network import initial_weights
@@ -81,7 +80,7 @@ def signal_loss(
     ... ).shape
     torch.Size([1])
     """
-    check_choice("signal", signal, (*SIGNALS, *MIXTURES))
+    check_choice("signal", signal, (*SIGNALS, "mixture"))
     if signal == "masked":
         hidden = _drawn(tokens, generators) < 0.5
         found = run(weights, shape, tokens=tokens, hidden=hidden)
@@ -99,8 +98,8 @@ def signal_loss(
     entropy = functional.cross_entropy(scores.mT, labels, reduction="none").mean(-1)
     if signal == "supervised":
         return entropy
-    check_tensor("strength", strength, shape=(len(tokens),))
-    return entropy + strength * mean_energy(found, kind=signal.split()[1]).mean(-1)
+    share = check_tensor("strength", strength, shape=(len(tokens),))
+    return entropy + share * mean_energy(found).mean(-1)
 
 
 def shuffled_patches(tokens: Tensor, *, generators: Sequence[torch.Generator]) -> Tensor:

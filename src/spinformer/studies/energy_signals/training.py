@@ -1,6 +1,6 @@
 """Training many copies at once: each has its own split of the digits, start, batches and rate.
 
-Adam [kingma2015adam], the rate falling to zero along a cosine. A copy's result does not
+Adam (Kingma and Ba 2015), the rate falling to zero along a cosine. A copy's result does not
 depend on which others are trained beside it (up to rounding).
 """
 
@@ -76,7 +76,7 @@ def train_copies(
     >>> found = train_copies(Shape(layers=1), signal="raw", seeds=[0], rates=[1e-3],
     ...                      data=split_digits([0]), steps=2, keep=[0])
     >>> sorted(found), found[2]["0.key"].shape
-    ([0, 2], torch.Size([1, 32, 32]))
+    ([0, 2], torch.Size([1, 24, 24]))
     """
     check_integer("steps", steps, low=1)
     check_integer("batch", batch, low=2)
@@ -84,7 +84,8 @@ def train_copies(
     strength = None if strengths is None else torch.tensor(list(strengths))
     generators = [torch_generator(seed + _BATCHES) for seed in seeds]
     weights = {
-        name: weight.requires_grad_() for name, weight in initial_weights(shape, seeds=seeds).items()
+        name: weight.requires_grad_()
+        for name, weight in initial_weights(shape, seeds=seeds).items()
     }
     optimizer = CopiesAdam(weights, rates=rate)
     rows = torch.arange(len(seeds)).unsqueeze(-1)
