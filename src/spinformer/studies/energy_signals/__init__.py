@@ -9,10 +9,7 @@ from spinformer.studies.energy_signals.energies import head_energy, leave_one_ou
 from spinformer.studies.energy_signals.gradients import COSINE_TABLE, layer_cosines
 from spinformer.studies.energy_signals.network import Shape, initial_weights
 from spinformer.studies.energy_signals.pretrained import MODEL_TABLE, model_cosines
-from spinformer.studies.energy_signals.readouts import (
-    effective_rank,
-    network_features,
-)
+from spinformer.studies.energy_signals.readouts import effective_rank
 from spinformer.studies.energy_signals.scores import (
     MIXTURE_TABLE,
     RATE_TABLE,
@@ -20,6 +17,7 @@ from spinformer.studies.energy_signals.scores import (
     SHAPE,
     chosen,
     condition,
+    live_accuracy,
 )
 from spinformer.studies.energy_signals.signals import ALONE
 from spinformer.studies.energy_signals.summary import (
@@ -50,10 +48,10 @@ __all__ = [
     "interval",
     "layer_cosines",
     "leave_one_out_loss",
+    "live_accuracy",
     "margin",
     "mixture_gain",
     "model_cosines",
-    "network_features",
     "split_digits",
     "train_copies",
 ]

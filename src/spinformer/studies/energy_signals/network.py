@@ -82,7 +82,6 @@ def initial_weights(shape: Shape, *, seeds: Sequence[int]) -> dict[str, Tensor]:
         sizes[f"{layer}.up"] = (shape.width, shape.inner)
         sizes[f"{layer}.down"] = (shape.inner, shape.width)
     sizes["readout"] = (shape.width, shape.classes)
-    sizes["pixels"] = (shape.width, shape.pixels)
     generators = [torch_generator(seed) for seed in seeds]
     weights = {}
     for name, (rows, columns) in sizes.items():
@@ -90,9 +89,6 @@ def initial_weights(shape: Shape, *, seeds: Sequence[int]) -> dict[str, Tensor]:
         weights[name] = torch.stack(drawn) / rows**0.5
     weights["position"] = torch.stack(
         [torch.randn(shape.tokens, shape.width, generator=generator) for generator in generators]
-    )
-    weights["mask"] = torch.stack(
-        [torch.randn(1, shape.width, generator=generator) for generator in generators]
     )
     for layer in range(shape.layers):
         weights[f"{layer}.up bias"] = torch.zeros(len(seeds), 1, shape.inner)
@@ -106,13 +102,11 @@ def run(
     shape: Shape,
     *,
     tokens: Tensor,
-    hidden: Tensor | None = None,
     local: bool = False,
 ) -> Pass:
     """All layers on tokens (C, B, N, pixels), every copy on its own.
 
-    `hidden` (C, B, N), boolean: tokens whose content is replaced by the learned "mask" (their
-    position stays). `local`: no gradient passes from a layer to the one before, so that a loss of
+    `local`: no gradient passes from a layer to the one before, so that a loss of
     a layer's queries and keys reaches the weights of that layer alone.
 
     >>> weights = initial_weights(Shape(layers=2), seeds=[0])
@@ -123,8 +117,6 @@ def run(
         "tokens", tokens, shape=(len(weights["embedding"]), None, shape.tokens, shape.pixels)
     )
     embedded = _times(tokens, weights["embedding"])
-    if hidden is not None:
-        embedded = torch.where(hidden.unsqueeze(-1), weights["mask"].unsqueeze(1), embedded)
     state = _normalized(embedded + weights["position"].unsqueeze(1))
     states, all_queries, all_keys = [state], [], []
     for layer in range(shape.layers):

@@ -1,4 +1,4 @@
-"""What a network may be trained on: its labels, its own energies, comparisons, pixels.
+"""What a network may be trained on: its labels, its own energies, a comparison.
 
 Names and meanings, all as a loss per copy, averaged over images, tokens, heads and layers unless
 said otherwise:
@@ -10,8 +10,6 @@ said otherwise:
 * "contrast": softplus(ΣE(image) − ΣE(shuffled)), ΣE over layers and heads, and a shuffled image has
   each patch from another image at the same place: marginals are kept, what patches say about each
   other is lost;
-* "masked": squared error of the pixels of hidden patches, half of all: an ordinary signal without
-  labels, for comparison;
 * "mixture": "supervised" + strength × "raw".
 
 "raw" and "density", with their variants, are energies alone: nothing enters them but E and its
@@ -31,7 +29,7 @@ from spinformer.studies.energy_signals.energies import head_energy, leave_one_ou
 from spinformer.studies.energy_signals.network import Pass, Shape, Weights, logits, run
 
 ALONE = ("raw", "raw local", "density", "density local", "density held")
-SIGNALS = ("supervised", *ALONE, "contrast", "masked")
+SIGNALS = ("supervised", *ALONE, "contrast")
 
 
 def mean_energy(found: Pass, *, kind: str = "raw", held: bool = False) -> Tensor:
@@ -68,24 +66,19 @@ def signal_loss(
 ) -> Tensor:
     """The loss of every copy (C,) on its batch: tokens (C, B, N, pixels), labels (C, B).
 
-    `generators`, one a copy, draw the shuffled patches and the masks; `strength` (C,) weighs the
+    `generators`, one a copy, draw the shuffled patches; `strength` (C,) weighs the
     energy of the mixture. Raises ValueError for another signal.
 
     >>> from spinformer.core.random import torch_generator
     >>> from spinformer.studies.energy_signals.network import initial_weights
     >>> signal_loss(
-    ...     initial_weights(Shape(), seeds=[0]), Shape(), signal="masked",
+    ...     initial_weights(Shape(), seeds=[0]), Shape(), signal="contrast",
     ...     tokens=torch.zeros(1, 3, 16, 4), labels=torch.zeros(1, 3, dtype=torch.int64),
     ...     generators=[torch_generator(0)],
     ... ).shape
     torch.Size([1])
     """
     check_choice("signal", signal, (*SIGNALS, "mixture"))
-    if signal == "masked":
-        hidden = _drawn(tokens, generators) < 0.5
-        found = run(weights, shape, tokens=tokens, hidden=hidden)
-        wrong = (found.states[-1] @ weights["pixels"].unsqueeze(1) - tokens).square().mean(-1)
-        return (wrong * hidden).sum((1, 2)) / hidden.sum((1, 2)).clamp_min(1)
     found = run(weights, shape, tokens=tokens, local=signal.endswith("local"))
     if signal in ALONE:
         kind = signal.split()[0]
