@@ -11,13 +11,13 @@ from spinformer.studies.energy_signals.network import Shape, initial_weights
 from spinformer.studies.energy_signals.pretrained import MODEL_TABLE, model_cosines
 from spinformer.studies.energy_signals.readouts import effective_rank
 from spinformer.studies.energy_signals.scores import (
-    MIXTURE_TABLE,
     RATE_TABLE,
     SCORE_TABLE,
     SHAPE,
     chosen,
     condition,
-    live_accuracy,
+    live_accuracies,
+    uniform_attention,
 )
 from spinformer.studies.energy_signals.signals import ALONE
 from spinformer.studies.energy_signals.summary import (
@@ -25,14 +25,12 @@ from spinformer.studies.energy_signals.summary import (
     accuracies,
     interval,
     margin,
-    mixture_gain,
 )
 from spinformer.studies.energy_signals.training import split_digits, train_copies
 
 __all__ = [
     "ALONE",
     "COSINE_TABLE",
-    "MIXTURE_TABLE",
     "MODEL_TABLE",
     "RATE_TABLE",
     "SCORE_TABLE",
@@ -48,10 +46,10 @@ __all__ = [
     "interval",
     "layer_cosines",
     "leave_one_out_loss",
-    "live_accuracy",
+    "live_accuracies",
     "margin",
-    "mixture_gain",
     "model_cosines",
     "split_digits",
     "train_copies",
+    "uniform_attention",
 ]

@@ -209,6 +209,4 @@ def null_rows(
     ]
 
 
-COSINE_TABLE = Table(
-    path=FOLDER / "cosines.csv", units=[{"block": block} for block in range(2)], rows=_cosine_rows
-)
+COSINE_TABLE = Table(path=FOLDER / "cosines.csv", units=[{"block": 0}], rows=_cosine_rows)

@@ -10,7 +10,12 @@ from spinformer.core.checks import check_choice
 from spinformer.core.records import record
 from spinformer.core.statistics import mean_interval
 from spinformer.studies.energy_signals.readouts import LABELS, POOLINGS
-from spinformer.studies.energy_signals.scores import MIXTURE_TABLE, SCORE_TABLE, SOURCES
+from spinformer.studies.energy_signals.scores import (
+    AGAIN_TABLE,
+    LONGER_TABLE,
+    SCORE_TABLE,
+    SOURCES,
+)
 
 COLUMNS = tuple(f"{pooling} {using}" for pooling in POOLINGS for using in LABELS)
 BARS = ("random", "pca")
@@ -28,13 +33,16 @@ class Interval:
 def accuracies(source: str, *, column: str, block: int = 0) -> np.ndarray:
     """Test accuracies of a source in one read-out, in percent, in the order of the seeds.
 
+    Block 0 is the full comparison, block 1 its repetition with ten other seeds.
+
     >>> bool((accuracies("pca", column="mean all") > 90).all())
     True
     """
     check_choice("source", source, SOURCES)
     check_choice("column", column, COLUMNS)
-    table = SCORE_TABLE.read()
-    chosen = (table["source"] == source) & (table["block"] == block)
+    check_choice("block", block, (0, 1))
+    table = (SCORE_TABLE, AGAIN_TABLE)[block].read()
+    chosen = table["source"] == source
     found: np.ndarray = 100 * table[column][chosen]
     return found[np.argsort(table["seed"][chosen])]
 
@@ -61,6 +69,18 @@ def interval(values: Sequence[float] | np.ndarray) -> Interval:
     return Interval(mean=float(np.mean(values)), low=low, high=high)
 
 
+def longer_margin(column: str) -> float:
+    """The margin of the labels with four times as many updates, first ten seeds.
+
+    >>> longer_margin("mean few") > margin("supervised", column="mean few")
+    True
+    """
+    check_choice("column", column, COLUMNS)
+    table = LONGER_TABLE.read()
+    mine = 100 * table[column][np.argsort(table["seed"])]
+    return min(interval(mine - accuracies(bar, column=column)).low for bar in BARS)
+
+
 def margin(source: str, *, column: str, block: int = 0) -> float:
     """Points by which `source` is surely above both random features and PCA (below 0: not).
 
@@ -70,26 +90,3 @@ def margin(source: str, *, column: str, block: int = 0) -> float:
     True
     """
     return min(above(source, bar=bar, column=column, block=block).low for bar in BARS)
-
-
-def mixture_gain(using: str) -> tuple[float, Interval]:
-    """The strength that validation images prefer, and what it adds to labels alone on test images.
-
-    Strengths above 0 only; in points of accuracy, pairs of the same seed, mean token.
-
-    >>> strength, gain = mixture_gain("all")
-    >>> strength > 0, gain.low <= gain.high
-    (True, True)
-    """
-    check_choice("using", using, LABELS)
-    table = MIXTURE_TABLE.read()
-    mine = table["using"] == using
-    strengths = np.unique(table["strength"][table["strength"] > 0])
-
-    def column(strength: float, part: str) -> np.ndarray:
-        chosen = mine & (table["strength"] == strength)
-        found: np.ndarray = 100 * table[part][chosen]
-        return found[np.argsort(table["seed"][chosen])]
-
-    best = max(strengths, key=lambda strength: column(strength, "validation").mean())
-    return float(best), interval(column(best, "test") - column(0.0, "test"))
