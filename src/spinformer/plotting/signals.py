@@ -127,7 +127,7 @@ def show_cosines(
         axis.set(xlabel="layer", xticks=range(1, count + 1))
         axis.set_title(title, fontsize=9)
     axes[0, 0].set_ylabel("cosine, true − permuted")
-    axes[0, 0].legend(fontsize=8)
+    axes[0, 0].legend(fontsize=8, loc="lower left")
     for letter, axis in zip("abcdefgh", axes[0], strict=False):
         axis.set_title(letter, loc="left", fontweight="bold")
     return figure
