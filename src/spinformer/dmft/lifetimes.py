@@ -150,7 +150,7 @@ def escapes_of(growth: np.ndarray, *, rate: float) -> tuple[np.ndarray, np.ndarr
     escaped = runs.any(axis=0)
     first = np.where(escaped, runs.argmax(axis=0), stretches)
     later = np.arange(stretches)[:, None] >= first
-    return first, escaped, (later & ~quiet).any(axis=0)
+    return first, np.asarray(escaped), np.asarray((later & ~quiet).any(axis=0))
 
 
 def escape_times(

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Circle
 
 from spinformer.core.checks import check_array
 from spinformer.dmft.attractors import Regime
@@ -28,7 +29,7 @@ def show_leaking_chaos() -> Figure:
     inside = (cloud[:, 0] / 1.5) ** 2 + (cloud[:, 1] / 0.9) ** 2 < 1
     hole = np.hypot(cloud[:, 0] - 1.0, cloud[:, 1] + 0.2) < 0.2
     axis.plot(*cloud[inside & ~hole].T, ".", ms=2, color=COLORS["purple"], alpha=0.5)
-    axis.add_patch(plt.Circle((1.0, -0.2), 0.2, fill=False, ls="--", color=COLORS["red"], lw=1.5))
+    axis.add_patch(Circle((1.0, -0.2), 0.2, fill=False, ls="--", color=COLORS["red"], lw=1.5))
     path = np.array([[-1.0, 0.2], [0.2, 0.6], [-0.4, -0.5], [0.6, 0.3], [-0.7, 0.0], [1.0, -0.2]])
     axis.plot(*path.T, "o-", ms=4, lw=0.9, color=COLORS["black"])
     angle = np.linspace(0, 2 * np.pi, 100)
