@@ -12,6 +12,7 @@ from spinformer.dmft.attractors import (
     find_attractors,
 )
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.lifetimes import escape_times, replicas
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import document_context, random_contexts, step, trajectory
 from spinformer.dmft.network import Network
@@ -26,9 +27,11 @@ __all__ = [
     "Thresholds",
     "continue_attractors",
     "document_context",
+    "escape_times",
     "find_attractors",
     "lyapunov_spectrum",
     "random_contexts",
+    "replicas",
     "step",
     "trajectory",
 ]
