@@ -416,6 +416,27 @@ def test_one_copy_of_the_stored_scores_comes_again(source):
     assert row["rank"] == pytest.approx(kept["rank"][0], rel=0.05)
 
 
+def test_one_copy_of_a_stored_mixture_comes_again():
+    """And without an energy it is the training on labels of the scores."""
+    (row,) = scores._mixture_rows(1.0, seeds=[3])
+    kept = stored(scores.MIXTURE_TABLE, strength=1.0, seed=3)
+    for column in ("all validation", "all test", "few validation", "few test"):
+        assert row[column] == pytest.approx(kept[column][0], abs=NEAR)
+    assert row["energy"] == pytest.approx(kept["energy"][0], rel=0.05)
+    alone = stored(scores.MIXTURE_TABLE, strength=0.0)
+    labels = stored(scores.SCORE_TABLE, source="supervised", block=0)
+    for using in ("all", "few"):
+        assert np.allclose(alone[f"{using} test"], labels[f"mean {using}"], atol=NEAR)
+
+
+def test_one_copy_of_the_stored_longer_trainings_comes_again():
+    (row,) = scores._longer_rows("raw", 0, seeds=[3])
+    kept = stored(scores.LONGER_TABLE, source="raw", block=0, seed=3)
+    for column in summary.COLUMNS:
+        assert row[column] == pytest.approx(kept[column][0], abs=NEAR)
+    assert row["energy"] == pytest.approx(kept["energy"][0], rel=0.05)
+
+
 def test_stored_cosines_at_the_start_come_again():
     data = split_digits([0, 1])
     found = gradients.layer_cosines(
@@ -457,7 +478,12 @@ def test_energies_alone_teach_less_than_components_of_pixels():
         for column in summary.COLUMNS
     ]
     assert max(again) < 0
-    assert max(summary.longer_margin(column) for column in summary.COLUMNS) > 0
+    for block in (0, 1):
+        labels, *energies = (
+            max(summary.longer_margin(source, column=c, block=block) for c in summary.COLUMNS)
+            for source in ("supervised", "raw", "density local")
+        )
+        assert max(energies) < 0 < labels
     name, column = max(margins, key=lambda pair: margins[pair])
     seeds = [50, 51, 52]
     data = split_digits(seeds)

@@ -13,8 +13,10 @@ from spinformer.studies.energy_signals.readouts import LABELS, POOLINGS
 from spinformer.studies.energy_signals.scores import (
     AGAIN_TABLE,
     LONGER_TABLE,
+    MIXTURE_TABLE,
     SCORE_TABLE,
     SOURCES,
+    STRENGTHS,
 )
 
 COLUMNS = tuple(f"{pooling} {using}" for pooling in POOLINGS for using in LABELS)
@@ -69,16 +71,49 @@ def interval(values: Sequence[float] | np.ndarray) -> Interval:
     return Interval(mean=float(np.mean(values)), low=low, high=high)
 
 
-def longer_margin(column: str) -> float:
-    """The margin of the labels with four times as many updates, first ten seeds.
+def longer_margin(source: str, *, column: str, block: int = 0) -> float:
+    """The margin with four times as many updates: "supervised", "raw" or "density local".
 
-    >>> longer_margin("mean few") > margin("supervised", column="mean few")
+    >>> longer_margin("supervised", column="mean few") > margin("supervised", column="mean few")
     True
     """
+    check_choice("source", source, ("supervised", "raw", "density local"))
     check_choice("column", column, COLUMNS)
+    check_choice("block", block, (0, 1))
     table = LONGER_TABLE.read()
-    mine = 100 * table[column][np.argsort(table["seed"])]
-    return min(interval(mine - accuracies(bar, column=column)).low for bar in BARS)
+    chosen = (table["source"] == source) & (table["block"] == block)
+    mine = 100 * table[column][chosen][np.argsort(table["seed"][chosen])]
+    bars = [accuracies(bar, column=column, block=block) for bar in BARS]
+    return min(interval(mine - bar).low for bar in bars)
+
+
+def mixture_gain(strength: float, *, using: str) -> Interval:
+    """What an energy of this strength beside the labels adds to them, in points of test accuracy.
+
+    >>> mixture_gain(0.0, using="all").mean
+    0.0
+    """
+    check_choice("strength", strength, (0.0, *STRENGTHS))
+    check_choice("using", using, LABELS)
+    return interval(_mixture(strength, f"{using} test") - _mixture(0.0, f"{using} test"))
+
+
+def preferred_strength(using: str) -> float:
+    """The strength above 0 with the largest mean accuracy on validation images.
+
+    >>> preferred_strength("all") > 0
+    True
+    """
+    check_choice("using", using, LABELS)
+    return max(STRENGTHS, key=lambda s: float(_mixture(s, f"{using} validation").mean()))
+
+
+def _mixture(strength: float, column: str) -> np.ndarray:
+    """A column of the table of mixtures in percent, in the order of the seeds."""
+    table = MIXTURE_TABLE.read()
+    chosen = table["strength"] == strength
+    found: np.ndarray = 100 * table[column][chosen]
+    return found[np.argsort(table["seed"][chosen])]
 
 
 def margin(source: str, *, column: str, block: int = 0) -> float:
