@@ -1,8 +1,9 @@
 """The stored tables: tuning on images of no test set, then ten seeds on two splits, for each task.
 
+The classes for a short training and, on split 0, a long one; hidden patches for a short one.
 `tuning_classes`, `tuning_patches`: score on validation images of each learning rate and step size,
 one seed. `classes`, `patches`: a row a trained network, with the setting that tuning chose for its
-arm. `references`: what simple methods reach on the same images.
+arm and length. `references`: what simple methods reach on the same images.
 """
 
 from __future__ import annotations
@@ -34,17 +35,19 @@ SPLITS = (0, 1)
 SEEDS = tuple(range(10))
 RATES = (0.003, 0.01, 0.03)
 STEP_SIZES = (0.3, 1.0, 3.0)
-EPOCHS = 12
+EPOCHS = {"classes": (12, 36), "patches": (12,)}
+# The longer trainings are for one split.
+SPLITS_OF = {12: SPLITS, 36: SPLITS[:1]}
 # Epochs after which the direction of the steps is looked at, and times of the long runs.
-KEPT = (0, 1, 4, 12)
+KEPT = (0, 1, 4, 12, 36)
 TIMES = (0, 1, 2, 4, 6, 8, 12, 16)
 
 
-def tuning_rows(arm: str, *, task: str) -> Rows:
+def tuning_rows(arm: str, *, task: str, epochs: int) -> Rows:
     """Validation scores of all learning rates and step sizes for one arm.
 
     >>> sorted(tuning_rows.__annotations__)
-    ['arm', 'return', 'task']
+    ['arm', 'epochs', 'return', 'task']
     """
     data = tuning_data(SPLITS)
     settings = list(product(RATES, STEP_SIZES))
@@ -53,7 +56,7 @@ def tuning_rows(arm: str, *, task: str) -> Rows:
         Start(seed=100, rate=rate, step_size=size)
         for rate, size in settings
     ]
-    found = train_stack(arm, task=task, data=data, starts=starts, epochs=EPOCHS)
+    found = train_stack(arm, task=task, data=data, starts=starts, epochs=epochs)
     hidden = test_masks(task=task, count=len(data.test_labels))
     return [
         {
@@ -70,15 +73,15 @@ def tuning_rows(arm: str, *, task: str) -> Rows:
     ]
 
 
-def chosen_setting(arm: str, *, task: str) -> tuple[float, float]:
+def chosen_setting(arm: str, *, task: str, epochs: int) -> tuple[float, float]:
     """Learning rate and step size with the best validation score.
 
-    >>> rate, step_size = chosen_setting("tied", task="classes")
+    >>> rate, step_size = chosen_setting("tied", task="classes", epochs=12)
     >>> rate in RATES, step_size in STEP_SIZES
     (True, True)
     """
     table = TUNING[check_choice("task", task, TASKS)].read()
-    here = np.flatnonzero(table["arm"] == arm)
+    here = np.flatnonzero((table["arm"] == arm) & (table["epochs"] == epochs))
     scores = table["score"][here] * (1 if task == "classes" else -1)
     # A diverged training has no score.
     best = here[np.nanargmax(scores)]
@@ -90,8 +93,8 @@ def network_rows(
     *,
     task: str,
     split: int,
+    epochs: int,
     seeds: tuple[int, ...] = SEEDS,
-    epochs: int = EPOCHS,
 ) -> Rows:
     """One row a seed: scores, the path of long runs, alignments along the training.
 
@@ -101,7 +104,7 @@ def network_rows(
     ['arm', 'epochs', 'return', 'seeds', 'split', 'task']
     """
     data = split_data(split)
-    rate, size = chosen_setting(arm, task=task)
+    rate, size = chosen_setting(arm, task=task, epochs=epochs)
     starts = [Start(seed=seed, rate=rate, step_size=size) for seed in seeds]
     kept = [epoch for epoch in KEPT if epoch <= epochs]
     found = train_stack(arm, task=task, data=data, starts=starts, epochs=epochs, keep=kept)
@@ -230,20 +233,27 @@ def _linear_completion(train: Tensor, test: Tensor, hidden: Tensor, ridge: float
     return filled.view_as(test)
 
 
-def _units() -> list[dict[str, str | int]]:
-    return [{"arm": arm, "split": split} for split in SPLITS for arm in ARMS]
+def _units(task: str) -> list[dict[str, str | int]]:
+    return [
+        {"arm": arm, "split": split, "epochs": epochs}
+        for epochs in EPOCHS[task]
+        for split in SPLITS_OF[epochs]
+        for arm in ARMS
+    ]
 
 
 TUNING = {
     task: Table(
         path=FOLDER / f"tuning_{task}.csv",
-        units=[{"arm": arm} for arm in ARMS],
+        units=[{"arm": arm, "epochs": epochs} for epochs in EPOCHS[task] for arm in ARMS],
         rows=partial(tuning_rows, task=task),
     )
     for task in TASKS
 }
 RESULTS = {
-    task: Table(path=FOLDER / f"{task}.csv", units=_units(), rows=partial(network_rows, task=task))
+    task: Table(
+        path=FOLDER / f"{task}.csv", units=_units(task), rows=partial(network_rows, task=task)
+    )
     for task in TASKS
 }
 REFERENCES = Table(
