@@ -1,6 +1,6 @@
 """The stored tables: tuning on images of no test set, then ten seeds on two splits, for each task.
 
-The classes for a short training and, on split 0, a long one; hidden patches for a short one.
+The classes for a short and a long training; hidden patches for a short one.
 `tuning_classes`, `tuning_patches`: score on validation images of each learning rate and step size,
 one seed. `classes`, `patches`: a row a trained network, with the setting that tuning chose for its
 arm and length. `references`: what simple methods reach on the same images.
@@ -36,8 +36,6 @@ SEEDS = tuple(range(10))
 RATES = (0.003, 0.01, 0.03)
 STEP_SIZES = (0.3, 1.0, 3.0)
 EPOCHS = {"classes": (12, 36), "patches": (12,)}
-# The longer trainings are for one split.
-SPLITS_OF = {12: SPLITS, 36: SPLITS[:1]}
 # Epochs after which the direction of the steps is looked at, and times of the long runs.
 KEPT = (0, 1, 4, 12, 36)
 TIMES = (0, 1, 2, 4, 6, 8, 12, 16)
@@ -237,7 +235,7 @@ def _units(task: str) -> list[dict[str, str | int]]:
     return [
         {"arm": arm, "split": split, "epochs": epochs}
         for epochs in EPOCHS[task]
-        for split in SPLITS_OF[epochs]
+        for split in SPLITS
         for arm in ARMS
     ]
 
