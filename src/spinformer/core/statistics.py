@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import chi2, norm, t
+from scipy.special import chdtri, ndtri, stdtrit
 
 from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.core.records import record
@@ -34,7 +34,7 @@ class Estimate:
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Ends of the interval that holds the truth with probability `level`, if normal."""
         level = check_real("level", level, low=0.0, high=1.0)
-        half = norm.ppf(0.5 + 0.5 * level) * self.error
+        half = ndtri(0.5 + 0.5 * level) * self.error
         return self.value - half, self.value + half
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ def mean_interval(samples: ArrayLike, *, level: float = 0.95) -> tuple[float, fl
     values = check_array("samples", samples, ndim=1)
     level = check_real("level", level, low=0.0, high=1.0)
     mean = mean_estimate(values)
-    half = float(t.ppf(0.5 + 0.5 * level, len(values) - 1)) * float(mean.error)
+    half = float(stdtrit(len(values) - 1, 0.5 + 0.5 * level)) * float(mean.error)
     return float(mean.value) - half, float(mean.value) + half
 
 
@@ -140,7 +140,7 @@ def share_interval(successes: int, *, trials: int, level: float = 0.95) -> tuple
     """
     trials = check_integer("trials", trials, low=1)
     successes = check_integer("successes", successes, low=0, high=trials)
-    z = float(norm.ppf(0.5 + 0.5 * check_real("level", level, low=0.0, high=1.0)))
+    z = float(ndtri(0.5 + 0.5 * check_real("level", level, low=0.0, high=1.0)))
     if not np.isfinite(z):
         return 0.0, 1.0
     share, weight = successes / trials, z**2 / trials
@@ -223,6 +223,6 @@ def lifetime_estimate(times: ArrayLike, *, ended: ArrayLike, level: float = 0.95
         raise ValueError(f"ended must be {times.shape} booleans, got {whole.dtype} {whole.shape}")
     level = check_real("level", level, low=0.0, high=1.0)
     total, count = float(times.sum()), int(whole.sum())
-    low = 2 * total / float(chi2.ppf(0.5 + 0.5 * level, 2 * count + 2))
-    high = 2 * total / float(chi2.ppf(0.5 - 0.5 * level, 2 * count)) if count else float("inf")
+    low = 2 * total / float(chdtri(2 * count + 2, 0.5 - 0.5 * level))
+    high = 2 * total / float(chdtri(2 * count, 0.5 + 0.5 * level)) if count else float("inf")
     return Lifetime(value=total / count if count else float("inf"), low=low, high=high, ended=count)
