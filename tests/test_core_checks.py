@@ -50,6 +50,7 @@ NAN = float("nan")
         (lambda: check_integer("n", "2"), TypeError, "n must be an integer"),
         (lambda: check_integer("n", None), TypeError, "n must be an integer"),
         (lambda: check_integer("n", np.array([2])), TypeError, "n must be an integer"),
+        (lambda: check_integer("n", 2**63), ValueError, "n must be an integer of at most 63 bits"),
         (lambda: check_integer("n", 10**400, high=3), ValueError, "n must .* integer of 1329 bits"),
         (lambda: check_real("x", NAN), ValueError, "x must be a finite number"),
         (lambda: check_real("x", float("inf"), low=0.0), ValueError, "x must .*, got inf"),

@@ -15,10 +15,13 @@ import numpy as np
 import torch
 
 T = TypeVar("T")
+_MOST = 2**63 - 1
 
 
 def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
     """Return `value` as an int in [low, high]; TypeError or ValueError otherwise.
+
+    Without `high`, whatever a compiled loop can count to: 2⁶³ − 1.
 
     >>> check_integer("steps", 3, low=1)
     3
@@ -31,6 +34,8 @@ def check_integer(name: str, value: Any, *, low: int | None = None, high: int | 
     number = int(value)
     if (low is not None and number < low) or (high is not None and number > high):
         raise ValueError(f"{name} must be an integer{_interval(low, high)}, got {_short(number)}")
+    if abs(number) > _MOST:
+        raise ValueError(f"{name} must be an integer of at most 63 bits, got {_short(number)}")
     return number
 
 
@@ -102,6 +107,18 @@ def check_instance(name: str, value: Any, kind: type[T]) -> T:
     """
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be a {kind.__name__}, got {_kind(value)}")
+    return value
+
+
+def check_function(name: str, value: Any) -> Any:
+    """Return `value` if it can be called; TypeError otherwise.
+
+    >>> check_function("step", 3)
+    Traceback (most recent call last):
+    TypeError: step must be a function, got int 3
+    """
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, got {_kind(value)}")
     return value
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spinformer.core.checks import check_tensor
+from spinformer.core.checks import check_function, check_tensor
 
 Residual = Callable[..., Tensor]
 
@@ -34,6 +34,7 @@ def implicit_root(residual: Residual, solution: Tensor, *parameters: Tensor) -> 
     >>> float(square.grad)
     0.25
     """
+    check_function("residual", residual)
     solution = check_tensor("solution", solution)
     if solution.ndim < 1:
         raise ValueError("solution must have shape (..., n), got a scalar")

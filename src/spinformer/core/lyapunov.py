@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_integer
+from spinformer.core.checks import check_array, check_function, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 
@@ -40,6 +40,7 @@ def lyapunov_exponents(
     >>> f"{doubling.value[0]:.6f}"
     '0.693147'
     """
+    check_function("push", push)
     dimension = check_integer("dimension", dimension, low=1)
     count = check_integer("count", count, low=1, high=dimension)
     steps = check_integer("steps", steps, low=1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft, rfftfreq
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_flag, check_integer, check_real
 from spinformer.core.records import record
 
 
@@ -93,5 +93,5 @@ def autocorrelation(signal: np.ndarray, *, lags: int, unbiased: bool = False) ->
     length = next_fast_len(n + lags, real=True)
     transform = rfft(centred, length)
     sums = irfft(np.abs(transform) ** 2, length)[..., : lags + 1]
-    terms = n - np.arange(lags + 1) if unbiased else n
+    terms = n - np.arange(lags + 1) if check_flag("unbiased", unbiased) else n
     return sums / (terms * variance)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spinformer.core.checks import check_integer, check_real, check_tensor
+from spinformer.core.checks import check_function, check_integer, check_real, check_tensor
 from spinformer.core.records import record
 
 V = TypeVar("V")
@@ -130,6 +130,7 @@ def anderson(
     >>> f"{float(found.value):.4f}", bool(found.converged)
     ('0.7391', True)
     """
+    check_function("step", step)
     if check_tensor("start", start).ndim < 2:
         raise ValueError(f"start must have shape (..., n, d), got {tuple(start.shape)}")
     damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, ive, logsumexp
 
-from spinformer.core.checks import check_array, check_integer
+from spinformer.core.checks import check_array, check_function, check_integer
 
 # Averages over a unit normal by the trapezoidal rule, which converges exponentially for
 # analytic integrands.
@@ -31,7 +31,7 @@ def normal_average(function: Callable[[np.ndarray], np.ndarray]) -> float:
     >>> f"{normal_average(lambda z: z**4):.12f}"
     '3.000000000000'
     """
-    return float(_WEIGHTS @ function(_NODES))
+    return float(_WEIGHTS @ check_function("function", function)(_NODES))
 
 
 def log_sphere_integral(kappa: ArrayLike, *, dim: int) -> np.ndarray:

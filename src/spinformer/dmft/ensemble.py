@@ -248,7 +248,7 @@ def _batch_shape(
     axes = 1 if single else 2
     if len(batch) > axes or (len(batch) == 2 and batch[0] not in (1, len(nets))):
         raise ValueError(
-            f"the batch must have at most {axes} axes"
+            f"the batch of attention, beta, gamma and epsilon must have at most {axes} axes"
             f"{'' if single else f' (networks first: {len(nets)})'}, got {batch}"
         )
     if 0 in batch:

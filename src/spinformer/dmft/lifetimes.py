@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_instance, check_integer, check_real
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Lifetime, lifetime_estimate
@@ -75,6 +75,7 @@ def replicas(context: Context, *, count: int, size: float = 1e-10, seed: Seed = 
     >>> replicas(Context(np.zeros((4, 3)), 2), count=8).attention.shape
     (8, 4, 3)
     """
+    check_instance("context", context, Context)
     count = check_integer("count", count, low=1)
     size = check_real("size", size, low=0.0)
     if context.attention.ndim != 2:
@@ -180,10 +181,12 @@ def escape_times(
     >>> calm.times, calm.escaped
     (array([0, 0]), array([ True,  True]))
     """
+    check_instance("context", context, Context)
     if context.attention.ndim != 3:
         raise ValueError(f"context must hold replicas (B, T, P), got {context.attention.shape}")
     stretch = check_integer("stretch", stretch, low=1)
     horizon = check_integer("horizon", horizon, low=_IN_A_ROW * stretch)
+    transient = check_integer("transient", transient, low=0)
     ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
     ensemble.advance(transient)
     rates, last = growth_rates(

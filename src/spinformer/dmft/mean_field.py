@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_instance, check_integer, check_real
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.dmft.averages import (
     overlaps_correlations,
@@ -209,6 +209,7 @@ def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_00
     >>> document_context(Network.document(), steps=1000).attention.shape
     (4, 3)
     """
+    check_instance("network", network, Network)
     beta = check_real("beta", beta, low=0.0)
     ensemble = Ensemble(network, context_from_token(network, 0, beta=beta), beta=beta)
     ensemble.advance(steps)
@@ -221,6 +222,7 @@ def random_contexts(network: Network, seed: Seed, *, count: int) -> Context:
     >>> random_contexts(Network.document(), 0, count=5).attention.shape
     (5, 4, 3)
     """
+    check_instance("network", network, Network)
     rng = numpy_generator(seed)
     count = check_integer("count", count, low=1)
     return Context(rng.uniform(-1.0, 1.0, (count, network.context, network.features)), 0)
@@ -285,4 +287,6 @@ def _parameters(
             "the batch axes of the context, beta, gamma and epsilon must broadcast together, "
             f"got {shapes}"
         ) from None
+    if any(0 in shape for shape in shapes):
+        raise ValueError(f"the context, beta, gamma and epsilon must not be empty, got {shapes}")
     return values

@@ -72,6 +72,8 @@ class AttentionModule(nn.Module):
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
+        if not isinstance(getattr(layer, "batch_first", None), bool):
+            raise TypeError(f"layer must be a HopfieldLayer, got {type(layer).__name__}")
         self.layer = layer
         self.batch_first = layer.batch_first
         self.train(layer.training)

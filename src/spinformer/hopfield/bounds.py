@@ -9,11 +9,12 @@ their docstrings.
 from __future__ import annotations
 
 import math
+import sys
 
 import torch
 from scipy.special import lambertw
 
-from spinformer.core.checks import check_integer, check_real, check_tensor
+from spinformer.core.checks import check_flag, check_integer, check_real, check_tensor
 from spinformer.hopfield.inputs import check_beta, check_like, check_patterns, largest_norm
 
 
@@ -88,7 +89,7 @@ def jacobian_bound(
     True
     """
     log_leak, norm = _log_leak(patterns, beta, radius)
-    factor = 4.0 if sharp else 2.0 * patterns.shape[0]
+    factor = 4.0 if check_flag("sharp", sharp) else 2.0 * patterns.shape[0]
     return beta * factor * norm**2 * log_leak.exp()
 
 
@@ -144,7 +145,12 @@ def capacity_bound(
     free = dim - 1
     a = 2.0 / free * (1.0 + math.log(2.0 * beta * radius_factor**2 * failure * free))
     b = 0.4 * radius_factor**2 * beta
-    base = b / float(lambertw(math.exp(a + math.log(b))).real)
+    exponent = a + math.log(b)
+    if exponent > math.log(sys.float_info.max):
+        raise ValueError(
+            f"beta must leave the bound a number, got {beta:g} with radius_factor {radius_factor:g}"
+        )
+    base = b / float(lambertw(math.exp(exponent)).real)
     holds = base >= (2.0 / math.sqrt(failure)) ** (4.0 / free)
     return base, math.sqrt(failure) * base ** (free / 4.0) if holds else math.nan
 

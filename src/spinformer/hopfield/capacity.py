@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erf, erfc, erfcinv, factorial2, gammaln
 
-from spinformer.core.checks import check_integer, check_real
+from spinformer.core.checks import check_flag, check_integer, check_real
 from spinformer.hopfield.separation import (
     MAX_DEGREE,
     Separation,
@@ -112,7 +112,7 @@ def capacity_at_error(dim: int, *, degree: int, error: float, leading_order: boo
     if error == 0.5:
         raise ValueError("error must be below 0.5, where the capacity is infinite")
     quantile = 2.0 * float(erfcinv(2.0 * error)) ** 2
-    if leading_order:
+    if check_flag("leading_order", leading_order):
         return float(dim) ** (degree - 1) / (float(factorial2(2 * degree - 3)) * quantile)
     return 1.0 + _signal_to_noise(dim, polynomial(degree)) / quantile
 

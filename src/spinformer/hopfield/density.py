@@ -68,6 +68,7 @@ def log_prob(patterns: Tensor, *, states: Tensor, beta: float = 1.0) -> Tensor:
     >>> f"{log_prob(torch.zeros(1, 2), states=torch.tensor([1.0, 0.0]), beta=2 * math.pi):.4f}"
     '-3.1416'
     """
+    beta = check_beta(beta)
     return -beta * energy(patterns, states=states, beta=beta) - log_partition(patterns, beta=beta)
 
 

@@ -39,6 +39,7 @@ def spread(tokens: Tensor, *, epsilon: float = EPSILON) -> Tensor:
     tensor(3.)
     """
     _check_tokens(tokens)
+    epsilon = check_real("epsilon", epsilon, low=0.0)
     return (tokens.var(-1, correction=0) + epsilon).sqrt()
 
 
@@ -57,7 +58,9 @@ def lagrangian(
     >>> lagrangian(torch.tensor([3.0, -3.0]), epsilon=0.0)
     tensor(6.)
     """
-    return gain * tokens.shape[-1] * spread(tokens, epsilon=epsilon) + (shift * tokens).sum(-1)
+    sigma = spread(tokens, epsilon=epsilon)
+    gain, shift = _check_map(tokens, gain, shift)
+    return gain * tokens.shape[-1] * sigma + (shift * tokens).sum(-1)
 
 
 def normalize(
@@ -73,6 +76,8 @@ def normalize(
     tensor([ 1., -1.])
     """
     _check_tokens(tokens)
+    epsilon = check_real("epsilon", epsilon, low=0.0)
+    gain, shift = _check_map(tokens, gain, shift)
     return gain * functional.layer_norm(tokens, tokens.shape[-1:], eps=epsilon) + shift
 
 
@@ -85,8 +90,9 @@ def metric(tokens: Tensor, *, gain: float = 1.0, epsilon: float = EPSILON) -> Te
     tensor([[ 0.2500, -0.2500],
             [-0.2500,  0.2500]])
     """
-    size = tokens.shape[-1]
     sigma = spread(tokens, epsilon=epsilon)[..., None, None]
+    gain = check_real("gain", gain, low=0.0)
+    size = tokens.shape[-1]
     centred = (tokens - tokens.mean(-1, keepdim=True)).unsqueeze(-1)
     identity = torch.eye(size, dtype=tokens.dtype, device=tokens.device)
     return gain / sigma * (identity - 1.0 / size - centred @ centred.mT / (size * sigma**2))
@@ -353,6 +359,23 @@ def _check_tokens(tokens: Tensor, *, least: int = 1) -> None:
     if tokens.ndim < least or 0 in tokens.shape[-least:]:
         shape = "(..., N, D)" if least == 2 else "(..., D)"
         raise ValueError(f"tokens must have shape {shape}, got {tuple(tokens.shape)}")
+
+
+def _check_map(
+    tokens: Tensor, gain: Tensor | float, shift: Tensor | float
+) -> tuple[Tensor | float, Tensor | float]:
+    """γ, one number, and δ, a number or one for each component; values of tensors are not read."""
+    told = []
+    for name, value, shapes in (("gain", gain, ((),)), ("shift", shift, ((), tokens.shape[-1:]))):
+        if isinstance(value, Tensor):
+            _check_floating(name, value)
+            if tuple(value.shape) not in shapes:
+                allowed = " or ".join(str(tuple(shape)) for shape in shapes)
+                raise ValueError(f"{name} must have shape {allowed}, got {tuple(value.shape)}")
+            told.append(value)
+        else:
+            told.append(check_real(name, value, low=0.0 if name == "gain" else None))
+    return told[0], told[1]
 
 
 def _check_memory(normalized: Tensor, patterns: Tensor) -> None:

@@ -90,7 +90,8 @@ def freezing_beta(load: float, *, ensemble: str = "spherical") -> float:
         return u
     if ensemble == "binary":
         return math.atanh(u) if u < 1.0 else math.inf
-    return u / (1.0 - u**2)
+    # 1 − u² = e^{−2α} here: its difference would round to zero at loads above 18.
+    return u * math.exp(2.0 * load) if load < 350.0 else math.inf
 
 
 def noise_exponent(load: float, *, beta: float, ensemble: str = "spherical") -> float:

@@ -226,7 +226,6 @@ def _power(base: np.ndarray, exponent: int) -> np.ndarray:
     return np.ones_like(base) if result is None else result
 
 
-@cache
 def polynomial(degree: int) -> Separation:
     """F(x) = x^degree, an integer from 2 to 20. Degree 2 is twice the classical energy.
 
@@ -235,7 +234,11 @@ def polynomial(degree: int) -> Separation:
     >>> float(polynomial(3)(np.array(-2.0)))
     -8.0
     """
-    degree = check_integer("degree", degree, low=2, high=MAX_DEGREE)
+    return _polynomial(check_integer("degree", degree, low=2, high=MAX_DEGREE))
+
+
+@cache
+def _polynomial(degree: int) -> Separation:
     return Separation(
         name=f"polynomial of degree {degree}",
         function=lambda overlaps: _power(overlaps, degree),

@@ -193,6 +193,7 @@ def flow(
     queries = check_array("queries", queries, shape=(None, x.shape[1]))
     ratio = check_real("ratio", ratio, low=0.0, open_low=True)
     check_choice("hidden_start", hidden_start, ("adiabatic", "zero"))
+    tolerance = check_real("tolerance", tolerance, low=0.0)
     d = x.shape[1]
 
     def velocity(_: float, state: Array) -> Array:
@@ -247,6 +248,7 @@ def slow_flow(
     x, seen = _check(patterns, None)
     queries = check_array("queries", queries, shape=(None, x.shape[1]))
     ratio = check_real("ratio", ratio, low=0.0)
+    tolerance = check_real("tolerance", tolerance, low=0.0)
     hidden = softmax_lagrangian(beta)
 
     def velocity(_: float, v: Array) -> Array:
@@ -284,7 +286,9 @@ def relaxation_rates(slopes: ArrayLike, *, ratio: float) -> np.ndarray:
     >>> relaxation_rates(0.0, ratio=0.5)
     array([-2.+0.j, -1.+0.j])
     """
-    a = np.asarray(slopes, dtype=complex)
+    given = np.asarray(slopes)
+    check_array("slopes", given.real)
+    a = check_array("slopes", given.imag) * 1j + given.real
     ratio = check_real("ratio", ratio, low=0.0, open_low=True)
     root = np.sqrt((1.0 - ratio) ** 2 + 4.0 * ratio * a)
     return np.stack([-(1.0 + ratio) - root, -(1.0 + ratio) + root], axis=-1) / (2.0 * ratio)
@@ -313,7 +317,7 @@ def _integrate(
 ) -> tuple[Array, Array, Array]:
     """Times (T,), states (S, T, n) and numbers of evaluations (S,)."""
     duration = check_real("duration", duration, low=0.0, open_low=True)
-    points = check_integer("points", points, low=2)
+    points = check_integer("points", points, low=2, high=10**6)
     accuracy = check_real("accuracy", accuracy, low=1e-13, high=1e-2)
     times = np.linspace(0.0, duration, points)
     states, counts = np.empty((len(starts), points, starts.shape[1])), np.empty(len(starts), int)

@@ -219,6 +219,7 @@ def embed(model: LanguageModel, tokens: torch.Tensor) -> torch.Tensor:
     >>> tuple(embed(example_model(), torch.tensor([[2, 5, 6, 3]])).shape)
     (1, 4, 8)
     """
+    check_instance("model", model, LanguageModel)
     if not isinstance(tokens, torch.Tensor) or tokens.dtype != torch.int64 or tokens.ndim != 2:
         raise TypeError("tokens must be an int64 tensor with 2 axes (sequences, tokens)")
     sizes = model.architecture
@@ -336,6 +337,11 @@ def join_traces(runs: Sequence[Sequence[LayerTrace]]) -> list[LayerTrace]:
     >>> [tuple(trace.inputs.shape) for trace in join_traces(runs)]
     [(3, 4, 8), (3, 4, 8)]
     """
+    if not isinstance(runs, Sequence) or not all(
+        isinstance(run, Sequence) and all(isinstance(trace, LayerTrace) for trace in run)
+        for run in runs
+    ):
+        raise TypeError(f"runs must be sequences of LayerTrace, got {runs!r:.60}")
     shapes = {tuple((trace.layer, *trace.inputs.shape[1:]) for trace in run) for run in runs}
     if len(shapes) != 1:
         raise ValueError(f"runs must have the same layers and window, got {sorted(shapes)}")

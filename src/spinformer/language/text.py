@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from spinformer.core.checks import check_integer
+from spinformer.core.checks import check_instance, check_integer
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.language.encoder import LanguageModel
 
@@ -60,6 +60,8 @@ def text_windows(model: LanguageModel, text: str, length: int) -> torch.Tensor:
     tensor([[2, 5, 6, 3],
             [2, 7, 8, 3]])
     """
+    check_instance("model", model, LanguageModel)
+    check_instance("text", text, str)
     length = check_integer("length", length, low=3, high=model.architecture.positions)
     tokens = model.tokenizer.encode(text, add_special_tokens=False).ids
     inside = length - 2
@@ -85,6 +87,8 @@ def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: TorchSeed) 
     >>> int(drawn[0, 0]), int(drawn[0, -1]), bool((drawn[0, 1:-1] >= 5).all())
     (2, 3, True)
     """
+    check_instance("model", model, LanguageModel)
+    check_instance("like", like, torch.Tensor)
     if like.ndim != 2:
         raise ValueError(f"like must have 2 axes (sequences, tokens), got {tuple(like.shape)}")
     ordinary = 1 + max(

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spinformer.core.checks import check_choice
+from spinformer.core.checks import check_choice, check_instance
 from spinformer.core.random import Seed, TorchSeed, numpy_generator, torch_generator
 from spinformer.language.encoder import Architecture, LanguageModel
 
@@ -25,6 +25,7 @@ def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageMo
     >>> control.weights["embeddings.LayerNorm.weight"][:3]
     tensor([1., 1., 1.], dtype=torch.float64)
     """
+    check_instance("model", model, LanguageModel)
     check_choice("kind", kind, ("initial", "shuffled"))
     generator = numpy_generator(seed)
     weights = {}

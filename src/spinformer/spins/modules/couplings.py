@@ -22,7 +22,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from spinformer.core.checks import check_flag, check_real, check_tensor
+from spinformer.core.checks import check_flag, check_function, check_real, check_tensor
 
 
 def softmax_couplings(
@@ -120,6 +120,7 @@ def softmax_response(
             [-1.]])
     """
     _check(fields, bilinear, gamma, strength)
+    check_tensor("couplings", couplings, square=True)
     if couplings.shape[-1] != fields.shape[-2]:
         raise ValueError(
             f"couplings must have shape (..., N, N) with N = {fields.shape[-2]} of fields, "
@@ -154,7 +155,7 @@ def autograd_response(
         fields, correlation = fields.detach(), correlation.detach()
     with torch.enable_grad():
         probe = fields if fields.requires_grad else fields.clone().requires_grad_()
-        couplings = couplings_of(probe)
+        couplings = check_function("couplings_of", couplings_of)(probe)
         if couplings.shape != correlation.shape:
             raise ValueError(
                 f"couplings_of must return the shape of correlation, {tuple(correlation.shape)}, "
@@ -183,7 +184,8 @@ def two_term_magnetization(
     """
     check_tensor("fields", fields)
     with torch.no_grad():
-        mean, correlation = spins(fields, symmetrize(couplings_of(fields)))
+        couplings = check_function("couplings_of", couplings_of)(fields)
+        mean, correlation = check_function("spins", spins)(fields, symmetrize(couplings))
     return mean, autograd_response(fields, couplings_of, correlation=correlation)
 
 

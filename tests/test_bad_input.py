@@ -1,0 +1,126 @@
+"""Whatever a room offers by name refuses nonsense by the name of the argument, or computes.
+
+The cases are made by machine: the example in the docstring of a function is run with one
+argument after the other replaced.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+ROOMS = ("core", "hopfield", "spins.ising", "spins.vectors", "spins.modules", "dmft", "language")
+BAD: dict[str, Any] = {
+    "a word": "x",
+    "NaN": float("nan"),
+    "infinity": float("inf"),
+    "an object": object(),
+    "nothing in it": np.zeros((0, 3)),
+    "NaN in it": torch.full((2, 3), float("nan")),
+    "four hundred digits": 10**400,
+}
+# What a module shares with another form of itself, on checked arrays; an error is no function; a
+# folder that is not there is an error of its own.
+LEFT_OUT = ("signs", "total_energy", "ModelUnavailable", "model_directory")
+
+
+def offered() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Functions and classes with an example that a room, or a module it names, offers."""
+    for room in ROOMS:
+        package = importlib.import_module(f"spinformer.{room}")
+        for name in package.__all__:
+            thing = getattr(package, name)
+            inside = vars(thing) if isinstance(thing, ModuleType) else {name: thing}
+            for own, found in inside.items():
+                home = getattr(found, "__module__", "")
+                local = not isinstance(thing, ModuleType) or home == thing.__name__
+                if callable(found) and not own.startswith("_") and local and own not in LEFT_OUT:
+                    yield f"{room}.{own}", found
+
+
+OFFERED = dict(offered())
+
+
+def example(function: Callable[..., Any]) -> str:
+    parsed = doctest.DocTestParser().get_examples(inspect.getdoc(function) or "")
+    return "".join(part.source for part in parsed)
+
+
+def call_in(tree: ast.Module, name: str) -> ast.Call | None:
+    """The first call of `name` in an example that stands outside of a loop of its own."""
+    inner = (ast.GeneratorExp, ast.ListComp, ast.DictComp, ast.SetComp, ast.Lambda)
+    loops = [node for node in ast.walk(tree) if isinstance(node, inner)]
+    hidden = {id(node) for loop in loops for node in ast.walk(loop)}
+    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and id(n) not in hidden)
+    return next((c for c in calls if isinstance(c.func, ast.Name) and c.func.id == name), None)
+
+
+def with_bad(source: str, name: str, place: int | str) -> Any:
+    """The example up to the call, whose argument at `place` is the name `bad`."""
+    tree = ast.parse(source)
+    call = call_in(tree, name)
+    assert call is not None
+    bad = ast.Name("bad", ast.Load())
+    if isinstance(place, int):
+        call.args[place] = bad
+    else:
+        next(word for word in call.keywords if word.arg == place).value = bad
+    before = []
+    for statement in tree.body:
+        if any(node is call for node in ast.walk(statement)):
+            break
+        before.append(statement)
+    told = ast.Assign([ast.Name("result", ast.Store())], call)
+    return compile(ast.fix_missing_locations(ast.Module([*before, told], [])), name, "exec")
+
+
+def is_number(result: Any) -> bool:
+    """Whether no part of a result is NaN."""
+    if isinstance(result, tuple | list):
+        return all(map(is_number, result))
+    if isinstance(result, torch.Tensor):
+        return not bool(torch.isnan(result).any())
+    if isinstance(result, float | np.ndarray) and np.asarray(result).dtype.kind in "fc":
+        return not bool(np.isnan(result).any())
+    return True
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_nonsense_is_refused_by_name(name: str) -> None:
+    function = OFFERED[name]
+    source, own = example(function), name.split(".")[-1]
+    found = call_in(ast.parse(source), own) if source else None
+    if found is None:
+        pytest.skip("no example calls it")
+    names = list(inspect.signature(function).parameters)
+    places: dict[int | str, str] = {place: names[place] for place in range(len(found.args))}
+    places |= {word.arg: word.arg for word in found.keywords if word.arg}
+    unclear = []
+    for place, argument in places.items():
+        code = with_bad(source, own, place)
+        for kind, bad in BAD.items():
+            scope = {**vars(inspect.getmodule(function)), "bad": bad}
+            try:
+                exec(code, scope)
+            except (TypeError, ValueError) as error:
+                # Two shapes that do not agree are told by either name.
+                others = names if kind == "nothing in it" else []
+                told = argument in str(error)
+                if not told and not any(re.search(rf"\b{n}\b", str(error)) for n in others):
+                    unclear.append(f"{argument} with {kind}: {error}")
+            except Exception as error:
+                unclear.append(f"{argument} with {kind}: {type(error).__name__} {error}")
+            else:
+                if not is_number(scope["result"]):
+                    unclear.append(f"{argument} with {kind} gives NaN")
+    assert unclear == []
