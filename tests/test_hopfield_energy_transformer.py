@@ -251,7 +251,7 @@ def test_bad_tensors_are_named():
     maps = {"query_map": draw(1, 4, 5), "key_map": draw(1, 4, 5)}
     with pytest.raises(TypeError, match="tokens must be a floating-point"):
         make().energy(torch.ones(3, 5, dtype=torch.long))
-    with pytest.raises(ValueError, match=r"tokens must have shape \(\.\.\., N, D\)"):
+    with pytest.raises(ValueError, match=r"normalized must have shape \(\.\.\., N, D\)"):
         attention_energy(draw(5), **maps)
     with pytest.raises(ValueError, match=r"query_map must have shape \(heads, head_width, 6\)"):
         attention_energy(draw(3, 6), **maps)

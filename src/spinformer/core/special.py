@@ -69,6 +69,7 @@ def alignment_over_kappa(kappa: ArrayLike, *, dim: int) -> np.ndarray:
     >>> float(alignment_over_kappa(0.0, dim=4))
     0.25
     """
+    dim = check_integer("dim", dim, low=1)
     kappa = check_array("kappa", kappa, low=0.0)
     nu = dim / 2 - 1
     positive = np.where(kappa > 0, kappa, 1.0)
@@ -103,8 +104,11 @@ def log_harmonic(kappa: ArrayLike, *, dim: int, degree: ArrayLike) -> np.ndarray
     >>> float(log_harmonic(0.0, dim=3, degree=1))
     -inf
     """
+    dim = check_integer("dim", dim, low=1)
     nu = dim / 2 - 1
-    kappa, degree = np.broadcast_arrays(np.abs(np.asarray(kappa, dtype=float)), degree)
+    kappa, degree = np.broadcast_arrays(
+        np.abs(check_array("kappa", kappa)), check_array("degree", degree, low=0.0)
+    )
     # I_{∓1/2} are cosh and sinh: no Bessel routine needed, and none accepts the sign reliably.
     if dim == 1:
         if not np.isin(degree, (0, 1)).all():

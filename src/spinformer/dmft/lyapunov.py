@@ -296,6 +296,7 @@ def lyapunov_spectrum_reference(
     >>> bool(found.value[0] < 0)
     True
     """
+    fitting(network, context)
     state = context
 
     def push(frame: np.ndarray) -> np.ndarray:
@@ -331,6 +332,7 @@ def mean_log_determinant_reference(
     >>> mean_log_determinant_reference(Network.document(), start, 1.2, steps=10) < 0
     True
     """
+    fitting(network, context)
     steps = check_integer("steps", steps, low=1)
     features, total = network.features, 0.0
     for _ in range(steps):

@@ -142,6 +142,7 @@ def context_from_tokens(
     >>> context_from_tokens(network, two, beta=1.2).position
     1
     """
+    check_instance("network", network, Network)
     overlaps = check_array("overlaps", overlaps, low=-1.0, high=1.0)
     if overlaps.ndim < 3 or overlaps.shape[-2:] != (4, network.features) or not overlaps.shape[-3]:
         raise ValueError(
@@ -188,6 +189,7 @@ def context_from_token(
     >>> context_from_token(Network.document(), 0, beta=3.0).attention.shape
     (4, 3)
     """
+    check_instance("network", network, Network)
     if np.ndim(token) == 0:
         token = network.semantic[
             OUTPUT, check_integer("token", token, low=0, high=network.features - 1)

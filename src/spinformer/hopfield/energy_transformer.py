@@ -318,7 +318,7 @@ def _project(
     normalized: Tensor, query_map: Tensor, key_map: Tensor, beta: float | None
 ) -> tuple[Tensor, Tensor, float]:
     """Queries and keys (..., H, N, Y), and β."""
-    _check_tokens(normalized, least=2)
+    _check_tokens(normalized, name="normalized", least=2)
     for name, value in (("query_map", query_map), ("key_map", key_map)):
         _check_floating(name, value)
         check_like(name, value, model=normalized, role="tokens")
@@ -354,11 +354,11 @@ def _check_floating(name: str, value: Tensor) -> None:
         raise TypeError(f"{name} must be a floating-point torch tensor, got {type(value).__name__}")
 
 
-def _check_tokens(tokens: Tensor, *, least: int = 1) -> None:
-    _check_floating("tokens", tokens)
+def _check_tokens(tokens: Tensor, *, name: str = "tokens", least: int = 1) -> None:
+    _check_floating(name, tokens)
     if tokens.ndim < least or 0 in tokens.shape[-least:]:
         shape = "(..., N, D)" if least == 2 else "(..., D)"
-        raise ValueError(f"tokens must have shape {shape}, got {tuple(tokens.shape)}")
+        raise ValueError(f"{name} must have shape {shape}, got {tuple(tokens.shape)}")
 
 
 def _check_map(
@@ -379,7 +379,7 @@ def _check_map(
 
 
 def _check_memory(normalized: Tensor, patterns: Tensor) -> None:
-    _check_tokens(normalized, least=2)
+    _check_tokens(normalized, name="normalized", least=2)
     _check_floating("patterns", patterns)
     check_like("patterns", patterns, model=normalized, role="tokens")
     if patterns.ndim != 2 or patterns.shape[-1] != normalized.shape[-1] or not len(patterns):
