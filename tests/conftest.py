@@ -1,9 +1,10 @@
-"""Fixtures for tests of the book as a whole: the checkout and a one-chapter copy of it."""
+"""Fixtures for tests of the book as a whole: the checkout, a one-chapter copy, a browser."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 # Before numpy, torch and numba start their pools: as many processes as cores run the tests, one
@@ -117,3 +118,38 @@ def built_checkout(executed_checkout: Path, tmp_path: Path) -> Path:
     """A copy of the executed checkout for one test."""
     shutil.copytree(executed_checkout, tmp_path / "built", symlinks=True)
     return tmp_path / "built"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[object]:
+    """Headless Chromium that reaches no host at all."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = next(filter(None, map(shutil.which, names)), None)
+    driver = shutil.which("chromedriver")
+    if not chromium or not driver:
+        pytest.skip(
+            "needs Chromium and its driver: `apt-get install chromium chromium-driver` on Debian "
+            "and Ubuntu, `brew install --cask chromium chromedriver` on macOS"
+        )
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
+        "--window-size=1300,1000",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+    ):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    running.set_page_load_timeout(60)
+    yield running
+    running.quit()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from html.parser import HTMLParser
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -44,41 +43,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def public_site(executed_checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A book of one chapter with a public address."""
     return build(executed_checkout, tmp_path_factory.mktemp("public"), ADDRESS)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[object]:
-    """Headless Chromium that reaches no host at all."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    chromium = next(filter(None, map(shutil.which, names)), None)
-    driver = shutil.which("chromedriver")
-    if not chromium or not driver:
-        pytest.skip(
-            "needs Chromium and its driver: `apt-get install chromium chromium-driver` on Debian "
-            "and Ubuntu, `brew install --cask chromium chromedriver` on macOS"
-        )
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--no-first-run",
-        "--window-size=1300,1000",
-        "--host-resolver-rules=MAP * ~NOTFOUND",
-    ):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    running.set_page_load_timeout(60)
-    yield running
-    running.quit()
 
 
 def wait_for(browser: object, script: str) -> object:
@@ -121,7 +85,9 @@ def test_no_internal_link_is_broken_and_nothing_is_loaded_from_elsewhere(site: P
             file = (page.parent / unquote(parts.path)).resolve() if parts.path else page
             assert file.exists(), f"{page.name}: {target}"
             if parts.fragment and file in pages:
-                assert unquote(parts.fragment) in pages[file].anchors, f"{page.name}: {target}"
+                # Behind the name, a link to a live figure carries its setting.
+                name = unquote(parts.fragment).split("&")[0]
+                assert name in pages[file].anchors, f"{page.name}: {target}"
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
@@ -193,3 +159,75 @@ def test_buttons_point_to_the_notebook_with_an_address(public_site: Path) -> Non
     assert len(colab) >= 2
     assert set(colab) == {wanted}
     assert any(t.startswith("https://mybinder.org/v2/gh/owner/book/main") for t in targets)
+
+
+# ---- live figures
+
+
+def open_map(browser: object, site: Path, setting: str = "") -> None:
+    # Another address of the same page would not load it anew.
+    browser.get("about:blank")
+    browser.get(f"file://{site}/book/explorables.html#map{setting}")
+    wait_for(browser, "document.querySelectorAll('[data-explorable=map] canvas').length === 6")
+
+
+def tokens_shown(browser: object) -> int:
+    text = browser.execute_script(
+        "return document.querySelector('.explorable-counter').textContent"
+    )
+    return int(text.split()[0].replace(",", ""))
+
+
+def test_the_map_takes_its_setting_from_the_address_and_runs(browser: object, site: Path) -> None:
+    open_map(browser, site, "&beta=1.2646&epsilon=0.02&start=random%202&beta_wrong=1")
+    assert browser.execute_script("return document.querySelector('[name=start]').value") == (
+        "random 2"
+    )
+    assert float(
+        browser.execute_script("return document.querySelector('input[name=beta]').value")
+    ) == (pytest.approx(1.2646))
+    before = tokens_shown(browser)
+    wait_for(browser, f"parseInt(document.querySelector('.explorable-counter').textContent"
+                      f".replaceAll(',', '')) > {before + 1000}")  # fmt: skip
+    told = browser.execute_script("return document.querySelector('.explorable-told').textContent")
+    assert "β = 1.26460" in told
+
+
+def test_the_map_is_driven_by_mouse_and_by_keyboard(browser: object, site: Path) -> None:
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    open_map(browser, site)
+    browser.find_element(By.XPATH, "//button[text()='Pause']").send_keys(Keys.SPACE)
+    browser.find_element(By.XPATH, "//button[text()='One token']").click()
+    still = tokens_shown(browser)
+    browser.find_element(By.XPATH, "//button[text()='One token']").click()
+    assert tokens_shown(browser) == still + 1
+    sheet = browser.find_element(By.CSS_SELECTOR, "canvas.explorable-press")
+    ActionChains(browser).move_to_element(sheet).click().perform()
+    pressed = float(browser.find_element(By.NAME, "beta").get_attribute("value"))
+    assert 1.24 < pressed < 1.26
+    browser.find_element(By.NAME, "beta").send_keys(Keys.ARROW_RIGHT)
+    moved = float(browser.find_element(By.NAME, "beta").get_attribute("value"))
+    assert moved == pytest.approx(pressed + 1e-5)
+    wait_for(browser, f"location.hash.includes('beta={moved:.5f}'.replace(/0+$/, ''))")
+
+
+def test_the_map_is_open_to_everyone(browser: object, site: Path) -> None:
+    axe = Path(next(iter(find_spec("axe_core_python").submodule_search_locations))) / "axe.min.js"
+    for theme, width in (("light", 1300), ("dark", 420)):
+        browser.set_window_size(width, 1000)
+        open_map(browser, site)
+        browser.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
+        browser.execute_script(axe.read_text(encoding="utf-8"))
+        serious = browser.execute_async_script(
+            "axe.run(document.querySelector('[data-explorable]')).then(found => arguments[0]("
+            "found.violations.filter(v => ['serious', 'critical'].includes(v.impact))"
+            ".map(v => [v.id, v.nodes.map(n => n.html)])))"
+        )
+        assert serious == []
+        assert browser.execute_script(
+            "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )
+    browser.set_window_size(1300, 1000)

@@ -1,0 +1,154 @@
+// What every live figure shares: its knobs, its state in the page's address, words for those who
+// do not see it, colours of the theme, canvases that are sharp on any screen.
+"use strict";
+globalThis.spinformer = globalThis.spinformer ?? {};
+spinformer.frame = (() => {
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+  // A colour of the page's theme, as it is now.
+  function color(name) {
+    return getComputedStyle(document.documentElement).getPropertyValue(`--explorable-${name}`).trim();
+  }
+
+  function element(parent, tag, attributes = {}, text = "") {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    if (text) made.textContent = text;
+    parent.append(made);
+    return made;
+  }
+
+  // The state of figure `name` in the address: #name&beta=1.27&start=… ; {} if it is not there.
+  function readState(name) {
+    const [first, ...pairs] = location.hash.slice(1).split("&");
+    if (first !== name) return {};
+    return Object.fromEntries(pairs.map((pair) => pair.split("=").map(decodeURIComponent)));
+  }
+
+  let pending = 0;
+  function writeState(name, state) {
+    clearTimeout(pending);
+    pending = setTimeout(() => {
+      const told = Object.entries(state).map((pair) => pair.map(encodeURIComponent).join("="));
+      history.replaceState(null, "", `#${[name, ...told].join("&")}`);
+    }, 200);
+  }
+
+  // A slider with its number. `log`: the slider moves along the logarithm.
+  function slider(parent, {name, label, low, high, step, value, digits, log = false, change}) {
+    const box = element(parent, "label", {class: "explorable-knob"});
+    element(box, "span", {}, label);
+    const forth = log ? Math.log : (x) => x, back = log ? Math.exp : (x) => x;
+    const range = element(box, "input", {
+      type: "range", name, min: forth(low), max: forth(high), step: log ? "any" : step,
+    });
+    const shown = element(box, "output");
+    function show(number) {
+      range.value = forth(number);
+      shown.textContent = number.toFixed(digits);
+      range.setAttribute("aria-valuetext", number.toFixed(digits));
+    }
+    range.addEventListener("input", () => {
+      const number = Number(back(Number(range.value)).toFixed(digits));
+      shown.textContent = number.toFixed(digits);
+      range.setAttribute("aria-valuetext", number.toFixed(digits));
+      change(number);
+    });
+    show(value);
+    return {show, bound(least, most) { range.min = forth(least); range.max = forth(most); }};
+  }
+
+  function choice(parent, {name, label, options, value, change}) {
+    const box = element(parent, "label", {class: "explorable-knob"});
+    element(box, "span", {}, label);
+    const select = element(box, "select", {name});
+    function fill(words) {
+      select.replaceChildren();
+      for (const word of words) element(select, "option", {value: word}, word);
+    }
+    fill(options);
+    select.value = value;
+    select.addEventListener("change", () => change(select.value));
+    return {show(word) { select.value = word; }, fill};
+  }
+
+  function button(parent, text, press) {
+    const made = element(parent, "button", {type: "button"}, text);
+    made.addEventListener("click", press);
+    return made;
+  }
+
+  // A canvas with a caption; `draw(context, width, height)` in CSS pixels, again on every resize.
+  function canvas(parent, {label, height, draw}) {
+    const box = element(parent, "figure", {class: "explorable-panel"});
+    element(box, "figcaption", {}, label);
+    const sheet = element(box, "canvas", {role: "img", "aria-label": label});
+    sheet.style.height = `${height}px`;
+    const context = sheet.getContext("2d");
+    function paint() {
+      const width = sheet.clientWidth, scale = devicePixelRatio || 1;
+      if (!width) return;
+      if (sheet.width !== Math.round(width * scale)) {
+        sheet.width = Math.round(width * scale);
+        sheet.height = Math.round(height * scale);
+      }
+      context.setTransform(scale, 0, 0, scale, 0, 0);
+      draw(context, width, height);
+    }
+    new ResizeObserver(paint).observe(sheet);
+    return {sheet, paint};
+  }
+
+  // A line chart by uPlot that keeps the width of its panel.
+  function chart(parent, {label, height, x, y, series, range = {}}) {
+    const box = element(parent, "figure", {class: "explorable-panel"});
+    element(box, "figcaption", {}, label);
+    const place = element(box, "div", {role: "img", "aria-label": label});
+    const axis = (text, size) => ({
+      label: text, size, labelSize: 16, labelGap: 0, gap: 2, font: "11px sans-serif",
+      labelFont: "12px sans-serif", stroke: () => color("text"),
+      grid: {stroke: () => color("grid")}, ticks: {stroke: () => color("grid")},
+    });
+    const plot = new uPlot({
+      width: 300, height, legend: {show: false}, cursor: {show: false},
+      scales: {x: {time: false, range: range.x}, y: {range: range.y}},
+      axes: [axis(x, 30), axis(y, 46)],
+      series: [{}, ...series.map((hue) => ({
+        stroke: () => color(hue), width: 1.25, points: {show: false},
+      }))],
+    }, [[], ...series.map(() => [])], place);
+    new ResizeObserver(() => {
+      if (box.clientWidth) plot.setSize({width: box.clientWidth, height});
+    }).observe(box);
+    return plot;
+  }
+
+  // Words for a screen reader, at most one sentence every three seconds.
+  function teller(parent) {
+    const place = element(parent, "p", {class: "explorable-told", "aria-live": "polite"});
+    let last = -Infinity;
+    return (text, now = performance.now()) => {
+      if (now - last < 3000 || place.textContent === text) return;
+      last = now;
+      place.textContent = text;
+    };
+  }
+
+  // Replace the static picture of each place of figure `name` by the live one.
+  function start(name, build) {
+    const begin = () => {
+      for (const place of document.querySelectorAll(`[data-explorable="${name}"]`)) {
+        place.replaceChildren();
+        build(place);
+      }
+      if (location.hash.slice(1).split("&")[0] === name) {
+        document.getElementById(name)?.scrollIntoView();
+      }
+    };
+    if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
+    else begin();
+  }
+
+  return {still, color, element, readState, writeState, slider, choice, button, canvas, chart,
+    teller, start};
+})();

@@ -1,0 +1,317 @@
+// The text generator as a map: knobs, orbit diagram, portrait, spectrum, exponent, two starts.
+"use strict";
+(() => {
+  const {frame, map} = spinformer;
+  const NAME = "map";
+  const KNOBS = {
+    beta: {label: "β, inverse temperature", low: 0, high: 10, step: 0.00001, digits: 5},
+    gamma: {label: "γ, sharpness of attention", low: 5, high: 300, digits: 2, log: true},
+    epsilon: {label: "ε, weight of the position", low: 0, high: 0.2, step: 0.001, digits: 3},
+  };
+  const RANGES = {"1.2 to 1.3": [1.2, 1.3], "1.26 to 1.28": [1.26, 1.28], "0.5 to 1.5": [0.5, 1.5],
+    "0.5 to 4": [0.5, 4]};
+  const KEPT = 4096, SHOWN = 240, PART = 1500, COLUMNS = 420, APART = 1e-10;
+
+  function build(place) {
+    const data = spinformer.data.map;
+    const names = Object.keys(data);
+    const state = {network: names[0], start: Object.keys(data[names[0]].starts)[0],
+      range: "1.2 to 1.3", beta: 1.275, gamma: Number(data[names[0]].gamma.toFixed(2)), epsilon: data[names[0]].epsilon};
+    let system, recent, count, running, diagram, apart, marks, speed = 200;
+
+    const knobs = frame.element(place, "div", {class: "explorable-knobs"});
+    const shown = {};
+    shown.network = frame.choice(knobs, {name: "network", label: "network", options: names,
+      value: state.network, change: (word) => set({network: word})});
+    shown.start = frame.choice(knobs, {name: "start", label: "start",
+      options: Object.keys(data[state.network].starts), value: state.start,
+      change: (word) => set({start: word})});
+    shown.range = frame.choice(knobs, {name: "range", label: "range of β", options: Object.keys(RANGES),
+      value: state.range, change: (word) => set({range: word})});
+    for (const [name, knob] of Object.entries(KNOBS)) {
+      shown[name] = frame.slider(knobs, {...knob, name, value: state[name],
+        change: (number) => set({[name]: number})});
+    }
+    const pace = frame.slider(knobs, {name: "pace", label: "steps a picture", low: 1, high: 20000,
+      digits: 0, log: true, value: speed, change: (number) => { speed = Math.max(1, number); }});
+    const buttons = frame.element(place, "div", {class: "explorable-buttons"});
+    const go = frame.button(buttons, "Pause", () => { running = !running; told(); tick(); });
+    frame.button(buttons, "One token", () => { running = false; advance(1); draw(); });
+    frame.button(buttons, "Start again", restart);
+    const counter = frame.element(buttons, "span", {class: "explorable-counter"});
+    const tell = frame.teller(place);
+    const panels = frame.element(place, "div", {class: "explorable-panels"});
+
+    const orbits = frame.canvas(panels, {height: 220, draw: drawOrbits,
+      label: "Orbit diagram: values of the first overlap against β. Press in it to set β."});
+    orbits.sheet.classList.add("explorable-press");
+    const portrait = frame.canvas(panels, {height: 220, draw: drawPortrait,
+      label: "Portrait: two overlaps, one colour for each phase of the position clock."});
+    const path = frame.chart(panels, {height: 160, label: "The last tokens: first overlap against time.",
+      x: "token", y: "m₁", series: ["blue"]});
+    const lines = frame.chart(panels, {height: 160, x: "turns a token", y: "log₁₀ power", series: ["blue"],
+      label: "Spectrum of the last 4,096 tokens; a chaotic text has a floor, a regular one lines."});
+    const rates = frame.chart(panels, {height: 160, x: "thousand tokens", y: "nats a token",
+      series: ["orange", "grey"],
+      label: "Running exponent: mean growth of a small change over each of the last stretches."});
+    const parting = frame.chart(panels, {height: 160, x: "token", y: "log₁₀ distance", series: ["red"],
+      label: "Two starts 1e-10 apart: the distance of their texts."});
+
+    // ---- state
+
+    function network() { return data[state.network]; }
+    function parameters() {
+      return {beta: state.beta, gamma: state.gamma, epsilon: state.epsilon};
+    }
+
+    function set(change, write = true) {
+      const before = {...state};
+      if (change.network !== undefined && change.network in data) state.network = change.network;
+      const starts = Object.keys(network().starts);
+      shown.start.fill(starts);
+      if (change.start !== undefined) state.start = change.start;
+      if (!starts.includes(state.start)) [state.start] = starts;
+      if (change.range in RANGES) state.range = change.range;
+      for (const [name, knob] of Object.entries(KNOBS)) {
+        const number = Number(change[name]);
+        if (change[name] !== undefined && Number.isFinite(number)) {
+          state[name] = Math.min(knob.high, Math.max(knob.low, number));
+        }
+      }
+      const [low, high] = RANGES[state.range];
+      state.beta = Math.min(high, Math.max(low, state.beta));
+      shown.beta.bound(low, high);
+      for (const name of Object.keys(state)) shown[name].show(state[name]);
+      if (write) frame.writeState(NAME, state);
+      const same = (...keys) => keys.every((key) => before[key] === state[key]);
+      if (!diagram || !same("network", "start", "range", "gamma", "epsilon")) newDiagram();
+      restart();
+    }
+
+    function restart() {
+      const start = network().starts[state.start];
+      system = new map.System(network(), start, parameters());
+      recent = {values: new Float64Array(KEPT), other: new Float64Array(KEPT), size: 0};
+      marks = {at: [], rate: [], steps: 0, growth: 0};
+      count = 0;
+      const near = {...start, attention: start.attention.map((v) => v.map((x) => x + APART))};
+      const one = map.trajectory(network(), start, parameters(), PART);
+      const other = map.trajectory(network(), near, parameters(), PART);
+      apart = one.map((row, n) => {
+        const square = row.reduce((sum, x, a) => sum + (x - other[n][a]) ** 2, 0);
+        return Math.log10(Math.sqrt(square) + 1e-17);
+      });
+      parting.setData([apart.map((_, n) => n), apart]);
+      draw();
+      told();
+    }
+
+    // ---- time
+
+    function advance(steps) {
+      for (let n = 0; n < steps; n += 1) {
+        system.step();
+        const at = count % KEPT;
+        recent.values[at] = system.output[0];
+        recent.other[at] = system.output[Math.min(1, system.P - 1)];
+        count += 1;
+        if (system.steps - marks.steps >= 2000) {
+          system.rescale();
+          marks.rate.push((system.growth - marks.growth) / (system.steps - marks.steps));
+          marks.at.push(system.steps / 1000);
+          marks.steps = system.steps;
+          marks.growth = system.growth;
+          if (marks.rate.length > 400) { marks.rate.shift(); marks.at.shift(); }
+        }
+      }
+    }
+
+    let waiting = 0;
+    function tick() {
+      if (waiting) return;
+      waiting = requestAnimationFrame(() => {
+        waiting = 0;
+        const begin = performance.now();
+        let left = running ? Math.round(speed) : 0;
+        // Never longer than a picture may take.
+        while (left > 0 && performance.now() - begin < 7) { advance(Math.min(500, left)); left -= 500; }
+        const busy = fillDiagram(begin + 10);
+        if (running) draw();
+        else if (busy) orbits.paint();
+        if (running || busy) tick();
+      });
+    }
+
+    // ---- pictures
+
+    function newDiagram() {
+      const canvas = document.createElement("canvas");
+      canvas.width = COLUMNS; canvas.height = 220;
+      const order = Array.from({length: COLUMNS}, (_, i) => (i * 149) % COLUMNS);
+      diagram = {canvas, order, next: 0, reach: 0.02, columns: []};
+      tick();
+    }
+
+    // One column after the other, in an order that shows the whole range early.
+    function fillDiagram(until) {
+      const {order, columns} = diagram;
+      const [low, high] = RANGES[state.range];
+      while (diagram.next < COLUMNS && performance.now() < until) {
+        const column = order[diagram.next];
+        const beta = low + ((high - low) * (column + 0.5)) / COLUMNS;
+        const fresh = new map.System(network(), network().starts[state.start], {...parameters(), beta});
+        fresh.run(2000);
+        const values = new Float32Array(300);
+        let reach = 0;
+        for (let n = 0; n < values.length; n += 1) {
+          fresh.step();
+          values[n] = fresh.output[0];
+          reach = Math.max(reach, Math.abs(values[n]));
+        }
+        columns[column] = values;
+        diagram.next += 1;
+        if (reach > diagram.reach) {
+          // A wider scale: what is there is drawn anew.
+          diagram.reach = 1.15 * reach;
+          diagram.canvas.getContext("2d").clearRect(0, 0, COLUMNS, diagram.canvas.height);
+          columns.forEach((_, there) => drawColumn(there));
+        } else drawColumn(column);
+      }
+      return diagram.next < COLUMNS;
+    }
+
+    function drawColumn(column) {
+      const {canvas, columns, reach} = diagram;
+      const context = canvas.getContext("2d");
+      context.fillStyle = frame.color("ink");
+      context.globalAlpha = 0.35;
+      for (const value of columns[column]) {
+        context.fillRect(column, Math.round((1 - value / reach) * 0.5 * canvas.height), 1, 1);
+      }
+    }
+
+    const EDGE = 40;
+    function drawOrbits(context, width, height) {
+      if (!diagram) return;
+      const [low, high] = RANGES[state.range];
+      const inner = width - EDGE - 8, base = height - 26;
+      context.clearRect(0, 0, width, height);
+      context.imageSmoothingEnabled = false;
+      context.drawImage(diagram.canvas, EDGE, 4, inner, base - 4);
+      context.fillStyle = context.strokeStyle = frame.color("text");
+      context.font = "11px sans-serif";
+      context.textAlign = "center";
+      for (let mark = 0; mark <= 4; mark += 1) {
+        const beta = low + (mark / 4) * (high - low);
+        context.fillText(String(Number(beta.toFixed(4))), EDGE + (inner * mark) / 4, height - 12);
+      }
+      context.fillText("β", EDGE + inner / 2, height - 1);
+      context.textAlign = "right";
+      for (const share of [-1, 0, 1]) {
+        const told = String(Number((share * diagram.reach).toPrecision(2)));
+        context.fillText(told, EDGE - 4, 8 + ((base - 8) * (1 - share)) / 2);
+      }
+      const x = EDGE + (inner * (state.beta - low)) / (high - low);
+      context.strokeStyle = frame.color("red");
+      context.lineWidth = 1.5;
+      context.beginPath(); context.moveTo(x, 4); context.lineTo(x, base); context.stroke();
+    }
+
+    function press(event) {
+      const box = orbits.sheet.getBoundingClientRect();
+      const share = (event.clientX - box.left - EDGE) / (box.width - EDGE - 8);
+      const [low, high] = RANGES[state.range];
+      set({beta: Number((low + Math.min(1, Math.max(0, share)) * (high - low)).toFixed(KNOBS.beta.digits))});
+    }
+    orbits.sheet.addEventListener("pointerdown", (event) => {
+      orbits.sheet.setPointerCapture(event.pointerId);
+      press(event);
+    });
+    orbits.sheet.addEventListener("pointermove", (event) => { if (event.buttons) press(event); });
+
+    function drawPortrait(context, width, height) {
+      context.clearRect(0, 0, width, height);
+      if (!recent) return;
+      const size = Math.min(width, height) / 2 - 8, x0 = width / 2, y0 = height / 2;
+      let reach = 1e-6;
+      const kept = Math.min(count, KEPT);
+      for (let n = 0; n < kept; n += 1) {
+        reach = Math.max(reach, Math.abs(recent.values[n]), Math.abs(recent.other[n]));
+      }
+      context.strokeStyle = frame.color("grid");
+      context.strokeRect(x0 - size, y0 - size, 2 * size, 2 * size);
+      const hues = ["blue", "orange", "green", "red"];
+      const dot = rarely() ? 4 : 1.5;
+      // 4,096 is a multiple of the clock's period, so a slot keeps its phase.
+      hues.forEach((hue, phase) => {
+        context.fillStyle = frame.color(hue);
+        for (let n = phase; n < kept; n += 4) {
+          context.fillRect(x0 + (0.94 * size * recent.values[n]) / reach - dot / 2,
+            y0 - (0.94 * size * recent.other[n]) / reach - dot / 2, dot, dot);
+        }
+      });
+      context.fillStyle = frame.color("text");
+      context.font = "11px sans-serif";
+      context.textAlign = "left";
+      context.fillText(`edge at ±${(reach / 0.94).toPrecision(2)}`, x0 - size + 4, y0 + size - 4);
+    }
+
+    // Whether the text repeats so soon that a few points are all there is to see.
+    function rarely() {
+      for (let period = 4; period <= 64 && count > 2 * period; period += 4) {
+        let gap = 0;
+        for (let n = 1; n <= period; n += 1) {
+          const now = (count - n) % KEPT, then = (count - n - period) % KEPT;
+          gap = Math.max(gap, Math.abs(recent.values[now] - recent.values[then]));
+        }
+        if (gap < 1e-6) return true;
+      }
+      return false;
+    }
+
+    let pictures = 0;
+    function draw() {
+      counter.textContent = `${system.steps.toLocaleString("en")} tokens`;
+      orbits.paint();
+      portrait.paint();
+      const last = Math.min(SHOWN, count), at = [], values = [];
+      for (let n = count - last; n < count; n += 1) { at.push(n); values.push(recent.values[n % KEPT]); }
+      path.setData([at, values]);
+      rates.setData([marks.at, marks.rate, marks.rate.map(() => 0)]);
+      // The dearest picture, every fifteenth time.
+      if (pictures % 15 === 0 && count >= KEPT) {
+        const order = new Float64Array(KEPT);
+        for (let n = 0; n < KEPT; n += 1) order[n] = recent.values[(count + n) % KEPT];
+        const found = map.power(order);
+        lines.setData([Array.from(found, (_, k) => k / KEPT), Array.from(found, (p) => Math.max(-16, Math.log10(p + 1e-20)))]);
+      }
+      pictures += 1;
+      told();
+    }
+
+    function told() {
+      go.textContent = running ? "Pause" : "Run";
+      const rate = marks?.rate.at(-1);
+      const verdict = rate === undefined ? "" : rate > 4e-3
+        ? "small changes grow: chaos, for now" : rate < -1e-3
+          ? "small changes die out: the text repeats" : "small changes stay small: regular";
+      tell(`Token ${system.steps.toLocaleString("en")} at β = ${state.beta.toFixed(5)}`
+        + (rate === undefined ? "." : `: growth ${rate.toFixed(4)} nats a token; ${verdict}.`));
+    }
+
+    running = !frame.still.matches;
+    set(frame.readState(NAME), false);
+    pace.show(speed);
+    addEventListener("hashchange", () => set(frame.readState(NAME), false));
+    new MutationObserver(() => { newDiagram(); draw(); })
+      .observe(document.documentElement, {attributeFilter: ["data-theme"]});
+    // Nothing moves while nobody sees it.
+    new IntersectionObserver(([entry]) => {
+      if (!entry.isIntersecting) running = false;
+      told();
+    }).observe(place);
+    tick();
+  }
+
+  frame.start(NAME, build);
+})();

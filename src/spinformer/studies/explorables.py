@@ -1,0 +1,91 @@
+"""Networks and starts that the live figures of the book begin from, written for a browser.
+
+`python -m spinformer.studies.explorables` writes `book/_static/explorables/data.js` anew: no number
+in the live figures is typed in. A page that is opened from a folder may not read files, so the data
+is a script.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spinformer.core.checks import check_instance
+from spinformer.core.files import write_atomically
+from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.network import Network
+from spinformer.studies.phase_transitions import protocol_start
+
+TARGET = Path("book") / "_static" / "explorables" / "data.js"
+# Drawn networks that do different things at the document's γ and ε.
+SEEDS = (2, 4, 6, 9)
+PAPER = "the paper's"
+
+
+def network_data(network: Network) -> dict[str, Any]:
+    """What the mean field needs of a network, as nested lists.
+
+    patterns (U, P) and readout (4, P, U) of `Network.output_patterns`, drive (2^K, 4, P) of
+    `Network.position_overlaps`, window T, γ and ε.
+
+    >>> sorted(network_data(Network.document()))
+    ['drive', 'epsilon', 'gamma', 'patterns', 'readout', 'window']
+    """
+    check_instance("network", network, Network)
+    patterns, readout = network.output_patterns()
+    return {
+        "window": network.context,
+        "gamma": network.gamma,
+        "epsilon": network.epsilon,
+        "patterns": patterns.tolist(),
+        "readout": readout.tolist(),
+        "drive": network.position_overlaps().tolist(),
+    }
+
+
+def map_data() -> dict[str, Any]:
+    """Networks by name, each with its starts: three drawn contexts, and the paper's protocol.
+
+    That one settles on a cycle for the paper's network, and so is the same on every machine.
+    """
+    networks = {PAPER: Network.document()}
+    for seed in SEEDS:
+        networks[f"drawn, seed {seed}"] = Network.segmented(seed)
+    found: dict[str, Any] = {}
+    for name, network in networks.items():
+        drawn = random_contexts(network, 0, count=3)
+        starts = {f"random {n + 1}": drawn.select(n) for n in range(3)}
+        if name == PAPER:
+            starts = {"the paper's protocol": protocol_start(network, steps=100_000)} | starts
+        found[name] = {
+            **network_data(network),
+            "starts": {
+                told: {
+                    "attention": np.round(start.attention, 8).tolist(),
+                    "position": start.position,
+                }
+                for told, start in starts.items()
+            },
+        }
+    return found
+
+
+def script(data: dict[str, Any]) -> str:
+    """The data as a script that adds it to the page.
+
+    >>> print(script({"map": [1.5]}), end="")
+    // Written by `python -m spinformer.studies.explorables`.
+    globalThis.spinformer = Object.assign(globalThis.spinformer ?? {}, {data: {"map":[1.5]}});
+    """
+    text = json.dumps(data, separators=(",", ":"))
+    return (
+        "// Written by `python -m spinformer.studies.explorables`.\n"
+        f"globalThis.spinformer = Object.assign(globalThis.spinformer ?? {{}}, {{data: {text}}});\n"
+    )
+
+
+if __name__ == "__main__":
+    write_atomically(TARGET, script({"map": map_data()}))

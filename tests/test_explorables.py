@@ -1,0 +1,104 @@
+"""The live figures compute what the package computes: their mathematics, run in a browser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spinformer.core.signals import spectrum
+from spinformer.dmft.lifetimes import growth_rates
+from spinformer.dmft.mean_field import random_contexts, trajectory
+from spinformer.dmft.network import Network
+from spinformer.studies.explorables import map_data, network_data, script
+
+FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables"
+
+
+@pytest.fixture(scope="module")
+def run(browser: Any) -> Any:
+    """Runs an expression after the mathematics was loaded into an empty page."""
+    browser.get("about:blank")
+    for name in ("data.js", "map.math.js"):
+        # Strict scripts keep their names to themselves but for what they add to `globalThis`.
+        browser.execute_script((FOLDER / name).read_text(encoding="utf-8"))
+    return lambda expression, *values: browser.execute_script(f"return {expression}", *values)
+
+
+def drawn(number: int) -> tuple[Network, Any, dict[str, float]]:
+    """A network, a context and parameters; odd numbers take the document's network."""
+    generator = np.random.default_rng(number)
+    bits = number % 3
+    other = Network.segmented(number, bits=bits, epsilon=0.02 if bits else 0.0)
+    network = Network.document() if number % 2 else other
+    parameters = {
+        "beta": float(generator.uniform(0.8, 1.4)),
+        "gamma": float(generator.uniform(20.0, 200.0)),
+        "epsilon": float(generator.uniform(0.0, 0.1)) if network.bits else 0.0,
+    }
+    return network, random_contexts(network, number, count=1).select(0), parameters
+
+
+def test_data_is_what_the_package_writes(run: Any) -> None:
+    stored = (FOLDER / "data.js").read_text(encoding="utf-8")
+    assert stored == script({"map": map_data()}), "run python -m spinformer.studies.explorables"
+    assert run("Object.keys(spinformer.data.map).length") == len(map_data())
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_the_map_takes_the_steps_of_the_package(run: Any, number: int) -> None:
+    network, context, parameters = drawn(number)
+    start = {"attention": context.attention.tolist(), "position": context.position}
+    given = (network_data(network), start, parameters)
+    wanted, _ = trajectory(network, context, steps=100, **parameters)
+    found = run("spinformer.map.trajectory(...arguments)", *given, 100)
+    rates, _ = growth_rates(network, context, stretches=1, stretch=100, **parameters)
+    # Rounding grows with the orbit where this is chaotic; the package's own forms part as much.
+    np.testing.assert_allclose(found, wanted, atol=1e-12 * np.exp(100 * max(rates[0], 0.0) + 5))
+
+
+@pytest.mark.parametrize(("beta", "tolerance"), [(0.9, 1e-4), (1.255, 1e-4), (1.29, 6e-3)])
+def test_its_exponent_is_that_of_the_package(run: Any, beta: float, tolerance: float) -> None:
+    network, context, parameters = drawn(1)
+    parameters = {"beta": beta, "gamma": network.gamma, "epsilon": network.epsilon}
+    start = {"attention": context.attention.tolist(), "position": context.position}
+    _, later = trajectory(network, context, transient=5000, steps=0, **parameters)
+    wanted, _ = growth_rates(network, later, stretches=1, stretch=40_000, **parameters)
+    found = run(
+        "spinformer.map.exponent(...arguments)",
+        network_data(network),
+        start,
+        parameters,
+        6000,
+        40_000,
+    )
+    assert found == pytest.approx(wanted[0], abs=tolerance)
+
+
+def test_its_spectrum_is_that_of_the_package(run: Any) -> None:
+    signal = np.random.default_rng(0).standard_normal(256)
+    found = np.array(run("Array.from(spinformer.map.power(arguments[0]))", signal.tolist()))
+    wanted = 256 * spectrum(signal, window=True).amplitude ** 2
+    np.testing.assert_allclose(found, wanted, atol=1e-12)
+
+
+def test_other_parameters_make_the_window_anew(run: Any) -> None:
+    """Moving a knob in the middle of a text equals starting from its context."""
+    network, context, parameters = drawn(3)
+    start = {"attention": context.attention.tolist(), "position": context.position}
+    later = {**parameters, "beta": 1.1}
+    _, middle = trajectory(network, context, steps=7, **parameters)
+    wanted, _ = trajectory(network, middle, steps=20, **later)
+    text = """(() => {
+        const [network, start, one, other] = arguments;
+        const system = new spinformer.map.System(network, start, one), rows = [];
+        system.run(7);
+        system.set(other);
+        for (let n = 0; n < 20; n += 1) { system.step(); rows.push(Array.from(system.output)); }
+        return rows;
+    })(...arguments)"""
+    found = run(text, json.loads(json.dumps(network_data(network))), start, parameters, later)
+    np.testing.assert_allclose(found, wanted, atol=1e-12)
