@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
@@ -164,33 +165,51 @@ def test_buttons_point_to_the_notebook_with_an_address(public_site: Path) -> Non
 # ---- live figures
 
 
-def open_map(browser: object, site: Path, setting: str = "") -> None:
+CANVASES = {"map": 6, "landscape": 3}
+
+
+def open_figure(browser: object, site: Path, name: str, setting: str = "") -> None:
     # Another address of the same page would not load it anew.
     browser.get("about:blank")
-    browser.get(f"file://{site}/book/explorables.html#map{setting}")
-    wait_for(browser, "document.querySelectorAll('[data-explorable=map] canvas').length === 6")
+    browser.get(f"file://{site}/book/explorables.html#{name}{setting}")
+    place = f"document.querySelectorAll('[data-explorable={name}] canvas').length"
+    wait_for(browser, f"{place} === {CANVASES[name]}")
+
+
+def told(browser: object, name: str) -> str:
+    place = f"document.querySelector('[data-explorable={name}] .explorable-told')"
+    return browser.execute_script(f"return {place}.textContent")
+
+
+def within(browser: object, name: str, selector: str) -> object:
+    """The element of a live figure that a selector names."""
+    return browser.find_element("css selector", f"[data-explorable={name}] {selector}")
 
 
 def tokens_shown(browser: object) -> int:
-    text = browser.execute_script(
-        "return document.querySelector('.explorable-counter').textContent"
-    )
+    text = within(browser, "map", ".explorable-counter").get_attribute("textContent")
     return int(text.split()[0].replace(",", ""))
 
 
+def setting(browser: object) -> dict[str, str]:
+    pairs = browser.execute_script("return location.hash").split("&")[1:]
+    return dict(unquote(pair).split("=") for pair in pairs)
+
+
+def until(browser: object, condition: Callable[[], bool]) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, 30).until(lambda _: condition())
+
+
 def test_the_map_takes_its_setting_from_the_address_and_runs(browser: object, site: Path) -> None:
-    open_map(browser, site, "&beta=1.2646&epsilon=0.02&start=random%202&beta_wrong=1")
-    assert browser.execute_script("return document.querySelector('[name=start]').value") == (
-        "random 2"
-    )
-    assert float(
-        browser.execute_script("return document.querySelector('input[name=beta]').value")
-    ) == (pytest.approx(1.2646))
+    open_figure(browser, site, "map", "&beta=1.2646&start=random%202&beta_wrong=1")
+    assert within(browser, "map", "[name=start]").get_attribute("value") == "random 2"
+    beta = float(within(browser, "map", "[name=beta]").get_attribute("value"))
+    assert beta == pytest.approx(1.2646)
     before = tokens_shown(browser)
-    wait_for(browser, f"parseInt(document.querySelector('.explorable-counter').textContent"
-                      f".replaceAll(',', '')) > {before + 1000}")  # fmt: skip
-    told = browser.execute_script("return document.querySelector('.explorable-told').textContent")
-    assert "β = 1.26460" in told
+    until(browser, lambda: tokens_shown(browser) > before + 1000)
+    assert "β = 1.26460" in told(browser, "map")
 
 
 def test_the_map_is_driven_by_mouse_and_by_keyboard(browser: object, site: Path) -> None:
@@ -198,32 +217,53 @@ def test_the_map_is_driven_by_mouse_and_by_keyboard(browser: object, site: Path)
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
-    open_map(browser, site)
+    open_figure(browser, site, "map")
     browser.find_element(By.XPATH, "//button[text()='Pause']").send_keys(Keys.SPACE)
-    browser.find_element(By.XPATH, "//button[text()='One token']").click()
+    one = browser.find_element(By.XPATH, "//button[text()='One token']")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", one)
+    one.click()
     still = tokens_shown(browser)
-    browser.find_element(By.XPATH, "//button[text()='One token']").click()
+    one.click()
     assert tokens_shown(browser) == still + 1
-    sheet = browser.find_element(By.CSS_SELECTOR, "canvas.explorable-press")
+    sheet = within(browser, "map", "canvas.explorable-press")
     ActionChains(browser).move_to_element(sheet).click().perform()
-    pressed = float(browser.find_element(By.NAME, "beta").get_attribute("value"))
+    pressed = float(within(browser, "map", "[name=beta]").get_attribute("value"))
     assert 1.24 < pressed < 1.26
-    browser.find_element(By.NAME, "beta").send_keys(Keys.ARROW_RIGHT)
-    moved = float(browser.find_element(By.NAME, "beta").get_attribute("value"))
+    within(browser, "map", "[name=beta]").send_keys(Keys.ARROW_RIGHT)
+    moved = float(within(browser, "map", "[name=beta]").get_attribute("value"))
     assert moved == pytest.approx(pressed + 1e-5)
-    wait_for(browser, f"location.hash.includes('beta={moved:.5f}'.replace(/0+$/, ''))")
+    until(browser, lambda: float(setting(browser).get("beta", 0)) == pytest.approx(moved))
 
 
-def test_the_map_is_open_to_everyone(browser: object, site: Path) -> None:
+def test_the_landscape_is_driven_by_address_mouse_and_keyboard(browser: object, site: Path) -> None:
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    open_figure(browser, site, "landscape", "&beta=0.5&points=1,0;-1,0&query=0.5,1")
+    assert "pattern 1 with weight 0.5" in told(browser, "landscape")
+    open_figure(browser, site, "landscape", "&beta=8&points=1,0;-1,0&query=0.5,1")
+    assert "at pattern 1 with weight 1.00; 0 of its steps climb" in told(browser, "landscape")
+    sheet = within(browser, "landscape", ".explorable-press")
+    ActionChains(browser).move_to_element_with_offset(sheet, -120, 30).click().perform()
+    until(browser, lambda: setting(browser)["query"] != "0.5,1")
+    x, y = map(float, setting(browser)["query"].split(","))
+    assert x < -0.3
+    sheet.send_keys("q", Keys.ARROW_UP)
+    until(browser, lambda: setting(browser)["query"] != f"{x:g},{y:g}")
+    assert float(setting(browser)["query"].split(",")[1]) == pytest.approx(y + 0.05)
+
+
+@pytest.mark.parametrize("name", CANVASES)
+def test_a_live_figure_is_open_to_everyone(browser: object, site: Path, name: str) -> None:
     axe = Path(next(iter(find_spec("axe_core_python").submodule_search_locations))) / "axe.min.js"
     for theme, width in (("light", 1300), ("dark", 420)):
         browser.set_window_size(width, 1000)
-        open_map(browser, site)
+        open_figure(browser, site, name)
         browser.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
         browser.execute_script(axe.read_text(encoding="utf-8"))
         serious = browser.execute_async_script(
-            "axe.run(document.querySelector('[data-explorable]')).then(found => arguments[0]("
-            "found.violations.filter(v => ['serious', 'critical'].includes(v.impact))"
+            f"axe.run(document.querySelector('[data-explorable={name}]')).then(f => arguments[0]("
+            "f.violations.filter(v => ['serious', 'critical'].includes(v.impact))"
             ".map(v => [v.id, v.nodes.map(n => n.html)])))"
         )
         assert serious == []

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from spinformer.core.signals import spectrum
 from spinformer.dmft.lifetimes import growth_rates
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
-from spinformer.studies.explorables import map_data, network_data, script
+from spinformer.hopfield import CLASSICAL, continuous
+from spinformer.studies.explorables import every_figure, map_data, network_data
 
 FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables"
 
@@ -22,7 +24,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables
 def run(browser: Any) -> Any:
     """Runs an expression after the mathematics was loaded into an empty page."""
     browser.get("about:blank")
-    for name in ("data.js", "map.math.js"):
+    for name in ("data.js", "map.math.js", "landscape.math.js"):
         # Strict scripts keep their names to themselves but for what they add to `globalThis`.
         browser.execute_script((FOLDER / name).read_text(encoding="utf-8"))
     return lambda expression, *values: browser.execute_script(f"return {expression}", *values)
@@ -44,7 +46,7 @@ def drawn(number: int) -> tuple[Network, Any, dict[str, float]]:
 
 def test_data_is_what_the_package_writes(run: Any) -> None:
     stored = (FOLDER / "data.js").read_text(encoding="utf-8")
-    assert stored == script({"map": map_data()}), "run python -m spinformer.studies.explorables"
+    assert stored == every_figure(), "run python -m spinformer.studies.explorables"
     assert run("Object.keys(spinformer.data.map).length") == len(map_data())
 
 
@@ -102,3 +104,34 @@ def test_other_parameters_make_the_window_anew(run: Any) -> None:
     })(...arguments)"""
     found = run(text, json.loads(json.dumps(network_data(network))), start, parameters, later)
     np.testing.assert_allclose(found, wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_landscape_is_that_of_the_package(run: Any, number: int) -> None:
+    generator = np.random.default_rng(number)
+    patterns, query = generator.uniform(-2, 2, (3 + number, 2)), generator.uniform(-2, 2, 2)
+    beta, step = float(generator.uniform(0.3, 20.0)), float(generator.uniform(0.2, 1.4))
+    stored, state = torch.from_numpy(patterns), torch.from_numpy(query)
+    given = (patterns.tolist(), query.tolist())
+    found = run(
+        """(() => {
+        const [patterns, query, beta, step] = arguments, l = spinformer.landscape;
+        return {energy: l.energy(patterns, query, beta), weights: l.weights(patterns, query, beta),
+          classical: l.classical(patterns, query), path: l.path(patterns, query, beta, step, 2000)};
+        })(...arguments)""",
+        *given,
+        beta,
+        step,
+    )
+    wanted = continuous.retrieve(
+        stored, queries=state, beta=beta, step_size=step, tolerance=1e-6, keep_trajectory=True
+    )
+    for ours, theirs in (
+        (found["energy"], continuous.energy(stored, states=state, beta=beta)),
+        (found["weights"], continuous.attention_weights(stored, states=state, beta=beta)),
+        (found["classical"], -CLASSICAL(patterns @ query).sum()),
+        (found["path"][1], continuous.update(stored, states=state, beta=beta, step_size=step)),
+        (found["path"][-1], wanted.states),
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-9)
+    assert len(found["path"]) - 1 == int(wanted.steps)

@@ -17,7 +17,9 @@
     const names = Object.keys(data);
     const state = {network: names[0], start: Object.keys(data[names[0]].starts)[0],
       range: "1.2 to 1.3", beta: 1.275, gamma: Number(data[names[0]].gamma.toFixed(2)), epsilon: data[names[0]].epsilon};
-    let system, recent, count, running, diagram, apart, marks, speed = 200;
+    let system, recent, count, diagram, apart, marks, speed = 200;
+    // It moves if it should and somebody sees it.
+    let running = !frame.still.matches, seen = false;
 
     const knobs = frame.element(place, "div", {class: "explorable-knobs"});
     const shown = {};
@@ -132,13 +134,13 @@
       waiting = requestAnimationFrame(() => {
         waiting = 0;
         const begin = performance.now();
-        let left = running ? Math.round(speed) : 0;
+        let left = running && seen ? Math.round(speed) : 0;
         // Never longer than a picture may take.
         while (left > 0 && performance.now() - begin < 7) { advance(Math.min(500, left)); left -= 500; }
         const busy = fillDiagram(begin + 10);
-        if (running) draw();
+        if (running && seen) draw();
         else if (busy) orbits.paint();
-        if (running || busy) tick();
+        if ((running && seen) || busy) tick();
       });
     }
 
@@ -299,16 +301,16 @@
         + (rate === undefined ? "." : `: growth ${rate.toFixed(4)} nats a token; ${verdict}.`));
     }
 
-    running = !frame.still.matches;
     set(frame.readState(NAME), false);
     pace.show(speed);
-    addEventListener("hashchange", () => set(frame.readState(NAME), false));
+    addEventListener("hashchange", () => {
+      if (location.hash.startsWith(`#${NAME}`)) set(frame.readState(NAME), false);
+    });
     new MutationObserver(() => { newDiagram(); draw(); })
       .observe(document.documentElement, {attributeFilter: ["data-theme"]});
-    // Nothing moves while nobody sees it.
     new IntersectionObserver(([entry]) => {
-      if (!entry.isIntersecting) running = false;
-      told();
+      seen = entry.isIntersecting;
+      tick();
     }).observe(place);
     tick();
   }

@@ -73,6 +73,18 @@ def map_data() -> dict[str, Any]:
     return found
 
 
+def landscape_data() -> dict[str, Any]:
+    """Patterns in the plane, on a triangle of radius 1.5, and places for three more.
+
+    >>> len(landscape_data()["patterns"])
+    3
+    """
+    turns = np.array([0.25, 0.25 + 1 / 3, 0.25 + 2 / 3, 0.75, 1.08, 0.42])
+    points = 1.5 * np.column_stack([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)])
+    rounded = np.round(points, 3).tolist()
+    return {"beta": 4.0, "patterns": rounded[:3], "more": rounded, "query": [0.4, 0.3]}
+
+
 def script(data: dict[str, Any]) -> str:
     """The data as a script that adds it to the page.
 
@@ -87,5 +99,10 @@ def script(data: dict[str, Any]) -> str:
     )
 
 
+def every_figure() -> str:
+    """The whole of data.js."""
+    return script({"map": map_data(), "landscape": landscape_data()})
+
+
 if __name__ == "__main__":
-    write_atomically(TARGET, script({"map": map_data()}))
+    write_atomically(TARGET, every_figure())

@@ -1,0 +1,299 @@
+// The landscape of a few patterns: drag them, drop a query, see the basins and where attention goes.
+"use strict";
+(() => {
+  const {frame, landscape} = spinformer;
+  const NAME = "landscape";
+  const HUES = ["blue", "orange", "green", "red", "violet", "brown"];
+  const KNOBS = {
+    beta: {label: "β, inverse temperature", low: 0.1, high: 30, digits: 2, log: true},
+    step: {label: "step size", low: 0.05, high: 2.5, step: 0.05, digits: 2},
+  };
+  const REACH = 2.2, CELLS = 56, STEPS = 300;
+
+  function build(place) {
+    const given = spinformer.data.landscape;
+    const state = {beta: given.beta, step: 1, points: given.patterns.map((x) => [...x]),
+      query: [...given.query]};
+    let held = "query", basins;
+
+    const knobs = frame.element(place, "div", {class: "explorable-knobs"});
+    const shown = {};
+    for (const [name, knob] of Object.entries(KNOBS)) {
+      shown[name] = frame.slider(knobs, {...knob, name, value: state[name],
+        change: (number) => { state[name] = number; changed(name === "beta"); }});
+    }
+    shown.count = frame.choice(knobs, {name: "count", label: "patterns",
+      options: HUES.map((_, i) => String(i + 1)), value: String(state.points.length),
+      change: (word) => {
+        while (state.points.length > Number(word)) state.points.pop();
+        while (state.points.length < Number(word)) {
+          state.points.push([...given.more[state.points.length]]);
+        }
+        changed(true);
+      }});
+    const buttons = frame.element(place, "div", {class: "explorable-buttons"});
+    frame.button(buttons, "Equal norms", () => {
+      state.points = state.points.map((x) => {
+        const size = Math.hypot(...x) || 1;
+        return x.map((entry) => Number(((1.5 * entry) / size).toFixed(3)));
+      });
+      changed(true);
+    });
+    frame.button(buttons, "Second on top of the first", () => {
+      if (state.points.length < 2) state.points.push([0, 0]);
+      state.points[1] = [...state.points[0]];
+      changed(true);
+    });
+    frame.button(buttons, "Start again", () => {
+      Object.assign(state, {beta: given.beta, step: 1, query: [...given.query],
+        points: given.patterns.map((x) => [...x])});
+      changed(true);
+    });
+    const tell = frame.teller(place);
+    const panels = frame.element(place, "div", {class: "explorable-panels"});
+    const plane = frame.canvas(panels, {height: 360, draw: drawPlane,
+      label: "Landscape: drag patterns (discs) and the query (ring). Colour: which pattern a query "
+        + "from there ends at, grey where it ends at a mixture; darker is lower."});
+    plane.sheet.classList.add("explorable-press");
+    plane.sheet.style.touchAction = "none";
+    plane.sheet.tabIndex = 0;
+    plane.sheet.setAttribute("aria-label", "Landscape. Keys 1 to 6 take a pattern, Q the query, "
+      + "arrows move it.");
+    const side = frame.element(panels, "div");
+    const bars = frame.canvas(side, {height: 130, draw: drawBars,
+      label: "Attention weights of the query where it stands (pale) and where it ends (full)."});
+    const circle = frame.chart(side, {height: 180, x: "direction in turns", y: "energy", series: ["blue", "grey"],
+      label: "Energy along the circle of radius 1.5: attention (blue) has a valley for every pattern "
+        + "that stands apart; the classical quadratic energy (grey, scaled) has two, whatever is stored."});
+
+    // ---- state
+
+    function words() {
+      const pair = (x) => x.map((entry) => Number(entry.toFixed(3))).join(",");
+      return {beta: state.beta, step: state.step, query: pair(state.query),
+        points: state.points.map(pair).join(";")};
+    }
+
+    function read() {
+      const told = frame.readState(NAME);
+      const pair = (text) => text.split(",").map(Number);
+      const fits = (x) => x.length === 2 && x.every((entry) => Math.abs(entry) <= REACH);
+      for (const [name, knob] of Object.entries(KNOBS)) {
+        const number = Number(told[name]);
+        if (told[name] !== undefined && Number.isFinite(number)) {
+          state[name] = Math.min(knob.high, Math.max(knob.low, number));
+        }
+      }
+      if (told.query && fits(pair(told.query))) state.query = pair(told.query);
+      const points = (told.points ?? "").split(";").map(pair);
+      if (points.length <= HUES.length && points.every(fits)) state.points = points;
+      changed(true, false);
+    }
+
+    function changed(other, write = true) {
+      for (const name of Object.keys(KNOBS)) shown[name].show(state[name]);
+      shown.count.show(String(state.points.length));
+      if (other || !basins) {
+        basins = {next: 0, ends: new Int8Array(CELLS * CELLS).fill(-2), heights: heights()};
+      }
+      if (write) frame.writeState(NAME, words());
+      tick();
+    }
+
+    // ---- pictures
+
+    // Where unit steps from each cell of the plane end; as many as fit into a picture's time.
+    function fillBasins(until) {
+      while (basins.next < CELLS * CELLS && performance.now() < until) {
+        // Cells far apart first, so that the whole is there early.
+        const cell = (basins.next * 1021) % (CELLS * CELLS);
+        const x = coordinate(cell % CELLS), y = -coordinate(Math.floor(cell / CELLS));
+        const end = landscape.path(state.points, [x, y], state.beta, 1, STEPS).at(-1);
+        const weights = landscape.weights(state.points, end, state.beta);
+        const best = weights.indexOf(Math.max(...weights));
+        basins.ends[cell] = weights[best] > 0.5 ? best : -1;
+        basins.next += 1;
+      }
+      return basins.next < CELLS * CELLS;
+    }
+
+    // Energies of the cells between 0 and 1, in ten bands, so that lines of equal height are seen.
+    function heights() {
+      const values = new Float64Array(CELLS * CELLS);
+      for (let cell = 0; cell < values.length; cell += 1) {
+        const x = coordinate(cell % CELLS), y = -coordinate(Math.floor(cell / CELLS));
+        values[cell] = landscape.energy(state.points, [x, y], state.beta);
+      }
+      const least = values.reduce((a, b) => Math.min(a, b));
+      const most = values.reduce((a, b) => Math.max(a, b));
+      return values.map((e) => Math.floor(10 * Math.sqrt((e - least) / (most - least + 1e-12))) / 10);
+    }
+
+    // The colour of a theme as red, green and blue from 0 to 255.
+    function channels(name) {
+      const digits = frame.color(name).slice(1);
+      const wide = digits.length === 3 ? [...digits].map((d) => d + d).join("") : digits;
+      return [0, 2, 4].map((at) => parseInt(wide.slice(at, at + 2), 16));
+    }
+
+    const cells = document.createElement("canvas");
+    cells.width = cells.height = CELLS;
+    function drawCells() {
+      const picture = cells.getContext("2d").createImageData(CELLS, CELLS);
+      const hues = [...HUES.map(channels), channels("grey")];
+      basins.ends.forEach((end, cell) => {
+        const shade = end === -2 ? 0.1 : 0.12 + 0.55 * (1 - basins.heights[cell]);
+        picture.data.set([...hues[end < 0 ? HUES.length : end], 255 * shade], 4 * cell);
+      });
+      cells.getContext("2d").putImageData(picture, 0, 0);
+    }
+
+    function coordinate(cell) { return REACH * ((2 * (cell + 0.5)) / CELLS - 1); }
+
+    let waiting = 0;
+    function tick() {
+      if (waiting) return;
+      waiting = requestAnimationFrame(() => {
+        waiting = 0;
+        const busy = fillBasins(performance.now() + 4);
+        draw();
+        if (busy) tick();
+      });
+    }
+
+    function geometry(width, height) {
+      const size = Math.min(width, height) / 2 - 2;
+      return {size, place: ([x, y]) => [width / 2 + (size * x) / REACH, height / 2 - (size * y) / REACH],
+        back: ([x, y]) => [(REACH * (x - width / 2)) / size, (REACH * (height / 2 - y)) / size]};
+    }
+
+    function drawPlane(context, width, height) {
+      const {size, place: at} = geometry(width, height);
+      context.clearRect(0, 0, width, height);
+      if (!basins) return;
+      drawCells();
+      const [left, top] = at([-REACH, REACH]);
+      context.imageSmoothingEnabled = false;
+      context.drawImage(cells, left, top, 2 * size, 2 * size);
+      const states = landscape.path(state.points, state.query, state.beta, state.step, STEPS);
+      context.strokeStyle = context.fillStyle = frame.color("text");
+      context.lineWidth = 1.5;
+      context.beginPath();
+      states.forEach((point, n) => context[n ? "lineTo" : "moveTo"](...at(point)));
+      context.stroke();
+      for (const point of states) {
+        context.beginPath(); context.arc(...at(point), 2, 0, 7); context.fill();
+      }
+      context.font = "bold 12px sans-serif";
+      context.textAlign = "center";
+      context.textBaseline = "middle";
+      state.points.forEach((point, i) => {
+        const [x, y] = at(point);
+        context.fillStyle = frame.color(HUES[i]);
+        context.beginPath(); context.arc(x, y, 10, 0, 7); context.fill();
+        context.strokeStyle = frame.color("text");
+        context.lineWidth = held === i ? 3 : 1;
+        context.stroke();
+        context.fillStyle = frame.color("paper");
+        context.fillText(String(i + 1), x, y);
+      });
+      context.strokeStyle = frame.color("text");
+      context.lineWidth = held === "query" ? 4 : 2.5;
+      context.beginPath(); context.arc(...at(state.query), 8, 0, 7); context.stroke();
+    }
+
+    function drawBars(context, width, height) {
+      context.clearRect(0, 0, width, height);
+      const end = landscape.path(state.points, state.query, state.beta, state.step, STEPS).at(-1);
+      const rows = [state.query, end].map((point) => landscape.weights(state.points, point, state.beta));
+      const each = width / state.points.length, base = height - 18;
+      context.font = "11px sans-serif";
+      context.textAlign = "center";
+      state.points.forEach((_, i) => {
+        rows.forEach((weights, which) => {
+          context.fillStyle = frame.color(HUES[i]);
+          context.globalAlpha = which ? 1 : 0.45;
+          const tall = (base - 16) * (Number.isFinite(weights[i]) ? weights[i] : 0);
+          context.fillRect(i * each + each * (0.15 + 0.36 * which), base - tall, each * 0.33, tall);
+        });
+        context.globalAlpha = 1;
+        context.fillStyle = frame.color("text");
+        context.fillText(`${i + 1}`, (i + 0.5) * each, height - 5);
+        context.fillText(rows[1][i].toFixed(2), (i + 0.68) * each, base - (base - 16) * rows[1][i] - 4);
+      });
+    }
+
+    function draw() {
+      plane.paint();
+      bars.paint();
+      const turns = Array.from({length: 241}, (_, n) => n / 240);
+      const on = turns.map((t) => [1.5 * Math.cos(2 * Math.PI * t), 1.5 * Math.sin(2 * Math.PI * t)]);
+      const own = on.map((point) => landscape.energy(state.points, point, state.beta));
+      const quadratic = on.map((point) => landscape.classical(state.points, point));
+      // Same height as the other, so that the shapes can be compared.
+      const span = (list) => [Math.min(...list), Math.max(...list)];
+      const [low, high] = span(own), [least, most] = span(quadratic);
+      const scaled = quadratic.map((e) => low + ((e - least) * (high - low)) / (most - least + 1e-12));
+      circle.setData([turns, own, scaled]);
+      const states = landscape.path(state.points, state.query, state.beta, state.step, STEPS);
+      const end = states.at(-1), weights = landscape.weights(state.points, end, state.beta);
+      const best = weights.indexOf(Math.max(...weights));
+      const energies = states.map((point) => landscape.energy(state.points, point, state.beta));
+      const climbs = energies.filter((e, n) => n && e > energies[n - 1] + 1e-9).length;
+      const outcome = states.length > STEPS || !(Math.hypot(...end) < 1e3)
+        ? "never comes to rest"
+        : `rests after ${states.length - 1} steps at pattern ${best + 1} with weight ${weights[best].toFixed(2)}`;
+      tell(`β = ${state.beta.toFixed(2)}, step ${state.step.toFixed(2)}: the query ${outcome}; `
+        + `${climbs} of its steps climb.`);
+    }
+
+    // ---- hands
+
+    function move(point) {
+      const [x, y] = point.map((entry) =>
+        Number(Math.min(REACH, Math.max(-REACH, entry)).toFixed(3)));
+      if (held === "query") state.query = [x, y];
+      else state.points[held] = [x, y];
+      changed(held !== "query");
+    }
+
+    function from(event) {
+      const box = plane.sheet.getBoundingClientRect();
+      return [event.clientX - box.left, event.clientY - box.top];
+    }
+    plane.sheet.addEventListener("pointerdown", (event) => {
+      const {place: at, back} = geometry(plane.sheet.clientWidth, plane.sheet.clientHeight);
+      const here = from(event);
+      const far = (point) => Math.hypot(at(point)[0] - here[0], at(point)[1] - here[1]);
+      const distances = state.points.map(far);
+      const nearest = distances.indexOf(Math.min(...distances));
+      // On a pattern it is taken; anywhere else the query is dropped.
+      held = far(state.query) > 14 && distances[nearest] < 14 ? nearest : "query";
+      plane.sheet.setPointerCapture(event.pointerId);
+      if (held === "query") move(back(here));
+      tick();
+    });
+    plane.sheet.addEventListener("pointermove", (event) => {
+      if (!event.buttons) return;
+      move(geometry(plane.sheet.clientWidth, plane.sheet.clientHeight).back(from(event)));
+    });
+    plane.sheet.addEventListener("keydown", (event) => {
+      const ways = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1]};
+      if (event.key === "q" || event.key === "Q") held = "query";
+      else if (Number(event.key) >= 1 && Number(event.key) <= state.points.length) {
+        held = Number(event.key) - 1;
+      } else if (event.key in ways) {
+        const now = held === "query" ? state.query : state.points[held];
+        move(now.map((entry, axis) => entry + 0.05 * ways[event.key][axis]));
+      } else return;
+      event.preventDefault();
+      tick();
+    });
+
+    read();
+    addEventListener("hashchange", () => { if (location.hash.startsWith(`#${NAME}`)) read(); });
+    new MutationObserver(tick).observe(document.documentElement, {attributeFilter: ["data-theme"]});
+  }
+
+  frame.start(NAME, build);
+})();
