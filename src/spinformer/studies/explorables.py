@@ -50,6 +50,9 @@ def map_data() -> dict[str, Any]:
     """Networks by name, each with its starts: three drawn contexts, and the paper's protocol.
 
     That one settles on a cycle for the paper's network, and so is the same on every machine.
+
+    >>> list(map_data()["the paper's"]["starts"])
+    ["the paper's protocol", 'random 1', 'random 2', 'random 3']
     """
     networks = {PAPER: Network.document()}
     for seed in SEEDS:
@@ -100,7 +103,11 @@ def script(data: dict[str, Any]) -> str:
 
 
 def every_figure() -> str:
-    """The whole of data.js."""
+    """The whole of data.js.
+
+    >>> every_figure().count(chr(10))
+    2
+    """
     return script({"map": map_data(), "landscape": landscape_data()})
 
 
