@@ -165,7 +165,7 @@ def test_buttons_point_to_the_notebook_with_an_address(public_site: Path) -> Non
 # ---- live figures
 
 
-CANVASES = {"map": 6, "landscape": 3}
+CANVASES = {"landscape": 3, "spins": 3, "map": 6}
 
 
 def open_figure(browser: object, site: Path, name: str, setting: str = "") -> None:
@@ -251,6 +251,28 @@ def test_the_landscape_is_driven_by_address_mouse_and_keyboard(browser: object, 
     sheet.send_keys("q", Keys.ARROW_UP)
     until(browser, lambda: setting(browser)["query"] != f"{x:g},{y:g}")
     assert float(setting(browser)["query"].split(",")[1]) == pytest.approx(y + 0.05)
+
+
+def test_the_three_spins_are_driven_by_address_mouse_and_keyboard(
+    browser: object, site: Path
+) -> None:
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    setting_of = "&beta=0.8&j12=1&j13=1&j23=1&h1=0&h2=0&h3=0"
+    open_figure(browser, site, "spins", setting_of)
+    # Three spins that agree have no magnetization, but two in the naive theory.
+    assert "exact 0.000, naive" in told(browser, "spins")
+    assert told(browser, "spins").count("one of two solutions") >= 1
+    sheet = within(browser, "spins", ".explorable-press")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", sheet)
+    top = -sheet.size["height"] // 2 + 55
+    ActionChains(browser).move_to_element_with_offset(
+        sheet, 0, top
+    ).click_and_hold().move_by_offset(0, -30).release().perform()
+    until(browser, lambda: float(setting(browser).get("h1", 0)) == pytest.approx(0.5))
+    within(browser, "spins", "[name=beta]").send_keys(Keys.ARROW_LEFT)
+    until(browser, lambda: float(setting(browser)["beta"]) == pytest.approx(0.78))
 
 
 @pytest.mark.parametrize("name", CANVASES)

@@ -15,6 +15,7 @@ from spinformer.dmft.lifetimes import growth_rates
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
 from spinformer.hopfield import CLASSICAL, continuous
+from spinformer.spins.ising import solve_exact, solve_mean_field
 from spinformer.studies.explorables import every_figure, map_data, network_data
 
 FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables"
@@ -24,7 +25,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables
 def run(browser: Any) -> Any:
     """Runs an expression after the mathematics was loaded into an empty page."""
     browser.get("about:blank")
-    for name in ("data.js", "map.math.js", "landscape.math.js"):
+    for name in ("data.js", "map.math.js", "landscape.math.js", "spins.math.js"):
         # Strict scripts keep their names to themselves but for what they add to `globalThis`.
         browser.execute_script((FOLDER / name).read_text(encoding="utf-8"))
     return lambda expression, *values: browser.execute_script(f"return {expression}", *values)
@@ -135,3 +136,31 @@ def test_the_landscape_is_that_of_the_package(run: Any, number: int) -> None:
     ):
         np.testing.assert_allclose(ours, theirs, atol=1e-9)
     assert len(found["path"]) - 1 == int(wanted.steps)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_three_spins_are_those_of_the_package(run: Any, number: int) -> None:
+    generator = np.random.default_rng(number)
+    pairs, fields = generator.normal(size=3), generator.normal(size=3)
+    beta = float(generator.uniform(0.1, 1.5))
+    matrix = np.zeros((3, 3))
+    matrix[[0, 0, 1], [1, 2, 2]] = pairs
+    system = {"couplings": matrix + matrix.T, "fields": fields, "beta": beta}
+    exact = solve_exact(**system)
+    found = run("spinformer.spins.exact(...arguments)", pairs.tolist(), fields.tolist(), beta)
+    np.testing.assert_allclose(found["m"], exact.magnetization, atol=1e-12)
+    assert found["logZ"] == pytest.approx(exact.log_partition, abs=1e-12)
+    for method in ("naive", "tap", "adaptive"):
+        wanted = solve_mean_field(**system, method=method)
+        start = np.tanh(beta * fields).tolist()
+        found = run(
+            "spinformer.spins.solve(...arguments)",
+            method,
+            pairs.tolist(),
+            fields.tolist(),
+            beta,
+            start,
+        )
+        np.testing.assert_allclose(found["m"], wanted.magnetization, atol=1e-9)
+        assert found["logZ"] == pytest.approx(wanted.log_partition, abs=1e-9)
+        assert found["residual"] <= 1e-12

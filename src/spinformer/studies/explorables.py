@@ -88,6 +88,28 @@ def landscape_data() -> dict[str, Any]:
     return {"beta": 4.0, "patterns": rounded[:3], "more": rounded, "query": [0.4, 0.3]}
 
 
+def spins_data() -> dict[str, Any]:
+    """Settings of three spins that tell something: a ferromagnet, frustration, a field.
+
+    >>> sorted(spins_data())
+    ['beta', 'cases', 'h1', 'h2', 'h3', 'j12', 'j13', 'j23']
+    """
+
+    def case(
+        couplings: tuple[float, ...], fields: tuple[float, ...], beta: float
+    ) -> dict[str, Any]:
+        names = ("j12", "j13", "j23", "h1", "h2", "h3", "beta")
+        return dict(zip(names, (*couplings, *fields, beta), strict=True))
+
+    cases = {
+        "Three that agree": case((1.0, 1.0, 1.0), (0.0, 0.0, 0.0), 0.8),
+        "Frustrated": case((1.0, 1.0, -1.0), (0.3, 0.0, 0.0), 1.2),
+        "Agree in a field": case((1.0, 1.0, 1.0), (0.1, 0.1, 0.1), 0.8),
+        "A chain": case((1.0, 0.0, 1.0), (0.2, 0.0, 0.0), 1.0),
+    }
+    return {**cases["Three that agree"], "cases": cases}
+
+
 def script(data: dict[str, Any]) -> str:
     """The data as a script that adds it to the page.
 
@@ -108,7 +130,7 @@ def every_figure() -> str:
     >>> every_figure().count(chr(10))
     2
     """
-    return script({"map": map_data(), "landscape": landscape_data()})
+    return script({"landscape": landscape_data(), "map": map_data(), "spins": spins_data()})
 
 
 if __name__ == "__main__":

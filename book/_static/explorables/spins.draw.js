@@ -1,0 +1,188 @@
+// Three spins: pull fields and couplings, turn β, and see what four theories say.
+"use strict";
+(() => {
+  const {frame, spins} = spinformer;
+  const NAME = "spins";
+  const METHODS = {naive: "blue", tap: "orange", adaptive: "green"};
+  const KNOBS = {
+    beta: {label: "β, inverse temperature", low: 0.02, high: 3, step: 0.02},
+    j12: {label: "coupling of 1 and 2", low: -2, high: 2, step: 0.05},
+    j13: {label: "coupling of 1 and 3", low: -2, high: 2, step: 0.05},
+    j23: {label: "coupling of 2 and 3", low: -2, high: 2, step: 0.05},
+    h1: {label: "field on 1", low: -2, high: 2, step: 0.05},
+    h2: {label: "field on 2", low: -2, high: 2, step: 0.05},
+    h3: {label: "field on 3", low: -2, high: 2, step: 0.05},
+  };
+  const GRID = 61, PAIRS = [[0, 1], [0, 2], [1, 2]];
+
+  function build(place) {
+    const given = spinformer.data.spins;
+    const state = {};
+    let held = null, curves;
+
+    const knobs = frame.element(place, "div", {class: "explorable-knobs"});
+    const shown = {};
+    for (const [name, knob] of Object.entries(KNOBS)) {
+      state[name] = given[name];
+      shown[name] = frame.slider(knobs, {...knob, digits: 2, name, value: state[name],
+        change: (number) => set({[name]: number})});
+    }
+    const buttons = frame.element(place, "div", {class: "explorable-buttons"});
+    for (const [word, values] of Object.entries(given.cases)) {
+      frame.button(buttons, word, () => set(values));
+    }
+    const tell = frame.teller(place);
+    const panels = frame.element(place, "div", {class: "explorable-panels"});
+    const triangle = frame.canvas(panels, {height: 300, draw: drawTriangle,
+      label: "The spins: pull a disc up or down to change its field (arrow beside it), the middle of a "
+        + "line to change its coupling. Arrows in the discs: exact magnetization."});
+    triangle.sheet.classList.add("explorable-press");
+    triangle.sheet.style.touchAction = "none";
+    const side = frame.element(panels, "div");
+    const values = frame.chart(side, {height: 170, x: "β", y: "m₁", range: {y: [-1.05, 1.05]},
+      series: ["text", "blue", "blue", "orange", "orange", "green", "green"],
+      label: "Magnetization of spin 1: exact (dark), naive (blue), TAP (orange), adaptive TAP (green); "
+        + "two lines of a colour are two solutions."});
+    const costs = frame.chart(side, {height: 150, x: "β", y: "error of F", series: Object.values(METHODS),
+      label: "Free energy of the better solution minus the exact one; naive is never below zero."});
+
+    function set(change, write = true) {
+      for (const [name, knob] of Object.entries(KNOBS)) {
+        const number = Number(change[name]);
+        if (change[name] !== undefined && Number.isFinite(number)) {
+          state[name] = Math.min(knob.high, Math.max(knob.low, Number(number.toFixed(2))));
+        }
+        shown[name].show(state[name]);
+      }
+      const fixed = Object.keys(change).every((name) => name === "beta");
+      if (!curves || !fixed) follow();
+      if (write) frame.writeState(NAME, state);
+      draw();
+    }
+
+    function couplings() { return [state.j12, state.j13, state.j23]; }
+    function fields() { return [state.h1, state.h2, state.h3]; }
+
+    // Both solutions of each theory along β, each started where the last one ended, cold to warm.
+    function follow() {
+      const {low, high} = KNOBS.beta;
+      const betas = Array.from({length: GRID}, (_, n) => low + ((high - low) * n) / (GRID - 1));
+      const exact = betas.map((beta) => spins.exact(couplings(), fields(), beta));
+      curves = {betas, exact, found: {}};
+      for (const method of Object.keys(METHODS)) {
+        curves.found[method] = [1, -1].map((side) => {
+          let start = exact.at(-1).m.map((m) => 0.5 * m + 0.45 * side);
+          const line = [];
+          for (let n = GRID - 1; n >= 0; n -= 1) {
+            const point = spins.solve(method, couplings(), fields(), betas[n], start);
+            start = point.m;
+            line[n] = point;
+          }
+          return line;
+        });
+      }
+    }
+
+    function draw() {
+      triangle.paint();
+      const {betas, exact, found} = curves;
+      const lines = Object.keys(METHODS).flatMap((method) =>
+        found[method].map((line) => line.map((point) => (point.residual < 1e-8 ? point.m[0] : null))));
+      values.setData([betas, exact.map((point) => point.m[0]), ...lines]);
+      const better = (method, n) => Math.max(...found[method].map((line) => line[n].logZ));
+      costs.setData([betas, ...Object.keys(METHODS).map((method) =>
+        betas.map((beta, n) => (exact[n].logZ - better(method, n)) / beta))]);
+      const at = spins.exact(couplings(), fields(), state.beta);
+      const told = Object.keys(METHODS).map((method) => {
+        const two = [1, -1].map((side) => spins.solve(method, couplings(), fields(), state.beta,
+          at.m.map((m) => 0.5 * m + 0.45 * side)));
+        const apart = Math.max(...two[0].m.map((m, i) => Math.abs(m - two[1].m[i])));
+        const best = two[0].logZ >= two[1].logZ ? two[0] : two[1];
+        return `${method} ${best.m[0].toFixed(3)}${apart > 1e-3 ? " (one of two solutions)" : ""}`;
+      });
+      tell(`β = ${state.beta.toFixed(2)}, magnetization of spin 1: exact ${at.m[0].toFixed(3)}, `
+        + `${told.join(", ")}.`);
+    }
+
+    function geometry(width, height) {
+      const size = Math.min(width / 2, height / 1.9) - 34, x = width / 2, y = height * 0.58;
+      return [[x, y - size], [x - 0.87 * size, y + size / 2], [x + 0.87 * size, y + size / 2]];
+    }
+
+    function drawTriangle(context, width, height) {
+      context.clearRect(0, 0, width, height);
+      const corners = geometry(width, height);
+      context.font = "12px sans-serif";
+      context.textAlign = "center";
+      context.textBaseline = "middle";
+      PAIRS.forEach(([i, j], pair) => {
+        const strength = couplings()[pair];
+        context.strokeStyle = frame.color(strength < 0 ? "red" : "blue");
+        context.lineWidth = 1 + 4 * Math.abs(strength);
+        context.setLineDash(strength < 0 ? [8, 5] : []);
+        context.beginPath(); context.moveTo(...corners[i]); context.lineTo(...corners[j]); context.stroke();
+        context.setLineDash([]);
+        const [x, y] = [0, 1].map((axis) => (corners[i][axis] + corners[j][axis]) / 2);
+        context.fillStyle = frame.color("paper");
+        context.fillRect(x - 20, y - 10, 40, 20);
+        context.fillStyle = frame.color("text");
+        context.fillText(strength.toFixed(2), x, y);
+      });
+      const {m} = spins.exact(couplings(), fields(), state.beta);
+      const arrow = (x, y, length, hue) => {
+        context.strokeStyle = context.fillStyle = frame.color(hue);
+        context.lineWidth = 3;
+        context.beginPath(); context.moveTo(x, y + length / 2); context.lineTo(x, y - length / 2);
+        context.stroke();
+        const tip = Math.sign(length) * Math.min(7, Math.abs(length));
+        context.beginPath(); context.moveTo(x, y - length / 2); context.lineTo(x - 5, y - length / 2 + tip);
+        context.lineTo(x + 5, y - length / 2 + tip); context.fill();
+      };
+      corners.forEach(([x, y], i) => {
+        context.fillStyle = frame.color("paper");
+        context.strokeStyle = frame.color("text");
+        context.lineWidth = held === `h${i + 1}` ? 3 : 1.5;
+        context.beginPath(); context.arc(x, y, 24, 0, 7); context.fill(); context.stroke();
+        arrow(x, y, 38 * m[i], "text");
+        arrow(x + 34, y, 18 * fields()[i], "violet");
+        context.fillStyle = frame.color("text");
+        const [out, up] = [[0, -34], [-26, 26], [26, 26]][i];
+        context.fillText(String(i + 1), x + out, y + up);
+      });
+    }
+
+    let last = 0;
+    triangle.sheet.addEventListener("pointerdown", (event) => {
+      const box = triangle.sheet.getBoundingClientRect();
+      const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+      const corners = geometry(box.width, box.height);
+      const places = {};
+      corners.forEach((corner, i) => { places[`h${i + 1}`] = corner; });
+      PAIRS.forEach(([i, j]) => {
+        places[`j${i + 1}${j + 1}`] = [0, 1].map((axis) => (corners[i][axis] + corners[j][axis]) / 2);
+      });
+      const far = ([, [px, py]]) => Math.hypot(px - x, py - y);
+      const [nearest] = Object.entries(places).sort((a, b) => far(a) - far(b));
+      held = far(nearest) < 40 ? nearest[0] : null;
+      last = event.clientY;
+      if (held) triangle.sheet.setPointerCapture(event.pointerId);
+      triangle.paint();
+    });
+    triangle.sheet.addEventListener("pointermove", (event) => {
+      if (!event.buttons || !held) return;
+      const pulled = (last - event.clientY) / 60;
+      if (Math.abs(pulled) < 0.01) return;
+      last = event.clientY;
+      set({[held]: state[held] + pulled});
+    });
+    triangle.sheet.addEventListener("pointerup", () => { held = null; triangle.paint(); });
+
+    set(frame.readState(NAME), false);
+    addEventListener("hashchange", () => {
+      if (location.hash.startsWith(`#${NAME}`)) set(frame.readState(NAME), false);
+    });
+    new MutationObserver(draw).observe(document.documentElement, {attributeFilter: ["data-theme"]});
+  }
+
+  frame.start(NAME, build);
+})();
