@@ -140,7 +140,8 @@ def show_onsets(
 
     >>> pair = (np.ones((3, 2)), np.ones((3, 2)))
     >>> figure = show_onsets(
-    ...     np.array([4.0, 8.0]), by_gamma={4: pair}, tokens=np.array([2, 4]), by_token=pair, rate=0.3
+    ...     np.array([4.0, 8.0]), by_gamma={4: pair}, tokens=np.array([2, 4]), by_token=pair,
+    ...     rate=0.3,
     ... )
     >>> len(figure.axes)
     2
