@@ -94,7 +94,7 @@ def noise_covariance(
     blocks = [
         joint[0, i : i + segments, i : i + segments] for i in range(0, len(joint[0]), segments)
     ]
-    return np.concatenate([blocks[:0:-1], result])
+    return np.concatenate([np.array(blocks)[:0:-1], result])
 
 
 def _window_covariances(
