@@ -183,6 +183,7 @@ def show_onsets(
         label="$e^{2λt}$",
     )
     axes[0].set_xscale("log", base=2)
+    axes[0].set_ylim(top=1e9)  # room for the legend
     axes[0].set_xlabel("steepness γ of the softmax")
     axes[1].set_xlabel("token")
     for axis in axes:
