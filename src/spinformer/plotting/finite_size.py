@@ -183,13 +183,13 @@ def show_onsets(
         label="$e^{2λt}$",
     )
     axes[0].set_xscale("log", base=2)
-    axes[0].set_ylim(top=1e9)  # room for the legend
     axes[0].set_xlabel("steepness γ of the softmax")
     axes[1].set_xlabel("token")
     for axis in axes:
         axis.set_yscale("log")
         axis.set_ylabel("onset: bits $N$")
-        axis.legend(fontsize=8)
+        axis.legend(fontsize=8, loc="upper left")
+    axes[0].set_ylim(30.0, 1e9)  # room for the legend
     label_panels(list(axes))
     return figure
 
