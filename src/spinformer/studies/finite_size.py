@@ -44,6 +44,12 @@ class Limit:
     path: (T + steps, L), the window first. maps: its tangent maps (`linear_maps`).
     sigma: (T + steps,) √N times the root-mean-square deviation of a single text.
     shift: (T + steps, P) N times the deviation of the average text.
+
+    >>> fair = follow_limit(  # no coupling: every overlap is that of fair bits, and unbiased
+    ...     Network.document(), 0.0, window=np.zeros((4, 3)), steps=1, position=3
+    ... )
+    >>> f"{fair.sigma[-1] / 0.98:.3f} {np.abs(fair.shift).max():.3f} {fair.crossing()[-1]:.3f}"
+    '1.732 0.000 0.000'
     """
 
     network: Network
