@@ -108,7 +108,6 @@ def test_periods_agree_with_a_stored_trajectory(start):
     assert len(set(found.period)) > 1
 
 
-@pytest.mark.claim("C15")
 def test_streamed_histograms_equal_those_of_a_stored_trajectory(start):
     network = Network.document()
     beta = np.linspace(1.2, 1.4, 70)

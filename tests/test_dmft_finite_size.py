@@ -5,6 +5,7 @@ from spinformer.dmft.finite_size import (
     growth_rate,
     linear_fluctuations,
     linear_maps,
+    mean_shift,
     noise_covariance,
     predicted_rms,
 )
@@ -76,6 +77,26 @@ def test_linear_maps_equal_finite_differences(network, position):
                 np.testing.assert_allclose(
                     maps[t, age, :, s], (up - down) / 2e-6, rtol=0, atol=1e-7
                 )
+
+
+@pytest.mark.parametrize(("network", "position"), [*NETWORKS, (uneven_network(), 1)])
+def test_the_mean_shift_is_curvature_times_covariance(network, position):
+    rng = np.random.default_rng(2)
+    context, segments = network.context, network.segments
+    window = rng.uniform(-0.7, 0.7, (context, segments))
+    path = mean_path(network, 1.1, window=window, steps=2, position=position)
+    maps = linear_maps(network, 1.1, path=path, position=position - context + 1)
+    found = mean_shift(network, 1.1, path=path, maps=maps, position=position - context + 1)
+    noise = noise_covariance(network, path, maps=maps)
+    # The window's tokens are independent: second differences entry by entry.
+    bend, h = np.zeros(segments), 1e-3
+    for t, s in np.ndindex(context, segments):
+        shift = np.zeros_like(window)
+        shift[t, s] = h
+        up, down = (step(network, 1.1, window + sign * shift, position) for sign in (1, -1))
+        bend += 0.5 * noise[t, s, s] * (up + down - 2 * path[context]) / h**2
+    assert not found[:context].any()
+    np.testing.assert_allclose(found[context], bend, rtol=1e-3, atol=1e-4)
 
 
 def test_noise_covariance_is_that_of_the_linear_recursion_and_of_large_networks():

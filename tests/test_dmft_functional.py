@@ -6,14 +6,17 @@ import torch
 from scipy.special import softmax
 from scipy.stats import binom
 
+from spinformer.core.solve import NotConverged
 from spinformer.core.states import spin_states
 from spinformer.dmft.functional import (
     enumerate_paths,
     propagate,
+    saddle_point,
     token_probabilities,
     token_states,
 )
 from spinformer.dmft.network import Network
+from spinformer.dmft.tokens import mean_path
 
 
 def small_network(seed: int = 3) -> Network:
@@ -96,6 +99,72 @@ def test_second_derivative_is_the_covariance_between_times(case):
     weight = paths.probability.numpy()
     covariance = weight @ (first * last) - (weight @ first) * (weight @ last)
     assert hessian[0, 0, 0, 3, 1, 1] == pytest.approx(covariance, abs=1e-12)
+
+
+def exponent(network, window, beta, m, conjugate, source):
+    """Φ at any m and m̂ in plain NumPy loops; position of the newest token of the window 1."""
+    past = list(network.overlaps(window))
+    value = -(m * conjugate).sum()
+    for s in range(len(m)):
+        recent = np.array([*past, *m[:s]])[-network.context :]
+        codes = (1 + s + np.arange(1 - network.context, 1)) % network.positions
+        place = network.epsilon * network.position_overlaps()[codes]
+        known = (1 - network.epsilon) * recent + place
+        weight = np.exp(network.gamma * (known[:, 3] @ known[-1, 2]))
+        field = beta * (weight @ known[:, 1] / weight.sum()) @ network.semantic[0]
+        tilt = np.einsum("ra,ral->l", source[s] + conjugate[s], network.semantic)
+        value += network.fractions @ np.log(np.cosh(field + tilt) / np.cosh(field))
+    return value
+
+
+@pytest.mark.claim("C20")
+def test_saddle_point_is_stationary_and_the_limit_of_exact_sums():
+    network = Network.document().with_parameters(context=2, gamma=6.0)
+    window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
+    source = np.random.default_rng(0).normal(size=(2, 4, 3))
+    source *= 0.3 / np.abs(source).max()
+    found = saddle_point(network, source, beta=1.27, window=window)
+    m, conjugate = found.overlaps, found.conjugate
+    assert np.abs(conjugate[0]).max() > 0.1
+    assert not conjugate[1].any()  # nothing comes after the last token
+    at = exponent(network, window, 1.27, m, conjugate, source)
+    assert at == pytest.approx(found.value, abs=1e-11)
+    for index in np.ndindex(m.shape):
+        for which in (0, 1):
+            steps = []
+            for sign in (1e-5, -1e-5):
+                moved = [m.copy(), conjugate.copy()]
+                moved[which][index] += sign
+                steps.append(exponent(network, window, 1.27, *moved, source))
+            assert steps[0] == pytest.approx(steps[1], abs=1e-9)
+    sizes = np.array([9, 12, 15])
+    exact = [
+        float(
+            torch.log(
+                enumerate_paths(
+                    network, int(n), beta=1.27, window=window, steps=2
+                ).generating_functional(torch.from_numpy(source))
+            )
+        )
+        / n
+        for n in sizes
+    ]
+    assert abs(exact[0] - found.value) > 0.01
+    assert np.polyfit(1 / sizes, exact, 2)[-1] == pytest.approx(found.value, abs=2e-3)
+    blind = exponent(network, window, 1.27, m, 0 * conjugate, source)
+    assert abs(blind - found.value) > 0.01
+
+
+def test_without_sources_the_saddle_point_is_the_mean_field():
+    network = Network.document()
+    window = np.random.default_rng(2).uniform(-1, 1, (4, 3))
+    found = saddle_point(network, np.zeros((5, 4, 3)), beta=1.1, window=window, position=6)
+    path = mean_path(network, 1.1, window=window, steps=5, position=6)
+    np.testing.assert_allclose(found.overlaps, network.overlaps(path[4:]), rtol=0, atol=1e-13)
+    assert found.value == 0.0
+    assert not found.conjugate.any()
+    with pytest.raises(NotConverged, match="saddle point"):
+        saddle_point(network, np.ones((2, 4, 3)), beta=1.1, window=window, max_steps=1)
 
 
 def test_segments_of_many_bits_equal_explicit_bits():

@@ -158,6 +158,24 @@ def test_the_three_forms_of_the_average_agree(seed, features, size, beta):
     assert len(patterns) <= 2 ** (features - 1)
     compiled = np.einsum("rau,nu->nra", readout, np.tanh(beta * attention @ patterns.T))
     assert np.abs(compiled - direct).max() < 1e-12
+    # Pairs alone are enough for one or two features.
+    pairs = {key: c if len(key) == 1 else np.zeros_like(c) for key, c in moments.items()}
+    missed = np.abs(overlaps_correlations(pairs, attention, beta=beta) - direct).max()
+    assert missed < 1e-12 or features > 2
+
+
+def test_pair_correlations_are_not_enough_for_three_features():
+    # By hand: equal weights W and A = (1, 1, 1) give tanh 3β; the triple moment is one, too.
+    network = Network(
+        semantic=np.ones((4, 3, 1)), position=np.ones((4, 3, 0)), context=2, gamma=1.0, epsilon=0.0
+    )
+    moments = network.correlations()
+    pairs = {key: c if len(key) == 1 else np.zeros_like(c) for key, c in moments.items()}
+    cut = overlaps_correlations(pairs, np.ones(3), beta=0.5)
+    # Signs (+++), (++−) three times and their mirror images: 3 tanh 3β and 1·tanh β each.
+    expected = (3 * np.tanh(1.5) + 3 * np.tanh(0.5)) / 4
+    np.testing.assert_allclose(cut, expected, atol=1e-12)
+    assert abs(expected - np.tanh(1.5)) > 0.05
 
 
 def test_correlations_by_hand():

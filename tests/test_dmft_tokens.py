@@ -73,7 +73,6 @@ NETWORKS = [
 
 
 @pytest.mark.parametrize(("network", "position"), NETWORKS)
-@pytest.mark.claim("C6")
 def test_conditional_means_equal_the_plain_loops(network, position):
     rng = np.random.default_rng(0)
     window = rng.uniform(-1, 1, (network.context, network.segments))

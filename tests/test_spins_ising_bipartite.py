@@ -42,7 +42,7 @@ def test_hopfield_distribution_equals_the_sum_over_pairs(seed, beta):
 
 @given(seeds, betas)
 @settings(deadline=None, max_examples=25, derandomize=True)
-@pytest.mark.claim("C1")
+@pytest.mark.claim("C1b")
 def test_conditional_follows_from_the_joint(seed, beta):
     left, right = signs(seed, 3, 5), signs(seed + 1, 3, 4)
     joint = bipartite_log_probability(left, right=right, beta=beta)
@@ -75,8 +75,11 @@ def test_sampler_has_the_stated_means():
     assert np.abs(z).max() < 4.5
 
 
+@pytest.mark.claim("C1a")
 def test_retrieval_reaches_the_curie_weiss_overlap():
     stored = signs(0, 1, 20_000)
+    lost = iterate_pair(stored[0], left=stored, right=stored, beta=0.8, steps=60, seed=0)
+    assert abs(overlaps(lost[30:], patterns=stored).mean()) < 0.03
     path = iterate_pair(stored[0], left=stored, right=stored, beta=1.5, steps=60, seed=0)
     expected = 0.8586
     assert np.tanh(1.5 * expected) == pytest.approx(expected, abs=1e-4)
@@ -96,6 +99,16 @@ def test_restricted_conditional_is_scaled_dot_product_attention(seed, gamma):
     v = torch.eye(5, dtype=torch.float64)
     attention = torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=gamma)
     np.testing.assert_allclose(got, attention[0].numpy(), rtol=0, atol=1e-12)
+    # Binary tokens: rows of the table of all states, told that y is one of five.
+    left, right = rng.choice([-1.0, 1.0], (2, 3, 5))
+    joint = bipartite_log_probability(left, right=right, beta=0.1 * gamma)
+    rows, x = rng.choice(32, 5, replace=False), int(rng.integers(32))
+    told = np.exp(joint[x, rows] - logsumexp(joint[x, rows]))
+    states = spin_states(5)
+    got = restricted_conditional(
+        states[x], allowed=states[rows], left=left, right=right, gamma=0.5 * gamma
+    )
+    np.testing.assert_allclose(got, told, rtol=0, atol=1e-12)
 
 
 ONE = np.ones((1, 3))

@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
 
 from spinformer.spins.ising.asymmetric import analog_exponent_theory
 from spinformer.spins.ising.asymmetric_order import asymmetric_magnetization
@@ -11,13 +13,68 @@ from spinformer.spins.ising.couplings import gaussian_couplings, sherrington_kir
 from spinformer.spins.ising.exact import solve_exact
 from spinformer.spins.ising.kinetic import kinetic_path
 from spinformer.studies.asymmetric_hopfield import (
+    EXPONENTS,
     analog_exponents,
     cycle_lengths,
+    exponent_row,
+    frozen_overlap,
     mean_order,
     spin_memory,
 )
 from spinformer.studies.driven import entropy_by_four_routes, largest_errors, squared_errors
 from spinformer.studies.ising import approximation_errors, field_differences, several_solutions
+
+
+@pytest.mark.claim("C1c")
+def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
+    # A plain loop of its own, and the theory's average by adaptive quadrature.
+    rng, kept = np.random.default_rng(0), {0.5: [], 2.0: []}
+    for beta, found in kept.items():
+        for _ in range(8):
+            half = rng.normal(size=(300, 300)) / np.sqrt(300)
+            pair = np.triu(half, 1) + np.triu(half, 1).T
+            state, path = rng.choice([-1.0, 1.0], 300), []
+            for _ in range(500):
+                up = rng.random(300) < 0.5 * (1 + np.tanh(beta * pair @ state))
+                state = np.where(up, 1.0, -1.0)
+                path.append(state)
+            late = np.array(path[250:])
+            found.append(np.mean(late[:-120] * late[120:]))
+    assert abs(np.mean(kept[0.5])) < 0.03
+    error = np.std(kept[2.0], ddof=1) / np.sqrt(8)
+    assert -0.05 < np.mean(kept[2.0]) - frozen_overlap(2.0) < 0.15
+    assert np.mean(kept[2.0]) > 10 * error
+    q = frozen_overlap(2.0)
+    average, _ = quad(lambda z: np.tanh(2 * np.sqrt(q) * z) ** 2 * np.exp(-(z**2) / 2), -12, 12)
+    assert average / np.sqrt(2 * np.pi) == pytest.approx(q, abs=1e-9)
+
+
+@pytest.mark.claim("C1e")
+def test_stored_exponents_extrapolate_to_the_theory_and_come_out_again():
+    table = EXPONENTS.read()
+    (again,) = exponent_row(125, symmetry=0.0, beta=3.0, networks=20)
+    row = np.flatnonzero((table["size"] == 125) & (table["beta"] == 3.0))[0]
+    # Chaos amplifies rounding, so that another processor follows other orbits.
+    assert again["exponent"] == pytest.approx(table["exponent"][row], abs=5 * table["error"][row])
+    chosen = (table["symmetry"] == 0) & (table["beta"] == 3.0) & (table["size"] >= 250)
+    fit, covariance = np.polyfit(
+        1 / table["size"][chosen],
+        table["exponent"][chosen],
+        1,
+        w=1 / table["error"][chosen],
+        cov="unscaled",
+    )
+
+    def average(f):
+        return quad(lambda z: f(z) * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi), -12, 12)[0]
+
+    delta = brentq(
+        lambda d: average(lambda z: np.tanh(3 * np.sqrt(d) * z) ** 2) - d, 0.1, 1.0, xtol=1e-10
+    )
+    theory = 0.5 * np.log(9 * average(lambda z: np.cosh(3 * np.sqrt(delta) * z) ** -4.0))
+    assert abs(fit[1] - theory) < 3 * np.sqrt(covariance[1, 1]) < 0.009
+    mutual = (table["symmetry"] == 1) & (table["beta"] == 3.0)
+    assert (table["exponent"][mutual] + 3 * table["error"][mutual] < 0).all()
 
 
 def test_memory_freezes_with_symmetric_couplings_only():

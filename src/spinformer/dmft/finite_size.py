@@ -8,7 +8,9 @@ Along a mean-field path the deviation δx of a sampled path obeys, to first orde
   sampling (the linear-noise approximation);
 - the solution of the linear recursion driven by the *actual* noise of a run
   (`linear_fluctuations`) has mean zero exactly, whatever N, because ξ is a martingale difference
-  and M is fixed: it may be subtracted from a run without touching the mean.
+  and M is fixed: it may be subtracted from a run without touching the mean;
+- the mean over runs is off by 1/N times a vector that `mean_shift` computes without sampling: to
+  second order `E δx_{t+1} = M E δx + ½ Σ H E[δx δx]`, H the curvature of the step.
 
 Conventions of `tokens`: paths (T + steps, L) are segment means, the window first, old to new. The
 axis s of the maps counts back from the newest token of the window, s = 0, as the sum does.
@@ -85,6 +87,20 @@ def noise_covariance(
            [0., 3., 0.],
            [0., 0., 3.]])
     """
+    joint = _window_covariances(network, path, maps=maps, draw_window=draw_window)
+    segments = network.segments
+    result = joint[:, :segments, :segments]
+    # Of the window every token is the newest of a shorter one: its block on the diagonal.
+    blocks = [
+        joint[0, i : i + segments, i : i + segments] for i in range(0, len(joint[0]), segments)
+    ]
+    return np.concatenate([np.array(blocks)[:0:-1], result])
+
+
+def _window_covariances(
+    network: Network, path: np.ndarray, *, maps: np.ndarray, draw_window: bool
+) -> np.ndarray:
+    """N times the covariance of the whole window, newest token first: (steps + 1, TL, TL)."""
     check_instance("network", network, Network)
     check_flag("draw_window", draw_window)
     context, segments = network.context, network.segments
@@ -92,21 +108,84 @@ def noise_covariance(
     maps = check_array("maps", maps, shape=(len(path) - context, context, segments, segments))
     noise = (1.0 - path**2) / network.fractions
     size = context * segments
-    # Covariance of the whole window, newest token first.
-    joint = np.zeros((size, size))
+    result = np.zeros((len(maps) + 1, size, size))
     if draw_window:
-        joint = np.diag(reverse_window(noise[:context]).ravel())
-    result = np.zeros((len(path), segments, segments))
-    if draw_window:
-        result[:context] = noise[:context, :, None] * np.eye(segments)
+        result[0] = np.diag(reverse_window(noise[:context]).ravel())
+    step = np.zeros((size, size))
+    step[segments:, :-segments] = np.eye(size - segments)
     for t, matrices in enumerate(maps):
-        step = np.zeros((size, size))
         step[:segments] = matrices.transpose(1, 0, 2).reshape(segments, size)
-        step[segments:, :-segments] = np.eye(size - segments)
-        joint = step @ joint @ step.T
-        joint[:segments, :segments] += np.diag(noise[context + t])
-        result[context + t] = joint[:segments, :segments]
+        result[t + 1] = step @ result[t] @ step.T
+        result[t + 1, :segments, :segments] += np.diag(noise[context + t])
     return result
+
+
+def mean_shift(
+    network: Network,
+    beta: float,
+    *,
+    path: np.ndarray,
+    maps: np.ndarray,
+    position: int,
+    draw_window: bool = True,
+) -> np.ndarray:
+    """N times the deviation of the *mean* token from the mean-field path, (T + steps, L).
+
+    The coefficient of 1/N, exact for N → ∞: cumulants of third order are of order 1/N². `path`,
+    `maps` and `position` as in `linear_maps`, `draw_window` as in `tokens.generate`. Raises
+    ValueError for shapes that do not fit.
+
+    >>> machine = Network.document().with_parameters(gamma=0.0)  # an average of the values ...
+    >>> path = np.zeros((5, 3))  # ... and tanh without curvature at rest: no shift
+    >>> maps = linear_maps(machine, 1.0, path=path, position=0)
+    >>> bool(np.allclose(mean_shift(machine, 1.0, path=path, maps=maps, position=0), 0.0))
+    True
+    """
+    check_instance("network", network, Network)
+    beta = check_real("beta", beta, low=0.0)
+    position = check_integer("position", position)
+    context, segments = network.context, network.segments
+    joint = _window_covariances(network, path, maps=maps, draw_window=draw_window)
+    shift = np.zeros_like(check_array("path", path))
+    for t, matrices in enumerate(maps):
+        window = path[t : t + context]
+        # The columns of a square root of the covariance: directions that carry all the noise.
+        size, turn = np.linalg.eigh(joint[t])
+        root = (turn * np.sqrt(np.maximum(size, 0.0))).T
+        directions = reverse_window(root.reshape(-1, context, segments))
+        bend = _curvature(network, beta, window, directions, position=position + t).sum(axis=0)
+        older = reverse_window(shift[t : t + context])
+        shift[context + t] = np.einsum("slm,sm->l", matrices, older) + 0.5 * bend
+    return shift
+
+
+def _curvature(
+    network: Network, beta: float, window: np.ndarray, directions: np.ndarray, *, position: int
+) -> np.ndarray:
+    """Second derivative of the next token along each of the directions (D, T, L): (D, L).
+
+    All arrays oldest first; `position` is that of the window's oldest token.
+    """
+    codes = (position + np.arange(network.context)) % network.positions
+    linear = (1.0 - network.epsilon) * network.semantic * network.fractions
+    m = np.einsum("ral,tl->tra", linear, window)
+    m = m + network.epsilon * network.position_overlaps()[codes]
+    d = np.einsum("ral,dtl->dtra", linear, directions)
+    query, value, key = m[-1, QUERY], m[:, VALUE], m[:, KEY]
+    weight = softmax(network.gamma * (key @ query))
+    # First and second derivative of the scores, then of the weighted average, then of tanh.
+    first = network.gamma * (d[:, -1, QUERY] @ key.T + d[:, :, KEY] @ query)
+    first = first - (first @ weight)[:, None]
+    second = 2.0 * network.gamma * np.einsum("da,dta->dt", d[:, -1, QUERY], d[:, :, KEY])
+    second = second + first**2
+    second = second - (second @ weight)[:, None]
+    slope = np.einsum("t,dta->da", weight, d[:, :, VALUE]) + (weight * first) @ value
+    bend = (weight * second) @ value
+    bend = bend + 2.0 * np.einsum("dt,dta->da", weight * first, d[:, :, VALUE])
+    output = network.semantic[OUTPUT]
+    mean = np.tanh(beta * ((weight @ value) @ output))
+    steep = beta * (1.0 - mean**2)
+    return steep * (bend @ output - 2.0 * beta * mean * (slope @ output) ** 2)
 
 
 def growth_rate(maps: np.ndarray, *, drop: int = 0) -> Estimate:

@@ -6,6 +6,9 @@ derivative at g = 0 is N⟨m^α_{a,t}⟩. Bits of a segment are exchangeable, so
 over the numbers of +1 bits in each segment, with binomial weights: for segments of one bit that
 is the plain sum over 2^N states a token.
 
+For N → ∞ the sum is dominated by a stationary point in the overlaps m and in conjugate fields m̂
+[poclopez2024dynamical, App. A]; `saddle_point` finds it for finite g, too, where m̂ is not zero.
+
 Two routes share no code: the sum over all paths (`PathSum`, differentiable by torch), and the
 distribution of the window pushed forward step by step (`propagate`). Conventions of `tokens`:
 windows (T, L) of segment means run from old to new, `position` is that of the newest token.
@@ -13,19 +16,23 @@ windows (T, L) of segment means run from old to new, `position` is that of the n
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from scipy.stats import binom
 
 from spinformer.core.checks import (
     check_array,
+    check_flag,
     check_instance,
     check_integer,
     check_real,
     check_tensor,
 )
 from spinformer.core.records import record
-from spinformer.dmft.network import Network
+from spinformer.core.solve import Solution, Status
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 from spinformer.dmft.tokens import attention_of_window, window_means
 
 _LARGEST_SUM = 2**21  # tokens, paths or windows that still fit comfortably in memory
@@ -195,6 +202,96 @@ def propagate(
         if joint.ndim > context:
             joint = joint.sum(axis=0)
     return marginals
+
+
+@record
+class SaddlePoint(Solution[float]):
+    """The stationary point that dominates Z(g) for N → ∞.
+
+    value: the limit of (1/N) ln Z(g). overlaps: m (steps, 4, P), without 1 − ε. conjugate: m̂ of
+    the same shape. residual: largest change of m̂ in the last step.
+    """
+
+    overlaps: np.ndarray
+    conjugate: np.ndarray
+
+
+def saddle_point(
+    network: Network,
+    source: np.ndarray,
+    *,
+    beta: float,
+    window: np.ndarray,
+    position: int | None = None,
+    max_steps: int = 1000,
+    tolerance: float = 1e-12,
+    throw: bool = True,
+) -> SaddlePoint:
+    """Solve for m and m̂ at `source` g (steps, 4, P): forward for m, backward for m̂, repeated.
+
+    m_s = ⟨W tanh(H_s + θ_s)⟩ with H = β W^o A and θ = W (g + m̂), and
+    m̂_s = ∂/∂m_s Σ_{s' > s} ⟨ln cosh(H_s' + θ_s') − ln cosh H_s'⟩. With g = 0 all m̂ vanish, and m
+    is the mean field. Raises NotConverged (unless `throw` is False) where the iteration does not
+    settle, ValueError for bad input.
+
+    >>> at_rest = saddle_point(
+    ...     Network.document(), np.zeros((2, 4, 3)), beta=1.0, window=np.zeros((4, 3))
+    ... )
+    >>> at_rest.value, bool(at_rest.conjugate.any())
+    (0.0, False)
+    """
+    window, position, beta = _start(network, beta, window, position)
+    source = check_array("source", source, shape=(None, 4, network.features))
+    max_steps = check_integer("max_steps", max_steps, low=1)
+    tolerance = check_real("tolerance", tolerance, low=0.0)
+    steps, context = len(source), network.context
+    weights = torch.tensor(network.semantic)
+    fractions = torch.tensor(network.fractions)
+    codes = (position + np.arange(1 - context, steps)) % network.positions
+    place = torch.from_numpy(network.epsilon * network.position_overlaps()[codes])
+    given = torch.from_numpy(network.overlaps(window))
+
+    def field(past: torch.Tensor, step: int) -> torch.Tensor:
+        """H (L,) of token `step`; past: the overlaps of the window and of all tokens before it."""
+        known = past[step : step + context]
+        m = (1.0 - network.epsilon) * known + place[step : step + context]
+        weight = torch.softmax(network.gamma * (m[:, KEY] @ m[-1, QUERY]), dim=0)
+        return beta * ((weight @ m[:, VALUE]) @ weights[OUTPUT])
+
+    def log_cosh(x: torch.Tensor) -> torch.Tensor:
+        return torch.logaddexp(x, -x) - math.log(2.0)
+
+    def forward(tilt: torch.Tensor) -> torch.Tensor:
+        past = given
+        for step in range(steps):
+            mean = torch.tanh(field(past, step) + tilt[step])
+            new = torch.einsum("ral,l->ra", weights, fractions * mean)
+            past = torch.cat([past, new[None]])
+        return past[context:]
+
+    sources = torch.tensor(source)
+    conjugate = torch.zeros_like(sources)
+    count, residual = 0, math.inf
+    while residual > tolerance and count < max_steps:
+        tilt = torch.einsum("tra,ral->tl", sources + conjugate, weights)
+        overlaps = forward(tilt).requires_grad_()
+        past = torch.cat([given, overlaps])
+        fields = torch.stack([field(past, step) for step in range(steps)])
+        action = ((log_cosh(fields + tilt) - log_cosh(fields)) @ fractions).sum()
+        (following,) = torch.autograd.grad(action, overlaps)
+        residual = float((following - conjugate).abs().max())
+        conjugate, count = following, count + 1
+    found = SaddlePoint(
+        value=float(action.detach() - (conjugate * overlaps.detach()).sum()),
+        residual=residual,
+        steps=count,
+        status=Status.CONVERGED if residual <= tolerance else Status.STEP_LIMIT,
+        overlaps=overlaps.detach().numpy(),
+        conjugate=conjugate.numpy(),
+    )
+    if check_flag("throw", throw):
+        found.require("the saddle point of the generating functional")
+    return found
 
 
 def _start(

@@ -1,139 +1,20 @@
-"""How well a network of N bits follows its mean field: the measurements of chapter 32.
+"""What the mean field is made of and what it costs: the measurements of chapter 32.
 
-Conventions of `dmft.tokens`: windows and paths run from old to new, overlaps are the semantic
-output overlaps with their factor 1 − ε, distances between them Euclidean over the P features.
+Conventions of `dmft.tokens`: windows and paths run from old to new.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
-from numpy.typing import ArrayLike
 
-from spinformer.core.checks import check_array, check_instance, check_integer
-from spinformer.core.records import record
-from spinformer.core.statistics import Estimate, mean_estimate
-from spinformer.dmft.finite_size import linear_fluctuations
+from spinformer.core.checks import check_array, check_instance, check_integer, check_real
 from spinformer.dmft.mean_field import trajectory
-from spinformer.dmft.network import Network
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 from spinformer.dmft.state import Context, fitting
-from spinformer.dmft.tokens import (
-    TokenRuns,
-    attention_of_window,
-    semantic_overlaps,
-    window_of_context,
-)
-
-
-@record
-class Deviation:
-    """Deviation of R runs from the mean field at every token of the path, T + steps of them.
-
-    rms: (T + steps,) root mean square over the runs of |m − m_∞|.
-    bias: (T + steps, P) mean over the runs of m − m_∞. The linear fluctuation is subtracted from
-        every run at those tokens where that lowers the standard error, i.e. wherever noise is
-        still small enough for a linear theory.
-    plain: the same mean without any subtraction, for comparison.
-    """
-
-    rms: Estimate
-    bias: Estimate
-    plain: Estimate
-
-
-def deviation(runs: TokenRuns, *, path: np.ndarray, maps: np.ndarray) -> Deviation:
-    """Compare at least two runs with the mean-field path (T + steps, L) they should follow.
-
-    maps: from `finite_size.linear_maps` along `path`. The fluctuation is subtracted with the
-    regression coefficient 1, so the subtraction introduces no bias of its own: what is left
-    resolves the 1/N bias with a thousand runs, where plain averaging would need of the order of
-    N of them. Raises ValueError for a single run or shapes that do not fit.
-
-    >>> from spinformer.dmft.finite_size import linear_maps
-    >>> from spinformer.dmft.tokens import generate, mean_path
-    >>> machine = Network.document()
-    >>> window = np.zeros((4, 3))
-    >>> path = mean_path(machine, 0.5, window=window, steps=3)
-    >>> maps = linear_maps(machine, 0.5, path=path, position=0)
-    >>> runs = generate(machine, 3 * 10**8, beta=0.5, window=window, steps=3, runs=50, seed=0)
-    >>> found = deviation(runs, path=path, maps=maps)
-    >>> bool(found.bias.error[-1].max() < 0.01 * found.plain.error[-1].max())
-    True
-    """
-    check_instance("runs", runs, TokenRuns)
-    network = runs.network
-    path = check_array("path", path, shape=runs.tokens.shape[1:])
-    check_integer("number of runs", len(runs.tokens), low=2)
-    raw = semantic_overlaps(network, runs.tokens - path)
-    corrected = raw - semantic_overlaps(network, linear_fluctuations(runs, maps=maps))
-    square = mean_estimate((raw**2).sum(axis=2))
-    rms = np.sqrt(square.value)
-    # d√x = dx / 2√x; without any deviation there is no error either.
-    rms_error = np.divide(square.error, 2.0 * rms, out=np.zeros_like(rms), where=rms > 0.0)
-    plain, less = mean_estimate(raw), mean_estimate(corrected)
-    better = ((less.error**2).sum(axis=1) < (plain.error**2).sum(axis=1))[:, None]
-    return Deviation(
-        rms=Estimate(value=rms, error=rms_error, samples=square.samples),
-        bias=Estimate(
-            value=np.where(better, less.value, plain.value),
-            error=np.where(better, less.error, plain.error),
-            samples=plain.samples,
-        ),
-        plain=plain,
-    )
-
-
-def onset_size(
-    sizes: ArrayLike, *, measured: ArrayLike, predicted: ArrayLike, tolerance: ArrayLike
-) -> float:
-    """Smallest N from which on every measured value is within `tolerance` of the prediction.
-
-    sizes, measured, predicted: (n,), sizes ascending; a prediction of zero is met by zero alone.
-    tolerance: relative, one for all sizes or one each. NaN where even the largest size misses
-    it. Raises ValueError otherwise.
-
-    >>> onset_size([10, 100, 1000], measured=[5.0, 1.02, 1.0], predicted=np.ones(3), tolerance=0.1)
-    100.0
-    """
-    sizes = check_array("sizes", sizes, ndim=1)
-    if not (np.diff(sizes) > 0.0).all():
-        raise ValueError(f"sizes must ascend, got {sizes}")
-    measured = check_array("measured", measured, shape=sizes.shape)
-    predicted = check_array("predicted", predicted, shape=sizes.shape)
-    tolerance = check_array("tolerance", tolerance, low=0.0)
-    if tolerance.shape not in ((), sizes.shape):
-        raise ValueError(
-            f"tolerance must be one number or have shape {sizes.shape}, got {tolerance.shape}"
-        )
-    without = np.where(measured == 0.0, 1.0, np.inf)
-    ratio = np.divide(measured, predicted, out=without, where=predicted != 0.0)
-    good = np.abs(ratio - 1.0) <= tolerance
-    bad = np.flatnonzero(~good)
-    start = 0 if bad.size == 0 else int(bad[-1]) + 1
-    return float(sizes[start]) if start < len(sizes) else float("nan")
-
-
-def mean_slope(x: ArrayLike, *, rows: ArrayLike) -> Estimate:
-    """Slope against x (n,) of each of the `rows` (R, n), over its finite entries; their mean.
-
-    A row with fewer than two finite entries is left out; the error is the scatter of the slopes
-    of the others, `samples` their number; both are NaN if fewer than two are left. Raises
-    ValueError for rows of another length.
-
-    >>> print(mean_slope([0.0, 1.0, 2.0], rows=[[0.0, 1.0, 2.0], [0.0, np.nan, 6.0]]))
-    2.0(10)
-    """
-    x = check_array("x", x, ndim=1)
-    rows = np.asarray(rows, dtype=float)
-    if rows.ndim != 2 or rows.shape[1] != len(x):
-        raise ValueError(f"rows must have shape (R, {len(x)}), got {rows.shape}")
-    each = []
-    for row in rows:
-        good = np.isfinite(row)
-        if good.sum() > 1:
-            each.append(np.polyfit(x[good], row[good], 1)[0])
-    if len(each) < 2:
-        return Estimate(value=np.nan, error=np.nan, samples=len(each))
-    return mean_estimate(each)
+from spinformer.dmft.tokens import attention_of_window, window_of_context
 
 
 def order_sensitivity(network: Network, *, window: np.ndarray, position: int) -> float:
@@ -188,3 +69,52 @@ def settled_start(
             network, single, beta=beta, steps=1, transient=settle + int(token) - 1
         )
     return window_of_context(network, single, beta=beta), single.position
+
+
+def step_operations(network: Network, context: Context, *, beta: float) -> tuple[np.ndarray, int]:
+    """One step of the mean field in plain loops, counted: the new attention (P,), operations.
+
+    A sum, a product, a quotient, an exponential and a hyperbolic tangent count one each. What
+    older tokens project onto is known from the steps that made them; β and the fractions of the
+    bits are multiplied into the weights beforehand. Raises TypeError or ValueError for bad input.
+
+    >>> start = Context(np.full((4, 3), 0.2), 3)
+    >>> attention, count = step_operations(Network.document(), start, beta=1.2)
+    >>> attention.shape, count < 500
+    ((3,), True)
+    """
+    vectors, position = fitting(network, context)
+    output = check_real("beta", beta, low=0.0) * network.semantic[OUTPUT].T  # (L, P)
+    weights = (1.0 - network.epsilon) * network.semantic * network.fractions
+    place = network.epsilon * network.position_overlaps()
+    count = 0
+
+    def dot(left: Sequence[float], right: Sequence[float]) -> float:
+        nonlocal count
+        count += 2 * len(left) - 1
+        return sum(a * b for a, b in zip(left, right, strict=True))
+
+    projected = []
+    for age, vector in reversed(list(enumerate(vectors))):
+        count = 0  # what older tokens cost was paid before
+        bits = []
+        for row in output:
+            bits.append(math.tanh(dot(row, vector)))
+            count += 1
+        code = place[(position - age) % network.positions]
+        token = {}
+        for role in (VALUE, QUERY, KEY):
+            token[role] = [
+                dot(row, bits) + p for row, p in zip(weights[role], code[role], strict=True)
+            ]
+            count += network.features
+        projected.append(token)
+    query = [network.gamma * q for q in projected[-1][QUERY]]
+    count += network.features
+    scores = [dot(token[KEY], query) for token in projected]
+    powers = [math.exp(score - max(scores)) for score in scores]
+    total = sum(powers)
+    count += 3 * len(scores) - 1
+    columns = zip(*(token[VALUE] for token in projected), strict=True)
+    attention = [dot(powers, column) / total for column in columns]
+    return np.array(attention), count + network.features

@@ -1,21 +1,26 @@
-"""Chapter 31: attention beside the bipartite Hopfield network, random networks in four measures.
-
-Features are rows (P, N) as in `core.states`.
-"""
+"""Protocols of chapter 31: torch's attention, and averages over random networks."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import torch
+from scipy.optimize import brentq
 
 from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.solve import NotConverged, Status
+from spinformer.core.special import normal_average
 from spinformer.core.statistics import Estimate, mean_estimate
-from spinformer.spins.ising.asymmetric import analog_exponent, zero_temperature_cycle
+from spinformer.spins.ising.asymmetric import (
+    analog_exponent,
+    zero_temperature_cycle,
+)
 from spinformer.spins.ising.bipartite import MAX_ENTRY
 from spinformer.spins.ising.couplings import MAX_COUNT, MAX_STRENGTH, gaussian_couplings
 from spinformer.spins.ising.kinetic import kinetic_path
+from spinformer.studies.tables import Rows, Table
 
 
 def torch_attention(
@@ -115,12 +120,39 @@ def cycle_lengths(size: int, *, symmetry: float, count: int, seed: Seed) -> np.n
     return np.array(lengths)
 
 
+def frozen_overlap(beta: float) -> float:
+    """q = E tanh²(β√q z): mean square of frozen magnetizations, symmetric couplings, N → ∞.
+
+    The replica-symmetric solution of Sherrington and Kirkpatrick [sherrington1975solvable], zero
+    for β ≤ 1; at low temperature the broken symmetry between replicas moves it by a few percent.
+    Raises ValueError for β outside (0, 100].
+
+    >>> frozen_overlap(0.9), 0.5 < frozen_overlap(2.0) < 0.7
+    (0.0, True)
+    """
+    beta = check_real("beta", beta, low=0.0, high=100.0, open_low=True)
+
+    def excess(q: float) -> float:
+        return normal_average(lambda z: np.tanh(beta * np.sqrt(q) * z) ** 2) - q
+
+    low = 1e-9
+    return 0.0 if beta <= 1.0 or excess(low) <= 0 else float(brentq(excess, low, 1.0, xtol=1e-12))
+
+
 def analog_exponents(
-    size: int, *, symmetry: float, beta: float, count: int, seed: Seed
+    size: int,
+    *,
+    symmetry: float,
+    beta: float,
+    count: int,
+    seed: Seed,
+    transient: int = 300,
+    steps: int = 300,
 ) -> Estimate:
     """Leading exponent of m ← tanh(βJm) per step, its error the scatter over `count` networks.
 
-    300 steps are dropped and 300 averaged in each. Raises ValueError or TypeError for bad input.
+    `transient` steps are dropped and `steps` averaged in each. Raises ValueError or TypeError for
+    bad input.
 
     >>> bool(analog_exponents(100, symmetry=0.0, beta=3.0, count=2, seed=0).value > 0)
     True
@@ -131,10 +163,38 @@ def analog_exponents(
             analog_exponent(
                 gaussian_couplings(size, symmetry=symmetry, seed=rng),
                 beta=beta,
-                transient=300,
-                steps=300,
+                transient=transient,
+                steps=steps,
                 seed=rng,
             ).value
             for _ in range(check_integer("count", count, low=2, high=MAX_COUNT))
         ]
     )
+
+
+def exponent_row(size: int, *, symmetry: float, beta: float, networks: int) -> Rows:
+    """One line of `EXPONENTS`: mean and standard error over networks, 600 steps each.
+
+    >>> (row,) = exponent_row(20, symmetry=0.0, beta=0.5, networks=2)
+    >>> sorted(row)
+    ['error', 'exponent']
+    """
+    found = analog_exponents(size, symmetry=symmetry, beta=beta, count=networks, seed=0, steps=600)
+    return [{"exponent": float(found.value), "error": float(found.error)}]
+
+
+EXPONENTS = Table(
+    path=Path(__file__).with_name("exponents.csv"),
+    units=[
+        {"size": size, "symmetry": symmetry, "beta": beta, "networks": 20}
+        for size, symmetry, betas in (
+            (500, 0.0, (0.6, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)),
+            (500, 1.0, (0.6, 1.0, 1.5, 2.0, 3.0, 4.0)),
+            (125, 0.0, (3.0,)),
+            (250, 0.0, (3.0,)),
+            (1000, 0.0, (3.0,)),
+        )
+        for beta in betas
+    ],
+    rows=exponent_row,
+)

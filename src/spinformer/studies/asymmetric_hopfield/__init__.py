@@ -1,0 +1,28 @@
+"""Chapter 31: attention beside the bipartite Hopfield network, random networks in four measures.
+
+`EXPONENTS`: leading Lyapunov exponents of real-valued random networks, symmetric and asymmetric,
+against inverse temperature and size; the chapter runs a few of the same networks live. Features
+are rows (P, N) as in `core.states`, exponents in nats per step.
+"""
+
+from spinformer.studies.asymmetric_hopfield.study import (
+    EXPONENTS,
+    analog_exponents,
+    cycle_lengths,
+    exponent_row,
+    frozen_overlap,
+    mean_order,
+    spin_memory,
+    torch_attention,
+)
+
+__all__ = [
+    "EXPONENTS",
+    "analog_exponents",
+    "cycle_lengths",
+    "exponent_row",
+    "frozen_overlap",
+    "mean_order",
+    "spin_memory",
+    "torch_attention",
+]
