@@ -9,25 +9,33 @@ regime itself, and the same s is the same message everywhere: at delay 0 the two
 `MEMORY_TIMES` holds, for five kinds of motion, ten starts and nine sizes, the delay at which less
 than a tenth of a bit is left: as linear noise predicts it, and from sampled texts.
 
-Prediction, written before the table was made but after a look at one other start, with λ the growth rate of perturbations per token:
-where motion contracts (λ < 0) the memory time grows by ln 10 / 2|λ| tokens with every factor of
-ten in N. In quasi-periodic motion (λ = 0) noise diffuses along the curve, the Fisher memory falls
-as 1/k, and the time grows in proportion to N: as a power of N with an exponent between 0.75 and 1.25
-from 10^6 to 10^8 bits. In chaos (λ > 0) the Fisher memory tends to a constant, since noise
-and message grow alike, and what ends it is that the noise leaves the linear range: the time grows
-by ln 10 / 2λ tokens with every factor of ten.
+Prediction, written before the table was made but after a look at one other start, with λ the
+growth rate of perturbations per token: where motion contracts (λ < 0) the memory time grows by
+ln 10 / 2|λ| tokens with every factor of ten in N. In quasi-periodic motion (λ = 0) noise diffuses
+along the curve, the Fisher memory falls as 1/k, and the time grows in proportion to N: as a power
+of N with an exponent between 0.75 and 1.25 from 10^6 to 10^8 bits. In chaos (λ > 0) the Fisher
+memory tends to a constant, since noise and message grow alike, and what ends it is that the noise
+leaves the linear range: the time grows by ln 10 / 2λ tokens with every factor of ten.
 
-`python -m spinformer.studies.memory_beyond_window memory_times` makes the table.
+`SPECTRA` holds spectra and autocorrelations of the chaotic motion at β = 1.266, ten draws of 64
+orbits each: chaos amplifies rounding, so that these are stored.
 """
 
+from spinformer.studies.memory_beyond_window.perturbations import (
+    Onset,
+    onset,
+    perturbed_distance,
+)
 from spinformer.studies.memory_beyond_window.study import (
     LEAST,
     MEMORY_TIMES,
     SIZES,
+    SPECTRA,
     STRENGTH,
     forgotten_at,
     ladder,
     memory_rows,
+    spectrum_row,
 )
 from spinformer.studies.memory_beyond_window.windows import (
     MOTIONS,
@@ -46,7 +54,9 @@ __all__ = [
     "MEMORY_TIMES",
     "MOTIONS",
     "SIZES",
+    "SPECTRA",
     "STRENGTH",
+    "Onset",
     "Trace",
     "dephased_distance",
     "forgotten_at",
@@ -55,7 +65,10 @@ __all__ = [
     "memory_rows",
     "message_direction",
     "message_start",
+    "onset",
+    "perturbed_distance",
     "predicted_information",
+    "spectrum_row",
     "trace_message",
     "window_after",
 ]
