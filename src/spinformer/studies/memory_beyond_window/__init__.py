@@ -34,6 +34,7 @@ from spinformer.studies.memory_beyond_window.study import (
     STRENGTH,
     forgotten_at,
     ladder,
+    median_interval,
     memory_rows,
     spectrum_row,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "forgotten_at",
     "ladder",
     "measured_information",
+    "median_interval",
     "memory_rows",
     "message_direction",
     "message_start",
