@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from spinformer.core.checks import check_array, check_integer
 from spinformer.dmft.attractors import Attractors, Regime
@@ -83,6 +84,8 @@ def orbit_diagram(found: Attractors, *, columns: int = 900) -> np.ndarray:
 def show_orbit_diagram(betas: np.ndarray, found: Attractors) -> Figure:
     """Draw the orbit diagram over `betas` (B,), and below it the two leading exponents.
 
+    The scale of the exponents is linear below 0.01 and logarithmic beyond.
+
     >>> from spinformer.dmft import Context, Network, find_attractors
     >>> betas = np.array([0.5, 0.6])
     >>> found = find_attractors(
@@ -102,7 +105,7 @@ def show_orbit_diagram(betas: np.ndarray, found: Attractors) -> Figure:
         # A diagram of one β is a strip as wide as nothing; give it some width.
         left, right = left - 0.5, right + 0.5
     figure, (top, bottom) = plt.subplots(
-        2, 1, figsize=(7.2, 6.0), sharex=True, height_ratios=(3, 1.4)
+        2, 1, figsize=(7.2, 6.2), sharex=True, height_ratios=(3, 1.4), layout="constrained"
     )
     top.imshow(
         orbit_diagram(found),
@@ -114,7 +117,11 @@ def show_orbit_diagram(betas: np.ndarray, found: Attractors) -> Figure:
     reach = np.abs(np.linspace(-1, 1, found.histogram.shape[1])[found.histogram.any(axis=0)]).max()
     top.set_ylim(-1.05 * reach, 1.05 * reach)
     top.grid(False)
-    top.set_ylabel("overlap $m^o_1$ (dimensionless)")
+    top.set_ylabel("overlap $m^o_1$")
+    pale = Patch(
+        color=COLORS["yellow"], alpha=0.55, label="values off the plane, where not periodic"
+    )
+    top.legend(handles=[pale], loc="upper left", fontsize=8)
     rates = found.exponents.value
     for regime in Regime:
         chosen = found.regime == regime
@@ -129,9 +136,18 @@ def show_orbit_diagram(betas: np.ndarray, found: Attractors) -> Figure:
         )
     bottom.plot(betas, rates[:, 1], ".", ms=0.7, color="0.6", rasterized=True, label="second")
     bottom.axhline(0, color="0.3", lw=0.8)
-    bottom.set_ylim(-0.3, 0.2)
-    bottom.set_xlabel(r"inverse temperature $\beta$ (dimensionless)")
+    bottom.set_yscale("symlog", linthresh=0.01)
+    bottom.set_ylim(-0.5, 0.5)
+    bottom.set_yticks([-0.1, -0.01, 0.0, 0.01, 0.1])
+    bottom.set_xlabel(r"inverse temperature $\beta$")
     bottom.set_ylabel("exponents (nats per step)")
-    bottom.legend(markerscale=6, ncols=6, loc="lower center", fontsize=7.5, handletextpad=0.1)
+    figure.legend(
+        *bottom.get_legend_handles_labels(),
+        markerscale=6,
+        ncols=6,
+        loc="outside lower center",
+        fontsize=8,
+        handletextpad=0.1,
+    )
     label_panels([top, bottom])
     return figure

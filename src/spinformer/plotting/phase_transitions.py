@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,7 +14,6 @@ from spinformer.core.checks import check_integer
 from spinformer.dmft.attractors import Attractors, Regime, Thresholds
 from spinformer.plotting.orbits import REGIME_COLORS
 from spinformer.plotting.style import COLORS, label_panels
-from spinformer.studies.phase_transitions import Families
 
 
 def show_loop() -> Figure:
@@ -130,37 +130,27 @@ def show_portraits(
     return figure
 
 
-def show_families(followed: Families) -> Figure:
-    """Period and leading exponent of attractors that were followed up and down in β.
+def show_families(
+    betas: np.ndarray, *, periods: Mapping[int, np.ndarray], exponents: Mapping[int, np.ndarray]
+) -> Figure:
+    """Period and leading exponent of attractors that were followed up and down in β (n,).
 
-    >>> from spinformer.dmft import Context, Network, find_attractors
-    >>> from spinformer.studies.phase_transitions import follow_families
-    >>> start = Context(np.full((1, 4, 3), 0.1), 0)
-    >>> found = find_attractors(
-    ...     Network.document(), start, beta=0.5, transient=100, kept=100, exponents=0, bins=1
-    ... )
-    >>> legs = {"low": 0.4, "middle": 0.5, "high": 0.6, "count": 2}
-    >>> plt.close(show_families(
-    ...     follow_families(Network.document(), found, thresholds=Thresholds(), **legs)
-    ... ))
+    periods[p], exponents[p]: (n,), of the family that has period p at β = 1.27; 0: no period.
+
+    >>> plt.close(show_families(np.array([1.0, 1.1]), periods={4: np.array([4, 8])},
+    ...                         exponents={4: np.array([-0.1, -0.2])}))
     """
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(7.0, 5.2), sharex=True)
-    styles: Mapping[int, tuple[str, str]] = dict(
-        enumerate(zip(("blue", "green", "red", "purple", "orange"), "osD^v", strict=True))
-    )
-    for index, period in enumerate(followed.periods):
-        color, marker = styles[index % len(styles)]
-        periods = followed.period(index)
-        line = {"mfc": "none", "color": COLORS[color]}
-        top.plot(
-            followed.betas,
-            np.where(periods > 0, periods, 2),
-            marker,
-            ms=3.5,
-            label=f"{period} steps at 1.27",
-            **line,
-        )
-        bottom.plot(followed.betas, followed.exponent(index), marker + "-", ms=3, lw=0.8, **line)
+    for index, family in enumerate(periods):
+        style: dict[str, Any] = {
+            "marker": "osD^v"[index % 5],
+            "mfc": "none",
+            "color": COLORS[("blue", "green", "red", "purple", "orange")[index % 5]],
+        }
+        label = f"{family} steps at 1.27"
+        shown = np.where(periods[family] > 0, periods[family], 2)
+        top.plot(betas, shown, ls="", ms=3.5, label=label, **style)
+        bottom.plot(betas, exponents[family], ms=3, lw=0.8, **style)
     top.set_yscale("log", base=2)
     top.axhline(2, color="0.5", ls="--", lw=0.8)
     top.set_ylabel("period (steps)")

@@ -18,9 +18,10 @@ MOTION_COLORS: dict[str, str] = {
     "driven": "black",
     "periodic": "blue",
     "quasi-periodic": "orange",
-    "weakly chaotic": "purple",
-    "chaotic": "red",
+    "chaos at 1.266": "purple",
+    "chaos at 1.28": "red",
 }
+_TOP = 3e4  # of the axis of memory times
 _MARKERS = dict(zip(MOTION_COLORS, "osD^v", strict=True))
 
 
@@ -70,7 +71,7 @@ def show_spectra(
     orbits, as are autocorrelations, with twice their standard error as a band.
 
     >>> waves = {"quasi-periodic": np.cos(np.arange(200.0))[None],
-    ...          "weakly chaotic": np.cos(np.arange(200.0) ** 1.1)[None]}
+    ...          "chaos at 1.266": np.cos(np.arange(200.0) ** 1.1)[None]}
     >>> plt.close(show_spectra(waves, titles=["one", "two"], window=4, lags=20))
     """
     figure, axes = plt.subplots(3, len(signals), figsize=(9.0, 7.4), sharey="row", squeeze=False)
@@ -109,8 +110,8 @@ def show_perturbations(
     relative[motion]: (starts, steps + 1) distances; units[motion]: the distance of runs that
     share only the clock, 0 where there is none (left out of panel b).
 
-    >>> found = {"driven": np.full((2, 9), 1e-3), "chaotic": np.full((2, 9), 1e-2)}
-    >>> plt.close(show_perturbations(found, units={"driven": 0.0, "chaotic": 0.6}, window=4))
+    >>> found = {"driven": np.full((2, 9), 1e-3), "chaos at 1.28": np.full((2, 9), 1e-2)}
+    >>> plt.close(show_perturbations(found, units={"driven": 0.0, "chaos at 1.28": 0.6}, window=4))
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.4))
     for motion, distance in relative.items():
@@ -174,9 +175,9 @@ def show_fisher(
 def show_memory_times(table: Mapping[str, np.ndarray], *, window: int) -> Figure:
     """Memory time against N, one panel a motion: measured (points), linear noise (lines).
 
-    table: the columns of `studies.memory_beyond_window.MEMORY_TIMES`. Points are geometric means
-    over the starts with Student's interval (a start that forgets at once counts as half a
-    token); the lines are the geometric means of the predictions, with (full) and without
+    table: the columns of `studies.memory_beyond_window.MEMORY_TIMES`, −1 for never. Points are
+    medians over the starts, bars reach from the second smallest to the second largest (to the
+    top where that is never); lines are the medians of the predictions, with (full) and without
     (dashed) the delay at which noise leaves the linear range.
 
     >>> few = {"motion": np.repeat("driven", 4), "start": np.array([0, 0, 1, 1]),
@@ -204,30 +205,34 @@ def _plot_times(axis: Axes, table: Mapping[str, np.ndarray], motion: str) -> Non
     mine = table["motion"] == motion
     sizes = np.unique(table["size"][mine])
     color = COLORS[MOTION_COLORS[motion]]
-    by_size = [mine & (table["size"] == size) for size in sizes]
-    logs = np.array([np.log(np.maximum(_whole(table["measured"][rows]), 0.5)) for rows in by_size])
-    mean = logs.mean(axis=1)
-    half = 2.26 * logs.std(axis=1, ddof=1) / np.sqrt(logs.shape[1])
-    ends = np.exp(mean) - np.exp(mean - half), np.exp(mean + half) - np.exp(mean)
+    times = {
+        name: np.sort(
+            [_whole(table[name][mine & (table["size"] == size)]) for size in sizes], axis=1
+        )
+        for name in ("measured", "fisher")
+    }
+    apart = np.array([_whole(table["dephased"][mine & (table["size"] == size)]) for size in sizes])
+    fisher = np.array([_whole(table["fisher"][mine & (table["size"] == size)]) for size in sizes])
+    found = np.clip(times["measured"], 0.5, _TOP)
+    middle, low, high = np.median(found, axis=1), found[:, 1], found[:, -2]
     axis.errorbar(
         sizes,
-        np.exp(mean),
-        yerr=ends,
+        middle,
+        yerr=(middle - low, high - middle),
         fmt=_MARKERS[motion],
         ms=4,
         capsize=2,
         color=color,
         label="measured",
     )
-    fisher = np.array([_whole(table["fisher"][rows]) for rows in by_size])
-    apart = np.array([_whole(table["dephased"][rows]) for rows in by_size])
-    both = np.exp(np.log(np.maximum(np.minimum(fisher, apart), 0.5)).mean(axis=1))
-    alone = np.exp(np.log(np.maximum(fisher, 0.5)).mean(axis=1))
-    axis.plot(sizes, alone, color="0.5", ls="--", lw=1.1, label="linear noise")
-    axis.plot(sizes, both, color="0.3", lw=1.1, label="in its range")
+    alone = np.median(times["fisher"], axis=1)
+    both = np.median(np.minimum(fisher, apart), axis=1)
+    for line, look in ((alone, ("0.5", "--", "linear noise")), (both, ("0.3", "-", "in range"))):
+        shown = np.where(np.isfinite(line), np.maximum(line, 0.5), np.nan)
+        axis.plot(sizes, shown, color=look[0], ls=look[1], lw=1.1, label=look[2])
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_ylim(0.4, 2e4)
+    axis.set_ylim(0.4, _TOP)
     axis.set_xticks([1e4, 1e6, 1e8])
 
 

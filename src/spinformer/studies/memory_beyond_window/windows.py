@@ -21,8 +21,8 @@ MOTIONS: dict[str, tuple[float, int, int]] = {
     "driven": (0.5, 2000, 1),
     "periodic": (1.27, 20_000, 3),
     "quasi-periodic": (1.255, 3000, 137),
-    "weakly chaotic": (1.266, 150, 0),
-    "chaotic": (1.28, 150, 0),
+    "chaos at 1.266": (1.266, 60, 0),
+    "chaos at 1.28": (1.28, 60, 0),
 }
 
 
@@ -30,7 +30,7 @@ def message_start(network: Network, motion: str, *, number: int) -> tuple[np.nda
     """A window (T, L) on the attractor and its position, `number` of many, the same everywhere.
 
     motion: a key of `MOTIONS`. Starts lie along one orbit where motion is regular. In chaos,
-    where rounding would part the machines, each has its own random context, followed for 150
+    where rounding would part the machines, each has its own random context, followed for 60
     tokens. Windows are rounded to eight digits.
 
     >>> window, position = message_start(Network.document(), "driven", number=0)
@@ -108,7 +108,7 @@ def trace_message(
     >>> trace = trace_message(machine, 0.5, window=window, position=position,
     ...                       direction=np.array([1.0, 0.0, 0.0]), steps=6)
     >>> trace.memory.round(3)  # known while it is in the window of four tokens
-    array([1.   , 1.   , 1.   , 1.   , 0.053, 0.044, 0.02 ])
+    array([1.   , 1.   , 1.   , 1.   , 0.064, 0.058, 0.047])
     """
     direction = check_array("direction", direction, shape=(network.segments,))
     path = mean_path(network, beta, window=window, steps=steps, position=position)
@@ -181,7 +181,7 @@ def predicted_information(trace: Trace, *, size: int, strength: float) -> np.nda
 
     >>> trace = Trace(memory=np.array([1.0, 0.25]), spread=np.zeros(2))
     >>> predicted_information(trace, size=10_000, strength=0.01).round(3)
-    array([0.369, 0.108])
+    array([0.369, 0.109])
     """
     return gaussian_information(2.0 * strength * np.sqrt(size * trace.memory))
 
