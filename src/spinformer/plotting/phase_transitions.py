@@ -154,7 +154,7 @@ def show_families(
     top.set_yscale("log", base=2)
     top.axhline(2, color="0.5", ls="--", lw=0.8)
     top.set_ylabel("period (steps)")
-    top.legend(ncols=3)
+    top.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     bottom.axhline(0, color="0.3", lw=0.8)
     bottom.set_xlabel(r"inverse temperature $\beta$")
     bottom.set_ylabel("leading exponent (nats per step)")

@@ -65,7 +65,7 @@ def show_tape(*, noise: bool = False) -> Figure:
 def show_spectra(
     signals: Mapping[str, np.ndarray], *, titles: Sequence[str], window: int, lags: int = 500
 ) -> Figure:
-    """Trajectory, power spectrum |X|²/n (logarithmic) and autocorrelation, one column a motion.
+    """Trajectory, power spectrum |X|²/n (Hann taper) and autocorrelation, one column a motion.
 
     signals[motion]: (orbits, n). Trajectory of the first orbit; spectra are averaged over the
     orbits, as are autocorrelations, with twice their standard error as a band.
@@ -81,11 +81,11 @@ def show_spectra(
         top.plot(orbits[0, -150:], ".-", color=color, lw=0.7, ms=3)
         top.set(xlabel="token")
         top.set_title(titles[column])
-        spectra = [spectrum(orbit) for orbit in orbits]
+        spectra = [spectrum(orbit, window=True) for orbit in orbits]
         power = np.mean([samples * one.amplitude**2 for one in spectra], axis=0)
         middle.semilogy(spectra[0].frequency[1:], power[1:], color=color, lw=0.7, rasterized=True)
         middle.axvline(1.0 / window, color="0.3", ls="--", lw=1)
-        middle.set(xlabel="frequency (cycles per token)", ylim=(1e-10, 1e2))
+        middle.set(xlabel="frequency (cycles per token)", ylim=(1e-12, 1e2))
         each = np.array([autocorrelation(orbit, lags=lags, unbiased=True) for orbit in orbits])
         mean = each.mean(axis=0)
         bottom.axvspan(0, window, color="0.75")
@@ -129,7 +129,7 @@ def show_perturbations(
     right.axhline(0.5, color="0.3", ls="--", lw=1)
     right.set(xlabel="tokens since the change", ylabel="distance / dephased distance")
     right.set_ylim(1e-8, 10)
-    left.legend(fontsize=8, loc="lower left")
+    left.legend(fontsize=8, loc="lower right")
     label_panels([left, right])
     return figure
 
