@@ -8,6 +8,6 @@ quarter of the values with the same code.
 `python -m spinformer.studies.orbit_diagrams shares` makes the table.
 """
 
-from spinformer.studies.orbit_diagrams.study import RANGES, SHARES, share_row
+from spinformer.studies.orbit_diagrams.study import COUNT, DIAGRAMS, RANGES, SHARES, share_row
 
-__all__ = ["RANGES", "SHARES", "share_row"]
+__all__ = ["COUNT", "DIAGRAMS", "RANGES", "SHARES", "share_row"]

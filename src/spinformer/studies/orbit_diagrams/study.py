@@ -11,8 +11,8 @@ from spinformer.dmft.network import Network
 from spinformer.studies.phase_transitions import protocol_start
 from spinformer.studies.tables import Rows, Table
 
-_DIAGRAMS = {"wide": (0.0, 3.0), "zoom": (1.24, 1.28)}
-_COUNT = 4001
+DIAGRAMS = {"wide": (0.0, 3.0), "zoom": (1.24, 1.28)}
+COUNT = 4001
 RANGES = (
     ("wide", 0.0, 3.0),
     ("wide", 0.0, 1.2),
@@ -24,15 +24,15 @@ RANGES = (
 )
 
 
-def share_row(diagram: str, low: float, high: float, *, count: int = _COUNT) -> Rows:
+def share_row(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows:
     """Share of each regime among the values of β in [low, high], of `count` in the diagram.
 
-    >>> row, = share_row("zoom", 1.2405, 1.2425, count=21)
+    >>> row, = share_row("zoom", low=1.2405, high=1.2425, count=21)
     >>> row["values"], row["periodic"]
     (1, 1.0)
     """
     network = Network.document()
-    betas = np.linspace(*_DIAGRAMS[diagram], count)
+    betas = np.linspace(*DIAGRAMS[diagram], count)
     chosen = betas[(betas >= low) & (betas <= high)]
     start = protocol_start(network, steps=100_000)
     found = find_attractors(network, start, beta=chosen, bins=1, exponents=1)
