@@ -176,9 +176,9 @@ def show_memory_times(table: Mapping[str, np.ndarray], *, window: int) -> Figure
     """Memory time against N, one panel a motion: measured (points), linear noise (lines).
 
     table: the columns of `studies.memory_beyond_window.MEMORY_TIMES`, −1 for never. Points are
-    medians over the starts, bars reach from the second smallest to the second largest (to the
-    top where that is never); lines are the medians of the predictions, with (full) and without
-    (dashed) the delay at which noise leaves the linear range.
+    medians over the starts, bars reach from the second smallest to the second largest of six or
+    more starts (to the top where that is never); lines are the medians of the predictions, with
+    (full) and without (dashed) the delay at which noise leaves the linear range.
 
     >>> few = {"motion": np.repeat("driven", 4), "start": np.array([0, 0, 1, 1]),
     ...        "size": np.array([99, 999, 99, 999]), "fisher": np.array([3.0, 5.0, 4.0, 6.0]),
@@ -214,7 +214,8 @@ def _plot_times(axis: Axes, table: Mapping[str, np.ndarray], motion: str) -> Non
     apart = np.array([_whole(table["dephased"][mine & (table["size"] == size)]) for size in sizes])
     fisher = np.array([_whole(table["fisher"][mine & (table["size"] == size)]) for size in sizes])
     found = np.clip(times["measured"], 0.5, _TOP)
-    middle, low, high = np.median(found, axis=1), found[:, 1], found[:, -2]
+    cut = 1 if found.shape[1] > 5 else 0
+    middle, low, high = np.median(found, axis=1), found[:, cut], found[:, -1 - cut]
     axis.errorbar(
         sizes,
         middle,
