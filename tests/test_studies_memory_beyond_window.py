@@ -20,6 +20,7 @@ from spinformer.studies.memory_beyond_window import (
     STRENGTH,
     dephased_distance,
     forgotten_at,
+    measured_information,
     median_interval,
     memory_rows,
     message_direction,
@@ -216,6 +217,11 @@ def test_messages_of_equal_strength_are_equally_legible_when_written(network):
         assert bits[:4] == pytest.approx(0.3689, abs=1e-3)
         assert bits[4] < bits[3]
         assert (np.round(window, 8) == window).all()
+    bits, errors = measured_information(
+        network, 9999, beta=1.28, window=window, position=position, direction=direction,
+        strength=STRENGTH, delays=np.array([2]), runs=3000, seed=0,
+    )  # fmt: skip
+    assert abs(bits[0] - 0.3689) < 4 * errors[0] < 0.15
 
 
 def test_window_after_a_delay_holds_these_tokens(network):
