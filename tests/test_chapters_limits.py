@@ -39,7 +39,7 @@ REFUSED = [
         ["beta_low = 1.0", "beta_high = 1.0"],
     ),
     ("33_phase_transitions", {"zoom_low": "1.3"}, ["zoom_low = 1.3", "zoom_high = 1.28"]),
-    ("34_memory_beyond_window", {"epsilon": "1"}, ["epsilon must be"]),
+    ("34_memory_beyond_window", {"samples": "100"}, ["samples must be"]),
 ]
 
 

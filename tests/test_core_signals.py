@@ -46,7 +46,6 @@ def test_biased_autocorrelation_and_power_are_a_transform_pair():
         assert 64 * result.amplitude[k] ** 2 / signal.var() == pytest.approx(expected, abs=1e-10)
 
 
-@pytest.mark.claim("C11")
 def test_line_of_a_cosine_sits_where_it_should():
     time = np.arange(1000)
     signal = 0.6 * np.cos(2 * np.pi * 0.111 * time) + 0.2 * np.cos(2 * np.pi * 0.3 * time)

@@ -19,6 +19,7 @@ from spinformer.plotting.orbits import (
     show_orbit_diagram,
 )
 from spinformer.plotting.style import COLORS
+from spinformer.studies.orbit_diagrams import RANGES, SHARES, share_row
 from spinformer.studies.phase_transitions import census, follow_families, name, protocol_start
 
 
@@ -129,7 +130,7 @@ def test_colors_of_an_orbit_diagram():
     assert image.shape == (3, 4, 3)
     assert (image[2] == 1.0).all()
     assert (image[:2, 0] == 0.0).all()
-    pale = 0.45 + 0.55 * np.array(to_rgb(COLORS["yellow"]))
+    pale = 0.65 + 0.35 * np.array(to_rgb(COLORS["yellow"]))
     for column, regime in enumerate(regimes[1:], start=1):
         assert image[0, column] == pytest.approx(pale)
         assert image[1, column] == pytest.approx(to_rgb(REGIME_COLORS[regime]))
@@ -143,7 +144,7 @@ def test_a_diagram_of_a_single_beta_can_be_drawn():
         figure.canvas.draw()
         left, right = figure.axes[0].get_xlim()
         assert left < right
-        assert figure.axes[1].get_legend() is not None
+        assert figure.legends
         plt.close(figure)
     with pytest.raises(ValueError, match="betas"):
         show_orbit_diagram(np.array([1.2]), found)
@@ -151,3 +152,15 @@ def test_a_diagram_of_a_single_beta_can_be_drawn():
         diagram_image(np.ones((2, 2)), columns=0)
     with pytest.raises(ValueError, match="regime"):
         diagram_image(np.ones((2, 2)), columns=1, regime=np.zeros(3))
+
+
+def test_stored_shares_are_those_of_fewer_columns():
+    # Eight or so of the values of each range, at full length, from the same grid of β.
+    table = SHARES.read()
+    assert list(zip(table["diagram"], table["low"], table["high"], strict=True)) == list(RANGES)
+    for row in (3, 5, 6):
+        diagram, low, high = RANGES[row]
+        (found,) = share_row(diagram, low=low, high=high, count=81)
+        assert found["values"] >= 4
+        for regime in Regime:
+            assert found[regime.label] == pytest.approx(table[regime.label][row], abs=0.01)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from spinformer.core.checks import check_array, check_integer
 from spinformer.dmft.attractors import Attractors, Regime
@@ -21,6 +23,8 @@ REGIME_COLORS: dict[Regime, str] = {
     Regime.UNDECIDED: COLORS["sky"],
     Regime.TRANSIENT_CHAOS: COLORS["green"],
 }
+
+_ROWS = 330  # of a drawn diagram
 
 
 def diagram_image(
@@ -69,7 +73,7 @@ def orbit_diagram(found: Attractors, *, columns: int = 900) -> np.ndarray:
         Regime.CHAOTIC,
     ]
     layers: tuple[tuple[np.ndarray, list[Regime], str, float], ...] = (
-        (found.histogram, wandering, COLORS["yellow"], 0.55),
+        (found.histogram, wandering, COLORS["yellow"], 0.35),
         *((found.section, [regime], REGIME_COLORS[regime], 1.0) for regime in wandering),
         (found.histogram, [Regime.PERIODIC], REGIME_COLORS[Regime.PERIODIC], 1.0),
     )
@@ -80,8 +84,13 @@ def orbit_diagram(found: Attractors, *, columns: int = 900) -> np.ndarray:
     return image
 
 
-def show_orbit_diagram(betas: np.ndarray, found: Attractors) -> Figure:
+def show_orbit_diagram(
+    betas: np.ndarray, found: Attractors, *, chosen: np.ndarray | None = None
+) -> Figure:
     """Draw the orbit diagram over `betas` (B,), and below it the two leading exponents.
+
+    chosen: (B,) booleans, which of them to draw; None: all. The scale of the exponents is linear
+    below 0.01 and logarithmic beyond.
 
     >>> from spinformer.dmft import Context, Network, find_attractors
     >>> betas = np.array([0.5, 0.6])
@@ -97,15 +106,35 @@ def show_orbit_diagram(betas: np.ndarray, found: Attractors) -> Figure:
     betas = check_array("betas", betas, shape=found.regime.shape)
     if found.exponents.value.shape[-1] < 2:
         raise ValueError("found must hold two exponents of every orbit, got fewer")
+    if chosen is not None:
+        chosen = np.flatnonzero(check_array("chosen", chosen, shape=betas.shape))
+        check_integer("number of chosen betas", len(chosen), low=1)
+        estimate = found.exponents
+        betas = betas[chosen]
+        found = replace(
+            found,
+            regime=found.regime[chosen],
+            histogram=found.histogram[chosen],
+            section=found.section[chosen],
+            exponents=replace(estimate, value=estimate.value[chosen], error=estimate.error[chosen]),
+        )
     left, right = betas[0], betas[-1]
     if left == right:
         # A diagram of one β is a strip as wide as nothing; give it some width.
         left, right = left - 0.5, right + 0.5
     figure, (top, bottom) = plt.subplots(
-        2, 1, figsize=(7.2, 6.0), sharex=True, height_ratios=(3, 1.4)
+        2, 1, figsize=(7.2, 6.2), sharex=True, height_ratios=(3, 1.4), layout="constrained"
+    )
+    # Rows of the image no thinner than the pixels of the figure, or visits would be lost between.
+    bins = found.histogram.shape[1]
+    edges = np.linspace(0, bins, min(bins, _ROWS) + 1).astype(int)[:-1]
+    coarse = replace(
+        found,
+        histogram=np.add.reduceat(found.histogram, edges, axis=1),
+        section=np.add.reduceat(found.section, edges, axis=1),
     )
     top.imshow(
-        orbit_diagram(found),
+        orbit_diagram(coarse),
         origin="lower",
         aspect="auto",
         extent=(left, right, -1, 1),
@@ -114,7 +143,11 @@ def show_orbit_diagram(betas: np.ndarray, found: Attractors) -> Figure:
     reach = np.abs(np.linspace(-1, 1, found.histogram.shape[1])[found.histogram.any(axis=0)]).max()
     top.set_ylim(-1.05 * reach, 1.05 * reach)
     top.grid(False)
-    top.set_ylabel("overlap $m^o_1$ (dimensionless)")
+    top.set_ylabel("overlap $m^o_1$")
+    pale = Patch(
+        color=COLORS["yellow"], alpha=0.35, label="values off the plane, where not periodic"
+    )
+    top.legend(handles=[pale], loc="upper left", fontsize=8)
     rates = found.exponents.value
     for regime in Regime:
         chosen = found.regime == regime
@@ -129,9 +162,18 @@ def show_orbit_diagram(betas: np.ndarray, found: Attractors) -> Figure:
         )
     bottom.plot(betas, rates[:, 1], ".", ms=0.7, color="0.6", rasterized=True, label="second")
     bottom.axhline(0, color="0.3", lw=0.8)
-    bottom.set_ylim(-0.3, 0.2)
-    bottom.set_xlabel(r"inverse temperature $\beta$ (dimensionless)")
+    bottom.set_yscale("symlog", linthresh=0.01)
+    bottom.set_ylim(-0.5, 0.5)
+    bottom.set_yticks([-0.1, -0.01, 0.0, 0.01, 0.1])
+    bottom.set_xlabel(r"inverse temperature $\beta$")
     bottom.set_ylabel("exponents (nats per step)")
-    bottom.legend(markerscale=6, ncols=6, loc="lower center", fontsize=7.5, handletextpad=0.1)
+    figure.legend(
+        *bottom.get_legend_handles_labels(),
+        markerscale=6,
+        ncols=6,
+        loc="outside lower center",
+        fontsize=8,
+        handletextpad=0.1,
+    )
     label_panels([top, bottom])
     return figure

@@ -1,0 +1,127 @@
+"""Fisher memory against exact inverses, sums over noise and closed forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spinformer.dmft.finite_size import linear_maps, noise_covariance, predicted_rms
+from spinformer.dmft.memory import fisher_memory, memory_profile, noise_growth, token_noise
+from spinformer.dmft.network import OUTPUT, Network
+from spinformer.dmft.tokens import mean_path
+
+
+def uneven_network() -> Network:
+    """Segments of different length, which equal fractions would hide."""
+    document = Network.document()
+    return Network(
+        semantic=document.semantic,
+        position=document.position,
+        context=3,
+        gamma=8.0,
+        epsilon=0.1,
+        fractions=np.array([0.5, 0.3, 0.2]),
+    )
+
+
+def along_a_path(network, beta, steps, seed=0):
+    rng = np.random.default_rng(seed)
+    window = rng.uniform(-0.6, 0.6, (network.context, network.segments))
+    path = mean_path(network, beta, window=window, steps=steps, position=1)
+    maps = linear_maps(network, beta, path=path, position=1 - network.context + 1)
+    return path, maps, token_noise(network, path)
+
+
+def stacked(maps, noise):
+    """The window as a linear function of all noises, (n, tokens · L), by plain sums over paths.
+
+    The response of token t to the noise of token τ is built from the definition of the maps.
+    """
+    steps, context, segments = maps.shape[:3]
+    total = context + steps
+    response = np.zeros((total, total, segments, segments))
+    for token in range(total):
+        response[token, token] = np.eye(segments)
+        for time in range(max(token + 1, context), total):
+            for back in range(context):
+                response[time, token] += (
+                    maps[time - context, back] @ response[time - 1 - back, token]
+                )
+    newest_first = range(total - 1, total - 1 - context, -1)
+    rows = np.concatenate([np.concatenate(list(response[t]), axis=1) for t in newest_first])
+    return rows * np.sqrt(noise.ravel())
+
+
+@pytest.mark.parametrize("network", [Network.document(), uneven_network()])
+def test_memory_equals_the_inverse_covariance_between_responses(network):
+    _, maps, noise = along_a_path(network, 1.3, 9)
+    context, segments = network.context, network.segments
+    found = fisher_memory(maps, noise=noise)
+    for steps in (0, 1, 4, 9):
+        rows = stacked(maps[:steps], noise[: context + steps])
+        shift = rows[:, (context - 1) * segments : context * segments]
+        wanted = shift.T @ np.linalg.solve(rows @ rows.T, shift)
+        assert np.abs(found[steps].T @ found[steps] - wanted).max() < 1e-9
+    rows = stacked(maps, noise)
+    inverse = np.linalg.inv(rows @ rows.T)
+    each = np.einsum("ij,ik,kj->j", rows, inverse, rows).reshape(-1, segments).sum(axis=1)
+    profile = memory_profile(maps, noise=noise)
+    assert np.abs(profile - each).max() < 1e-9
+    assert profile.sum() == pytest.approx(context * segments)
+
+
+def test_memory_never_grows_and_is_whole_in_the_window():
+    network = Network.document()
+    for beta in (0.5, 1.255, 1.28):
+        _, maps, noise = along_a_path(network, beta, 60)
+        found = fisher_memory(maps, noise=noise)
+        values = np.linalg.svd(found, compute_uv=False)
+        assert np.abs(values[: network.context] - 1.0).max() < 1e-12
+        assert (np.diff(values, axis=0) < 1e-12).all()
+        assert values[network.context].max() < 1.0 - 1e-6
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_one_spin_by_hand(factor):
+    steps = 600  # 2^600 overflows nothing: the covariance itself is never squared
+    found = fisher_memory(np.full((steps, 1, 1, 1), factor), noise=np.ones((steps + 1, 1)))
+    # 1 / J(k) = sum of factor^(-2 j), j = 0 … k; past 300 terms the sums of 1/2 overflow.
+    for k in (0, 1, 7, 300):
+        assert found[k, 0, 0] ** 2 == pytest.approx(
+            1.0 / np.sum(factor ** (-2.0 * np.arange(k + 1))), rel=1e-10
+        )
+    assert np.isfinite(found).all()
+
+
+def test_noise_grows_as_the_covariance_says():
+    network = uneven_network()
+    path, maps, noise = along_a_path(network, 1.3, 12, seed=3)
+    readout = (1.0 - network.epsilon) * network.semantic[OUTPUT] * network.fractions
+    covariance = noise_covariance(network, path, maps=maps)[network.context - 1 :]
+    wanted = predicted_rms(network, covariance)
+    assert noise_growth(maps, noise=noise, readout=readout) == pytest.approx(wanted, rel=1e-10)
+
+
+def test_noise_of_a_token_is_that_of_its_bits():
+    network = uneven_network()
+    rng = np.random.default_rng(0)
+    size, means = 1000, np.array([0.3, -0.8, 0.0])
+    counts = network.counts(size)
+    tokens = 2.0 * rng.binomial(counts, 0.5 * (1 + means), (40_000, 3)) / counts - 1.0
+    assert size * tokens.var(axis=0) == pytest.approx(token_noise(network, means), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m, n: fisher_memory(m[0], noise=n), "maps"),
+        (lambda m, n: fisher_memory(m, noise=n[1:]), "noise"),
+        (lambda m, n: memory_profile(m, noise=0.0 * n), "noise"),
+        (lambda m, n: noise_growth(m, noise=n, readout=np.eye(2)), "readout"),
+        (lambda m, n: token_noise(Network.document(), np.zeros((2, 2))), "path"),
+        (lambda m, n: token_noise(Network.document(), np.full((1, 3), 1.5)), "path"),
+    ],
+)
+def test_bad_input_names_the_argument(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(np.zeros((5, 4, 3, 3)), np.ones((9, 3)))

@@ -1,0 +1,233 @@
+"""Memory beyond the window: claims C11 and C12 by other means, and the stored tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.signal import periodogram
+
+from spinformer.core.statistics import mean_interval
+from spinformer.dmft.lifetimes import replicas
+from spinformer.dmft.mean_field import step
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+from spinformer.dmft.tokens import attention_of_window, generate, window_means
+from spinformer.studies.memory_beyond_window import (
+    MEMORY_TIMES,
+    MOTIONS,
+    SIZES,
+    SPECTRA,
+    STRENGTH,
+    dephased_distance,
+    forgotten_at,
+    measured_information,
+    median_interval,
+    memory_rows,
+    message_direction,
+    message_start,
+    onset,
+    perturbed_distance,
+    predicted_information,
+    spectrum_row,
+    trace_message,
+    window_after,
+)
+from spinformer.studies.phase_transitions import protocol_start
+
+
+@pytest.fixture(scope="module")
+def network():
+    return Network.document()
+
+
+def plain_orbit(network, context, *, beta, dropped, kept):
+    """m^o_1 of a batch by the NumPy reference step, (batch, kept)."""
+    signal = []
+    for number in range(dropped + kept):
+        context, overlap = step(network, context, beta)
+        if number >= dropped:
+            signal.append(overlap[..., 0])
+    return np.array(signal).T
+
+
+def correlation(signal, lag):
+    """Correlation coefficient between a signal and itself `lag` later, averaged over its rows."""
+    return np.mean([np.corrcoef(row[:-lag], row[lag:])[0, 1] for row in signal])
+
+
+@pytest.mark.claim("C11")
+def test_spectra_and_correlations_by_other_means(network):
+    start = protocol_start(network, steps=20_000)
+    one = Context(start.attention[None], start.position)
+    quasi = plain_orbit(network, one, beta=1.255, dropped=3000, kept=4000)
+    # Turns of the orbit counted in the strobed plane of m and its change, no spectrum involved.
+    strobed = quasi[0, ::4] - quasi[0, ::4].mean()
+    angle = np.unwrap(np.angle(strobed[1:-1] + 1j * (strobed[2:] - strobed[:-2])))
+    own = abs(angle[-1] - angle[0]) / (2 * np.pi * 4 * (len(angle) - 1))
+    assert own == pytest.approx(0.0641, abs=2e-4)
+    assert own < 1.0 / network.context
+    frequency, power = periodogram(quasi[0], detrend="constant")
+    assert power[frequency < 0.25].sum() / power.sum() > 0.9
+    returns = [correlation(quasi, lag) for lag in range(1000, 1020)]
+    assert np.abs(returns).max() > 0.9
+    # Chaos, many copies of one start.
+    chaos = plain_orbit(
+        network, replicas(start, count=64, size=1e-4, seed=5), beta=1.266, dropped=1000, kept=2400
+    )
+    frequency, power = periodogram(chaos, detrend="constant")
+    shares = power[:, frequency < 0.25].sum(axis=1) / power.sum(axis=1)
+    low, _ = mean_interval(shares)
+    assert low > 0.5
+    late = np.abs([correlation(chaos, lag) for lag in range(160, 200)]).max()
+    rest = np.abs([correlation(chaos, lag) for lag in range(1000, 1040)]).max()
+    assert rest < 0.1 < late
+    table = SPECTRA.read()
+    assert abs(shares.mean() - table["below"].mean()) < 0.05
+    assert abs(late - table["late"].mean()) < 0.03
+    # A line is |X|²/n = n a²: its height grows with the samples, 20,000 in the table.
+    height = power[:, -1].mean() * 20_000 / 2400
+    assert table["half_least"].min() < height < table["half_most"].max()
+    assert table["half_least"].min() < 15 < table["half_most"].max()
+
+
+def test_a_unit_of_the_spectra(network):
+    (row,) = spectrum_row(3, orbits=16)
+    table = SPECTRA.read()
+    for name, tolerance in (("below", 0.02), ("half", 2.5), ("early", 0.02), ("late", 0.04)):
+        assert row[name] == pytest.approx(table[name][3], abs=tolerance)
+
+
+def bits_and_loops(network, beta, window, position, size, steps, runs, seed):
+    """Windows after `steps` tokens, bits drawn one by one in numpy, attention by the reference."""
+    rng = np.random.default_rng(seed)
+    each = size // network.segments
+    recent = np.repeat(window[None], runs, axis=0)
+
+    def drawn(means):
+        ones = rng.binomial(each, 0.5 * (1.0 + means))
+        return 2.0 * ones / each - 1.0
+
+    recent = drawn(recent)
+    for number in range(steps):
+        attention = attention_of_window(network, recent, position=position + number)
+        token = drawn(window_means(network, beta, attention=attention))
+        recent = np.concatenate([recent[:, 1:], token[:, None]], axis=1)
+    return recent.reshape(runs, -1)
+
+
+@pytest.mark.claim("C12")
+def test_memory_times_by_bits_and_loops(network):
+    # Every row of the table stands on this: what linear noise says of a message agrees with
+    # texts drawn by other code, beyond the window and in all five motions.
+    size, runs = 9_999_999, 1500
+    for motion, delay in zip(MOTIONS, (6, 20, 24, 7, 9), strict=True):
+        beta = MOTIONS[motion][0]
+        window, position = message_start(network, motion, number=2)
+        direction = message_direction(network, 2)
+        trace = trace_message(
+            network, beta, window=window, position=position, direction=direction, steps=delay
+        )
+        strength = 1.0 / np.sqrt(size * trace.memory[-1])  # two standard deviations apart
+        shift = strength * np.sqrt((1.0 - window[-1] ** 2) * network.segments) * direction
+        clouds = []
+        for seed, sign in enumerate((1.0, -1.0)):
+            sent = np.concatenate([window[:-1], window[-1:] + sign * shift])
+            clouds.append(bits_and_loops(network, beta, sent, position, size, delay, runs, seed))
+        gap = clouds[0].mean(axis=0) - clouds[1].mean(axis=0)
+        covariance = 0.5 * (np.cov(clouds[0].T) + np.cov(clouds[1].T))
+        distance = gap @ np.linalg.solve(covariance, gap)
+        # Expected: 4, and 12 · 2/runs from the noise of the means.
+        assert distance == pytest.approx(4.0, rel=0.25), motion
+    # The row's own quantities, from the columns: the criterion, beside the theory's prediction.
+    table = MEMORY_TIMES.read()
+    times = np.where(table["measured"] < 0, np.inf, table["measured"])
+    theory = np.where(table["fisher"] < 0, np.inf, table["fisher"])
+    exponents = {}
+    for motion in MOTIONS:
+        few, many = ((table["motion"] == motion) & (table["size"] == n) for n in SIZES[4::4])
+        assert np.sort(times[many])[1] > network.context
+        with np.errstate(invalid="ignore"):
+            exponent = np.nan_to_num(np.log(times[many] / times[few]) / np.log(100), nan=0.0)
+        exponents[motion] = median_interval(exponent)
+        if motion in ("driven", "periodic"):
+            predicted = np.median(np.log(theory[many] / theory[few]) / np.log(100))
+            assert exponents[motion][0] == pytest.approx(predicted, abs=0.1)
+    assert exponents["quasi-periodic"][1] > 0.5
+    assert 0.75 < exponents["quasi-periodic"][0] < 1.25
+    assert all(value[0] < 0.5 for name, value in exponents.items() if name != "quasi-periodic")
+
+
+def test_a_unit_of_the_memory_times():
+    rows = memory_rows("driven", 4, sizes=SIZES[:1] + SIZES[4:5], runs=200)
+    table = MEMORY_TIMES.read()
+    mine = (table["motion"] == "driven") & (table["start"] == 4)
+    for row in rows:
+        stored = mine & (table["size"] == row["size"])
+        assert row["fisher"] == pytest.approx(table["fisher"][stored][0], rel=1e-4)
+        assert row["dephased"] == table["dephased"][stored][0] == -1.0
+        assert row["measured"] == pytest.approx(table["measured"][stored][0], rel=0.3)
+
+
+def test_delays_at_which_a_message_is_forgotten():
+    delays = np.array([1, 2, 4, 8, 16])
+    assert forgotten_at(delays, information=np.array([1, 1, 1, 1, 0.2])) == np.inf
+    assert forgotten_at(delays, information=np.full(5, 0.1)) == 0.0
+    assert forgotten_at(delays, information=np.array([1, 0.3, -0.1, -0.1, 0.0])) == pytest.approx(
+        2 * 2**0.5
+    )
+    # One estimate below is noise; two are not, and neither is the last.
+    assert forgotten_at(delays, information=np.array([1, 0.0, 1, 0.3, -0.1])) > 8
+    assert forgotten_at(delays, information=np.array([1, 0.0, 0.2, 0.0, 0.0])) < 8.1
+
+
+def test_starts_that_never_get_there_count_as_late():
+    distance = np.zeros((5, 9))
+    distance[0, 2:] = distance[1, 4:] = 1.0
+    found = onset(distance, level=0.5)
+    assert (found.median, found.reached) == (np.inf, 2)
+    distance[2, 6] = 1.0
+    found = onset(distance, level=0.5)
+    assert (found.median, found.reached, found.starts) == (6.0, 3, 5)
+    with pytest.raises(ValueError, match="samples"):
+        median_interval(np.ones(5))
+
+
+def test_perturbations_follow_the_exponents(network):
+    # Rates from the chapter on phase transitions, nats per step.
+    for motion, rate, span in (("driven", -0.327, (8, 40)), ("quasi-periodic", 0.0, (400, 800))):
+        found = np.log(np.median(perturbed_distance(
+            network, motion, size=1e-6, starts=24, steps=span[1]), axis=0))  # fmt: skip
+        slope = (found[span[1]] - found[span[0]]) / (span[1] - span[0])
+        assert slope == pytest.approx(rate, abs=0.02)
+    chaotic = perturbed_distance(network, "chaos at 1.28", size=1e-6, starts=24, steps=600)
+    assert dephased_distance(network, "driven") < 1e-9  # the clock's own beat does not count
+    far = dephased_distance(network, "chaos at 1.28")
+    assert np.sqrt(np.mean(chaotic[:, 400:] ** 2)) == pytest.approx(far, rel=0.15)
+
+
+def test_messages_of_equal_strength_are_equally_legible_when_written(network):
+    for motion in MOTIONS:
+        window, position = message_start(network, motion, number=1)
+        direction = message_direction(network, 1)
+        trace = trace_message(
+            network, MOTIONS[motion][0], window=window, position=position,
+            direction=direction, steps=4,
+        )  # fmt: skip
+        bits = predicted_information(trace, size=9999, strength=STRENGTH)
+        assert bits[:4] == pytest.approx(0.3689, abs=1e-3)
+        assert bits[4] < bits[3]
+        assert (np.round(window, 8) == window).all()
+    bits, errors = measured_information(
+        network, 9999, beta=1.28, window=window, position=position, direction=direction,
+        strength=STRENGTH, delays=np.array([2]), runs=3000, seed=0,
+    )  # fmt: skip
+    assert abs(bits[0] - 0.3689) < 4 * errors[0] < 0.15
+
+
+def test_window_after_a_delay_holds_these_tokens(network):
+    runs = generate(network, 30, beta=1.0, window=np.zeros((4, 3)), steps=5, runs=7, seed=0)
+    rows = window_after(runs, delay=3)
+    np.testing.assert_array_equal(rows.reshape(7, 4, 3), runs.tokens[:, 3:7])
+    np.testing.assert_array_equal(window_after(runs, delay=5).reshape(7, 4, 3), runs.tokens[:, -4:])
+    with pytest.raises(ValueError, match="delay"):
+        window_after(runs, delay=6)
