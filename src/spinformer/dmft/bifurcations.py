@@ -242,9 +242,7 @@ def follow_bifurcation(
     check_instance("start", start, Bifurcation)
     for name in parameters:
         check_choice("parameters", name, PARAMETERS)
-    curve = _follow(
-        network, start, parameters, start.kind, (0.0, step), within, max_steps
-    )
+    curve = _follow(network, start, parameters, start.kind, (0.0, step), within, max_steps)
     context, multipliers = _along(network, start, parameters, curve)
     return BifurcationCurve(
         kind=start.kind,
@@ -361,9 +359,7 @@ def _along(
     return context, sorted_multipliers(matrices)
 
 
-def _branch(
-    network: Network, start: Cycle | Bifurcation, parameter: str, curve: Curve
-) -> Branch:
+def _branch(network: Network, start: Cycle | Bifurcation, parameter: str, curve: Curve) -> Branch:
     context, multipliers = _along(network, start, (parameter,), curve)
     signs = np.sign(conditions(multipliers))
     values = curve.points[:, -1]
@@ -372,13 +368,13 @@ def _branch(
         for kind in Kind:
             if signs[number, kind] == signs[number + 1, kind]:
                 continue
-            for end in (number, number + 1):
-                point = _try(network, start, parameter, curve.points[end], kind)
-                near = np.abs(curve.points[number + 1] - curve.points[number]).max()
-                if (
-                    point.converged
-                    and np.abs(point.value.attention - context.attention[end]).max() <= 2 * near
-                ):
+            ends = curve.points[number : number + 2]
+            span = np.abs(ends[1] - ends[0]).max()
+            for end in ends:
+                point = _try(network, start, parameter, end, kind)
+                place = np.append(point.value.attention.ravel(), getattr(point, parameter))
+                # Newton's method may have gone to another one, which has its own sign change.
+                if point.converged and np.abs(place - ends).max(axis=1).min() <= span:
                     found.append(point)
                     break
     return Branch(
