@@ -60,9 +60,7 @@ def test_noise_has_no_clear_rotation_and_a_large_error():
 def test_strobed_points_are_the_tokens_at_one_position(phase, transient):
     network = Network.document()
     start = random_contexts(network, 2, count=1).select(0)
-    points, end = strobed(
-        network, start, beta=1.27, count=4, phase=phase, transient=transient
-    )
+    points, end = strobed(network, start, beta=1.27, count=4, phase=phase, transient=transient)
     context, found = start, []
     for number in range(transient + 4 + 4 * 4):
         at = context.position

@@ -20,12 +20,27 @@ Written down before the tables were made:
 Conventions of `spinformer.dmft`: exponents in nats per step, turns per clock period of four steps.
 """
 
-from spinformer.studies.bifurcations.curves import CURVES, curve_rows, driven_cycle, resonance
-from spinformer.studies.bifurcations.cycles import CYCLES, FAMILIES, family_rows, settled_cycle
+from spinformer.studies.bifurcations.curves import (
+    CURVES,
+    curve_rows,
+    driven_cycle,
+    first_torus,
+    resonance,
+)
+from spinformer.studies.bifurcations.cycles import (
+    CYCLES,
+    FAMILIES,
+    family_branches,
+    family_rows,
+    settled_cycle,
+)
 from spinformer.studies.bifurcations.ring import (
+    ON_CURVE,
     STAIRCASE,
     TONGUES,
     closed_curve,
+    protocol_extents,
+    saddle_distances,
     staircase_rows,
     tongue_rows,
 )
@@ -34,13 +49,18 @@ __all__ = [
     "CURVES",
     "CYCLES",
     "FAMILIES",
+    "ON_CURVE",
     "STAIRCASE",
     "TONGUES",
     "closed_curve",
     "curve_rows",
     "driven_cycle",
+    "family_branches",
     "family_rows",
+    "first_torus",
+    "protocol_extents",
     "resonance",
+    "saddle_distances",
     "settled_cycle",
     "staircase_rows",
     "tongue_rows",

@@ -104,7 +104,7 @@ def curve_rows(curve: str, *, plane: str, sign: int, points: int = 60) -> Rows:
     )
     names = ("gamma", "epsilon")
     return [
-        {"beta": float(f"{beta:.8f}")}
+        {"beta": f"{beta:.8f}"}
         | {name: float(value) if name == plane else getattr(start, name) for name in names}
         | {"rotation": float(turns)}
         for (beta, value), turns in zip(found.values, found.rotation, strict=True)

@@ -78,8 +78,8 @@ def staircase_rows(
     """Rotation number (turns per clock period) and exponents at `count` values of β.
 
     >>> row, = staircase_rows(1.25, high=1.25, count=1, flashes=64, steps=400)
-    >>> row["rotation"]
-    0.25
+    >>> row["rotation"], row["beta"]
+    ('0.250000000', '1.250000000')
     """
     network, betas = Network.document(), np.linspace(low, high, count)
     context = closed_curve(betas, transient=transient)
@@ -88,8 +88,8 @@ def staircase_rows(
     spectrum = lyapunov_spectrum(network, context, beta=betas, steps=steps, count=2).exponents
     return [
         {
-            "beta": float(f"{beta:.8f}"),
-            "rotation": float(found.turns.value[i]),
+            "beta": f"{beta:.9f}",
+            "rotation": f"{found.turns.value[i]:.9f}",
             "error": float(found.turns.error[i]),
             "extent": float(np.ptp(points[i, :, 0])),
             "first": float(spectrum.value[i, 0]),
@@ -98,6 +98,52 @@ def staircase_rows(
         }
         for i, beta in enumerate(betas)
     ]
+
+
+def protocol_extents(
+    beta: ArrayLike, *, transient: int = 100_000, flashes: int = 2000
+) -> np.ndarray:
+    """Extent of the strobed m^o_1 (n,) of runs from the document's context at each β.
+
+    >>> protocol_extents([1.2], transient=4000, flashes=16).round(3)
+    array([0.])
+    """
+    betas = check_array("beta", beta, ndim=1)
+    network = Network.document()
+    start = protocol_start(network, steps=100_000)
+    points, _ = strobed(network, start, beta=betas, count=flashes, transient=transient)
+    return np.asarray(np.ptp(points[:, :, 0], axis=1))
+
+
+def saddle_distances(
+    beta: ArrayLike, *, saddles: Context, at: np.ndarray, flashes: int = 4000
+) -> np.ndarray:
+    """Smallest distance (n,), strobed m^o, from the closed curve to the saddle of 28 steps.
+
+    saddles, at: contexts near the saddle (m, T, P) and their β (m,), as its branch holds them;
+    Newton's method goes from the nearest in β.
+
+    >>> from spinformer.studies.bifurcations.cycles import family_branches
+    >>> _, down = family_branches("28", copies=16, transient=20_000)
+    >>> turned = np.argmin(down.values)
+    >>> found = saddle_distances([1.2670], saddles=down.context.select(slice(turned, None)),
+    ...     at=down.values[turned:], flashes=500)
+    >>> bool(0.01 < found[0] < 0.1)
+    True
+    """
+    betas = check_array("beta", beta, ndim=1)
+    network = Network.document()
+    curve, _ = strobed(network, closed_curve(betas), beta=betas, count=flashes)
+    found = []
+    for number, value in enumerate(betas):
+        near = saddles.select(int(np.argmin(np.abs(at - value))))
+        saddle = cycle(network, near, beta=float(value), period=28)
+        if saddle.stable:
+            raise RuntimeError(f"the cycle of 28 steps at beta {value} is no saddle")
+        flash, _ = strobed(network, saddle.value, beta=float(value), count=7)
+        gaps = np.linalg.norm(curve[number][:, None] - flash, axis=-1)
+        found.append(float(gaps.min()))
+    return np.array(found)
 
 
 def tongue_rows(p: int, *, q: int, near: float) -> Rows:
