@@ -5,13 +5,8 @@ import pytest
 from scipy.optimize import brentq
 
 from spinformer.core.solve import NotConverged, Status
-from spinformer.dmft.bifurcations import (
-    Kind,
-    bifurcation,
-    conditions,
-    follow_bifurcation,
-    follow_cycle,
-)
+from spinformer.dmft.bifurcations import bifurcation, follow_bifurcation, follow_cycle
+from spinformer.dmft.conditions import Kind, conditions
 from spinformer.dmft.cycles import cycle
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network

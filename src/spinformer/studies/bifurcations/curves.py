@@ -8,12 +8,8 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import brentq
 
-from spinformer.dmft.bifurcations import (
-    Bifurcation,
-    Kind,
-    bifurcation,
-    follow_bifurcation,
-)
+from spinformer.dmft.bifurcations import Bifurcation, bifurcation, follow_bifurcation
+from spinformer.dmft.conditions import Kind
 from spinformer.dmft.cycles import Cycle, cycle
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from spinformer.core.checks import check_array
-from spinformer.dmft.bifurcations import Bifurcation, Kind, bifurcation, follow_cycle
+from spinformer.dmft.bifurcations import Bifurcation, bifurcation, follow_cycle
+from spinformer.dmft.conditions import Kind
 from spinformer.dmft.cycles import Cycle, cycle
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
