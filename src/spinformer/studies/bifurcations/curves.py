@@ -22,12 +22,9 @@ _WITHIN = {"gamma": ((0.9, 1.6), (0.0, 300.0)), "epsilon": ((0.9, 1.6), (0.0, 0.
 _STEP = {"gamma": 2.0, "epsilon": 5e-4}
 # Curves of folds and flips: the family of cycles, the kind, and β near which it is looked for.
 _OTHERS = {
-    "16 low": ("16", Kind.FOLD, 1.24950),
-    "16 high": ("16", Kind.FOLD, 1.25102),
     "44 low": ("44", Kind.FOLD, 1.26449),
     "44 high": ("44", Kind.FOLD, 1.26474),
     "28 fold": ("28", Kind.FOLD, 1.26696),
-    "28 flip": ("28", Kind.FLIP, 1.26869),
 }
 
 
@@ -75,7 +72,7 @@ def resonance(turns: float, *, low: float, high: float) -> Bifurcation:
     return solve(float(epsilon))
 
 
-def curve_rows(curve: str, *, plane: str, sign: int, points: int = 60) -> Rows:
+def curve_rows(curve: str, *, plane: str, sign: int, points: int = 40) -> Rows:
     """Points of one curve in the plane (β, γ) or (β, ε), in one direction from the document's.
 
     rotation: turns per period of the critical pair, "nan" on neutral saddles.
