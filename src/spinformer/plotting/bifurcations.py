@@ -112,18 +112,22 @@ def show_staircase(table: Columns, *, tongues: Columns, live: Columns, on_curve:
         axis.set_xlabel(r"inverse temperature $\beta$")
     axes[0].plot(live["beta"], live["rotation"], "o", ms=5, mfc="none", color=COLORS["red"])
     axes[0].set_ylabel("turns a clock period")
+    axes[1].set_xlim(1.2661, 1.26762)
     for axis, low, names in (
-        (axes[0], 0.2405, ((1, 4), (3, 11), (4, 15), (13, 46))),
+        (axes[0], 0.2405, ((1, 4), (4, 15), (3, 11), (2, 7))),
         (axes[1], 0.2763, ((5, 18), (7, 25), (9, 32), (11, 39), (13, 46))),
     ):
         for p, q in names:
             axis.annotate(
-                f"{p}/{q}", (axis.get_xlim()[0], p / q), xytext=(3, 2), fontsize=7.5,
-                textcoords="offset points", color=COLORS["blue"],
-            )  # fmt: skip
+                f"{p}/{q}",
+                (axis.get_xlim()[0], p / q),
+                xytext=(3, 2),
+                fontsize=7.5,
+                textcoords="offset points",
+                color=COLORS["blue"],
+            )
             axis.axhline(p / q, color=COLORS["blue"], lw=0.5, alpha=0.5)
-        axis.set_ylim(low, 0.2845)
-    axes[1].set_xlim(1.2661, 1.26762)
+        axis.set_ylim(low, 0.2845 if axis is axes[1] else 0.2875)
     for name, color in (("first", "purple"), ("second", "orange")):
         axes[2].plot(beta, table[name][here], ".", ms=3, color=COLORS[color], label=name)
     axes[2].axhline(0.0, color="0.4", lw=0.8)
@@ -175,8 +179,8 @@ def show_branches(table: Columns) -> Figure:
     >>> figure = show_branches({name: np.array([value]) for name, value in row.items()})
     >>> plt.close(figure)
     """
-    figure, axes = plt.subplots(1, 3, figsize=(10.2, 3.6), width_ratios=[0.9, 1.5, 1])
-    groups = (["16", "44"], ["28", "56 doubled", "56 other"], ["16 large"])
+    figure, axes = plt.subplots(1, 4, figsize=(10.6, 3.6), width_ratios=[0.9, 0.9, 1.5, 1])
+    groups = (["16"], ["44"], ["28", "56 doubled", "56 other"], ["16 large"])
     colors = {"16": "black", "44": "purple", "28": "black", "56 doubled": "orange",
               "56 other": "sky", "16 large": "black"}  # fmt: skip
     for axis, names in zip(axes, groups, strict=True):
@@ -197,7 +201,7 @@ def show_branches(table: Columns) -> Figure:
                 )  # fmt: skip
         axis.set_xlabel(r"inverse temperature $\beta$")
         axis.ticklabel_format(useOffset=False)
-        axis.locator_params(axis="x", nbins=4)
+        axis.locator_params(axis="x", nbins=3)
         axis.legend(fontsize=8, title="steps", title_fontsize=8)
     axes[0].set_ylabel(r"extent of $m^o_1$")
     label_panels(list(axes))

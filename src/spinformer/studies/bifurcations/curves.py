@@ -72,7 +72,7 @@ def resonance(turns: float, *, low: float, high: float) -> Bifurcation:
     return solve(float(epsilon))
 
 
-def curve_rows(curve: str, *, plane: str, sign: int, points: int = 40) -> Rows:
+def curve_rows(curve: str, *, plane: str, sign: int, points: int | None = None) -> Rows:
     """Points of one curve in the plane (β, γ) or (β, ε), in one direction from the document's.
 
     rotation: turns per period of the critical pair, "nan" on neutral saddles.
@@ -93,7 +93,7 @@ def curve_rows(curve: str, *, plane: str, sign: int, points: int = 40) -> Rows:
         parameters=("beta", plane),
         step=sign * _STEP[plane],
         within=_WITHIN[plane],
-        max_steps=points,
+        max_steps=points or (80 if curve == "torus" else 40),
     )
     names = ("gamma", "epsilon")
     return [
