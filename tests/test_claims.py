@@ -28,6 +28,7 @@ KNOWN = {
     *(f"B{i}" for i in range(1, 14)),
     *(f"C{i}" for i in range(1, 20)),
     *("A6b", "A13b"),
+    "C9b",
 }
 CLAIMS = read_claims(ROOT)
 SETTLED = [claim for claim in CLAIMS if claim.settled]

@@ -6,7 +6,7 @@ from scipy.optimize import brentq
 
 from spinformer.core.solve import NotConverged, Status
 from spinformer.dmft.bifurcations import bifurcation, follow_bifurcation, follow_cycle
-from spinformer.dmft.conditions import Kind, conditions
+from spinformer.dmft.conditions import Kind, conditions, critical_rotation
 from spinformer.dmft.cycles import cycle
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
@@ -77,6 +77,14 @@ def test_the_curve_ends_on_the_closed_form(torus, plane):
     assert last < (1e-2 if plane == "gamma" else 1e-5)
     assert beta == pytest.approx(exact.critical_beta, abs=1e-5)
     assert curve.rotation[-1] == pytest.approx(4 * exact.critical_rotation, abs=1e-6)
+
+
+def test_the_critical_multiplier_is_one_of_the_kind():
+    real, pair = [1.0, -1.0, 0.3], [np.exp(0.5j), np.exp(-0.5j), 0.3]
+    turns = [critical_rotation(np.array(real), kind=kind) for kind in Kind]
+    np.testing.assert_array_equal(turns, [0.0, 0.5, np.nan])
+    turns = [critical_rotation(np.array(pair), kind=kind) for kind in Kind]
+    np.testing.assert_allclose(turns, [np.nan, np.nan, 0.25 / np.pi], atol=1e-12)
 
 
 @pytest.fixture(scope="module")

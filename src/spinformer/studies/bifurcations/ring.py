@@ -79,8 +79,8 @@ def staircase_rows(
     """Rotation number (turns per clock period) and exponents at `count` values of β.
 
     >>> row, = staircase_rows(1.25, high=1.25, count=1, flashes=64, steps=400)
-    >>> row["rotation"], row["beta"]
-    ('0.250000000', '1.250000000')
+    >>> f"{float(row['rotation']):.4f}", row["beta"]
+    ('0.2500', '1.250000000')
     """
     network, betas = Network.document(), np.linspace(low, high, count)
     context = closed_curve(betas, transient=transient)
