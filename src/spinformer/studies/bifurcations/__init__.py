@@ -5,7 +5,9 @@ the windows of β in which the closed curve is locked to a rational rotation num
 rotation number and two leading Lyapunov exponents along the closed curve until it is lost.
 `CURVES`: bifurcations followed in (β, γ) and (β, ε).
 
-Written down before the tables were made:
+Written down before the tables were made, but after runs at single values of β that had shown the
+positive exponent at the end of the closed curve (the windows were not known; the first guess, a
+fold of closed curves, from the steepening rotation number, had failed by the second exponent):
 
 * All windows p/q with q up to 20 have two folds as their ends, are ordered in β as p/q is, and a
   window is narrower than both of which it is the mediant.
