@@ -29,6 +29,7 @@ KNOWN = {
     *(f"C{i}" for i in range(2, 21)),
     *(f"C1{letter}" for letter in "abcde"),
     *("A6b", "A13b"),
+    "C9b",
 }
 CLAIMS = read_claims(ROOT)
 SETTLED = [claim for claim in CLAIMS if claim.settled]
