@@ -291,6 +291,8 @@ def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
         "seen_transient": int((found.regime == Regime.TRANSIENT_CHAOS).any(axis=1).sum()),
         "replicas": int(found.replicas.sum()),
         "ended": int(found.ended.sum()),
-        "exponent": float(found.exponent[found.regime == Regime.CHAOTIC].max()) if chaos.any() else 0.0,
+        "exponent": float(found.exponent[found.regime == Regime.CHAOTIC].max())
+        if chaos.any()
+        else 0.0,
         "periods": len(set(found.period[found.regime == Regime.PERIODIC].tolist())),
     }
