@@ -84,7 +84,7 @@ def longer_row(family: int, number: int, systems: int = 64) -> Rows:
     """Some systems of one network of the document's size, after ten times the transient.
 
     Draws `systems` of the even β and contexts at random, labels them after 100,000 steps with the
-    thresholds of chapter 33, and counts which label of the census became which; `stayed`: as it was.
+    thresholds of chapter 33, and counts which label of the census became which; `stayed`: none.
 
     >>> row, = longer_row(0, 0, systems=4)
     >>> row["systems"]
