@@ -55,7 +55,7 @@ def plot_shares(
 
     >>> figure, axis = plt.subplots()
     >>> plot_shares(
-    ...     axis, np.arange(2), counts=np.array([1, 2]), trials=np.array([4, 4]), color="k", label=""
+    ...     axis, np.arange(2), counts=np.ones(2), trials=np.full(2, 4), color="k", label="x"
     ... )
     >>> plt.close(figure)
     """
