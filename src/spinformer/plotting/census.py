@@ -43,7 +43,7 @@ def show_gauge(one: Network, two: Network, *, first: np.ndarray, second: np.ndar
     axes[2].plot(second, "k.", ms=4, label="of the relabeled network")
     axes[2].set_xlabel("step")
     axes[2].set_ylabel("size of the attention")
-    axes[2].legend(loc="lower right")
+    axes[2].legend(loc="upper left")
     label_panels(list(axes))
     return figure
 
@@ -137,7 +137,7 @@ def show_regimes(
         axis.step(order, 1.0 - rank, color=COLORS[color], label=name)
         axis.plot(
             document[name],
-            (values >= document[name]).mean(),
+            (values > document[name]).mean(),
             "*",
             ms=13,
             mec=COLORS["black"],
