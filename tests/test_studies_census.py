@@ -75,7 +75,7 @@ def test_a_row_of_the_table_comes_out_again(table):
 
 def test_the_longer_run_comes_out_again():
     row = rows_of(LONGER)[0]
-    (again,) = longer_row(int(row["family"]), int(row["number"]))
+    (again,) = longer_row(int(row["number"]), family=int(row["family"]))
     assert again == {name: row[name] for name in again}
 
 

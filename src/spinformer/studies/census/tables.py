@@ -65,9 +65,16 @@ def draw_networks(
 
 
 def census_rows(
-    family: int, features: int, segments: int, context: int, epsilon: float, chunk: int
+    *, family: int, features: int, segments: int, context: int, epsilon: float, chunk: int
 ) -> Rows:
-    """The rows of ten networks of one cell, `network_row` of each."""
+    """The rows of ten networks of one cell, `network_row` of each.
+
+    >>> rows = census_rows(
+    ...     family=0, features=1, segments=3, context=2, epsilon=0.02, chunk=0
+    ... )
+    >>> len(rows), len({row["code"] for row in rows})
+    (10, 10)
+    """
     found = draw_networks(
         family=family,
         features=features,
@@ -80,13 +87,13 @@ def census_rows(
     return [{"seed": seed, **network_row(network, seed)} for seed, network in chosen]
 
 
-def longer_row(family: int, number: int, systems: int = 64) -> Rows:
+def longer_row(number: int, *, family: int, systems: int = 64) -> Rows:
     """Some systems of one network of the document's size, after ten times the transient.
 
     Draws `systems` of the even β and contexts at random, labels them after 100,000 steps with the
     thresholds of chapter 33, and counts which label of the census became which; `stayed`: none.
 
-    >>> row, = longer_row(0, 0, systems=4)
+    >>> row, = longer_row(0, family=0, systems=4)
     >>> row["systems"]
     4
     """
