@@ -38,6 +38,7 @@ from spinformer.studies.census.results import (
 )
 from spinformer.studies.census.tables import (
     DOCUMENT_SIZE,
+    EACH,
     LONGER,
     OTHER_SIZES,
     census_rows,
@@ -47,6 +48,7 @@ from spinformer.studies.census.tables import (
 
 __all__ = [
     "DOCUMENT_SIZE",
+    "EACH",
     "LONGER",
     "OTHER_SIZES",
     "Judged",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -65,9 +65,16 @@ def draw_networks(
 
 
 def census_rows(
-    *, family: int, features: int, segments: int, context: int, epsilon: float, chunk: int
+    *,
+    family: int,
+    features: int,
+    segments: int,
+    context: int,
+    epsilon: float,
+    chunk: int,
+    size: int = _CHUNK,
 ) -> Rows:
-    """The rows of ten networks of one cell, `network_row` of each.
+    """The rows of `size` networks of one cell, `network_row` of each.
 
     >>> rows = census_rows(
     ...     family=0, features=1, segments=3, context=2, epsilon=0.02, chunk=0
@@ -81,9 +88,9 @@ def census_rows(
         segments=segments,
         context=context,
         epsilon=epsilon,
-        count=_CHUNK * (chunk + 1),
+        count=size * (chunk + 1),
     )
-    chosen = list(found.items())[_CHUNK * chunk :]
+    chosen = list(found.items())[size * chunk :]
     return [{"seed": seed, **network_row(network, seed)} for seed, network in chosen]
 
 
@@ -145,16 +152,20 @@ def _cell(count: int, **sizes: float) -> list[dict[str, float]]:
     return [{**sizes, "chunk": chunk} for chunk in range(count // _CHUNK)]
 
 
+# Networks in each cell of the crossed design: one chunk.
+EACH = 5
+
+
 _OURS = {"features": 3, "segments": 3, "context": 4}
 DOCUMENT_SIZE = Table(
     path=_FOLDER / "document_size.csv",
     units=[
-        *_cell(500, family=0, **_OURS, epsilon=0.02),
+        *_cell(600, family=0, **_OURS, epsilon=0.02),
         *_cell(250, family=1, **_OURS, epsilon=0.02),
         *(
             unit
             for epsilon in (0.002, 0.1, 0.3)
-            for unit in _cell(60, family=0, **_OURS, epsilon=epsilon)
+            for unit in _cell(40, family=0, **_OURS, epsilon=epsilon)
         ),
     ],
     rows=census_rows,
@@ -168,10 +179,10 @@ OTHER_SIZES = Table(
         for context in (2, 4, 8)
         if (features, segments, context) != (3, 3, 4)
         for unit in _cell(
-            10, family=0, features=features, segments=segments, context=context, epsilon=0.02
+            _CHUNK, family=0, features=features, segments=segments, context=context, epsilon=0.02
         )
     ],
-    rows=census_rows,
+    rows=partial(census_rows, size=EACH),
 )
 LONGER = Table(
     path=_FOLDER / "longer.csv",
