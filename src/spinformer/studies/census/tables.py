@@ -148,42 +148,50 @@ _WORDS = {
 }
 
 
-def _cell(count: int, **sizes: float) -> list[dict[str, float]]:
-    return [{**sizes, "chunk": chunk} for chunk in range(count // _CHUNK)]
+def _chunks(numbers: range, **sizes: float) -> list[dict[str, float]]:
+    return [{**sizes, "chunk": chunk} for chunk in numbers]
 
 
-# Networks in each cell of the crossed design: one chunk.
-EACH = 5
-
-
+# Networks in a chunk of the crossed design, and chunks in each cell.
+_FEW, _PASSES = 2, 3
 _OURS = {"features": 3, "segments": 3, "context": 4}
 DOCUMENT_SIZE = Table(
     path=_FOLDER / "document_size.csv",
     units=[
-        *_cell(600, family=0, **_OURS, epsilon=0.02),
-        *_cell(250, family=1, **_OURS, epsilon=0.02),
+        *_chunks(range(30), family=0, **_OURS, epsilon=0.02),
+        *_chunks(range(15), family=1, **_OURS, epsilon=0.02),
         *(
             unit
             for epsilon in (0.002, 0.1, 0.3)
-            for unit in _cell(40, family=0, **_OURS, epsilon=epsilon)
+            for unit in _chunks(range(3), family=0, **_OURS, epsilon=epsilon)
         ),
+        *_chunks(range(30, 60), family=0, **_OURS, epsilon=0.02),
+        *_chunks(range(15, 25), family=1, **_OURS, epsilon=0.02),
     ],
     rows=census_rows,
 )
+# Pass after pass over all cells.
 OTHER_SIZES = Table(
     path=_FOLDER / "other_sizes.csv",
     units=[
         unit
+        for chunk in range(_PASSES)
         for features in (2, 3, 4, 6)
         for segments in (3, 5, 16)
         for context in (2, 4, 8)
         if (features, segments, context) != (3, 3, 4)
-        for unit in _cell(
-            _CHUNK, family=0, features=features, segments=segments, context=context, epsilon=0.02
+        for unit in _chunks(
+            range(chunk, chunk + 1),
+            family=0,
+            features=features,
+            segments=segments,
+            context=context,
+            epsilon=0.02,
         )
     ],
-    rows=partial(census_rows, size=EACH),
+    rows=partial(census_rows, size=_FEW),
 )
+EACH = _FEW * _PASSES
 LONGER = Table(
     path=_FOLDER / "longer.csv",
     units=[{"family": 0, "number": number} for number in range(0, 500, 10)],
