@@ -1,4 +1,4 @@
-"""Which regimes do other networks show? Over a thousand networks, no two of one gauge.
+"""Which regimes do other networks show? Hundreds of networks, no two of one gauge.
 
 Poc-López and Aguilera show one network and say that "similar dynamics were observed for other
 parameters" [poclopez2024dynamical, Section 4]. `DOCUMENT_SIZE` holds networks of the size and

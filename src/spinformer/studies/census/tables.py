@@ -153,20 +153,18 @@ def _chunks(numbers: range, **sizes: float) -> list[dict[str, float]]:
 
 
 # Networks in a chunk of the crossed design, and chunks in each cell.
-_FEW, _PASSES = 2, 3
+_FEW, _PASSES = 2, 1
 _OURS = {"features": 3, "segments": 3, "context": 4}
 DOCUMENT_SIZE = Table(
     path=_FOLDER / "document_size.csv",
     units=[
-        *_chunks(range(30), family=0, **_OURS, epsilon=0.02),
-        *_chunks(range(15), family=1, **_OURS, epsilon=0.02),
+        *_chunks(range(24), family=0, **_OURS, epsilon=0.02),
+        *_chunks(range(10), family=1, **_OURS, epsilon=0.02),
         *(
             unit
             for epsilon in (0.002, 0.1, 0.3)
-            for unit in _chunks(range(3), family=0, **_OURS, epsilon=epsilon)
+            for unit in _chunks(range(2), family=0, **_OURS, epsilon=epsilon)
         ),
-        *_chunks(range(30, 60), family=0, **_OURS, epsilon=0.02),
-        *_chunks(range(15, 25), family=1, **_OURS, epsilon=0.02),
     ],
     rows=census_rows,
 )
