@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -152,8 +153,8 @@ def _chunks(numbers: range, **sizes: float) -> list[dict[str, float]]:
     return [{**sizes, "chunk": chunk} for chunk in numbers]
 
 
-# Networks in a chunk of the crossed design, and chunks in each cell.
-_FEW, _PASSES = 2, 1
+# Networks in each cell of the crossed design.
+EACH = 3
 _OURS = {"features": 3, "segments": 3, "context": 4}
 DOCUMENT_SIZE = Table(
     path=_FOLDER / "document_size.csv",
@@ -168,28 +169,25 @@ DOCUMENT_SIZE = Table(
     ],
     rows=census_rows,
 )
-# Pass after pass over all cells.
+# A family for each cell: one stream of signs would give cells of equal P and L the same weights.
 OTHER_SIZES = Table(
     path=_FOLDER / "other_sizes.csv",
     units=[
-        unit
-        for chunk in range(_PASSES)
-        for features in (2, 3, 4, 6)
-        for segments in (3, 5, 16)
-        for context in (2, 4, 8)
-        if (features, segments, context) != (3, 3, 4)
-        for unit in _chunks(
-            range(chunk, chunk + 1),
-            family=0,
-            features=features,
-            segments=segments,
-            context=context,
-            epsilon=0.02,
+        {
+            "family": 2000 + number,
+            "features": features,
+            "segments": segments,
+            "context": context,
+            "epsilon": 0.02,
+            "chunk": 0,
+        }
+        for number, (features, segments, context) in enumerate(
+            product((2, 3, 4, 6), (3, 5, 16), (2, 4, 8))
         )
+        if (features, segments, context) != (3, 3, 4)
     ],
-    rows=partial(census_rows, size=_FEW),
+    rows=partial(census_rows, size=EACH),
 )
-EACH = _FEW * _PASSES
 LONGER = Table(
     path=_FOLDER / "longer.csv",
     units=[{"family": 0, "number": number} for number in range(0, 500, 10)],
