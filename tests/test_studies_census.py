@@ -169,6 +169,8 @@ def test_driven_networks_are_those_of_one_cycle():
             np.abs(one.attention - later.attention).max(),
         )
         assert (same < 1e-6) == driven
+    # One context agrees with itself, but a cycle of 24 steps is not the clock's.
+    assert not sweep(network, 0, even=2, fine=0, contexts=1).driven.any()
     assert highest_beta(Network.segmented(0, features=4, segments=16)) == 6.0
 
 
