@@ -117,6 +117,7 @@ def settle(network: Network, context: Context, *, beta: np.ndarray, threads: int
             kept=_KEPT,
             exponents=1,
             exponent_steps=_EXPONENT,
+            plane=0,
             bins=1,
             thresholds=SHORT_STRETCHES,
             threads=threads,
