@@ -8,7 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spinformer.dmft import kernels
 from spinformer.dmft.differentiable import torch_step
+from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import (
     average_growth,
     lyapunov_spectrum,
@@ -345,3 +347,36 @@ def test_bad_calls(change, message):
     arguments = {"steps": 10, "batches": 2, **change}
     with pytest.raises(ValueError, match=message):
         lyapunov_spectrum(network, random_contexts(network, 0, count=1), beta=1.0, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("features", "segments", "bits", "context"), [(3, 3, 2, 4), (1, 2, 1, 1), (4, 9, 3, 5)]
+)
+def test_one_vector_grows_as_the_matrix_says(features, segments, bits, context):
+    network = Network.segmented(
+        1, features=features, segments=segments, bits=bits, context=context, gamma=20.0
+    )
+    ensemble = Ensemble(
+        network, random_contexts(network, 0, count=64), beta=np.linspace(0.1, 4.0, 64)
+    )
+    ensemble.advance(37)
+    start = np.random.default_rng(0).normal(size=context * features)
+
+    def growth(kernel):
+        def task(block, clock):
+            copy = block._replace(
+                attention=block.attention.copy(), value=block.value.copy(), key=block.key.copy()
+            )
+            vectors = np.repeat(start[None, :, None], kernels.LANES, axis=2)
+            mantissa = np.ones((1, kernels.LANES))
+            exponent, lost = np.zeros((2, 1, kernels.LANES), dtype=np.int64)
+            frame = kernels.Frame(vectors, mantissa, exponent, lost)
+            kernel(203, 4, frame, copy, clock)
+            return clock, (vectors[0], np.log(mantissa) + exponent * np.log(2.0))
+
+        return ensemble.run(task)
+
+    vectors, rates = growth(kernels.grow)
+    by_matrix, rates_by_matrix = growth(kernels.lyapunov)
+    assert np.abs(rates - rates_by_matrix).max() < 1e-9
+    assert np.abs(vectors - by_matrix).max() < 1e-9

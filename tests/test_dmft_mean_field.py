@@ -374,12 +374,19 @@ def test_kept_kernels_are_marked_with_all_their_sources(tmp_path):
     for path in folder.glob("*.py"):
         shutil.copy(path, tmp_path)
     assert compiling.source_digest(tmp_path) == compiling.SOURCES
-    for name in ("arithmetic.py", "stepping.py", "tangent.py", "surveying.py"):
+    for name in ("arithmetic.py", "stepping.py", "tangent.py", "growing.py", "surveying.py"):
         text = (tmp_path / name).read_text()
         (tmp_path / name).write_text(text + "\n")
         assert compiling.source_digest(tmp_path) != compiling.SOURCES
         (tmp_path / name).write_text(text)
-    for compiled in (kernels.advance, kernels.record, kernels.survey, kernels.lyapunov):
+    compiled_ones = (
+        kernels.advance,
+        kernels.record,
+        kernels.survey,
+        kernels.lyapunov,
+        kernels.grow,
+    )
+    for compiled in compiled_ones:
         assert compiled._cache._cache_file._source_stamp == compiling.SOURCES
 
 

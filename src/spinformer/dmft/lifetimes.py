@@ -121,7 +121,7 @@ def growth_rates(
         for number, length in enumerate((_ALIGN, *[stretch] * stretches), start=-1):
             mantissa, exponent = np.ones((1, LANES)), np.zeros((1, LANES), dtype=np.int64)
             frame = Frame(vectors, mantissa, exponent, lost)
-            clock = kernels.lyapunov(length, _EVERY, frame, block, clock)
+            clock = kernels.grow(length, _EVERY, frame, block, clock)
             if number >= 0:
                 rates[number] = (np.log(mantissa[0]) + exponent[0] * np.log(2.0)) / length
         return clock, (rates,)

@@ -5,8 +5,9 @@ own leaves the vector units idle. Every inner loop here runs over the lanes of a
 branch, so that the compiler turns it into vector instructions; the loops around it take P, U, T
 and K as they come, so there is one path for every network. `arithmetic` holds exp and tanh,
 `stepping` the step, `surveying` what is counted along an orbit, `tangent` the growth of small
-deviations. A kernel takes what it needs of a `Block` of systems and a `Clock`, and returns the
-clock moved on. Arrays have the lanes, W = `LANES` of them, on their last axis.
+deviations, `growing` that of a single one. A kernel takes what it needs of a `Block` of systems
+and a `Clock`, and returns the clock moved on. Arrays have the lanes, W = `LANES` of them, on their
+last axis.
 
 Determinism: see `arithmetic`. A lane's numbers depend neither on the number of lanes, blocks or
 threads, nor on the processor.
@@ -15,6 +16,7 @@ The plain reference of a step is `spinformer.dmft.mean_field.step`.
 """
 
 from spinformer.dmft.kernels.arithmetic import exp_array, fma, tanh_array
+from spinformer.dmft.kernels.growing import grow
 from spinformer.dmft.kernels.stepping import LANES, Block, Clock, advance, record, warm
 from spinformer.dmft.kernels.surveying import Tally, smallest_period, survey
 from spinformer.dmft.kernels.tangent import ROUNDING_LENGTH, ZERO_LENGTH, Frame, lyapunov, push
@@ -30,6 +32,7 @@ __all__ = [
     "advance",
     "exp_array",
     "fma",
+    "grow",
     "lyapunov",
     "push",
     "record",

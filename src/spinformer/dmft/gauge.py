@@ -1,0 +1,208 @@
+"""Which networks are the same up to relabeling, and how many different ones there are.
+
+The mean field [poclopez2024dynamical, Eqs. (13)-(16)] does not change if
+
+- a segment changes the sign of all its weights (tanh is odd), or equal segments trade places;
+- a feature a of the attention vector changes its sign, W^o_a, W^v_a and W^{v,pos}_a together, or
+  two of them trade places;
+- a feature b of the scores changes its sign, W^q_b, W^k_b and their positions together, or two
+  of them trade places: q·k stays what it is;
+- the leading position bit changes its sign in all roles: the clock is then half a period ahead;
+- anything happens to W^{o,pos}, which nothing reads.
+
+These are the gauge. With B_n the signed permutations of n things, its group is
+B_L × B_P × B_P × Z_2 for L equal segments, P features and at least one position bit.
+
+A form that no gauge changes: bits with equal output signs (up to one sign for all) have equal
+fields h_u = Σ_b W^o_{b,u} A_b, and of their other weights only the averages m^α_u enter
+(`Network.output_patterns`). The fields obey an equation in which all weights enter only through
+the products over features
+
+    V = W^{o⊤} [m^v, W^{v,pos}]  (U × (U + K)) ,
+    S = [m^q, W^{q,pos}]^⊤ [m^k, W^{k,pos}]  ((U + K) × (U + K)) ,
+
+so that networks with equal V and S (and equal γ, ε, T) have the same h(t), whatever their features
+and segments are. What is left are signs and order of the fields, and the half period.
+`canonical_form` is the first, in the order of tuples, of all forms that these give. Networks of
+one gauge have one form, and networks of one form move alike. Of networks with different forms a
+few move alike, too: if V = 0, say, nothing moves, whatever S is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from math import factorial, prod
+
+import numpy as np
+
+from spinformer.core.checks import check_integer
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
+
+# Averages over segments are told apart to so many digits.
+_DIGITS = 9
+
+# Fields in the order chosen so far, each with its sign.
+Chosen = tuple[tuple[int, float], ...]
+
+
+def random_gauge(network: Network, seed: Seed) -> Network:
+    """The same network in another gauge, drawn at random.
+
+    >>> other = random_gauge(Network.document(), 0)
+    >>> canonical_form(other) == canonical_form(Network.document())
+    True
+    """
+    rng = numpy_generator(seed)
+    features, segments, bits = network.features, network.segments, network.bits
+    place = rng.permutation(segments)
+    semantic = network.semantic[:, :, place] * rng.choice((-1.0, 1.0), segments)
+    position = network.position.copy()
+    for roles in ([OUTPUT, VALUE], [QUERY, KEY]):
+        order = rng.permutation(features)
+        sign = rng.choice((-1.0, 1.0), features)[:, None]
+        semantic[roles] = semantic[roles][:, order] * sign
+        position[roles] = position[roles][:, order] * sign
+    position[OUTPUT] = rng.choice((-1.0, 1.0), (features, bits))
+    if bits:
+        # The leading bit is the first of a code.
+        position[:, :, 0] *= rng.choice((-1.0, 1.0))
+    return replace(
+        network, semantic=semantic, position=position, fractions=network.fractions[place]
+    )
+
+
+def canonical_form(network: Network) -> tuple[tuple[float, ...], ...]:
+    """One form for all gauges of a network: equal if and only if V and S are, up to the gauge.
+
+    The first row holds the scores of positions with positions; then come the fields in the
+    canonical order: the entries of V and S of each with the positions, then those with itself and
+    with the fields before. Field after field is chosen so that its row is the smallest possible;
+    all choices that tie are kept. γ, ε and T are no part of it.
+
+    >>> canonical_form(Network.document())[0]
+    (-1.0, -3.0, 1.0, -1.0)
+    """
+    return min(_form(network, flip) for flip in ((1.0, -1.0) if network.bits else (1.0,)))
+
+
+def canonical_code(network: Network) -> str:
+    """Twelve hexadecimal digits of a hash of the sizes and the canonical form.
+
+    >>> canonical_code(random_gauge(Network.document(), 3)) == canonical_code(Network.document())
+    True
+    """
+    sizes = network.features, network.bits
+    text = repr((sizes, canonical_form(network)))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _form(network: Network, flip: float) -> tuple[tuple[float, ...], ...]:
+    """The smallest form at one sign of the leading position bit."""
+    patterns, readout = network.output_patterns()
+    position = network.position.copy()
+    position[:, :, :1] *= flip
+    value, query, key = (
+        np.concatenate([readout[role], position[role]], axis=1) for role in (VALUE, QUERY, KEY)
+    )
+    # Averages over segments are rounded; no −0 in a tuple that is hashed.
+    values = np.round(patterns @ value, _DIGITS) + 0.0
+    scores = np.round(query.T @ key, _DIGITS) + 0.0
+    count = len(patterns)
+    seen = (
+        values[:, :count].any(axis=0) | scores[:count].any(axis=1) | scores[:, :count].any(axis=0)
+    )
+
+    def row(u: int, s: float, before: Chosen) -> tuple[float, ...]:
+        found = [s * values[u, count:], s * scores[u, count:], s * scores[count:, u]]
+        for k, t in (*before, (u, s)):
+            found += [
+                s * t * np.array([values[u, k], values[k, u]]),
+                s * t * np.array([scores[u, k], scores[k, u]]),
+            ]
+        return tuple((np.concatenate(found) + 0.0).tolist())
+
+    ties: list[Chosen] = [()]
+    form = [tuple(scores[count:, count:].ravel().tolist())]
+    for _ in range(int(seen.sum())):
+        rows = {
+            (*before, (u, s)): row(u, s, before)
+            for before in ties
+            for u in set(np.flatnonzero(seen).tolist()) - {k for k, _ in before}
+            for s in (1.0, -1.0)
+        }
+        smallest = min(rows.values())
+        form.append(smallest)
+        ties = [chosen for chosen, found in rows.items() if found == smallest]
+    return tuple(form)
+
+
+def count_networks(*, features: int, segments: int, bits: int) -> int:
+    """How many networks of L equal segments there are that no gauge turns into each other.
+
+    Counted by Burnside's lemma: the mean over the gauge group of how many networks an element
+    leaves as they are. An element moves the signs of a network around and changes some of them;
+    it leaves 2^c networks, c its cycles, or none if a cycle changes the sign in all.
+
+    >>> count_networks(features=1, segments=1, bits=0)
+    4
+    """
+    features = check_integer("features", features, low=1, high=8)
+    segments = check_integer("segments", segments, low=1, high=8)
+    bits = check_integer("bits", bits, low=0, high=8)
+    kinds_l, kinds_p = _classes(segments), _classes(features)
+    total = Fraction(0)
+    flips = (1, -1) if bits else (1,)
+    for (one, many_one), (two, many_two) in product(kinds_p.items(), repeat=2):
+        # The features of o and v carry `one`, those of q and k `two`.
+        semantic = Fraction(0)
+        for kind, many in kinds_l.items():
+            a, b = _fixed(one, kind), _fixed(two, kind)
+            semantic += many * 2 ** (2 * a + 2 * b) if min(a, b) >= 0 else 0
+        positional = 0
+        for flip in flips:
+            code = tuple((1, flip if bit == 0 else 1) for bit in range(bits))
+            a, b = _fixed(one, code), _fixed(two, code)
+            positional += 2 ** (a + 2 * b) if min(a, b) >= 0 else 0
+        total += many_one * many_two * semantic * Fraction(positional, len(flips))
+    return int(total)
+
+
+Kind = tuple[tuple[int, int], ...]
+
+
+def _fixed(one: Kind, two: Kind) -> int:
+    """Cycles of an element on the signs W_{a,l}, −1 if one of them changes the sign.
+
+    one, two: the cycles of features and segments, as (length, sign).
+    """
+    total = 0
+    for (m, s), (n, t) in product(one, two):
+        both = np.gcd(m, n)
+        if s ** (n // both) * t ** (m // both) < 0:
+            return -1
+        total += int(both)
+    return total
+
+
+def _classes(size: int) -> dict[Kind, Fraction]:
+    """Conjugacy classes of the signed permutations of `size` things, with their share."""
+    found: dict[Kind, Fraction] = {}
+    for parts in _partitions(size, size):
+        repeats = prod(n**m * factorial(m) for n, m in Counter(parts).items())
+        for signs in product((1, -1), repeat=len(parts)):
+            kind = tuple(sorted(zip(parts, signs, strict=True)))
+            found[kind] = found.get(kind, Fraction(0)) + Fraction(1, repeats * 2 ** len(parts))
+    return found
+
+
+def _partitions(size: int, largest: int) -> list[tuple[int, ...]]:
+    if size == 0:
+        return [()]
+    return [
+        (n, *rest) for n in range(min(size, largest), 0, -1) for rest in _partitions(size - n, n)
+    ]

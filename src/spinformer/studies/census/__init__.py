@@ -1,0 +1,68 @@
+"""Which regimes do other networks show? Hundreds of networks, no two of one gauge.
+
+Poc-López and Aguilera show one network and say that "similar dynamics were observed for other
+parameters" [poclopez2024dynamical, Section 4]. `DOCUMENT_SIZE` holds networks of the size and
+parameters of theirs (P = L = 3, T = 4, ε = 0.02), in two independent families, and the networks of
+the first family at other ε; `OTHER_SIZES` crosses P, L and T; `LONGER` labels a random part of
+`DOCUMENT_SIZE` again, after the document's own 100,000 steps and with the stricter thresholds of
+chapter 33. Every network meets the protocol of `protocol`; all statements about chaos are over its
+horizon of 40,000 steps. The unit of all statistics is the network.
+
+Predictions, written down before the tables were made, after a pilot of twelve networks:
+
+1. At the document's size the lower end of the interval for the share of networks with all three
+   regimes (periodic, quasi-periodic, chaotic) lies above 0.05 (that is claim C16).
+2. The closed-form onset (`dmft.onset`) is an upper bound, up to one even step of β: above it the
+   driven cycle is unstable, but other attractors may exist before. It is met to one even step by
+   more than half of the networks whose predicted onset lies in the range.
+3. Chaos needs rotation: the predictor is C = β_top/β_c if the eigenvalue that becomes unstable
+   first is complex, 0 if it is real. On networks that had no part in setting its threshold its
+   area under the curve for chaos exceeds 0.7, and both parts, A = β_top/β_c alone and
+   B = complex or not, do worse.
+4. The document's network is above the 90th percentile in the share of chaos and in the entropy of
+   its labels over β (it was chosen for diversity), and between the 10th and the 90th in its onset.
+5. Chaos becomes more common with P, with T and with ε up to 0.1; it does not depend on L beyond
+   what the scale √(L/P) of the eigenvalues takes care of.
+6. As P grows at fixed P/L the median of β_c √(P/L) tends to 1, from above.
+"""
+
+from spinformer.studies.census.protocol import Sweep, network_row, settle, sweep
+from spinformer.studies.census.results import (
+    Judged,
+    area_interval,
+    area_under_curve,
+    entropy_of_labels,
+    judge,
+    scores,
+    select,
+)
+from spinformer.studies.census.tables import (
+    DOCUMENT_SIZE,
+    EACH,
+    LONGER,
+    OTHER_SIZES,
+    census_rows,
+    draw_networks,
+    longer_row,
+)
+
+__all__ = [
+    "DOCUMENT_SIZE",
+    "EACH",
+    "LONGER",
+    "OTHER_SIZES",
+    "Judged",
+    "Sweep",
+    "area_interval",
+    "area_under_curve",
+    "census_rows",
+    "draw_networks",
+    "entropy_of_labels",
+    "judge",
+    "longer_row",
+    "network_row",
+    "scores",
+    "select",
+    "settle",
+    "sweep",
+]

@@ -1,0 +1,164 @@
+"""Gauge of networks against the dynamics itself, and counts against enumeration."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+
+from spinformer.dmft.gauge import canonical_code, canonical_form, count_networks, random_gauge
+from spinformer.dmft.mean_field import Context, random_contexts, step
+from spinformer.dmft.network import Network
+
+
+def run(network, context, steps=6):
+    """Attention vectors along an orbit of the plain reference."""
+    vectors = []
+    for _ in range(steps):
+        vectors.append(context.attention[0])
+        context, _ = step(network, context, 1.7)
+    return np.array(vectors)
+
+
+def fingerprint(network):
+    """What no relabeling of fields or clock can change: sums over all images of one start."""
+    total = np.zeros(12)
+    start = np.array([[0.9, 0.4], [-0.2, 0.7]])[:, : network.features]
+    patterns, readout = network.output_patterns()
+    seen = readout[1:].any(axis=(0, 1))
+    for order in permutations(range(network.features)):
+        for signs in product((1.0, -1.0), repeat=network.features):
+            for position in range(network.positions):
+                context = Context(start[:, list(order)] * signs, position)
+                fields = run(network, context) @ patterns[seen].T
+                total += np.concatenate([(fields**2).sum(axis=1), (fields**4).sum(axis=1)])
+    return tuple(np.round(total, 8))
+
+
+def everything(features, segments, bits):
+    """All signs of a network as rows of integers, W^{o,pos} left out, and the gauge's generators.
+
+    A generator is a permutation of the columns and a sign for each.
+    """
+    size, extra = 4 * features * segments, 3 * features * bits
+    label = np.arange(size).reshape(4, features, segments)
+    place = size + np.arange(extra).reshape(3, features, bits)
+    moves = []
+
+    def move(semantic, position, sign_semantic, sign_position):
+        moves.append(
+            (
+                np.concatenate([semantic.ravel(), position.ravel()]),
+                np.concatenate([sign_semantic.ravel(), sign_position.ravel()]),
+            )
+        )
+
+    ones, more = np.ones(label.shape, int), np.ones(place.shape, int)
+    for l in range(segments):
+        sign = ones.copy()
+        sign[:, :, l] = -1
+        move(label, place, sign, more)
+    if segments > 1:
+        move(np.roll(label, 1, axis=2), place, ones, more)
+        swapped = label.copy()
+        swapped[:, :, [0, 1]] = label[:, :, [1, 0]]
+        move(swapped, place, ones, more)
+    for roles, marks in (([0, 1], [0]), ([2, 3], [1, 2])):
+        sign, sign_more = ones.copy(), more.copy()
+        sign[roles, 0], sign_more[marks, 0] = -1, -1
+        move(label, place, sign, sign_more)
+        if features > 1:
+            one, two = label.copy(), place.copy()
+            one[roles], two[marks] = label[roles][:, ::-1], place[marks][:, ::-1]
+            move(one, two, ones, more)
+    if bits:
+        sign_more = more.copy()
+        sign_more[:, :, 0] = -1
+        move(label, place, ones, sign_more)
+    return size + extra, moves
+
+
+def orbits(features, segments, bits):
+    """One network of each orbit, by enumeration."""
+    width, moves = everything(features, segments, bits)
+    signs = 1 - 2 * ((np.arange(2**width)[:, None] >> np.arange(width)) & 1)
+    power = 1 << np.arange(width)
+    images = [((1 - signs[:, order] * sign) // 2) @ power for order, sign in moves]
+    label = np.arange(2**width)
+    while True:
+        smaller = label.copy()
+        for image in images:
+            np.minimum.at(smaller, image, label)
+            smaller = np.minimum(smaller, smaller[image])
+        if (smaller == label).all():
+            break
+        label = smaller
+    kept = signs[np.unique(label)]
+    size = 4 * features * segments
+    for row in kept:
+        position = np.concatenate(
+            [np.ones(features * bits), row[size:]], dtype=float
+        ).reshape(4, features, bits)  # fmt: skip
+        yield Network(
+            semantic=row[:size].reshape(4, features, segments),
+            position=position,
+            context=2,
+            gamma=2.0,
+            epsilon=0.3 if bits else 0.0,
+        )
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 0), (1, 1, 1), (1, 2, 1), (2, 1, 1), (2, 2, 0)])
+def test_counts_and_forms_against_enumeration(sizes):
+    features, segments, bits = sizes
+    found = list(orbits(features, segments, bits))
+    assert len(found) == count_networks(features=features, segments=segments, bits=bits)
+    forms = [canonical_form(network) for network in found]
+    prints = [fingerprint(network) for network in found]
+    # Networks of one form move alike (where anything moves), and few others do.
+    pairs = {pair for pair in zip(forms, prints, strict=True) if len(pair[0]) > 1}
+    assert len(pairs) == len({form for form, _ in pairs})
+    assert 0.7 * len(pairs) < len({motion for _, motion in pairs})
+
+
+@pytest.mark.parametrize("sizes", [(3, 3, 2), (2, 5, 1), (4, 3, 3), (6, 16, 3), (3, 4, 0)])
+def test_a_gauge_changes_neither_code_nor_motion(sizes):
+    features, segments, bits = sizes
+    for seed in range(6):
+        network = Network.segmented(
+            seed, features=features, segments=segments, bits=bits, epsilon=0.1 if bits else 0.0,
+            context=2, gamma=3.0,
+        )  # fmt: skip
+        other = random_gauge(network, seed + 1)
+        assert canonical_code(other) == canonical_code(network)
+        # One sign more or less is another network.
+        semantic = network.semantic.copy()
+        semantic[seed % 4, 0, 0] *= -1
+        changed = Network(
+            semantic=semantic, position=network.position, context=2, gamma=3.0,
+            epsilon=network.epsilon,
+        )  # fmt: skip
+        assert canonical_code(changed) != canonical_code(network)
+
+
+def test_no_gauge_is_seen_in_the_regimes():
+    network = Network.document()
+    start = random_contexts(network, 0, count=1).select(0)
+    # Feature a of the attention carries over, so that the same start can be given.
+    semantic, position = network.semantic.copy(), network.position.copy()
+    semantic[[0, 1]] = semantic[[0, 1]][:, [2, 0, 1]] * np.array([1.0, -1.0, 1.0])[:, None]
+    position[1] = position[1][[2, 0, 1]] * np.array([1.0, -1.0, 1.0])[:, None]
+    semantic[[2, 3]], position[[2, 3]] = -semantic[[2, 3]], -position[[2, 3]]
+    semantic *= np.array([1.0, -1.0, -1.0])
+    other = Network(
+        semantic=semantic, position=position, context=4, gamma=network.gamma, epsilon=0.02
+    )
+    moved = Context(start.attention[:, [2, 0, 1]] * np.array([1.0, -1.0, 1.0]), 0)
+    one, two = run(network, start, 30), run(other, moved, 30)
+    assert np.abs(one[:, [2, 0, 1]] * np.array([1.0, -1.0, 1.0]) - two).max() < 1e-9
+    assert canonical_form(network) == canonical_form(other)
+
+
+def test_the_documents_size():
+    assert count_networks(features=3, segments=3, bits=2) == 84_032_999_680

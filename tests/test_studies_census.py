@@ -1,0 +1,261 @@
+"""The census against plain runs, libraries, random matrices, and its own stored tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, entropy
+from sklearn.metrics import roc_auc_score
+
+from spinformer.dmft.attractors import Regime
+from spinformer.dmft.gauge import canonical_code
+from spinformer.dmft.mean_field import Context, random_contexts, step, trajectory
+from spinformer.dmft.network import Network
+from spinformer.dmft.onset import onset
+from spinformer.studies.census import (
+    DOCUMENT_SIZE,
+    LONGER,
+    OTHER_SIZES,
+    area_interval,
+    area_under_curve,
+    draw_networks,
+    entropy_of_labels,
+    judge,
+    longer_row,
+    network_row,
+    scores,
+    select,
+    sweep,
+)
+from spinformer.studies.census.protocol import escapes, highest_beta
+from spinformer.studies.census.theory import (
+    median_onset,
+    radial_share,
+    sample_eigenvalues,
+    scaled_onsets,
+    turning_gain,
+)
+
+
+def network_of(row):
+    return Network.segmented(
+        int(row["seed"]),
+        features=int(row["features"]),
+        segments=int(row["segments"]),
+        bits=int(row["context"]).bit_length() - 1,
+        context=int(row["context"]),
+        gamma=220.0 / float(row["features"]) ** 0.5,
+        epsilon=float(row["epsilon"]),
+    )
+
+
+def rows_of(table):
+    columns = table.read()
+    return [
+        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    "table", [DOCUMENT_SIZE, OTHER_SIZES], ids=["document_size", "other_sizes"]
+)
+def test_a_row_of_the_table_comes_out_again(table):
+    rows = rows_of(table)
+    chaotic = [row for row in rows if row["seen_chaos"] and row["features"] * row["context"] <= 12]
+    calm = [row for row in rows if row["measured"] == 0]
+    for row in (chaotic[3], calm[0]):
+        again = network_row(network_of(row), int(row["seed"]))
+        for name, value in again.items():
+            if isinstance(value, str):
+                assert row[name] == value
+            else:
+                # Six digits are written; labels come from kernels that round alike everywhere.
+                assert row[name] == pytest.approx(value, rel=1e-5, abs=1e-9), name
+
+
+def test_the_longer_run_comes_out_again():
+    row = rows_of(LONGER)[0]
+    (again,) = longer_row(int(row["number"]), family=int(row["family"]))
+    assert again == {name: row[name] for name in again}
+
+
+def test_no_network_of_the_tables_is_counted_twice():
+    for table in (DOCUMENT_SIZE, OTHER_SIZES):
+        seen = set()
+        for row in rows_of(table):
+            if row["epsilon"] == 0.02:
+                key = row["features"], row["segments"], row["context"], row["code"]
+                assert key not in seen
+                seen.add(key)
+    codes = {f"x{canonical_code(network_of(row))}" for row in rows_of(DOCUMENT_SIZE)[:40]}
+    assert codes == set(DOCUMENT_SIZE.read()["code"][:40])
+
+
+def test_drawn_networks_leave_out_repeats():
+    found = draw_networks(family=0, features=1, segments=2, context=2, epsilon=0.1, count=20)
+    assert len({canonical_code(network) for network in found.values()}) == 20
+    assert list(found) == sorted(found) != list(range(20))
+
+
+@pytest.mark.claim("C16")
+def test_the_share_of_networks_with_all_three_regimes():
+    for family in (0, 1):
+        rows = select(DOCUMENT_SIZE.read(), family=family, epsilon=0.02)
+        both = (rows["seen_chaos"] > 0) & (rows["seen_quasi"] > 0)
+        interval = binomtest(int(both.sum()), len(both)).proportion_ci(method="wilson")
+        assert interval.low > 0.05
+    # The labels behind it: neighboring orbits of the plain map part where they say chaos only.
+    chosen = [
+        row for row in rows_of(DOCUMENT_SIZE) if row["seen_chaos"] > 3 and row["epsilon"] == 0.02
+    ]
+    for row in chosen[:3]:
+        network, seed = network_of(row), int(row["seed"])
+        found = sweep(network, seed, fine=0, contexts=2)
+        chaotic = np.flatnonzero((found.regime == Regime.CHAOTIC).all(axis=1))
+        calm = np.flatnonzero((found.regime == Regime.PERIODIC).all(axis=1))
+        assert len(chaotic) + len(calm) > 10
+        for at, apart in ((chaotic, True), (calm, False)):
+            for number in at[:2]:
+                assert parts(network, seed, float(found.betas[number])) == apart
+
+
+def parts(network, seed, beta):
+    """Whether two orbits of the plain map that differ by 1e-9 part; after a long transient."""
+    start = random_contexts(network, seed, count=1)
+    _, context = trajectory(network, start, beta=beta, steps=0, transient=20_000)
+    twin = Context(context.attention + 1e-9, context.position)
+    for _ in range(2000):
+        context, _ = step(network, context, beta)
+        twin, _ = step(network, twin, beta)
+    return bool(np.abs(context.attention - twin.attention).max() > 1e-4)
+
+
+def test_transient_chaos_is_told_from_lasting_chaos():
+    # Lifetimes of chapter 33b: 200,000 steps at 1.274, no end seen at 1.4.
+    network = Network.document()
+    start = random_contexts(network, 0, count=2)
+    betas = np.array([1.274, 1.4])
+    states = [
+        trajectory(network, start, beta=beta, steps=0, transient=2000)[1].attention
+        for beta in betas
+    ]
+    count, ended = escapes(
+        network,
+        Context(np.stack(states), 0),
+        betas=betas,
+        chaotic=np.ones((2, 2), dtype=bool),
+        exponent=np.full((2, 2), 0.15),
+        seed=0,
+        horizon=400_000,
+    )
+    assert count.tolist() == [32, 32]
+    assert ended[0] > 20
+    assert ended[1] == 0
+
+
+def test_driven_networks_are_those_of_one_cycle():
+    network = Network.document()
+    found = sweep(network, 0, even=12, fine=0, contexts=3)
+    start = random_contexts(network, 5, count=1).select(0)
+    for beta, driven in list(zip(found.betas, found.driven, strict=True))[2:8:2]:
+        one, two = start, Context(-0.3 * start.attention, 0)
+        for _ in range(1000):
+            one, two = step(network, one, beta)[0], step(network, two, beta)[0]
+        later = one
+        for _ in range(4):
+            later, _ = step(network, later, beta)
+        same = max(
+            np.abs(one.attention - two.attention).max(),
+            np.abs(one.attention - later.attention).max(),
+        )
+        assert (same < 1e-6) == driven
+    # One context agrees with itself, but a cycle of 24 steps is not the clock's.
+    assert not sweep(network, 0, even=2, fine=0, contexts=1).driven.any()
+    assert highest_beta(Network.segmented(0, features=4, segments=16)) == 6.0
+
+
+def test_fine_values_surround_the_onset():
+    found = sweep(Network.document(), 0, even=12, fine=6, contexts=2)
+    lost = found.betas[:12][~found.driven[:12]].min()
+    assert found.betas[12:].min() > lost - 0.25
+    assert found.betas[12:].max() < lost + 0.25
+    assert found.driven[12:].any()
+    assert not found.driven[12:].all()
+
+
+def test_areas_and_entropies_are_those_of_the_libraries():
+    rng = np.random.default_rng(0)
+    label = rng.random(200) < 0.3
+    score = np.round(rng.normal(size=200) + label, 1)
+    assert area_under_curve(score, label=label) == pytest.approx(roc_auc_score(label, score))
+    low, high = area_interval(score, label=label, draws=400)
+    # Hanley and McNeil's error of an area.
+    area, n, m = roc_auc_score(label, score), label.sum(), (~label).sum()
+    one, two = area / (2 - area), 2 * area**2 / (1 + area)
+    spread = area * (1 - area) + (n - 1) * (one - area**2) + (m - 1) * (two - area**2)
+    error = np.sqrt(spread / n / m)
+    assert (high - low) / 3.92 == pytest.approx(error, rel=0.25)
+    shares = rng.dirichlet(np.ones(6), size=5)
+    kinds = ("driven", "periodic", "quasi", "chaotic", "transient", "undecided")
+    by_hand = entropy_of_labels(dict(zip(kinds, shares.T, strict=True)))
+    assert by_hand == pytest.approx(entropy(shares, base=2, axis=1))
+
+
+def test_a_threshold_is_set_on_one_half_and_judged_on_the_other():
+    rng = np.random.default_rng(1)
+    label = rng.random(2000) < 0.5
+    score = rng.normal(size=2000) + 2.0 * label
+    found = judge(score, label=label, draws=200)
+    assert found.threshold == pytest.approx(1.0, abs=0.4)
+    assert found.confusion.sum() == 1000
+    assert found.confusion.trace() / 1000 == pytest.approx(0.841, abs=0.03)
+    assert found.area == pytest.approx(0.921, abs=0.02)
+    assert found.low < 0.921 < found.high
+    assert found.permuted[0] < 0.5 < found.permuted[1] < 0.56
+    # What holds in one half only is worth nothing in the other.
+    score[1::2] = rng.normal(size=1000)
+    assert judge(score, label=label, draws=50).area == pytest.approx(0.5, abs=0.06)
+
+
+def test_scores_say_what_they_are_named_for():
+    network = Network.document()
+    row = network_row(network, 0, even=4, fine=0, contexts=1)
+    columns = {name: np.array([value]) for name, value in row.items()}
+    columns |= {"features": np.array([3]), "segments": np.array([3])}
+    found = scores(columns)
+    assert found["rotation"][0] == 1.0
+    assert found["both"][0] == pytest.approx(3.0 / onset(network, epsilon=0.02).critical_beta)
+
+
+@pytest.mark.parametrize("ratio", [0.2, 0.5, 1.0])
+def test_moduli_of_large_networks(ratio):
+    features = 100
+    mu = sample_eigenvalues(features=features, segments=int(features / ratio), count=10, seed=0)
+    for radius in np.sqrt(ratio) * np.array([0.3, 0.6, 0.9]):
+        below = (np.abs(mu) < radius).mean()
+        assert below == pytest.approx(float(radial_share(np.array(radius), ratio=ratio)), abs=0.03)
+    assert radial_share(np.array(np.sqrt(ratio)), ratio=ratio) == pytest.approx(1.0)
+
+
+def test_scaled_onsets_are_those_of_the_closed_form():
+    values = scaled_onsets(features=5, segments=8, context=4, count=50, seed=3)
+    signs = np.random.default_rng(3).choice((-1.0, 1.0), size=(2, 50, 5, 8))
+    for value, v, o in zip(values, *signs, strict=True):
+        semantic = np.stack([o, v, o, o])
+        network = Network(
+            semantic=semantic, position=np.zeros((4, 5, 0)), context=4, gamma=1.0, epsilon=0.0
+        )
+        assert value == pytest.approx(onset(network).critical_beta * np.sqrt(5 / 8), rel=1e-6)
+    assert turning_gain(np.array([0.0, np.pi]), context=8) == pytest.approx([1.0, 8.0])
+
+
+def test_the_median_onset_of_independent_eigenvalues():
+    rng = np.random.default_rng(0)
+    ratio, features = 0.5, 12
+    share = rng.random((20_000, features))
+    modulus = np.sqrt(ratio * share * (1.0 - ratio + ratio * share))
+    gain = turning_gain(np.pi * rng.random(share.shape), context=4)
+    drawn = (gain / modulus).min(axis=1) * np.sqrt(ratio)
+    assert median_onset(features=features, ratio=ratio, context=4) == pytest.approx(
+        np.median(drawn), rel=0.01
+    )
