@@ -6,8 +6,9 @@ rotation number and two leading Lyapunov exponents along the closed curve until 
 `CURVES`: bifurcations followed in (β, γ) and (β, ε).
 
 Written down before the tables were made, but after runs at single values of β that had shown the
-positive exponent at the end of the closed curve (the windows were not known; the first guess, a
-fold of closed curves, from the steepening rotation number, had failed by the second exponent):
+positive exponent at the end of the closed curve and some of the windows (not their folds; the first
+guess, a fold of closed curves, from the steepening rotation number, had failed by the second
+exponent):
 
 * All windows p/q with q up to 20 have two folds as their ends, are ordered in β as p/q is, and a
   window is narrower than both of which it is the mediant.
