@@ -18,7 +18,7 @@ from spinformer.chapters.parameters import values_from_pairs
 from spinformer.chapters.project import project_root
 from spinformer.chapters.scaffold import next_steps, write_chapter
 from spinformer.chapters.source import Chapter, chapters
-from spinformer.core.files import write_atomically
+from spinformer.sweeps.files import write_atomically
 
 
 class Refused(click.ClickException):

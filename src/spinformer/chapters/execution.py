@@ -25,7 +25,7 @@ from spinformer.chapters.freshness import read_notebook, spliced
 from spinformer.chapters.page import page_files, write_page
 from spinformer.chapters.project import citation_text, readme_text, repository_address
 from spinformer.chapters.source import Chapter
-from spinformer.core.files import write_atomically
+from spinformer.sweeps.files import write_atomically
 
 # One thread for each library: the same sums in the same order on every machine, and as many
 # processes at a time as there are cores.
