@@ -55,6 +55,10 @@ class CellFailed(RunError):
         self.traceback = traceback
 
 
+class KernelDied(CellFailed):
+    """The kernel's process ended: out of memory, killed, or the fault of a cell."""
+
+
 def execute(
     chapter: Chapter, values: Mapping[str, Any] | None = None, *, progress: bool = True
 ) -> nbformat.NotebookNode:
@@ -87,7 +91,7 @@ def execute(
             partial = read_notebook(reached)
             begun = _cells_begun(partial)
             partial = _forget_the_run(partial, chapter)
-            raise CellFailed(_how_it_died(chapter, partial, begun), partial) from None
+            raise KernelDied(_how_it_died(chapter, partial, begun), partial) from None
         except PapermillExecutionError as error:
             partial = _forget_the_run(read_notebook(reached), chapter)
             raise _cell_failed(chapter, partial, error) from None

@@ -44,6 +44,7 @@ class Lost(RuntimeError):
 class Workers:
     """Who computes: `count` processes of this machine, those of `scheduler`, or (0) this process.
 
+    A negative count is as many processes as the machine has cores (of those it may use).
     `retries` is how often a unit is tried again whose process died. An existing scheduler keeps
     its own setting for workers that die (`distributed.scheduler.allowed-failures`, 3 as a rule).
     """
@@ -218,6 +219,7 @@ def _client(workers: Workers, *, units: int, say: Callable[[str], object]) -> It
     """A client of the scheduler, or of one that is started here with workers."""
     try:
         import dask
+        from dask.system import CPU_COUNT
         from distributed import Client, LocalCluster
     except ModuleNotFoundError as error:
         raise SweepError(
@@ -241,7 +243,7 @@ def _client(workers: Workers, *, units: int, say: Callable[[str], object]) -> It
         # A task waits with the scheduler: whose worker dies takes no other one with it.
         "distributed.scheduler.worker-saturation": 1.0,
     }
-    count = min(workers.count, units)
+    count = min(workers.count if workers.count > 0 else CPU_COUNT, units)
     with dask.config.set(settings), _uninterrupted():
         cluster = LocalCluster(
             n_workers=count,
