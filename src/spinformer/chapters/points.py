@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -89,38 +89,40 @@ def _point(chapter: Chapter, texts: Texts) -> Point:
 
 
 def _grid(
-    chapter: Chapter, known: Mapping[str, Parameter], asked: Mapping[str, str | list[Any]]
+    chapter: Chapter, known: Mapping[str, Parameter], asked: Mapping[str, str | list[str]]
 ) -> list[Texts]:
     """The product of the values of several parameters, the last one changing fastest."""
-    values = []
-    for name, wanted in asked.items():
+    _check_names(chapter, known, asked)
+    values = [
+        [
+            value
+            for text in ([texts] if isinstance(texts, str) else texts)
+            for value in _values(known[name], text)
+        ]
+        for name, texts in asked.items()
+    ]
+    return [dict(zip(asked, chosen, strict=True)) for chosen in product(*values)]
+
+
+def _check_names(chapter: Chapter, known: Mapping[str, Parameter], names: Iterable[str]) -> None:
+    for name in names:
         if name not in known:
             raise ParameterError(
                 f"{chapter.name}: no parameter named {name}; there are: {', '.join(known)}"
             )
-        texts = wanted if isinstance(wanted, list) else [wanted]
-        values.append([value for text in texts for value in _values(known[name], _text(text))])
-    return [dict(zip(asked, chosen, strict=True)) for chosen in product(*values)]
 
 
 def _listed(chapter: Chapter, known: Mapping[str, Parameter], file: Path) -> list[Texts]:
     try:
-        asked = yaml.safe_load(file.read_text(encoding="utf-8"))
+        # Every scalar as it is written: YAML would make a number of sixties of 1:2:3.
+        asked = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ChapterError(f"{file} is no YAML: {' '.join(str(error).split())}") from None
     if isinstance(asked, dict) and asked:
-        return _grid(
-            chapter,
-            known,
-            {str(n): v if isinstance(v, list) else _text(v) for n, v in asked.items()},
-        )
+        return _grid(chapter, known, asked)
     if isinstance(asked, list) and asked and all(isinstance(point, dict) for point in asked):
-        for name in (str(name) for point in asked for name in point):
-            if name not in known:
-                raise ParameterError(
-                    f"{chapter.name}: no parameter named {name}; there are: {', '.join(known)}"
-                )
-        return [{str(name): _text(value) for name, value in point.items()} for point in asked]
+        _check_names(chapter, known, (name for point in asked for name in point))
+        return [{name: str(text) for name, text in point.items()} for point in asked]
     raise ChapterError(f"{file} holds neither a grid (name: values) nor a list of points")
 
 
@@ -154,7 +156,3 @@ def _range(parameter: Parameter, text: str) -> list[str]:
 
 
 _PARTS = (float, float, int)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else repr(value)
