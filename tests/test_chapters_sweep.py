@@ -213,6 +213,18 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(
     assert [row["double"] for row in rows(folder)] == ["2.0"]
 
 
+def test_the_table_is_a_frame_in_one_line(
+    chapter: Chapter, tmp_path: Path, no_kernel: list[dict[str, Any]]
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    points = read_points(chapter, [("beta", "1,2,11"), ("kind", "flat,steep")])
+    report = sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
+    frame = eval(str(report).splitlines()[-1], {"pandas": pandas})
+    assert frame.point.tolist() == [point.key for point in points]
+    assert frame.double[frame.error.isna()].tolist() == [2.0, 2.0, 4.0, 4.0]
+    assert frame.kind.tolist() == 3 * ["flat", "steep"]
+
+
 def test_code_that_changed_is_refused(
     chapter: Chapter, tmp_path: Path, no_kernel: list[dict[str, Any]]
 ) -> None:
@@ -259,9 +271,15 @@ def test_figures_of_claims_are_results() -> None:
     text = "slope: 3.1 +- 0.2\n  rate = -1.5e-3 a step\nm = 2.x\nv2 = inf\n"
     cell.outputs = [nbformat.v4.new_output("stream", text=text)]
     figures = {"slope": r"slope: ([\d.]+)", "error": r"\+- ([\d.]+)", "none": "never ([0-9])"}
-    claim = Claim("A1", "It rises.", "holds", figures=figures)
+    half = Claim("A1", "It rises.", "holds", figures=figures, criterion="slope > 3 and none > 0")
+    figures = {"slope": r"slope: ([\d.]+)"}
+    whole = [
+        Claim("A1", "It rises.", "holds", figures=figures, criterion=f"slope > {limit}")
+        for limit in (3, 4)
+    ]
     notebook = nbformat.v4.new_notebook(cells=[cell])
-    assert results(notebook, [claim]) == {
+    assert [results(notebook, [claim])["A1.met"] for claim in whole] == ["1", "0"]
+    assert results(notebook, [half]) == {
         "rate": "-1.5e-3",
         "v2": "inf",
         "A1.slope": "3.1",
@@ -294,10 +312,6 @@ def test_a_table_of_points_that_end_in_every_way(
     stored = (folder / "points" / f"{good['point']}.ipynb").read_text(encoding="utf-8")
     injected = nbformat.reads(stored, as_version=4)
     assert [c.get("outputs") for c in injected.cells] == [c.get("outputs") for c in single.cells]
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.read_csv(folder / TABLE)
-    assert frame.double.tolist()[0] == 2.0
-    assert frame.point.tolist() == [good["point"], raised["point"], died["point"]]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])

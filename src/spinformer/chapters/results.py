@@ -2,11 +2,13 @@
 
 A cell tagged `results` prints them, one in a line, as `name = 1.23`; words may follow. The figures
 of the claims that the chapter settles are among them, as `A4.slope`: the rows of `book/claims.yml`
-say how the cells tagged `claim-A4` print them. Whatever a run does not print is no result of it.
+say how the cells tagged `claim-A4` print them; `A4.met` is 1 where they meet the criterion of the
+row and 0 where not. Whatever a run does not print is no result of it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +16,8 @@ from pathlib import Path
 import nbformat
 
 from spinformer.chapters.claims import FILE, Claim, claim_tags, parse_claims
+from spinformer.chapters.conditions import is_met
+from spinformer.chapters.errors import ConditionError
 from spinformer.chapters.meaning import has_tag
 
 TAG = "results"
@@ -51,7 +55,14 @@ def results(notebook: nbformat.NotebookNode, claims: Sequence[Claim]) -> dict[st
             found |= printed_results(cell)
     printed = claim_tags(notebook)
     for claim in claims:
-        for name, pattern in claim.figures.items():
-            if match := re.search(pattern, printed.get(claim.id, "")):
-                found[f"{claim.id}.{name}"] = match[1]
+        figures = {
+            name: match[1]
+            for name, pattern in claim.figures.items()
+            if (match := re.search(pattern, printed.get(claim.id, "")))
+        }
+        found |= {f"{claim.id}.{name}": text for name, text in figures.items()}
+        # Not all figures are there, or not all are numbers: nothing follows from the others.
+        with contextlib.suppress(ConditionError, ValueError):
+            numbers = {name: float(text) for name, text in figures.items()}
+            found[f"{claim.id}.met"] = str(int(is_met(claim.criterion, numbers)))
     return found

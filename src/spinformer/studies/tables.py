@@ -67,13 +67,7 @@ class Table:
         """Columns by name, as int64, float64 or strings; FileNotFoundError names the command."""
         if not self.path.exists():
             raise FileNotFoundError(f"no {self.path.name}; it is made by: {self.command}")
-        with self.path.open(encoding="utf-8", newline="") as file:
-            file.readline()
-            names, *lines = csv.reader(file)
-        return {
-            name: _column(values)
-            for name, values in zip(names, zip(*lines, strict=True), strict=True)
-        }
+        return read_columns(self.path)
 
     def make(
         self,
@@ -123,6 +117,26 @@ class Table:
             write_atomically(self.path, text.getvalue())
             store.remove()
         return True
+
+
+def read_columns(path: Path) -> dict[str, np.ndarray]:
+    """The columns of a stored table by name, as int64, float64 or strings.
+
+    The first line is a comment, the second holds the names.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "squares.csv"
+    ...     _ = path.write_text("# made by hand\\nx,square\\n2,4\\n3,9\\n")
+    ...     read_columns(path)["square"]
+    array([4, 9])
+    """
+    with path.open(encoding="utf-8", newline="") as file:
+        file.readline()
+        names, *lines = csv.reader(file)
+    return {
+        name: _column(values) for name, values in zip(names, zip(*lines, strict=True), strict=True)
+    }
 
 
 def command_line(tables: Sequence[Table]) -> None:
