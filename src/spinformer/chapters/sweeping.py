@@ -97,7 +97,6 @@ def sweep_chapter(
     folder cannot be written; what is finished by then is kept.
     """
     chapter.require_sound()
-    finished(chapter, folder)
     prepare_folder(folder / NOTEBOOKS, [])
     try:
         with Store(folder / STORE, about=_about(chapter)) as store:
@@ -113,6 +112,7 @@ def sweep_chapter(
                 _write_table(folder / TABLE, chapter, points, store.done)
             rows = {point.key: store.done[point.key] for point in wanted}
     except StoreError as error:
+        finished(chapter, folder)  # says it better if the code is another one
         raise ChapterError(str(error)) from None
     except SweepError as error:
         raise RunError(str(error)) from None
