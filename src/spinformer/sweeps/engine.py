@@ -132,7 +132,7 @@ def _places(
             yield place, _outcome(function, unit, here=True)
         return
     places = range(len(units))
-    with _client(workers, units=len(units), say=say) as client:
+    with _client(workers, units=len(units), alone=chunk == 1, say=say) as client:
         # Two units in a row on each worker: the first may compile, the second is timed.
         count = sum(client.nthreads().values()) or 1
         if chunk is None and len(units) > 8 * count:
@@ -215,8 +215,14 @@ def _that_travels(error: Exception) -> Exception:
 
 
 @contextlib.contextmanager
-def _client(workers: Workers, *, units: int, say: Callable[[str], object]) -> Iterator[Any]:
-    """A client of the scheduler, or of one that is started here with workers."""
+def _client(
+    workers: Workers, *, units: int, alone: bool, say: Callable[[str], object]
+) -> Iterator[Any]:
+    """A client of the scheduler, or of one that is started here with workers.
+
+    `alone`: a worker is given its next task when it is done, not before, so that one which dies
+    takes no other task with it. For short tasks the wait would cost too much.
+    """
     try:
         import dask
         from dask.system import CPU_COUNT
@@ -238,20 +244,24 @@ def _client(workers: Workers, *, units: int, say: Callable[[str], object]) -> It
             say(_where(client, "the scheduler's"))
             yield client
         return
-    settings = {
-        "distributed.scheduler.allowed-failures": workers.retries,
-        # A task waits with the scheduler: whose worker dies takes no other one with it.
-        "distributed.scheduler.worker-saturation": 1.0,
-    }
+    settings: dict[str, float] = {"distributed.scheduler.allowed-failures": workers.retries}
+    if alone:
+        settings["distributed.scheduler.worker-saturation"] = 1.0
     count = min(workers.count if workers.count > 0 else CPU_COUNT, units)
-    with dask.config.set(settings), _uninterrupted():
-        cluster = LocalCluster(
-            n_workers=count,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,
-        )
+    try:
+        with dask.config.set(settings), _uninterrupted():
+            cluster = LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address="127.0.0.1:0",
+                silence_logs=logging.CRITICAL,
+            )
+    except RuntimeError as error:
+        raise SweepError(
+            f"the workers did not start ({error}); they import the program that asks for them, so "
+            'a script does that below `if __name__ == "__main__":`'
+        ) from None
     try:
         with Client(cluster) as client:
             say(_where(client, f"{count} single-threaded"))
