@@ -20,10 +20,12 @@ from pathlib import Path
 import numpy as np
 from distributed import LocalCluster
 
+from spinformer.chapters import sweeping
 from spinformer.chapters.execution import execute
+from spinformer.chapters.freshness import read_notebook
 from spinformer.chapters.points import read_points
 from spinformer.chapters.source import Chapter
-from spinformer.chapters.sweeping import STORE, run_point
+from spinformer.chapters.sweeping import STORE, run_point, sweep_chapter
 from spinformer.sweeps import Store, Workers, stream
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,6 +86,21 @@ def points_of_a_chapter(pairs: int = 5) -> None:
     )
 
 
+def added_to_a_point(count: int = 40) -> None:
+    """What is done around the execution of a point, by driver and worker, without Dask's share."""
+    chapter = Chapter(ROOT, CHAPTER)
+    executed = read_notebook(chapter.notebook_path)
+    points = read_points(chapter, [("seed", f"1:{count}:{count}")])
+    sweeping.execute = lambda *_, **__: executed
+    with tempfile.TemporaryDirectory() as folder:
+        sweep_chapter(chapter, Path(folder), points[:1], workers=Workers(), progress=False)
+        begin = time.process_time()
+        sweep_chapter(chapter, Path(folder), points, workers=Workers(), progress=False)
+        used = (time.process_time() - begin) / (count - 1)
+    sweeping.execute = execute
+    print(f"CPU time around the execution of a point: {1000 * used:.0f} ms")
+
+
 def many_short_units(count: int = 10_000) -> None:
     units = [{"number": number} for number in range(count)]
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "s", about={}) as store:
@@ -99,7 +116,11 @@ def many_short_units(count: int = 10_000) -> None:
         f"{count} units of 10 ms on 2 workers: {wall:.1f} s for {seconds / 2:.1f} s of work on "
         f"each, overhead {100 * (2 * wall / seconds - 1):.1f} %; the driver used {driver:.1f} s"
     )
-    one, two = (elapsed(nap, units[:2000], Workers(count=count))[0] for count in (1, 2))
+
+
+def waiting_units() -> None:
+    units = [{"number": number} for number in range(2000)]
+    one, two = (elapsed(nap, units, Workers(count=count))[0] for count in (1, 2))
     print(f"2000 units that only wait: 1 to 2 workers {one / two:.2f} times as fast")
 
 
@@ -155,5 +176,7 @@ if __name__ == "__main__":
     print(f"load of the machine at the start: {os.getloadavg()[0]:.1f}")
     resuming()
     many_short_units()
+    waiting_units()
+    added_to_a_point()
     points_of_a_chapter()
     two_workers()

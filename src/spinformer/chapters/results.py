@@ -3,7 +3,8 @@
 A cell tagged `results` prints them, one in a line, as `name = 1.23`; words may follow. The figures
 of the claims that the chapter settles are among them, as `A4.slope`: the rows of `book/claims.yml`
 say how the cells tagged `claim-A4` print them; `A4.met` is 1 where they meet the criterion of the
-row and 0 where not. Whatever a run does not print is no result of it.
+row and 0 where not. Whatever a run does not print is no result of it, so there is no `A4.met` for
+a row that quotes another chapter, too.
 """
 
 from __future__ import annotations

@@ -53,8 +53,9 @@ def rest_by_loops(size: int, *, beta: float) -> float:
     beta = check_real("beta", beta, low=0.0, high=1.0)
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     weights = weights / weights.sum()
+    # ln cosh x without the loss of digits at small x: cosh x = 1 + 2 sinh²(x/2).
     angles = beta * nodes / math.sqrt(size)
-    pair = float(weights @ np.log(np.cosh(angles)))
+    pair = float(weights @ np.log1p(2.0 * np.sinh(0.5 * angles) ** 2))
     squared = float(weights @ np.tanh(angles) ** 2)
     total = 0.5 * size * (size - 1) * pair - size * beta**2 / 4.0
     loops = size * (size - 1) * squared**2
