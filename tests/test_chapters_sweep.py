@@ -271,7 +271,7 @@ def test_figures_of_claims_are_results() -> None:
     text = "slope: 3.1 +- 0.2\n  rate = -1.5e-3 a step\nm = 2.x\nv2 = inf\n"
     cell.outputs = [nbformat.v4.new_output("stream", text=text)]
     figures = {"slope": r"slope: ([\d.]+)", "error": r"\+- ([\d.]+)", "none": "never ([0-9])"}
-    half = Claim("A1", "It rises.", "holds", figures=figures, criterion="slope > 3 and none > 0")
+    half = Claim("A1", "It rises.", "holds", figures=figures, criterion="slope > 4 and none > 0")
     figures = {"slope": r"slope: ([\d.]+)"}
     whole = [
         Claim("A1", "It rises.", "holds", figures=figures, criterion=f"slope > {limit}")

@@ -62,8 +62,8 @@ def results(notebook: nbformat.NotebookNode, claims: Sequence[Claim]) -> dict[st
             if (match := re.search(pattern, printed.get(claim.id, "")))
         }
         found |= {f"{claim.id}.{name}": text for name, text in figures.items()}
-        # Not all figures are there, or not all are numbers: nothing follows from the others.
-        with contextlib.suppress(ConditionError, ValueError):
-            numbers = {name: float(text) for name, text in figures.items()}
-            found[f"{claim.id}.met"] = str(int(is_met(claim.criterion, numbers)))
+        if len(figures) == len(claim.figures):
+            with contextlib.suppress(ConditionError, ValueError):
+                numbers = {name: float(text) for name, text in figures.items()}
+                found[f"{claim.id}.met"] = str(int(is_met(claim.criterion, numbers)))
     return found

@@ -14,14 +14,14 @@ from spinformer.spins.ising.couplings import sherrington_kirkpatrick
 from spinformer.spins.ising.exact import solve_exact
 from spinformer.studies.tables import read_columns
 
-COMMAND = "python -m spinformer.chapters sweep 21_ising -p seed 0:230:24 -o seeds"
+COMMAND = "python -m spinformer.chapters sweep 21_ising -p seed 0:150:16 -o seeds"
 
 
 def read_seeds() -> dict[str, np.ndarray]:
     """The stored table by columns: the seed, the figures of the claims, whether they decide.
 
     >>> len(read_seeds()["seed"])
-    24
+    16
     """
     return read_columns(Path(__file__).with_name("seeds.csv"))
 
@@ -33,7 +33,7 @@ def free_energy_rest(size: int, *, beta: float, systems: int, seed: int) -> Esti
     ValueError or TypeError for numbers out of range.
 
     >>> print(free_energy_rest(2, beta=0.5, systems=50, seed=0))
-    -0.0733(98)
+    -0.0818(75)
     """
     couplings, fields = sherrington_kirkpatrick(size, seed=seed, count=systems)
     log_z = solve_exact(couplings, fields=fields, beta=beta).log_partition
