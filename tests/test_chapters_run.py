@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from spinformer.chapters import command, execution
 from spinformer.chapters.__main__ import main
 from spinformer.chapters.source import Chapter
-from spinformer.core.files import write_atomically
+from spinformer.sweeps.files import write_atomically
 
 CLI = [sys.executable, "-m", "spinformer.chapters"]
 

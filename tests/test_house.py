@@ -31,12 +31,14 @@ MAY_IMPORT = {
     "dmft": ["core", "dmft"],
     "language": ["core", "language"],
     "plotting": ["core", "hopfield", "spins", "dmft", "language", "plotting"],
-    "studies": ["core", "hopfield", "spins", "dmft", "language", "plotting", "studies"],
-    "chapters": ["core", "plotting", "chapters"],
+    "studies": ["core", "hopfield", "spins", "dmft", "language", "plotting", "studies", "sweeps"],
+    # What finds out that a sweep is finished must not load torch.
+    "sweeps": ["sweeps"],
+    "chapters": ["core", "plotting", "chapters", "sweeps"],
 }
 
 # Rooms whose functions are held to the rules of form.
-ROOMS = ("core", "hopfield", "spins", "dmft", "language", "studies")
+ROOMS = ("core", "hopfield", "spins", "dmft", "language", "studies", "sweeps")
 
 # Annotations that are numbers or arrays: of these at most one may be given by position.
 NUMERIC = {

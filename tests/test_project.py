@@ -68,6 +68,7 @@ def test_every_library_that_is_imported_is_asked_for() -> None:
         ("src/spinformer", base),
         ("src/spinformer/chapters", book),
         ("src/spinformer/language", book),
+        ("src/spinformer/sweeps", book),
         ("book/_ext", book),
         ("tests", asked),
         ("benchmarks", asked),
@@ -76,7 +77,9 @@ def test_every_library_that_is_imported_is_asked_for() -> None:
             if "data" in path.parts:  # scripts that made a reference, run once elsewhere
                 continue
             # The optional parts of the package import what their extras bring.
-            optional = path.parts[-2] in ("chapters", "language") and folder == "src/spinformer"
+            optional = (
+                path.parts[-2] in ("chapters", "language", "sweeps") and folder == "src/spinformer"
+            )
             for name in set() if optional else imported(path):
                 found = {d.lower().replace("_", "-") for d in distributions.get(name, [name])}
                 assert found & allowed, f"{path.relative_to(ROOT)} imports {name}: not asked for"

@@ -1,8 +1,9 @@
-"""Command line of the chapters: list, run, build, check, new."""
+"""Command line of the chapters: list, run, sweep, build, check, new."""
 
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,13 @@ from spinformer.chapters.execution import rebuild_all, run, stamp_project, write
 from spinformer.chapters.figures import cover_png
 from spinformer.chapters.freshness import read_notebook, state
 from spinformer.chapters.parameters import values_from_pairs
+from spinformer.chapters.points import read_points
 from spinformer.chapters.project import project_root
 from spinformer.chapters.scaffold import next_steps, write_chapter
 from spinformer.chapters.source import Chapter, chapters
-from spinformer.core.files import write_atomically
+from spinformer.chapters.sweeping import finished, sweep_chapter
+from spinformer.sweeps.engine import Workers
+from spinformer.sweeps.files import write_atomically
 
 
 class Refused(click.ClickException):
@@ -117,6 +121,88 @@ def run_chapter(
     checked = chapter.check_values(values_from_pairs(values), text=True)
     for path in run(chapter, output, checked, html=html, progress=progress):
         click.echo(path)
+
+
+@main.command("sweep", cls=RunCommand)
+@click.argument("name")
+@click.option(
+    "-p",
+    "--parameter",
+    "values",
+    type=(str, str),
+    multiple=True,
+    metavar="NAME VALUES",
+    help="Values of a parameter, `1.2:1.3:11` or `a,b`; several options multiply.",
+)
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML: a grid (name: values) or a list of points.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder for table and notebooks; what is finished there is not computed again.",
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Processes; as many as cores.")
+@click.option("--scheduler", default="", help="Address of a Dask scheduler that is there.")
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="How often a point is tried again whose kernel or worker died.",
+)
+@click.option("--again", is_flag=True, help="Also compute points anew that failed before.")
+@click.option("--dry-run", is_flag=True, help="Only list what would run.")
+@click.option("--progress/--no-progress", default=True, help="Show a bar over the points.")
+def sweep(
+    name: str,
+    values: tuple[tuple[str, str], ...],
+    file: Path | None,
+    output: Path,
+    workers: int | None,
+    scheduler: str,
+    retries: int,
+    again: bool,
+    dry_run: bool,
+    progress: bool,
+) -> None:
+    """Run chapter NAME at many points: notebooks, and one table, in a folder of your own.
+
+    The same command goes on where it was stopped. Ends with 1 if points failed.
+    """
+    (chapter,) = chapters(names=(name,))
+    points = read_points(chapter, values, file)
+    if dry_run:
+        done = finished(chapter, output)
+        for point in points:
+            row = done.get(point.key)
+            state_of = "failed" if row and row["error"] else "finished" if row else "to run"
+            click.echo(f"{point}: {'refused, ' + point.error if point.error else state_of}")
+        return
+    engine = Workers(count=workers or -1, scheduler=scheduler, retries=retries)
+    # A batch system ends a job with SIGTERM: stop as with Ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        report = sweep_chapter(
+            chapter, output, points, workers=engine, again=again, progress=progress
+        )
+    except KeyboardInterrupt:
+        count = sum(point.key in finished(chapter, output) for point in points)
+        click.echo(
+            f"stopped: {count} of {len(points)} points are finished and kept in {output}; "
+            "the same command goes on",
+            err=True,
+        )
+        sys.exit(130)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    click.echo(report)
+    sys.exit(1 if report.failed else 0)
 
 
 @main.command("build")

@@ -13,7 +13,9 @@ from spinformer.chapters.claims import FILE as CLAIMS
 from spinformer.chapters.claims import TAG, Claim, claim_tags, parse_claims, settle
 from spinformer.chapters.errors import ChapterError, Fault, ParameterError, SourceError
 from spinformer.chapters.freshness import read_notebook, state
-from spinformer.chapters.meaning import code_cells
+from spinformer.chapters.meaning import code_cells, has_tag
+from spinformer.chapters.results import TAG as RESULTS
+from spinformer.chapters.results import printed_results
 from spinformer.chapters.source import Chapter, chapters
 
 _CITATION = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
@@ -172,6 +174,9 @@ def _age_faults(chapter: Chapter) -> Iterator[Fault]:
             yield chapter.fault(lines[cell.id], f"the cell draws {len(images)} figures, not one")
         if images and "figure" not in cell.metadata.get("mystnb", {}):
             yield chapter.fault(lines[cell.id], "the figure needs name, caption and alt text")
+        if has_tag(cell, RESULTS) and not printed_results(cell):
+            message = f"the cell is tagged {RESULTS} and prints no line `name = number`"
+            yield chapter.fault(lines[cell.id], message)
 
 
 def _claims(root: Path) -> tuple[list[Claim], list[Fault]]:

@@ -25,7 +25,7 @@ from spinformer.chapters.freshness import read_notebook, spliced
 from spinformer.chapters.page import page_files, write_page
 from spinformer.chapters.project import citation_text, readme_text, repository_address
 from spinformer.chapters.source import Chapter
-from spinformer.core.files import write_atomically
+from spinformer.sweeps.files import write_atomically
 
 # One thread for each library: the same sums in the same order on every machine, and as many
 # processes at a time as there are cores.
@@ -53,6 +53,10 @@ class CellFailed(RunError):
         self.partial = partial
         self.exception = exception
         self.traceback = traceback
+
+
+class KernelDied(CellFailed):
+    """The kernel's process ended: out of memory, killed, or the fault of a cell."""
 
 
 def execute(
@@ -87,7 +91,7 @@ def execute(
             partial = read_notebook(reached)
             begun = _cells_begun(partial)
             partial = _forget_the_run(partial, chapter)
-            raise CellFailed(_how_it_died(chapter, partial, begun), partial) from None
+            raise KernelDied(_how_it_died(chapter, partial, begun), partial) from None
         except PapermillExecutionError as error:
             partial = _forget_the_run(read_notebook(reached), chapter)
             raise _cell_failed(chapter, partial, error) from None

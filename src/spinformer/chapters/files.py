@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from spinformer.chapters.errors import OutputError
-from spinformer.core.files import write_atomically
+from spinformer.sweeps.files import write_atomically
 
 # A chapter with its page and MathJax takes less than a fifth of this.
 NEEDED_SPACE = 32 * 2**20

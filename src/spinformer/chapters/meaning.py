@@ -150,6 +150,15 @@ def _module_tree(path: Path) -> ast.Module:
     return _tree(path, path.stat().st_mtime_ns)
 
 
+def _file_references(path: Path, package: tuple[str, ...]) -> Sequence[Reference]:
+    return _known_references(path, package, path.stat().st_mtime_ns)
+
+
+@cache
+def _known_references(path: Path, package: tuple[str, ...], _changed: int) -> Sequence[Reference]:
+    return list(_references(_tree(path, _changed), package))
+
+
 def _resolve(module: tuple[str, ...], name: str) -> Iterator[tuple[Path, Sequence[Reference]]]:
     """Yield files that a reference needs, each with the references it makes itself."""
     below = (*module, name)
@@ -162,11 +171,11 @@ def _resolve(module: tuple[str, ...], name: str) -> Iterator[tuple[Path, Sequenc
         if init.is_file():
             yield from ((path, ()) for path in folder.glob("*.*") if _is_data(path))
             if depth < len(module) and not _passes_names_on(init):
-                yield init, list(_references(_module_tree(init), module[:depth]))
+                yield init, _file_references(init, module[:depth])
     if _plain(module).is_file():
-        yield _plain(module), list(_references(_module_tree(_plain(module)), module[:-1]))
+        yield _plain(module), _file_references(_plain(module), module[:-1])
     elif _init(module).is_file():
-        references = list(_references(_module_tree(_init(module)), module))
+        references = _file_references(_init(module), module)
         if name and _passes_names_on(_init(module)):
             origin = _origin(_module_tree(_init(module)), module, name)
             if origin is not None:

@@ -20,7 +20,7 @@ import yaml
 
 from spinformer.chapters.errors import BookError, OutputError, RunError
 from spinformer.chapters.source import Chapter
-from spinformer.core.files import write_atomically
+from spinformer.sweeps.files import write_atomically
 
 _BIBLIOGRAPHY = "## References\n\n```{bibliography}\n:filter: docname in docnames\n```"
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")

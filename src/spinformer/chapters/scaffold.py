@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from spinformer.chapters.errors import ChapterError
-from spinformer.core.files import write_atomically
+from spinformer.sweeps.files import write_atomically
 
 _TEMPLATE = Path(__file__).with_name("template.md")
 _NAME = re.compile(r"^\d\d[a-z]?_[a-z][a-z0-9_]*$")

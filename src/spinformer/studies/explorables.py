@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from spinformer.core.checks import check_instance
-from spinformer.core.files import write_atomically
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 from spinformer.studies.phase_transitions import protocol_start
+from spinformer.sweeps.files import write_atomically
 
 TARGET = Path("book") / "_static" / "explorables" / "data.js"
 # Drawn networks that do different things at the document's γ and ε.

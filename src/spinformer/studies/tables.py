@@ -5,6 +5,8 @@ line is a comment with the command, then come the names of the columns and one l
 study states the units of work (a seed, a setting) and a function that computes the rows of one.
 Its `__main__` hands its tables to `command_line`. What is done is kept in `NAME.csv.part`: an
 interrupted command goes on where it stopped, and the table is replaced when all units are there.
+`--workers 2` or `--scheduler ADDRESS` let Dask compute the units (`spinformer.sweeps`); a row
+depends on its unit alone, so the table is the same. Two processes cannot make one table at a time.
 
 Numbers are written with six significant digits. Trainings amplify rounding, so that another
 processor gives slightly different rows; a chapter prints from a table what an interval or a
@@ -17,7 +19,9 @@ import argparse
 import csv
 import io
 import json
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +29,10 @@ import numpy as np
 from tqdm import tqdm
 
 from spinformer.core.checks import check_integer
-from spinformer.core.files import write_atomically
 from spinformer.core.records import record
+from spinformer.sweeps.engine import SweepError, Workers, stream
+from spinformer.sweeps.files import write_atomically
+from spinformer.sweeps.store import Store, StoreError
 
 Rows = list[dict[str, Any]]
 
@@ -61,47 +67,76 @@ class Table:
         """Columns by name, as int64, float64 or strings; FileNotFoundError names the command."""
         if not self.path.exists():
             raise FileNotFoundError(f"no {self.path.name}; it is made by: {self.command}")
-        with self.path.open(encoding="utf-8", newline="") as file:
-            file.readline()
-            names, *lines = csv.reader(file)
-        return {
-            name: _column(values)
-            for name, values in zip(names, zip(*lines, strict=True), strict=True)
-        }
+        return read_columns(self.path)
 
-    def make(self, *, progress: bool = True, limit: int | None = None) -> bool:
+    def make(
+        self,
+        *,
+        progress: bool = True,
+        limit: int | None = None,
+        workers: Workers | None = None,
+    ) -> bool:
         """Compute the units that are not done yet and write the table; whether all are done.
 
-        `limit` ends the call after so many units; the next call goes on. Raises ValueError
-        where the columns of a row are not those of the first.
+        `limit` ends the call after so many units; the next call goes on. `workers` compute the
+        units, this process if none are given. Raises ValueError where the columns of a row are not
+        those of the first, StoreError if another process makes the table, SweepError if there are
+        no workers, and what `rows` raises.
         """
         if limit is not None:
             limit = check_integer("limit", limit, low=0)
         part = self.path.with_suffix(".csv.part")
-        done: dict[str, Rows] = json.loads(part.read_text("utf-8")) if part.exists() else {}
-        missing = [unit for unit in self.units if json.dumps(unit) not in done]
-        for unit in tqdm(missing[:limit], desc=self.path.stem, disable=not progress):
-            found = [
-                {name: _written(value) for name, value in {**unit, **row}.items()}
-                for row in self.rows(**unit)
-            ]
-            columns = list(next(iter(done.values()), found)[0])
-            for row in found:
-                if list(row) != columns:
-                    raise ValueError(f"rows must have the columns {columns}, got {list(row)}")
-            done[json.dumps(unit)] = found
-            write_atomically(part, json.dumps(done))
-        if not all(json.dumps(unit) in done for unit in self.units):
-            return False
-        lines = [row for unit in self.units for row in done[json.dumps(unit)]]
-        text = io.StringIO()
-        text.write(f"# {self.command}\n")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(lines[0])
-        writer.writerows(row.values() for row in lines)
-        write_atomically(self.path, text.getvalue())
-        part.unlink(missing_ok=True)
+        with Store(part, about={"table": self.path.stem}) as store:
+            missing = [unit for unit in self.units if json.dumps(unit) not in store.done][:limit]
+            say = tqdm.write if progress else None
+            outcomes = stream(self.rows, missing, workers=workers, say=say)
+            bar = tqdm(outcomes, desc=self.path.stem, total=len(missing), disable=not progress)
+            with closing(outcomes), bar:
+                for outcome in bar:
+                    if outcome.error is not None:
+                        raise outcome.error
+                    found = [
+                        {name: _written(value) for name, value in {**outcome.unit, **row}.items()}
+                        for row in outcome.value
+                    ]
+                    columns = list(next(iter(store.done.values()), found)[0])
+                    for row in found:
+                        if list(row) != columns:
+                            raise ValueError(
+                                f"rows must have the columns {columns}, got {list(row)}"
+                            )
+                    store.add({json.dumps(outcome.unit): found})
+            if not all(json.dumps(unit) in store.done for unit in self.units):
+                return False
+            lines = [row for unit in self.units for row in store.done[json.dumps(unit)]]
+            text = io.StringIO()
+            text.write(f"# {self.command}\n")
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(lines[0])
+            writer.writerows(row.values() for row in lines)
+            write_atomically(self.path, text.getvalue())
+            store.remove()
         return True
+
+
+def read_columns(path: Path) -> dict[str, np.ndarray]:
+    """The columns of a stored table by name, as int64, float64 or strings.
+
+    The first line is a comment, the second holds the names.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "squares.csv"
+    ...     _ = path.write_text("# made by hand\\nx,square\\n2,4\\n3,9\\n")
+    ...     read_columns(path)["square"]
+    array([4, 9])
+    """
+    with path.open(encoding="utf-8", newline="") as file:
+        file.readline()
+        names, *lines = csv.reader(file)
+    return {
+        name: _column(values) for name, values in zip(names, zip(*lines, strict=True), strict=True)
+    }
 
 
 def command_line(tables: Sequence[Table]) -> None:
@@ -117,9 +152,19 @@ def command_line(tables: Sequence[Table]) -> None:
     parser = argparse.ArgumentParser(description="Make a stored table anew, or go on with it.")
     parser.add_argument("name", choices=sorted(named), help="the table")
     parser.add_argument("--limit", type=int, help="stop after so many units; call again to go on")
+    parser.add_argument("--workers", type=int, default=0, help="so many processes of this machine")
+    parser.add_argument("--scheduler", default="", help="address of a Dask scheduler that is there")
     chosen = parser.parse_args()
     table = named[chosen.name]
-    print(table.path if table.make(limit=chosen.limit) else "not all units are done: call it again")
+    workers = Workers(count=max(chosen.workers, 0), scheduler=chosen.scheduler)
+    try:
+        whole = table.make(limit=chosen.limit, workers=workers)
+    except (SweepError, StoreError) as error:
+        sys.exit(f"{parser.prog}: {error}")
+    except KeyboardInterrupt:
+        print("stopped; what is done is kept: the same command goes on", file=sys.stderr)
+        sys.exit(130)
+    print(table.path if whole else "not all units are done: call it again")
 
 
 def _column(values: Sequence[str]) -> np.ndarray:

@@ -1,0 +1,357 @@
+"""A chapter at many points: what runs, what is skipped, what fails alone, what is left behind."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from click.testing import CliRunner, Result
+
+from spinformer.chapters import execution, sweeping
+from spinformer.chapters.__main__ import main
+from spinformer.chapters.claims import Claim
+from spinformer.chapters.errors import ChapterError, OutputError, ParameterError
+from spinformer.chapters.points import read_points
+from spinformer.chapters.results import results
+from spinformer.chapters.source import Chapter
+from spinformer.chapters.sweeping import STORE, TABLE, sweep_chapter
+from spinformer.sweeps.engine import Workers
+from spinformer.sweeps.store import Store
+
+# A last cell: it notes that it was begun, waits, fails at 7, dies at 8 and has a result.
+LAST_CELL = """
+```{code-cell} ipython3
+:tags: [results]
+
+import os, time
+with open(os.environ["SWEEP_LOG"], "a") as file:
+    file.write(f"{beta:g}\\n")
+time.sleep(float(os.environ.get("SWEEP_PAUSE", "0")))
+if beta == 7:
+    raise ValueError("seven")
+if beta == 8:
+    os.kill(os.getpid(), 9)
+print(f"double = {2 * beta:.1f} in units of one half")
+```
+"""
+HERE = Workers()
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the chapter notes which points were begun."""
+    monkeypatch.setenv("SWEEP_LOG", str(tmp_path / "log"))
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def chapter(small_checkout: Path) -> Chapter:
+    """The small chapter with a result."""
+    path = small_checkout / "notebooks" / "01_small.md"
+    path.write_text(path.read_text(encoding="utf-8") + LAST_CELL, encoding="utf-8")
+    return Chapter(small_checkout, "01_small")
+
+
+def invoke(chapter: Chapter, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
+    monkeypatch.chdir(chapter.root)
+    result = CliRunner().invoke(main, ["sweep", "01_small", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / TABLE).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def asked(chapter: Chapter, *pairs: tuple[str, str], file: Path | None = None) -> list[str]:
+    return [str(point) for point in read_points(chapter, pairs, file)]
+
+
+@pytest.fixture
+def no_kernel(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Replace execution; the values that were to be run with."""
+    ran: list[dict[str, Any]] = []
+
+    def execute(chapter: Chapter, values: dict[str, Any], **_: Any) -> nbformat.NotebookNode:
+        ran.append(values)
+        notebook = nbformat.from_dict(chapter.template)
+        notebook.cells[-1].outputs = [
+            nbformat.v4.new_output("stream", text=f"double = {2 * values['beta']:.1f}\n")
+        ]
+        return notebook
+
+    monkeypatch.setattr(sweeping, "execute", execute)
+    return ran
+
+
+# --- the points -------------------------------------------------------------------------------
+
+
+def test_ranges_and_lists_multiply_and_doubles_count_once(chapter: Chapter) -> None:
+    found = read_points(chapter, [("beta", "1.2:1.3:11"), ("count", "1:5:3")])
+    assert len(found) == 33
+    assert [point.values["beta"] for point in found[::3]] == [
+        1.2, 1.21, 1.22, 1.23, 1.24, 1.25, 1.26, 1.27, 1.28, 1.29, 1.3
+    ]  # fmt: skip
+    assert [point.values["count"] for point in found[:3]] == [1, 3, 5]
+    assert {point.values["kind"] for point in found} == {"flat"}
+    assert asked(chapter, ("kind", "flat,steep"), ("count", "2")) == [
+        "kind = flat, count = 2",
+        "kind = steep, count = 2",
+    ]
+    # The default, asked for or not, is one point.
+    assert len(read_points(chapter, [("beta", "1.5,1.50,2")])) == 2
+    (default,) = read_points(chapter, [])
+    assert default.key == read_points(chapter, [("beta", "1.5")])[0].key
+
+
+def test_a_file_holds_a_grid_or_a_list(chapter: Chapter, tmp_path: Path) -> None:
+    file = tmp_path / "points.yml"
+    file.write_text("beta: 1:2:2\nkind: [flat, steep]\n")
+    assert len(asked(chapter, file=file)) == 4
+    assert len(asked(chapter, ("count", "1,2,3"), file=file)) == 12
+    file.write_text("- {beta: 1, kind: steep}\n- {beta: 3.5}\n")
+    assert asked(chapter, file=file) == ["beta = 1, kind = steep", "beta = 3.5"]
+    with pytest.raises(ParameterError, match="by the file and by an option"):
+        asked(chapter, ("beta", "2"), file=file)
+    for text in ("7\n", "[]\n", "beta: [\n", "- 3\n"):
+        file.write_text(text)
+        with pytest.raises(ChapterError, match=r"points\.yml"):
+            asked(chapter, file=file)
+    file.write_text("- {beta: 1}\n- {bet: 1}\n")
+    with pytest.raises(ParameterError, match="no parameter named bet"):
+        asked(chapter, file=file)
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        (("bet", "1"), "no parameter named bet; there are: beta, count, kind"),
+        (("beta", "1:2"), "beta: a range reads low:high:count"),
+        (("beta", "1:2:x"), "beta: a range reads low:high:count"),
+        (("beta", "1:inf:3"), "beta: a range reads low:high:count"),
+        (("beta", "1:2:0"), "beta: a range reads low:high:count"),
+        (("count", "1:2:3"), "count: 1:2:3 does not go in whole steps"),
+        (("beta", "11"), "beta must be float in [0, 10], got 11"),
+    ],
+)
+def test_what_can_be_no_point_is_refused_before_anything_starts(
+    chapter: Chapter, monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str], message: str
+) -> None:
+    result = invoke(chapter, monkeypatch, "-p", *pair, "-o", "out")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not (chapter.root / "out").exists()
+
+
+# --- one after the other, here ----------------------------------------------------------------
+
+
+def test_a_point_that_is_not_allowed_fails_alone_before_its_kernel(
+    chapter: Chapter, tmp_path: Path, no_kernel: list[dict[str, Any]]
+) -> None:
+    points = read_points(chapter, [("beta", "1,11,2")])
+    report = sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
+    assert [values["beta"] for values in no_kernel] == [1.0, 2.0]
+    assert [row["double"] for row in rows(tmp_path / "out")] == ["2.0", "", "4.0"]
+    assert [bool(row["error"]) for row in rows(tmp_path / "out")] == [False, True, False]
+    assert "3 points: 2 computed now, 0 there already, 1 refused; 1 failed" in str(report)
+    assert "beta = 11: 01_small: beta must be float in [0, 10], got 11" in str(report)
+
+
+def test_a_sweep_grows_and_the_table_is_that_of_one_command(
+    chapter: Chapter, tmp_path: Path, no_kernel: list[dict[str, Any]]
+) -> None:
+    for values in ("2,1", "1,2,3", "3,1,2"):
+        points = read_points(chapter, [("beta", values)])
+        sweep_chapter(chapter, tmp_path / "grown", points, workers=HERE, progress=False)
+    assert len(no_kernel) == 3
+    sweep_chapter(chapter, tmp_path / "once", points, workers=HERE, progress=False)
+    for row, other in zip(rows(tmp_path / "grown"), rows(tmp_path / "once"), strict=True):
+        assert row | {"seconds": ""} == other | {"seconds": ""}
+    sweep_chapter(chapter, tmp_path / "grown", points[:1], workers=HERE, progress=False)
+    betas = [row["beta"] for row in rows(tmp_path / "grown")]
+    assert betas[0] == "3.0"
+    assert sorted(betas) == ["1.0", "2.0", "3.0"]
+
+
+def test_a_full_disk_is_said_and_what_is_finished_stays(
+    chapter: Chapter,
+    tmp_path: Path,
+    no_kernel: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write = sweeping.write_atomically
+    points = read_points(chapter, [("beta", "1,2,3")])
+    folder = tmp_path / "out"
+
+    def full(path: Path, content: str) -> None:
+        if len(list((folder / "points").iterdir())) == 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write(path, content)
+
+    monkeypatch.setattr(sweeping, "write_atomically", full)
+    message = "No space left on device; 1 of 3 points are finished and kept"
+    with pytest.raises(OutputError, match=message):
+        sweep_chapter(chapter, folder, points, workers=HERE, progress=False)
+    monkeypatch.undo()
+    monkeypatch.setattr(sweeping, "execute", lambda *_, **__: pytest.fail("computed again"))
+    with pytest.raises(BaseException, match="computed again"):
+        sweep_chapter(chapter, folder, points, workers=HERE, progress=False)
+    sweep_chapter(chapter, folder, points[:1], workers=HERE, progress=False)
+    assert [row["double"] for row in rows(folder)] == ["2.0"]
+
+
+def test_the_table_is_a_frame_in_one_line(
+    chapter: Chapter, tmp_path: Path, no_kernel: list[dict[str, Any]]
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    points = read_points(chapter, [("beta", "1,2,11"), ("kind", "flat,steep")])
+    report = sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
+    frame = eval(str(report).splitlines()[-1], {"pandas": pandas})
+    assert frame.point.tolist() == [point.key for point in points]
+    assert frame.double[frame.error.isna()].tolist() == [2.0, 2.0, 4.0, 4.0]
+    assert frame.kind.tolist() == 3 * ["flat", "steep"]
+
+
+def test_code_that_changed_is_refused(
+    chapter: Chapter, tmp_path: Path, no_kernel: list[dict[str, Any]]
+) -> None:
+    points = read_points(chapter, [("beta", "1")])
+    sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
+    text = chapter.text.replace("2 * beta", "3 * beta")
+    chapter.source_path.write_text(text, encoding="utf-8")
+    changed = Chapter(chapter.root, chapter.name)
+    with pytest.raises(ChapterError, match="other code than that of 01_small now"):
+        sweep_chapter(changed, tmp_path / "out", points, workers=HERE, progress=False)
+    # A worker that has other code than the driver had at the start.
+    function = {"root": str(chapter.root), "name": chapter.name, "values": {}, "code": "0"}
+    with pytest.raises(RuntimeError, match="changed during the sweep"):
+        sweeping.run_point(**function)
+
+
+def test_two_sweeps_into_one_folder_refuse_each_other(
+    chapter: Chapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = chapter.root / "out"
+    folder.mkdir()
+    about = {"chapter": chapter.name, "code": chapter.digest}
+    with Store(folder / STORE, about=about):
+        result = invoke(chapter, monkeypatch, "-p", "beta", "1", "-o", "out")
+    assert result.exit_code == 2
+    assert result.stderr == "Error: another process is at work on out/points.jsonl\n"
+
+
+def test_a_dry_run_lists_and_writes_nothing(
+    chapter: Chapter, monkeypatch: pytest.MonkeyPatch, no_kernel: list[dict[str, Any]]
+) -> None:
+    folder = chapter.root / "out"
+    points = read_points(chapter, [("beta", "1")])
+    arguments = ("-p", "beta=1,2,11", "-o", "out", "--dry-run")
+    assert "beta = 1: to run\nbeta = 2: to run\n" in invoke(chapter, monkeypatch, *arguments).stdout
+    assert not folder.exists()
+    sweep_chapter(chapter, folder, points, workers=HERE, progress=False)
+    found = invoke(chapter, monkeypatch, *arguments).stdout
+    assert found.startswith("beta = 1: finished\nbeta = 2: to run\nbeta = 11: refused, 01_small: ")
+
+
+def test_figures_of_claims_are_results() -> None:
+    cell = nbformat.v4.new_code_cell("", metadata={"tags": ["claim-A1", "results"]})
+    text = "slope: 3.1 +- 0.2\n  rate = -1.5e-3 a step\nm = 2.x\nv2 = inf\n"
+    cell.outputs = [nbformat.v4.new_output("stream", text=text)]
+    figures = {"slope": r"slope: ([\d.]+)", "error": r"\+- ([\d.]+)", "none": "never ([0-9])"}
+    half = Claim("A1", "It rises.", "holds", figures=figures, criterion="slope > 4 and none > 0")
+    figures = {"slope": r"slope: ([\d.]+)"}
+    whole = [
+        Claim("A1", "It rises.", "holds", figures=figures, criterion=f"slope > {limit}")
+        for limit in (3, 4)
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    assert [results(notebook, [claim])["A1.met"] for claim in whole] == ["1", "0"]
+    assert results(notebook, [half]) == {
+        "rate": "-1.5e-3",
+        "v2": "inf",
+        "A1.slope": "3.1",
+        "A1.error": "0.2",
+    }
+
+
+# --- on workers -------------------------------------------------------------------------------
+
+
+def test_a_table_of_points_that_end_in_every_way(
+    chapter: Chapter, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    arguments = ("-p", "beta", "1,7,8", "-o", "out", "--workers", "2", "--retries", "1")
+    result = invoke(chapter, monkeypatch, *arguments)
+    assert result.exit_code == 1
+    assert "3 points: 3 computed now, 0 there already, 0 refused; 2 failed" in result.stdout
+    folder = chapter.root / "out"
+    good, raised, died = rows(folder)
+    assert good["double"] == "2.0"
+    assert float(good["seconds"]) > 0
+    assert good["versions"].startswith("python ")
+    assert raised["error"] == "notebooks/01_small.md:44: ValueError: seven"
+    assert "the kernel died in this cell" in died["error"]
+    assert Counter(log.read_text().split()) == {"1": 1, "7": 1, "8": 2}
+    names = {path.stem for path in (folder / "points").iterdir()}
+    assert names == {good["point"], raised["point"]}
+    single = execution.execute(chapter, {"beta": 1.0}, progress=False)
+    stored = (folder / "points" / f"{good['point']}.ipynb").read_text(encoding="utf-8")
+    injected = nbformat.reads(stored, as_version=4)
+    assert [c.get("outputs") for c in injected.cells] == [c.get("outputs") for c in single.cells]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_sweep_that_is_stopped_goes_on(
+    chapter: Chapter, tmp_path: Path, log: Path, how: signal.Signals
+) -> None:
+    pytest.importorskip("distributed")
+    command = [sys.executable, "-m", "spinformer.chapters", "sweep", "01_small", "-p", "beta=1:3:3"]
+    command += ["-o", str(tmp_path / "out"), "--workers", "2", "--no-progress"]
+    environment = os.environ | {"SWEEP_PAUSE": "1"}
+    process = subprocess.Popen(
+        command,
+        cwd=chapter.root,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A shell that starts a process in the background lets it ignore this.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    store = tmp_path / "out" / STORE
+    deadline = time.monotonic() + 120
+    while not (store.exists() and store.read_text().count("\n") > 1):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    # Ctrl-C goes to all processes of the terminal.
+    os.killpg(process.pid, how) if how == signal.SIGINT else os.kill(process.pid, how)
+    out, err = process.communicate(timeout=60)
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "of 3 points are finished and kept" in err
+        assert "Traceback" not in out + err
+        assert len(rows(tmp_path / "out")) == store.read_text().count("\n") - 1
+    finished = {row.split('"')[1] for row in store.read_text().splitlines()[1:]}
+    assert 1 <= len(finished) < 3
+    points = read_points(chapter, [("beta", "1:3:3")])
+    report = sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
+    assert (report.computed, report.there, report.failed) == (3 - len(finished), len(finished), [])
+    assert [row["double"] for row in rows(tmp_path / "out")] == ["2.0", "4.0", "6.0"]
+    keys = [line.split('"')[1] for line in store.read_text().splitlines()[1:]]
+    assert sorted(keys) == sorted(point.key for point in points)

@@ -1,0 +1,140 @@
+"""The same values on Dask's workers as here, in whatever chunks, and whatever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed")
+from distributed import LocalCluster
+
+from spinformer.sweeps import engine
+from spinformer.sweeps.engine import Lost, SweepError, Workers, stream, sweep
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """The address of a scheduler with two workers."""
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+def energy(seed: int, size: int) -> bytes:
+    """Something whose last bits would show a different order of sums."""
+    rng = np.random.default_rng(seed)
+    couplings = rng.normal(size=(size, size))
+    state = rng.normal(size=size)
+    for _ in range(20):
+        state = np.tanh(couplings @ state)
+    return state.tobytes()
+
+
+def logged(number: int, log: str, deadly: int, deaths: int) -> int:
+    """Note that a unit was begun; at the unit `deadly` the first `deaths` processes die."""
+    with open(log, "a") as file:
+        file.write(f"{number}\n")
+    time.sleep(0.05)
+    if number == deadly and Path(log).read_text().split().count(str(number)) <= deaths:
+        # What this worker finished before is fetched by then; else it would be lost with it.
+        time.sleep(1.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+class Odd(Exception):
+    """An error that cannot be sent: its arguments are not those of its constructor."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(f"{text} {number}")
+
+
+def refuse(number: int) -> int:
+    if number == 2:
+        raise Odd(number, "odd")
+    if number == 3:
+        raise ValueError("three")
+    return number
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 7, 100])
+def test_values_do_not_depend_on_chunks_and_workers(scheduler: str, chunk: int | None) -> None:
+    units = [{"seed": seed, "size": 40} for seed in range(50)]
+    here = sweep(energy, units)
+    assert len(set(here)) == 50
+    assert sweep(energy, units, workers=Workers(scheduler=scheduler), chunk=chunk) == here
+
+
+def test_a_worker_that_is_killed_costs_one_retry(scheduler: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    units = [{"number": n, "log": str(log), "deadly": 3, "deaths": 1} for n in range(8)]
+    assert sweep(logged, units, workers=Workers(scheduler=scheduler), chunk=1) == list(range(8))
+    begun = Counter(log.read_text().split())
+    assert begun.pop("3") == 2
+    assert set(begun.values()) == {1}
+
+
+def test_a_unit_that_kills_every_worker_is_lost_alone(tmp_path: Path) -> None:
+    log, said = tmp_path / "log", []
+    units = [{"number": n, "log": str(log), "deadly": 3, "deaths": 9} for n in range(6)]
+    workers = Workers(count=2, retries=1)
+    found = {
+        outcome.unit["number"]: outcome
+        for outcome in stream(logged, units, workers=workers, chunk=1, say=said.append)
+    }
+    assert isinstance(found.pop(3).error, Lost)
+    assert {number: outcome.value for number, outcome in found.items()} == {
+        number: number for number in range(6) if number != 3
+    }
+    assert log.read_text().split().count("3") == 2
+    (line,) = said
+    assert line.startswith("2 single-threaded workers, dashboard http://127.0.0.1:")
+
+
+def test_an_error_stays_with_its_unit_and_arrives_with_its_traceback(scheduler: str) -> None:
+    units = [{"number": number} for number in range(5)]
+    workers = Workers(scheduler=scheduler)
+    found = list(stream(refuse, units, workers=workers, chunk=5))
+    assert [outcome.value for outcome in found] == [0, 1, None, None, 4]
+    assert str(found[2].error) == "Odd: odd 2"
+    assert isinstance(found[3].error, ValueError)
+    assert "in refuse" in found[3].error.__notes__[0]
+    with pytest.raises(RuntimeError, match="odd 2"):
+        sweep(refuse, units, workers=workers, chunk=5)
+    with pytest.raises(Odd):
+        sweep(refuse, units)
+
+
+def test_what_is_missing_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "PATIENCE", 0.5)
+    for address in ("tcp://127.0.0.1:9", "nonsense://x"):
+        with pytest.raises(SweepError, match=f"no scheduler answers at {address}"):
+            sweep(refuse, [{"number": 1}], workers=Workers(scheduler=address))
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        pytest.raises(SweepError, match="--nthreads 1"),
+    ):
+        sweep(refuse, [{"number": 1}], workers=Workers(scheduler=cluster.scheduler_address))
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(SweepError, match=r"distributed is missing: .*'\.\[sweep\]'"):
+        sweep(refuse, [{"number": 1}], workers=Workers(count=2))
+    assert sweep(refuse, [{"number": 1}]) == [1]
+
+
+def test_the_room_of_sweeps_needs_no_large_library() -> None:
+    code = "import sys, spinformer.chapters.sweeping as _; "
+    code += "print({'torch', 'scipy', 'distributed'} & {*sys.modules})"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "set()\n"
