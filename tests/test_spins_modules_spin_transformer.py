@@ -66,7 +66,7 @@ def test_one_head_is_the_formula_of_the_couplings_module():
         output, parts = module(inputs, return_parts=True)
         fields = module.fields(inputs) / 6**0.5
         bilinear = module.query @ module.key.mT
-        options = {"gamma": 1.3 * 6**0.5, "strength": 0.5}
+        options = {"scale": 1.3 * 6**0.5, "strength": 0.5}
         couplings = softmax_couplings(fields, bilinear=bilinear, **options)
         spins = solve_fixed_point(couplings, fields=fields, beta=0.9)
         torch.testing.assert_close(parts.couplings[:, 0], couplings)
