@@ -36,9 +36,9 @@ def softmax_couplings(
 ) -> Tensor:
     """J = g softmax(a h A hᵀ), rows summing to g; shape (..., N, N), in general not symmetric.
 
-    The `scale` a ≥ 0 and the `strength` g ≥ 0 are numbers. With `mask_diagonal` a site has no score with
-    itself, which needs N ≥ 2; without it J_ii u_i² is a constant of the spins, but one that still
-    depends on the field.
+    The `scale` a ≥ 0 and the `strength` g ≥ 0 are numbers. With `mask_diagonal` a site has no score
+    with itself, which needs N ≥ 2; without it J_ii u_i² is a constant of the spins, but one that
+    still depends on the field.
 
     >>> softmax_couplings(torch.ones(3, 2), bilinear=torch.eye(2))
     tensor([[0.0000, 0.5000, 0.5000],

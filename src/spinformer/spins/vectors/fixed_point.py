@@ -289,15 +289,17 @@ class _FixedPoint(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        fields, pair, beta, *ctx.limits = inputs
-        ctx.save_for_backward(output[0], fields, pair, beta)
+        ctx.save_for_backward(output[0], *inputs[:3])
+        ctx.limits = inputs[3:]
         ctx.mark_non_differentiable(*output[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> Any:
         m, fields, pair, beta = ctx.saved_tensors
         order, *limits = ctx.limits
-        w = _Linear.apply(grad, m, fields, pair, beta, order, True, *limits)
+        # A compiler, which refuses second derivatives itself, cannot nest functions.
+        linear = _iterate_linear if torch.compiler.is_compiling() else _Linear.apply
+        w = linear(grad, m, fields, pair, beta, order, True, *limits)
         grads = _Tangent(m, fields, pair, beta, None, order).pulled_back(w)
         fitted = [
             given.sum_to_size(like.shape) if given.shape != like.shape else given
@@ -317,8 +319,8 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        _, m, fields, pair, beta, *ctx.limits = inputs
-        ctx.save_for_backward(output, m, fields, pair, beta)
+        ctx.save_for_backward(output, *inputs[1:5])
+        ctx.limits = inputs[5:]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
