@@ -187,10 +187,10 @@ def _mix(
     changes = x.new_empty(len(x), _HISTORY, x.shape[1])
     moves = torch.empty_like(changes)
     gram = torch.zeros(len(x), _HISTORY, _HISTORY, dtype=torch.float64, device=x.device)
-    eye = torch.eye(_HISTORY, dtype=torch.float64, device=x.device)
+    ridge = _RIDGE * torch.eye(_HISTORY, dtype=torch.float64, device=x.device)
     # What a system remembers of them: forgetting is a zero here, not a write to the rings.
-    known = torch.zeros(len(x), _HISTORY, 1, dtype=torch.float64, device=x.device)
-    previous = None
+    known = torch.ones(len(x), _HISTORY, 1, dtype=torch.float64, device=x.device)
+    previous, forgot = None, False
     for iteration in range(1, max_steps + 1):
         residual = step(x.reshape(shape)).reshape(x.shape) - x
         norm = residual.norm(dim=-1) / sites**0.5
@@ -201,27 +201,33 @@ def _mix(
         active = best_norm > tolerance
         if iteration == max_steps:
             break
-        if iteration % every == 0 and not bool(active.any()):
+        going, together, lost = True, False, True
+        if iteration % every == 0:
+            going, together, lost = torch.stack([active.any(), active.all(), astray.any()]).tolist()
+        if not going:
             break
-        target = x + damping * residual
-        mixed = target
+        mixed = target = torch.add(x, residual, alpha=damping)
         if previous is not None:
             slot, used = (iteration - 2) % _HISTORY, min(iteration - 1, _HISTORY)
             change = residual - previous[0]
             changes[:, slot], moves[:, slot] = change, target - previous[1]
-            known[:, slot] = 1.0
-            known *= (~astray)[:, None, None]
+            if lost or forgot:
+                forgot = True
+                known[:, slot] = 1.0
+                known *= (~astray)[:, None, None]
             pair = torch.stack([change, residual], dim=-2)
             products = (changes[:, :used] @ pair.mT).double()
             gram[:, slot, :used] = gram[:, :used, slot] = products[..., 0]
             # Unit columns, else the ridge would silence the newest, smallest ones; in double
             # precision, because they become nearly parallel.
-            norms = gram[:, :used, :used].diagonal(dim1=-2, dim2=-1).clamp_min(tiny)
-            scale = known[:, :used] * norms.rsqrt().unsqueeze(-1)
-            matrix = gram[:, :used, :used] * scale * scale.mT + _RIDGE * eye[:used, :used]
+            block = gram[:, :used, :used]
+            scale = block.diagonal(dim1=-2, dim2=-1).clamp_min(tiny).rsqrt().unsqueeze(-1)
+            if forgot:
+                scale = known[:, :used] * scale
+            matrix = block * scale * scale.mT + ridge[:used, :used]
             weights = scale * torch.linalg.solve_ex(matrix, scale * products[..., 1:]).result
             mixed = target - (weights.to(x).mT @ moves[:, :used]).squeeze(-2)
         previous = (residual, target)
-        x = torch.where(active.unsqueeze(-1), mixed, best)
+        x = mixed if together else torch.where(active.unsqueeze(-1), mixed, best)
     batch = shape[:-2]
     return best.reshape(shape), best_norm.reshape(batch), norm.reshape(batch), iteration

@@ -179,14 +179,14 @@ def _iterate(
     start = langevin_gain(fields, beta=beta) * fields
     limits = {"damping": damping, "tolerance": tolerance, "max_steps": max_steps}
     found = anderson_unchecked(step, start, **limits)
-    return found.value.clone(), found.residual, found.steps, found.status
+    return found.value.contiguous().clone(), found.residual, found.steps, found.status
 
 
 @_iterate.register_fake
 def _(fields: Tensor, *_: Any) -> tuple[Tensor, ...]:
     batch = fields.shape[:-2]
     whole = fields.new_empty(batch, dtype=torch.int64)
-    return torch.empty_like(fields), fields.new_empty(batch), whole, torch.empty_like(whole)
+    return fields.new_empty(fields.shape), fields.new_empty(batch), whole, torch.empty_like(whole)
 
 
 @iteration_operator("mean_field_linear", axes=(2, 2, 2, 2, 2))
@@ -211,12 +211,13 @@ def _iterate_linear(
     unit = known / scale
     limits = {"damping": damping, "tolerance": tolerance, "max_steps": max_steps}
     apply = tangent.transposed if transposed else tangent.direct
-    return anderson_unchecked(lambda w: unit + apply(w), unit, **limits).value * scale
+    found = anderson_unchecked(lambda w: unit + apply(w), unit, **limits)
+    return (found.value * scale).contiguous()
 
 
 @_iterate_linear.register_fake
 def _(known: Tensor, *_: Any) -> Tensor:
-    return torch.empty_like(known)
+    return known.new_empty(known.shape)
 
 
 class _Tangent:
@@ -246,24 +247,24 @@ class _Tangent:
     def through_field(self, w: Tensor) -> Tensor:
         """∂L/∂θ, a symmetric matrix, times w."""
         overlap = (self.theta * w).sum(dim=-1, keepdim=True)
-        return self.gain * w + self.bend * overlap * self.theta
+        return torch.addcmul(self.gain * w, self.bend * overlap, self.theta)
 
     def transposed(self, w: Tensor) -> Tensor:
         """Aᵀ w."""
         y = self.through_field(w)
-        pulled = self.pair @ y
-        if self.square is not None:
-            overlap = (self.m * y).sum(dim=-1, keepdim=True)
-            pulled = pulled - self.onsager * y + 2 * self.beta * (self.square @ overlap) * self.m
-        return pulled
+        return self.reacted(self.pair @ y, y)
+
+    def reacted(self, moved: Tensor, vector: Tensor) -> Tensor:
+        """`moved` B `vector` and what the Onsager term adds, a symmetric map of `vector`."""
+        if self.square is None:
+            return moved
+        overlap = (self.m * vector).sum(dim=-1, keepdim=True)
+        moved = torch.addcmul(moved, self.onsager, vector, value=-1)
+        return torch.addcmul(moved, 2 * self.beta * (self.square @ overlap), self.m)
 
     def direct(self, v: Tensor) -> Tensor:
         """A v."""
-        moved = self.pair @ v
-        if self.square is not None:
-            overlap = (self.m * v).sum(dim=-1, keepdim=True)
-            moved = moved - self.onsager * v + 2 * self.beta * (self.square @ overlap) * self.m
-        return self.through_field(moved)
+        return self.through_field(self.reacted(self.pair @ v, v))
 
     def pulled_back(self, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What w, a cotangent of f, gives to fields, pair and beta at fixed m."""

@@ -91,11 +91,8 @@ def local_field(
     """
     theta = fields + pair @ magnetization
     if order == 2:
-        theta = (
-            theta
-            - onsager_gain(magnetization, pair=pair, beta=beta, pair_square=pair_square)
-            * magnetization
-        )
+        onsager = onsager_gain(magnetization, pair=pair, beta=beta, pair_square=pair_square)
+        theta = torch.addcmul(theta, onsager, magnetization, value=-1)
     return theta
 
 
