@@ -103,8 +103,8 @@ def validity_of(
 
     return Validity(
         converged=converged.expand(batch) & finite,
-        distance=told(_norm(mean - truth) / _norm(truth)),
-        correction=told(_norm(correction) / _norm(saddle)),
+        distance=told(_relative(mean - truth, truth)),
+        correction=told(_relative(correction, saddle)),
         largest=told(others),
         lowest=told(lowest),
     )
@@ -123,8 +123,12 @@ def _saddle_and_correction(
     return leading, -slope - leading
 
 
-def _norm(vectors: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(vectors, dim=(-2, -1))
+def _relative(difference: Tensor, whole: Tensor) -> Tensor:
+    """‖difference‖/‖whole‖, or ‖difference‖ where there is nothing to compare it with."""
+    size, unit = (
+        torch.linalg.vector_norm(vectors, dim=(-2, -1)) for vectors in (difference, whole)
+    )
+    return size / torch.where(unit > 0, unit, 1.0)
 
 
 def _finite(values: Tensor) -> Tensor:
