@@ -150,9 +150,9 @@ def test_vmap_over_inputs_and_over_ensembles(options):
     torch.testing.assert_close(torch.vmap(module)(inputs), module(inputs), rtol=0, atol=1e-11)
     modules = [_module(seed=seed, **options) for seed in range(3)]
     parameters, _ = torch.func.stack_module_state(modules)
-    outputs = torch.vmap(
-        lambda p: torch.func.functional_call(modules[0], p, (inputs,)), in_dims=0
-    )(parameters)
+    outputs = torch.vmap(lambda p: torch.func.functional_call(modules[0], p, (inputs,)), in_dims=0)(
+        parameters
+    )
     outputs.square().sum().backward()
     for index, one in enumerate(modules):
         out = one(inputs)

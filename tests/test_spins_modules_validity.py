@@ -43,9 +43,7 @@ def test_the_meter_says_what_monte_carlo_finds(seed, strength):
                     seed=seed,
                 )
                 truth = torch.from_numpy(sampled.magnetization.value)
-                noise = float(
-                    torch.from_numpy(sampled.magnetization.error).norm() / truth.norm()
-                )
+                noise = float(torch.from_numpy(sampled.magnetization.error).norm() / truth.norm())
                 assert noise < 0.01
         measured[name] = float((parts.spins[0] - truth).norm() / truth.norm())
         words[name] = module.validity()

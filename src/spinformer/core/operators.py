@@ -21,7 +21,7 @@ def iteration_operator(name: str, *, axes: Sequence[int]) -> Callable[[Callable[
     tensors whose batch is the common one. Its `register_fake` is left to the caller.
 
     >>> @iteration_operator("example_halve", axes=(1,))
-    ... def halve(values: Tensor, times: int) -> Tensor:
+    ... def halve(values: torch.Tensor, times: int) -> torch.Tensor:
     ...     return values / 2**times
     >>> _ = halve.register_fake(lambda values, times: torch.empty_like(values))
     >>> torch.vmap(lambda x: halve(x, 1))(torch.ones(2, 3, 1)).shape

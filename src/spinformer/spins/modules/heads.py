@@ -6,6 +6,8 @@ Unit convention of `vectors.units`: fields h (..., N, D), pairs B = J + Jᵀ wit
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -54,7 +56,7 @@ def solve_heads(fields: Tensor, *, pair: Tensor, beta: Tensor, scheme: Scheme) -
     tensor(0.3090)
     tensor(0.3090)
     """
-    limits = {"tolerance": scheme.tolerance, "max_steps": scheme.max_steps, "throw": False}
+    limits: Any = {"tolerance": scheme.tolerance, "max_steps": scheme.max_steps, "throw": False}
     if scheme.solver == "saddle":
         gram = fields.shape[-1] > fields.shape[-2]
         batch = torch.broadcast_shapes(fields.shape[:-2], pair.shape[:-2], beta.shape[:-2])

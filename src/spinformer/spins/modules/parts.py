@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import Tensor
 
@@ -10,8 +10,6 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution
 from spinformer.spins.modules.heads import Scheme, SolvedHeads, correlation_of, decompose, reached
 from spinformer.spins.modules.validity import Validity, validity_of
-
-T = TypeVar("T")
 
 
 @record
@@ -25,6 +23,13 @@ class ModuleParts:
     says how far each system, (batch, heads), is from solving its equations: the residual is that
     of the mean-field equations, or max |C_ii − 1| at the saddle; K steps are converged where it
     is within the tolerance, else their status is STEP_LIMIT.
+
+    >>> import torch
+    >>> from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+    >>> module = SpinTransformerModule(8, heads=2)
+    >>> output, parts = module(torch.ones(1, 3, 8), return_parts=True)
+    >>> torch.allclose(parts.magnetization, output), bool(parts.validity().converged.all())
+    (True, True)
     """
 
     residual: Tensor
@@ -136,7 +141,7 @@ def merge(heads: Tensor) -> Tensor:
     return heads.transpose(-3, -2).flatten(-2)
 
 
-def detached(value: T) -> T:
+def detached(value: Any) -> Any:
     """A record without history, with everything in it.
 
     >>> import torch

@@ -8,6 +8,8 @@ The sum of both is what the module should be off from the exact spins, relative 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -27,6 +29,11 @@ class Validity:
     `correction`: the next order in 1/D of the saddle's ⟨σ⟩, relative to it. `largest`: the largest
     |C_ij| of different spins, which cannot exceed one. `lowest`: the smallest eigenvalue of the
     covariance C − m mᵀ, which cannot be negative. NaN where the numbers overflowed.
+
+    >>> one = torch.ones(1, 1)
+    >>> kept = {"converged": one > 0, "correction": 0 * one, "largest": one, "lowest": 0 * one}
+    >>> [bool(Validity(**kept, distance=x * one).trusted()) for x in (0.1, 0.3)]
+    [True, False]
     """
 
     converged: Tensor
@@ -116,7 +123,7 @@ def _saddle_and_correction(
     """⟨σ⟩ of the leading order and what the next one adds to it."""
     with torch.enable_grad():
         probe = fields.clone().requires_grad_()
-        given = {"fields": probe, "beta": beta, "throw": False}
+        given: Any = {"fields": probe, "beta": beta, "throw": False}
         solved = vector_spins(couplings, **given, corrected=True)
         (slope,) = torch.autograd.grad(solved.free_energy.sum(), probe)
     leading = solved.magnetization.detach()

@@ -177,8 +177,9 @@ def _iterate(
         return langevin_gain(theta, beta=beta) * theta
 
     start = langevin_gain(fields, beta=beta) * fields
-    limits = {"damping": damping, "tolerance": tolerance, "max_steps": max_steps}
-    found = anderson_unchecked(step, start, **limits)
+    found = anderson_unchecked(
+        step, start, damping=damping, tolerance=tolerance, max_steps=max_steps
+    )
     return found.value.contiguous().clone(), found.residual, found.steps, found.status
 
 
@@ -209,9 +210,14 @@ def _iterate_linear(
     scale = known.square().sum(dim=(-2, -1), keepdim=True).sqrt()
     scale = (scale / known.shape[-2] ** 0.5).clamp_min(torch.finfo(scale.dtype).tiny)
     unit = known / scale
-    limits = {"damping": damping, "tolerance": tolerance, "max_steps": max_steps}
     apply = tangent.transposed if transposed else tangent.direct
-    found = anderson_unchecked(lambda w: unit + apply(w), unit, **limits)
+    found = anderson_unchecked(
+        lambda w: unit + apply(w),
+        unit,
+        damping=damping,
+        tolerance=tolerance,
+        max_steps=max_steps,
+    )
     return (found.value * scale).contiguous()
 
 
@@ -334,5 +340,5 @@ class _Linear(torch.autograd.Function):
             moved = tangent.transposed(w) if transposed else tangent.direct(w)
             return (v * moved).sum()
 
-        _, pull = torch.func.vjp(pairing, *others)
+        pull: Any = torch.func.vjp(pairing, *others)[1]
         return (v, *pull(v.new_ones(())), *(None,) * 5)
