@@ -24,7 +24,8 @@ class TokenClassifier(nn.Module):
 
     `kind` "spins": `SpinTransformerModule` with learned channel maps; `options` go to it
     (`solver`, `order`, ...; one step if no solver is named). "transformer": torch's
-    `TransformerEncoderLayer` with `feedforward` hidden units, no dropout. Input (images, N, pixels), output logits (images, 10).
+    `TransformerEncoderLayer` with `feedforward` hidden units, no dropout. Input
+    (images, N, pixels), output logits (images, 10).
 
     >>> TokenClassifier("spins", tokens=4, pixels=1, dim=8, heads=2)(torch.ones(5, 4, 1)).shape
     torch.Size([5, 10])
