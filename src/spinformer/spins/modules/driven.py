@@ -43,7 +43,7 @@ class DrivenParts:
 
 
 class DrivenSpinModule(nn.Module):
-    """Driven vector spins with causal softmax couplings, in the place of a causal transformer layer.
+    """Driven vector spins with causal softmax couplings: a layer for sequences.
 
     `dim` channels are shared out to `heads` systems of dimension D = dim/heads, driven for `steps`
     K ≥ 1 steps from free spins. `theory`: "naive", "second order" with the lengthening of the

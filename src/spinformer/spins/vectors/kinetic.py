@@ -8,9 +8,10 @@ square v_i = (J Q Jᵀ)_ii, Q_ij = ⟨u_i·u_j⟩ − m_i·m_j, so that
     m_i(t+1) = g_i θ̄_i,   g_i = 2β/(1 + √(1 + 4β²(θ̄_i² + v_i))),
     Q_ij(t+1) = g_i g_j (J Q Jᵀ)_ij for i ≠ j,   Q_ii = 1 − m_i²,
 
-which is closed: the theory "large D". To second order in J, v_i = Σ_j J_ij²(1 − m_j²), without the
-correlations between neighbours: the Onsager term of the dynamics, an extra length of the field
-and not a reaction on m, since nothing comes back within a step. Naive mean field has v = 0.
+which is closed: the theory "large D". To second order in J (and to third, since neighbours
+correlate as J²), v_i = Σ_j J_ij²(1 − m_j²): the Onsager term of the dynamics, an extra length of
+the field and not a reaction on m, since nothing comes back within a step. Naive mean field has
+v = 0.
 
 The delayed correlation is ⟨u_i(t+1)·u_j(t)⟩ = m_i(t+1)·m_j(t) + g_i (J Q)_ij, and the entropy
 production of a stationary state, a step and per component, β Σ_ij (J_ij − J_ji) of it, as for Ising
