@@ -196,26 +196,25 @@ def _mix(
         norm = residual.norm(dim=-1) / sites**0.5
         astray = norm > _ASTRAY * best_norm
         better = norm < best_norm
-        best = torch.where(better.unsqueeze(-1), x, best)
         best_norm = torch.where(better, norm, best_norm)
         active = best_norm > tolerance
-        if iteration == max_steps:
-            break
-        going, together, lost = True, False, True
+        going, together, lost, up = True, False, True, False
         if iteration % every == 0:
-            going, together, lost = torch.stack([active.any(), active.all(), astray.any()]).tolist()
-        if not going:
+            asked = [active.any(), active.all(), astray.any(), better.all()]
+            going, together, lost, up = torch.stack(asked).tolist()
+        best = x if up else torch.where(better.unsqueeze(-1), x, best)
+        if not going or iteration == max_steps:
             break
         mixed = target = torch.add(x, residual, alpha=damping)
         if previous is not None:
             slot, used = (iteration - 2) % _HISTORY, min(iteration - 1, _HISTORY)
-            change = residual - previous[0]
-            changes[:, slot], moves[:, slot] = change, target - previous[1]
+            torch.sub(residual, previous[0], out=changes[:, slot])
+            torch.sub(target, previous[1], out=moves[:, slot])
             if lost or forgot:
                 forgot = True
                 known[:, slot] = 1.0
                 known *= (~astray)[:, None, None]
-            pair = torch.stack([change, residual], dim=-2)
+            pair = torch.stack([changes[:, slot], residual], dim=-2)
             products = (changes[:, :used] @ pair.mT).double()
             gram[:, slot, :used] = gram[:, :used, slot] = products[..., 0]
             # Unit columns, else the ridge would silence the newest, smallest ones; in double
@@ -226,7 +225,8 @@ def _mix(
                 scale = known[:, :used] * scale
             matrix = block * scale * scale.mT + ridge[:used, :used]
             weights = scale * torch.linalg.solve_ex(matrix, scale * products[..., 1:]).result
-            mixed = target - (weights.to(x).mT @ moves[:, :used]).squeeze(-2)
+            back = weights.to(x).mT
+            mixed = torch.baddbmm(target.unsqueeze(-2), back, moves[:, :used], alpha=-1).squeeze(-2)
         previous = (residual, target)
         x = mixed if together else torch.where(active.unsqueeze(-1), mixed, best)
     batch = shape[:-2]

@@ -190,12 +190,13 @@ def _(fields: Tensor, *_: Any) -> tuple[Tensor, ...]:
     return fields.new_empty(fields.shape), fields.new_empty(batch), whole, torch.empty_like(whole)
 
 
-@iteration_operator("mean_field_linear", axes=(2, 2, 2, 2, 2))
+@iteration_operator("mean_field_linear", axes=(2, 2, 2, 2, 2, 2))
 def _iterate_linear(
     known: Tensor,
     m: Tensor,
     fields: Tensor,
     pair: Tensor,
+    square: Tensor,
     beta: Tensor,
     order: int,
     transposed: bool,
@@ -203,9 +204,8 @@ def _iterate_linear(
     tolerance: float,
     max_steps: int,
 ) -> Tensor:
-    """w = known + A w, or with Aᵀ, for A = ∂f/∂m at m."""
-    square = pair.square() if order == 2 else None
-    tangent = _Tangent(m, fields, pair, beta, square, order)
+    """w = known + A w, or with Aᵀ, for A = ∂f/∂m at m; `square` is B∘B, without use in order 1."""
+    tangent = _Tangent(m, fields, pair, square, beta, order)
     # The tolerance is relative to what is known, whose size is the loss's business.
     scale = known.square().sum(dim=(-2, -1), keepdim=True).sqrt()
     scale = (scale / known.shape[-2] ** 0.5).clamp_min(torch.finfo(scale.dtype).tiny)
@@ -234,12 +234,12 @@ class _Tangent:
         m: Tensor,
         fields: Tensor,
         pair: Tensor,
+        square: Tensor,
         beta: Tensor,
-        square: Tensor | None,
         order: int,
     ) -> None:
-        self.m, self.pair, self.beta, self.order = m, pair, beta, order
-        self.square = pair.square() if order == 2 and square is None else square
+        self.m, self.pair, self.beta = m, pair, beta
+        self.square = square if order == 2 else None
         self.theta = fields + pair @ m
         if self.square is not None:
             self.width = 1 - m.square().sum(dim=-1, keepdim=True)
@@ -306,8 +306,9 @@ class _FixedPoint(torch.autograd.Function):
         order, *limits = ctx.limits
         # A compiler, which refuses second derivatives itself, cannot nest functions.
         linear = _iterate_linear if torch.compiler.is_compiling() else _Linear.apply
-        w = linear(grad, m, fields, pair, beta, order, True, *limits)
-        grads = _Tangent(m, fields, pair, beta, None, order).pulled_back(w)
+        square = pair * pair if order == 2 else pair
+        w = linear(grad, m, fields, pair, square, beta, order, True, *limits)
+        grads = _Tangent(m, fields, pair, square, beta, order).pulled_back(w)
         fitted = [
             given.sum_to_size(like.shape) if given.shape != like.shape else given
             for given, like in zip(grads, (fields, pair, beta), strict=True)
@@ -326,8 +327,8 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(output, *inputs[1:5])
-        ctx.limits = inputs[5:]
+        ctx.save_for_backward(output, *inputs[1:6])
+        ctx.limits = inputs[6:]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -335,8 +336,8 @@ class _Linear(torch.autograd.Function):
         order, transposed, *limits = ctx.limits
         v = _Linear.apply(grad, *others, order, not transposed, *limits)
 
-        def pairing(m: Tensor, fields: Tensor, pair: Tensor, beta: Tensor) -> Tensor:
-            tangent = _Tangent(m, fields, pair, beta, None, order)
+        def pairing(m: Tensor, h: Tensor, pair: Tensor, square: Tensor, beta: Tensor) -> Tensor:
+            tangent = _Tangent(m, h, pair, square, beta, order)
             moved = tangent.transposed(w) if transposed else tangent.direct(w)
             return (v * moved).sum()
 
