@@ -7,6 +7,7 @@ from spinformer.spins.modules.spin_transformer import SpinTransformerModule
 from spinformer.spins.modules.stability import coupling_excess, largest_row_sum
 from spinformer.spins.vectors.large_d import magnetization
 from spinformer.spins.vectors.monte_carlo import sample_vector_spins
+from spinformer.spins.vectors.saddle import find_saddle
 
 DOUBLE = torch.float64
 SOLVERS = {
@@ -69,6 +70,10 @@ def test_the_correction_is_what_the_next_order_adds():
     want = (next_order - leading).norm(dim=(-2, -1)) / leading.norm(dim=(-2, -1))
     torch.testing.assert_close(module.validity().correction, want, rtol=1e-9, atol=0)
     assert (module.validity().distance < 1e-10).all()
+    # The covariance of the saddle is V⁻¹/(2β).
+    t = find_saddle(parts.pair / 2, **given).t
+    largest = torch.linalg.eigvalsh(torch.diag_embed(t) - parts.pair / 2)[..., -1]
+    torch.testing.assert_close(module.validity().lowest, 1 / (2.4 * largest))
 
 
 @pytest.mark.parametrize("coupling", [0.2, 2.0])
