@@ -148,7 +148,7 @@ def test_vmap_over_inputs_and_over_ensembles(options):
     """A batch of modules in one call, as ensembles are trained: same values, same gradients."""
     module, inputs = _module(**options), _inputs(3, 5, 12)
     torch.testing.assert_close(torch.vmap(module)(inputs), module(inputs), rtol=0, atol=1e-11)
-    modules = [_module(seed=seed, **options) for seed in range(3)]
+    modules = [_module(seed=seed, beta=0.8 + 0.2 * seed, **options) for seed in range(3)]
     parameters, _ = torch.func.stack_module_state(modules)
     outputs = torch.vmap(lambda p: torch.func.functional_call(modules[0], p, (inputs,)), in_dims=0)(
         parameters
