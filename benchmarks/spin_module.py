@@ -14,6 +14,7 @@ import time
 
 import torch
 
+from spinformer.spins.modules.driven import DrivenSpinModule
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
 
 DIM, HEADS, BATCH = 128, 4, 8
@@ -31,10 +32,13 @@ def contestants() -> dict[str, torch.nn.Module]:
         "spin module, K = 1, no response": SpinTransformerModule(
             DIM, heads=HEADS, steps=1, response=False
         ),
-        "spin module, fixed point": SpinTransformerModule(DIM, heads=HEADS, steps=None),
-        "spin module, fixed point, order 1": SpinTransformerModule(
-            DIM, heads=HEADS, steps=None, order=1
+        "spin module, fixed point": SpinTransformerModule(DIM, heads=HEADS),
+        "spin module, fixed point, order 1": SpinTransformerModule(DIM, heads=HEADS, order=1),
+        "spin module, saddle": SpinTransformerModule(DIM, heads=HEADS, solver="saddle"),
+        "spin module, saddle, g = 2": SpinTransformerModule(
+            DIM, heads=HEADS, solver="saddle", strength=2.0
         ),
+        "driven module, 2 steps": DrivenSpinModule(DIM, heads=HEADS),
     }
 
 
@@ -62,8 +66,14 @@ def main() -> None:
                 if turn >= 2:
                     times[name].append(elapsed)
         medians = {name: statistics.median(values) for name, values in times.items()}
+        solved = ("spin module, fixed point", "spin module, saddle", "spin module, saddle, g = 2")
+        most = {
+            name: int(modules[name](inputs, return_parts=True)[1].solution.steps.max())
+            for name in solved
+        }
         yardsticks = list(medians.values())[:2]
         print(f"N = {sites}, batch {BATCH}, width {DIM}, {HEADS} heads")
+        print(f"  at most {', '.join(f'{n} steps ({name})' for name, n in most.items())}")
         for name, median in medians.items():
             print(
                 f"  {name:38} {1e3 * median:7.1f} ms   "

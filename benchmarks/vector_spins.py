@@ -125,14 +125,18 @@ def scipy_forward(couplings: Tensor, fields: Tensor) -> Tensor:
     return torch.tensor(total)
 
 
-def clock(work: Callable[[], object], repeats: int) -> float:
-    work()
-    times = []
-    for _ in range(repeats):
-        start = time.process_time()
+def clock(works: dict[str, tuple[Callable[[], object], int]]) -> dict[str, float]:
+    """Median milliseconds of each work, one after the other in every round; repeats as given."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for work, _ in works.values():
         work()
-        times.append(time.process_time() - start)
-    return 1e3 * statistics.median(times)
+    for turn in range(max(repeats for _, repeats in works.values())):
+        for name, (work, repeats) in works.items():
+            if turn < repeats:
+                start = time.process_time()
+                work()
+                times[name].append(time.process_time() - start)
+    return {name: 1e3 * statistics.median(found) for name, found in times.items()}
 
 
 def main() -> None:
@@ -151,9 +155,13 @@ def main() -> None:
             with torch.no_grad():
                 saddle = find_saddle(couplings, fields=fields, beta=1.0)
                 matrix = torch.diag_embed(saddle.t) - (couplings + couplings.mT) / 2
-                unit = clock(lambda m=matrix: torch.linalg.cholesky(m), 5 * options.repeats)
+
+            def unit(m: Tensor = matrix) -> Tensor:
+                with torch.no_grad():
+                    return torch.linalg.cholesky(m)
+
             print(
-                f"N = {sites}, D = {dimension}, batch {batch}, {kind}: one Cholesky {unit:.3f} ms, "
+                f"N = {sites}, D = {dimension}, batch {batch}, {kind}: "
                 f"at most {int(saddle.steps.max())} steps, "
                 f"all converged: {bool(saddle.converged.all())}"
             )
@@ -171,11 +179,17 @@ def main() -> None:
                     "unrolled Newton, autograd": lambda b=both: b(unrolled),
                     "SciPy trust-exact, forward": lambda j=couplings, h=fields: scipy_forward(j, h),
                 }
+            found = clock(
+                {"one Cholesky": (unit, options.repeats)}
+                | {
+                    name: (work, options.repeats if name == "spinformer" else 3)
+                    for name, work in methods.items()
+                }
+            )
             for name, work in methods.items():
-                repeats = options.repeats if name == "spinformer" else 3
-                milliseconds = clock(work, repeats)
                 print(
-                    f"  {name:28s} {milliseconds:9.1f} ms  {milliseconds / unit:8.0f} Cholesky  "
+                    f"  {name:28s} {found[name]:9.1f} ms  "
+                    f"{found[name] / found['one Cholesky']:8.0f} Cholesky  "
                     f"value {float(work().detach()):.2f}"
                 )
 

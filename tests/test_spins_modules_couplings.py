@@ -47,7 +47,7 @@ def test_two_terms_are_the_gradient_of_the_exact_free_energy(mask_diagonal, beta
 
     def couplings_of(h):
         return softmax_couplings(
-            h, bilinear=bilinear, gamma=3.0, strength=0.8, mask_diagonal=mask_diagonal
+            h, bilinear=bilinear, scale=3.0, strength=0.8, mask_diagonal=mask_diagonal
         )
 
     def spins(h, couplings):
@@ -66,13 +66,13 @@ def test_two_terms_are_the_gradient_of_the_exact_free_energy(mask_diagonal, beta
 @pytest.mark.parametrize("mask_diagonal", [True, False])
 def test_two_terms_for_exact_vector_spins(mask_diagonal):
     """Three spins in D = 4 by quadrature: finite differences of F(h, J(h)) along the field."""
-    dim, beta, gamma, strength = 4, 0.8, 2.0, 0.6
+    dim, beta, scale, strength = 4, 0.8, 2.0, 0.6
     field, bilinear = _draw(1, dim, seed=8)
     fields = torch.tensor([[1.0], [-0.6], [1.7]], dtype=torch.float64) * field
 
     def couplings_of(h):
         return softmax_couplings(
-            h, bilinear=bilinear, gamma=gamma, strength=strength, mask_diagonal=mask_diagonal
+            h, bilinear=bilinear, scale=scale, strength=strength, mask_diagonal=mask_diagonal
         )
 
     def exact(h, couplings):
@@ -110,7 +110,7 @@ def test_a_masked_pair_does_not_respond():
     for mask_diagonal in (True, False):
 
         def couplings_of(h, mask=mask_diagonal):
-            return softmax_couplings(h, bilinear=bilinear, gamma=2.0, mask_diagonal=mask)
+            return softmax_couplings(h, bilinear=bilinear, scale=2.0, mask_diagonal=mask)
 
         mean, response = two_term_magnetization(fields, couplings_of, spins=spins)
         assert (response.abs().max() == 0) == mask_diagonal
@@ -130,15 +130,15 @@ def test_a_masked_pair_does_not_respond():
 @given(
     sites=st.integers(2, 9),
     dim=st.integers(1, 7),
-    gamma=st.floats(0.0, 30.0),
+    scale=st.floats(0.0, 30.0),
     strength=st.floats(0.01, 3.0),
     seed=st.integers(0, 10_000),
     mask_diagonal=st.booleans(),
 )
 @pytest.mark.claim("B6")
-def test_closed_form_equals_autograd(sites, dim, gamma, strength, seed, mask_diagonal):
+def test_closed_form_equals_autograd(sites, dim, scale, strength, seed, mask_diagonal):
     fields, bilinear = _draw(sites, dim, seed, batch=(2,))
-    options = {"gamma": gamma, "strength": strength, "mask_diagonal": mask_diagonal}
+    options = {"scale": scale, "strength": strength, "mask_diagonal": mask_diagonal}
     couplings = softmax_couplings(fields, bilinear=bilinear, **options)
     torch.testing.assert_close(couplings.sum(-1), torch.full((2, sites), strength).double())
     correlation = symmetrize(torch.randn(2, sites, sites, dtype=torch.float64))
@@ -147,7 +147,7 @@ def test_closed_form_equals_autograd(sites, dim, gamma, strength, seed, mask_dia
         bilinear=bilinear,
         couplings=couplings,
         correlation=correlation,
-        gamma=gamma,
+        scale=scale,
         strength=strength,
     )
     automatic = autograd_response(
@@ -155,7 +155,7 @@ def test_closed_form_equals_autograd(sites, dim, gamma, strength, seed, mask_dia
         lambda h: softmax_couplings(h, bilinear=bilinear, **options),
         correlation=correlation,
     )
-    torch.testing.assert_close(closed, automatic, rtol=1e-12, atol=1e-12 * (1 + gamma))
+    torch.testing.assert_close(closed, automatic, rtol=1e-12, atol=1e-12 * (1 + scale))
     rows = response_attention(couplings, correlation=correlation, strength=strength).sum(-1)
     assert rows.abs().max() < 1e-13 * (1 + strength)
 
@@ -166,23 +166,23 @@ def test_permutations_and_neighbours(sites, dim, seed):
     """Permuting sites permutes J and the response; a batch is solved site by site the same."""
     fields, bilinear = _draw(sites, dim, seed, batch=(3,))
     correlation = symmetrize(torch.randn(3, sites, sites, dtype=torch.float64))
-    couplings = softmax_couplings(fields, bilinear=bilinear, gamma=2.0)
+    couplings = softmax_couplings(fields, bilinear=bilinear, scale=2.0)
     response = softmax_response(
-        fields, bilinear=bilinear, couplings=couplings, correlation=correlation, gamma=2.0
+        fields, bilinear=bilinear, couplings=couplings, correlation=correlation, scale=2.0
     )
     order = torch.randperm(sites, generator=torch.Generator().manual_seed(seed))
-    moved = softmax_couplings(fields[:, order], bilinear=bilinear, gamma=2.0)
+    moved = softmax_couplings(fields[:, order], bilinear=bilinear, scale=2.0)
     torch.testing.assert_close(moved, couplings[:, order][:, :, order], rtol=0, atol=1e-13)
     moved = softmax_response(
         fields[:, order],
         bilinear=bilinear,
         couplings=moved,
         correlation=correlation[:, order][:, :, order],
-        gamma=2.0,
+        scale=2.0,
     )
     torch.testing.assert_close(moved, response[:, order], rtol=0, atol=1e-12)
     alone = softmax_response(
-        fields[1], bilinear=bilinear, couplings=couplings[1], correlation=correlation[1], gamma=2.0
+        fields[1], bilinear=bilinear, couplings=couplings[1], correlation=correlation[1], scale=2.0
     )
     torch.testing.assert_close(alone, response[1], rtol=0, atol=1e-13)
 
@@ -192,9 +192,9 @@ def test_gradients():
     correlation = symmetrize(torch.randn(4, 4, dtype=torch.float64))
 
     def closed(h, a, c):
-        couplings = softmax_couplings(h, bilinear=a, gamma=1.5, strength=0.7)
+        couplings = softmax_couplings(h, bilinear=a, scale=1.5, strength=0.7)
         return softmax_response(
-            h, bilinear=a, couplings=couplings, correlation=c, gamma=1.5, strength=0.7
+            h, bilinear=a, couplings=couplings, correlation=c, scale=1.5, strength=0.7
         )
 
     inputs = [x.clone().requires_grad_() for x in (fields, bilinear, correlation)]
@@ -230,7 +230,7 @@ _A = torch.ones(2, 2)
         (lambda: softmax_couplings(np.ones((3, 2)), bilinear=_A), TypeError, "fields"),
         (lambda: softmax_couplings(_H[0], bilinear=_A), ValueError, "fields"),
         (lambda: softmax_couplings(_H, bilinear=torch.ones(3, 3)), ValueError, "bilinear"),
-        (lambda: softmax_couplings(_H, bilinear=_A, gamma=-1.0), ValueError, "gamma"),
+        (lambda: softmax_couplings(_H, bilinear=_A, scale=-1.0), ValueError, "scale"),
         (lambda: softmax_couplings(_H, bilinear=_A, strength=float("nan")), ValueError, "strength"),
         (lambda: softmax_couplings(_H[:1], bilinear=_A), ValueError, "mask_diagonal"),
         (lambda: softmax_couplings(_H * torch.inf, bilinear=_A), ValueError, "fields"),

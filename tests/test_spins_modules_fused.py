@@ -78,13 +78,20 @@ def test_square_times():
     )
 
 
-@pytest.mark.parametrize("steps", [1, 2, None])
-@pytest.mark.parametrize("order", [1, 2])
-def test_second_derivatives_of_the_module(steps, order):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"steps": 1},
+        {"steps": 2, "order": 1},
+        {"order": 1},
+        {"order": 2},
+        {"solver": "saddle"},
+        {"coupling_limit": 0.8},
+    ],
+)
+def test_second_derivatives_of_the_module(options):
     torch.manual_seed(0)
-    module = SpinTransformerModule(
-        4, heads=2, steps=steps, order=order, tolerance=1e-14, dtype=torch.float64
-    )
+    module = SpinTransformerModule(4, heads=2, **options, tolerance=1e-14, dtype=torch.float64)
     names = [name for name, _ in module.named_parameters()]
     values = [value.detach().clone().requires_grad_() for value in module.parameters()]
     (inputs,) = _tensors((1, 3, 4), seed=1)

@@ -30,18 +30,26 @@ def _inputs(batch=2, sites=5, dim=12, seed=1):
     return torch.randn(batch, sites, dim, generator=torch.Generator().manual_seed(seed)).double()
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"order": 1, "strength": 1.5, "beta": 0.4},
+        {"order": 1, "strength": 0.4, "beta": 2.0},
+        {"order": 2, "strength": 1.5, "beta": 0.4},
+        {"order": 2, "strength": 0.4, "beta": 2.0},
+        {"solver": "saddle", "strength": 1.5, "beta": 0.4},
+        {"solver": "saddle", "strength": 4.0, "beta": 1.0},
+        {"order": 2, "coupling_limit": 0.9, "beta": 1.3},
+        {"solver": "saddle", "coupling_limit": 6.0, "beta": 1.3},
+    ],
+)
 @pytest.mark.parametrize("mask_diagonal", [True, False])
-@pytest.mark.parametrize(("beta", "strength"), [(0.4, 1.5), (2.0, 0.4)])
 @pytest.mark.claim("B8")
-def test_output_is_minus_the_gradient_of_the_free_energy(order, mask_diagonal, beta, strength):
+def test_output_is_minus_the_gradient_of_the_free_energy(options, mask_diagonal):
     """By autograd through F(H, J(H), m*(H)), and by finite differences with m* solved again."""
     module = _module(
-        steps=None,
-        order=order,
+        **options,
         mask_diagonal=mask_diagonal,
-        beta=beta,
-        strength=strength,
         gamma=1.5,
         normalize=False,
         tolerance=3e-15,
@@ -55,7 +63,7 @@ def test_output_is_minus_the_gradient_of_the_free_energy(order, mask_diagonal, b
         torch.testing.assert_close(output, slope, rtol=0, atol=1e-12)
         push = _inputs(seed=3)
         along = -slope_at_zero(lambda s: module.free_energy(fields + s * push).sum(), step=1e-3)
-        assert abs(along - (output * push).sum()) < 1e-9
+        assert abs(along - (output * push).sum()) < 3e-9
 
 
 def test_one_head_is_the_formula_of_the_couplings_module():
@@ -66,7 +74,7 @@ def test_one_head_is_the_formula_of_the_couplings_module():
         output, parts = module(inputs, return_parts=True)
         fields = module.fields(inputs) / 6**0.5
         bilinear = module.query @ module.key.mT
-        options = {"gamma": 1.3 * 6**0.5, "strength": 0.5}
+        options = {"scale": 1.3 * 6**0.5, "strength": 0.5}
         couplings = softmax_couplings(fields, bilinear=bilinear, **options)
         spins = solve_fixed_point(couplings, fields=fields, beta=0.9)
         torch.testing.assert_close(parts.couplings[:, 0], couplings)
@@ -88,15 +96,24 @@ def test_one_head_is_the_formula_of_the_couplings_module():
     torch.testing.assert_close(response, other, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("steps", [1, 3, None])
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"steps": 1, "order": 2},
+        {"steps": 3, "order": 1},
+        {"order": 1},
+        {"order": 2},
+        {"solver": "saddle"},
+        {"solver": "saddle", "coupling_limit": 3.0},
+        {"coupling_limit": 0.8},
+    ],
+)
 @pytest.mark.parametrize("mask_diagonal", [True, False])
-def test_gradients(steps, order, mask_diagonal):
+def test_gradients(options, mask_diagonal):
     module = _module(
         dim=4,
         heads=2,
-        steps=steps,
-        order=order,
+        **options,
         mask_diagonal=mask_diagonal,
         channel_maps=True,
         beta=1.4,
@@ -117,12 +134,13 @@ def test_gradients(steps, order, mask_diagonal):
 @given(
     sites=st.integers(2, 12),
     seed=st.integers(0, 10_000),
-    steps=st.sampled_from([1, 2, None]),
-    order=st.sampled_from([1, 2]),
+    options=st.sampled_from(
+        [{"steps": 1}, {"steps": 2, "order": 1}, {"order": 1}, {}, {"solver": "saddle"}]
+    ),
     beta=st.floats(0.1, 2.0),
 )
-def test_tokens_are_a_set_and_batches_do_not_mix(sites, seed, steps, order, beta):
-    module = _module(seed=seed, steps=steps, order=order, beta=beta)
+def test_tokens_are_a_set_and_batches_do_not_mix(sites, seed, options, beta):
+    module = _module(seed=seed, beta=beta, **options)
     inputs = _inputs(batch=3, sites=sites, seed=seed)
     # One neighbour is made much harder to solve than the others.
     inputs[2] *= 30
@@ -142,12 +160,11 @@ def test_tokens_are_a_set_and_batches_do_not_mix(sites, seed, steps, order, beta
 @settings(deadline=None, max_examples=25, derandomize=True)
 @given(
     seed=st.integers(0, 10_000),
-    steps=st.sampled_from([1, 4, None]),
-    order=st.sampled_from([1, 2]),
+    options=st.sampled_from([{"steps": 1}, {"steps": 4}, {"order": 1}, {}, {"solver": "saddle"}]),
     mask_diagonal=st.booleans(),
 )
-def test_parts_add_up_and_point_where_they_should(seed, steps, order, mask_diagonal):
-    module = _module(seed=seed, steps=steps, order=order, mask_diagonal=mask_diagonal)
+def test_parts_add_up_and_point_where_they_should(seed, options, mask_diagonal):
+    module = _module(seed=seed, mask_diagonal=mask_diagonal, **options)
     inputs = _inputs(seed=seed)
     with torch.no_grad():
         output, parts = module(inputs, return_parts=True)
@@ -163,7 +180,7 @@ def test_parts_add_up_and_point_where_they_should(seed, steps, order, mask_diago
         )
         spins = (parts.magnetization - parts.response).reshape(2, 5, 3, 4)
         assert (spins.norm(dim=-1) < 2).all()
-        if order == 1:
+        if options.get("order") == 1:
             assert (parts.onsager == 0).all()
 
 
@@ -206,7 +223,8 @@ def test_stack_trains_in_single_precision():
     torch.manual_seed(0)
     stack = torch.nn.Sequential(
         SpinTransformerModule(16, heads=2, steps=1),
-        SpinTransformerModule(16, heads=2, steps=None, channel_maps=True),
+        SpinTransformerModule(16, heads=2, solver="saddle", channel_maps=True),
+        SpinTransformerModule(16, heads=2, channel_maps=True),
     )
     inputs, target = torch.randn(8, 6, 16), torch.randn(8, 6, 16)
     optimizer = torch.optim.Adam(stack.parameters(), lr=1e-2)
@@ -219,7 +237,7 @@ def test_stack_trains_in_single_precision():
         losses.append(loss.item())
     assert all(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in stack.parameters())
     assert losses[-1] < 0.6 * losses[0]
-    assert stack[1].last_converged
+    assert stack[1].validity().converged.all()
 
 
 def test_orders_approach_the_saddle_point_of_large_dimension():
@@ -246,10 +264,7 @@ def test_failure_to_converge_is_said():
     with torch.no_grad():
         _, parts = module(_inputs(), return_parts=True)
     assert not parts.converged.all()
-    assert module.last_converged is False
-    with torch.no_grad():
-        module(_inputs())
-    assert module.last_converged is False
+    assert not module.validity().converged.any()
 
 
 @pytest.mark.parametrize("steps", [1, 3, 60])
@@ -260,20 +275,18 @@ def test_steps_are_converged_only_where_they_arrived(steps, order):
     inputs = _inputs()
     with torch.no_grad():
         module = _module(steps=steps, **options)
-        module(inputs)
-        assert module.last_converged is None
         _, parts = module(inputs, return_parts=True)
         _, later = _module(steps=steps + 1, **options)(inputs, return_parts=True)
-    change = later.fixed_point.value - parts.fixed_point.value
+    change = later.solution.value - parts.solution.value
     want = change.square().sum((-2, -1)).sqrt() / 5**0.5
-    torch.testing.assert_close(parts.fixed_point.residual, want, rtol=1e-6, atol=1e-15)
+    torch.testing.assert_close(parts.solution.residual, want, rtol=1e-6, atol=1e-15)
     arrived = steps == 60
-    assert module.last_converged is arrived
+    assert (module.validity().converged == arrived).all()
     assert (parts.converged == arrived).all()
     assert (want <= 1e-9).all() == arrived
     wanted = Status.CONVERGED if arrived else Status.STEP_LIMIT
-    assert parts.fixed_point.count(wanted) == parts.fixed_point.status.numel()
-    assert (parts.fixed_point.steps == steps).all()
+    assert parts.solution.count(wanted) == parts.solution.status.numel()
+    assert (parts.solution.steps == steps).all()
 
 
 _H = torch.ones(3, 2)
@@ -287,7 +300,34 @@ _H = torch.ones(3, 2)
         (lambda: SpinTransformerModule(6, heads=2, order=3), ValueError, "order"),
         (lambda: SpinTransformerModule(6, heads=2, beta=0.0), ValueError, "beta"),
         (lambda: SpinTransformerModule(6.0, heads=2), TypeError, "dim"),
-        (lambda: SpinTransformerModule(6, heads=2)(torch.ones(2, 6)), ValueError, "inputs"),
+        (lambda: SpinTransformerModule(6, heads=2)(torch.ones(6)), ValueError, "inputs"),
+        (lambda: SpinTransformerModule(6, heads=2, solver="exact"), ValueError, "solver"),
+        (lambda: SpinTransformerModule(6, heads=2, solver="saddle", steps=1), ValueError, "steps"),
+        (
+            lambda: SpinTransformerModule(6, heads=2, coupling_limit=1.0, strength=0.5),
+            ValueError,
+            "strength",
+        ),
+        (lambda: SpinTransformerModule(6, heads=2).validity(), RuntimeError, "forward pass"),
+        (
+            lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 2, 6), is_causal=True),
+            ValueError,
+            "every token feels the future",
+        ),
+        (
+            lambda: SpinTransformerModule(6, heads=2)(
+                torch.ones(1, 2, 6), attn_mask=torch.ones(3, 3)
+            ),
+            ValueError,
+            "attn_mask",
+        ),
+        (
+            lambda: SpinTransformerModule(6, heads=2)(
+                torch.ones(1, 2, 6), key_padding_mask=torch.ones(1, 2)
+            ),
+            TypeError,
+            "key_padding_mask",
+        ),
         (
             lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 2, 6).double()),
             TypeError,
@@ -295,31 +335,6 @@ _H = torch.ones(3, 2)
         ),
         (lambda: SpinTransformerModule(6, heads=2, response="False"), TypeError, "response"),
         (lambda: SpinTransformerModule(6, heads=2, dtype=torch.int64), TypeError, "dtype"),
-        (
-            lambda: SpinTransformerModule(6, heads=2)(1e30 * torch.ones(1, 2, 6)),
-            ValueError,
-            "squares",
-        ),
-        (
-            lambda: SpinTransformerModule(6, heads=2, normalize=False)(1e30 * torch.ones(1, 2, 6)),
-            ValueError,
-            "finite scores",
-        ),
-        (
-            lambda: SpinTransformerModule(6, heads=2).free_energy(_H[None, :1].repeat(1, 1, 3)),
-            ValueError,
-            "fields must hold at least 2",
-        ),
-        (
-            lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 1, 6)),
-            ValueError,
-            "mask_diagonal",
-        ),
-        (
-            lambda: SpinTransformerModule(6, heads=2)(torch.full((1, 2, 6), torch.nan)),
-            ValueError,
-            "NaN",
-        ),
         (
             lambda: solve_fixed_point(torch.ones(2, 2), fields=_H, beta=1.0),
             ValueError,

@@ -58,7 +58,7 @@ def test_parts_are_the_gradient(sites, dim, seed, beta, gamma, strength, mask_di
     anatomy = dissect(fields, bilinear=bilinear, beta=beta, gamma=gamma, **options)
     assert sum(anatomy.shares().values()) == pytest.approx([1.0, 1.0], abs=1e-9)
     probe = fields.clone().requires_grad_()
-    couplings = softmax_couplings(probe, bilinear=bilinear, gamma=gamma * dim**0.5, **options)
+    couplings = softmax_couplings(probe, bilinear=bilinear, scale=gamma * dim**0.5, **options)
     energy = free_energy(couplings, fields=probe * dim**0.5, beta=beta)
     (slope,) = torch.autograd.grad(-energy.sum() / dim, probe)
     scale = 1 + gamma * dim**0.5
@@ -68,7 +68,7 @@ def test_parts_are_the_gradient(sites, dim, seed, beta, gamma, strength, mask_di
         bilinear=bilinear,
         couplings=anatomy.couplings,
         correlation=anatomy.correlation,
-        gamma=gamma * dim**0.5,
+        scale=gamma * dim**0.5,
         strength=strength,
     )
     torch.testing.assert_close(anatomy.response, closed, rtol=0, atol=1e-12 * scale)
@@ -144,7 +144,7 @@ def test_exact_pair_approaches_the_parts():
             bilinear=bilinear,
             couplings=large.couplings,
             correlation=torch.from_numpy(exact.correlation),
-            gamma=dim**0.5,
+            scale=dim**0.5,
             strength=0.9,
         )
         errors.append([(mean - large.spins).norm(), (response - large.response).norm()])
@@ -326,9 +326,9 @@ def test_per_token_fit_finds_what_is_there():
 
 def test_exponential_couplings_are_softmax_times_their_sums():
     fields, bilinear = draw_tokens(2, sites=5, dim=4, seed=0), draw_bilinear(4, seed=1)
-    raw = exponential_couplings(fields, bilinear=bilinear, gamma=2.0, strength=0.3)
+    raw = exponential_couplings(fields, bilinear=bilinear, scale=2.0, strength=0.3)
     torch.testing.assert_close(
-        raw / raw.sum(-1, keepdim=True), softmax_couplings(fields, bilinear=bilinear, gamma=2.0)
+        raw / raw.sum(-1, keepdim=True), softmax_couplings(fields, bilinear=bilinear, scale=2.0)
     )
 
 

@@ -6,12 +6,14 @@ from spinformer.spins.ising.kinetic import kinetic_simulation
 from spinformer.spins.ising.mean_field import solve_mean_field
 from spinformer.spins.ising.monte_carlo import sample_ising
 from spinformer.spins.modules.couplings import softmax_couplings
+from spinformer.spins.modules.driven import DrivenSpinModule
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
 from spinformer.spins.vectors.fixed_point import solve_fixed_point
 from spinformer.spins.vectors.monte_carlo import sample_vector_spins
 from spinformer.spins.vectors.saddle import find_saddle
 
 __all__ = [
+    "DrivenSpinModule",
     "SpinTransformerModule",
     "find_saddle",
     "kinetic_simulation",

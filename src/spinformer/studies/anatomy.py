@@ -203,7 +203,7 @@ def derivative_errors(
 
     anatomy = anatomy_at(fields)
     probe = fields.clone().requires_grad_()
-    couplings = softmax_couplings(probe, bilinear=bilinear, gamma=gamma * dim**0.5, **options)
+    couplings = softmax_couplings(probe, bilinear=bilinear, scale=gamma * dim**0.5, **options)
     energy = free_energy(couplings, fields=probe * dim**0.5, beta=beta).sum() / dim
     (slope,) = torch.autograd.grad(-energy, probe)
     closed = softmax_response(
@@ -211,7 +211,7 @@ def derivative_errors(
         bilinear=bilinear,
         couplings=anatomy.couplings,
         correlation=anatomy.correlation,
-        gamma=gamma * dim**0.5,
+        scale=gamma * dim**0.5,
         strength=strength,
     )
     along = -slope_at_zero(lambda x: anatomy_at(fields + x * push).free_energy, step=1e-3) / dim
@@ -279,7 +279,7 @@ def exact_pair(dim: int, *, beta: float, gamma: float, strength: float) -> PairC
         bilinear=a,
         couplings=large.couplings,
         correlation=torch.from_numpy(exact.correlation),
-        gamma=gamma * dim**0.5,
+        scale=gamma * dim**0.5,
         strength=strength,
     )
     return PairComparison(

@@ -23,8 +23,9 @@ class TokenClassifier(nn.Module):
     """Embedding with learned positions, `depth` layers of one kind, mean over tokens, readout.
 
     `kind` "spins": `SpinTransformerModule` with learned channel maps; `options` go to it
-    (`steps`, `order`, `response`, ...). "transformer": torch's `TransformerEncoderLayer` with
-    `feedforward` hidden units, no dropout. Input (images, N, pixels), output logits (images, 10).
+    (`solver`, `order`, ...; one step if no solver is named). "transformer": torch's
+    `TransformerEncoderLayer` with `feedforward` hidden units, no dropout. Input
+    (images, N, pixels), output logits (images, 10).
 
     >>> TokenClassifier("spins", tokens=4, pixels=1, dim=8, heads=2)(torch.ones(5, 4, 1)).shape
     torch.Size([5, 10])
@@ -51,8 +52,10 @@ class TokenClassifier(nn.Module):
         self.position = nn.Parameter(torch.randn(tokens, dim) / 2)
         layers: list[nn.Module]
         if kind == "spins":
+            # One step, as in the chapter on training, unless a solver is asked for.
+            settings = options if "solver" in options else {"steps": 1, **options}
             layers = [
-                SpinTransformerModule(dim, heads=heads, channel_maps=True, **options)
+                SpinTransformerModule(dim, heads=heads, channel_maps=True, **settings)
                 for _ in range(depth)
             ]
         else:

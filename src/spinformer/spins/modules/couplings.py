@@ -7,8 +7,8 @@ response below takes J as it is: its weights C_mn = ⟨u_m·u_n⟩ are symmetric
 
     m_i = −(1/D) dF/dh_i = ⟨u_i⟩ + Σ_{m,n} C_mn ∂J_mn/∂h_i,
 
-which is Eq. (sigmaweird) divided by √D. β is inside C only. `gamma` multiplies the scores h A hᵀ;
-the scores H A Hᵀ/√D of the paper are γ = √D.
+which is Eq. (sigmaweird) divided by √D. β is inside C only. `scale` multiplies the scores h A hᵀ;
+the paper's γ H A Hᵀ/√D has the scale γ√D, and `gamma` is that γ in all other files.
 
 Shapes: fields h (..., N, D), bilinear A = W_Q W_Kᵀ (..., D, D), couplings J and correlation C
 (..., N, N). All functions keep dtype and device and are differentiable; what does not fit raises
@@ -23,40 +23,42 @@ import torch
 from torch import Tensor
 
 from spinformer.core.checks import check_flag, check_function, check_real, check_tensor
+from spinformer.spins.modules.fused import response_weights, scaled_attention_reference
 
 
 def softmax_couplings(
     fields: Tensor,
     *,
     bilinear: Tensor,
-    gamma: float = 1.0,
+    scale: float = 1.0,
     strength: float = 1.0,
     mask_diagonal: bool = True,
 ) -> Tensor:
-    """J = g softmax(γ h A hᵀ), rows summing to g; shape (..., N, N), in general not symmetric.
+    """J = g softmax(a h A hᵀ), rows summing to g; shape (..., N, N), in general not symmetric.
 
-    `gamma` ≥ 0 and `strength` g ≥ 0 are numbers. With `mask_diagonal` a site has no score with
-    itself, which needs N ≥ 2; without it J_ii u_i² is a constant of the spins, but one that still
-    depends on the field.
+    The `scale` a ≥ 0 and the `strength` g ≥ 0 are numbers. With `mask_diagonal` a site has no score
+    with itself, which needs N ≥ 2; without it J_ii u_i² is a constant of the spins, but one that
+    still depends on the field.
 
     >>> softmax_couplings(torch.ones(3, 2), bilinear=torch.eye(2))
     tensor([[0.0000, 0.5000, 0.5000],
             [0.5000, 0.0000, 0.5000],
             [0.5000, 0.5000, 0.0000]])
     """
-    _check(fields, bilinear, gamma, strength)
+    _check(fields, bilinear, scale, strength)
     if check_flag("mask_diagonal", mask_diagonal) and fields.shape[-2] < 2:
         raise ValueError("fields must have at least 2 sites if mask_diagonal, got 1")
-    scores = _finite_scores(gamma * (fields @ bilinear) @ fields.mT)
-    if mask_diagonal:
-        scores = scores.masked_fill(_eye(scores), -torch.inf)
-    return strength * scores.softmax(dim=-1)
+    queries = scale * (fields @ bilinear)
+    _finite_scores(queries.detach() @ fields.detach().mT)
+    return scaled_attention_reference(
+        queries, keys=fields, strength=fields.new_tensor(strength), mask_diagonal=mask_diagonal
+    )[0]
 
 
 def exponential_couplings(
-    fields: Tensor, *, bilinear: Tensor, gamma: float = 1.0, strength: float = 1.0
+    fields: Tensor, *, bilinear: Tensor, scale: float = 1.0, strength: float = 1.0
 ) -> Tensor:
-    """J = g exp(γ h A hᵀ) off the diagonal, 0 on it: softmax couplings without their denominator.
+    """J = g exp(a h A hᵀ) off the diagonal, 0 on it: softmax couplings without their denominator.
 
     The control that shows what the denominator is for: rows sum to something of order g N.
 
@@ -64,8 +66,8 @@ def exponential_couplings(
     tensor([[0., 1.],
             [1., 0.]])
     """
-    _check(fields, bilinear, gamma, strength)
-    scores = gamma * (fields @ bilinear) @ fields.mT
+    _check(fields, bilinear, scale, strength)
+    scores = scale * (fields @ bilinear) @ fields.mT
     return strength * _finite_scores(scores.exp()).masked_fill(_eye(scores), 0.0)
 
 
@@ -94,8 +96,7 @@ def response_attention(couplings: Tensor, *, correlation: Tensor, strength: floa
     couplings = check_tensor("couplings", couplings, square=True)
     correlation = _check_correlation(correlation, "couplings", couplings)
     strength = check_real("strength", strength, low=0.0, open_low=True)
-    weighted = couplings * correlation
-    return weighted - couplings * (weighted.sum(dim=-1, keepdim=True) / strength)
+    return response_weights(couplings, correlation=correlation, strength=strength)
 
 
 def softmax_response(
@@ -104,10 +105,10 @@ def softmax_response(
     bilinear: Tensor,
     couplings: Tensor,
     correlation: Tensor,
-    gamma: float = 1.0,
+    scale: float = 1.0,
     strength: float = 1.0,
 ) -> Tensor:
-    """Closed form of Σ C_mn ∂J_mn/∂h for softmax couplings: γ (G h Aᵀ + Gᵀ h A), (..., N, D).
+    """Closed form of Σ C_mn ∂J_mn/∂h for softmax couplings: a (G h Aᵀ + Gᵀ h A), (..., N, D).
 
     Attention with weights G and Gᵀ and value maps Aᵀ and A: site i as a query, and site i as a
     key. Arguments as in `softmax_couplings` and `response_attention`; `couplings` are the
@@ -119,7 +120,7 @@ def softmax_response(
     tensor([[ 1.],
             [-1.]])
     """
-    _check(fields, bilinear, gamma, strength)
+    _check(fields, bilinear, scale, strength)
     check_tensor("couplings", couplings, square=True)
     if couplings.shape[-1] != fields.shape[-2]:
         raise ValueError(
@@ -129,7 +130,7 @@ def softmax_response(
     weights = response_attention(couplings, correlation=correlation, strength=strength)
     as_query = (weights @ fields) @ bilinear.mT
     as_key = (weights.mT @ fields) @ bilinear
-    return gamma * (as_query + as_key)
+    return scale * (as_query + as_key)
 
 
 def autograd_response(
@@ -195,11 +196,11 @@ def _eye(matrix: Tensor) -> Tensor:
 
 def _finite_scores(scores: Tensor) -> Tensor:
     if not bool(torch.isfinite(scores.detach()).all()):
-        raise ValueError("fields, bilinear and gamma must give finite scores, these overflow")
+        raise ValueError("fields, bilinear and scale must give finite scores, these overflow")
     return scores
 
 
-def _check(fields: Tensor, bilinear: Tensor, gamma: float, strength: float) -> None:
+def _check(fields: Tensor, bilinear: Tensor, scale: float, strength: float) -> None:
     check_tensor("fields", fields)
     if fields.ndim < 2:
         raise ValueError(f"fields must have at least 2 axes, got shape {tuple(fields.shape)}")
@@ -209,7 +210,7 @@ def _check(fields: Tensor, bilinear: Tensor, gamma: float, strength: float) -> N
         raise ValueError(
             f"bilinear must end with shape {(dim, dim)} like fields, got {tuple(bilinear.shape)}"
         )
-    check_real("gamma", gamma, low=0.0)
+    check_real("scale", scale, low=0.0)
     check_real("strength", strength, low=0.0)
 
 

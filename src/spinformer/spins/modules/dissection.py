@@ -6,9 +6,8 @@ h = H/√D, and
     m = −(1/D) dF/dh = ⟨u⟩ + response,    ⟨u⟩ = ½ V⁻¹ h,    V = diag(t) − J,
 
 with the saddle point of `vectors.large_d` at the softmax couplings J(h). The scores are
-γ√D h A hᵀ: γ = 1 is the paper's H W_Q W_Kᵀ Hᵀ/√D, and `couplings` calls γ√D what is γ here. With
-τ = t − J_ii the mixing is the series ⟨u⟩ = ½τ⁻¹h + ½τ⁻¹Jτ⁻¹h + …, whose first term is proportional
-to the token's own field.
+γ√D h A hᵀ: γ = 1 is the paper's H W_Q W_Kᵀ Hᵀ/√D. With τ = t − J_ii the mixing is the series
+⟨u⟩ = ½τ⁻¹h + ½τ⁻¹Jτ⁻¹h + …, whose first term is proportional to the token's own field.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ def dissect(
         if couplings is not None:
             return couplings.expand(*h.shape[:-1], h.shape[-2])
         return softmax_couplings(
-            h, bilinear=bilinear, gamma=scale, strength=strength, mask_diagonal=mask_diagonal
+            h, bilinear=bilinear, scale=scale, strength=strength, mask_diagonal=mask_diagonal
         )
 
     coupled = couplings_of(fields)

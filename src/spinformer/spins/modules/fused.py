@@ -3,7 +3,8 @@
 Same numbers as the plain formulas of `couplings` and `vectors.tap` (the tests hold them to those),
 but a backward pass that reads each N × N matrix as few times as possible. Where a
 graph of the gradient is asked for, the plain formulas take over, so that it can be differentiated
-again. All arguments are batched, (..., N, N) or (..., N, D); g and β broadcast as (..., 1, 1).
+again; so they do from the start where masks are given or a compiler or transform looks on. All
+arguments are batched, (..., N, N) or (..., N, D); g and β broadcast as (..., 1, 1).
 Nothing is checked here.
 """
 
@@ -16,19 +17,39 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from spinformer.core.operators import is_traced
+
 
 def scaled_attention(
-    queries: Tensor, *, keys: Tensor, strength: Tensor, mask_diagonal: bool
+    queries: Tensor,
+    *,
+    keys: Tensor,
+    strength: Tensor,
+    mask_diagonal: bool,
+    forbidden: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """J = g softmax(q kᵀ), (..., N, N), without the diagonal if masked, and B = J + Jᵀ, always
     without: the couplings of the pairs.
+
+    `forbidden` entries (booleans) are zero, `bias` is added to the scores. A row without any
+    allowed entry is zero.
 
     >>> tokens, strength = torch.zeros(2, 1), torch.full((1, 1), 3.0)
     >>> scaled_attention(tokens, keys=tokens, strength=strength, mask_diagonal=True)[1]
     tensor([[0., 6.],
             [6., 0.]])
     """
-    return _ScaledAttention.apply(queries, keys, strength, mask_diagonal)
+    if forbidden is None and bias is None and queries.shape[-2] > 1 and not is_traced():
+        return _ScaledAttention.apply(queries, keys, strength, mask_diagonal)
+    return scaled_attention_reference(
+        queries,
+        keys=keys,
+        strength=strength,
+        mask_diagonal=mask_diagonal,
+        forbidden=forbidden,
+        bias=bias,
+    )
 
 
 def covariance_attention(
@@ -56,11 +77,28 @@ def covariance_attention(
     tensor([[ 0.5000],
             [-0.5000]])
     """
+    if is_traced():
+        return covariance_attention_reference(
+            couplings,
+            strength=strength,
+            mean=mean,
+            queries=queries,
+            keys=keys,
+            pair=pair,
+            width=width,
+            beta=beta,
+        )
     return _CovarianceAttention.apply(couplings, strength, mean, queries, keys, pair, width, beta)
 
 
 def scaled_attention_reference(
-    queries: Tensor, *, keys: Tensor, strength: Tensor, mask_diagonal: bool
+    queries: Tensor,
+    *,
+    keys: Tensor,
+    strength: Tensor,
+    mask_diagonal: bool,
+    forbidden: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`scaled_attention` in plain operations.
 
@@ -71,10 +109,46 @@ def scaled_attention_reference(
     """
     scores = queries @ keys.mT
     eye = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+    if bias is not None:
+        scores = scores + bias
     if mask_diagonal:
-        scores = scores.masked_fill(eye, -torch.inf)
-    couplings = strength * scores.softmax(dim=-1)
+        forbidden = eye if forbidden is None else forbidden | eye
+    if forbidden is None:
+        couplings = strength * scores.softmax(dim=-1)
+    else:
+        # Not minus infinity: a row without any allowed entry would be 0/0.
+        scores = scores.masked_fill(forbidden, torch.finfo(scores.dtype).min)
+        couplings = strength * scores.softmax(dim=-1).masked_fill(forbidden, 0.0)
     return couplings, (couplings + couplings.mT).masked_fill(eye, 0.0)
+
+
+def pair_correlation(
+    mean: Tensor, *, pair: Tensor | None, width: Tensor | None, beta: Tensor | None
+) -> Tensor:
+    """C = m mᵀ, with `pair` B, `width` w and `beta` also + β B∘(w wᵀ); 1 on the diagonal.
+
+    >>> zero = torch.zeros(2, 1)
+    >>> pair_correlation(zero, pair=None, width=None, beta=None)
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    correlation = mean @ mean.mT
+    if pair is not None and width is not None and beta is not None:
+        correlation = correlation + pair * ((beta * width) @ width.mT)
+    eye = torch.eye(correlation.shape[-1], dtype=torch.bool, device=correlation.device)
+    return correlation.masked_fill(eye, 1.0)
+
+
+def response_weights(couplings: Tensor, *, correlation: Tensor, strength: Any) -> Tensor:
+    """G_mk = J_mk (C_mk − Σ_n J_mn C_mn / g), what `couplings.response_attention` checks first.
+
+    >>> half = torch.full((2, 2), 0.5)
+    >>> response_weights(half, correlation=torch.eye(2), strength=1.0)
+    tensor([[ 0.2500, -0.2500],
+            [-0.2500,  0.2500]])
+    """
+    weighted = couplings * correlation
+    return weighted - couplings * (weighted.sum(dim=-1, keepdim=True) / strength)
 
 
 def covariance_attention_reference(
@@ -99,12 +173,8 @@ def covariance_attention_reference(
     tensor([[ 0.5000],
             [-0.5000]])
     """
-    correlation = mean @ mean.mT
-    if pair is not None and width is not None and beta is not None:
-        correlation = correlation + beta * pair * (width @ width.mT)
-    eye = torch.eye(correlation.shape[-1], dtype=torch.bool, device=correlation.device)
-    weighted = couplings * correlation.masked_fill(eye, 1.0)
-    weights = weighted - couplings * (weighted.sum(dim=-1, keepdim=True) / strength)
+    correlation = pair_correlation(mean, pair=pair, width=width, beta=beta)
+    weights = response_weights(couplings, correlation=correlation, strength=strength)
     return weights @ keys, weights.mT @ queries
 
 

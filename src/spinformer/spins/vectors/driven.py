@@ -19,7 +19,7 @@ from spinformer.core.statistics import Estimate
 from spinformer.spins.vectors.monte_carlo import sample_von_mises_fisher
 
 # Squares of fields, summed over a system, stay finite.
-MAX_STRENGTH = 1e90
+MAX_SIZE = 1e90
 
 
 def vector_response(theta: np.ndarray, *, beta: float, kind: str = "exact") -> np.ndarray:
@@ -33,10 +33,10 @@ def vector_response(theta: np.ndarray, *, beta: float, kind: str = "exact") -> n
     >>> f"{exact:.2f} {limit:.2f}"
     '0.48 0.50'
     """
-    theta = check_array("theta", theta, low=-(MAX_STRENGTH**1.5), high=MAX_STRENGTH**1.5)
+    theta = check_array("theta", theta, low=-(MAX_SIZE**1.5), high=MAX_SIZE**1.5)
     if theta.ndim == 0 or theta.shape[-1] < 3:
         raise ValueError(f"theta must have shape (..., D) with D >= 3, got {theta.shape}")
-    beta = check_real("beta", beta, low=0.0, high=MAX_STRENGTH)
+    beta = check_real("beta", beta, low=0.0, high=MAX_SIZE)
     check_choice("kind", kind, ("exact", "large_d"))
     radius = _radius(theta.shape[-1])
     norm = np.linalg.norm(theta, axis=-1, keepdims=True)
@@ -119,9 +119,9 @@ def _vector_arguments(
         raise ValueError(f"drive must have at least 3 components, got {x.shape[-1]}")
     beta = check_real("beta", beta, low=0.0)
     for name, array in (("couplings", j), ("drive", x)):
-        strength = max(beta, 1.0) * float(np.abs(array).max(initial=0.0))
-        if not strength <= MAX_STRENGTH:
+        largest = max(beta, 1.0) * float(np.abs(array).max(initial=0.0))
+        if not largest <= MAX_SIZE:
             raise ValueError(
-                f"{name} and beta * {name} must stay within {MAX_STRENGTH:g}, got {strength:.3g}"
+                f"{name} and beta * {name} must stay within {MAX_SIZE:g}, got {largest:.3g}"
             )
     return j, x, m, beta

@@ -33,17 +33,21 @@ class _InverseLogdet(torch.autograd.Function):
     the factorisation, and is itself differentiable.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(matrix: Tensor) -> tuple[Tensor, Tensor]:
         factor, info = torch.linalg.cholesky_ex(matrix)
         logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        inverse = torch.cholesky_inverse(factor)
-        if bool(info.any()):
-            # A sample without a factor (never a converged one) must stay visible as NaN.
-            logdet = torch.where(info == 0, logdet, torch.nan)
-            inverse = torch.where((info == 0)[..., None, None], inverse, torch.nan)
-        ctx.save_for_backward(inverse)
-        return inverse, logdet
+        # A sample without a factor (never a converged one) must stay visible as NaN.
+        inverse = torch.where(
+            (info == 0)[..., None, None], torch.cholesky_inverse(factor), torch.nan
+        )
+        return inverse, torch.where(info == 0, logdet, torch.nan)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(output[0])
 
     @staticmethod
     def backward(ctx: Any, grad_inverse: Tensor, grad_logdet: Tensor) -> Tensor:
@@ -82,7 +86,7 @@ class Source:
     value: Tensor
     is_gram: bool
 
-    def strength(self) -> Tensor:
+    def squares(self) -> Tensor:
         """The squares h_i², (..., N)."""
         if self.is_gram:
             return self.value.diagonal(dim1=-2, dim2=-1)
@@ -102,7 +106,7 @@ class Source:
 def field_source(fields: Tensor) -> Source:
     """The `Source` of fields H (..., N, D).
 
-    >>> field_source(torch.ones(1, 4)).strength()
+    >>> field_source(torch.ones(1, 4)).squares()
     tensor([1.])
     """
     sites, dim = fields.shape[-2:]

@@ -31,9 +31,8 @@ from spinformer.spins.vectors.gaussian import (
     exponent,
     field_source,
     inverse_logdet,
-    shifted,
 )
-from spinformer.spins.vectors.saddle import Saddle, saddle_of
+from spinformer.spins.vectors.saddle import Saddle, checked_limits, saddle_of
 
 
 @record
@@ -74,20 +73,16 @@ def vector_spins(
     corrected = check_flag("corrected", corrected)
     couplings, fields, beta = checked_system(couplings, fields=fields, beta=beta)
     source = field_source(fields)
-    saddle = saddle_of(
+    state = saddle_of(
         couplings,
         source=source,
         beta=beta,
-        tolerance=tolerance,
-        max_steps=max_steps,
-        throw=throw,
+        **checked_limits(tolerance, max_steps=max_steps, throw=throw),
     )
+    saddle, inverse = state.saddle, state.inverse
     sites, dim = fields.shape[-2:]
-    inverse, logdet = inverse_logdet(shifted(saddle.t, couplings=couplings))
     spread = source.spread(inverse)
-    # φ is stationary at t*, so its derivatives need no derivative of t*; detaching t here
-    # would spare little and cost the second derivatives.
-    phi = exponent(saddle.t, inverse=inverse, logdet=logdet, source=source, beta=beta)
+    phi = exponent(saddle.t, inverse=inverse, logdet=state.logdet, source=source, beta=beta)
     density = phi - sites / 2 * (1 + (2 * beta).log())
     log_partition = dim * density
     if corrected:

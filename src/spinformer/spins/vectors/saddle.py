@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from spinformer.core.checks import check_flag, check_integer, check_real
+from spinformer.core.operators import iteration_operator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.spins.vectors.gaussian import (
@@ -23,10 +24,12 @@ from spinformer.spins.vectors.gaussian import (
     checked_system,
     curvature,
     field_source,
-    inverse_logdet,
     shifted,
     square_lengths,
 )
+
+# Tries with the steps that suit poles, see `_newton`.
+_BENT_STEPS = 8
 
 
 @record
@@ -67,14 +70,30 @@ def find_saddle(
     tensor([1.], dtype=torch.float64)
     """
     couplings, fields, beta = checked_system(couplings, fields=fields, beta=beta)
-    return saddle_of(
-        couplings,
-        source=field_source(fields),
-        beta=beta,
-        tolerance=tolerance,
-        max_steps=max_steps,
-        throw=throw,
-    )
+    limits = checked_limits(tolerance, max_steps=max_steps, throw=throw)
+    return saddle_of(couplings, source=field_source(fields), beta=beta, **limits).saddle
+
+
+def checked_limits(tolerance: float | None, *, max_steps: int, throw: bool) -> dict[str, Any]:
+    """The last three arguments of `find_saddle`, validated.
+
+    >>> checked_limits(None, max_steps=9, throw=True)
+    {'tolerance': None, 'max_steps': 9, 'throw': True}
+    """
+    return {
+        "tolerance": None if tolerance is None else check_real("tolerance", tolerance, low=0.0),
+        "max_steps": check_integer("max_steps", max_steps, low=1),
+        "throw": check_flag("throw", throw),
+    }
+
+
+@record
+class SaddleState:
+    """V⁻¹ (..., N, N) and ln det V (...) at the saddle point, differentiable like it."""
+
+    saddle: Saddle
+    inverse: Tensor
+    logdet: Tensor
 
 
 def saddle_of(
@@ -85,38 +104,24 @@ def saddle_of(
     tolerance: float | None,
     max_steps: int,
     throw: bool,
-) -> Saddle:
+) -> SaddleState:
     """`find_saddle` for a `gaussian.checked_system` whose `gaussian.field_source` is at hand.
 
     >>> zero = torch.zeros(1, 1, dtype=torch.float64)
     >>> limits = {"tolerance": None, "max_steps": 9, "throw": True}
     >>> beta = torch.tensor(0.5, dtype=torch.float64)
-    >>> saddle_of(zero, source=field_source(zero), beta=beta, **limits).t
+    >>> saddle_of(zero, source=field_source(zero), beta=beta, **limits).saddle.t
     tensor([1.], dtype=torch.float64)
     """
     if tolerance is None:
         tolerance = 1e-12 if couplings.dtype == torch.float64 else 1e-5
-    tolerance = check_real("tolerance", tolerance, low=0.0)
-    max_steps = check_integer("max_steps", max_steps, low=1)
-    throw = check_flag("throw", throw)
-    batch, sites = beta.shape, couplings.shape[-1]
-    t, residual, steps, status = _SaddlePoint.apply(
-        couplings.reshape(-1, sites, sites),
-        source.value.reshape(-1, *source.value.shape[-2:]),
-        source.is_gram,
-        beta.reshape(-1),
-        tolerance,
-        max_steps,
+    t, inverse, logdet, residual, steps, status = _SaddlePoint.apply(
+        couplings, source.value, beta, source.is_gram, tolerance, max_steps
     )
-    saddle = Saddle(
-        value=t.reshape(*batch, sites),
-        residual=residual.reshape(batch),
-        steps=steps.reshape(batch),
-        status=status.reshape(batch),
-    )
+    saddle = Saddle(value=t, residual=residual, steps=steps, status=status)
     if throw:
         saddle.require("the saddle point t*")
-    return saddle
+    return SaddleState(saddle=saddle, inverse=inverse, logdet=logdet)
 
 
 def _spectral_bound(couplings: Tensor) -> Tensor:
@@ -129,21 +134,26 @@ def _spectral_bound(couplings: Tensor) -> Tensor:
     return rows * (fourth.square().sum((-1, -2)).pow(0.125) * (1 + 1e-5)).clamp_max(1.0)
 
 
-def _starts(couplings: Tensor, strength: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-    """A start where V is surely positive definite, and a guess that is better if it is."""
+def _starts(couplings: Tensor, squares: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+    """A start where V is surely positive definite, and a guess that is better if it is.
+
+    `squares` are those of the fields, h_i².
+    """
     beta = beta[:, None]
 
-    def alone(strength: Tensor) -> Tensor:  # t of a free spin in a field of square `strength`
-        return (0.5 + (0.25 + beta.square() * strength).sqrt()) / (2 * beta)
+    def alone(squares: Tensor) -> Tensor:  # t of a free spin
+        return (0.5 + (0.25 + beta.square() * squares).sqrt()) / (2 * beta)
 
-    safe = _spectral_bound(couplings)[:, None] + alone(strength)
+    free, bound = alone(squares), _spectral_bound(couplings)[:, None]
     # One sweep of the equations for weak random couplings, (V⁻¹)_ii = 1/(t_i - sum J_ij^2
     # (V⁻¹)_jj), with the fields that neighbours pass on: exact to second order in J.
     square = couplings.square()
-    passed = square @ (strength / alone(strength).square())[..., None]
-    alone_in_all = alone(strength + passed[..., 0])
+    passed = square @ (squares / free.square())[..., None]
+    alone_in_all = alone(squares + passed[..., 0])
     guess = alone_in_all + (square @ alone_in_all.reciprocal()[..., None])[..., 0]
-    return safe, torch.minimum(guess, safe)
+    guess = torch.minimum(guess, bound + free)
+    # Close to the spectrum: Newton's step below is good there, and costly far above it.
+    return torch.maximum(bound + 0.1 * free, guess), guess
 
 
 def _newton(
@@ -152,7 +162,7 @@ def _newton(
     beta: Tensor,
     tolerance: float,
     max_steps: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     """Damped Newton for a flat batch; samples leave the batch as they finish.
 
     A step must keep V positive definite and lower φ (Armijo's rule, up to rounding, which
@@ -161,9 +171,14 @@ def _newton(
     the step, and a rule on slopes alone can alternate between the two sides for ever. A step is
     also halved if it brings a mean square length above three, or half as high again as the
     highest before: from a point close to the barrier Newton only creeps along it.
+
+    The steps themselves are Newton's for C_ii^(−1/2) = 1: near the barrier C_ii is a pole of t,
+    simple by V⁻¹, double by the fields, and its inverse root is nearly straight. Where that does
+    not descend, or has not arrived after eight tries, they are Newton's for C_ii = 1.
     """
     eps, tiny = torch.finfo(couplings.dtype).eps, torch.finfo(couplings.dtype).tiny
-    here, guess = _starts(couplings, source.strength(), beta)
+    here, guess = _starts(couplings, source.squares(), beta)
+    inverses, logdets = torch.full_like(couplings, torch.nan), torch.full_like(beta, torch.nan)
     step, scale = guess - here, torch.ones_like(beta)
     slope = torch.zeros_like(beta)
     lowest, limit, residual = (torch.full_like(beta, torch.inf) for _ in range(3))
@@ -207,8 +222,8 @@ def _newton(
             target = lowest[at] + 2e-3 * scale[at] * slope[at] + 8 * eps * (level.abs() + phi.abs())
             lower = (phi <= target) & (highest <= limit[at])
             accepted = lower | (residual[at] < 10 * math.sqrt(eps))
-        at, trial, inverse, spread, lengths, highest, off, phi = _keep(
-            accepted, at, trial, inverse, spread, lengths, highest, off, phi
+        at, trial, inverse, logdet, spread, lengths, highest, off, phi = _keep(
+            accepted, at, trial, inverse, logdet, spread, lengths, highest, off, phi
         )
 
         # Rounding floors the residual near eps times the condition number of V: a sample is
@@ -220,6 +235,7 @@ def _newton(
         limit[at] = (1.5 * highest).clamp_min(3)
         if bool(done.any()):
             status[at[done]] = int(Status.CONVERGED)
+            inverses[at[done]], logdets[at[done]] = inverse[done], logdet[done]
             active, j, s = _keep(status[active] != int(Status.CONVERGED), active, j, s)
             if active.numel() == 0:
                 break
@@ -235,12 +251,26 @@ def _newton(
             # Where rounding leaves the Hessian without a factor, its diagonal still descends.
             rough = torch.diag_embed(hessian.diagonal(dim1=-2, dim2=-1).sqrt())
             factor = torch.where((info == 0)[:, None, None], factor, rough)
-        newton = torch.cholesky_solve(gradient[..., None], factor)[..., 0].neg()
-        gains = (gradient * newton).neg()
         # Far above the minimum C_ii falls like 1/t, and Newton's step is too long by 1/C_ii.
+        bent = 2 * b[:, None] * (lengths - lengths**1.5)
+        both = torch.cholesky_solve(torch.stack([gradient, bent], -1), factor).neg()
+        newton = both[..., 0]
+        gains = (gradient * newton).neg()
+        slopes = (gradient[..., None] * both).sum(-2)
         first = (gains.abs() * lengths).sum(-1) / gains.abs().sum(-1).clamp_min(tiny)
-        step[at], slope[at], scale[at] = newton, -gains.sum(-1), first.clamp(0.0, 1.0)
-    return here, residual, steps, status
+        use = (slopes[..., 1] < 0.1 * slopes[..., 0]) & (number < _BENT_STEPS)
+        step[at] = torch.where(use[:, None], both[..., 1], newton)
+        slope[at] = torch.where(use, slopes[..., 1], slopes[..., 0])
+        scale[at] = torch.where(use, 1.0, first.clamp(0.0, 1.0))
+    left = status != int(Status.CONVERGED)
+    if bool(left.any()):
+        # A sample without a factor must stay visible as NaN.
+        factor, info = torch.linalg.cholesky_ex(shifted(here[left], couplings=couplings[left]))
+        found = torch.cholesky_inverse(factor)
+        inverses[left] = torch.where((info == 0)[:, None, None], found, torch.nan)
+        logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        logdets[left] = torch.where(info == 0, logdet, torch.nan)
+    return here, inverses, logdets, residual, steps, status
 
 
 def _keep(mask: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -248,52 +278,86 @@ def _keep(mask: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     return tensors if bool(mask.all()) else tuple(tensor[mask] for tensor in tensors)
 
 
-class _SaddlePoint(torch.autograd.Function):
-    """t*(J, S, β) for a flat batch, differentiated implicitly.
+@iteration_operator("saddle_point", axes=(2, 2, 0))
+def _search(
+    couplings: Tensor,
+    source: Tensor,
+    beta: Tensor,
+    is_gram: bool,
+    tolerance: float,
+    max_steps: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    batch = torch.broadcast_shapes(couplings.shape[:-2], source.shape[:-2], beta.shape)
+    flat = (
+        couplings.expand(*batch, *couplings.shape[-2:]).reshape(-1, *couplings.shape[-2:]),
+        Source(
+            value=source.expand(*batch, *source.shape[-2:]).reshape(-1, *source.shape[-2:]),
+            is_gram=is_gram,
+        ),
+        beta.expand(batch).reshape(-1),
+    )
+    found = _newton(*flat, tolerance, max_steps)
+    t, inverse, logdet, residual, steps, status = (
+        part.reshape((*batch, *part.shape[1:])) for part in found
+    )
+    return t, inverse, logdet, residual, steps, status
 
-    With w = φ''⁻¹ g for an incoming gradient g and K = V⁻¹ diag(w) V⁻¹, the gradients are
-    K/2 + (β/2) V⁻¹ S K in J (of which the symmetric part counts), (β/4) K in S,
-    (β/2) K h in h and -w·(1 − P_ii/4) in β.
+
+@_search.register_fake
+def _(couplings: Tensor, source: Tensor, beta: Tensor, *_: Any) -> tuple[Tensor, ...]:
+    batch = torch.broadcast_shapes(couplings.shape[:-2], source.shape[:-2], beta.shape)
+    number, whole = beta.new_empty(batch), beta.new_empty(batch, dtype=torch.int64)
+    shape = couplings.shape[-2:]
+    return (
+        *(couplings.new_empty(*batch, *own) for own in (shape[:1], shape)),
+        number,
+        torch.empty_like(number),
+        whole,
+        torch.empty_like(whole),
+    )
+
+
+class _SaddlePoint(torch.autograd.Function):
+    """(t*, V⁻¹, ln det V) of (J, S or h, β), J symmetric, differentiated implicitly.
+
+    The incoming gradients make M = −V⁻¹ G V⁻¹ + g V⁻¹ the gradient in V at fixed t. With
+    w = φ''⁻¹ (g_t + diag M), W = diag(w) and x = V⁻¹ h the gradients are −M + ½ V⁻¹ W V⁻¹ +
+    (β/2) P W V⁻¹ in J, (β/2) V⁻¹ W x in h, (β/4) V⁻¹ W V⁻¹ in S and −w·(1 − P_ii/4) in β: two
+    products of matrices, in plain operations, so that they can be differentiated again.
     """
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        couplings: Tensor,
-        source: Tensor,
-        is_gram: bool,
-        beta: Tensor,
-        tolerance: float,
-        max_steps: int,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        t, residual, steps, status = _newton(
-            couplings, Source(value=source, is_gram=is_gram), beta, tolerance, max_steps
-        )
-        ctx.save_for_backward(t, couplings, source, beta)
-        ctx.is_gram = is_gram
-        ctx.mark_non_differentiable(residual, steps, status)
-        ctx.set_materialize_grads(False)
-        return t, residual, steps, status
+    generate_vmap_rule = True
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
-        if grad is None:
-            return (None,) * 6
-        t, couplings, value, beta = ctx.saved_tensors
-        source = Source(value=value, is_gram=ctx.is_gram)
-        inverse = inverse_logdet(shifted(t, couplings=couplings))[0]
-        spread = source.spread(inverse)
-        factor = torch.linalg.cholesky_ex(curvature(inverse, spread=spread, beta=beta)).L
-        weights = torch.cholesky_solve(grad[..., None], factor)
-        kernel = inverse @ (weights * inverse)
-        quarter = beta[..., None, None] / 4
-        moved = kernel @ value
-        if ctx.is_gram:
-            mixed, grad_source = moved @ inverse, quarter * kernel
-        else:
-            mixed, grad_source = moved @ (inverse @ value).mT, 2 * quarter * moved
+    def forward(couplings: Tensor, source: Tensor, beta: Tensor, *limits: Any) -> Any:
+        return _search(couplings, source, beta, *limits)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, source, beta, ctx.is_gram, *_ = inputs
+        ctx.save_for_backward(output[1], source, beta)
+        ctx.mark_non_differentiable(*output[3:])
+
+    @staticmethod
+    def backward(ctx: Any, grad_t: Tensor, grad: Tensor, grad_logdet: Tensor, *_: Any) -> Any:
+        inverse, value, beta = ctx.saved_tensors
+        half = beta[..., None, None] / 2
+        x = inverse @ value
+        spread = x @ inverse if ctx.is_gram else x @ x.mT
+        left = inverse @ grad
+        explicit = grad_t - (left * inverse).sum(-1)
+        explicit = explicit + grad_logdet[..., None] * inverse.diagonal(dim1=-2, dim2=-1)
+        hessian = 0.5 * inverse * (inverse + 2 * half * spread)
+        factor = torch.linalg.cholesky_ex(hessian).L
+        w = torch.cholesky_solve(explicit[..., None], factor)
+        columns = w.mT
+        left = left + (0.5 * inverse + half * spread) * columns
         # Only the symmetric part counts, since `couplings` was symmetrised on the way in.
-        grad_couplings = 0.5 * kernel + 2 * quarter * mixed
+        grad_couplings = left @ inverse - grad_logdet[..., None, None] * inverse
+        if ctx.is_gram:
+            grad_source = 0.5 * half * ((inverse * columns) @ inverse)
+        else:
+            grad_source = half * (inverse @ (w * x))
         slope = 1 - spread.diagonal(dim1=-2, dim2=-1) / 4
-        grad_beta = -(weights[..., 0] * slope).sum(-1)
-        return grad_couplings, grad_source, None, grad_beta, None, None
+        grad_beta = -(w[..., 0] * slope).sum(-1)
+        return grad_couplings, grad_source, grad_beta, None, None, None

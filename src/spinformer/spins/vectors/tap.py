@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from spinformer.core.checks import check_broadcast, check_choice, check_real, check_tensor
+from spinformer.core.operators import is_traced
 from spinformer.spins.vectors.units import pair_couplings
 
 Beta = Tensor | float
@@ -90,11 +91,8 @@ def local_field(
     """
     theta = fields + pair @ magnetization
     if order == 2:
-        theta = (
-            theta
-            - onsager_gain(magnetization, pair=pair, beta=beta, pair_square=pair_square)
-            * magnetization
-        )
+        onsager = onsager_gain(magnetization, pair=pair, beta=beta, pair_square=pair_square)
+        theta = torch.addcmul(theta, onsager, magnetization, value=-1)
     return theta
 
 
@@ -146,7 +144,7 @@ def square_times(pair: Tensor, *, vector: Tensor) -> Tensor:
     >>> square_times(torch.tensor([[2.0, 3.0]]), vector=torch.ones(2, 1))
     tensor([[13.]])
     """
-    return _SquareTimes.apply(pair, vector)
+    return (pair * pair) @ vector if is_traced() else _SquareTimes.apply(pair, vector)
 
 
 class _SquareTimes(torch.autograd.Function):

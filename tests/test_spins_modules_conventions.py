@@ -1,0 +1,198 @@
+"""The spin module as a torch module: shapes, masks, devices, precision, files, transforms."""
+
+import copy
+import io
+
+import pytest
+import torch
+
+from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+
+SOLVERS = [{"solver": "saddle"}, {}, {"steps": 2}, {"coupling_limit": 0.8}]
+DOUBLE = torch.float64
+
+
+def _module(seed=0, dtype=DOUBLE, **options):
+    torch.manual_seed(seed)
+    return SpinTransformerModule(12, heads=3, dtype=dtype, **options)
+
+
+def _inputs(*shape, dtype=DOUBLE, seed=1):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+@pytest.mark.parametrize("options", SOLVERS)
+def test_unbatched_and_single_tokens(options):
+    module, inputs = _module(**options), _inputs(3, 5, 12)
+    with torch.no_grad():
+        whole = module(inputs)
+        torch.testing.assert_close(module(inputs[0]), whole[0], rtol=0, atol=1e-11)
+        # One spin has nobody to couple to: a free spin in its field, for every solver.
+        alone, parts = module(inputs[:, :1], return_parts=True)
+        size = (module.fields(inputs[:, :1]).unflatten(-1, (3, 4)) / 2).norm(dim=-1)
+        length = (alone.unflatten(-1, (3, 4)) / 2).norm(dim=-1)
+        torch.testing.assert_close(length, 2 * size / (1 + (1 + 4 * size**2).sqrt()))
+        assert parts.couplings.abs().max() == 0
+        assert parts.response.abs().max() == 0
+
+
+@pytest.mark.parametrize("options", SOLVERS)
+def test_padded_tokens_are_not_there(options):
+    module, inputs = _module(**options), _inputs(2, 6, 12)
+    padded = torch.zeros(2, 6, dtype=torch.bool)
+    padded[1, 4:] = True
+    inputs[1, 4:] = torch.nan
+    with torch.no_grad():
+        output = module(inputs, key_padding_mask=padded)
+        short = module(inputs[1, :4])
+        torch.testing.assert_close(output[1, :4], short, rtol=0, atol=1e-11)
+        assert output[1, 4:].abs().max() == 0
+        torch.testing.assert_close(output[0], module(inputs[0]), rtol=0, atol=1e-11)
+        one = module(inputs[1], key_padding_mask=padded[1])
+        torch.testing.assert_close(one, output[1], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("options", [{"solver": "saddle"}, {}, {"steps": 2}])
+def test_blocks_forbidden_in_both_directions_are_separate_systems(options):
+    module, inputs = _module(**options), _inputs(2, 6, 12).requires_grad_()
+    forbidden = torch.zeros(6, 6, dtype=torch.bool)
+    forbidden[:4, 4:] = forbidden[4:, :4] = True
+    output = module(inputs, attn_mask=forbidden)
+    apart = torch.cat([module(inputs[:, :4]), module(inputs[:, 4:])], dim=1)
+    torch.testing.assert_close(output, apart, rtol=0, atol=1e-10)
+    added = torch.zeros(6, 6, dtype=DOUBLE).masked_fill(forbidden, -torch.inf)
+    torch.testing.assert_close(module(inputs, attn_mask=added), output, rtol=0, atol=0)
+    each = forbidden.expand(6, 6, 6)
+    torch.testing.assert_close(module(inputs, attn_mask=each), output, rtol=0, atol=1e-12)
+    slopes = [torch.autograd.grad(x.square().sum(), inputs)[0] for x in (output, apart)]
+    torch.testing.assert_close(*slopes, rtol=0, atol=1e-9)
+
+
+def test_a_mask_in_one_direction_still_couples_the_pair():
+    """Why no mask makes an equilibrium causal: the future is felt through B = J + Jᵀ."""
+    module, inputs = _module(solver="saddle"), _inputs(1, 5, 12)
+    causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    with torch.no_grad():
+        before = module(inputs, attn_mask=causal)
+        inputs[:, -1] += 1.0
+        assert (module(inputs, attn_mask=causal) - before)[:, 0].abs().max() > 1e-3
+
+
+def test_a_bias_of_the_scores_is_part_of_the_free_energy():
+    """A finite mask shifts scores; the output changes with it and its gradient is right."""
+    module, inputs = _module(solver="saddle"), _inputs(1, 4, 12)
+    bias = _inputs(4, 4, seed=3).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda x, b: module(x, attn_mask=b), (inputs.requires_grad_(), bias)
+    )
+
+
+@pytest.mark.parametrize("options", SOLVERS)
+def test_half_precision_and_autocast_solve_in_single(options):
+    exact, inputs = _module(dtype=torch.float32, **options), _inputs(2, 5, 12, dtype=torch.float32)
+    half = copy.deepcopy(exact).to(torch.bfloat16)
+    want = exact(inputs)
+    low = half(inputs.bfloat16())
+    assert low.dtype == torch.bfloat16
+    assert (low.float() - want).abs().max() < 0.1 * want.abs().max()
+    low.sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in half.parameters() if p.grad is not None)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = exact(inputs)
+    assert (cast - want).abs().max() < 0.05 * want.abs().max()
+    cast.sum().backward()
+
+
+def test_state_and_copies_hold_no_data():
+    module, inputs = _module(channel_maps=True, solver="saddle"), _inputs(2, 5, 12)
+    output = module(inputs)
+    other = _module(seed=5, channel_maps=True, solver="saddle")
+    other.load_state_dict(module.state_dict())
+    assert torch.equal(other(inputs), output)
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    assert torch.equal(loaded(inputs), output)
+    for copied in (copy.deepcopy(module), torch.load(io.BytesIO(file.getvalue()), weights_only=0)):
+        with pytest.raises(RuntimeError, match="forward pass"):
+            copied.validity()
+
+
+def test_device_and_dtype_reach_every_parameter():
+    module = SpinTransformerModule(
+        8, heads=2, channel_maps=True, device="meta", dtype=torch.float16
+    )
+    assert {(p.device.type, p.dtype) for p in module.parameters()} == {("meta", torch.float16)}
+
+
+@pytest.mark.parametrize("options", [*SOLVERS, {"solver": "saddle", "normalize": False}])
+def test_what_overflows_is_not_a_number_and_not_converged(options):
+    """Never a free spin: (βh)² = ∞ would have looked like one. Neighbours are not harmed."""
+    module, inputs = _module(dtype=torch.float32, **options), _inputs(3, 4, 12, dtype=torch.float32)
+    with torch.no_grad():
+        want = module(inputs)
+        inputs[1, 2] = 1e30
+        inputs[2, 0] = torch.nan
+        output = module(inputs)
+    assert output[1:].isnan().any(-1).any(-1).all()
+    torch.testing.assert_close(output[0], want[0], rtol=0, atol=1e-5)
+    converged = module.validity().converged
+    assert converged[0].all() == ("steps" not in options)
+    assert not converged[1:].any()
+    assert not module.validity().trusted(10.0)[1:].any()
+
+
+@pytest.mark.parametrize("options", SOLVERS)
+def test_vmap_over_inputs_and_over_ensembles(options):
+    """A batch of modules in one call, as ensembles are trained: same values, same gradients."""
+    module, inputs = _module(**options), _inputs(3, 5, 12)
+    torch.testing.assert_close(torch.vmap(module)(inputs), module(inputs), rtol=0, atol=1e-11)
+    modules = [_module(seed=seed, beta=0.8 + 0.2 * seed, **options) for seed in range(3)]
+    parameters, _ = torch.func.stack_module_state(modules)
+    outputs = torch.vmap(lambda p: torch.func.functional_call(modules[0], p, (inputs,)), in_dims=0)(
+        parameters
+    )
+    outputs.square().sum().backward()
+    for index, one in enumerate(modules):
+        out = one(inputs)
+        torch.testing.assert_close(outputs[index], out, rtol=0, atol=1e-11)
+        out.square().sum().backward()
+        for name, parameter in one.named_parameters():
+            torch.testing.assert_close(
+                parameters[name].grad[index], parameter.grad, rtol=1e-8, atol=1e-9
+            )
+
+
+@pytest.mark.parametrize("options", [{"solver": "saddle"}, {}])
+def test_functional_gradients(options):
+    module, inputs = _module(**options), _inputs(2, 4, 12)
+    named = {name: p.detach() for name, p in module.named_parameters()}
+
+    def loss(parameters):
+        return torch.func.functional_call(module, parameters, (inputs,)).square().sum()
+
+    found = torch.func.grad(loss)(named)
+    module(inputs).square().sum().backward()
+    for name, parameter in module.named_parameters():
+        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("options", [{"solver": "saddle"}, {}])
+def test_compiled_and_exported(options):
+    """One graph without breaks, forward and backward; iterations are operators within it."""
+    module, inputs = _module(**options), _inputs(2, 4, 12)
+    want = module(inputs)
+    want.square().sum().backward()
+    slopes = {name: p.grad.clone() for name, p in module.named_parameters()}
+    module.zero_grad()
+    exported = torch.export.export(module, (inputs,)).module()
+    torch.testing.assert_close(exported(inputs), want, rtol=0, atol=1e-11)
+    torch._dynamo.reset()
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    output = compiled(inputs)
+    torch.testing.assert_close(output, want, rtol=0, atol=1e-11)
+    output.square().sum().backward()
+    for name, parameter in module.named_parameters():
+        torch.testing.assert_close(parameter.grad, slopes[name], rtol=1e-8, atol=1e-9)

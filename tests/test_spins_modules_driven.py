@@ -1,0 +1,130 @@
+"""The driven module: causal, stationary after N − 1 steps, differentiable, and able to recall."""
+
+import pytest
+import torch
+
+from spinformer.spins.modules.driven import DrivenSpinModule
+from spinformer.spins.vectors.kinetic import THEORIES
+
+DOUBLE = torch.float64
+
+
+def _module(seed=0, **options):
+    torch.manual_seed(seed)
+    return DrivenSpinModule(8, heads=2, dtype=DOUBLE, **options)
+
+
+def _inputs(*shape, seed=1):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
+
+
+@pytest.mark.parametrize("theory", THEORIES)
+def test_future_tokens_do_not_change_the_past(theory):
+    module = _module(theory=theory, steps=4, strength=2.0, channel_maps=True)
+    inputs = _inputs(2, 6, 8).requires_grad_()
+    output = module(inputs)
+    changed = inputs.detach().clone()
+    changed[:, 4:] = _inputs(2, 2, 8, seed=5)
+    assert torch.equal(module(changed)[:, :4], output[:, :4])
+    torch.testing.assert_close(module(inputs[:, :4]), output[:, :4], rtol=0, atol=1e-13)
+    (slope,) = torch.autograd.grad(output[:, :4].sum(), inputs, retain_graph=True)
+    assert slope[:, 4:].abs().max() == 0
+    (slope,) = torch.autograd.grad(output[:, 5].square().sum(), inputs)
+    assert (slope.abs().amax((0, 2)) > 1e-6).all()
+    assert not torch.allclose(
+        _module(causal=False)(changed)[:, :4], _module(causal=False)(inputs)[:, :4]
+    )
+
+
+@pytest.mark.parametrize("theory", THEORIES)
+def test_a_triangular_network_is_stationary_after_as_many_steps_as_it_has_tokens(theory):
+    inputs = _inputs(2, 5, 8)
+    with torch.no_grad():
+        _, early = _module(theory=theory, steps=3, strength=2.0)(inputs, return_parts=True)
+        late, parts = _module(theory=theory, steps=6, strength=2.0)(inputs, return_parts=True)
+        later = _module(theory=theory, steps=9, strength=2.0)(inputs)
+    assert (early.change > 1e-6).all()
+    assert (parts.change < 1e-14).all()
+    torch.testing.assert_close(late, later, rtol=0, atol=1e-13)
+    # Every coupling is one-way, so that all of it produces entropy.
+    want = (parts.couplings - parts.couplings.mT) * parts.delayed
+    assert (parts.entropy_production > 0.01).all()
+    torch.testing.assert_close(parts.entropy_production, want.sum((-2, -1)) / 5)
+
+
+@pytest.mark.parametrize("theory", THEORIES)
+def test_gradients(theory):
+    module = _module(theory=theory, steps=3, strength=1.5, gamma=1.4, channel_maps=True)
+    names = [name for name, _ in module.named_parameters()]
+    values = [p.detach().clone().requires_grad_() for p in module.parameters()]
+
+    def call(inputs, *parameters):
+        return torch.func.functional_call(module, dict(zip(names, parameters, strict=True)), inputs)
+
+    inputs = _inputs(1, 4, 8).requires_grad_()
+    assert torch.autograd.gradcheck(call, (inputs, *values))
+    assert torch.autograd.gradgradcheck(lambda x: call(x, *values).square().sum(), (inputs,))
+
+
+def test_padding_and_single_tokens():
+    module, inputs = _module(steps=3), _inputs(2, 5, 8)
+    padded = torch.zeros(2, 5, dtype=torch.bool)
+    padded[1, :2] = True
+    with torch.no_grad():
+        output = module(inputs, key_padding_mask=padded)
+        torch.testing.assert_close(output[1, 2:], module(inputs[1, 2:]), rtol=0, atol=1e-13)
+        assert output[1, :2].abs().max() == 0
+        assert module(inputs[:, :1]).shape == (2, 1, 8)
+
+
+def test_it_learns_recall():
+    """Pairs (key, value) and then a key: which value? Chance is one in eight."""
+    torch.manual_seed(0)
+    kinds, pairs, width = 8, 6, 16
+    keys, values = torch.eye(kinds), torch.eye(kinds)
+    module = DrivenSpinModule(2 * width, heads=1, steps=1, strength=3.0, channel_maps=True)
+    embed = torch.nn.Linear(2 * kinds, 2 * width)
+    readout = torch.nn.Linear(2 * width, kinds)
+    parameters = [*module.parameters(), *embed.parameters(), *readout.parameters()]
+    optimizer = torch.optim.Adam(parameters, lr=1e-2)
+
+    def draw(batch):
+        order = torch.rand(batch, kinds).argsort(-1)[:, :pairs]
+        said = torch.randint(kinds, (batch, pairs))
+        asked = torch.randint(pairs, (batch, 1))
+        tokens = torch.cat([keys[order], values[said]], -1)
+        question = torch.cat([keys[order.gather(1, asked)], torch.zeros(batch, 1, kinds)], -1)
+        return torch.cat([tokens, question], 1), said.gather(1, asked)[:, 0]
+
+    def logits(tokens):
+        return readout(module(embed(tokens))[:, -1])
+
+    for _ in range(200):
+        tokens, target = draw(64)
+        loss = torch.nn.functional.cross_entropy(logits(tokens), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        tokens, target = draw(1000)
+        right = (logits(tokens).argmax(-1) == target).double().mean().item()
+        shuffled = tokens.clone()
+        shuffled[:, :pairs, kinds:] = shuffled[:, :pairs, kinds:].roll(1, 0)
+        wrong = (logits(shuffled).argmax(-1) == target).double().mean().item()
+    assert right > 0.8
+    assert wrong < 0.3
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: DrivenSpinModule(6, heads=4), ValueError, "multiple of heads"),
+        (lambda: DrivenSpinModule(6, heads=2, steps=0), ValueError, "steps"),
+        (lambda: DrivenSpinModule(6, heads=2, theory="tap"), ValueError, "theory"),
+        (lambda: DrivenSpinModule(6, heads=2)(torch.ones(2, 5)), ValueError, "inputs"),
+        (lambda: DrivenSpinModule(6, heads=2)(torch.ones(2, 6).double()), TypeError, "inputs"),
+    ],
+)
+def test_bad_input(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

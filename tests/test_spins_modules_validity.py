@@ -1,0 +1,156 @@
+"""The meter of the spin module: held against Monte Carlo, closed forms and cases that must fail."""
+
+import pytest
+import torch
+
+from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.modules.stability import coupling_excess, largest_row_sum
+from spinformer.spins.vectors.large_d import magnetization
+from spinformer.spins.vectors.monte_carlo import sample_vector_spins
+from spinformer.spins.vectors.saddle import find_saddle
+
+DOUBLE = torch.float64
+SOLVERS = {
+    "one step": {"steps": 1},
+    "fixed point": {},
+    "saddle": {"solver": "saddle"},
+}
+
+
+def _module(dim=16, heads=1, seed=1, **options):
+    torch.manual_seed(seed)
+    return SpinTransformerModule(dim, heads=heads, dtype=DOUBLE, **options)
+
+
+def _inputs(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
+
+
+@pytest.mark.parametrize(("seed", "strength"), [(0, 2.0), (3, 4.0)])
+def test_the_meter_says_what_monte_carlo_finds(seed, strength):
+    """Strong couplings, D = 16: one step is far off, the saddle is not, and the meter knows."""
+    inputs, measured, words = _inputs(1, 8, 16, seed=seed), {}, {}
+    truth = None
+    for name, options in SOLVERS.items():
+        module = _module(strength=strength, seed=seed, **options)
+        with torch.no_grad():
+            _, parts = module(inputs, return_parts=True)
+            if truth is None:
+                sampled = sample_vector_spins(
+                    parts.couplings[0, 0].numpy(),
+                    fields=module.fields(inputs)[0].numpy(),
+                    beta=1.0,
+                    sweeps=60_000,
+                    seed=seed,
+                )
+                truth = torch.from_numpy(sampled.magnetization.value)
+                noise = float(torch.from_numpy(sampled.magnetization.error).norm() / truth.norm())
+                assert noise < 0.01
+        measured[name] = float((parts.spins[0] - truth).norm() / truth.norm())
+        words[name] = module.validity()
+        word = float(words[name].expected_error)
+        assert measured[name] < word + 3 * noise
+        assert measured[name] > float(words[name].distance - 2 * words[name].correction) - 3 * noise
+    assert measured["one step"] > 0.5
+    assert measured["saddle"] < 0.06
+    assert not words["one step"].trusted().any()
+    assert words["saddle"].trusted(0.1).all()
+    assert measured["saddle"] < 0.5 * measured["fixed point"]
+
+
+def test_the_correction_is_what_the_next_order_adds():
+    module = _module(dim=12, heads=3, strength=1.5, solver="saddle", beta=1.2)
+    inputs = _inputs(2, 5, 12)
+    with torch.no_grad():
+        _, parts = module(inputs, return_parts=True)
+        given = {"fields": parts.fields * 2, "beta": torch.tensor(1.2, dtype=DOUBLE)}
+        leading, next_order = (
+            magnetization(parts.pair / 2, **given, corrected=c) for c in (False, True)
+        )
+    want = (next_order - leading).norm(dim=(-2, -1)) / leading.norm(dim=(-2, -1))
+    torch.testing.assert_close(module.validity().correction, want, rtol=1e-9, atol=0)
+    assert (module.validity().distance < 1e-10).all()
+    # The covariance of the saddle is V⁻¹/(2β).
+    t = find_saddle(parts.pair / 2, **given).t
+    largest = torch.linalg.eigvalsh(torch.diag_embed(t) - parts.pair / 2)[..., -1]
+    torch.testing.assert_close(module.validity().lowest, 1 / (2.4 * largest))
+
+
+@pytest.mark.parametrize("coupling", [0.2, 2.0])
+def test_a_pair_without_field_has_no_physical_solution_beyond_strength_one_half(coupling):
+    """θ = 0 gives m (1/x + x − 1) = 0 with x = βB(1−m²): only m = 0, and there C_12 = βB = 2βg.
+
+    The flag must fail beyond 2βg = 1, though the equations are solved. At the saddle C_12 = g/t
+    with t = (1 + √(1 + 16β²g²))/(4β), which is below one always.
+    """
+    silent = torch.zeros(1, 2, 16, dtype=DOUBLE)
+    module = _module(strength=coupling, normalize=False)
+    saddle = _module(strength=coupling, normalize=False, solver="saddle")
+    with torch.no_grad():
+        module(silent), saddle(silent)
+    found, right = module.validity(), saddle.validity()
+    assert found.converged.all()
+    assert float(found.largest) == pytest.approx(2 * coupling)
+    assert float(found.lowest) == pytest.approx(1 - 2 * coupling)
+    weak = 2 * coupling < 1
+    assert bool(found.physical.all()) is weak
+    assert bool(found.trusted(1.0).all()) is weak
+    t = (1 + (1 + 16 * coupling**2) ** 0.5) / 4
+    assert float(right.largest) == pytest.approx(coupling / t)
+    assert right.physical.all()
+
+
+def test_single_precision_is_measured_in_double():
+    """The distance of a float32 saddle is its rounding and tolerance, not zero by construction."""
+    torch.manual_seed(0)
+    module = SpinTransformerModule(16, heads=2, strength=2.0, solver="saddle")
+    with torch.no_grad():
+        module(_inputs(3, 9, 16).float())
+    distance = module.validity().distance
+    assert (distance > 1e-9).any()
+    assert (distance < 1e-4).all()
+
+
+def test_the_limit_keeps_what_it_promises():
+    """Below the limit: solved, physical, β‖B‖ < κ. Without it, only naive mean field always is."""
+    inputs = _inputs(6, 12, 16, seed=5)
+    sharp = {"gamma": 4.0, "beta": 2.0, "heads": 4}
+    for order in (1, 2):
+        free = _module(order=order, strength=2.0, seed=2, **sharp)
+        kept = _module(order=order, coupling_limit=0.95, seed=2, **sharp)
+        with torch.no_grad():
+            kept.log_strength.fill_(20.0)
+            free(inputs)
+            _, parts = kept(inputs, return_parts=True)
+        assert (kept.validity().converged & kept.validity().physical).all()
+        valid = free.validity().converged & free.validity().physical
+        assert bool(valid.all()) is (order == 1)
+        norm = 2.0 * torch.linalg.matrix_norm(parts.pair, ord=2)
+        rows = 2.0 * largest_row_sum(parts.pair)[..., 0, 0]
+        assert (norm < rows + 1e-12).all()
+        torch.testing.assert_close(rows, torch.full_like(rows, 0.95), rtol=1e-6, atol=0)
+
+
+def test_the_penalty_pulls_below_the_limit():
+    module = _module(strength=3.0, heads=2)
+    inputs = _inputs(2, 6, 16)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.1)
+    for _ in range(60):
+        _, parts = module(inputs, return_parts=True)
+        excess = coupling_excess(parts.pair, beta=parts.beta, limit=0.9)
+        optimizer.zero_grad()
+        excess.backward()
+        optimizer.step()
+    module(inputs)
+    assert excess.item() < 1e-3
+    assert module.validity().physical.all()
+
+
+def test_parts_and_module_say_the_same():
+    module = _module(heads=2, strength=1.0)
+    with torch.no_grad():
+        _, parts = module(_inputs(2, 5, 16), return_parts=True)
+    assert parts.validity() == module.validity()
+    summary = module.validity().summary()
+    assert summary["converged"] == 1.0
+    assert summary["distance"] == float(parts.validity().distance.median())
