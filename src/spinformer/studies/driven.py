@@ -202,9 +202,7 @@ def order_moments(
             )
             mean = path[steps // 3 :].mean(-1)
             moments[:, copy, column] = np.abs(mean).mean(), (mean**2).mean(), (mean**4).mean()
-    return OrderMoments(
-        betas=betas, absolute=moments[0], second=moments[1], fourth=moments[2]
-    )
+    return OrderMoments(betas=betas, absolute=moments[0], second=moments[1], fourth=moments[2])
 
 
 def binder_crossing(

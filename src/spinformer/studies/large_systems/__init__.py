@@ -1,5 +1,7 @@
 """Chapters 21b and 25: systems of hundreds of spins, where theories for many spins are at home."""
 
+from spinformer.studies.large_systems.errors import ERRORS
 from spinformer.studies.large_systems.order import ORDER, stored_moments
+from spinformer.studies.large_systems.overlaps import OVERLAPS
 
-__all__ = ["ORDER", "stored_moments"]
+__all__ = ["ERRORS", "ORDER", "OVERLAPS", "stored_moments"]

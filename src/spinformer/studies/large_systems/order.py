@@ -63,6 +63,4 @@ def stored_moments(size: int) -> OrderMoments:
     absolute, second, fourth = (
         table[name][rows].reshape(-1, len(BETAS)) for name in ("absolute", "second", "fourth")
     )
-    return OrderMoments(
-        betas=np.array(BETAS), absolute=absolute, second=second, fourth=fourth
-    )
+    return OrderMoments(betas=np.array(BETAS), absolute=absolute, second=second, fourth=fourth)
