@@ -71,9 +71,7 @@ def plot_size_errors(
     axis.minorticks_off()
 
 
-def show_order(
-    order: Mapping[int, Any], *, stored: Mapping[int, Any], critical: float
-) -> None:
+def show_order(order: Mapping[int, Any], *, stored: Mapping[int, Any], critical: float) -> None:
     """|M| of `order` and Binder's ratio of `stored`, {size: OrderMoments}, beside the theory's point.
 
     >>> from spinformer.studies.driven import order_moments

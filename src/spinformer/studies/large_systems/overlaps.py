@@ -1,11 +1,17 @@
 """Overlaps of copies of one system on both sides of the line of de Almeida and Thouless.
 
-Gaussian couplings and fields of standard deviation 1/2, for which the line lies at β = 1.80. Four
+Gaussian couplings and fields of standard deviation 1/5, for which the line lies at β = 1.37. Four
 copies of each system climb independent ladders of temperatures, so that N⁻¹ Σ_ij (⟨s_i s_j⟩ −
 ⟨s_i⟩⟨s_j⟩)² = N (⟨q₁₂²⟩ − 2⟨q₁₂ q₁₃⟩ + ⟨q₁₂ q₃₄⟩), the susceptibility of the spin glass.
 
-Predictions, written before the run: at β = 1 it stays and reaches the replica-symmetric 1.38
-within 0.2 at N = 256; at β = 3 it grows from N = 64 to 256 with an exponent above one half.
+A first table, with fields of 1/2 and 8 to 16 systems a size, agreed with the theory at β = 1 (1.29 ±
+0.10 at N = 256, theory 1.38) and left the predicted growth at β = 3 undecided (2.2 ± 1.6, 2.4 ± 1.8
+and 4.2 ± 1.8 at N = 64, 128 and 256): a few systems make the whole average. So this one has weaker
+fields, more systems and more temperatures.
+
+Predictions, written before it: at β = 0.8 the susceptibility lies within 0.2 of the
+replica-symmetric 2.12 at N = 256; at β = 3 it grows from N = 32 to 256 with an exponent above one
+half that is known to 0.25.
 
 A unit computed again agrees to 1e-6 relative on one kind of processor; elsewhere a spin may fall
 the other way, and the averages of one system agree to a tenth.
@@ -23,10 +29,10 @@ from spinformer.spins.ising.couplings import sherrington_kirkpatrick
 from spinformer.spins.ising.tempering import TemperedRun, tempered_chains
 from spinformer.studies.tables import Rows, Table
 
-FIELD_STD = 0.5
-LADDER = np.array([0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 2.75, 3.0])
-SHOWN = (1.0, 1.5, 2.0, 3.0)
-SIZES = (64, 128, 256)
+FIELD_STD = 0.2
+LADDER = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.0])
+SHOWN = (0.8, 1.0, 2.0, 3.0)
+SIZES = (32, 64, 128, 256)
 PAIRS = list(combinations(range(4), 2))
 
 
@@ -34,7 +40,7 @@ def overlap_run(size: int, *, sweeps: int, seed: int, threads: int = 1) -> Tempe
     """Four copies of one system on the ladder; a third of the sweeps is dropped.
 
     >>> overlap_run(8, sweeps=30, seed=0).overlaps.shape
-    (10, 11, 6)
+    (10, 13, 6)
     """
     couplings, fields = sherrington_kirkpatrick(size, seed=seed, field_std=FIELD_STD)
     kept = 2 * sweeps // 3
@@ -60,7 +66,7 @@ def glass_susceptibility(overlaps: np.ndarray, *, size: int) -> float:
 
 
 def _unit_rows(size: int, copy: int) -> Rows:
-    run = overlap_run(size, sweeps=15_000, seed=1000 * size + copy)
+    run = overlap_run(size, sweeps=6_000, seed=1000 * size + copy)
     rows = []
     for beta in SHOWN:
         q = run.overlaps[:, int(np.argmin(np.abs(LADDER - beta)))]
@@ -70,10 +76,8 @@ def _unit_rows(size: int, copy: int) -> Rows:
                 "susceptibility": glass_susceptibility(q, size=size),
                 "mean": q.mean(),
                 "spread": q.std(),
-                "exchanges": np.nanmin(run.exchanges),
-                # Early and late halves: equal, if the ladder was long enough.
-                "early": q[: len(q) // 2].std(),
-                "late": q[len(q) // 2 :].std(),
+                # The first half over the second: one, if the ladder was long enough.
+                "halves": q[: len(q) // 2].std() / q[len(q) // 2 :].std(),
             }
         )
     return rows
@@ -84,7 +88,7 @@ OVERLAPS = Table(
     units=[
         {"size": size, "copy": copy}
         for size in SIZES
-        for copy in range({64: 16, 128: 12, 256: 8}[size])
+        for copy in range({32: 200, 64: 120, 128: 60, 256: 24}[size])
     ],
     rows=_unit_rows,
 )
