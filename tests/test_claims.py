@@ -27,7 +27,7 @@ KNOWN = {
     *("A9b", "A14a", "A14b", "A14c", "A18a", "A18b", "A18c"),
     *(f"B{i}" for i in range(1, 14)),
     *(f"C{i}" for i in range(1, 20)),
-    *("A6b", "A13b"),
+    *("A6b", "A13b", "B7b", "B7c", "B7d"),
 }
 CLAIMS = read_claims(ROOT)
 SETTLED = [claim for claim in CLAIMS if claim.settled]
