@@ -35,6 +35,30 @@ def show_driven_idea() -> None:
     )
 
 
+def show_module_idea() -> None:
+    """The schematic of a spin system as a layer: fields in, mean spins out.
+
+    >>> show_module_idea()
+    """
+    _, axis = plt.subplots(figsize=(8.4, 2.6))
+    draw_boxes(
+        {
+            "data": (0.02, 0.85, "data as\nfields $h_i$"),
+            "spins": (0.5, 0.85, "coupled spins $s_i = \\pm 1$\nweights $J_{ij}$"),
+            "out": (0.98, 0.85, "mean spins\n$m_i = \\langle s_i \\rangle$"),
+            "energy": (0.5, 0.2, "free energy $F(h)$\na sum over $2^N$ states"),
+        },
+        axis=axis,
+        arrows=[
+            ("data", "spins", ""),
+            ("spins", "out", ""),
+            ("spins", "energy", ""),
+            ("energy", "out", "$-\\partial F/\\partial h_i$"),
+        ],
+        colors={"spins": "red", "energy": "blue"},
+    )
+
+
 def plot_size_errors(
     axis: Axes,
     *,
