@@ -100,7 +100,10 @@ def test_beliefs_are_exact_on_a_tree_and_not_on_a_loop():
     found = belief_propagation(tree, fields=fields, beta=1.3)
     assert np.abs(found.value - exact).max() < 1e-9
     assert found.converged
-    assert np.abs(belief_propagation(tree, fields=fields, beta=1.3, damping=0.5).value - exact).max() < 1e-8
+    assert (
+        np.abs(belief_propagation(tree, fields=fields, beta=1.3, damping=0.5).value - exact).max()
+        < 1e-8
+    )
     loop = np.ones((3, 3)) - np.eye(3)
     around = belief_propagation(loop, fields=np.array([0.3, 0.0, 0.0]), beta=0.5).value
     exact = solve_exact(loop, fields=np.array([0.3, 0.0, 0.0]), beta=0.5).magnetization
@@ -140,11 +143,14 @@ def test_state_evolution_foretells_a_large_network():
     assert pair[2] == pytest.approx(np.mean(first * second), abs=2e-3)
 
 
+TWO = np.array([1.0, 0.5])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda j, h: tempered_chains(j, fields=h, betas=np.array([1.0, 0.5]), sweeps=1, burn=0), "increase"),
-        (lambda j, h: tempered_chains(j, fields=h, betas=np.array([1.0]), sweeps=0, burn=0), "sweeps"),
+        (lambda j, h: tempered_chains(j, fields=h, betas=TWO, sweeps=1, burn=0), "increase"),
+        (lambda j, h: tempered_chains(j, fields=h, betas=TWO[1:], sweeps=0, burn=0), "sweeps"),
         (lambda j, h: unrolled_tap(j, fields=h, beta=1.0, layers=2, memory="later"), "memory"),
         (lambda j, h: belief_propagation(j[None], fields=h, beta=1.0), "one system"),
         (lambda j, h: state_evolution(3, beta=-1.0, field_std=0.5), "beta"),

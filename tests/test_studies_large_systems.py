@@ -60,7 +60,7 @@ def test_which_theory_becomes_exact_by_other_simulation():
 
     assert slope("gaussian", "naive") > -0.3
     assert slope("gaussian", "tap") == pytest.approx(-1.05, abs=0.35)
-    assert slope("gaussian", "adaptive") == pytest.approx(-1.05, abs=0.45)
+    assert slope("gaussian", "adaptive") < -0.7
     for kind, right, wrong in (
         ("patterns", "adaptive", "tap"),
         ("rotated", "adaptive", "tap"),
@@ -101,8 +101,7 @@ def test_the_line_and_the_susceptibility_by_other_means():
     assert table["susceptibility"][rows].mean() == pytest.approx(limit, abs=0.3)
     sizes = np.unique(table["size"])
     cold = [
-        table["susceptibility"][(table["beta"] == 3.0) & (table["size"] == n)].mean()
-        for n in sizes
+        table["susceptibility"][(table["beta"] == 3.0) & (table["size"] == n)].mean() for n in sizes
     ]
     assert np.polyfit(np.log(sizes), np.log(cold), 1)[0] > 0.5
     assert table["halves"].mean() == pytest.approx(1.0, abs=0.02)
@@ -122,7 +121,9 @@ def test_unrolled_layers_by_linear_algebra():
         back = np.block([[first, -reaction], [np.eye(size), np.zeros((size, size))]])
         before, now = (np.abs(np.linalg.eigvals(a)).max() for a in (back, first - reaction))
         assert now > 1 > before
-        assert before == pytest.approx(np.sqrt(glass_state(beta, field_std=0.5).stability), abs=0.04)
+        assert before == pytest.approx(
+            np.sqrt(glass_state(beta, field_std=0.5).stability), abs=0.04
+        )
         paths = {
             memory: unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory=memory)
             for memory in ("before", "now")

@@ -110,9 +110,10 @@ def show_diagram(
 
     `overlaps`: an array (samples, K, pairs) a system, K the length of `ladder`.
 
-    >>> show_diagram([np.zeros((4, 2, 6))], ladder=np.array([0.8, 3.0]), betas=(0.8, 3.0), field_std=0.2)
+    >>> runs, two = [np.zeros((4, 2, 6))], (0.8, 3.0)
+    >>> show_diagram(runs, ladder=np.array(two), betas=two, field_std=0.2)
     """
-    figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.4))
+    _, axes = plt.subplots(1, 3, figsize=(9.6, 3.4))
     fields = np.array([0.0, 0.02, 0.05, *np.linspace(0.1, 1.2, 9)])
     line = [instability_beta(field_std=float(f)) for f in fields]
     axes[0].plot(line, fields, color=COLORS["black"])
@@ -144,7 +145,7 @@ def show_depth(depth: Mapping[float, Any], *, field_std: float) -> None:
 
     >>> show_depth({}, field_std=0.5)
     """
-    figure, axes = plt.subplots(1, 2, figsize=(9.2, 3.6))
+    _, axes = plt.subplots(1, 2, figsize=(9.2, 3.6))
     for (beta, found), tone in zip(depth.items(), ("green", "blue", "red"), strict=False):
         layer = np.arange(1, len(found.measured) + 1)
         axes[0].plot(layer, found.foretold, color=COLORS[tone], lw=1)

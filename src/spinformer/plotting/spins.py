@@ -96,13 +96,13 @@ def plot_size_errors(
 
 
 def show_order(order: Mapping[int, Any], *, stored: Mapping[int, Any], critical: float) -> None:
-    """|M| of `order` and Binder's ratio of `stored`, {size: OrderMoments}, beside the theory's point.
+    """|M| of `order`, Binder's ratio of `stored`, {size: OrderMoments}, and the theory's point.
 
     >>> from spinformer.studies.driven import order_moments
     >>> runs = {8: order_moments(8, betas=np.array([0.5, 1.5]), systems=2, steps=6)}
     >>> show_order(runs, stored=runs, critical=1.1)
     """
-    figure, axes = plt.subplots(1, 2, figsize=(9.2, 3.5))
+    _, axes = plt.subplots(1, 2, figsize=(9.2, 3.5))
     for axis, runs in zip(axes, (order, stored), strict=True):
         axis.axvline(critical, color=COLORS["black"], ls=":", lw=1)
         for (size, moments), tone in zip(runs.items(), TONES, strict=False):

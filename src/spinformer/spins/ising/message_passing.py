@@ -123,14 +123,13 @@ def belief_propagation(
     back = np.argsort(out * len(h) + into, kind="stable")
     strength = np.tanh(beta * j[into, out])
     told = np.zeros(len(into))
-    residual, steps = 0.0, 0
-    for steps in range(1, max_steps + 1):
+    residual, steps = math.inf, 0
+    while residual > tolerance and steps < max_steps:
         total = beta * h + np.bincount(into, told, minlength=len(h))
         new = np.arctanh(strength * np.tanh(total[out] - told[back]))
         residual = float(np.abs(new - told).max(initial=0.0))
         told = damping * told + (1.0 - damping) * new
-        if residual <= tolerance:
-            break
+        steps += 1
     found = BeliefSolution(
         value=np.tanh(beta * h + np.bincount(into, told, minlength=len(h))),
         residual=residual,

@@ -1,11 +1,11 @@
 """Compiled Monte Carlo for systems of a thousand spins: many replicas, many temperatures at once.
 
 E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i, every pair once, weights exp(−βE). Replicas run side by
-side in one system. A visit draws a spin anew in the local field, a heat bath, and that field is kept up
-to date: a visit costs nothing more while the spin stays, and where it turns, one row of couplings
-is added to the N fields of its replica. All replicas visit a spin before the next has its turn, so
-that its row is read once for all. Copies at neighbouring temperatures exchange their places (parallel
-tempering [hukushima1996exchange]), so that cold ones forget.
+side in one system. A visit draws a spin anew in the local field, a heat bath, and that field is
+kept up to date: a visit costs nothing more while the spin stays, and where it turns, one row of
+couplings is added to the N fields of its replica. All replicas visit a spin before the next has its
+turn, so that its row is read once for all. Copies at neighbouring temperatures exchange their
+places (parallel tempering [hukushima1996exchange]), so that cold ones forget.
 
 Couplings and fields are rounded to multiples of a power of two so small (below 1e-5 for couplings
 of the size of Sherrington and Kirkpatrick's) that every sum of them is exact in single precision:
@@ -82,8 +82,8 @@ def tempered_chains(
     in β try to exchange, and after each `every` sweeps the overlaps of the copies are taken.
     `betas` must increase. The copies run in two groups, in as many `threads` (1 or 2), which does
     not change the result; within a group they share every row of couplings, so that many copies
-    are faster than few. `engine` is "numba" or "reference" (the same draws in plain Python, fields summed anew).
-    Raises ValueError or TypeError for bad input.
+    are faster than few. `engine` is "numba" or "reference" (the same draws in plain Python, fields
+    summed anew). Raises ValueError or TypeError for bad input.
 
     >>> free = {"fields": np.array([0.5]), "betas": np.array([1.0])}
     >>> run = tempered_chains(np.zeros((1, 1)), **free, sweeps=4000, burn=10)

@@ -9,6 +9,9 @@ stays, those of TAP, adaptive TAP and belief propagation fall with exponents wit
 Patterns and rotated spectra: TAP and belief propagation stay (exponents above −0.3), adaptive TAP
 falls with an exponent below −0.7. Sparse graphs: all three stay, only belief propagation falls.
 
+What came of them: adaptive TAP falls faster than predicted for Gaussian couplings (exponent near
+−1.75); all else as written.
+
 A unit computed again agrees to 1e-6 relative on one kind of processor, and within a few parts in
 a hundred of the error bar elsewhere: the simulation's sums are exact, its exponentials are not.
 """

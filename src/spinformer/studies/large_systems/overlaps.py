@@ -4,10 +4,10 @@ Gaussian couplings and fields of standard deviation 1/5, for which the line lies
 copies of each system climb independent ladders of temperatures, so that N⁻¹ Σ_ij (⟨s_i s_j⟩ −
 ⟨s_i⟩⟨s_j⟩)² = N (⟨q₁₂²⟩ − 2⟨q₁₂ q₁₃⟩ + ⟨q₁₂ q₃₄⟩), the susceptibility of the spin glass.
 
-A first table, with fields of 1/2 and 8 to 16 systems a size, agreed with the theory at β = 1 (1.29 ±
-0.10 at N = 256, theory 1.38) and left the predicted growth at β = 3 undecided (2.2 ± 1.6, 2.4 ± 1.8
-and 4.2 ± 1.8 at N = 64, 128 and 256): a few systems make the whole average. So this one has weaker
-fields, more systems and more temperatures.
+A first table, with fields of 1/2 and 8 to 16 systems a size, agreed with the theory at β = 1
+(1.29 ± 0.10 at N = 256, theory 1.38) and left the predicted growth at β = 3 undecided (2.2 ± 1.6,
+2.4 ± 1.8 and 4.2 ± 1.8 at N = 64, 128 and 256): a few systems make the whole average. So this one
+has weaker fields, more systems and more temperatures.
 
 Predictions, written before it: at β = 0.8 the susceptibility lies within 0.2 of the
 replica-symmetric 2.12 at N = 256; at β = 3 it grows from N = 32 to 256 with an exponent above one

@@ -119,9 +119,7 @@ def layer_distances(
     first, last = layers // 4, layers - 1
     factor = (measured[last] / measured[first]) ** (1 / (last - first))
     theory = float(np.sqrt(glass_state(beta, field_std=field_std).stability))
-    return LayerDistances(
-        measured=measured, foretold=foretold, factor=float(factor), theory=theory
-    )
+    return LayerDistances(measured=measured, foretold=foretold, factor=float(factor), theory=theory)
 
 
 def convergence(
