@@ -45,8 +45,11 @@ def test_which_theory_becomes_exact_by_other_simulation():
     for kind in ("patterns", "rotated"):
         found = _errors(kind, 150, 2)
         assert found["adaptive"] < 0.15 * found["tap"], kind
-    sparse = _errors("sparse", 150, 2)
-    assert sparse["beliefs"] < 0.4 * sparse["adaptive"]
+    # Short loops, which beliefs do not see, are fewer in a larger graph; the error of the others
+    # has nothing to do with them.
+    little, sparse = _errors("sparse", 24, 12), _errors("sparse", 250, 2)
+    assert sparse["beliefs"] < 0.6 * little["beliefs"]
+    assert sparse["adaptive"] > 0.5 * little["adaptive"]
     # The exponents of the stored table by an unweighted fit of the means.
     table = ERRORS.read()
 

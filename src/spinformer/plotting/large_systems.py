@@ -148,7 +148,9 @@ def show_depth(depth: Mapping[float, Any], *, field_std: float) -> None:
     _, axes = plt.subplots(1, 2, figsize=(9.2, 3.6))
     for (beta, found), tone in zip(depth.items(), ("green", "blue", "red"), strict=False):
         layer = np.arange(1, len(found.measured) + 1)
-        axes[0].plot(layer, found.foretold, color=COLORS[tone], lw=1)
+        # Below, the quadrature of state evolution has no digits left.
+        seen = found.foretold > 1e-7
+        axes[0].plot(layer[seen], found.foretold[seen], color=COLORS[tone], lw=1)
         axes[0].plot(
             layer, found.measured, "o", ms=3.5, color=COLORS[tone], label=rf"$\beta = {beta}$"
         )
@@ -159,7 +161,7 @@ def show_depth(depth: Mapping[float, Any], *, field_std: float) -> None:
     betas = np.linspace(0.2, 0.985 * edge, 40)
     needed = []
     for beta in betas:
-        square, pair = state_evolution(400, beta=float(beta), field_std=field_std)
+        square, pair = state_evolution(200, beta=float(beta), field_std=field_std)
         distance = square[1:] + square[:-1] - 2 * pair[1:]
         needed.append(int(np.argmax(distance < 1e-6)) + 1 if (distance < 1e-6).any() else np.nan)
     axes[1].plot(betas, needed, color=COLORS["black"])

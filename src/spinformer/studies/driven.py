@@ -152,6 +152,11 @@ class OrderMoments:
     """Moments of the mean spin M of one replica, an entry a system and an inverse temperature.
 
     absolute, second, fourth (systems, betas): averages of |M|, M² and M⁴ over replicas and steps.
+
+    >>> ones = np.ones((3, 1))
+    >>> ordered = OrderMoments(betas=np.ones(1), absolute=ones, second=ones, fourth=ones)
+    >>> f"{ordered.binder()[0]:.3f}"
+    '0.667'
     """
 
     betas: np.ndarray

@@ -23,10 +23,10 @@ SIZES = (64, 128, 256, 512)
 COPIES = 24
 
 
-def order_rows(size: int, copy: int) -> Rows:
+def order_rows(size: int, *, copy: int) -> Rows:
     """Moments of one network of `size` spins at all inverse temperatures.
 
-    >>> len(order_rows(8, 0)) == len(BETAS)
+    >>> len(order_rows(8, copy=0)) == len(BETAS)
     True
     """
     found = order_moments(
