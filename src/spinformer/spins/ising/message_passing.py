@@ -110,7 +110,7 @@ def belief_propagation(
     >>> chain = np.array([[0.0, 0.7, 0.0], [0.7, 0.0, 0.4], [0.0, 0.4, 0.0]])
     >>> m = belief_propagation(chain, fields=np.array([0.3, 0.0, 0.0]), beta=1.0).value
     >>> f"{m[2] / np.tanh(0.3):.6f} {np.tanh(0.7) * np.tanh(0.4):.6f}"
-    '0.229634 0.229634'
+    '0.229629 0.229629'
     """
     j, h, beta = check_ising(couplings, fields=fields, beta=beta)
     if h.ndim != 1:
