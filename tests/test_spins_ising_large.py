@@ -66,7 +66,13 @@ def test_sums_of_rounded_couplings_are_exact_in_any_order():
     for column in np.random.default_rng(2).permutation(700):
         running += j[:, column] * np.float32(signs[column])
     assert np.array_equal(running, exact)
-    assert not np.array_equal(exact_sums(0 * j, fields=0 * h)[0], j)
+    # The worst case: all couplings of a spin pull one way.
+    worst = np.sign(j[0])
+    running = np.abs(h[:1]).copy()
+    for value in j[0] * worst:
+        running += value
+    assert running[0] == np.abs(j[0]).astype(float).sum() + abs(float(h[0]))
+    assert np.abs(exact_sums(1e-3 * couplings, fields=0 * h)[0] - 1e-3 * couplings).max() < 1e-8
 
 
 def test_ensembles_have_unit_rows_and_their_spectra():
