@@ -7,9 +7,10 @@ import pytest
 from scipy.integrate import quad
 
 from spinformer.core.states import spin_states
+from spinformer.core.statistics import fit_power
 from spinformer.spins.ising.asymmetric_order import critical_beta
 from spinformer.spins.ising.couplings import gaussian_couplings, symmetry_of_asymmetry
-from spinformer.spins.ising.kinetic import kinetic_simulation
+from spinformer.spins.ising.kinetic import kinetic_path, kinetic_simulation
 from spinformer.spins.ising.kinetic_theories import (
     KINETIC_METHODS,
     kinetic_mean_field,
@@ -20,6 +21,7 @@ from spinformer.spins.ising.master_equation import (
     kinetic_exact,
     kinetic_stationary,
 )
+from spinformer.studies.driven import binder_crossing, order_moments, squared_errors
 
 
 @pytest.fixture
@@ -126,6 +128,63 @@ def test_symmetric_couplings_give_detailed_balance(system):
 
 
 @pytest.mark.claim("B13")
+def test_driven_spins_as_the_claim_has_them(system):
+    """Each figure of the row by other means, within what the row's criterion states."""
+    # A masked pair by hand: the leak is tanh J tanh h, and the driven first spin is a coin.
+    masked, field = np.array([[0.0, 0.0], [0.5, 0.0]]), np.array([0.0, 0.8])
+    weights = {
+        (a, b): np.exp(0.5 * a * b + 0.8 * b) for a, b in itertools.product((-1, 1), repeat=2)
+    }
+    leak = sum(a * w for (a, _), w in weights.items()) / sum(weights.values())
+    assert leak > 0.1
+    assert leak == pytest.approx(np.tanh(0.5) * np.tanh(0.8))
+    driven = kinetic_path(
+        masked, beta=1.0, states=np.ones((4000, 2)), steps=3, seed=0, fields=field
+    )[-1].mean(0)
+    assert abs(driven[0]) < 4 / np.sqrt(4000)
+    assert driven[1] == pytest.approx(0.5 * (np.tanh(1.3) + np.tanh(0.3)), abs=0.06)
+    # Entropy production by its definition, from transition probabilities written out again.
+    couplings, drive, _ = system
+    j, x, beta = couplings, drive[0], 0.9
+    produced = []
+    for matrix in (0.5 * (j + j.T), j):
+        states = spin_states(len(x))
+        local = beta * (x + states @ matrix.T)
+        step = np.exp(local @ states.T - np.log(2 * np.cosh(local)).sum(1)[:, None])
+        p = np.full(len(states), 1 / len(states))
+        for _ in range(400):
+            p = p @ step
+        flow = p[:, None] * step
+        produced.append(float((flow * np.log(flow / flow.T)).sum()) / len(x))
+        found = kinetic_stationary(matrix, drive=x, beta=beta)
+        assert found.entropy_production / len(x) == pytest.approx(produced[-1], abs=1e-8)
+    assert abs(produced[0]) < 1e-4
+    assert produced[1] > 0.1
+    # Exponents of the size: one theory becomes exact, and only for independent couplings.
+    sizes = np.array([16, 48, 144])
+    for symmetry, falls in ((0.0, True), (1.0, False)):
+        found = [
+            squared_errors(
+                int(n), symmetry=symmetry, beta=1.5, steps=6, systems=24, replicas=3000, seed=7
+            )["gaussian"]
+            for n in sizes
+        ]
+        value, error = (np.array([getattr(f, a) for f in found]) for a in ("value", "error"))
+        slope = fit_power(sizes, values=value, errors=error).slope
+        if falls:
+            assert abs(slope.value + 1) < 0.3
+        else:
+            assert value[-1] > 0.01
+    # The crossing from networks that are not in the table, coarser.
+    runs = [
+        order_moments(n, betas=np.array([1.04, 1.11, 1.18]), systems=6, steps=240, seed=3)
+        for n in (40, 160)
+    ]
+    at, _ = binder_crossing(runs[0], large=runs[1])
+    assert abs(at.value - 1.1108) < 0.03 + 2 * at.error
+    assert at.error < 0.06
+
+
 def test_entropy_production_of_asymmetric_couplings(system):
     couplings, drive, initial = system
     beta, x = 0.9, drive[0]

@@ -21,7 +21,13 @@ from spinformer.studies.asymmetric_hopfield import (
     mean_order,
     spin_memory,
 )
-from spinformer.studies.driven import entropy_by_four_routes, largest_errors, squared_errors
+from spinformer.studies.driven import (
+    binder_crossing,
+    entropy_by_four_routes,
+    largest_errors,
+    order_moments,
+    squared_errors,
+)
 from spinformer.studies.ising import approximation_errors, field_differences, several_solutions
 
 
@@ -113,12 +119,38 @@ def test_order_and_chaos_follow_the_large_n_theory_within_their_errors():
 
 def test_errors_of_the_mean_field_dynamics_carry_no_noise():
     # Nearly free spins: every theory is exact, and what is left is noise about zero.
-    weak = {"symmetry": 0.0, "beta": 0.02, "steps": 2, "systems": 40, "replicas": 50}
+    weak = {"symmetry": 0.0, "beta": 0.02, "steps": 2, "systems": 40, "replicas": 100}
     found = squared_errors(30, **weak)
-    # Noise alone is 1/50 a spin; 1,200 of them leave 0.02 sqrt(2/1200).
-    assert max(abs(value) for value in found.values()) < 4 * 0.02 * np.sqrt(2 / 1200)
+    for error in found.values():
+        # Two halves of 50 have noise 1/50 a spin each; 1,200 products of them average out.
+        assert abs(error.value) < 4 * 0.02 / np.sqrt(1200)
+        assert error.error == pytest.approx(0.02 / np.sqrt(1200), rel=0.5)
     cold = squared_errors(60, symmetry=0.0, beta=1.5, steps=6, systems=4, replicas=400)
-    assert cold["gaussian"] < 0.2 * cold["tap"] < 0.2 * cold["naive"]
+    assert cold["gaussian"].value < 0.2 * cold["tap"].value < 0.2 * cold["naive"].value
+
+
+def test_order_and_its_crossing_in_a_network_that_is_solved():
+    # No disorder, no fields: M obeys Curie and Weiss, and orders at beta = 1.
+    betas = np.array([0.9, 1.0, 1.1])
+    runs = {
+        n: order_moments(
+            n, betas=betas, systems=4, steps=240, coupling_std=0.0, field_scale=0.0, seed=n
+        )
+        for n in (30, 120)
+    }
+    at, height = binder_crossing(runs[30], large=runs[120])
+    assert at.value == pytest.approx(1.0, abs=0.03 + 3 * at.error)
+    assert height.value == pytest.approx(0.2705, abs=0.1 + 3 * height.error)
+    # Far above the critical temperature M is normal with variance 1/N /(1 - beta^2), twice two
+    # steps being independent.
+    hot = order_moments(
+        50, betas=np.array([0.3]), systems=20, coupling_std=0.0, field_scale=0.0, seed=1
+    )
+    assert hot.second.mean() == pytest.approx(1 / 50 / (1 - 0.09), rel=0.05)
+    assert hot.absolute.mean() == pytest.approx(np.sqrt(2 / np.pi * hot.second.mean()), rel=0.03)
+    assert abs(hot.binder()[0]) < 0.04
+    with pytest.raises(ValueError, match="same betas"):
+        binder_crossing(runs[30], large=hot)
 
 
 def test_entropy_by_four_routes_and_largest_errors():

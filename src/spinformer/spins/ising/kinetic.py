@@ -43,11 +43,18 @@ def draw_spins(means: np.ndarray, *, seed: Seed) -> np.ndarray:
 
 
 def kinetic_path(
-    couplings: np.ndarray, *, beta: float, states: np.ndarray, steps: int, seed: Seed
+    couplings: np.ndarray,
+    *,
+    beta: float,
+    states: np.ndarray,
+    steps: int,
+    seed: Seed,
+    fields: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Orbits of R replicas without a drive, int8 array (steps + 1, R, N), from `states` (R, N).
+    """Orbits of R replicas in constant `fields` (N,), int8 array (steps + 1, R, N).
 
-    Raises ValueError or TypeError for bad input.
+    From `states` (R, N), without fields unless they are given. Raises ValueError or TypeError for
+    bad input.
 
     >>> ring = np.roll(np.eye(3), 1, axis=0)
     >>> kinetic_path(ring, beta=99.0, states=np.array([[1, -1, -1]]), steps=2, seed=0)[:, 0]
@@ -56,14 +63,15 @@ def kinetic_path(
            [-1, -1,  1]], dtype=int8)
     """
     j = check_array("couplings", couplings, ndim=2, square=True)
-    beta = check_strength(beta, couplings=j)
+    x = np.zeros(len(j)) if fields is None else check_array("fields", fields, shape=(len(j),))
+    beta = check_strength(beta, couplings=j, fields=x)
     current = check_array("states", states, shape=(None, len(j)), values=(-1, 1))
     steps = check_integer("steps", steps, low=0, high=MAX_COUNT)
     rng = numpy_generator(seed)
     path = np.empty((steps + 1, *current.shape), dtype=np.int8)
     path[0] = current
     for step in range(1, steps + 1):
-        current = _step(current, j, 0.0, beta, rng)
+        current = _step(current, j, x, beta, rng)
         path[step] = current
     return path
 
@@ -123,7 +131,7 @@ def check_run(
 def _step(
     states: np.ndarray,
     couplings: np.ndarray,
-    field: np.ndarray | float,
+    field: np.ndarray,
     beta: float,
     rng: np.random.Generator,
 ) -> np.ndarray:

@@ -1,0 +1,241 @@
+"""Compiled Monte Carlo for systems of a thousand spins: many replicas, many temperatures at once.
+
+E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i, every pair once, weights exp(−βE). Replicas run side by
+side in one system. A visit draws a spin anew in the local field, a heat bath, and that field is
+kept up to date: a visit costs nothing more while the spin stays, and where it turns, one row of
+couplings is added to the N fields of its replica. All replicas visit a spin before the next has its
+turn, so that its row is read once for all. Copies at neighbouring temperatures exchange their
+places (parallel tempering [hukushima1996exchange]), so that cold ones forget.
+
+Couplings and fields are rounded to multiples of a power of two so small (below 1e-5 for couplings
+of the size of Sherrington and Kirkpatrick's) that every sum of them is exact in single precision:
+no local field drifts, and the same seed gives the same run on every processor.
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numba import njit
+
+from spinformer.core.checks import check_array, check_choice, check_integer
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.spins.ising.couplings import check_ising
+from spinformer.spins.monte_carlo import MAX_SWEEPS, flip, flip_reference
+
+# Bits of a single-precision significand, with one to spare for the difference 2 J s.
+_BITS = 23
+
+
+@record
+class TemperedRun:
+    """C copies of one system at each of K inverse temperatures, sweep by sweep.
+
+    magnetization (C, K, N): mean spins of each copy over the kept sweeps. energy (C, K): mean
+    energy per spin. overlaps (samples, K, P): s^a·s^b/N of the P = C(C − 1)/2 pairs of copies,
+    in the order of `itertools.combinations`. exchanges (K − 1): share of accepted exchanges
+    between neighbours, NaN where none was tried.
+    """
+
+    betas: np.ndarray
+    magnetization: np.ndarray
+    energy: np.ndarray
+    overlaps: np.ndarray
+    exchanges: np.ndarray
+
+
+def exact_sums(couplings: np.ndarray, *, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """J (N, N) and h (N,) rounded to float32 so that no sum of them is rounded.
+
+    >>> j, h = exact_sums(np.array([[0.0, 0.1], [0.1, 0.0]]), fields=np.zeros(2))
+    >>> bool(0 < abs(float(j[0, 1]) - 0.1) < 1e-7)
+    True
+    """
+    matrix = check_array("couplings", couplings, ndim=2, square=True)
+    field = check_array("fields", fields, shape=(len(matrix),))
+    largest = float((np.abs(matrix).sum(1) + np.abs(field)).max(initial=0.0))
+    unit = 2.0 ** (math.ceil(math.log2(largest)) + 1 - _BITS) if largest > 0 else 1.0
+    return (np.round(matrix / unit) * unit).astype(np.float32), (
+        np.round(field / unit) * unit
+    ).astype(np.float32)
+
+
+def tempered_chains(
+    couplings: np.ndarray,
+    *,
+    fields: np.ndarray,
+    betas: np.ndarray,
+    sweeps: int,
+    burn: int,
+    copies: int = 2,
+    every: int = 1,
+    seed: Seed = 0,
+    threads: int = 1,
+    engine: str = "numba",
+) -> TemperedRun:
+    """Run `copies` independent ladders of one system over the inverse temperatures `betas` (K,).
+
+    From random starts, `burn` sweeps are dropped and `sweeps` kept; after every sweep neighbours
+    in β try to exchange, and after each `every` sweeps the overlaps of the copies are taken.
+    `betas` must increase. The copies run in two groups, in as many `threads` (1 or 2), which does
+    not change the result; within a group they share every row of couplings, so that many copies
+    are faster than few. `engine` is "numba" or "reference" (the same draws in plain Python, fields
+    summed anew). Raises ValueError or TypeError for bad input.
+
+    >>> free = {"fields": np.array([0.5]), "betas": np.array([1.0])}
+    >>> run = tempered_chains(np.zeros((1, 1)), **free, sweeps=4000, burn=10)
+    >>> bool(abs(run.magnetization.mean() - np.tanh(0.5)) < 0.05)
+    True
+    """
+    betas = check_array("betas", betas, ndim=1, low=0.0)
+    if len(betas) < 1 or np.any(np.diff(betas) <= 0):
+        raise ValueError(f"betas must increase, got {betas}")
+    matrix, field, _ = check_ising(couplings, fields=fields, beta=float(betas[-1]))
+    if field.ndim != 1:
+        raise ValueError(f"couplings must be those of one system, got batch {field.shape[:-1]}")
+    matrix, field = exact_sums(matrix, fields=field)
+    sweeps = check_integer("sweeps", sweeps, low=1, high=MAX_SWEEPS)
+    burn = check_integer("burn", burn, low=0, high=MAX_SWEEPS)
+    copies = check_integer("copies", copies, low=1, high=10_000)
+    every = check_integer("every", every, low=1, high=sweeps)
+    threads = check_integer("threads", threads, low=1, high=1024)
+    check_choice("engine", engine, ("numba", "reference"))
+    run = _ladders if engine == "numba" else _ladders_reference
+    size, rungs, kept = len(field), len(betas), sweeps // every
+    states = np.empty((copies, kept, rungs, size), np.int8)
+    sums = np.zeros((copies, rungs, size))
+    energies, swaps = np.zeros((copies, rungs)), np.zeros((copies, 2, rungs))
+    parts = np.array_split(np.arange(copies), 2)
+
+    def work(part: np.ndarray, rng: np.random.Generator) -> None:
+        if len(part):
+            own = slice(part[0], part[-1] + 1)
+            spins = np.where(rng.random((len(part), rungs, size)) < 0.5, 1.0, -1.0)
+            run(
+                matrix, field, betas, spins.astype(np.float32), burn, sweeps, every, rng,
+                states[own], sums[own], energies[own], swaps[own],
+            )  # fmt: skip
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, parts, numpy_generator(seed).spawn(2)))
+    first, second = np.triu_indices(copies, 1)
+    overlaps = np.empty((kept, rungs, len(first)))
+    for column, (a, b) in enumerate(zip(first, second, strict=True)):
+        overlaps[..., column] = (states[a] == states[b]).mean(-1) * 2.0 - 1.0
+    tried = swaps[:, 0, : rungs - 1].sum(0)
+    return TemperedRun(
+        betas=betas,
+        magnetization=sums / sweeps,
+        energy=energies / sweeps,
+        overlaps=overlaps,
+        exchanges=np.divide(
+            swaps[:, 1, : rungs - 1].sum(0), tried, out=np.full(rungs - 1, np.nan), where=tried > 0
+        ),
+    )
+
+
+def _ladders_reference(
+    matrix: np.ndarray,
+    field: np.ndarray,
+    betas: np.ndarray,
+    spins: np.ndarray,
+    burn: int,
+    sweeps: int,
+    every: int,
+    rng: np.random.Generator,
+    states: np.ndarray,
+    sums: np.ndarray,
+    energies: np.ndarray,
+    swaps: np.ndarray,
+) -> None:
+    """Plain version of the compiled ladders: the same questions in the same order."""
+    matrix, field = matrix.astype(float), field.astype(float)
+    for step in range(burn + sweeps):
+        for i in range(len(field)):
+            for ladder in spins:
+                for beta, s in zip(betas, ladder, strict=True):
+                    s[i] = flip_reference(beta * (field[i] + matrix[i] @ s), seed=rng)
+        for c, ladder in enumerate(spins):
+            energy = [-0.5 * s @ matrix @ s - field @ s for s in ladder]
+            for k in range(step % 2, len(betas) - 1, 2):
+                gain = (betas[k + 1] - betas[k]) * (energy[k + 1] - energy[k])
+                accepted = gain >= 0.0 or rng.standard_exponential() > -gain
+                if accepted:
+                    ladder[[k, k + 1]] = ladder[[k + 1, k]]
+                    energy[k], energy[k + 1] = energy[k + 1], energy[k]
+                swaps[c, 0, k] += 1
+                swaps[c, 1, k] += accepted
+            if step >= burn:
+                sums[c] += ladder
+                energies[c] += np.array(energy) / len(field)
+                if (step - burn + 1) % every == 0:
+                    states[c, (step - burn) // every] = ladder
+
+
+@njit(nogil=True, cache=True)
+def _ladders(
+    matrix: np.ndarray,
+    field: np.ndarray,
+    betas: np.ndarray,
+    spins: np.ndarray,
+    burn: int,
+    sweeps: int,
+    every: int,
+    rng: np.random.Generator,
+    states: np.ndarray,
+    sums: np.ndarray,
+    energies: np.ndarray,
+    swaps: np.ndarray,
+) -> None:
+    copies, rungs, size = spins.shape
+    local = np.empty((copies, rungs, size), np.float32)
+    energy = np.empty(rungs)
+    # place[c, k]: the row at the k-th temperature, so that an exchange moves no spins.
+    place = np.empty((copies, rungs), np.int64)
+    for c in range(copies):
+        for k in range(rungs):
+            place[c, k] = k
+            for i in range(size):
+                total = field[i]
+                for j in range(size):
+                    total += matrix[i, j] * spins[c, k, j]
+                local[c, k, i] = total
+    for step in range(burn + sweeps):
+        for i in range(size):
+            row = matrix[i]
+            for c in range(copies):
+                for k in range(rungs):
+                    r = place[c, k]
+                    mine = local[c, r]
+                    new = np.float32(flip(betas[k] * np.float64(mine[i]), rng))
+                    if new != spins[c, r, i]:
+                        spins[c, r, i] = new
+                        twice = np.float32(2.0) * new
+                        for j in range(size):
+                            mine[j] += twice * row[j]
+        for c in range(copies):
+            if rungs > 1 or step >= burn:
+                for r in range(rungs):
+                    total = 0.0
+                    for i in range(size):
+                        total -= np.float64(spins[c, r, i]) * np.float64(local[c, r, i] + field[i])
+                    energy[r] = 0.5 * total
+            for k in range(step % 2, rungs - 1, 2):
+                low, high = place[c, k], place[c, k + 1]
+                gain = (betas[k + 1] - betas[k]) * (energy[high] - energy[low])
+                swaps[c, 0, k] += 1
+                if gain >= 0.0 or rng.standard_exponential() > -gain:
+                    place[c, k], place[c, k + 1] = high, low
+                    swaps[c, 1, k] += 1
+            if step >= burn:
+                for k in range(rungs):
+                    r = place[c, k]
+                    energies[c, k] += energy[r] / size
+                    for i in range(size):
+                        sums[c, k, i] += spins[c, r, i]
+                    if (step - burn + 1) % every == 0:
+                        for i in range(size):
+                            states[c, (step - burn) // every, k, i] = np.int8(spins[c, r, i])

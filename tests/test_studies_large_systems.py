@@ -1,0 +1,162 @@
+"""Large Ising systems: what the chapter's rows state, by other simulation and by linear algebra."""
+
+import numpy as np
+import pytest
+
+from spinformer.spins.ising.couplings import sherrington_kirkpatrick
+from spinformer.spins.ising.exact import solve_exact
+from spinformer.spins.ising.mean_field import solve_mean_field
+from spinformer.spins.ising.message_passing import belief_propagation, unrolled_tap
+from spinformer.spins.ising.monte_carlo import sample_ising
+from spinformer.spins.ising.replica_symmetric import glass_state, instability_beta
+from spinformer.spins.ising.tempering import tempered_chains
+from spinformer.studies.large_systems import ERRORS, ORDER, OVERLAPS
+from spinformer.studies.large_systems.errors import BETAS, THEORIES, draw_system, squared_error
+from spinformer.studies.large_systems.overlaps import glass_susceptibility
+
+
+def _errors(kind, size, copies):
+    """Mean squared errors against the other sampler of the package, two runs a system."""
+    found = {theory: [] for theory in THEORIES}
+    for copy in range(copies):
+        couplings, fields = draw_system(kind, size=size, seed=10_000 + 97 * copy + size)
+        system = {"fields": fields, "beta": BETAS[kind]}
+        runs = [
+            sample_ising(couplings, **system, sweeps=2000, burn=100, chains=2, seed=copy + 50 * k)
+            for k in range(2)
+        ]
+        means = np.array([run.magnetization.value for run in runs])
+        for theory in THEORIES:
+            m = (
+                belief_propagation(couplings, **system).value
+                if theory == "beliefs"
+                else solve_mean_field(couplings, **system, method=theory, tolerance=1e-9).value
+            )
+            found[theory].append(np.mean((m - means[0]) * (m - means[1])))
+    return {theory: np.mean(values) for theory, values in found.items()}
+
+
+@pytest.mark.claim("B7b")
+def test_which_theory_becomes_exact_by_other_simulation():
+    small, large = _errors("gaussian", 24, 12), _errors("gaussian", 150, 4)
+    assert large["naive"] > 0.5 * small["naive"]
+    assert large["tap"] < 0.4 * small["tap"]
+    assert large["adaptive"] < 0.3 * large["tap"]
+    for kind in ("patterns", "rotated"):
+        found = _errors(kind, 150, 2)
+        assert found["adaptive"] < 0.15 * found["tap"], kind
+    # Short loops, which beliefs do not see, are fewer in a larger graph; the error of the others
+    # has nothing to do with them.
+    little, sparse = _errors("sparse", 24, 12), _errors("sparse", 250, 2)
+    assert sparse["beliefs"] < 0.6 * little["beliefs"]
+    assert sparse["adaptive"] > 0.5 * little["adaptive"]
+    # The exponents of the stored table by an unweighted fit of the means.
+    table = ERRORS.read()
+
+    def slope(kind, theory):
+        sizes = np.unique(table["size"][table["kind"] == kind])
+        means = np.array(
+            [table[theory][(table["kind"] == kind) & (table["size"] == n)].mean() for n in sizes]
+        )
+        keep = means > 0
+        return np.polyfit(np.log(sizes[keep]), np.log(means[keep]), 1)[0]
+
+    assert slope("gaussian", "naive") > -0.3
+    assert slope("gaussian", "tap") == pytest.approx(-1.05, abs=0.35)
+    assert slope("gaussian", "adaptive") < -0.7
+    for kind, right, wrong in (
+        ("patterns", "adaptive", "tap"),
+        ("rotated", "adaptive", "tap"),
+        ("sparse", "beliefs", "adaptive"),
+    ):
+        assert slope(kind, right) < slope(kind, wrong) - 0.4
+
+
+@pytest.mark.claim("B7c")
+def test_the_line_and_the_susceptibility_by_other_means():
+    # On the line the two-copy map rho -> E tanh tanh has slope one, by finite differences.
+    edge, std = instability_beta(field_std=0.5), 0.5
+    assert edge == pytest.approx(1.8, abs=0.01)
+    q = glass_state(edge, field_std=std).value
+    nodes, weights = np.polynomial.hermite_e.hermegauss(181)
+    weights = weights / weights.sum()
+
+    def copy_map(rho):
+        total, common = q + std**2, rho + std**2
+        rest = np.sqrt(total - common)
+        inner = np.tanh(edge * (np.sqrt(common) * nodes[:, None] + rest * nodes)) @ weights
+        return weights @ inner**2
+
+    assert (copy_map(q) - copy_map(q - 1e-4)) / 1e-4 == pytest.approx(1.0, abs=2e-3)
+    # The estimator from four copies against the exact correlations of a small system.
+    couplings, fields = sherrington_kirkpatrick(9, seed=3, field_std=0.3)
+    run = tempered_chains(
+        couplings, fields=fields, betas=np.array([0.5, 1.2]), sweeps=40_000, burn=100, copies=4
+    )
+    exact = solve_exact(couplings, fields=fields, beta=1.2)
+    assert glass_susceptibility(run.overlaps[:, 1], size=9) == pytest.approx(
+        (exact.susceptibility**2).sum() / 9, rel=0.04
+    )
+    # The stored averages, unweighted.
+    table = OVERLAPS.read()
+    rows = (table["beta"] == 0.8) & (table["size"] == 256)
+    limit = glass_state(0.8, field_std=0.2).susceptibility
+    assert table["susceptibility"][rows].mean() == pytest.approx(limit, abs=0.3)
+    sizes = np.unique(table["size"])
+    cold = [
+        table["susceptibility"][(table["beta"] == 3.0) & (table["size"] == n)].mean() for n in sizes
+    ]
+    assert np.polyfit(np.log(sizes), np.log(cold), 1)[0] > 0.5
+    assert table["halves"].mean() == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.claim("B7d")
+def test_unrolled_layers_by_linear_algebra():
+    """Eigenvalues of one layer, linearised about a solution found by climbing."""
+    size = 300
+    couplings, fields = sherrington_kirkpatrick(size, seed=5, field_std=0.5)
+    for beta in (0.7, 1.0):
+        m = solve_mean_field(couplings, fields=fields, beta=beta).magnetization
+        gain, square = np.diag(1 - m**2), (beta * couplings) ** 2
+        reaction = gain @ np.diag(square @ (1 - m**2))
+        # m_j enters the reaction to m_i through v_j, too.
+        first = gain @ (beta * couplings + 2 * np.outer(m, m) * square)
+        back = np.block([[first, -reaction], [np.eye(size), np.zeros((size, size))]])
+        before, now = (np.abs(np.linalg.eigvals(a)).max() for a in (back, first - reaction))
+        assert now > 1 > before
+        assert before == pytest.approx(
+            np.sqrt(glass_state(beta, field_std=0.5).stability), abs=0.04
+        )
+        paths = {
+            memory: unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory=memory)
+            for memory in ("before", "now")
+        }
+        assert np.abs(paths["before"][-1] - m).max() < 1e-9
+        assert np.abs(paths["now"][-1] - paths["now"][-2]).max() > 0.1
+    cold = unrolled_tap(couplings, fields=fields, beta=3.0, layers=300)
+    assert np.abs(cold[-1] - cold[-2]).max() > 1e-2
+
+
+def test_units_of_the_tables_again():
+    for table, unit, tolerance in (
+        (ERRORS, {"kind": "gaussian", "size": 32, "copy": 0}, 0.02),
+        (ORDER, {"size": 64, "copy": 0}, 0.1),
+        (OVERLAPS, {"size": 32, "copy": 0}, 0.1),
+    ):
+        stored = table.read()
+        rows = np.all([stored[name] == value for name, value in unit.items()], axis=0)
+        again = table.rows(**unit)
+        assert len(again) == rows.sum()
+        for name in again[0]:
+            new = [float(row[name]) for row in again]
+            assert stored[name][rows] == pytest.approx(new, rel=tolerance, abs=1e-6), name
+
+
+def test_the_squared_error_carries_no_noise():
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(-1, 1, 400)
+    values = [
+        squared_error(truth + 0.1, copies=truth + 0.5 * rng.standard_normal((4, 400)))
+        for _ in range(200)
+    ]
+    assert np.mean(values) == pytest.approx(0.01, abs=4 * np.std(values) / np.sqrt(200))
