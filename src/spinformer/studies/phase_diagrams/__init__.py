@@ -1,0 +1,49 @@
+"""Phase diagrams of the document's network: which regime at which β, γ and ε, and of how many.
+
+`GAMMA` and `EPSILON`: 200 × 200 cells of the planes (β, γ) and (β, ε) around the parameters of
+[poclopez2024dynamical], one row of the table for each value of γ or ε, one character or number for
+each β. `CONTROL`: 800 random cells of each plane with ten times the transient.
+
+Written down before the tables were made, after a look at a coarse grid of regimes alone:
+1. The cycle of four steps loses its stability at a β that changes by less than 0.01 between γ = 0
+   and 250, because γ drops out of the closed form for ε → 0.
+2. Ten times the transient changes less than 5 % of the labels of a plane, most of these from chaos
+   to a cycle.
+3. Less than 10 % of the cells have more than one regime among eight random contexts.
+4. The borders of chaos are fractal: the share of cells whose neighbor at a distance has another
+   label grows with the distance to a power clearly below 1.
+5. The document's γ and ε lie above the median in the diversity of regimes along β.
+
+Conventions of `spinformer.dmft`: β an inverse temperature, γ directly in front of the dot product,
+rates in nats per step.
+"""
+
+from spinformer.studies.phase_diagrams.planes import (
+    PLANES,
+    Plane,
+    cells,
+    hysteresis,
+    plane_rows,
+    start_of_planes,
+)
+from spinformer.studies.phase_diagrams.tables import (
+    CONTROL,
+    EPSILON,
+    GAMMA,
+    control_cells,
+    read_plane,
+)
+
+__all__ = [
+    "CONTROL",
+    "EPSILON",
+    "GAMMA",
+    "PLANES",
+    "Plane",
+    "cells",
+    "control_cells",
+    "hysteresis",
+    "plane_rows",
+    "read_plane",
+    "start_of_planes",
+]

@@ -1,0 +1,96 @@
+"""The stored tables of the phase diagrams, and how they are read."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from spinformer.core.random import numpy_generator
+from spinformer.studies.phase_diagrams.planes import PLANES, TRANSIENT, cells, plane_rows
+from spinformer.studies.tables import Rows, Table
+
+_FOLDER = Path(__file__).parent
+_ROWS = 50
+_CONTROL, _CHUNK = 800, 400
+
+
+def _units(name: str) -> list[dict[str, int]]:
+    return [{"first": first, "count": _ROWS} for first in range(0, PLANES[name].values[2], _ROWS)]
+
+
+GAMMA = Table(
+    path=_FOLDER / "gamma.csv", units=_units("gamma"), rows=partial(plane_rows, "gamma")
+)
+EPSILON = Table(
+    path=_FOLDER / "epsilon.csv", units=_units("epsilon"), rows=partial(plane_rows, "epsilon")
+)
+
+
+def read_plane(table: Table) -> dict[str, np.ndarray]:
+    """The layers of a plane, arrays (rows, β): regime, attractors, regimes, hysteresis, exponent.
+
+    >>> layers = read_plane(GAMMA)
+    >>> layers["regime"].shape
+    (200, 200)
+    """
+    stored = table.read()
+    layers = {
+        name: np.array([[int(code) for code in line] for line in stored[name].astype(str)])
+        for name in ("regime", "attractors", "regimes", "hysteresis")
+    }
+    layers["exponent"] = np.array([line.split() for line in stored["exponent"]]).astype(int) / 1000
+    return layers
+
+
+def control_cells(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the random cells that are run ten times longer, each once.
+
+    >>> rows, columns = control_cells("gamma")
+    >>> rows.shape, columns.shape
+    ((800,), (800,))
+    """
+    plane = PLANES[name]
+    size = plane.values[2] * plane.betas[2]
+    chosen = numpy_generator(1).choice(size, size=_CONTROL, replace=False)
+    return np.divmod(np.sort(chosen), plane.betas[2])
+
+
+def control_rows(plane: str, chunk: int) -> Rows:
+    """Cells of one chunk after ten times the transient."""
+    rows, columns = (part[chunk * _CHUNK : (chunk + 1) * _CHUNK] for part in control_cells(plane))
+    grid = PLANES[plane]
+    found = cells(
+        grid.across[columns], transient=10 * TRANSIENT, **{plane: grid.upwards[rows]}
+    )
+    return [
+        {
+            "row": int(row),
+            "column": int(column),
+            "regime": int(regime),
+            "period": int(period),
+            "exponent": float(round(rate, 3)),
+            "attractors": int(attractors),
+            "regimes": int(regimes),
+        }
+        for row, column, regime, period, rate, attractors, regimes in zip(
+            rows,
+            columns,
+            found.regime,
+            found.period,
+            found.exponent.value,
+            found.attractors,
+            found.regimes,
+            strict=True,
+        )
+    ]
+
+
+CONTROL = Table(
+    path=_FOLDER / "control.csv",
+    units=[
+        {"plane": name, "chunk": chunk} for name in PLANES for chunk in range(_CONTROL // _CHUNK)
+    ],
+    rows=control_rows,
+)
