@@ -17,7 +17,7 @@ The plain reference of a step is `spinformer.dmft.mean_field.step`.
 from spinformer.dmft.kernels.arithmetic import exp_array, fma, tanh_array
 from spinformer.dmft.kernels.stepping import LANES, Block, Clock, advance, record, warm
 from spinformer.dmft.kernels.surveying import Tally, smallest_period, survey
-from spinformer.dmft.kernels.tangent import ROUNDING_LENGTH, ZERO_LENGTH, Frame, lyapunov
+from spinformer.dmft.kernels.tangent import ROUNDING_LENGTH, ZERO_LENGTH, Frame, lyapunov, push
 
 __all__ = [
     "LANES",
@@ -31,6 +31,7 @@ __all__ = [
     "exp_array",
     "fma",
     "lyapunov",
+    "push",
     "record",
     "smallest_period",
     "survey",

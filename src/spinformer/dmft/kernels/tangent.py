@@ -1,4 +1,4 @@
-"""Tangent maps of the compiled step, and the growth of a frame that they push.
+"""Tangent maps of the compiled step: frames of tangent vectors pushed, and their growth.
 
 The plain reference of a tangent map is `spinformer.dmft.lyapunov.tangent_map`, and automatic
 differentiation of `spinformer.dmft.differentiable.torch_step`.
@@ -195,10 +195,9 @@ def orthonormalize(tangent, length):
             subtract(frame[i], length, frame[l])
 
 
-@kernel
-def lyapunov(steps, every, tangent, block, clock):
-    """`steps` steps of a `Frame`, orthonormalized every `every` steps and at the end."""
-    frame = tangent.vectors
+@inlined
+def derivatives_of(block, clock):
+    """Scratch memory, with the derivatives of all tokens of the window but the newest."""
     context, features = block.attention.shape[0], block.attention.shape[1]
     by = Derivatives(
         np.empty((block.patterns.shape[0], LANES)),
@@ -210,20 +209,45 @@ def lyapunov(steps, every, tangent, block, clock):
         np.empty((features, LANES)),
         np.empty(LANES),
     )
-    fresh = np.empty((features, LANES))
     for age in range(context - 1, 0, -1):
         slopes((clock.cursor - age) % context, block, by)
+    return by
+
+
+@inlined
+def push_once(vectors, fresh, by, block, clock):
+    """One step of the lanes and of the tangent vectors (k, T·P, W)."""
+    features = block.attention.shape[1]
+    slot = clock.cursor
+    slopes(slot, block, by)
+    clock = step(block, clock)
+    tangent_rows(slot, clock.cursor, block, by)
+    for i in range(vectors.shape[0]):
+        for a in range(features):
+            dot(by.rows[a], vectors[i], fresh[a])
+        for a in range(features):
+            for j in range(LANES):
+                vectors[i, clock.cursor * features + a, j] = fresh[a, j]
+    return clock
+
+
+@kernel
+def push(steps, vectors, block, clock):
+    """`steps` steps of tangent vectors (k, T·P, W), as they come, in place; returns the clock."""
+    by = derivatives_of(block, clock)
+    fresh = np.empty((block.attention.shape[1], LANES))
+    for _ in range(steps):
+        clock = push_once(vectors, fresh, by, block, clock)
+    return clock
+
+
+@kernel
+def lyapunov(steps, every, tangent, block, clock):
+    """`steps` steps of a `Frame`, orthonormalized every `every` steps and at the end."""
+    by = derivatives_of(block, clock)
+    fresh = np.empty((block.attention.shape[1], LANES))
     for n in range(steps):
-        slot = clock.cursor
-        slopes(slot, block, by)
-        clock = step(block, clock)
-        tangent_rows(slot, clock.cursor, block, by)
-        for i in range(frame.shape[0]):
-            for a in range(features):
-                dot(by.rows[a], frame[i], fresh[a])
-            for a in range(features):
-                for j in range(LANES):
-                    frame[i, clock.cursor * features + a, j] = fresh[a, j]
+        clock = push_once(tangent.vectors, fresh, by, block, clock)
         if (n + 1) % every == 0 or n + 1 == steps:
             orthonormalize(tangent, by.scratch)
     return clock
