@@ -14,10 +14,21 @@ Written down before the tables were made, after a look at a coarse grid of regim
    label grows with the distance to a power clearly below 1.
 5. The document's γ and ε lie above the median in the diversity of regimes along β.
 
+`LONGER`: the document's features in windows of 4 to 32 tokens, with random signs of the slower
+bits of the clock. Written down before the table, after a look at two draws:
+6. The onset lies within 0.02 of the closed form for ε → 0 divided by 1 − ε, at every T.
+7. The turn of the clock is the unit of time: in chaos the exponent per token falls as 1/T.
+
 Conventions of `spinformer.dmft`: β an inverse temperature, γ directly in front of the dot product,
 rates in nats per step.
 """
 
+from spinformer.studies.phase_diagrams.longer import (
+    first_unrest,
+    longer_diagram,
+    longer_network,
+    longer_rows,
+)
 from spinformer.studies.phase_diagrams.planes import (
     PLANES,
     Plane,
@@ -30,6 +41,7 @@ from spinformer.studies.phase_diagrams.tables import (
     CONTROL,
     EPSILON,
     GAMMA,
+    LONGER,
     control_cells,
     read_plane,
 )
@@ -38,11 +50,16 @@ __all__ = [
     "CONTROL",
     "EPSILON",
     "GAMMA",
+    "LONGER",
     "PLANES",
     "Plane",
     "cells",
     "control_cells",
+    "first_unrest",
     "hysteresis",
+    "longer_diagram",
+    "longer_network",
+    "longer_rows",
     "plane_rows",
     "read_plane",
     "start_of_planes",

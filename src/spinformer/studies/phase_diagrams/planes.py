@@ -201,7 +201,8 @@ def hysteresis(
     for column, (up, down) in enumerate(zip(ways[0], ways[1][::-1], strict=True)):
         for row in range(len(gamma)):
             pair = [
-                (prints.select(row), rate.value[row], rate.error[row]) for prints, rate in (up, down)
+                (prints.select(row), rate.value[row], rate.error[row])
+                for prints, rate in (up, down)
             ]
             numbers = identify(
                 Fingerprints(
@@ -230,13 +231,18 @@ def plane_rows(name: str, *, first: int, count: int) -> list[dict[str, object]]:
     own = start_of_planes()[0]
     fixed = {"gamma": own.gamma, "epsilon": own.epsilon}
     whole = {
-        key: np.repeat(values, len(betas)) if key == name else np.full(values.size * len(betas), value)
+        key: np.repeat(values, len(betas))
+        if key == name
+        else np.full(values.size * len(betas), value)
         for key, value in fixed.items()
     }
     found = cells(np.tile(betas, len(values)), **whole)
     differ = hysteresis(
         betas,
-        **{key: values if key == name else np.full(len(values), value) for key, value in fixed.items()},
+        **{
+            key: values if key == name else np.full(len(values), value)
+            for key, value in fixed.items()
+        },
     )
     shape = (len(values), len(betas))
 

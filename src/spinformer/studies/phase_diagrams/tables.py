@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from spinformer.core.random import numpy_generator
+from spinformer.studies.phase_diagrams.longer import longer_rows
 from spinformer.studies.phase_diagrams.planes import PLANES, TRANSIENT, cells, plane_rows
 from spinformer.studies.tables import Rows, Table
 
@@ -20,9 +21,7 @@ def _units(name: str) -> list[dict[str, int]]:
     return [{"first": first, "count": _ROWS} for first in range(0, PLANES[name].values[2], _ROWS)]
 
 
-GAMMA = Table(
-    path=_FOLDER / "gamma.csv", units=_units("gamma"), rows=partial(plane_rows, "gamma")
-)
+GAMMA = Table(path=_FOLDER / "gamma.csv", units=_units("gamma"), rows=partial(plane_rows, "gamma"))
 EPSILON = Table(
     path=_FOLDER / "epsilon.csv", units=_units("epsilon"), rows=partial(plane_rows, "epsilon")
 )
@@ -61,9 +60,7 @@ def control_rows(plane: str, chunk: int) -> Rows:
     """Cells of one chunk after ten times the transient."""
     rows, columns = (part[chunk * _CHUNK : (chunk + 1) * _CHUNK] for part in control_cells(plane))
     grid = PLANES[plane]
-    found = cells(
-        grid.across[columns], transient=10 * TRANSIENT, **{plane: grid.upwards[rows]}
-    )
+    found = cells(grid.across[columns], transient=10 * TRANSIENT, **{plane: grid.upwards[rows]})
     return [
         {
             "row": int(row),
@@ -93,4 +90,10 @@ CONTROL = Table(
         {"plane": name, "chunk": chunk} for name in PLANES for chunk in range(_CONTROL // _CHUNK)
     ],
     rows=control_rows,
+)
+
+LONGER = Table(
+    path=_FOLDER / "longer.csv",
+    units=[{"bits": bits, "seed": seed} for bits in (2, 3, 4, 5) for seed in range(10)],
+    rows=longer_rows,
 )
