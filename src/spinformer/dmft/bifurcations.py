@@ -242,7 +242,9 @@ def follow_bifurcation(
     check_instance("start", start, Bifurcation)
     for name in parameters:
         check_choice("parameters", name, PARAMETERS)
-    curve = _follow(network, start, parameters, start.kind, (0.0, step), within, max_steps)
+    curve = _follow(
+        network, start, parameters, start.kind, (0.0, step), within, max_steps
+    )
     context, multipliers = _along(network, start, parameters, curve)
     return BifurcationCurve(
         kind=start.kind,
@@ -359,7 +361,9 @@ def _along(
     return context, sorted_multipliers(matrices)
 
 
-def _branch(network: Network, start: Cycle | Bifurcation, parameter: str, curve: Curve) -> Branch:
+def _branch(
+    network: Network, start: Cycle | Bifurcation, parameter: str, curve: Curve
+) -> Branch:
     context, multipliers = _along(network, start, (parameter,), curve)
     signs = np.sign(conditions(multipliers))
     values = curve.points[:, -1]

@@ -75,8 +75,8 @@ def fingerprints(
     """Fingerprints from `kept` steps of every orbit, after `transient` dropped ones.
 
     β, γ, ε and contexts broadcast as in `mean_field.trajectory`, to a batch (B,). `kept` is cut
-    to four stretches of a prime number of turns of the clock. Raises ValueError where these hold fewer
-    than two turns.
+    to four stretches of a prime number of turns of the clock. Raises ValueError where these hold
+    fewer than two turns.
 
     >>> starts = Context(np.full((2, 4, 3), 0.1), 0)
     >>> found = fingerprints(Network.document(), starts, beta=0.5, transient=400, kept=400)
