@@ -24,18 +24,18 @@ rates in nats per step.
 """
 
 from spinformer.studies.phase_diagrams.longer import (
-    first_unrest,
     longer_diagram,
     longer_network,
     longer_rows,
 )
-from spinformer.studies.phase_diagrams.planes import (
-    PLANES,
-    Plane,
-    cells,
-    hysteresis,
-    plane_rows,
-    start_of_planes,
+from spinformer.studies.phase_diagrams.planes import PLANES, Plane, cells, hysteresis, plane_rows
+from spinformer.studies.phase_diagrams.starts import coexisting, ends_apart
+from spinformer.studies.phase_diagrams.summaries import (
+    agreement,
+    coarse_plane,
+    control_changes,
+    diversity,
+    mixed,
 )
 from spinformer.studies.phase_diagrams.tables import (
     CONTROL,
@@ -53,14 +53,19 @@ __all__ = [
     "LONGER",
     "PLANES",
     "Plane",
+    "agreement",
     "cells",
+    "coarse_plane",
+    "coexisting",
     "control_cells",
-    "first_unrest",
+    "control_changes",
+    "diversity",
+    "ends_apart",
     "hysteresis",
     "longer_diagram",
     "longer_network",
     "longer_rows",
+    "mixed",
     "plane_rows",
     "read_plane",
-    "start_of_planes",
 ]

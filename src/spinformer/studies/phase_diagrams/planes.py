@@ -247,7 +247,8 @@ def plane_rows(name: str, *, first: int, count: int) -> list[dict[str, object]]:
     shape = (len(values), len(betas))
 
     def text(codes: np.ndarray, row: int) -> str:
-        return "".join(str(int(code)) for code in codes.reshape(shape)[row])
+        # Letters: a row of digits would be read as one large number.
+        return "".join(chr(ord("a") + int(code)) for code in codes.reshape(shape)[row])
 
     thousandths = np.rint(1000.0 * found.exponent.value).astype(int).reshape(shape)
     return [

@@ -36,7 +36,7 @@ def read_plane(table: Table) -> dict[str, np.ndarray]:
     """
     stored = table.read()
     layers = {
-        name: np.array([[int(code) for code in line] for line in stored[name].astype(str)])
+        name: np.array([[ord(code) - ord("a") for code in line] for line in stored[name]])
         for name in ("regime", "attractors", "regimes", "hysteresis")
     }
     layers["exponent"] = np.array([line.split() for line in stored["exponent"]]).astype(int) / 1000
