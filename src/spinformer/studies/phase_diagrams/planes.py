@@ -29,12 +29,14 @@ FOLLOW_TRANSIENT, FOLLOW_KEPT = 2_000, 2_000
 class Plane:
     """A plane of parameters: β across, and `name` ("gamma" or "epsilon") upwards.
 
-    betas, values: both ends and how many, (low, high, count).
+    betas, values: both ends and how many, (low, high, count). coarse: random contexts and
+    hysteresis are measured in each so-manieth row and column only.
     """
 
     name: str
     betas: tuple[float, float, int]
     values: tuple[float, float, int]
+    coarse: int = 1
 
     @property
     def across(self) -> np.ndarray:
@@ -49,7 +51,7 @@ class Plane:
 
 PLANES = {
     "gamma": Plane(name="gamma", betas=(1.1, 1.7, 200), values=(0.0, 250.0, 200)),
-    "epsilon": Plane(name="epsilon", betas=(1.1, 1.7, 200), values=(0.0, 0.3, 200)),
+    "epsilon": Plane(name="epsilon", betas=(1.1, 1.7, 200), values=(0.0, 0.3, 200), coarse=2),
 }
 
 
@@ -226,39 +228,44 @@ def plane_rows(name: str, *, first: int, count: int) -> list[dict[str, object]]:
     ['epsilon', 'gamma']
     """
     plane = PLANES[name]
-    values = plane.upwards[first : first + count]
-    betas = plane.across
-    own = start_of_planes()[0]
-    fixed = {"gamma": own.gamma, "epsilon": own.epsilon}
-    whole = {
-        key: np.repeat(values, len(betas))
-        if key == name
-        else np.full(values.size * len(betas), value)
-        for key, value in fixed.items()
-    }
-    found = cells(np.tile(betas, len(values)), **whole)
-    differ = hysteresis(
-        betas,
-        **{
-            key: values if key == name else np.full(len(values), value)
-            for key, value in fixed.items()
-        },
+    values, betas = plane.upwards[first : first + count], plane.across
+    found = cells(
+        np.tile(betas, len(values)),
+        random=RANDOM if plane.coarse == 1 else 0,
+        **{name: np.repeat(values, len(betas))},
     )
     shape = (len(values), len(betas))
+    crowd, some = found, betas
+    chosen = np.flatnonzero((first + np.arange(len(values))) % plane.coarse == 0)
+    if plane.coarse > 1:
+        some = betas[:: plane.coarse]
+        crowd = cells(np.tile(some, len(chosen)), **{name: np.repeat(values[chosen], len(some))})
+    own = start_of_planes()[0]
+    rows = {key: np.full(len(chosen), getattr(own, key)) for key in ("gamma", "epsilon")}
+    rows[name] = values[chosen]
+    differ = hysteresis(some, **rows)
+    small = (len(chosen), len(some))
 
-    def text(codes: np.ndarray, row: int) -> str:
+    def letters(codes: np.ndarray) -> str:
         # Letters: a row of digits would be read as one large number.
-        return "".join(chr(ord("a") + int(code)) for code in codes.reshape(shape)[row])
+        return "".join(chr(ord("a") + int(code)) for code in codes)
 
+    texts = {
+        layer: dict(zip(chosen, map(letters, np.reshape(codes, small)), strict=True))
+        for layer, codes in (
+            ("attractors", crowd.attractors),
+            ("regimes", crowd.regimes),
+            ("hysteresis", differ),
+        )
+    }
+    regime = found.regime.reshape(shape)
     thousandths = np.rint(1000.0 * found.exponent.value).astype(int).reshape(shape)
     return [
         {
             "row": first + row,
             "value": float(values[row]),
-            "regime": text(found.regime, row),
-            "attractors": text(found.attractors, row),
-            "regimes": text(found.regimes, row),
-            "hysteresis": text(differ, row),
+            "regime": letters(regime[row]),
+            **{layer: texts[layer].get(row, "") for layer in texts},
             "exponent": " ".join(str(rate) for rate in thousandths[row]),
         }
         for row in range(len(values))

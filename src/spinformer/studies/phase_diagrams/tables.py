@@ -13,12 +13,13 @@ from spinformer.studies.phase_diagrams.planes import PLANES, TRANSIENT, cells, p
 from spinformer.studies.tables import Rows, Table
 
 _FOLDER = Path(__file__).parent
-_ROWS = 50
+_ROWS = {"gamma": 50, "epsilon": 100}
 _CONTROL, _CHUNK = 800, 400
 
 
 def _units(name: str) -> list[dict[str, int]]:
-    return [{"first": first, "count": _ROWS} for first in range(0, PLANES[name].values[2], _ROWS)]
+    count = _ROWS[name]
+    return [{"first": first, "count": count} for first in range(0, PLANES[name].values[2], count)]
 
 
 GAMMA = Table(path=_FOLDER / "gamma.csv", units=_units("gamma"), rows=partial(plane_rows, "gamma"))
@@ -30,13 +31,15 @@ EPSILON = Table(
 def read_plane(table: Table) -> dict[str, np.ndarray]:
     """The layers of a plane, arrays (rows, β): regime, attractors, regimes, hysteresis, exponent.
 
+    Attractors, regimes and hysteresis have `Plane.coarse` times fewer rows and columns.
+
     >>> layers = read_plane(GAMMA)
     >>> layers["regime"].shape
     (200, 200)
     """
     stored = table.read()
     layers = {
-        name: np.array([[ord(code) - ord("a") for code in line] for line in stored[name]])
+        name: np.array([[ord(code) - ord("a") for code in line] for line in stored[name] if line])
         for name in ("regime", "attractors", "regimes", "hysteresis")
     }
     layers["exponent"] = np.array([line.split() for line in stored["exponent"]]).astype(int) / 1000
