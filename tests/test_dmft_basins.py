@@ -1,4 +1,4 @@
-"""Basins by proximity, uncertainty exponents and basin entropy against cases known in closed form."""
+"""Basins by proximity, uncertainty exponents, basin entropy against cases in closed form."""
 
 from __future__ import annotations
 

@@ -190,7 +190,8 @@ def test_intervals_of_shares_hold_what_a_large_sample_gives():
     for number in (0, 1):
         truth = (ends.number == number).mean()
         held = [
-            block[number].low < truth < block[number].high for block in map(basins_fractions, blocks)
+            block[number].low < truth < block[number].high
+            for block in map(basins_fractions, blocks)
         ]
         # 95 % of 32 are 30.4; fewer than 27 has a chance of one in a hundred.
         assert sum(held) >= 27

@@ -18,40 +18,91 @@ from spinformer.studies.phase_diagrams import (
     GAMMA,
     LONGER,
     PLANES,
+    Plane,
     agreement,
     cells,
     coarse_plane,
     control_cells,
     control_changes,
     diversity,
+    hysteresis,
     longer_diagram,
     longer_network,
     longer_rows,
     mixed,
     plane_rows,
+    planes,
     read_plane,
 )
 from spinformer.studies.phase_diagrams.longer import scaled_thresholds
 from spinformer.studies.phase_diagrams.planes import start_of_planes
-from spinformer.studies.phase_diagrams.tables import CONTROL, control_rows
+from spinformer.studies.phase_diagrams.tables import CONTROL
 
+# On the cycle of 16 steps of the document's network at β = 1.27, position 0.
+SIXTEEN = [
+    [-0.18830081, -0.12625093, 0.16722776],
+    [0.03200454, -0.04062738, 0.37396801],
+    [-0.10842218, -0.10964043, 0.2432497],
+    [0.03284781, -0.04022729, 0.37479665],
+]
 TABLES = {"gamma": GAMMA, "epsilon": EPSILON}
 
 
 @pytest.mark.parametrize("name", ["gamma", "epsilon"])
-def test_a_row_of_a_stored_plane_again(name):
-    row = {"gamma": 101, "epsilon": 33}[name]
-    stored = TABLES[name].read()
-    (again,) = plane_rows(name, first=row, count=1)
-    assert stored["row"][row] == again["row"] == row
-    assert stored["value"][row] == pytest.approx(again["value"], rel=1e-5)
-    for layer in ("regime", "attractors", "regimes", "hysteresis", "exponent"):
-        assert stored[layer][row] == again[layer]
+def test_cells_of_a_stored_plane_again(name):
+    row, columns = {"gamma": 101, "epsilon": 66}[name], np.arange(0, 200, 20)
+    plane, layers = PLANES[name], read_plane(TABLES[name])
+    again = cells(plane.across[columns], **{name: np.full(10, plane.upwards[row])})
+    assert (again.regime == layers["regime"][row, columns]).all()
+    gap = np.abs(again.exponent.value - layers["exponent"][row, columns])
+    assert gap.max() <= 0.5001e-3
+    few = row // plane.coarse, columns // plane.coarse
+    assert (again.attractors == layers["attractors"][few]).all()
+    assert (again.regimes == layers["regimes"][few]).all()
+    assert TABLES[name].read()["value"][row] == pytest.approx(plane.upwards[row], rel=1e-5)
+
+
+def test_rows_hold_what_cells_and_sweeps_give(monkeypatch):
+    small = Plane(name="gamma", betas=(1.2, 1.4, 3), values=(100.0, 120.0, 3), coarse=2)
+    monkeypatch.setitem(planes.PLANES, "gamma", small)
+    for name in ("TRANSIENT", "KEPT", "EXPONENT_STEPS", "RANDOM_EXPONENT_STEPS"):
+        monkeypatch.setattr(planes, name, 400)
+    written = plane_rows("gamma", first=0, count=3)
+    assert [row["value"] for row in written] == [100.0, 110.0, 120.0]
+    assert [len(row["attractors"]) for row in written] == [2, 0, 2]
+    for number, row in enumerate(written):
+        alone = cells(small.across, gamma=row["value"], random=0)
+        assert row["regime"] == "".join("abcde"[code] for code in alone.regime)
+        rates = [int(rate) for rate in row["exponent"].split()]
+        np.testing.assert_allclose(rates, 1000 * alone.exponent.value, atol=0.51)
+        if number != 1:
+            crowd = cells(small.across[::2], gamma=row["value"])
+            assert row["attractors"] == "".join("abcdefghi"[code] for code in crowd.attractors)
+            assert row["regimes"] == "".join("abcdefgh"[code] for code in crowd.regimes)
+
+
+def test_two_ways_differ_where_an_attractor_was_lost_on_one(monkeypatch):
+    # The cycle of 16 steps lives above 1.2686 only: from 1.268 up it is not found again, from
+    # 1.2735 down it is kept.
+    network = Network.document()
+    sixteen = Context(np.array(SIXTEEN), 0)
+    monkeypatch.setattr(planes, "start_of_planes", lambda: (network, sixteen, None))
+    betas = np.linspace(1.268, 1.2735, 12)
+    found = hysteresis(
+        betas, gamma=np.array([network.gamma]), epsilon=np.array([0.02]), transient=30_000
+    )
+    assert found.shape == (1, 12)
+    assert not found[0, :2].any()
+    assert found[0, 3:].all()
 
 
 def test_layers_are_read_as_they_were_written():
     layers = read_plane(GAMMA)
     stored = GAMMA.read()
+    assert {name: layer.shape for name, layer in read_plane(EPSILON).items()} == {
+        **dict.fromkeys(("regime", "exponent"), (200, 200)),
+        **dict.fromkeys(("attractors", "regimes", "hysteresis"), (100, 100)),
+    }
     for row, column in ((0, 0), (101, 60), (199, 199)):
         for name in ("regime", "attractors", "regimes", "hysteresis"):
             assert chr(97 + layers[name][row, column]) == stored[name][row][column]
@@ -103,7 +154,10 @@ def test_labels_of_the_planes_against_brute_force():
         chaos = label == Regime.CHAOTIC
         assert (growth[chaos] > 0.01).mean() > 0.9
         cyclic = np.array(
-            [any(np.abs(path[p:] - path[:-p]).max() < 1e-6 for p in range(4, 513, 4)) for path in orbit]
+            [
+                any(np.abs(path[p:] - path[:-p]).max() < 1e-6 for p in range(4, 513, 4))
+                for path in orbit
+            ]
         )
         assert (cyclic == (label == Regime.PERIODIC)).mean() > 0.95
         stored = layers["exponent"][rows, columns]
@@ -133,7 +187,7 @@ def test_the_criterion_of_the_planes_by_counting():
             # The same labels, thrown about, are dust.
             thrown = np.random.default_rng(0).permutation(regime.ravel()).reshape(regime.shape)
             assert abs(agreement(thrown)[code]) < 0.05
-        several = np.array([bin(code).count("1") > 1 for code in layers["regimes"].ravel()])
+        several = np.array([int(code).bit_count() > 1 for code in layers["regimes"].ravel()])
         assert (mixed(layers["regimes"]).ravel() == several).all()
         assert several.mean() < 0.1
         _, before, after = control_changes(name)
@@ -176,7 +230,6 @@ def test_a_control_cell_again():
     )
     for layer in ("regime", "period", "attractors", "regimes"):
         assert (getattr(again, layer) == stored[layer][few]).all()
-    assert callable(control_rows)
 
 
 def test_a_coarse_plane_is_a_part_of_the_stored_one():
@@ -243,7 +296,9 @@ def test_the_onset_of_longer_windows_follows_the_closed_form():
         best = np.inf
         for one in mu[np.abs(mu) > 1e-9]:
             factor = np.exp(1j * window * angle) * window / (one * total)
-            crossing = np.flatnonzero((factor.imag[1:] * factor.imag[:-1] < 0) & (factor.real[1:] > 0))
+            crossing = np.flatnonzero(
+                (factor.imag[1:] * factor.imag[:-1] < 0) & (factor.real[1:] > 0)
+            )
             best = min([best, *factor.real[1:][crossing]])
         assert stored["predicted"][mine][0] == pytest.approx(best / 0.98, abs=2e-3)
         assert onset(longer_network(bits)).critical_beta == pytest.approx(best, abs=2e-3)

@@ -109,7 +109,8 @@ def show_crowds(
 ) -> Figure:
     """Number of attractors and hysteresis of several planes, one row of panels for each.
 
-    planes: by name, layers "attractors" and "hysteresis", arrays (values, β).
+    planes: by name, layers "attractors" and "hysteresis", arrays (values, β) of all cells, or of
+    each so-manieth row and column.
 
     >>> layer, values = np.ones((2, 3), dtype=int), np.array([0.0, 1.0, 2.0])
     >>> figure = show_crowds(
@@ -124,7 +125,8 @@ def show_crowds(
     counts = ListedColormap([COLORS[color] for color in ("black", "orange", "sky", "yellow")])
     ways = ListedColormap([COLORS["black"], COLORS["orange"]])
     for row, (name, layers) in zip(axes, planes.items(), strict=True):
-        grid = across[name], upwards[name]
+        coarse = len(across[name]) // layers["attractors"].shape[1]
+        grid = across[name][::coarse], upwards[name][::coarse]
         number = np.minimum(layers["attractors"], 4)
         _picture(row[0], number, *grid, cmap=counts, vmin=0.5, vmax=4.5)
         _picture(row[1], layers["hysteresis"], *grid, cmap=ways, vmin=0, vmax=1)

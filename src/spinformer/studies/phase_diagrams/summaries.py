@@ -7,7 +7,7 @@ import numpy as np
 from spinformer.core.checks import check_array, check_integer
 from spinformer.dmft.attractors import Regime
 from spinformer.studies.phase_diagrams.planes import PLANES, Plane, cells
-from spinformer.studies.phase_diagrams.tables import CONTROL, EPSILON, GAMMA, read_plane
+from spinformer.studies.phase_diagrams.tables import CONTROL, control_cells
 
 # The regimes that a statement about attractors can name.
 NAMED = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
@@ -49,17 +49,17 @@ def mixed(regimes: np.ndarray) -> np.ndarray:
 def control_changes(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Points (n, 2) of the control cells of a plane, their labels, and those ten times later.
 
+    The later labels are stored; the earlier ones are computed now.
+
     >>> points, before, after = control_changes("gamma")
     >>> points.shape, before.shape == after.shape
     ((800, 2), True)
     """
-    plane = PLANES[name]
     stored = CONTROL.read()
-    mine = stored["plane"] == name
-    rows, columns = stored["row"][mine], stored["column"][mine]
-    before = read_plane(GAMMA if name == "gamma" else EPSILON)["regime"][rows, columns]
-    points = np.stack([plane.across[columns], plane.upwards[rows]], axis=1)
-    return points, before, stored["regime"][mine]
+    after = stored["regime"][stored["plane"] == name]
+    betas, values = control_cells(name)
+    before = cells(betas, random=0, **{name: values}).regime
+    return np.stack([betas, values], axis=1), before, after
 
 
 def diversity(regime: np.ndarray) -> np.ndarray:

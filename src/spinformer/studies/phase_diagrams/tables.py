@@ -13,13 +13,12 @@ from spinformer.studies.phase_diagrams.planes import PLANES, TRANSIENT, cells, p
 from spinformer.studies.tables import Rows, Table
 
 _FOLDER = Path(__file__).parent
-_ROWS = {"gamma": 50, "epsilon": 100}
-_CONTROL, _CHUNK = 800, 400
+_ROWS = 50
+_GRID, _CONTROL, _CHUNK = 200, 800, 400
 
 
 def _units(name: str) -> list[dict[str, int]]:
-    count = _ROWS[name]
-    return [{"first": first, "count": count} for first in range(0, PLANES[name].values[2], count)]
+    return [{"first": first, "count": _ROWS} for first in range(0, PLANES[name].values[2], _ROWS)]
 
 
 GAMMA = Table(path=_FOLDER / "gamma.csv", units=_units("gamma"), rows=partial(plane_rows, "gamma"))
@@ -47,36 +46,41 @@ def read_plane(table: Table) -> dict[str, np.ndarray]:
 
 
 def control_cells(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of the random cells that are run ten times longer, each once.
+    """β and γ or ε, (800,) each, of the random cells that are run ten times longer.
 
-    >>> rows, columns = control_cells("gamma")
-    >>> rows.shape, columns.shape
+    They are drawn without repeats from a grid of 200 × 200 over the plane, the cells of the first
+    plane.
+
+    >>> betas, values = control_cells("gamma")
+    >>> betas.shape, values.shape
     ((800,), (800,))
     """
     plane = PLANES[name]
-    size = plane.values[2] * plane.betas[2]
-    chosen = numpy_generator(1).choice(size, size=_CONTROL, replace=False)
-    return np.divmod(np.sort(chosen), plane.betas[2])
+    chosen = np.sort(numpy_generator(1).choice(_GRID**2, size=_CONTROL, replace=False))
+    rows, columns = np.divmod(chosen, _GRID)
+    return (
+        np.linspace(*plane.betas[:2], _GRID)[columns],
+        np.linspace(*plane.values[:2], _GRID)[rows],
+    )
 
 
 def control_rows(plane: str, chunk: int) -> Rows:
     """Cells of one chunk after ten times the transient."""
-    rows, columns = (part[chunk * _CHUNK : (chunk + 1) * _CHUNK] for part in control_cells(plane))
-    grid = PLANES[plane]
-    found = cells(grid.across[columns], transient=10 * TRANSIENT, **{plane: grid.upwards[rows]})
+    betas, values = (part[chunk * _CHUNK : (chunk + 1) * _CHUNK] for part in control_cells(plane))
+    found = cells(betas, transient=10 * TRANSIENT, **{plane: values})
     return [
         {
-            "row": int(row),
-            "column": int(column),
+            "beta": float(beta),
+            "value": float(value),
             "regime": int(regime),
             "period": int(period),
             "exponent": float(round(rate, 3)),
             "attractors": int(attractors),
             "regimes": int(regimes),
         }
-        for row, column, regime, period, rate, attractors, regimes in zip(
-            rows,
-            columns,
+        for beta, value, regime, period, rate, attractors, regimes in zip(
+            betas,
+            values,
             found.regime,
             found.period,
             found.exponent.value,
