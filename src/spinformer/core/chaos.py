@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
+from scipy.stats import norm
 
 from spinformer.core.checks import check_array, check_integer
 from spinformer.core.random import Seed, numpy_generator
@@ -47,8 +48,11 @@ def zero_one_test(series: np.ndarray, *, count: int = 100, seed: Seed = 0) -> Es
     centred = lags - lags.mean()
     spread = np.sqrt((growth**2).sum(axis=1) * (centred**2).sum())
     k = growth @ centred / np.where(spread > 0.0, spread, 1.0)
-    # A median of normal values has an error √(π/2) times that of the mean.
-    error = float(np.sqrt(np.pi / 2) * k.std(ddof=1) / np.sqrt(count)) if count > 1 else np.nan
+    # A median of normal values has an error √(π/2) times that of the mean; the width by quartiles,
+    # since a few frequencies lie near a line of the spectrum and are far off.
+    low, high = np.quantile(k, (0.25, 0.75))
+    width = (high - low) / (norm.ppf(0.75) - norm.ppf(0.25))
+    error = float(np.sqrt(np.pi / 2) * width / np.sqrt(count)) if count > 1 else np.nan
     return Estimate(value=float(np.median(k)), error=error, samples=count)
 
 

@@ -110,10 +110,7 @@ def follow(
         if found is not None:
             new, residual, jacobian, effort = found
             turned = _tangent(jacobian, t)
-            if (
-                np.linalg.norm(new - v - step * t) > _ASTRAY * step
-                or turned @ t < _STRAIGHT
-            ):
+            if np.linalg.norm(new - v - step * t) > _ASTRAY * step or turned @ t < _STRAIGHT:
                 found = None
         if found is None:
             step *= 0.5

@@ -8,45 +8,36 @@ Three functions of the multipliers vanish there and are smooth in state and para
     fold: Π_i (1 − μ_i),   flip: Π_i (1 + μ_i),   torus: Π_{i<j} (1 − μ_i μ_j);
 
 the last one also at a *neutral saddle*, μ and 1/μ real, which is no bifurcation and is told apart
-[kuznetsov2004elements, Ch. 10]. Cycle and condition together are one system of equations, regular
-at such a point. Its Jacobian holds the exact monodromy matrix; derivatives by parameters and of
-the conditions are central differences of the compiled return map, all in the lanes of one block.
+[kuznetsov2004elements, Ch. 10]. Cycle and condition together are one system of equations
+(`dmft.conditions`), regular at such a point. Its Jacobian holds the exact monodromy matrix;
+derivatives by parameters and of the conditions are central differences of the compiled return
+map, all in the lanes of one block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 
 import numpy as np
 from scipy.optimize import root
 
 from spinformer.core.checks import check_choice, check_instance, check_real
-from spinformer.core.continuation import Curve, Equations, follow
+from spinformer.core.continuation import Curve, follow
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
+from spinformer.dmft.conditions import (
+    PARAMETERS,
+    UNIT,
+    Kind,
+    conditions,
+    critical_rotation,
+    equations_of,
+    parameters_of,
+)
 from spinformer.dmft.cycles import Cycle, sorted_multipliers
 from spinformer.dmft.network import Network
 from spinformer.dmft.return_map import returned
 from spinformer.dmft.state import Context
-
-PARAMETERS = ("beta", "gamma", "epsilon")
-# What a parameter is measured in along a curve, the step of its differences in this unit, and
-# what it is allowed to be.
-_UNIT = {"beta": 1.0, "gamma": 100.0, "epsilon": 0.1}
-_HIGHEST = {"beta": np.inf, "gamma": np.inf, "epsilon": 1.0}
-_DIFFERENCE = 1e-7
-# How near the unit circle the multiplier of a located point must be, and how far off the real
-# axis for a closed curve.
-_NEAR = 1e-5
-
-
-class Kind(IntEnum):
-    """What happens to a cycle."""
-
-    FOLD = 0
-    FLIP = 1
-    TORUS = 2
 
 
 @record
@@ -108,22 +99,6 @@ class BifurcationCurve:
     status: Status
 
 
-def conditions(multipliers: np.ndarray) -> np.ndarray:
-    """The three functions (..., 3), in the order of `Kind`, of multipliers (..., n).
-
-    >>> conditions(np.array([0.5, -1.0]))
-    array([1. , 0. , 1.5])
-    """
-    mu = np.asarray(multipliers)
-    first, second = np.triu_indices(mu.shape[-1], 1)
-    found = [
-        np.prod(1.0 - mu, axis=-1),
-        np.prod(1.0 + mu, axis=-1),
-        np.prod(1.0 - mu[..., first] * mu[..., second], axis=-1),
-    ]
-    return np.real(np.stack(found, axis=-1))
-
-
 def bifurcation(
     network: Network,
     start: Cycle | Bifurcation,
@@ -149,8 +124,8 @@ def bifurcation(
     kind = Kind(check_choice("kind", kind, list(Kind)))
     check_choice("parameter", parameter, PARAMETERS)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
-    fixed = _parameters(start)
-    equations = _equations(network, start, (parameter,), kind)
+    fixed = parameters_of(start)
+    equations = equations_of(network, start, free=(parameter,), kind=kind)
 
     def square(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         value, jacobian = equations(u)
@@ -168,7 +143,7 @@ def bifurcation(
     if residual <= tolerance:
         _, matrix = returned(network, context, steps=start.period, threads=1, **fixed)
         multipliers = sorted_multipliers(matrix)
-        rotation = float(_rotation(multipliers, kind))
+        rotation = float(critical_rotation(multipliers, kind=kind))
         status = Status.CONVERGED if np.isfinite(rotation) else Status.STALLED
     found = Bifurcation(
         value=context,
@@ -242,9 +217,7 @@ def follow_bifurcation(
     check_instance("start", start, Bifurcation)
     for name in parameters:
         check_choice("parameters", name, PARAMETERS)
-    curve = _follow(
-        network, start, parameters, start.kind, (0.0, step), within, max_steps
-    )
+    curve = _follow(network, start, parameters, start.kind, (0.0, step), within, max_steps)
     context, multipliers = _along(network, start, parameters, curve)
     return BifurcationCurve(
         kind=start.kind,
@@ -253,69 +226,9 @@ def follow_bifurcation(
         values=curve.points[:, -2:],
         context=context,
         multipliers=multipliers,
-        rotation=_rotation(multipliers, start.kind),
+        rotation=critical_rotation(multipliers, kind=start.kind),
         status=curve.status,
     )
-
-
-# ---- equations
-
-
-def _parameters(start: Cycle | Bifurcation) -> dict[str, float]:
-    return {name: float(getattr(start, name)) for name in PARAMETERS}
-
-
-def _equations(
-    network: Network, start: Cycle | Bifurcation, free: Sequence[str], kind: Kind | None
-) -> Equations:
-    """u = (x, free parameters) → Φ(x) − x and, if a kind is given, its condition; the Jacobian."""
-    fixed, shape = _parameters(start), start.value.attention.shape
-    size = int(np.prod(shape))
-
-    def equations(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        count = size + (kind is not None)
-        low = np.append(np.full(size, -np.inf), np.zeros(len(free)))
-        high = np.append(np.full(size, np.inf), [_HIGHEST[name] for name in free])
-        if not np.isfinite(u).all() or (u < low).any() or (u > high).any():
-            return np.full(count, np.nan), np.full((count, len(u)), np.nan)
-        # Without a condition the derivative by x is exact and needs no differences.
-        moved = np.arange(0 if kind is not None else size, len(u))
-        width = _DIFFERENCE * np.append(np.ones(size), [_UNIT[name] for name in free])
-        shift = np.zeros((len(moved), len(u)))
-        shift[np.arange(len(moved)), moved] = width[moved]
-        points = np.clip(np.concatenate([u[None], u + shift, u - shift]), low, high)
-        given = {name: np.full(len(points), value) for name, value in fixed.items()}
-        given |= {name: points[:, size + i] for i, name in enumerate(free)}
-        states = Context(points[:, :size].reshape(-1, *shape), start.value.position)
-        ends, matrices = returned(network, states, steps=start.period, threads=1, **given)
-        value = ends.attention.reshape(-1, size) - points[:, :size]
-        if kind is not None:
-            extra = conditions(np.linalg.eigvals(matrices))[:, kind]
-            value = np.column_stack([value, extra])
-        ahead, behind = np.split(points[1:], 2)
-        distance = (ahead - behind)[np.arange(len(moved)), moved]
-        above, below = np.split(value[1:], 2)
-        jacobian = np.empty((count, len(u)))
-        jacobian[:, moved] = ((above - below) / distance[:, None]).T
-        jacobian[:size, :size] = matrices[0] - np.eye(size)
-        return value[0], jacobian
-
-    return equations
-
-
-def _rotation(multipliers: np.ndarray, kind: Kind) -> np.ndarray:
-    """Turns a period (...) of the critical multiplier; NaN where none is of this kind."""
-    if kind == Kind.TORUS:
-        off = np.abs(np.abs(multipliers) - 1.0)
-        off = np.where(np.abs(multipliers.imag) > _NEAR, off, np.inf)
-    else:
-        off = np.abs(multipliers - (1.0 if kind == Kind.FOLD else -1.0))
-    index = np.argmin(off, axis=-1)[..., None]
-    nearest = np.take_along_axis(off, index, axis=-1)[..., 0]
-    turns = np.abs(np.angle(np.take_along_axis(multipliers, index, axis=-1)[..., 0])) / (2 * np.pi)
-    if kind != Kind.TORUS:
-        turns = np.full(turns.shape, 0.0 if kind == Kind.FOLD else 0.5)
-    return np.where(nearest < _NEAR, turns, np.nan)
 
 
 # ---- along a curve
@@ -331,9 +244,9 @@ def _follow(
     max_steps: int,
 ) -> Curve:
     size = start.value.attention.size
-    fixed, units = _parameters(start), np.array([_UNIT[name] for name in free])
+    fixed, units = parameters_of(start), np.array([UNIT[name] for name in free])
     direction = np.append(np.zeros(size), np.array(steps))
-    equations = _equations(network, start, free, kind)
+    equations = equations_of(network, start, free=free, kind=kind)
     u = np.append(start.value.attention.ravel(), [fixed[name] for name in free])
     infinite = np.full(size, np.inf)
     low, high = np.array(within, dtype=float).T
@@ -355,15 +268,13 @@ def _along(
     shape = start.value.attention.shape
     states = curve.points[:, : -len(free)].reshape(-1, *shape)
     context = Context(states, start.value.position)
-    given = {name: np.full(len(states), value) for name, value in _parameters(start).items()}
+    given = {name: np.full(len(states), value) for name, value in parameters_of(start).items()}
     given |= {name: curve.points[:, i - len(free)] for i, name in enumerate(free)}
     _, matrices = returned(network, context, steps=start.period, threads=1, **given)
     return context, sorted_multipliers(matrices)
 
 
-def _branch(
-    network: Network, start: Cycle | Bifurcation, parameter: str, curve: Curve
-) -> Branch:
+def _branch(network: Network, start: Cycle | Bifurcation, parameter: str, curve: Curve) -> Branch:
     context, multipliers = _along(network, start, (parameter,), curve)
     signs = np.sign(conditions(multipliers))
     values = curve.points[:, -1]
@@ -372,13 +283,13 @@ def _branch(
         for kind in Kind:
             if signs[number, kind] == signs[number + 1, kind]:
                 continue
-            for end in (number, number + 1):
-                point = _try(network, start, parameter, curve.points[end], kind)
-                near = np.abs(curve.points[number + 1] - curve.points[number]).max()
-                if (
-                    point.converged
-                    and np.abs(point.value.attention - context.attention[end]).max() <= 2 * near
-                ):
+            ends = curve.points[number : number + 2]
+            span = np.abs(ends[1] - ends[0]).max()
+            for end in ends:
+                point = _try(network, start, parameter, end, kind)
+                place = np.append(point.value.attention.ravel(), getattr(point, parameter))
+                # Newton's method may have gone to another one, which has its own sign change.
+                if point.converged and np.abs(place - ends).max(axis=1).min() <= span:
                     found.append(point)
                     break
     return Branch(
@@ -397,7 +308,7 @@ def _try(
 ) -> Bifurcation:
     """The bifurcation from a point of a branch, converged or not."""
     state = Context(point[:-1].reshape(start.value.attention.shape), start.value.position)
-    given = _parameters(start) | {parameter: float(point[-1])}
+    given = parameters_of(start) | {parameter: float(point[-1])}
     cycle = Cycle(
         value=state,
         residual=0.0,

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from spinformer.core.checks import check_integer, check_real
-from spinformer.core.solve import Solution, Status
 from spinformer.core.records import record
+from spinformer.core.solve import Solution, Status
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.network import Network
 from spinformer.dmft.return_map import returned

@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+
+from spinformer.core.continuation import follow
+from spinformer.core.solve import Status
+
+
+def ellipse(u):
+    x, y = u
+    return np.array([x**2 + (y / 3.0) ** 2 - 1.0]), np.array([[2 * x, 2 * y / 9.0]])
+
+
+def test_a_closed_curve_is_followed_once_around():
+    found = follow(ellipse, [1.0, 0.05], direction=[0.0, 1.0], step=0.1, scale=[1.0, 2.0])
+    x, y = found.points.T
+    assert found.status == Status.CYCLE
+    np.testing.assert_allclose(x**2 + y**2 / 9.0, 1.0, atol=1e-9)
+    turned = np.unwrap(np.arctan2(y / 3.0, x))
+    assert (np.diff(turned) > 0).all()
+    assert 5.5 < turned[-1] - turned[0] < 6.8
+    # In scaled unknowns the tangents are unit vectors along the curve.
+    along = np.diff(found.points / [1.0, 2.0], axis=0)
+    cosine = np.einsum("ij,ij->i", along, found.tangents[:-1]) / np.linalg.norm(along, axis=1)
+    assert (cosine > np.cos(np.radians(30))).all()
+    assert follow(ellipse, [1.0, 0.05], direction=[0.0, -1.0], step=0.1).points[1, 1] < 0
+
+
+def test_turning_points_and_bounds():
+    def cubic(u):
+        x, p = u
+        return np.array([p - x**3 + x]), np.array([[1.0 - 3 * x**2, 1.0]])
+
+    found = follow(cubic, [-1.5, -1.5**3 + 1.5], direction=[0.0, 1.0], step=0.05,
+                   within=([-2.0, -3.0], [2.0, 2.0]))  # fmt: skip
+    x, p = found.points.T
+    assert found.status == Status.CONVERGED
+    np.testing.assert_allclose(p, x**3 - x, atol=1e-9)
+    folds = 2.0 / 3.0**1.5
+    assert (np.diff(x) > 0).all()
+    assert (p > 2.0).sum() == 1
+    turning = p[np.abs(x) < 1.0]
+    assert turning.max() == pytest.approx(folds, abs=0.01)
+    assert turning.min() == pytest.approx(-folds, abs=0.01)
+
+
+def test_a_curve_that_ends_and_a_start_that_is_none():
+    def wall(u):
+        x, p = u
+        if p > 0.5:
+            return np.array([np.nan]), np.full((1, 2), np.nan)
+        return np.array([x]), np.array([[1.0, 0.0]])
+
+    found = follow(wall, [0.0, 0.0], direction=[0.0, 1.0], step=0.1, max_steps=1000)
+    assert found.status == Status.STALLED
+    assert 0.49 < found.points[-1, 1] <= 0.5
+    assert follow(wall, [0.0, 0.0], direction=[0.0, -1.0], step=0.1, max_steps=5).status == (
+        Status.STEP_LIMIT
+    )
+
+    def never(u):
+        return np.array([u[0] ** 2 + 1.0]), np.array([[2 * u[0], 0.0]])
+
+    nothing = follow(never, [0.3, 0.0], direction=[0.0, 1.0], step=0.1)
+    assert nothing.status == Status.DIVERGED
+    assert nothing.points.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"scale": [1.0, 0.0]}, "scale"),
+        ({"direction": [0.0, 0.0]}, "direction"),
+        ({"direction": [1.0]}, "direction"),
+        ({"step": 0.0}, "step"),
+    ],
+)
+def test_what_is_refused(settings, told):
+    with pytest.raises(ValueError, match=told):
+        follow(ellipse, [1.0, 0.0], **({"direction": [0.0, 1.0], "step": 0.1} | settings))

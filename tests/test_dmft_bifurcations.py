@@ -1,0 +1,165 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+from spinformer.core.solve import NotConverged, Status
+from spinformer.dmft.bifurcations import bifurcation, follow_bifurcation, follow_cycle
+from spinformer.dmft.conditions import Kind, conditions
+from spinformer.dmft.cycles import cycle
+from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.network import Network
+from spinformer.dmft.onset import onset
+from spinformer.dmft.rotation import rotation_number, strobed
+from spinformer.dmft.state import Context
+
+NETWORK = Network.document()
+ZERO = Context(np.zeros((4, 3)), 0)
+
+
+@pytest.fixture(scope="module")
+def torus():
+    return bifurcation(NETWORK, cycle(NETWORK, ZERO, beta=1.26, period=4), kind=Kind.TORUS)
+
+
+def test_conditions_by_hand():
+    pair = 0.6 * np.exp(1j)
+    mu = np.array([pair, pair.conj(), 1.0 / 0.36])
+    fold = abs(1 - pair) ** 2 * (1 - 1 / 0.36)
+    flip = abs(1 + pair) ** 2 * (1 + 1 / 0.36)
+    neutral = (1 - 0.36) * abs(1 - pair / 0.36) ** 2
+    np.testing.assert_allclose(conditions(mu), [fold, flip, neutral], atol=1e-12)
+    for kind, values in ((0, [1.0, 0.3]), (1, [-1.0, 0.3]), (2, [1j, -1j]), (2, [2.0, 0.5])):
+        assert conditions(np.array(values))[kind] == pytest.approx(0.0, abs=1e-15)
+
+
+def test_a_neimark_sacker_point_by_bisection(torus):
+    """Against the modulus of the leading multiplier, no condition and no extended system."""
+    by_hand = brentq(
+        lambda b: abs(cycle(NETWORK, ZERO, beta=b, period=4).multipliers[0]) - 1.0, 1.2, 1.3,
+        xtol=1e-13,
+    )  # fmt: skip
+    assert torus.beta == pytest.approx(by_hand, abs=1e-10)
+    at = cycle(NETWORK, ZERO, beta=by_hand, period=4).multipliers[0]
+    assert torus.rotation == pytest.approx(abs(np.angle(at)) / (2 * np.pi), abs=1e-9)
+    assert torus.beta == pytest.approx(1.2434445, abs=1e-7)
+    assert torus.rotation == pytest.approx(0.241939, abs=1e-6)
+
+
+def test_long_runs_begin_to_turn_there(torus):
+    """Size² of the closed curve grows linearly from the point, and turns at its rotation."""
+    beta = torus.beta + np.array([2e-4, 4e-4, 6e-4])
+    points, _ = strobed(
+        NETWORK, random_contexts(NETWORK, 0, count=3), beta=beta, count=2000, transient=100_000
+    )
+    squares = np.ptp(points[:, :, 0], axis=1) ** 2
+    slope, level = np.polyfit(beta, squares, 1)
+    assert -level / slope == pytest.approx(torus.beta, abs=1e-5)
+    turns = rotation_number(points).turns.value
+    assert np.polyval(np.polyfit(beta, turns, 2), torus.beta) == pytest.approx(
+        torus.rotation, abs=2e-6
+    )
+
+
+@pytest.mark.parametrize("plane", ["gamma", "epsilon"])
+def test_the_curve_ends_on_the_closed_form(torus, plane):
+    curve = follow_bifurcation(
+        NETWORK,
+        torus,
+        parameters=("beta", plane),
+        step=-2.0 if plane == "gamma" else -5e-4,
+        within=((1.0, 2.0), (0.0, 200.0)),
+        max_steps=40,
+    )
+    exact = onset(NETWORK, epsilon=0.02 if plane == "gamma" else 0.0)
+    beta, last = curve.values[-1]
+    assert last < (1e-2 if plane == "gamma" else 1e-5)
+    assert beta == pytest.approx(exact.critical_beta, abs=1e-5)
+    assert curve.rotation[-1] == pytest.approx(4 * exact.critical_rotation, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def branch():
+    points, ends = strobed(
+        NETWORK, random_contexts(NETWORK, 3, count=2), beta=1.25, count=8, transient=50_000
+    )
+    assert np.abs(points[:, 0] - points[:, 4]).max() < 1e-9
+    start = cycle(NETWORK, ends.select(0), beta=1.25, period=16)
+    return [
+        follow_cycle(NETWORK, start, step=step, within=(1.24, 1.26), max_steps=40)
+        for step in (5e-4, -5e-4)
+    ]
+
+
+def test_folds_bound_a_window_of_locking(branch):
+    both = branch[0].bifurcations + branch[1].bifurcations
+    folds = sorted({round(x.beta, 8) for x in both if x.kind == Kind.FOLD})
+    branch = branch[0]
+    assert folds == pytest.approx([1.24949117, 1.25102131], abs=1e-7)
+    assert branch.values.min() > folds[0] - 1e-9
+    assert branch.values.max() < folds[1] + 1e-9
+    # A long run is locked inside, and turns past slowly a little outside.
+    beta = np.array([folds[0] - 2e-5, folds[0] + 2e-5, folds[1] - 2e-4, folds[1] + 2e-5])
+    points, _ = strobed(
+        NETWORK, random_contexts(NETWORK, 0, count=4), beta=beta, count=2000, transient=50_000
+    )
+    off = rotation_number(points).turns.value - 0.25
+    assert off[0] < -1e-5
+    assert off[3] > 1e-5
+    np.testing.assert_allclose(off[1:3], 0.0, atol=1e-12)
+    # Every point of the branch is a cycle, and its multipliers say whether it is stable.
+    for i in range(0, len(branch.values), 7):
+        again = cycle(NETWORK, branch.context.select(i), beta=float(branch.values[i]), period=16)
+        assert again.moved < 1e-7
+        assert again.stable == branch.stable[i]
+    assert branch.stable.any()
+    assert not branch.stable.all()
+
+
+def test_a_flip_doubles_the_period():
+    zeros = cycle(NETWORK, ZERO, beta=1.0, period=4, epsilon=0.2)
+    flip = bifurcation(NETWORK, zeros, kind=Kind.FLIP)
+    assert flip.rotation == 0.5
+    assert np.abs(flip.multipliers + 1.0).min() < 1e-8
+    beta = flip.beta + np.array([-2e-3, 2e-3])
+    points, _ = strobed(
+        NETWORK, Context(flip.value.attention + 1e-3, 0), beta=beta, epsilon=0.2, count=8,
+        transient=60_000,
+    )  # fmt: skip
+    apart = np.abs(points[:, 0] - points[:, 1]).max(axis=-1)
+    assert apart[0] < 1e-9 < 1e-3 < apart[1]
+    assert np.abs(points[1, 0] - points[1, 2]).max() < 1e-9
+
+
+def test_failures_are_flagged(torus):
+    far = replace(torus, beta=0.2)
+    lost = bifurcation(NETWORK, far, kind=Kind.FLIP, throw=False, max_steps=15)
+    assert not lost.converged
+    with pytest.raises(NotConverged, match="flip"):
+        bifurcation(NETWORK, far, kind=Kind.FLIP, max_steps=15)
+    with pytest.raises(ValueError, match="parameter"):
+        bifurcation(NETWORK, torus, kind=Kind.TORUS, parameter="alpha")
+
+
+def test_a_neutral_saddle_is_no_birth_of_a_closed_curve():
+    near = cycle(NETWORK, ZERO, beta=1.25, period=4, epsilon=0.02)
+    point = bifurcation(NETWORK, near, kind=Kind.TORUS)
+    curve = follow_bifurcation(
+        NETWORK, point, parameters=("beta", "epsilon"), step=1e-3,
+        within=((0.9, 1.6), (0.0, 0.25)), max_steps=60,
+    )  # fmt: skip
+    ends = np.isnan(curve.rotation)
+    assert ends.any()
+    first = int(np.argmax(ends))
+    assert curve.rotation[first - 1] > 0.4
+    real = curve.multipliers[first]
+    products = np.abs(np.outer(real, real) - 1.0)
+    np.fill_diagonal(products, 1.0)
+    i, j = np.unravel_index(np.argmin(products), products.shape)
+    assert products[i, j] < 1e-8
+    assert abs(real[i].imag) < 1e-8
+    epsilon, beta = float(curve.values[first, 1]), float(curve.values[first, 0])
+    saddle = cycle(NETWORK, curve.context.select(first), beta=beta, period=4, epsilon=epsilon)
+    told = bifurcation(NETWORK, saddle, kind=Kind.TORUS, throw=False)
+    assert told.status == Status.STALLED

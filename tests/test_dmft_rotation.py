@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+
+from spinformer.dmft.mean_field import random_contexts, step
+from spinformer.dmft.network import Network
+from spinformer.dmft.rotation import rotation_number, strobed
+
+GOLDEN = (np.sqrt(5) - 1) / 2
+
+
+def circle_map(omega, k, n):
+    """θ' = θ + Ω − (K/2π) sin 2πθ, as lifted angles."""
+    theta = np.empty(n + 1)
+    theta[0] = 0.1
+    for i in range(n):
+        theta[i + 1] = theta[i] + omega - k / (2 * np.pi) * np.sin(2 * np.pi * theta[i])
+    return theta
+
+
+def on_a_curve(theta):
+    """A skew, uneven closed curve in three dimensions."""
+    a = 2 * np.pi * theta
+    flat = np.stack([2 * np.cos(a) + 0.3 * np.cos(2 * a), np.sin(a), 0.4 * np.sin(a + 1)], axis=-1)
+    return flat + np.array([5.0, -2.0, 1.0])
+
+
+@pytest.mark.parametrize("omega", [0.2419, 0.26, 0.1, 1 - 0.2419, GOLDEN])
+def test_against_the_lift_of_a_circle_map(omega):
+    theta = circle_map(omega, 0.5, 20_000)
+    truth = (theta[-1] - theta[0]) / 20_000
+    truth = min(truth % 1, 1 - truth % 1)
+    found = rotation_number(on_a_curve(theta[:4001]))
+    assert found.clear
+    assert found.turns.value == pytest.approx(truth, abs=1e-4)
+    longer = rotation_number(on_a_curve(theta[:8001]))
+    # The stated error covers what twice the length changes, and is far below 1/n.
+    assert abs(longer.turns.value - found.turns.value) <= 3 * found.turns.error + 1e-12
+    assert found.turns.error < 1e-6
+    middle = np.array([5.0, -2.0, 1.0])
+    about = rotation_number(on_a_curve(theta[:8001]), center=middle)
+    assert about.turns.value == pytest.approx(longer.turns.value, abs=1e-9)
+
+
+def test_a_locked_motion_is_rational_and_batches_keep_apart():
+    theta = circle_map(0.2, 0.0, 1000)
+    other = circle_map(0.3, 0.0, 1000)
+    found = rotation_number(np.stack([on_a_curve(theta), on_a_curve(other)]))
+    np.testing.assert_allclose(found.turns.value, [0.2, 0.3], atol=1e-12)
+
+
+def test_noise_has_no_clear_rotation_and_a_large_error():
+    points = np.random.default_rng(0).standard_normal((4000, 3))
+    found = rotation_number(points)
+    assert not found.clear
+    assert found.turns.error > 1e-3
+
+
+@pytest.mark.parametrize("phase", [0, 3])
+@pytest.mark.parametrize("transient", [0, 5])
+def test_strobed_points_are_the_tokens_at_one_position(phase, transient):
+    network = Network.document()
+    start = random_contexts(network, 2, count=1).select(0)
+    points, end = strobed(network, start, beta=1.27, count=4, phase=phase, transient=transient)
+    context, found = start, []
+    for number in range(transient + 4 + 4 * 4):
+        at = context.position
+        context, overlap = step(network, context, 1.27)
+        if number >= transient and at == phase:
+            found.append(overlap)
+    # The first flash may be a whole period after the transient.
+    tail = [i for i in range(len(found)) if np.allclose(found[i], points[0], atol=1e-12)]
+    assert tail in ([0], [1])
+    np.testing.assert_allclose(points[: len(found) - tail[0]], found[tail[0] :][:4], atol=1e-10)
+    assert end.position == (phase + 1) % 4
+
+
+def test_what_is_refused():
+    network = Network.document()
+    with pytest.raises(ValueError, match="phase"):
+        strobed(network, random_contexts(network, 0, count=1), beta=1.0, count=3, phase=4)
+    with pytest.raises(ValueError, match="points"):
+        rotation_number(np.zeros((10, 3)))

@@ -1,0 +1,160 @@
+"""Units of the stored tables made again, and the end of the closed curve by plain means."""
+
+import numpy as np
+import pytest
+
+from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.mean_field import document_context, trajectory
+from spinformer.dmft.network import Network
+from spinformer.dmft.rotation import rotation_number
+from spinformer.dmft.state import Context
+from spinformer.studies.bifurcations import (
+    CURVES,
+    CYCLES,
+    ON_CURVE,
+    STAIRCASE,
+    TONGUES,
+    closed_curve,
+    curve_rows,
+    family_branches,
+    family_rows,
+    first_torus,
+    resonance,
+    saddle_distances,
+    staircase_rows,
+    tongue_rows,
+)
+
+NETWORK = Network.document()
+
+
+def test_a_window_made_again():
+    table = TONGUES.read()
+    row = list(table["q"]).index(11)
+    (found,) = tongue_rows(3, q=11, near=1.2646)
+    for name in ("low", "high"):
+        assert float(found[name]) == pytest.approx(table[name][row], abs=2e-9)
+    assert str(found["focus"]) == table["focus"][row] == "True"
+
+
+def test_windows_stand_in_the_order_of_farey():
+    table = TONGUES.read()
+    order = np.argsort(table["low"])
+    turns = (table["p"] / table["q"])[order]
+    assert (np.diff(turns) > 0).all()
+    width = {(p, q): w for p, q, w in zip(table["p"], table["q"], table["width"], strict=True)}
+    np.testing.assert_allclose(table["width"], table["high"] - table["low"], rtol=1e-2, atol=2e-9)
+    for (p, q), (r, s) in (((1, 4), (3, 11)), ((1, 4), (4, 15))):
+        assert abs(p * s - r * q) == 1
+        assert width[p + r, q + s] < min(width[p, q], width[r, s])
+
+
+def test_the_staircase_made_again():
+    table = STAIRCASE.read()
+    rows = [100, 500, 700]
+    assert (np.diff(table["beta"]) >= 0).all()
+    found = [
+        staircase_rows(
+            float(table["beta"][row]), high=float(table["beta"][row]), count=1, flashes=1500,
+            steps=6000, transient=12_000,
+        )[0]
+        for row in rows
+    ]  # fmt: skip
+    for row, again in zip(rows, found, strict=True):
+        assert float(again["rotation"]) == pytest.approx(table["rotation"][row], abs=2e-6)
+        assert again["extent"] == pytest.approx(table["extent"][row], abs=2e-3)
+        assert again["first"] == pytest.approx(table["first"][row], abs=2e-3)
+        assert again["second"] == pytest.approx(table["second"][row], abs=3e-3)
+
+
+def test_long_runs_lock_inside_of_the_windows_and_nowhere_near():
+    staircase, tongues = STAIRCASE.read(), TONGUES.read()
+    here = staircase["extent"] < ON_CURVE
+    for p, q, low, high in zip(*(tongues[k] for k in ("p", "q", "low", "high")), strict=True):
+        # At the ends of two windows an unlocked curve or the next window lies beside the cycle.
+        inside = here & (staircase["beta"] > low) & (staircase["beta"] < low + 0.6 * (high - low))
+        if q <= 46 and inside.any():
+            np.testing.assert_allclose(staircase["rotation"][inside], p / q, atol=2e-9)
+        below = here & (staircase["beta"] < low) & (staircase["beta"] > low - 1e-5)
+        assert not np.isclose(staircase["rotation"][below], p / q, atol=1e-9).any()
+
+
+def test_a_family_made_again():
+    table = CYCLES.read()
+    rows = table["family"] == "16"
+    for kind in ("fold", "flip", "torus"):
+        stored = sorted(table["at"][rows & (table["kind"] == kind)])
+        found = sorted(float(row["at"]) for row in family_rows("16") if row["kind"] == kind)
+        assert found == pytest.approx(stored, abs=2e-8)
+
+
+def test_one_branch_of_56_steps_leaves_the_other_at_a_flip():
+    table = CYCLES.read()
+    flips = table["at"][(table["family"] == "28") & (table["kind"] == "flip")]
+    for family in ("56 doubled", "56 other"):
+        lowest = table["at"][table["family"] == family].min()
+        assert np.abs(flips - lowest).min() < 1e-5
+    # Where it leaves, both halves of the doubled cycle are one.
+    down = family_branches("56 other")[1]
+    at = int(np.argmin(down.values))
+    ensemble = Ensemble(NETWORK, down.context.select(at), beta=float(down.values[at]), threads=1)
+    start = ensemble.state().attention
+    ensemble.advance(28)
+    assert np.abs(ensemble.state().attention - start).max() < 0.02
+
+
+def test_a_curve_made_again_and_its_resonances():
+    table = CURVES.read()
+    rows = (table["curve"] == "torus") & (table["plane"] == "gamma") & (table["sign"] == -1)
+    found = curve_rows("torus", plane="gamma", sign=-1, points=5)
+    for name in ("beta", "gamma", "rotation"):
+        again = [float(row[name]) for row in found]
+        np.testing.assert_allclose(again, table[name][rows][:5], rtol=2e-5)
+    assert first_torus().beta == pytest.approx(table["beta"][rows][0], abs=1e-7)
+    met = resonance(0.25, low=0.02, high=0.04)
+    pair = met.multipliers[np.argmin(np.abs(met.multipliers - 1j))]
+    assert pair == pytest.approx(1j, abs=1e-6)
+
+
+@pytest.mark.claim("C9b")
+def test_the_closed_curve_outlives_the_jump_of_the_protocol():
+    """By finite differences of two orbits, no tangent map: on the curve they part linearly."""
+    document = document_context(NETWORK)
+    after, _ = trajectory(
+        NETWORK, document, beta=np.array([1.2652, 1.2656]), steps=4000, transient=100_000
+    )
+    extent = np.ptp(after[:, ::4, 0], axis=1)
+    assert extent[1] > 3 * extent[0]
+    betas = np.array([1.2660, 1.2671])
+    curve = closed_curve(betas, transient=20_000)
+    points, _ = trajectory(NETWORK, curve, beta=betas, steps=16_000)
+    assert (np.ptp(points[:, ::4, 0], axis=1) < 0.21).all()
+    growth = parting(curve, betas, steps=20_000)
+    # An exponent of 0.001 would give e^20.
+    assert (np.log(growth) / 20_000 < 0.0005).all()
+    wild = parting(Context(document.attention[None], document.position), np.array([1.28]), 2000)
+    assert np.log(wild[0]) / 2000 > 0.005
+    turns = rotation_number(points[:, ::4]).turns
+    assert (turns.error < 1e-5).all()
+
+
+def parting(context, beta, steps):
+    """Growth of a distance of 1e-9 in some steps."""
+    ensemble = Ensemble(NETWORK, context, beta=beta, threads=1)
+    other = Ensemble(
+        NETWORK, Context(context.attention + 1e-9, context.position), beta=beta, threads=1
+    )
+    ensemble.advance(steps)
+    other.advance(steps)
+    gap = other.state().attention - ensemble.state().attention
+    return np.linalg.norm(gap, axis=(1, 2)) / (1e-9 * np.sqrt(12))
+
+
+def test_the_curve_does_not_end_on_the_saddle():
+    down = family_branches("28")[1]
+    turned = int(np.argmin(down.values))
+    distance = saddle_distances(
+        [1.2671, 1.2675], saddles=down.context.select(slice(turned, None)),
+        at=down.values[turned:], flashes=1000,
+    )  # fmt: skip
+    assert (distance > 0.02).all()
