@@ -85,7 +85,7 @@ def test_another_phase_of_an_orbit_is_the_same_attractor(settled):
     # And from a start of the survey that is no multiple of the clock's turn.
     odd = fingerprints(NETWORK, moved(found.context, 3, beta=1.27), beta=1.27)
     assert odd.context.position == 3
-    assert separation(later, odd).max() < 1e-8
+    assert separation(later, other=odd).max() < 1e-8
 
 
 def test_the_clock_is_part_of_the_state():
@@ -93,11 +93,11 @@ def test_the_clock_is_part_of_the_state():
     # are the same ones at other positions would be another one.
     start = moved(random_contexts(NETWORK, 3, count=4), 4000, beta=1.0)
     late = fingerprints(NETWORK, start, beta=1.0)
-    assert separation(late, late.select(0)).max() < 1e-9
+    assert separation(late, other=late.select(0)).max() < 1e-9
     turned = Fingerprints(
         moments=np.roll(late.moments, 1, axis=1), error=late.error, context=late.context
     )
-    assert separation(late, turned).min() > 1e-4
+    assert separation(late, other=turned).min() > 1e-4
     # An orbit of the undriven network does not know the position.
     free = {"beta": 1.3, "epsilon": 0.0, "gamma": 10.0}
     begun = moved(random_contexts(NETWORK, 3, count=4), 20_000, **free)
@@ -106,7 +106,7 @@ def test_the_clock_is_part_of_the_state():
         for position in (0, 1)
     )
     assert np.ptp(one.moments, axis=1).max() == 0.0
-    assert separation(one, other).max() < 1e-9
+    assert separation(one, other=other).max() < 1e-9
 
 
 def test_mirror_images_without_a_drive_are_two_attractors():
@@ -202,11 +202,11 @@ def test_intervals_of_shares_hold_what_a_large_sample_gives():
 def test_matching_takes_the_nearest_pairs_within_reach():
     before = made([0.0, 0.1, 0.2], [0.0] * 3)
     after = made([0.19, 0.012, 0.7], [0.0] * 3)
-    assert match_attractors(before, after, reach=0.05).tolist() == [2, 0, -1]
-    assert match_attractors(before, after, reach=0.011).tolist() == [2, -1, -1]
+    assert match_attractors(before, after=after, reach=0.05).tolist() == [2, 0, -1]
+    assert match_attractors(before, after=after, reach=0.011).tolist() == [2, -1, -1]
     # One partner each: the nearer one gets it.
     assert match_attractors(
-        made([0.0], [0.0]), made([0.01, 0.005], [0.0, 0.0]), reach=0.05
+        made([0.0], [0.0]), after=made([0.01, 0.005], [0.0, 0.0]), reach=0.05
     ).tolist() == [-1, 0]
 
 

@@ -10,6 +10,7 @@ name, and a name without a partner ends. No threshold changes along the way.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -47,7 +48,7 @@ class Followed:
     unresolved: np.ndarray
 
 
-def match_attractors(before: Fingerprints, after: Fingerprints, *, reach: float) -> np.ndarray:
+def match_attractors(before: Fingerprints, *, after: Fingerprints, reach: float) -> np.ndarray:
     """Index of the attractor of `before` (n,) that each one of `after` (m,) continues, or −1.
 
     The pairing with the smallest sum of distances between fingerprints (`identity.separation`);
@@ -59,12 +60,12 @@ def match_attractors(before: Fingerprints, after: Fingerprints, *, reach: float)
     ...     fingerprints(Network.document(), starts, beta=beta, transient=400, kept=400)
     ...     for beta in (0.5, 0.51)
     ... )
-    >>> match_attractors(one, other, reach=0.01), match_attractors(one, other, reach=0.0)
-    (array([0]), array([-1]))
+    >>> [match_attractors(one, after=other, reach=reach).tolist() for reach in (0.01, 0.0)]
+    [[0], [-1]]
     """
     reach = check_real("reach", reach, low=0.0)
     old, new = len(before.error), len(after.error)
-    gap = np.array([separation(before, after.select(index)) for index in range(new)])
+    gap = np.array([separation(before, other=after.select(index)) for index in range(new)])
     gap = gap.reshape(new, old)
     found = np.full(new, -1)
     # What is too far costs the same everywhere: it must not decide between near ones.
@@ -105,7 +106,7 @@ def global_continuation(
     if context.attention.ndim != 3:
         raise ValueError(f"context must hold contexts (B, T, P), got {context.attention.shape}")
     drawn = len(context.attention)
-    entries: list[dict[str, float]] = []
+    entries: list[dict[str, Any]] = []
     states, unresolved = [], []
     last: Fingerprints | None = None
     names: list[int] = []
@@ -115,7 +116,12 @@ def global_continuation(
         if last is not None:
             both = np.concatenate([context.attention, last.context.attention])
             starts = Context(both, context.position)
-        parameters = {"beta": float(beta), "gamma": gamma, "epsilon": epsilon, "threads": threads}
+        parameters: dict[str, Any] = {
+            "beta": float(beta),
+            "gamma": gamma,
+            "epsilon": epsilon,
+            "threads": threads,
+        }
         found = find_attractors(
             network,
             starts,
@@ -139,7 +145,11 @@ def global_continuation(
         ensemble = Ensemble(network, chosen.context, **parameters)
         ensemble.advance((context.position - chosen.context.position) % network.positions)
         now = replace(chosen, context=ensemble.state())
-        old = np.full(len(heads), -1) if last is None else match_attractors(last, now, reach=reach)
+        old = (
+            np.full(len(heads), -1)
+            if last is None
+            else match_attractors(last, after=now, reach=reach)
+        )
         renamed = []
         for index in old:
             renamed.append(names[index] if index >= 0 else fresh)

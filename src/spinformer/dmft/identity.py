@@ -46,6 +46,10 @@ class Fingerprints:
     moments: (..., 2^K, P + P(P+1)/2) averages of m^o_a, then of m^o_a m^o_b with a ≤ b, for each
         position of the clock. error: (...) root mean square standard error of the moments.
     context: the states at the end.
+
+    >>> starts = Context(np.full((2, 4, 3), 0.1), 0)
+    >>> fingerprints(Network.document(), starts, beta=0.5, kept=400).select(0).moments.shape
+    (4, 9)
     """
 
     moments: np.ndarray
@@ -120,12 +124,12 @@ def fingerprints(
     )
 
 
-def separation(one: Fingerprints, other: Fingerprints) -> np.ndarray:
+def separation(one: Fingerprints, *, other: Fingerprints) -> np.ndarray:
     """Root mean square difference of the moments; the batches broadcast.
 
     >>> starts = Context(np.full((2, 4, 3), 0.1), 0)
     >>> found = fingerprints(Network.document(), starts, beta=0.5, transient=400, kept=400)
-    >>> separation(found, found)
+    >>> separation(found, other=found)
     array([0., 0.])
     """
     return _distance(one.moments, other.moments)
@@ -206,7 +210,11 @@ def by_frequency(numbers: np.ndarray) -> np.ndarray:
 
 @record
 class Fraction:
-    """Share of starts that end on one attractor, with Wilson's interval; `orbits` of `trials`."""
+    """Share of starts that end on one attractor, with Wilson's interval; `orbits` of `trials`.
+
+    >>> basins_fractions(np.array([0, 0, 1, 0]))[0].orbits
+    3
+    """
 
     orbits: int
     trials: int

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -25,8 +27,8 @@ _BETA = r"inverse temperature $\beta$"
 
 
 def _picture(
-    axis: Axes, image: np.ndarray, across: np.ndarray, upwards: np.ndarray, **how: object
-) -> object:
+    axis: Axes, image: np.ndarray, across: np.ndarray, upwards: np.ndarray, **how: Any
+) -> AxesImage:
     """An image whose cells are centered on the values of its axes."""
     half = [0.5 * (values[1] - values[0]) for values in (across, upwards)]
     extent = (

@@ -105,7 +105,7 @@ def first_unrest(bits: int, *, low: float, high: float, seed: Seed = 0, count: i
     return float(betas[gone[0]]) if len(gone) else float("inf")
 
 
-def longer_rows(bits: int, seed: int) -> list[dict[str, float]]:
+def longer_rows(bits: int, *, seed: int) -> list[dict[str, float]]:
     """Onset, regimes and exponents of one network, as the one row of its unit.
 
     Regimes are shares of 64 values of β between 1.4 and 2.4; `rate` the median leading exponent of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Plane:
 
 PLANES = {
     "gamma": Plane(name="gamma", betas=(1.1, 1.7, 200), values=(0.0, 250.0, 200)),
-    "epsilon": Plane(name="epsilon", betas=(1.1, 1.7, 100), values=(0.0, 0.3, 100), coarse=2),
+    "epsilon": Plane(name="epsilon", betas=(1.1, 1.7, 200), values=(0.0, 0.3, 200), coarse=4),
 }
 
 
@@ -107,7 +108,7 @@ def cells(
     network, start, others = start_of_planes()
     gamma = np.broadcast_to(network.gamma if gamma is None else gamma, beta.shape)
     epsilon = np.broadcast_to(network.epsilon if epsilon is None else epsilon, beta.shape)
-    shared = {"transient": transient, "kept": KEPT, "exponents": 1, "bins": 1}
+    shared: dict[str, Any] = {"transient": transient, "kept": KEPT, "exponents": 1, "bins": 1}
     found = find_attractors(
         network,
         start,
@@ -122,7 +123,7 @@ def cells(
     regimes = np.zeros(len(beta), dtype=int)
     if random:
         # One batch: the contexts of a cell lie side by side.
-        many = {
+        many: dict[str, Any] = {
             "beta": np.repeat(beta, random),
             "gamma": np.repeat(gamma, random),
             "epsilon": np.repeat(epsilon, random),
@@ -156,6 +157,26 @@ def cells(
     )
 
 
+def cells_of(
+    name: str,
+    *,
+    betas: np.ndarray,
+    values: np.ndarray,
+    transient: int = TRANSIENT,
+    random: int = RANDOM,
+) -> Cells:
+    """`cells` at β (n,) and `values` (n,) of γ or ε, whichever `name` says.
+
+    >>> found = cells_of(
+    ...     "gamma", betas=np.array([0.5]), values=np.array([10.0]), transient=2000, random=0
+    ... )
+    >>> found.period
+    array([4])
+    """
+    gamma, epsilon = (values, None) if name == "gamma" else (None, values)
+    return cells(betas, gamma=gamma, epsilon=epsilon, transient=transient, random=random)
+
+
 def hysteresis(
     betas: np.ndarray,
     *,
@@ -177,7 +198,7 @@ def hysteresis(
     """
     betas = check_array("betas", betas, ndim=1, low=0.0)
     network, start, _ = start_of_planes()
-    parameters = {"gamma": gamma, "epsilon": epsilon}
+    parameters: dict[str, Any] = {"gamma": gamma, "epsilon": epsilon}
     ways: list[list[tuple[Fingerprints, Estimate]]] = []
     for way in (betas, betas[::-1]):
         context, seen = start, []
@@ -221,7 +242,7 @@ def hysteresis(
     return differ
 
 
-def plane_rows(name: str, *, first: int, count: int) -> list[dict[str, object]]:
+def plane_rows(name: str, *, first: int, count: int) -> list[dict[str, Any]]:
     """Rows `first` to `first + count` of a plane, as `tables.read_plane` reads them.
 
     >>> sorted(PLANES)
@@ -229,17 +250,22 @@ def plane_rows(name: str, *, first: int, count: int) -> list[dict[str, object]]:
     """
     plane = PLANES[name]
     values, betas = plane.upwards[first : first + count], plane.across
-    found = cells(
-        np.tile(betas, len(values)),
+    found = cells_of(
+        name,
+        betas=np.tile(betas, len(values)),
+        values=np.repeat(values, len(betas)),
         random=RANDOM if plane.coarse == 1 else 0,
-        **{name: np.repeat(values, len(betas))},
     )
     shape = (len(values), len(betas))
     crowd, some = found, betas
     chosen = np.flatnonzero((first + np.arange(len(values))) % plane.coarse == 0)
     if plane.coarse > 1:
         some = betas[:: plane.coarse]
-        crowd = cells(np.tile(some, len(chosen)), **{name: np.repeat(values[chosen], len(some))})
+        crowd = cells_of(
+            name,
+            betas=np.tile(some, len(chosen)),
+            values=np.repeat(values[chosen], len(some)),
+        )
     own = start_of_planes()[0]
     rows = {key: np.full(len(chosen), getattr(own, key)) for key in ("gamma", "epsilon")}
     rows[name] = values[chosen]

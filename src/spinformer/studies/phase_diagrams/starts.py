@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,11 @@ def coexisting(
     (['periodic 4'], array([0, 0, 0]))
     """
     network = Network.document()
-    parameters = {"beta": check_real("beta", beta, low=0.0), "gamma": gamma, "epsilon": epsilon}
+    parameters: dict[str, Any] = {
+        "beta": check_real("beta", beta, low=0.0),
+        "gamma": gamma,
+        "epsilon": epsilon,
+    }
     found = find_attractors(
         network,
         random_contexts(network, seed, count=count),
@@ -76,7 +81,7 @@ def coexisting(
     ends = ensemble.state()
     within, between = 0.0, np.inf
     for number, head in enumerate(heads):
-        far = separation(prints, prints.select(head))
+        far = separation(prints, other=prints.select(head))
         within = max(within, float(far[numbers == number].max()))
         others = far[(numbers >= 0) & (numbers != number)]
         between = min(between, float(others.min())) if len(others) else between

@@ -6,7 +6,7 @@ import numpy as np
 
 from spinformer.core.checks import check_array, check_integer
 from spinformer.dmft.attractors import Regime
-from spinformer.studies.phase_diagrams.planes import PLANES, Plane, cells
+from spinformer.studies.phase_diagrams.planes import Plane, cells_of
 from spinformer.studies.phase_diagrams.tables import CONTROL, control_cells
 
 # The regimes that a statement about attractors can name.
@@ -58,7 +58,7 @@ def control_changes(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     stored = CONTROL.read()
     after = stored["regime"][stored["plane"] == name]
     betas, values = control_cells(name)
-    before = cells(betas, random=0, **{name: values}).regime
+    before = cells_of(name, betas=betas, values=values, random=0).regime
     return np.stack([betas, values], axis=1), before, after
 
 
@@ -84,10 +84,11 @@ def coarse_plane(plane: Plane, *, every: int) -> dict[str, np.ndarray]:
     """
     every = check_integer("every", every, low=1)
     across, upwards = plane.across[::every], plane.upwards[::every]
-    found = cells(
-        np.tile(across, len(upwards)),
+    found = cells_of(
+        plane.name,
+        betas=np.tile(across, len(upwards)),
+        values=np.repeat(upwards, len(across)),
         random=0,
-        **{plane.name: np.repeat(upwards, len(across))},
     )
     shape = (len(upwards), len(across))
     return {

@@ -9,16 +9,17 @@ import numpy as np
 
 from spinformer.core.random import numpy_generator
 from spinformer.studies.phase_diagrams.longer import longer_rows
-from spinformer.studies.phase_diagrams.planes import PLANES, TRANSIENT, cells, plane_rows
+from spinformer.studies.phase_diagrams.planes import PLANES, TRANSIENT, cells_of, plane_rows
 from spinformer.studies.tables import Rows, Table
 
 _FOLDER = Path(__file__).parent
-_ROWS = 50
+_ROWS = {"gamma": 50, "epsilon": 100}
 _GRID, _CONTROL, _CHUNK = 200, 800, 400
 
 
 def _units(name: str) -> list[dict[str, int]]:
-    return [{"first": first, "count": _ROWS} for first in range(0, PLANES[name].values[2], _ROWS)]
+    count = _ROWS[name]
+    return [{"first": first, "count": count} for first in range(0, PLANES[name].values[2], count)]
 
 
 GAMMA = Table(path=_FOLDER / "gamma.csv", units=_units("gamma"), rows=partial(plane_rows, "gamma"))
@@ -65,9 +66,13 @@ def control_cells(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def control_rows(plane: str, chunk: int) -> Rows:
-    """Cells of one chunk after ten times the transient."""
+    """Cells of one chunk after ten times the transient.
+
+    >>> [unit["chunk"] for unit in CONTROL.units]
+    [0, 1, 0, 1]
+    """
     betas, values = (part[chunk * _CHUNK : (chunk + 1) * _CHUNK] for part in control_cells(plane))
-    found = cells(betas, transient=10 * TRANSIENT, **{plane: values})
+    found = cells_of(plane, betas=betas, values=values, transient=10 * TRANSIENT)
     return [
         {
             "beta": float(beta),
