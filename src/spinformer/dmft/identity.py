@@ -187,10 +187,10 @@ def identify(
         if chaotic[np.array(leaders)[heads]].all():
             groups[heads] = joined[0]
     numbers = np.full(size, -1)
-    for orbit in range(size):
-        mine = np.unique(groups[table[:, orbit]])
+    for number, row in enumerate(table.T):
+        mine = np.unique(groups[row])
         if len(mine) == 1:
-            numbers[orbit] = mine[0]
+            numbers[number] = mine[0]
     return by_frequency(numbers)
 
 

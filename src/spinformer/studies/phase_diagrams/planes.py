@@ -52,7 +52,7 @@ class Plane:
 
 PLANES = {
     "gamma": Plane(name="gamma", betas=(1.1, 1.7, 200), values=(0.0, 250.0, 200)),
-    "epsilon": Plane(name="epsilon", betas=(1.1, 1.7, 200), values=(0.0, 0.3, 200), coarse=4),
+    "epsilon": Plane(name="epsilon", betas=(1.1, 1.7, 100), values=(0.0, 0.3, 100), coarse=2),
 }
 
 
@@ -258,7 +258,7 @@ def plane_rows(name: str, *, first: int, count: int) -> list[dict[str, Any]]:
     )
     shape = (len(values), len(betas))
     crowd, some = found, betas
-    chosen = np.flatnonzero((first + np.arange(len(values))) % plane.coarse == 0)
+    chosen = [row for row in range(len(values)) if (first + row) % plane.coarse == 0]
     if plane.coarse > 1:
         some = betas[:: plane.coarse]
         crowd = cells_of(
@@ -267,7 +267,7 @@ def plane_rows(name: str, *, first: int, count: int) -> list[dict[str, Any]]:
             values=np.repeat(values[chosen], len(some)),
         )
     own = start_of_planes()[0]
-    rows = {key: np.full(len(chosen), getattr(own, key)) for key in ("gamma", "epsilon")}
+    rows: dict[str, Any] = {key: np.full(len(chosen), getattr(own, key)) for key in ("gamma", "epsilon")}
     rows[name] = values[chosen]
     differ = hysteresis(some, **rows)
     small = (len(chosen), len(some))
@@ -291,7 +291,7 @@ def plane_rows(name: str, *, first: int, count: int) -> list[dict[str, Any]]:
             "row": first + row,
             "value": float(values[row]),
             "regime": letters(regime[row]),
-            **{layer: texts[layer].get(row, "") for layer in texts},
+            **{layer: text.get(row, "") for layer, text in texts.items()},
             "exponent": " ".join(str(rate) for rate in thousandths[row]),
         }
         for row in range(len(values))
