@@ -52,7 +52,7 @@ class Plane:
 
 PLANES = {
     "gamma": Plane(name="gamma", betas=(1.1, 1.7, 200), values=(0.0, 250.0, 200)),
-    "epsilon": Plane(name="epsilon", betas=(1.1, 1.7, 100), values=(0.0, 0.3, 100), coarse=2),
+    "epsilon": Plane(name="epsilon", betas=(1.1, 1.7, 200), values=(0.0, 0.3, 200), coarse=4),
 }
 
 

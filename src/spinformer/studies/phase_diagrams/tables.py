@@ -13,7 +13,7 @@ from spinformer.studies.phase_diagrams.planes import PLANES, TRANSIENT, cells_of
 from spinformer.studies.tables import Rows, Table
 
 _FOLDER = Path(__file__).parent
-_ROWS = {"gamma": 50, "epsilon": 50}
+_ROWS = {"gamma": 50, "epsilon": 100}
 _GRID, _CONTROL, _CHUNK = 200, 800, 400
 
 
