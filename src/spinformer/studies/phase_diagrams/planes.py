@@ -267,7 +267,9 @@ def plane_rows(name: str, *, first: int, count: int) -> list[dict[str, Any]]:
             values=np.repeat(values[chosen], len(some)),
         )
     own = start_of_planes()[0]
-    rows: dict[str, Any] = {key: np.full(len(chosen), getattr(own, key)) for key in ("gamma", "epsilon")}
+    rows: dict[str, Any] = {
+        key: np.full(len(chosen), getattr(own, key)) for key in ("gamma", "epsilon")
+    }
     rows[name] = values[chosen]
     differ = hysteresis(some, **rows)
     small = (len(chosen), len(some))
