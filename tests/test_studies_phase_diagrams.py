@@ -114,7 +114,6 @@ def test_layers_are_read_as_they_were_written():
     assert set(np.unique(layers["hysteresis"])) == {0, 1}
 
 
-@pytest.mark.claim("C14")
 def test_labels_of_the_planes_against_brute_force():
     """Labels of random cells against orbits recorded and compared, and growth by finite steps."""
     network, start, _ = start_of_planes()
