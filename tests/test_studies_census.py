@@ -14,6 +14,7 @@ from spinformer.dmft.network import Network
 from spinformer.dmft.onset import onset
 from spinformer.studies.census import (
     DOCUMENT_SIZE,
+    EACH,
     LONGER,
     OTHER_SIZES,
     area_interval,
@@ -80,15 +81,34 @@ def test_the_longer_run_comes_out_again():
 
 
 def test_no_network_of_the_tables_is_counted_twice():
+    seen = set()
     for table in (DOCUMENT_SIZE, OTHER_SIZES):
-        seen = set()
         for row in rows_of(table):
             if row["epsilon"] == 0.02:
                 key = row["features"], row["segments"], row["context"], row["code"]
                 assert key not in seen
                 seen.add(key)
+    assert len(seen) >= 1000
     codes = {f"x{canonical_code(network_of(row))}" for row in rows_of(DOCUMENT_SIZE)[:40]}
     assert codes == set(DOCUMENT_SIZE.read()["code"][:40])
+
+
+def test_cells_are_full_and_other_tables_are_about_networks_of_the_first_family():
+    others = OTHER_SIZES.read()
+    sizes = [
+        tuple(int(others[name][row]) for name in ("features", "segments", "context"))
+        for row in range(len(others["code"]))
+    ]
+    assert {sizes.count(size) for size in sizes} == {EACH}
+    assert len(set(sizes)) == 35
+    assert (3, 3, 4) not in sizes
+    table = DOCUMENT_SIZE.read()
+    first = select(table, family=0, epsilon=0.02)
+    for epsilon in (0.002, 0.1, 0.3):
+        moved = select(table, family=0, epsilon=epsilon)
+        assert moved["code"].tolist() == first["code"][: len(moved["code"])].tolist()
+    late = LONGER.read()
+    assert late["seed"].tolist() == first["seed"][late["number"]].tolist()
 
 
 def test_drawn_networks_leave_out_repeats():

@@ -70,11 +70,16 @@ def area_under_curve(score: np.ndarray, *, label: np.ndarray) -> float:
     """
     score = check_array("score", score, ndim=1)
     label = np.asarray(label, dtype=bool)
-    positive, negative = int(label.sum()), int((~label).sum())
-    if not positive or not negative:
-        return float("nan")
-    excess = rankdata(score)[label].sum() - positive * (positive + 1) / 2.0
-    return float(excess / (positive * negative))
+    return float(_areas(rankdata(score), labels=label))
+
+
+def _areas(ranks: np.ndarray, *, labels: np.ndarray) -> np.ndarray:
+    """Areas from ranks and labels, each (..., n); NaN as above."""
+    positive = labels.sum(axis=-1)
+    excess = (ranks * labels).sum(axis=-1) - positive * (positive + 1) / 2.0
+    # Without one of the two kinds both are zero.
+    with np.errstate(invalid="ignore"):
+        return np.asarray(excess / (positive * (labels.shape[-1] - positive)))
 
 
 def area_interval(
@@ -90,7 +95,7 @@ def area_interval(
     draws = check_integer("draws", draws, low=10)
     label = np.asarray(label, dtype=bool)
     picks = rng.integers(len(label), size=(draws, len(label)))
-    areas = [area_under_curve(score[pick], label=label[pick]) for pick in picks]
+    areas = _areas(rankdata(score[picks], axis=1), labels=label[picks])
     low, high = np.nanpercentile(areas, [2.5, 97.5])
     return float(low), float(high)
 
@@ -137,7 +142,8 @@ def judge(score: np.ndarray, *, label: np.ndarray, draws: int = 2000, seed: Seed
          for truth in (False, True)]
     )  # fmt: skip
     low, high = area_interval(score[test], label=label[test], draws=draws, seed=rng)
-    null = [area_under_curve(score[test], label=rng.permutation(label[test])) for _ in range(draws)]
+    shuffled = np.stack([rng.permutation(label[test]) for _ in range(draws)])
+    null = _areas(rankdata(score[test]), labels=shuffled)
     return Judged(
         threshold=threshold,
         confusion=confusion,

@@ -153,18 +153,19 @@ def _chunks(numbers: range, **sizes: float) -> list[dict[str, float]]:
     return [{**sizes, "chunk": chunk} for chunk in numbers]
 
 
-# Networks in each cell of the crossed design.
-EACH = 3
+# Networks in each cell of the crossed design, made three at a time.
+EACH = 9
+_THREE = 3
 _OURS = {"features": 3, "segments": 3, "context": 4}
 DOCUMENT_SIZE = Table(
     path=_FOLDER / "document_size.csv",
     units=[
-        *_chunks(range(24), family=0, **_OURS, epsilon=0.02),
-        *_chunks(range(10), family=1, **_OURS, epsilon=0.02),
+        *_chunks(range(50), family=0, **_OURS, epsilon=0.02),
+        *_chunks(range(24), family=1, **_OURS, epsilon=0.02),
         *(
             unit
             for epsilon in (0.002, 0.1, 0.3)
-            for unit in _chunks(range(2), family=0, **_OURS, epsilon=epsilon)
+            for unit in _chunks(range(10), family=0, **_OURS, epsilon=epsilon)
         ),
     ],
     rows=census_rows,
@@ -179,15 +180,17 @@ OTHER_SIZES = Table(
             "segments": segments,
             "context": context,
             "epsilon": 0.02,
-            "chunk": 0,
+            "chunk": chunk,
         }
         for number, (features, segments, context) in enumerate(
             product((2, 3, 4, 6), (3, 5, 16), (2, 4, 8))
         )
         if (features, segments, context) != (3, 3, 4)
+        for chunk in range(EACH // _THREE)
     ],
-    rows=partial(census_rows, size=EACH),
+    rows=partial(census_rows, size=_THREE),
 )
+# Every tenth network of the first family.
 LONGER = Table(
     path=_FOLDER / "longer.csv",
     units=[{"family": 0, "number": number} for number in range(0, 500, 10)],
