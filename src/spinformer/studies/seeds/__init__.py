@@ -1,7 +1,8 @@
-"""Would another seed have said the same? Chapter 21 at 16 seeds, and its central number again.
+"""Would another seed have said the same? Chapters 21 and 21a at 24 seeds, and a number again.
 
-The stored table is that of `python -m spinformer.chapters sweep`, without times and versions;
-`COMMAND` makes it. Seeds are ten apart, since the chapter uses the two after its own as well.
+The stored tables are those of `python -m spinformer.chapters sweep`, without times, versions and
+what is the same in every row; `COMMANDS` make them. Seeds are ten apart, since the chapters use the
+five after their own as well.
 
 Predictions, written before the first sweep: all three verdicts hold at all 24 seeds, and the pulls
 of ln Z, deviations in units of the printed errors, have a mean square between 0.52 and 1.64, where
@@ -17,17 +18,21 @@ Conventions of `spinformer.spins`: couplings count every pair once, β an invers
 """
 
 from spinformer.studies.seeds.study import (
-    COMMAND,
+    COMMANDS,
+    effective_number,
     free_energy_rest,
     mean_square_limits,
+    monte_carlo_pulls,
     read_seeds,
     rest_by_loops,
 )
 
 __all__ = [
-    "COMMAND",
+    "COMMANDS",
+    "effective_number",
     "free_energy_rest",
     "mean_square_limits",
+    "monte_carlo_pulls",
     "read_seeds",
     "rest_by_loops",
 ]
