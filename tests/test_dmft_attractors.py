@@ -311,3 +311,14 @@ def test_bad_calls(start, change, message):
     for name in ("longest", "distance", "neutral", "digits_regular", "digits_chaotic", "sigmas"):
         with pytest.raises(ValueError, match=name):
             Thresholds(**{name: -1})
+
+
+def test_columns_just_below_the_first_bifurcation_need_more_than_the_document_s_steps(start):
+    # The cycle of four steps attracts at 4.4e-5 a step there: 16/4.4e-5 = 370,000 steps to 1e-7.
+    early = find_attractors(Network.document(), start, beta=1.2433, exponents=1, bins=1)
+    assert early.regime == Regime.QUASI_PERIODIC
+    assert early.exponents.value[0] == pytest.approx(-4.4e-5, abs=2e-6)
+    late = find_attractors(
+        Network.document(), early.context, beta=1.2433, transient=600_000, exponents=0, bins=1
+    )
+    assert (late.regime, late.period) == (Regime.PERIODIC, 4)

@@ -11,7 +11,10 @@ from spinformer.dmft.attractors import (
     continue_attractors,
     find_attractors,
 )
+from spinformer.dmft.basins import basins_of_attraction
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.following import global_continuation
+from spinformer.dmft.identity import basins_fractions, fingerprints, identify
 from spinformer.dmft.lifetimes import escape_times, replicas
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import document_context, random_contexts, step, trajectory
@@ -25,10 +28,15 @@ __all__ = [
     "Network",
     "Regime",
     "Thresholds",
+    "basins_fractions",
+    "basins_of_attraction",
     "continue_attractors",
     "document_context",
     "escape_times",
     "find_attractors",
+    "fingerprints",
+    "global_continuation",
+    "identify",
     "lyapunov_spectrum",
     "random_contexts",
     "replicas",

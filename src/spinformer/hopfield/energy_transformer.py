@@ -365,7 +365,7 @@ def _check_map(
     tokens: Tensor, gain: Tensor | float, shift: Tensor | float
 ) -> tuple[Tensor | float, Tensor | float]:
     """γ, one number, and δ, a number or one for each component; values of tensors are not read."""
-    told = []
+    told: list[Tensor | float] = []
     for name, value, shapes in (("gain", gain, ((),)), ("shift", shift, ((), tokens.shape[-1:]))):
         if isinstance(value, Tensor):
             _check_floating(name, value)

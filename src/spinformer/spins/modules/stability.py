@@ -40,6 +40,7 @@ def coupling_excess(pair: Tensor, *, beta: Tensor, limit: float = 1.0) -> Tensor
     tensor(0.2500)
     """
     pair = check_tensor("pair", pair, square=True)
+    beta = check_tensor("beta", beta, low=0.0, like=("pair", pair))
     limit = check_real("limit", limit, low=0.0)
     return (beta * largest_row_sum(pair.abs()) - limit).clamp_min(0.0).square().sum()
 

@@ -1,0 +1,97 @@
+"""What the layers of a plane say in a few numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spinformer.core.checks import check_array, check_integer
+from spinformer.dmft.attractors import Regime
+from spinformer.studies.phase_diagrams.planes import Plane, cells_of
+from spinformer.studies.phase_diagrams.tables import CONTROL, control_cells
+
+# The regimes that a statement about attractors can name.
+NAMED = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
+
+
+def agreement(regime: np.ndarray) -> dict[Regime, float]:
+    """How much more often than by chance the neighbor of a cell has its label: 1 always, 0 never.
+
+    regime: labels (n, m) of a plane. Of the four neighbors of all cells of one regime the share a
+    has its label; p is the share of that regime in the plane; returned is (a − p)/(1 − p).
+
+    >>> halves = np.where(np.arange(8)[:, None] + np.zeros(8) < 4, 0, 2)
+    >>> {regime.label: round(value, 2) for regime, value in agreement(halves).items()}
+    {'periodic': 0.86, 'chaotic': 0.86}
+    """
+    regime = check_array("regime", regime, ndim=2)
+    found = {}
+    for code in NAMED:
+        mine = regime == code
+        share = mine.mean()
+        if 0.0 < share < 1.0:
+            pairs = [(mine[1:], mine[:-1]), (mine[:, 1:], mine[:, :-1])]
+            alike = 2 * sum(int((one & other).sum()) for one, other in pairs)
+            all_neighbors = sum(int(one.sum()) + int(other.sum()) for one, other in pairs)
+            found[code] = float((alike / all_neighbors - share) / (1.0 - share))
+    return found
+
+
+def mixed(regimes: np.ndarray) -> np.ndarray:
+    """Where random contexts of one cell settle on more than one regime: booleans.
+
+    >>> mixed(np.array([1, 3, 4, 0]))
+    array([False,  True, False, False])
+    """
+    codes = check_array("regimes", regimes).astype(int)
+    return np.asarray((codes & 1) + (codes >> 1 & 1) + (codes >> 2 & 1) > 1)
+
+
+def control_changes(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points (n, 2) of the control cells of a plane, their labels, and those ten times later.
+
+    The later labels are stored; the earlier ones are computed now.
+
+    >>> points, before, after = control_changes("gamma")
+    >>> points.shape, before.shape == after.shape
+    ((800, 2), True)
+    """
+    stored = CONTROL.read()
+    after = stored["regime"][stored["plane"] == name]
+    betas, values = control_cells(name)
+    before = cells_of(name, betas=betas, values=values, random=0).regime
+    return np.stack([betas, values], axis=1), before, after
+
+
+def diversity(regime: np.ndarray) -> np.ndarray:
+    """Shannon entropy, in nats, of the named regimes along each row of labels (rows, n).
+
+    >>> diversity(np.array([[0, 0, 2, 2], [0, 0, 0, 0]])).round(2) + 0.0
+    array([0.69, 0.  ])
+    """
+    regime = check_array("regime", regime, ndim=2)
+    counts = np.stack([(regime == code).sum(axis=1) for code in NAMED], axis=1)
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return np.asarray(-(share * np.log(np.where(share > 0, share, 1.0))).sum(axis=1))
+
+
+def coarse_plane(plane: Plane, *, every: int) -> dict[str, np.ndarray]:
+    """Regimes and exponents of every `every`-th cell of a plane, computed now.
+
+    >>> small = Plane(name="gamma", betas=(0.4, 0.6, 5), values=(100.0, 120.0, 5))
+    >>> coarse_plane(small, every=4)["regime"]
+    array([[0, 0],
+           [0, 0]])
+    """
+    every = check_integer("every", every, low=1)
+    across, upwards = plane.across[::every], plane.upwards[::every]
+    found = cells_of(
+        plane.name,
+        betas=np.tile(across, len(upwards)),
+        values=np.repeat(upwards, len(across)),
+        random=0,
+    )
+    shape = (len(upwards), len(across))
+    return {
+        "regime": found.regime.reshape(shape),
+        "exponent": found.exponent.value.reshape(shape),
+    }
