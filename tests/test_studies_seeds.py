@@ -63,7 +63,7 @@ def test_the_commands_ask_for_the_rows_that_are_stored(name: str) -> None:
 
 def test_pulls_of_spins_that_stray_together() -> None:
     """Two spins bound by a coupling: the second follows the first, and the scatter is theirs."""
-    each = monte_carlo_pulls(2, beta=2.0, runs=400, sweeps=2000, field_std=0.0, seed=5)
+    each = monte_carlo_pulls(2, beta=2.0, runs=400, sweeps=2000, field_std=0.05, seed=5)
     # By hand: one coupling J, ⟨s_1 s_2⟩ = tanh βJ; of long averages the slow mode is the pair's.
     coupling = sherrington_kirkpatrick(2, seed=5)[0][0, 1]
     bound = np.tanh(2.0 * coupling)
