@@ -1,4 +1,4 @@
-"""The sweep of chapter 21 over its seed: one row again, and the mean that it is held against."""
+"""Sweeps of chapters 21 and 21a over the seed: rows again, and what they are held against."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from spinformer.chapters.points import read_points
 from spinformer.chapters.source import Chapter
+from spinformer.spins.ising.couplings import sherrington_kirkpatrick
+from spinformer.spins.ising.exact import solve_exact
+from spinformer.studies import seeds
+from spinformer.studies.ising import approximation_errors
 from spinformer.studies.seeds import (
-    COMMAND,
+    COMMANDS,
+    effective_number,
     free_energy_rest,
     mean_square_limits,
+    monte_carlo_pulls,
     read_seeds,
     rest_by_loops,
 )
@@ -30,11 +37,67 @@ def test_a_row_computed_again() -> None:
     assert abs(found.error - table["B2.log_z_error"][row]) < 6e-5
 
 
-def test_the_command_asks_for_the_rows_that_are_stored() -> None:
-    match = re.search(r"sweep (\w+) -p (\w+) (\S+) -o", COMMAND)
+def test_a_row_of_the_cheap_table_computed_again() -> None:
+    table = read_seeds()
+    row = 20
+    couplings, fields = sherrington_kirkpatrick(
+        16, seed=int(table["seed"][row]) + 2, count=40, field_std=0.5
+    )
+    for beta, method in ((0.5, "naive"), (0.5, "tap"), (1.0, "adaptive")):
+        truth = solve_exact(couplings, fields=fields, beta=beta)
+        found = approximation_errors(
+            couplings, fields=fields, beta=beta, method=method, truth=truth
+        )
+        assert np.median(found.moments) == pytest.approx(table[f"B7.{method}"][row], rel=0.06)
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_the_commands_ask_for_the_rows_that_are_stored(name: str) -> None:
+    match = re.search(r"sweep (\w+) -p (\w+) (\S+) -o", COMMANDS[name])
     assert match is not None
     points = read_points(Chapter(ROOT, match[1]), [(match[2], match[3])])
     assert [point.values["seed"] for point in points] == read_seeds()["seed"].tolist()
+    stored = Path(seeds.__file__).with_name(name).read_text(encoding="utf-8")
+    assert stored.startswith(f"# {COMMANDS[name]}\n")
+
+
+def test_pulls_of_spins_that_stray_together() -> None:
+    """Two spins bound by a coupling: the second follows the first, and the scatter is theirs."""
+    each = monte_carlo_pulls(2, beta=2.0, runs=400, sweeps=2000, field_std=0.05, seed=5)
+    # By hand: one coupling J, ⟨s_1 s_2⟩ = tanh βJ; of long averages the slow mode is the pair's.
+    coupling = sherrington_kirkpatrick(2, seed=5)[0][0, 1]
+    bound = np.tanh(2.0 * coupling)
+    assert abs(bound) > 0.9
+    together = np.corrcoef(each.T)[0, 1]
+    assert together * np.sign(bound) > abs(bound) - 0.05
+    assert np.mean(each**2) == pytest.approx(1.0, abs=0.25)
+    squares = np.mean(each**2, axis=1)
+    expected = 2 / effective_number(np.corrcoef(each.T))
+    assert squares.var(ddof=1) == pytest.approx(expected, rel=0.4)
+
+
+def test_the_effective_number_is_that_of_the_variance_of_mean_squares() -> None:
+    rng = np.random.default_rng(2)
+    common, own = rng.standard_normal((200_000, 1)), rng.standard_normal((200_000, 6))
+    drawn = np.sqrt(0.4) * common + np.sqrt(0.6) * own
+    variance = np.mean(drawn**2, axis=1).var()
+    correlations = np.full((6, 6), 0.4) + 0.6 * np.eye(6)
+    assert 2 / effective_number(correlations) == pytest.approx(variance, rel=0.02)
+    with pytest.raises(ValueError, match="square"):
+        effective_number(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("eigenvalues", [(1.0,), (2.0, 2.0), (6.0, 1.0, 1.0), (1.0,) * 8])
+def test_no_correlations_pass_three_more_often_than_one_spin(
+    eigenvalues: tuple[float, ...],
+) -> None:
+    """Sums of weighted squares, drawn: the bound of B4, also at 1.5 where luck is common."""
+    weights = np.array(eigenvalues) / sum(eigenvalues)
+    drawn = np.random.default_rng(3).standard_normal((400_000, len(weights))) ** 2 @ weights
+    for bound in (1.5, 2.0, 3.0):
+        alone = 2 * norm.sf(bound)
+        error = np.sqrt(alone / len(drawn))
+        assert np.mean(drawn > bound**2) < alone + 4 * error
 
 
 @pytest.mark.parametrize(("size", "beta"), [(3, 0.5), (5, 0.4), (6, 0.5)])

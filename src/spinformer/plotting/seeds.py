@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 
 from spinformer.plotting.style import COLORS
 
@@ -63,3 +63,20 @@ def plot_margins(axis: Axes, shares: dict[str, np.ndarray]) -> None:
     axis.set_yticks(range(len(shares)), list(shares))
     axis.invert_yaxis()
     axis.set(xlim=(0, 1.15), xlabel="share of the bound")
+
+
+def plot_misses(axis: Axes, found: Sequence[float], *, size: int) -> None:
+    """How often root mean squares of `size` deviations pass a bound, between two extremes."""
+    ordered = np.sort(np.asarray(found, dtype=float))
+    bounds = np.linspace(0.0, 3.2, 200)
+    together = 2 * norm.sf(bounds)
+    alone = chi2.sf(size * bounds**2, size)
+    axis.plot(bounds, together, "--", color=COLORS["black"], lw=1, label="all spins as one")
+    axis.plot(bounds, alone, ":", color=COLORS["black"], lw=1, label="independent spins")
+    passed = 1 - np.arange(len(ordered)) / len(ordered)
+    axis.step(ordered, passed, where="pre", color=COLORS["blue"], label="runs")
+    for bound in (1.5, 3.0):
+        axis.axvline(bound, color=COLORS["red"], lw=1)
+    axis.set(xlabel="bound (standard errors)", ylabel="share of runs beyond it")
+    axis.set(yscale="log", ylim=(1e-3, 1.5), xlim=(0, 3.2))
+    axis.legend(loc="lower left")

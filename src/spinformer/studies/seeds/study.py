@@ -8,22 +8,67 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import chi2
 
-from spinformer.core.checks import check_integer, check_real
+from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.random import numpy_generator
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising.couplings import sherrington_kirkpatrick
 from spinformer.spins.ising.exact import solve_exact
+from spinformer.spins.ising.monte_carlo import sample_ising
 from spinformer.studies.tables import read_columns
 
-COMMAND = "python -m spinformer.chapters sweep 21_ising -p seed 0:150:16 -o seeds"
+COMMANDS = {
+    "exact.csv": "python -m spinformer.chapters sweep 21_ising -p seed 0:230:24 -o exact",
+    "cheap.csv": "python -m spinformer.chapters sweep 21a_cheap_free_energies"
+    " -p seed 0:230:24 -o cheap",
+}
 
 
 def read_seeds() -> dict[str, np.ndarray]:
-    """The stored table by columns: the seed, the figures of the claims, whether they decide.
+    """Both stored tables by columns: the seed, the figures of B2 and B4, those of B7.
 
     >>> len(read_seeds()["seed"])
-    16
+    24
     """
-    return read_columns(Path(__file__).with_name("seeds.csv"))
+    exact, cheap = (read_columns(Path(__file__).with_name(name)) for name in COMMANDS)
+    if not np.array_equal(exact["seed"], cheap["seed"]):
+        raise ValueError("exact.csv and cheap.csv hold different seeds")
+    return exact | cheap
+
+
+def monte_carlo_pulls(
+    size: int, *, beta: float, runs: int, sweeps: int, field_std: float = 0.5, seed: int = 0
+) -> np.ndarray:
+    """Deviations (runs, N) of Monte Carlo means from the exact ones, in standard errors.
+
+    One random system in Gaussian fields, that of chapter 21 at this seed; every run has chains of
+    its own. Raises ValueError or TypeError for numbers out of range.
+
+    >>> monte_carlo_pulls(3, beta=0.5, runs=4, sweeps=100).shape
+    (4, 3)
+    """
+    runs = check_integer("runs", runs, low=1)
+    couplings, fields = sherrington_kirkpatrick(size, seed=seed, field_std=field_std)
+    exact = solve_exact(couplings, fields=fields, beta=beta).magnetization
+    found = [
+        sample_ising(couplings, fields=fields, beta=beta, sweeps=sweeps, seed=rng).magnetization
+        for rng in numpy_generator(seed).spawn(runs)
+    ]
+    return np.array([(one.value - exact) / one.error for one in found])
+
+
+def effective_number(correlations: np.ndarray) -> float:
+    """N²/Σ_ij c_ij²: as many independent numbers have a mean square of the same variance.
+
+    `correlations` (N, N) of normal numbers of variance one, whose squares have the covariance
+    2c_ij². Raises ValueError or TypeError for an array of another shape.
+
+    >>> effective_number(np.eye(5)), effective_number(np.ones((5, 5)))
+    (5.0, 1.0)
+    """
+    correlations = check_array("correlations", correlations, ndim=2)
+    if correlations.shape[0] != correlations.shape[1]:
+        raise ValueError(f"correlations must be square, got shape {correlations.shape}")
+    return float(len(correlations) ** 2 / np.sum(correlations**2))
 
 
 def free_energy_rest(size: int, *, beta: float, systems: int, seed: int) -> Estimate:
