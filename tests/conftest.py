@@ -120,7 +120,7 @@ def built_checkout(executed_checkout: Path, tmp_path: Path) -> Path:
     return tmp_path / "built"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
     """Headless Chromium that reaches no host at all."""
     names = ("chromium", "chromium-browser", "google-chrome")
