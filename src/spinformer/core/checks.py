@@ -34,7 +34,7 @@ def check_integer(name: str, value: Any, *, low: int | None = None, high: int | 
     number = int(value)
     if (low is not None and number < low) or (high is not None and number > high):
         raise ValueError(f"{name} must be an integer{_interval(low, high)}, got {_short(number)}")
-    if abs(number) > _MOST:
+    if high is None and abs(number) > _MOST:
         raise ValueError(f"{name} must be an integer of at most 63 bits, got {_short(number)}")
     return number
 

@@ -26,7 +26,7 @@ from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.state import Context, fitting
 
 
 @record
@@ -97,6 +97,9 @@ def basins_of_attraction(
     >>> found.number
     array([0, 0])
     """
+    fitting(network, context)
+    if not isinstance(sets, Sequence):
+        raise TypeError(f"sets must be a sequence of arrays, got {sets!r:.60}")
     check_integer("number of sets", len(sets), low=1)
     width = network.context * network.features
     points = [check_array("sets", one, shape=(None, width)) for one in sets]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from spinformer.core.checks import check_array, check_real
+from spinformer.core.checks import check_array, check_instance, check_real
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, share_interval
 from spinformer.dmft.attractors import Thresholds, find_attractors
@@ -103,6 +103,7 @@ def global_continuation(
     (array([0, 0]), array([4, 4]), array([3, 3]))
     """
     betas = check_array("betas", betas, ndim=1, low=0.0)
+    check_instance("context", context, Context)
     if context.attention.ndim != 3:
         raise ValueError(f"context must hold contexts (B, T, P), got {context.attention.shape}")
     drawn = len(context.attention)

@@ -24,7 +24,7 @@ from math import isqrt
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_instance, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, share_interval
 from spinformer.dmft import kernels
@@ -88,6 +88,7 @@ def fingerprints(
     ((2, 4, 9), True)
     """
     ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
+    transient = check_integer("transient", transient, low=0)
     turns = check_integer("kept", kept, low=1) // (_STRETCHES * network.positions)
     check_integer("turns of the clock in a stretch (kept / (4 · 2^K))", turns, low=2)
     # A stretch that holds whole periods of a long cycle would repeat its own error unseen.
@@ -159,6 +160,7 @@ def identify(
     >>> identify(found)
     array([0, 0])
     """
+    check_instance("prints", prints, Fingerprints)
     size = len(check_array("prints.error", prints.error, ndim=1, low=0.0))
     distance = check_real("distance", distance, low=0.0)
     sigmas = check_real("sigmas", sigmas, low=0.0)

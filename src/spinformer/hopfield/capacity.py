@@ -141,7 +141,8 @@ def birthday_law(dim: int, *, count: int) -> float:
     '0.0079'
     """
     dim = check_integer("dim", dim, low=1)
-    count = check_integer("count", count, low=1)
+    # There are 2^d states; no smaller limit, for the count need not fit into a machine's word.
+    count = check_integer("count", count, low=1, high=2 ** max(dim, 63))
     if count == 1:
         return 1.0
     # In logarithms, which hold any integer.
