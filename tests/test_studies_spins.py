@@ -12,12 +12,12 @@ from spinformer.spins.ising.asymmetric_order import asymmetric_magnetization
 from spinformer.spins.ising.couplings import gaussian_couplings, sherrington_kirkpatrick
 from spinformer.spins.ising.exact import solve_exact
 from spinformer.spins.ising.kinetic import kinetic_path
+from spinformer.spins.ising.replica_symmetric import glass_state
 from spinformer.studies.asymmetric_hopfield import (
     EXPONENTS,
     analog_exponents,
     cycle_lengths,
     exponent_row,
-    frozen_overlap,
     mean_order,
     spin_memory,
 )
@@ -48,9 +48,9 @@ def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
             found.append(np.mean(late[:-120] * late[120:]))
     assert abs(np.mean(kept[0.5])) < 0.03
     error = np.std(kept[2.0], ddof=1) / np.sqrt(8)
-    assert -0.05 < np.mean(kept[2.0]) - frozen_overlap(2.0) < 0.15
+    assert -0.05 < np.mean(kept[2.0]) - glass_state(2.0).value < 0.15
     assert np.mean(kept[2.0]) > 10 * error
-    q = frozen_overlap(2.0)
+    q = glass_state(2.0).value
     average, _ = quad(lambda z: np.tanh(2 * np.sqrt(q) * z) ** 2 * np.exp(-(z**2) / 2), -12, 12)
     assert average / np.sqrt(2 * np.pi) == pytest.approx(q, abs=1e-9)
 

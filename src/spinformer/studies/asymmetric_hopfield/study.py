@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.optimize import brentq
 
 from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.solve import NotConverged, Status
-from spinformer.core.special import normal_average
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising.asymmetric import (
     analog_exponent,
@@ -118,25 +116,6 @@ def cycle_lengths(size: int, *, symmetry: float, count: int, seed: Seed) -> np.n
             raise NotConverged(f"no cycle closed within {cycle.steps} steps at size {size}")
         lengths.append(cycle.length)
     return np.array(lengths)
-
-
-def frozen_overlap(beta: float) -> float:
-    """q = E tanh²(β√q z): mean square of frozen magnetizations, symmetric couplings, N → ∞.
-
-    The replica-symmetric solution of Sherrington and Kirkpatrick [sherrington1975solvable], zero
-    for β ≤ 1; at low temperature the broken symmetry between replicas moves it by a few percent.
-    Raises ValueError for β outside (0, 100].
-
-    >>> frozen_overlap(0.9), 0.5 < frozen_overlap(2.0) < 0.7
-    (0.0, True)
-    """
-    beta = check_real("beta", beta, low=0.0, high=100.0, open_low=True)
-
-    def excess(q: float) -> float:
-        return normal_average(lambda z: np.tanh(beta * np.sqrt(q) * z) ** 2) - q
-
-    low = 1e-9
-    return 0.0 if beta <= 1.0 or excess(low) <= 0 else float(brentq(excess, low, 1.0, xtol=1e-12))
 
 
 def analog_exponents(
