@@ -165,6 +165,8 @@ def test_buttons_point_to_the_notebook_with_an_address(public_site: Path) -> Non
 # ---- live figures
 
 
+# The theme scrolls smoothly; a press must not meet a page that is still moving.
+STILL = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
 CANVASES = {"landscape": 3, "spins": 3, "map": 6}
 
 
@@ -220,7 +222,7 @@ def test_the_map_is_driven_by_mouse_and_by_keyboard(browser: object, site: Path)
     open_figure(browser, site, "map")
     browser.find_element(By.XPATH, "//button[text()='Pause']").send_keys(Keys.SPACE)
     one = browser.find_element(By.XPATH, "//button[text()='One token']")
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", one)
+    browser.execute_script(STILL, one)
     one.click()
     still = tokens_shown(browser)
     one.click()
@@ -265,7 +267,7 @@ def test_the_three_spins_are_driven_by_address_mouse_and_keyboard(
     assert "exact 0.000, naive" in told(browser, "spins")
     assert told(browser, "spins").count("one of two solutions") >= 1
     sheet = within(browser, "spins", ".explorable-press")
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", sheet)
+    browser.execute_script(STILL, sheet)
     top = -sheet.size["height"] // 2 + 55
     ActionChains(browser).move_to_element_with_offset(
         sheet, 0, top

@@ -58,6 +58,29 @@ spinformer.frame = (() => {
     return {show, bound(least, most) { range.min = forth(least); range.max = forth(most); }};
   }
 
+  // Sliders for `knobs` (name: {label, low, high, step, digits, log}); a moved one calls change.
+  function sliders(parent, knobs, state, change) {
+    return Object.fromEntries(Object.entries(knobs).map(([name, knob]) => [name,
+      slider(parent, {...knob, name, value: state[name], change: (number) => change({[name]: number})})]));
+  }
+
+  // Into `state` what `change` says of the knobs, as far as it is a number, within their limits.
+  function take(knobs, state, change) {
+    for (const [name, {low, high, digits}] of Object.entries(knobs)) {
+      const number = Number(change[name]);
+      if (change[name] === undefined || !Number.isFinite(number)) continue;
+      state[name] = Math.min(high, Math.max(low, Number(number.toFixed(digits))));
+    }
+  }
+
+  // Call `read` when the address changes to a state of figure `name`, `paint` with the theme.
+  function listen(name, read, paint) {
+    addEventListener("hashchange", () => {
+      if (location.hash.slice(1).split("&")[0] === name) read();
+    });
+    new MutationObserver(paint).observe(document.documentElement, {attributeFilter: ["data-theme"]});
+  }
+
   function choice(parent, {name, label, options, value, change}) {
     const box = element(parent, "label", {class: "explorable-knob"});
     element(box, "span", {}, label);
@@ -149,6 +172,6 @@ spinformer.frame = (() => {
     else begin();
   }
 
-  return {still, color, element, readState, writeState, slider, choice, button, canvas, chart,
-    teller, start};
+  return {still, color, element, readState, writeState, slider, sliders, take, listen, choice, button,
+    canvas, chart, teller, start};
 })();

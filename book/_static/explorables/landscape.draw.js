@@ -17,11 +17,10 @@
     let held = "query", basins;
 
     const knobs = frame.element(place, "div", {class: "explorable-knobs"});
-    const shown = {};
-    for (const [name, knob] of Object.entries(KNOBS)) {
-      shown[name] = frame.slider(knobs, {...knob, name, value: state[name],
-        change: (number) => { state[name] = number; changed(name === "beta"); }});
-    }
+    const shown = frame.sliders(knobs, KNOBS, state, (change) => {
+      frame.take(KNOBS, state, change);
+      changed("beta" in change);
+    });
     shown.count = frame.choice(knobs, {name: "count", label: "patterns",
       options: HUES.map((_, i) => String(i + 1)), value: String(state.points.length),
       change: (word) => {
@@ -78,12 +77,7 @@
       const told = frame.readState(NAME);
       const pair = (text) => text.split(",").map(Number);
       const fits = (x) => x.length === 2 && x.every((entry) => Math.abs(entry) <= REACH);
-      for (const [name, knob] of Object.entries(KNOBS)) {
-        const number = Number(told[name]);
-        if (told[name] !== undefined && Number.isFinite(number)) {
-          state[name] = Math.min(knob.high, Math.max(knob.low, number));
-        }
-      }
+      frame.take(KNOBS, state, told);
       if (told.query && fits(pair(told.query))) state.query = pair(told.query);
       const points = (told.points ?? "").split(";").map(pair);
       if (points.length <= HUES.length && points.every(fits)) state.points = points;
@@ -291,8 +285,7 @@
     });
 
     read();
-    addEventListener("hashchange", () => { if (location.hash.startsWith(`#${NAME}`)) read(); });
-    new MutationObserver(tick).observe(document.documentElement, {attributeFilter: ["data-theme"]});
+    frame.listen(NAME, read, tick);
   }
 
   frame.start(NAME, build);

@@ -30,10 +30,7 @@
       change: (word) => set({start: word})});
     shown.range = frame.choice(knobs, {name: "range", label: "range of β", options: Object.keys(RANGES),
       value: state.range, change: (word) => set({range: word})});
-    for (const [name, knob] of Object.entries(KNOBS)) {
-      shown[name] = frame.slider(knobs, {...knob, name, value: state[name],
-        change: (number) => set({[name]: number})});
-    }
+    Object.assign(shown, frame.sliders(knobs, KNOBS, state, set));
     const pace = frame.slider(knobs, {name: "pace", label: "steps a picture", low: 1, high: 20000,
       digits: 0, log: true, value: speed, change: (number) => { speed = Math.max(1, number); }});
     const buttons = frame.element(place, "div", {class: "explorable-buttons"});
@@ -74,12 +71,7 @@
       if (change.start !== undefined) state.start = change.start;
       if (!starts.includes(state.start)) [state.start] = starts;
       if (change.range in RANGES) state.range = change.range;
-      for (const [name, knob] of Object.entries(KNOBS)) {
-        const number = Number(change[name]);
-        if (change[name] !== undefined && Number.isFinite(number)) {
-          state[name] = Math.min(knob.high, Math.max(knob.low, number));
-        }
-      }
+      frame.take(KNOBS, state, change);
       const [low, high] = RANGES[state.range];
       state.beta = Math.min(high, Math.max(low, state.beta));
       shown.beta.bound(low, high);
@@ -303,11 +295,7 @@
 
     set(frame.readState(NAME), false);
     pace.show(speed);
-    addEventListener("hashchange", () => {
-      if (location.hash.startsWith(`#${NAME}`)) set(frame.readState(NAME), false);
-    });
-    new MutationObserver(() => { newDiagram(); draw(); })
-      .observe(document.documentElement, {attributeFilter: ["data-theme"]});
+    frame.listen(NAME, () => set(frame.readState(NAME), false), () => { newDiagram(); draw(); });
     new IntersectionObserver(([entry]) => {
       seen = entry.isIntersecting;
       tick();

@@ -5,13 +5,13 @@
   const NAME = "spins";
   const METHODS = {naive: "blue", tap: "orange", adaptive: "green"};
   const KNOBS = {
-    beta: {label: "β, inverse temperature", low: 0.02, high: 3, step: 0.02},
-    j12: {label: "coupling of 1 and 2", low: -2, high: 2, step: 0.05},
-    j13: {label: "coupling of 1 and 3", low: -2, high: 2, step: 0.05},
-    j23: {label: "coupling of 2 and 3", low: -2, high: 2, step: 0.05},
-    h1: {label: "field on 1", low: -2, high: 2, step: 0.05},
-    h2: {label: "field on 2", low: -2, high: 2, step: 0.05},
-    h3: {label: "field on 3", low: -2, high: 2, step: 0.05},
+    beta: {label: "β, inverse temperature", low: 0.02, high: 3, step: 0.02, digits: 2},
+    j12: {label: "coupling of 1 and 2", low: -2, high: 2, step: 0.05, digits: 2},
+    j13: {label: "coupling of 1 and 3", low: -2, high: 2, step: 0.05, digits: 2},
+    j23: {label: "coupling of 2 and 3", low: -2, high: 2, step: 0.05, digits: 2},
+    h1: {label: "field on 1", low: -2, high: 2, step: 0.05, digits: 2},
+    h2: {label: "field on 2", low: -2, high: 2, step: 0.05, digits: 2},
+    h3: {label: "field on 3", low: -2, high: 2, step: 0.05, digits: 2},
   };
   const GRID = 61, PAIRS = [[0, 1], [0, 2], [1, 2]];
 
@@ -21,12 +21,8 @@
     let held = null, curves;
 
     const knobs = frame.element(place, "div", {class: "explorable-knobs"});
-    const shown = {};
-    for (const [name, knob] of Object.entries(KNOBS)) {
-      state[name] = given[name];
-      shown[name] = frame.slider(knobs, {...knob, digits: 2, name, value: state[name],
-        change: (number) => set({[name]: number})});
-    }
+    frame.take(KNOBS, state, given);
+    const shown = frame.sliders(knobs, KNOBS, state, set);
     const buttons = frame.element(place, "div", {class: "explorable-buttons"});
     for (const [word, values] of Object.entries(given.cases)) {
       frame.button(buttons, word, () => set(values));
@@ -47,13 +43,8 @@
       label: "Free energy of the better solution minus the exact one; naive is never below zero."});
 
     function set(change, write = true) {
-      for (const [name, knob] of Object.entries(KNOBS)) {
-        const number = Number(change[name]);
-        if (change[name] !== undefined && Number.isFinite(number)) {
-          state[name] = Math.min(knob.high, Math.max(knob.low, Number(number.toFixed(2))));
-        }
-        shown[name].show(state[name]);
-      }
+      frame.take(KNOBS, state, change);
+      for (const name of Object.keys(KNOBS)) shown[name].show(state[name]);
       const fixed = Object.keys(change).every((name) => name === "beta");
       if (!curves || !fixed) follow();
       if (write) frame.writeState(NAME, state);
@@ -151,7 +142,8 @@
       });
     }
 
-    let last = 0;
+    // Where the hand took hold, and of which value: sums of small moves would be rounded each.
+    let grip = {y: 0, value: 0};
     triangle.sheet.addEventListener("pointerdown", (event) => {
       const box = triangle.sheet.getBoundingClientRect();
       const [x, y] = [event.clientX - box.left, event.clientY - box.top];
@@ -164,24 +156,18 @@
       const far = ([, [px, py]]) => Math.hypot(px - x, py - y);
       const [nearest] = Object.entries(places).sort((a, b) => far(a) - far(b));
       held = far(nearest) < 40 ? nearest[0] : null;
-      last = event.clientY;
+      grip = {y: event.clientY, value: state[held]};
       if (held) triangle.sheet.setPointerCapture(event.pointerId);
       triangle.paint();
     });
     triangle.sheet.addEventListener("pointermove", (event) => {
       if (!event.buttons || !held) return;
-      const pulled = (last - event.clientY) / 60;
-      if (Math.abs(pulled) < 0.01) return;
-      last = event.clientY;
-      set({[held]: state[held] + pulled});
+      set({[held]: grip.value + (grip.y - event.clientY) / 60});
     });
     triangle.sheet.addEventListener("pointerup", () => { held = null; triangle.paint(); });
 
     set(frame.readState(NAME), false);
-    addEventListener("hashchange", () => {
-      if (location.hash.startsWith(`#${NAME}`)) set(frame.readState(NAME), false);
-    });
-    new MutationObserver(draw).observe(document.documentElement, {attributeFilter: ["data-theme"]});
+    frame.listen(NAME, () => set(frame.readState(NAME), false), draw);
   }
 
   frame.start(NAME, build);
