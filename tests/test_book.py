@@ -246,6 +246,7 @@ def test_the_landscape_is_driven_by_address_mouse_and_keyboard(browser: object, 
     open_figure(browser, site, "landscape", "&beta=8&points=1,0;-1,0&query=0.5,1")
     assert "at pattern 1 with weight 1.00; 0 of its steps climb" in told(browser, "landscape")
     sheet = within(browser, "landscape", ".explorable-press")
+    browser.execute_script(STILL, sheet)
     ActionChains(browser).move_to_element_with_offset(sheet, -120, 30).click().perform()
     until(browser, lambda: setting(browser)["query"] != "0.5,1")
     x, y = map(float, setting(browser)["query"].split(","))
