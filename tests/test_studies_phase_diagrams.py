@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 
 from spinformer.core.random import numpy_generator
 from spinformer.core.statistics import mean_interval, share_interval
@@ -20,6 +21,7 @@ from spinformer.studies.phase_diagrams import (
     PLANES,
     Plane,
     agreement,
+    agreement_errors,
     cells,
     coarse_plane,
     control_cells,
@@ -165,6 +167,19 @@ def test_labels_of_the_planes_against_brute_force():
         assert np.median(np.abs(growth - stored)[chaos]) < 0.02
 
 
+def test_errors_of_the_agreement_are_the_scatter_over_maps():
+    scores, errors = [], []
+    for seed in range(80):
+        noise = np.random.default_rng(seed).standard_normal((80, 80))
+        smooth = gaussian_filter(noise, 1.5, mode="wrap")
+        labels = np.digitize(smooth, np.quantile(smooth, [0.4, 0.5]))
+        scores.append([agreement(labels)[code] for code in (0, 1, 2)])
+        errors.append([agreement_errors(labels)[code] for code in (0, 1, 2)])
+    ratio = np.sqrt(np.mean(np.square(errors), axis=0)) / np.std(scores, axis=0, ddof=1)
+    assert (ratio > 0.75).all()
+    assert (ratio < 1.35).all()
+
+
 @pytest.mark.claim("C14")
 def test_the_criterion_of_the_planes_by_counting():
     """The three quantities of the criterion, cell by cell, without the package's formulas."""
@@ -184,6 +199,9 @@ def test_the_criterion_of_the_planes_by_counting():
             share = (regime == code).mean()
             assert score == pytest.approx((alike / asked - share) / (1 - share))
             assert score > 0.5
+            # With its error, all but one of the six are regions.
+            strip = name == "epsilon" and code == Regime.QUASI_PERIODIC
+            assert (score - 2 * agreement_errors(regime)[code] > 0.5) == (not strip)
             # The same labels, thrown about, are dust.
             thrown = np.random.default_rng(0).permutation(regime.ravel()).reshape(regime.shape)
             assert abs(agreement(thrown)[code]) < 0.05

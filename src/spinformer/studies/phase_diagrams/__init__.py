@@ -32,6 +32,7 @@ from spinformer.studies.phase_diagrams.planes import PLANES, Plane, cells, hyste
 from spinformer.studies.phase_diagrams.starts import coexisting, ends_apart
 from spinformer.studies.phase_diagrams.summaries import (
     agreement,
+    agreement_errors,
     coarse_plane,
     control_changes,
     diversity,
@@ -54,6 +55,7 @@ __all__ = [
     "PLANES",
     "Plane",
     "agreement",
+    "agreement_errors",
     "cells",
     "coarse_plane",
     "coexisting",
