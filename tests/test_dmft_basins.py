@@ -145,7 +145,7 @@ def test_exponents_of_borders_whose_dimension_is_known():
 def test_the_error_of_an_exponent_is_its_scatter():
     rng = np.random.default_rng(0)
     distances = 10.0 ** -np.arange(5)
-    slopes, errors = [], []
+    slopes, errors, shares, share_errors = [], [], [], []
     for _ in range(60):
         # Every base point has its own threshold, so that its answers hang together.
         threshold = rng.random(1000)
@@ -154,6 +154,9 @@ def test_the_error_of_an_exponent_is_its_scatter():
         )
         slopes.append(found.exponent.value)
         errors.append(found.exponent.error)
+        shares.append(found.shares)
+        share_errors.append(found.errors)
+    assert np.std(shares, axis=0, ddof=1) == pytest.approx(np.mean(share_errors, axis=0), rel=0.35)
     assert np.mean(slopes) == pytest.approx(0.3, abs=0.01)
     assert np.std(slopes) == pytest.approx(np.mean(errors), rel=0.35)
 

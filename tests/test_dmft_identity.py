@@ -51,6 +51,13 @@ def settled():
     return found, Estimate(value=rates.value[:, 0], error=rates.error[:, 0])
 
 
+def test_the_error_of_a_fingerprint_is_the_scatter_over_orbits_of_one_attractor():
+    starts = random_contexts(NETWORK, 3, count=64)
+    found = fingerprints(NETWORK, starts, beta=1.3, transient=4000, kept=4000)
+    scatter = np.sqrt(found.moments.var(axis=0, ddof=1).mean())
+    assert 0.8 < np.sqrt(np.mean(found.error**2)) / scatter < 1.25
+
+
 def test_a_fingerprint_is_the_list_of_averages_over_a_period(settled):
     found, _ = settled
     prints = fingerprints(NETWORK, found.context, beta=1.27)

@@ -34,7 +34,7 @@ def agreement_errors(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, fl
 
     >>> halves = np.where(np.arange(8)[:, None] + np.zeros(8) < 4, 0, 2)
     >>> f"{agreement_errors(halves, blocks=4)[Regime.PERIODIC]:.2f}"
-    '0.05'
+    '0.06'
     """
     blocks = check_integer("blocks", blocks, low=2, high=min(np.shape(regime)))
     found = {}
