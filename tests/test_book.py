@@ -174,7 +174,7 @@ def test_buttons_point_to_the_notebook_with_an_address(public_site: Path) -> Non
 
 # The theme scrolls smoothly; a press must not meet a page that is still moving.
 STILL = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
-CANVASES = {"landscape": 3, "spins": 3, "map": 6}
+CANVASES = {"landscape": 3, "spins": 3, "module": 4, "map": 6}
 
 
 def open_figure(browser: object, site: Path, name: str, setting: str = "") -> None:
@@ -283,6 +283,31 @@ def test_the_three_spins_are_driven_by_address_mouse_and_keyboard(
     until(browser, lambda: float(setting(browser).get("h1", 0)) == pytest.approx(0.5))
     within(browser, "spins", "[name=beta]").send_keys(Keys.ARROW_LEFT)
     until(browser, lambda: float(setting(browser)["beta"]) == pytest.approx(0.78))
+
+
+def test_the_module_is_driven_by_address_mouse_and_keyboard(browser: object, site: Path) -> None:
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    open_figure(browser, site, "module", "&strength=1.5&tokens=0.9,0.5;-1,0.3;0.2,-0.9")
+    assert "are impossible for spins" in told(browser, "module")
+    open_figure(browser, site, "module", "&strength=1.5&solver=saddle&token=2")
+    assert "token 2: residual" in told(browser, "module")
+    assert "are possible for spins" in told(browser, "module")
+    sheet = within(browser, "module", ".explorable-press")
+    browser.execute_script(STILL, sheet)
+    # The plane reaches to 1.7 in each direction; token 1 stands at (0.9, 0.5).
+    unit = (min(sheet.size["width"], sheet.size["height"]) / 2 - 4) / 1.7
+    ActionChains(browser).move_to_element_with_offset(
+        sheet, round(0.9 * unit), round(-0.5 * unit)
+    ).click_and_hold().move_by_offset(0, round(-unit)).release().perform()
+    until(browser, lambda: setting(browser).get("token") == "1")
+    x, y = map(float, setting(browser)["tokens"].split(";")[0].split(","))
+    assert (x, y) == (pytest.approx(0.9, abs=0.05), pytest.approx(1.5, abs=0.05))
+    sheet.send_keys("3", Keys.ARROW_LEFT)
+    until(browser, lambda: setting(browser)["tokens"].endswith(";0.15,-0.9"))
+    within(browser, "module", "[name=strength]").send_keys(Keys.ARROW_LEFT)
+    until(browser, lambda: float(setting(browser)["strength"]) == pytest.approx(1.48))
 
 
 @pytest.mark.parametrize("name", CANVASES)

@@ -16,6 +16,7 @@ from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
 from spinformer.hopfield import CLASSICAL, continuous
 from spinformer.spins.ising import solve_exact, solve_mean_field
+from spinformer.spins.modules import SpinTransformerModule
 from spinformer.studies.explorables import every_figure, map_data, network_data
 
 FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables"
@@ -25,7 +26,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables
 def run(browser: Any) -> Any:
     """Runs an expression after the mathematics was loaded into an empty page."""
     browser.get("about:blank")
-    for name in ("data.js", "map.math.js", "landscape.math.js", "spins.math.js"):
+    for name in ("data.js", "map.math.js", "landscape.math.js", "spins.math.js", "module.math.js"):
         # Strict scripts keep their names to themselves but for what they add to `globalThis`.
         browser.execute_script((FOLDER / name).read_text(encoding="utf-8"))
     return lambda expression, *values: browser.execute_script(f"return {expression}", *values)
@@ -164,3 +165,76 @@ def test_the_three_spins_are_those_of_the_package(run: Any, number: int) -> None
         np.testing.assert_allclose(found["m"], wanted.magnetization, atol=1e-9)
         assert found["logZ"] == pytest.approx(wanted.log_partition, abs=1e-9)
         assert found["residual"] <= 1e-12
+
+
+@pytest.mark.parametrize("solver", ["saddle", "fixed point", "one step"])
+@pytest.mark.parametrize("number", range(3))
+def test_the_module_is_that_of_the_package(run: Any, number: int, solver: str) -> None:
+    generator = np.random.default_rng(number)
+    tokens = generator.normal(size=(3, 2))
+    # Weak enough that the fixed point is one: two solvers may end at different ones of several.
+    strength = float(generator.uniform(0.1, 0.4 if solver == "fixed point" else 2.0))
+    beta, gamma = generator.uniform(0.3, 1.2, 2).tolist()
+    knobs = {"strength": strength, "beta": beta, "gamma": gamma, "turn": 40.0 * number}
+    module = SpinTransformerModule(
+        2,
+        heads=1,
+        solver="saddle" if solver == "saddle" else "fixed point",
+        steps=1 if solver == "one step" else None,
+        beta=beta,
+        strength=strength,
+        gamma=gamma,
+        normalize=False,
+        tolerance=None if solver == "saddle" else 1e-14,
+        dtype=torch.float64,
+    )
+    angle = np.deg2rad(knobs["turn"])
+    turn = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
+    with torch.no_grad():
+        module.query.copy_(torch.tensor(turn))
+        module.key.copy_(torch.eye(2))
+        output, parts = module(torch.from_numpy(tokens) * 2**0.5, return_parts=True)
+    found = run("spinformer.module.solve(...arguments)", tokens.tolist(), {**knobs, "solver": solver})
+    meter = parts.validity()
+    for ours, theirs in (
+        (found["output"], output / 2**0.5),
+        (found["m"], parts.solution.value[0, 0]),
+        (found["c"], parts.correlation[0, 0]),
+        (found["j"], parts.couplings[0, 0]),
+        (found["residual"], parts.residual[0] / 2**0.5),
+        (found["mixing"], parts.mixing[0] / 2**0.5),
+        (found["onsager"], parts.onsager[0] / 2**0.5),
+        (found["response"], parts.response[0] / 2**0.5),
+        (found["meter"]["distance"], meter.distance[0, 0]),
+        (found["meter"]["correction"], meter.correction[0, 0]),
+        (found["meter"]["largest"], meter.largest[0, 0]),
+        (found["meter"]["lowest"], meter.lowest[0, 0]),
+    ):
+        np.testing.assert_allclose(ours, theirs.detach(), atol=1e-9)
+    assert found["meter"]["physical"] == bool(meter.physical)
+    assert found["meter"]["converged"] == (solver != "one step")
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_its_truth_is_the_integral_over_all_directions(run: Any, number: int) -> None:
+    generator = np.random.default_rng(number)
+    tokens, strength = generator.normal(size=(3, 2)), 0.5 + 1.5 * number
+    knobs = {"strength": strength, "beta": 0.8, "gamma": 1.0, "turn": 30.0}
+    found = run("spinformer.module.solveExactly(...arguments)", tokens.tolist(), knobs)
+    b = np.array(
+        run("spinformer.module.solve(...arguments).b", tokens.tolist(), {**knobs, "solver": "saddle"})
+    )
+    angles = 2 * np.pi * np.arange(48) / 48
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    spins = np.stack(
+        np.broadcast_arrays(
+            circle[:, None, None], circle[None, :, None], circle[None, None, :]
+        )
+    ).reshape(3, -1, 2)
+    energy = np.einsum("isa,ia->s", spins, tokens)
+    energy += 0.5 * np.einsum("isa,ij,jsa->s", spins, b, spins)
+    weights = np.exp(2 * 0.8 * (energy - energy.max()))
+    weights /= weights.sum()
+    np.testing.assert_allclose(found["m"], np.einsum("s,isa->ia", weights, spins), atol=1e-9)
+    wanted = np.einsum("s,isa,jsa->ij", weights, spins, spins)
+    np.testing.assert_allclose(found["c"], wanted, atol=1e-9)

@@ -32,6 +32,7 @@ spinformer.spins = (() => {
     return {m, logZ: largest + Math.log(total)};
   }
 
+  // Determinant and inverse of a 3 × 3 matrix.
   function inverse(a) {
     const minor = (i, j) => {
       const [r, s] = SITES.filter((n) => n !== i), [c, d] = SITES.filter((n) => n !== j);
@@ -41,6 +42,7 @@ spinformer.spins = (() => {
     return {det, inverse: SITES.map((i) => SITES.map((j) => minor(j, i) / det))};
   }
 
+  // Is the symmetric 3 × 3 matrix positive definite?
   function positive(a) {
     return a[0][0] > 0 && a[0][0] * a[1][1] - a[0][1] ** 2 > 0 && inverse(a).det > 0;
   }
@@ -132,5 +134,5 @@ spinformer.spins = (() => {
     return {m: here.m, logZ: here.psi, residual};
   }
 
-  return {exact, solve};
+  return {exact, solve, inverse, positive};
 })();

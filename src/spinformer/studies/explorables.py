@@ -110,6 +110,31 @@ def spins_data() -> dict[str, Any]:
     return {**cases["Three that agree"], "cases": cases}
 
 
+def module_data() -> dict[str, Any]:
+    """Three tokens in the plane and settings of a spin transformer module that tell something.
+
+    >>> sorted(module_data())
+    ['beta', 'cases', 'gamma', 'solver', 'strength', 'tokens', 'turn']
+    """
+
+    def case(
+        tokens: list[list[float]], *, strength: float, turn: float = 0.0, solver: str = "fixed point"
+    ) -> dict[str, Any]:
+        knobs = {"strength": strength, "beta": 1.0, "gamma": 1.0, "turn": turn}
+        return {"tokens": tokens, **knobs, "solver": solver}
+
+    apart = [[0.9, 0.5], [-1.0, 0.3], [0.2, -0.9]]
+    cases = {
+        "Weakly coupled": case(apart, strength=0.2),
+        "Strongly coupled": case(apart, strength=1.5),
+        "The same at the saddle": case(apart, strength=1.5, solver="saddle"),
+        "One step, far too far": case(apart, strength=1.5, solver="one step"),
+        "Two alike": case([[1.0, 0.1], [1.0, -0.1], [-0.5, 0.8]], strength=0.8),
+        "Looking sideways": case(apart, strength=0.8, turn=90.0),
+    }
+    return {**cases["Weakly coupled"], "cases": cases}
+
+
 def script(data: dict[str, Any]) -> str:
     """The data as a script that adds it to the page.
 
@@ -130,7 +155,8 @@ def every_figure() -> str:
     >>> every_figure().count(chr(10))
     2
     """
-    return script({"landscape": landscape_data(), "map": map_data(), "spins": spins_data()})
+    figures = {"landscape": landscape_data(), "map": map_data(), "module": module_data()}
+    return script({**figures, "spins": spins_data()})
 
 
 if __name__ == "__main__":
