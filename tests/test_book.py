@@ -310,6 +310,28 @@ def test_the_module_is_driven_by_address_mouse_and_keyboard(browser: object, sit
     until(browser, lambda: float(setting(browser)["strength"]) == pytest.approx(1.48))
 
 
+@pytest.mark.parametrize(
+    ("chapter", "name"),
+    [
+        ("12_continuous_memory", "landscape"),
+        ("21a_cheap_free_energies", "spins"),
+        ("33_phase_transitions", "map"),
+    ],
+)
+def test_a_live_figure_stands_in_its_chapter(
+    browser: object, site: Path, chapter: str, name: str
+) -> None:
+    browser.get("about:blank")
+    browser.get(f"file://{site}/notebooks/{chapter}.html#{name}&beta=1.25")
+    place = f"document.querySelectorAll('[data-explorable={name}] canvas').length"
+    wait_for(browser, f"{place} === {CANVASES[name]}")
+    assert float(within(browser, name, "[name=beta]").get_attribute("aria-valuetext")) == 1.25
+    # A page without one is not burdened with its scripts.
+    assert "explorables" not in (site / "book" / "notation.html").read_text(encoding="utf-8").split(
+        "</head>"
+    )[0]
+
+
 @pytest.mark.parametrize("name", CANVASES)
 def test_a_live_figure_is_open_to_everyone(browser: object, site: Path, name: str) -> None:
     axe = Path(next(iter(find_spec("axe_core_python").submodule_search_locations))) / "axe.min.js"

@@ -1,0 +1,62 @@
+"""Live figures on any page: the place, what stands there without scripts, and its scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+FOLDER = Path("book") / "_static" / "explorables"
+SHARED = ("uPlot.iife.min.js", "data.js", "frame.js")
+# Mathematics that another figure brings along.
+NEEDS = {"module": ("spins.math.js",)}
+
+
+class Explorable(SphinxDirective):
+    """`{explorable} NAME`: a live figure; the content is what is seen where scripts are off."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """The content in a place that the figure's script finds and fills."""
+        name = self.arguments[0]
+        if not (Path(self.env.srcdir) / FOLDER / f"{name}.draw.js").is_file():
+            raise self.error(f"there is no live figure {name!r} in {FOLDER}")
+        self.env.metadata[self.env.docname].setdefault("explorables", "")
+        self.env.metadata[self.env.docname]["explorables"] += f" {name}"
+        # A heading of the same name is the anchor, if the page has one.
+        anchor = "" if name in self.state.document.ids else f' id="{name}"'
+        before = f'<div{anchor} data-explorable="{name}">'
+        return [
+            nodes.raw("", before, format="html"),
+            *self.parse_content_to_nodes(),
+            nodes.raw("", "</div>", format="html"),
+        ]
+
+
+def add_scripts(
+    app: Sphinx, pagename: str, _template: str, _context: dict[str, Any], _doctree: nodes.document
+) -> None:
+    """Give a page the scripts of its live figures, and no other page any."""
+    names = str(app.env.metadata.get(pagename, {}).get("explorables", "")).split()
+    if not names:
+        return
+    for style in ("uPlot.min.css", "explorables.css"):
+        app.add_css_file(f"explorables/{style}")
+    files = list(SHARED)
+    for name in names:
+        files += [*NEEDS.get(name, ()), f"{name}.math.js", f"{name}.draw.js"]
+    for file in dict.fromkeys(files):
+        # One after the other, once the page is there.
+        app.add_js_file(f"explorables/{file}", loading_method="defer")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive and its hook."""
+    app.add_directive("explorable", Explorable)
+    app.connect("html-page-context", add_scripts)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
