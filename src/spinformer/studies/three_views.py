@@ -1,0 +1,304 @@
+"""Chapter 51: one small system as a memory, as spins in equilibrium and as a driven network.
+
+N readers look at n keys x_i, each at exactly one; ξ = N⁻¹ Σ_a x_{σ_a} is the mean of what they see.
+
+- energy: the memory's E(ξ) = ½ξ·ξ − β⁻¹ lse(βXξ), whose unit step is attention;
+- free energy: the readers in equilibrium, −βH = (β/2N) |Σ_a x_{σ_a}|², self terms included;
+- dynamics: every reader draws its key anew, p_i = softmax(βXξ), and ξ' = N⁻¹ Σ_a y_{σ_a}, with
+  values y_i that may differ from the keys.
+
+Predictions, written before anything was run. (1) Z_N = (Nβ/2π)^{d/2} ∫ exp(−NβE) dξ for every N,
+by a Gaussian integral, so the memory's energy is the free energy of a reader in a given field.
+(2) With values equal to keys and one valley the mean is ξ* + b/N, b = (β/2) H⁻¹ κ₃:H⁻¹ in
+equilibrium (H = 1 − βC, C and κ₃ the second and third cumulant of the keys at ξ*), and
+b = (β²/2) H⁻¹ κ₃:D all at once, D = J D Jᵀ + C, J = βC. (3) Between two keys of equal length the
+readers change sides after a time that grows as exp(NβΔE) one at a time, but as exp(2NβΔE) all at
+once, ΔE the barrier of the memory's energy. (4) For three keys at 120° and values that are the keys
+turned by an angle φ there is no energy: in the cold the memory rests if φ < 60° and else goes
+around, a third of a turn a step at φ = 120°; the average of all keys loses its stability at β = 2.
+
+Keys and values have shape (n, d), states (..., d), counts of readers (M, n).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import torch
+from scipy.linalg import eigvalsh_tridiagonal, solve_discrete_lyapunov
+from scipy.special import gammaln, log_softmax, logsumexp, softmax
+
+from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.records import record
+from spinformer.hopfield.continuous import energy
+
+MAX_STATES = 4000
+
+
+@record
+class Readers:
+    """A distribution over how many readers look at which key.
+
+    counts (M, n); probability (M,); mean (d,) of what they see; log_partition: ln Z, NaN for
+    readers that move.
+    """
+
+    counts: np.ndarray
+    probability: np.ndarray
+    mean: np.ndarray
+    log_partition: float
+
+
+@record
+class Shift:
+    """The first correction b for N readers, ⟨ξ⟩ = ξ* + b/N: (d,) in equilibrium and all at once."""
+
+    equilibrium: np.ndarray
+    at_once: np.ndarray
+
+
+@record
+class Motion:
+    """Where attention fed back into itself goes: speed |ξ' − ξ| and turns a step, late means."""
+
+    speed: np.ndarray
+    turns: np.ndarray
+
+
+def reader_counts(readers: int, *, keys: int) -> np.ndarray:
+    """All ways (M, keys) to part N readers among the keys; ValueError for more than 4000.
+
+    >>> reader_counts(2, keys=2)
+    array([[0, 2],
+           [1, 1],
+           [2, 0]])
+    """
+    readers = check_integer("readers", readers, low=1)
+    keys = check_integer("keys", keys, low=1)
+    if math.comb(readers + keys - 1, keys - 1) > MAX_STATES:
+        raise ValueError(f"readers must leave at most {MAX_STATES} ways to part them")
+    bars = itertools.combinations(range(readers + keys - 1), keys - 1)
+    edges = np.array([(-1, *bar, readers + keys - 1) for bar in bars])
+    return np.diff(edges, axis=1) - 1
+
+
+def readers_in_equilibrium(keys: np.ndarray, *, beta: float, readers: int) -> Readers:
+    """Sum exactly over all ways in which N readers may look.
+
+    >>> found = readers_in_equilibrium(np.array([[1.2], [-0.8]]), beta=0.5, readers=2)
+    >>> f"{found.log_partition:.4f} {found.mean[0]:.4f}"
+    '1.7369 0.3443'
+    """
+    keys, _, beta = _check(keys, None, beta)
+    counts = reader_counts(readers, keys=len(keys))
+    seen = counts @ keys
+    weight = _multiplicity(counts) + 0.5 * beta / readers * np.square(seen).sum(1)
+    log_partition = float(logsumexp(weight))
+    probability = np.exp(weight - log_partition)
+    return Readers(
+        counts=counts,
+        probability=probability,
+        mean=probability @ seen / readers,
+        log_partition=log_partition,
+    )
+
+
+def readers_at_once(
+    keys: np.ndarray, *, beta: float, readers: int, values: np.ndarray | None = None
+) -> Readers:
+    """The stationary distribution of readers that all draw their key anew in every step.
+
+    Solved from the full matrix of transitions, so the values need not equal the keys.
+
+    >>> found = readers_at_once(np.array([[1.2], [-0.8]]), beta=0.5, readers=1)
+    >>> print(found.probability.round(4))
+    [0.3543 0.6457]
+    """
+    matrix, counts, seen = _transitions(keys, beta, readers, values)
+    system = matrix.T - np.eye(len(counts))
+    system[-1] = 1.0
+    probability = np.linalg.solve(system, np.eye(len(counts))[-1])
+    return Readers(
+        counts=counts, probability=probability, mean=probability @ seen, log_partition=math.nan
+    )
+
+
+def slowest_mode(
+    keys: np.ndarray, *, beta: float, readers: int, values: np.ndarray | None = None
+) -> complex:
+    """The eigenvalue of a step of all readers next to one, of nonnegative imaginary part.
+
+    >>> f"{slowest_mode(np.array([[1.0], [-1.0]]), beta=0.5, readers=1):.4f}"
+    '0.4621+0.0000j'
+    """
+    matrix, _, _ = _transitions(keys, beta, readers, values)
+    found = np.linalg.eigvals(matrix)
+    second = found[np.argsort(-np.abs(found))][1]
+    return complex(second.real, abs(second.imag))
+
+
+def energy_log_partition(keys: np.ndarray, *, beta: float, readers: int) -> float:
+    """ln of (Nβ/2π)^{d/2} ∫ exp(−NβE(ξ)) dξ, by the trapezoidal rule, for keys of one or two dims.
+
+    The rule converges exponentially, since the integrand and all its derivatives vanish outside.
+
+    >>> keys = np.array([[1.2], [-0.8]])
+    >>> f"{energy_log_partition(keys, beta=0.5, readers=2):.4f}"
+    '1.7369'
+    """
+    keys, _, beta = _check(keys, None, beta)
+    readers = check_integer("readers", readers, low=1)
+    width = 9.0 / math.sqrt(readers * beta)
+    axes = [
+        np.linspace(low - width, high + width, 801 if keys.shape[1] == 1 else 401)
+        for low, high in zip(keys.min(0), keys.max(0), strict=True)
+    ]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, keys.shape[1])
+    value = energy(torch.tensor(keys), states=torch.tensor(points), beta=beta).numpy()
+    cell = math.prod(axis[1] - axis[0] for axis in axes)
+    scale = 0.5 * keys.shape[1] * math.log(readers * beta / (2 * math.pi))
+    return float(logsumexp(-readers * beta * value)) + math.log(cell) + scale
+
+
+def resting_state(
+    keys: np.ndarray, *, beta: float, start: np.ndarray, values: np.ndarray | None = None
+) -> np.ndarray:
+    """Where attention with these keys and values comes to rest from `start`, (d,).
+
+    Raises ValueError where it does not within 100,000 steps.
+
+    >>> print(resting_state(np.array([[1.2], [-0.8]]), beta=0.5, start=np.zeros(1)).round(4))
+    [0.3866]
+    """
+    keys, values, beta = _check(keys, values, beta)
+    state = check_array("start", start, ndim=1)
+    for _ in range(100_000):
+        following = softmax(beta * keys @ state) @ values
+        if np.abs(following - state).max() < 1e-14:
+            return following
+        state = following
+    raise ValueError(f"start must lead to a rest, got a state that still moves at {state}")
+
+
+def first_shift(keys: np.ndarray, *, beta: float, at: np.ndarray) -> Shift:
+    """b of ⟨ξ⟩ = ξ* + b/N around the resting state `at` of a memory, values equal to keys.
+
+    >>> keys = np.array([[1.2], [-0.8]])
+    >>> found = first_shift(keys, beta=0.5, at=resting_state(keys, beta=0.5, start=np.zeros(1)))
+    >>> f"{found.equilibrium[0]:.4f} {found.at_once[0]:.4f}"
+    '-0.3414 -0.1111'
+    """
+    keys, _, beta = _check(keys, None, beta)
+    weights = softmax(beta * keys @ check_array("at", at, ndim=1))
+    centered = keys - weights @ keys
+    spread = np.einsum("i,ia,ib->ab", weights, centered, centered)
+    skew = np.einsum("i,ia,ib,ic->abc", weights, centered, centered, centered)
+    stiffness = np.eye(len(spread)) - beta * spread
+    inverse = np.linalg.inv(stiffness)
+    noise = solve_discrete_lyapunov(beta * spread, spread)
+    return Shift(
+        equilibrium=0.5 * beta * inverse @ np.einsum("abc,bc->a", skew, inverse),
+        at_once=0.5 * beta**2 * inverse @ np.einsum("abc,bc->a", skew, noise),
+    )
+
+
+def change_times(readers: int, *, beta: float) -> tuple[float, float]:
+    """Sweeps that N readers of the keys 1 and −1 need to change sides: one at a time, all at once.
+
+    One at a time: the relaxation time of the heat bath, exactly, from its tridiagonal matrix.
+    All at once: from the matrix of transitions, made symmetric by its known stationary weights.
+
+    >>> one, all_at_once = change_times(20, beta=1.5)
+    >>> f"{one:.1f} {all_at_once:.1f}"
+    '17.2 49.9'
+    """
+    beta = check_real("beta", beta, low=0.0)
+    up = np.arange(check_integer("readers", readers, low=2) + 1)
+    total = 2.0 * up - readers
+    rise = (readers - up) / readers / (1 + np.exp(-2 * beta * (total + 1) / readers))
+    fall = up / readers / (1 + np.exp(2 * beta * (total - 1) / readers))
+    beside = np.sqrt(rise[:-1] * fall[1:])
+    top = eigvalsh_tridiagonal(1 - rise - fall, beside, select="i", select_range=(readers - 1,) * 2)
+    one = -1.0 / (readers * math.log(float(top[0])))
+    matrix, counts, seen = _transitions(np.array([[1.0], [-1.0]]), beta, readers, None)
+    scores = logsumexp(beta * seen * np.array([1.0, -1.0]), axis=1)
+    half = 0.5 * (_multiplicity(counts) + readers * scores)
+    symmetric = matrix * np.exp(half[:, None] - half)
+    second = np.linalg.eigvalsh(0.5 * (symmetric + symmetric.T))[-2]
+    return one, -1.0 / math.log(float(second))
+
+
+def turned(keys: np.ndarray, *, degrees: float) -> np.ndarray:
+    """Keys (n, 2) turned about the origin, anticlockwise.
+
+    >>> turned(np.array([[1.0, 0.0]]), degrees=90.0).round(3) + 0.0
+    array([[0., 1.]])
+    """
+    angle = math.radians(check_real("degrees", degrees))
+    turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+    return check_array("keys", keys, ndim=2) @ turn
+
+
+def three_keys() -> np.ndarray:
+    """Three unit keys in the plane, 120 degrees apart.
+
+    >>> three_keys().sum(0).round(12) + 0.0
+    array([0., 0.])
+    """
+    angle = 2 * np.pi / 3 * np.arange(3)
+    return np.stack([np.cos(angle), np.sin(angle)], 1)
+
+
+def late_motion(
+    betas: np.ndarray, *, degrees: np.ndarray, steps: int = 400, kept: int = 200
+) -> Motion:
+    """Attention to the three keys with values turned by `degrees`, iterated from near a key.
+
+    betas and degrees broadcast; speed and turns are means over the last `kept` of `steps`.
+
+    >>> found = late_motion(np.array(6.0), degrees=np.array([0.0, 120.0]))
+    >>> print(found.turns.round(3) + 0.0, found.speed.round(1))
+    [0.    0.333] [0.  1.7]
+    """
+    betas, degrees = np.broadcast_arrays(betas, degrees)
+    steps = check_integer("steps", steps, low=2)
+    kept = check_integer("kept", kept, low=1, high=steps - 1)
+    keys = three_keys() @ np.array([1.0, 1.0j])
+    turn = np.exp(1j * np.radians(degrees))
+    state = np.full(betas.shape, keys[0] * np.exp(0.1j)) * turn
+    speed, turns = np.zeros(betas.shape), np.zeros(betas.shape)
+    for step in range(steps):
+        scores = betas[..., None] * (state[..., None] * keys.conj()).real
+        following = turn * (softmax(scores, axis=-1) @ keys)
+        if step >= steps - kept:
+            speed += np.abs(following - state) / kept
+            turns += np.angle(following * state.conj()) / (2 * np.pi * kept)
+        state = following
+    return Motion(speed=speed, turns=turns)
+
+
+def _check(
+    keys: np.ndarray, values: np.ndarray | None, beta: float
+) -> tuple[np.ndarray, np.ndarray, float]:
+    keys = check_array("keys", keys, ndim=2)
+    values = keys if values is None else check_array("values", values, ndim=2)
+    if values.shape != keys.shape:
+        raise ValueError(f"values must have the shape of the keys {keys.shape}, got {values.shape}")
+    return keys, values, check_real("beta", beta, low=0.0)
+
+
+def _multiplicity(counts: np.ndarray) -> np.ndarray:
+    found: np.ndarray = gammaln(counts.sum(1) + 1) - gammaln(counts + 1).sum(1)
+    return found
+
+
+def _transitions(
+    keys: np.ndarray, beta: float, readers: int, values: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    keys, values, beta = _check(keys, values, beta)
+    counts = reader_counts(readers, keys=len(keys))
+    seen = counts @ values / readers
+    chance = log_softmax(beta * seen @ keys.T, axis=1)
+    return np.exp(_multiplicity(counts) + chance @ counts.T), counts, seen
