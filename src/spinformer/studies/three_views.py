@@ -16,6 +16,8 @@ readers change sides after a time that grows as exp(NβΔE) one at a time, but a
 once, ΔE the barrier of the memory's energy. (4) For three keys at 120° and values that are the keys
 turned by an angle φ there is no energy: in the cold the memory rests if φ < 60° and else goes
 around, a third of a turn a step at φ = 120°; the average of all keys loses its stability at β = 2.
+(5) Where both keys are shifted to and fro, c_t = c + δ cos ωt, the readers follow with the share
+(1 − J)/|e^{iω} − J| of the shift of the rest, J = β(1 − m²): an energy is enough if ω ≪ 1 − J.
 
 Keys and values have shape (n, d), states (..., d), counts of readers (M, n).
 """
@@ -230,6 +232,42 @@ def change_times(readers: int, *, beta: float) -> tuple[float, float]:
     return one, -1.0 / math.log(float(second))
 
 
+def follow_gain(readers: int, *, beta: float, shift: float, period: int, change: float) -> float:
+    """How far readers follow when the keys ±1 + c_t are shifted to and fro, over the slow limit.
+
+    c_t = shift + change cos(2πt/period); the distribution of the readers, who all draw anew in each
+    step, is propagated exactly. Amplitude of the mean of σ at that frequency over the change of the
+    resting distribution.
+
+    >>> print(f"{follow_gain(20, beta=0.5, shift=0.2, period=1000, change=0.01):.2f}")
+    1.00
+    """
+    readers = check_integer("readers", readers, low=1)
+    period = check_integer("period", period, low=2)
+    counts = reader_counts(readers, keys=2)
+    spins = (counts @ np.array([1.0, -1.0])) / readers
+
+    def step(probability: np.ndarray, now: float) -> np.ndarray:
+        scores = beta * (spins + now)[:, None] * np.array([1.0, -1.0])
+        chance = log_softmax(scores, axis=1)
+        moved: np.ndarray = probability @ np.exp(_multiplicity(counts) + chance @ counts.T)
+        return moved
+
+    def rest(now: float) -> float:
+        keys = np.array([[1.0 + now], [-1.0 + now]])
+        return float(readers_at_once(keys, beta=beta, readers=readers).mean[0]) - now
+
+    probability = np.full(len(counts), 1.0 / len(counts))
+    phase = np.exp(-2j * np.pi * np.arange(period) / period)
+    warm = -(-200 // period)
+    answer = 0j
+    for turn in range(warm + 1):
+        for t in range(period):
+            probability = step(probability, shift + change * phase[t].real)
+            answer += (turn == warm) * (probability @ spins) * phase[t] * 2 / period
+    return abs(answer) / (0.5 * abs(rest(shift + change) - rest(shift - change)))
+
+
 def turned(keys: np.ndarray, *, degrees: float) -> np.ndarray:
     """Keys (n, 2) turned about the origin, anticlockwise.
 
@@ -277,6 +315,22 @@ def late_motion(
             turns += np.angle(following * state.conj()) / (2 * np.pi * kept)
         state = following
     return Motion(speed=speed, turns=turns)
+
+
+def rest_edge(beta: float, *, steps: int = 4000) -> float:
+    """Largest angle in degrees, to 0.01, up to which attention to turned values comes to rest.
+
+    By bisection between 0 and 90 on the speed that is left after `steps` from near a key.
+
+    >>> print(f"{rest_edge(8.0):.0f}")
+    47
+    """
+    low, high = 0.0, 90.0
+    while high - low > 0.01:
+        middle = 0.5 * (low + high)
+        motion = late_motion(np.array(beta), degrees=np.array(middle), steps=steps, kept=10)
+        low, high = (middle, high) if motion.speed < 1e-6 else (low, middle)
+    return low
 
 
 def _check(
