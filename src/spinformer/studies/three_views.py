@@ -91,7 +91,7 @@ def readers_in_equilibrium(keys: np.ndarray, *, beta: float, readers: int) -> Re
 
     >>> found = readers_in_equilibrium(np.array([[1.2], [-0.8]]), beta=0.5, readers=2)
     >>> f"{found.log_partition:.4f} {found.mean[0]:.4f}"
-    '1.7369 0.3443'
+    '1.6996 0.3238'
     """
     keys, _, beta = _check(keys, None, beta)
     counts = reader_counts(readers, keys=len(keys))
@@ -116,7 +116,7 @@ def readers_at_once(
 
     >>> found = readers_at_once(np.array([[1.2], [-0.8]]), beta=0.5, readers=1)
     >>> print(found.probability.round(4))
-    [0.3543 0.6457]
+    [0.4275 0.5725]
     """
     matrix, counts, seen = _transitions(keys, beta, readers, values)
     system = matrix.T - np.eye(len(counts))
@@ -148,7 +148,7 @@ def energy_log_partition(keys: np.ndarray, *, beta: float, readers: int) -> floa
 
     >>> keys = np.array([[1.2], [-0.8]])
     >>> f"{energy_log_partition(keys, beta=0.5, readers=2):.4f}"
-    '1.7369'
+    '1.6996'
     """
     keys, _, beta = _check(keys, None, beta)
     readers = check_integer("readers", readers, low=1)
@@ -169,14 +169,14 @@ def resting_state(
 ) -> np.ndarray:
     """Where attention with these keys and values comes to rest from `start`, (d,).
 
-    Raises ValueError where it does not within 100,000 steps.
+    Raises ValueError where it does not within 20,000 steps.
 
     >>> print(resting_state(np.array([[1.2], [-0.8]]), beta=0.5, start=np.zeros(1)).round(4))
-    [0.3866]
+    [0.3949]
     """
     keys, values, beta = _check(keys, values, beta)
     state = check_array("start", start, ndim=1)
-    for _ in range(100_000):
+    for _ in range(20_000):
         following = softmax(beta * keys @ state) @ values
         if np.abs(following - state).max() < 1e-14:
             return following
@@ -190,7 +190,7 @@ def first_shift(keys: np.ndarray, *, beta: float, at: np.ndarray) -> Shift:
     >>> keys = np.array([[1.2], [-0.8]])
     >>> found = first_shift(keys, beta=0.5, at=resting_state(keys, beta=0.5, start=np.zeros(1)))
     >>> f"{found.equilibrium[0]:.4f} {found.at_once[0]:.4f}"
-    '-0.3414 -0.1111'
+    '-0.3481 -0.1131'
     """
     keys, _, beta = _check(keys, None, beta)
     weights = softmax(beta * keys @ check_array("at", at, ndim=1))
@@ -206,6 +206,52 @@ def first_shift(keys: np.ndarray, *, beta: float, at: np.ndarray) -> Shift:
     )
 
 
+def readers_needed(
+    keys: np.ndarray, *, beta: float, tolerance: float, at_once: bool, most: int = 1000
+) -> int:
+    """Fewest readers whose exact mean is within `tolerance` of the memory's rest, by bisection.
+
+    The distance must fall with the number of readers; ValueError if `most` are not enough.
+
+    >>> keys = np.array([[1.2], [-0.8]])
+    >>> readers_needed(keys, beta=0.5, tolerance=0.02, at_once=False)
+    14
+    """
+    tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
+    rest = resting_state(keys, beta=beta, start=np.mean(keys, axis=0))
+    average = readers_at_once if at_once else readers_in_equilibrium
+
+    def far(readers: int) -> bool:
+        mean = average(keys, beta=beta, readers=readers).mean
+        return float(np.linalg.norm(mean - rest)) > tolerance
+
+    high = 1
+    while far(high):
+        if high >= most:
+            raise ValueError(f"tolerance must be reached with {most} readers, got {tolerance}")
+        high = min(2 * high, most)
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if far(middle) else (low, middle)
+    return high
+
+
+def valley_depth(beta: float) -> tuple[float, float]:
+    """The overlap m of a rest beside the keys 1 and −1, and β times the barrier between the two.
+
+    βΔE = ln cosh βm − βm²/2, ValueError for β at most one, where there is one valley.
+
+    >>> m, barrier = valley_depth(1.5)
+    >>> f"{m:.4f} {barrier:.4f}"
+    '0.8586 0.1152'
+    """
+    beta = check_real("beta", beta, low=1.0, open_low=True)
+    pair = np.array([[1.0], [-1.0]])
+    m = float(resting_state(pair, beta=beta, start=np.ones(1))[0])
+    return m, math.log(math.cosh(beta * m)) - 0.5 * beta * m**2
+
+
 def change_times(readers: int, *, beta: float) -> tuple[float, float]:
     """Sweeps that N readers of the keys 1 and −1 need to change sides: one at a time, all at once.
 
@@ -214,7 +260,7 @@ def change_times(readers: int, *, beta: float) -> tuple[float, float]:
 
     >>> one, all_at_once = change_times(20, beta=1.5)
     >>> f"{one:.1f} {all_at_once:.1f}"
-    '17.2 49.9'
+    '63.3 985.3'
     """
     beta = check_real("beta", beta, low=0.0)
     up = np.arange(check_integer("readers", readers, low=2) + 1)
@@ -243,7 +289,7 @@ def follow_gain(readers: int, *, beta: float, shift: float, period: int, change:
     1.00
     """
     readers = check_integer("readers", readers, low=1)
-    period = check_integer("period", period, low=2)
+    period = check_integer("period", period, low=3)
     counts = reader_counts(readers, keys=2)
     spins = (counts @ np.array([1.0, -1.0])) / readers
 
@@ -317,20 +363,24 @@ def late_motion(
     return Motion(speed=speed, turns=turns)
 
 
-def rest_edge(beta: float, *, steps: int = 4000) -> float:
-    """Largest angle in degrees, to 0.01, up to which attention to turned values comes to rest.
+def rest_edge(beta: float) -> float:
+    """Largest angle in degrees by which values may be turned and attention still rests near a key.
 
-    By bisection between 0 and 90 on the speed that is left after `steps` from near a key.
+    A rest r e^{iθ} needs g = Σ_i p_i x_i of length r, and then the angle is θ − arg g: for every θ
+    the length is found by iteration, and the edge is the largest angle of all θ below 60 degrees.
 
-    >>> print(f"{rest_edge(8.0):.0f}")
-    47
+    >>> f"{rest_edge(8.0):.2f}"
+    '44.15'
     """
-    low, high = 0.0, 90.0
-    while high - low > 0.01:
-        middle = 0.5 * (low + high)
-        motion = late_motion(np.array(beta), degrees=np.array(middle), steps=steps, kept=10)
-        low, high = (middle, high) if motion.speed < 1e-6 else (low, middle)
-    return low
+    beta = check_real("beta", beta, low=0.0)
+    keys = three_keys() @ np.array([1.0, 1.0j])
+    direction = np.exp(1j * np.radians(np.linspace(0.0, 60.0, 601)))
+    length = np.ones(len(direction))
+    for _ in range(300):
+        scores = beta * (length[:, None] * direction[:, None] * keys.conj()).real
+        seen = softmax(scores, axis=-1) @ keys
+        length = np.abs(seen)
+    return float(np.degrees(np.angle(direction * seen.conj())).max())
 
 
 def _check(
