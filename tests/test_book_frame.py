@@ -18,6 +18,12 @@ STORED = json.loads((ROOT / FOLDER / "pictures.json").read_text())
 WELCOME = (ROOT / "book" / "welcome.md").read_text()
 
 
+@pytest.fixture(scope="module")
+def printed():
+    """Figures of claims as the chapters print them; all notebooks are read once."""
+    return claim_figures(ROOT, (*FIGURES, "C16.share"))
+
+
 def test_verdicts_of_the_parts_are_those_of_the_claims():
     for path, text in verdicts(ROOT):
         assert path.read_text() == text, AGAIN
@@ -28,13 +34,13 @@ def test_verdicts_of_the_parts_are_those_of_the_claims():
     assert {claim.verdict for claim in claims} <= set(VERDICTS)
 
 
-def test_pictures_draw_the_numbers_that_chapters_print():
+def test_pictures_draw_the_numbers_that_chapters_print(printed):
     for name, digest in STORED["digests"].items():
         image = (ROOT / FOLDER / name).read_bytes()
         assert hashlib.sha256(image).hexdigest() == digest, AGAIN
         assert len(image) < 150_000
     assert {path.name for path in (ROOT / FOLDER).glob("*.png")} == set(STORED["digests"])
-    figures = claim_figures(ROOT, FIGURES)
+    figures = {name: printed[name] for name in FIGURES}
     assert STORED["numbers"]["figures"] == figures, AGAIN
     numbers = welcome_numbers(figures)
     for name in ("keys", "paths"):
@@ -72,19 +78,19 @@ def test_motions_are_what_their_names_say():
         (r"mean spin of ([\d.]+) where", ("B13.leak",)),
     ],
 )
-def test_numbers_of_the_front_page_are_figures_of_claims(pattern, figures):
+def test_numbers_of_the_front_page_are_figures_of_claims(printed, pattern, figures):
     found = re.search(pattern, WELCOME)
     assert found
-    for text, value in zip(found.groups(), claim_figures(ROOT, figures).values(), strict=True):
+    for text, name in zip(found.groups(), figures, strict=True):
+        value = printed[name]
         digits = len(text.partition(".")[2])
         assert f"{value:.{digits}f}" == text
     assert HEADS == 72
 
 
-def test_one_network_in_six_is_one_in_six():
+def test_one_network_in_six_is_one_in_six(printed):
     assert "one network in six" in WELCOME
-    (share,) = claim_figures(ROOT, ("C16.share",)).values()
-    assert 5.5 < 1 / share < 6.6
+    assert 5.5 < 1 / printed["C16.share"] < 6.6
 
 
 def test_what_builds_on_a_chapter_is_what_it_leads_to():

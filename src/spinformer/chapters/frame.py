@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -68,6 +68,7 @@ def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
     from spinformer.plotting.welcome import FIGURES, PICTURES, welcome_numbers
 
     numbers = welcome_numbers(claim_figures(root, FIGURES))
+    draws: dict[str, Callable[[], None]]
     draws = {name: partial(draw, numbers) for name, draw in PICTURES.items()}
     draws |= {"layer": draw_layer, "spins": draw_spins, "generator": draw_generator}
     digests = {}

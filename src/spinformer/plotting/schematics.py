@@ -5,6 +5,8 @@ Nothing is computed; `python -m spinformer.chapters frame` writes them to `book/
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
@@ -80,7 +82,7 @@ def draw_spins() -> None:
             tip = place + reach * np.array([np.cos(angle), np.sin(angle)])
             drawn = {**arrow, "color": COLORS[tone]}
             axis.annotate("", xy=tuple(tip), xytext=tuple(place), arrowprops=drawn, zorder=4)
-    told = {"fontsize": 10, "va": "center"}
+    told: dict[str, Any] = {"fontsize": 10, "va": "center"}
     axis.text(4.0, 0.5, "field: the token that goes in", color=COLORS["blue"], **told)
     axis.text(4.0, 0.1, "mean spin: what comes out", color=COLORS["red"], **told)
     axis.text(4.0, -0.3, "coupling: who heeds whom", color="0.5", **told)

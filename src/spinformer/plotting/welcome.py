@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from spinformer.dmft.mean_field import document_context, step
 from spinformer.dmft.network import Network
@@ -124,8 +125,8 @@ def draw_heads(numbers: Numbers) -> None:
     for place in range(HEADS):
         tone = COLORS["red"] if place < climbing else COLORS["blue"]
         box = (place % 18, 3 - place // 18)
-        axis.add_patch(plt.Rectangle(box, 0.85, 0.85, color=tone))
-    told = {"style": "normal", "fontsize": 11}
+        axis.add_patch(Rectangle(box, 0.85, 0.85, color=tone))
+    told: dict[str, Any] = {"style": "normal", "fontsize": 11}
     axis.text(0, 4.3, f"{climbing} heads step uphill", color=COLORS["red"], **told)
     downhill = f"{HEADS - climbing} downhill"
     axis.text(18, 4.3, downhill, ha="right", color=COLORS["blue"], **told)
