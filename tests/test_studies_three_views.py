@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from spinformer.hopfield.attention import attention
+from spinformer.hopfield.continuous import energy
 from spinformer.spins.ising.master_equation import kinetic_stationary
 from spinformer.studies import three_views as views
 
@@ -74,7 +75,7 @@ def test_times_to_change_sides_follow_from_the_energy():
     assert m == pytest.approx(math.tanh(1.7 * m), abs=1e-12)
     keys = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
     top, bottom = (
-        float(views.energy(keys, states=torch.tensor([x], dtype=torch.float64), beta=1.7))
+        float(energy(keys, states=torch.tensor([x], dtype=torch.float64), beta=1.7))
         for x in (0.0, m)
     )
     assert depth == pytest.approx(1.7 * (top - bottom), abs=1e-12)

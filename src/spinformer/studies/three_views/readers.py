@@ -1,25 +1,7 @@
-"""Chapter 51: one small system as a memory, as spins in equilibrium and as a driven network.
+"""Readers of a few keys, summed exactly: in equilibrium, all at once, one at a time, driven.
 
-N readers look at n keys x_i, each at exactly one; ξ = N⁻¹ Σ_a x_{σ_a} is the mean of what they see.
-
-- energy: the memory's E(ξ) = ½ξ·ξ − β⁻¹ lse(βXξ), whose unit step is attention;
-- free energy: the readers in equilibrium, −βH = (β/2N) |Σ_a x_{σ_a}|², self terms included;
-- dynamics: every reader draws its key anew, p_i = softmax(βXξ), and ξ' = N⁻¹ Σ_a y_{σ_a}, with
-  values y_i that may differ from the keys.
-
-Predictions, written before anything was run. (1) Z_N = (Nβ/2π)^{d/2} ∫ exp(−NβE) dξ for every N,
-by a Gaussian integral, so the memory's energy is the free energy of a reader in a given field.
-(2) With values equal to keys and one valley the mean is ξ* + b/N, b = (β/2) H⁻¹ κ₃:H⁻¹ in
-equilibrium (H = 1 − βC, C and κ₃ the second and third cumulant of the keys at ξ*), and
-b = (β²/2) H⁻¹ κ₃:D all at once, D = J D Jᵀ + C, J = βC. (3) Between two keys of equal length the
-readers change sides after a time that grows as exp(NβΔE) one at a time, but as exp(2NβΔE) all at
-once, ΔE the barrier of the memory's energy. (4) For three keys at 120° and values that are the keys
-turned by an angle φ there is no energy: in the cold the memory rests if φ < 60° and else goes
-around, a third of a turn a step at φ = 120°; the average of all keys loses its stability at β = 2.
-(5) Where both keys are shifted to and fro, c_t = c + δ cos ωt, the readers follow with the share
-(1 − J)/|e^{iω} − J| of the shift of the rest, J = β(1 − m²): an energy is enough if ω ≪ 1 − J.
-
-Keys and values have shape (n, d), states (..., d), counts of readers (M, n).
+Keys and values have shape (n, d), states (..., d), counts of readers (M, n). The formulas are those
+of this package's first lines.
 """
 
 from __future__ import annotations
@@ -59,14 +41,6 @@ class Shift:
 
     equilibrium: np.ndarray
     at_once: np.ndarray
-
-
-@record
-class Motion:
-    """Where attention fed back into itself goes: speed |ξ' − ξ| and turns a step, late means."""
-
-    speed: np.ndarray
-    turns: np.ndarray
 
 
 def reader_counts(readers: int, *, keys: int) -> np.ndarray:
@@ -312,75 +286,6 @@ def follow_gain(readers: int, *, beta: float, shift: float, period: int, change:
             probability = step(probability, shift + change * phase[t].real)
             answer += (turn == warm) * (probability @ spins) * phase[t] * 2 / period
     return abs(answer) / (0.5 * abs(rest(shift + change) - rest(shift - change)))
-
-
-def turned(keys: np.ndarray, *, degrees: float) -> np.ndarray:
-    """Keys (n, 2) turned about the origin, anticlockwise.
-
-    >>> turned(np.array([[1.0, 0.0]]), degrees=90.0).round(3) + 0.0
-    array([[0., 1.]])
-    """
-    angle = math.radians(check_real("degrees", degrees))
-    turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
-    return check_array("keys", keys, ndim=2) @ turn
-
-
-def three_keys() -> np.ndarray:
-    """Three unit keys in the plane, 120 degrees apart.
-
-    >>> three_keys().sum(0).round(12) + 0.0
-    array([0., 0.])
-    """
-    angle = 2 * np.pi / 3 * np.arange(3)
-    return np.stack([np.cos(angle), np.sin(angle)], 1)
-
-
-def late_motion(
-    betas: np.ndarray, *, degrees: np.ndarray, steps: int = 400, kept: int = 200
-) -> Motion:
-    """Attention to the three keys with values turned by `degrees`, iterated from near a key.
-
-    betas and degrees broadcast; speed and turns are means over the last `kept` of `steps`.
-
-    >>> found = late_motion(np.array(6.0), degrees=np.array([0.0, 120.0]))
-    >>> print(found.turns.round(3) + 0.0, found.speed.round(1))
-    [0.    0.333] [0.  1.7]
-    """
-    betas, degrees = np.broadcast_arrays(betas, degrees)
-    steps = check_integer("steps", steps, low=2)
-    kept = check_integer("kept", kept, low=1, high=steps - 1)
-    keys = three_keys() @ np.array([1.0, 1.0j])
-    turn = np.exp(1j * np.radians(degrees))
-    state = np.full(betas.shape, keys[0] * np.exp(0.1j)) * turn
-    speed, turns = np.zeros(betas.shape), np.zeros(betas.shape)
-    for step in range(steps):
-        scores = betas[..., None] * (state[..., None] * keys.conj()).real
-        following = turn * (softmax(scores, axis=-1) @ keys)
-        if step >= steps - kept:
-            speed += np.abs(following - state) / kept
-            turns += np.angle(following * state.conj()) / (2 * np.pi * kept)
-        state = following
-    return Motion(speed=speed, turns=turns)
-
-
-def rest_edge(beta: float) -> float:
-    """Largest angle in degrees by which values may be turned and attention still rests near a key.
-
-    A rest r e^{iθ} needs g = Σ_i p_i x_i of length r, and then the angle is θ − arg g: for every θ
-    the length is found by iteration, and the edge is the largest angle of all θ below 60 degrees.
-
-    >>> f"{rest_edge(8.0):.2f}"
-    '44.15'
-    """
-    beta = check_real("beta", beta, low=0.0)
-    keys = three_keys() @ np.array([1.0, 1.0j])
-    direction = np.exp(1j * np.radians(np.linspace(0.0, 60.0, 601)))
-    length = np.ones(len(direction))
-    for _ in range(300):
-        scores = beta * (length[:, None] * direction[:, None] * keys.conj()).real
-        seen = softmax(scores, axis=-1) @ keys
-        length = np.abs(seen)
-    return float(np.degrees(np.angle(direction * seen.conj())).max())
 
 
 def _check(
