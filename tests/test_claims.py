@@ -30,6 +30,7 @@ KNOWN = {
     *(f"C1{letter}" for letter in "abcde"),
     *("A6b", "A13b", "B7b", "B7c", "B7d"),
     "C9b",
+    *("S1", "S2", "S3"),
 }
 CLAIMS = read_claims(ROOT)
 SETTLED = [claim for claim in CLAIMS if claim.settled]

@@ -14,6 +14,7 @@ from spinformer.chapters.checking import all_faults
 from spinformer.chapters.errors import BookError, ChapterError
 from spinformer.chapters.execution import rebuild_all, run, stamp_project, write_notebook
 from spinformer.chapters.figures import cover_png
+from spinformer.chapters.frame import verdicts, welcome_pictures
 from spinformer.chapters.freshness import read_notebook, state
 from spinformer.chapters.parameters import values_from_pairs
 from spinformer.chapters.points import read_points
@@ -248,6 +249,18 @@ def cover() -> None:
     path, image = root / "book" / "_static" / "cover.png", cover_png(root)
     if not path.exists() or path.read_bytes() != image:
         write_atomically(path, image)
+
+
+@main.command("frame")
+def frame() -> None:
+    """Write what stands around the chapters: verdicts of the parts, pictures of the front page."""
+    root = project_root()
+    files = [(path, text.encode()) for path, text in verdicts(root)]
+    for path, content in [*files, *welcome_pictures(root)]:
+        if not path.exists() or path.read_bytes() != content:
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, content)
+            click.echo(path.relative_to(root))
 
 
 @main.command("check")

@@ -1,0 +1,117 @@
+"""The pages around the chapters: verdicts, pictures and numbers are current, links go both ways."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spinformer.chapters.claims import VERDICTS, read_claims
+from spinformer.chapters.frame import FOLDER, PARTS, claim_figures, verdicts
+from spinformer.plotting.welcome import FIGURES, HEADS, welcome_numbers
+
+ROOT = Path(__file__).resolve().parents[1]
+AGAIN = "run python -m spinformer.chapters frame"
+STORED = json.loads((ROOT / FOLDER / "pictures.json").read_text())
+WELCOME = (ROOT / "book" / "welcome.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def printed():
+    """Figures of claims as the chapters print them; all notebooks are read once."""
+    return claim_figures(ROOT, (*FIGURES, "C16.share"))
+
+
+def test_verdicts_of_the_parts_are_those_of_the_claims():
+    for path, text in verdicts(ROOT):
+        assert path.read_text() == text, AGAIN
+    claims = [claim for claim in read_claims(ROOT) if claim.id[0] in PARTS]
+    pages = "".join(path.read_text() for path, _ in verdicts(ROOT))
+    for claim in claims:
+        assert pages.count(f"- **{claim.id}** {claim.statement}") == 1
+    assert {claim.verdict for claim in claims} <= set(VERDICTS)
+
+
+def test_pictures_draw_the_numbers_that_chapters_print(printed):
+    for name, digest in STORED["digests"].items():
+        image = (ROOT / FOLDER / name).read_bytes()
+        assert hashlib.sha256(image).hexdigest() == digest, AGAIN
+        assert len(image) < 150_000
+    assert {path.name for path in (ROOT / FOLDER).glob("*.png")} == set(STORED["digests"])
+    figures = {name: printed[name] for name in FIGURES}
+    assert STORED["numbers"]["figures"] == figures, AGAIN
+    numbers = welcome_numbers(figures)
+    for name in ("keys", "paths"):
+        np.testing.assert_allclose(STORED["numbers"][name], numbers[name], atol=1e-5, err_msg=AGAIN)
+    for name, path in numbers["motions"].items():
+        np.testing.assert_allclose(
+            STORED["numbers"]["motions"][name], path, atol=1e-5, err_msg=AGAIN
+        )
+
+
+def test_queries_of_the_first_picture_go_downhill_to_a_key():
+    keys, paths = np.array(STORED["numbers"]["keys"]), np.array(STORED["numbers"]["paths"])
+    scores = STORED["numbers"]["beta"] * paths @ keys.T
+    energy = 0.5 * np.square(paths).sum(-1) - np.log(np.exp(scores).sum(-1)) / 4.0
+    assert (np.diff(energy, axis=1) <= 1e-6).all()
+    far = np.linalg.norm(paths[:, -1, None] - keys, axis=-1)
+    assert (far.min(1) < 0.05).all()
+    assert len(set(far.argmin(1))) == 3
+
+
+def test_motions_are_what_their_names_say():
+    four, wave, wild = STORED["numbers"]["motions"].values()
+    assert np.ptp(np.reshape(four, (-1, 4)), axis=0).max() < 1e-5
+    assert np.ptp(np.reshape(wave, (-1, 4)), axis=0).max() > 1e-3
+    assert np.abs(np.diff(wave)).max() < 0.6 * np.ptp(wave)
+    assert np.abs(np.diff(wild)).max() > 0.6 * np.ptp(wild)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "figures"),
+    [
+        (r"finds (\d+) of them as they are, (\d+) if", ("A19.raw", "A19.norm")),
+        (r"all (\d+) if the mean face", ("A19.both",)),
+        (r"six layers (\d+) of 72", ("A14a.climbing",)),
+        (r"mean spin of ([\d.]+) where", ("B13.leak",)),
+    ],
+)
+def test_numbers_of_the_front_page_are_figures_of_claims(printed, pattern, figures):
+    found = re.search(pattern, WELCOME)
+    assert found
+    for text, name in zip(found.groups(), figures, strict=True):
+        value = printed[name]
+        digits = len(text.partition(".")[2])
+        assert f"{value:.{digits}f}" == text
+    assert HEADS == 72
+
+
+def test_one_network_in_six_is_one_in_six(printed):
+    assert "one network in six" in WELCOME
+    assert 5.5 < 1 / printed["C16.share"] < 6.6
+
+
+def test_what_builds_on_a_chapter_is_what_it_leads_to():
+    link = re.compile(r"\((\w+)\.md\)")
+    up: dict[str, set[str]] = {}
+    down: dict[str, set[str]] = {}
+    for path in (ROOT / "notebooks").glob("*.md"):
+        found = re.search(
+            r"^\*\*Builds on\*\* (.*)\. \*\*Leads to\*\* (.*)\.$", path.read_text(), re.M
+        )
+        if found:
+            up[path.stem], down[path.stem] = (set(link.findall(part)) for part in found.groups())
+    assert len(up) >= 30
+    for name in up:
+        for other in up[name] & set(up):
+            assert name in down[other], f"{other} does not lead to {name}"
+        for other in down[name] & set(up):
+            assert name in up[other], f"{other} does not build on {name}"
+    # Nothing builds on itself, over however many chapters.
+    waiting, settled = set(up), set()
+    while waiting:
+        ready = {name for name in waiting if not (up[name] & waiting)}
+        assert ready, f"these build on each other: {sorted(waiting)}"
+        waiting, settled = waiting - ready, settled | ready

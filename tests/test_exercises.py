@@ -1,0 +1,623 @@
+"""Every exercise's answer is computed, and the number that stands in its text is the one found.
+
+`@answers("10.2")` names the exercise, chapter and number. What is not here is in `PROOFS` (nothing
+to compute, or nothing that a number would prove) or in `TOO_LONG`.
+"""
+
+import itertools
+import math
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import erfc, erfcinv
+from scipy.stats import norm
+
+from spinformer.core.statistics import share_interval
+from spinformer.dmft.attractors import find_attractors
+from spinformer.dmft.finite_size import linear_maps
+from spinformer.dmft.gauge import count_networks
+from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.memory import memory_profile, token_noise
+from spinformer.dmft.network import Network
+from spinformer.dmft.onset import onset
+from spinformer.dmft.state import Context
+from spinformer.dmft.tokens import mean_path
+from spinformer.hopfield import random_energy, replica
+from spinformer.hopfield.density import pair_mixing
+from spinformer.spins.ising.asymmetric_order import critical_beta
+from spinformer.spins.ising.couplings import sherrington_kirkpatrick
+from spinformer.spins.ising.ensembles import pattern_couplings
+from spinformer.spins.ising.exact import solve_exact
+from spinformer.spins.ising.master_equation import kinetic_stationary
+from spinformer.spins.ising.mean_field import solve_mean_field
+from spinformer.spins.ising.message_passing import unrolled_tap
+from spinformer.spins.ising.replica_symmetric import glass_state
+from spinformer.studies import images
+from spinformer.studies.attention import score_ranks
+from spinformer.studies.continuous_memory import faces_recalled, prepare_faces
+from spinformer.studies.demonstrations.two_patterns import spinodal
+from spinformer.studies.energy_transformer.toys import count_uphill
+from spinformer.studies.memory_beyond_window import message_start
+from spinformer.studies.three_views import change_times, readers_in_equilibrium
+
+CHAPTERS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.md"))
+# Nothing to compute: a derivation, an explanation, or a reading of the chapter's own figures.
+PROOFS = {
+    *("10.1", "10.4", "11.1", "11.3", "11.4", "11b.1", "12.1", "12.2", "12.4", "12b.3"),
+    *("12c.1", "12c.2", "13.1", "13.3", "13.5", "14.1", "14b.3", "14b.4", "15.1", "15.2"),
+    *("15.3", "16.3", "17.1", "17.3", "17.4", "18.1", "18.2", "18.3", "18.4", "19.1", "19.3"),
+    *("19.4", "21a.1", "21b.3", "31.1", "31.2", "32.1", "32.2", "32.5", "32b.1", "32b.2"),
+    *("33.1", "33.3", "33.4", "33b.1", "33b.2", "33c.4", "33d.2", "33d.3", "33e.2", "33e.4"),
+    *("34.1", "34.3", "34b.1", "51.1", "51.4"),
+}
+# Trainings, sweeps and runs of more than some seconds; done by hand when the answer was written.
+TOO_LONG = {"14.3", "14.4", "16.4", "19.5", "32b.5", "33d.4", "41.4"}
+DONE: dict[str, str] = {}
+
+
+def answers(*names):
+    def mark(function):
+        DONE.update(dict.fromkeys(names, function.__name__))
+        return function
+
+    return mark
+
+
+def number(name):
+    """Chapter number of a file, "11b" of "11b_load_and_temperature"."""
+    return name.split("_")[0]
+
+
+@cache
+def exercises(chapter):
+    (path,) = (path for path in CHAPTERS if number(path.stem) == chapter)
+    found = re.search(r"^## Exercises\n(.*?)(?=^## |\Z)", path.read_text(), re.M | re.S)
+    return found[1] if found else ""
+
+
+def said(chapter, pattern, count=1):
+    """The numbers in the groups of `pattern`, in the chapter's exercises and their answers."""
+    (found,) = re.findall(pattern, exercises(chapter))
+    texts = [found] if isinstance(found, str) else found
+    assert len(texts) == count
+    values = [float(re.sub(r"\{,\}", "", text)) for text in texts]
+    return values[0] if count == 1 else values
+
+
+def near(value, digits):
+    """Equal as printed with so many digits behind the point."""
+    return pytest.approx(value, abs=0.5 * 10.0**-digits + 1e-12)
+
+
+def test_every_exercise_is_computed_or_named_here():
+    named = set(DONE) | PROOFS | TOO_LONG
+    for path in CHAPTERS:
+        chapter = number(path.stem)
+        # Questions stand before the answers; where both alternate, numbers do not repeat.
+        text = re.split(r"\n:::\{admonition\} Answers\n", exercises(chapter))[0]
+        for count in re.findall(r"^(\d)\. ", text, re.M):
+            known = f"{chapter}.{count}" in named
+            # Chapters that are new name their exercises as they come in.
+            assert known or not any(name.startswith(f"{chapter}.") for name in named), chapter
+    assert not set(DONE) & (PROOFS | TOO_LONG)
+
+
+@answers("10.2", "10.3", "10.5")
+def test_attention():
+    b, c = 32, 16
+    length = brentq(lambda n: 4 * (b + (n - b) / (2 * c)) - n, 1, 1000)
+    assert length == near(said("10", r"\\approx (\d+)\$ for"), 0)
+    assert length == pytest.approx(2 * b * (2 * c - 1) / (c - 2))
+    beta, q, k = 0.7, 0.4, -1.1
+    mean = quad(lambda w: norm.pdf(w) * math.exp(math.sqrt(beta) * w * (q + k)), -12, 12)[0]
+    assert mean * math.exp(-beta * (q * q + k * k) / 2) == pytest.approx(math.exp(beta * q * k))
+    scores, width, weights, tokens = said(
+        "10", r"need (\d+) of their (\d+) dimensions.*sqrt d\$ (\d+) of (\d+)", 4
+    )
+    drawn = np.random.default_rng(0).standard_normal((int(tokens), int(width)))
+    ranks = score_ranks(torch.as_tensor(drawn), beta=width**-0.5, rank=64)
+    assert abs(ranks.scores - scores) <= 1
+    assert abs(ranks.weights - weights) <= 2
+
+
+@answers("11.2", "11.5")
+def test_discrete_memories():
+    root, load = said("11", r"sqrt\\alpha=([\d.]+)\$, \$\\alpha=([\d.]+)\$: above", 2)
+    assert 0.5 * erfc(erfcinv(0.02)) == pytest.approx(0.01)
+    assert math.sqrt(2) * erfcinv(0.02) == near(root, 2)
+    assert 0.5 / erfcinv(0.02) ** 2 == near(load, 2)
+    # Overlaps of unrelated patterns with the other spins: the field of one spin, signal 1.
+    rng = np.random.default_rng(0)
+    dim, count = 41, 400
+    signal = dim**3 - (dim - 2) ** 3
+    others = 2.0 * rng.binomial(dim - 1, 0.5, size=(2000, count)) - (dim - 1)
+    sign = np.where(rng.random((2000, count)) < 0.5, 1.0, -1.0)
+    wrong = {}
+    for name, function in (
+        ("cube", lambda x: x**3),
+        ("even", lambda x: np.abs(x) ** 3),
+        ("rectified", lambda x: np.maximum(x, 0.0) ** 3),
+    ):
+        noise = (sign * (function(others + 1) - function(others - 1))).sum(1)
+        wrong[name] = (noise > signal).mean()
+    assert wrong["even"] == pytest.approx(wrong["cube"], abs=0.02)
+    assert wrong["rectified"] < 0.6 * wrong["cube"]
+
+
+@answers("11b.2", "11b.3", "11b.4")
+def test_load_and_temperature():
+    top = minimize_scalar(
+        lambda t: -replica.coexistence_load(t), bounds=(0.03, 0.3), method="bounded"
+    )
+    load, at = said("11b", r"all temperatures is ([\d.]+), near \$T=([\d.]+)", 2)
+    assert -top.fun == near(load, 3)
+    assert top.x == near(at, 2)
+    overlap, magnet = said("11b", r"gives ([\d.]+); a magnet .*=([\d.]+)\$\.", 2)
+    assert replica.retrieval_fold(0.99).overlap / 0.1 == near(overlap, 2)
+    assert math.sqrt(3) == near(magnet, 2)
+    # Where the fold has a load it has a response: C = √(2/(πα)) e^{-y²} with m = erf y at T = 0.
+    m = 0.967
+    y = brentq(lambda y: math.erf(y) - m, 0.1, 5)
+    load = 0.1379
+    noise = load / (1 - said("11b", r"C=([\d.]+)\$ at the fold")) ** 2
+    response = math.sqrt(2 / (math.pi * noise)) * math.exp(-y * y)
+    assert response == near(said("11b", r"C=([\d.]+)\$ at the fold"), 2)
+
+
+@answers("12.3", "12.5")
+def test_the_continuous_memory():
+    pair = np.array([[0.6, 0.8], [-0.6, -0.8]]) * 1.7
+    assert np.linalg.eigvalsh(np.cov(pair.T, bias=True))[-1] == pytest.approx(1.7**2)
+    raw, equal, centred, both = said(
+        "12",
+        r"half hidden, (\d+) return from raw patterns, (\d+) from those of\s+equal norm, (\d+)"
+        r" from centred and (\d+)",
+        4,
+    )
+    colder = said("12", r"order is another: (\d+), (\d+), (\d+) and (\d+)", 4)
+    digits = torch.as_tensor(images.digits()[:100])
+    seen = torch.arange(64) < 32
+    told = zip((raw, equal, centred, both), colder, strict=True)
+    for (warm, cold), (centring, norms) in zip(
+        told,
+        (("none", False), ("none", True), ("mean face", False), ("mean face", True)),
+        strict=True,
+    ):
+        memory, queries = prepare_faces(
+            digits, seen=seen, centring=centring, equal_norm=norms, scaled_query=True
+        )
+        assert faces_recalled(memory, queries=queries, coldness=1.0) == warm
+        assert faces_recalled(memory, queries=queries, coldness=10.0) == cold
+
+
+@answers("12b.1", "12b.2", "12b.4")
+def test_continuous_capacity():
+    assert random_energy.capacity(1.3, ensemble="binary") == pytest.approx(
+        1.3 - math.log(math.cosh(1.3)), abs=1e-9
+    )
+    half = said("12b", r"gives ([\d.]+) \$=I")
+    assert random_energy.capacity(50, overlap=0.5, ensemble="binary") == near(half, 3)
+    logarithm = said("12b", r"10\^6=([\d.]+)")
+    assert math.log(1e6) == near(logarithm, 1)
+    passed, asked = said("12b", r"near \$d=(\d+)\$; the expansion\s.* asks for about (\d+)", 2)
+    below, above = (
+        random_energy.retrieval_fold(d, beta=d**-0.5).log_count
+        for d in (int(passed) - 2, int(passed) + 2)
+    )
+    assert below < math.log(1e6) < above
+    assert brentq(
+        lambda d: math.sqrt(d) - 0.5 * math.log(d) - 1.5 - math.log(1e6), 50, 1000
+    ) == near(asked, 0)
+
+
+@answers("12c.3", "12c.4")
+def test_two_time_scales():
+    # ρ ü + (1 + ρ) u̇ + (1 − a) u = 0 near a rest; rates of the slow mode.
+    rho = said("12c", r"tfrac12\$ at \$\\rho=(\d)")
+    assert np.roots([rho, 1 + rho, 1.0]).max() == pytest.approx(-0.5)
+    edge = said("12c", r"at \$\\omega_0=(\d)\$, with")
+    rates = np.roots([1.0, 2.0, 1.0 - 1j * edge])
+    slow = rates[np.argmax(rates.real)]
+    assert slow.real == pytest.approx(0.0, abs=1e-9)
+    assert abs(slow.imag) == near(said("12c", r"\(1\+\\rho\)=(\d)\$ in units"), 6)
+
+
+@answers("13.2", "13.4")
+def test_the_density():
+    assert 2 * math.log(100) == near(said("13", r"a\^2-b\^2=([\d.]+)/"), 1)
+    slow = said("13", r"lambda=([\d.]+)\$, for")
+    assert slow == pytest.approx(0.9**0.01, abs=5e-6)
+    far = brentq(
+        lambda a: pair_mixing(torch.tensor([[a], [-a]], dtype=torch.float64)) - 0.9**0.01, 1.0, 6.0
+    )
+    # The chance to change sides is that of a Gaussian mean of a logistic function.
+    change = quad(lambda z: norm.pdf(z) / (1 + math.exp(2 * far * (far + z))), -12, 12)[0]
+    assert 1 - 2 * change == pytest.approx(0.9**0.01, abs=1e-9)
+
+
+@answers("14.2")
+def test_a_long_step_uphill_ends_lower():
+    start, end = said("14", r"falls from \$(-[\d.]+)\$ to \$(-[\d.]+)\$\. This", 2)
+    assert -math.log(math.cosh(1.0)) == near(start, 3)
+    assert -math.log(math.cosh(-2.0)) == near(end, 3)
+
+
+@answers("14b.1", "14b.2")
+def test_classes_of_heads():
+    edges = said("14b", r"1/32\$ give \$s = ([\d.]+)\$, \$([\d.]+)\$ and \$([\d.]+)", 3)
+    for share, edge in zip((1 / 2, 1 / 8, 1 / 32), edges, strict=True):
+        assert norm.ppf(0.9) - norm.ppf(share) == near(edge, 2)
+    frozen = said("14b", r"which is \$([\d.]+)\$ and \$([\d.]+)\$", 2)
+    for keys, edge in zip((128, 512), frozen, strict=True):
+        assert math.sqrt(2 * math.log(keys)) == near(edge, 2)
+
+
+@answers("15.4")
+def test_the_weaker_basin_vanishes():
+    found = brentq(lambda k: spinodal(k) - math.log(2), 1.1, 3.0)
+    assert found == near(said("15", r"approx([\d.]+)\$\. At"), 2)
+
+
+@answers("16.1", "16.2")
+def test_energies_as_signal():
+    angle = np.linspace(0.0, np.pi, 20_001)
+    for a in (0.01, 1.0, 30.0):
+        slope = np.sin(angle) / (1 + np.exp(np.minimum(a * (1 - np.cos(angle)), 700.0)))
+        assert angle[slope.argmax()] < np.pi / 2
+    for length in (0.1, 2.0):
+        point = np.full(3, length)
+        density = (1.5 / (2 * np.pi)) ** 1.5 * np.exp(-0.75 * np.square(point - point).sum())
+        assert -np.log(density) == pytest.approx(-1.5 * np.log(1.5 / (2 * np.pi)))
+
+
+@answers("17.2")
+def test_three_bound_patterns():
+    for strength, beta, stable in ((0.5, 5.9, True), (0.5, 6.1, False), (1.1, 500.0, True)):
+        coupled = (1 - strength) * np.eye(3) + strength
+        p = np.array([0.334, 0.333, 0.333])
+        for _ in range(300):
+            scores = beta * coupled @ p
+            p = 0.9 * p + 0.1 * np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
+        assert bool(np.ptp(p) < 1e-3) is stable
+
+
+@answers("18.5")
+def test_tokens_that_repel_each_other_overshoot():
+    share = count_uphill("opposed keys", factors=[1.0, 64.0], trials=4, batch=5).share
+    assert share[0] == 0.0
+    assert share[1] > 0.1
+
+
+@answers("19.2")
+def test_the_derivative_of_the_rest_diverges():
+    for beta in (1.001, 1.0001):
+        m = brentq(lambda m, b=beta: math.tanh(b * m) - m, 1e-4, 1.0)
+        slope = m * (1 - m * m) / (1 - beta * (1 - m * m))
+        assert slope == pytest.approx(0.5 * math.sqrt(3 / (beta - 1)), rel=5 * (beta - 1) ** 0.5)
+
+
+@answers("21.1", "21.2", "21.3", "21.4")
+def test_exact_sums():
+    energy, entropy, free = said("21", r"\$(-[\d.]+) - ([\d.]+) = (-[\d.]+)\$", 3)
+    assert energy - entropy == pytest.approx(free, abs=1e-9)
+    hot = solve_exact(np.zeros((3, 3)), fields=np.full(3, 0.2), beta=1e-3)
+    assert float(hot.free_energy) == pytest.approx(-3 / 1e-3 * math.log(2), rel=1e-6)
+    mantissa, each, power, spins = said(
+        "21",
+        r"\$([\d.]+) \\times 10\^\{14\}\$ operations at (\d+) a state: "
+        r"\$2\^\{(\d+)\}\$ states, (\d+)",
+        4,
+    )
+    assert near(mantissa, 1) == 86_400 * 1e10 / 1e14
+    assert math.floor(math.log2(86_400 * 1e10 / each)) == power == spins
+    triangle = np.ones((3, 3)) - np.eye(3)
+    states = np.array(list(itertools.product((1, -1), repeat=3)))
+    energies = 0.5 * np.einsum("ni,ij,nj->n", states, triangle, states)
+    assert (energies == energies.min()).sum() == 6
+    found = solve_exact(-triangle, fields=np.zeros(3), beta=5.0)
+    assert float(found.log_partition) == pytest.approx(math.log(6) + 5.0, abs=1e-6)
+
+
+@answers("21a.2", "21a.3", "21a.4")
+def test_cheap_free_energies():
+    for k in (0.3, 2.0):
+        level = 0.5 * (1 + math.sqrt(1 + 4 * k * k))
+        matrix = level * np.eye(2) - k * np.array([[0, 1], [1, 0]])
+        assert np.linalg.inv(matrix)[0, 0] == pytest.approx(1.0)
+    spectrum = np.linspace(-2, 2, 401)
+    assert ((1 + 0.99**2 - 0.99 * spectrum) > 0).all()
+    assert (1 + 1 - spectrum).min() == pytest.approx(0.0)
+    counts = {}
+    for method in ("naive", "tap", "adaptive"):
+        counts[method] = []
+        for seed in range(2):
+            couplings = sherrington_kirkpatrick(16, seed=seed, field_std=0.0)[0]
+            starts = np.random.default_rng(seed).uniform(-0.9, 0.9, (10, 16))
+            ends = [
+                solve_mean_field(
+                    couplings,
+                    fields=np.zeros(16),
+                    beta=4.0,
+                    method=method,
+                    start=start,
+                    throw=False,
+                )
+                for start in starts
+            ]
+            places = {tuple(end.magnetization.round(2) + 0.0) for end in ends if end.converged}
+            counts[method].append(len(places))
+            if method == "tap":
+                assert max(abs(x) for place in places for x in place) < 1e-3
+    assert counts["tap"] == [1, 1]
+    assert np.mean(counts["naive"]) > np.mean(counts["adaptive"]) > 1.5
+
+
+@answers("21b.1", "21b.2", "21b.4")
+def test_large_systems():
+    state = glass_state(0.6, field_std=0.01)
+    assert state.value == pytest.approx(0.36 * 1e-4 / (1 - 0.36), rel=0.01)
+    assert state.stability == pytest.approx(0.36, rel=0.01)
+    near_line, close = said("21b", r"0.58 = (\d+)\$; .*0.99 = ([\d{},]+)\$", 2)
+    for factor, layers in ((0.58, near_line), (0.99, close)):
+        assert 2 * math.log(1e-3) / math.log(factor) == near(layers, 0)
+    couplings = pattern_couplings(256, load=2.0, seed=0)
+    fields = 0.5 * np.random.default_rng(0).standard_normal(256)
+    last = unrolled_tap(couplings, fields=fields, beta=0.5, layers=100)[-1]
+    kept = {
+        method: solve_mean_field(couplings, fields=fields, beta=0.5, method=method).value
+        for method in ("tap", "adaptive")
+    }
+    assert np.abs(last - kept["tap"]).max() < 1e-3
+    assert np.abs(last - kept["adaptive"]).max() > 0.01
+
+
+@answers("25.1", "25.2", "25.3", "25.4")
+def test_driven_spins():
+    rng = np.random.default_rng(0)
+    couplings = rng.standard_normal((4, 4))
+    couplings, fields = couplings + couplings.T, rng.standard_normal(4)
+    states = np.array(list(itertools.product((1, -1), repeat=4)))
+    weight = np.exp(0.4 * states @ fields)
+    weight = weight * np.prod(2 * np.cosh(0.4 * (fields + states @ couplings)), axis=1)
+    found = kinetic_stationary(couplings, drive=fields, beta=0.4)
+    np.testing.assert_allclose(found.magnetization, weight @ states / weight.sum(), atol=1e-9)
+    chain = np.zeros((3, 3))
+    chain[1, 0] = chain[2, 1] = 0.8
+    drive = np.full(3, 0.3)
+    base = kinetic_stationary(chain, drive=drive, beta=1.0).magnetization
+    both = solve_exact(chain + chain.T, fields=drive, beta=1.0).magnetization
+    for spin in range(3):
+        pulled = drive + 0.1 * np.eye(3)[spin]
+        driven = kinetic_stationary(chain, drive=pulled, beta=1.0).magnetization - base
+        assert (np.abs(driven[:spin]) < 1e-12).all()
+        assert (np.abs(driven[spin:]) > 1e-3).all()
+        resting = solve_exact(chain + chain.T, fields=pulled, beta=1.0).magnetization - both
+        assert (np.abs(resting) > 1e-3).all()
+    assert pytest.approx(2 / 3) == 1 - 1 / 3
+    assert critical_beta(0.0, field_scale=0.0) == near(said("25", r"returns ([\d.]+)\."), 6)
+
+
+@answers("31.3", "31.4", "31.5")
+def test_asymmetric_networks():
+    rng = np.random.default_rng(1)
+    couplings = rng.standard_normal((9, 9))
+    couplings = couplings + couplings.T
+    path = [np.where(rng.random(9) < 0.5, 1.0, -1.0)]
+    for _ in range(200):
+        path.append(np.where(couplings @ path[-1] >= 0, 1.0, -1.0))
+    heights = [-x @ couplings @ y for x, y in itertools.pairwise(path)]
+    assert (np.diff(heights) <= 1e-9).all()
+    assert (path[-1] == path[-3]).all()
+    z, weight = np.polynomial.hermite_e.hermegauss(120)
+    weight = weight / weight.sum()
+    cubic, mean_log, log_beta = [], [], []
+    for u in (0.005, 0.01):
+        square = weight @ np.tanh(math.sqrt(u) * z) ** 2
+        cubic.append((square - u + 2 * u * u) / u**3)
+        mean_log.append((0.5 * math.log(weight @ np.cosh(math.sqrt(u) * z) ** -4.0) + u) / u**2)
+        log_beta.append((0.5 * math.log(u / square) - u) / u**2)
+    # The next order of each is taken out: twice the first less the second.
+    ends = [2 * first - second for first, second in (cubic, mean_log, log_beta)]
+    assert ends == pytest.approx([17 / 3, 5 / 2, -11 / 6], abs=0.05)
+    assert ends[1] + ends[2] == pytest.approx(2 / 3, abs=0.05)
+    small, larger = said("31", r"package gives ([\d.]+) and ([\d.]+)\.", 2)
+    assert glass_state(1.01).value == near(small, 4)
+    assert glass_state(1.1).value == near(larger, 3)
+
+
+@answers("32.3", "32.4")
+def test_paths_and_mean_fields():
+    beta, source, m = 1.3, 0.4, 0.2
+    # ∂/∂m of ln 2cosh(βm + g) − ln 2cosh(βm), what the source adds per bit.
+    difference = math.log(
+        math.cosh(beta * (m + 1e-6) + source) / math.cosh(beta * (m + 1e-6))
+    ) - math.log(math.cosh(beta * (m - 1e-6) + source) / math.cosh(beta * (m - 1e-6)))
+    slope = beta * (math.tanh(beta * m + source) - math.tanh(beta * m))
+    assert difference / 2e-6 == pytest.approx(slope, abs=1e-6)
+    odd = [s for n in (1, 3) for s in itertools.combinations(range(3), n)]
+    assert len(odd) == 4
+    signs = np.array(list(itertools.product((1, -1), repeat=3)))
+    for attention, vanishes in (((0.3, 0.0, 0.9), True), ((0.3, 0.2, 0.9), False)):
+        moment = signs.prod(1) @ np.tanh(2.0 * signs @ np.array(attention))
+        assert bool(abs(moment) < 1e-12) is vanishes
+
+
+@answers("32b.3", "32b.4")
+def test_finite_size():
+    rng = np.random.default_rng(0)
+    z = 0.7 * rng.standard_normal((400_000, 2))
+    second = 0.5 * 1.9 * (z[:, 0] ** 2 - z[:, 1] ** 2)
+    assert second.mean() == pytest.approx(0.0, abs=0.01)
+    assert second.var() == pytest.approx(1.9**2 * 0.7**4, rel=0.02)
+    rate, grown, bits = said(
+        "32b", r"2\\lambda=([\d.]+)\$ about \$(\d)\\times10\^6\$ times: \$(\d)\\times10", 3
+    )
+    assert math.exp(50 * rate) / 1e6 == near(grown, 0)
+    assert grown == bits
+
+
+@answers("33.2", "33.5")
+def test_phase_transitions():
+    strobes, steps = 11, said("33", r"it is back: (\d+) steps")
+    assert math.gcd(3, strobes) == 1
+    assert 4 * strobes == steps
+    period = said("33", r"cycle of (\d+) steps takes nearly all")
+    network = Network.document()
+    starts = Context(np.zeros((2, 4, 3)) + np.array([0.1, -0.2, 0.3]), 0)
+    found = find_attractors(network, starts, beta=1.2725, transient=200_000, kept=500, exponents=0)
+    assert period in found.period
+
+
+@answers("33b.3", "33b.4")
+def test_lifetimes():
+    mantissa = said("33b", r"0\.9\) = ([\d.]+)\\times10\^5")
+    assert 1 / math.log(1 / 0.9) == near(mantissa, 1)
+    period, rate = said("33b", r"cycle of (\d+) steps; .* at \$(-[\d.]+)\$ a step", 2)
+    end = [[-0.0855, -0.0188, -0.0812], [-0.0782, -0.0359, -0.0115]]
+    end += [[-0.068, -0.0412, 0.0546], [0.0031, -0.0239, 0.1026]]
+    network = Network.document()
+    context = Context(np.array(end), 0)
+    found = find_attractors(network, context, beta=1.2665, transient=4000, kept=1000, exponents=0)
+    assert found.period == period
+    growth = lyapunov_spectrum(network, found.context, beta=1.2665, steps=21_600, count=1)
+    assert float(growth.exponents.value[0]) == near(rate, 3)
+
+
+@answers("33c.1", "33c.2", "33c.3", "33c.5")
+def test_bifurcations():
+    found = onset(Network.document())
+    mu = found.mu[0]
+    angle, turn, four, three = said(
+        "33c",
+        r"varphi = ([\d.]+)\$; .* = ([\d.]+)\\,\(T\+1\)\$ tokens, so ([\d.]+) "
+        r"for \$T = 4\$ and ([\d.]+)",
+        4,
+    )
+    phase = abs(np.angle(mu))
+    assert phase == near(angle, 3)
+    assert math.pi / phase == near(turn, 2)
+    assert 5 * math.pi / phase == near(four, 1)
+    assert 4 * math.pi / phase == near(three, 1)
+    # T = 1: a step multiplies by βμ, so |z| = 1 at β = 1/|μ| and it turns by the angle of μ.
+    z = np.exp(2j * phase / 5)
+    beta = found.beta[0]
+    assert z**4 == pytest.approx(
+        beta * abs(mu) * np.exp(1j * phase) / 4 * (z ** np.arange(4)).sum()
+    )
+    assert 1 * 11 - 3 * 4 == -1
+    assert 1 / 4 < 4 / 15 < 3 / 11
+    first = [onset(Network.segmented(seed)).mu[0] for seed in range(400)]
+    magnetize = sum(m.imag == 0 and m.real > 0 for m in first)
+    assert magnetize == said("33c", r"seeds 0 to 399 it is (\d+)")
+
+
+@answers("33d.1")
+def test_phase_diagrams():
+    starts, missed = said("33d", r"0\.05 at \$n = (\d+)\$\. .* in (\d+) of 100", 2)
+    assert 0.9**starts < 0.05 < 0.9 ** (starts - 1)
+    assert near(missed, 0) == 100 * 0.9**8
+    none = said("33d", r"none of 64, ([\d.]+)\.")
+    assert share_interval(0, trials=64)[1] == near(none, 3)
+
+
+@answers("33e.1", "33e.3")
+def test_census():
+    total = said("33e", r"/4 = (\d+)\$")
+    networks = set()
+    for signs in itertools.product((1, -1), repeat=6):
+        v, q, k = signs[:2], signs[2:4], signs[4:]
+        orbit = []
+        for swap, sign in itertools.product((1, -1), (1, -1)):
+            turned = [w[::swap] for w in (v, q, k)]
+            turned[1:] = [tuple(sign * x for x in w) for w in turned[1:]]
+            orbit.append(tuple(turned))
+        networks.add(min(orbit))
+    assert len(networks) == total == count_networks(features=1, segments=2, bits=0)
+    angle = np.linspace(1e-3, np.pi, 400)
+    beta = np.sin(angle / 5) / np.sin(4 * angle / 5) * 4
+    assert (np.diff(beta) > 0).all()
+    assert beta[-1] == pytest.approx(4.0)
+
+
+@answers("34.2", "34.4", "34.5")
+def test_memory_beyond_the_window():
+    assert said("34", r"\(0\.5\+1\)/2 = ([\d.]+)\$") == (0.5 + 1) / 2
+    assert math.log(1e6) / 0.1 == near(said("34", r"0\.1 = (\d+)\$ tokens"), 0)
+    hot, cold = said("34", r"at 1\.4 is about ([\d.]+), that at 1\.28 about ([\d.]+)\.", 2)
+    network = Network.document()
+    start = Context(np.full((4, 3), 0.1) * np.array([1.0, -2.0, 3.0]), 0)
+    for beta, told in ((1.4, hot), (1.28, cold)):
+        found = lyapunov_spectrum(network, start, beta=beta, steps=40_000, count=1)
+        assert float(found.exponents.value[0]) == pytest.approx(told, abs=0.015)
+
+
+@answers("34b.2", "34b.3", "34b.4", "34b.5")
+def test_memory_in_noise():
+    factor = said("34b", r"a factor of ([\d.]+)\.")
+    assert math.exp(2 * 0.05 * 10) == near(factor, 1)
+    s, n, c = 0.01, 1e6, 0.3
+    assert (2 * s) ** 2 * n * c / (4 * s * s * c * n) == pytest.approx(1.0)
+    maps = np.full((12, 1, 1, 1), 0.8)
+    profile = memory_profile(maps, noise=np.ones((13, 1)))
+    powers = 0.8 ** (2.0 * np.arange(12, -1, -1))
+    np.testing.assert_allclose(profile, powers / powers.sum(), atol=1e-9)
+    assert profile.sum() == pytest.approx(1.0)
+    least, most, whole, distant = said(
+        "34b", r"From ([\d.]+) to ([\d.]+) of (\d+), in six starts.* Exactly (\d) of it", 4
+    )
+    network, beyond = Network.document(), []
+    for start in range(1, 7):
+        window, position = message_start(network, "chaos at 1.28", number=start)
+        path = mean_path(network, 1.4, window=window, steps=256, position=position)
+        maps = linear_maps(network, 1.4, path=path, position=position - network.context + 1)
+        noise = token_noise(network, path)
+        profile = memory_profile(maps[:256], noise=noise[: 256 + network.context])
+        assert profile.sum() == pytest.approx(whole)
+        assert profile[:200].sum() == pytest.approx(distant, abs=0.02)
+        beyond.append(profile[: -network.context].sum())
+    assert (min(beyond), max(beyond)) == (near(least, 1), near(most, 1))
+
+
+@answers("41.1", "41.2", "41.3", "41.5")
+def test_many_seeds():
+    wilson, ratio, other = said("41", r"so \$K = (\d+)\$.* = ([\d.]+)\$, that is (\d+)\.", 3)
+    seeds = int(wilson)
+    assert share_interval(seeds, trials=seeds)[0] > 0.99
+    assert share_interval(seeds - 1, trials=seeds - 1)[0] < 0.99
+    assert math.log(0.025) / math.log(0.99) == near(ratio, 2)
+    assert math.ceil(ratio) == other
+    assert 1000 * math.erfc(3 / math.sqrt(2)) == near(said("41", r"([\d.]+) on average"), 1)
+    beta, size = 0.7, 4000
+    scale = beta / math.sqrt(size)
+    each = quad(lambda z: norm.pdf(z) * math.log(math.cosh(scale * z)), -12, 12, epsabs=1e-15)[0]
+    loops = [-(beta ** (2 * k)) / (4 * k) for k in (1, 2)]
+    pairs = 0.5 * size * (size - 1) * each
+    assert pairs == pytest.approx(size * beta**2 / 4 + sum(loops), abs=1e-3)
+    square, correlation = said("41", r"/15 = ([\d.]+)\$ and \$c = ([\d.]+)\$", 2)
+    assert near(square, 2) == (16 / 6 - 1) / 15
+    assert math.sqrt((16 / 6 - 1) / 15) == near(correlation, 2)
+
+
+@answers("51.2", "51.3", "51.5")
+def test_three_views():
+    square = said("51", r"3\\cdot 1\.087\} = ([\d.]+)\$")
+    found = readers_in_equilibrium(np.array([[1.0], [-1.0]]), beta=0.5, readers=3)
+    overlap = (found.counts @ np.array([1.0, -1.0])) / 3
+    assert found.probability @ overlap**2 == near(square, 3)
+    period = said("51", r"a period of ([\d.]+) steps")
+    turn = brentq(lambda w: 0.1 / abs(np.exp(1j * w) - 0.9) - 0.5, 0.01, 3.0)
+    assert 2 * math.pi / turn == near(period, 1)
+    sweeps, one, once = said(
+        "51",
+        r"About ([\d.]+) sweeps .* = (\d)\$ sweeps one at a time .* = ([\d.]+)\$ all at once",
+        3,
+    )
+    assert change_times(40, beta=0.8) == (near(sweeps, 1), near(sweeps, 1))
+    assert pytest.approx(one) == 1 / (1 - 0.8)
+    assert -1 / math.log(0.8) == near(once, 1)
