@@ -107,23 +107,31 @@ def random_words(
     cells = float(np.prod(counts + 1.0))
     if cells > 1e7:
         raise ValueError(f"size must give at most 10**7 cells, got {cells:.3g}")
-    ones = np.stack(np.meshgrid(*(np.arange(n + 1) for n in counts), indexing="ij"), axis=-1)
-    ones = ones.reshape(-1, network.segments)
-    ways = gammaln(counts + 1) - gammaln(ones + 1) - gammaln(counts - ones + 1)
-    expected = size * (log_words - np.log(2.0)) + ways.sum(axis=1)
-    many = np.exp(np.minimum(expected, 700.0))
-    drawn = numpy_generator(seed).poisson(np.minimum(many, _CERTAIN)).astype(float)
-    drawn = np.where(many > _CERTAIN, many, drawn)
+    # One axis a segment: what belongs to a segment broadcasts along the others.
+    ones = np.meshgrid(*(np.arange(n + 1.0) for n in counts), indexing="ij", sparse=True)
+    spins = [2.0 * k / n - 1.0 for k, n in zip(ones, counts, strict=True)]
+    ways = sum(
+        gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+        for k, n in zip(ones, counts, strict=True)
+    )
+    expected = np.exp(np.minimum(size * (log_words - np.log(2.0)) + ways, 700.0))
+    drawn = expected.copy()
+    few = expected < _CERTAIN
+    drawn[few] = numpy_generator(seed).poisson(expected[few])
     if not drawn.any():
         raise ValueError("log_words must be large enough for a word to be drawn")
-    overlaps = network.overlaps(2.0 * ones / counts - 1.0)[:, OUTPUT]
-    logit = beta * size * (overlaps @ attention)
+    push = network.semantic[OUTPUT].T @ attention
+    logit = sum(beta * n * h * x for n, h, x in zip(counts, push, spins, strict=True))
     with np.errstate(divide="ignore"):
         score = logit + np.log(drawn)
     weight = np.exp(score - score.max())
     weight /= weight.sum()
-    mean = weight @ overlaps
-    spread = float(np.sqrt(weight @ ((overlaps - mean) ** 2).sum(axis=1)))
+    middle = np.array([(weight * x).sum() for x in spins])
+    off = [x - y for x, y in zip(spins, middle, strict=True)]
+    joint = np.array([[(weight * x * y).sum() for x in off] for y in off])
+    pattern = network.semantic[OUTPUT] * network.fractions
+    mean = pattern @ middle
+    spread = float(np.sqrt(np.einsum("al,lm,am->", pattern, joint, pattern)))
     held = weight > 0.0
     entropy = -float(weight[held] @ np.log(weight[held] / drawn[held]))
     return WordDraw(mean=mean, spread=spread, effective=float(np.exp(min(entropy, 700.0))))

@@ -15,17 +15,17 @@ from spinformer.dmft.onset import onset
 from spinformer.dmft.state import Context
 from spinformer.studies.tables import Rows, Table
 
-_BETAS = np.linspace(0.5, 4.0, 64)
+_BETAS = np.linspace(0.5, 4.0, 48)
 _BLOCK = 25
-FAMILIES = {"first": range(1000, 1150, _BLOCK), "second": range(2000, 2150, _BLOCK)}
+FAMILIES = {"first": range(1000, 1100, _BLOCK), "second": range(2000, 2100, _BLOCK)}
 # A perturbation that is small against everything, and grows or shrinks for so many steps.
 _TINY, _STEPS = 1e-9, 4000
 
 
-def regime_rows(letters: int, *, first: int, networks: int = _BLOCK, steps: int = 20_000) -> Rows:
+def regime_rows(letters: int, *, first: int, networks: int = _BLOCK, steps: int = 10_000) -> Rows:
     """One row for each of `networks` random networks, of seeds `first`, `first` + 1, …
 
-    periodic, quasi, chaotic: at how many of 64 values of β in [0.5, 4], one random context each,
+    periodic, quasi, chaotic: at how many of 48 values of β in [0.5, 4], one random context each,
     an orbit is so after `steps` steps. lasting: at how many of the chaotic ones it still is after
     twice as many more. onset: β where the disordered state gives way without a position; turns: how
     fast what takes over turns, in turns per token.
@@ -74,7 +74,7 @@ def _settle(
         start,
         beta=beta,
         transient=steps,
-        kept=10_000,
+        kept=6_000,
         exponents=1,
         exponent_steps=10_000,
         bins=1,
