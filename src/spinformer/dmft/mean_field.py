@@ -143,7 +143,7 @@ def context_from_tokens(
     >>> context_from_tokens(network, two, beta=1.2).position
     1
     """
-    check_instance("network", network, AttentionNetwork)
+    check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
     overlaps = check_array("overlaps", overlaps, low=-1.0, high=1.0)
     if overlaps.ndim < 3 or overlaps.shape[-2:] != (4, network.features) or not overlaps.shape[-3]:
         raise ValueError(
@@ -225,7 +225,7 @@ def random_contexts(network: AttentionNetwork, seed: Seed, *, count: int) -> Con
     >>> random_contexts(Network.document(), 0, count=5).attention.shape
     (5, 4, 3)
     """
-    check_instance("network", network, AttentionNetwork)
+    check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
     rng = numpy_generator(seed)
     count = check_integer("count", count, low=1)
     return Context(rng.uniform(-1.0, 1.0, (count, network.context, network.features)), 0)
