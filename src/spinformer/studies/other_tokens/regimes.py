@@ -88,7 +88,8 @@ def measured_onset(network: LetterNetwork) -> float:
     The deviation is run through the compiled step, no tangent map: its growth over 4,000 steps
     after 4,000 is found at two β, 0.05 % to either side of the prediction of `dmft.onset`, and put
     to zero by a straight line. Where several oscillations reach the threshold together (μ < 0) the
-    growth has a kink there, which moves the result by a third of that distance at most.
+    growth has a kink there, and where eigenvalues coincide a power of time beside the exponential:
+    the result is then off by up to a thousandth.
     ValueError where the disordered state never gives way.
 
     >>> network = LetterNetwork.segmented(0, letters=3)
