@@ -43,6 +43,11 @@ def anything(letters: int, *, seed: int = 0, features: int = 2, segments: int = 
     semantic = rng.uniform(-1.0, 1.0, (4, features, segments, letters))
     semantic -= semantic.mean(axis=3, keepdims=True)
     semantic /= np.abs(semantic).max()
+    if letters > 2:
+        # One letter is pushed away, all others alike: a class of many that has a row of its own.
+        alike = np.full((features, letters), 0.5 / (letters - 1))
+        alike[:, 0] = -0.5
+        semantic[0, :, 2] = alike
     # The same output features in another order of the letters: one group of the kernel.
     semantic[0, :, 1] = semantic[0, :, 0][:, ::-1]
     fractions = np.array([1.0, 2.0, 3.0, 1.0, 1.0])[:segments]
