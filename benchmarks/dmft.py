@@ -3,8 +3,9 @@
     python benchmarks/dmft.py [--full]
 
 Rows: a step of the document's network batched over β (compiled lanes), of a scalar compiled loop
-with the C library's exp and tanh, of plain NumPy and of batched torch; other sizes; the Lyapunov
-spectra in units of a step; the roofline; and, with --full, Figures 3a and 3b at full size.
+with the C library's exp and tanh, of plain NumPy and of batched torch; other sizes; sites with
+letters; the Lyapunov spectra in units of a step; the roofline; and, with --full, Figures 3a and 3b
+at full size.
 Times of a step are processor time of one thread divided by steps and systems.
 """
 
@@ -27,6 +28,7 @@ from spinformer.dmft import kernels
 from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.differentiable import torch_step
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.lyapunov import lyapunov_spectrum, lyapunov_spectrum_reference
 from spinformer.dmft.mean_field import document_context, random_contexts, step
 from spinformer.dmft.network import Network
@@ -233,6 +235,22 @@ def main() -> None:
         per = times[str(s)] / work / (times[str(sizes[0])] / flops)
         print(f"  P, L, K = {s}, T = {2 ** s[2]:2d}: {times[str(s)]:8.1f} ns, {work:5d} flops, "
               f"cost per flop x {per:.2f} of the document's")  # fmt: skip
+
+    alphabets = {f"q = {q}": LetterNetwork.document(q) for q in (2, 3, 4, 8, 64)}
+    many_letters = {
+        name: Ensemble(machine, random_contexts(machine, 0, count=LANES),
+                       beta=1.27 * (machine.letters - 1), threads=1)
+        for name, machine in alphabets.items()
+    }  # fmt: skip
+    with_letters = medians(
+        {
+            "bits": lane_action(lanes, 1000),
+            **{name: lane_action(machine, 1000) for name, machine in many_letters.items()},
+        }
+    )
+    print("\nthe document's labels with q letters, ns per step (goal: q = 2 at most twice bits)")
+    for name, value in with_letters.items():
+        print(f"  {name:40s} {value:10.1f}   x {value / with_letters['bits']:8.2f}")
 
     def spectrum(count: int | None, every: int | None) -> Callable[[], int]:
         def run() -> int:

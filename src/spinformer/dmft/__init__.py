@@ -1,4 +1,4 @@
-"""Self-attention with 1-bit tokens: N bits, the limit N → ∞, and what its dynamics settles on.
+"""Self-attention with tokens of N bits or letters, the limit N → ∞, and what it settles on.
 
 NumPy and compiled kernels throughout, float64; `differentiable` is the torch form. The theory is
 that of [poclopez2024dynamical].
@@ -15,6 +15,7 @@ from spinformer.dmft.basins import basins_of_attraction
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.following import global_continuation
 from spinformer.dmft.identity import basins_fractions, fingerprints, identify
+from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.lifetimes import escape_times, replicas
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import document_context, random_contexts, step, trajectory
@@ -25,6 +26,7 @@ __all__ = [
     "Attractors",
     "Context",
     "Ensemble",
+    "LetterNetwork",
     "Network",
     "Regime",
     "Thresholds",

@@ -31,8 +31,8 @@ from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.kernels import LANES, Block, Clock, Tally
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
+from spinformer.dmft.weights import AttentionNetwork
 
 # Stretches from which the error of an exponent is taken.
 _BATCHES = 20
@@ -192,7 +192,7 @@ def _limits(thresholds: Thresholds | None) -> Thresholds:
 
 
 def find_attractors(
-    network: Network | Sequence[Network],
+    network: AttentionNetwork | Sequence[AttentionNetwork],
     context: Context,
     *,
     beta: float | np.ndarray,
@@ -217,6 +217,7 @@ def find_attractors(
     short stretch searched for a period, and `exponent_steps` steps averaged for the `exponents`
     leading Lyapunov exponents (0 of them: none; regimes are then periodic or undecided).
 
+    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = find_attractors(
     ...     Network.document(), start, beta=0.5, transient=2000, kept=200, exponent_steps=200
@@ -329,7 +330,7 @@ class Continuation:
 
 
 def continue_attractors(
-    network: Network,
+    network: AttentionNetwork,
     context: Context,
     betas: np.ndarray,
     *,
@@ -348,6 +349,7 @@ def continue_attractors(
     others appear, until it loses its stability. `SHORT_STRETCHES` are thresholds that suit the
     default numbers of steps.
 
+    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((1, 4, 3), 0.1), 0)
     >>> followed = continue_attractors(
     ...     Network.document(), start, np.array([0.5, 0.6]), thresholds=SHORT_STRETCHES

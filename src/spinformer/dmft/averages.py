@@ -14,7 +14,8 @@ import numpy as np
 
 from spinformer.core.checks import check_array
 from spinformer.core.states import spin_states
-from spinformer.dmft.network import OUTPUT, Network
+from spinformer.dmft.network import OUTPUT
+from spinformer.dmft.weights import AttentionNetwork
 
 
 def overlaps_explicit(
@@ -22,6 +23,7 @@ def overlaps_explicit(
 ) -> np.ndarray:
     """From explicit weights (4, P, N): a sum over bits, [poclopez2024dynamical, Eq. (13)].
 
+    >>> from spinformer.dmft.network import Network
     >>> weights = Network.document().weights(3)
     >>> overlaps_explicit(weights, attention=np.zeros(3), beta=1.0).shape
     (4, 3)
@@ -33,10 +35,11 @@ def overlaps_explicit(
 
 
 def overlaps_segments(
-    network: Network, attention: np.ndarray, *, beta: float | np.ndarray
+    network: AttentionNetwork, attention: np.ndarray, *, beta: float | np.ndarray
 ) -> np.ndarray:
     """From a network: a sum over segments weighted by their fractions.
 
+    >>> from spinformer.dmft.network import Network
     >>> network = Network.document()
     >>> one = overlaps_segments(network, np.array([0.1, 0.2, 0.3]), beta=1.0)
     >>> other = overlaps_explicit(network.weights(30), attention=np.array([0.1, 0.2, 0.3]), beta=1)
@@ -44,7 +47,7 @@ def overlaps_segments(
     True
     """
     attention, beta = _batch(network.features, attention, beta)
-    return network.overlaps(np.tanh(beta[..., None] * (attention @ network.semantic[OUTPUT])))
+    return network.mean_overlaps(attention, beta=beta)
 
 
 def overlaps_correlations(
@@ -58,6 +61,7 @@ def overlaps_correlations(
     2^{−P} Σ_{σ∈{±1}^P} [Σ_{S odd} (Π_{b∈S} σ_b) C^α_{S,a}] tanh(β Σ_b σ_b A_b); tanh is odd, so
     the half with σ_1 = 1 counts twice. ValueError if a subset is missing.
 
+    >>> from spinformer.dmft.network import Network
     >>> network, vector = Network.document(), np.array([0.1, 0.2, 0.3])
     >>> one = overlaps_correlations(network.correlations(), vector, beta=1.0)
     >>> np.allclose(one, overlaps_segments(network, vector, beta=1.0), atol=1e-12)

@@ -17,8 +17,8 @@ from tqdm import tqdm
 from spinformer.core.checks import check_array, check_integer
 from spinformer.dmft import kernels
 from spinformer.dmft.kernels import LANES, Block, Clock
-from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context, fitting
+from spinformer.dmft.weights import AttentionNetwork
 
 Task = Callable[[Block, Clock], tuple[Clock, tuple[np.ndarray, ...]]]
 
@@ -34,6 +34,7 @@ class Ensemble:
 
     Raises TypeError or ValueError, naming the argument, for what does not fit together.
 
+    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.zeros((5, 4, 3)), 0)
     >>> ensemble = Ensemble(Network.document(), start, beta=1.2)
     >>> ensemble.record(10).shape, ensemble.state().position
@@ -42,7 +43,7 @@ class Ensemble:
 
     def __init__(
         self,
-        networks: Network | Sequence[Network],
+        networks: AttentionNetwork | Sequence[AttentionNetwork],
         context: Context,
         *,
         beta: float | np.ndarray,
@@ -50,7 +51,7 @@ class Ensemble:
         epsilon: float | np.ndarray | None = None,
         threads: int | None = None,
     ) -> None:
-        self.single = isinstance(networks, Network)
+        self.single = isinstance(networks, AttentionNetwork)
         nets = _alike(networks)
         contexts, position = fitting(nets[0], context)
         given = _parameters(nets, self.single, beta, gamma, epsilon)
@@ -67,7 +68,7 @@ class Ensemble:
         self._weights = [
             tuple(
                 np.ascontiguousarray(array)
-                for array in (*network.output_patterns(), network.position_overlaps())
+                for array in (*network.hidden_units(), network.position_overlaps())
             )
             for network in nets
         ]
@@ -113,7 +114,7 @@ class Ensemble:
 
     def _block(self, number: int) -> Block:
         """Block `number`, with scratch memory of its own."""
-        patterns, readout, drive = self._weights[number // self._per_network]
+        patterns, readout, degeneracy, drive = self._weights[number // self._per_network]
         beta, gamma, epsilon = (parameter[number] for parameter in self._parameters)
         return Block(
             attention=self._attention[number],
@@ -127,6 +128,7 @@ class Ensemble:
             epsilon=epsilon,
             patterns=patterns,
             readout=readout,
+            degeneracy=degeneracy,
             drive=drive,
         )
 
@@ -193,11 +195,11 @@ class Ensemble:
         return Context(self._gather(list(self._attention[:, slots])), self.clock.position)
 
 
-def _alike(networks: Network | Sequence[Network]) -> list[Network]:
+def _alike(networks: AttentionNetwork | Sequence[AttentionNetwork]) -> list[AttentionNetwork]:
     """The networks as a list, all of one size."""
-    nets = [networks] if isinstance(networks, Network) else networks
+    nets = [networks] if isinstance(networks, AttentionNetwork) else networks
     nets = list(nets) if isinstance(nets, Sequence) else []
-    if not nets or not all(isinstance(net, Network) for net in nets):
+    if not nets or not all(isinstance(net, AttentionNetwork) for net in nets):
         raise TypeError(
             f"networks must be a Network or a non-empty sequence of them, got {networks!r:.60}"
         )
@@ -208,7 +210,7 @@ def _alike(networks: Network | Sequence[Network]) -> list[Network]:
 
 
 def _parameters(
-    nets: Sequence[Network],
+    nets: Sequence[AttentionNetwork],
     single: bool,
     beta: float | np.ndarray,
     gamma: float | np.ndarray | None,
@@ -235,7 +237,10 @@ def _parameters(
 
 
 def _batch_shape(
-    nets: Sequence[Network], single: bool, contexts: np.ndarray, given: dict[str, np.ndarray]
+    nets: Sequence[AttentionNetwork],
+    single: bool,
+    contexts: np.ndarray,
+    given: dict[str, np.ndarray],
 ) -> tuple[int, ...]:
     """What contexts and parameters broadcast to: (), (B,) or, networks first, (M, B)."""
     shapes = [contexts.shape[:-2], *(value.shape for value in given.values())]

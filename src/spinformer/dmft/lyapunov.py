@@ -32,8 +32,9 @@ from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.kernels import LANES, Block, Clock, Frame
 from spinformer.dmft.mean_field import attend, step, tokens
-from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
+from spinformer.dmft.network import KEY, QUERY, VALUE
 from spinformer.dmft.state import Context, fitting
+from spinformer.dmft.weights import AttentionNetwork
 
 # The largest t of a jump within a run that chance is allowed: one chaotic run in a thousand has
 # more.
@@ -70,7 +71,7 @@ class LyapunovSpectrum:
 
 
 def lyapunov_spectrum(
-    network: Network | Sequence[Network],
+    network: AttentionNetwork | Sequence[AttentionNetwork],
     context: Context,
     *,
     beta: float | np.ndarray,
@@ -91,6 +92,7 @@ def lyapunov_spectrum(
     `transient` steps the frame aligns during `align` steps, then `steps` steps are averaged.
     every: steps between orthonormalizations; None: 2 for more than two exponents, 4 for one or two.
 
+    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = lyapunov_spectrum(Network.document(), start, beta=0.5, steps=1000, count=2)
     >>> found.exponents.value.shape, bool(found.exponents.value[0] < 0)
@@ -235,7 +237,7 @@ def _standard_error(samples: np.ndarray) -> np.ndarray:
 
 
 def tangent_map(
-    network: Network,
+    network: AttentionNetwork,
     context: Context,
     beta: float,
     *,
@@ -246,6 +248,7 @@ def tangent_map(
 
     Rows and columns run over age (newest first), then feature. Raises ValueError for a batch.
 
+    >>> from spinformer.dmft.network import Network
     >>> matrix = tangent_map(Network.document(), Context(np.zeros((4, 3)), 0), 1.2)
     >>> matrix.shape, bool((matrix[3:, :9] == np.eye(9)).all())
     ((12, 12), True)
@@ -260,11 +263,8 @@ def tangent_map(
     size, features = network.context, network.features
     window = tokens(network, context, beta, epsilon=epsilon)
     newest = attend(window, gamma=gamma)
-    field = beta * (context.attention @ network.semantic[OUTPUT])
-    slope = (1.0 - epsilon) * beta / np.cosh(field) ** 2
-    weighted = network.semantic * network.fractions
     # by[t, r, a, b] = ∂m^r_a / ∂A_b of the token of age t.
-    by = np.einsum("ral,tl,bl->trab", weighted, slope, network.semantic[OUTPUT])
+    by = (1.0 - epsilon) * network.response(context.attention, beta=np.array(beta))
     query = window[0, QUERY]
     score = gamma * window[:, KEY] @ query
     share = np.exp(score - score.max())
@@ -280,7 +280,7 @@ def tangent_map(
 
 
 def lyapunov_spectrum_reference(
-    network: Network,
+    network: AttentionNetwork,
     context: Context,
     beta: float,
     *,
@@ -294,6 +294,7 @@ def lyapunov_spectrum_reference(
 
     `core.lyapunov.lyapunov_exponents` of `tangent_map` along `mean_field.step`.
 
+    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = lyapunov_spectrum_reference(Network.document(), start, 0.5, steps=40, count=1)
     >>> bool(found.value[0] < 0)
@@ -319,7 +320,7 @@ def lyapunov_spectrum_reference(
 
 
 def mean_log_determinant_reference(
-    network: Network,
+    network: AttentionNetwork,
     context: Context,
     beta: float,
     *,
@@ -331,6 +332,7 @@ def mean_log_determinant_reference(
 
     The determinant of a block companion matrix is that of its last block, up to sign.
 
+    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> mean_log_determinant_reference(Network.document(), start, 1.2, steps=10) < 0
     True

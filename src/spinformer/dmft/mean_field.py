@@ -33,6 +33,7 @@ from spinformer.dmft.averages import (
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 from spinformer.dmft.state import Context, fitting
+from spinformer.dmft.weights import AttentionNetwork
 
 __all__ = [
     "Context",
@@ -53,7 +54,7 @@ __all__ = [
 
 
 def tokens(
-    network: Network,
+    network: AttentionNetwork,
     context: Context,
     beta: float | np.ndarray,
     *,
@@ -95,7 +96,7 @@ def attend(window: np.ndarray, *, gamma: float | np.ndarray) -> np.ndarray:
 
 
 def step(
-    network: Network,
+    network: AttentionNetwork,
     context: Context,
     beta: float | np.ndarray,
     *,
@@ -124,7 +125,7 @@ def step(
 
 
 def context_from_tokens(
-    network: Network,
+    network: AttentionNetwork,
     overlaps: np.ndarray,
     *,
     beta: float | np.ndarray,
@@ -142,7 +143,7 @@ def context_from_tokens(
     >>> context_from_tokens(network, two, beta=1.2).position
     1
     """
-    check_instance("network", network, Network)
+    check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
     overlaps = check_array("overlaps", overlaps, low=-1.0, high=1.0)
     if overlaps.ndim < 3 or overlaps.shape[-2:] != (4, network.features) or not overlaps.shape[-3]:
         raise ValueError(
@@ -218,13 +219,13 @@ def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_00
     return ensemble.state()
 
 
-def random_contexts(network: Network, seed: Seed, *, count: int) -> Context:
+def random_contexts(network: AttentionNetwork, seed: Seed, *, count: int) -> Context:
     """`count` contexts of independent attention vectors, uniform in [−1, 1]^P, position 0.
 
     >>> random_contexts(Network.document(), 0, count=5).attention.shape
     (5, 4, 3)
     """
-    check_instance("network", network, Network)
+    check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
     rng = numpy_generator(seed)
     count = check_integer("count", count, low=1)
     return Context(rng.uniform(-1.0, 1.0, (count, network.context, network.features)), 0)
@@ -234,7 +235,7 @@ def random_contexts(network: Network, seed: Seed, *, count: int) -> Context:
 
 
 def trajectory(
-    network: Network | Sequence[Network],
+    network: AttentionNetwork | Sequence[AttentionNetwork],
     context: Context,
     *,
     beta: float | np.ndarray,
@@ -267,7 +268,7 @@ def trajectory(
 
 
 def _parameters(
-    network: Network,
+    network: AttentionNetwork,
     batch: tuple[int, ...],
     beta: float | np.ndarray,
     gamma: float | np.ndarray | None,

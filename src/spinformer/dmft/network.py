@@ -16,10 +16,10 @@ from itertools import combinations
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.checks import check_array, check_choice, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.core.states import spin_states
+from spinformer.dmft.weights import AttentionNetwork
 
 ROLES: tuple[str, ...] = ("o", "v", "q", "k")
 OUTPUT, VALUE, QUERY, KEY = range(4)
@@ -29,7 +29,7 @@ MAX_FEATURES = 16
 
 
 @record
-class Network:
+class Network(AttentionNetwork):
     """The network of [poclopez2024dynamical, Eqs. (7), (8) and (15)].
 
     semantic: (4, P, L) signs W^α_a of each segment, roles in the order of `ROLES`.
@@ -48,58 +48,12 @@ class Network:
     (3, 3, 2, 4)
     """
 
-    semantic: np.ndarray
-    position: np.ndarray
-    context: int
-    gamma: float
-    epsilon: float
-    fractions: np.ndarray = None  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        """Validate, and store read-only float64 arrays."""
-        semantic = check_array(
-            "semantic", self.semantic, shape=(4, None, None), values=(-1.0, 1.0)
-        ).copy()
+    def _checked_semantic(self) -> np.ndarray:
+        semantic = check_array("semantic", self.semantic, shape=(4, None, None), values=(-1.0, 1.0))
         features, segments = semantic.shape[1:]
         check_integer("features (axis 1 of semantic)", features, low=1, high=MAX_FEATURES)
         check_integer("segments (axis 2 of semantic)", segments, low=1)
-        position = check_array(
-            "position", self.position, shape=(4, features, None), values=(-1.0, 1.0)
-        ).copy()
-        bits = check_integer("bits (axis 2 of position)", position.shape[2], low=0, high=20)
-        high = 2**bits if bits else None
-        try:
-            context = check_integer("context", self.context, low=1, high=high)
-        except ValueError:
-            if not bits or self.context <= 2**bits:
-                raise
-            raise ValueError(
-                f"context must be at most the 2**{bits} = {2**bits} positions that {bits} "
-                f"position bits tell apart, got {self.context}"
-            ) from None
-        gamma = check_real("gamma", self.gamma, low=0.0)
-        epsilon = check_real("epsilon", self.epsilon, low=0.0, high=1.0)
-        if not bits and epsilon > 0.0:
-            raise ValueError(f"epsilon must be 0 without position bits, got {epsilon}")
-        if self.fractions is None:
-            fractions = np.full(segments, 1.0 / segments)
-        else:
-            fractions = check_array("fractions", self.fractions, shape=(segments,), low=0.0).copy()
-            if not (fractions > 0.0).all() or abs(fractions.sum() - 1.0) > 1e-12:
-                raise ValueError(
-                    f"fractions must be positive and sum to 1, got {fractions} "
-                    f"with sum {fractions.sum()}"
-                )
-        for name, value in (
-            ("semantic", semantic),
-            ("position", position),
-            ("fractions", fractions),
-        ):
-            value.setflags(write=False)
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "context", context)
-        object.__setattr__(self, "gamma", gamma)
-        object.__setattr__(self, "epsilon", epsilon)
+        return semantic
 
     # ---- constructors
 
@@ -183,21 +137,6 @@ class Network:
         )
         return full.merged()
 
-    def with_parameters(
-        self,
-        *,
-        gamma: float | None = None,
-        epsilon: float | None = None,
-        context: int | None = None,
-    ) -> Network:
-        """The same weights with another γ, ε or context length."""
-        return replace(
-            self,
-            gamma=self.gamma if gamma is None else gamma,
-            epsilon=self.epsilon if epsilon is None else epsilon,
-            context=self.context if context is None else context,
-        )
-
     def merged(self) -> Network:
         """The same network with equal segments merged (their fractions add)."""
         columns = self.semantic.reshape(-1, self.segments)
@@ -206,36 +145,7 @@ class Network:
         semantic = unique.reshape(4, self.features, -1)
         return replace(self, semantic=semantic, fractions=fractions)
 
-    # ---- sizes
-
-    @property
-    def features(self) -> int:
-        """P, features per role."""
-        return self.semantic.shape[1]
-
-    @property
-    def segments(self) -> int:
-        """L, kinds of bit."""
-        return self.semantic.shape[2]
-
-    @property
-    def bits(self) -> int:
-        """K, bits of the position code."""
-        return self.position.shape[2]
-
-    @property
-    def positions(self) -> int:
-        """2^K, the period of the position."""
-        return 2**self.bits
-
     # ---- what the dynamics needs
-
-    def position_overlaps(self) -> np.ndarray:
-        """(1/K) Σ_k W^{α,pos}_{a,k} p_k at every position, shape (2^K, 4, P), without ε."""
-        if not self.bits:
-            return np.zeros((1, 4, self.features))
-        code = spin_states(self.bits)
-        return np.einsum("rak,pk->pra", self.position, code) / self.bits
 
     def overlaps(self, token: np.ndarray) -> np.ndarray:
         """m^α_a = Σ_l f_l W^α_{a,l} x_l of tokens constant on segments.
@@ -249,6 +159,21 @@ class Network:
                 f"token must have a last axis of {self.segments} segments, got shape {token.shape}"
             )
         return np.einsum("ral,...l->...ra", self.semantic * self.fractions, token)
+
+    def mean_overlaps(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
+        """m^α_a of the token of means tanh(β W^o A), (..., 4, P), of attention (..., P)."""
+        return self.overlaps(np.tanh(beta[..., None] * (attention @ self.semantic[OUTPUT])))
+
+    def response(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
+        """∂m^α_a / ∂A_b of that token, (..., 4, P, P)."""
+        field = beta[..., None] * (attention @ self.semantic[OUTPUT])
+        slope = beta[..., None] / np.cosh(field) ** 2
+        weighted = self.semantic * self.fractions
+        return np.einsum("ral,...l,bl->...rab", weighted, slope, self.semantic[OUTPUT])
+
+    def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`output_patterns`, and no degeneracy: a unit is a tanh."""
+        return (*self.output_patterns(), np.zeros((0, 0)))
 
     def output_patterns(self) -> tuple[np.ndarray, np.ndarray]:
         """Group the bits by their output signs: the cheapest exact form of the mean field.
@@ -285,17 +210,6 @@ class Network:
         rows = self.semantic[ROLES.index(check_choice("first", first, ROLES))]
         columns = self.semantic[ROLES.index(check_choice("second", second, ROLES))]
         return (rows * self.fractions) @ columns.T
-
-    def counts(self, size: int) -> np.ndarray:
-        """How many of `size` bits each segment holds, (L,) integers; ValueError if not whole."""
-        size = check_integer("size", size, low=1)
-        exact = self.fractions * size
-        counts = np.rint(exact).astype(np.int64)
-        if np.abs(exact - counts).max() > 1e-9 * size or counts.sum() != size:
-            raise ValueError(
-                f"size must divide into whole segments of fractions {self.fractions}, got {size}"
-            )
-        return counts
 
     def weights(self, size: int) -> np.ndarray:
         """Explicit weights of a network of `size` bits, shape (4, P, size), segment by segment."""

@@ -26,7 +26,7 @@ import numpy as np
 
 from spinformer.core.checks import check_real
 from spinformer.core.records import record
-from spinformer.dmft.network import Network
+from spinformer.dmft.weights import AttentionNetwork
 
 # Singular values of ⟨W^v W^o⟩, whose entries are averages of signs, below this are rounding.
 _SINGULAR = 1e-12
@@ -55,7 +55,7 @@ class Onset:
         return float(self.rotation[0])
 
 
-def onset(network: Network, *, epsilon: float = 0.0) -> Onset:
+def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
     """Instabilities of the disordered state A = 0, and the turns per token at each.
 
     epsilon: the gain of a token is (1 − ε)β, so β is divided by 1 − ε. With ε > 0 the state A = 0
@@ -63,6 +63,7 @@ def onset(network: Network, *, epsilon: float = 0.0) -> Onset:
     zero); then the result is exact. Otherwise the positions drive the state, γ matters, and the
     true onset is that of a cycle of 2^K steps (`dmft.bifurcations`). ValueError unless 0 ≤ ε < 1.
 
+    >>> from spinformer.dmft.network import Network
     >>> found = onset(Network.document())
     >>> f"{found.critical_beta:.5f} {found.critical_rotation:.5f}"
     '1.22124 0.05888'

@@ -8,7 +8,7 @@ import numpy as np
 
 from spinformer.core.checks import check_array, check_integer
 from spinformer.core.records import record
-from spinformer.dmft.network import Network
+from spinformer.dmft.weights import AttentionNetwork
 
 
 @record
@@ -44,17 +44,18 @@ class Context:
         return Context(self.attention[index], self.position)
 
 
-def fitting(network: Network, context: Context) -> tuple[np.ndarray, int]:
+def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, int]:
     """Attention and position of a context, once it is sure that they fit the network.
 
     Raises TypeError if either is something else, ValueError for another window, another number
     of features or a position that the network does not have.
 
+    >>> from spinformer.dmft.network import Network
     >>> attention, position = fitting(Network.document(), Context(np.zeros((4, 3)), 2))
     >>> position
     2
     """
-    if not isinstance(network, Network):
+    if not isinstance(network, AttentionNetwork):
         raise TypeError(f"network must be a Network, got {network!r:.60}")
     if not isinstance(context, Context):
         raise TypeError(f"context must be a Context, got {context!r:.60}")

@@ -14,14 +14,17 @@ import numpy as np
 
 from spinformer.dmft.kernels.arithmetic import expm1_double, fma
 from spinformer.dmft.kernels.compiling import inlined, kernel
-from spinformer.dmft.kernels.stepping import LANES, dot, field, step
+from spinformer.dmft.kernels.lanes import LANES, dot, field
+from spinformer.dmft.kernels.letters import letter_change, letter_shares
+from spinformer.dmft.kernels.stepping import step
 from spinformer.dmft.kernels.tangent import orthonormalize
 
 
 class Deviation(NamedTuple):
     """Scratch memory: derivatives of tokens in the direction of the vector.
 
-    hidden: (U, W). value, key: (T, P, W). query, fresh: (P, W). scratch, lean: (W,).
+    hidden: (U, W). value, key: (T, P, W). query, fresh: (P, W). shares: (U + groups, W), used
+    with letters alone. scratch, lean: (W,).
     """
 
     hidden: np.ndarray
@@ -29,6 +32,7 @@ class Deviation(NamedTuple):
     key: np.ndarray
     query: np.ndarray
     fresh: np.ndarray
+    shares: np.ndarray
     scratch: np.ndarray
     lean: np.ndarray
 
@@ -40,14 +44,21 @@ def deviate(slot, vector, block, by):
     patterns, readout = block.patterns, block.readout
     hidden, value, key, query, scratch = by.hidden, by.value, by.key, by.query, by.scratch
     outputs, features = patterns.shape
-    for u in range(outputs):
-        field(patterns[u], attention[slot], scratch)
-        field(patterns[u], vector[slot * features : (slot + 1) * features], hidden[u])
-        for j in range(LANES):
-            # sech² x = 4 e^{2x} / (e^{2x} + 1)²: no cancellation where tanh saturates.
-            e = expm1_double(beta[j] * scratch[j])
-            d = 1.0 / (e + 2.0)
-            hidden[u, j] *= beta[j] * (1.0 - epsilon[j]) * 4.0 * ((e + 1.0) * d) * d
+    here = vector[slot * features : (slot + 1) * features]
+    if block.degeneracy.shape[0]:
+        letter_shares(patterns, block.degeneracy, attention[slot], beta, by.shares, block.weight)
+        for u in range(outputs):
+            field(patterns[u], here, hidden[u])
+        letter_change(hidden, block.degeneracy, beta, epsilon, by.shares, hidden, block.weight)
+    else:
+        for u in range(outputs):
+            field(patterns[u], attention[slot], scratch)
+            field(patterns[u], here, hidden[u])
+            for j in range(LANES):
+                # sech² x = 4 e^{2x} / (e^{2x} + 1)²: no cancellation where tanh saturates.
+                e = expm1_double(beta[j] * scratch[j])
+                d = 1.0 / (e + 2.0)
+                hidden[u, j] *= beta[j] * (1.0 - epsilon[j]) * 4.0 * ((e + 1.0) * d) * d
     for a in range(features):
         for role in range(1, 4):
             out = value[slot, a] if role == 1 else (query[a] if role == 2 else key[slot, a])
@@ -98,6 +109,7 @@ def grow(steps, every, tangent, block, clock):
         np.empty((context, features, LANES)),
         np.empty((features, LANES)),
         np.empty((features, LANES)),
+        np.empty((block.patterns.shape[0] + block.degeneracy.shape[0], LANES)),
         np.empty(LANES),
         np.empty(LANES),
     )

@@ -8,8 +8,8 @@ import numpy as np
 
 from spinformer.dmft.kernels.arithmetic import exp, fma, tanh
 from spinformer.dmft.kernels.compiling import inlined, kernel
-
-LANES = 64
+from spinformer.dmft.kernels.lanes import LANES, dot, field
+from spinformer.dmft.kernels.letters import letter_units
 
 
 class Block(NamedTuple):
@@ -19,7 +19,9 @@ class Block(NamedTuple):
         from the attention in the same slot.
     query: (P, W), γ included. hidden: (U, W), (1 − ε) tanh(β w_u·A). weight: (T + 2, W), softmax.
     beta, gamma, epsilon: (W,).
-    patterns, readout, drive: `Network.output_patterns()` and `Network.position_overlaps()`.
+        With letters the rows of hidden are those of `kernels.letters`.
+    patterns, readout, degeneracy, drive: `AttentionNetwork.hidden_units()` and
+        `AttentionNetwork.position_overlaps()`.
     """
 
     attention: np.ndarray
@@ -33,6 +35,7 @@ class Block(NamedTuple):
     epsilon: np.ndarray
     patterns: np.ndarray
     readout: np.ndarray
+    degeneracy: np.ndarray
     drive: np.ndarray
 
 
@@ -43,47 +46,6 @@ class Clock(NamedTuple):
     position: int
 
 
-@kernel
-def field(pattern, attention, out):
-    """Σ_b pattern[b] attention[b, lane] into `out`, three features a pass."""
-    features = attention.shape[0]
-    if features >= 3:
-        c, d, e = pattern[0], pattern[1], pattern[2]
-        for j in range(LANES):
-            out[j] = fma(e, attention[2, j], fma(d, attention[1, j], c * attention[0, j]))
-    else:
-        c = pattern[0]
-        for j in range(LANES):
-            out[j] = c * attention[0, j]
-    for b in range(3 if features >= 3 else 1, features):
-        c = pattern[b]
-        for j in range(LANES):
-            out[j] = fma(c, attention[b, j], out[j])
-
-
-@kernel
-def dot(x, y, out):
-    """Σ_r x[r, lane] y[r, lane] into `out`, several rows a pass."""
-    rows = x.shape[0]
-    if rows >= 3:
-        for j in range(LANES):
-            out[j] = fma(x[2, j], y[2, j], fma(x[1, j], y[1, j], x[0, j] * y[0, j]))
-        r = 3
-    else:
-        for j in range(LANES):
-            out[j] = x[0, j] * y[0, j]
-        r = 1
-    while r + 3 <= rows:
-        for j in range(LANES):
-            s = fma(x[r, j], y[r, j], out[j])
-            out[j] = fma(x[r + 2, j], y[r + 2, j], fma(x[r + 1, j], y[r + 1, j], s))
-        r += 3
-    while r < rows:
-        for j in range(LANES):
-            out[j] = fma(x[r, j], y[r, j], out[j])
-        r += 1
-
-
 @inlined
 def make_token(block, slot, phase):
     """Token at position `phase` from the attention in `slot` [poclopez2024dynamical, Eq. (15)]."""
@@ -92,10 +54,15 @@ def make_token(block, slot, phase):
     beta, gamma, epsilon = block.beta, block.gamma, block.epsilon
     patterns, readout, drive = block.patterns, block.readout, block.drive
     features, outputs = attention.shape[1], patterns.shape[0]
-    for u in range(outputs):
-        field(patterns[u], attention[slot], hidden[u])
-        for j in range(LANES):
-            hidden[u, j] = (1.0 - epsilon[j]) * tanh(beta[j] * hidden[u, j])
+    if block.degeneracy.shape[0]:
+        letter_units(
+            patterns, block.degeneracy, attention[slot], beta, epsilon, hidden, block.weight
+        )
+    else:
+        for u in range(outputs):
+            field(patterns[u], attention[slot], hidden[u])
+            for j in range(LANES):
+                hidden[u, j] = (1.0 - epsilon[j]) * tanh(beta[j] * hidden[u, j])
     for a in range(features):
         for role in range(1, 4):
             out = value[slot, a] if role == 1 else (query[a] if role == 2 else key[slot, a])

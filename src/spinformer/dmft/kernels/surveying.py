@@ -8,7 +8,8 @@ import numpy as np
 
 from spinformer.dmft.kernels.arithmetic import fma
 from spinformer.dmft.kernels.compiling import kernel
-from spinformer.dmft.kernels.stepping import LANES, output, step
+from spinformer.dmft.kernels.lanes import LANES
+from spinformer.dmft.kernels.stepping import output, step
 
 
 class Tally(NamedTuple):

@@ -20,7 +20,9 @@ from spinformer.dmft.kernels.arithmetic import (
     sqrt,
 )
 from spinformer.dmft.kernels.compiling import inlined, kernel
-from spinformer.dmft.kernels.stepping import LANES, dot, field, step
+from spinformer.dmft.kernels.lanes import LANES, dot, field
+from spinformer.dmft.kernels.letters import letter_change, letter_shares
+from spinformer.dmft.kernels.stepping import step
 
 # Lengths below this count as an exact zero of the tangent map; log 0 is replaced by its log.
 ZERO_LENGTH = 1e-140
@@ -45,12 +47,14 @@ class Frame(NamedTuple):
 class Derivatives(NamedTuple):
     """Scratch memory of a tangent map.
 
-    slope: (U, W). value, key: (T, P, P, W), query: (P, P, W), derivatives of a token by its own
-        attention vector. rows: (P, T·P, W), ∂A'/∂window. spread: (P, P, W), pull: (P, W),
-        scratch: (W,).
+    slope: (U, W), with letters (U + groups, W), the shares of their classes. bend: (P, U, W), with
+        letters alone, derivatives of the hidden rows. value, key: (T, P, P, W), query: (P, P, W),
+        derivatives of a token by its own attention vector. rows: (P, T·P, W), ∂A'/∂window.
+        spread: (P, P, W), pull: (P, W), scratch: (W,).
     """
 
     slope: np.ndarray
+    bend: np.ndarray
     value: np.ndarray
     key: np.ndarray
     query: np.ndarray
@@ -80,12 +84,47 @@ def subtract(x, c, y):
 
 
 @inlined
+def letter_slopes(slot, block, by):
+    """`slopes` of a network of letters."""
+    patterns, readout, degeneracy = block.patterns, block.readout, block.degeneracy
+    slope, bend, dvalue, dquery, dkey = by.slope, by.bend, by.value, by.query, by.key
+    outputs, features = patterns.shape
+    letter_shares(patterns, degeneracy, block.attention[slot], block.beta, slope, block.weight)
+    for b in range(features):
+        pushed = bend[b]
+        for u in range(outputs):
+            c = patterns[u, b]
+            for j in range(LANES):
+                pushed[u, j] = c
+        letter_change(pushed, degeneracy, block.beta, block.epsilon, slope, pushed, block.weight)
+        for a in range(features):
+            for role in range(1, 4):
+                if role == 1:
+                    out = dvalue[slot, a, b]
+                elif role == 2:
+                    out = dquery[b, a]
+                else:
+                    out = dkey[slot, b, a]
+                for j in range(LANES):
+                    out[j] = 0.0
+                for u in range(outputs):
+                    c = readout[role, a, u]
+                    for j in range(LANES):
+                        out[j] = fma(c, pushed[u, j], out[j])
+            for j in range(LANES):
+                dquery[b, a, j] *= block.gamma[j]
+
+
+@inlined
 def slopes(slot, block, by):
     """Derivatives of the token in `slot` by its attention vector; the query's includes γ."""
     attention, patterns, readout = block.attention, block.patterns, block.readout
     beta, gamma, epsilon = block.beta, block.gamma, block.epsilon
     slope, dvalue, dquery, dkey, scratch = by.slope, by.value, by.query, by.key, by.scratch
     outputs, features = patterns.shape
+    if block.degeneracy.shape[0]:
+        letter_slopes(slot, block, by)
+        return
     for u in range(outputs):
         field(patterns[u], attention[slot], scratch)
         for j in range(LANES):
@@ -199,8 +238,10 @@ def orthonormalize(tangent, length):
 def derivatives_of(block, clock):
     """Scratch memory, with the derivatives of all tokens of the window but the newest."""
     context, features = block.attention.shape[0], block.attention.shape[1]
+    groups = block.degeneracy.shape[0]
     by = Derivatives(
-        np.empty((block.patterns.shape[0], LANES)),
+        np.empty((block.patterns.shape[0] + groups, LANES)),
+        np.empty((features, block.patterns.shape[0] if groups else 0, LANES)),
         np.empty((context, features, features, LANES)),
         np.empty((context, features, features, LANES)),
         np.empty((features, features, LANES)),

@@ -1,0 +1,336 @@
+"""Token by token at finite N with letters: paths, draws, exact sums, first-order noise, words.
+
+[poclopez2024dynamical, Eqs. (7), (8)] with q letters a site. Given the attention vector the sites
+of a token are independent, and those of one segment share their probabilities, so that a segment
+of n sites is one multinomial draw: a token costs L draws, whatever N.
+
+Conventions of `tokens`: a token is (L, q), how often each letter occurs in each segment. Windows
+(..., T, L, q) and paths (..., steps, L, q) run from *old to new*; `position` is the position index
+of the newest token of a window, which is also the query, by default T − 1.
+
+A *vocabulary* is the other way to draw a token: one softmax over a list of V words. It is a network
+of letters with a single site, whose q = V letters are the words (`vocabulary`), so that everything
+here applies to it, with N = 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import softmax
+
+from spinformer.core.checks import (
+    check_array,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_real,
+)
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.dmft.letters import LetterNetwork
+from spinformer.dmft.mean_field import attend
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
+from spinformer.dmft.state import Context, fitting
+
+
+@record
+class LetterRuns:
+    """Sampled paths: R runs of `steps` new tokens after a window of T.
+
+    tokens: (R, T + steps, L, q) letter frequencies, the first T of them the window the run began
+        with. means: the same shape, the probabilities that each token was drawn from.
+    size: N. position: index of the position of the *first* token of the path.
+
+    >>> window = np.full((4, 3, 3), 1.0 / 3.0)
+    >>> runs = generate_letters(
+    ...     LetterNetwork.document(3), 9, beta=1.0, window=window, steps=2, runs=5, seed=0
+    ... )
+    >>> runs.tokens.shape, runs.overlaps().shape
+    ((5, 6, 3, 3), (5, 6, 3))
+    """
+
+    network: LetterNetwork
+    size: int
+    beta: float
+    position: int
+    tokens: np.ndarray
+    means: np.ndarray
+
+    def overlaps(self, role: int = OUTPUT) -> np.ndarray:
+        """Semantic part (factor 1 − ε included) of m^role, shape (R, T + steps, P)."""
+        return letter_overlaps(self.network, self.tokens, role=role)
+
+
+def letter_overlaps(
+    network: LetterNetwork, tokens: np.ndarray, *, role: int = OUTPUT
+) -> np.ndarray:
+    """`(1 − ε) m^role_a` of tokens (..., L, q); shape (..., P). `role` indexes `network.ROLES`.
+
+    >>> network = LetterNetwork.document(3)
+    >>> letter_overlaps(network, np.full((3, 3), 1.0 / 3.0)).round(12) + 0.0
+    array([0., 0., 0.])
+    """
+    check_instance("network", network, LetterNetwork)
+    role = check_integer("role", role, low=0, high=3)
+    return (1.0 - network.epsilon) * network.overlaps(tokens)[..., role, :]
+
+
+def attention_of_letters(
+    network: LetterNetwork, window: np.ndarray, *, position: int
+) -> np.ndarray:
+    """A, shape (..., P), of windows (..., T, L, q) [poclopez2024dynamical, Eqs. (4), (5), (15)].
+
+    >>> network = LetterNetwork.document(3).with_parameters(epsilon=0.0)
+    >>> window = np.full((4, 3, 3), 1.0 / 3.0)  # every letter as often as the others
+    >>> attention_of_letters(network, window, position=3).round(12) + 0.0
+    array([0., 0., 0.])
+    """
+    return attend(_window_overlaps(network, window, position), gamma=network.gamma)
+
+
+def _window_overlaps(network: LetterNetwork, window: np.ndarray, position: int) -> np.ndarray:
+    """m^α_a, positions included, (..., T, 4, P), *newest first*."""
+    check_instance("network", network, LetterNetwork)
+    window = check_array("window", window, low=0.0, high=1.0)
+    wanted = (network.context, network.segments, network.letters)
+    if window.shape[-3:] != wanted:
+        raise ValueError(f"window must end in (T, L, q) = {wanted}, got shape {window.shape}")
+    position = check_integer("position", position)
+    places = (position + np.arange(1 - network.context, 1)) % network.positions
+    m = (1.0 - network.epsilon) * network.overlaps(window)
+    m = m + network.epsilon * network.position_overlaps()[places]
+    return m[..., ::-1, :, :]
+
+
+def letter_window(network: LetterNetwork, context: Context, *, beta: float) -> np.ndarray:
+    """The window (..., T, L, q), oldest first, of mean tokens that a context stands for.
+
+    >>> context = Context(np.zeros((4, 3)), 3)
+    >>> letter_window(LetterNetwork.document(2), context, beta=1.0)[0, 0]
+    array([0.5, 0.5])
+    """
+    attention, _ = fitting(network, context)
+    return network.probabilities(attention[..., ::-1, :], beta=check_real("beta", beta, low=0.0))
+
+
+def mean_letter_path(
+    network: LetterNetwork,
+    beta: float,
+    *,
+    window: np.ndarray,
+    steps: int,
+    position: int | None = None,
+) -> np.ndarray:
+    """The path (T + steps, L, q) of a network of infinitely many sites, the window first.
+
+    Every token equals its probabilities. A plain loop, for short paths.
+
+    >>> network = LetterNetwork.document(3).with_parameters(epsilon=0.0)
+    >>> start = np.zeros((4, 3, 3))
+    >>> start[..., 0] = 1.0
+    >>> path = mean_letter_path(network, 0.5, window=start, steps=100)  # β below the onset
+    >>> bool(np.abs(path[-1] - 1.0 / 3.0).max() < 1e-6)
+    True
+    """
+    steps = check_integer("steps", steps, low=0)
+    beta = check_real("beta", beta, low=0.0)
+    position = network.context - 1 if position is None else check_integer("position", position)
+    path = list(check_array("window", window, ndim=3))
+    for step in range(steps):
+        recent = np.array(path[-network.context :])
+        attention = attention_of_letters(network, recent, position=position + step)
+        path.append(network.probabilities(attention, beta=beta))
+    return np.array(path)
+
+
+def generate_letters(
+    network: LetterNetwork,
+    size: int,
+    *,
+    beta: float,
+    window: np.ndarray,
+    steps: int,
+    runs: int,
+    seed: Seed,
+    position: int | None = None,
+    draw_window: bool = True,
+) -> LetterRuns:
+    """R independent runs of `steps` tokens of N = `size` sites, each L multinomial draws.
+
+    window: (T, L, q) probabilities of the initial tokens, drawn too with `draw_window`, else
+        taken as they stand. size: N; the segments must hold whole numbers of sites.
+
+    Raises ValueError or TypeError naming the argument.
+
+    >>> window = np.full((4, 3, 4), 0.25)
+    >>> runs = generate_letters(
+    ...     LetterNetwork.document(4), 300, beta=2.0, window=window, steps=2, runs=5, seed=0
+    ... )
+    >>> runs.tokens.shape, bool((runs.means[:, :4] == 0.25).all())
+    ((5, 6, 3, 4), True)
+    """
+    check_instance("network", network, LetterNetwork)
+    counts = network.counts(size)
+    beta = check_real("beta", beta, low=0.0)
+    steps = check_integer("steps", steps, low=0)
+    runs = check_integer("runs", runs, low=1)
+    check_flag("draw_window", draw_window)
+    context = network.context
+    shape = (context, network.segments, network.letters)
+    window = check_array("window", window, shape=shape, low=0.0, high=1.0)
+    position = context - 1 if position is None else check_integer("position", position)
+    rng = numpy_generator(seed)
+
+    def draw(chance: np.ndarray) -> np.ndarray:
+        return rng.multinomial(counts, chance) / counts[:, None]
+
+    means = np.empty((runs, context + steps, *shape[1:]))
+    tokens = np.empty_like(means)
+    means[:, :context] = window
+    tokens[:, :context] = draw(means[:, :context]) if draw_window else window
+    for step in range(steps):
+        attention = attention_of_letters(
+            network, tokens[:, step : step + context], position=position + step
+        )
+        means[:, context + step] = network.probabilities(attention, beta=beta)
+        tokens[:, context + step] = draw(means[:, context + step])
+    first = (position - context + 1) % network.positions
+    return LetterRuns(
+        network=network, size=size, beta=beta, position=first, tokens=tokens, means=means
+    )
+
+
+@record
+class NextToken:
+    """Every token of a few sites with its probability: the exact law of one step.
+
+    tokens: (q^N, L, q) letter frequencies. chance: (q^N,), summing to 1.
+    """
+
+    tokens: np.ndarray
+    chance: np.ndarray
+
+
+def enumerate_next(
+    network: LetterNetwork, size: int, *, beta: float, attention: np.ndarray
+) -> NextToken:
+    """All q^N tokens of N = `size` sites after an attention vector (P,), as one softmax.
+
+    The energy of a token is −N Σ_a A_a m^o_a, a sum over its sites: its Boltzmann weight
+    factorizes, which is what makes the sites independent. ValueError beyond a million tokens.
+
+    >>> found = enumerate_next(LetterNetwork.document(3), 3, beta=1.0, attention=np.ones(3))
+    >>> found.tokens.shape, f"{found.chance.sum():.6f}"
+    ((27, 3, 3), '1.000000')
+    """
+    check_instance("network", network, LetterNetwork)
+    counts = network.counts(size)
+    letters = network.letters
+    if letters**size > 10**6:
+        raise ValueError(f"size must give at most 10**6 tokens, got {letters}**{size}")
+    beta = check_real("beta", beta, low=0.0)
+    attention = check_array("attention", attention, shape=(network.features,))
+    sites = np.indices((letters,) * size).reshape(size, -1).T
+    hot = np.eye(letters)[sites]
+    owner = np.repeat(np.eye(network.segments), counts, axis=0)
+    tokens = np.einsum("nis,il->nls", hot, owner) / counts[:, None]
+    energy = -size * (network.overlaps(tokens)[:, OUTPUT] @ attention)
+    return NextToken(tokens=tokens, chance=softmax(-beta * energy))
+
+
+def overlap_covariance(network: LetterNetwork, chance: np.ndarray) -> np.ndarray:
+    """N times the covariance of the 4P overlaps of a token drawn from `chance` (..., L, q).
+
+    Σ_l f_l Cov_s(W^α_a, W^γ_b), (..., 4P, 4P), without the factor 1 − ε: the sites of a segment
+    are independent, so a multinomial's covariance, whatever N.
+
+    >>> one = overlap_covariance(LetterNetwork.document(2), np.full((3, 2), 0.5))
+    >>> np.round(np.diag(one)[:3], 12)  # fair bits: variance 1 each
+    array([1., 1., 1.])
+    """
+    check_instance("network", network, LetterNetwork)
+    size = 4 * network.features
+    values = network.semantic.reshape(size, network.segments, network.letters)
+    chance = check_array("chance", chance, low=0.0, high=1.0)
+    mean = np.einsum("als,...ls->...al", values, chance)
+    square = np.einsum("l,als,bls,...ls->...ab", network.fractions, values, values, chance)
+    return square - np.einsum("l,...al,...bl->...ab", network.fractions, mean, mean)
+
+
+def predicted_deviation(
+    network: LetterNetwork, beta: float, *, path: np.ndarray, position: int
+) -> np.ndarray:
+    """√N times the root mean square of |m − m_∞| over runs, to first order in N^{-1/2}.
+
+    path: (T + steps, L, q) of `mean_letter_path`; `position` is that of the window's newest token.
+    m are the semantic output overlaps; result (T + steps,), for a window that is drawn, too.
+    Deviations of the overlaps in a window obey a linear recursion: they move the next attention
+    vector, that the mean of the next token, and its draw adds `overlap_covariance` / N.
+
+    >>> network = LetterNetwork.document(2).with_parameters(epsilon=0.0)
+    >>> path = np.full((5, 3, 2), 0.5)
+    >>> predicted_deviation(network, 0.0, path=path, position=3).round(6)  # three fair overlaps
+    array([1.732051, 1.732051, 1.732051, 1.732051, 1.732051])
+    """
+    beta = check_real("beta", beta, low=0.0)
+    context, features = network.context, network.features
+    path = check_array("path", path, ndim=3)
+    steps = check_integer("steps of path", len(path) - context, low=0)
+    share, width = 1.0 - network.epsilon, 4 * network.features
+    noise = share**2 * overlap_covariance(network, path)
+    joint = np.zeros((context * width, context * width))
+    for age in range(context):
+        block = slice(age * width, (age + 1) * width)
+        joint[block, block] = noise[context - 1 - age]
+    outputs = slice(OUTPUT * features, (OUTPUT + 1) * features)
+    result = [np.trace(noise[t][outputs, outputs]) for t in range(context)]
+    for t in range(steps):
+        m = _window_overlaps(network, path[t : t + context], position + t)
+        query, value, key = m[0, QUERY], m[:, VALUE], m[:, KEY]
+        weight = softmax(network.gamma * (key @ query))
+        attention = weight @ value
+        lean = network.gamma * weight[:, None] * (value - attention)
+        # ∂A_a / ∂m of age s, role r, feature b.
+        pull = np.zeros((features, context, 4, features))
+        pull[:, :, VALUE] = weight[None, :, None] * np.eye(features)[:, None]
+        pull[:, :, KEY] = lean.T[:, :, None] * query
+        pull[:, 0, QUERY] += lean.T @ key
+        answer = share * network.response(attention, beta=np.array(beta)).reshape(width, features)
+        push = np.zeros_like(joint)
+        push[:width] = answer @ pull.reshape(features, -1)
+        push[width:, :-width] = np.eye((context - 1) * width)
+        joint = push @ joint @ push.T
+        joint[:width, :width] += noise[context + t]
+        result.append(np.trace(joint[outputs, outputs]))
+    return np.sqrt(result)
+
+
+def vocabulary(
+    network: LetterNetwork, size: int, *, words: int, seed: Seed, gamma: float | None = None
+) -> LetterNetwork:
+    """One softmax over a list of V = `words` whole tokens of N = `size` sites, as a network.
+
+    A word has its own letter frequencies in each segment, uniform on the simplex, and its N sites
+    are drawn from these; its logit is β Σ_a A_a m^o_a(word). Overlaps are centered over the list
+    and, where one exceeds 1, all are scaled down. The result has one site, whose letters are the
+    words. gamma: its γ; None: the network's.
+
+    >>> vocabulary(LetterNetwork.document(3), 300, words=16, seed=0).semantic.shape
+    (4, 3, 1, 16)
+    """
+    check_instance("network", network, LetterNetwork)
+    counts = network.counts(size)
+    words = check_integer("words", words, low=2)
+    rng = numpy_generator(seed)
+    chance = rng.dirichlet(np.ones(network.letters), size=(words, network.segments))
+    tokens = rng.multinomial(counts, chance) / counts[:, None]
+    overlaps = network.overlaps(tokens)
+    centered = overlaps - overlaps.mean(axis=0)
+    centered /= max(1.0, float(np.abs(centered).max()))
+    return LetterNetwork(
+        semantic=np.moveaxis(centered, 0, -1)[:, :, None],
+        position=network.position,
+        context=network.context,
+        gamma=network.gamma if gamma is None else gamma,
+        epsilon=network.epsilon,
+    )

@@ -1,0 +1,258 @@
+"""Weights of a self-attention network whose tokens are made of letters: sites with q values.
+
+[poclopez2024dynamical] has tokens of N bits and says that the results extend "to other
+configurations". Here a site i of a token takes one of q letters s, and a feature of a role gives
+every letter of a site a value W^α_{a,i}(s) that averages to zero over the letters. The overlap of
+a token is m^α_a = (1/N) Σ_i W^α_{a,i}(s_i), and given the attention vector A every site is drawn
+on its own from a softmax over its letters,
+
+    P(s_i = s) ∝ exp(β Σ_a A_a W^o_{a,i}(s)) .
+
+With two letters and W(s) = ±w this is the network of bits. With Potts features (Wu 1982) a feature
+names one letter ξ of each site, and W(s) = (q δ_{s,ξ} − 1)/(q − 1): 1 where the site has the
+letter, and −1/(q − 1) else. Their variance over the letters is 1/(q − 1); in units in which it is
+1, as for bits, β and γ are smaller by that factor.
+
+For N → ∞ overlaps are averages over independent sites and equal their means, so that the mean
+field is that of bits with the average over ±1 replaced by the one over the letters. Sites fall
+into segments of equal features, which makes the average exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spinformer.core.checks import check_array, check_choice, check_instance, check_integer
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.dmft.network import MAX_FEATURES, OUTPUT, ROLES, Network
+from spinformer.dmft.weights import AttentionNetwork
+
+# A feature's mean over the letters may be off zero by rounding.
+_ROUNDING = 1e-9
+
+
+@record
+class LetterNetwork(AttentionNetwork):
+    """The network of [poclopez2024dynamical, Eqs. (7), (8), (15)] with q letters a site.
+
+    semantic: (4, P, L, q) values W^α_a(s) in [−1, 1] of each segment and letter, roles in the
+        order of `network.ROLES`, each averaging to zero over the letters (a constant would be no
+        information, and no push).
+    position, context, gamma, epsilon, fractions: as in `network.Network`. A token is (..., L, q),
+    how often each letter occurs in each segment.
+
+    Raises ValueError or TypeError naming the argument.
+
+    >>> network = LetterNetwork.document(5)
+    >>> network.features, network.segments, network.letters, network.context
+    (3, 3, 5, 4)
+    """
+
+    def _checked_semantic(self) -> np.ndarray:
+        semantic = check_array(
+            "semantic", self.semantic, shape=(4, None, None, None), low=-1.0, high=1.0
+        )
+        features, segments, letters = semantic.shape[1:]
+        check_integer("features (axis 1 of semantic)", features, low=1, high=MAX_FEATURES)
+        check_integer("segments (axis 2 of semantic)", segments, low=1)
+        check_integer("letters (axis 3 of semantic)", letters, low=2)
+        off = np.abs(semantic.mean(axis=3)).max()
+        if off > _ROUNDING:
+            raise ValueError(f"semantic must average to 0 over the letters, got {off:.3g}")
+        return semantic
+
+    # ---- constructors
+
+    @classmethod
+    def from_binary(cls, network: Network) -> LetterNetwork:
+        """The network of bits as one of two letters, the bit −1 first.
+
+        >>> LetterNetwork.from_binary(Network.document()).semantic[0, 0, 0]
+        array([ 1., -1.])
+        """
+        check_instance("network", network, Network)
+        return cls(
+            semantic=network.semantic[..., None] * np.array([-1.0, 1.0]),
+            position=network.position,
+            context=network.context,
+            gamma=network.gamma,
+            epsilon=network.epsilon,
+            fractions=network.fractions,
+        )
+
+    @classmethod
+    def potts(
+        cls,
+        labels: np.ndarray,
+        *,
+        letters: int,
+        position: np.ndarray,
+        context: int,
+        gamma: float,
+        epsilon: float,
+        fractions: np.ndarray | None = None,
+    ) -> LetterNetwork:
+        """Potts features: `labels` (4, P, L), integers below q, name the letter of each segment.
+
+        >>> one = LetterNetwork.potts(np.zeros((4, 1, 1)), letters=3, position=np.zeros((4, 1, 0)),
+        ...                           context=1, gamma=0.0, epsilon=0.0)
+        >>> one.semantic[0, 0, 0]
+        array([ 1. , -0.5, -0.5])
+        """
+        letters = check_integer("letters", letters, low=2)
+        labels = check_array("labels", labels, shape=(4, None, None), values=range(letters))
+        named = labels[..., None] == np.arange(letters)
+        return cls(
+            semantic=np.where(named, 1.0, -1.0 / (letters - 1)),
+            position=position,
+            context=context,
+            gamma=gamma,
+            epsilon=epsilon,
+            fractions=fractions,  # type: ignore[arg-type]
+        )
+
+    @classmethod
+    def document(cls, letters: int) -> LetterNetwork:
+        """The document's network with an alphabet of q letters, its signs read as the first two.
+
+        γ is q − 1 times that of `Network.document`: in units of features of variance 1 it is the
+        same. With two letters this is the document's network.
+
+        >>> f"{LetterNetwork.document(4).gamma / Network.document().gamma:.1f}"
+        '3.0'
+        """
+        letters = check_integer("letters", letters, low=2)
+        binary = Network.document()
+        return cls.potts(
+            (binary.semantic + 1.0) / 2.0,
+            letters=letters,
+            position=binary.position,
+            context=binary.context,
+            gamma=(letters - 1) * binary.gamma,
+            epsilon=binary.epsilon,
+        )
+
+    @classmethod
+    def segmented(
+        cls,
+        seed: Seed,
+        *,
+        letters: int,
+        features: int = 3,
+        segments: int = 3,
+        bits: int = 2,
+        context: int | None = None,
+        gamma: float = 220.0 / 3.0**0.5,
+        epsilon: float = 0.02,
+    ) -> LetterNetwork:
+        """Potts features with independent uniform labels on `segments` equal segments.
+
+        `gamma` counts in units of features of variance 1, so that the network gets q − 1 times it.
+        Position signs are random; `context` defaults to 2^bits.
+
+        >>> LetterNetwork.segmented(0, letters=4).semantic.shape
+        (4, 3, 3, 4)
+        """
+        rng = numpy_generator(seed)
+        letters = check_integer("letters", letters, low=2)
+        features = check_integer("features", features, low=1, high=MAX_FEATURES)
+        segments = check_integer("segments", segments, low=1)
+        bits = check_integer("bits", bits, low=0, high=20)
+        return cls.potts(
+            rng.integers(letters, size=(4, features, segments)),
+            letters=letters,
+            position=rng.choice((-1.0, 1.0), size=(4, features, bits)),
+            context=2**bits if context is None else context,
+            gamma=(letters - 1) * gamma,
+            epsilon=epsilon,
+        )
+
+    # ---- what the dynamics needs
+
+    @property
+    def letters(self) -> int:
+        """q, letters that a site can have."""
+        return self.semantic.shape[3]
+
+    def overlaps(self, token: np.ndarray) -> np.ndarray:
+        """m^α_a = Σ_l f_l Σ_s x_{l,s} W^α_a(l, s) of tokens (..., L, q): (..., 4, P)."""
+        token = check_array("token", token, low=0.0, high=1.0)
+        if token.shape[-2:] != (self.segments, self.letters):
+            raise ValueError(
+                f"token must end in (L, q) = {(self.segments, self.letters)}, "
+                f"got shape {token.shape}"
+            )
+        weighted = self.semantic * self.fractions[:, None]
+        return np.einsum("rals,...ls->...ra", weighted, token)
+
+    def probabilities(self, attention: np.ndarray, *, beta: np.ndarray | float) -> np.ndarray:
+        """P(s) of every segment, (..., L, q), given attention vectors (..., P); β broadcasts.
+
+        >>> LetterNetwork.document(4).probabilities(np.zeros(3), beta=1.0)[0]
+        array([0.25, 0.25, 0.25, 0.25])
+        """
+        attention = check_array("attention", attention)
+        if attention.shape[-1:] != (self.features,):
+            raise ValueError(
+                f"attention must have a last axis of {self.features} features, "
+                f"got shape {attention.shape}"
+            )
+        beta = check_array("beta", beta, low=0.0)
+        logit = np.einsum("...b,bls->...ls", attention, self.semantic[OUTPUT])
+        logit = beta[..., None, None] * logit
+        weight = np.exp(logit - logit.max(axis=-1, keepdims=True))
+        return weight / weight.sum(axis=-1, keepdims=True)
+
+    def mean_overlaps(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
+        """m^α_a of the token of these probabilities: (..., 4, P)."""
+        return self.overlaps(self.probabilities(attention, beta=beta))
+
+    def response(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
+        """∂m^α_a / ∂A_b = β Σ_l f_l Cov_s(W^α_a, W^o_b), (..., 4, P, P)."""
+        chance = self.probabilities(attention, beta=beta)
+        output = self.semantic[OUTPUT]
+        mean = np.einsum("bls,...ls->...bl", output, chance)
+        lean = chance[..., None, :, :] * (output - mean[..., None])
+        weighted = self.semantic * self.fractions[:, None]
+        covariance = np.einsum("rals,...bls->...rab", weighted, lean)
+        return np.asarray(beta)[..., None, None, None] * covariance
+
+    def pair_correlations(self, first: str, second: str) -> np.ndarray:
+        """⟨W^first_a W^second_b⟩ over sites and, evenly, over letters: (P, P)."""
+        rows = self.semantic[ROLES.index(check_choice("first", first, ROLES))]
+        columns = self.semantic[ROLES.index(check_choice("second", second, ROLES))]
+        weighted = rows * self.fractions[:, None] / self.letters
+        return np.einsum("als,bls->ab", weighted, columns)
+
+    def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The cheapest exact form of the average over sites and letters (`kernels.letters`).
+
+        Letters of a segment with equal output features form a class; segments with the same
+        classes, in any order of the letters, form a group. Returns `patterns` (rows, P), the
+        output features of the classes relative to a group's first one; `readout` (4, P, rows);
+        and `degeneracy` (groups, classes), how many letters a class holds.
+        With Potts features a segment has at most P + 1 classes, however many letters there are.
+        """
+        groups: dict[tuple[tuple[float, ...], ...], list[tuple[int, np.ndarray]]] = {}
+        for segment in range(self.segments):
+            columns = np.round(self.semantic[OUTPUT, :, segment].T, 12)
+            classes, member = np.unique(columns, axis=0, return_inverse=True)
+            sizes = np.bincount(member.ravel())
+            key = tuple((*map(float, row), float(g)) for row, g in zip(classes, sizes, strict=True))
+            groups.setdefault(key, []).append((segment, member.ravel()))
+        most = max(2, *(len(key) for key in groups))
+        rows = most - 1
+        patterns = np.zeros((len(groups) * rows, self.features))
+        readout = np.zeros((4, self.features, len(patterns)))
+        degeneracy = np.zeros((len(groups), most))
+        for number, (key, members) in enumerate(groups.items()):
+            classes = np.array(key)
+            degeneracy[number, : len(key)] = classes[:, -1]
+            here = slice(number * rows, number * rows + len(key) - 1)
+            patterns[here] = classes[1:, :-1] - classes[0, :-1]
+            for segment, member in members:
+                mean = np.eye(len(key))[member] / classes[member, -1:]
+                weighted = self.fractions[segment] * self.semantic[:, :, segment]
+                readout[:, :, here] += (weighted @ mean)[..., 1:]
+        return patterns, readout, degeneracy

@@ -1,0 +1,420 @@
+"""Networks of letters against bits, loops, enumeration, finite differences and sampling."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.finite_size import linear_maps, noise_covariance, predicted_rms
+from spinformer.dmft.letter_tokens import (
+    attention_of_letters,
+    enumerate_next,
+    generate_letters,
+    letter_overlaps,
+    letter_window,
+    mean_letter_path,
+    overlap_covariance,
+    predicted_deviation,
+    vocabulary,
+)
+from spinformer.dmft.letters import LetterNetwork
+from spinformer.dmft.lyapunov import (
+    lyapunov_spectrum,
+    lyapunov_spectrum_reference,
+    tangent_map,
+)
+from spinformer.dmft.mean_field import random_contexts, step, trajectory
+from spinformer.dmft.network import Network
+from spinformer.dmft.onset import onset
+from spinformer.dmft.potts import limit_of_order, one_feature, ordered_branch
+from spinformer.dmft.state import Context
+from spinformer.dmft.tokens import mean_path
+from spinformer.dmft.words import freezing_beta, random_words, site_information
+
+
+def anything(letters: int, *, seed: int = 0, features: int = 2, segments: int = 5) -> LetterNetwork:
+    """Features that are no Potts features, segments of unequal size, two of them alike."""
+    rng = np.random.default_rng(seed)
+    semantic = rng.uniform(-1.0, 1.0, (4, features, segments, letters))
+    semantic -= semantic.mean(axis=3, keepdims=True)
+    semantic /= np.abs(semantic).max()
+    if letters > 2:
+        # One letter is pushed away, all others alike: a class of many that has a row of its own.
+        alike = np.full((features, letters), 0.5 / (letters - 1))
+        alike[:, 0] = -0.5
+        semantic[0, :, 2] = alike
+    # The same output features in another order of the letters: one group of the kernel.
+    semantic[0, :, 1] = semantic[0, :, 0][:, ::-1]
+    fractions = np.array([1.0, 2.0, 3.0, 1.0, 1.0])[:segments]
+    return LetterNetwork(
+        semantic=semantic,
+        position=rng.choice((-1.0, 1.0), (4, features, 2)),
+        context=3,
+        gamma=30.0,
+        epsilon=0.1,
+        fractions=fractions / fractions.sum(),
+    )
+
+
+MACHINES = {
+    "potts 2": LetterNetwork.segmented(3, letters=2),
+    "potts 3": LetterNetwork.segmented(1, letters=3),
+    "potts 8": LetterNetwork.segmented(2, letters=8, segments=6),
+    "anything 2": anything(2),
+    "anything 5": anything(5),
+}
+
+
+def orbit(network: LetterNetwork, context: Context, beta: float, steps: int) -> np.ndarray:
+    found = []
+    for _ in range(steps):
+        context, overlap = step(network, context, beta)
+        found.append(overlap)
+    return np.stack(found, axis=-2)
+
+
+# --- bits ------------------------------------------------------------------------------------
+
+
+def test_two_letters_are_bits() -> None:
+    bits = Network.random(4, 12, features=3)
+    letters = LetterNetwork.from_binary(bits)
+    start = random_contexts(bits, 0, count=5)
+    beta = np.linspace(0.4, 1.0, 5)
+    one, _ = trajectory(bits, start, beta=beta, steps=30)
+    other, _ = trajectory(letters, start, beta=beta, steps=30)
+    assert np.abs(one - other).max() < 1e-9
+    assert len(letters.hidden_units()[0]) == len(bits.output_patterns()[0])
+    assert onset(letters).beta == pytest.approx(onset(bits).beta)
+    for count in (1, None):
+        found = [
+            lyapunov_spectrum(machine, start, beta=beta, steps=100, count=count).exponents.value
+            for machine in (bits, letters)
+        ]
+        assert np.abs(found[0] - found[1])[..., :3].max() < 1e-6
+    regimes = [
+        find_attractors(m, start, beta=0.5, transient=500, kept=500) for m in (bits, letters)
+    ]
+    assert (regimes[0].regime == regimes[1].regime).all()
+    assert (regimes[0].regime == Regime.PERIODIC).all()
+
+
+def test_the_document_with_two_letters() -> None:
+    bits, letters = Network.document(), LetterNetwork.document(2)
+    assert letters == LetterNetwork.from_binary(bits)
+    # Old to new, newest at position 2, off the default.
+    rng = np.random.default_rng(0)
+    means = rng.uniform(-1.0, 1.0, (4, 3))
+    window = np.stack([(1.0 - means) / 2.0, (1.0 + means) / 2.0], axis=-1)
+    one = mean_path(bits, 1.1, window=means, steps=6, position=2)
+    other = mean_letter_path(letters, 1.1, window=window, steps=6, position=2)
+    assert np.abs(other[..., 1] - other[..., 0] - one).max() < 1e-12
+    maps = linear_maps(bits, 1.1, path=one, position=-1)
+    expected = predicted_rms(bits, noise_covariance(bits, one, maps=maps))
+    found = predicted_deviation(letters, 1.1, path=other, position=2)
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+# --- the map ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_overlaps_by_loops_over_sites_and_letters(name: str) -> None:
+    network = MACHINES[name]
+    attention, beta = np.linspace(-0.5, 0.7, network.features), 1.7
+    expected = np.zeros((4, network.features))
+    for l in range(network.segments):
+        weights = [
+            math.exp(beta * sum(attention * network.semantic[0, :, l, s]))
+            for s in range(network.letters)
+        ]
+        for s, weight in enumerate(weights):
+            share = network.fractions[l] * weight / sum(weights)
+            expected += share * network.semantic[:, :, l, s]
+    assert network.mean_overlaps(attention, beta=np.array(beta)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_compiled_step_is_the_plain_one(name: str) -> None:
+    network = MACHINES[name]
+    start = random_contexts(network, 0, count=3)
+    compiled, end = trajectory(network, start, beta=1.3, steps=7)
+    assert compiled == pytest.approx(orbit(network, start, 1.3, 7), abs=1e-9)
+    assert end.position == 7 % network.positions
+
+
+def test_logits_of_any_size() -> None:
+    network = MACHINES["potts 3"]
+    start = random_contexts(network, 0, count=3)
+    compiled, _ = trajectory(network, start, beta=1e5, steps=2)
+    assert compiled == pytest.approx(orbit(network, start, 1e5, 2), abs=1e-9)
+    spectrum = lyapunov_spectrum(network, start, beta=1e5, steps=20, count=2)
+    assert (spectrum.exponents.value < 0.0).all()
+
+
+def test_many_letters_cost_no_more_than_classes() -> None:
+    few, many = (LetterNetwork.document(q).hidden_units() for q in (3, 50))
+    assert few[0].shape == many[0].shape
+    assert many[2].sum(axis=1) == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_tangent_maps_by_finite_differences(name: str) -> None:
+    network = MACHINES[name].with_parameters(gamma=5.0)
+    context = random_contexts(network, 1, count=1).select(0)
+    matrix = tangent_map(network, context, 1.4)
+    size = context.attention.size
+    found = np.empty((size, size))
+    for column in range(size):
+        shift = np.zeros(size)
+        shift[column] = 1e-6
+        ends = [
+            step(
+                network,
+                Context(context.attention + sign * shift.reshape(context.attention.shape), 0),
+                1.4,
+            )[0].attention.ravel()
+            for sign in (1.0, -1.0)
+        ]
+        found[:, column] = (ends[0] - ends[1]) / 2e-6
+    assert found == pytest.approx(matrix, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_compiled_exponents_are_those_of_the_plain_tangent_maps(name: str) -> None:
+    network = MACHINES[name].with_parameters(gamma=5.0)
+    context = random_contexts(network, 1, count=1).select(0)
+    settings = {"steps": 60, "align": 20}
+    expected = lyapunov_spectrum_reference(network, context, 1.4, count=3, **settings).value
+    three = lyapunov_spectrum(network, context, beta=1.4, count=3, every=1, **settings)
+    one = lyapunov_spectrum(network, context, beta=1.4, count=1, every=1, **settings)
+    # The frames start in different directions: what is left of that in 60 steps.
+    assert three.exponents.value == pytest.approx(expected, abs=0.05)
+    assert one.exponents.value[0] == pytest.approx(three.exponents.value[0], abs=0.05)
+    full = lyapunov_spectrum(network, context, beta=1.4, align=0, steps=60, every=1)
+    total = sum(
+        np.linalg.slogdet(
+            tangent_map(network, state, 1.4)[: network.features, -network.features :]
+        )[1]
+        for state in states(network, context, 60)
+    )
+    if full.resolved.all():
+        assert full.exponents.value.sum() == pytest.approx(total / 60, abs=1e-6)
+
+
+def states(network: LetterNetwork, context: Context, steps: int) -> list[Context]:
+    found = []
+    for _ in range(steps):
+        found.append(context)
+        context, _ = step(network, context, 1.4)
+    return found
+
+
+# --- onset -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("letters", [2, 3, 4, 8])
+def test_onset_is_where_a_multiplier_reaches_the_unit_circle(letters: int) -> None:
+    checked = 0
+    for seed in range(6):
+        network = LetterNetwork.segmented(seed, letters=letters, epsilon=0.0)
+        beta = onset(network).critical_beta
+        if not np.isfinite(beta):
+            continue
+        still = Context(np.zeros((4, 3)), 0)
+        at, below = (
+            np.abs(np.linalg.eigvals(tangent_map(network, still, b))).max()
+            for b in (beta, 0.99 * beta)
+        )
+        # A double multiplier is known to the root of rounding only.
+        assert at == pytest.approx(1.0, abs=1e-6)
+        assert below < 1.0 - 1e-4
+        checked += 1
+    assert checked >= 4
+
+
+@pytest.mark.parametrize("letters", [2, 3, 8])
+def test_the_network_of_one_feature_rests_on_the_closed_branch(letters: int) -> None:
+    network = one_feature(letters, context=3)
+    beta, overlap = ordered_branch(np.array([1.0, 3.0]), letters=letters)
+    for b, a in zip(beta, overlap, strict=True):
+        context = Context(np.full((3, 1), a), 0)
+        following, _ = step(network, context, b * (letters - 1))
+        assert following.attention == pytest.approx(context.attention, abs=1e-12)
+    lowest, size = limit_of_order(letters)
+    curve = ordered_branch(np.geomspace(1e-3, 20.0, 4001), letters=letters)
+    assert lowest == pytest.approx(curve[0].min(), abs=1e-6)
+    if letters > 2:
+        # At a fold the slope of the map is one.
+        slope = tangent_map(one_feature(letters), Context(np.full((1, 1), size), 0),
+                            lowest * (letters - 1))  # fmt: skip
+        assert slope[0, 0] == pytest.approx(1.0, abs=1e-6)
+
+
+# --- finite N --------------------------------------------------------------------------------
+
+
+def every_token(network: LetterNetwork, size: int, attention: np.ndarray, beta: float):
+    """Tokens site by site with their probabilities, by loops."""
+    owner = np.repeat(np.arange(network.segments), network.counts(size))
+    single = network.probabilities(attention, beta=beta)
+    for word in itertools.product(range(network.letters), repeat=size):
+        chance = math.prod(single[l, s] for l, s in zip(owner, word, strict=True))
+        overlap = sum(network.semantic[:, :, l, s] for l, s in zip(owner, word, strict=True)) / size
+        yield chance, overlap, word
+
+
+@pytest.mark.parametrize("size", [3, 6])
+def test_one_softmax_over_all_tokens_is_that_of_the_sites(size: int) -> None:
+    network = LetterNetwork.document(3)
+    attention, beta = np.array([0.4, -0.3, 0.8]), 1.2
+    chances, overlaps, _ = zip(*every_token(network, size, attention, beta), strict=True)
+    found = enumerate_next(network, size, beta=beta, attention=attention)
+    assert found.chance == pytest.approx(np.array(chances), abs=1e-12)
+    assert network.overlaps(found.tokens) == pytest.approx(np.array(overlaps), abs=1e-12)
+    mean = found.chance @ np.array(overlaps).reshape(len(chances), -1)
+    single = network.probabilities(attention, beta=beta)
+    assert mean == pytest.approx(network.overlaps(single).ravel())
+    off = np.array(overlaps).reshape(len(chances), -1) - mean
+    covariance = np.einsum("n,na,nb->ab", found.chance, off, off)
+    assert size * covariance == pytest.approx(overlap_covariance(network, single), abs=1e-12)
+
+
+def test_draws_have_the_exact_law() -> None:
+    network, size, beta = LetterNetwork.document(3), 3, 2.0
+    window = np.random.default_rng(1).dirichlet(np.ones(3), size=(4, 3))
+    runs = generate_letters(
+        network, size, beta=beta, window=window, steps=1, runs=20_000, seed=2, draw_window=False,
+        position=1,
+    )  # fmt: skip
+    attention = attention_of_letters(network, window, position=1)
+    law = [chance for chance, _, _ in every_token(network, size, attention, beta)]
+    # One site a segment: the token names the word.
+    word = runs.tokens[:, -1].argmax(axis=-1) @ np.array([9, 3, 1])
+    seen = np.bincount(word, minlength=27)
+    assert chisquare(seen, np.array(law) * 20_000).pvalue > 1e-3
+    assert runs.means[0, -1] == pytest.approx(network.probabilities(attention, beta=beta))
+
+
+def test_large_networks_follow_the_mean_field_from_any_position() -> None:
+    network, beta = LetterNetwork.segmented(5, letters=4, segments=4), 3.0
+    start = random_contexts(network, 1, count=1).select(0)
+    _, context = trajectory(network, start, beta=beta, steps=9, transient=50)
+    window = letter_window(network, context, beta=beta)
+    ahead, _ = trajectory(network, context, beta=beta, steps=5)
+    path = mean_letter_path(network, beta, window=window, steps=5, position=context.position)
+    # The context's newest attention vector makes the newest token of the window.
+    assert letter_overlaps(network, path[3:])[:5] == pytest.approx(ahead, abs=1e-9)
+    size = 4 * 10**8
+    runs = generate_letters(
+        network, size, beta=beta, window=window, steps=5, runs=400, seed=0,
+        position=context.position,
+    )  # fmt: skip
+    off = np.square(runs.overlaps() - letter_overlaps(network, path)).sum(axis=2)
+    predicted = predicted_deviation(network, beta, path=path, position=context.position)
+    ratio = np.sqrt(size * off.mean(axis=0)) / predicted
+    assert np.abs(ratio - 1.0).max() < 0.12
+
+
+def test_a_vocabulary_is_one_site() -> None:
+    sites = LetterNetwork.document(3)
+    words = vocabulary(sites, 30, words=5, seed=0)
+    assert (words.letters, words.segments) == (5, 1)
+    attention, beta = np.array([0.2, 0.5, -0.4]), 3.0
+    logit = [beta * attention @ words.semantic[0, :, 0, v] for v in range(5)]
+    weight = np.exp(logit) / np.exp(logit).sum()
+    assert words.mean_overlaps(attention, beta=np.array(beta)) == pytest.approx(
+        words.semantic[:, :, 0] @ weight
+    )
+    drawn = generate_letters(
+        words, 1, beta=beta, window=np.full((4, 1, 5), 0.2), steps=3, runs=20, seed=0
+    )
+    assert set(np.unique(drawn.tokens)) == {0.0, 1.0}
+    # Words are mixtures of letters drawn site by site: their spread is that of the simplex.
+    spread = vocabulary(sites, 3 * 10**6, words=4000, seed=1).semantic[0, :, 0].var(axis=1)
+    one = 1.5**2 * (2.0 / 9.0) / 4.0 / 3.0
+    assert spread == pytest.approx(np.full(3, one), rel=0.1)
+
+
+# --- lists of words --------------------------------------------------------------------------
+
+
+def test_information_of_a_site_and_its_inverse() -> None:
+    network = anything(4)
+    attention = np.array([0.5, -0.8])
+    chance = network.probabilities(attention, beta=2.0)
+    expected = sum(
+        f * sum(p * math.log(4 * p) for p in row)
+        for f, row in zip(network.fractions, chance, strict=True)
+    )
+    assert site_information(network, attention, beta=2.0) == pytest.approx(expected)
+    assert freezing_beta(network, attention, log_words=expected) == pytest.approx(2.0)
+    assert freezing_beta(network, attention, log_words=2.0) == math.inf
+
+
+def test_lists_of_words_drawn_one_by_one() -> None:
+    network, size, words, beta = Network.document(), 12, 64, 0.8
+    attention = np.array([0.3, -0.2, 0.4])
+    rng = np.random.default_rng(0)
+    weights = network.weights(size)[0]
+    means, spreads = [], []
+    for _ in range(1500):
+        overlaps = rng.choice((-1.0, 1.0), (rng.poisson(words), size)) @ weights.T / size
+        weight = np.exp(beta * size * overlaps @ attention)
+        weight /= weight.sum()
+        means.append(weight @ overlaps)
+        spreads.append(weight @ ((overlaps - means[-1]) ** 2).sum(axis=1))
+    found = [
+        random_words(
+            network, size, log_words=np.log(words) / size, attention=attention, beta=beta, seed=k
+        )
+        for k in range(1500)
+    ]
+    mine = np.array([draw.mean for draw in found])
+    error = np.std(means, axis=0) * math.sqrt(2 / 1500)
+    assert (np.abs(mine.mean(axis=0) - np.mean(means, axis=0)) < 4 * error).all()
+    squares = np.array([draw.spread**2 for draw in found])
+    off = squares.mean() - np.mean(spreads)
+    assert abs(off) < 4 * np.std(spreads) * math.sqrt(2 / 1500)
+
+
+# --- what is refused -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"semantic": np.full((4, 1, 1, 3), 0.5)}, "semantic must average to 0"),
+        ({"semantic": np.zeros((4, 1, 1, 1))}, "letters"),
+        ({"semantic": 2.0 * one_feature(3).semantic}, "semantic must have entries"),
+        ({"fractions": np.array([0.5])}, "fractions"),
+        ({"epsilon": 0.1}, "epsilon"),
+        ({"context": 0}, "context"),
+    ],
+)
+def test_bad_networks_are_refused(change: dict[str, object], message: str) -> None:
+    good = {
+        "semantic": one_feature(3).semantic,
+        "position": np.zeros((4, 1, 0)),
+        "context": 2,
+        "gamma": 1.0,
+        "epsilon": 0.0,
+    }
+    with pytest.raises(ValueError, match=message):
+        LetterNetwork(**{**good, **change})
+
+
+def test_bits_have_no_letters() -> None:
+    with pytest.raises(TypeError, match="network must be a LetterNetwork"):
+        generate_letters(
+            Network.document(), 3, beta=1.0, window=np.zeros((4, 3, 2)), steps=1, runs=1, seed=0
+        )  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="token must end in"):
+        LetterNetwork.document(3).overlaps(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="size"):
+        enumerate_next(LetterNetwork.document(8), 9, beta=1.0, attention=np.zeros(3))

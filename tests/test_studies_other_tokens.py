@@ -1,0 +1,146 @@
+"""Chapter 35: rows of its tables computed again, and its claims against exact laws."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from spinformer.core.statistics import fit_power, mean_interval, share_interval
+from spinformer.dmft.letter_tokens import generate_letters, vocabulary
+from spinformer.dmft.letters import LetterNetwork
+from spinformer.dmft.network import OUTPUT
+from spinformer.studies.other_tokens import (
+    DEVIATIONS,
+    REGIMES,
+    WORDS,
+    deviation_rows,
+    measured_onset,
+    regime_rows,
+    slopes,
+    word_rows,
+)
+from spinformer.studies.other_tokens.deviations import FAMILIES
+
+
+def rows_of(table: dict[str, np.ndarray], **unit: float) -> dict[str, np.ndarray]:
+    keep = np.all([table[name] == value for name, value in unit.items()], axis=0)
+    return {name: column[keep] for name, column in table.items()}
+
+
+@pytest.mark.parametrize(("letters", "words", "size"), [(3, 0, 3_000), (8, 64, 300_000)])
+def test_deviations_computed_again(letters: int, words: int, size: int) -> None:
+    row, = deviation_rows(letters, words=words, seed=101, sizes=[size], runs=1000)  # fmt: skip
+    stored = rows_of(DEVIATIONS.read(), letters=letters, words=words, seed=101, size=size)
+    assert row["predicted"] == pytest.approx(stored["predicted"][0], rel=1e-4)
+    assert row["deviation"] == pytest.approx(stored["deviation"][0], abs=4 * stored["error"][0])
+
+
+def test_regimes_computed_again() -> None:
+    rows = regime_rows(3, first=1000, networks=2)
+    stored = rows_of(REGIMES.read(), letters=3)
+    for number, row in enumerate(rows):
+        assert row["seed"] == stored["seed"][number]
+        assert row["onset"] == pytest.approx(stored["onset"][number], rel=1e-4)
+        # Labels near a threshold may differ by a column.
+        assert abs(row["periodic"] - stored["periodic"][number]) <= 2
+        assert abs(row["lasting"] - stored["lasting"][number]) <= 2
+
+
+def test_lists_computed_again() -> None:
+    row, = word_rows(30, share=0.5, first=1000)  # fmt: skip
+    stored = rows_of(WORDS.read(), size=30, share=0.5, first=1000)
+    assert row["gap"] == pytest.approx(stored["gap"][0], rel=1e-4)
+    assert row["spread"] == pytest.approx(stored["spread"][0], rel=1e-4)
+
+
+def exact_deviation(network: LetterNetwork, size: int, beta: float) -> float:
+    """Of one token from its mean, from one attention vector: every token by loops."""
+    attention = np.array([0.5, -0.4, 0.7])
+    chance = network.probabilities(attention, beta=beta)
+    owner = np.repeat(np.arange(network.segments), network.counts(size))
+    mean, square = np.zeros(3), 0.0
+    for word in itertools.product(range(network.letters), repeat=size):
+        weight = np.prod([chance[l, s] for l, s in zip(owner, word, strict=True)])
+        overlap = sum(network.semantic[OUTPUT, :, l, s] for l, s in zip(owner, word, strict=True))
+        mean += weight * overlap / size
+        square += weight * ((overlap / size) ** 2).sum()
+    return float(np.sqrt(square - (mean**2).sum()))
+
+
+@pytest.mark.claim("C17")
+def test_the_deviation_of_letters_falls_as_the_root_of_their_number() -> None:
+    table = DEVIATIONS.read()
+    for letters, seeds in itertools.product((3, 4, 8), FAMILIES.values()):
+        low, high = mean_interval(slopes(table, letters=letters, words=0, seeds=seeds))
+        assert -0.55 < low < high < -0.45
+        mine = rows_of(table, letters=letters, words=0)
+        keep = np.isin(mine["seed"], seeds) & (mine["size"] >= 30_000)
+        assert (mine["deviation"] / mine["predicted"])[keep].mean() == pytest.approx(1.0, abs=0.05)
+    # The exact sum over all tokens of one step shares no code with the draws or the theory.
+    for letters, sizes in ((3, (3, 6, 9)), (4, (3, 6))):
+        network = LetterNetwork.document(letters)
+        exact = [exact_deviation(network, size, 2.0) for size in sizes]
+        slope = np.log(exact[-1] / exact[0]) / np.log(sizes[-1] / sizes[0])
+        assert slope == pytest.approx(-0.5, abs=1e-9)
+
+
+@pytest.mark.claim("C17b")
+def test_the_deviation_of_words_does_not_fall() -> None:
+    table = DEVIATIONS.read()
+    for (letters, words), seeds in itertools.product(
+        ((2, 64), (2, 256), (8, 64)), FAMILIES.values()
+    ):
+        low, high = mean_interval(slopes(table, letters=letters, words=words, seeds=seeds))
+        assert -0.25 < low < high < 0.25
+    # One draw, from words whose sites are drawn here: variance of the list, not of the sites.
+    sites, attention = LetterNetwork.segmented(7, letters=3), np.array([0.5, -0.4, 0.7])
+    found, errors = [], []
+    for size in (300, 30_000, 3_000_000):
+        words = vocabulary(sites, size, words=64, seed=3).with_parameters(epsilon=0.0, gamma=0.0)
+        value = words.semantic[:, :, 0]
+        weight = np.exp(5.0 * attention @ value[OUTPUT])
+        weight /= weight.sum()
+        off = value[OUTPUT] - (value[OUTPUT] @ weight)[:, None]
+        found.append(np.sqrt((weight * off**2).sum()))
+        errors.append(0.01 * found[-1])
+        drawn = generate_letters(
+            words, 1, beta=0.0, window=np.tile(weight, (4, 1, 1)), steps=0, runs=2000, seed=0
+        )
+        spread = np.sqrt(drawn.overlaps().var(axis=0).sum(axis=-1))
+        assert spread == pytest.approx(np.full(4, found[-1]), rel=0.06)
+    fit = fit_power([300, 30_000, 3_000_000], values=found, errors=errors)
+    assert abs(fit.slope.value) < 0.02
+
+
+def test_chaos_survives_in_both_families() -> None:
+    table = REGIMES.read()
+    for letters, (first, last) in itertools.product((2, 3, 4, 8), ((1000, 1100), (2000, 2100))):
+        mine = rows_of(table, letters=letters)
+        keep = (mine["seed"] >= first) & (mine["seed"] < last)
+        assert keep.sum() == 100
+        hits = int((mine["lasting"][keep] > 0).sum())
+        assert share_interval(hits, trials=100)[0] > 0.05
+
+
+def test_the_onset_of_a_network_without_one_is_refused() -> None:
+    network = LetterNetwork.potts(
+        np.stack([np.full((1, 2), k) for k in (0, 1, 0, 0)]),
+        letters=2,
+        position=np.zeros((4, 1, 0)),
+        context=2,
+        gamma=1.0,
+        epsilon=0.0,
+    )
+    assert measured_onset(network) == pytest.approx(2.0, rel=1e-3)  # μ = −1: β = T
+    mixed = LetterNetwork.potts(
+        np.array([[[0, 1]], [[0, 0]], [[0, 0]], [[0, 0]]]),
+        letters=2,
+        position=np.zeros((4, 1, 0)),
+        context=2,
+        gamma=1.0,
+        epsilon=0.0,
+    )
+    with pytest.raises(ValueError, match="disordered state"):
+        measured_onset(mixed)
