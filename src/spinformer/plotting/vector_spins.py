@@ -202,3 +202,31 @@ def show_learned(table: Mapping[str, np.ndarray], *, half: Callable[[np.ndarray]
     if axes[0].get_legend_handles_labels()[0]:
         axes[0].legend(loc="lower right", fontsize=8)
     label_panels(list(axes))
+
+
+def show_theories(components: Sequence[int], wrong: Mapping[str, np.ndarray]) -> None:
+    """Errors of theories: squared ones (components, systems) by name, drawn as root mean squares.
+
+    >>> show_theories((1, 2), {"tap": np.array([[0.1, 0.2], [0.05, 0.06]])})
+    """
+    styles = {
+        "naive": ("naive", "orange", "o-"),
+        "tap": ("TAP", "blue", "s-"),
+        "adaptive": ("adaptive TAP", "green", "D-"),
+        "saddle": ("saddle point", "black", "^-"),
+        "corrected": ("corrected saddle point", "black", "^--"),
+    }
+    _, axis = plt.subplots()
+    for name, squares in wrong.items():
+        label, color, mark = styles[name]
+        middle = squares.mean(axis=1) ** 0.5
+        bar = squares.std(axis=1, ddof=1) / squares.shape[1] ** 0.5 / (2 * middle)
+        # On a logarithmic axis a bar may not reach zero.
+        bars = np.stack([np.minimum(bar, 0.9 * middle), bar])
+        axis.errorbar(
+            components, middle, bars, fmt=mark, ms=4, capsize=2, color=COLORS[color], label=label
+        )
+    axis.set(xscale="log", yscale="log", xlabel="components $D$", ylabel="error of $m$")
+    axis.set_xticks(components, [str(n) for n in components])
+    axis.minorticks_off()
+    axis.legend(loc="lower left", fontsize=8)
