@@ -7,7 +7,12 @@ attention and of its feed-forward network they predict on a text that was not us
 table `layers`. Conventions of `spinformer.language`: layers and heads from 0.
 """
 
-from spinformer.studies.real_layer.parts import LayerParts, feed_forward_output, layer_parts
+from spinformer.studies.real_layer.parts import (
+    LayerParts,
+    feed_forward_output,
+    layer_parts,
+    mixing_terms,
+)
 from spinformer.studies.real_layer.prediction import (
     LAYERS,
     attention_scores,
@@ -25,6 +30,7 @@ __all__ = [
     "feed_forward_scores",
     "layer_parts",
     "layer_rows",
+    "mixing_terms",
     "normalization_scores",
     "text_parts",
 ]

@@ -55,14 +55,9 @@ def layer_parts(
     """
     check_trace(model, trace)
     strength = check_real("strength", strength, low=0.0, open_low=True)
-    generator = torch_generator(seed)
     values, width = trace.values, trace.values.shape[-1]
-    heads, tokens = values.shape[1], values.shape[2]
-    weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1)
-    order = torch.randperm(heads, generator=generator)
-    other = torch.empty_like(order)
-    other[order] = order.roll(1)
-    moved = torch.randperm(tokens, generator=generator)
+    heads = values.shape[1]
+    weights, other, moved = _weights(trace, seed=seed)
 
     size = values.square().sum(dim=-1).mean(dim=-1).sqrt()[..., None, None]
     fields = values / size
@@ -74,12 +69,6 @@ def layer_parts(
     residual = gain.unsqueeze(-1) * fields
     onsager = 1 - 1 / (2 * (1 - spins.square().sum(dim=-1)) * tau)
     mixed = {
-        "own": values,
-        "uniform": values.mean(dim=-2, keepdim=True).expand_as(values),
-        "symmetrized": _between(weights, values),
-        "directed": (weights - torch.diag_embed(weights.diagonal(dim1=-2, dim2=-1))) @ values,
-        "other head": _between(weights[:, other], values),
-        "shuffled": _between(weights[..., moved, :][..., moved], values),
         "residual": size * residual,
         "mixing": size * (spins - residual),
         "onsager": size * onsager.unsqueeze(-1) * spins,
@@ -96,11 +85,10 @@ def layer_parts(
         pulls = g @ trace.keys @ query + g.mT @ trace.queries @ key
         return trace.beta * pulls.sum(dim=1)
 
-    output = model.weights[f"{name}.output.dense.weight"].unflatten(1, (heads, width))
     correlation = solved.correlations
     whole = response(weights, correlation)
     return LayerParts(
-        terms={k: torch.einsum("bhnd,ohd->bhno", part, output) for k, part in mixed.items()},
+        terms={**mixing_terms(model, trace, seed=seed), **_written(model, trace, mixed)},
         responses={
             "response": whole,
             "other head": response(weights[:, other], correlation),
@@ -111,10 +99,57 @@ def layer_parts(
     )
 
 
-def _between(weights: Tensor, values: Tensor) -> Tensor:
-    """Values added up with the symmetrised weights, without the own one."""
-    symmetric = (weights + weights.mT) / 2
-    return (symmetric - torch.diag_embed(symmetric.diagonal(dim1=-2, dim2=-1))) @ values
+def mixing_terms(
+    model: LanguageModel, trace: LayerTrace, *, seed: TorchSeed = 0
+) -> dict[str, Tensor]:
+    """The terms of `LayerParts` that need no spins to be solved, and two more: "balanced", which is
+    "symmetrized" with each row of weights divided by its sum, and "balanced other", the same with
+    the weights of another head.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> trace = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> sorted(mixing_terms(example_model(), trace))[:4]
+    ['balanced', 'balanced other', 'directed', 'other head']
+    """
+    check_trace(model, trace)
+    values = trace.values
+    weights, other, moved = _weights(trace, seed=seed)
+    between = _without_diagonal((weights + weights.mT) / 2)
+    balanced = between / between.sum(dim=-1, keepdim=True)
+    mixed = {
+        "own": values,
+        "uniform": values.mean(dim=-2, keepdim=True).expand_as(values),
+        "symmetrized": between @ values,
+        "balanced": balanced @ values,
+        "balanced other": balanced[:, other] @ values,
+        "directed": _without_diagonal(weights) @ values,
+        "other head": between[:, other] @ values,
+        "shuffled": between[..., moved, :][..., moved] @ values,
+    }
+    return _written(model, trace, mixed)
+
+
+def _weights(trace: LayerTrace, *, seed: TorchSeed) -> tuple[Tensor, Tensor, Tensor]:
+    """Attention weights (B, H, N, N), another head for each head, and a permutation of tokens."""
+    generator = torch_generator(seed)
+    weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1)
+    order = torch.randperm(weights.shape[1], generator=generator)
+    other = torch.empty_like(order)
+    other[order] = order.roll(1)
+    return weights, other, torch.randperm(weights.shape[-1], generator=generator)
+
+
+def _written(
+    model: LanguageModel, trace: LayerTrace, mixed: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """What heads' parts (B, H, N, d) write into the residual stream, (B, H, N, D)."""
+    name = f"encoder.layer.{trace.layer}.attention.output.dense.weight"
+    output = model.weights[name].unflatten(1, (trace.values.shape[1], -1))
+    return {k: torch.einsum("bhnd,ohd->bhno", part, output) for k, part in mixed.items()}
+
+
+def _without_diagonal(weights: Tensor) -> Tensor:
+    return weights - torch.diag_embed(weights.diagonal(dim1=-2, dim2=-1))
 
 
 def feed_forward_output(model: LanguageModel, trace: LayerTrace) -> Tensor:

@@ -93,34 +93,43 @@ def text_parts(
     return found
 
 
-def attention_scores(texts: Sequence[Text]) -> dict[str, list[float]]:
-    """R² of the attention output on each text, by the name in `ATTENTION`, from the other texts.
+def attention_scores(
+    terms: Sequence[Mapping[str, Tensor]],
+    *,
+    targets: Sequence[Tensor],
+    sets: Mapping[str, Sequence[str]] = ATTENTION,
+) -> dict[str, list[float]]:
+    """R² of the attention output on each text, by the name of a set of terms, from the other texts.
+
+    `terms` of `LayerParts` or `mixing_terms` and `targets`, the outputs (B, N, D), a text each;
+    `sets` names the terms that each score may use, each with one number for a head.
 
     >>> from spinformer.language import example_model
     >>> words = {"one": "a b c d", "two": "b d e a", "three": "c a f b"}
-    >>> texts = text_parts(example_model(), 0, windows=1, length=6, texts=words)
-    >>> scores = attention_scores(list(texts.values()))
+    >>> texts = text_parts(example_model(), 0, windows=1, length=6, texts=words).values()
+    >>> targets = [trace.attended for trace, _ in texts]
+    >>> scores = attention_scores([parts.terms for _, parts in texts], targets=targets)
     >>> len(scores["own"]), max(scores["directed"]) < 1
     (3, True)
     """
-    names = sorted({name for chosen in ATTENTION.values() for name in chosen})
+    names = sorted({name for chosen in sets.values() for name in chosen})
     # (terms, heads, tokens, channels) and (tokens, channels) of every text, tokens of all windows.
-    terms = [
-        torch.stack([parts.terms[name].transpose(0, 1).flatten(1, 2) for name in names])
-        for _, parts in texts
+    stacked = [
+        torch.stack([known[name].transpose(0, 1).flatten(1, 2) for name in names])
+        for known in terms
     ]
-    targets = [trace.attended.flatten(0, 1) for trace, _ in texts]
-    scores: dict[str, list[float]] = {name: [] for name in ATTENTION}
-    for unseen in range(len(texts)):
-        seen = [n for n in range(len(texts)) if n != unseen]
-        shift = torch.cat([terms[n] for n in seen], dim=-2).mean(dim=-2, keepdim=True)
-        centre = torch.cat([targets[n] for n in seen]).mean(dim=0)
-        flat = [(t - shift).flatten(2).flatten(0, 1) for t in terms]
-        goal = [(y - centre).flatten() for y in targets]
-        square = sum(flat[n] @ flat[n].T for n in seen)
-        along = sum(flat[n] @ goal[n] for n in seen)
-        heads = terms[0].shape[1]
-        for name, chosen in ATTENTION.items():
+    goals = [target.flatten(0, 1) for target in targets]
+    heads = stacked[0].shape[1]
+    scores: dict[str, list[float]] = {name: [] for name in sets}
+    for unseen in range(len(stacked)):
+        seen = [n for n in range(len(stacked)) if n != unseen]
+        shift = torch.cat([stacked[n] for n in seen], dim=-2).mean(dim=-2, keepdim=True)
+        centre = torch.cat([goals[n] for n in seen]).mean(dim=0)
+        flat = [(t - shift).flatten(2).flatten(0, 1) for t in stacked]
+        goal = [(y - centre).flatten() for y in goals]
+        square = torch.stack([flat[n] @ flat[n].T for n in seen]).sum(dim=0)
+        along = torch.stack([flat[n] @ goal[n] for n in seen]).sum(dim=0)
+        for name, chosen in sets.items():
             places = torch.cat([names.index(k) * heads + torch.arange(heads) for k in chosen])
             # The pseudo-inverse: heads that do nothing take no part.
             weights = torch.linalg.pinv(square[places][:, places], rtol=1e-10) @ along[places]
@@ -245,7 +254,9 @@ def layer_rows(
     found = text_parts(model, layer, seed=seed, windows=windows, length=length, texts=texts)
     each = list(found.values())
     targets = {
-        "attention": attention_scores(each),
+        "attention": attention_scores(
+            [parts.terms for _, parts in each], targets=[trace.attended for trace, _ in each]
+        ),
         "feed-forward": feed_forward_scores(model, each, seed=seed),
         "normalization": normalization_scores(each),
     }
