@@ -106,7 +106,6 @@ def test_simulation():
     assert truth.error.max() < 0.02
 
 
-@pytest.mark.claim("B7e")
 @pytest.mark.parametrize("method", METHODS)
 def test_derivatives(method):
     """The implicit ones against differences with the equations solved anew; ln Z gives m."""

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 
 from spinformer.plotting.boxes import draw_boxes
 from spinformer.plotting.style import COLORS, SEQUENTIAL, label_panels
@@ -59,7 +60,7 @@ def _draw_spins(axis: Axes) -> None:
             axis.plot(*places[[i, j]].T, color="0.8", lw=1)
     for shift, color, name in ((fields, "orange", "field $h_i$"), (mean, "blue", "spin $u_i$")):
         unit = 0.45 * shift / np.linalg.norm(shift, axis=1, keepdims=True)
-        arrows = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.012, "zorder": 3}
+        arrows: Any = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.012, "zorder": 3}
         axis.quiver(*places.T, *unit.T, color=COLORS[color], label=name, **arrows)
     axis.set(xlim=(-1.6, 1.6), ylim=(-1.7, 1.6), aspect="equal")
     axis.legend(loc="lower center", ncols=2)
@@ -136,8 +137,13 @@ def show_share_bars(controls: Mapping[str, Mapping[str, float]]) -> None:
     axis.set_yticks(range(len(controls)), list(controls))
     axis.invert_yaxis()
     axis.set_xlabel("share of $m$")
-    keys = [plt.Rectangle((0, 0), 1, 1, color=COLORS[PART_COLORS[part]]) for part in PART_LABELS]
-    place_below = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.14), "ncols": 2, "fontsize": 8}
+    keys = [Patch(color=COLORS[PART_COLORS[part]]) for part in PART_LABELS]
+    place_below: Any = {
+        "loc": "upper center",
+        "bbox_to_anchor": (0.4, -0.14),
+        "ncols": 2,
+        "fontsize": 8,
+    }
     axis.legend(keys, list(PART_LABELS.values()), **place_below)
     axis.grid(axis="y", visible=False)
 
