@@ -136,22 +136,29 @@ def test_fits_by_another_library():
         for own, (_, parts) in zip(inputs, found, strict=True)
     ]
     outputs = [feed_forward_output(MODEL, trace).flatten(0, 1).numpy() for trace, _ in found]
-    for name, data in (("own", inputs), ("response", both)):
-        # Unseen 1: the ridge is chosen on 2, trained on 0.
-        center, width = data[0].mean(0), data[0].std(0, ddof=1)
-        mean = outputs[0].mean(0)
+    differ = 0
+    for name, data, unseen in (
+        (n, d, k) for n, d in (("own", inputs), ("response", both)) for k in range(3)
+    ):
+        # The ridge is chosen on the next text, the fit is that of the one after it.
+        tune, train = (unseen + 1) % 3, (unseen + 2) % 3
+        center, width = data[train].mean(0), data[train].std(0, ddof=1)
+        mean = outputs[train].mean(0)
         best = []
         for strength in RIDGES:
-            fit = Ridge(alpha=strength * len(data[0]), fit_intercept=False)
-            fit.fit((data[0] - center) / width, outputs[0] - mean)
+            fit = Ridge(alpha=strength * len(data[train]), fit_intercept=False)
+            fit.fit((data[train] - center) / width, outputs[train] - mean)
             share = [
                 1
                 - ((outputs[n] - mean - fit.predict((data[n] - center) / width)) ** 2).sum()
                 / ((outputs[n] - mean) ** 2).sum()
-                for n in (2, 1)
+                for n in (tune, unseen)
             ]
             best.append(share)
-        assert ridge[name][1] == pytest.approx(max(best)[1], abs=1e-8)
+        assert ridge[name][unseen] == pytest.approx(max(best)[1], abs=1e-8)
+        differ += max(best)[1] < max(share[1] for share in best) - 1e-6
+    # Choosing on the unseen text itself would have been noticed.
+    assert differ
     trace, parts = found[0]
     spread = trace.residual.std(-1, unbiased=False).flatten().numpy()
     gain = parts.gain.log().mean(1).flatten().numpy()
