@@ -327,9 +327,10 @@ def test_a_live_figure_stands_in_its_chapter(
     wait_for(browser, f"{place} === {CANVASES[name]}")
     assert float(within(browser, name, "[name=beta]").get_attribute("aria-valuetext")) == 1.25
     # A page without one is not burdened with its scripts.
-    assert "explorables" not in (site / "book" / "notation.html").read_text(encoding="utf-8").split(
-        "</head>"
-    )[0]
+    assert (
+        "explorables"
+        not in (site / "book" / "notation.html").read_text(encoding="utf-8").split("</head>")[0]
+    )
 
 
 @pytest.mark.parametrize("name", CANVASES)

@@ -28,7 +28,7 @@ KNOWN = {
     *(f"B{i}" for i in range(1, 14)),
     *(f"C{i}" for i in range(2, 21)),
     *(f"C1{letter}" for letter in "abcde"),
-    *("A6b", "A13b", "B7b", "B7c", "B7d"),
+    *("A6b", "A13b", "B7b", "B7c", "B7d", "B7e", "B9c"),
     *("C9b", "C17b"),
     *("S1", "S2", "S3"),
 }

@@ -194,7 +194,8 @@ def test_the_module_is_that_of_the_package(run: Any, number: int, solver: str) -
         module.query.copy_(torch.tensor(turn))
         module.key.copy_(torch.eye(2))
         output, parts = module(torch.from_numpy(tokens) * 2**0.5, return_parts=True)
-    found = run("spinformer.module.solve(...arguments)", tokens.tolist(), {**knobs, "solver": solver})
+    given = (tokens.tolist(), {**knobs, "solver": solver})
+    found = run("spinformer.module.solve(...arguments)", *given)
     meter = parts.validity()
     for ours, theirs in (
         (found["output"], output / 2**0.5),
@@ -221,15 +222,12 @@ def test_its_truth_is_the_integral_over_all_directions(run: Any, number: int) ->
     tokens, strength = generator.normal(size=(3, 2)), 0.5 + 1.5 * number
     knobs = {"strength": strength, "beta": 0.8, "gamma": 1.0, "turn": 30.0}
     found = run("spinformer.module.solveExactly(...arguments)", tokens.tolist(), knobs)
-    b = np.array(
-        run("spinformer.module.solve(...arguments).b", tokens.tolist(), {**knobs, "solver": "saddle"})
-    )
+    given = (tokens.tolist(), {**knobs, "solver": "saddle"})
+    b = np.array(run("spinformer.module.solve(...arguments).b", *given))
     angles = 2 * np.pi * np.arange(48) / 48
     circle = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
     spins = np.stack(
-        np.broadcast_arrays(
-            circle[:, None, None], circle[None, :, None], circle[None, None, :]
-        )
+        np.broadcast_arrays(circle[:, None, None], circle[None, :, None], circle[None, None, :])
     ).reshape(3, -1, 2)
     energy = np.einsum("isa,ia->s", spins, tokens)
     energy += 0.5 * np.einsum("isa,ij,jsa->s", spins, b, spins)

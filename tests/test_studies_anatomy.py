@@ -182,7 +182,6 @@ def test_locality_adds_up():
     assert (total.diagonal() > 0).all()
 
 
-@pytest.mark.claim("B12")
 def test_own_token_share_limits():
     """Two masked sites have no response; a fixed environment leaves all of it to the owner, a
     fixed owner nothing; sharp scores in a random crowd leave the owner little."""

@@ -118,7 +118,11 @@ def module_data() -> dict[str, Any]:
     """
 
     def case(
-        tokens: list[list[float]], *, strength: float, turn: float = 0.0, solver: str = "fixed point"
+        tokens: list[list[float]],
+        *,
+        strength: float,
+        turn: float = 0.0,
+        solver: str = "fixed point",
     ) -> dict[str, Any]:
         knobs = {"strength": strength, "beta": 1.0, "gamma": 1.0, "turn": turn}
         return {"tokens": tokens, **knobs, "solver": solver}

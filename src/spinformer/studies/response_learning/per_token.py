@@ -1,8 +1,8 @@
 """What a feed-forward network can learn of the response, one token at a time.
 
-Tokens, responses and the unit convention are those of `anatomy`. The yardstick is the share of the
-variance of the response that the token itself decides; the pupil is a network with one hidden
-layer, as a transformer's feed-forward is.
+Tokens, responses and the unit convention are those of `studies.anatomy`. The yardstick is the
+share of the variance of the response that the token itself decides; the pupil is a network with
+one hidden layer, as a transformer's feed-forward is.
 """
 
 from __future__ import annotations

@@ -1,0 +1,36 @@
+"""The parts of a spin system in a layer of a trained language model.
+
+Every head is a system of spins: its values, scaled to a mean square length of one in a window, are
+the fields, its attention weights times g the couplings, β = 1. `parts`: the parts of such systems,
+with the response of the couplings to the layer's tokens. `prediction`: how much of the layer's
+attention and of its feed-forward network they predict on a text that was not used, beside nulls;
+table `layers`. Conventions of `spinformer.language`: layers and heads from 0.
+"""
+
+from spinformer.studies.real_layer.parts import (
+    LayerParts,
+    feed_forward_output,
+    layer_parts,
+    mixing_terms,
+)
+from spinformer.studies.real_layer.prediction import (
+    LAYERS,
+    attention_scores,
+    feed_forward_scores,
+    layer_rows,
+    normalization_scores,
+    text_parts,
+)
+
+__all__ = [
+    "LAYERS",
+    "LayerParts",
+    "attention_scores",
+    "feed_forward_output",
+    "feed_forward_scores",
+    "layer_parts",
+    "layer_rows",
+    "mixing_terms",
+    "normalization_scores",
+    "text_parts",
+]
