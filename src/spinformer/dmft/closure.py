@@ -84,9 +84,7 @@ def gaussian_closure(
     return np.array(means), np.array(covariances)
 
 
-def next_means(
-    network: Network, windows: np.ndarray, *, beta: float, position: int
-) -> np.ndarray:
+def next_means(network: Network, windows: np.ndarray, *, beta: float, position: int) -> np.ndarray:
     """Mean tokens (..., L) after windows (..., T, L) of any real numbers, beyond ±1 too.
 
     `tokens.attention_of_window` and `tokens.window_means` in one, for averages over Gaussian

@@ -58,7 +58,9 @@ def quench(
     return ensemble.state()
 
 
-def recognize(orbits: np.ndarray, *, cycles: np.ndarray, clock: int, tolerance: float) -> np.ndarray:
+def recognize(
+    orbits: np.ndarray, *, cycles: np.ndarray, clock: int, tolerance: float
+) -> np.ndarray:
     """Which of the cycles (n, q, P) each orbit (R, q, P) follows, (R,); −1: none of them.
 
     Both begin at the same position of a clock of `clock` positions, and q is a multiple of the

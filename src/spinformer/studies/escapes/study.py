@@ -69,9 +69,7 @@ def coexisting_cycles(beta: float) -> Coexisting:
     for row in range(len(overlaps)):
         here = overlaps[row : row + 1]
         if not heads or (
-            recognize(
-                here, cycles=overlaps[heads], clock=network.positions, tolerance=_TOLERANCE
-            )
+            recognize(here, cycles=overlaps[heads], clock=network.positions, tolerance=_TOLERANCE)
             < 0
         ):
             heads.append(row)
@@ -199,9 +197,7 @@ def _ends(known: Coexisting, windows: np.ndarray, position: int) -> np.ndarray:
     settle = _SETTLE + (-(position + _SETTLE)) % network.positions
     calm = quench(network, windows, beta=known.beta, position=position, steps=settle)
     orbits = Ensemble(network, calm, beta=known.beta, threads=1).record(known.overlaps.shape[1])
-    return recognize(
-        orbits, cycles=known.overlaps, clock=network.positions, tolerance=_TOLERANCE
-    )
+    return recognize(orbits, cycles=known.overlaps, clock=network.positions, tolerance=_TOLERANCE)
 
 
 def action_row(cycle: int, *, size: int, guesses: int = 6, seed: Seed = 0) -> Rows:

@@ -13,6 +13,7 @@ mean field is periodic, because noise holds texts on the chaotic set around the 
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,9 @@ from scipy.stats import wasserstein_distance
 
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.dmft.closure import gaussian_closure
-from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.coupling import coupled_growth
+from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 from spinformer.dmft.tokens import generate, semantic_overlaps, window_of_context
@@ -61,12 +63,10 @@ def _limit(regime: str, *, start: int, steps: int, seed: int) -> Limit:
     beta, settle = REGIMES[regime]
     # A different number of tokens for each start, so that starts on one orbit differ in phase.
     windows, position = spread_windows(beta, count=1, settle=settle + start, seed=seed + start)
-    return follow_limit(
-        Network.document(), beta, window=windows[0], steps=steps, position=position
-    )
+    return follow_limit(Network.document(), beta, window=windows[0], steps=steps, position=position)
 
 
-def closure_rows(regime: str, *, start: int, texts: int = 10_000, steps: int = 30) -> Rows:
+def closure_rows(regime: str, *, start: int, texts: int = 6_000, steps: int = 30) -> Rows:
     """Errors of three predictions of the average text, root mean square over `steps` tokens.
 
     A row for each size. naive, corrected, closure: distance of the overlaps from the average of
@@ -213,10 +213,32 @@ def _transport(one: np.ndarray, other: np.ndarray) -> float:
     )
 
 
+@cache
+def limit_exponent(beta: float) -> float:
+    """Leading Lyapunov exponent of the mean field: median of those of sixteen random contexts.
+
+    >>> limit_exponent(0.5) < -0.3
+    True
+    """
+    network = Network.document()
+    found = lyapunov_spectrum(
+        network,
+        random_contexts(network, 0, count=16),
+        beta=beta,
+        transient=20_000,
+        steps=20_000,
+        count=1,
+        threads=1,
+    )
+    return float(np.median(found.exponents.value[:, 0]))
+
+
 def exponent_rows(
     beta: float, *, exponent: float, pairs: int = 24, steps: int = 800, seed: int = 0
 ) -> Rows:
     """Growth per token of the distance of two texts that share their uniform numbers.
+
+    limit: the exponent of the mean field.
 
     >>> row, = exponent_rows(0.5, exponent=6.0, pairs=2, steps=8)
     >>> row["growth"] < 0.0
@@ -241,6 +263,7 @@ def exponent_rows(
             "growth": found.growth.value,
             "error": found.growth.error,
             "merged": found.merged,
+            "limit": limit_exponent(beta),
         }
     ]
 
@@ -250,7 +273,7 @@ BREAKS = Table(
 )
 CLOSURES = Table(
     path=_FOLDER / "closures.csv",
-    units=[{"regime": regime, "start": start} for regime in REGIMES for start in range(12)],
+    units=[{"regime": regime, "start": start} for regime in REGIMES for start in range(10)],
     rows=closure_rows,
 )
 LAWS = Table(
