@@ -12,8 +12,8 @@ whose Gaussian fields stand in front of a tanh, for a nonlinearity with a softma
 N → ∞ the covariance shrinks and the plain mean field is left; to order 1/N the mean is that of
 `finite_size.mean_shift`, since the nodes below have exact second moments.
 
-The average is taken over fixed nodes: scrambled Sobol points made normal, with their mirror
-images, scaled to covariance one exactly. They are the same for every call.
+The average is taken over fixed nodes: Sobol points made normal, with their mirror images, scaled to
+covariance one exactly. They are the same for every call.
 
 Conventions of `tokens`: windows run from old to new.
 """
@@ -110,7 +110,8 @@ def _nodes(dimension: int, count: int) -> np.ndarray:
     """2 · count points (…, dimension) with mean zero and covariance one, both exact."""
     if count & (count - 1):
         raise ValueError(f"nodes must be a power of two, got {count}")
-    uniform = qmc.Sobol(dimension, scramble=True, rng=0).random(count)
+    # Moved by half a cell: the first point would be at minus infinity. No random numbers.
+    uniform = qmc.Sobol(dimension, scramble=False).random(count) + 0.5 / count
     half = ndtri(uniform)
     points = np.concatenate([half, -half])
     level, turn = np.linalg.eigh(points.T @ points / len(points))

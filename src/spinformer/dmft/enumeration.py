@@ -44,7 +44,8 @@ def transition_probabilities(
     `position` is that of the window's newest token. Raises ValueError where the table would be
     larger than 40 million entries.
 
-    >>> coin = Network(np.ones((4, 1, 1)), np.ones((4, 1, 0)), context=1, gamma=1.0, epsilon=0.0)
+    >>> signs, none = np.ones((4, 1, 1)), np.ones((4, 1, 0))
+    >>> coin = Network(semantic=signs, position=none, context=1, gamma=1.0, epsilon=0.0)
     >>> transition_probabilities(coin, 1, beta=0.5, position=0).round(4)  # e^{±1/2} / 2 cosh(1/2)
     array([[0.7311, 0.2689],
            [0.2689, 0.7311]])
@@ -74,7 +75,8 @@ def exact_moments(
     window: (T, L) means that the first T tokens are drawn from. `position` as above. Raises
     ValueError for bad input.
 
-    >>> coin = Network(np.ones((4, 1, 1)), np.ones((4, 1, 0)), context=1, gamma=1.0, epsilon=0.0)
+    >>> signs, none = np.ones((4, 1, 1)), np.ones((4, 1, 0))
+    >>> coin = Network(semantic=signs, position=none, context=1, gamma=1.0, epsilon=0.0)
     >>> mean, _ = exact_moments(coin, 1, beta=0.5, window=np.array([[0.5]]), steps=1, position=0)
     >>> float(mean[1, 0].round(6))  # ½ tanh(½)
     0.231059

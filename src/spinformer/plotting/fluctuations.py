@@ -71,7 +71,7 @@ def show_breaks(
         sizes,
         np.median(expected, axis=0),
         color=COLORS["blue"],
-        label=r"computed: $300\,b^2/\sigma^2 = N$",
+        label=r"computed: $300\,b^2/\sigma^2=N$",
     )
     center = len(sizes) // 2
     axis.plot(

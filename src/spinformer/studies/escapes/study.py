@@ -229,7 +229,8 @@ def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.n
     From the token of all bits up, until the mean bit is no longer positive; by solving linear
     equations (`dmft.enumeration.mean_first_passage`).
 
-    >>> coin = Network(np.ones((4, 1, 1)), np.ones((4, 1, 0)), context=1, gamma=1.0, epsilon=0.0)
+    >>> signs, none = np.ones((4, 1, 1)), np.ones((4, 1, 0))
+    >>> coin = Network(semantic=signs, position=none, context=1, gamma=1.0, epsilon=0.0)
     >>> chain_lifetimes(coin, np.array([1]), beta=1.0).round(3)  # 1 + e²
     array([8.389])
     """

@@ -4,10 +4,10 @@ Predictions, written after pilots on two starts and before the tables were made.
 the average text breaks in chaos at a time that grows by 1/(2λ) tokens for each e-fold of N. The
 closure is nearer to the texts than the plain mean field for N from 10² to 10⁸ in driven,
 quasi-periodic and periodic motion; in chaos a Gaussian is no picture of a folded cloud, and it
-loses somewhere between 10³ and 10⁷. The stationary law tends to the attractor's measure: as N^{-1/2}
-on the driven cycle (points become Gaussians), as N^{-3/4} on the quasi-periodic curve (the density
-of an overlap has inverse roots at its ends), with a power between 1/2 and 1 in chaos. Exponents at
-N = 10⁸ are those of the mean field; at β = 1.27 that of N below 10⁶ is positive, although the
+loses somewhere between 10³ and 10⁷. The stationary law tends to the attractor's measure: as
+N^{-1/2} on the driven cycle (points become Gaussians), as N^{-3/4} on the quasi-periodic curve
+(the density of an overlap has inverse roots at its ends), with a power between 1/2 and 1 in
+chaos. Exponents at N = 10⁸ are those of the mean field; at β = 1.27 that of N below 10⁶ is positive, although the
 mean field is periodic, because noise holds texts on the chaotic set around the cycle.
 """
 
