@@ -7,8 +7,8 @@ quasi-periodic and periodic motion; in chaos a Gaussian is no picture of a folde
 loses somewhere between 10³ and 10⁷. The stationary law tends to the attractor's measure: as
 N^{-1/2} on the driven cycle (points become Gaussians), as N^{-3/4} on the quasi-periodic curve
 (the density of an overlap has inverse roots at its ends), with a power between 1/2 and 1 in
-chaos. Exponents at N = 10⁸ are those of the mean field; at β = 1.27 that of N below 10⁶ is positive, although the
-mean field is periodic, because noise holds texts on the chaotic set around the cycle.
+chaos. Exponents at N = 10⁸ are those of the mean field; at β = 1.27 that of N below 10⁶ is
+positive, although the mean field is periodic, because noise holds texts on the chaotic set around the cycle.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _limit(regime: str, *, start: int, steps: int, seed: int) -> Limit:
     return follow_limit(Network.document(), beta, window=windows[0], steps=steps, position=position)
 
 
-def closure_rows(regime: str, *, start: int, texts: int = 6_000, steps: int = 30) -> Rows:
+def closure_rows(regime: str, *, start: int, texts: int = 4_000, steps: int = 30) -> Rows:
     """Errors of three predictions of the average text, root mean square over `steps` tokens.
 
     A row for each size. naive, corrected, closure: distance of the overlaps from the average of
@@ -87,7 +87,7 @@ def closure_rows(regime: str, *, start: int, texts: int = 6_000, steps: int = 30
         return float(np.sqrt((part[context:] ** 2).sum(axis=1).mean()))
 
     rows = []
-    for exponent in np.arange(2.0, 8.1, 0.5):
+    for exponent in np.arange(2.0, 7.1, 0.5):
         size = network.segments * round(10.0**exponent / network.segments)
         runs = sample(limit, size, runs=texts, seed=start)
         found = deviation(runs, limit=limit).bias
@@ -147,7 +147,7 @@ def break_rows(start: int, *, texts: int = 400, steps: int = 60) -> Rows:
 
 
 def law_rows(
-    regime: str, *, exponent: float, texts: int = 1000, burn: int = 1000, seed: int = 0
+    regime: str, *, exponent: float, texts: int = 500, burn: int = 1000, seed: int = 0
 ) -> Rows:
     """Distance of the stationary law of N = 10^exponent bits from the measure of the attractor.
 
@@ -234,7 +234,7 @@ def limit_exponent(beta: float) -> float:
 
 
 def exponent_rows(
-    beta: float, *, exponent: float, pairs: int = 24, steps: int = 800, seed: int = 0
+    beta: float, *, exponent: float, pairs: int = 24, steps: int = 400, seed: int = 0
 ) -> Rows:
     """Growth per token of the distance of two texts that share their uniform numbers.
 
