@@ -156,7 +156,7 @@ def first_guesses(
         draw_window=False,
     ).tokens
     looks = np.arange(0, steps, 8)
-    where = np.array([_ends(known, tokens[:, at : at + context], start + at) for at in looks])
+    where = np.array([_ends(known, tokens[:, at : at + context], start + int(at)) for at in looks])
     loops = [
         mean_path(network, beta, window=window, steps=48, position=start)[context:]
         for window in known.windows

@@ -8,7 +8,8 @@ loses somewhere between 10³ and 10⁷. The stationary law tends to the attracto
 N^{-1/2} on the driven cycle (points become Gaussians), as N^{-3/4} on the quasi-periodic curve
 (the density of an overlap has inverse roots at its ends), with a power between 1/2 and 1 in
 chaos. Exponents at N = 10⁸ are those of the mean field; at β = 1.27 that of N below 10⁶ is
-positive, although the mean field is periodic, because noise holds texts on the chaotic set around the cycle.
+positive, although the mean field is periodic, because noise holds texts on the chaotic set around
+the cycle.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def law_rows(
     network, beta = Network.document(), _LAWS[regime]
     size = network.segments * round(10.0**exponent / network.segments)
     rng = numpy_generator(seed)
-    windows, position = spread_windows(beta, count=texts, settle=20_000, seed=rng)
+    windows, position = spread_windows(beta, count=texts, settle=5_000, seed=rng)
     found, place = [], position
     for look in range(_SNAPSHOTS):
         steps = burn if look == 0 else _BETWEEN
@@ -184,7 +185,7 @@ def law_rows(
     for _ in range(2):
         start = random_contexts(network, rng, count=texts)
         ensemble = Ensemble(network, start, beta=beta, threads=1)
-        ensemble.advance(20_000)
+        ensemble.advance(5_000)
         looks = []
         for _ in range(_SNAPSHOTS):
             looks.append(ensemble.record(network.context))
