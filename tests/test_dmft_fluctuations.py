@@ -121,14 +121,15 @@ def test_a_closed_step_is_a_gaussian_integral_and_beats_the_naive_mean_field(coi
 
 
 def test_first_passage_is_gamblers_ruin(coin):
-    """Fair steps on 0 … 6 take k (6 − k) steps to an end; the table's rows are probabilities."""
+    """Steps up with chance 0.6 on 0 … 6, by the textbook; the table's rows are probabilities."""
     walk = np.zeros((7, 7))
     for k in range(1, 6):
-        walk[k, k - 1] = walk[k, k + 1] = 0.5
+        walk[k, k - 1], walk[k, k + 1] = 0.4, 0.6
     walk[0, 0] = walk[6, 6] = 1.0
     inside = np.arange(7) % 6 > 0
-    k = np.arange(7)
-    np.testing.assert_allclose(mean_first_passage(walk, inside=inside), k * (6 - k), atol=1e-12)
+    k, r = np.arange(7), 0.4 / 0.6
+    expected = (6 * (1 - r**k) / (1 - r**6) - k) / 0.2
+    np.testing.assert_allclose(mean_first_passage(walk, inside=inside), expected, atol=1e-12)
     table = transition_probabilities(coin, 9, beta=1.3, position=0)
     np.testing.assert_allclose(table.sum(axis=1), 1.0, atol=1e-12)
     states = token_states(coin, 9)[:, 0]

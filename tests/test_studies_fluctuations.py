@@ -62,7 +62,10 @@ def test_the_closure_beats_the_naive_mean_field_except_in_chaos():
             assert np.abs(last[:, -1]).max() < 0.5
     for regime in ("driven", "quasi-periodic", "periodic"):
         assert better[regime][core].all()
-    assert not better["chaotic"][core].all()
+    # In chaos only where noise fills the attractor, and far beyond the onset.
+    assert better["chaotic"][bits < 4e3].all()
+    assert better["chaotic"][bits > 3e6].all()
+    assert not better["chaotic"][(bits > 1e4) & (bits < 2e6)].any()
 
 
 def test_a_unit_of_the_closures_comes_out_again_and_agrees_with_plain_averages():
