@@ -101,7 +101,8 @@ class NoiseEscapes:
     stayed. escaped: (R,) booleans. ends: (R,) cycle of the noise-free continuation then, −1 for
     none of the known ones or no escape.
 
-    >>> found = NoiseEscapes(np.array([2.0, 4.0]), np.array([True, False]), np.array([1, -1]))
+    >>> times, escaped = np.array([2.0, 4.0]), np.array([True, False])
+    >>> found = NoiseEscapes(times=times, escaped=escaped, ends=np.array([1, -1]))
     >>> found.lifetime().value
     6.0
     """
@@ -145,8 +146,8 @@ def noise_escapes(
     ...     machine, 3000, beta=0.5, window=np.zeros((4, 3)), position=3, cycles=cycles, home=0,
     ...     every=8, settle=80, horizon=16, runs=3, seed=0,
     ... )
-    >>> found.times, found.escaped.any()  # there is one cycle only
-    (array([16., 16., 16.]), np.False_)
+    >>> found.times, bool(found.escaped.any())  # there is one cycle only
+    (array([16., 16., 16.]), False)
     """
     check_instance("network", network, Network)
     clock = network.positions
