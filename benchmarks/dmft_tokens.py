@@ -76,6 +76,14 @@ def main() -> None:
             )
             bits = f"{value:.0f}"
         print(f"{size:12d}  {ours:10.0f}  {plain:18.0f}  {bits:>12}")
+    texts, length, size = 10_000, 60, 9_999_999
+    whole = median_time(
+        lambda seed: generate(
+            network, size, beta=BETA, window=window, steps=length, runs=texts, seed=seed
+        ),
+        1,
+    )
+    print(f"{texts} texts of {length} tokens at N = {size}: {whole * 1e-9:.2f} s")
 
 
 if __name__ == "__main__":

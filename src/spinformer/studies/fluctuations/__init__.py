@@ -1,0 +1,36 @@
+"""Corrections to the mean field of a finite network: bias, closure, stationary law, exponents.
+
+`BREAKS`: how long the 1/N law of the average text holds in chaos, for sizes up to 10¹².
+`CLOSURES`: errors of the plain mean field, of its 1/N correction and of the Gaussian closure
+against sampled texts, in four regimes. `LAWS`: distance of the stationary law at N bits from the
+measure of the attractor, beside its null. `EXPONENTS`: growth of the distance of two texts that
+share their random numbers.
+
+Conventions of `dmft.tokens`; overlaps are the semantic output overlaps.
+"""
+
+from spinformer.studies.fluctuations.study import (
+    BREAKS,
+    CLOSURES,
+    EXPONENTS,
+    LAWS,
+    REGIMES,
+    break_rows,
+    closure_rows,
+    exponent_rows,
+    law_rows,
+    spread_windows,
+)
+
+__all__ = [
+    "BREAKS",
+    "CLOSURES",
+    "EXPONENTS",
+    "LAWS",
+    "REGIMES",
+    "break_rows",
+    "closure_rows",
+    "exponent_rows",
+    "law_rows",
+    "spread_windows",
+]
