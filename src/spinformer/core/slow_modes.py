@@ -20,14 +20,15 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 
 # Below so many boxes the whole spectrum is computed, above it the largest moduli.
-_SMALL, _LARGEST = 60, 16
+_SMALL, _LARGEST = 60, 10
+_TOLERANCE = 1e-6
 _REAL = 1e-9
 
 
 @record
 class SlowModes:
     """Slow modes of a series. times: (count,) implied times in samples, the slowest first; where there
-    is no further real positive eigenvalue among the 16 largest moduli, the time of the smallest of
+    is no further real positive eigenvalue among the 10 largest moduli, the time of the smallest of
     these, which is an upper bound (0 if all were computed). vector: (n,) right eigenvector
     of the slowest, mean 0 and mean square 1 over the visits. visits: (n,) share of each box.
     """
@@ -81,7 +82,7 @@ def slow_modes(labels: np.ndarray, *, lag: int, count: int = 2) -> SlowModes:
         found, vectors = np.linalg.eig(kernel.toarray())
         least = 0.0
     else:
-        found, vectors = eigs(kernel, k=_LARGEST, v0=np.ones(size))
+        found, vectors = eigs(kernel, k=_LARGEST, v0=np.ones(size), tol=_TOLERANCE)
         least = float(np.abs(found).min())
     real = (np.abs(found.imag) < _REAL) & (found.real > 0.0) & (found.real < 1.0 - _REAL)
     order = np.flatnonzero(real)[np.argsort(-found.real[real], kind="stable")][:count]

@@ -122,7 +122,7 @@ def calm_parts(points: np.ndarray, *, side: float = SIDE, lag: int = LAG) -> Par
 
 
 def orbit_rows(
-    beta: float, *, seed: int, count: int = 16, flashes: int = 30_000, lag: int = LAG
+    beta: float, *, seed: int, count: int = 12, flashes: int = 30_000, lag: int = LAG
 ) -> Rows:
     """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share.
 
