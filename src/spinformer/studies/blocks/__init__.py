@@ -4,7 +4,7 @@ Poc-López and Aguilera leave both out and expect that "additional nonlinearitie
 will increase the complexity of the observed dynamics" [poclopez2024dynamical, Section 5]. `CENSUS`
 puts random networks of the document's size through 24 even values of β up to 3, two random windows
 at each, bare and with blocks (`dmft.blocks`) of several strengths: 120 networks of the census's
-first family and 120 of its second, no two of one gauge, with the same windows and the same hidden
+first family and 60 of its second, no two of one gauge, with the same windows and the same hidden
 signs in every condition. The unit is the network and comparisons are in pairs. `LONGER` waits ten
 times as long for every tenth network of the first family.
 
@@ -26,8 +26,8 @@ Written down before the tables were made, after a pilot of 24 networks of anothe
 2. The feed-forward block at strength 1 changes neither chaos nor dimension beyond their intervals.
 3. What it does change, a linear block of the same slope changes, too: the paired difference
    between the two has an interval that covers zero, in chaos and in dimension.
-4. So the expectation fails at natural strength, 1, for both blocks. Weaker residual connections
-   (1/4, 1/2) raise quasi-periodic motion and with it the dimension.
+4. So the expectation fails at natural strength, 1, for both blocks. A weaker residual connection,
+   1/2, raises quasi-periodic motion and with it the dimension.
 5. Of the systems that are chaotic, more than three quarters still are after ten times the wait.
 """
 

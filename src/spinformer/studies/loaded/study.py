@@ -129,6 +129,7 @@ def rest_rows(
     ]
 
 
+@cache
 def loaded_onset(load: float) -> tuple[float, float, float]:
     """β where the few features start to move at a load, or NaN; the best β, and the gain there.
 
@@ -174,7 +175,7 @@ def largest_load(table: dict[str, np.ndarray]) -> float:
     return float(np.interp(critical, table["gain"][falling], table["load"][falling]))
 
 
-def onset_rows(load: float, *, size: int, seed: int, steps: int = 240, drop: int = 120) -> Rows:
+def onset_rows(load: float, *, size: int, seed: int, steps: int = 160, drop: int = 80) -> Rows:
     """Root mean square overlap m^o with the few features in one text, at the best β of the load.
 
     >>> row, = onset_rows(0.2, size=150, seed=0, steps=40, drop=20)
@@ -238,7 +239,7 @@ ONSETS = Table(
         {"load": load, "size": size, "seed": seed}
         for load in (0.15, 0.3, 0.8, 1.2)
         for size in SIZES[:3]
-        for seed in _SEEDS
+        for seed in (1, 2, 3, 4, 5)
     ],
     rows=onset_rows,
 )

@@ -25,12 +25,16 @@ eight orbits of 500 flashes at 1.266 with a third seed; all other β were not kn
 6. The orbit does not reach the coexisting attractor, the closed curve, at all: it stays farther
    than 0.005 from it.
 
+`ENDS` was made afterwards: an orbit at 1.3 turned out to end its chaos on a cycle of 32 steps
+within the run. Such a change for good is slow as well; rows of orbits that end are left out.
+
 Times are in tokens (steps); a flash is a clock period of four of them.
 """
 
 from spinformer.studies.switching.study import (
     BLOCK,
     DWELLS,
+    ENDS,
     FLASH,
     GROWTH,
     LONG,
@@ -38,15 +42,18 @@ from spinformer.studies.switching.study import (
     calm_parts,
     chaotic_orbits,
     dwell_rows,
+    end_rows,
     growth_rows,
     orbit_rows,
     shuffled_blocks,
+    stationary,
     structure_points,
 )
 
 __all__ = [
     "BLOCK",
     "DWELLS",
+    "ENDS",
     "FLASH",
     "GROWTH",
     "LONG",
@@ -54,8 +61,10 @@ __all__ = [
     "calm_parts",
     "chaotic_orbits",
     "dwell_rows",
+    "end_rows",
     "growth_rows",
     "orbit_rows",
     "shuffled_blocks",
+    "stationary",
     "structure_points",
 ]

@@ -19,6 +19,7 @@ from spinformer.core.slow_modes import (
     phase_surrogate,
     slow_modes,
 )
+from spinformer.dmft.lifetimes import growth_rates
 from spinformer.dmft.mean_field import random_contexts, tokens
 from spinformer.dmft.network import OUTPUT, Network
 from spinformer.dmft.return_map import returned
@@ -41,6 +42,8 @@ _WIDE = 0.24
 # How near an orbit must be to a cycle, in the largest overlap, to follow it.
 _NEAR = 0.02
 _TRANSIENT = 20_000
+# Growth per token above which an orbit is chaotic; the calm part has three times as much.
+_ALIVE = 0.01
 BETAS = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
 OTHER_BETAS = (1.28, 1.3, 1.4)
 
@@ -150,12 +153,39 @@ def orbit_rows(
     return rows
 
 
+def end_rows(beta: float, *, seed: int, count: int = 12, flashes: int = 30_000) -> Rows:
+    """Whether the orbits of `orbit_rows` are still chaotic when they end: growth over 8,000 tokens.
+
+    >>> end_rows(1.28, seed=0, count=1, flashes=400)[0]["growth"] > 0.05
+    True
+    """
+    _, context = chaotic_orbits(beta, count=count, flashes=flashes, seed=seed)
+    rates, _ = growth_rates(
+        Network.document(), context, beta=beta, stretches=1, stretch=8000, threads=1
+    )
+    return [{"orbit": n, "growth": float(rate)} for n, rate in enumerate(rates[:, 0])]
+
+
+def stationary(table: dict[str, np.ndarray], *, ends: dict[str, np.ndarray]) -> np.ndarray:
+    """Which rows of `ORBITS` are chaotic to the end, by the growth in `ENDS`: booleans.
+
+    An orbit whose chaos ends changes once and for good, which is slow, too, but is no switching.
+
+    >>> stationary(ORBITS.read(), ends=ENDS.read()).mean() > 0.9
+    True
+    """
+    for name in ("beta", "seed", "orbit"):
+        if not np.array_equal(table[name], ends[name]):
+            raise ValueError(f"ends must have the orbits of table, got another {name}")
+    return np.asarray(ends["growth"] > _ALIVE)
+
+
 def dwell_rows(beta: float, *, seed: int, count: int = 16, flashes: int = 100_000) -> Rows:
     """Dwells in the calm and in the wild part, a row each, pooled over the orbits, in tokens.
 
     `long`: how many outlast `LONG` flashes; `excess`, `cv`: mean and coefficient of variation of
-    what is left of these; `share` of the time spent in them. `returned`: orbits at the end of
-    which the other part was visited, too, in the last half.
+    what is left of these; `held`: share of the time in dwells that is spent in these.
+    share: of all the time. visited: orbits that visit the part in their second half.
 
     >>> [row["part"] for row in dwell_rows(1.266, seed=0, count=2, flashes=4000)]
     ['calm', 'wild']
@@ -283,6 +313,7 @@ ORBITS = Table(
     units=[{"beta": beta, "seed": seed} for beta in (*BETAS, *OTHER_BETAS) for seed in _SEEDS],
     rows=orbit_rows,
 )
+ENDS = Table(path=_FOLDER / "ends.csv", units=ORBITS.units, rows=end_rows)
 DWELLS = Table(
     path=_FOLDER / "dwells.csv",
     units=[{"beta": beta, "seed": seed} for beta in BETAS for seed in _SEEDS],
