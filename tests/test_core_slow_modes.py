@@ -57,7 +57,8 @@ def test_boxes_are_those_of_a_plain_loop() -> None:
 def test_dwells_of_two_series_do_not_join_and_their_ends_are_left_out() -> None:
     states = np.array([[0, 0, 1, 1, 0], [1, 1, 1, 0, 1]])
     lengths, which = dwells(states)
-    assert lengths.tolist() == [2, 1] and which.tolist() == [1, 0]
+    assert lengths.tolist() == [2, 1]
+    assert which.tolist() == [1, 0]
     seen = last_core(np.array([[0.5, 0.9, 0.5, 0.1], [0.1, 0.5, 0.9, 0.5]]), low=0.2, high=0.8)
     assert seen.tolist() == [[-1, 1, 1, 0], [0, 0, 1, 1]]
 
@@ -67,7 +68,8 @@ def test_a_surrogate_keeps_spectra_and_cross_spectra_and_nothing_else(length: in
     rng = np.random.default_rng(4)
     series = rng.standard_normal((length, 2)).cumsum(axis=0) ** 2
     twin = phase_surrogate(series, seed=5)
-    assert twin.shape == series.shape and np.isrealobj(twin)
+    assert twin.shape == series.shape
+    assert np.isrealobj(twin)
     one, two = (np.fft.fft(x - x.mean(axis=0), axis=0) for x in (series, twin))
     np.testing.assert_allclose(np.abs(two), np.abs(one), atol=1e-7)
     np.testing.assert_allclose(

@@ -43,7 +43,9 @@ def _exact(blocks: Blocks, *, size: int, beta: float) -> np.ndarray:
             bits = newest if age == 0 else own[age - 1 if position == 4 else age]
             place = 0.1 * network.position @ code[(position - age) % 4] / network.bits
             overlap.append(0.9 * np.einsum("rai,...i->...ra", weights, bits) / size + place)
-        score = [network.gamma * (overlap[0][..., 2, :] * one[..., 3, :]).sum(-1) for one in overlap]
+        score = [
+            network.gamma * (overlap[0][..., 2, :] * one[..., 3, :]).sum(-1) for one in overlap
+        ]
         weight = np.exp(np.array(score))
         value = sum(w[..., None] * one[..., 1, :] for w, one in zip(weight, overlap, strict=True))
         attention = value / weight.sum(axis=0)[..., None]
@@ -163,6 +165,6 @@ def test_bad_input_is_named() -> None:
         Blocks(network=Network.document(), residual=-1.0)
     with pytest.raises(ValueError, match="hidden"):
         Blocks(network=Network.document(), feed=1.0)
+    systems = [_blocks(0.1, 1.0), _blocks(0.1, 1.0, linear=True)]
     with pytest.raises(ValueError, match="equal sizes"):
-        systems = [_blocks(0.1, 1.0), _blocks(0.1, 1.0, linear=True)]
         BlockEnsemble(systems, np.zeros((2, 4, 3)), beta=np.ones(2))

@@ -45,7 +45,8 @@ def test_the_parts_of_the_chaos_by_counting() -> None:
     # Every orbit has stretches of both kinds, split at the middle of two well-parted sizes.
     size = np.abs(points[..., 0]).reshape(8, -1, 20).max(axis=-1)
     calm = (size < 0.24).mean(axis=1)
-    assert (calm > 0.1).all() and (calm < 0.9).all()
+    assert (calm > 0.1).all()
+    assert (calm < 0.9).all()
     parts = calm_parts(points)
     state = np.round(parts.state.reshape(8, -1, 20).mean(axis=-1))
     assert ((state == 0) == (size < 0.24))[:, 5:].mean() > 0.85

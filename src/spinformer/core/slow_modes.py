@@ -27,9 +27,11 @@ _REAL = 1e-9
 
 @record
 class SlowModes:
-    """Slow modes of a series. times: (count,) implied times in samples, the slowest first; where there
-    is no further real positive eigenvalue among the 10 largest moduli, the time of the smallest of
-    these, which is an upper bound (0 if all were computed). vector: (n,) right eigenvector
+    """Slow modes of a series.
+
+    times: (count,) implied times in samples, the slowest first; where there is no further real
+    positive eigenvalue among the 10 largest moduli, the time of the smallest of these, which is an
+    upper bound (0 if all were computed). vector: (n,) right eigenvector
     of the slowest, mean 0 and mean square 1 over the visits. visits: (n,) share of each box.
     """
 
@@ -63,7 +65,7 @@ def slow_modes(labels: np.ndarray, *, lag: int, count: int = 2) -> SlowModes:
 
     >>> chain = np.repeat([0, 1] * 50, 20)
     >>> round(float(slow_modes(chain, lag=1, count=1).times[0]))
-    9
+    10
     """
     values = np.atleast_2d(labels)
     check_integer("dimensions of labels", values.ndim, low=2, high=2)

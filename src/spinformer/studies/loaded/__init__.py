@@ -12,8 +12,8 @@ the largest that the theory allows.
 Written down before the tables were made, after single runs at N ≤ 3,000 of paths and correlations
 (which had agreed with the theory) and after the theory's own numbers:
 
-1. γ fixed: the deviation of the scores falls as N^{-1/2}, the softmax turns flat. Unit variance with
-   P growing: the deviation is 1 at every N. Unit variance with P = 3 and the tokens of a
+1. γ fixed: the deviation of the scores falls as N^{-1/2}, the softmax turns flat. Unit variance
+   with P growing: the deviation is 1 at every N. Unit variance with P = 3 and the tokens of a
    magnetized network: the scores grow as N, the softmax saturates: it attends to one token.
 2. Paths: the deviation from the theory at the right load falls as N^{-1/2}; from the theory
    without load it does not fall.

@@ -69,9 +69,7 @@ def score_rows(rule: str, *, size: int, seed: int, load: float = _LOAD, steps: i
 
 @cache
 def _theory(load: float, steps: int) -> np.ndarray:
-    found = loaded_path(
-        _soft(), START, position=_POSITION, beta=_BETA, load=load, steps=steps
-    )
+    found = loaded_path(_soft(), START, position=_POSITION, beta=_BETA, load=load, steps=steps)
     return found.means[len(START) :]
 
 
@@ -192,7 +190,12 @@ def onset_rows(load: float, *, size: int, seed: int, steps: int = 160, drop: int
 
 
 def power(table: dict[str, np.ndarray], *, column: str, chosen: np.ndarray) -> PowerLaw:
-    """The power of N with which the mean over seeds of a column changes, over `chosen` rows."""
+    """The power of N with which the mean over seeds of a column changes, over `chosen` rows.
+
+    >>> table = {"size": np.repeat([1, 2, 4], 2), "x": np.array([1.1, 0.9, 2.1, 1.9, 4.1, 3.9])}
+    >>> f"{power(table, column='x', chosen=table['size'] > 0).slope.value:.2f}"
+    '1.00'
+    """
     sizes = np.unique(table["size"][chosen])
     groups = [table[column][chosen & (table["size"] == size)] for size in sizes]
     found = [mean_estimate(group) for group in groups]

@@ -42,6 +42,8 @@ _WIDE = 0.24
 # How near an orbit must be to a cycle, in the largest overlap, to follow it.
 _NEAR = 0.02
 _TRANSIENT = 20_000
+# What an orbit may be near to, and the flashes of a whole round of it.
+STRUCTURES = (("cycle 28", 7), ("cycle 16 large", 4), ("closed curve", 4))
 # Growth per token above which an orbit is chaotic; the calm part has three times as much.
 _ALIVE = 0.01
 BETAS = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
@@ -64,9 +66,7 @@ def chaotic_orbits(
     flashes = check_integer("flashes", flashes, low=16)
     network = Network.document()
     starts = random_contexts(network, seed, count=2 * count)
-    points, end = strobed(
-        network, starts, beta=beta, count=flashes, transient=transient, threads=1
-    )
+    points, end = strobed(network, starts, beta=beta, count=flashes, transient=transient, threads=1)
     wide = np.ptp(points[:, -flashes // 8 :, 0], axis=1) > _WIDE
     # Calm stretches of chaos can be long; they are narrow too, so the whole orbit speaks as well.
     wide |= np.ptp(points[:, flashes // 2 :, 0], axis=1) > 2.0 * _WIDE
@@ -171,7 +171,7 @@ def stationary(table: dict[str, np.ndarray], *, ends: dict[str, np.ndarray]) -> 
 
     An orbit whose chaos ends changes once and for good, which is slow, too, but is no switching.
 
-    >>> stationary(ORBITS.read(), ends=ENDS.read()).mean() > 0.9
+    >>> bool(stationary(ORBITS.read(), ends=ENDS.read()).mean() > 0.9)
     True
     """
     for name in ("beta", "seed", "orbit"):
@@ -233,9 +233,7 @@ def structure_points(name: str) -> tuple[np.ndarray, ...]:
     born = min(
         (point for branch in branches for point in branch.bifurcations), key=lambda at: at.beta
     )
-    points, _ = strobed(
-        network, born.value, beta=born.beta, count=int(family.split()[0]) // FLASH
-    )
+    points, _ = strobed(network, born.value, beta=born.beta, count=int(family.split()[0]) // FLASH)
     return (points,)
 
 
@@ -259,7 +257,12 @@ def followed(points: np.ndarray, *, structure: np.ndarray, rounds: int) -> np.nd
 
 
 def growth_rows(
-    beta: float, *, seed: int, count: int = 16, flashes: int = 4000, transient: int = _TRANSIENT
+    beta: float,
+    *,
+    seed: int,
+    count: int = 16,
+    flashes: int = 4000,
+    structures: tuple[tuple[str, int], ...] = STRUCTURES,
 ) -> Rows:
     """One row an orbit: growth per token in the calm and the wild part; nearness to structures.
 
@@ -267,12 +270,12 @@ def growth_rows(
     smallest distance to a structure; `follows …`: share of flashes in whole rounds near it, and
     `mixed …` the same of the shuffled orbit.
 
-    >>> row = growth_rows(1.266, seed=0, count=1, flashes=100)[0]
+    >>> row = growth_rows(1.266, seed=0, count=1, flashes=100, structures=())[0]
     >>> row["flashes"]
     100
     """
     network = Network.document()
-    _, context = chaotic_orbits(beta, count=count, flashes=2000, seed=seed, transient=transient)
+    _, context = chaotic_orbits(beta, count=count, flashes=2000, seed=seed)
     vector = np.random.default_rng(seed).standard_normal((len(context.attention), 12, 1))
     points = np.empty((len(vector), flashes, 3))
     growth = np.empty(points.shape[:2])
@@ -295,7 +298,7 @@ def growth_rows(
             mine = state[n] == part
             row[f"{name} growth"] = float(growth[n, mine].mean()) if mine.any() else 0.0
         rows.append(row)
-    for name, rounds in (("cycle 28", 7), ("cycle 16 large", 4), ("closed curve", 4)):
+    for name, rounds in structures:
         (structure,) = structure_points(name)
         distance = cKDTree(structure).query(points, p=np.inf)[0].min(axis=1)
         own = followed(points, structure=structure, rounds=rounds).mean(axis=1)
