@@ -62,6 +62,20 @@ def test_the_resting_state_is_that_of_a_sampled_process() -> None:
     assert rest.gain == pytest.approx(gain, rel=0.01)
 
 
+def test_steep_bits_at_rest_obey_the_arcsine_law() -> None:
+    rest = resting_state(200.0, load=0.5, context=1, lags=8)
+    # One token in the window: lags have nothing in common, and R is the load.
+    assert rest.noise == pytest.approx(0.5)
+    np.testing.assert_allclose(rest.correlation[1:], 0.0, atol=1e-8)
+    rest = resting_state(60.0, load=0.5, context=2, lags=30)
+    c = np.append(rest.correlation, rest.correlation[-1])
+    cover = np.array([c[abs(d - 1)] + 2.0 * c[d] + c[d + 1] for d in range(20)]) * 0.125
+    cover[0] = 0.125 * (2.0 + 2.0 * c[1])
+    assert rest.noise == pytest.approx(cover[0], rel=1e-9)
+    wanted = 2.0 / np.pi * np.arcsin(cover[1:] / cover[0])
+    np.testing.assert_allclose(rest.correlation[1:20], wanted, atol=0.01)
+
+
 @pytest.mark.claim("C22")
 def test_scores_vanish_with_fixed_gamma_and_keep_their_size_with_unit_variance() -> None:
     network = Network.document().with_parameters(epsilon=0.0)

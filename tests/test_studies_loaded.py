@@ -54,21 +54,20 @@ def test_the_largest_load_is_where_the_gain_meets_the_onset() -> None:
     critical = onset(Network.document().with_parameters(epsilon=0.0)).critical_beta
     assert limits["onset"][0] == pytest.approx(critical, rel=1e-4)
     edge = largest_load(limits)
-    start, best, gain = loaded_onset(0.3)
+    start, _, gain = loaded_onset(0.3)
     row = np.flatnonzero(limits["load"] == 0.3)[0]
-    assert (start, best, gain) == pytest.approx(
-        tuple(float(limits[name][row]) for name in ("onset", "best", "gain")), rel=1e-3
-    )
+    wanted = tuple(float(limits[name][row]) for name in ("onset", "gain"))
+    assert (start, gain) == pytest.approx(wanted, rel=1e-3)
     # On a grid of temperatures no gain at a larger load, and one at a smaller, is enough.
-    betas = np.linspace(1.0, 8.0, 15)
+    betas = np.linspace(2.0, 8.0, 7)
     above, below = (
         max(resting_state(float(beta), load=load, context=4).gain for beta in betas)
         for load in (edge + 0.03, edge - 0.05)
     )
     assert above < critical < below
     # Large beta: the gain is that of a Gaussian density at zero.
-    rest = resting_state(40.0, load=1.0, context=4, max_steps=300)
-    assert rest.gain == pytest.approx(np.sqrt(2.0 / (np.pi * rest.noise)), rel=0.05)
+    rest = resting_state(20.0, load=1.0, context=4)
+    assert rest.gain == pytest.approx(np.sqrt(2.0 / (np.pi * rest.noise)), rel=0.01)
     for load in np.unique(onsets["load"]):
         small, large = (
             onsets["overlap"][(onsets["load"] == load) & (onsets["size"] == size)].mean()

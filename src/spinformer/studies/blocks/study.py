@@ -148,7 +148,8 @@ def longer_rows(condition: str, *, size: int = _CHUNK, wait: int = _WAIT) -> Row
 def first_mode(blocks: Blocks, *, top: float = 20.0) -> tuple[float, float]:
     """β at which rest, without positions, first turns unstable, and the turns a token there.
 
-    (inf, 0) where it is stable up to `top`.
+    The slowest if several do at once, as for a negative eigenvalue of ⟨W^v W^oᵀ⟩. (inf, 0) where
+    it is stable up to `top`.
 
     >>> beta, turns = first_mode(Blocks(network=Network.document()))
     >>> f"{beta:.3f} {turns:.3f}"
@@ -163,8 +164,9 @@ def first_mode(blocks: Blocks, *, top: float = 20.0) -> tuple[float, float]:
     if not over:
         return np.inf, 0.0
     beta = float(brentq(excess, float(grid[over[0] - 1]), float(grid[over[0]])))
-    leading = rest_multipliers(blocks, beta=beta)[0]
-    return beta, float(np.abs(np.angle(leading)) / (2.0 * np.pi))
+    found = rest_multipliers(blocks, beta=beta)
+    together = np.abs(found) > np.abs(found[0]) - 1e-7
+    return beta, float(np.abs(np.angle(found[together])).min() / (2.0 * np.pi))
 
 
 def compare(
