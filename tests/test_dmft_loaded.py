@@ -76,7 +76,6 @@ def test_steep_bits_at_rest_obey_the_arcsine_law() -> None:
     np.testing.assert_allclose(rest.correlation[1:20], wanted, atol=0.01)
 
 
-@pytest.mark.claim("C22")
 def test_scores_vanish_with_fixed_gamma_and_keep_their_size_with_unit_variance() -> None:
     network = Network.document().with_parameters(epsilon=0.0)
     wanted = {None: network.gamma, 1.0: None}
