@@ -122,28 +122,27 @@ def test_many_systems_do_what_one_does_and_tangents_are_differences(linear: bool
         for step in range(6):
             window, _ = block_step(blocks, window, position=(1 + step) % 4, beta=float(beta[n]))
         np.testing.assert_allclose(many.window[n], window, atol=1e-12)
-    # All exponents of one system: their sum is the mean of log |det| of the tangent map.
+    # Two directions, pushed by differences of plain steps; the area between them grows alike.
     one = BlockEnsemble([blocks], start[2:], beta=beta[2:], position=1)
     one.advance(200)
-    steps, found = 40, []
-    twin = BlockEnsemble([blocks], one.window, beta=beta[2:], position=one.position)
-    twin.advance(400)
-    window, position = twin.window[0], twin.position
-    frame = np.linalg.qr(rng.standard_normal((12, 12)))[0]
-    for n in range(steps):
+    window, position = one.window[0], one.position
+    frame = np.linalg.qr(rng.standard_normal((12, 2)))[0]
+    found = []
+    for n in range(800):
         columns = []
-        for direction in np.eye(12).reshape(12, 4, 3):
+        for direction in frame.T.reshape(2, 4, 3):
             ends = [
-                block_step(blocks, window + sign * 1e-6 * direction, position=(position + n) % 4,
-                           beta=1.4)[0]
+                block_step(
+                    blocks, window + sign * 1e-6 * direction, position=(position + n) % 4, beta=1.4
+                )[0]
                 for sign in (1.0, -1.0)
-            ]  # fmt: skip
+            ]
             columns.append((ends[0] - ends[1]).ravel() / 2e-6)
-        frame, triangle = np.linalg.qr(np.array(columns).T @ frame)
+        frame, triangle = np.linalg.qr(np.array(columns).T)
         found.append(np.log(np.abs(np.diagonal(triangle))).sum())
         window, _ = block_step(blocks, window, position=(position + n) % 4, beta=1.4)
-    exponents = one.exponents(steps, count=12, batches=2)
-    assert exponents.value.sum() == pytest.approx(np.mean(found), rel=1e-4)
+    exponents = one.exponents(400, count=2, batches=2)
+    assert exponents.value.sum() == pytest.approx(np.mean(found[400:]), abs=2e-3)
 
 
 def test_rest_loses_stability_as_the_differences_of_a_step_say() -> None:
