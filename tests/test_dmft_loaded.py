@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from spinformer.dmft.blocks import Blocks, block_step
-from spinformer.dmft.loaded import loaded_path, resting_state, simulate_loaded
+from spinformer.dmft.loaded import (
+    _pair_average,
+    loaded_path,
+    resting_state,
+    simulate_loaded,
+)
 from spinformer.dmft.network import Network
 
 WINDOW = np.array([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
@@ -60,6 +65,20 @@ def test_the_resting_state_is_that_of_a_sampled_process() -> None:
         assert (bits[:, 0] * bits[:, lag]).mean() == pytest.approx(c[lag], abs=0.006)
     gain = beta * (1.0 - np.tanh(beta * fields) ** 2).mean()
     assert rest.gain == pytest.approx(gain, rel=0.01)
+
+
+def test_pair_averages_are_sums_over_the_plane() -> None:
+    first, second = np.array([0.3]), np.array([[-0.2], [0.5]])
+    there, both = np.array([0.4, 0.9]), np.array([0.2, -0.5])
+    found = _pair_average(first, second, beta=1.3, here=0.7, there=there, both=both)
+    grid = np.linspace(-6.0, 6.0, 601)
+    x, y = np.meshgrid(grid, grid, indexing="ij")
+    for n in range(2):
+        inverse = np.linalg.inv([[0.7, both[n]], [both[n], there[n]]])
+        form = inverse[0, 0] * x * x + 2.0 * inverse[0, 1] * x * y + inverse[1, 1] * y * y
+        weight = np.exp(-0.5 * form)
+        product = np.tanh(1.3 * (0.3 + x)) * np.tanh(1.3 * (second[n, 0] + y))
+        assert found[n, 0] == pytest.approx((weight * product).sum() / weight.sum(), abs=1e-4)
 
 
 def test_steep_bits_at_rest_obey_the_arcsine_law() -> None:
