@@ -26,7 +26,7 @@ KNOWN = {
     *(f"A{i}" for i in range(1, 20) if i not in (14, 18)),
     *("A9b", "A14a", "A14b", "A14c", "A18a", "A18b", "A18c"),
     *(f"B{i}" for i in range(1, 14)),
-    *(f"C{i}" for i in range(2, 21) if i != 18),
+    *(f"C{i}" for i in range(2, 24) if i != 18),
     *(f"C1{letter}" for letter in "abcde"),
     *(f"C18{letter}" for letter in "abcde"),
     *("A6b", "A13b", "B7b", "B7c", "B7d", "B7e", "B9c"),

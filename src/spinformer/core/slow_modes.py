@@ -1,0 +1,155 @@
+"""Almost-invariant parts of a stationary series: slow modes of its transfer operator, and dwells.
+
+A series that stays for long in one part of its space and then in another is found out without
+saying beforehand what the parts are. Cut the space into boxes, count how often a point of box i is
+in box j `lag` samples later (Ulam's method): the matrix K of these shares has the eigenvalue 1, and
+one real eigenvalue λ near 1 more for every further part that is left slowly, with the implied time
+−lag / ln λ. Its right eigenvector is nearly constant on each part, with opposite signs. Motion
+that turns has complex or negative eigenvalues of modulus near 1; these are no parts
+[schutte2013metastability, froyland2005statistically].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import coo_matrix, diags
+from scipy.sparse.linalg import eigs
+
+from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+
+# Below so many boxes the whole spectrum is computed, above it the largest moduli.
+_SMALL, _LARGEST = 60, 10
+_TOLERANCE = 1e-6
+_REAL = 1e-9
+
+
+@record
+class SlowModes:
+    """Slow modes of a series.
+
+    times: (count,) implied times in samples, the slowest first; where there is no further real
+    positive eigenvalue among the 10 largest moduli, the time of the smallest of these, which is an
+    upper bound (0 if all were computed). vector: (n,) right eigenvector
+    of the slowest, mean 0 and mean square 1 over the visits. visits: (n,) share of each box.
+    """
+
+    times: np.ndarray
+    vector: np.ndarray
+    visits: np.ndarray
+
+
+def box_labels(points: np.ndarray, *, side: float) -> np.ndarray:
+    """Which box of edge `side` each of the points (..., d) lies in: integers (...) from 0.
+
+    Only boxes that are visited have a number.
+
+    >>> box_labels(np.array([[0.01, 0.0], [0.09, 0.0], [0.02, 0.03]]), side=0.05)
+    array([0, 1, 0])
+    """
+    points = check_array("points", points)
+    side = check_real("side", side, low=0.0, open_low=True)
+    if points.ndim < 2:
+        raise ValueError(f"points must have shape (..., n, d), got {points.shape}")
+    boxes = np.floor(points / side).astype(np.int64).reshape(-1, points.shape[-1])
+    _, labels = np.unique(boxes, axis=0, return_inverse=True)
+    return np.asarray(labels.reshape(points.shape[:-1]))
+
+
+def slow_modes(labels: np.ndarray, *, lag: int, count: int = 2) -> SlowModes:
+    """Slow modes of boxes (n,) or (orbits, n), each orbit a series of its own.
+
+    A longer `lag` lets what the boxes do not resolve decay; times that no longer grow with it are
+    those of the motion.
+
+    >>> chain = np.repeat([0, 1] * 50, 20)
+    >>> round(float(slow_modes(chain, lag=1, count=1).times[0]))
+    10
+    """
+    values = np.atleast_2d(labels)
+    check_integer("dimensions of labels", values.ndim, low=2, high=2)
+    lag = check_integer("lag", lag, low=1, high=values.shape[1] - 1)
+    count = check_integer("count", count, low=1, high=_LARGEST - 1)
+    size = int(values.max()) + 1
+    before, after = values[:, :-lag].ravel(), values[:, lag:].ravel()
+    ones = np.ones(len(before))
+    counts = coo_matrix((ones, (before, after)), shape=(size, size)).tocsr()
+    total = np.asarray(counts.sum(axis=1)).ravel()
+    visits = np.bincount(values.ravel(), minlength=size) / values.size
+    # A box that is never seen left, at the end of a series, leads anywhere.
+    lost = coo_matrix((total == 0).astype(float)[:, None])
+    kernel = diags(1.0 / np.maximum(total, 1.0)) @ counts + lost @ coo_matrix(visits[None, :])
+    if size <= _SMALL:
+        found, vectors = np.linalg.eig(kernel.toarray())
+        least = 0.0
+    else:
+        found, vectors = eigs(kernel, k=_LARGEST, v0=np.ones(size), tol=_TOLERANCE)
+        least = float(np.abs(found).min())
+    real = (np.abs(found.imag) < _REAL) & (found.real > 0.0) & (found.real < 1.0 - _REAL)
+    order = np.flatnonzero(real)[np.argsort(-found.real[real], kind="stable")][:count]
+    times = np.full(count, -lag / np.log(least) if least > 0.0 else 0.0)
+    times[: len(order)] = -lag / np.log(found.real[order])
+    vector = vectors[:, order[0]].real if len(order) else np.zeros(size)
+    vector = vector - visits @ vector
+    norm = np.sqrt(visits @ vector**2)
+    return SlowModes(times=times, vector=vector / norm if norm > 0.0 else vector, visits=visits)
+
+
+def last_core(values: np.ndarray, *, low: float, high: float) -> np.ndarray:
+    """Which of two cores a series (n,) or (orbits, n) was in last: 0 below `low`, 1 above `high`.
+
+    −1 before the first visit. A border that is crossed to and fro does not count as switching.
+
+    >>> last_core(np.array([0.5, 0.1, 0.5, 0.9, 0.6]), low=0.2, high=0.8)
+    array([-1,  0,  0,  1,  1])
+    """
+    values = check_array("values", values)
+    low = check_real("low", low)
+    high = check_real("high", high, low=low)
+    seen = np.where(values < low, 0, np.where(values > high, 1, -1))
+    index = np.where(seen >= 0, np.arange(values.shape[-1]), 0)
+    return np.asarray(
+        np.take_along_axis(seen, np.maximum.accumulate(index, axis=-1), axis=-1), dtype=np.int64
+    )
+
+
+def dwells(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths of the whole dwells of series of states (n,) or (orbits, n), and their states.
+
+    The first and the last dwell of each series are cut off by its ends and left out.
+
+    >>> dwells(np.array([0, 0, 1, 1, 1, 0, 1]))
+    (array([3, 1]), array([1, 0]))
+    """
+    lengths, which = [], []
+    for row in np.atleast_2d(states):
+        at = np.flatnonzero(np.diff(row)) + 1
+        lengths.append(np.diff(at))
+        which.append(row[at[:-1]] if len(at) else at)
+    return np.concatenate(lengths), np.concatenate(which)
+
+
+def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
+    """Series (..., n, d) with the same spectra and cross spectra, all else random.
+
+    The phases of every frequency are turned by one random angle, the same for all d components
+    [prichard1994generating]. What is left is a linear process driven by noise.
+
+    >>> wave = np.random.default_rng(0).standard_normal((64, 2))
+    >>> twin = phase_surrogate(wave, seed=1)
+    >>> bool(np.allclose(wave.T @ wave, twin.T @ twin)), bool(np.allclose(wave, twin))
+    (True, False)
+    """
+    series = check_array("series", series)
+    if series.ndim < 2:
+        raise ValueError(f"series must have shape (..., n, d), got {series.shape}")
+    n = check_integer("length of series", series.shape[-2], low=4)
+    mean = series.mean(axis=-2, keepdims=True)
+    waves = np.fft.rfft(series - mean, axis=-2)
+    angle = 2.0 * np.pi * numpy_generator(seed).random(waves.shape[:-1])
+    # Frequencies 0 and 1/2 have no phase.
+    angle[..., 0] = 0.0
+    if n % 2 == 0:
+        angle[..., -1] = 0.0
+    return np.asarray(np.fft.irfft(waves * np.exp(1j * angle)[..., None], n=n, axis=-2) + mean)

@@ -1,0 +1,279 @@
+"""Self-attention with a number of features proportional to the number of bits, P = αN.
+
+To the few features of [poclopez2024dynamical], whose overlaps are of order one, come αN features
+with independent random signs in all four roles (α is the load, as in [amit1987statistical]). The
+overlap of a token with one of these is of order 1/√N, their sum is not small. For N → ∞:
+
+* *Fields.* The αN value overlaps are Gaussian with covariance C(τ, τ')/N, C the overlap
+  (1/N) Σ_i x_i x_i' of two tokens. The fields they make at a bit are Gaussian, too, with
+  covariance over time
+
+      R(t, t') = α Σ_{s,s'} π_t(s) π_t'(s') C(t−s, t'−s'),
+
+  π the attention weights. Output and value signs are independent, so a bit does not hear its own
+  echo, and nothing else acts back. With h the field of the few, a bit has the mean
+  u_l = E tanh β(h_l + √R z), and C(t+1, t'+1) = Σ_l f_l E[tanh β(h_l + x) tanh β(h_l' + y)].
+* *Scores.* Σ_b m^q_b m^k_b over the αN features is Gaussian with variance α/N times (1/N) Σ … = 1.
+  With γ held fixed it vanishes. Overlaps scaled to unit variance, √N m, and a factor g/√P in front
+  of their product, as in transformers, make it a normal number of deviation g at any P.
+
+With α = 0 this is the mean field of `dmft.mean_field`. γ is held fixed in the theory here.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from spinformer.core.checks import check_array, check_instance, check_integer, check_real
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
+
+_NODES = 24
+# Normal averages at rest: a fine grid, on which steep tanh are smooth, and odd Hermite orders.
+_GRID = np.linspace(-9.0, 9.0, 1801)
+_NORMAL = np.exp(-0.5 * _GRID**2) / np.sqrt(2.0 * np.pi) * (_GRID[1] - _GRID[0])
+_ORDERS = 150
+
+
+@cache
+def _odd_hermite() -> np.ndarray:
+    """Normalized Hermite polynomials of orders 1, 3, 5, … on the grid, (`_ORDERS`, points)."""
+    before, now, kept = np.ones(_GRID.shape), _GRID.copy(), []
+    for k in range(1, 2 * _ORDERS):
+        if k % 2:
+            kept.append(now)
+        before, now = now, (_GRID * now - np.sqrt(k) * before) / np.sqrt(k + 1)
+    return np.array(kept)
+
+
+def _hermite(nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    points, weights = np.polynomial.hermite_e.hermegauss(nodes)
+    return points, weights / weights.sum()
+
+
+def _pair_average(
+    first: np.ndarray, second: np.ndarray, *, beta: float, here: float, there: np.ndarray,
+    both: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """E[tanh β(first + x) tanh β(second + y)], x and y normal: (n, L) for second (n, L).
+
+    here: variance of x. there, both: (n,) variances of y and covariances.
+    """
+    points, weights = _hermite(_NODES)
+    along = np.divide(both, np.sqrt(here), out=np.zeros_like(both), where=here > 0.0)
+    across = np.sqrt(np.maximum(there - along**2, 0.0))
+    one = np.tanh(beta * (first[:, None] + np.sqrt(here) * points))
+    inner = second[:, :, None, None] + along[:, None, None, None] * points[:, None]
+    two = np.tanh(beta * (inner + across[:, None, None, None] * points)) @ weights
+    return np.asarray(((one * two) * weights).sum(axis=-1))
+
+
+@record
+class LoadedPath:
+    """means: (T + steps, L) mean bits of the tokens, oldest first, the T given ones included.
+    overlaps: (steps, P) semantic m^o, factor 1 − ε included. correlation: (T + steps, T + steps)
+    token overlaps C. noise: (steps,) variances R(t, t) of the fields that make the tokens.
+    """
+
+    means: np.ndarray
+    overlaps: np.ndarray
+    correlation: np.ndarray
+    noise: np.ndarray
+
+
+def loaded_path(
+    network: Network, window: np.ndarray, *, position: int, beta: float, load: float, steps: int
+) -> LoadedPath:
+    """The mean field at load α from T given tokens, bit for bit ±1 on segments.
+
+    window: (T, L) signs, newest first, the newest on `position`. Two-time averages are Gaussian
+    quadratures of 24 points a side, good for β√R up to about 2; the cost grows as steps².
+
+    >>> path = loaded_path(Network.document(), np.ones((4, 3)), position=3, beta=1.2, load=0.1,
+    ...                    steps=3)
+    >>> path.overlaps.shape, path.correlation.shape
+    ((3, 3), (7, 7))
+    """
+    check_instance("network", network, Network)
+    context, segments = network.context, network.segments
+    window = check_array("window", window, shape=(context, segments), values=(-1.0, 1.0))
+    beta, load = check_real("beta", beta, low=0.0), check_real("load", load, low=0.0)
+    steps = check_integer("steps", steps, low=1)
+    points, weights = _hermite(_NODES)
+    total, share = context + steps, network.epsilon
+    means, correlation = np.zeros((total, segments)), np.eye(total)
+    means[:context] = window[::-1]
+    correlation[:context, :context] = (means[:context] * network.fractions) @ means[:context].T
+    attention, fields, noise = (
+        np.zeros((steps, total)),
+        np.zeros((steps, segments)),
+        np.zeros(steps),
+    )
+    for n in range(steps):
+        new = context + n
+        seen = np.arange(new - 1, n - 1, -1)
+        places = (position + n - np.arange(context)) % network.positions
+        drive = network.position_overlaps()[places]
+        overlap = (1.0 - share) * network.overlaps(means[seen]) + share * drive
+        score = network.gamma * overlap[:, KEY] @ overlap[0, QUERY]
+        weight = np.exp(score - score.max())
+        attention[n, seen] = weight / weight.sum()
+        fields[n] = (attention[n, seen] @ overlap[:, VALUE]) @ network.semantic[OUTPUT]
+        cover = load * attention[: n + 1] @ correlation @ attention[n]
+        noise[n] = cover[n]
+        bits = np.tanh(beta * (fields[n][:, None] + np.sqrt(noise[n]) * points))
+        means[new] = bits @ weights
+        row = (means[:context] * network.fractions) @ means[new]
+        if n:
+            pair = _pair_average(
+                fields[n], fields[:n], beta=beta, here=noise[n], there=noise[:n], both=cover[:n]
+            )
+            row = np.concatenate([row, pair @ network.fractions])
+        correlation[new, :new] = correlation[:new, new] = row
+    made = (1.0 - share) * network.overlaps(means[context:])[:, OUTPUT]
+    return LoadedPath(means=means, overlaps=made, correlation=correlation, noise=noise)
+
+
+@record
+class Rest:
+    """The stationary state without condensed features, attention flat. correlation: (lags,) C(d).
+
+    noise: variance R of the fields. gain: β E sech² β√R z, the factor that replaces β in the
+    linear response of the few features. residual: largest change in the last iteration.
+    """
+
+    correlation: np.ndarray
+    noise: float
+    gain: float
+    residual: float
+
+
+def resting_state(
+    beta: float, *, load: float, context: int, lags: int = 60, max_steps: int = 2000,
+    tolerance: float = 1e-10,
+) -> Rest:  # fmt: skip
+    """Token correlations C(d) of the stationary state at lags d < `lags`, beyond it constant.
+
+    C(d) = E[tanh βx tanh βy], Cov(x, y) = (α/T²) Σ_{s,s'} C(|d + s − s'|), iterated from a state
+    that remembers. C stays positive at large lags where α (β E sech² β√R z)² exceeds 1.
+
+    >>> rest = resting_state(0.5, load=0.5, context=4)
+    >>> f"{rest.correlation[1]:.4f} {rest.noise:.4f}"
+    '0.0237 0.1320'
+    """
+    beta = check_real("beta", beta, low=0.0)
+    load = check_real("load", load, low=0.0)
+    context = check_integer("context", context, low=1)
+    lags = check_integer("lags", lags, low=context + 1)
+    shift = np.arange(-context + 1, context)
+    share = (context - np.abs(shift)) / context**2
+    index = np.minimum(np.abs(np.arange(lags)[:, None] + shift), lags - 1)
+    correlation, polynomials = np.full(lags, 0.5), _odd_hermite()
+    correlation[0] = 1.0
+    change, noise, gain = np.inf, 0.0, beta
+    powers = 2 * np.arange(len(polynomials)) + 1
+    for _ in range(check_integer("max_steps", max_steps, low=1)):
+        cover = load * correlation[index] @ share
+        noise = float(cover[0])
+        slope = np.tanh(beta * np.sqrt(noise) * _GRID)
+        weights = _NORMAL * slope
+        gain = beta * float(_NORMAL.sum() - weights @ slope)
+        coefficients = (polynomials @ weights) ** 2
+        # E[f(x) f(y)] = sum over k of c_k^2 rho^k, c_k the Hermite coefficients of f.
+        rho = np.clip(cover[1:] / noise, -1.0, 1.0) if noise > 0.0 else np.zeros(lags - 1)
+        fresh = rho[:, None] ** powers @ coefficients
+        change = float(np.abs(fresh - correlation[1:]).max())
+        correlation[1:] = fresh
+        if change < tolerance:
+            break
+    return Rest(correlation=correlation, noise=noise, gain=gain, residual=change)
+
+
+@record
+class LoadedRun:
+    """One text of a finite network. means: (steps, L) mean bits of segments. scores: (steps, T)
+    arguments of the softmax, newest first. noise: (steps,) variance over the bits of the fields of
+    the random features. correlation: (T + steps, T + steps) token overlaps.
+    """
+
+    means: np.ndarray
+    scores: np.ndarray
+    noise: np.ndarray
+    correlation: np.ndarray
+
+
+def simulate_loaded(
+    network: Network,
+    *,
+    size: int,
+    load: float,
+    beta: float,
+    steps: int,
+    seed: Seed,
+    window: np.ndarray | None = None,
+    position: int = 0,
+    sharpness: float | None = None,
+) -> LoadedRun:
+    """Bit by bit: `size` bits, the features of `network` and round(load · size) random ones.
+
+    window: (T, L) signs of the first tokens on segments, newest first; None: random bits.
+    sharpness: g; scores are g/√P times the products of all overlaps √N m, P all features. None:
+    the network's γ times the products of the overlaps. Memory: 16 bytes for each bit and feature.
+
+    >>> run = simulate_loaded(Network.document(), size=30, load=0.2, beta=1.0, steps=4, seed=0)
+    >>> run.scores.shape, run.correlation.shape
+    ((4, 4), (8, 8))
+    """
+    check_instance("network", network, Network)
+    rng, context = numpy_generator(seed), network.context
+    many = round(check_real("load", load, low=0.0) * check_integer("size", size, low=1))
+    beta, steps = check_real("beta", beta, low=0.0), check_integer("steps", steps, low=1)
+    few = network.weights(size)
+    signs = rng.integers(0, 2, (4, many, size), dtype=np.int8).astype(np.float32) * 2 - 1
+    if window is None:
+        tokens = list(rng.choice(np.array([-1.0, 1.0]), (context, size)))
+    else:
+        shape = (context, network.segments)
+        given = check_array("window", window, shape=shape, values=(-1.0, 1.0))
+        tokens = list(np.repeat(given[::-1], network.counts(size), axis=1))
+    factor = network.gamma
+    if sharpness is not None:
+        factor = check_real("sharpness", sharpness, low=0.0) * size / np.sqrt(many + len(few[0]))
+
+    def overlaps(bits: np.ndarray, place: int) -> tuple[np.ndarray, np.ndarray]:
+        own = (1.0 - network.epsilon) * few @ bits / size
+        own = own + network.epsilon * network.position_overlaps()[place]
+        return own, (signs @ bits.astype(np.float32)).astype(float) / size
+
+    seen = [
+        overlaps(bits, (position - context + 1 + n) % network.positions)
+        for n, bits in enumerate(tokens)
+    ]
+    scores, noise = np.empty((steps, context)), np.empty(steps)
+    for n in range(steps):
+        last = seen[::-1][:context]
+        scores[n] = [
+            factor * (last[0][0][QUERY] @ own[KEY] + last[0][1][QUERY] @ other[KEY])
+            for own, other in last
+        ]
+        weight = np.exp(scores[n] - scores[n].max())
+        weight /= weight.sum()
+        own, other = (
+            sum(w * pair[kind][VALUE] for w, pair in zip(weight, last, strict=True))
+            for kind in (0, 1)
+        )
+        crosstalk = (other.astype(np.float32) @ signs[OUTPUT]).astype(float)
+        noise[n] = crosstalk.var()
+        mean = np.tanh(beta * (own @ few[OUTPUT] + crosstalk))
+        bits = np.where(rng.random(size) < 0.5 * (1.0 + mean), 1.0, -1.0)
+        tokens.append(bits)
+        seen.append(overlaps(bits, (position + n + 1) % network.positions))
+    stacked = np.array(tokens)
+    edges = np.concatenate([[0], np.cumsum(network.counts(size))])[:-1]
+    means = np.add.reduceat(stacked[context:], edges, axis=1) / network.counts(size)
+    return LoadedRun(
+        means=means, scores=scores, noise=noise, correlation=stacked @ stacked.T / size
+    )

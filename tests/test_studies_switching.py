@@ -1,0 +1,92 @@
+"""Switching: the parts by counting without an operator, distances by plain loops, stored tables."""
+
+import numpy as np
+import pytest
+
+from spinformer.core.signals import autocorrelation
+from spinformer.core.slow_modes import phase_surrogate
+from spinformer.dmft.mean_field import tokens
+from spinformer.dmft.network import OUTPUT, Network
+from spinformer.dmft.return_map import returned
+from spinformer.dmft.rotation import strobed
+from spinformer.studies.switching import (
+    DWELLS,
+    FLASH,
+    ORBITS,
+    calm_parts,
+    chaotic_orbits,
+    orbit_rows,
+    shuffled_blocks,
+)
+from spinformer.studies.switching.study import followed
+
+
+@pytest.mark.claim("C21")
+def test_the_parts_of_the_chaos_by_counting() -> None:
+    """No operator: the overlap's size in stretches of 20 flashes, and how slowly it forgets."""
+    points, _ = chaotic_orbits(1.266, count=8, flashes=12_000, seed=21)
+    assert len(points) == 8
+
+    def memory(series: np.ndarray) -> float:
+        """Tokens until the size of the motion has forgotten all but 1/e, over all orbits."""
+        size = (series**2).sum(axis=-1).reshape(len(series), -1, 20).mean(axis=-1)
+        falling = autocorrelation(size, lags=60, unbiased=True).mean(axis=0)
+        at = int(np.argmax(falling < np.exp(-1.0)))
+        return FLASH * 20 * (at - (np.exp(-1.0) - falling[at]) / (falling[at - 1] - falling[at]))
+
+    slow = memory(points)
+    twin = phase_surrogate(points, seed=0)
+    mixed = shuffled_blocks(points[:, :12_000], block=20, seed=0)
+    wild, _ = chaotic_orbits(1.28, count=8, flashes=12_000, seed=21)
+    table = ORBITS.read()
+    mine = table["slow"][table["beta"] == 1.266].mean()
+    assert slow == pytest.approx(mine, rel=0.4)
+    assert max(memory(twin), memory(mixed), memory(wild)) < slow / 3.0
+    # Every orbit has stretches of both kinds, split at the middle of two well-parted sizes.
+    size = np.abs(points[..., 0]).reshape(8, -1, 20).max(axis=-1)
+    calm = (size < 0.24).mean(axis=1)
+    assert (calm > 0.1).all()
+    assert (calm < 0.9).all()
+    parts = calm_parts(points)
+    state = np.round(parts.state.reshape(8, -1, 20).mean(axis=-1))
+    assert ((state == 0) == (size < 0.24))[:, 5:].mean() > 0.85
+
+
+def test_shuffling_keeps_blocks_whole_and_following_is_counted() -> None:
+    points = np.arange(48.0).reshape(2, 24, 1)
+    mixed = shuffled_blocks(points, block=4, seed=1)
+    assert sorted(mixed[0].ravel()) == sorted(points[0].ravel())
+    inner = np.diff(mixed[:, :, 0], axis=1).reshape(2, -1)
+    assert (inner[:, [n for n in range(23) if n % 4 != 3]] == 1.0).all()
+    assert not np.array_equal(mixed[0], points[0])
+    near = np.array([0.0, 0.01, 0.5, 0.0, 0.0, 0.0]).reshape(1, 6, 1)
+    runs = followed(near, structure=np.zeros((1, 1)), rounds=3)
+    assert runs[0].tolist() == [False, False, False, True, True, True]
+
+
+def test_flashes_pushed_with_their_tangents_are_those_of_a_run() -> None:
+    network = Network.document()
+    _, context = chaotic_orbits(1.28, count=2, flashes=64, seed=1, transient=400)
+    wanted, _ = strobed(network, context, beta=1.28, count=1)
+    first, _ = returned(network, context, beta=1.28, steps=FLASH)
+    second, _ = returned(network, first, beta=1.28, steps=FLASH)
+    shift = network.epsilon * network.position_overlaps()[0, OUTPUT]
+    made = tokens(network, second, 1.28)[:, 1, OUTPUT] - shift
+    np.testing.assert_allclose(made, wanted[:, 0], atol=1e-9)
+
+
+def test_stored_rows_come_out_again_and_dwells_fit_the_modes() -> None:
+    rows = orbit_rows(1.266, seed=5, count=2)
+    table = ORBITS.read()
+    here = table["beta"] == 1.266
+    for name, tolerance in (("slow", 0.5), ("surrogate", 0.2), ("shuffled", 0.2), ("calm", 0.3)):
+        mean = np.mean([row[name] for row in rows])
+        assert mean == pytest.approx(table[name][here].mean(), rel=tolerance), name
+    # Two parts left at rates 1/a and 1/b, counting all dwells, relax at the sum of the rates.
+    dwelling = DWELLS.read()
+    at = dwelling["beta"] == 1.266
+    calm, wild = (
+        (dwelling["excess"])[at & (dwelling["part"] == part)].mean() for part in ("calm", "wild")
+    )
+    relaxed = 1.0 / (1.0 / calm + 1.0 / wild)
+    assert relaxed == pytest.approx(table["slow"][here].mean(), rel=0.5)
