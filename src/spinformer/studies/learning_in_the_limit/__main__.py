@@ -1,0 +1,6 @@
+"""Make the stored tables: `python -m spinformer.studies.learning_in_the_limit learning`."""
+
+from spinformer.studies.learning_in_the_limit.training import LEARNING, TUNING
+from spinformer.studies.tables import command_line
+
+command_line([TUNING, LEARNING])
