@@ -68,12 +68,12 @@ def rollout(
     """Paths of `steps` tokens and what the targets cost along them, differentiable.
 
     window: (S, B, T, L) entries in [−1, 1]; targets: (S, B, steps, V) signs of the visible
-    segments. size: N, a multiple of L; None for the limit. given: 0 where the network writes alone;
-    n if every n-th token is told it: its visible segments become those of the target, the others
-    stay the network's own, and only these steps have a cost. keep: gradients pass through at most so many steps: before every keep-th step the
-    window is taken as constant. straight: gradients pass through drawn tokens as if each were its
-    mean plus a constant; otherwise drawn tokens are constants, as the score needs it. Raises
-    ValueError or TypeError naming the argument.
+    segments. size: N, a multiple of L; None for the limit. given: 0 where the network writes
+    alone; n if every n-th token is told it: its visible segments become those of the target, the
+    others stay the network's own, and only these steps have a cost. keep: gradients pass through
+    at most so many steps: before every keep-th step the window is taken as constant. straight:
+    gradients pass through drawn tokens as if each were its mean plus a constant; otherwise drawn
+    tokens are constants, as the score needs it. Raises ValueError or TypeError naming the argument.
 
     >>> paths = rollout(
     ...     torch.zeros(1, 4, 2, 3, dtype=torch.float64), window=torch.zeros(1, 5, 2, 3).double(),
@@ -130,8 +130,8 @@ def surrogate(paths: Paths, *, kind: str, copies: int = 1) -> Tensor:
     """A number for each network (S,) whose gradient is the estimator `kind` of the mean cost.
 
     The mean is over paths and steps. kind: one of GRADIENTS; "score" needs paths whose tokens
-    carry no gradient (`straight=False`), their B axis being `copies` paths of each start, copy by copy:
-    the baseline of a path is the mean of the later costs of its other copies, none for
+    carry no gradient (`straight=False`), their B axis being `copies` paths of each start, copy by
+    copy: the baseline of a path is the mean of the later costs of its other copies, none for
     copies = 1. Raises ValueError for another kind or a B that is no multiple of copies.
 
     >>> zeros = torch.zeros(1, 6, 2)
