@@ -3,7 +3,8 @@
 Work is counted in path-steps: one step of one path, forward and back (`operations` of them). The
 limit and straight-through follow one path of every start; REINFORCE draws `copies` of it, for its
 baseline, and makes as many fewer updates, so that all have the same number of path-steps. Rate and
-copies of each arm are chosen on four validation seeds (other cycles; the validation part of the texts).
+copies of each arm are chosen on four validation seeds: other cycles, and the validation part of the
+texts.
 """
 
 from __future__ import annotations

@@ -1,0 +1,161 @@
+"""How far ahead a gradient through the limit reaches, by the kind of motion.
+
+The document's own network. `growth_rows`: the norm of the gradient of one token's overlap in all
+weights, through h steps of the limit. `share_rows`: how much of the limit's derivative in β the
+network of N bits has. Its mean overlaps have the derivative ⟨(m − ⟨m⟩) Σ_t ∂_β log P(x_t | past)⟩,
+with ∂_β log P = Σ_l n (x_l − tanh h_l) h_l/β: no step size, and no gradient through a path.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from spinformer.core.checks import check_choice, check_integer
+from spinformer.dmft.differentiable import torch_trajectory
+from spinformer.dmft.mean_field import random_contexts, trajectory
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+from spinformer.dmft.tokens import generate, mean_path, semantic_overlaps
+from spinformer.studies.memory_beyond_window import MOTIONS, message_start
+from spinformer.studies.phase_transitions import protocol_start
+from spinformer.studies.tables import Rows, Table
+
+GROWTH_STARTS = {"periodic": 10, "quasi-periodic": 10, "chaos at 1.266": 40, "chaos at 1.28": 40}
+SHARE_STARTS = range(24)
+HORIZONS = (1, 2, 4, 8, 16, 32, 64, 128)
+LONG = (256, 512)  # further horizons where nothing grows exponentially
+SHARE_SIZES = (999, 9999, 99_999, 999_999)
+LONGEST = 80
+_STEP = 1e-7
+
+
+def growth_start(network: Network, motion: str, *, number: int) -> Context:
+    """A context on the attractor, `number` of many: along one orbit, or random ones in chaos.
+
+    >>> growth_start(Network.document(), "driven", number=3).attention.shape
+    (4, 3)
+    """
+    number = check_integer("number", number, low=0)
+    beta, settle, between = MOTIONS[check_choice("motion", motion, MOTIONS)]
+    if between:
+        origin = protocol_start(network, steps=2000)
+    else:
+        origin = random_contexts(network, number, count=1).select(0)
+    _, found = trajectory(network, origin, beta=beta, steps=0, transient=settle + number * between)
+    return Context(np.round(found.attention, 8), found.position)
+
+
+def gradient_norms(
+    network: Network, context: Context, *, beta: float, horizons: tuple[int, ...]
+) -> np.ndarray:
+    """Norm of ∂m^o_1/∂W, the first overlap of token t + h in all weights, for every horizon h.
+
+    >>> start = Context(np.full((4, 3), 0.2), 3)
+    >>> gradient_norms(Network.document(), start, beta=0.5, horizons=(1, 4)).shape
+    (2,)
+    """
+    weights = torch.tensor(network.semantic).requires_grad_()
+    path = torch_trajectory(network, context, beta, steps=max(horizons), semantic=weights)
+    found = [
+        torch.autograd.grad(path[horizon - 1, 0], weights, retain_graph=True)[0]
+        for horizon in horizons
+    ]
+    return torch.stack(found).flatten(1).norm(dim=1).numpy()
+
+
+def growth_rows(motion: str, start: int) -> Rows:
+    """Norm of the gradient at every horizon, from one start."""
+    network = Network.document()
+    horizons = HORIZONS if motion.startswith("chaos") else HORIZONS + LONG
+    context = growth_start(network, motion, number=start)
+    norms = gradient_norms(network, context, beta=MOTIONS[motion][0], horizons=horizons)
+    return [{"horizon": h, "norm": float(n)} for h, n in zip(horizons, norms, strict=True)]
+
+
+def limit_derivative(
+    network: Network, beta: float, *, window: np.ndarray, position: int, steps: int
+) -> np.ndarray:
+    """∂m^o/∂β of `steps` tokens after a fixed window in the limit, (steps, P), by differences.
+
+    >>> still = Network.document().with_parameters(epsilon=0.0)
+    >>> limit_derivative(still, 1.0, window=np.zeros((4, 3)), position=3, steps=2).max() < 1e-9
+    True
+    """
+    paths = [
+        mean_path(network, beta + side, window=window, steps=steps, position=position)
+        for side in (_STEP, -_STEP)
+    ]
+    difference = (paths[0] - paths[1])[network.context :] / (2.0 * _STEP)
+    return semantic_overlaps(network, difference)
+
+
+def sampled_derivative(
+    network: Network,
+    size: int,
+    *,
+    beta: float,
+    window: np.ndarray,
+    position: int,
+    steps: int,
+    runs: int,
+    seed: int,
+) -> np.ndarray:
+    """∂⟨m^o⟩/∂β of `steps` tokens after a fixed window at N = `size`, (steps, P), by the score.
+
+    >>> machine, start = Network.document(), np.zeros((4, 3))
+    >>> sampled_derivative(
+    ...     machine, 99, beta=1.0, window=start, position=3, steps=2, runs=9, seed=0
+    ... ).shape
+    (2, 3)
+    """
+    found = generate(
+        network, size, beta=beta, window=window, steps=steps, runs=runs, seed=seed,
+        position=position, draw_window=False,
+    )  # fmt: skip
+    context = network.context
+    means, tokens = found.means[:, context:], found.tokens[:, context:]
+    field = np.arctanh(np.clip(means, -1.0 + 1e-15, 1.0 - 1e-15)) / beta
+    # A token moves its own overlaps, too: the score up to and including it.
+    score = np.cumsum(((tokens - means) * field) @ network.counts(size), axis=1)
+    overlaps = semantic_overlaps(network, tokens)
+    centered = overlaps - overlaps.mean(0)
+    return np.einsum("rt,rta->ta", score, centered) / (runs - 1)
+
+
+def share_rows(motion: str, size: int, start: int, runs: int = 6000) -> Rows:
+    """Projection of the derivative at N on that of the limit, over the latter's square."""
+    network = Network.document()
+    beta = MOTIONS[motion][0]
+    window, position = message_start(network, motion, number=start)
+    limit = limit_derivative(network, beta, window=window, position=position, steps=LONGEST)
+    sampled = sampled_derivative(
+        network, size, beta=beta, window=window, position=position, steps=LONGEST, runs=runs,
+        seed=start,
+    )  # fmt: skip
+    share = (limit * sampled).sum(1) / (limit**2).sum(1)
+    return [{"horizon": h, "share": float(share[h - 1])} for h in range(2, LONGEST + 1, 2)]
+
+
+_FOLDER = Path(__file__).parent
+GROWTH = Table(
+    path=_FOLDER / "growth.csv",
+    units=[
+        {"motion": motion, "start": start}
+        for motion, count in GROWTH_STARTS.items()
+        for start in range(count)
+    ],
+    rows=growth_rows,
+)
+SHARES_LEFT = Table(
+    path=_FOLDER / "shares.csv",
+    units=[
+        {"motion": motion, "size": size, "start": start}
+        for motion, sizes in (("periodic", SHARE_SIZES[-1:]), ("chaos at 1.28", SHARE_SIZES))
+        for size in sizes
+        for start in SHARE_STARTS
+    ],
+    rows=share_rows,
+)
