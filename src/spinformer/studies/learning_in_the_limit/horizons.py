@@ -23,10 +23,10 @@ from spinformer.studies.memory_beyond_window import MOTIONS, message_start
 from spinformer.studies.phase_transitions import protocol_start
 from spinformer.studies.tables import Rows, Table
 
-GROWTH_STARTS = {"periodic": 10, "quasi-periodic": 10, "chaos at 1.266": 40, "chaos at 1.28": 40}
+GROWTH_STARTS = {"periodic": 10, "quasi-periodic": 10, "chaos at 1.266": 20, "chaos at 1.28": 40}
 SHARE_STARTS = range(24)
 HORIZONS = (1, 2, 4, 8, 16, 32, 64, 128)
-LONG = (256, 512)  # further horizons where nothing grows exponentially
+LONG = (256,)  # one more where nothing grows exponentially
 SHARE_SIZES = (999, 9999, 99_999, 999_999)
 LONGEST = 80
 _STEP = 1e-7

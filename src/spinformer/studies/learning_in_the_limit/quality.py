@@ -28,7 +28,7 @@ COPIES = 8
 
 @record
 class Small:
-    """A random small network and its cycle: θ (4, P, L), window (8, T, L), targets (8, steps, L)."""
+    """A small network and its cycle: θ (4, P, L), window (8, T, L), targets (8, steps, L)."""
 
     theta: Tensor
     window: Tensor
