@@ -2,7 +2,7 @@
 
 from spinformer.studies.learning_in_the_limit.horizons import GROWTH, SHARES_LEFT
 from spinformer.studies.learning_in_the_limit.quality import QUALITY
-from spinformer.studies.learning_in_the_limit.training import LEARNING, TUNING
+from spinformer.studies.learning_in_the_limit.training import COST, LEARNING, TUNING
 from spinformer.studies.tables import command_line
 
-command_line([QUALITY, TUNING, LEARNING, GROWTH, SHARES_LEFT])
+command_line([QUALITY, TUNING, LEARNING, COST, GROWTH, SHARES_LEFT])

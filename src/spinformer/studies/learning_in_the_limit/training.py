@@ -1,7 +1,6 @@
 """Trainings by the three gradients at equal numbers of sampled or computed paths.
 
-Work is counted in path-steps: one step of one path, forward and back (`operations` of them). The
-limit and straight-through follow one path of every start; REINFORCE draws `copies` of it, for its
+Work is counted in path-steps: one step of one path, forward and back. The limit and straight-through follow one path of every start; REINFORCE draws `copies` of it, for its
 baseline, and makes as many fewer updates, so that all have the same number of path-steps. Rate and
 copies of each arm are chosen on four validation seeds: other cycles, and the validation part of the
 texts.
@@ -10,6 +9,7 @@ texts.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -155,20 +155,6 @@ def losses(
     return (paths.costs.sum(-1).mean(1) / (rule.told * rule.visible)).numpy()
 
 
-def operations(
-    *, features: int = FEATURES, segments: int = SEGMENTS, context: int = CONTEXT
-) -> int:
-    """Multiplications and additions in one step of one path, forward, tanh and exp counted once.
-
-    Three overlaps and a field, 2PL each; scores and the weighted mean of values, 2TP each; T
-    exponentials with their sum and quotients, L tanh. The way back takes about twice as many.
-
-    >>> operations(features=1, segments=1, context=1)
-    16
-    """
-    return 8 * features * segments + 4 * context * features + 3 * context + segments
-
-
 # ---- the tables
 
 
@@ -227,7 +213,35 @@ def learning_rows(task: str, arm: str, shares: Sequence[float] = SHARES) -> Rows
     return rows
 
 
+def cost_rows(task: str, arm: str, repeat: int, updates: int = 6) -> Rows:
+    """Processor seconds of a path-step over those of the limit's, both measured in turn."""
+    gradient, size, copies, _, _ = ARMS[arm]
+    kinds = [Lessons(task=task, updates=updates)]
+    for several in copies:
+        many = {"copies": several, "updates": updates * several}
+        kinds.append(Lessons(task=task, gradient=gradient, size=size, **many))
+    seconds = []
+    for lessons in [kinds[0], *kinds]:  # the first time is a rehearsal
+        begin = time.process_time()
+        train(lessons)
+        seconds.append((time.process_time() - begin) / lessons.copies)
+    return [
+        {"copies": lessons.copies, "ratio": spent / seconds[1]}
+        for lessons, spent in zip(kinds[1:], seconds[2:], strict=True)
+    ]
+
+
 _FOLDER = Path(__file__).parent
+COST = Table(
+    path=_FOLDER / "cost.csv",
+    units=[
+        {"task": task, "arm": arm, "repeat": repeat}
+        for task in TASKS
+        for arm in ("straight, 9900", "score, 9900")
+        for repeat in range(5)
+    ],
+    rows=cost_rows,
+)
 TUNING = Table(
     path=_FOLDER / "tuning.csv",
     units=[
