@@ -19,3 +19,38 @@ seeds):
   e^{2λh}; as h in quasi-periodic motion; not at all on a cycle. The gradient at finite N agrees
   with the limit's up to about ln N/(2λ) tokens, and has nothing of its size beyond.
 """
+
+from spinformer.studies.learning_in_the_limit.horizons import (
+    GROWTH,
+    SHARES_LEFT,
+    growth_slopes,
+    lost_at,
+)
+from spinformer.studies.learning_in_the_limit.quality import QUALITY
+from spinformer.studies.learning_in_the_limit.tasks import examples, tables
+from spinformer.studies.learning_in_the_limit.training import (
+    COST,
+    LEARNING,
+    TUNING,
+    Lessons,
+    column,
+    losses,
+    train,
+)
+
+__all__ = [
+    "COST",
+    "GROWTH",
+    "LEARNING",
+    "QUALITY",
+    "SHARES_LEFT",
+    "TUNING",
+    "Lessons",
+    "column",
+    "examples",
+    "growth_slopes",
+    "losses",
+    "lost_at",
+    "tables",
+    "train",
+]

@@ -8,6 +8,7 @@ with ∂_β log P = Σ_l n (x_l − tanh h_l) h_l/β: no step size, and no gradi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +138,43 @@ def share_rows(motion: str, size: int, start: int, runs: int = 6000) -> Rows:
     )  # fmt: skip
     share = (limit * sampled).sum(1) / (limit**2).sum(1)
     return [{"horizon": h, "share": float(share[h - 1])} for h in range(2, LONGEST + 1, 2)]
+
+
+def growth_slopes(
+    table: Mapping[str, np.ndarray], motion: str, *, first: int, last: int
+) -> np.ndarray:
+    """Mean logarithmic growth of the gradient per token between two horizons, start by start.
+
+    >>> table = {"motion": np.array(["m"] * 2), "horizon": np.array([1, 3])}
+    >>> growth_slopes(table | {"norm": np.exp([0.0, 4.0])}, "m", first=1, last=3)
+    array([2.])
+    """
+    own = table["motion"] == motion
+    ends = [np.log(table["norm"][own & (table["horizon"] == h)]) for h in (first, last)]
+    return (ends[1] - ends[0]) / (last - first)
+
+
+def lost_at(table: Mapping[str, np.ndarray], motion: str, size: int) -> float:
+    """Horizon at which the median share over the starts first falls below one half, interpolated.
+
+    Infinite where it never does.
+
+    >>> table = {"motion": np.array(["m"] * 2), "size": np.full(2, 9)}
+    >>> table |= {"horizon": np.array([2, 4]), "share": np.array([1.0, 0.0])}
+    >>> lost_at(table, "m", 9)
+    3.0
+    """
+    own = (table["motion"] == motion) & (table["size"] == size)
+    steps = np.unique(table["horizon"][own])
+    middle = np.array([np.median(table["share"][own & (table["horizon"] == h)]) for h in steps])
+    below = np.flatnonzero(middle < 0.5)
+    if not len(below):
+        return float("inf")
+    place = int(below[0])
+    if place == 0:
+        return float(steps[0])
+    part = (middle[place - 1] - 0.5) / (middle[place - 1] - middle[place])
+    return float(steps[place - 1] + part * (steps[place] - steps[place - 1]))
 
 
 _FOLDER = Path(__file__).parent

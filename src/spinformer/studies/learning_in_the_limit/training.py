@@ -1,16 +1,16 @@
 """Trainings by the three gradients at equal numbers of sampled or computed paths.
 
-Work is counted in path-steps: one step of one path, forward and back. The limit and straight-through follow one path of every start; REINFORCE draws `copies` of it, for its
-baseline, and makes as many fewer updates, so that all have the same number of path-steps. Rate and
-copies of each arm are chosen on four validation seeds: other cycles, and the validation part of the
-texts.
+Work is counted in path-steps: one step of one path, forward and back. The limit and
+straight-through follow one path of every start; REINFORCE draws `copies` of it, for its baseline,
+and makes as many fewer updates, so that all have the same number of path-steps. Rate and copies of
+each arm are chosen on four validation seeds: other cycles, and the validation part of the texts.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -23,7 +23,6 @@ from spinformer.core.records import record
 from spinformer.dmft.learning import GRADIENTS, rollout, surrogate
 from spinformer.studies.learning_in_the_limit.tasks import (
     BETA,
-    CONTEXT,
     FEATURES,
     GAMMA,
     SEGMENTS,
@@ -211,6 +210,20 @@ def learning_rows(task: str, arm: str, shares: Sequence[float] = SHARES) -> Rows
                 | {name: float(values[place]) for name, values in measured.items()}
             )
     return rows
+
+
+def column(
+    table: Mapping[str, np.ndarray], task: str, arm: str, measure: str, *, share: float = 1.0
+) -> np.ndarray:
+    """One measure of every seed (S,) from the table `learning`, after a share of the budget.
+
+    >>> names = ("task", "arm", "share", "limit")
+    >>> table = {name: np.array([value]) for name, value in zip(names, ("a", "b", 1.0, 0.5))}
+    >>> column(table, "a", "b", "limit")
+    array([0.5])
+    """
+    own = (table["task"] == task) & (table["arm"] == arm) & (table["share"] == share)
+    return table[measure][own]
 
 
 def cost_rows(task: str, arm: str, repeat: int, updates: int = 6) -> Rows:
