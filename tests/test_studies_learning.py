@@ -1,12 +1,14 @@
 """Learning through the limit: the tasks, the tables, and what their claims rest on."""
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
 from spinformer.core.statistics import fit_power, mean_interval
+from spinformer.dmft.differentiable import torch_trajectory
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
@@ -80,7 +82,8 @@ def test_targets_follow_their_windows():
     assert torch.equal(held.targets[0, :, ::2], held.targets[0, :, 1::2])
     # In the training part every seed and every update has its own.
     first, again = (examples("bytes", seeds=[7, 8], draw=draw).targets for draw in (0, 1))
-    assert not torch.equal(first[0], first[1]) and not torch.equal(first, again)
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first, again)
 
 
 def test_shuffled_targets_keep_their_tokens_and_lose_their_order():
@@ -94,12 +97,12 @@ def test_shuffled_targets_keep_their_tokens_and_lose_their_order():
 
 def test_the_tables_of_bytes_are_counts():
     read = list(text_bytes("train"))
-    pairs, alone = Counter(zip(read, read[1:], strict=False)), Counter(read)
+    pairs, alone = Counter(pairwise(read)), Counter(read)
     held = examples("bytes", seeds=[0], part="test")
     signs = torch.cat([held.window[0, :, 3:, :BYTE], held.targets[0, :, 1::2]], 1).numpy()
     total, count = np.zeros(2), 0
     for stretch in np.packbits(signs > 0, axis=-1)[..., 0]:
-        for before, after in zip(stretch, stretch[1:], strict=False):
+        for before, after in pairwise(stretch):
             share = (alone[after] + 0.5) / (len(read) + 128)
             follow = alone[before] - (read[-1] == before)
             total -= np.log2([share, (pairs[before, after] + 10 * share) / (follow + 10)])
@@ -127,7 +130,8 @@ def test_a_short_training_learns_the_cycle_but_not_shuffled_targets():
     setting = {"task": "cycle", "updates": 60, "seeds": (200, 201), "rate": 0.1}
     plain = losses(train(Lessons(**setting))[1.0], task="cycle", seeds=(200, 201))
     mixed = losses(train(Lessons(shuffled=True, **setting))[1.0], task="cycle", seeds=(200, 201))
-    assert plain.max() < 0.6 and mixed.min() > 0.8
+    assert plain.max() < 0.6
+    assert mixed.min() > 0.8
 
 
 def test_bad_lessons_are_refused():
@@ -229,15 +233,14 @@ def test_the_gradient_grows_at_the_exponent_of_the_motion():
     low, high = mean_interval(growth_slopes(held, "chaos at 1.28", first=32, last=128))
     assert low < float(rate.value[0]) < high < 2.0 * float(rate.value[0])
     low, high = mean_interval(growth_slopes(held, "periodic", first=32, last=128))
-    assert high < 0.02 and low > -0.05
+    assert high < 0.02
+    assert low > -0.05
 
 
 def test_gradient_norms_are_those_of_finite_differences():
     network = Network.document()
     start = Context(np.random.default_rng(0).uniform(-0.5, 0.5, (4, 3)), 1)
     found = gradient_norms(network, start, beta=1.2, horizons=(1, 5))
-    from spinformer.dmft.differentiable import torch_trajectory
-
     slopes = np.zeros((2, 4, 3, 3))
     for place in np.ndindex(4, 3, 3):
         paths = []

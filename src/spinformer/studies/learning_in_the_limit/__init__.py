@@ -22,11 +22,18 @@ seeds):
 
 from spinformer.studies.learning_in_the_limit.horizons import (
     GROWTH,
+    RATES,
     SHARES_LEFT,
     growth_slopes,
     lost_at,
 )
-from spinformer.studies.learning_in_the_limit.quality import QUALITY
+from spinformer.studies.learning_in_the_limit.quality import (
+    QUALITY,
+    draw_small,
+    estimates,
+    exact_gradient,
+    one_bit,
+)
 from spinformer.studies.learning_in_the_limit.tasks import examples, tables
 from spinformer.studies.learning_in_the_limit.training import (
     COST,
@@ -43,14 +50,19 @@ __all__ = [
     "GROWTH",
     "LEARNING",
     "QUALITY",
+    "RATES",
     "SHARES_LEFT",
     "TUNING",
     "Lessons",
     "column",
+    "draw_small",
+    "estimates",
+    "exact_gradient",
     "examples",
     "growth_slopes",
     "losses",
     "lost_at",
+    "one_bit",
     "tables",
     "train",
 ]

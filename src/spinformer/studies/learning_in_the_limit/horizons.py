@@ -16,6 +16,7 @@ import torch
 
 from spinformer.core.checks import check_choice, check_integer
 from spinformer.dmft.differentiable import torch_trajectory
+from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
@@ -74,6 +75,16 @@ def growth_rows(motion: str, start: int) -> Rows:
     context = growth_start(network, motion, number=start)
     norms = gradient_norms(network, context, beta=MOTIONS[motion][0], horizons=horizons)
     return [{"horizon": h, "norm": float(n)} for h, n in zip(horizons, norms, strict=True)]
+
+
+def rate_rows(motion: str) -> Rows:
+    """Leading Lyapunov exponent of a motion, nats per token, with its error."""
+    network = Network.document()
+    found = lyapunov_spectrum(
+        network, growth_start(network, motion, number=100), beta=MOTIONS[motion][0],
+        steps=100_000, transient=1000, count=1,
+    ).exponents  # fmt: skip
+    return [{"rate": float(found.value[0]), "error": float(found.error[0])}]
 
 
 def limit_derivative(
@@ -186,6 +197,11 @@ GROWTH = Table(
         for start in range(count)
     ],
     rows=growth_rows,
+)
+RATES = Table(
+    path=_FOLDER / "rates.csv",
+    units=[{"motion": motion} for motion in GROWTH_STARTS],
+    rows=rate_rows,
 )
 SHARES_LEFT = Table(
     path=_FOLDER / "shares.csv",

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spinformer.core.checks import check_integer
+from spinformer.core.checks import check_integer, check_real
 from spinformer.core.records import record
 from spinformer.dmft.learning import exact_costs, rollout, surrogate
 from spinformer.studies.tables import Rows, Table
@@ -87,6 +87,34 @@ def estimates(
     )  # fmt: skip
     value = surrogate(paths, kind=kind, copies=copies if estimator == "score" else 1)
     return torch.autograd.grad(value.sum(), theta)[0]
+
+
+def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
+    """Slopes in a of the second cost of one bit, h₁ = a and h₂ = a x₁: after x₁ = 1, −1, and mean.
+
+    Of the limit, straight-through and REINFORCE (without baseline); a = `strength`, the target
+    is up. In the limit x₁ is its mean, whatever is drawn.
+
+    >>> {name: round(slopes[2], 3) for name, slopes in one_bit(0.5).items()}
+    {'limit': -0.959, 'straight': -0.44, 'score': -0.567}
+    """
+    strength = check_real("strength", strength, low=0.0, open_low=True)
+    up = 1.0 / (1.0 + np.exp(-2.0 * strength))
+    found = {}
+    for kind in ("limit", "straight", "score"):
+        a = torch.full((64, 1, 1, 1), strength, dtype=torch.float64, requires_grad=True)
+        ones = torch.ones_like(a)
+        paths = rollout(
+            torch.cat([a, ones, ones, ones], 1), window=ones, targets=ones.expand(-1, -1, 2, -1),
+            beta=1.0, gamma=0.0, size=None if kind == "limit" else 1, straight=kind != "score",
+        )  # fmt: skip
+        second, drawn = paths.costs[:, 0, 1], paths.tokens[:, 0, 1, 0].detach()
+        value = second + second.detach() * paths.scores[:, 0, 0] * (kind == "score")
+        slopes = torch.autograd.grad(value.sum(), a)[0].flatten()
+        ends = [slopes[0]] * 2 if kind == "limit" else [slopes[drawn == x][0] for x in (1.0, -1.0)]
+        after = [float(end) for end in ends]
+        found[kind] = (after[0], after[1], up * after[0] + (1.0 - up) * after[1])
+    return found
 
 
 def quality_rows(seed: int, size: int, updates: int = 128) -> Rows:
