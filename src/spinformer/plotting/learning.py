@@ -164,7 +164,7 @@ def show_transfer(table: Columns) -> Figure:
 def show_horizons(growth: Columns, shares: Columns, *, rates: Mapping[str, float]) -> Figure:
     """Norm of the gradient by the motion, and what of it the network of N bits has.
 
-    `rates`: leading exponent of each chaotic motion, drawn as e^{λh}.
+    `rates`: leading exponent of each chaotic motion, drawn as e^{λk}.
 
     >>> growth = {"motion": np.array(["periodic"] * 2), "horizon": np.array([1, 2])}
     >>> growth["norm"] = np.array([1.0, 1.0])
@@ -187,7 +187,7 @@ def show_horizons(growth: Columns, shares: Columns, *, rates: Mapping[str, float
         if motion in rates:
             guide = np.exp(mean[-1] + rates[str(motion)] * (steps - steps[-1]))
             left.plot(steps, guide, "--", color=shade, lw=1)
-    left.set(xlabel="horizon h (tokens)", ylabel="norm of the gradient", yscale="log")
+    left.set(xlabel="horizon k (tokens)", ylabel="norm of the gradient", yscale="log")
     left.set_xlim(0, 140)
     left.set_ylim(0.05, 1e10)
     left.legend(fontsize=8)
@@ -204,7 +204,7 @@ def show_horizons(growth: Columns, shares: Columns, *, rates: Mapping[str, float
     middle = [np.median(shares["share"][own & (shares["horizon"] == h)]) for h in steps]
     right.plot(steps, middle, color=COLORS["blue"], ls=":", label="periodic, N = 999,999")
     right.axhline(0.5, color="0.5", ls="--", lw=1)
-    right.set(xlabel="horizon h (tokens)", ylabel="share of the limit's gradient")
+    right.set(xlabel="horizon k (tokens)", ylabel="share of the limit's gradient")
     right.set_ylim(-0.5, 2.0)
     right.legend(fontsize=8)
     label_panels([left, right])

@@ -96,7 +96,7 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
     is up. In the limit x₁ is its mean, whatever is drawn.
 
     >>> {name: round(slopes[2], 3) for name, slopes in one_bit(0.5).items()}
-    {'limit': -0.959, 'straight': -0.44, 'score': -0.567}
+    {'limit': -0.954, 'straight': -0.446, 'score': -0.567}
     """
     strength = check_real("strength", strength, low=0.0, open_low=True)
     up = 1.0 / (1.0 + np.exp(-2.0 * strength))
@@ -113,7 +113,7 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
         slopes = torch.autograd.grad(value.sum(), a)[0].flatten()
         ends = [slopes[0]] * 2 if kind == "limit" else [slopes[drawn == x][0] for x in (1.0, -1.0)]
         after = [float(end) for end in ends]
-        found[kind] = (after[0], after[1], up * after[0] + (1.0 - up) * after[1])
+        found[kind] = (*after, float(up * after[0] + (1.0 - up) * after[1]))
     return found
 
 
