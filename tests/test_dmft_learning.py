@@ -131,6 +131,19 @@ def test_drawn_paths_have_the_exact_mean_cost_and_reinforce_its_gradient():
             assert float(((drawn.mean(0) - truth.flatten()) / error).abs().max()) < 4.0
 
 
+def test_the_weight_of_a_score_is_what_came_later_less_that_of_the_other_copies():
+    copies, starts, steps = 3, 2, 4
+    costs = torch.as_tensor(np.random.default_rng(0).random((1, copies * starts, steps)))
+    scores = torch.zeros_like(costs, requires_grad=True)
+    paths = Paths(costs=costs, scores=scores, tokens=costs)
+    found = torch.autograd.grad(surrogate(paths, kind="score", copies=copies).sum(), scores)[0]
+    for copy, start, step in np.ndindex(copies, starts, steps):
+        later = [float(costs[0, c * starts + start, step + 1 :].sum()) for c in range(copies)]
+        others = [value for c, value in enumerate(later) if c != copy]
+        wanted = (later[copy] - np.mean(others)) / (copies * starts * steps)
+        assert float(found[0, copy * starts + start, step]) == pytest.approx(wanted, abs=1e-14)
+
+
 def test_one_bit_and_two_steps_by_hand():
     """h₁ = a and h₂ = a x₁ with a = ln(3)/2: bits up with probability ¾."""
     a = 0.5 * np.log(3.0)
