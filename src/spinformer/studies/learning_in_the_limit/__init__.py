@@ -26,6 +26,7 @@ from spinformer.studies.learning_in_the_limit.horizons import (
     SHARES_LEFT,
     growth_slopes,
     lost_at,
+    noise_reaches,
 )
 from spinformer.studies.learning_in_the_limit.quality import (
     QUALITY,
@@ -62,6 +63,7 @@ __all__ = [
     "growth_slopes",
     "losses",
     "lost_at",
+    "noise_reaches",
     "one_bit",
     "tables",
     "train",

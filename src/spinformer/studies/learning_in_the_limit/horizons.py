@@ -8,14 +8,15 @@ with ∂_β log P = Σ_l n (x_l − tanh h_l) h_l/β: no step size, and no gradi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from spinformer.core.checks import check_choice, check_integer
+from spinformer.core.checks import check_choice, check_integer, check_real
 from spinformer.dmft.differentiable import torch_trajectory
+from spinformer.dmft.finite_size import linear_maps, noise_covariance
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
@@ -148,7 +149,7 @@ def share_rows(motion: str, size: int, start: int, runs: int = 6000) -> Rows:
         seed=start,
     )  # fmt: skip
     share = (limit * sampled).sum(1) / (limit**2).sum(1)
-    return [{"horizon": h, "share": float(share[h - 1])} for h in range(2, LONGEST + 1, 2)]
+    return [{"horizon": h, "share": float(share[h - 1])} for h in range(4, LONGEST + 1, 4)]
 
 
 def growth_slopes(
@@ -186,6 +187,30 @@ def lost_at(table: Mapping[str, np.ndarray], motion: str, size: int) -> float:
         return float(steps[0])
     part = (middle[place - 1] - 0.5) / (middle[place - 1] - middle[place])
     return float(steps[place - 1] + part * (steps[place] - steps[place - 1]))
+
+
+def noise_reaches(
+    level: float, *, sizes: Sequence[int], motion: str = "chaos at 1.28", starts: int = 24
+) -> np.ndarray:
+    """Tokens until the linear noise of N bits exceeds `level`, medians over the starts, (sizes,).
+
+    Root of the summed variances of the segments; infinite where it stays below for 80 tokens.
+
+    >>> noise_reaches(100.0, sizes=[999], starts=1)
+    array([inf])
+    """
+    level = check_real("level", level, low=0.0)
+    network, beta = Network.document(), MOTIONS[motion][0]
+    noise = []
+    for number in range(check_integer("starts", starts, low=1)):
+        window, position = message_start(network, motion, number=number)
+        path = mean_path(network, beta, window=window, steps=LONGEST, position=position)
+        maps = linear_maps(network, beta, path=path, position=position - network.context + 1)
+        covariance = noise_covariance(network, path, maps=maps, draw_window=False)
+        noise.append(np.trace(covariance[network.context :], axis1=1, axis2=2) ** 0.5)
+    over = np.array(noise) / np.sqrt(np.array(sizes))[:, None, None] > level
+    first = np.where(over.any(-1), over.argmax(-1) + 1.0, np.inf)
+    return np.median(first, axis=1)
 
 
 _FOLDER = Path(__file__).parent

@@ -112,8 +112,8 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
         value = second + second.detach() * paths.scores[:, 0, 0] * (kind == "score")
         slopes = torch.autograd.grad(value.sum(), a)[0].flatten()
         ends = [slopes[0]] * 2 if kind == "limit" else [slopes[drawn == x][0] for x in (1.0, -1.0)]
-        after = [float(end) for end in ends]
-        found[kind] = (*after, float(up * after[0] + (1.0 - up) * after[1]))
+        first, other = float(ends[0]), float(ends[1])
+        found[kind] = (first, other, float(up * first + (1.0 - up) * other))
     return found
 
 

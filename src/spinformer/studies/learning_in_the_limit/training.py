@@ -232,8 +232,10 @@ def cost_rows(task: str, arm: str, repeat: int, updates: int = 6) -> Rows:
     gradient, size, copies, _, _ = ARMS[arm]
     kinds = [Lessons(task=task, updates=updates)]
     for several in copies:
-        many = {"copies": several, "updates": updates * several}
-        kinds.append(Lessons(task=task, gradient=gradient, size=size, **many))
+        total = updates * several
+        kinds.append(
+            Lessons(task=task, gradient=gradient, size=size, copies=several, updates=total)
+        )
     seconds = []
     for lessons in [kinds[0], *kinds]:  # the first time is a rehearsal
         begin = time.process_time()
