@@ -61,7 +61,7 @@ def show_three_gradients() -> Figure:
     arrow = {"arrowstyle": "-|>", "color": COLORS["blue"], "lw": 1.6}
     bent = arrow | {"connectionstyle": "arc3,rad=0.42"}
     axis.annotate("", xy=(0.33, 0.72), xytext=(0.97, 0.72), arrowprops=bent)
-    axis.text(0.65, 1.02, "limit: no draw at all", color=COLORS["blue"], ha="center", fontsize=9)
+    axis.text(0.65, 0.93, "limit: no draw at all", color=COLORS["blue"], ha="center", fontsize=9)
     axis.set(xlim=(-0.1, 1.1), ylim=(-0.15, 1.15))
     return figure
 
@@ -118,9 +118,9 @@ def show_losses(table: Columns, *, measure: str = "n9900", tables: Mapping[str, 
             style = {"color": COLORS[GRADIENT_COLORS[kind]], "ls": line, "capsize": 2}
             _draw_means(axis, table["share"], table[measure], own, style | {"label": label})
         axis.set(xlabel="share of the path-steps", ylabel="loss (bits per bit)", title=task)
-        axis.set_ylim(bottom=0.0 if task == "cycle" else None)
     for (name, value), dash in zip(tables.items(), ("--", "-."), strict=False):
         axes[1].axhline(value, color=COLORS["black"], ls=dash, lw=1, label=name)
+    axes[0].set_ylim(bottom=0.0)
     handles, labels = axes[1].get_legend_handles_labels()
     first, words = axes[0].get_legend_handles_labels()
     both = dict(zip(words + labels, first + handles, strict=True))
@@ -138,7 +138,7 @@ def show_transfer(table: Columns) -> Figure:
     >>> plt.close(show_transfer(table))
     """
     sizes = np.array([99, 990, 9900, 99_000])
-    figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.5))
+    figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.8))
     for axis, task in zip(axes, ("cycle", "bytes"), strict=True):
         for arm, kind in (("limit", "limit"), ("straight, 99", "straight"), ("score, 99", "score")):
             own = (table["arm"] == arm) & (table["task"] == task) & (table["share"] == 1.0)
@@ -152,11 +152,11 @@ def show_transfer(table: Columns) -> Figure:
                 sizes, mean, error, color=COLORS[GRADIENT_COLORS[kind]], marker="o", ms=4,
                 capsize=2, label=f"trained {trained}",
             )  # fmt: skip
-        axis.plot(sizes, 9.9 / sizes, color="0.5", ls="--", lw=1, label="1/N")
-        axis.set_yscale("symlog", linthresh=1e-4)
-        axis.set(xscale="log", xlabel="bits N", title=task)
+        axis.plot(sizes, 9.9 / sizes, color="0.5", ls="--", lw=1, label="slope −1")
+        axis.set(xscale="log", yscale="log", ylim=(1e-5, 1.0), xlabel="bits N", title=task)
         axis.set_ylabel("excess over the limit (bits per bit)")
-    axes[0].legend(fontsize=8)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
     label_panels(list(axes))
     return figure
 
