@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,8 @@ from spinformer.studies.learning_in_the_limit.tasks import (
 from spinformer.studies.tables import Rows, Table
 
 SIZES = (99, 990, 9900, 99_000)
-SEEDS = tuple(range(10))
+BLOCK = 10  # seeds that are trained side by side
+BLOCKS = {"cycle": 2, "bytes": 1}
 TUNING_SEEDS = {"cycle": tuple(range(100, 112)), "bytes": tuple(range(100, 104))}
 RATES = (0.03, 0.1, 0.3)
 BUDGET = {"cycle": 320, "bytes": 160}  # updates with one path of every start
@@ -66,7 +67,7 @@ class Lessons:
     keep: int = 0
     shuffled: bool = False
     updates: int = 320
-    seeds: Sequence[int] = SEEDS
+    seeds: Sequence[int] = range(BLOCK)
 
     def __post_init__(self) -> None:
         """Validate every field."""
@@ -189,23 +190,24 @@ def _tuning() -> dict[str, np.ndarray]:
     return TUNING.read()
 
 
-def learning_rows(task: str, arm: str, shares: Sequence[float] = SHARES) -> Rows:
-    """Losses of every seed after these shares of the budget, at every N and with signs."""
+def learning_rows(task: str, arm: str, block: int, shares: Sequence[float] = SHARES) -> Rows:
+    """Losses of ten seeds after these shares of the budget, at every N and with signs."""
     gradient, size, _, keep, shuffled = ARMS[arm]
     copies, rate = chosen(task, arm)
     lessons = Lessons(
         task=task, gradient=gradient, size=size, copies=copies, rate=rate, keep=keep,
-        shuffled=shuffled, updates=BUDGET[task],
+        shuffled=shuffled, updates=BUDGET[task], seeds=range(block * BLOCK, (block + 1) * BLOCK),
     )  # fmt: skip
     rows = []
     for share, theta in train(lessons, looks=shares).items():
+        loss = partial(losses, theta, task=task, seeds=lessons.seeds)
         measured = {
-            "limit": losses(theta, task=task, seeds=SEEDS),
-            **{f"n{n}": losses(theta, task=task, seeds=SEEDS, size=n) for n in SIZES},
-            "signs": losses(theta, task=task, seeds=SEEDS, signs=True),
-            "signs99": losses(theta, task=task, seeds=SEEDS, size=99, signs=True),
+            "limit": loss(),
+            **{f"n{n}": loss(size=n) for n in SIZES},
+            "signs": loss(signs=True),
+            "signs99": loss(size=99, signs=True),
         }
-        for place, seed in enumerate(SEEDS):
+        for place, seed in enumerate(lessons.seeds):
             rows.append(
                 {"seed": seed, "share": share}
                 | {name: float(values[place]) for name, values in measured.items()}
@@ -272,6 +274,11 @@ TUNING = Table(
 )
 LEARNING = Table(
     path=_FOLDER / "learning.csv",
-    units=[{"task": task, "arm": arm} for task in TASKS for arm in ARMS],
+    units=[
+        {"task": task, "arm": arm, "block": block}
+        for task in TASKS
+        for arm in ARMS
+        for block in range(BLOCKS[task])
+    ],
     rows=learning_rows,
 )
