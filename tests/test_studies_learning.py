@@ -127,10 +127,10 @@ def test_seeds_that_are_trained_together_do_not_touch_each_other():
 
 
 def test_a_short_training_learns_the_cycle_but_not_shuffled_targets():
-    setting = {"task": "cycle", "updates": 60, "seeds": (200, 201), "rate": 0.1}
+    setting = {"task": "cycle", "updates": 40, "seeds": (200, 201), "rate": 0.1}
     plain = losses(train(Lessons(**setting))[1.0], task="cycle", seeds=(200, 201))
     mixed = losses(train(Lessons(shuffled=True, **setting))[1.0], task="cycle", seeds=(200, 201))
-    assert plain.max() < 0.6
+    assert plain.max() < 0.7
     assert mixed.min() > 0.8
 
 
@@ -143,11 +143,13 @@ def test_bad_lessons_are_refused():
 
 def test_units_of_the_tables_come_out_again():
     unit = {"task": "cycle", "arm": "limit", "block": 0}
-    rows = learning_rows(**unit, shares=(0.0, 1 / 16))
+    rows = learning_rows(**unit, shares=(1 / 16,))
     _stored(
         LEARNING,
         rows,
-        lambda held: (held["task"] == "cycle") & (held["arm"] == "limit"),
+        lambda held: (
+            (held["task"] == "cycle") & (held["arm"] == "limit") & (held["share"] == 1 / 16)
+        ),
         tolerance=1e-3,
     )
     _stored(
@@ -191,8 +193,8 @@ FRESH = (300, 301, 302)
 
 @pytest.fixture(scope="module")
 def fresh():
-    """Short trainings of seeds that no table holds, with a fifth of its budget."""
-    shared = {"task": "cycle", "seeds": FRESH, "updates": 64, "rate": 0.1}
+    """Short trainings of seeds that no table holds, with an eighth of its budget."""
+    shared = {"task": "cycle", "seeds": FRESH, "updates": 40, "rate": 0.1}
     arms = {"limit": (0, 1), "straight": (9900, 1), "score": (9900, 8)}
     return {
         name: train(Lessons(gradient=name, size=size, copies=copies, **shared))[1.0]
@@ -222,7 +224,7 @@ def test_the_excess_at_finite_size_falls_with_the_size(fresh):
     """About tenfold a decade in trainings of other seeds; the powers of the tables."""
     limit = losses(fresh["limit"], task="cycle", seeds=FRESH)
     excess = [
-        losses(fresh["limit"], task="cycle", seeds=FRESH, size=size, copies=200) - limit
+        losses(fresh["limit"], task="cycle", seeds=FRESH, size=size, copies=100) - limit
         for size in (990, 9900)
     ]
     assert 3.0 < excess[0].mean() / excess[1].mean() < 40.0
@@ -268,7 +270,7 @@ def test_gradient_norms_are_those_of_finite_differences():
 
 
 def test_the_sampled_derivative_is_a_difference_of_sampled_means():
-    network, beta, step, runs = Network.document().with_parameters(gamma=10.0), 1.2, 0.05, 40_000
+    network, beta, step, runs = Network.document().with_parameters(gamma=10.0), 1.2, 0.05, 20_000
     window = np.array([[0.5, -0.5, 0.2]] * 4)
     setting = {"window": window, "position": 3, "steps": 3}
     found = sampled_derivative(network, 99, beta=beta, runs=runs, seed=0, **setting)
@@ -279,7 +281,7 @@ def test_the_sampled_derivative_is_a_difference_of_sampled_means():
         for side in (step, -step)
     ]  # fmt: skip
     wanted = semantic_overlaps(network, (sides[0] - sides[1]) / (2 * step))
-    assert np.abs(found - wanted).max() < 0.02
+    assert np.abs(found - wanted).max() < 0.03
     path = [
         mean_path(network, beta + side, window=window, steps=3, position=3)[4:]
         for side in (step, -step)
