@@ -160,7 +160,7 @@ def test_units_of_the_tables_come_out_again():
     )
     _stored(
         GROWTH,
-        growth_rows("chaos at 1.28", 0),
+        growth_rows("chaos at 1.28", 0, longest=16),
         lambda held: (held["motion"] == "chaos at 1.28") & (held["start"] == 0),
         tolerance=1e-2,
     )
@@ -193,8 +193,8 @@ FRESH = (300, 301, 302)
 
 @pytest.fixture(scope="module")
 def fresh():
-    """Short trainings of seeds that no table holds, with an eighth of its budget."""
-    shared = {"task": "cycle", "seeds": FRESH, "updates": 40, "rate": 0.1}
+    """Short trainings of seeds that no table holds, with a tenth of its budget."""
+    shared = {"task": "cycle", "seeds": FRESH, "updates": 32, "rate": 0.1}
     arms = {"limit": (0, 1), "straight": (9900, 1), "score": (9900, 8)}
     return {
         name: train(Lessons(gradient=name, size=size, copies=copies, **shared))[1.0]

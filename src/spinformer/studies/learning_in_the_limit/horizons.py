@@ -69,10 +69,11 @@ def gradient_norms(
     return torch.stack(found).flatten(1).norm(dim=1).numpy()
 
 
-def growth_rows(motion: str, start: int) -> Rows:
-    """Norm of the gradient at every horizon, from one start."""
+def growth_rows(motion: str, start: int, longest: int = 256) -> Rows:
+    """Norm of the gradient at every horizon up to `longest`, from one start."""
     network = Network.document()
-    horizons = HORIZONS if motion.startswith("chaos") else HORIZONS + LONG
+    every = HORIZONS if motion.startswith("chaos") else HORIZONS + LONG
+    horizons = tuple(horizon for horizon in every if horizon <= longest)
     context = growth_start(network, motion, number=start)
     norms = gradient_norms(network, context, beta=MOTIONS[motion][0], horizons=horizons)
     return [{"horizon": h, "norm": float(n)} for h, n in zip(horizons, norms, strict=True)]
