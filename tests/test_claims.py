@@ -29,7 +29,7 @@ KNOWN = {
     *(f"C{i}" for i in range(2, 21)),
     *(f"C1{letter}" for letter in "abcde"),
     *("A6b", "A13b", "B7b", "B7c", "B7d"),
-    "C9b",
+    *("C9b", "C19b", "C19c", "C19d"),
 }
 CLAIMS = read_claims(ROOT)
 SETTLED = [claim for claim in CLAIMS if claim.settled]

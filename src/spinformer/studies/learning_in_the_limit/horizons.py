@@ -69,8 +69,12 @@ def gradient_norms(
     return torch.stack(found).flatten(1).norm(dim=1).numpy()
 
 
-def growth_rows(motion: str, start: int, longest: int = 256) -> Rows:
-    """Norm of the gradient at every horizon up to `longest`, from one start."""
+def growth_rows(motion: str, *, start: int, longest: int = 256) -> Rows:
+    """Norm of the gradient at every horizon up to `longest`, from one start.
+
+    >>> [row["horizon"] for row in growth_rows("driven", start=0, longest=4)]
+    [1, 2, 4]
+    """
     network = Network.document()
     every = HORIZONS if motion.startswith("chaos") else HORIZONS + LONG
     horizons = tuple(horizon for horizon in every if horizon <= longest)
@@ -79,12 +83,16 @@ def growth_rows(motion: str, start: int, longest: int = 256) -> Rows:
     return [{"horizon": h, "norm": float(n)} for h, n in zip(horizons, norms, strict=True)]
 
 
-def rate_rows(motion: str) -> Rows:
-    """Leading Lyapunov exponent of a motion, nats per token, with its error."""
+def rate_rows(motion: str, *, steps: int = 100_000) -> Rows:
+    """Leading Lyapunov exponent of a motion, nats per token, with its error.
+
+    >>> rate_rows("driven", steps=500)[0]["rate"] < 0.0
+    True
+    """
     network = Network.document()
     found = lyapunov_spectrum(
         network, growth_start(network, motion, number=100), beta=MOTIONS[motion][0],
-        steps=100_000, transient=1000, count=1,
+        steps=steps, transient=1000, count=1,
     ).exponents  # fmt: skip
     return [{"rate": float(found.value[0]), "error": float(found.error[0])}]
 
@@ -139,8 +147,12 @@ def sampled_derivative(
     return np.einsum("rt,rta->ta", score, centered) / (runs - 1)
 
 
-def share_rows(motion: str, size: int, start: int, runs: int = 6000) -> Rows:
-    """Projection of the derivative at N on that of the limit, over the latter's square."""
+def share_rows(motion: str, *, size: int, start: int, runs: int = 6000) -> Rows:
+    """Projection of the derivative at N on that of the limit, over the latter's square.
+
+    >>> len(share_rows("driven", size=999, start=0, runs=5))
+    20
+    """
     network = Network.document()
     beta = MOTIONS[motion][0]
     window, position = message_start(network, motion, number=start)

@@ -55,7 +55,11 @@ TASKS = {
 
 @record
 class Examples:
-    """Windows (S, B, T, L) and the visible tokens that should follow them, (S, B, steps, V)."""
+    """Windows (S, B, T, L) and the visible tokens that should follow them, (S, B, steps, V).
+
+    >>> examples("cycle", seeds=[0]).repeated(3).window.shape
+    torch.Size([1, 24, 4, 11])
+    """
 
     window: Tensor
     targets: Tensor

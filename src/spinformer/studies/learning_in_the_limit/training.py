@@ -159,22 +159,28 @@ def losses(
 # ---- the tables
 
 
-def tuning_rows(task: str, arm: str, copies: int, rate: float) -> Rows:
-    """Mean loss of the validation seeds at the arm's own N after the whole budget."""
+def tuning_rows(
+    task: str, *, arm: str, copies: int, rate: float, updates: int | None = None
+) -> Rows:
+    """Mean loss of the validation seeds at the arm's own N after the whole budget, or `updates`.
+
+    >>> list(tuning_rows("cycle", arm="limit", copies=1, rate=0.1, updates=1)[0])
+    ['loss']
+    """
     gradient, size, _, keep, _ = ARMS[arm]
     lessons = Lessons(
         task=task, gradient=gradient, size=size, copies=copies, rate=rate, keep=keep,
-        updates=BUDGET[task], seeds=TUNING_SEEDS[task],
+        updates=updates or BUDGET[task], seeds=TUNING_SEEDS[task],
     )  # fmt: skip
     theta = train(lessons)[1.0]
     loss = losses(theta, task=task, seeds=lessons.seeds, size=size, part="validation")
     return [{"loss": float(loss.mean())}]
 
 
-def chosen(task: str, arm: str) -> tuple[int, float]:
+def chosen(task: str, *, arm: str) -> tuple[int, float]:
     """Copies and rate of the lowest loss in the table `tuning`; a control takes the limit's.
 
-    >>> chosen("cycle", "limit, shuffled") == chosen("cycle", "limit")
+    >>> chosen("cycle", arm="limit, shuffled") == chosen("cycle", arm="limit")
     True
     """
     check_choice("arm", arm, ARMS)
@@ -190,10 +196,14 @@ def _tuning() -> dict[str, np.ndarray]:
     return TUNING.read()
 
 
-def learning_rows(task: str, arm: str, block: int, shares: Sequence[float] = SHARES) -> Rows:
-    """Losses of ten seeds after these shares of the budget, at every N and with signs."""
+def learning_rows(task: str, *, arm: str, block: int, shares: Sequence[float] = SHARES) -> Rows:
+    """Losses of ten seeds after these shares of the budget, at every N and with signs.
+
+    >>> len(learning_rows("cycle", arm="limit", block=0, shares=(0.0,)))
+    10
+    """
     gradient, size, _, keep, shuffled = ARMS[arm]
-    copies, rate = chosen(task, arm)
+    copies, rate = chosen(task, arm=arm)
     lessons = Lessons(
         task=task, gradient=gradient, size=size, copies=copies, rate=rate, keep=keep,
         shuffled=shuffled, updates=BUDGET[task], seeds=range(block * BLOCK, (block + 1) * BLOCK),
@@ -216,21 +226,27 @@ def learning_rows(task: str, arm: str, block: int, shares: Sequence[float] = SHA
 
 
 def column(
-    table: Mapping[str, np.ndarray], task: str, arm: str, measure: str, *, share: float = 1.0
+    table: Mapping[str, np.ndarray], *, task: str, arm: str, measure: str, share: float = 1.0
 ) -> np.ndarray:
     """One measure of every seed (S,) from the table `learning`, after a share of the budget.
 
     >>> names = ("task", "arm", "share", "limit")
     >>> table = {name: np.array([value]) for name, value in zip(names, ("a", "b", 1.0, 0.5))}
-    >>> column(table, "a", "b", "limit")
+    >>> column(table, task="a", arm="b", measure="limit")
     array([0.5])
     """
     own = (table["task"] == task) & (table["arm"] == arm) & (table["share"] == share)
     return table[measure][own]
 
 
-def cost_rows(task: str, arm: str, repeat: int, updates: int = 6) -> Rows:
-    """Processor seconds of a path-step over those of the limit's, both measured in turn."""
+def cost_rows(task: str, *, arm: str, repeat: int, updates: int = 6) -> Rows:
+    """Processor seconds of a path-step over those of the limit's, both measured in turn.
+
+    repeat: a number that tells one measurement from the next.
+
+    >>> [row["copies"] for row in cost_rows("cycle", arm="score, 99", repeat=0, updates=1)]
+    [2, 8]
+    """
     gradient, size, copies, _, _ = ARMS[arm]
     kinds = [Lessons(task=task, updates=updates)]
     for several in copies:
