@@ -312,9 +312,9 @@ def test_where_half_of_the_gradient_is_lost():
         "motion": np.array(["m"] * 6),
         "size": np.full(6, 9),
         "horizon": np.array([2, 4, 6] * 2),
-        "share": np.array([1.0, 0.8, 0.2, 1.0, 0.6, 0.0]),
+        "share": np.array([1.0, 0.8, 0.2, 1.0, 0.5, 0.0]),
     }
-    assert lost_at(held, "m", 9) == pytest.approx(4 + 2 * 0.2 / 0.6)
+    assert lost_at(held, "m", 9) == pytest.approx(4 + 2 * 0.15 / 0.55)
     held["share"] = np.ones(6)
     assert lost_at(held, "m", 9) == float("inf")
     assert growth_slopes(
