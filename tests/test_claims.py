@@ -30,7 +30,7 @@ KNOWN = {
     *(f"C1{letter}" for letter in "abcde"),
     *(f"C18{letter}" for letter in "abcde"),
     *("A6b", "A13b", "B7b", "B7c", "B7d", "B7e", "B9c"),
-    *("C9b", "C17b"),
+    *("C9b", "C17b", "C19b", "C19c", "C19d"),
     *("S1", "S2", "S3"),
 }
 CLAIMS = read_claims(ROOT)
