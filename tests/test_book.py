@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from spinformer.chapters.claims_page import anchor_of_test, read_rows
 from spinformer.chapters.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,6 +51,14 @@ def wait_for(browser: object, script: str) -> object:
     from selenium.webdriver.support.ui import WebDriverWait
 
     return WebDriverWait(browser, 30).until(lambda b: b.execute_script(f"return {script}"))
+
+
+def resize(browser: object, width: int) -> None:
+    """Show a page as wide as that: a window of its own has a least width."""
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False},
+    )
 
 
 class Links(HTMLParser):
@@ -120,11 +129,7 @@ def test_chapter_in_the_browser(browser: object, site: Path, name: str) -> None:
     assert images
     assert all(loaded and len(alt) > 20 for loaded, alt in images)
     for width in (1300, 400):
-        # A window of its own size has a least width; what a page sees has none.
-        browser.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False},
-        )
+        resize(browser, width)
         overflow = browser.execute_script(
             "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
         )
@@ -139,6 +144,42 @@ def test_chapter_in_the_browser(browser: object, site: Path, name: str) -> None:
     )
     complaints = [e for e in browser.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
     assert complaints == []
+
+
+def test_chapters_claims_and_tests_link_to_one_another(site: Path) -> None:
+    rows = read_rows(ROOT)
+    claims = read_links(site / "book" / "claims.html")
+    tests = read_links(site / "book" / "claim_tests.html")
+    assert {row.anchor for row in rows} <= claims.anchors
+    for name in CHAPTERS:
+        mine = {row.anchor for row in rows if name in row.chapters}
+        targets = set(read_links(site / "notebooks" / f"{name}.html").targets)
+        assert {t.partition("#")[2] for t in targets if "claims.html#claim-" in t} >= mine
+        assert not mine or f"../notebooks/{name}.html" in claims.targets
+    for row in rows:
+        if row.claim.test:
+            anchor = anchor_of_test(row.claim.test)
+            assert f"claim_tests.html#{anchor}" in claims.targets
+            assert anchor in tests.anchors
+            assert f"claims.html#{row.anchor}" in tests.targets
+
+
+def test_claims_can_be_filtered_and_are_whole_on_every_width(browser: object, site: Path) -> None:
+    shown = "[...document.querySelectorAll('div.claim')].filter(c => c.offsetHeight > 0).length"
+    browser.get(f"file://{site}/book/claims.html?verdict=fails")
+    failed = sum(row.claim.verdict == "fails" for row in read_rows(ROOT))
+    assert wait_for(browser, shown) == failed
+    browser.execute_script("document.querySelector('.claims-filter [data-key=verdict]').click()")
+    assert wait_for(browser, shown) == len(read_rows(ROOT))
+    for width in (400, 1400):
+        resize(browser, width)
+        wide = browser.execute_script(
+            "return [...document.querySelectorAll('.claim, .claim *, table.claims-counts')]"
+            ".filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0"
+            " && getComputedStyle(e).display !== 'inline').map(e => e.className)"
+        )
+        assert wide == []
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_search_finds_a_word(browser: object, site: Path) -> None:

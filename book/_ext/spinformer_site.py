@@ -1,4 +1,4 @@
-"""Sphinx extension of the book: launch links where there is a public address, the claims table."""
+"""Sphinx extension of the book: launch links where there is a public address, and its parts."""
 
 from __future__ import annotations
 
@@ -6,27 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from docutils.parsers.rst import Directive
-from docutils.statemachine import StringList
+from site_claims import setup_claims
 from sphinx.application import Sphinx
-from sphinx.util.nodes import nested_parse_with_titles
 
-from spinformer.chapters.claims import claims_markdown
 from spinformer.chapters.project import published_address
 
 BRANCH = "main"
-
-
-class Claims(Directive):
-    """A table of every statement, its verdict, and the cell and test that settle it."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the parsed table."""
-        root = Path(self.state.document.settings.env.app.srcdir)
-        lines = claims_markdown(root).splitlines()
-        container = nodes.container()
-        nested_parse_with_titles(self.state, StringList(lines, source="claims.yml"), container)
-        return container.children
 
 
 def configure_theme(app: Sphinx, config: Any) -> None:
@@ -84,8 +69,8 @@ def drop_repeated_scripts(
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directive and the hooks."""
-    app.add_directive("claims", Claims)
+    """Register what the parts of the book need."""
+    setup_claims(app)
     app.connect("config-inited", configure_theme, priority=900)
     app.connect("html-page-context", add_colab_badge)
     app.connect("html-page-context", drop_repeated_scripts, priority=999)
