@@ -20,6 +20,8 @@ _INTERNAL = re.compile(r"\.(\w*inputs|kernels|checks|_\w+)(\.|$)")
 READ = ("studies.", "plotting.")
 _CITED = re.compile(r"\[([a-z]+\d{4}[a-z][^\]]*)\]")
 _KEY = re.compile(r"\b[a-z]{2,}\d{4}[a-z]+\b")
+# A line of a record's docstring that explains one or more of its fields.
+_FIELD = re.compile(r"^([a-z]\w*(?:, \w+)*): ", re.MULTILINE)
 _EXAMPLE = re.compile(r"(?:^>>>.*\n(?:(?!\s*$).*\n?)*)", re.MULTILINE)
 
 Definition = ast.FunctionDef | ast.ClassDef
@@ -152,7 +154,8 @@ class Reference:
             full = f"{module.name}.{name}"
             if isinstance(node, ast.ClassDef):
                 yield "``````{py:class} " + f"{full}{_fields(node)}"
-                yield from (_text(ast.get_docstring(node) or ""), "")
+                doc = ast.get_docstring(node) or ""
+                yield from (_text(_FIELD.sub(r"* `\1`: ", doc)), "")
                 yield from _users(users.get(full, ()))
                 for method in node.body:
                     if isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
