@@ -80,7 +80,9 @@ def remember_plugins() -> None:
 
     Each look-up reads the metadata of all installed packages: a third of the time of a build.
     """
-    plugin._load_entry_point = cache(plugin._load_entry_point)
+    # Not a public name: a version without it is slower, no more.
+    if hasattr(plugin, "_load_entry_point"):
+        plugin._load_entry_point = cache(plugin._load_entry_point)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
