@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -236,10 +237,9 @@ def test_chapters_and_the_functions_they_use_link_to_one_another(site: Path) -> 
         for page in (site / "book" / "reference").glob("*.html")
     }
     for name in CHAPTERS:
-        source = (ROOT / "notebooks" / f"{name}.md").read_text(encoding="utf-8")
-        cells = re.findall(r"```{code-cell}[^\n]*\n(?:---\n.*?\n---\n)?(.*?)```", source, re.DOTALL)
-        code = [re.sub(r"(?m)^:tags:.*$", "", cell) for cell in cells]
-        used = reference.used("\n".join(code))
+        cells = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text("utf-8"))["cells"]
+        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        used = reference.used("\n".join(text for text in code if "%pip" not in text))
         assert used
         targets = read_links(site / "notebooks" / f"{name}.html").targets
         linked = {target.partition("#")[2]: target for target in targets}
