@@ -476,6 +476,17 @@ def test_pictures_are_not_dimmed_on_the_dark_theme(browser: object, site: Path) 
     assert all(style == ["none", "rgb(255, 255, 255)"] for style in shown)
 
 
+def test_pages_are_printed_on_white(browser: object, site: Path) -> None:
+    browser.get(f"file://{site}/notebooks/33b_lifetimes.html")
+    told = browser.execute_script(
+        "const root = document.documentElement; root.dataset.theme = 'dark';"
+        "const shown = [];"
+        "for (const name of ['beforeprint', 'afterprint']) {"
+        " dispatchEvent(new Event(name)); shown.push(root.dataset.theme); } return shown"
+    )
+    assert told == ["light", "dark"]
+
+
 @pytest.mark.parametrize("name", CANVASES)
 def test_a_live_figure_is_open_to_everyone(browser: object, site: Path, name: str) -> None:
     for theme, width in (("light", 1300), ("dark", 420)):
