@@ -440,6 +440,8 @@ AXE = Path(next(iter(find_spec("axe_core_python").submodule_search_locations))) 
 # The page of claims with a few of them: the others are alike.
 KINDS = (
     "book/welcome.html",
+    "book/references.html",
+    "book/notation.html",
     "book/claims.html?verdict=fails",
     "book/reference/sweeps.html",
     "notebooks/33b_lifetimes.html",

@@ -44,7 +44,10 @@ def set_foot(app: Sphinx, config: Any) -> None:
 def set_sizes(
     app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: nodes.document
 ) -> None:
-    """Write width and height of every picture into the page: nothing moves while it loads."""
+    """Write width and height of every picture into the page: nothing moves while it loads.
+
+    And take back a role that docutils gives the bibliography.
+    """
     sources = {name: path for path, name in getattr(app.builder, "images", {}).items()}
 
     def sized(match: re.Match[str]) -> str:
@@ -55,7 +58,9 @@ def set_sizes(
         return f'<img {match["rest"]} width="{size[0]}" height="{size[1]}"{match["end"]}'
 
     if "body" in context:
-        context["body"] = _PICTURE.sub(sized, context["body"])
+        body = _PICTURE.sub(sized, context["body"])
+        # What is called a list must have items; the entries of a bibliography are something else.
+        context["body"] = body.replace('<div role="list" class="cit', '<div class="cit')
 
 
 def _png_size(path: Path) -> tuple[int, int] | None:
