@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +15,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from spinformer.chapters.claims_page import anchor_of_test, read_rows
+from spinformer.chapters.reference import READ, Reference
 from spinformer.chapters.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,6 +54,14 @@ def wait_for(browser: object, script: str) -> object:
     from selenium.webdriver.support.ui import WebDriverWait
 
     return WebDriverWait(browser, 30).until(lambda b: b.execute_script(f"return {script}"))
+
+
+def resize(browser: object, width: int) -> None:
+    """Show a page as wide as that: a window of its own has a least width."""
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False},
+    )
 
 
 class Links(HTMLParser):
@@ -120,11 +132,7 @@ def test_chapter_in_the_browser(browser: object, site: Path, name: str) -> None:
     assert images
     assert all(loaded and len(alt) > 20 for loaded, alt in images)
     for width in (1300, 400):
-        # A window of its own size has a least width; what a page sees has none.
-        browser.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False},
-        )
+        resize(browser, width)
         overflow = browser.execute_script(
             "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
         )
@@ -141,9 +149,152 @@ def test_chapter_in_the_browser(browser: object, site: Path, name: str) -> None:
     assert complaints == []
 
 
-def test_search_finds_a_word(browser: object, site: Path) -> None:
-    browser.get(f"file://{site}/search.html?q=magnetisation")
+def test_chapters_claims_and_tests_link_to_one_another(site: Path) -> None:
+    rows = read_rows(ROOT)
+    claims = read_links(site / "book" / "claims.html")
+    tests = read_links(site / "book" / "claim_tests.html")
+    assert {row.anchor for row in rows} <= claims.anchors
+    for name in CHAPTERS:
+        mine = {row.anchor for row in rows if name in row.chapters}
+        targets = set(read_links(site / "notebooks" / f"{name}.html").targets)
+        assert {t.partition("#")[2] for t in targets if "claims.html#claim-" in t} >= mine
+        assert not mine or f"../notebooks/{name}.html" in claims.targets
+    for row in rows:
+        if row.claim.test:
+            anchor = anchor_of_test(row.claim.test)
+            assert f"claim_tests.html#{anchor}" in claims.targets
+            assert anchor in tests.anchors
+            assert f"claims.html#{row.anchor}" in tests.targets
+
+
+def test_claims_can_be_filtered_and_are_whole_on_every_width(browser: object, site: Path) -> None:
+    shown = "[...document.querySelectorAll('div.claim')].filter(c => c.offsetHeight > 0).length"
+    browser.get(f"file://{site}/book/claims.html?verdict=fails")
+    failed = sum(row.claim.verdict == "fails" for row in read_rows(ROOT))
+    assert wait_for(browser, shown) == failed
+    browser.execute_script("document.querySelector('.claims-filter [data-key=verdict]').click()")
+    assert wait_for(browser, shown) == len(read_rows(ROOT))
+    for width in (400, 1400):
+        resize(browser, width)
+        wide = browser.execute_script(
+            "return [...document.querySelectorAll('.claim, .claim *, table.claims-counts')]"
+            ".filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0"
+            " && getComputedStyle(e).display !== 'inline').map(e => e.className)"
+        )
+        assert wide == []
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("word", ["magnetisation", "Neimark-Sacker", "lyapunov_spectrum"])
+def test_search_finds_a_word(browser: object, site: Path, word: str) -> None:
+    browser.get(f"file://{site}/search.html?q={word}")
     assert wait_for(browser, "document.querySelectorAll('#search-results li a').length") > 0
+
+
+class Places(HTMLParser):
+    """Collects where links of a kind stand: their targets, and the tags around them."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.open: list[str] = []
+        self.found: list[tuple[str, tuple[str, ...]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag == "a" and self.kind in (values.get("class") or "").split():
+            self.found.append((values["href"] or "", tuple(self.open)))
+        if tag not in ("area", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while tag in self.open and self.open.pop() != tag:
+            pass
+
+
+def test_terms_lead_to_the_glossary_where_a_chapter_first_uses_them(site: Path) -> None:
+    used = set()
+    for name in CHAPTERS:
+        places = Places("term")
+        places.feed((site / "notebooks" / f"{name}.html").read_text(encoding="utf-8"))
+        targets = [target for target, _ in places.found]
+        assert len(targets) > 3
+        assert len(targets) == len(set(targets)), f"{name}: a term is linked twice"
+        for target, around in places.found:
+            assert not {"a", "code", "pre", "figcaption", "table"} & set(around), target
+            assert not {"h1", "h2", "h3", "h4"} & set(around), target
+            assert "p" in around
+        used |= set(targets)
+    anchors = read_links(site / "book" / "glossary.html").anchors
+    assert {target.partition("#")[2] for target in used} <= anchors
+    assert len(used) > 80
+
+
+def test_chapters_and_the_functions_they_use_link_to_one_another(site: Path) -> None:
+    reference = Reference(ROOT / "src" / "spinformer")
+    pages = {
+        page.name: page.read_text(encoding="utf-8")
+        for page in (site / "book" / "reference").glob("*.html")
+    }
+    for name in CHAPTERS:
+        cells = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text("utf-8"))["cells"]
+        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        used = reference.used("\n".join(text for text in code if "%pip" not in text))
+        assert used
+        targets = read_links(site / "notebooks" / f"{name}.html").targets
+        linked = {target.partition("#")[2]: target for target in targets}
+        for full in used:
+            if full.removeprefix("spinformer.").startswith(READ):
+                continue
+            page = pages[Path(linked[full].partition("#")[0]).name]
+            entry = page[page.index(f'id="{full}"') :]
+            assert f"notebooks/{name}.html" in entry[: entry.index("</dl>")], full
+
+
+def test_every_public_function_has_an_entry(site: Path) -> None:
+    pages = (site / "book" / "reference").glob("*.html")
+    anchors = set().union(*(read_links(page).anchors for page in pages))
+    reference = Reference(ROOT / "src" / "spinformer")
+    for module in reference.modules.values():
+        room = module.name.removeprefix("spinformer.").partition(".")[0]
+        if room not in ("hopfield", "spins", "dmft", "language", "core", "sweeps"):
+            continue
+        wanted = {f"{module.name}.{name}" for name in module.definitions}
+        assert {name for name in wanted if reference.documented(name)} <= anchors
+
+
+def test_chapters_are_numbered_as_their_files(site: Path) -> None:
+    text = (site / "notebooks" / "33b_lifetimes.html").read_text(encoding="utf-8")
+    assert '<span class="section-number">33b. </span>' in text
+    figures = re.findall(r'"caption-number">Fig\. ([\w.]+)', text)
+    assert figures == [f"33b.{n + 1}" for n in range(len(figures))]
+    assert re.findall(r'class="eqno">\(([\w.]+)\)', text)[:2] == ["33b.1", "33b.2"]
+
+
+def test_pages_are_light_still_and_say_what_they_are(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        if "_static" in page.parts or page.name in ("index.html", "search.html", "genindex.html"):
+            continue
+        text = page.read_text(encoding="utf-8")
+        assert len(text) < 3_000_000, page.name
+        article = text[text.index("<article") : text.index("</article")]
+        for image in re.findall(r"<img [^>]+>", article):
+            # Space is kept for a picture before it is there.
+            assert re.search(r' width="\d+" height="\d+"', image), f"{page.name}: {image}"
+        assert '<meta property="og:title"' in text, page.name
+        assert re.search(r'<meta property="og:description" content="[^"]{40,}', text), page.name
+        assert "Executed with numpy" in text
+        assert 'class="skip-link' in text
+
+
+def test_live_figures_leave_a_picture_where_scripts_are_off(site: Path) -> None:
+    text = (site / "book" / "explorables.html").read_text(encoding="utf-8")
+    pictures = re.findall(r"<noscript><figure(.*?)</noscript>", text, flags=re.DOTALL)
+    assert len(pictures) == len(CANVASES)
+    for picture in pictures:
+        (source,) = re.findall(r'<img [^>]*src="([^"]+)"', picture)
+        assert (site / "book" / source).is_file()
+        assert "<figcaption>" in picture
 
 
 def test_front_page_redirects_to_the_welcome(browser: object, site: Path) -> None:
@@ -333,20 +484,67 @@ def test_a_live_figure_stands_in_its_chapter(
     )
 
 
+AXE = Path(next(iter(find_spec("axe_core_python").submodule_search_locations))) / "axe.min.js"
+# The page of claims with a few of them: the others are alike.
+KINDS = (
+    "book/welcome.html",
+    "book/references.html",
+    "book/notation.html",
+    "book/claims.html?verdict=fails",
+    "book/reference/sweeps.html",
+    "notebooks/33b_lifetimes.html",
+)
+
+
+def serious_faults(browser: object, place: str) -> list[object]:
+    """What axe finds in a part of the page that is open."""
+    browser.execute_script(AXE.read_text(encoding="utf-8"))
+    return browser.execute_async_script(
+        f"axe.run({place}, {{resultTypes: ['violations']}}).then(f => arguments[0]("
+        "f.violations.filter(v => ['serious', 'critical'].includes(v.impact))"
+        ".map(v => [v.id, v.nodes.map(n => n.html)])))"
+    )
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("page", KINDS)
+def test_a_page_is_open_to_everyone(browser: object, site: Path, page: str, theme: str) -> None:
+    browser.set_script_timeout(120)
+    browser.get(f"file://{site}/{page}")
+    browser.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
+    assert serious_faults(browser, "document") == []
+
+
+def test_pictures_are_not_dimmed_on_the_dark_theme(browser: object, site: Path) -> None:
+    browser.get(f"file://{site}/notebooks/33b_lifetimes.html")
+    browser.execute_script("document.documentElement.dataset.theme = 'dark'")
+    shown = browser.execute_script(
+        "return [...document.querySelectorAll('article figure img')].map(i =>"
+        "[getComputedStyle(i).filter, getComputedStyle(i).backgroundColor])"
+    )
+    assert shown
+    assert all(style == ["none", "rgb(255, 255, 255)"] for style in shown)
+
+
+def test_pages_are_printed_on_white(browser: object, site: Path) -> None:
+    browser.get(f"file://{site}/notebooks/33b_lifetimes.html")
+    told = browser.execute_script(
+        "const root = document.documentElement; root.dataset.theme = 'dark';"
+        "const shown = [];"
+        "for (const name of ['beforeprint', 'afterprint']) {"
+        " dispatchEvent(new Event(name)); shown.push(root.dataset.theme); } return shown"
+    )
+    assert told == ["light", "dark"]
+
+
 @pytest.mark.parametrize("name", CANVASES)
 def test_a_live_figure_is_open_to_everyone(browser: object, site: Path, name: str) -> None:
-    axe = Path(next(iter(find_spec("axe_core_python").submodule_search_locations))) / "axe.min.js"
     for theme, width in (("light", 1300), ("dark", 420)):
         browser.set_window_size(width, 1000)
         open_figure(browser, site, name)
         browser.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
-        browser.execute_script(axe.read_text(encoding="utf-8"))
-        serious = browser.execute_async_script(
-            f"axe.run(document.querySelector('[data-explorable={name}]')).then(f => arguments[0]("
-            "f.violations.filter(v => ['serious', 'critical'].includes(v.impact))"
-            ".map(v => [v.id, v.nodes.map(n => n.html)])))"
-        )
-        assert serious == []
+        place = f"document.querySelector('[data-explorable={name}]')"
+        assert serious_faults(browser, place) == []
         assert browser.execute_script(
             "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
         )

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spinformer.chapters.__main__ import main
-from spinformer.chapters.claims import claims_markdown, parse_claims, read_claims
+from spinformer.chapters.claims import parse_claims, read_claims
+from spinformer.chapters.claims_page import claims_markdown
 from spinformer.chapters.errors import SourceError
 
 SOURCE = "notebooks/01_small.md"

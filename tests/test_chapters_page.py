@@ -83,7 +83,7 @@ def test_page_needs_nothing_from_elsewhere_and_resolves_what_the_source_writes(p
     assert '<p class="admonition-title">In short</p>' in text
     assert "{cite" not in text
     assert "find_spec" not in text
-    assert "<title>A small chapter" in text
+    assert "<title>01. A small chapter" in text
     assert "What the figure says." in body
     assert 'alt="A single gray point."' in text
     assert "flat 1.50" in body

@@ -1,32 +1,24 @@
-"""Sphinx extension of the book: launch links where there is a public address, the claims table."""
+"""Sphinx extension of the book: launch links where there is a public address, and its parts."""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from docutils.parsers.rst import Directive
-from docutils.statemachine import StringList
+from pybtex import plugin
+from site_claims import setup_claims
+from site_figures import setup_figures
+from site_look import setup_look
+from site_numbers import setup_numbers
+from site_reference import setup_reference
+from site_terms import setup_terms
 from sphinx.application import Sphinx
-from sphinx.util.nodes import nested_parse_with_titles
 
-from spinformer.chapters.claims import claims_markdown
 from spinformer.chapters.project import published_address
 
 BRANCH = "main"
-
-
-class Claims(Directive):
-    """A table of every statement, its verdict, and the cell and test that settle it."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the parsed table."""
-        root = Path(self.state.document.settings.env.app.srcdir)
-        lines = claims_markdown(root).splitlines()
-        container = nodes.container()
-        nested_parse_with_titles(self.state, StringList(lines, source="claims.yml"), container)
-        return container.children
 
 
 def configure_theme(app: Sphinx, config: Any) -> None:
@@ -83,9 +75,25 @@ def drop_repeated_scripts(
     context["css_files"] = [s for s in context["css_files"] if "thebe" not in str(s.filename)]
 
 
+def remember_plugins() -> None:
+    """Look up the plugins that format citations once, not anew for every citation.
+
+    Each look-up reads the metadata of all installed packages: a third of the time of a build.
+    """
+    # Not a public name: a version without it is slower, no more.
+    if hasattr(plugin, "_load_entry_point"):
+        plugin._load_entry_point = cache(plugin._load_entry_point)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directive and the hooks."""
-    app.add_directive("claims", Claims)
+    """Register what the parts of the book need."""
+    remember_plugins()
+    setup_claims(app)
+    setup_figures(app)
+    setup_look(app)
+    setup_numbers(app)
+    setup_reference(app)
+    setup_terms(app)
     app.connect("config-inited", configure_theme, priority=900)
     app.connect("html-page-context", add_colab_badge)
     app.connect("html-page-context", drop_repeated_scripts, priority=999)

@@ -36,9 +36,9 @@
     triangle.sheet.style.touchAction = "none";
     const side = frame.element(panels, "div");
     const values = frame.chart(side, {height: 170, x: "β", y: "m₁", range: {y: [-1.05, 1.05]},
-      series: ["text", "blue", "blue", "orange", "orange", "green", "green"],
-      label: "Magnetization of spin 1: exact (dark), naive (blue), TAP (orange), adaptive TAP (green); "
-        + "two lines of a colour are two solutions."});
+      series: ["blue", "blue", "orange", "orange", "green", "green", "text"],
+      label: "Magnetization of spin 1: exact (in the color of this text), naive (blue), TAP (orange), "
+        + "adaptive TAP (green); two lines of one color are two solutions."});
     const costs = frame.chart(side, {height: 150, x: "β", y: "error of F", series: Object.values(METHODS),
       label: "Free energy of the better solution minus the exact one; naive is never below zero."});
 
@@ -79,7 +79,8 @@
       const {betas, exact, found} = curves;
       const lines = Object.keys(METHODS).flatMap((method) =>
         found[method].map((line) => line.map((point) => (point.residual < 1e-8 ? point.m[0] : null))));
-      values.setData([betas, exact.map((point) => point.m[0]), ...lines]);
+      // The last line is drawn on top: the truth.
+      values.setData([betas, ...lines, exact.map((point) => point.m[0])]);
       const better = (method, n) => Math.max(...found[method].map((line) => line[n].logZ));
       costs.setData([betas, ...Object.keys(METHODS).map((method) =>
         betas.map((beta, n) => (exact[n].logZ - better(method, n)) / beta))]);
