@@ -1,0 +1,214 @@
+"""The stored tables of chapters 24 and 24b: choices made on validation data, and results.
+
+Networks have 32 channels and two heads. An experiment is a task at a depth; its networks see
+batches of 32. Every arm is tuned over the same grid, one training a cell, by the validation loss;
+results are of five splits with two starts each, on test data that no choice has seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from spinformer.core.records import record
+from spinformer.studies.classifiers import ARMS, build_classifier, parameter_count
+from spinformer.studies.tables import Rows, Table
+from spinformer.studies.training.fitting import Look, fit
+from spinformer.studies.training.probes import LayerProbe
+from spinformer.studies.training.references import reference_rows
+from spinformer.studies.training.sampled import sample_module
+from spinformer.studies.training.tasks import Task, digit_task, recall_task
+
+RATES = (1e-3, 3e-3, 1e-2, 3e-2)
+STRENGTHS = (0.3, 0.6, 1.0, 2.0)
+SPLITS, STARTS = 5, 2
+# Of the networks that choices are made with; no result is theirs.
+TUNING_SEED = 90_000
+SAMPLED = 2
+_HERE = Path(__file__).parent
+
+
+@record
+class Experiment:
+    """A task, the depth of the stacks, the updates of a training, and the arms that take part."""
+
+    task: Callable[[int], Task]
+    depth: int
+    steps: int
+    tuning_steps: int
+    arms: tuple[str, ...]
+
+
+EXPERIMENTS = {
+    "digits": Experiment(
+        task=digit_task, depth=2, steps=240, tuning_steps=60, arms=tuple(ARMS)
+    ),
+    "recall": Experiment(
+        task=recall_task,
+        depth=1,
+        steps=200,
+        tuning_steps=200,
+        arms=(
+            *("saddle", "limited", "one step", "no response", "frozen couplings"),
+            *("couplings only", "uniform couplings", "attention", "transformer"),
+        ),
+    ),
+    "depth": Experiment(
+        task=digit_task,
+        depth=4,
+        steps=160,
+        tuning_steps=60,
+        arms=("saddle", "attention", "attention with skip", "transformer"),
+    ),
+}
+
+
+def tuning_rows(*, experiment: str, arm: str) -> Rows:
+    """Validation loss of every cell of the grid: rates, and starting strengths of a spin arm.
+
+    >>> callable(tuning_rows)
+    True
+    """
+    chosen = EXPERIMENTS[experiment]
+    strengths = STRENGTHS if ARMS[arm].starts else (0.6,)
+    cells = [(rate, strength) for rate in RATES for strength in strengths]
+    task = chosen.task(0)
+    found = fit(
+        [
+            build_classifier(arm, seed=TUNING_SEED, depth=chosen.depth, strength=g, **task.shape)
+            for _, g in cells
+        ],
+        [task] * len(cells),
+        steps=chosen.tuning_steps,
+        rates=[rate for rate, _ in cells],
+        seeds=[TUNING_SEED] * len(cells),
+        looks=(chosen.tuning_steps,),
+        validate=True,
+        probed=0,
+    )
+    return [
+        {
+            "rate": rate,
+            "strength": strength,
+            "accuracy": looks[0].accuracy,
+            "loss": looks[0].loss if math.isfinite(looks[0].loss) else math.inf,
+        }
+        for (rate, strength), looks in zip(cells, found, strict=True)
+    ]
+
+
+TUNING = Table(
+    path=_HERE / "tuning.csv",
+    units=[
+        {"experiment": name, "arm": arm}
+        for name, experiment in EXPERIMENTS.items()
+        for arm in experiment.arms
+    ],
+    rows=tuning_rows,
+)
+
+
+def choice(experiment: str, *, arm: str) -> tuple[float, float]:
+    """The rate and the starting strength with the lowest validation loss.
+
+    >>> rate, strength = choice("recall", arm="saddle")
+    >>> rate in RATES, strength in STRENGTHS
+    (True, True)
+    """
+    table = TUNING.read()
+    here = (table["experiment"] == experiment) & (table["arm"] == arm)
+    best = table["loss"][here].argmin()
+    return float(table["rate"][here][best]), float(table["strength"][here][best])
+
+
+def result_rows(*, experiment: str, arm: str, split: int) -> Rows:
+    """What both starts of one split gave: a row for each look and layer.
+
+    `off_spins`, `off_output` and `noise` compare the trained module with Monte Carlo on two test
+    samples, `expected` is what its meter says of the first; means over the samples.
+
+    >>> callable(result_rows)
+    True
+    """
+    chosen = EXPERIMENTS[experiment]
+    task = chosen.task(split)
+    rate, strength = choice(experiment, arm=arm)
+    seeds = [1000 * split + start for start in range(STARTS)]
+    models = [
+        build_classifier(arm, seed=seed, depth=chosen.depth, strength=strength, **task.shape)
+        for seed in seeds
+    ]
+    found = fit(
+        models,
+        [task] * STARTS,
+        steps=chosen.steps,
+        rates=[rate] * STARTS,
+        seeds=seeds,
+        looks=(0, chosen.steps // 4, chosen.steps),
+    )
+    rows = []
+    for start, (model, looks) in enumerate(zip(models, found, strict=True)):
+        for look in looks:
+            for layer, probe in enumerate(look.layers):
+                last = look is looks[-1]
+                rows.append(
+                    {
+                        "start": start,
+                        "parameters": parameter_count(model),
+                        **_row(look, layer, probe),
+                        **(_sampled(model, task, layer) if last else dict.fromkeys(_DRAWN, math.nan)),
+                    }
+                )
+    return rows
+
+
+_DRAWN = ("noise", "off_spins", "off_output", "expected")
+
+
+def _row(look: Look, layer: int, probe: LayerProbe) -> dict[str, float]:
+    values = {name: getattr(probe, name) for name in probe.__dataclass_fields__}
+    return {
+        "step": look.step,
+        "layer": layer + 1,
+        "accuracy": look.accuracy,
+        "loss": float(f"{look.loss:.4g}"),
+        **{name: float(f"{value:.4g}") for name, value in values.items()},
+    }
+
+
+@torch.no_grad()
+def _state(model: torch.nn.Module, tokens: torch.Tensor, layer: int) -> torch.Tensor:
+    state: torch.Tensor = model.embed(tokens)
+    for before in model.layers[:layer]:
+        state = before(state)
+    return state
+
+
+def _sampled(model: torch.nn.Module, task: Task, layer: int) -> dict[str, float]:
+    if model.arm.kind != "spins":
+        return dict.fromkeys(_DRAWN, math.nan)
+    drawn = sample_module(model.layers[layer], _state(model, task.test[0][:SAMPLED], layer))
+    return {name: float(f"{float(getattr(drawn, name).mean()):.4g}") for name in _DRAWN}
+
+
+def _results(name: str) -> Table:
+    return Table(
+        path=_HERE / f"{name}.csv",
+        units=[
+            {"experiment": name, "arm": arm, "split": split}
+            for arm in EXPERIMENTS[name].arms
+            for split in range(SPLITS)
+        ],
+        rows=result_rows,
+    )
+
+
+DIGITS, RECALL, DEPTH = (_results(name) for name in EXPERIMENTS)
+REFERENCES = Table(
+    path=_HERE / "references.csv",
+    units=[{"split": split} for split in range(SPLITS)],
+    rows=reference_rows,
+)
