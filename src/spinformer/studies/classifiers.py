@@ -58,8 +58,8 @@ class Arm:
 _SADDLE = {"solver": "saddle"}
 ARMS = {
     "saddle": Arm(options=_SADDLE),
-    "fixed point": Arm(options={"max_steps": 40}),
-    "limited": Arm(options={"max_steps": 40, "coupling_limit": LIMIT}),
+    "fixed point": Arm(options={"max_steps": 25}),
+    "limited": Arm(options={"max_steps": 25, "coupling_limit": LIMIT}),
     "one step": Arm(options={"steps": 1}),
     "no response": Arm(options={**_SADDLE, "response": False}),
     "frozen couplings": Arm(options=_SADDLE, trained="rest"),
@@ -134,12 +134,15 @@ class TokenClassifier(nn.Module):
         self.readout = nn.Linear(dim, classes)
         for name, parameter in self.named_parameters():
             coupling = name.rpartition(".")[2] in COUPLINGS
-            trained = name.startswith("readout") or {
-                "all": True,
-                "rest": not coupling,
-                "couplings": coupling,
-                "read-out": False,
-            }[self.arm.trained]
+            trained = (
+                name.startswith("readout")
+                or {
+                    "all": True,
+                    "rest": not coupling,
+                    "couplings": coupling,
+                    "read-out": False,
+                }[self.arm.trained]
+            )
             parameter.requires_grad_(trained)
 
     def _layer(self, dim: int, heads: int, strength: float) -> nn.Module:

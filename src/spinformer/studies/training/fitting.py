@@ -93,7 +93,9 @@ def fit(
             break
         drawn = [task.sample(batch, g) for task, g in zip(tasks, generators, strict=True)]
         logits = run(_stacked(models), torch.stack([tokens for tokens, _ in drawn]))
-        cost = sum(cross_entropy(own, labels) for own, (_, labels) in zip(logits, drawn, strict=True))
+        cost = sum(
+            cross_entropy(own, labels) for own, (_, labels) in zip(logits, drawn, strict=True)
+        )
         optimizer.zero_grad()
         cost.backward()
         for own in owned:
@@ -106,9 +108,7 @@ def fit(
     return found
 
 
-def _look(
-    model: TokenClassifier, held: tuple[Tensor, Tensor], step: int, probed: int
-) -> Look:
+def _look(model: TokenClassifier, held: tuple[Tensor, Tensor], step: int, probed: int) -> Look:
     tokens, labels = held
     accuracy, loss = score(model, tokens, labels=labels)
     layers = probe_layers(model, tokens[:probed], labels=labels[:probed]) if probed else []

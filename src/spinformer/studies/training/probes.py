@@ -83,7 +83,9 @@ def probe_layers(model: TokenClassifier, tokens: Tensor, *, labels: Tensor) -> l
             LayerProbe(
                 **spins,
                 similarity=_similarity(state),
-                residual=float(((state - mean).norm(dim=(-2, -1)) / state.norm(dim=(-2, -1))).mean()),
+                residual=float(
+                    ((state - mean).norm(dim=(-2, -1)) / state.norm(dim=(-2, -1))).mean()
+                ),
                 separation=between_classes(mean.squeeze(-2), labels=labels),
                 undriven=undriven,
             )

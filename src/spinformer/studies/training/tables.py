@@ -44,13 +44,17 @@ class Experiment:
 
 EXPERIMENTS = {
     "digits": Experiment(
-        task=digit_task, depth=2, steps=240, tuning_steps=60, arms=tuple(ARMS)
+        task=digit_task,
+        depth=2,
+        steps=200,
+        tuning_steps=50,
+        arms=tuple(arm for arm in ARMS if arm != "attention with skip"),
     ),
     "recall": Experiment(
         task=recall_task,
         depth=1,
         steps=200,
-        tuning_steps=200,
+        tuning_steps=100,
         arms=(
             *("saddle", "limited", "one step", "no response", "frozen couplings"),
             *("couplings only", "uniform couplings", "attention", "transformer"),
@@ -59,8 +63,8 @@ EXPERIMENTS = {
     "depth": Experiment(
         task=digit_task,
         depth=4,
-        steps=160,
-        tuning_steps=60,
+        steps=150,
+        tuning_steps=50,
         arms=("saddle", "attention", "attention with skip", "transformer"),
     ),
 }
@@ -159,7 +163,11 @@ def result_rows(*, experiment: str, arm: str, split: int) -> Rows:
                         "start": start,
                         "parameters": parameter_count(model),
                         **_row(look, layer, probe),
-                        **(_sampled(model, task, layer) if last else dict.fromkeys(_DRAWN, math.nan)),
+                        **(
+                            _sampled(model, task, layer)
+                            if last
+                            else dict.fromkeys(_DRAWN, math.nan)
+                        ),
                     }
                 )
     return rows
