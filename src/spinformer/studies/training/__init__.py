@@ -1,15 +1,14 @@
 """Training stacks of spin systems that return their true response, against what they compete with.
 
 Arms and networks are those of `classifiers`; `tables` holds tuning and results. Tasks: digits cut
-into 16 patches, two layers (and four, for what depth does); recall of a pair by its key, one layer.
+into 8 patches, two layers (and four, for what depth does); recall of a pair by its key, one layer.
 
 Predictions, written before the full run (short runs that timed it had been seen).
 (1) Digits: the saddle, the fixed point and one step do not differ by more than 3 percentage points
 in the mean over ten pairs; the response of the couplings is not needed (the interval of saddle
 minus no response contains zero). (2) The transformer is ahead of the saddle. Logistic regression
 and the nearest neighbour are ahead of all stacks after so few updates. (3) Frozen couplings lose
-less than 5 points on the digits; couplings only beat the read-out alone by more than 20 points,
-on the digits, and learn recall to above 0.5. (4) Recall needs couplings that depend on the tokens:
+less than 5 points on the digits; couplings only beat the read-out alone by more than 20 points. (4) Recall needs couplings that depend on the tokens:
 uniform couplings stay below 0.3, the saddle gets above 0.9 though only J + Jᵀ acts; frozen
 couplings lose more than 20 points. (5) After training the saddle's output is off Monte Carlo by
 less than twice what the meter and the noise say together, in all layers; one step is off by more

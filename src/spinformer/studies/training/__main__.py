@@ -2,5 +2,6 @@
 
 from spinformer.studies.tables import command_line
 from spinformer.studies.training.tables import DEPTH, DIGITS, RECALL, REFERENCES, TUNING
+from spinformer.studies.training.teacher import TEACHER
 
-command_line([TUNING, DIGITS, RECALL, DEPTH, REFERENCES])
+command_line([TUNING, DIGITS, RECALL, DEPTH, REFERENCES, TEACHER])

@@ -92,7 +92,7 @@ def fit(
         if step == steps:
             break
         drawn = [task.sample(batch, g) for task, g in zip(tasks, generators, strict=True)]
-        logits = run(_stacked(models), torch.stack([tokens for tokens, _ in drawn]))
+        logits = run(stacked(models), torch.stack([tokens for tokens, _ in drawn]))
         cost = sum(
             cross_entropy(own, labels) for own, (_, labels) in zip(logits, drawn, strict=True)
         )
@@ -115,8 +115,12 @@ def _look(model: TokenClassifier, held: tuple[Tensor, Tensor], step: int, probed
     return Look(step=step, accuracy=accuracy, loss=loss, layers=layers)
 
 
-def _stacked(models: Sequence[nn.Module]) -> dict[str, Tensor]:
-    """Parameters by name, a copy for each model, with history."""
+def stacked(models: Sequence[nn.Module]) -> dict[str, Tensor]:
+    """Parameters of models of one shape by name, one behind the other, with history.
+
+    >>> stacked([nn.Linear(2, 3), nn.Linear(2, 3)])["weight"].shape
+    torch.Size([2, 3, 2])
+    """
     named = [dict(model.named_parameters()) for model in models]
     return {name: torch.stack([own[name] for own in named]) for name in named[0]}
 

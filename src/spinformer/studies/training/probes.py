@@ -79,6 +79,7 @@ def probe_layers(model: TokenClassifier, tokens: Tensor, *, labels: Tensor) -> l
             undriven = _similarity(layer(mixed))
             state = layer(state)
         mean = state.mean(-2, keepdim=True)
+        apart = (state - mean).norm(dim=(-2, -1)) / state.norm(dim=(-2, -1))
         probes.append(
             LayerProbe(
                 **spins,

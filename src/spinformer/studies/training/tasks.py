@@ -61,7 +61,7 @@ def digits_as_tokens(
     """
     check_choice("patch", patch, (1, 2, 4))
     check_real("test_share", test_share, low=0.01, high=0.99)
-    tokens, labels = _patches(patch, dtype)
+    tokens, labels = _patches((patch, patch), dtype)
     order = torch.randperm(len(labels), generator=torch_generator(seed))
     tokens, targets = tokens[order], labels[order]
     held = round(test_share * len(labels))
@@ -96,14 +96,14 @@ def digit_images(
 
 
 def digit_task(split: int, *, images: int = 1000) -> Task:
-    """Digits as 16 patches of `digit_images`; the label is read from the mean token.
+    """Digits of `digit_images` as 8 patches, 2 pixels high and 4 wide; read from the mean token.
 
     >>> task = digit_task(0)
     >>> [len(labels) for _, labels in (task.validation, task.test)]
     [297, 500]
     """
     _, _, (train, held, test) = digit_images(split, images=images)
-    tokens, labels = _patches(2, torch.float32)
+    tokens, labels = _patches((2, 4), torch.float32)
     tokens = (tokens - tokens[train].mean()) / tokens[train].std()
     rows = torch.from_numpy(train)
 
@@ -115,7 +115,7 @@ def digit_task(split: int, *, images: int = 1000) -> Task:
         sample=sample,
         validation=(tokens[held], labels[held]),
         test=(tokens[test], labels[test]),
-        shape={"tokens": 16, "features": 4, "classes": 10, "readout": "mean"},
+        shape={"tokens": 8, "features": 8, "classes": 10, "readout": "mean"},
     )
 
 
@@ -156,10 +156,12 @@ def recall_task(split: int) -> Task:
     )
 
 
-def _patches(patch: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _patches(patch: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Patches of so many rows and columns as tokens, and the labels."""
     # Back to the grey values 0 … 16, integers: their sums have no rounding.
     images, labels = 8.0 * (digits() + 1.0), digit_labels()
-    side = DIGIT_SHAPE[0] // patch
-    pixels = torch.tensor(images, dtype=dtype).reshape(-1, side, patch, side, patch)
-    tokens = pixels.permute(0, 1, 3, 2, 4).reshape(len(labels), side * side, patch * patch)
+    high, wide = patch
+    down, across = DIGIT_SHAPE[0] // high, DIGIT_SHAPE[1] // wide
+    pixels = torch.tensor(images, dtype=dtype).reshape(-1, down, high, across, wide)
+    tokens = pixels.permute(0, 1, 3, 2, 4).reshape(len(labels), down * across, high * wide)
     return tokens, torch.tensor(labels)
