@@ -84,9 +84,7 @@ def probe_layers(model: TokenClassifier, tokens: Tensor, *, labels: Tensor) -> l
             LayerProbe(
                 **spins,
                 similarity=_similarity(state),
-                residual=float(
-                    ((state - mean).norm(dim=(-2, -1)) / state.norm(dim=(-2, -1))).mean()
-                ),
+                residual=float(apart.mean()),
                 separation=between_classes(mean.squeeze(-2), labels=labels),
                 undriven=undriven,
             )
