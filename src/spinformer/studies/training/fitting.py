@@ -42,8 +42,8 @@ def score(model: nn.Module, tokens: Tensor, *, labels: Tensor) -> tuple[float, f
 
 def fit(
     models: Sequence[TokenClassifier],
-    tasks: Sequence[Task],
     *,
+    tasks: Sequence[Task],
     steps: int,
     rates: Sequence[float],
     seeds: Sequence[TorchSeed],
@@ -62,9 +62,9 @@ def fit(
     is not finite is left out. Returns the looks of each model.
 
     >>> from spinformer.studies.training.tasks import digit_task
-    >>> models = [TokenClassifier("one step", dim=8, depth=1)]
-    >>> given = {"steps": 2, "rates": [1e-3], "seeds": [0], "looks": (0, 2), "probed": 0}
-    >>> [look.step for look in fit(models, [digit_task(0)], **given)[0]]
+    >>> models = [TokenClassifier("one step", tokens=8, features=8, dim=8)]
+    >>> given = {"tasks": [digit_task(0)], "rates": [1e-3], "seeds": [0], "probed": 0}
+    >>> [look.step for look in fit(models, **given, steps=2, looks=(0, 2))[0]]
     [0, 2]
     """
     steps = check_integer("steps", steps, low=1)

@@ -85,7 +85,7 @@ def tuning_rows(*, experiment: str, arm: str) -> Rows:
             build_classifier(arm, seed=TUNING_SEED, depth=chosen.depth, strength=g, **task.shape)
             for _, g in cells
         ],
-        [task] * len(cells),
+        tasks=[task] * len(cells),
         steps=chosen.tuning_steps,
         rates=[rate for rate, _ in cells],
         seeds=[TUNING_SEED] * len(cells),
@@ -146,7 +146,7 @@ def result_rows(*, experiment: str, arm: str) -> Rows:
     models = [build_classifier(arm, seed=seed, **shape) for seed in seeds]
     found = fit(
         models,
-        tasks,
+        tasks=tasks,
         steps=chosen.steps,
         rates=[rate] * len(runs),
         seeds=seeds,
