@@ -166,3 +166,26 @@ def draw_recovery(
     axis.set_yscale("log")
     axis.set_xlabel("samples")
     axis.set_ylabel(r"relative error of $W_Q W_K^\top$")
+
+
+def draw_drive() -> Figure:
+    """A layer with the tokens of one sample, and with every token from another sample.
+
+    >>> plt.close(draw_drive())
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(7.2, 2.3))
+    colors = [COLORS[name] for name in ("blue", "red", "green", "orange")]
+    for axis, shown, title in (
+        (axes[0], colors[:1] * 4, "driven: tokens of one sample"),
+        (axes[1], colors, "undriven: each token of another"),
+    ):
+        style = {"boxstyle": "round,pad=0.4", "fc": "white", "ec": COLORS["black"], "lw": 1.4}
+        axis.text(1.5, 1.0, "spins of the layer: how correlated?", ha="center", bbox=style)
+        for place, color in enumerate(shown):
+            axis.plot(place, 0.0, "o", color=color, ms=13)
+            arrow = {"arrowstyle": "-|>", "color": "0.35", "lw": 1.2}
+            axis.annotate("", xy=(place, 0.75), xytext=(place, 0.2), arrowprops=arrow)
+        axis.set_title(title)
+        axis.set(xlim=(-0.8, 3.8), ylim=(-0.4, 1.4))
+        axis.axis("off")
+    return figure
