@@ -53,8 +53,8 @@ EXPERIMENTS = {
     "recall": Experiment(
         task=recall_task,
         depth=1,
-        steps=150,
-        tuning_steps=100,
+        steps=300,
+        tuning_steps=300,
         arms=(
             *("saddle", "one step", "no response", "frozen couplings", "uniform couplings"),
             *("attention", "transformer"),

@@ -20,7 +20,7 @@ from spinformer.studies.images import DIGIT_SHAPE, digit_labels, digits
 # Digits: images that only tuning sees, images of a test set; the rest is trained on.
 VALIDATION, TEST = 297, 500
 # Recall: pairs of a key and a value.
-PAIRS, KEYS, VALUES = 15, 16, 8
+PAIRS, KEYS, VALUES = 7, 8, 8
 
 
 @record
@@ -120,14 +120,14 @@ def digit_task(split: int, *, images: int = 1000) -> Task:
 
 
 def recall_task(split: int) -> Task:
-    """15 tokens hold a key and a value each, the last one a key: which value belongs to it?
+    """7 tokens hold a key and a value each, the last one a key: which value belongs to it?
 
-    Keys are 15 of 16, in any order, values any of 8, both one-hot; the last token is marked. New
+    Keys are 7 of 8, in any order, values any of 8, both one-hot; the last token is marked. New
     samples without end; `split` draws the test set, the validation set is the same for all.
 
     >>> tokens, labels = recall_task(0).test
     >>> tokens.shape, labels.shape
-    (torch.Size([500, 16, 25]), torch.Size([500]))
+    (torch.Size([500, 8, 17]), torch.Size([500]))
     """
 
     def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
