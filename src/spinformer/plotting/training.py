@@ -15,7 +15,6 @@ from spinformer.plotting.style import COLORS, label_panels
 
 ARM_COLORS = {
     "saddle": COLORS["blue"],
-    "fixed point": COLORS["green"],
     "limited": COLORS["sky"],
     "penalty": COLORS["green"],
     "one step": COLORS["orange"],

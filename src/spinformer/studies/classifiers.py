@@ -7,10 +7,9 @@ whose magnetizations are the fields of the next system with nothing added in bet
 
 Every network is an arm of a comparison, by name in `ARMS`; g is where the couplings start.
 
-- saddle: modules return -dF/dH exactly, at the saddle point. fixed point: that of the mean-field
-  equations; limited: the same with couplings kept below the limit 0.9. one step: K = 1.
-- no response: ⟨σ⟩ at the saddle only. uniform couplings: γ = 0, J does not depend on the tokens.
-  free spins: no couplings.
+- saddle: modules return -dF/dH exactly, at the saddle point. limited: at the fixed point of the
+  mean-field equations, couplings kept below the limit 0.9. one step: the first of its iteration.
+- no response: ⟨σ⟩ at the saddle only. free spins: no couplings.
 - frozen couplings: W_Q, W_K, β and g stay as they were drawn. couplings only: these and the
   read-out are trained, nothing else. read-out only: the read-out alone.
 - attention: tokens normalized as in the modules, then multi-head attention; no skip, no
@@ -58,14 +57,12 @@ class Arm:
 _SADDLE = {"solver": "saddle"}
 ARMS = {
     "saddle": Arm(options=_SADDLE),
-    "fixed point": Arm(options={"max_steps": 25}),
     "limited": Arm(options={"max_steps": 25, "coupling_limit": LIMIT}),
     "one step": Arm(options={"steps": 1}),
     "no response": Arm(options={**_SADDLE, "response": False}),
     "frozen couplings": Arm(options=_SADDLE, trained="rest"),
     "couplings only": Arm(options=_SADDLE, trained="couplings"),
     "read-out only": Arm(options=_SADDLE, trained="read-out"),
-    "uniform couplings": Arm(options={**_SADDLE, "gamma": 0.0}),
     "free spins": Arm(options={"steps": 1, "response": False, "strength": _NONE}, trained="rest"),
     "attention": Arm(kind="attention"),
     "attention with skip": Arm(kind="attention with skip"),

@@ -28,8 +28,8 @@ class LayerProbe:
     `spins.modules.validity`.
 
     Of any layer: `similarity`, cosine of different tokens in the output; `residual`, the distance
-    of the tokens from their mean, relative to their size [dong2021attention]; `separation`, the share
-    of the variance of the mean output token that lies between the labels. `undriven` is the
+    of the tokens from their mean, relative to their size [dong2021attention]; `separation`, the
+    share of the variance of the mean output token that lies between the labels. `undriven` is the
     correlation of the spins, or the similarity of tokens without spins, when every input token of
     this layer is taken from another sample.
     """

@@ -53,10 +53,10 @@ EXPERIMENTS = {
     "recall": Experiment(
         task=recall_task,
         depth=1,
-        steps=300,
-        tuning_steps=300,
+        steps=200,
+        tuning_steps=200,
         arms=(
-            *("saddle", "one step", "no response", "frozen couplings", "uniform couplings"),
+            *("saddle", "one step", "frozen couplings", "free spins"),
             *("attention", "transformer"),
         ),
     ),
