@@ -48,7 +48,10 @@ EXPERIMENTS = {
         depth=2,
         steps=200,
         tuning_steps=80,
-        arms=tuple(arm for arm in ARMS if arm not in ("attention with skip", "uniform couplings")),
+        arms=(
+            *("saddle", "one step", "couplings only", "read-out only", "frozen couplings"),
+            *("no response", "attention", "transformer", "free spins", "limited"),
+        ),
     ),
     "recall": Experiment(
         task=recall_task,
