@@ -93,9 +93,8 @@ def fit(
             break
         drawn = [task.sample(batch, g) for task, g in zip(tasks, generators, strict=True)]
         logits = run(stacked(models), torch.stack([tokens for tokens, _ in drawn]))
-        cost = sum(
-            cross_entropy(own, labels) for own, (_, labels) in zip(logits, drawn, strict=True)
-        )
+        labels = torch.stack([wanted for _, wanted in drawn])
+        cost = len(models) * cross_entropy(logits.flatten(0, 1), labels.flatten())
         optimizer.zero_grad()
         cost.backward()
         for own in owned:

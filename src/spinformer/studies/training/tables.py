@@ -14,7 +14,13 @@ from pathlib import Path
 import torch
 
 from spinformer.core.records import record
-from spinformer.studies.classifiers import ARMS, build_classifier, parameter_count
+from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.studies.classifiers import (
+    ARMS,
+    TokenClassifier,
+    build_classifier,
+    parameter_count,
+)
 from spinformer.studies.tables import Rows, Table
 from spinformer.studies.training.fitting import Look, fit
 from spinformer.studies.training.probes import LayerProbe
@@ -160,7 +166,7 @@ def result_rows(*, experiment: str, arm: str) -> Rows:
         for look in looks:
             for layer, probe in enumerate(look.layers):
                 drawn = dict.fromkeys(_DRAWN, math.nan)
-                if look is looks[-1] and model.arm.kind == "spins":
+                if look is looks[-1]:
                     drawn = _sampled(model, task, layer)
                 about = {"split": split, "start": start, "parameters": parameter_count(model)}
                 rows.append({**about, **_row(look, layer, probe), **drawn})
@@ -181,16 +187,15 @@ def _row(look: Look, layer: int, probe: LayerProbe) -> dict[str, float]:
     }
 
 
-@torch.no_grad()
-def _state(model: torch.nn.Module, tokens: torch.Tensor, layer: int) -> torch.Tensor:
-    state: torch.Tensor = model.embed(tokens)
-    for before in model.layers[:layer]:
-        state = before(state)
-    return state
-
-
-def _sampled(model: torch.nn.Module, task: Task, layer: int) -> dict[str, float]:
-    drawn = sample_module(model.layers[layer], _state(model, task.test[0][:SAMPLED], layer))
+def _sampled(model: TokenClassifier, task: Task, layer: int) -> dict[str, float]:
+    module = model.layers[layer]
+    if not isinstance(module, SpinTransformerModule):
+        return dict.fromkeys(_DRAWN, math.nan)
+    with torch.no_grad():
+        state = model.embed(task.test[0][:SAMPLED])
+        for before in list(model.layers)[:layer]:
+            state = before(state)
+    drawn = sample_module(module, state)
     return {name: float(f"{float(getattr(drawn, name).mean()):.4g}") for name in _DRAWN}
 
 
