@@ -305,6 +305,30 @@ def test_couplings_alone_carry_the_digits():
         np.testing.assert_allclose(found[1:], (test.low, test.high), rtol=1e-9)
 
 
+@pytest.mark.claim("B11")
+def test_correlations_along_depth():
+    """Live, untrained and at weak couplings, then the table with an interval of scipy's own."""
+    task = digit_task(2)
+    tokens, labels = (part[:30] for part in task.test)
+    grown = {}
+    for strength in (0.01, 0.6):
+        stack = _digits("saddle", seed=3, depth=4, strength=strength)
+        layers = probe_layers(stack, tokens, labels=labels)
+        grown[strength] = layers[-1].correlation - layers[0].correlation
+    # Free spins hand their own fields on, and build nothing.
+    assert abs(grown[0.01]) < 0.05
+    assert grown[0.6] > 0.2
+
+    table = DEPTH.read()
+    last = (table["step"] == table["step"].max()) & (table["arm"] == "saddle")
+    ends = [table["correlation"][last & (table["layer"] == layer)] for layer in (1, 4)]
+    interval = stats.ttest_rel(ends[1], ends[0]).confidence_interval(0.95)
+    kept = table["undriven"][last & (table["layer"] == 4)].mean() / ends[1].mean()
+    assert len(ends[0]) == 10
+    assert interval.low > 0
+    assert kept > 0.5
+
+
 def test_tables_hold_what_the_command_gives():
     """One arm of one start again, alone; the references of one split; the choice by hand."""
     rate, strength = choice("recall", arm="attention")

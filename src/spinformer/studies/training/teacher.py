@@ -11,10 +11,10 @@ What noise allows is known before any student is trained: with J the derivative 
 block of (Jᵀ J)⁻¹ that belongs to A. With fewer numbers than the 66 unknowns J has no such inverse.
 
 Predictions, written before the run (a run that timed it, at another noise, had been seen), for
-g = 1, where couplings exceed the limit, at 16 samples. (1) In theory's data the saddle's error stays
-within twice the bound. (2) The limited student cannot follow and its error stays above 0.3, that of
-the saddle below 0.2; the penalty is in between. (3) On data of spins the error of the saddle has
-a floor of the order 1/D: above 0.05.
+g = 1, where couplings exceed the limit, at 16 samples. (1) In theory's data the saddle's error
+stays within twice the bound. (2) The limited student cannot follow and its error stays above 0.3,
+that of the saddle below 0.2; the penalty is in between. (3) On data of spins the error of the
+saddle has a floor of the order 1/D: above 0.05.
 """
 
 from __future__ import annotations
