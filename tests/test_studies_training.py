@@ -292,17 +292,21 @@ def test_couplings_alone_carry_the_digits():
     absent = trained("couplings only", strength=1e-6) - trained("read-out only", strength=1e-6)
     assert (np.abs(absent) < 0.05).all()
 
-    for table, arm, other, least in (
-        (DIGITS.read(), "couplings only", "read-out only", 0.05),
-        (RECALL.read(), "saddle", "frozen couplings", 0.0),
+    lows = []
+    for table, arm, other in (
+        (DIGITS.read(), "couplings only", "read-out only"),
+        (RECALL.read(), "saddle", "frozen couplings"),
     ):
         last = (table["step"] == table["step"].max()) & (table["layer"] == 1)
         gap = [table["accuracy"][last & (table["arm"] == name)] for name in (arm, other)]
-        test = stats.ttest_rel(*gap).confidence_interval(0.95)
-        assert len(gap[0]) == 10
-        assert test.low > least
+        interval = stats.ttest_rel(*gap).confidence_interval(0.95)
         found = difference(table, arm=arm, other=other)
-        np.testing.assert_allclose(found[1:], (test.low, test.high), rtol=1e-9)
+        np.testing.assert_allclose(found[1:], (interval.low, interval.high), rtol=1e-9)
+        assert len(gap[0]) == 10
+        lows.append(interval.low)
+    # Couplings can carry a task; that they must, has not been shown.
+    assert lows[0] > 0.05
+    assert lows[1] < 0
 
 
 @pytest.mark.claim("B11")
