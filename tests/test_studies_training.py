@@ -226,7 +226,8 @@ def test_drawn_spins_of_a_module():
         module.map_out.zero_()
     inputs = torch.randn(1, 4, 128)
     found = sample_module(module, inputs, sweeps=320)
-    _, parts = module(inputs, return_parts=True)
+    with torch.no_grad():
+        _, parts = module(inputs, return_parts=True)
     assert float(parts.response.norm() / parts.magnetization.norm()) > 0.2
     assert float(found.off_output) < 0.03
     assert float(found.off_spins) < 0.03
