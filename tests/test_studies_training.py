@@ -229,8 +229,8 @@ def test_drawn_spins_of_a_module():
     with torch.no_grad():
         _, parts = module(inputs, return_parts=True)
     assert float(parts.response.norm() / parts.magnetization.norm()) > 0.2
-    assert float(found.off_output) < 0.03
-    assert float(found.off_spins) < 0.03
+    assert float(found.noise) < 0.07
+    assert max(float(found.off_output), float(found.off_spins)) < 1.5 * float(found.noise)
     silent = SpinTransformerModule(8, heads=1, solver="saddle", response=False)
     found = sample_module(silent, torch.randn(1, 3, 8), sweeps=64)
     assert torch.equal(found.output, found.spins)
