@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
 from spinformer.core.checks import check_integer, check_real
@@ -92,7 +93,9 @@ def fit(
         if step == steps:
             break
         drawn = [task.sample(batch, g) for task, g in zip(tasks, generators, strict=True)]
-        logits = run(stacked(models), torch.stack([tokens for tokens, _ in drawn]))
+        # torch's fused attention has no rule for `vmap`: its plain operations have.
+        with sdpa_kernel(SDPBackend.MATH):
+            logits = run(stacked(models), torch.stack([tokens for tokens, _ in drawn]))
         labels = torch.stack([wanted for _, wanted in drawn])
         cost = len(models) * cross_entropy(logits.flatten(0, 1), labels.flatten())
         optimizer.zero_grad()
