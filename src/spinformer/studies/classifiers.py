@@ -1,9 +1,20 @@
-"""Stacks of spin systems or of transformer layers that classify sets of tokens.
+"""Stacks of spin systems, and what they are compared with, that read labels off sets of tokens.
 
-A stack embeds the tokens, lets one layer drive the next, averages over tokens and classifies. Its
-layers are spin systems (`spins.modules`), whose magnetisations are the fields of the next system
-with nothing added in between [bal2021transformers, Sec. 10], or torch's
-`TransformerEncoderLayer` at the same number of parameters.
+A stack embeds the tokens, lets one layer drive the next, and reads logits from the average over
+tokens or from the last token. Its layers are spin systems (`spins.modules`),
+whose magnetizations are the fields of the next system with nothing added in between
+[bal2021transformers, Sec. 10], or layers without spins at the same number of parameters.
+
+Every network is an arm of a comparison, by name in `ARMS`; g is where the couplings start.
+
+- saddle: modules return -dF/dH exactly, at the saddle point. limited: at the fixed point of the
+  mean-field equations, couplings kept below the limit 0.9. one step: the first of its iteration.
+- no response: ⟨σ⟩ at the saddle only. free spins: no couplings.
+- frozen couplings: W_Q, W_K, β and g stay as they were drawn. couplings only: these and the
+  read-out are trained, nothing else. read-out only: the read-out alone.
+- attention: tokens normalized as in the modules, then multi-head attention; no skip, no
+  feed-forward. attention with skip: the same added to its input. transformer: torch's layer with
+  the normalization first and four times as many hidden units, narrower, as big as the others.
 """
 
 from __future__ import annotations
@@ -13,74 +24,162 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spinformer.core.checks import check_choice, check_integer
+from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.records import record
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
 
-KINDS = ("spins", "transformer")
+READOUTS = ("mean", "last")
+COUPLINGS = ("query", "key", "log_beta", "log_strength")
+LIMIT = 0.9
+# What a free spin's couplings are: too weak to matter, not zero, whose logarithm is none.
+_NONE = 1e-6
+
+
+@record
+class Arm:
+    """One network of a comparison: its layers, the modules' options, and what is trained.
+
+    `starts` says whether the strength g that couplings start from is a choice. `trained`: "all",
+    "couplings" (and the read-out), "rest" (all but the couplings), or "read-out".
+    """
+
+    kind: str = "spins"
+    options: dict[str, Any] | None = None
+    trained: str = "all"
+
+    @property
+    def starts(self) -> bool:
+        """Whether the couplings start from a strength that is tuned."""
+        fixed = {"coupling_limit", "strength"} & set(self.options or {})
+        return self.kind == "spins" and not fixed
+
+
+_SADDLE = {"solver": "saddle"}
+ARMS = {
+    "saddle": Arm(options=_SADDLE),
+    "limited": Arm(options={"max_steps": 25, "coupling_limit": LIMIT}),
+    "one step": Arm(options={"steps": 1}),
+    "no response": Arm(options={**_SADDLE, "response": False}),
+    "frozen couplings": Arm(options=_SADDLE, trained="rest"),
+    "couplings only": Arm(options=_SADDLE, trained="couplings"),
+    "read-out only": Arm(options=_SADDLE, trained="read-out"),
+    "free spins": Arm(options={"steps": 1, "response": False, "strength": _NONE}, trained="rest"),
+    "attention": Arm(kind="attention"),
+    "attention with skip": Arm(kind="attention with skip"),
+    "transformer": Arm(kind="transformer"),
+}
+
+
+class PlainAttention(nn.Module):
+    """Multi-head attention of tokens scaled to norm √dim: 4 dim² parameters, as a spin module.
+
+    With `skip` the result is added to the input.
+
+    >>> PlainAttention(8, heads=2)(torch.ones(1, 3, 8)).shape
+    torch.Size([1, 3, 8])
+    """
+
+    def __init__(self, dim: int, *, heads: int, skip: bool = False) -> None:
+        super().__init__()
+        self.skip = skip
+        self.attention = nn.MultiheadAttention(dim, heads, bias=False, batch_first=True)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(batch, N, dim) to the same shape."""
+        scaled = nn.functional.rms_norm(tokens, tokens.shape[-1:])
+        mixed: Tensor = self.attention(scaled, scaled, scaled, need_weights=False)[0]
+        return tokens + mixed if self.skip else mixed
 
 
 class TokenClassifier(nn.Module):
-    """Embedding with learned positions, `depth` layers of one kind, mean over tokens, readout.
+    """Embedding with learned positions, `depth` layers of the `arm`, and a linear read-out.
 
-    `kind` "spins": `SpinTransformerModule` with learned channel maps; `options` go to it
-    (`solver`, `order`, ...; one step if no solver is named). "transformer": torch's
-    `TransformerEncoderLayer` with `feedforward` hidden units, no dropout. Input
-    (images, N, pixels), output logits (images, 10).
+    Input (batch, N, features), output logits (batch, classes), read from the "mean" or the "last"
+    token as `readout` says. `dim` channels, shared out to `heads`; a transformer takes fewer, see
+    `transformer_width`. Couplings start at `strength` g. What the arm does not train has no
+    gradient.
 
-    >>> TokenClassifier("spins", tokens=4, pixels=1, dim=8, heads=2)(torch.ones(5, 4, 1)).shape
+    >>> TokenClassifier("saddle", tokens=4, features=1, dim=8, heads=2)(torch.ones(5, 4, 1)).shape
     torch.Size([5, 10])
     """
 
     def __init__(
         self,
-        kind: str,
+        arm: str,
         *,
         tokens: int = 16,
-        pixels: int = 4,
+        features: int = 4,
         dim: int = 32,
-        heads: int = 4,
+        heads: int = 2,
         depth: int = 2,
-        feedforward: int = 64,
         classes: int = 10,
-        **options: Any,
+        readout: str = "mean",
+        strength: float = 0.6,
     ) -> None:
         super().__init__()
-        self.kind = check_choice("kind", kind, KINDS)
+        self.arm = ARMS[check_choice("arm", arm, tuple(ARMS))]
         check_integer("depth", depth, low=1)
         check_integer("heads", heads, low=1)
-        self.embedding = nn.Linear(pixels, dim)
+        self.reading = check_choice("readout", readout, READOUTS)
+        strength = check_real("strength", strength, low=0.0, open_low=True)
+        if self.arm.kind == "transformer":
+            dim = transformer_width(dim, heads=heads)
+        self.embedding = nn.Linear(features, dim)
         self.position = nn.Parameter(torch.randn(tokens, dim) / 2)
-        layers: list[nn.Module]
-        if kind == "spins":
-            # One step, as in the chapter on training, unless a solver is asked for.
-            settings = options if "solver" in options else {"steps": 1, **options}
-            layers = [
-                SpinTransformerModule(dim, heads=heads, channel_maps=True, **settings)
-                for _ in range(depth)
-            ]
-        else:
-            if options:
-                raise TypeError(f"options must be empty for a transformer, got {sorted(options)}")
-            check_integer("feedforward", feedforward, low=1)
-            layers = [
-                nn.TransformerEncoderLayer(dim, heads, feedforward, dropout=0.0, batch_first=True)
-                for _ in range(depth)
-            ]
-        self.layers = nn.ModuleList(layers)
+        self.layers = nn.ModuleList(self._layer(dim, heads, strength) for _ in range(depth))
+        self.norm = nn.LayerNorm(dim) if self.arm.kind == "transformer" else nn.Identity()
         self.readout = nn.Linear(dim, classes)
+        for name, parameter in self.named_parameters():
+            coupling = name.rpartition(".")[2] in COUPLINGS
+            trained = (
+                name.startswith("readout")
+                or {
+                    "all": True,
+                    "rest": not coupling,
+                    "couplings": coupling,
+                    "read-out": False,
+                }[self.arm.trained]
+            )
+            parameter.requires_grad_(trained)
+
+    def _layer(self, dim: int, heads: int, strength: float) -> nn.Module:
+        if self.arm.kind == "transformer":
+            return nn.TransformerEncoderLayer(
+                dim, heads, 4 * dim, dropout=0.0, batch_first=True, norm_first=True
+            )
+        if self.arm.kind.startswith("attention"):
+            return PlainAttention(dim, heads=heads, skip=self.arm.kind.endswith("skip"))
+        options = dict(self.arm.options or {})
+        if self.arm.starts:
+            options["strength"] = strength
+        return SpinTransformerModule(dim, heads=heads, channel_maps=True, **options)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """The input of the first layer, (images, N, dim)."""
+        """The input of the first layer, (batch, N, dim)."""
         embedded: Tensor = self.embedding(tokens) + self.position
         return embedded
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits (images, classes)."""
+        """Logits (batch, classes)."""
         state = self.embed(tokens)
         for layer in self.layers:
             state = layer(state)
-        logits: Tensor = self.readout(state.mean(-2))
+        state = self.norm(state)
+        state = state.mean(-2) if self.reading == "mean" else state[:, -1]
+        logits: Tensor = self.readout(state)
         return logits
+
+
+def transformer_width(dim: int, *, heads: int) -> int:
+    """The width at which a transformer layer comes closest to the 4 dim² numbers of a module.
+
+    >>> transformer_width(32, heads=2)
+    18
+    """
+    check_integer("heads", heads, low=1)
+    want = 4 * check_integer("dim", dim, low=heads) ** 2
+    # Attention 4 d² + 4 d, feed-forward 8 d² + 5 d, two normalizations 4 d.
+    return min(range(heads, dim + heads, heads), key=lambda d: abs(12 * d * d + 13 * d - want))
 
 
 def parameter_count(model: nn.Module) -> int:
@@ -92,67 +191,16 @@ def parameter_count(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-def matched_transformer(
-    spins: TokenClassifier, *, dim: int, heads: int
-) -> tuple[TokenClassifier, int]:
-    """A transformer of width `dim` with as many parameters as `spins`, and its `feedforward`.
+def build_classifier(arm: str, *, seed: int, **shape: Any) -> TokenClassifier:
+    """A freshly initialized `TokenClassifier` of that `shape`, its weights drawn from `seed`.
 
-    The hidden width is the integer that comes closest. ValueError if already one hidden unit is
-    too much, so that `dim` must be smaller.
+    Arms with the same layers start from the same weights.
 
-    >>> spins = TokenClassifier("spins", dim=32, heads=4)
-    >>> transformer, hidden = matched_transformer(spins, dim=24, heads=4)
-    >>> hidden, parameter_count(transformer) - parameter_count(spins)
-    (35, 14)
+    >>> one, other = (build_classifier(arm, seed=0) for arm in ("saddle", "no response"))
+    >>> torch.equal(one.layers[0].query, other.layers[0].query)
+    True
     """
-    tokens, pixels = spins.position.shape[0], spins.embedding.in_features
-    shape = {
-        "tokens": tokens,
-        "pixels": pixels,
-        "dim": dim,
-        "heads": heads,
-        "depth": len(spins.layers),
-        "classes": spins.readout.out_features,
-    }
-    one = parameter_count(TokenClassifier("transformer", feedforward=1, **shape))
-    per_unit = len(spins.layers) * (2 * dim + 1)
-    hidden = 1 + round((parameter_count(spins) - one) / per_unit)
-    if hidden < 1:
-        raise ValueError(f"dim must be small enough to match the parameters, got {dim}")
-    return TokenClassifier("transformer", feedforward=hidden, **shape), hidden
-
-
-def build_classifier(
-    kind: str,
-    *,
-    seed: int,
-    dim: int,
-    heads: int,
-    depth: int = 2,
-    transformer_dim: int = 24,
-    strength: float = 2.0,
-) -> TokenClassifier:
-    """One freshly initialised double-precision network of the chapter.
-
-    `kind` "spins", "without response" (spins whose modules return ⟨σ⟩ only), or "transformer", of
-    width `transformer_dim` and with as many parameters as the spins. `seed` of the initial weights;
-    couplings start at `strength`.
-
-    >>> build_classifier("transformer", seed=0, dim=32, heads=4).kind
-    'transformer'
-    """
-    check_choice("kind", kind, ("spins", "transformer", "without response"))
     # torch draws initial weights from its global state and nowhere else: it is lent ours.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(check_integer("seed", seed, low=0))
-        model = TokenClassifier(
-            "spins",
-            dim=dim,
-            heads=heads,
-            depth=depth,
-            strength=strength,
-            response=kind != "without response",
-        )
-        if kind == "transformer":
-            model, _ = matched_transformer(model, dim=transformer_dim, heads=heads)
-    return model.double()
+        return TokenClassifier(arm, **shape)

@@ -15,13 +15,14 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.spins.modules.fused import scaled_attention
 from spinformer.spins.modules.masks import read_masks
 from spinformer.spins.modules.parts import merge, split
+from spinformer.spins.modules.weights import CoupledHeads
 from spinformer.spins.vectors.kinetic import THEORIES, driven_start, driven_step, entropy_rate
 
 
@@ -42,7 +43,7 @@ class DrivenParts:
     entropy_production: Tensor
 
 
-class DrivenSpinModule(nn.Module):
+class DrivenSpinModule(CoupledHeads):
     """Driven vector spins with causal softmax couplings: a layer for sequences.
 
     `dim` channels are shared out to `heads` systems of dimension D = dim/heads, driven for `steps`
@@ -73,26 +74,21 @@ class DrivenSpinModule(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        self.dim = check_integer("dim", dim, low=1)
-        self.heads = check_integer("heads", heads, low=1, high=dim)
-        if dim % heads:
-            raise ValueError(f"dim must be a multiple of heads = {heads}, got {dim}")
+        strength = check_real("strength", strength, low=0.0, open_low=True)
+        super().__init__(
+            dim,
+            heads=heads,
+            beta=beta,
+            log_strength=math.log(strength),
+            gamma=gamma,
+            normalize=normalize,
+            channel_maps=channel_maps,
+            device=device,
+            dtype=dtype,
+        )
         self.steps = check_integer("steps", steps, low=1)
         self.theory = check_choice("theory", theory, THEORIES)
-        beta = check_real("beta", beta, low=0.0, open_low=True)
-        strength = check_real("strength", strength, low=0.0, open_low=True)
-        self.gamma = check_real("gamma", gamma, low=0.0)
         self.causal = check_flag("causal", causal)
-        self.normalize = check_flag("normalize", normalize)
-        maps = check_flag("channel_maps", channel_maps)
-        made: Any = {"device": device, "dtype": dtype}
-        self.query = nn.Parameter(torch.randn(dim, dim, **made) / dim**0.5)
-        self.key = nn.Parameter(torch.randn(dim, dim, **made) / dim**0.5)
-        self.log_beta = nn.Parameter(torch.full((heads,), math.log(beta), **made))
-        self.log_strength = nn.Parameter(torch.full((heads,), math.log(strength), **made))
-        self.map_in = nn.Parameter(torch.eye(dim, **made)) if maps else None
-        self.map_out = nn.Parameter(torch.eye(dim, **made)) if maps else None
 
     def extra_repr(self) -> str:
         """The options that are not parameters, for `print`."""

@@ -19,7 +19,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
 from spinformer.core.operators import is_traced
@@ -47,9 +47,10 @@ from spinformer.spins.modules.parts import (
 )
 from spinformer.spins.modules.stability import largest_row_sum, limited_correlation
 from spinformer.spins.modules.validity import Validity
+from spinformer.spins.modules.weights import CoupledHeads
 
 
-class SpinTransformerModule(nn.Module):
+class SpinTransformerModule(CoupledHeads):
     """Vector spins with softmax couplings, in the place of a transformer layer.
 
     `dim` channels are shared out to `heads` systems of dimension D = dim/heads. `solver`: "saddle",
@@ -101,43 +102,35 @@ class SpinTransformerModule(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        if dtype is not None and not dtype.is_floating_point:
-            raise TypeError(f"dtype must be a floating-point type, got {dtype}")
-        self.dim = check_integer("dim", dim, low=1)
-        self.heads = check_integer("heads", heads, low=1, high=dim)
-        if dim % heads:
-            raise ValueError(f"dim must be a multiple of heads = {heads}, got {dim}")
-        self.solver = check_choice("solver", solver, SOLVERS)
-        self.steps = steps if steps is None else check_integer("steps", steps, low=1)
-        if solver == "saddle" and steps is not None:
-            raise ValueError('steps must be None for the solver "saddle", which has no K steps')
-        self.order = check_choice("order", order, (1, 2))
-        beta = check_real("beta", beta, low=0.0, open_low=True)
-        self.gamma = check_real("gamma", gamma, low=0.0)
         limit = coupling_limit
         if limit is not None:
             limit = check_real("coupling_limit", limit, low=0.0, open_low=True)
             if strength is not None:
                 raise ValueError("strength must be None where coupling_limit is given")
-        self.coupling_limit = limit
         strength = 0.5 if strength is None else strength
         strength = check_real("strength", strength, low=0.0, open_low=True)
+        super().__init__(
+            dim,
+            heads=heads,
+            beta=beta,
+            log_strength=0.0 if limit is not None else math.log(strength),
+            gamma=gamma,
+            normalize=normalize,
+            channel_maps=channel_maps,
+            device=device,
+            dtype=dtype,
+        )
+        self.coupling_limit = limit
+        self.solver = check_choice("solver", solver, SOLVERS)
+        self.steps = steps if steps is None else check_integer("steps", steps, low=1)
+        if solver == "saddle" and steps is not None:
+            raise ValueError('steps must be None for the solver "saddle", which has no K steps')
+        self.order = check_choice("order", order, (1, 2))
         self.mask_diagonal = check_flag("mask_diagonal", mask_diagonal)
         self.response = check_flag("response", response)
-        self.normalize = check_flag("normalize", normalize)
         self.damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
         self.tolerance = None if tolerance is None else check_real("tolerance", tolerance, low=0.0)
         self.max_steps = check_integer("max_steps", max_steps, low=1)
-        maps = check_flag("channel_maps", channel_maps)
-        made: Any = {"device": device, "dtype": dtype}
-        start = 0.0 if limit is not None else math.log(strength)
-        self.query = nn.Parameter(torch.randn(dim, dim, **made) / dim**0.5)
-        self.key = nn.Parameter(torch.randn(dim, dim, **made) / dim**0.5)
-        self.log_beta = nn.Parameter(torch.full((heads,), math.log(beta), **made))
-        self.log_strength = nn.Parameter(torch.full((heads,), start, **made))
-        self.map_in = nn.Parameter(torch.eye(dim, **made)) if maps else None
-        self.map_out = nn.Parameter(torch.eye(dim, **made)) if maps else None
         self._seen: tuple[Systems, SolvedHeads] | None = None
 
     def __getstate__(self) -> dict[str, Any]:

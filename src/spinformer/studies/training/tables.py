@@ -1,0 +1,215 @@
+"""The stored tables of chapters 24 and 24b: choices made on validation data, and results.
+
+Networks have 32 channels and two heads. An experiment is a task at a depth; its networks see
+batches of 32. Every arm is tuned over the same grid, one training a cell, by the validation loss;
+results are of five splits with two starts each, on test data that no choice has seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from spinformer.core.records import record
+from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.studies.classifiers import (
+    ARMS,
+    TokenClassifier,
+    build_classifier,
+    parameter_count,
+)
+from spinformer.studies.tables import Rows, Table
+from spinformer.studies.training.fitting import Look, fit
+from spinformer.studies.training.probes import LayerProbe
+from spinformer.studies.training.references import reference_rows
+from spinformer.studies.training.sampled import sample_module
+from spinformer.studies.training.tasks import Task, digit_task, recall_task
+
+RATES = (3e-3, 1e-2, 3e-2)
+STRENGTHS = (0.6, 2.0)
+SPLITS, STARTS = 5, 2
+# Of the networks that choices are made with; no result is theirs.
+TUNING_SEED = 90_000
+SAMPLED = 2
+_HERE = Path(__file__).parent
+
+
+@record
+class Experiment:
+    """A task, the depth of the stacks, the updates of a training, and the arms that take part."""
+
+    task: Callable[[int], Task]
+    depth: int
+    steps: int
+    tuning_steps: int
+    arms: tuple[str, ...]
+
+
+EXPERIMENTS = {
+    "digits": Experiment(
+        task=digit_task,
+        depth=2,
+        steps=200,
+        tuning_steps=80,
+        arms=(
+            *("saddle", "one step", "couplings only", "read-out only", "frozen couplings"),
+            *("no response", "attention", "transformer", "free spins", "limited"),
+        ),
+    ),
+    "recall": Experiment(
+        task=recall_task,
+        depth=1,
+        steps=200,
+        tuning_steps=200,
+        arms=(
+            *("saddle", "one step", "frozen couplings", "free spins"),
+            *("attention", "transformer"),
+        ),
+    ),
+    "depth": Experiment(
+        task=digit_task,
+        depth=4,
+        steps=120,
+        tuning_steps=50,
+        arms=("saddle", "attention", "attention with skip", "transformer"),
+    ),
+}
+
+
+def tuning_rows(*, experiment: str, arm: str) -> Rows:
+    """Validation loss of every cell of the grid: rates, and starting strengths of a spin arm.
+
+    >>> callable(tuning_rows)
+    True
+    """
+    chosen = EXPERIMENTS[experiment]
+    strengths = STRENGTHS if ARMS[arm].starts else (0.6,)
+    cells = [(rate, strength) for rate in RATES for strength in strengths]
+    task = chosen.task(0)
+    found = fit(
+        [
+            build_classifier(arm, seed=TUNING_SEED, depth=chosen.depth, strength=g, **task.shape)
+            for _, g in cells
+        ],
+        tasks=[task] * len(cells),
+        steps=chosen.tuning_steps,
+        rates=[rate for rate, _ in cells],
+        seeds=[TUNING_SEED] * len(cells),
+        looks=(chosen.tuning_steps,),
+        validate=True,
+        probed=0,
+    )
+    return [
+        {
+            "rate": rate,
+            "strength": strength,
+            "accuracy": looks[0].accuracy,
+            "loss": looks[0].loss if math.isfinite(looks[0].loss) else math.inf,
+        }
+        for (rate, strength), looks in zip(cells, found, strict=True)
+    ]
+
+
+TUNING = Table(
+    path=_HERE / "tuning.csv",
+    units=[
+        {"experiment": name, "arm": arm}
+        for name, experiment in EXPERIMENTS.items()
+        for arm in experiment.arms
+    ],
+    rows=tuning_rows,
+)
+
+
+def choice(experiment: str, *, arm: str) -> tuple[float, float]:
+    """The rate and the starting strength with the lowest validation loss.
+
+    >>> rate, strength = choice("recall", arm="saddle")
+    >>> rate in RATES, strength in STRENGTHS
+    (True, True)
+    """
+    table = TUNING.read()
+    here = (table["experiment"] == experiment) & (table["arm"] == arm)
+    best = table["loss"][here].argmin()
+    return float(table["rate"][here][best]), float(table["strength"][here][best])
+
+
+def result_rows(*, experiment: str, arm: str) -> Rows:
+    """What five splits with two starts each gave: a row for each look and layer.
+
+    `off_spins`, `off_output` and `noise` compare the trained module with Monte Carlo on two test
+    samples, `expected` is what its meter says of the first; means over the samples.
+
+    >>> callable(result_rows)
+    True
+    """
+    chosen = EXPERIMENTS[experiment]
+    rate, strength = choice(experiment, arm=arm)
+    runs = [(split, start) for split in range(SPLITS) for start in range(STARTS)]
+    tasks = [chosen.task(split) for split, _ in runs]
+    seeds = [1000 * split + start for split, start in runs]
+    shape = {"depth": chosen.depth, "strength": strength, **tasks[0].shape}
+    models = [build_classifier(arm, seed=seed, **shape) for seed in seeds]
+    found = fit(
+        models,
+        tasks=tasks,
+        steps=chosen.steps,
+        rates=[rate] * len(runs),
+        seeds=seeds,
+        looks=(0, chosen.steps // 4, chosen.steps),
+    )
+    rows = []
+    for (split, start), model, task, looks in zip(runs, models, tasks, found, strict=True):
+        for look in looks:
+            for layer, probe in enumerate(look.layers):
+                drawn = dict.fromkeys(_DRAWN, math.nan)
+                if look is looks[-1]:
+                    drawn = _sampled(model, task, layer)
+                about = {"split": split, "start": start, "parameters": parameter_count(model)}
+                rows.append({**about, **_row(look, layer, probe), **drawn})
+    return rows
+
+
+_DRAWN = ("noise", "off_spins", "off_output", "expected")
+
+
+def _row(look: Look, layer: int, probe: LayerProbe) -> dict[str, float]:
+    values = {name: getattr(probe, name) for name in probe.__dataclass_fields__}
+    return {
+        "step": look.step,
+        "layer": layer + 1,
+        "accuracy": look.accuracy,
+        "loss": float(f"{look.loss:.4g}"),
+        **{name: float(f"{value:.4g}") for name, value in values.items()},
+    }
+
+
+def _sampled(model: TokenClassifier, task: Task, layer: int) -> dict[str, float]:
+    module = model.layers[layer]
+    if not isinstance(module, SpinTransformerModule):
+        return dict.fromkeys(_DRAWN, math.nan)
+    with torch.no_grad():
+        state = model.embed(task.test[0][:SAMPLED])
+        for before in list(model.layers)[:layer]:
+            state = before(state)
+    drawn = sample_module(module, state)
+    return {name: float(f"{float(getattr(drawn, name).mean()):.4g}") for name in _DRAWN}
+
+
+def _results(name: str) -> Table:
+    return Table(
+        path=_HERE / f"{name}.csv",
+        units=[{"experiment": name, "arm": arm} for arm in EXPERIMENTS[name].arms],
+        rows=result_rows,
+    )
+
+
+DIGITS, RECALL, DEPTH = (_results(name) for name in EXPERIMENTS)
+REFERENCES = Table(
+    path=_HERE / "references.csv",
+    units=[{"split": split} for split in range(SPLITS)],
+    rows=reference_rows,
+)

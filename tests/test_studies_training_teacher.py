@@ -1,0 +1,89 @@
+"""Teacher and student: the bound of the noise, recovery of the couplings, what limits do."""
+
+import pytest
+import torch
+
+from spinformer.spins.modules.stability import largest_row_sum
+from spinformer.studies.training.tables import SPLITS, STARTS
+from spinformer.studies.training.teacher import (
+    NOISE,
+    STUDENTS,
+    TEACHER,
+    TEACHERS,
+    bilinear,
+    examples,
+    learn,
+    noise_bound,
+    teacher,
+)
+
+
+def test_the_bound_is_what_small_noise_does_to_a_local_fit():
+    """Gauss-Newton from the truth, with a derivative by autograd: errors over many noises."""
+    model = teacher(1, strength=1.0)
+    fields, _ = examples(model, samples=3, data="theory", seed=5)
+    target = bilinear(model)
+    key = torch.eye(8).double()
+
+    def answer(unknowns):
+        weights = {
+            "query": unknowns[:64].view(8, 8),
+            "key": key,
+            "log_beta": unknowns[64:65],
+            "log_strength": unknowns[65:],
+        }
+        return torch.func.functional_call(model, weights, (fields,)).flatten()
+
+    base = torch.cat([target.flatten(), model.log_beta.detach(), model.log_strength.detach()])
+    jacobian = torch.autograd.functional.jacobian(answer, base)
+    generator = torch.Generator().manual_seed(0)
+    noise = NOISE * torch.randn(fields.numel(), 4000, generator=generator, dtype=torch.float64)
+    moved = torch.linalg.lstsq(jacobian, noise).solution[:64]
+    scatter = moved.square().sum(0).mean().sqrt() / target.norm()
+    assert float(noise_bound(model, fields)) == pytest.approx(float(scatter), rel=0.03)
+    assert torch.isinf(noise_bound(model, fields[:1]))
+
+
+def test_examples_are_the_teachers_answers():
+    model = teacher(0, strength=0.5)
+    fields, noisy = examples(model, samples=40, data="theory", seed=2)
+    with torch.no_grad():
+        clean = model(fields)
+    assert float((noisy - clean).std()) == pytest.approx(NOISE, rel=0.1)
+    again, drawn = examples(model, samples=40, data="spins", seed=2, sweeps=64)
+    assert torch.equal(again, fields)
+    # Noise of the spins, of the order of one over the root of the draws.
+    off = (drawn - clean).norm() / clean.norm()
+    assert 0.005 < float(off) < 0.3
+
+
+def test_a_student_finds_the_couplings_and_a_limit_keeps_its_word():
+    model = teacher(3, strength=1.0)
+    fields, answers = examples(model, samples=4, data="theory", seed=1)
+    given = {"answers": answers[None], "steps": 120}
+    found = learn("saddle", fields[None], **given)[0]
+    target = bilinear(model)
+    assert float((bilinear(found) - target).norm() / target.norm()) < 0.5
+    limited = learn("limited", fields[None], **given)[0]
+    with torch.no_grad():
+        _, parts = limited(fields, return_parts=True)
+    assert float((parts.beta * largest_row_sum(parts.pair)).max()) < 0.9
+    assert bool(parts.converged.all())
+
+
+def test_the_table_is_whole_and_one_fit_repeats():
+    table = TEACHER.read()
+    assert set(table["student"]) == set(STUDENTS)
+    assert TEACHERS == SPLITS * STARTS == len(set(table["teacher"]))
+    here = (table["data"] == "theory") & (table["samples"] == 2)
+    here &= (table["student"] == "saddle") & (table["teacher"] == 4)
+    model = teacher(4, strength=1.0)
+    fields, _ = examples(model, samples=2, data="theory", seed=1004)
+    assert float(noise_bound(model, fields)) == pytest.approx(table["bound"][here][0], rel=1e-2)
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="data"):
+        examples(teacher(0, strength=0.5), samples=1, data="rumour", seed=0)
+    with pytest.raises(ValueError, match="student"):
+        learn("brilliant", torch.zeros(1, 1, 6, 8).double(), answers=torch.zeros(1, 1, 6, 8))
