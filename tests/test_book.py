@@ -466,6 +466,7 @@ def test_the_module_is_driven_by_address_mouse_and_keyboard(browser: object, sit
     [
         ("12_continuous_memory", "landscape"),
         ("21a_cheap_free_energies", "spins"),
+        ("23_anatomy", "module"),
         ("33_phase_transitions", "map"),
     ],
 )
