@@ -38,7 +38,6 @@ from spinformer.studies.training.tables import (
     choice,
 )
 
-
 SHAPE = digit_task(0).shape
 
 
