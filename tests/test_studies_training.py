@@ -38,9 +38,11 @@ from spinformer.studies.training.tables import (
     choice,
 )
 
+SHAPE = digit_task(0).shape
+
 
 def _digits(arm, seed=0, **shape):
-    return build_classifier(arm, seed=seed, **{**digit_task(0).shape, **shape})
+    return build_classifier(arm, seed=seed, **{**SHAPE, **shape})
 
 
 @pytest.mark.parametrize("patch", [1, 2, 4])
