@@ -37,7 +37,9 @@ def assign_numbers(_app: Sphinx, env: BuildEnvironment) -> list[str]:
 
 def _numbered(title: nodes.Node, number: str) -> dict[str, tuple[str | int, ...]]:
     """Write numbers into the contents of a chapter; return them by anchor."""
-    sections = [item for inner in title.children[1:] for item in inner.children]
+    inner = [item for part in title.children[1:] for item in part.children]
+    # Chapters below this one stand among its sections.
+    sections = [item for item in inner if isinstance(item, nodes.list_item)]
     items = [((number,), title), *(((number, n), item) for n, item in enumerate(sections, 1))]
     numbers = {}
     for value, item in items:
