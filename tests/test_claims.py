@@ -201,3 +201,10 @@ def test_conditions_that_cannot_be_decided_say_so() -> None:
     for condition in ("a / b < 1", "a < 'x'", "a < c"):
         with pytest.raises(ConditionError, match=condition):
             is_met(condition, {"a": 1.0, "b": 0.0})
+
+
+def test_rows_stand_in_the_part_of_their_chapter():
+    """Below another chapter, too; B1 alone is settled in another document's part."""
+    parts = {row.claim.id: row.part for row in read_rows(ROOT)}
+    homes = {"A": "Part I", "B": "Part II", "C": "Part III", "S": "What came out"}
+    assert {name for name, part in parts.items() if part != homes[name[0]]} == {"B1"}

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -213,11 +214,18 @@ def _parts(root: Path) -> dict[str, str]:
     """Return the part of the book in which each chapter stands, without its name."""
     contents = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     return {
-        entry["file"].removeprefix("notebooks/"): part.get("caption", "").partition(":")[0]
+        file.removeprefix("notebooks/"): part.get("caption", "").partition(":")[0]
         for part in contents.get("parts", [])
         for entry in part.get("chapters", [])
-        if entry.get("file", "").startswith("notebooks/")
+        for file in _files(entry)
+        if file.startswith("notebooks/")
     }
+
+
+def _files(entry: dict[str, Any]) -> list[str]:
+    """Return the file of an entry in the table of contents, and those below it."""
+    below = (file for inner in entry.get("sections", []) for file in _files(inner))
+    return [entry.get("file", ""), *below]
 
 
 def _function_source(path: Path, name: str) -> str:
