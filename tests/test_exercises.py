@@ -53,12 +53,26 @@ PROOFS = {
     *("10.1", "10.4", "11.1", "11.3", "11.4", "11b.1", "12.1", "12.2", "12.4", "12b.3"),
     *("12c.1", "12c.2", "13.1", "13.3", "13.5", "14.1", "14b.3", "14b.4", "15.1", "15.2"),
     *("15.3", "16.3", "17.1", "17.3", "17.4", "18.1", "18.2", "18.3", "18.4", "19.1", "19.3"),
-    *("19.4", "21a.1", "21b.3", "31.1", "31.2", "32.1", "32.2", "32.5", "32b.1", "32b.2"),
+    *(
+        "19.4",
+        "21a.1",
+        "21b.3",
+        "22.2",
+        "23b.2",
+        "23b.3",
+        "31.1",
+        "31.2",
+        "32.1",
+        "32.2",
+        "32.5",
+        "32b.1",
+        "32b.2",
+    ),
     *("33.1", "33.3", "33.4", "33b.1", "33b.2", "33c.4", "33d.2", "33d.3", "33e.2", "33e.4"),
     *("34.1", "34.3", "34b.1", "51.1", "51.4"),
 }
 # Trainings, sweeps and runs of more than some seconds; done by hand when the answer was written.
-TOO_LONG = {"14.3", "14.4", "16.4", "19.5", "32b.5", "33d.4", "35b.5", "41.4"}
+TOO_LONG = {"14.3", "14.4", "16.4", "19.5", "32b.5", "33d.4", "41.4"}
 # Chapters whose exercises come in later.
 UNFINISHED = {"24", "24b", "25b"}
 
@@ -76,7 +90,8 @@ def test_every_exercise_is_computed_or_named_here():
     named = [*DONE, *PROOFS, *TOO_LONG]
     assert len(named) == len(set(named))
     assert set(named) - asked == set()
-    assert {name for name in asked - set(named) if name.split(".")[0] not in UNFINISHED} == set()
+    missing = sorted(asked - set(named))
+    assert [name for name in missing if name.split(".")[0] not in UNFINISHED] == []
 
 
 @answers("10.2", "10.3", "10.5")
