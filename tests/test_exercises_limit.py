@@ -1,0 +1,236 @@
+"""The answers to the exercises on networks of many bits that were not computed elsewhere."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from exercises import answers, near, said
+from scipy.optimize import brentq
+from scipy.special import binom
+from scipy.stats import norm
+
+from spinformer.core.slow_modes import box_labels, slow_modes
+from spinformer.core.statistics import mean_interval
+from spinformer.dmft.closure import gaussian_closure
+from spinformer.dmft.enumeration import exact_moments, token_states, transition_probabilities
+from spinformer.dmft.escapes import escape_law
+from spinformer.dmft.letters import LetterNetwork
+from spinformer.dmft.loaded import resting_state
+from spinformer.dmft.network import Network
+from spinformer.dmft.onset import onset
+from spinformer.dmft.potts import one_feature
+from spinformer.dmft.words import site_information
+from spinformer.studies.blocks import block_rows
+from spinformer.studies.escapes import ESCAPES, chain_lifetimes
+from spinformer.studies.finite_size import follow_limit
+from spinformer.studies.learning_in_the_limit import noise_reaches, one_bit
+from spinformer.studies.other_tokens import deviation_rows
+from spinformer.studies.other_tokens.words import ATTENTION, BETA
+from spinformer.studies.switching import chaotic_orbits
+
+# One kind of bit, all weights +1, a window of one token.
+COIN = Network(
+    semantic=np.ones((4, 1, 1)), position=np.ones((4, 1, 0)), context=1, gamma=1.0, epsilon=0.0
+)
+
+
+@answers("32c.1", "32c.2", "32c.3", "32c.4", "32c.5")
+def test_fluctuations():
+    half, excess = np.array([[0.5]]), []
+    for size in (3, 100, 1000):
+        up = np.arange(size + 1)
+        chance = binom(size, up) * 0.75**up * 0.25 ** (size - up)
+        answer = np.tanh(2.0 * (2 * up / size - 1))
+        mean, square = chance @ answer, chance @ answer**2
+        _, covariance = exact_moments(COIN, size, beta=2.0, window=half, steps=1, position=0)
+        assert covariance[1, 0, 0] == pytest.approx(square - mean**2 + (1 - square) / size)
+        excess.append((1 - mean**2) / size - (1 - square) / size)
+        assert excess[-1] == pytest.approx((square - mean**2) / size)
+    assert excess[1] / excess[2] == pytest.approx(100.0, rel=0.1)
+    # The distance of the law of cos φ from its own smoothing, by the area between their sums.
+    noise = np.array([0.01, 0.003, 0.001])
+    z = norm.ppf((np.arange(400) + 0.5) / 400)
+    distances = []
+    for delta in noise:
+        m = 1.0 + delta * np.linspace(-40.0, 4.0, 2000)
+        at = 1 - np.arccos(np.clip(m, -1, 1)) / np.pi
+        smooth = 1 - np.arccos(np.clip(m[:, None] - delta * z, -1, 1)).mean(1) / np.pi
+        distances.append(np.trapezoid(np.abs(at - smooth), m))
+    assert np.polyfit(np.log(noise), np.log(distances), 1)[0] == pytest.approx(1.5, abs=0.05)
+    few, wanted = said("32c", r"= ?10\^\{(\d+)\}\$ times as many: \$10\^\{(\d+)\}", 2)
+    assert math.log10(math.exp(0.29 * (100 - 20))) == near(few, 0)
+    assert wanted == few + 6
+    along, across = said("32c", r"the eigenvalues ([\d.]+), ([\d.]+) and 0\.", 2)
+    closed = said("32c", r"roughly, with ([\d.]+), ([\d.]+) and the noise", 2)
+    machine, window = Network.document(), 0.6 * np.sin(np.arange(12.0)).reshape(4, 3)
+    options = {"beta": 1.255, "window": window, "position": 3}
+    mean, covariance = gaussian_closure(machine, 9999, steps=2000, **options)
+    levels = np.linalg.eigvalsh(covariance[-1])
+    assert [levels[2], levels[1]] == [near(value, 3) for value in closed]
+    assert levels[0] == pytest.approx(1 / 3333, rel=0.5)
+    assert np.abs(mean[-1]).max() < 0.02
+    beta = options.pop("beta")
+    path = follow_limit(machine, beta, steps=2000, **options).path[1004:]
+    # The position turns with the token: every fourth one sees the same.
+    curve = np.linalg.eigvalsh(np.cov(path[::4].T))
+    assert [curve[2], curve[1], curve[0]] == [near(value, 3) for value in (along, across, 0.0)]
+    assert np.linalg.norm(path[::4] - mean[-1], axis=1).min() > 0.05
+
+
+@answers("33f.1", "33f.2", "33f.3", "33f.4")
+def test_switching():
+    turn = np.roll(np.eye(3), 1, axis=1)
+    found = np.linalg.eigvals(turn)
+    assert (np.abs(found**3 - 1) < 1e-9).all()
+    assert (np.abs(found.imag) > 0.1).sum() == 2
+    time, first, second = said(
+        "33f", r"= ([\d.]+)\$ flashes; shares \$([\d.]+)\$ and \$([\d.]+)\$", 3
+    )
+    leave = np.array([[0.99, 0.01], [0.03, 0.97]])
+    slow = float(np.sort(np.linalg.eigvals(leave))[0])
+    assert -1 / math.log(slow) == near(time, 1)
+    assert np.linalg.matrix_power(leave, 400)[0] == pytest.approx([first, second])
+    again = float(np.sort(np.linalg.eigvals(leave @ leave))[0])
+    assert -2 / math.log(again) == pytest.approx(-1 / math.log(slow))
+    told = said(
+        "33f", r"from about (\d+) it falls to about (\d+), and with `lag = 4` to .* (\d+)", 3
+    )
+    points, _ = chaotic_orbits(1.266, count=4, flashes=6000, seed=0)
+    for value, (side, lag) in zip(told, ((0.05, 16), (0.2, 16), (0.05, 4)), strict=True):
+        assert slow_modes(box_labels(points, side=side), lag=lag).times[0] == pytest.approx(
+            value, rel=0.2
+        )
+
+
+def relative_entropy(x, m):
+    up = (1 + x) / 2 * np.log((1 + x) / (1 + m)) if x > -1 else 0.0
+    down = (1 - x) / 2 * np.log((1 - x) / (1 - m)) if x < 1 else 0.0
+    return up + down
+
+
+@answers("33g.1", "33g.2", "33g.3", "33g.4", "33g.5")
+def test_escapes():
+    m, away = 0.4, 1e-3
+    assert relative_entropy(m + away, m) == pytest.approx(away**2 / 2 / (1 - m * m), rel=1e-2)
+    flip = relative_entropy(-1, math.tanh(1.3))
+    assert flip == pytest.approx(math.log(1 + math.exp(2 * 1.3)))
+    assert chain_lifetimes(COIN, np.array([1]), beta=1.3)[0] == pytest.approx(math.exp(flip))
+    logarithm, slope, more, whole = said(
+        "33g",
+        r"=([\d.]+)\$, divided by the slope \$([\d.]+)\$, is about (\d+),500 more bits, (\d+),500",
+        4,
+    )
+    assert math.log(1e6 / 1200) == near(logarithm, 1)
+    assert math.log(1e6 / 1200) / slope == near(1000 * more + 500, -2)
+    assert whole == 3 + more
+    table = ESCAPES.read()
+    rows = (table["beta"] == 3.0) & (table["cycle"] == 3)
+    law = escape_law(
+        table["size"][rows], total=table["total"][rows], ended=table["escaped"][rows].astype(float)
+    )
+    assert law.slope.value == near(slope, 4)
+    assert math.exp(law.intercept.value + 3000 * law.slope.value) == pytest.approx(1200, rel=0.1)
+    # Detailed balance: the flow between two tokens is the same both ways.
+    up = np.arange(6)
+    weight = binom(5, up) * np.cosh(1.2 * token_states(COIN, 5)[:, 0]) ** 5
+    flow = weight[:, None] * transition_probabilities(COIN, 5, beta=1.2, position=0)
+    np.testing.assert_allclose(flow, flow.T, rtol=1e-9)
+    height = said("33g", r"\(\\beta-1\)\^2 = ([\d.]+)\$, so")
+    rest = brentq(lambda m: math.tanh(1.02 * m) - m, 0.01, 1)
+    ends = [(1 + rest) / 2, (1 - rest) / 2]
+    action = -sum(x * math.log(x) for x in ends) + math.log(math.cosh(1.02 * rest) / 2)
+    assert action == near(height, 4)
+    assert near(height, 4) == 1.5 * 0.02**2
+    assert 351 * action < 1
+    sizes = np.arange(51, 352, 50)
+    steps = np.diff(np.log(chain_lifetimes(COIN, sizes, beta=1.02)))
+    assert steps[0] > 3 * steps[-1]
+
+
+@answers("35.1", "35.2", "35.3", "35.4", "35.5")
+def test_other_tokens():
+    for push in (0.3, 1.4):
+        mean = one_feature(2).mean_overlaps(np.array([push]), beta=0.8)
+        assert mean.ravel()[0] == pytest.approx(math.tanh(0.8 * push))
+    for q in (2, 3, 8):
+        machine = one_feature(q)
+        assert machine.semantic[0, 0, 0].var() == pytest.approx(1 / (q - 1))
+        assert onset(machine).critical_beta == pytest.approx(q - 1)
+        x = 1e-4
+        beta = x / q * (math.exp(x) + q - 1) / math.expm1(x)
+        assert (beta - 1) / x == pytest.approx(1 / q - 1 / 2, abs=1e-4)
+    share, words, bits, tens = said(
+        "35", r"\$2\^\{([\d.]+)\\cdot(\d+)\} = 2\^\{(\d+)\}\$, more than \$10\^\{(\d+)\}", 4
+    )
+    letters = LetterNetwork.from_binary(Network.document())
+    assert site_information(letters, ATTENTION, beta=BETA) / math.log(2) == near(share, 3)
+    assert share * words == near(bits, 0)
+    assert math.floor(bits * math.log10(2)) == tens
+    few, many, more = (
+        row["deviation"]
+        for row in deviation_rows(2, words=4, seed=1, sizes=[300, 30_000, 3_000_000])
+    )
+    assert abs(many - more) < 0.01 < 0.03 < abs(few - more)
+
+
+@answers("35b.1", "35b.2", "35b.3", "35b.4", "35b.5")
+def test_scaling_and_blocks():
+    gamma = said("35b", r"\\approx ([\d{},]+)\$\.")
+    assert 1e6 / math.sqrt(1000) == near(gamma, -2)
+    beta, variance = 300.0, 0.7
+    x = np.linspace(-0.2, 0.2, 200_001)
+    density = np.exp(-x * x / 2 / variance) / math.sqrt(2 * math.pi * variance)
+    gain = np.trapezoid(beta / np.cosh(beta * x) ** 2 * density, x)
+    assert gain == pytest.approx(math.sqrt(2 / (math.pi * variance)), rel=1e-3)
+    # The package's own gain, where the load and with it the noise is large.
+    rest = resting_state(50.0, load=2.0, context=4)
+    assert rest.gain == pytest.approx(math.sqrt(2 / (math.pi * rest.noise)), rel=1e-2)
+    kept, remembered = said("35b", r"frac\{1\+([\d.]+)\}\{1-0\.990\} \\approx ([\d.]+)\$\.", 2)
+    assert math.exp(-1 / 100) == near(kept, 3)
+    assert math.atanh(math.exp(-1 / 100)) == near(remembered, 2)
+    product = sum(
+        s * r * math.tanh(0.4 + 0.9 * s + 0.6 * r) for s, r in itertools.product((1, -1), repeat=2)
+    )
+    assert abs(product / 4) > 0.05
+    told = said(
+        "35b", r"from ([\d.]+) to ([\d.]+), quasi-periodic ones from ([\d.]+) to ([\d.]+)\.", 4
+    )
+    bare, kept = (block_rows(name, family=9, chunk=0) for name in ("bare", "residual 1/2"))
+    for name, before, after in (("chaos", *told[:2]), ("quasi", *told[2:])):
+        first, second = (np.array([row[name] for row in rows]) for rows in (bare, kept))
+        assert (first.mean(), second.mean()) == pytest.approx((before, after), abs=0.015)
+        low, high = mean_interval(second - first)
+        assert low < 0 < high
+
+
+@answers("36.1", "36.2", "36.3", "36.4", "36.5")
+def test_learning_through_the_limit():
+    up, down = said("36", r"/4=(-[\d.]+)\$, .*tfrac34=([\d.]+)\$", 2)
+    a = math.log(3) / 2
+    by_package = one_bit(a)
+    assert by_package["straight"][:2] == (near(up, 3), near(down, 3))
+    for x, slope in ((1, up), (-1, down)):
+        assert -2 / math.log(2) * (x + 0.75 * a) / (1 + math.exp(2 * a * x)) == near(slope, 3)
+    p = 0.75
+    costs = np.log2(1 + np.exp(-2 * a * np.array([1, -1])))
+    entropy = -p * math.log2(p) - (1 - p) * math.log2(1 - p)
+    assert np.array([p, 1 - p]) @ costs == pytest.approx(entropy)
+    assert math.log2(1 + math.exp(-2 * a * math.tanh(a))) < entropy
+    m = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
+    for size in (1, 5):
+        raised = torch.arange(size + 1, dtype=torch.float64)
+        chance = torch.tensor(binom(size, raised.numpy())) * ((1 + m) / 2) ** raised
+        chance = chance * ((1 - m) / 2) ** (size - raised)
+        drawn = 2 * raised / size - 1
+        (slope,) = torch.autograd.grad((chance * drawn**2).sum(), m)
+        assert float(slope) == pytest.approx(2 * 0.4 * (1 - 1 / size), abs=1e-12)
+        through = m + (drawn - m).detach()
+        (straight,) = torch.autograd.grad((chance.detach() * through**2).sum(), m)
+        assert float(straight) == pytest.approx(2 * 0.4)
+    scores = np.array([0.5, -1.5])
+    means = [np.array([p, 1 - p]) @ ((costs - baseline) * scores) for baseline in (0.0, 1.7)]
+    assert means[0] == pytest.approx(means[1])
+    tokens, gained = said("36", r"5\. (\d+) tokens, (\d+) more than a million", 2)
+    assert list(noise_reaches(0.2, sizes=[10**6, 10**8])) == [tokens - gained, tokens]
