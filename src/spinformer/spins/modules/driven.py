@@ -5,8 +5,9 @@ In equilibrium only J + Jᵀ acts and every token feels the future. Driven spins
 direction: here J_ij = g softmax over the past j < i of γ (H W_Q)_i·(H W_K)_j/√D, and zero else. The
 tokens drive the spins with constant fields H for K parallel steps, in the theories of
 `vectors.kinetic`. There is no free energy, hence no response: the output is ⟨σ(K)⟩. Since J is
-strictly triangular its N-th power vanishes, and after N − 1 steps from any start the state is
-stationary, exactly; what K steps leave out are paths through more than K tokens.
+strictly triangular its N-th power vanishes: the state is stationary, exactly, after N − 1 steps
+from free spins and after N from any start. What K steps leave out are paths of more than K
+couplings.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class DrivenParts:
     """How a driven module came to its output.
 
     `mean` ⟨u⟩ after the last step (batch, heads, N, D), `change` the largest |Δ⟨u⟩| of that step,
-    (batch, heads): zero where the state is stationary. `couplings` J and `delayed`
+    (batch, heads): zero where the state was stationary before it. `couplings` J and `delayed`
     ⟨u_i(K)·u_j(K−1)⟩ are (batch, heads, N, N). `entropy_production` (batch, heads): nats a step,
     per spin and component, of the stationary state if `change` is zero.
     """
@@ -50,7 +51,8 @@ class DrivenSpinModule(nn.Module):
     fields by fluctuations, or "large D", exact for D → ∞ and of cost N³ a step. `beta` and
     `strength` (g) start every head and are learned through their logarithm; `gamma` multiplies the
     1/√D of the scores. Without `causal` a token also feels the later ones, each direction with its
-    own coupling. `normalize` and `channel_maps` as in `SpinTransformerModule`.
+    own coupling. `symmetric` spins feel (J + Jᵀ)/2, what an energy would keep of J: then the module
+    is not causal, whatever the mask. `normalize` and `channel_maps` as in `SpinTransformerModule`.
 
     >>> module = DrivenSpinModule(8, heads=2)
     >>> module(torch.ones(1, 3, 8)).shape
@@ -68,6 +70,7 @@ class DrivenSpinModule(nn.Module):
         strength: float = 0.5,
         gamma: float = 1.0,
         causal: bool = True,
+        symmetric: bool = False,
         normalize: bool = True,
         channel_maps: bool = False,
         device: torch.device | str | None = None,
@@ -84,6 +87,7 @@ class DrivenSpinModule(nn.Module):
         strength = check_real("strength", strength, low=0.0, open_low=True)
         self.gamma = check_real("gamma", gamma, low=0.0)
         self.causal = check_flag("causal", causal)
+        self.symmetric = check_flag("symmetric", symmetric)
         self.normalize = check_flag("normalize", normalize)
         maps = check_flag("channel_maps", channel_maps)
         made: Any = {"device": device, "dtype": dtype}
@@ -98,7 +102,7 @@ class DrivenSpinModule(nn.Module):
         """The options that are not parameters, for `print`."""
         return (
             f"dim={self.dim}, heads={self.heads}, steps={self.steps}, theory={self.theory!r}, "
-            f"gamma={self.gamma}, causal={self.causal}"
+            f"gamma={self.gamma}, causal={self.causal}, symmetric={self.symmetric}"
         )
 
     def forward(
@@ -141,7 +145,7 @@ class DrivenSpinModule(nn.Module):
             forbidden = later if forbidden is None else forbidden | later
         root = (self.dim // self.heads) ** 0.5
         beta = self.log_beta.exp()[:, None, None]
-        couplings, _ = scaled_attention(
+        couplings, pairs = scaled_attention(
             split(fields @ self.query, heads=self.heads) * (self.gamma / root),
             keys=split(fields @ self.key, heads=self.heads),
             strength=self.log_strength.exp()[:, None, None],
@@ -149,6 +153,8 @@ class DrivenSpinModule(nn.Module):
             forbidden=forbidden,
             bias=masks.bias,
         )
+        if self.symmetric:
+            couplings = 0.5 * pairs
         scaled = split(fields, heads=self.heads) / root
         state = driven_start(scaled, beta=beta)
         system: Any = {"couplings": couplings, "fields": scaled, "beta": beta}
