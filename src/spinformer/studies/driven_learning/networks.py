@@ -18,8 +18,9 @@ from spinformer.spins.modules.driven import DrivenParts, DrivenSpinModule
 
 WIDTH, HEADS, HIDDEN, STEPS = 32, 2, 32, 2
 # Driven spins; in one step; without the term of fluctuations; with both directions of a coupling
-# made equal; with the couplings as they were drawn; the causal pre-norm layer of torch.
-ARMS = ("driven", "one step", "naive", "symmetric", "frozen", "attention")
+# made equal; with the maps of the scores as they were drawn; with couplings that know no tokens,
+# the same to all earlier ones; the causal pre-norm layer of torch.
+ARMS = ("driven", "one step", "naive", "symmetric", "frozen", "uniform", "attention")
 
 
 @record
@@ -48,6 +49,7 @@ class SpinLayer(nn.Module):
             steps=1 if arm == "one step" else STEPS,
             theory="naive" if arm == "naive" else "second order",
             strength=strength,
+            gamma=0.0 if arm == "uniform" else 1.0,
             symmetric=arm == "symmetric",
             channel_maps=True,
         )
