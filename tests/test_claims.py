@@ -26,6 +26,7 @@ KNOWN = {
     *(f"A{i}" for i in range(1, 20) if i not in (14, 18)),
     *("A9b", "A14a", "A14b", "A14c", "A18a", "A18b", "A18c"),
     *(f"B{i}" for i in range(1, 14)),
+    *("B13b", "B13c"),
     *(f"C{i}" for i in range(2, 21)),
     *(f"C1{letter}" for letter in "abcde"),
     *("A6b", "A13b", "B7b", "B7c", "B7d"),

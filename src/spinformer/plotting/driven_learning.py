@@ -18,6 +18,7 @@ ARM_COLORS = {
     "naive": COLORS["green"],
     "symmetric": COLORS["red"],
     "frozen": COLORS["orange"],
+    "uniform": COLORS["yellow"],
     "attention": COLORS["black"],
     "shuffled": COLORS["purple"],
 }
@@ -47,6 +48,40 @@ def show_layer() -> None:
         ],
         colors={"couplings": "blue", "spins": "red"},
     )
+
+
+def draw_seeds(axis: Axes, values: Mapping[str, np.ndarray]) -> None:
+    """One row an arm: a dot a seed, and the mean with its interval; `values` {arm: (seeds,)}.
+
+    >>> axis = plt.figure().subplots()
+    >>> draw_seeds(axis, {"driven": np.arange(3.0), "naive": np.ones(3)})
+    >>> [text.get_text() for text in axis.get_yticklabels()]
+    ['driven', 'naive']
+    """
+    for row, (arm, seeds) in enumerate(values.items()):
+        shifts = row - 0.18 + 0.36 * np.arange(len(seeds)) / max(len(seeds) - 1, 1)
+        axis.plot(seeds, shifts, ".", ms=5, color=ARM_COLORS[arm], alpha=0.8)
+        low, high = mean_interval(seeds)
+        axis.plot([low, high], [row + 0.32] * 2, color="0.3", lw=1.5)
+        axis.plot(seeds.mean(), row + 0.32, "|", color="0.3", ms=9)
+    axis.set_yticks(range(len(values)), list(values))
+    axis.invert_yaxis()
+
+
+def draw_fates(
+    axis: Axes, *, updates: Sequence[int], paths: np.ndarray, learned: np.ndarray
+) -> None:
+    """Paths of the arm "driven" (seeds, updates), a line a seed, broken where it did not learn.
+
+    >>> axis = plt.figure().subplots()
+    >>> draw_fates(axis, updates=[0, 1], paths=np.eye(2), learned=np.array([True, False]))
+    >>> len(axis.lines)
+    2
+    """
+    names = {True: "driven, learned", False: "driven, stuck"}
+    for path, good in zip(paths, learned.tolist(), strict=True):
+        style = "-" if good else "--"
+        axis.plot(updates, path, style, color=ARM_COLORS["driven"], lw=1, label=names.pop(good, ""))
 
 
 def draw_paths(

@@ -25,14 +25,7 @@ In the stationary state σ/D = β Σ_ij (J_ij − J_ji) g_i (J Q)_ij: the means 
 alone produce entropy. A module that computes with means need not produce any.
 """
 
-from spinformer.studies.driven_learning.networks import (
-    ARMS,
-    WIDTH,
-    Network,
-    Shape,
-    SpinLayer,
-    stationary_spins,
-)
+from spinformer.studies.driven_learning.networks import ARMS, Network, stationary_spins
 from spinformer.studies.driven_learning.results import (
     COUNTS,
     RECALL,
@@ -42,21 +35,9 @@ from spinformer.studies.driven_learning.results import (
     TUNING,
     chosen_setting,
 )
-from spinformer.studies.driven_learning.tasks import (
-    PAIRS,
-    SHAPES,
-    WINDOW,
-    Batch,
-    count_bits,
-    draw_recall,
-    help_text,
-    text_batch,
-    text_part,
-    whole_windows,
-)
+from spinformer.studies.driven_learning.simulation import simulated_entropy
+from spinformer.studies.driven_learning.tasks import PAIRS
 from spinformer.studies.driven_learning.training import (
-    Score,
-    Trained,
     focus,
     held_batch,
     prefix_score,
@@ -69,30 +50,17 @@ __all__ = [
     "COUNTS",
     "PAIRS",
     "RECALL",
-    "SHAPES",
     "SHUFFLED",
     "TEXT",
     "TEXT_ARMS",
     "TUNING",
-    "WIDTH",
-    "WINDOW",
-    "Batch",
     "Network",
-    "Score",
-    "Shape",
-    "SpinLayer",
-    "Trained",
     "chosen_setting",
-    "count_bits",
-    "draw_recall",
     "focus",
     "held_batch",
-    "help_text",
     "prefix_score",
     "score",
+    "simulated_entropy",
     "stationary_spins",
-    "text_batch",
-    "text_part",
     "train",
-    "whole_windows",
 ]
