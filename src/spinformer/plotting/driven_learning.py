@@ -18,7 +18,7 @@ ARM_COLORS = {
     "naive": COLORS["green"],
     "symmetric": COLORS["red"],
     "frozen": COLORS["orange"],
-    "uniform": COLORS["yellow"],
+    "uniform": "0.55",
     "attention": COLORS["black"],
     "shuffled": COLORS["purple"],
 }

@@ -7,6 +7,7 @@ trainings with the setting that tuning chose. `counts`: letters, pairs and tripl
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,13 +45,13 @@ def tuning_rows(task: str, *, arm: str) -> Rows:
     rows: Rows = []
     for strength in STRENGTHS[:1] if arm == "attention" else STRENGTHS:
         for rate in RATES:
-            setting = {"rate": rate, "strength": strength}
+            setting: dict[str, Any] = {"rate": rate, "strength": strength}
             found = train(arm, task=task, **setting, seed=100, updates=UPDATES)
             rows.append({**setting, "bits": judge(found.networks[-1], held).bits})
     return rows
 
 
-def chosen_setting(arm: str, *, task: str) -> dict[str, float]:
+def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
     """Rate and strength of the least validation bits.
 
     >>> sorted(chosen_setting("driven", task="recall"))

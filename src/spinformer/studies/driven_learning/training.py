@@ -83,7 +83,7 @@ def train(
         logits = network(batch.tokens)
         loss = functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         schedule.step()
         if step in when:
