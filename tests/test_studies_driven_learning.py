@@ -284,3 +284,15 @@ def test_numbers_of_the_case_for_the_hand_and_of_the_exercises():
         if coupling == 1.0:
             assert state.mean[1, :2].tolist() == pytest.approx([0.309, 0.5], abs=5e-4)
     assert 15 / sum(1 / n for n in range(1, 16)) == pytest.approx(4.5, abs=0.05)
+
+
+def test_focus_is_the_share_of_a_question_that_lies_on_its_pair():
+    network, batch = Network("driven", shape=SHAPES["recall"], seed=4), draw_recall(3, seed=8)
+    couplings = stationary_spins(network, batch.tokens)[1].couplings.tolist()
+    shares = [[], []]
+    for sequence, heads in zip(batch.tokens.tolist(), couplings, strict=True):
+        place = {key: index for index, (key, _) in enumerate(sequence[:PAIRS])}
+        for head, rows in enumerate(heads):
+            for (key, _), row in zip(sequence[PAIRS:], rows[PAIRS:], strict=True):
+                shares[head].append(row[place[key]] / sum(row))
+    assert focus(network, batch) == pytest.approx(max(np.mean(head) for head in shares))
