@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from spinformer.spins.modules.driven import DrivenSpinModule
-from spinformer.spins.vectors.kinetic import THEORIES
+from spinformer.spins.vectors.kinetic import THEORIES, driven_start, driven_step
 
 DOUBLE = torch.float64
 
@@ -50,6 +50,45 @@ def test_a_triangular_network_is_stationary_after_as_many_steps_as_it_has_tokens
     want = (parts.couplings - parts.couplings.mT) * parts.delayed
     assert (parts.entropy_production > 0.01).all()
     torch.testing.assert_close(parts.entropy_production, want.sum((-2, -1)) / 5)
+
+
+@pytest.mark.parametrize("theory", THEORIES)
+def test_free_spins_need_a_step_less_than_there_are_tokens(theory):
+    inputs = _inputs(1, 5, 8)
+    with torch.no_grad():
+        short, enough, late = (
+            _module(theory=theory, steps=steps, strength=2.0)(inputs) for steps in (3, 4, 20)
+        )
+    torch.testing.assert_close(enough, late, rtol=0, atol=1e-14)
+    assert (short[:, -1] - late[:, -1]).abs().max() > 1e-8
+    torch.testing.assert_close(short[:, :-1], late[:, :-1], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("theory", THEORIES)
+def test_symmetric_spins_feel_half_of_each_direction(theory):
+    """The steps written out with (J + J^T)/2 of the masked J; the future is felt, no entropy."""
+    inputs = _inputs(2, 6, 8)
+    module, one_way = (_module(theory=theory, steps=3, symmetric=s) for s in (True, False))
+    with torch.no_grad():
+        output, parts = module(inputs, return_parts=True)
+        masked = one_way(inputs, return_parts=True)[1].couplings
+    torch.testing.assert_close(parts.couplings, 0.5 * (masked + masked.mT))
+    fields = inputs / inputs.square().mean(-1, keepdim=True).sqrt()
+    fields = fields.reshape(2, 6, 2, 4).transpose(1, 2) / 2
+    state = driven_start(fields, beta=torch.ones(1, 1, dtype=DOUBLE))
+    for _ in range(3):
+        state = driven_step(
+            state,
+            couplings=parts.couplings,
+            fields=fields,
+            beta=torch.ones(1, 1, dtype=DOUBLE),
+            theory=theory,
+        ).state
+    torch.testing.assert_close(output, 2 * state.mean.transpose(1, 2).reshape(2, 6, 8))
+    assert parts.entropy_production.abs().max() < 1e-15
+    changed = inputs.clone()
+    changed[:, 4:] = _inputs(2, 2, 8, seed=5)
+    assert (module(changed) - output)[:, :4].abs().max() > 0.01
 
 
 @pytest.mark.parametrize("theory", THEORIES)

@@ -5,8 +5,9 @@ In equilibrium only J + Jᵀ acts and every token feels the future. Driven spins
 direction: here J_ij = g softmax over the past j < i of γ (H W_Q)_i·(H W_K)_j/√D, and zero else. The
 tokens drive the spins with constant fields H for K parallel steps, in the theories of
 `vectors.kinetic`. There is no free energy, hence no response: the output is ⟨σ(K)⟩. Since J is
-strictly triangular its N-th power vanishes, and after N − 1 steps from any start the state is
-stationary, exactly; what K steps leave out are paths through more than K tokens.
+strictly triangular its N-th power vanishes: the state is stationary, exactly, after N − 1 steps
+from free spins and after N from any start. What K steps leave out are paths of more than K
+couplings.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class DrivenParts:
     """How a driven module came to its output.
 
     `mean` ⟨u⟩ after the last step (batch, heads, N, D), `change` the largest |Δ⟨u⟩| of that step,
-    (batch, heads): zero where the state is stationary. `couplings` J and `delayed`
+    (batch, heads): zero where the state was stationary before it. `couplings` J and `delayed`
     ⟨u_i(K)·u_j(K−1)⟩ are (batch, heads, N, N). `entropy_production` (batch, heads): nats a step,
     per spin and component, of the stationary state if `change` is zero.
     """
@@ -51,7 +52,8 @@ class DrivenSpinModule(CoupledHeads):
     fields by fluctuations, or "large D", exact for D → ∞ and of cost N³ a step. `beta` and
     `strength` (g) start every head and are learned through their logarithm; `gamma` multiplies the
     1/√D of the scores. Without `causal` a token also feels the later ones, each direction with its
-    own coupling. `normalize` and `channel_maps` as in `SpinTransformerModule`.
+    own coupling. `symmetric` spins feel (J + Jᵀ)/2, what an energy would keep of J: then the module
+    is not causal, whatever the mask. `normalize` and `channel_maps` as in `SpinTransformerModule`.
 
     >>> module = DrivenSpinModule(8, heads=2)
     >>> module(torch.ones(1, 3, 8)).shape
@@ -69,6 +71,7 @@ class DrivenSpinModule(CoupledHeads):
         strength: float = 0.5,
         gamma: float = 1.0,
         causal: bool = True,
+        symmetric: bool = False,
         normalize: bool = True,
         channel_maps: bool = False,
         device: torch.device | str | None = None,
@@ -89,12 +92,13 @@ class DrivenSpinModule(CoupledHeads):
         self.steps = check_integer("steps", steps, low=1)
         self.theory = check_choice("theory", theory, THEORIES)
         self.causal = check_flag("causal", causal)
+        self.symmetric = check_flag("symmetric", symmetric)
 
     def extra_repr(self) -> str:
         """The options that are not parameters, for `print`."""
         return (
             f"dim={self.dim}, heads={self.heads}, steps={self.steps}, theory={self.theory!r}, "
-            f"gamma={self.gamma}, causal={self.causal}"
+            f"gamma={self.gamma}, causal={self.causal}, symmetric={self.symmetric}"
         )
 
     def forward(
@@ -137,7 +141,7 @@ class DrivenSpinModule(CoupledHeads):
             forbidden = later if forbidden is None else forbidden | later
         root = (self.dim // self.heads) ** 0.5
         beta = self.log_beta.exp()[:, None, None]
-        couplings, _ = scaled_attention(
+        couplings, pairs = scaled_attention(
             split(fields @ self.query, heads=self.heads) * (self.gamma / root),
             keys=split(fields @ self.key, heads=self.heads),
             strength=self.log_strength.exp()[:, None, None],
@@ -145,6 +149,8 @@ class DrivenSpinModule(CoupledHeads):
             forbidden=forbidden,
             bias=masks.bias,
         )
+        if self.symmetric:
+            couplings = 0.5 * pairs
         scaled = split(fields, heads=self.heads) / root
         state = driven_start(scaled, beta=beta)
         system: Any = {"couplings": couplings, "fields": scaled, "beta": beta}
