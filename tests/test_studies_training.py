@@ -32,9 +32,11 @@ from spinformer.studies.training.tables import (
     DEPTH,
     DIGITS,
     EXPERIMENTS,
+    RATES,
     RECALL,
     REFERENCES,
     TUNING,
+    TUNING_SPLITS,
     choice,
 )
 
@@ -340,7 +342,9 @@ def test_tables_hold_what_the_command_gives():
     rate, strength = choice("recall", arm="attention")
     tuning = TUNING.read()
     here = (tuning["experiment"] == "recall") & (tuning["arm"] == "attention")
-    assert tuning["loss"][here].min() == tuning["loss"][here & (tuning["rate"] == rate)].min()
+    losses = tuning["loss"][here].reshape(len(RATES), len(TUNING_SPLITS)).mean(1)
+    assert rate == RATES[losses.argmin()]
+    assert not set(tuning["split"]) & set(RECALL.read()["split"])
     chosen = EXPERIMENTS["recall"]
     task = chosen.task(1)
     model = build_classifier("attention", seed=1001, depth=1, strength=strength, **task.shape)

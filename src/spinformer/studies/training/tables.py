@@ -29,8 +29,8 @@ from spinformer.studies.training.references import reference_rows
 from spinformer.studies.training.sampled import sample_module
 from spinformer.studies.training.tasks import Task, digit_task, recall_task
 
-RATES = (1e-3, 3e-3, 1e-2, 3e-2)
-STRENGTHS = (0.3, 0.6, 1.0, 2.0)
+RATES = (3e-3, 1e-2, 3e-2)
+STRENGTHS = (0.3, 0.6, 2.0)
 SPLITS, STARTS = 5, 2
 # Of the trainings that choices are made with; no result is theirs.
 TUNING_SPLITS = (90, 91)
