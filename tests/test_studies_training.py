@@ -32,6 +32,7 @@ from spinformer.studies.training.tables import (
     DEPTH,
     DIGITS,
     EXPERIMENTS,
+    LONGER,
     RATES,
     RECALL,
     REFERENCES,
@@ -311,6 +312,19 @@ def test_couplings_alone_carry_the_digits():
     # Couplings can carry a task; that they must, has not been shown.
     assert lows[0] > 0.05
     assert lows[1] < 0
+    # Of the cost that other splits show after 200 updates, 400 leave nothing.
+    longer = LONGER.read()
+    gaps = {}
+    for first, steps in ((5, 200), (0, 400), (5, 400)):
+        here = (longer["first"] == first) & (longer["steps"] == steps)
+        trained, frozen = (
+            longer["accuracy"][here & (longer["arm"] == arm)]
+            for arm in ("saddle", "frozen couplings")
+        )
+        gaps[first, steps] = stats.ttest_rel(trained, frozen).confidence_interval(0.95)
+        assert len(trained) == 10
+    assert gaps[5, 200].low > 0
+    assert max(gaps[0, 400].low, gaps[5, 400].low) < 0
 
 
 @pytest.mark.claim("B11")

@@ -217,3 +217,43 @@ REFERENCES = Table(
     units=[{"split": split} for split in range(SPLITS)],
     rows=reference_rows,
 )
+
+
+def longer_rows(*, arm: str, first: int, steps: int) -> Rows:
+    """Accuracy of recall after `steps` updates on the five splits from `first`, two starts each.
+
+    Rate and strength are those of the results with 200 updates.
+
+    >>> callable(longer_rows)
+    True
+    """
+    recall = EXPERIMENTS["recall"]
+    rate, strength = choice("recall", arm=arm)
+    runs = list(itertools.product(range(first, first + SPLITS), range(STARTS)))
+    tasks = [recall.task(split) for split, _ in runs]
+    seeds = [1000 * split + start for split, start in runs]
+    shape = {"depth": recall.depth, "strength": strength, **tasks[0].shape}
+    found = fit(
+        [build_classifier(arm, seed=seed, **shape) for seed in seeds],
+        tasks=tasks,
+        steps=steps,
+        rates=[rate] * len(runs),
+        seeds=seeds,
+        looks=(steps,),
+        probed=0,
+    )
+    return [
+        {"split": split, "start": start, "accuracy": looks[0].accuracy}
+        for (split, start), looks in zip(runs, found, strict=True)
+    ]
+
+
+LONGER = Table(
+    path=_HERE / "longer.csv",
+    units=[
+        {"arm": arm, "first": first, "steps": steps}
+        for first, steps in ((5, 400), (5, 200), (0, 400))
+        for arm in ("saddle", "frozen couplings")
+    ],
+    rows=longer_rows,
+)
