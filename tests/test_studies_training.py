@@ -32,9 +32,12 @@ from spinformer.studies.training.tables import (
     DEPTH,
     DIGITS,
     EXPERIMENTS,
+    LONGER,
+    RATES,
     RECALL,
     REFERENCES,
     TUNING,
+    TUNING_SPLITS,
     choice,
 )
 
@@ -309,6 +312,25 @@ def test_couplings_alone_carry_the_digits():
     # Couplings can carry a task; that they must, has not been shown.
     assert lows[0] > 0.05
     assert lows[1] < 0
+    # Of the cost that other splits show after 200 updates, 400 leave nothing.
+    longer = LONGER.read()
+    gaps = {}
+    for first, steps in ((5, 200), (0, 400), (5, 400)):
+        here = (longer["first"] == first) & (longer["steps"] == steps)
+        trained, frozen = (
+            longer["accuracy"][here & (longer["arm"] == arm)]
+            for arm in ("saddle", "frozen couplings")
+        )
+        gaps[first, steps] = stats.ttest_rel(trained, frozen).confidence_interval(0.95)
+        assert len(trained) == 10
+    assert gaps[5, 200].low > 0
+    assert max(gaps[0, 400].low, gaps[5, 400].low) < 0
+    long = longer["steps"] == 400
+    every = [
+        longer["accuracy"][long & (longer["arm"] == arm)] for arm in ("saddle", "frozen couplings")
+    ]
+    assert len(every[0]) == 20
+    assert stats.ttest_rel(*every).confidence_interval(0.95).low < 0
 
 
 @pytest.mark.claim("B11")
@@ -340,7 +362,9 @@ def test_tables_hold_what_the_command_gives():
     rate, strength = choice("recall", arm="attention")
     tuning = TUNING.read()
     here = (tuning["experiment"] == "recall") & (tuning["arm"] == "attention")
-    assert tuning["loss"][here].min() == tuning["loss"][here & (tuning["rate"] == rate)].min()
+    losses = tuning["loss"][here].reshape(len(RATES), len(TUNING_SPLITS)).mean(1)
+    assert rate == RATES[losses.argmin()]
+    assert not set(tuning["split"]) & set(RECALL.read()["split"])
     chosen = EXPERIMENTS["recall"]
     task = chosen.task(1)
     model = build_classifier("attention", seed=1001, depth=1, strength=strength, **task.shape)

@@ -1,7 +1,7 @@
 """Make a stored table: python -m spinformer.studies.training digits. The tuning comes first."""
 
 from spinformer.studies.tables import command_line
-from spinformer.studies.training.tables import DEPTH, DIGITS, RECALL, REFERENCES, TUNING
+from spinformer.studies.training.tables import DEPTH, DIGITS, LONGER, RECALL, REFERENCES, TUNING
 from spinformer.studies.training.teacher import TEACHER
 
-command_line([TUNING, DIGITS, RECALL, DEPTH, REFERENCES, TEACHER])
+command_line([TUNING, DIGITS, RECALL, LONGER, DEPTH, REFERENCES, TEACHER])

@@ -1,12 +1,13 @@
 """The stored tables of chapters 24 and 24b: choices made on validation data, and results.
 
 Networks have 32 channels and two heads. An experiment is a task at a depth; its networks see
-batches of 32. Every arm is tuned over the same grid, one training a cell, by the validation loss;
-results are of five splits with two starts each, on test data that no choice has seen.
+batches of 32. Every arm is tuned over the same grid, two trainings of full length a cell, by their
+mean validation loss; results are of five other splits with two starts each, on test data.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -29,10 +30,10 @@ from spinformer.studies.training.sampled import sample_module
 from spinformer.studies.training.tasks import Task, digit_task, recall_task
 
 RATES = (3e-3, 1e-2, 3e-2)
-STRENGTHS = (0.6, 2.0)
+STRENGTHS = (0.3, 0.6, 2.0)
 SPLITS, STARTS = 5, 2
-# Of the networks that choices are made with; no result is theirs.
-TUNING_SEED = 90_000
+# Of the trainings that choices are made with; no result is theirs.
+TUNING_SPLITS = (90, 91)
 SAMPLED = 2
 _HERE = Path(__file__).parent
 
@@ -44,7 +45,6 @@ class Experiment:
     task: Callable[[int], Task]
     depth: int
     steps: int
-    tuning_steps: int
     arms: tuple[str, ...]
 
 
@@ -53,7 +53,6 @@ EXPERIMENTS = {
         task=digit_task,
         depth=2,
         steps=200,
-        tuning_steps=80,
         arms=(
             *("saddle", "one step", "couplings only", "read-out only", "frozen couplings"),
             *("no response", "attention", "transformer", "free spins", "limited"),
@@ -63,7 +62,6 @@ EXPERIMENTS = {
         task=recall_task,
         depth=1,
         steps=200,
-        tuning_steps=200,
         arms=(
             *("saddle", "one step", "frozen couplings", "free spins"),
             *("attention", "transformer"),
@@ -73,7 +71,6 @@ EXPERIMENTS = {
         task=digit_task,
         depth=4,
         steps=120,
-        tuning_steps=50,
         arms=("saddle", "attention", "attention with skip", "transformer"),
     ),
 }
@@ -82,23 +79,23 @@ EXPERIMENTS = {
 def tuning_rows(*, experiment: str, arm: str) -> Rows:
     """Validation loss of every cell of the grid: rates, and starting strengths of a spin arm.
 
+    A row for each of the two trainings of a cell.
+
     >>> callable(tuning_rows)
     True
     """
     chosen = EXPERIMENTS[experiment]
     strengths = STRENGTHS if ARMS[arm].starts else (0.6,)
-    cells = [(rate, strength) for rate in RATES for strength in strengths]
-    task = chosen.task(0)
+    tasks = {split: chosen.task(split) for split in TUNING_SPLITS}
+    runs = list(itertools.product(RATES, strengths, TUNING_SPLITS))
+    shape = {"depth": chosen.depth, **tasks[TUNING_SPLITS[0]].shape}
     found = fit(
-        [
-            build_classifier(arm, seed=TUNING_SEED, depth=chosen.depth, strength=g, **task.shape)
-            for _, g in cells
-        ],
-        tasks=[task] * len(cells),
-        steps=chosen.tuning_steps,
-        rates=[rate for rate, _ in cells],
-        seeds=[TUNING_SEED] * len(cells),
-        looks=(chosen.tuning_steps,),
+        [build_classifier(arm, seed=1000 * split, strength=g, **shape) for _, g, split in runs],
+        tasks=[tasks[split] for _, _, split in runs],
+        steps=chosen.steps,
+        rates=[rate for rate, _, _ in runs],
+        seeds=[1000 * split for _, _, split in runs],
+        looks=(chosen.steps,),
         validate=True,
         probed=0,
     )
@@ -106,10 +103,11 @@ def tuning_rows(*, experiment: str, arm: str) -> Rows:
         {
             "rate": rate,
             "strength": strength,
+            "split": split,
             "accuracy": looks[0].accuracy,
             "loss": looks[0].loss if math.isfinite(looks[0].loss) else math.inf,
         }
-        for (rate, strength), looks in zip(cells, found, strict=True)
+        for (rate, strength, split), looks in zip(runs, found, strict=True)
     ]
 
 
@@ -125,7 +123,7 @@ TUNING = Table(
 
 
 def choice(experiment: str, *, arm: str) -> tuple[float, float]:
-    """The rate and the starting strength with the lowest validation loss.
+    """The rate and the starting strength with the lowest mean validation loss.
 
     >>> rate, strength = choice("recall", arm="saddle")
     >>> rate in RATES, strength in STRENGTHS
@@ -133,8 +131,14 @@ def choice(experiment: str, *, arm: str) -> tuple[float, float]:
     """
     table = TUNING.read()
     here = (table["experiment"] == experiment) & (table["arm"] == arm)
-    best = table["loss"][here].argmin()
-    return float(table["rate"][here][best]), float(table["strength"][here][best])
+    cells = sorted(set(zip(table["rate"][here], table["strength"][here], strict=True)))
+
+    def loss(cell: tuple[float, float]) -> float:
+        rows = here & (table["rate"] == cell[0]) & (table["strength"] == cell[1])
+        return float(table["loss"][rows].mean())
+
+    rate, strength = min(cells, key=loss)
+    return float(rate), float(strength)
 
 
 def result_rows(*, experiment: str, arm: str) -> Rows:
@@ -212,4 +216,44 @@ REFERENCES = Table(
     path=_HERE / "references.csv",
     units=[{"split": split} for split in range(SPLITS)],
     rows=reference_rows,
+)
+
+
+def longer_rows(*, arm: str, first: int, steps: int) -> Rows:
+    """Accuracy of recall after `steps` updates on the five splits from `first`, two starts each.
+
+    Rate and strength are those of the results with 200 updates.
+
+    >>> callable(longer_rows)
+    True
+    """
+    recall = EXPERIMENTS["recall"]
+    rate, strength = choice("recall", arm=arm)
+    runs = list(itertools.product(range(first, first + SPLITS), range(STARTS)))
+    tasks = [recall.task(split) for split, _ in runs]
+    seeds = [1000 * split + start for split, start in runs]
+    shape = {"depth": recall.depth, "strength": strength, **tasks[0].shape}
+    found = fit(
+        [build_classifier(arm, seed=seed, **shape) for seed in seeds],
+        tasks=tasks,
+        steps=steps,
+        rates=[rate] * len(runs),
+        seeds=seeds,
+        looks=(steps,),
+        probed=0,
+    )
+    return [
+        {"split": split, "start": start, "accuracy": looks[0].accuracy}
+        for (split, start), looks in zip(runs, found, strict=True)
+    ]
+
+
+LONGER = Table(
+    path=_HERE / "longer.csv",
+    units=[
+        {"arm": arm, "first": first, "steps": steps}
+        for first, steps in ((5, 400), (5, 200), (0, 400))
+        for arm in ("saddle", "frozen couplings")
+    ],
+    rows=longer_rows,
 )
