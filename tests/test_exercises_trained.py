@@ -1,0 +1,116 @@
+"""The answers to the exercises on modules of spins that learn, in equilibrium and driven."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from exercises import answers, exercises, near, said
+
+from spinformer.spins.modules import DrivenSpinModule, SpinTransformerModule
+from spinformer.spins.modules.couplings import autograd_response
+
+
+def saddle(**options):
+    options = {"solver": "saddle", "dtype": torch.float64} | options
+    return SpinTransformerModule(options.pop("dim"), heads=1, **options)
+
+
+@answers("24.1")
+def test_two_alike_tokens_at_any_coupling():
+    weak = float(said("24", r"turns into \$([\d.]+)\$ for"))
+    token = torch.ones(1, 2, 1, dtype=torch.float64)
+    with torch.no_grad():
+        for strength, wanted in ((0.5, 1 / math.sqrt(2)), (1e-9, 2 / (1 + math.sqrt(5)))):
+            found = saddle(dim=1, strength=strength, normalize=False)(token)[0, 0, 0]
+            assert float(found) == pytest.approx(wanted, abs=1e-6)
+    assert 2 / (1 + math.sqrt(5)) == near(weak, 3)
+
+
+@answers("24.2", "24.3")
+def test_the_response_needs_a_choice_and_knows_no_direction():
+    rng = torch.Generator().manual_seed(0)
+    three = torch.randn(1, 3, 4, dtype=torch.float64, generator=rng)
+    module = saddle(dim=4, strength=1.0)
+    with torch.no_grad():
+        two = module(three[:, :2], return_parts=True)[1].response
+        more = module(three, return_parts=True)[1].response
+    assert two.abs().max() < 1e-12 < 1e-3 < more.abs().max()
+    fields, weights = three[0, :2], torch.tensor([0.3, -0.2, 0.5, 0.1], dtype=torch.float64)
+    correlation = torch.tensor([[1.0, 0.4], [0.4, 1.0]], dtype=torch.float64)
+    zero = torch.zeros((), dtype=torch.float64)
+
+    def coupled(first, second):
+        def couplings(h):
+            return torch.stack([zero, first(h), second(h), zero]).view(2, 2)
+
+        return autograd_response(fields, couplings, correlation=correlation)
+
+    def one(h):
+        return torch.tanh(h[0] @ weights)
+
+    def other(h):
+        return (h[0] * h[1]).sum()
+
+    def steeper(h):
+        return one(h) + torch.sin(one(h) - one(fields))
+
+    torch.testing.assert_close(coupled(one, other), coupled(other, one))
+    assert steeper(fields) == one(fields)
+    assert (coupled(steeper, other) - coupled(one, other)).abs().max() > 1e-3
+
+
+@answers("24b.1", "24b.2")
+def test_how_fast_two_tokens_become_alike():
+    told, modules = said("24b", r"\$([\d.]+)\^L<0.001\$ gives \$L>([\d.]+)\$", 2)
+    angle = 1e-4
+    tokens = torch.tensor([[[1.0, angle], [1.0, -angle]]], dtype=torch.float64)
+    with torch.no_grad():
+        out = saddle(dim=2, strength=0.5)(tokens)[0]
+    shrink = float(out[0, 1] / out[0, 0]) / angle
+    assert shrink == near(told, 3)
+    assert math.log(0.001) / math.log(shrink) == near(modules, 1)
+    assert re.search(r"gives \$L>7.8\$: (\w+)", exercises("24b"))[1] == "eight"
+    share = 0.3
+    step = np.eye(2) + np.array([[1 - share, share], [share, 1 - share]])
+    assert np.sort(np.linalg.eigvalsh(step) / 2) == pytest.approx([1 - share, 1.0])
+
+
+@answers("25b.1", "25b.4")
+def test_dissipation_of_a_pair_and_of_sixteen():
+    told = said("25b", r"which is ([\d.]+) for \$J=2\$")
+    m = 2 / (1 + math.sqrt(5))
+
+    def production(j):
+        square = 1 + j * j
+        gain = 2 / (1 + math.sqrt(1 + 4 * square))
+        return 0.5 * j * j * gain * (1 - m * m)
+
+    assert production(2.0) == near(told, 3)
+    assert production(2e4) / production(1e4) == pytest.approx(2.0, rel=1e-3)
+    one, all_before, ratio = said("25b", r"=(\d+)\$ against .*?=([\d.]+)\$: by ([\d.]+)\.", 3)
+    assert one == 15
+    harmonic = sum(1 / n for n in range(1, 16))
+    assert harmonic == near(all_before, 2)
+    assert one / harmonic == near(ratio, 1)
+
+
+@answers("25b.2")
+def test_a_chain_is_stationary_link_by_link():
+    tokens = torch.randn(1, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    after = []
+    with torch.no_grad():
+        for steps in (1, 2, 3, 4):
+            torch.manual_seed(0)
+            module = DrivenSpinModule(4, heads=1, steps=steps, dtype=torch.float64)
+            chain = torch.full((3, 3), -torch.inf, dtype=torch.float64)
+            chain[1, 0] = chain[2, 1] = 0.0
+            after.append(module(tokens, attn_mask=chain)[0])
+    moved = [(one - after[-1]).abs().amax(-1) > 1e-12 for one in after]
+    # Spin 1 rests from the start, 2 after one step, 3 after two.
+    assert [row.tolist() for row in moved[:3]] == [
+        [False, False, True],
+        [False, False, False],
+        [False, False, False],
+    ]
