@@ -497,6 +497,14 @@ KINDS = (
 )
 
 
+# Colors that are still on their way to those of another theme would be measured.
+SUDDEN = (
+    "const style = document.createElement('style');"
+    "style.textContent = '* { transition: none !important; }';"
+    "document.head.append(style);"
+)
+
+
 def serious_faults(browser: object, place: str) -> list[object]:
     """What axe finds in a part of the page that is open."""
     browser.execute_script(AXE.read_text(encoding="utf-8"))
@@ -512,6 +520,7 @@ def serious_faults(browser: object, place: str) -> list[object]:
 def test_a_page_is_open_to_everyone(browser: object, site: Path, page: str, theme: str) -> None:
     browser.set_script_timeout(120)
     browser.get(f"file://{site}/{page}")
+    browser.execute_script(SUDDEN)
     browser.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
     assert serious_faults(browser, "document") == []
 
@@ -543,6 +552,7 @@ def test_a_live_figure_is_open_to_everyone(browser: object, site: Path, name: st
     for theme, width in (("light", 1300), ("dark", 420)):
         browser.set_window_size(width, 1000)
         open_figure(browser, site, name)
+        browser.execute_script(SUDDEN)
         browser.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
         place = f"document.querySelector('[data-explorable={name}]')"
         assert serious_faults(browser, place) == []
