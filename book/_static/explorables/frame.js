@@ -122,6 +122,44 @@ spinformer.frame = (() => {
     return {sheet, paint};
   }
 
+  // The plane −reach … reach on a sheet: a point's place in pixels, and back; `unit` pixels are one.
+  function geometry(width, height, reach) {
+    const size = Math.min(width, height) / 2 - 4;
+    return {size, unit: size / reach,
+      place: ([x, y]) => [width / 2 + (size * x) / reach, height / 2 - (size * y) / reach],
+      back: ([x, y]) => [(reach * (x - width / 2)) / size, (reach * (height / 2 - y)) / size]};
+  }
+
+  // A canvas that takes presses, drags and keys; `keys` says which, to those who do not see it.
+  function pressed(panel, keys) {
+    panel.sheet.classList.add("explorable-press");
+    panel.sheet.style.touchAction = "none";
+    if (!keys) return;
+    panel.sheet.tabIndex = 0;
+    panel.sheet.setAttribute("aria-label", keys);
+  }
+
+  // Where a pointer is on a sheet, in its pixels.
+  function pointer(sheet, event) {
+    const box = sheet.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  }
+
+  // Calls to what is returned draw once in the next picture; again as long as `fill(until)`, which
+  // works at what is not needed at once, says that it is not done.
+  function ticker(fill, draw) {
+    let waiting = 0;
+    return function tick() {
+      if (waiting) return;
+      waiting = requestAnimationFrame(() => {
+        waiting = 0;
+        const busy = fill(performance.now() + 4);
+        draw();
+        if (busy) tick();
+      });
+    };
+  }
+
   // A line chart by uPlot that keeps the width of its panel.
   function chart(parent, {label, height, x, y, series, range = {}}) {
     const box = element(parent, "figure", {class: "explorable-panel"});
@@ -173,5 +211,5 @@ spinformer.frame = (() => {
   }
 
   return {still, color, element, readState, writeState, slider, sliders, take, listen, choice, button,
-    canvas, chart, teller, start};
+    canvas, geometry, pressed, pointer, ticker, chart, teller, start};
 })();

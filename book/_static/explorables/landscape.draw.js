@@ -53,11 +53,7 @@
     const plane = frame.canvas(panels, {height: 360, draw: drawPlane,
       label: "Landscape: drag patterns (discs) and the query (ring). Colour: which pattern a query "
         + "from there ends at, grey where it ends at a mixture; darker is lower."});
-    plane.sheet.classList.add("explorable-press");
-    plane.sheet.style.touchAction = "none";
-    plane.sheet.tabIndex = 0;
-    plane.sheet.setAttribute("aria-label", "Landscape. Keys 1 to 6 take a pattern, Q the query, "
-      + "arrows move it.");
+    frame.pressed(plane, "Landscape. Keys 1 to 6 take a pattern, Q the query, arrows move it.");
     const side = frame.element(panels, "div");
     const bars = frame.canvas(side, {height: 130, draw: drawBars,
       label: "Attention weights of the query where it stands (pale) and where it ends (full)."});
@@ -144,25 +140,10 @@
 
     function coordinate(cell) { return REACH * ((2 * (cell + 0.5)) / CELLS - 1); }
 
-    let waiting = 0;
-    function tick() {
-      if (waiting) return;
-      waiting = requestAnimationFrame(() => {
-        waiting = 0;
-        const busy = fillBasins(performance.now() + 4);
-        draw();
-        if (busy) tick();
-      });
-    }
-
-    function geometry(width, height) {
-      const size = Math.min(width, height) / 2 - 2;
-      return {size, place: ([x, y]) => [width / 2 + (size * x) / REACH, height / 2 - (size * y) / REACH],
-        back: ([x, y]) => [(REACH * (x - width / 2)) / size, (REACH * (height / 2 - y)) / size]};
-    }
+    const tick = frame.ticker(fillBasins, draw);
 
     function drawPlane(context, width, height) {
-      const {size, place: at} = geometry(width, height);
+      const {size, place: at} = frame.geometry(width, height, REACH);
       context.clearRect(0, 0, width, height);
       if (!basins) return;
       drawCells();
@@ -251,25 +232,21 @@
       changed(held !== "query");
     }
 
-    function from(event) {
-      const box = plane.sheet.getBoundingClientRect();
-      return [event.clientX - box.left, event.clientY - box.top];
-    }
+    function here() { return frame.geometry(plane.sheet.clientWidth, plane.sheet.clientHeight, REACH); }
     plane.sheet.addEventListener("pointerdown", (event) => {
-      const {place: at, back} = geometry(plane.sheet.clientWidth, plane.sheet.clientHeight);
-      const here = from(event);
-      const far = (point) => Math.hypot(at(point)[0] - here[0], at(point)[1] - here[1]);
+      const {place: at, back} = here(), hand = frame.pointer(plane.sheet, event);
+      const far = (point) => Math.hypot(at(point)[0] - hand[0], at(point)[1] - hand[1]);
       const distances = state.points.map(far);
       const nearest = distances.indexOf(Math.min(...distances));
       // On a pattern it is taken; anywhere else the query is dropped.
       held = far(state.query) > 14 && distances[nearest] < 14 ? nearest : "query";
       plane.sheet.setPointerCapture(event.pointerId);
-      if (held === "query") move(back(here));
+      if (held === "query") move(back(hand));
       tick();
     });
     plane.sheet.addEventListener("pointermove", (event) => {
       if (!event.buttons) return;
-      move(geometry(plane.sheet.clientWidth, plane.sheet.clientHeight).back(from(event)));
+      move(here().back(frame.pointer(plane.sheet, event)));
     });
     plane.sheet.addEventListener("keydown", (event) => {
       const ways = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1]};

@@ -37,11 +37,7 @@
     const plane = frame.canvas(left, {height: 300, draw: drawPlane,
       label: "Tokens (discs) act as fields: drag them. Thick arrows: what the module returns; "
         + "rings: the exact answer. Lines between discs: couplings, both directions together."});
-    plane.sheet.classList.add("explorable-press");
-    plane.sheet.style.touchAction = "none";
-    plane.sheet.tabIndex = 0;
-    plane.sheet.setAttribute("aria-label", "Plane of the tokens. Keys 1 to 3 take a token, arrows "
-      + "move it.");
+    frame.pressed(plane, "Plane of the tokens. Keys 1 to 3 take a token, arrows move it.");
     const chain = frame.canvas(left, {height: 250, draw: drawParts,
       label: "One token taken apart, tip to tail: residual (blue), mixing (orange), higher orders "
         + "(green), response of the couplings (violet); ring: the exact answer."});
@@ -119,16 +115,7 @@
       return curve.length < GRID;
     }
 
-    let waiting = 0;
-    function tick() {
-      if (waiting) return;
-      waiting = requestAnimationFrame(() => {
-        waiting = 0;
-        const busy = fillCurve(performance.now() + 5);
-        draw();
-        if (busy) tick();
-      });
-    }
+    const tick = frame.ticker(fillCurve, draw);
 
     function draw() {
       plane.paint();
@@ -151,13 +138,6 @@
           : `The spins are off by ${percent(now.error)}; the meter says ${percent(now.meter)}. `)
         + `Its correlations are ${meter.physical ? "possible" : "impossible"} for spins `
         + `(largest ${meter.largest.toFixed(2)}).`);
-    }
-
-    function geometry(width, height, reach) {
-      const size = Math.min(width, height) / 2 - 4;
-      return {place: ([x, y]) => [width / 2 + (size * x) / reach, height / 2 - (size * y) / reach],
-        back: ([x, y]) => [(reach * (x - width / 2)) / size, (reach * (height / 2 - y)) / size],
-        unit: size / reach};
     }
 
     function arrow(context, from, to, hue, width) {
@@ -184,7 +164,7 @@
     function drawPlane(context, width, height) {
       context.clearRect(0, 0, width, height);
       if (!found) return;
-      const {place: at, unit} = geometry(width, height, REACH), origin = at([0, 0]);
+      const {place: at, unit} = frame.geometry(width, height, REACH), origin = at([0, 0]);
       context.strokeStyle = frame.color("grid");
       context.lineWidth = 1;
       context.beginPath(); context.arc(...origin, unit, 0, 7); context.stroke();
@@ -224,7 +204,7 @@
         points.push(points.at(-1).map((x, a) => x + found[name][state.token][a]));
       }
       const reach = 1.15 * Math.max(0.8, ...[...points, truth.output[state.token]].flat().map(Math.abs));
-      const {place: at, unit} = geometry(width, height, reach);
+      const {place: at, unit} = frame.geometry(width, height, reach);
       context.strokeStyle = frame.color("grid");
       context.lineWidth = 1;
       context.beginPath(); context.arc(...at([0, 0]), unit, 0, 7); context.stroke();
@@ -242,13 +222,9 @@
     }
 
     let held = false;
-    function from(event) {
-      const box = plane.sheet.getBoundingClientRect();
-      return [event.clientX - box.left, event.clientY - box.top];
-    }
-    function here() { return geometry(plane.sheet.clientWidth, plane.sheet.clientHeight, REACH); }
+    function here() { return frame.geometry(plane.sheet.clientWidth, plane.sheet.clientHeight, REACH); }
     plane.sheet.addEventListener("pointerdown", (event) => {
-      const {place: at} = here(), hand = from(event);
+      const {place: at} = here(), hand = frame.pointer(plane.sheet, event);
       const distances = state.tokens.map((x) => Math.hypot(at(x)[0] - hand[0], at(x)[1] - hand[1]));
       const nearest = distances.indexOf(Math.min(...distances));
       held = distances[nearest] < 30;
@@ -257,7 +233,7 @@
       set({token: nearest});
     });
     plane.sheet.addEventListener("pointermove", (event) => {
-      if (event.buttons && held) move(here().back(from(event)));
+      if (event.buttons && held) move(here().back(frame.pointer(plane.sheet, event)));
     });
     plane.sheet.addEventListener("pointerup", () => { held = false; });
     plane.sheet.addEventListener("keydown", (event) => {

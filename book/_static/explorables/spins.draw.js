@@ -32,8 +32,7 @@
     const triangle = frame.canvas(panels, {height: 300, draw: drawTriangle,
       label: "The spins: pull a disc up or down to change its field (arrow beside it), the middle of a "
         + "line to change its coupling. Arrows in the discs: exact magnetization."});
-    triangle.sheet.classList.add("explorable-press");
-    triangle.sheet.style.touchAction = "none";
+    frame.pressed(triangle);
     const side = frame.element(panels, "div");
     const values = frame.chart(side, {height: 170, x: "β", y: "m₁", range: {y: [-1.05, 1.05]},
       series: ["blue", "blue", "orange", "orange", "green", "green", "text"],
@@ -147,7 +146,7 @@
     let grip = {y: 0, value: 0};
     triangle.sheet.addEventListener("pointerdown", (event) => {
       const box = triangle.sheet.getBoundingClientRect();
-      const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+      const [x, y] = frame.pointer(triangle.sheet, event);
       const corners = geometry(box.width, box.height);
       const places = {};
       corners.forEach((corner, i) => { places[`h${i + 1}`] = corner; });
