@@ -109,6 +109,21 @@ def test_without_blocks_it_is_the_mean_field() -> None:
     np.testing.assert_allclose(found.value, spectrum.exponents.value, atol=2e-3)
 
 
+def test_the_error_of_an_exponent_is_the_scatter_over_orbits() -> None:
+    """Chaos from 24 starts; an orbit is correlated, so its own error may be somewhat too small."""
+    network, count = Network.document(), 24
+    blocks = Blocks(network=network)
+    context = random_contexts(network, 5, count=count)
+    beta = np.full(count, 1.4)
+    window = mean_tokens(blocks, context, beta=1.4)
+    many = BlockEnsemble([blocks] * count, window, beta=beta, position=context.position)
+    many.advance(1000)
+    found = many.exponents(1600, count=1)
+    scatter = found.value[:, 0].std(ddof=1)
+    assert found.value.min() > 0.0
+    assert 0.5 < found.error[:, 0].mean() / scatter < 1.5
+
+
 @pytest.mark.parametrize("linear", [False, True])
 def test_many_systems_do_what_one_does_and_tangents_are_differences(linear: bool) -> None:
     blocks = _blocks(0.4, 1.3, gamma=8.0, linear=linear)

@@ -71,6 +71,7 @@ def test_a_path_of_least_action_has_no_slope():
     network = Network.document()
     guess = 0.3 * np.sin(np.arange(39.0)).reshape(13, 3)
     found = least_action(network, guess, beta=1.0, position=3)
+    assert not least_action(network, guess, beta=1.0, position=3, max_steps=2).converged
 
     def cost(free):
         path = np.concatenate([guess[:4], free.reshape(-1, 3), guess[-4:]])
@@ -129,13 +130,16 @@ def test_quenched_texts_follow_the_mean_field_and_are_recognized():
 
 def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
     rng = np.random.default_rng(4)
-    x, horizon, slopes, errors, deviances = np.array([1.0, 2.0, 3.0, 4.0]), 40.0, [], [], []
+    x, horizon = np.array([1.0, 2.0, 3.0, 4.0]), 40.0
+    slopes, errors, starts, start_errors, deviances = [], [], [], [], []
     for draw in range(300):
         times = rng.exponential(np.exp(0.5 + 0.9 * x)[:, None], (4, 60))
         ended, total = (times < horizon).sum(axis=1), np.minimum(times, horizon).sum(axis=1)
         law = escape_law(x, total=total, ended=ended)
         slopes.append(law.slope.value)
         errors.append(law.slope.error)
+        starts.append(law.intercept.value)
+        start_errors.append(law.intercept.error)
         deviances.append(law.deviance)
         if draw == 0:
 
@@ -150,5 +154,6 @@ def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
             assert law.deviance == pytest.approx(2 * (best.fun - free), abs=1e-6)
     assert np.mean(slopes) == pytest.approx(0.9, abs=0.02)
     assert np.std(slopes) == pytest.approx(np.mean(errors), rel=0.15)
+    assert np.std(starts) == pytest.approx(np.mean(start_errors), rel=0.15)
     assert np.mean(deviances) == pytest.approx(2.0, abs=0.4)  # two degrees of freedom
     assert law.degrees == 2

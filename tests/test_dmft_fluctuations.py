@@ -146,6 +146,14 @@ def test_texts_that_share_their_noise_grow_apart_as_the_limit_does(coin):
     )
     assert found.growth.value == pytest.approx(np.log(0.7), abs=3e-3)
     assert found.merged == 0.0
+    sets = [
+        coupled_growth(
+            coin, 10**5, beta=0.7, windows=windows, position=0, steps=8, transient=4, seed=seed
+        ).growth
+        for seed in range(60)
+    ]
+    scatter = np.std([float(one.value) for one in sets], ddof=1)
+    assert np.mean([float(one.error) for one in sets]) == pytest.approx(scatter, rel=0.3)
     few = coupled_growth(
         coin, 99, beta=0.7, windows=windows, position=0, steps=40, transient=8, seed=1
     )

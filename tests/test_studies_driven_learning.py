@@ -187,6 +187,14 @@ def test_entropy_production_is_that_of_simulated_steps(seed):
     assert found.value == pytest.approx(rate, rel=0.05)
 
 
+def test_the_error_of_simulated_entropy_is_its_scatter():
+    couplings = np.array([[0.0, 0.8], [0.1, 0.0]])
+    system = {"fields": np.eye(2, 8) / 2, "beta": 1.0, "steps": 4, "replicas": 50}
+    found = [simulated_entropy(couplings, **system, seed=seed) for seed in range(60)]
+    scatter = np.std([float(one.value) for one in found], ddof=1)
+    assert np.mean([float(one.error) for one in found]) == pytest.approx(scatter, rel=0.3)
+
+
 def test_one_seed_of_the_table_comes_out_again(trained):
     """Trainings amplify rounding: tight at the beginning, within a third at the end."""
     table = RECALL.read()

@@ -69,6 +69,12 @@ def exact_deviation(network: LetterNetwork, size: int, beta: float) -> float:
     return float(np.sqrt(square - (mean**2).sum()))
 
 
+def test_the_error_of_a_gap_is_its_scatter_over_sets_of_lists() -> None:
+    found = [word_rows(24, share=0.3, first=20 * k)[0] for k in range(60)]
+    scatter = np.std([row["gap"] for row in found], ddof=1)
+    assert np.mean([row["error"] for row in found]) == pytest.approx(scatter, rel=0.3)
+
+
 @pytest.mark.claim("C17")
 def test_the_deviation_of_letters_falls_as_the_root_of_their_number() -> None:
     table = DEVIATIONS.read()
