@@ -536,6 +536,24 @@ def test_pictures_are_not_dimmed_on_the_dark_theme(browser: object, site: Path) 
     assert all(style == ["none", "rgb(255, 255, 255)"] for style in shown)
 
 
+def test_code_is_folded_but_for_the_parameters(browser: object, site: Path) -> None:
+    browser.get(f"file://{site}/notebooks/33b_lifetimes.html")
+    wait_for(browser, "document.readyState === 'complete'")
+    found = browser.execute_script(
+        "const all = [...document.querySelectorAll('div.cell')]"
+        ".filter(c => c.querySelector('.cell_input'));"
+        "const seen = all.filter(c => c.querySelector('.cell_input').checkVisibility());"
+        "return [all.length, seen.map(c => [...c.classList].filter(n => n.startsWith('tag_')))]"
+    )
+    assert found[0] > 5
+    assert found[1] == [["tag_parameters"]]
+    summary = browser.find_element("css selector", "div.cell details.hide summary")
+    browser.execute_script(STILL, summary)
+    summary.click()
+    opened = "document.querySelector('div.cell details.hide .cell_input')"
+    assert browser.execute_script(f"return {opened}.checkVisibility()")
+
+
 def test_pages_are_printed_on_white(browser: object, site: Path) -> None:
     browser.get(f"file://{site}/notebooks/33b_lifetimes.html")
     told = browser.execute_script(

@@ -9,6 +9,7 @@ from typing import Any
 from docutils import nodes
 from pybtex import plugin
 from site_claims import setup_claims
+from site_code import setup_code
 from site_figures import setup_figures
 from site_look import setup_look
 from site_numbers import setup_numbers
@@ -89,6 +90,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register what the parts of the book need."""
     remember_plugins()
     setup_claims(app)
+    setup_code(app)
     setup_figures(app)
     setup_look(app)
     setup_numbers(app)

@@ -1,0 +1,27 @@
+"""Code of the chapters is folded on the pages, in the notebooks it stays open."""
+
+from __future__ import annotations
+
+import json
+
+from sphinx.application import Sphinx
+
+# What a reader may change is always seen; what is not shown at all need not be folded.
+_OPEN = {"parameters", "injected-parameters", "remove-cell", "remove-input"}
+
+
+def fold_code(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Tag the code of a notebook, as it is read, so that its page opens it on demand."""
+    if not str(app.env.doc2path(docname)).endswith(".ipynb"):
+        return
+    notebook = json.loads(source[0])
+    for cell in notebook["cells"]:
+        tags = cell["metadata"].setdefault("tags", [])
+        if cell["cell_type"] == "code" and not _OPEN & set(tags):
+            tags.append("hide-input")
+    source[0] = json.dumps(notebook)
+
+
+def setup_code(app: Sphinx) -> None:
+    """Register the hook."""
+    app.connect("source-read", fold_code)
