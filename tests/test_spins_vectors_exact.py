@@ -96,7 +96,7 @@ def test_partition_function_by_random_directions(sites):
     assert abs(weight.mean() - 1) < 4 * weight.std() / np.sqrt(weight.size)
 
 
-@settings(deadline=None, max_examples=25, derandomize=True)
+@settings(deadline=None, max_examples=15, derandomize=True)
 @given(
     dim=st.integers(2, 40),
     beta=st.floats(0.05, 3.0),
@@ -129,7 +129,7 @@ def test_derivatives_of_the_free_energy(dim, beta, seed, three):
     assert abs((up - down) / (2 * step * beta) - want) < 1e-6 * dim
 
 
-@settings(deadline=None, max_examples=25, derandomize=True)
+@settings(deadline=None, max_examples=15, derandomize=True)
 @given(dim=st.integers(1, 200), beta=st.floats(0.01, 10.0), seed=st.integers(0, 10_000))
 def test_exchange_of_two_spins(dim, beta, seed):
     """The quadrature treats the two spins differently; the physics does not."""

@@ -72,25 +72,27 @@ def alignment_over_kappa(kappa: ArrayLike, *, dim: int) -> np.ndarray:
     dim = check_integer("dim", dim, low=1)
     kappa = check_array("kappa", kappa, low=0.0)
     nu = dim / 2 - 1
-    positive = np.where(kappa > 0, kappa, 1.0)
     if dim == 1:
+        positive = np.where(kappa > 0, kappa, 1.0)
         return np.where(kappa > 0, np.tanh(positive) / positive, 1.0)
     # For κ below the order the continued fraction converges in a few steps and cannot underflow;
     # above it the ratio of scaled Bessel functions is safe.
     small = kappa <= nu + 2
-    x = np.where(small, kappa, 1.0)
+    x = kappa[small]
+    square = x * x
     fraction = np.zeros_like(x)
     for order in np.arange(60, 0, -1) + nu:
-        fraction = 1.0 / (2 * order + x * x * fraction)
-    y = np.where(small, nu + 2.0, kappa)
+        fraction = 1.0 / (2 * order + square * fraction)
+    y = kappa[~small]
     below = _scaled_bessel(nu, y)
     safe = below > _UNDERFLOW
-    ratio = np.where(small, fraction, _scaled_bessel(nu + 1, y) / (np.where(safe, below, 1.0) * y))
-    rest = ~(small | safe)
-    if rest.any():
+    above = _scaled_bessel(nu + 1, y) / (np.where(safe, below, 1.0) * y)
+    if not safe.all():
         # A_D(κ)/κ = G_{D+2}(κ) / (D G_D(κ)), whose logarithms do not underflow.
-        logs = [log_harmonic(y[rest], dim=d, degree=0) for d in (dim + 2, dim)]
-        ratio[rest] = np.exp(logs[0] - logs[1]) / dim
+        logs = [log_harmonic(y[~safe], dim=d, degree=0) for d in (dim + 2, dim)]
+        above[~safe] = np.exp(logs[0] - logs[1]) / dim
+    ratio = np.empty_like(kappa)
+    ratio[small], ratio[~small] = fraction, above
     return ratio
 
 

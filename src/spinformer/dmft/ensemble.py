@@ -150,7 +150,15 @@ class Ensemble:
             results[number] = task(self._block(number), self.clock)
 
         bar = tqdm(total=self.blocks, desc=label, disable=not progress)
-        with ThreadPoolExecutor(min(self.threads, self.blocks)) as pool, bar:
+        threads = min(self.threads, self.blocks)
+        if threads == 1:
+            # A single system's return map is asked for thousands of times: no thread for each.
+            with bar:
+                for number in range(self.blocks):
+                    work(number)
+                    bar.update()
+            return self._collect(results)
+        with ThreadPoolExecutor(threads) as pool, bar:
             futures = [pool.submit(work, number) for number in range(self.blocks)]
             try:
                 for future in as_completed(futures):
@@ -160,6 +168,12 @@ class Ensemble:
                 for future in futures:
                     future.cancel()
                 raise
+        return self._collect(results)
+
+    def _collect(
+        self, results: dict[int, tuple[Clock, tuple[np.ndarray, ...]]]
+    ) -> tuple[np.ndarray, ...]:
+        """Move the clock on, and put the blocks' arrays together."""
         cursor, position = results[0][0]
         self.clock = Clock(int(cursor), int(position))
         arrays = [results[number][1] for number in range(self.blocks)]

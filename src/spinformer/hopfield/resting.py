@@ -108,7 +108,6 @@ def explicit_weights(
     return lagrangian.gradient(scores if bias is None else scores + bias)
 
 
-@torch.compiler.disable
 def rest(
     start: Tensor,
     *,
@@ -135,6 +134,12 @@ def rest(
     >>> f"{float(state[0, 0]):.3f}", bool((moved <= 1e-6).all())
     ('4.000', True)
     """
+    if torch.compiler.is_compiling():
+        # The loop stays outside of the graph. Saying so imports torch's compiler, which would
+        # double what this package takes to import: only who compiles shall wait for it.
+        from spinformer.hopfield.uncompiled import apply
+
+        return apply(_Rest, lagrangian, tolerance, max_steps, start, keys, beta, bias)
     return _Rest.apply(lagrangian, tolerance, max_steps, start, keys, beta, bias)
 
 

@@ -37,6 +37,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from spinformer.core.random import torch_generator
+from spinformer.core.records import record
 from spinformer.language import (
     LanguageModel,
     LayerTrace,
@@ -113,29 +114,65 @@ def attention_scores(
     (3, True)
     """
     names = sorted({name for chosen in sets.values() for name in chosen})
-    # (terms, heads, tokens, channels) and (tokens, channels) of every text, tokens of all windows.
-    stacked = [
-        torch.stack([known[name].transpose(0, 1).flatten(1, 2) for name in names])
-        for known in terms
+    moments = [
+        _Moments.of(known, names, target) for known, target in zip(terms, targets, strict=True)
     ]
-    goals = [target.flatten(0, 1) for target in targets]
-    heads = stacked[0].shape[1]
+    heads = len(moments[0].along) // len(names)
     scores: dict[str, list[float]] = {name: [] for name in sets}
-    for unseen in range(len(stacked)):
-        seen = [n for n in range(len(stacked)) if n != unseen]
-        shift = torch.cat([stacked[n] for n in seen], dim=-2).mean(dim=-2, keepdim=True)
-        centre = torch.cat([goals[n] for n in seen]).mean(dim=0)
-        flat = [(t - shift).flatten(2).flatten(0, 1) for t in stacked]
-        goal = [(y - centre).flatten() for y in goals]
-        square = torch.stack([flat[n] @ flat[n].T for n in seen]).sum(dim=0)
-        along = torch.stack([flat[n] @ goal[n] for n in seen]).sum(dim=0)
+    for tested in moments:
+        seen = [moment for moment in moments if moment is not tested]
+        count = sum(moment.count for moment in seen)
+        shift = torch.stack([moment.sums for moment in seen]).sum(dim=0) / count
+        centre = torch.stack([moment.goal for moment in seen]).sum(dim=0) / count
+        known = [moment.about(shift, centre) for moment in seen]
+        square = torch.stack([both for both, _, _ in known]).sum(dim=0)
+        along = torch.stack([both for _, both, _ in known]).sum(dim=0)
+        met, against, whole = tested.about(shift, centre)
         for name, chosen in sets.items():
             places = torch.cat([names.index(k) * heads + torch.arange(heads) for k in chosen])
             # The pseudo-inverse: heads that do nothing take no part.
             weights = torch.linalg.pinv(square[places][:, places], rtol=1e-10) @ along[places]
-            wrong = goal[unseen] - weights @ flat[unseen][places]
-            scores[name].append(_share(wrong, goal[unseen]))
+            told = 2 * against[places] - met[places][:, places] @ weights
+            scores[name].append(float(weights @ told / whole))
     return scores
+
+
+@record
+class _Moments:
+    """What a least-squares fit needs of one text: every fit that leaves out a text adds these up.
+
+    `count` tokens; sums over them, `sums` (terms, channels) and `goal` (channels,); products over
+    tokens and channels, `square` (terms, terms), `along` (terms,) and `whole`.
+    """
+
+    count: int
+    sums: Tensor
+    goal: Tensor
+    square: Tensor
+    along: Tensor
+    whole: Tensor
+
+    @classmethod
+    def of(cls, known: Mapping[str, Tensor], names: Sequence[str], target: Tensor) -> _Moments:
+        terms = torch.cat([known[name].transpose(0, 1).flatten(1, 2) for name in names])
+        goal = target.flatten(0, 1)
+        flat = terms.flatten(1)
+        return cls(
+            count=len(goal),
+            sums=terms.sum(dim=1),
+            goal=goal.sum(dim=0),
+            square=flat @ flat.T,
+            along=flat @ goal.flatten(),
+            whole=goal.square().sum(),
+        )
+
+    def about(self, shift: Tensor, centre: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The three products of terms less `shift` (terms, channels) and goal less `centre`."""
+        mixed = self.sums @ shift.T
+        square = self.square - mixed - mixed.T + self.count * shift @ shift.T
+        along = self.along - self.sums @ centre - shift @ (self.goal - self.count * centre)
+        whole = self.whole - 2 * self.goal @ centre + self.count * centre @ centre
+        return square, along, whole
 
 
 def feed_forward_scores(
