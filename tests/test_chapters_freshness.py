@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import base64
+import io
 import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import nbformat
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from matplotlib.image import imsave
 
 from spinformer.chapters import execution, meaning
 from spinformer.chapters.__main__ import main
@@ -158,6 +163,37 @@ def test_build_replaces_a_notebook_that_a_merge_left_with_conflicts(
     told = build(built_checkout, monkeypatch, executes=True)
     assert "01_small: notebooks/01_small.ipynb cannot be read" in told
     assert path.read_bytes() == good
+
+
+def test_only_pictures_that_differ_by_more_than_rounding_are_replaced(small_checkout: Path) -> None:
+    path = chapter(small_checkout).notebook_path
+
+    def write(*, shade: float = 0.5, size: int = 8, text: str = "1") -> bytes:
+        """The committed notebook after a run that drew a square, one pixel of it in `shade`."""
+        square = np.full((size, size), 0.5)
+        square[3, 4] = shade
+        stream = io.BytesIO()
+        imsave(stream, square, cmap="gray", vmin=0, vmax=1, format="png")
+        notebook = nbformat.from_dict(chapter(small_checkout).template)
+        picture = base64.b64encode(stream.getvalue()).decode()
+        data = {"image/png": picture, "text/plain": f"<Figure {text}>"}
+        notebook.cells[-1].outputs = [
+            nbformat.v4.new_output("stream", text=f"{text}\n"),
+            nbformat.v4.new_output("display_data", data=data),
+        ]
+        execution.write_notebook(chapter(small_checkout), notebook)
+        return path.read_bytes()
+
+    first = write()
+    assert write(shade=0.51) == first
+    moved = write(shade=0.6)
+    assert moved != first
+    assert write(size=9) not in (first, moved)
+    # What is printed is taken over whatever the picture is.
+    write()
+    assert b'"2\\n"' in write(shade=0.51, text="2")
+    path.write_bytes(first.replace(b"iVBOR", b"iVBO"))
+    assert write() == first
 
 
 def test_line_endings_do_not_matter(built_checkout: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -23,6 +24,7 @@ from spinformer.chapters.errors import BookError, OutputError, RunError
 from spinformer.chapters.files import keep, prepare_folder
 from spinformer.chapters.freshness import read_notebook, spliced
 from spinformer.chapters.page import page_files, write_page
+from spinformer.chapters.pictures import keep_pictures
 from spinformer.chapters.project import citation_text, readme_text, repository_address
 from spinformer.chapters.source import Chapter
 from spinformer.sweeps.files import write_atomically
@@ -110,7 +112,13 @@ def rebuild(chapter: Chapter, *, progress: bool = True) -> None:
 
 
 def write_notebook(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
-    """Replace the committed notebook by the source's with the outputs of `executed`."""
+    """Replace the committed notebook by the source's with the outputs of `executed`.
+
+    A picture that differs from the committed one by rounding is left as it was.
+    """
+    # A notebook that is not there, or is damaged, has no picture worth keeping.
+    with contextlib.suppress(BookError, ValueError, OSError, SyntaxError):
+        keep_pictures(executed, read_notebook(chapter.notebook_path))
     notebook = spliced(chapter, executed)
     write_atomically(chapter.notebook_path, nbformat.writes(notebook) + "\n")
 
