@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -189,8 +190,12 @@ def run(case: Case, binaries: Path, chapters: list[str], workers: int) -> tuple[
     return done.returncode == 0, told or "same", time.monotonic() - begin
 
 
-def read(interpreter: str, chapters: list[str]) -> tuple[bool, str, float]:
-    """Whether all chapters run where a reader opens them, and what is installed stays."""
+def read(interpreter: str, chapters: list[str], workers: int) -> tuple[bool, str, float]:
+    """Whether all chapters run where a reader opens them, and what is installed stays.
+
+    The first chapter installs the package, one that reads a model that model: these run one after
+    the other, the rest `workers` at a time.
+    """
     begin = time.monotonic()
     folder = FOLDER / "reader"
     shutil.rmtree(folder, ignore_errors=True)
@@ -206,9 +211,8 @@ def read(interpreter: str, chapters: list[str]) -> tuple[bool, str, float]:
         subprocess.run([*pip, "install", "--quiet", "--index-url", index, "torch"], check=True)
     frozen = [*pip, "freeze", "--exclude", "spinformer"]
     before = subprocess.run(frozen, capture_output=True, text=True, check=True).stdout.split()
-    told, log = [], []
-    for name in chapters:
-        shutil.copy(ROOT / "notebooks" / f"{name}.ipynb", empty)
+
+    def end(name: str) -> tuple[str, int, str]:
         done = subprocess.run(
             [str(folder / "env" / "bin" / "python"), "-c", EXECUTE, f"{name}.ipynb"],
             cwd=empty,
@@ -216,17 +220,28 @@ def read(interpreter: str, chapters: list[str]) -> tuple[bool, str, float]:
                 **{key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
                 "PATH": f"{folder / 'env' / 'bin'}:{os.environ['PATH']}",
                 "SPINFORMER_REPOSITORY": f"file://{ROOT}",
+                "OMP_NUM_THREADS": "1",
             },
             capture_output=True,
             text=True,
             check=False,
         )
-        log.append(f"== {name}\n{done.stdout}{done.stderr}")
-        if done.returncode:
-            told.append(name)
+        return name, done.returncode, done.stdout + done.stderr
+
+    installs = []
+    for name in chapters:
+        source = ROOT / "notebooks" / f"{name}.ipynb"
+        shutil.copy(source, empty)
+        if not installs or source.read_text(encoding="utf-8").count("%pip install") > 1:
+            installs.append(name)
+    ended = [end(name) for name in installs]
+    with ThreadPoolExecutor(workers) as pool:
+        ended += pool.map(end, [name for name in chapters if name not in installs])
+    told = [name for name, code, _ in ended if code]
     after = subprocess.run(frozen, capture_output=True, text=True, check=True).stdout.split()
     told += [f"replaced {line}" for line in before if line not in after]
-    (FOLDER / "reader.log").write_text("\n".join(log), encoding="utf-8")
+    log = "\n".join(f"== {name}\n{text}" for name, _, text in ended)
+    (FOLDER / "reader.log").write_text(log, encoding="utf-8")
     return not told, ", ".join(told) or "runs", time.monotonic() - begin
 
 
@@ -249,7 +264,7 @@ def main() -> None:
     good = True
     for case in rows:
         if case.name == READER:
-            same, told, seconds = read(pythons[case.python], names)
+            same, told, seconds = read(pythons[case.python], names, chosen.workers)
         else:
             binaries = environment(case.python, case.versions, pythons[case.python])
             same, told, seconds = run(case, binaries, names, chosen.workers)
