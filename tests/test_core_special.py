@@ -10,6 +10,7 @@ from spinformer.core.special import (
     log_sphere_integral,
     mean_alignment,
     normal_average,
+    normal_rule,
 )
 
 # Series, continued fraction, scaled Bessel functions and their underflow: every branch and both
@@ -104,10 +105,34 @@ def test_normal_average_of_functions_with_closed_averages():
         assert found == pytest.approx(exact, abs=tolerance)
 
 
+@pytest.mark.parametrize("slope", [0.2, 1.7, 45.0, 700.0, 3e4])
+def test_averages_over_a_normal_are_exact_when_the_steepness_is_told(slope):
+    def wanted(height):
+        # Over u = slope z: as smooth as sech², however steep the tanh.
+        density = quad(
+            lambda u: np.exp(-((u / slope) ** 2) / 2) / np.cosh(u - height) ** 2 / slope,
+            height - 40,
+            height + 40,
+            points=[height],
+            epsabs=1e-14,
+            limit=300,
+        )[0]
+        return 1.0 - density / np.sqrt(2 * np.pi)
+
+    points, weights = normal_rule(slope)
+    for height in (0.0, 0.8):
+        square = weights @ np.tanh(slope * points - height) ** 2
+        assert 1.0 - square == pytest.approx(1.0 - wanted(height), rel=2e-9)
+        told = normal_average(lambda z, h=height: np.tanh(slope * z - h) ** 2, steepness=slope)
+        assert 1.0 - told == pytest.approx(1.0 - wanted(height), rel=2e-9)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "told"),
     [
         (lambda: mean_alignment(np.nan, dim=3), ValueError, "kappa"),
+        (lambda: normal_average(np.tanh, steepness=5e4), ValueError, "steepness"),
+        (lambda: normal_rule(-1.0), ValueError, "steepness"),
         (lambda: mean_alignment(1.0, dim=0), ValueError, "dim"),
         (lambda: mean_alignment(1.0, dim=2.5), TypeError, "dim"),
         (lambda: mean_alignment("a", dim=2), TypeError, "kappa"),

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
+from spinformer.core.solve import NotConverged
 from spinformer.dmft.blocks import Blocks, block_step
 from spinformer.dmft.loaded import (
     _pair_average,
@@ -52,7 +54,7 @@ def test_the_resting_state_is_that_of_a_sampled_process() -> None:
     rest, load, beta = resting_state(1.2, load=0.6, context=4), 0.6, 1.2
     assert rest.residual < 1e-8
     size, window = 6, 4
-    c = rest.correlation
+    c = rest.value
     cover = np.array([
         [load / 16 * sum(c[abs(i - j + s - r)] for s in range(window) for r in range(window))
          for j in range(size)] for i in range(size)
@@ -81,18 +83,53 @@ def test_pair_averages_are_sums_over_the_plane() -> None:
         assert found[n, 0] == pytest.approx((weight * product).sum() / weight.sum(), abs=1e-4)
 
 
+def test_what_the_theory_cannot_resolve_is_refused_or_said() -> None:
+    with pytest.raises(ValueError, match="beta and load"):
+        loaded_path(SOFT, WINDOW, position=3, beta=30.0, load=0.5, steps=2)
+    with pytest.raises(ValueError, match="beta and load"):
+        resting_state(400.0, load=1.0, context=4)
+    # Windows of sixteen tokens share nearly all of them: the steep bits need higher orders.
+    with pytest.raises(NotConverged, match="stalled"):
+        resting_state(200.0, load=0.5, context=16)
+    blurred = resting_state(200.0, load=0.5, context=16, throw=False)
+    shift = np.arange(-15, 16)
+    share = (16 - np.abs(shift)) / 256
+    near = 0.5 * blurred.value[np.abs(1 + shift)] @ share / blurred.noise
+    wrong = abs(blurred.value[1] - 2.0 / np.pi * np.arcsin(near))
+    assert 1e-3 < wrong < blurred.residual
+    with pytest.raises(NotConverged, match="step limit"):
+        resting_state(1.2, load=0.6, context=4, max_steps=3)
+
+
+def test_steep_averages_and_gains_by_other_means() -> None:
+    """A two-time average from drawn fields, the gain over the scale of sech²."""
+    beta = 8.0
+    rng = np.random.default_rng(0)
+    here, there = 0.6, np.array([0.9])
+    both, first, second = np.array([0.55]), np.array([0.2]), np.array([[-0.3]])
+    found = _pair_average(first, second, beta=beta, here=here, there=there, both=both)
+    cover = [[here, both[0]], [both[0], there[0]]]
+    x, y = rng.multivariate_normal([0.0, 0.0], cover, 1_000_000).T
+    drawn = np.tanh(beta * (0.2 + x)) * np.tanh(beta * (-0.3 + y))
+    assert found[0, 0] == pytest.approx(drawn.mean(), abs=5 * drawn.std() / 1000)
+    rest = resting_state(200.0, load=2.0, context=4)
+    width = 200.0 * np.sqrt(rest.noise)
+    gain = quad(lambda u: np.exp(-((u / width) ** 2) / 2) / np.cosh(u) ** 2, -40, 40)[0]
+    assert rest.gain == pytest.approx(200.0 * gain / width / np.sqrt(2 * np.pi), rel=1e-6)
+
+
 def test_steep_bits_at_rest_obey_the_arcsine_law() -> None:
     rest = resting_state(200.0, load=0.5, context=1, lags=8)
     # One token in the window: lags have nothing in common, and R is the load.
     assert rest.noise == pytest.approx(0.5)
-    np.testing.assert_allclose(rest.correlation[1:], 0.0, atol=1e-8)
+    np.testing.assert_allclose(rest.value[1:], 0.0, atol=1e-8)
     rest = resting_state(60.0, load=0.5, context=2, lags=30)
-    c = np.append(rest.correlation, rest.correlation[-1])
+    c = np.append(rest.value, rest.value[-1])
     cover = np.array([c[abs(d - 1)] + 2.0 * c[d] + c[d + 1] for d in range(20)]) * 0.125
     cover[0] = 0.125 * (2.0 + 2.0 * c[1])
     assert rest.noise == pytest.approx(cover[0], rel=1e-9)
     wanted = 2.0 / np.pi * np.arcsin(cover[1:] / cover[0])
-    np.testing.assert_allclose(rest.correlation[1:20], wanted, atol=0.01)
+    np.testing.assert_allclose(rest.value[1:20], wanted, atol=0.01)
 
 
 def test_scores_vanish_with_fixed_gamma_and_keep_their_size_with_unit_variance() -> None:

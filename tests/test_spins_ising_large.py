@@ -17,6 +17,7 @@ from spinformer.spins.ising.message_passing import (
     state_evolution,
     unrolled_tap,
 )
+from spinformer.spins.ising.replica_symmetric import glass_state
 from spinformer.spins.ising.tempering import exact_sums, tempered_chains
 
 
@@ -153,6 +154,18 @@ def test_state_evolution_foretells_a_large_network():
     second = np.tanh(1.1 * (h + np.sqrt(np.mean(first**2)) * rng.standard_normal(len(h))))
     assert square[2] == pytest.approx(np.mean(second**2), abs=2e-3)
     assert pair[2] == pytest.approx(np.mean(first * second), abs=2e-3)
+
+
+def test_layers_that_have_settled_overlap_as_one_layer_with_itself():
+    # Where the state is stable the layers stop, so their overlap is q, however steep the tanh.
+    for beta, std in ((1.2, 0.5), (3.0, 3.0), (4.0, 11.0)):
+        glass = glass_state(beta, field_std=std)
+        assert glass.stability < 0.8
+        square, pair = state_evolution(90, beta=beta, field_std=std)
+        assert square[-1] == pytest.approx(glass.value, abs=1e-9)
+        assert pair[-1] == pytest.approx(glass.value, abs=1e-8), (beta, std)
+    with pytest.raises(ValueError, match="field_std"):
+        state_evolution(3, beta=20.0, field_std=10.0)
 
 
 TWO = np.array([1.0, 0.5])

@@ -81,3 +81,23 @@ def test_bad_input_is_named():
         glass_state(21.0)
     with pytest.raises(ValueError, match="field_std"):
         instability_beta(field_std=-1.0)
+
+
+@pytest.mark.parametrize(("beta", "std"), [(20.0, 5.0), (20.0, 50.0), (3.0, 900.0)])
+def test_wide_fields_are_resolved_however_cold(beta, std):
+    """q and the stability by quadrature over u = β(field), on whose scale sech² is smooth."""
+    found = glass_state(beta, field_std=std)
+    width = beta * np.hypot(np.sqrt(found.value), std)
+
+    def average(power):
+        return (
+            2
+            * quad(lambda u: np.exp(-((u / width) ** 2) / 2) / np.cosh(u) ** power, 0, 40)[0]
+            / (width * np.sqrt(2 * np.pi))
+        )
+
+    assert found.converged
+    assert 1 - found.value == pytest.approx(average(2), rel=1e-8)
+    assert found.stability == pytest.approx(beta**2 * average(4), rel=1e-8)
+    with pytest.raises(ValueError, match="field_std"):
+        glass_state(beta, field_std=2000.0)

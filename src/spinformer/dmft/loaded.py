@@ -26,32 +26,42 @@ from functools import cache
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_instance, check_integer, check_real
+from spinformer.core.checks import (
+    check_array,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
+from spinformer.core.solve import Solution, Status
+from spinformer.core.special import normal_rule
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
-_NODES = 24
-# Normal averages at rest: a fine grid, on which steep tanh are smooth, and odd Hermite orders.
-_GRID = np.linspace(-9.0, 9.0, 1801)
-_NORMAL = np.exp(-0.5 * _GRID**2) / np.sqrt(2.0 * np.pi) * (_GRID[1] - _GRID[0])
-_ORDERS = 150
+# Two-time averages cost the square of how steep the bits are, tanh(steepness z).
+_STEEPEST = 20.0
+# At rest averages are sums over odd Hermite orders, made on one of two grids.
+_ORDERS, _CUT = 150, 1e-6
+_LEVEL, _STEEPEST_REST = 30.0, 300.0
 
 
 @cache
-def _odd_hermite() -> np.ndarray:
-    """Normalized Hermite polynomials of orders 1, 3, 5, … on the grid, (`_ORDERS`, points)."""
-    before, now, kept = np.ones(_GRID.shape), _GRID.copy(), []
+def _hermite_grid(spacing: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points, weights of a unit normal, and its normalized polynomials 1, 3, 5, … (orders, points).
+
+    The grid resolves tanh(kz) for k up to 0.3/spacing.
+    """
+    half = round(9.0 / spacing)
+    points = spacing * np.arange(-half, half + 1)
+    before: np.ndarray = np.ones(points.shape)
+    now, kept = points.copy(), []
     for k in range(1, 2 * _ORDERS):
         if k % 2:
             kept.append(now)
-        before, now = now, (_GRID * now - np.sqrt(k) * before) / np.sqrt(k + 1)
-    return np.array(kept)
-
-
-def _hermite(nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    points, weights = np.polynomial.hermite_e.hermegauss(nodes)
-    return points, weights / weights.sum()
+        before, now = now, (points * now - np.sqrt(k) * before) / np.sqrt(k + 1)
+    weights = np.exp(-0.5 * points**2) / np.sqrt(2.0 * np.pi) * spacing
+    return points, weights, np.array(kept)
 
 
 def _pair_average(
@@ -62,13 +72,18 @@ def _pair_average(
 
     here: variance of x. there, both: (n,) variances of y and covariances.
     """
-    points, weights = _hermite(_NODES)
+    widest = np.sqrt(max(here, there.max()))
+    points, weights = normal_rule(beta * widest)
     along = np.divide(both, np.sqrt(here), out=np.zeros_like(both), where=here > 0.0)
     across = np.sqrt(np.maximum(there - along**2, 0.0))
-    one = np.tanh(beta * (first[:, None] + np.sqrt(here) * points))
-    inner = second[:, :, None, None] + along[:, None, None, None] * points[:, None]
-    two = np.tanh(beta * (inner + across[:, None, None, None] * points)) @ weights
-    return np.asarray(((one * two) * weights).sum(axis=-1))
+    one = np.tanh(beta * (first[:, None] + np.sqrt(here) * points)) * weights
+    found = np.empty(second.shape)
+    for n, (mean, shared, own) in enumerate(zip(second, along, across, strict=True)):
+        # Tokens that were made from much the same others have little of their own.
+        inner, inner_weights = normal_rule(beta * float(own))
+        fields = mean[:, None, None] + shared * points[:, None] + own * inner
+        found[n] = (one * (np.tanh(beta * fields) @ inner_weights)).sum(axis=-1)
+    return found
 
 
 @record
@@ -89,8 +104,8 @@ def loaded_path(
 ) -> LoadedPath:
     """The mean field at load α from T given tokens, bit for bit ±1 on segments.
 
-    window: (T, L) signs, newest first, the newest on `position`. Two-time averages are Gaussian
-    quadratures of 24 points a side, good for β√R up to about 2; the cost grows as steps².
+    window: (T, L) signs, newest first, the newest on `position`. The cost grows as steps², and as
+    (β²α)² where bits are steep. Raises ValueError where β√α exceeds 20, or for other bad input.
 
     >>> path = loaded_path(Network.document(), np.ones((4, 3)), position=3, beta=1.2, load=0.1,
     ...                    steps=3)
@@ -102,7 +117,11 @@ def loaded_path(
     window = check_array("window", window, shape=(context, segments), values=(-1.0, 1.0))
     beta, load = check_real("beta", beta, low=0.0), check_real("load", load, low=0.0)
     steps = check_integer("steps", steps, low=1)
-    points, weights = _hermite(_NODES)
+    if beta * np.sqrt(load) > _STEEPEST:
+        raise ValueError(
+            f"beta and load must keep beta √load at most {_STEEPEST:g}, "
+            f"got {beta * np.sqrt(load):.3g}"
+        )
     total, share = context + steps, network.epsilon
     means, correlation = np.zeros((total, segments)), np.eye(total)
     means[:context] = window[::-1]
@@ -124,7 +143,9 @@ def loaded_path(
         fields[n] = (attention[n, seen] @ overlap[:, VALUE]) @ network.semantic[OUTPUT]
         cover = load * attention[: n + 1] @ correlation @ attention[n]
         noise[n] = cover[n]
-        bits = np.tanh(beta * (fields[n][:, None] + np.sqrt(noise[n]) * points))
+        width = np.sqrt(noise[n])
+        points, weights = normal_rule(beta * float(width))
+        bits = np.tanh(beta * (fields[n][:, None] + width * points))
         means[new] = bits @ weights
         row = (means[:context] * network.fractions) @ means[new]
         if n:
@@ -138,58 +159,91 @@ def loaded_path(
 
 
 @record
-class Rest:
-    """The stationary state without condensed features, attention flat. correlation: (lags,) C(d).
+class Rest(Solution[np.ndarray]):
+    """The stationary state without condensed features, attention flat. value: (lags,) C(d).
 
     noise: variance R of the fields. gain: β E sech² β√R z, the factor that replaces β in the
-    linear response of the few features. residual: largest change in the last iteration.
+    linear response of the few features. residual: the largest change in the last iteration, or
+    what orders beyond the 300th may add to C where that is more: there the status is STALLED.
     """
 
-    correlation: np.ndarray
     noise: float
     gain: float
-    residual: float
 
 
 def resting_state(
-    beta: float, *, load: float, context: int, lags: int = 60, max_steps: int = 2000,
+    beta: float,
+    *,
+    load: float,
+    context: int,
+    lags: int = 60,
+    max_steps: int = 2000,
     tolerance: float = 1e-10,
-) -> Rest:  # fmt: skip
+    throw: bool = True,
+) -> Rest:
     """Token correlations C(d) of the stationary state at lags d < `lags`, beyond it constant.
 
     C(d) = E[tanh βx tanh βy], Cov(x, y) = (α/T²) Σ_{s,s'} C(|d + s − s'|), iterated from a state
     that remembers. C stays positive at large lags where α (β E sech² β√R z)² exceeds 1.
 
+    Raises ValueError where β√α exceeds 300, or for other bad input, and NotConverged if `throw`
+    where C is not known: steep bits (β√R above 10) whose windows are much the same (T above 10)
+    need more than 300 orders.
+
     >>> rest = resting_state(0.5, load=0.5, context=4)
-    >>> f"{rest.correlation[1]:.4f} {rest.noise:.4f}"
+    >>> f"{rest.value[1]:.4f} {rest.noise:.4f}"
     '0.0237 0.1320'
     """
     beta = check_real("beta", beta, low=0.0)
     load = check_real("load", load, low=0.0)
     context = check_integer("context", context, low=1)
     lags = check_integer("lags", lags, low=context + 1)
+    max_steps = check_integer("max_steps", max_steps, low=1)
+    tolerance = check_real("tolerance", tolerance, low=0.0)
+    check_flag("throw", throw)
+    steepest = beta * np.sqrt(load)
+    if steepest > _STEEPEST_REST:
+        raise ValueError(
+            f"beta and load must keep beta √load at most {_STEEPEST_REST:g}, got {steepest:.3g}"
+        )
+    points, normal, polynomials = _hermite_grid(0.01 if steepest <= _LEVEL else 0.001)
     shift = np.arange(-context + 1, context)
     share = (context - np.abs(shift)) / context**2
     index = np.minimum(np.abs(np.arange(lags)[:, None] + shift), lags - 1)
-    correlation, polynomials = np.full(lags, 0.5), _odd_hermite()
+    correlation = np.full(lags, 0.5)
     correlation[0] = 1.0
-    change, noise, gain = np.inf, 0.0, beta
+    change, cut, noise, gain, steps = np.inf, 0.0, 0.0, beta, 0
     powers = 2 * np.arange(len(polynomials)) + 1
-    for _ in range(check_integer("max_steps", max_steps, low=1)):
+    while steps < max_steps:
+        steps += 1
         cover = load * correlation[index] @ share
         noise = float(cover[0])
-        slope = np.tanh(beta * np.sqrt(noise) * _GRID)
-        weights = _NORMAL * slope
-        gain = beta * float(_NORMAL.sum() - weights @ slope)
+        slope = np.tanh(beta * np.sqrt(noise) * points)
+        weights = normal * slope
+        # E f' = E z f/√R, by parts: z tanh is level where sech² is too sharp for the grid.
+        gain = float(weights @ points) / np.sqrt(noise) if noise > 0.0 else beta
         coefficients = (polynomials @ weights) ** 2
         # E[f(x) f(y)] = sum over k of c_k^2 rho^k, c_k the Hermite coefficients of f.
         rho = np.clip(cover[1:] / noise, -1.0, 1.0) if noise > 0.0 else np.zeros(lags - 1)
         fresh = rho[:, None] ** powers @ coefficients
+        left = max(float(weights @ slope - coefficients.sum()), 0.0)
+        cut = left * float(np.abs(rho).max()) ** (2 * _ORDERS + 1)
         change = float(np.abs(fresh - correlation[1:]).max())
         correlation[1:] = fresh
         if change < tolerance:
             break
-    return Rest(correlation=correlation, noise=noise, gain=gain, residual=change)
+    ended = Status.CONVERGED if change < tolerance else Status.STEP_LIMIT
+    found = Rest(
+        value=correlation,
+        residual=max(change, cut),
+        steps=steps,
+        status=Status.STALLED if cut > _CUT else ended,
+        noise=noise,
+        gain=gain,
+    )
+    if throw:
+        found.require(f"a state at rest at beta {beta:g} and load {load:g}")
+    return found
 
 
 @record

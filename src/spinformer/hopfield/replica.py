@@ -26,6 +26,8 @@ from spinformer.core.solve import Solution, Status
 from spinformer.core.special import normal_average
 
 PHASES = ("retrieval", "spin glass")
+# At the lowest temperature the fields are as wide as averages over a normal have nodes for.
+MAX_LOAD = 1e5
 # Below, `capacity` has the closed form of T = 0, and averages would need ever more nodes.
 LOWEST = 0.01
 _ROOT = 1e-13
@@ -101,7 +103,7 @@ def melting_temperature(load: float) -> float:
 def replica_state(
     load: float, *, temperature: float, phase: str = "retrieval", throw: bool = True
 ) -> ReplicaState:
-    """The state of `phase` ("retrieval" or "spin glass") at α = `load` > 0 and T ≥ 0.01.
+    """The state of `phase` ("retrieval" or "spin glass") at 0 < α = `load` ≤ 1e5 and T ≥ 0.01.
 
     Above T_g the spin glass is the paramagnet, q = 0. Where no retrieval state exists, the fold
     at this temperature is returned with status STALLED and the misfit in α as residual, or
@@ -110,7 +112,7 @@ def replica_state(
     >>> f"{replica_state(0.05, temperature=0.3).value:.4f}"
     '0.9912'
     """
-    load = check_real("load", load, low=0.0, open_low=True)
+    load = check_real("load", load, low=0.0, high=MAX_LOAD, open_low=True)
     check_choice("phase", phase, PHASES)
     temperature = _check_temperature(temperature, below_one=phase == "retrieval")
     if phase == "spin glass":
@@ -261,7 +263,7 @@ def _free_energy(x: float, y: float, load: float, temperature: float) -> float:
     left = 1.0 - (1.0 - copies) / temperature
     noise = copies / left**2
     entropy = normal_average(
-        lambda z: np.abs(y * z + x) + np.log1p(np.exp(-2.0 * np.abs(y * z + x)))
+        lambda z: np.abs(y * z + x) + np.log1p(np.exp(-2.0 * np.abs(y * z + x))), steepness=y
     )
     return float(
         0.5 * load
@@ -278,8 +280,8 @@ def _describe(x: float, y: float, load: float, temperature: float) -> ReplicaSta
     response = (1.0 - copies) / temperature
     left = 1.0 - response
     residual = max(
-        abs(normal_average(lambda z: np.tanh(y * z + x)) - overlap),
-        abs(normal_average(lambda z: np.tanh(y * z + x) ** 2) - copies),
+        abs(normal_average(lambda z: np.tanh(y * z + x), steepness=y) - overlap),
+        abs(normal_average(lambda z: np.tanh(y * z + x) ** 2, steepness=y) - copies),
         abs((temperature * y * left) ** 2 - load * copies),
     )
     noise = copies / left**2

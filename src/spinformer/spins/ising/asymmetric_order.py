@@ -32,7 +32,7 @@ def asymmetric_magnetization(beta: float, *, mean: float) -> float:
     mean = check_real("mean", mean)
 
     def excess(m: float) -> float:
-        return normal_average(lambda z: np.tanh(beta * (mean * m + z))) - m
+        return normal_average(lambda z: np.tanh(beta * (mean * m + z)), steepness=beta) - m
 
     low = 1e-9
     if mean * asymmetric_gain(beta) <= 1.0 or excess(low) <= 0:
@@ -49,7 +49,7 @@ def asymmetric_gain(beta: float) -> float:
     0.0
     """
     beta = check_real("beta", beta, low=0.0, high=MAX_BETA)
-    return beta * normal_average(lambda z: 1.0 - np.tanh(beta * z) ** 2)
+    return beta * normal_average(lambda z: 1.0 - np.tanh(beta * z) ** 2, steepness=beta)
 
 
 def critical_beta(

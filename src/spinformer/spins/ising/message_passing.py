@@ -19,10 +19,12 @@ import numpy as np
 from spinformer.core.checks import check_choice, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
-from spinformer.core.special import normal_average
+from spinformer.core.special import normal_rule
 from spinformer.spins.ising.couplings import MAX_COUNT, check_ising
 
 MEMORIES = ("before", "now")
+# Averages over two layers' fields cost the square of how steep tanh β(field) is.
+_STEEPEST = 50.0
 
 
 @record
@@ -66,7 +68,7 @@ def state_evolution(layers: int, *, beta: float, field_std: float) -> tuple[np.n
 
     q(t+1) = E tanh² β√(q(t) + field_std²) z, and the same average over two layers whose Gaussian
     fields have the covariance of the layers before [bolthausen2014iterative]. Entry 0 of both
-    is zero, the start.
+    is zero, the start. Raises ValueError where β√(1 + field_std²) exceeds 50 or β exceeds 20.
 
     >>> q, r = state_evolution(60, beta=1.0, field_std=0.5)
     >>> f"{q[-1]:.4f} {r[-1]:.4f}"
@@ -75,19 +77,27 @@ def state_evolution(layers: int, *, beta: float, field_std: float) -> tuple[np.n
     layers = check_integer("layers", layers, low=1, high=MAX_COUNT)
     beta = check_real("beta", beta, low=0.0, high=20.0)
     std = check_real("field_std", field_std, low=0.0)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(101)
-    weights = weights / weights.sum()
+    steepest = beta * math.hypot(1.0, std)
+    if steepest > _STEEPEST:
+        raise ValueError(
+            f"beta and field_std must keep beta √(1 + field_std²) at most {_STEEPEST:g}, "
+            f"got {steepest:.3g}"
+        )
     size, pair = np.zeros(layers + 1), np.zeros(layers + 1)
     for t in range(layers):
         now = math.hypot(math.sqrt(size[t]), std)
-        size[t + 1] = normal_average(lambda z, now=now: np.tanh(beta * now * z) ** 2)  # type: ignore[misc]
+        outer, weights = normal_rule(beta * now)
+        size[t + 1] = weights @ np.tanh(beta * now * outer) ** 2
         if t == 0:
             continue
+        # Layer t − 1 has fields `before` z, layer t `shared` z + `rest` z', z and z' unit normals.
         before = math.hypot(math.sqrt(size[t - 1]), std)
         shared = (pair[t] + std**2) / before if before > 0 else 0.0
         rest = math.sqrt(max(now**2 - shared**2, 0.0))
-        inner = np.tanh(beta * (shared * nodes[:, None] + rest * nodes)) @ weights
-        pair[t + 1] = weights @ (np.tanh(beta * before * nodes) * inner)
+        outer, weights = normal_rule(beta * max(before, shared))
+        inner, inner_weights = normal_rule(beta * rest)
+        told = np.tanh(beta * (shared * outer[:, None] + rest * inner)) @ inner_weights
+        pair[t + 1] = weights @ (np.tanh(beta * before * outer) * told)
     return size, pair
 
 

@@ -14,6 +14,7 @@ which copies fall apart into many states [dealmeida1978stability].
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.optimize import brentq
@@ -23,8 +24,9 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.core.special import normal_average
 
-# Averages over 4,001 nodes resolve tanh(βz) to rounding up to here.
+# Up to here β√(q + field_std²) stays below what averages over a normal have nodes for.
 MAX_BETA = 20.0
+MAX_FIELD = 1000.0
 _TOLERANCE = 1e-10
 
 
@@ -45,17 +47,23 @@ class GlassState(Solution[float]):
 def glass_state(beta: float, *, field_mean: float = 0.0, field_std: float = 0.0) -> GlassState:
     """Solve q = E tanh² u for 0 ≤ β ≤ 20; without a field, q = 0 for β ≤ 1 and q > 0 beyond.
 
+    `field_std` may be up to 1000. Raises ValueError for numbers out of range.
+
     >>> found = glass_state(1.0, field_std=0.5)
     >>> f"{found.value:.4f} {found.stability:.4f}"
     '0.2846 0.5799'
     """
     beta = check_real("beta", beta, low=0.0, high=MAX_BETA)
     mean = check_real("field_mean", field_mean)
-    std = check_real("field_std", field_std, low=0.0)
+    std = check_real("field_std", field_std, low=0.0, high=MAX_FIELD)
+
+    def average(function: Callable[[np.ndarray], np.ndarray], q: float) -> float:
+        """E function(u), u = β (mean + √(q + std²) z)."""
+        width = math.hypot(math.sqrt(q), std)
+        return normal_average(lambda z: function(beta * (mean + width * z)), steepness=beta * width)
 
     def square(q: float) -> float:
-        width = math.hypot(math.sqrt(q), std)
-        return normal_average(lambda z: np.tanh(beta * (mean + width * z)) ** 2)
+        return average(lambda u: np.tanh(u) ** 2, q)
 
     free = mean == 0.0 and std == 0.0
     # E tanh² is concave enough for one crossing; without a field q = 0 is another one.
@@ -64,11 +72,8 @@ def glass_state(beta: float, *, field_mean: float = 0.0, field_std: float = 0.0)
         q = 0.0
     else:
         q = float(brentq(lambda q: square(q) - q, low, 1.0, xtol=1e-14))
-    width = math.hypot(math.sqrt(q), std)
-    fourth = normal_average(lambda z: (1.0 - np.tanh(beta * (mean + width * z)) ** 2) ** 2)
-    log_cosh = normal_average(
-        lambda z: np.logaddexp(beta * (mean + width * z), -beta * (mean + width * z))
-    )
+    fourth = average(lambda u: (1.0 - np.tanh(u) ** 2) ** 2, q)
+    log_cosh = average(lambda u: np.logaddexp(u, -u), q)
     stability = beta**2 * fourth
     residual = abs(square(q) - q)
     return GlassState(
