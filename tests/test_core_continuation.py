@@ -57,6 +57,12 @@ def test_a_curve_that_ends_and_a_start_that_is_none():
         Status.STEP_LIMIT
     )
 
+    # It gives up below the smallest step, not far below it: here at the first one that is halved.
+    given = {"direction": [0.0, 1.0], "step": 0.1}
+    near = follow(wall, [0.0, 0.45], smallest=1.0, **given)
+    assert (near.status, len(near.points)) == (Status.STALLED, 1)
+    assert len(follow(wall, [0.0, 0.45], smallest=0.4, **given).points) == 2
+
     def never(u):
         return np.array([u[0] ** 2 + 1.0]), np.array([[2 * u[0], 0.0]])
 

@@ -70,6 +70,7 @@ def test_hann_taper_keeps_power_and_stops_leakage():
         (lambda: spectrum(np.ones((2, 3))), "signal"),
         (lambda: spectrum(np.array([1.0, np.nan])), "signal"),
         (lambda: autocorrelation(np.ones(9), lags=3), "constant"),
+        (lambda: autocorrelation(1.0 + 1e-14 * np.arange(9.0), lags=3), "constant"),
         (lambda: autocorrelation(np.arange(9.0), lags=9), "lags"),
         (lambda: spectrum(np.arange(9.0)).lines(0), "count"),
         (lambda: autocorrelation(np.float64(1.0), lags=0), "signal"),

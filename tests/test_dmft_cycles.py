@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import fsolve
 
 from spinformer.core.solve import NotConverged, Status
-from spinformer.dmft.cycles import cycle
+from spinformer.dmft.cycles import _least_period, cycle
 from spinformer.dmft.lyapunov import tangent_map
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Network
@@ -127,3 +127,12 @@ def test_failures_are_flagged_and_refused():
         cycle(network, start, beta=1.4, period=6)
     with pytest.raises(ValueError, match="one context"):
         cycle(network, random_contexts(network, 4, count=2), beta=1.4, period=4)
+
+
+def test_a_state_near_its_shift_is_no_shorter_cycle():
+    network = Network.document()
+    once = cycle(network, ZERO, beta=1.2, period=4)
+    beside = Context(once.value.attention + 1e-4, 0)
+    parameters = {"beta": 1.2, "gamma": network.gamma, "epsilon": network.epsilon}
+    assert _least_period(network, beside, 24, 4, parameters) == 24
+    assert _least_period(network, once.value, 24, 4, parameters) == 4

@@ -163,3 +163,21 @@ def test_texts_that_share_their_noise_grow_apart_as_the_limit_does(coin):
     )
     assert none.merged == 1.0
     assert none.growth.value == -np.inf
+
+
+def test_growth_begins_after_the_transient_and_one_pair_has_a_growth_without_an_error(coin):
+    """From the unstable rest pairs part by ln 1.5 a step, later they contract by the slope there."""
+    fixed = 0.5
+    for _ in range(200):
+        fixed = np.tanh(1.5 * fixed)
+    start = np.full((6, 1, 1), 1e-3)
+    given = {"beta": 1.5, "position": 0, "steps": 8, "seed": 1}
+    late = coupled_growth(coin, 10**12, windows=start, transient=40, **given).growth
+    assert late.value == pytest.approx(np.log(1.5 * (1.0 - fixed**2)), abs=2e-3)
+    early = coupled_growth(coin, 10**12, windows=start, transient=0, **given).growth
+    assert early.value > 0.3
+    alone = coupled_growth(coin, 10**12, windows=start[:1], transient=40, **given)
+    assert alone.growth.value == pytest.approx(late.value, abs=2e-3)
+    assert np.isnan(alone.growth.error)
+    # The distance is in units of 1/√N: a closer twin of few bits merges at once.
+    assert alone.merged == 0.0

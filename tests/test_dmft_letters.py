@@ -378,6 +378,20 @@ def test_lists_of_words_drawn_one_by_one() -> None:
     mine = np.array([draw.mean for draw in found])
     error = np.std(means, axis=0) * math.sqrt(2 / 1500)
     assert (np.abs(mine.mean(axis=0) - np.mean(means, axis=0)) < 4 * error).all()
+    # Without a push every word of the list weighs the same: as many count as are drawn.
+    flat = [
+        random_words(
+            network,
+            size,
+            log_words=np.log(words) / size,
+            attention=0 * attention,
+            beta=beta,
+            seed=k,
+        ).effective
+        for k in range(40)
+    ]
+    assert np.mean(flat) == pytest.approx(words, abs=4 * math.sqrt(words / 40))
+    assert found[0].effective < flat[0]
     squares = np.array([draw.spread**2 for draw in found])
     off = squares.mean() - np.mean(spreads)
     assert abs(off) < 4 * np.std(spreads) * math.sqrt(2 / 1500)

@@ -238,3 +238,35 @@ def test_what_does_not_fit_is_refused():
         update(patterns, states=queries, weights=torch.ones(1, 3).double(), couplings=symmetric(3))
     with pytest.raises(ValueError, match="occupations"):
         crowd(np.zeros(10), couplings=np.zeros((10, 10)), copies=100)
+
+
+def test_a_query_is_judged_by_its_own_step_whatever_its_neighbors_do():
+    """The residual is that of the point where it stopped; the edge of a refusal, from both sides."""
+    patterns, couplings = draw(6, 4), 0.5 * symmetric(6)
+    queries = torch.cat([3.0 * patterns[:1], 0.1 * draw(3, 4, seed=4)])
+    given = {"couplings": couplings, "beta": 1.4, "tolerance": 1e-9}
+    both = solve(patterns, queries=queries, **given)
+    assert len(set(both.steps.tolist())) > 1
+    for index, query in enumerate(queries):
+        alone = solve(patterns, queries=query[None], **given)
+        torch.testing.assert_close(both.residual[index : index + 1], alone.residual)
+        assert alone.steps == both.steps[index]
+        torch.testing.assert_close(both.value[index : index + 1], alone.value)
+    assert bool((both.residual <= 1e-9).all())
+    short = solve(patterns, queries=queries, max_steps=2, **given)
+    assert (short.status[short.residual > 1e-9] == Status.STEP_LIMIT).all()
+    # Damped steps are small long before the rest: the residual is that of the whole step.
+    slow = solve(
+        patterns, queries=queries, step_size=1e-4, max_steps=3, **(given | {"tolerance": 1e-4})
+    )
+    assert not bool(slow.converged.all())
+    # XX' + J has the lowest eigenvalue of zero sum at -margin.
+    centering = torch.eye(6).double() - 1.0 / 6
+    gram = patterns @ patterns.T
+    lowest, vector = (part[..., 0] for part in torch.linalg.eigh(centering @ gram @ centering))
+    values, vectors = torch.linalg.eigh(centering @ gram @ centering)
+    inner = vectors[:, -1]
+    push = torch.outer(inner, inner)
+    equivalent_patterns(patterns, couplings=-float(values[-1]) * (1 - 1e-6) * push)
+    with pytest.raises(ValueError, match="negative direction"):
+        equivalent_patterns(patterns, couplings=-float(values[-1]) * (1 + 1e-6) * push)

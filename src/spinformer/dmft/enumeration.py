@@ -86,6 +86,7 @@ def exact_moments(
     window = check_array("window", window, shape=(context, segments), low=-1.0, high=1.0)
     beta = check_real("beta", beta, low=0.0)
     steps = check_integer("steps", steps, low=0)
+    position = check_integer("position", position)
     states = token_states(network, size)
     first = [np.ones(1) for _ in range(context)]
     for token in range(context):
@@ -133,5 +134,10 @@ def mean_first_passage(chances: np.ndarray, *, inside: np.ndarray) -> np.ndarray
         raise ValueError(f"inside must be ({count},) booleans, got {inside.dtype} {inside.shape}")
     block = chances[np.ix_(inside, inside)]
     times = np.zeros(count)
-    times[inside] = np.linalg.solve(np.eye(len(block)) - block, np.ones(len(block)))
+    try:
+        times[inside] = np.linalg.solve(np.eye(len(block)) - block, np.ones(len(block)))
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            "inside must be left from everywhere, got states without a way out"
+        ) from None
     return times

@@ -101,7 +101,7 @@ def loaded_path(
     context, segments = network.context, network.segments
     window = check_array("window", window, shape=(context, segments), values=(-1.0, 1.0))
     beta, load = check_real("beta", beta, low=0.0), check_real("load", load, low=0.0)
-    steps = check_integer("steps", steps, low=1)
+    steps, position = check_integer("steps", steps, low=1), check_integer("position", position)
     points, weights = _hermite(_NODES)
     total, share = context + steps, network.epsilon
     means, correlation = np.zeros((total, segments)), np.eye(total)
@@ -168,6 +168,7 @@ def resting_state(
     load = check_real("load", load, low=0.0)
     context = check_integer("context", context, low=1)
     lags = check_integer("lags", lags, low=context + 1)
+    tolerance = check_real("tolerance", tolerance, low=0.0)
     shift = np.arange(-context + 1, context)
     share = (context - np.abs(shift)) / context**2
     index = np.minimum(np.abs(np.arange(lags)[:, None] + shift), lags - 1)
@@ -231,6 +232,7 @@ def simulate_loaded(
     rng, context = numpy_generator(seed), network.context
     many = round(check_real("load", load, low=0.0) * check_integer("size", size, low=1))
     beta, steps = check_real("beta", beta, low=0.0), check_integer("steps", steps, low=1)
+    position = check_integer("position", position)
     few = network.weights(size)
     signs = rng.integers(0, 2, (4, many, size), dtype=np.int8).astype(np.float32) * 2 - 1
     if window is None:

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.core.special import normal_average
@@ -118,6 +118,7 @@ def belief_propagation(
     damping = check_real("damping", damping, low=0.0, high=0.999)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1, high=MAX_COUNT)
+    check_flag("throw", throw)
     into, out = np.nonzero(j)
     # back[e]: the edge that runs the other way.
     back = np.argsort(out * len(h) + into, kind="stable")
