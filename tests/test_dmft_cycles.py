@@ -136,3 +136,18 @@ def test_a_state_near_its_shift_is_no_shorter_cycle():
     parameters = {"beta": 1.2, "gamma": network.gamma, "epsilon": network.epsilon}
     assert _least_period(network, beside, 24, 4, parameters) == 24
     assert _least_period(network, once.value, 24, 4, parameters) == 4
+
+
+def test_what_is_called_found_has_the_residual_asked_for():
+    network = Network.document()
+    residuals = []
+    for steps in range(1, 8):
+        found = cycle(network, ZERO, beta=1.26, period=4, max_steps=steps, throw=False)
+        assert found.converged == (found.residual <= 1e-11)
+        residuals.append(found.residual)
+    assert any(1e-11 < residual < 1e-5 for residual in residuals)
+    assert residuals[-1] <= 1e-11
+    # Below rounding nothing improves any more, and nothing is found.
+    asked = cycle(network, ZERO, beta=1.26, period=4, tolerance=1e-30, throw=False)
+    assert asked.status == Status.STALLED
+    assert asked.residual < 1e-14

@@ -131,7 +131,7 @@ def test_quenched_texts_follow_the_mean_field_and_are_recognized():
 def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
     rng = np.random.default_rng(4)
     x, horizon = np.array([1.0, 2.0, 3.0, 4.0]), 40.0
-    slopes, errors, starts, start_errors, deviances = [], [], [], [], []
+    slopes, errors, starts, start_errors, deviances, shares = [], [], [], [], [], []
     for draw in range(300):
         times = rng.exponential(np.exp(0.5 + 0.9 * x)[:, None], (4, 60))
         ended, total = (times < horizon).sum(axis=1), np.minimum(times, horizon).sum(axis=1)
@@ -141,6 +141,7 @@ def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
         starts.append(law.intercept.value)
         start_errors.append(law.intercept.error)
         deviances.append(law.deviance)
+        shares.append(law.share)
         if draw == 0:
 
             def minus(p, total=total, ended=ended):
@@ -156,4 +157,7 @@ def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
     assert np.std(slopes) == pytest.approx(np.mean(errors), rel=0.15)
     assert np.std(starts) == pytest.approx(np.mean(start_errors), rel=0.15)
     assert np.mean(deviances) == pytest.approx(2.0, abs=0.4)  # two degrees of freedom
+    # The share of worse fits is uniform where the law is true.
+    assert np.mean(shares) == pytest.approx(0.5, abs=0.07)
+    assert np.mean(np.array(shares) < 0.1) == pytest.approx(0.1, abs=0.06)
     assert law.degrees == 2

@@ -166,7 +166,7 @@ def test_texts_that_share_their_noise_grow_apart_as_the_limit_does(coin):
 
 
 def test_growth_begins_after_the_transient_and_one_pair_has_a_growth_without_an_error(coin):
-    """From the unstable rest pairs part by ln 1.5 a step, later they contract by the slope there."""
+    """Pairs part by ln 1.5 a step from the unstable rest; later they contract by the slope."""
     fixed = 0.5
     for _ in range(200):
         fixed = np.tanh(1.5 * fixed)

@@ -50,7 +50,12 @@ def test_explicit_networks_follow_the_theory_at_their_load() -> None:
 def test_the_resting_state_is_that_of_a_sampled_process() -> None:
     # A Gaussian process with the covariance that the state claims for its fields, bit by bit.
     rest, load, beta = resting_state(1.2, load=0.6, context=4), 0.6, 1.2
-    assert rest.residual < 1e-8
+    assert rest.residual < 1e-10
+    # The residual is the last change, also where the steps were too few.
+    short, longer = (resting_state(1.2, load=0.6, context=4, max_steps=steps) for steps in (3, 4))
+    change = np.abs(longer.correlation - short.correlation).max()
+    assert longer.residual == pytest.approx(change, rel=1e-12)
+    assert change > 1e-6
     size, window = 6, 4
     c = rest.correlation
     cover = np.array([

@@ -5,6 +5,7 @@ import torch
 
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
 from spinformer.spins.modules.stability import coupling_excess, largest_row_sum
+from spinformer.spins.modules.validity import Validity, validity_of
 from spinformer.spins.vectors.large_d import magnetization
 from spinformer.spins.vectors.monte_carlo import sample_vector_spins
 from spinformer.spins.vectors.saddle import find_saddle
@@ -154,3 +155,25 @@ def test_parts_and_module_say_the_same():
     summary = module.validity().summary()
     assert summary["converged"] == 1.0
     assert summary["distance"] == float(parts.validity().distance.median())
+
+
+def test_trust_needs_convergence_physics_and_a_small_error():
+    """Each condition alone, just inside and just beyond its edge."""
+    good = {"converged": True, "distance": 0.1, "correction": 0.05, "largest": 1.0, "lowest": 0.0}
+    bad = {"converged": False, "distance": 0.151, "largest": 1.01, "lowest": -0.01}
+    for changed in [None, *bad]:
+        values = good | ({changed: bad[changed]} if changed else {})
+        meter = Validity(**{name: torch.tensor([[value]]) for name, value in values.items()})
+        assert bool(meter.trusted(0.2)) is (changed is None), changed
+        assert bool(meter.physical) is (changed not in ("largest", "lowest"))
+
+
+def test_the_penalty_counts_negative_couplings_and_what_is_not_finite_is_not_converged():
+    pair = torch.tensor([[0.0, -1.5], [-1.5, 0.0]], dtype=DOUBLE)
+    beta = torch.ones(1, 1, dtype=DOUBLE)
+    assert float(coupling_excess(pair, beta=beta)) == pytest.approx(0.25)
+    fields = torch.full((2, 3), torch.nan, dtype=DOUBLE)
+    given = {"pair": pair, "fields": fields, "beta": beta, "correlation": torch.zeros_like(pair)}
+    lost = validity_of(fields, **given, converged=torch.tensor(True))
+    assert not bool(lost.converged)
+    assert bool(torch.isnan(lost.distance))

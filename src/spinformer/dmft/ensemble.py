@@ -201,7 +201,8 @@ def _alike(networks: AttentionNetwork | Sequence[AttentionNetwork]) -> list[Atte
     nets = list(nets) if isinstance(nets, Sequence) else []
     if not nets or not all(isinstance(net, AttentionNetwork) for net in nets):
         raise TypeError(
-            f"network or networks must be a Network or a non-empty sequence of them, got {networks!r:.60}"
+            "network or networks must be a Network or a non-empty sequence of them, "
+            f"got {networks!r:.60}"
         )
     sizes = {(net.features, net.context, net.bits) for net in nets}
     if len(sizes) != 1:
