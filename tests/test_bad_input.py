@@ -22,9 +22,23 @@ import torch
 ROOMS = ("core", "hopfield", "spins.ising", "spins.vectors", "spins.modules", "dmft", "language")
 ALSO = {
     **dict.fromkeys(ROOMS, ()),
-    "core": ("statistics", "signals", "special", "random"),
-    "hopfield": ("attention", "bounds", "capacity", "copies", "heat_bath"),
-    "dmft": ("lifetimes", "lyapunov", "mean_field"),
+    "core": (
+        *("statistics", "signals", "special", "random", "chaos", "continuation", "slow_modes"),
+        "implicit",
+    ),
+    "hopfield": (
+        *("attention", "bounds", "capacity", "copies", "heat_bath", "interacting", "learning"),
+        *("two_time_scales", "replica", "random_energy", "density"),
+    ),
+    "spins.ising": (
+        *("message_passing", "replica_symmetric", "asymmetric_order", "ensembles"),
+        *("kinetic_theories", "master_equation"),
+    ),
+    "dmft": (
+        *("lifetimes", "lyapunov", "mean_field", "escapes", "closure", "enumeration", "blocks"),
+        *("gauge", "identity", "loaded", "basins", "bifurcations", "cycles", "rotation"),
+        *("coupling", "memory", "onset", "functional", "words", "potts"),
+    ),
 }
 BAD: dict[str, Any] = {
     "a word": "x",
@@ -37,7 +51,9 @@ BAD: dict[str, Any] = {
 }
 # What a module shares with another form of itself, on checked arrays; an error is no function; a
 # folder that is not there is an error of its own.
-LEFT_OUT = ("signs", "total_energy", "ModelUnavailable", "model_directory")
+LEFT_OUT = ("signs", "total_energy", "ModelUnavailable", "model_directory", "check_attention")
+# A bar that is shown or not; what torch itself reads and refuses.
+NOT_TRIED = ("progress", "device", "dtype")
 
 
 def offered() -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -75,8 +91,8 @@ OFFERED = {
 }
 
 
-def with_bad(source: str, name: str, place: int | str) -> Any:
-    """The example up to the call, whose argument at `place` is the name `bad`."""
+def with_bad(source: str, name: str, place: int | str) -> tuple[Any, Any]:
+    """The example up to the call, and the call with the name `bad` for the argument at `place`."""
     tree = ast.parse(source)
     call = call_in(tree, name)
     assert call is not None
@@ -84,14 +100,19 @@ def with_bad(source: str, name: str, place: int | str) -> Any:
     if isinstance(place, int):
         call.args[place] = bad
     else:
-        next(word for word in call.keywords if word.arg == place).value = bad
+        call.keywords = [word for word in call.keywords if word.arg != place]
+        call.keywords.append(ast.keyword(place, bad))
     before = []
     for statement in tree.body:
         if any(node is call for node in ast.walk(statement)):
             break
         before.append(statement)
     told = ast.Assign([ast.Name("result", ast.Store())], call)
-    return compile(ast.fix_missing_locations(ast.Module([*before, told], [])), name, "exec")
+    first, last = (
+        compile(ast.fix_missing_locations(ast.Module(part, [])), name, "exec")
+        for part in (before, [told])
+    )
+    return first, last
 
 
 def is_number(result: Any) -> bool:
@@ -114,11 +135,21 @@ def test_nonsense_is_refused_by_name(name: str) -> None:
     names = list(inspect.signature(function).parameters)
     places: dict[int | str, str] = {place: names[place] for place in range(len(found.args))}
     places |= {word.arg: word.arg for word in found.keywords if word.arg}
+    # What an example leaves out is tried, too; words are true, so that a flag must refuse them.
+    parameters = inspect.signature(function).parameters.values()
+    given = {*places.values(), *NOT_TRIED}
+    places |= {
+        p.name: p.name for p in parameters if p.kind == p.KEYWORD_ONLY and p.name not in given
+    }
+    flags = {p.name for p in parameters if isinstance(p.default, bool)}
     unclear = []
-    for place, argument in places.items():
-        code = with_bad(source, own, place)
+    before = dict(vars(inspect.getmodule(function)))
+    for number, (place, argument) in enumerate(places.items()):
+        first, code = with_bad(source, own, place)
+        if not number:
+            exec(first, before)
         for kind, bad in BAD.items():
-            scope = {**vars(inspect.getmodule(function)), "bad": bad}
+            scope = {**before, "bad": bad}
             try:
                 exec(code, scope)
             except (TypeError, ValueError) as error:
@@ -132,4 +163,6 @@ def test_nonsense_is_refused_by_name(name: str) -> None:
             else:
                 if not is_number(scope["result"]):
                     unclear.append(f"{argument} with {kind} gives NaN")
+                if argument in flags and kind == "a word":
+                    unclear.append(f"{argument} takes a word for a flag")
     assert unclear == []

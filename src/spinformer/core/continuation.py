@@ -145,7 +145,7 @@ def follow(
 def _limits(within: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper ends, infinite ones allowed."""
     try:
-        low, high = (np.broadcast_to(np.array(end, dtype=float), shape) for end in within)
+        low, high = (np.broadcast_to(np.asarray(end, dtype=float), shape) for end in within)
     except (TypeError, ValueError):
         raise ValueError(f"within must be two ends of shape {shape}, got {within!r:.60}") from None
     if not (low <= high).all():

@@ -11,7 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinformer.core.checks import check_flag, check_instance, check_integer, check_real
+from spinformer.core.checks import (
+    check_array,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.dmft.ensemble import Ensemble
@@ -139,6 +145,7 @@ def sorted_multipliers(matrix: np.ndarray) -> np.ndarray:
     >>> sorted_multipliers(np.diag([0.5, -2.0]))
     array([-2. +0.j,  0.5+0.j])
     """
+    matrix = check_array("matrix", matrix, square=True)
     values = np.linalg.eigvals(matrix).astype(complex)
     order = np.argsort(-np.abs(values), axis=-1, kind="stable")
     return np.take_along_axis(values, order, axis=-1)
