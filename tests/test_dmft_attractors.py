@@ -194,6 +194,14 @@ def test_one_start_and_a_batch_of_one_agree(start):
     assert not none.settled
 
 
+def test_without_exponents_nothing_is_called_chaotic(start):
+    found = find_attractors(
+        Network.document(), start, beta=np.array([1.25, 1.4]), transient=20_000, kept=2,
+        exponents=0, bins=1,
+    )  # fmt: skip
+    assert found.regime.tolist() == [Regime.PERIODIC, Regime.UNDECIDED]
+
+
 def test_the_transient_is_dropped():
     # A start far off the cycle of four: kept, the transient leaves visits and digits behind.
     network = Network.document()

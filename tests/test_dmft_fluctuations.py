@@ -112,6 +112,8 @@ def test_a_closed_step_is_a_gaussian_integral_and_beats_the_naive_mean_field(coi
     off, worse = (np.linalg.norm(part - exact, axis=1)[2:] for part in (closed, naive))
     assert np.sqrt((off**2).mean()) < 0.4 * np.sqrt((worse**2).mean())
     inside = np.tanh(np.random.default_rng(0).normal(size=(5, 2, 3)))
+    with pytest.raises(ValueError, match="power of two"):
+        gaussian_closure(short, 9, **options, nodes=48)
     attention = attention_of_window(short, inside, position=7)
     np.testing.assert_allclose(
         next_means(short, inside, beta=1.3, position=7),

@@ -100,6 +100,16 @@ def test_steep_bits_at_rest_obey_the_arcsine_law() -> None:
     np.testing.assert_allclose(rest.correlation[1:20], wanted, atol=0.01)
 
 
+def test_unit_scores_count_few_and_many_features():
+    network, given = Network.document(), {"size": 240, "beta": 0.5, "steps": 1, "seed": 3}
+    plain = simulate_loaded(network, load=3 / 240, **given).scores
+    scaled = simulate_loaded(network, load=3 / 240, sharpness=1.3, **given).scores
+    factor = 1.3 * 240 / np.sqrt(3 + 3) / network.gamma
+    np.testing.assert_allclose(scaled, factor * plain, rtol=1e-12)
+    other = simulate_loaded(network, load=3 / 240, **(given | {"seed": 4})).scores
+    assert not np.allclose(other, plain)
+
+
 def test_scores_vanish_with_fixed_gamma_and_keep_their_size_with_unit_variance() -> None:
     network = Network.document().with_parameters(epsilon=0.0)
     wanted = {None: network.gamma, 1.0: None}

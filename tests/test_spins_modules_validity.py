@@ -4,7 +4,11 @@ import pytest
 import torch
 
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
-from spinformer.spins.modules.stability import coupling_excess, largest_row_sum
+from spinformer.spins.modules.stability import (
+    coupling_excess,
+    largest_row_sum,
+    limited_correlation,
+)
 from spinformer.spins.modules.validity import Validity, validity_of
 from spinformer.spins.vectors.large_d import magnetization
 from spinformer.spins.vectors.monte_carlo import sample_vector_spins
@@ -177,3 +181,19 @@ def test_the_penalty_counts_negative_couplings_and_what_is_not_finite_is_not_con
     lost = validity_of(fields, **given, converged=torch.tensor(True))
     assert not bool(lost.converged)
     assert bool(torch.isnan(lost.distance))
+
+
+def test_rows_that_tie_share_what_a_limited_strength_takes_back():
+    """Against autograd of Σ C A/n(A), n the largest row sum, as torch differentiates a maximum."""
+    tied = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.2, 0.0, 0.0]], dtype=DOUBLE)
+    tied[2, 1] = 0.2
+    generator = torch.Generator().manual_seed(0)
+    for attention in (tied, torch.rand(3, 3, dtype=DOUBLE, generator=generator)):
+        correlation = torch.rand(3, 3, dtype=DOUBLE, generator=generator)
+        eye = torch.eye(3, dtype=torch.bool)
+        a = attention.clone().requires_grad_()
+        pair = (a + a.mT).masked_fill(eye, 0.0)
+        n = largest_row_sum(pair)
+        (slope,) = torch.autograd.grad((correlation * a / n).sum(), a)
+        found = limited_correlation(correlation, attention=attention, pair=pair.detach())
+        torch.testing.assert_close(found, n.detach() * slope)
