@@ -1,6 +1,7 @@
 """Corrections at finite size: exact enumeration, the Gaussian closure, texts that share noise."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -132,6 +133,21 @@ def test_first_passage_is_gamblers_ruin(coin):
     k, r = np.arange(7), 0.4 / 0.6
     expected = (6 * (1 - r**k) / (1 - r**6) - k) / 0.2
     np.testing.assert_allclose(mean_first_passage(walk, inside=inside), expected, atol=1e-12)
+    # A climb of eight steps against a drift takes up to 1e26: rational numbers tell the digits.
+    for chance in (1e-2, 3e-4):
+        climb = np.diag(np.full(8, chance), 1) + np.diag(np.full(8, 0.5), -1)
+        climb[8] = 0.0
+        climb += np.diag(1.0 - climb.sum(axis=1))
+        steps = [1 / Fraction(chance)]
+        for _ in range(7):
+            steps.append((1 + steps[-1] / 2) / Fraction(chance))
+        inside = np.arange(9) < 8
+        for order in (np.arange(9), np.arange(9)[::-1], np.array([3, 8, 0, 5, 1, 7, 2, 6, 4])):
+            found = mean_first_passage(climb[np.ix_(order, order)], inside=inside[order])
+            where = int(np.flatnonzero(order == 0)[0])
+            assert found[where] == pytest.approx(float(sum(steps)), rel=1e-12)
+    with pytest.raises(ValueError, match="without a way out"):
+        mean_first_passage(np.eye(3), inside=np.array([True, True, False]))
     table = transition_probabilities(coin, 9, beta=1.3, position=0)
     np.testing.assert_allclose(table.sum(axis=1), 1.0, atol=1e-12)
     states = token_states(coin, 9)[:, 0]
