@@ -79,6 +79,17 @@ def test_classification_table():
     period, rate, error, digits, wanted = (np.array(column) for column in zip(*cases, strict=True))
     found = classify(period, exponent=Estimate(value=rate, error=error), digits=digits)
     assert found.tolist() == wanted.tolist()
+    # Undecided as a whole: chaos before, surely, and none after is what ended.
+    before, after = np.array([0.1, 0.1, 0.01, 0.1]), np.array([0.0, 0.05, 0.0, 0.002])
+    ended = classify(
+        np.zeros(4, int),
+        exponent=Estimate(value=np.full(4, 0.05), error=np.full(4, 0.05)),
+        digits=np.full(4, 3.0),
+        before=Estimate(value=before, error=np.full(4, 0.01)),
+        after=after,
+    )
+    last, none = Regime.TRANSIENT_CHAOS, Regime.UNDECIDED
+    assert ended.tolist() == [last, none, none, last]
 
 
 @pytest.mark.claim("C9", "C10")
@@ -192,14 +203,6 @@ def test_one_start_and_a_batch_of_one_agree(start):
     assert none.exponents.value.shape == (0,)
     assert none.regime == Regime.UNDECIDED
     assert not none.settled
-
-
-def test_without_exponents_nothing_is_called_chaotic(start):
-    found = find_attractors(
-        Network.document(), start, beta=np.array([1.25, 1.4]), transient=20_000, kept=2,
-        exponents=0, bins=1,
-    )  # fmt: skip
-    assert found.regime.tolist() == [Regime.PERIODIC, Regime.UNDECIDED]
 
 
 def test_the_transient_is_dropped():
