@@ -19,6 +19,13 @@ import numpy as np
 import pytest
 import torch
 
+from spinformer.core import continuation, slow_modes
+from spinformer.dmft import basins, bifurcations, blocks, closure, cycles, identity, rotation
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+from spinformer.hopfield import two_time_scales
+from spinformer.language import example_model, text
+
 ROOMS = ("core", "hopfield", "spins.ising", "spins.vectors", "spins.modules", "dmft", "language")
 ALSO = {
     **dict.fromkeys(ROOMS, ()),
@@ -166,3 +173,57 @@ def test_nonsense_is_refused_by_name(name: str) -> None:
                 if argument in flags and kind == "a word":
                     unclear.append(f"{argument} takes a word for a flag")
     assert unclear == []
+
+
+WINDOW = np.zeros((4, 3))
+CONTEXT = Context(WINDOW, 0)
+NETWORK = Network.document()
+TOGETHER: list[tuple[Callable[[], Any], str]] = [
+    (lambda: slow_modes.slow_modes(np.array([0.5, 1.5]), lag=1), "labels must be integers"),
+    (lambda: slow_modes.slow_modes(np.array([0, -1, 0]), lag=1), "labels must have entries"),
+    (lambda: slow_modes.dwells(np.zeros((2, 2, 2))), "states must be integers"),
+    (lambda: slow_modes.last_core(np.float64(1.0), low=0.0, high=1.0), "values must be a series"),
+    (
+        lambda: continuation.follow(
+            lambda u: (u[:1], np.eye(1, 2)),
+            [0.0, 0.0],
+            direction=[0.0, 1.0],
+            step=0.1,
+            within=([0.0, 1.0], [1.0, 0.0]),
+        ),
+        "within must be a lower end",
+    ),
+    (lambda: two_time_scales.Lagrangian(value=1.0, activation=np.tanh), "value must be a function"),
+    (lambda: cycles.cycle(NETWORK, CONTEXT, beta=1.0, period=4, throw="no"), "throw must be True"),
+    (
+        lambda: basins.grid_neighbors(np.zeros((9, 9)), distances=()),
+        "distances must be",
+    ),
+    (
+        lambda: basins.slice_of_contexts(
+            CONTEXT, first=(0, 3), second=(0, 0), extent=(0.0, 1.0), count=2
+        ),
+        r"first must be an integer in \[0, 2\]",
+    ),
+    (
+        lambda: bifurcations.follow_cycle(NETWORK, CONTEXT, step=0.1, within=(0.0, 1.0)),
+        "start must be a Cycle",
+    ),
+    (lambda: blocks.BlockEnsemble([], WINDOW, beta=np.ones(0)), "systems must be a non-empty"),
+    (
+        lambda: closure.next_means(NETWORK, np.zeros((3, 3)), beta=1.0, position=0),
+        "windows must end",
+    ),
+    (lambda: identity.identify(NETWORK), "prints must be a Fingerprints"),
+    (lambda: rotation.rotation_number(np.zeros((20, 2)), center=np.zeros(3)), "center must have"),
+    (
+        lambda: text.random_tokens(example_model(), torch.zeros(2, 3), seed=0),
+        "like must hold token",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "told"), TOGETHER)
+def test_what_does_not_fit_together_is_refused_by_name(call: Callable[[], Any], told: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^{told}"):
+        call()
