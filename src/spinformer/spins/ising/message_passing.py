@@ -122,12 +122,14 @@ def belief_propagation(
     into, out = np.nonzero(j)
     # back[e]: the edge that runs the other way.
     back = np.argsort(out * len(h) + into, kind="stable")
-    strength = np.tanh(beta * j[into, out])
+    strength = beta * j[into, out]
     told = np.zeros(len(into))
     residual, steps = math.inf, 0
     while residual > tolerance and steps < max_steps:
         total = beta * h + np.bincount(into, told, minlength=len(h))
-        new = np.arctanh(strength * np.tanh(total[out] - told[back]))
+        cavity = total[out] - told[back]
+        # artanh(tanh a tanh b) = ½ ln [cosh(a + b) / cosh(a − b)], in which nothing saturates.
+        new = 0.5 * (_log_cosh(cavity + strength) - _log_cosh(cavity - strength))
         residual = float(np.abs(new - told).max(initial=0.0))
         told = damping * told + (1.0 - damping) * new
         steps += 1
@@ -140,3 +142,7 @@ def belief_propagation(
     if throw:
         found.require("the messages of belief propagation")
     return found
+
+
+def _log_cosh(x: np.ndarray) -> np.ndarray:
+    return np.abs(x) + np.log1p(np.exp(-2.0 * np.abs(x)))
