@@ -184,6 +184,8 @@ def test_batches_flags_and_bad_input():
     torch.testing.assert_close(found.value[0], alone.value, rtol=0, atol=1e-9)
     assert found.status.tolist()[1] == Status.STEP_LIMIT
     assert float(found.residual[1]) > 1e-12
+    with pytest.raises(ValueError, match="beta must be positive"):
+        solve_adaptive_tap(0.1 * torch.ones(2, 2), fields=torch.ones(2, 1), beta=0.0)
     with pytest.raises(NotConverged, match="adaptive TAP"):
         solve_adaptive_tap(8 * couplings, fields=fields, beta=0.7, max_steps=2)
     for wrong, words in (({"method": "best"}, "method"), ({"damping": 0.0}, "damping")):
