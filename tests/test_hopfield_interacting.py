@@ -214,6 +214,20 @@ def test_crowds_equal_the_sum_over_all_states():
             np.testing.assert_allclose(found.weights, shares @ boltzmann / boltzmann.sum())
 
 
+def test_a_frustrated_ring_in_the_cold_is_the_sum_over_its_states():
+    """Three readers of two patterns that want to differ: one pair must agree."""
+    scores, couplings = np.array([0.1, 0.0]), np.array([[-1.0, 1.0], [1.0, -1.0]])
+    states = np.array(np.meshgrid(*[range(2)] * 3, indexing="ij")).reshape(3, -1).T
+    value = scores[states].sum(1) + 0.5 * couplings[states, np.roll(states, 1, 1)].sum(1)
+    for beta in (5.0, 20.0, 60.0):
+        found = ring(scores, couplings=couplings, beta=beta, copies=3)
+        boltzmann = np.exp(beta * (value - value.max()))
+        wanted = -(np.log(boltzmann.sum()) / beta + value.max()) / 3
+        assert found.free_energy == pytest.approx(wanted, rel=1e-12)
+        share = (states == 0).mean(1) @ boltzmann / boltzmann.sum()
+        assert found.weights[0] == pytest.approx(share, rel=1e-10)
+
+
 def test_the_crowd_becomes_the_interacting_memory_as_one_over_its_size():
     patterns, query = draw(3, 2), draw(1, 2, seed=1)
     couplings = 0.7 * symmetric(3)

@@ -155,6 +155,10 @@ def test_relaxation_rates_are_eigenvalues_of_the_whole_network(ratio):
             assert np.abs(rates.imag).max() < 1e-7
             stable = np.linalg.eigvalsh(patterns.T @ slope @ patterns).max() < 1
             assert stable == (rates.real.max() < 0)
+    # However fast the hidden neurons are, the slow rate is that of the slow flow, a − 1.
+    for tiny in (1e-9, 1e-15, 1e-18):
+        slow = relaxation_rates([0.5, 0.9, 1.2], ratio=tiny)[:, 1]
+        np.testing.assert_allclose(slow, [-0.5, -0.1, 0.2], rtol=1e-8)
     # The edge of stability for complex slopes: a parabola.
     for imaginary in (0.5, 1.5, 3.0):
         edge = 1 - ratio * imaginary**2 / (1 + ratio) ** 2 + 1j * imaginary

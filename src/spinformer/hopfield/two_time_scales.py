@@ -302,7 +302,9 @@ def relaxation_rates(slopes: ArrayLike, *, ratio: float) -> np.ndarray:
     a = check_array("slopes", given.imag) * 1j + given.real
     ratio = check_real("ratio", ratio, low=0.0, open_low=True)
     root = np.sqrt((1.0 - ratio) ** 2 + 4.0 * ratio * a)
-    return np.stack([-(1.0 + ratio) - root, -(1.0 + ratio) + root], axis=-1) / (2.0 * ratio)
+    both = 1.0 + ratio + root
+    # The slow one from their product (1 − a)/ρ: the difference (1 + ρ) − root would lose it.
+    return np.stack([-both / (2.0 * ratio), -2.0 * (1.0 - a) / both], axis=-1)
 
 
 def _check(patterns: Any, lagrangian: Lagrangian | None) -> tuple[Array, Lagrangian]:
