@@ -206,7 +206,7 @@ def exact_costs(
     every = torch.cartesian_prod(*[torch.arange(kinds)] * context).reshape(-1, context)
     windows = 2.0 * ups[every] / bits - 1.0
     field = _field(weights[None], windows[None], beta=beta, gamma=gamma)[0]
-    ways = torch.lgamma(torch.tensor(bits + 1.0)) - torch.lgamma(ups + 1.0)
+    ways = torch.lgamma(weights.new_tensor(bits + 1.0)) - torch.lgamma(ups + 1.0)
     ways = (ways - torch.lgamma(bits - ups + 1.0)).sum(-1)
     up, down = functional.logsigmoid(2.0 * field), functional.logsigmoid(-2.0 * field)
     moves = torch.exp(up @ ups.T + down @ (bits - ups).T + ways)
