@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from spinformer.spins.modules.heads import Scheme, log_partition_of, solve_heads
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
 from spinformer.spins.modules.stability import (
     coupling_excess,
@@ -197,3 +198,23 @@ def test_rows_that_tie_share_what_a_limited_strength_takes_back():
         (slope,) = torch.autograd.grad((correlation * a / n).sum(), a)
         found = limited_correlation(correlation, attention=attention, pair=pair.detach())
         torch.testing.assert_close(found, n.detach() * slope)
+
+
+def test_free_spins_have_one_partition_function_whatever_the_solver():
+    """Zero without fields: it is normalised to free spins. With fields both theories are exact."""
+    pair, beta = torch.zeros(2, 3, 3, dtype=DOUBLE), torch.full((2, 1, 1), 0.8, dtype=DOUBLE)
+    generator = torch.Generator().manual_seed(0)
+    for size in (0.0, 0.7):
+        fields = size * torch.randn(2, 3, 2, dtype=DOUBLE, generator=generator)
+        told = []
+        for solver in ("saddle", "fixed point"):
+            scheme = Scheme(
+                solver=solver, steps=None, order=2, damping=1.0, tolerance=None, max_steps=99
+            )
+            given = {"fields": fields, "beta": beta}
+            solved = solve_heads(**given, pair=pair, scheme=scheme)
+            told.append(log_partition_of(solved, **given, couplings=pair, order=2))
+        torch.testing.assert_close(told[0], told[1], rtol=1e-9, atol=1e-11)
+        assert bool((told[0] > 0.01).all()) is (size > 0)
+        if not size:
+            torch.testing.assert_close(told[0], torch.zeros_like(told[0]), rtol=0, atol=1e-11)
