@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import brentq
 
 from spinformer.core.solve import NotConverged, Status
+from spinformer.dmft import bifurcations
 from spinformer.dmft.bifurcations import bifurcation, follow_bifurcation, follow_cycle
 from spinformer.dmft.conditions import Kind, conditions, critical_rotation, equations_of
 from spinformer.dmft.cycles import cycle
@@ -175,6 +176,25 @@ def test_what_is_called_found_has_the_residual_asked_for(torus):
     for epsilon, known in ((0.3, True), (1.2, False), (-0.1, False)):
         inside[-1] = epsilon
         assert bool(np.isfinite(equations(inside)[0]).all()) is known
+
+
+def test_a_point_far_from_where_the_sign_changed_is_not_taken(monkeypatch, torus):
+    """Newton's method, sent elsewhere from one end, is asked again from the other."""
+    asked = []
+
+    def astray(*arguments):
+        point = attempt(*arguments)
+        asked.append(point)
+        far = Context(point.value.attention + 0.5, point.value.position)
+        return replace(point, value=far) if len(asked) % 2 else point
+
+    attempt = bifurcations._try
+    monkeypatch.setattr(bifurcations, "_try", astray)
+    start = cycle(NETWORK, ZERO, beta=1.235, period=4)
+    found = follow_cycle(NETWORK, start, step=5e-3, within=(1.2, 1.25), max_steps=9)
+    assert len(asked) == 2
+    assert [point.kind for point in found.bifurcations] == [Kind.TORUS]
+    assert np.abs(found.bifurcations[0].value.attention - torus.value.attention).max() < 1e-9
 
 
 def test_a_neutral_saddle_is_no_birth_of_a_closed_curve():
