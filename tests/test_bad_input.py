@@ -19,12 +19,33 @@ import numpy as np
 import pytest
 import torch
 
+from spinformer.core import continuation, slow_modes
+from spinformer.dmft import basins, bifurcations, blocks, closure, cycles, identity, rotation
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+from spinformer.hopfield import two_time_scales
+from spinformer.language import example_model, text
+
 ROOMS = ("core", "hopfield", "spins.ising", "spins.vectors", "spins.modules", "dmft", "language")
 ALSO = {
     **dict.fromkeys(ROOMS, ()),
-    "core": ("statistics", "signals", "special", "random"),
-    "hopfield": ("attention", "bounds", "capacity", "copies", "heat_bath"),
-    "dmft": ("lifetimes", "lyapunov", "mean_field"),
+    "core": (
+        *("statistics", "signals", "special", "random", "chaos", "continuation", "slow_modes"),
+        "implicit",
+    ),
+    "hopfield": (
+        *("attention", "bounds", "capacity", "copies", "heat_bath", "interacting", "learning"),
+        *("two_time_scales", "replica", "random_energy", "density"),
+    ),
+    "spins.ising": (
+        *("message_passing", "replica_symmetric", "asymmetric_order", "ensembles"),
+        *("kinetic_theories", "master_equation"),
+    ),
+    "dmft": (
+        *("lifetimes", "lyapunov", "mean_field", "escapes", "closure", "enumeration", "blocks"),
+        *("gauge", "identity", "loaded", "basins", "bifurcations", "cycles", "rotation"),
+        *("coupling", "memory", "onset", "functional", "words", "potts"),
+    ),
 }
 BAD: dict[str, Any] = {
     "a word": "x",
@@ -37,7 +58,9 @@ BAD: dict[str, Any] = {
 }
 # What a module shares with another form of itself, on checked arrays; an error is no function; a
 # folder that is not there is an error of its own.
-LEFT_OUT = ("signs", "total_energy", "ModelUnavailable", "model_directory")
+LEFT_OUT = ("signs", "total_energy", "ModelUnavailable", "model_directory", "check_attention")
+# A bar that is shown or not; what torch itself reads and refuses.
+NOT_TRIED = ("progress", "device", "dtype")
 
 
 def offered() -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -75,8 +98,8 @@ OFFERED = {
 }
 
 
-def with_bad(source: str, name: str, place: int | str) -> Any:
-    """The example up to the call, whose argument at `place` is the name `bad`."""
+def with_bad(source: str, name: str, place: int | str) -> tuple[Any, Any]:
+    """The example up to the call, and the call with the name `bad` for the argument at `place`."""
     tree = ast.parse(source)
     call = call_in(tree, name)
     assert call is not None
@@ -84,14 +107,19 @@ def with_bad(source: str, name: str, place: int | str) -> Any:
     if isinstance(place, int):
         call.args[place] = bad
     else:
-        next(word for word in call.keywords if word.arg == place).value = bad
+        call.keywords = [word for word in call.keywords if word.arg != place]
+        call.keywords.append(ast.keyword(place, bad))
     before = []
     for statement in tree.body:
         if any(node is call for node in ast.walk(statement)):
             break
         before.append(statement)
     told = ast.Assign([ast.Name("result", ast.Store())], call)
-    return compile(ast.fix_missing_locations(ast.Module([*before, told], [])), name, "exec")
+    first, last = (
+        compile(ast.fix_missing_locations(ast.Module(part, [])), name, "exec")
+        for part in (before, [told])
+    )
+    return first, last
 
 
 def is_number(result: Any) -> bool:
@@ -114,11 +142,21 @@ def test_nonsense_is_refused_by_name(name: str) -> None:
     names = list(inspect.signature(function).parameters)
     places: dict[int | str, str] = {place: names[place] for place in range(len(found.args))}
     places |= {word.arg: word.arg for word in found.keywords if word.arg}
+    # What an example leaves out is tried, too; words are true, so that a flag must refuse them.
+    parameters = inspect.signature(function).parameters.values()
+    given = {*places.values(), *NOT_TRIED}
+    places |= {
+        p.name: p.name for p in parameters if p.kind == p.KEYWORD_ONLY and p.name not in given
+    }
+    flags = {p.name for p in parameters if isinstance(p.default, bool)}
     unclear = []
-    for place, argument in places.items():
-        code = with_bad(source, own, place)
+    before = dict(vars(inspect.getmodule(function)))
+    for number, (place, argument) in enumerate(places.items()):
+        first, code = with_bad(source, own, place)
+        if not number:
+            exec(first, before)
         for kind, bad in BAD.items():
-            scope = {**vars(inspect.getmodule(function)), "bad": bad}
+            scope = {**before, "bad": bad}
             try:
                 exec(code, scope)
             except (TypeError, ValueError) as error:
@@ -132,4 +170,60 @@ def test_nonsense_is_refused_by_name(name: str) -> None:
             else:
                 if not is_number(scope["result"]):
                     unclear.append(f"{argument} with {kind} gives NaN")
+                if argument in flags and kind == "a word":
+                    unclear.append(f"{argument} takes a word for a flag")
     assert unclear == []
+
+
+WINDOW = np.zeros((4, 3))
+CONTEXT = Context(WINDOW, 0)
+NETWORK = Network.document()
+TOGETHER: list[tuple[Callable[[], Any], str]] = [
+    (lambda: slow_modes.slow_modes(np.array([0.5, 1.5]), lag=1), "labels must be integers"),
+    (lambda: slow_modes.slow_modes(np.array([0, -1, 0]), lag=1), "labels must have entries"),
+    (lambda: slow_modes.dwells(np.zeros((2, 2, 2))), "states must be integers"),
+    (lambda: slow_modes.last_core(np.float64(1.0), low=0.0, high=1.0), "values must be a series"),
+    (
+        lambda: continuation.follow(
+            lambda u: (u[:1], np.eye(1, 2)),
+            [0.0, 0.0],
+            direction=[0.0, 1.0],
+            step=0.1,
+            within=([0.0, 1.0], [1.0, 0.0]),
+        ),
+        "within must be a lower end",
+    ),
+    (lambda: two_time_scales.Lagrangian(value=1.0, activation=np.tanh), "value must be a function"),
+    (lambda: cycles.cycle(NETWORK, CONTEXT, beta=1.0, period=4, throw="no"), "throw must be True"),
+    (
+        lambda: basins.grid_neighbors(np.zeros((9, 9)), distances=()),
+        "distances must be",
+    ),
+    (
+        lambda: basins.slice_of_contexts(
+            CONTEXT, first=(0, 3), second=(0, 0), extent=(0.0, 1.0), count=2
+        ),
+        r"first must be an integer in \[0, 2\]",
+    ),
+    (
+        lambda: bifurcations.follow_cycle(NETWORK, CONTEXT, step=0.1, within=(0.0, 1.0)),
+        "start must be a Cycle",
+    ),
+    (lambda: blocks.BlockEnsemble([], WINDOW, beta=np.ones(0)), "systems must be a non-empty"),
+    (
+        lambda: closure.next_means(NETWORK, np.zeros((3, 3)), beta=1.0, position=0),
+        "windows must end",
+    ),
+    (lambda: identity.identify(NETWORK), "prints must be a Fingerprints"),
+    (lambda: rotation.rotation_number(np.zeros((20, 2)), center=np.zeros(3)), "center must have"),
+    (
+        lambda: text.random_tokens(example_model(), torch.zeros(2, 3), seed=0),
+        "like must hold token",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "told"), TOGETHER)
+def test_what_does_not_fit_together_is_refused_by_name(call: Callable[[], Any], told: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^{told}"):
+        call()

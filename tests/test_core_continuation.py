@@ -57,6 +57,12 @@ def test_a_curve_that_ends_and_a_start_that_is_none():
         Status.STEP_LIMIT
     )
 
+    # It gives up below the smallest step, not far below it: here at the first one that is halved.
+    given = {"direction": [0.0, 1.0], "step": 0.1}
+    near = follow(wall, [0.0, 0.45], smallest=1.0, **given)
+    assert (near.status, len(near.points)) == (Status.STALLED, 1)
+    assert len(follow(wall, [0.0, 0.45], smallest=0.4, **given).points) == 2
+
     def never(u):
         return np.array([u[0] ** 2 + 1.0]), np.array([[2 * u[0], 0.0]])
 
@@ -77,3 +83,42 @@ def test_a_curve_that_ends_and_a_start_that_is_none():
 def test_what_is_refused(settings, told):
     with pytest.raises(ValueError, match=told):
         follow(ellipse, [1.0, 0.0], **({"direction": [0.0, 1.0], "step": 0.1} | settings))
+
+
+def test_a_step_that_lands_on_another_curve_is_taken_back():
+    """Curves x = s(p) + integer: s rises by 0.6 within a tenth of the first step."""
+
+    def ladder(u):
+        x, p = u
+        rise = 0.3 * (1.0 + np.tanh(p / 0.05))
+        slope = 0.3 / (0.05 * np.cosh(p / 0.05) ** 2)
+        angle = np.pi * (x - rise)
+        return np.array([np.sin(angle)]), np.pi * np.cos(angle) * np.array([[1.0, -slope]])
+
+    found = follow(ladder, [0.0, -0.3], direction=[0.0, 1.0], step=0.6, smallest=1e-3,
+                   within=([-9.0, -9.0], [9.0, 0.5]))  # fmt: skip
+    x, p = found.points.T
+    assert p[-1] > 0.5
+    np.testing.assert_allclose(x, 0.3 * (1.0 + np.tanh(p / 0.05)), atol=1e-9)
+
+
+def test_steps_grow_to_the_largest_and_a_crossing_is_no_return():
+    def line(u):
+        return np.array([u[0]]), np.array([[1.0, 0.0]])
+
+    found = follow(line, [0.0, 0.0], direction=[0.0, 1.0], step=0.1, largest=2.0, max_steps=30)
+    gaps = np.diff(found.points[:, 1])
+    assert gaps.max() == pytest.approx(0.2)
+
+    def eight(u):
+        # (x² + y²)² = x² − y²: the second pass near the start runs across the first.
+        x, y = u
+        square = x**2 + y**2
+        slope = [4 * x * square - 2 * x, 4 * y * square + 2 * y]
+        return np.array([square**2 - x**2 + y**2]), np.array([slope])
+
+    found = follow(eight, [0.03, 0.03], direction=[1.0, 1.0], step=0.07, largest=1.0)
+    x, _ = found.points.T
+    assert found.status == Status.CYCLE
+    assert x.max() > 0.9
+    assert x.min() < -0.9

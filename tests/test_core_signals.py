@@ -54,6 +54,7 @@ def test_line_of_a_cosine_sits_where_it_should():
     np.testing.assert_allclose(amplitude, [0.3, 0.1], rtol=0, atol=1e-12)
     assert spectrum(signal).power_below(0.2) == pytest.approx(0.9, abs=1e-12)
     assert spectrum(signal).power_below(0.111 - 1e-9) == pytest.approx(0.0, abs=1e-12)
+    assert spectrum(signal).power_below(float(frequency[0])) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_hann_taper_keeps_power_and_stops_leakage():
@@ -70,6 +71,7 @@ def test_hann_taper_keeps_power_and_stops_leakage():
         (lambda: spectrum(np.ones((2, 3))), "signal"),
         (lambda: spectrum(np.array([1.0, np.nan])), "signal"),
         (lambda: autocorrelation(np.ones(9), lags=3), "constant"),
+        (lambda: autocorrelation(1.0 + 1e-14 * np.arange(9.0), lags=3), "constant"),
         (lambda: autocorrelation(np.arange(9.0), lags=9), "lags"),
         (lambda: spectrum(np.arange(9.0)).lines(0), "count"),
         (lambda: autocorrelation(np.float64(1.0), lags=0), "signal"),

@@ -79,6 +79,17 @@ def test_classification_table():
     period, rate, error, digits, wanted = (np.array(column) for column in zip(*cases, strict=True))
     found = classify(period, exponent=Estimate(value=rate, error=error), digits=digits)
     assert found.tolist() == wanted.tolist()
+    # Undecided as a whole: chaos before, surely, and none after is what ended.
+    before, after = np.array([0.1, 0.1, 0.01, 0.1]), np.array([0.0, 0.05, 0.0, 0.002])
+    ended = classify(
+        np.zeros(4, int),
+        exponent=Estimate(value=np.full(4, 0.05), error=np.full(4, 0.05)),
+        digits=np.full(4, 3.0),
+        before=Estimate(value=before, error=np.full(4, 0.01)),
+        after=after,
+    )
+    last, none = Regime.TRANSIENT_CHAOS, Regime.UNDECIDED
+    assert ended.tolist() == [last, none, none, last]
 
 
 @pytest.mark.claim("C9", "C10")

@@ -174,7 +174,13 @@ def test_basin_entropy_of_known_boxes():
     assert found.mean.error == pytest.approx(border / 2 / np.sqrt(71))
     coins = np.random.default_rng(0).integers(0, 3, (400, 400))
     assert basin_entropy(coins, box=20).border.value == pytest.approx(np.log(3), abs=0.01)
-    assert basin_entropy(np.zeros((8, 8)), box=4).border_boxes == 0
+    none = basin_entropy(np.zeros((8, 8)), box=4)
+    assert (none.border_boxes, none.border.value) == (0, 0.0)
+    lone = np.zeros((8, 8))
+    lone[0, 0] = 1
+    one = basin_entropy(lone, box=2).border
+    assert one.value == pytest.approx(border)
+    assert np.isnan(one.error)
 
 
 def test_near_starts_end_apart_as_lots_do(cycles):

@@ -5,8 +5,9 @@ import pytest
 from scipy.optimize import brentq
 
 from spinformer.core.solve import NotConverged, Status
+from spinformer.dmft import bifurcations
 from spinformer.dmft.bifurcations import bifurcation, follow_bifurcation, follow_cycle
-from spinformer.dmft.conditions import Kind, conditions, critical_rotation
+from spinformer.dmft.conditions import Kind, conditions, critical_rotation, equations_of
 from spinformer.dmft.cycles import cycle
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
@@ -102,6 +103,16 @@ def branch():
 
 def test_folds_bound_a_window_of_locking(branch):
     both = branch[0].bifurcations + branch[1].bifurcations
+    for one in branch:
+        # One where the sign of its condition changes between neighbors, and near them.
+        signs = np.sign(conditions(one.multipliers))
+        changes = np.argwhere(signs[1:] != signs[:-1])
+        assert len(one.bifurcations) == len(changes)
+        for (at, kind), found in zip(changes, one.bifurcations, strict=True):
+            ends = one.context.attention[at : at + 2]
+            span = max(np.abs(ends[1] - ends[0]).max(), abs(one.values[at + 1] - one.values[at]))
+            assert found.kind == kind
+            assert np.abs(found.value.attention - ends).max(axis=(1, 2)).min() <= span
     folds = sorted({round(x.beta, 8) for x in both if x.kind == Kind.FOLD})
     branch = branch[0]
     assert folds == pytest.approx([1.24949117, 1.25102131], abs=1e-7)
@@ -148,6 +159,42 @@ def test_failures_are_flagged(torus):
         bifurcation(NETWORK, far, kind=Kind.FLIP, max_steps=15)
     with pytest.raises(ValueError, match="parameter"):
         bifurcation(NETWORK, torus, kind=Kind.TORUS, parameter="alpha")
+
+
+def test_what_is_called_found_has_the_residual_asked_for(torus):
+    """At every number of steps; some end between the tolerance and a thousand times that."""
+    start = cycle(NETWORK, ZERO, beta=1.26, period=4)
+    residuals = []
+    for steps in range(2, 8):
+        found = bifurcation(NETWORK, start, kind=Kind.TORUS, throw=False, max_steps=steps)
+        assert found.converged == (found.residual <= 1e-9)
+        residuals.append(found.residual)
+    assert any(1e-9 < residual < 1e-3 for residual in residuals)
+    assert residuals[-1] <= 1e-9
+    equations = equations_of(NETWORK, torus, free=("epsilon",), kind=None)
+    inside = np.append(torus.value.attention.ravel(), 0.3)
+    for epsilon, known in ((0.3, True), (1.2, False), (-0.1, False)):
+        inside[-1] = epsilon
+        assert bool(np.isfinite(equations(inside)[0]).all()) is known
+
+
+def test_a_point_far_from_where_the_sign_changed_is_not_taken(monkeypatch, torus):
+    """Newton's method, sent elsewhere from one end, is asked again from the other."""
+    asked = []
+
+    def astray(*arguments):
+        point = attempt(*arguments)
+        asked.append(point)
+        far = Context(point.value.attention + 0.5, point.value.position)
+        return replace(point, value=far) if len(asked) % 2 else point
+
+    attempt = bifurcations._try
+    monkeypatch.setattr(bifurcations, "_try", astray)
+    start = cycle(NETWORK, ZERO, beta=1.235, period=4)
+    found = follow_cycle(NETWORK, start, step=5e-3, within=(1.2, 1.25), max_steps=9)
+    assert len(asked) == 2
+    assert [point.kind for point in found.bifurcations] == [Kind.TORUS]
+    assert np.abs(found.bifurcations[0].value.attention - torus.value.attention).max() < 1e-9
 
 
 def test_a_neutral_saddle_is_no_birth_of_a_closed_curve():

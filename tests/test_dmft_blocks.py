@@ -182,3 +182,23 @@ def test_bad_input_is_named() -> None:
     systems = [_blocks(0.1, 1.0), _blocks(0.1, 1.0, linear=True)]
     with pytest.raises(ValueError, match="equal sizes"):
         BlockEnsemble(systems, np.zeros((2, 4, 3)), beta=np.ones(2))
+
+
+def test_errors_stay_with_their_exponents_and_what_aligns_first_does_not_count(monkeypatch):
+    """Lengths made up: the second direction grows faster, the first scatters more."""
+    calls = iter(range(10**6))
+
+    def made(frame, segments):
+        n = next(calls)
+        sign = 1.0 if (n // 10) % 2 else -1.0
+        return np.array([[0.4 + 0.2 * sign], [0.8 + 0.04 * sign]]) + (100.0 if n < 100 else 0.0)
+
+    monkeypatch.setattr("spinformer.dmft.blocks._orthonormalize", made)
+    one = BlockEnsemble([_blocks(0.1, 0.5)], 0.1 * np.ones((1, 4, 3)), beta=np.ones(1))
+    found = one.exponents(400, count=2, batches=10)
+    np.testing.assert_allclose(found.value[0], [0.2, 0.1])
+    # Ten stretches at ± 0.05 and ± 0.01: deviation √(10/9) of that, over √10.
+    np.testing.assert_allclose(found.error[0], [0.01 / 3, 0.05 / 3])
+    kept = one.window
+    kept[:] = 7.0
+    assert np.abs(one.window).max() < 1.0

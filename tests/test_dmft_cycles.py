@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import fsolve
 
 from spinformer.core.solve import NotConverged, Status
-from spinformer.dmft.cycles import cycle
+from spinformer.dmft.cycles import _least_period, cycle
 from spinformer.dmft.lyapunov import tangent_map
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Network
@@ -127,3 +127,27 @@ def test_failures_are_flagged_and_refused():
         cycle(network, start, beta=1.4, period=6)
     with pytest.raises(ValueError, match="one context"):
         cycle(network, random_contexts(network, 4, count=2), beta=1.4, period=4)
+
+
+def test_a_state_near_its_shift_is_no_shorter_cycle():
+    network = Network.document()
+    once = cycle(network, ZERO, beta=1.2, period=4)
+    beside = Context(once.value.attention + 1e-4, 0)
+    parameters = {"beta": 1.2, "gamma": network.gamma, "epsilon": network.epsilon}
+    assert _least_period(network, beside, 24, 4, parameters) == 24
+    assert _least_period(network, once.value, 24, 4, parameters) == 4
+
+
+def test_what_is_called_found_has_the_residual_asked_for():
+    network = Network.document()
+    residuals = []
+    for steps in range(1, 8):
+        found = cycle(network, ZERO, beta=1.26, period=4, max_steps=steps, throw=False)
+        assert found.converged == (found.residual <= 1e-11)
+        residuals.append(found.residual)
+    assert any(1e-11 < residual < 1e-5 for residual in residuals)
+    assert residuals[-1] <= 1e-11
+    # Below rounding nothing improves any more, and nothing is found.
+    asked = cycle(network, ZERO, beta=1.26, period=4, tolerance=1e-30, throw=False)
+    assert asked.status == Status.STALLED
+    assert asked.residual < 1e-14

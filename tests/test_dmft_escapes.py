@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import approx_fprime, minimize
 
 from spinformer.dmft.action import least_action, path_action
+from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.enumeration import mean_first_passage, token_states, transition_probabilities
 from spinformer.dmft.escapes import (
     cycle_overlaps,
@@ -131,7 +132,7 @@ def test_quenched_texts_follow_the_mean_field_and_are_recognized():
 def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
     rng = np.random.default_rng(4)
     x, horizon = np.array([1.0, 2.0, 3.0, 4.0]), 40.0
-    slopes, errors, starts, start_errors, deviances = [], [], [], [], []
+    slopes, errors, starts, start_errors, deviances, shares = [], [], [], [], [], []
     for draw in range(300):
         times = rng.exponential(np.exp(0.5 + 0.9 * x)[:, None], (4, 60))
         ended, total = (times < horizon).sum(axis=1), np.minimum(times, horizon).sum(axis=1)
@@ -141,6 +142,7 @@ def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
         starts.append(law.intercept.value)
         start_errors.append(law.intercept.error)
         deviances.append(law.deviance)
+        shares.append(law.share)
         if draw == 0:
 
             def minus(p, total=total, ended=ended):
@@ -156,4 +158,28 @@ def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
     assert np.std(slopes) == pytest.approx(np.mean(errors), rel=0.15)
     assert np.std(starts) == pytest.approx(np.mean(start_errors), rel=0.15)
     assert np.mean(deviances) == pytest.approx(2.0, abs=0.4)  # two degrees of freedom
+    # The share of worse fits is uniform where the law is true.
+    assert np.mean(shares) == pytest.approx(0.5, abs=0.07)
+    assert np.mean(np.array(shares) < 0.1) == pytest.approx(0.1, abs=0.06)
     assert law.degrees == 2
+
+
+def test_a_text_that_stays_is_compared_at_the_clock_of_the_cycles():
+    """Whatever the number of noise-free tokens; a text elsewhere has left half a stretch before."""
+    network, beta = Network.document(), 1.25
+    start = Context(np.full((1, 4, 3), 0.1), 0)
+    # At this β it goes to a cycle of 16 steps: four flashes of the clock.
+    cycle = cycle_overlaps(network, start, beta=beta, length=16, settle=20_000)
+    cycles = np.concatenate([cycle, 2.0 * cycle])
+    ensemble = Ensemble(network, start, beta=beta)
+    ensemble.advance(20_001)
+    state = ensemble.state()
+    window = np.tanh(beta * state.attention[0] @ network.semantic[0])[::-1]
+    for settle, home in ((6, 0), (7, 0), (7, 1)):
+        found = noise_escapes(
+            network, 3 * 10**9, beta=beta, window=window, position=state.position, cycles=cycles,
+            home=home, every=4, settle=settle, horizon=8, runs=2, seed=0,
+        )  # fmt: skip
+        assert found.escaped.tolist() == [home == 1] * 2
+        assert found.times.tolist() == [2.0 if home else 8.0] * 2
+        assert found.ends.tolist() == [0 if home else -1] * 2

@@ -158,6 +158,14 @@ def test_growth_rate_is_the_leading_lyapunov_exponent():
         assert got.value == pytest.approx(float(spectrum.exponents.value[..., 0]), abs=3e-3)
 
 
+def test_the_error_of_a_growth_rate_is_its_scatter():
+    """One bit and a window of one: the rate is a mean of independent logarithms."""
+    logs = np.random.default_rng(3).normal(-0.1, 0.3, (60, 400))
+    found = [growth_rate(np.exp(row)[:, None, None, None]) for row in logs]
+    np.testing.assert_allclose([one.value for one in found], logs.mean(axis=1), atol=1e-12)
+    assert np.mean([one.error for one in found]) == pytest.approx(0.3 / 20, rel=0.1)
+
+
 def test_growth_rate_of_known_maps():
     # x' = a x + b y, y the token before: the larger root of z² = a z + b, by hand.
     maps = np.zeros((400, 2, 1, 1))

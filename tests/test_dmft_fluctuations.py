@@ -1,6 +1,7 @@
 """Corrections at finite size: exact enumeration, the Gaussian closure, texts that share noise."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -112,6 +113,8 @@ def test_a_closed_step_is_a_gaussian_integral_and_beats_the_naive_mean_field(coi
     off, worse = (np.linalg.norm(part - exact, axis=1)[2:] for part in (closed, naive))
     assert np.sqrt((off**2).mean()) < 0.4 * np.sqrt((worse**2).mean())
     inside = np.tanh(np.random.default_rng(0).normal(size=(5, 2, 3)))
+    with pytest.raises(ValueError, match="power of two"):
+        gaussian_closure(short, 9, **options, nodes=48)
     attention = attention_of_window(short, inside, position=7)
     np.testing.assert_allclose(
         next_means(short, inside, beta=1.3, position=7),
@@ -130,6 +133,21 @@ def test_first_passage_is_gamblers_ruin(coin):
     k, r = np.arange(7), 0.4 / 0.6
     expected = (6 * (1 - r**k) / (1 - r**6) - k) / 0.2
     np.testing.assert_allclose(mean_first_passage(walk, inside=inside), expected, atol=1e-12)
+    # A climb of eight steps against a drift takes up to 1e26: rational numbers tell the digits.
+    for chance in (1e-2, 3e-4):
+        climb = np.diag(np.full(8, chance), 1) + np.diag(np.full(8, 0.5), -1)
+        climb[8] = 0.0
+        climb += np.diag(1.0 - climb.sum(axis=1))
+        steps = [1 / Fraction(chance)]
+        for _ in range(7):
+            steps.append((1 + steps[-1] / 2) / Fraction(chance))
+        inside = np.arange(9) < 8
+        for order in (np.arange(9), np.arange(9)[::-1], np.array([3, 8, 0, 5, 1, 7, 2, 6, 4])):
+            found = mean_first_passage(climb[np.ix_(order, order)], inside=inside[order])
+            where = int(np.flatnonzero(order == 0)[0])
+            assert found[where] == pytest.approx(float(sum(steps)), rel=1e-12)
+    with pytest.raises(ValueError, match="without a way out"):
+        mean_first_passage(np.eye(3), inside=np.array([True, True, False]))
     table = transition_probabilities(coin, 9, beta=1.3, position=0)
     np.testing.assert_allclose(table.sum(axis=1), 1.0, atol=1e-12)
     states = token_states(coin, 9)[:, 0]
@@ -163,3 +181,21 @@ def test_texts_that_share_their_noise_grow_apart_as_the_limit_does(coin):
     )
     assert none.merged == 1.0
     assert none.growth.value == -np.inf
+
+
+def test_growth_begins_after_the_transient_and_one_pair_has_a_growth_without_an_error(coin):
+    """Pairs part by ln 1.5 a step from the unstable rest; later they contract by the slope."""
+    fixed = 0.5
+    for _ in range(200):
+        fixed = np.tanh(1.5 * fixed)
+    start = np.full((6, 1, 1), 1e-3)
+    given = {"beta": 1.5, "position": 0, "steps": 8, "seed": 1}
+    late = coupled_growth(coin, 10**12, windows=start, transient=40, **given).growth
+    assert late.value == pytest.approx(np.log(1.5 * (1.0 - fixed**2)), abs=2e-3)
+    early = coupled_growth(coin, 10**12, windows=start, transient=0, **given).growth
+    assert early.value > 0.3
+    alone = coupled_growth(coin, 10**12, windows=start[:1], transient=40, **given)
+    assert alone.growth.value == pytest.approx(late.value, abs=2e-3)
+    assert np.isnan(alone.growth.error)
+    # The distance is in units of 1/√N: a closer twin of few bits merges at once.
+    assert alone.merged == 0.0

@@ -283,3 +283,15 @@ def test_bad_input_names_the_argument(change, message):
 def test_what_does_not_fit_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call(small_network())
+
+
+def test_a_saddle_that_is_almost_found_is_not_called_found():
+    network, window = small_network(), np.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]])
+    source = 0.2 * np.ones((4, 4, network.features))
+    given = {"beta": 1.1, "window": window, "throw": False}
+    whole = saddle_point(network, source, **given)
+    assert whole.converged
+    assert whole.residual <= 1e-12
+    cut = saddle_point(network, source, max_steps=whole.steps - 1, **given)
+    assert 1e-12 < cut.residual < 1e-6
+    assert not cut.converged

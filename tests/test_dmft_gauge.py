@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -162,3 +163,10 @@ def test_no_gauge_is_seen_in_the_regimes():
 
 def test_the_documents_size():
     assert count_networks(features=3, segments=3, bits=2) == 84_032_999_680
+
+
+def test_nearly_equal_averages_are_told_apart():
+    network = Network.segmented(0, features=2, segments=2, bits=1)
+    near = replace(network, fractions=np.array([0.501, 0.499]))
+    assert canonical_form(near) != canonical_form(network)
+    assert canonical_code(near) != canonical_code(network)

@@ -72,6 +72,17 @@ def test_a_fingerprint_is_the_list_of_averages_over_a_period(settled):
             np.testing.assert_allclose(prints.moments[b, phase], wanted, atol=2e-9)
 
 
+def test_a_stretch_of_whole_periods_does_not_hide_its_error(settled):
+    """Stretches of 28 turns hold four periods of a cycle of 28 steps and would all say the same."""
+    found, _ = settled
+    cycles = found.context.select(np.flatnonzero(found.period == 28)[:4])
+    prints = fingerprints(NETWORK, cycles, beta=1.27, kept=4 * 4 * 28)
+    exact = fingerprints(NETWORK, cycles, beta=1.27, kept=40_000)
+    off = separation(prints, other=exact)
+    assert (off > 1e-9).all()
+    assert (prints.error > 0.2 * off).all()
+
+
 def test_another_phase_of_an_orbit_is_the_same_attractor(settled):
     found, rate = settled
     numbers = identify(fingerprints(NETWORK, found.context, beta=1.27), exponent=rate)

@@ -235,3 +235,11 @@ def test_bad_input_is_named():
         surrogate(paths, kind="mean")
     assert bits_of_segment(99, segments=11) == 9
     assert float(surprise(torch.tensor([0.0, 50.0]), target=torch.ones(2))) == pytest.approx(1.0)
+
+
+def test_exact_sums_lose_no_probability():
+    """Without a push every visible bit costs one bit, after any number of steps."""
+    weights = torch.ones(4, 2, 2, dtype=torch.float64)
+    window, targets = (torch.ones(1, steps, 2, dtype=torch.float64) for steps in (1, 12))
+    costs = exact_costs(weights, window=window, targets=targets, beta=0.0, gamma=1.0, size=20)
+    torch.testing.assert_close(costs, torch.full_like(costs, 2.0), rtol=0, atol=1e-11)

@@ -357,6 +357,16 @@ def test_information_of_a_site_and_its_inverse() -> None:
     assert freezing_beta(network, attention, log_words=2.0) == math.inf
 
 
+def test_a_vocabulary_is_scaled_down_where_an_overlap_exceeds_one() -> None:
+    binary = LetterNetwork.document(2)
+    largest = [
+        np.abs(vocabulary(binary, 3, words=3, seed=seed).semantic).max() for seed in range(8)
+    ]
+    assert max(largest) == 1.0
+    assert min(largest) < 1.0
+    assert np.abs(vocabulary(binary, 300, words=16, seed=0).semantic).max() < 1.0
+
+
 def test_lists_of_words_drawn_one_by_one() -> None:
     network, size, words, beta = Network.document(), 12, 64, 0.8
     attention = np.array([0.3, -0.2, 0.4])
@@ -378,6 +388,20 @@ def test_lists_of_words_drawn_one_by_one() -> None:
     mine = np.array([draw.mean for draw in found])
     error = np.std(means, axis=0) * math.sqrt(2 / 1500)
     assert (np.abs(mine.mean(axis=0) - np.mean(means, axis=0)) < 4 * error).all()
+    # Without a push every word of the list weighs the same: as many count as are drawn.
+    flat = [
+        random_words(
+            network,
+            size,
+            log_words=np.log(words) / size,
+            attention=0 * attention,
+            beta=beta,
+            seed=k,
+        ).effective
+        for k in range(40)
+    ]
+    assert np.mean(flat) == pytest.approx(words, abs=4 * math.sqrt(words / 40))
+    assert found[0].effective < flat[0]
     squares = np.array([draw.spread**2 for draw in found])
     off = squares.mean() - np.mean(spreads)
     assert abs(off) < 4 * np.std(spreads) * math.sqrt(2 / 1500)

@@ -3,6 +3,7 @@ import pytest
 from scipy.stats import kstest
 
 from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lifetimes import escape_times, escapes_of, growth_rates, replicas
 from spinformer.dmft.lyapunov import lyapunov_spectrum, lyapunov_spectrum_reference
 from spinformer.dmft.mean_field import random_contexts
@@ -91,6 +92,17 @@ def test_times_of_escape_are_exponential_and_another_seed_agrees(start):
         bins=1,
     )
     assert (end.regime == Regime.PERIODIC).all()
+
+
+def test_escapes_are_counted_after_the_transient(start):
+    network, copies = Network.document(), replicas(start, count=2, size=1e-3)
+    ensemble = Ensemble(network, copies, beta=1.28)
+    ensemble.advance(7)
+    rates, _ = growth_rates(network, ensemble.state(), beta=1.28, stretches=3, stretch=100)
+    found = escape_times(
+        network, copies, beta=1.28, rate=0.05, horizon=300, stretch=100, transient=7
+    )
+    np.testing.assert_array_equal(found.growth, rates.T)
 
 
 def test_lasting_chaos_is_censored_at_the_horizon(start):

@@ -52,7 +52,14 @@ def test_explicit_networks_follow_the_theory_at_their_load() -> None:
 def test_the_resting_state_is_that_of_a_sampled_process() -> None:
     # A Gaussian process with the covariance that the state claims for its fields, bit by bit.
     rest, load, beta = resting_state(1.2, load=0.6, context=4), 0.6, 1.2
-    assert rest.residual < 1e-8
+    assert rest.residual < 1e-10
+    # The residual is the last change, also where the steps were too few.
+    short, longer = (
+        resting_state(1.2, load=0.6, context=4, max_steps=steps, throw=False) for steps in (3, 4)
+    )
+    change = np.abs(longer.value - short.value).max()
+    assert longer.residual == pytest.approx(change, rel=1e-12)
+    assert change > 1e-6
     size, window = 6, 4
     c = rest.value
     cover = np.array([
@@ -130,6 +137,16 @@ def test_steep_bits_at_rest_obey_the_arcsine_law() -> None:
     assert rest.noise == pytest.approx(cover[0], rel=1e-9)
     wanted = 2.0 / np.pi * np.arcsin(cover[1:] / cover[0])
     np.testing.assert_allclose(rest.value[1:20], wanted, atol=0.01)
+
+
+def test_unit_scores_count_few_and_many_features():
+    network, given = Network.document(), {"size": 240, "beta": 0.5, "steps": 1, "seed": 3}
+    plain = simulate_loaded(network, load=3 / 240, **given).scores
+    scaled = simulate_loaded(network, load=3 / 240, sharpness=1.3, **given).scores
+    factor = 1.3 * 240 / np.sqrt(3 + 3) / network.gamma
+    np.testing.assert_allclose(scaled, factor * plain, rtol=1e-12)
+    other = simulate_loaded(network, load=3 / 240, **(given | {"seed": 4})).scores
+    assert not np.allclose(other, plain)
 
 
 def test_scores_vanish_with_fixed_gamma_and_keep_their_size_with_unit_variance() -> None:

@@ -406,6 +406,14 @@ def one_torch_step(network, **changes):
     return torch_step(torch.tensor(network.semantic), **{**arguments, **changes})
 
 
+def test_parts_of_segments_are_no_sites():
+    # 1.5 and 4.5 would be rounded to 2 and 4, which sum to the six sites.
+    uneven = replace(Network.segmented(0, segments=2), fractions=np.array([0.25, 0.75]))
+    assert uneven.counts(8).tolist() == [2, 6]
+    with pytest.raises(ValueError, match="size must divide into whole segments"):
+        uneven.counts(6)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -420,6 +428,7 @@ def one_torch_step(network, **changes):
         ({"position": np.ones((4, 2, 2))}, "position"),
         ({"position": np.ones((4, 3, 0))}, "epsilon"),
         ({"fractions": np.array([0.5, 0.5, 0.5])}, "fractions"),
+        ({"fractions": np.array([0.3, 0.3, 0.4 + 1e-9])}, "fractions"),
     ],
 )
 def test_bad_networks(change, message):

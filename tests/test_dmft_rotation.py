@@ -55,6 +55,17 @@ def test_noise_has_no_clear_rotation_and_a_large_error():
     assert found.turns.error > 1e-3
 
 
+def test_the_error_of_noisy_turns_is_about_their_scatter():
+    """It comes from the halves of a run: right to a factor of about two, not of ten."""
+    rng = np.random.default_rng(1)
+    theta = 0.2 * np.arange(301) + np.cumsum(0.03 * rng.standard_normal((60, 301)), axis=1)
+    angle = 2 * np.pi * theta
+    found = rotation_number(np.stack([np.cos(angle), np.sin(angle)], axis=-1))
+    assert found.clear.all()
+    scatter = found.turns.value.std(ddof=1)
+    assert 0.5 < found.turns.error.mean() / scatter < 3.0
+
+
 @pytest.mark.parametrize("phase", [0, 3])
 @pytest.mark.parametrize("transient", [0, 5])
 def test_strobed_points_are_the_tokens_at_one_position(phase, transient):

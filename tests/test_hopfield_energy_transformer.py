@@ -10,6 +10,7 @@ from torch.autograd.functional import hessian, jacobian
 
 from spinformer.hopfield.energy_transformer import (
     EnergyTransformer,
+    _least_spread,
     attention_energy,
     attention_gradient,
     lagrangian,
@@ -265,3 +266,24 @@ def test_bad_tensors_are_named():
         make().energy(draw(3, 5), mask=torch.ones(4, 4, dtype=torch.bool))
     with pytest.raises(TypeError, match="mask must be a boolean"):
         make().energy(draw(3, 5), mask=torch.ones(3, 3))
+
+
+def test_the_least_spread_is_that_of_a_fine_grid_and_the_safe_step_is_its_formula():
+    start, end = draw(5, 4, 6, seed=20), draw(5, 4, 6, seed=21)
+    end[0] = -2.0 * start[0]  # a parabola with its minimum inside, one beyond the end, one before
+    end[1], end[2] = 0.3 * start[1], 2.0 * start[2]
+    share = torch.linspace(0, 1, 2001, dtype=torch.float64)[:, None, None, None]
+    grid = spread((1 - share) * start + share * end).amin(0)
+    torch.testing.assert_close(_least_spread(start, end), grid, rtol=1e-5, atol=2e-4)
+    model, tokens = make(), draw(6, 5, seed=22)
+    slope = model.gradient(tokens).detach().numpy()
+    steep = sum(
+        np.linalg.norm(q.T @ k, 2)
+        for q, k in zip(
+            model.query_map.detach().numpy(), model.key_map.detach().numpy(), strict=True
+        )
+    )
+    pull = math.exp(0.3) * math.sqrt(6) * steep
+    force = np.linalg.norm(slope, axis=1).max() / math.sqrt(5)
+    sigma = np.sqrt(tokens.numpy().var(axis=1) + 1e-5).min()
+    assert float(model.safe_step(tokens)) == pytest.approx(sigma / (pull + force), rel=1e-12)

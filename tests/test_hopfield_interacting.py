@@ -81,6 +81,8 @@ def test_the_safe_step_size_never_raises_the_energy_and_is_the_largest_for_two_p
     # Two patterns that repel themselves, near the even mixture, where both inequalities are tight.
     pair = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double()
     assert safe_step_size(pair, beta=6.0) == pytest.approx(4.0 / 8.0)
+    # What is the same for all pairs changes nothing: weights sum to one.
+    assert safe_step_size(pair - 3.0, beta=6.0) == pytest.approx(4.0 / 8.0)
     zero = torch.zeros(2, 1).double()
     for factor, higher in ((0.99, False), (1.01, True)):
         step = factor * safe_step_size(pair, beta=6.0)
@@ -212,6 +214,20 @@ def test_crowds_equal_the_sum_over_all_states():
             np.testing.assert_allclose(found.weights, shares @ boltzmann / boltzmann.sum())
 
 
+def test_a_frustrated_ring_in_the_cold_is_the_sum_over_its_states():
+    """Three readers of two patterns that want to differ: one pair must agree."""
+    scores, couplings = np.array([0.1, 0.0]), np.array([[-1.0, 1.0], [1.0, -1.0]])
+    states = np.array(np.meshgrid(*[range(2)] * 3, indexing="ij")).reshape(3, -1).T
+    value = scores[states].sum(1) + 0.5 * couplings[states, np.roll(states, 1, 1)].sum(1)
+    for beta in (5.0, 20.0, 60.0):
+        found = ring(scores, couplings=couplings, beta=beta, copies=3)
+        boltzmann = np.exp(beta * (value - value.max()))
+        wanted = -(np.log(boltzmann.sum()) / beta + value.max()) / 3
+        assert found.free_energy == pytest.approx(wanted, rel=1e-12)
+        share = (states == 0).mean(1) @ boltzmann / boltzmann.sum()
+        assert found.weights[0] == pytest.approx(share, rel=1e-10)
+
+
 def test_the_crowd_becomes_the_interacting_memory_as_one_over_its_size():
     patterns, query = draw(3, 2), draw(1, 2, seed=1)
     couplings = 0.7 * symmetric(3)
@@ -238,3 +254,53 @@ def test_what_does_not_fit_is_refused():
         update(patterns, states=queries, weights=torch.ones(1, 3).double(), couplings=symmetric(3))
     with pytest.raises(ValueError, match="occupations"):
         crowd(np.zeros(10), couplings=np.zeros((10, 10)), copies=100)
+
+
+def test_a_query_is_judged_by_its_own_step_whatever_its_neighbors_do():
+    patterns, couplings = draw(6, 4), 0.5 * symmetric(6)
+    queries = torch.cat([3.0 * patterns[:1], 0.1 * draw(3, 4, seed=4)])
+    given = {"couplings": couplings, "beta": 1.4, "tolerance": 1e-4}
+    both = solve(patterns, queries=queries, **given)
+    assert len(set(both.steps.tolist())) > 1
+    for index, query in enumerate(queries):
+        alone = solve(patterns, queries=query[None], **given)
+        torch.testing.assert_close(both.residual[index], alone.residual[0], rtol=1e-6, atol=0)
+        assert alone.steps == both.steps[index]
+        torch.testing.assert_close(both.value[index], alone.value[0], rtol=1e-10, atol=1e-12)
+    # Cut off one step before it arrives, and damped so that a step is small far from the rest.
+    short = solve(patterns, queries=queries, max_steps=int(both.steps.max()) - 1, **given)
+    assert short.converged.tolist() == (both.steps < both.steps.max()).tolist()
+    slow = solve(patterns, queries=queries, step_size=1e-5, max_steps=3, **given)
+    assert not bool(slow.converged.any())
+
+
+def test_a_cycle_is_seen_at_once_and_slow_steps_are_none():
+    pair = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double()
+    given = {"queries": torch.zeros(1, 1).double(), "couplings": pair, "beta": 2.5}
+    patterns = torch.zeros(2, 1).double()
+    turning = solve(patterns, start=torch.tensor([[0.6, 0.4]]).double(), **given)
+    again = solve(patterns, start=turning.value, **given)
+    assert again.status.tolist() == [Status.CYCLE]
+    assert int(again.steps) == 2
+    # A damped step that hardly moves is back within any tolerance, and no cycle.
+    crawl = {"step_size": 1e-5, "tolerance": 1e-3, "max_steps": 50}
+    still = solve(patterns, start=torch.tensor([[0.6, 0.4]]).double(), **given, **crawl)
+    assert still.status.tolist() == [Status.STEP_LIMIT]
+
+
+def test_the_edges_of_what_is_refused_from_both_sides():
+    patterns = draw(6, 4)
+    centering = torch.eye(6).double() - 1.0 / 6
+    values, vectors = torch.linalg.eigh(centering @ patterns @ patterns.T @ centering)
+    push = -values[-1] * torch.outer(vectors[:, -1], vectors[:, -1])
+    equivalent_patterns(patterns, couplings=(1 - 1e-6) * push)
+    with pytest.raises(ValueError, match="negative direction"):
+        equivalent_patterns(patterns, couplings=(1 + 1e-6) * push)
+    given = {"states": draw(1, 4), "couplings": symmetric(6)}
+    for excess, refused in ((1e-6, False), (1e-4, True)):
+        weights = torch.full((6,), (1 + excess) / 6).double()
+        if refused:
+            with pytest.raises(ValueError, match="weights must sum to 1"):
+                update(patterns, weights=weights, **given)
+        else:
+            update(patterns, weights=weights, **given)

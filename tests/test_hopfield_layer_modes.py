@@ -14,6 +14,7 @@ from spinformer.hopfield import continuous
 from spinformer.hopfield.attention_module import AttentionModule
 from spinformer.hopfield.lagrangians import LOG_SUM_EXP, Lagrangian
 from spinformer.hopfield.layer import HopfieldLayer
+from spinformer.hopfield.resting import _conjugate_gradients, judge
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 PLAIN = Lagrangian(name="plain", value=LOG_SUM_EXP.value, weights=LOG_SUM_EXP.gradient)
@@ -314,3 +315,22 @@ def test_second_derivatives_are_right_or_refused():
     plain = make(4, 2, tolerance=1e-12, max_steps=3000, lagrangian=PLAIN)
     plain.requires_grad_(False)
     assert torch.autograd.gradgradcheck(lambda p: run(p, plain), (x,))
+
+
+def test_the_adjoint_is_solved_to_the_tolerance_and_a_state_is_judged_by_its_own():
+    matrix = torch.randn(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    matrix = 0.9 * (matrix + matrix.T) / torch.linalg.matrix_norm(matrix + matrix.T, ord=2)
+    point = torch.zeros(4, 6, dtype=torch.float64, requires_grad=True)
+    right = torch.linspace(1, 2, 24, dtype=torch.float64).reshape(4, 6)
+    for tolerance in (1e-2, 1e-6):
+        found = _conjugate_gradients(point @ matrix, point, right, tolerance, 100)
+        lack = (found - found @ matrix - right).norm(dim=-1) / right.norm(dim=-1)
+        assert float(lack.max()) <= tolerance
+    states = torch.zeros(2, 3, 4, 5)
+    states[0, 0, 0, 0] = torch.inf
+    moved = torch.full((2, 3, 4), 1e-4)
+    moved[:, 1, :3] = 2e-3
+    given = {"start": states, "moved": moved, "hops": torch.ones(2, 3, 4), "tolerance": None}
+    told = judge(states, **given)
+    assert int(told.status[0, 0, 0]) == int(Status.DIVERGED)
+    torch.testing.assert_close(told.converged_share, torch.tensor([7 / 8, 1 / 4, 1.0]).double())

@@ -165,6 +165,33 @@ def test_exact_likelihood_beats_cd1_where_radii_differ(seed):
     assert ((norms - 3).abs() < 0.3).all()
 
 
+def test_a_fit_by_cd_takes_the_steps_and_the_seed_that_it_is_given():
+    patterns, data = 0.7 * normal(8, 3, 2), normal(9, 40, 2) + 0.5
+    generator = torch.Generator().manual_seed(3)
+    wanted = patterns
+    for _ in range(2):
+        slope = contrastive_gradient(wanted, data=data, steps=4, seed=generator)
+        wanted = wanted - 0.2 * slope
+    options = {"method": "cd", "max_steps": 2, "rate": 0.2, "cd_steps": 4}
+    found = fit(patterns, data=data, seed=3, **options)
+    torch.testing.assert_close(found.patterns, wanted, rtol=0, atol=0)
+    assert not torch.equal(fit(patterns, data=data, seed=4, **options).patterns, wanted)
+
+
+def test_an_ascent_is_no_convergence_and_a_small_gain_is_one():
+    data = normal(7, 50, 4) + 3
+    found = fit(data[:2], data=data, tolerance=1e-3, max_steps=500)
+    gains = -np.diff(found.losses)
+    assert found.converged
+    assert gains[-1] < 1e-3 <= gains[:-1].min()
+    cut = fit(data[:2], data=data, tolerance=1e-3, max_steps=found.steps - 1)
+    assert cut.status == Status.STEP_LIMIT
+    options = {"method": "gradient", "rate": 50.0, "max_steps": 1}
+    rising = fit(found.patterns + 0.1, data=data, **options)
+    assert rising.losses[-1] > rising.losses[0]
+    assert rising.status == Status.DIVERGED
+
+
 def test_cd_gradient_approaches_the_exact_one_where_the_chain_mixes():
     patterns, data = 0.7 * normal(8, 3, 2), normal(9, 40, 2) + 0.5
     many = data.repeat(4000, 1)

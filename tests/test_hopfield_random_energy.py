@@ -216,6 +216,8 @@ def test_half_as_cold_again_is_still_no_glass():
     assert freezing_beta(np.log(512) / 64) * 8 > 3.5
     # At a load that goes to zero it is √(2 ln N).
     assert freezing_beta(1e-4) == pytest.approx(np.sqrt(2e-4), rel=1e-3)
+    assert np.log([freezing_beta(20.0), freezing_beta(300.0)]) == pytest.approx([40.0, 600.0])
+    assert freezing_beta(400.0) == np.inf
 
 
 def test_iteration_in_single_precision_is_that_of_the_package():

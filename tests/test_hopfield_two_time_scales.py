@@ -155,6 +155,10 @@ def test_relaxation_rates_are_eigenvalues_of_the_whole_network(ratio):
             assert np.abs(rates.imag).max() < 1e-7
             stable = np.linalg.eigvalsh(patterns.T @ slope @ patterns).max() < 1
             assert stable == (rates.real.max() < 0)
+    # However fast the hidden neurons are, the slow rate is that of the slow flow, a − 1.
+    for tiny in (1e-9, 1e-15, 1e-18):
+        slow = relaxation_rates([0.5, 0.9, 1.2], ratio=tiny)[:, 1]
+        np.testing.assert_allclose(slow, [-0.5, -0.1, 0.2], rtol=1e-8)
     # The edge of stability for complex slopes: a parabola.
     for imaginary in (0.5, 1.5, 3.0):
         edge = 1 - ratio * imaginary**2 / (1 + ratio) ** 2 + 1j * imaginary
@@ -205,3 +209,35 @@ def test_what_does_not_fit_is_refused():
         energy(np.eye(3), visible=np.zeros(2), hidden=np.zeros(3), hidden_lagrangian=HIDDEN)
     own = Lagrangian(value=lambda x: np.cosh(x).sum(-1), activation=np.sinh)
     assert energy(np.eye(1), visible=[0.0], hidden=[0.0], hidden_lagrangian=own) == -1.0
+
+
+def test_a_slow_flow_is_at_rest_when_it_no_longer_moves_and_its_hidden_neurons_lag():
+    patterns, queries = draw(7, 4), draw(3, 4, seed=1)
+    given = {"queries": queries, "beta": 1.5, "ratio": 0.3, "points": 201, "accuracy": 1e-11}
+    early = slow_flow(patterns, duration=1.0, **given)
+    pull = np.linalg.norm(
+        HIDDEN.activation(early.value @ patterns.T) @ patterns - early.value, axis=1
+    )
+    np.testing.assert_allclose(early.residual, pull, rtol=1e-10)
+    assert not early.converged.any()
+    assert slow_flow(patterns, duration=200.0, **given).converged.all()
+    just = slow_flow(patterns, duration=1.0, tolerance=float(np.median(pull)), **given)
+    assert just.converged.tolist() == (pull <= np.median(pull)).tolist()
+    # h = X(v - ratio dv/dt), with the speed from differences in time.
+    speed = np.gradient(early.visible, early.times, axis=1, edge_order=2)
+    lag = (early.visible - 0.3 * speed) @ patterns.T
+    np.testing.assert_allclose(early.hidden[:, 2:-2], lag[:, 2:-2], atol=2e-4)
+    fast = flow(patterns, queries=queries, ratio=1.0, hidden_lagrangian=HIDDEN, duration=3.0)
+    edge = float(np.median(fast.residual))
+    same = flow(
+        patterns, queries=queries, ratio=1.0, hidden_lagrangian=HIDDEN, duration=3.0, tolerance=edge
+    )
+    assert same.converged.tolist() == (fast.residual <= edge).tolist()
+    # The residual counts both kinds of neurons.
+    gaps = [
+        HIDDEN.activation(fast.hidden[:, -1]) @ patterns - fast.value,
+        fast.value @ patterns.T - fast.hidden[:, -1],
+    ]
+    np.testing.assert_allclose(
+        fast.residual, np.max([np.linalg.norm(gap, axis=1) for gap in gaps], axis=0), rtol=1e-10
+    )

@@ -402,3 +402,20 @@ def test_batch_members_do_not_see_their_neighbours(method):
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("size", "beta"), [(3, 0.7), (4, 3.0), (6, 2.5)])
+def test_two_states_that_are_hardly_left_keep_their_weights(size, beta):
+    """Symmetric couplings have p ∝ exp(β x·s) Π 2 cosh β(x + Js) (Peretto), however cold."""
+    rng = np.random.default_rng(size)
+    couplings = np.ones((size, size)) + 0.1 * np.ones(size) * rng.random((size, 1))
+    couplings = 0.5 * (couplings + couplings.T)
+    np.fill_diagonal(couplings, 0.0)
+    drive = np.linspace(0.02, 0.1, size)
+    found = kinetic_stationary(couplings, drive=drive, beta=beta)
+    states = spin_states(size)
+    local = beta * (drive + states @ couplings)
+    logs = beta * states @ drive + np.logaddexp(local, -local).sum(axis=1)
+    wanted = np.exp(logs - logs.max())
+    np.testing.assert_allclose(found.probabilities, wanted / wanted.sum(), rtol=1e-11)
+    assert found.entropy_production == pytest.approx(0.0, abs=1e-13)

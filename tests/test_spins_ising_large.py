@@ -111,6 +111,13 @@ def test_beliefs_are_exact_on_a_tree_and_not_on_a_loop():
         np.abs(belief_propagation(tree, fields=fields, beta=1.3, damping=0.5).value - exact).max()
         < 1e-8
     )
+    # In the cold a field that cancels a saturated neighbor is seen to the last digit.
+    pair = np.array([[0.0, 1.0], [1.0, 0.0]])
+    for beta in (5.0, 16.0, 40.0):
+        against = np.array([2.0, 0.1 / beta - 1.0])
+        cold = belief_propagation(pair, fields=against, beta=beta)
+        exact = solve_exact(pair, fields=against, beta=beta).magnetization
+        assert np.abs(cold.value - exact).max() < 1e-12
     loop = np.ones((3, 3)) - np.eye(3)
     around = belief_propagation(loop, fields=np.array([0.3, 0.0, 0.0]), beta=0.5).value
     exact = solve_exact(loop, fields=np.array([0.3, 0.0, 0.0]), beta=0.5).magnetization

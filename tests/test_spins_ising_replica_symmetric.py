@@ -5,6 +5,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
+from spinformer.core.solve import Status
+from spinformer.spins.ising import replica_symmetric
 from spinformer.spins.ising.couplings import sherrington_kirkpatrick
 from spinformer.spins.ising.exact import solve_exact
 from spinformer.spins.ising.replica_symmetric import glass_state, instability_beta
@@ -101,3 +103,10 @@ def test_wide_fields_are_resolved_however_cold(beta, std):
     assert found.stability == pytest.approx(beta**2 * average(4), rel=1e-8)
     with pytest.raises(ValueError, match="field_std"):
         glass_state(beta, field_std=2000.0)
+
+
+def test_a_root_that_is_none_is_not_called_one(monkeypatch):
+    monkeypatch.setattr(replica_symmetric, "brentq", lambda *_, **__: 0.3)
+    wrong = glass_state(1.7, field_std=0.5)
+    assert wrong.status == Status.STALLED
+    assert wrong.residual > 0.01

@@ -6,6 +6,7 @@ import io
 import pytest
 import torch
 
+from spinformer.spins.modules.masks import read_masks
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
 
 SOLVERS = [{"solver": "saddle"}, {}, {"steps": 2}, {"coupling_limit": 0.8}]
@@ -196,3 +197,22 @@ def test_compiled_and_exported(options):
     output.square().sum().backward()
     for name, parameter in module.named_parameters():
         torch.testing.assert_close(parameter.grad, slopes[name], rtol=1e-8, atol=1e-9)
+
+
+def test_masks_are_read_as_torch_means_them():
+    """A float mask is a bias, minus infinity forbids; heads of a batch are laid out batch first."""
+    tokens = torch.zeros(2, 3, 4)
+    bias = torch.randn(3, 3)
+    bias[0, 2] = -torch.inf
+    given = {"heads": 2, "is_causal": False}
+    found = read_masks(tokens, key_padding_mask=None, attn_mask=bias, **given)
+    torch.testing.assert_close(found.bias[0, 0], bias.masked_fill(torch.isinf(bias), 0.0))
+    assert found.forbidden[0, 0].tolist() == torch.isinf(bias).tolist()
+    each = torch.rand(6, 3, 3) < 0.5
+    padded = torch.tensor([[False] * 3, [False, False, True], [False] * 3])
+    found = read_masks(torch.zeros(3, 3, 4), key_padding_mask=padded, attn_mask=each, **given)
+    for batch in range(3):
+        for head in range(2):
+            either = padded[batch][:, None] | padded[batch]
+            wanted = each[2 * batch + head] | either
+            assert torch.equal(found.forbidden[batch, head], wanted)

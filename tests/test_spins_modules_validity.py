@@ -3,8 +3,14 @@
 import pytest
 import torch
 
+from spinformer.spins.modules.heads import Scheme, log_partition_of, solve_heads
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
-from spinformer.spins.modules.stability import coupling_excess, largest_row_sum
+from spinformer.spins.modules.stability import (
+    coupling_excess,
+    largest_row_sum,
+    limited_correlation,
+)
+from spinformer.spins.modules.validity import Validity, validity_of
 from spinformer.spins.vectors.large_d import magnetization
 from spinformer.spins.vectors.monte_carlo import sample_vector_spins
 from spinformer.spins.vectors.saddle import find_saddle
@@ -154,3 +160,61 @@ def test_parts_and_module_say_the_same():
     summary = module.validity().summary()
     assert summary["converged"] == 1.0
     assert summary["distance"] == float(parts.validity().distance.median())
+
+
+def test_trust_needs_convergence_physics_and_a_small_error():
+    """Each condition alone, just inside and just beyond its edge."""
+    good = {"converged": True, "distance": 0.1, "correction": 0.05, "largest": 1.0, "lowest": 0.0}
+    bad = {"converged": False, "distance": 0.151, "largest": 1.01, "lowest": -0.01}
+    for changed in [None, *bad]:
+        values = good | ({changed: bad[changed]} if changed else {})
+        meter = Validity(**{name: torch.tensor([[value]]) for name, value in values.items()})
+        assert bool(meter.trusted(0.2)) is (changed is None), changed
+        assert bool(meter.physical) is (changed not in ("largest", "lowest"))
+
+
+def test_the_penalty_counts_negative_couplings_and_what_is_not_finite_is_not_converged():
+    pair = torch.tensor([[0.0, -1.5], [-1.5, 0.0]], dtype=DOUBLE)
+    beta = torch.ones(1, 1, dtype=DOUBLE)
+    assert float(coupling_excess(pair, beta=beta)) == pytest.approx(0.25)
+    fields = torch.full((2, 3), torch.nan, dtype=DOUBLE)
+    given = {"pair": pair, "fields": fields, "beta": beta, "correlation": torch.zeros_like(pair)}
+    lost = validity_of(fields, **given, converged=torch.tensor(True))
+    assert not bool(lost.converged)
+    assert bool(torch.isnan(lost.distance))
+
+
+def test_rows_that_tie_share_what_a_limited_strength_takes_back():
+    """Against autograd of Σ C A/n(A), n the largest row sum, as torch differentiates a maximum."""
+    tied = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.2, 0.0, 0.0]], dtype=DOUBLE)
+    tied[2, 1] = 0.2
+    generator = torch.Generator().manual_seed(0)
+    for attention in (tied, torch.rand(3, 3, dtype=DOUBLE, generator=generator)):
+        correlation = torch.rand(3, 3, dtype=DOUBLE, generator=generator)
+        eye = torch.eye(3, dtype=torch.bool)
+        a = attention.clone().requires_grad_()
+        pair = (a + a.mT).masked_fill(eye, 0.0)
+        n = largest_row_sum(pair)
+        (slope,) = torch.autograd.grad((correlation * a / n).sum(), a)
+        found = limited_correlation(correlation, attention=attention, pair=pair.detach())
+        torch.testing.assert_close(found, n.detach() * slope)
+
+
+def test_free_spins_have_one_partition_function_whatever_the_solver():
+    """Zero without fields: it is normalised to free spins. With fields both theories are exact."""
+    pair, beta = torch.zeros(2, 3, 3, dtype=DOUBLE), torch.full((2, 1, 1), 0.8, dtype=DOUBLE)
+    generator = torch.Generator().manual_seed(0)
+    for size in (0.0, 0.7):
+        fields = size * torch.randn(2, 3, 2, dtype=DOUBLE, generator=generator)
+        told = []
+        for solver in ("saddle", "fixed point"):
+            scheme = Scheme(
+                solver=solver, steps=None, order=2, damping=1.0, tolerance=None, max_steps=99
+            )
+            given = {"fields": fields, "beta": beta}
+            solved = solve_heads(**given, pair=pair, scheme=scheme)
+            told.append(log_partition_of(solved, **given, couplings=pair, order=2))
+        torch.testing.assert_close(told[0], told[1], rtol=1e-9, atol=1e-11)
+        assert bool((told[0] > 0.01).all()) is (size > 0)
+        if not size:
+            torch.testing.assert_close(told[0], torch.zeros_like(told[0]), rtol=0, atol=1e-11)

@@ -184,8 +184,42 @@ def test_batches_flags_and_bad_input():
     torch.testing.assert_close(found.value[0], alone.value, rtol=0, atol=1e-9)
     assert found.status.tolist()[1] == Status.STEP_LIMIT
     assert float(found.residual[1]) > 1e-12
+    with pytest.raises(ValueError, match="beta must be positive"):
+        solve_adaptive_tap(0.1 * torch.ones(2, 2), fields=torch.ones(2, 1), beta=0.0)
     with pytest.raises(NotConverged, match="adaptive TAP"):
         solve_adaptive_tap(8 * couplings, fields=fields, beta=0.7, max_steps=2)
     for wrong, words in (({"method": "best"}, "method"), ({"damping": 0.0}, "damping")):
         with pytest.raises(ValueError, match=words):
             solve_adaptive_tap(couplings, fields=fields, beta=0.7, **wrong)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 8])
+def test_the_slope_of_the_gain_is_that_of_differences_on_both_sides_of_the_series(dim):
+    """With β = 1/D the gain is A(κ)/κ of κ²; the series takes over below 1e-4 D."""
+    square = dim * torch.tensor([1e-7, 9e-5, 1.1e-4, 1e-3, 0.05, 1.0], dtype=torch.float64)
+
+    def gain(x):
+        return alignment_gain(x, beta=torch.tensor(1.0 / dim, dtype=torch.float64), dim=dim)
+
+    given = square.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(gain(given).sum(), given)
+    step = 0.02 * dim * torch.ones_like(square)  # κ² < 0 is another function: forwards, 4th order
+    points = [gain(square + k * step) for k in range(7)]
+    weights = [-147 / 60, 6.0, -7.5, 20 / 3, -3.75, 1.2, -1 / 6]
+    wanted = sum(w * p for w, p in zip(weights, points, strict=True)) / step
+    torch.testing.assert_close(slope, wanted, rtol=2e-7, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_called_found_has_the_residual_of_its_precision(dtype):
+    couplings, fields = (x.to(dtype) for x in (0.3 * torch.ones(4, 4), torch.ones(4, 2)))
+    limit = 1e-5 if dtype == torch.float32 else 1e-12
+    residuals = []
+    for steps in range(2, 16):
+        found = solve_adaptive_tap(
+            couplings, fields=fields, beta=0.6, method="tap", max_steps=steps, throw=False
+        )
+        assert bool(found.converged) == (float(found.residual) <= limit)
+        residuals.append(float(found.residual))
+    assert residuals[-1] <= limit
+    assert any(limit < residual < 1e3 * limit for residual in residuals)

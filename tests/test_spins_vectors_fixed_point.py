@@ -184,6 +184,13 @@ def test_the_iterated_gradient_is_the_dense_one_to_the_last_digits():
             "fields must be finite",
         ),
         (
+            lambda: log_partition(
+                1.01 * _H / _H.norm(dim=1, keepdim=True), couplings=_J, fields=_H, beta=1.0
+            ),
+            ValueError,
+            "norm below 1",
+        ),
+        (
             lambda: log_partition(0 * _H[:2], couplings=_J, fields=_H, beta=1.0),
             ValueError,
             "magnetization must end with",

@@ -88,6 +88,19 @@ def test_finite_differences_with_the_saddle_solved_again():
 
 
 @pytest.mark.claim("B9")
+def test_sizes_are_root_mean_squares_over_the_tokens():
+    generator = torch.Generator().manual_seed(0)
+    fields, bilinear = (
+        torch.randn(*shape, dtype=torch.float64, generator=generator)
+        for shape in ((2, 5, 3), (3, 3))
+    )
+    found = dissect(fields, bilinear=bilinear, beta=1.2)
+    for name, size in found.sizes().items():
+        for system in range(2):
+            squares = [float(row @ row) for row in found.parts()[name][system]]
+            assert float(size[system]) == pytest.approx(np.sqrt(np.mean(squares)))
+
+
 def test_rotations_and_spans():
     """All but the response commute with any rotation of the channels; the response does not."""
     fields, bilinear = draw_tokens(1, sites=5, dim=9, seed=0)[0], draw_bilinear(9, seed=1)

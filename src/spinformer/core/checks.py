@@ -91,8 +91,9 @@ def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
     """
     options = list(allowed)
     for option in options:
-        # True equals 1 but is no choice of a number; an array equals nothing.
-        alike = np.ndim(value) == 0 and isinstance(value, bool) == isinstance(option, bool)
+        # True equals 1 but is no choice of a number; an array or a list equals nothing.
+        plain = not isinstance(value, list | tuple) and np.ndim(value) == 0
+        alike = plain and isinstance(value, bool) == isinstance(option, bool)
         if alike and value == option:
             return option
     raise ValueError(f"{name} must be one of {options}, got {_short(value)}")

@@ -11,11 +11,12 @@ where Newton's method was quick [allgower2003introduction].
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_function, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.solve import Status
 
@@ -73,6 +74,7 @@ def follow(
     >>> found.status.name, bool(np.abs(np.linalg.norm(found.points, axis=1) - 1).max() < 1e-10)
     ('CYCLE', True)
     """
+    check_function("equations", equations)
     u = check_array("start", start, ndim=1)
     ahead = check_array("direction", direction, shape=u.shape)
     size = np.ones(len(u)) if scale is None else check_array("scale", scale, shape=u.shape)
@@ -81,7 +83,7 @@ def follow(
     low, high = (
         (np.full(len(u), -np.inf), np.full(len(u), np.inf))
         if within is None
-        else (np.asarray(within[0], dtype=float), np.asarray(within[1], dtype=float))
+        else _limits(within, u.shape)
     )
     step = check_real("step", step, low=0.0, open_low=True)
     smallest = check_real("smallest", smallest, low=0.0, high=1.0, open_low=True) * step
@@ -138,6 +140,17 @@ def follow(
         residual=np.array(residuals),
         status=status,
     )
+
+
+def _limits(within: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper ends, infinite ones allowed."""
+    try:
+        low, high = (np.broadcast_to(np.asarray(end, dtype=float), shape) for end in within)
+    except (TypeError, ValueError):
+        raise ValueError(f"within must be two ends of shape {shape}, got {within!r:.60}") from None
+    if not (low <= high).all():
+        raise ValueError(f"within must be a lower end below an upper one, got {within!r:.60}")
+    return low, high
 
 
 def _correct(

@@ -61,7 +61,7 @@ def spectrum(signal: np.ndarray, *, window: bool = False) -> Spectrum:
     signal = check_array("signal", signal, ndim=1)
     n = check_integer("length of signal", signal.size, low=2)
     centred = signal - signal.mean()
-    if window:
+    if check_flag("window", window):
         taper = 0.5 - 0.5 * np.cos(2.0 * np.pi * np.arange(n) / n)
         centred = centred * taper / np.sqrt(np.mean(taper**2))
     amplitude = np.abs(rfft(centred)) / n

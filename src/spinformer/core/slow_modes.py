@@ -11,6 +11,8 @@ that turns has complex or negative eigenvalues of modulus near 1; these are no p
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.sparse import coo_matrix, diags
 from scipy.sparse.linalg import eigs
@@ -67,8 +69,8 @@ def slow_modes(labels: np.ndarray, *, lag: int, count: int = 2) -> SlowModes:
     >>> round(float(slow_modes(chain, lag=1, count=1).times[0]))
     10
     """
-    values = np.atleast_2d(labels)
-    check_integer("dimensions of labels", values.ndim, low=2, high=2)
+    values = _series_of_integers("labels", labels)
+    check_array("labels", values, low=0)
     lag = check_integer("lag", lag, low=1, high=values.shape[1] - 1)
     count = check_integer("count", count, low=1, high=_LARGEST - 1)
     size = int(values.max()) + 1
@@ -105,6 +107,8 @@ def last_core(values: np.ndarray, *, low: float, high: float) -> np.ndarray:
     array([-1,  0,  0,  1,  1])
     """
     values = check_array("values", values)
+    if values.ndim < 1:
+        raise ValueError("values must be a series, got a number")
     low = check_real("low", low)
     high = check_real("high", high, low=low)
     seen = np.where(values < low, 0, np.where(values > high, 1, -1))
@@ -123,11 +127,21 @@ def dwells(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     (array([3, 1]), array([1, 0]))
     """
     lengths, which = [], []
-    for row in np.atleast_2d(states):
+    for row in _series_of_integers("states", states):
         at = np.flatnonzero(np.diff(row)) + 1
         lengths.append(np.diff(at))
         which.append(row[at[:-1]] if len(at) else at)
     return np.concatenate(lengths), np.concatenate(which)
+
+
+def _series_of_integers(name: str, values: Any) -> np.ndarray:
+    """Integers (n,) or (orbits, n) as (orbits, n); errors name the argument."""
+    found = np.atleast_2d(check_array(name, values))
+    if found.ndim != 2 or not found.size or (found != np.rint(found)).any():
+        raise ValueError(
+            f"{name} must be integers (n,) or (orbits, n), got shape {np.shape(values)}"
+        )
+    return found.astype(np.int64)
 
 
 def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_integer
+from spinformer.core.checks import check_array, check_flag, check_integer
 
 MAX_LISTED_SPINS = 20
 
@@ -45,6 +45,7 @@ def hebbian_couplings(
            [ 1.,  0., -1.],
            [-1., -1.,  0.]])
     """
+    check_flag("diagonal", diagonal)
     patterns = check_array("patterns", patterns, ndim=2)
     if other is not None:
         return patterns.T @ check_array("other", other, shape=(patterns.shape[0], None))

@@ -24,7 +24,7 @@ from enum import IntEnum
 import numpy as np
 from tqdm import tqdm
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_instance, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
@@ -167,6 +167,9 @@ def classify(
     ['periodic', 'quasi-periodic', 'chaotic']
     """
     limit = _limits(thresholds)
+    check_instance("exponent", exponent, Estimate)
+    if before is not None:
+        check_instance("before", before, Estimate)
     period, rate, error, digits = np.broadcast_arrays(
         period, exponent.value, exponent.error, digits
     )
@@ -359,6 +362,7 @@ def continue_attractors(
            [4]])
     """
     betas = check_array("betas", betas, ndim=1, low=0.0)
+    check_integer("number of betas", len(betas), low=1)
     rows = []
     for beta in tqdm(betas, desc="continuation", disable=not progress):
         found = find_attractors(

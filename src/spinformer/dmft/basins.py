@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.spatial import cKDTree
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_instance, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate
 from spinformer.dmft.ensemble import Ensemble
@@ -166,9 +166,15 @@ def slice_of_contexts(
     (array([-0.75, -0.25,  0.25,  0.75]), array([-0.25,  0.75,  0.  ]))
     """
     count = check_integer("count", count, low=1)
-    low, high = (check_real("extent", end) for end in extent)
+    check_instance("context", context, Context)
+    low, high = check_array("extent", extent, shape=(2,)).tolist()
     if context.attention.ndim != 2:
         raise ValueError(f"context must be one context (T, P), got {context.attention.shape}")
+    for name, place in (("first", first), ("second", second)):
+        if not isinstance(place, tuple) or len(place) != 2:
+            raise TypeError(f"{name} must be a pair (age, feature), got {place!r:.60}")
+        for index, size in zip(place, context.attention.shape, strict=True):
+            check_integer(name, index, low=0, high=size - 1)
     if first == second:
         raise ValueError(f"second must differ from first, got {second} twice")
     values = low + (high - low) * (np.arange(count) + 0.5) / count
@@ -253,6 +259,8 @@ def grid_neighbors(
     ((2, 16), 16)
     """
     labels = check_array("labels", labels, ndim=2)
+    if not isinstance(distances, Sequence) or not distances:
+        raise TypeError(f"distances must be a non-empty sequence, got {distances!r:.60}")
     steps = [check_integer("distances", step, low=1) for step in distances]
     tiles = check_integer("tiles", tiles, low=1)
     edge = max(steps)
@@ -272,7 +280,8 @@ def grid_neighbors(
 class BasinEntropy:
     """Basin entropy in nats: `mean` over all boxes, `border` over those with several labels.
 
-    boxes: how many boxes; border_boxes: how many of them hold more than one label.
+    boxes: how many boxes; border_boxes: how many of them hold more than one label (of a single one
+    the entropy has no error, NaN).
     """
 
     mean: Estimate
@@ -300,10 +309,13 @@ def basin_entropy(labels: np.ndarray, *, box: int = 5) -> BasinEntropy:
     share = counts / box**2
     entropy = -(share * np.log(np.where(share > 0, share, 1.0))).sum(axis=1)
     mixed = entropy[(counts > 0).sum(axis=1) > 1]
-    nothing = Estimate(value=0.0, error=0.0, samples=len(mixed))
+    border = Estimate(value=0.0, error=0.0, samples=0)
+    if len(mixed):
+        one = Estimate(value=mixed[0], error=np.nan, samples=1)
+        border = mean_estimate(mixed) if len(mixed) > 1 else one
     return BasinEntropy(
         mean=mean_estimate(entropy),
-        border=mean_estimate(mixed) if len(mixed) > 1 else nothing,
+        border=border,
         boxes=high * wide,
         border_boxes=len(mixed),
     )

@@ -19,9 +19,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import root
 
-from spinformer.core.checks import check_choice, check_instance, check_real
+from spinformer.core.checks import (
+    check_array,
+    check_choice,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from spinformer.core.continuation import Curve, follow
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
@@ -121,9 +129,14 @@ def bifurcation(
     >>> f"{found.beta:.5f} {found.rotation:.5f}"
     '1.24344 0.24194'
     """
+    check_instance("network", network, Network)
+    if not isinstance(start, Cycle | Bifurcation):
+        raise TypeError(f"start must be a Cycle or a Bifurcation, got {start!r:.60}")
     kind = Kind(check_choice("kind", kind, list(Kind)))
     check_choice("parameter", parameter, PARAMETERS)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
+    max_steps = check_integer("max_steps", max_steps, low=1)
+    check_flag("throw", throw)
     fixed = parameters_of(start)
     equations = equations_of(network, start, free=(parameter,), kind=kind)
 
@@ -185,7 +198,9 @@ def follow_cycle(
     [('TORUS', '1.2434')]
     """
     check_choice("parameter", parameter, PARAMETERS)
-    curve = _follow(network, start, (parameter,), None, (step,), (within,), max_steps)
+    given = (check_real("step", step),)
+    interval = check_array("within", within, shape=(2,))
+    curve = _follow(network, start, (parameter,), None, given, interval[None], max_steps)
     return _branch(network, start, parameter, curve)
 
 
@@ -215,9 +230,12 @@ def follow_bifurcation(
     True
     """
     check_instance("start", start, Bifurcation)
+    if not isinstance(parameters, tuple) or len(parameters) != 2:
+        raise TypeError(f"parameters must be a pair of names, got {parameters!r:.60}")
     for name in parameters:
         check_choice("parameters", name, PARAMETERS)
-    curve = _follow(network, start, parameters, start.kind, (0.0, step), within, max_steps)
+    given = (0.0, check_real("step", step))
+    curve = _follow(network, start, parameters, start.kind, given, within, max_steps)
     context, multipliers = _along(network, start, parameters, curve)
     return BifurcationCurve(
         kind=start.kind,
@@ -240,16 +258,19 @@ def _follow(
     free: Sequence[str],
     kind: Kind | None,
     steps: Sequence[float],
-    within: Sequence[tuple[float, float]],
+    within: ArrayLike,
     max_steps: int,
 ) -> Curve:
+    check_instance("network", network, Network)
+    if not isinstance(start, Cycle | Bifurcation):
+        raise TypeError(f"start must be a Cycle or a Bifurcation, got {start!r:.60}")
     size = start.value.attention.size
     fixed, units = parameters_of(start), np.array([UNIT[name] for name in free])
     direction = np.append(np.zeros(size), np.array(steps))
     equations = equations_of(network, start, free=free, kind=kind)
     u = np.append(start.value.attention.ravel(), [fixed[name] for name in free])
     infinite = np.full(size, np.inf)
-    low, high = np.array(within, dtype=float).T
+    low, high = check_array("within", within, shape=(len(free), 2)).T
     return follow(
         equations,
         u,

@@ -96,7 +96,9 @@ def mean_tokens(blocks: Blocks, context: Context, *, beta: float) -> np.ndarray:
     >>> mean_tokens(blocks, Context(np.zeros((4, 3)), 0), beta=1.2).shape
     (4, 3)
     """
+    check_instance("blocks", blocks, Blocks)
     attention, _ = fitting(blocks.network, context)
+    beta = check_real("beta", beta, low=0.0)
     return np.asarray(np.tanh(beta * attention @ blocks.network.semantic[OUTPUT]))
 
 
@@ -112,9 +114,11 @@ def block_step(
     >>> step.shape, field.shape
     ((4, 3), (3,))
     """
+    check_instance("blocks", blocks, Blocks)
     network = blocks.network
     window = check_array("window", window, shape=(network.context, network.segments))
     beta = check_real("beta", beta, low=0.0)
+    position = check_integer("position", position)
     places = (position - np.arange(network.context)) % network.positions
     share, drive = network.epsilon, network.position_overlaps()[places]
     overlap = (1.0 - share) * network.overlaps(window) + share * drive
@@ -140,6 +144,7 @@ def rest_multipliers(blocks: Blocks, *, beta: float) -> np.ndarray:
     >>> round(float(abs(rest_multipliers(Blocks(network=Network.document()), beta=1.2212)[0])), 3)
     1.0
     """
+    check_instance("blocks", blocks, Blocks)
     network = blocks.network
     beta = check_real("beta", beta, low=0.0)
     inward, outward = blocks.hidden
@@ -178,8 +183,11 @@ def generate_blocks(
     >>> texts.shape
     (1, 5, 3)
     """
+    check_instance("blocks", blocks, Blocks)
     network, rng = blocks.network, numpy_generator(seed)
     counts = network.counts(size)
+    position, beta = check_integer("position", position), check_real("beta", beta, low=0.0)
+    steps, runs = check_integer("steps", steps, low=1), check_integer("runs", runs, low=1)
     window = check_array("window", window, shape=(network.context, network.segments))
     kinds = blocks.hidden.shape[2]
     hidden = check_integer("size / kinds of hidden spins", size // kinds, low=1)
@@ -187,7 +195,7 @@ def generate_blocks(
     past = np.broadcast_to(window, (runs, *window.shape))
     up = np.rint(0.5 * (1.0 + past[:, 0]) * counts).astype(np.int64)
     found = []
-    for n in range(check_integer("steps", steps, low=1)):
+    for n in range(steps):
         places = (position + n - np.arange(network.context)) % network.positions
         share, drive = network.epsilon, network.position_overlaps()[places]
         overlap = (1.0 - share) * network.overlaps(past) + share * drive
@@ -229,6 +237,10 @@ class BlockEnsemble:
         beta: np.ndarray,
         position: int = 0,
     ) -> None:
+        if not isinstance(systems, Sequence) or not systems:
+            raise TypeError(f"systems must be a non-empty sequence of Blocks, got {systems!r:.60}")
+        for one in systems:
+            check_instance("systems", one, Blocks)
         first = systems[0].network
         shape = (len(systems), first.context, first.segments)
         window = check_array("window", window, shape=shape)

@@ -93,7 +93,15 @@ def next_means(network: Network, windows: np.ndarray, *, beta: float, position: 
     >>> next_means(Network.document(), np.full((4, 3), 1.5), beta=1.0, position=3).shape
     (3,)
     """
+    check_instance("network", network, Network)
     windows = check_array("windows", windows)
+    if windows.shape[-2:] != (network.context, network.segments):
+        raise ValueError(
+            f"windows must end in (T, L) = {(network.context, network.segments)}, "
+            f"got shape {windows.shape}"
+        )
+    beta = check_real("beta", beta, low=0.0)
+    position = check_integer("position", position)
     places = (position + np.arange(1 - network.context, 1)) % network.positions
     place = network.epsilon * network.position_overlaps()[places]
     value, key = (

@@ -29,8 +29,9 @@ _EVERY = 4
 
 @record
 class Growth:
-    """growth: nats per token, mean and error over the pairs; merged: share of the stretches of
-    four tokens at whose end the two texts were equal, which are left out of the mean."""
+    """growth: nats per token, mean and error over the pairs (NaN of a single one; −∞ if none ever
+    parted); merged: share of the stretches of four tokens at whose end the two texts were equal,
+    which are left out of the mean."""
 
     growth: Estimate
     merged: float
@@ -104,10 +105,11 @@ def coupled_growth(
     whole = np.isfinite(table)
     parted = whole.sum(axis=0)
     means = np.where(whole, table, 0.0).sum(axis=0)[parted > 0] / parted[parted > 0]
-    none = Estimate(value=-np.inf, error=0.0)
-    return Growth(
-        growth=mean_estimate(means) if len(means) > 1 else none, merged=float(1.0 - whole.mean())
-    )
+    growth = Estimate(value=-np.inf, error=0.0)
+    if len(means):
+        one = Estimate(value=means[0], error=np.nan, samples=1)
+        growth = mean_estimate(means) if len(means) > 1 else one
+    return Growth(growth=growth, merged=float(1.0 - whole.mean()))
 
 
 def _quantile(means: np.ndarray, uniform: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -11,7 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinformer.core.checks import check_integer, check_real
+from spinformer.core.checks import (
+    check_array,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.dmft.ensemble import Ensemble
@@ -79,6 +85,7 @@ def cycle(
     >>> found.period, found.stable, found.residual < 1e-11
     (4, True, True)
     """
+    check_instance("start", start, Context)
     if fitting(network, start)[0].ndim != 2:
         raise ValueError(f"start must be one context (T, P), got {start.attention.shape}")
     beta = check_real("beta", beta, low=0.0)
@@ -94,6 +101,7 @@ def cycle(
         )
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1)
+    check_flag("throw", throw)
     parameters = {"beta": beta, "gamma": gamma, "epsilon": epsilon}
     x, residual, matrix, steps, status = _newton(
         network, start, period, parameters, tolerance, max_steps
@@ -127,7 +135,8 @@ def shortest_period(network: Network, *, epsilon: float) -> int:
     >>> shortest_period(Network.document(), epsilon=0.02)
     4
     """
-    return network.positions if epsilon > 0.0 else 1
+    check_instance("network", network, Network)
+    return network.positions if check_real("epsilon", epsilon, low=0.0) > 0.0 else 1
 
 
 def sorted_multipliers(matrix: np.ndarray) -> np.ndarray:
@@ -136,6 +145,7 @@ def sorted_multipliers(matrix: np.ndarray) -> np.ndarray:
     >>> sorted_multipliers(np.diag([0.5, -2.0]))
     array([-2. +0.j,  0.5+0.j])
     """
+    matrix = check_array("matrix", matrix, square=True)
     values = np.linalg.eigvals(matrix).astype(complex)
     order = np.argsort(-np.abs(values), axis=-1, kind="stable")
     return np.take_along_axis(values, order, axis=-1)

@@ -215,7 +215,8 @@ def _alike(networks: AttentionNetwork | Sequence[AttentionNetwork]) -> list[Atte
     nets = list(nets) if isinstance(nets, Sequence) else []
     if not nets or not all(isinstance(net, AttentionNetwork) for net in nets):
         raise TypeError(
-            f"networks must be a Network or a non-empty sequence of them, got {networks!r:.60}"
+            "network or networks must be a Network or a non-empty sequence of them, "
+            f"got {networks!r:.60}"
         )
     sizes = {(net.features, net.context, net.bits) for net in nets}
     if len(sizes) != 1:
@@ -271,5 +272,7 @@ def _batch_shape(
             f"{'' if single else f' (networks first: {len(nets)})'}, got {batch}"
         )
     if 0 in batch:
-        raise ValueError(f"the batch must not be empty, got shape {batch}")
+        raise ValueError(
+            f"attention, beta, gamma and epsilon must not be empty, got a batch of shape {batch}"
+        )
     return batch

@@ -86,6 +86,7 @@ def exact_moments(
     window = check_array("window", window, shape=(context, segments), low=-1.0, high=1.0)
     beta = check_real("beta", beta, low=0.0)
     steps = check_integer("steps", steps, low=0)
+    position = check_integer("position", position)
     states = token_states(network, size)
     first = [np.ones(1) for _ in range(context)]
     for token in range(context):
@@ -118,8 +119,11 @@ def exact_moments(
 def mean_first_passage(chances: np.ndarray, *, inside: np.ndarray) -> np.ndarray:
     """Mean number of steps until a Markov chain (M, M) leaves the states `inside`, (M,).
 
-    Zero for states that are not inside. Solves (1 − Q) τ = 1 with Q the block of `inside`. Raises
-    ValueError for another shape.
+    Zero for states that are not inside. Solves (1 − Q) τ = 1 with Q the block of `inside` by
+    leaving out one state after the other (Grassmann, Taksar and Heyman 1985): sums of positive
+    numbers alone, so that times of any length have all their digits, where 1 − Q would round a
+    chance of leaving below 1e-16 away. Raises ValueError for another shape, or where there is no
+    way out.
 
     >>> coin = np.array([[0.9, 0.1], [0.1, 0.9]])
     >>> mean_first_passage(coin, inside=np.array([True, False])).round(6) + 0.0
@@ -131,7 +135,21 @@ def mean_first_passage(chances: np.ndarray, *, inside: np.ndarray) -> np.ndarray
     inside = np.asarray(inside)
     if inside.dtype != bool or inside.shape != (count,):
         raise ValueError(f"inside must be ({count},) booleans, got {inside.dtype} {inside.shape}")
-    block = chances[np.ix_(inside, inside)]
+    move = chances[np.ix_(inside, inside)]
+    out = chances[np.ix_(inside, ~inside)].sum(axis=1)
+    wait, leave = np.ones(len(move)), np.zeros(len(move))
+    for n in range(len(move) - 1, -1, -1):
+        leave[n] = move[n, :n].sum() + out[n]
+        if not leave[n] > 0.0:
+            raise ValueError("inside must be left from everywhere, got a state without a way out")
+        # What enters n before it is left, by whom it is left, and for how long it waits.
+        enters = move[:n, n] / leave[n]
+        move[:n, :n] += np.outer(enters, move[n, :n])
+        out[:n] += enters * out[n]
+        wait[:n] += enters * wait[n]
+    found = np.zeros(len(move))
+    for n in range(len(move)):
+        found[n] = (wait[n] + move[n, :n] @ found[:n]) / leave[n]
     times = np.zeros(count)
-    times[inside] = np.linalg.solve(np.eye(len(block)) - block, np.ones(len(block)))
+    times[inside] = found
     return times

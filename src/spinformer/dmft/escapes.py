@@ -26,7 +26,7 @@ from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, Lifetime, lifetime_estimate
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.state import Context, fitting
 from spinformer.dmft.tokens import attention_of_window, generate, window_means
 
 
@@ -42,6 +42,7 @@ def quench(
     ((2, 4, 3), 3)
     """
     check_instance("network", network, Network)
+    beta = check_real("beta", beta, low=0.0)
     context, segments = network.context, network.segments
     windows = check_array("windows", windows, shape=(None, context, segments))
     position = check_integer("position", position)
@@ -151,6 +152,9 @@ def noise_escapes(
     """
     check_instance("network", network, Network)
     clock = network.positions
+    position = check_integer("position", position)
+    settle = check_integer("settle", settle, low=0)
+    tolerance = check_real("tolerance", tolerance, low=0.0)
     every = check_integer("every", every, low=1)
     if every % clock:
         raise ValueError(f"every must be a multiple of the {clock} positions, got {every}")
@@ -203,7 +207,8 @@ def cycle_overlaps(
     >>> cycle_overlaps(Network.document(), starts, beta=0.5, length=4, settle=400).shape
     (2, 4, 3)
     """
-    check_instance("context", context, Context)
+    fitting(network, context)
+    length = check_integer("length", length, low=1)
     settle = check_integer("settle", settle, low=0)
     settle += (-(context.position + settle)) % network.positions
     ensemble = Ensemble(network, context, beta=beta, threads=1)

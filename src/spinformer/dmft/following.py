@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from spinformer.core.checks import check_array, check_instance, check_real
+from spinformer.core.checks import check_array, check_instance, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, share_interval
 from spinformer.dmft.attractors import Thresholds, find_attractors
@@ -64,6 +64,8 @@ def match_attractors(before: Fingerprints, *, after: Fingerprints, reach: float)
     [[0], [-1]]
     """
     reach = check_real("reach", reach, low=0.0)
+    check_instance("before", before, Fingerprints)
+    check_instance("after", after, Fingerprints)
     old, new = len(before.error), len(after.error)
     gap = np.array([separation(before, other=after.select(index)) for index in range(new)])
     gap = gap.reshape(new, old)
@@ -103,6 +105,7 @@ def global_continuation(
     (array([0, 0]), array([4, 4]), array([3, 3]))
     """
     betas = check_array("betas", betas, ndim=1, low=0.0)
+    check_integer("number of betas", len(betas), low=1)
     check_instance("context", context, Context)
     if context.attention.ndim != 3:
         raise ValueError(f"context must hold contexts (B, T, P), got {context.attention.shape}")

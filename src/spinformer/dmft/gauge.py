@@ -39,7 +39,7 @@ from math import factorial, prod
 
 import numpy as np
 
-from spinformer.core.checks import check_integer
+from spinformer.core.checks import check_instance, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
@@ -57,6 +57,7 @@ def random_gauge(network: Network, seed: Seed) -> Network:
     >>> canonical_form(other) == canonical_form(Network.document())
     True
     """
+    check_instance("network", network, Network)
     rng = numpy_generator(seed)
     features, segments, bits = network.features, network.segments, network.bits
     place = rng.permutation(segments)
@@ -87,6 +88,7 @@ def canonical_form(network: Network) -> tuple[tuple[float, ...], ...]:
     >>> canonical_form(Network.document())[0]
     (-1.0, -3.0, 1.0, -1.0)
     """
+    check_instance("network", network, Network)
     return min(_form(network, flip) for flip in ((1.0, -1.0) if network.bits else (1.0,)))
 
 
@@ -96,6 +98,7 @@ def canonical_code(network: Network) -> str:
     >>> canonical_code(random_gauge(Network.document(), 3)) == canonical_code(Network.document())
     True
     """
+    check_instance("network", network, Network)
     sizes = network.features, network.bits
     text = repr((sizes, canonical_form(network)))
     return hashlib.sha256(text.encode()).hexdigest()[:12]

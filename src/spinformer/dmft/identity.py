@@ -133,6 +133,8 @@ def separation(one: Fingerprints, *, other: Fingerprints) -> np.ndarray:
     >>> separation(found, other=found)
     array([0., 0.])
     """
+    check_instance("one", one, Fingerprints)
+    check_instance("other", other, Fingerprints)
     return _distance(one.moments, other.moments)
 
 
@@ -166,6 +168,7 @@ def identify(
     sigmas = check_real("sigmas", sigmas, low=0.0)
     rate, spread = np.zeros(size), np.zeros(size)
     if exponent is not None:
+        check_instance("exponent", exponent, Estimate)
         rate = check_array("exponent.value", exponent.value, shape=(size,))
         spread = check_array("exponent.error", exponent.error, shape=(size,))
     order = np.argsort(prints.error, kind="stable")
@@ -202,6 +205,7 @@ def by_frequency(numbers: np.ndarray) -> np.ndarray:
     >>> by_frequency(np.array([5, 2, 2, -1]))
     array([ 1,  0,  0, -1])
     """
+    numbers = check_array("numbers", numbers).astype(int)
     found, counts = np.unique(numbers[numbers >= 0], return_counts=True)
     order = found[np.argsort(-counts, kind="stable")]
     renamed = np.full(numbers.shape, -1)

@@ -29,6 +29,7 @@ from torch.nn import functional
 from spinformer.core.checks import (
     check_choice,
     check_flag,
+    check_instance,
     check_integer,
     check_real,
     check_tensor,
@@ -138,6 +139,7 @@ def surrogate(paths: Paths, *, kind: str, copies: int = 1) -> Tensor:
     >>> surrogate(Paths(costs=zeros + 1.0, scores=zeros, tokens=zeros), kind="score", copies=2)
     tensor([1.])
     """
+    check_instance("paths", paths, Paths)
     check_choice("kind", kind, GRADIENTS)
     networks, count, steps = paths.costs.shape
     copies = check_integer("copies", copies, low=1)
@@ -186,6 +188,7 @@ def exact_costs(
     count, context = window.shape[:2]
     targets = check_tensor("targets", targets, shape=(count, None, None))
     visible = targets.shape[2]
+    beta, gamma = check_real("beta", beta, low=0.0), check_real("gamma", gamma, low=0.0)
     bits = bits_of_segment(size, segments=segments)
     kinds = (bits + 1) ** segments
     if kinds ** (context + 1) > 2e7:
@@ -203,7 +206,7 @@ def exact_costs(
     every = torch.cartesian_prod(*[torch.arange(kinds)] * context).reshape(-1, context)
     windows = 2.0 * ups[every] / bits - 1.0
     field = _field(weights[None], windows[None], beta=beta, gamma=gamma)[0]
-    ways = torch.lgamma(torch.tensor(bits + 1.0)) - torch.lgamma(ups + 1.0)
+    ways = torch.lgamma(weights.new_tensor(bits + 1.0)) - torch.lgamma(ups + 1.0)
     ways = (ways - torch.lgamma(bits - ups + 1.0)).sum(-1)
     up, down = functional.logsigmoid(2.0 * field), functional.logsigmoid(-2.0 * field)
     moves = torch.exp(up @ ups.T + down @ (bits - ups).T + ways)
@@ -233,6 +236,7 @@ def bits_of_segment(size: int, *, segments: int) -> int:
     9
     """
     size = check_integer("size", size, low=1)
+    segments = check_integer("segments", segments, low=1)
     if size % segments:
         raise ValueError(f"size must be a multiple of the {segments} segments, got {size}")
     return size // segments

@@ -132,6 +132,7 @@ def mean_letter_path(
     >>> bool(np.abs(path[-1] - 1.0 / 3.0).max() < 1e-6)
     True
     """
+    check_instance("network", network, LetterNetwork)
     steps = check_integer("steps", steps, low=0)
     beta = check_real("beta", beta, low=0.0)
     position = network.context - 1 if position is None else check_integer("position", position)
@@ -252,6 +253,10 @@ def overlap_covariance(network: LetterNetwork, chance: np.ndarray) -> np.ndarray
     size = 4 * network.features
     values = network.semantic.reshape(size, network.segments, network.letters)
     chance = check_array("chance", chance, low=0.0, high=1.0)
+    if chance.shape[-2:] != values.shape[1:]:
+        raise ValueError(
+            f"chance must end in (L, q) = {values.shape[1:]}, got shape {chance.shape}"
+        )
     mean = np.einsum("als,...ls->...al", values, chance)
     square = np.einsum("l,als,bls,...ls->...ab", network.fractions, values, values, chance)
     return square - np.einsum("l,...al,...bl->...ab", network.fractions, mean, mean)
@@ -272,7 +277,8 @@ def predicted_deviation(
     >>> predicted_deviation(network, 0.0, path=path, position=3).round(6)  # three fair overlaps
     array([1.732051, 1.732051, 1.732051, 1.732051, 1.732051])
     """
-    beta = check_real("beta", beta, low=0.0)
+    check_instance("network", network, LetterNetwork)
+    beta, position = check_real("beta", beta, low=0.0), check_integer("position", position)
     context, features = network.context, network.features
     path = check_array("path", path, ndim=3)
     steps = check_integer("steps of path", len(path) - context, low=0)

@@ -116,7 +116,7 @@ def loaded_path(
     context, segments = network.context, network.segments
     window = check_array("window", window, shape=(context, segments), values=(-1.0, 1.0))
     beta, load = check_real("beta", beta, low=0.0), check_real("load", load, low=0.0)
-    steps = check_integer("steps", steps, low=1)
+    steps, position = check_integer("steps", steps, low=1), check_integer("position", position)
     if beta * np.sqrt(load) > _STEEPEST:
         raise ValueError(
             f"beta and load must keep beta √load at most {_STEEPEST:g}, "
@@ -285,6 +285,7 @@ def simulate_loaded(
     rng, context = numpy_generator(seed), network.context
     many = round(check_real("load", load, low=0.0) * check_integer("size", size, low=1))
     beta, steps = check_real("beta", beta, low=0.0), check_integer("steps", steps, low=1)
+    position = check_integer("position", position)
     few = network.weights(size)
     signs = rng.integers(0, 2, (4, many, size), dtype=np.int8).astype(np.float32) * 2 - 1
     if window is None:

@@ -68,6 +68,8 @@ def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
     >>> f"{found.critical_beta:.5f} {found.critical_rotation:.5f}"
     '1.22124 0.05888'
     """
+    if not isinstance(network, AttentionNetwork):
+        raise TypeError(f"network must be a Network, got {network!r:.60}")
     epsilon = check_real("epsilon", epsilon, low=0.0)
     if epsilon >= 1.0:
         raise ValueError(f"epsilon must be a number in [0, 1), got {epsilon}")

@@ -85,7 +85,12 @@ def rotation_number(points: np.ndarray, *, center: np.ndarray | None = None) -> 
             f"points must have shape (..., n, d), n at least {_FEWEST}, d at least 2, "
             f"got {points.shape}"
         )
-    mean = points.mean(axis=-2) if center is None else check_array("center", center)
+    mean = points.mean(axis=-2)
+    if center is not None:
+        given = check_array("center", center)
+        if given.shape[-1:] != mean.shape[-1:] or given.ndim > mean.ndim:
+            raise ValueError(f"center must have shape (..., {mean.shape[-1]}), got {given.shape}")
+        mean = given
     away = points - mean[..., None, :]
     spread = np.einsum("...ni,...nj->...ij", away, away)
     axes = np.linalg.eigh(spread)[1][..., -2:]

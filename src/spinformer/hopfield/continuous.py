@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import torch
 
-from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
 from spinformer.hopfield.inputs import check_memory, check_result
@@ -145,6 +145,7 @@ def retrieve(
     step_size = check_real("step_size", step_size, low=0.0, open_low=True)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     max_steps = check_integer("max_steps", max_steps, low=1)
+    check_flag("throw", throw)
     check_choice("keep_trajectory", keep_trajectory, (True, False))
     limit = max_steps if steps is None else steps
 

@@ -68,14 +68,22 @@ def ring(scores: ArrayLike, *, couplings: ArrayLike, beta: float = 1.0, copies: 
     """
     scores, couplings, beta, copies = _check(scores, couplings, beta, copies)
     copies = check_integer("copies", copies, low=2)
-    values, vectors = np.linalg.eigh(
-        np.exp(0.5 * beta * ((pair := scores[:, None] + scores + couplings) - pair.max()))
-    )
-    # The largest eigenvalue is positive and the largest in modulus (Perron and Frobenius).
-    ratios = (values / values[-1]) ** copies
-    trace = float(ratios.sum())
-    log_trace = copies * (math.log(values[-1]) + 0.5 * beta * float(pair.max())) + math.log(trace)
-    return Crowd(free_energy=-log_trace / (beta * copies), weights=vectors**2 @ ratios / trace)
+    pair = scores[:, None] + scores + couplings
+    # Powers by squaring, sums of positive numbers alone: eigenvalues of opposite signs, as those
+    # of a ring that is frustrated, would cancel.
+    square, log_square = np.exp(0.5 * beta * (pair - pair.max())), 0.0
+    power, log_power = np.eye(len(scores)), 0.0
+    left = copies
+    while left:
+        if left % 2:
+            power, log_power = power @ square, log_power + log_square
+            power, log_power = power / power.max(), log_power + math.log(power.max())
+        square, log_square = square @ square, 2.0 * log_square
+        square, log_square = square / square.max(), log_square + math.log(square.max())
+        left //= 2
+    trace = float(np.trace(power))
+    log_trace = log_power + math.log(trace) + 0.5 * beta * copies * float(pair.max())
+    return Crowd(free_energy=-log_trace / (beta * copies), weights=np.diagonal(power) / trace)
 
 
 def _check(

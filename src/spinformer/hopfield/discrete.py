@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from spinformer.core.checks import check_array, check_choice, check_integer
+from spinformer.core.checks import check_array, check_choice, check_flag, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.solve import Status, status_of
 from spinformer.core.states import hebbian_couplings
@@ -149,6 +149,7 @@ def retrieve(
     check_choice("schedule", schedule, SCHEDULES)
     check_choice("diagonal", diagonal, (True, False))
     max_steps = check_integer("max_steps", max_steps, low=1)
+    check_flag("throw", throw)
     generator = numpy_generator(seed)
     check_choice("kernel", kernel, KERNELS)
     if kernel == "couplings" and separation != CLASSICAL:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from spinformer.core.checks import check_integer, check_real
+from spinformer.core.checks import check_flag, check_integer, check_real
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.hopfield.inputs import check_beta, check_like, check_mask
@@ -226,7 +226,7 @@ class EnergyTransformer(nn.Module):
             head_width = width // heads
         check_integer("head_width", head_width, low=1)
         self.beta = 1.0 / math.sqrt(head_width) if beta is None else check_beta(beta)
-        self.key_side = key_side
+        self.key_side = check_flag("key_side", key_side)
         generator = torch_generator(seed)
 
         def draw(*shape: int, variance: float) -> nn.Parameter:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from spinformer.core.checks import check_integer, check_real, check_tensor
+from spinformer.core.checks import check_flag, check_integer, check_real, check_tensor
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
 from spinformer.hopfield.continuous import attention_weights, energy, gradient, retrieve
@@ -195,6 +195,7 @@ def find_fixed_points(
     patterns = check_wide("patterns", check_patterns(patterns)).detach()
     beta = check_beta(beta)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
+    check_flag("throw", throw)
     merge_radius = check_real("merge_radius", merge_radius, low=0.0, open_low=True)
     if starts is None:
         starts = torch.cat([patterns.mean(0, keepdim=True), patterns])

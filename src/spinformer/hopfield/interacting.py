@@ -153,6 +153,7 @@ def solve(
     step_size = check_real("step_size", step_size, low=0.0, high=1.0, open_low=True)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     max_steps = check_integer("max_steps", max_steps, low=1)
+    check_flag("throw", throw)
     with torch.no_grad():
         if start is None:
             logs = torch.log_softmax(beta * (queries @ patterns.mT), dim=-1)

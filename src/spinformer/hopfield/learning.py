@@ -16,7 +16,7 @@ from scipy.special import wrightomega
 from torch import Tensor
 from tqdm import tqdm
 
-from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
@@ -143,6 +143,7 @@ def fit(
     patterns, data, beta = check_sample(patterns, data=data, beta=beta)
     check_choice("method", method, METHODS)
     max_steps = check_integer("max_steps", max_steps, low=1)
+    check_flag("throw", throw)
     rate = check_real("rate", rate, low=0.0, open_low=True)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     cd_steps = check_integer("cd_steps", cd_steps, low=1)

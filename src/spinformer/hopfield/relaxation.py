@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from spinformer.core.checks import check_array, check_integer
+from spinformer.core.checks import check_array, check_flag, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
@@ -71,6 +71,7 @@ def retrieve_with_couplings(
     states = check_spin_states("queries", queries, dim=d)
     bias = np.zeros(d) if bias is None else check_array("bias", bias, shape=(d,))
     max_steps = check_integer("max_steps", max_steps, low=1)
+    check_flag("throw", throw)
     # Single precision holds every integer below 2^24 exactly and halves the memory traffic.
     largest = float(np.abs(weights).sum(axis=1).max())
     exact = not bias.any() and largest < 2**24 and bool((weights == np.rint(weights)).all())

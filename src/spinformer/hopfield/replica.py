@@ -20,7 +20,7 @@ import math
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from spinformer.core.checks import check_choice, check_real
+from spinformer.core.checks import check_choice, check_flag, check_real
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.core.special import normal_average
@@ -114,6 +114,7 @@ def replica_state(
     """
     load = check_real("load", load, low=0.0, high=MAX_LOAD, open_low=True)
     check_choice("phase", phase, PHASES)
+    check_flag("throw", throw)
     temperature = _check_temperature(temperature, below_one=phase == "retrieval")
     if phase == "spin glass":
         return _describe(0.0, _glass_place(load, temperature), load, temperature)

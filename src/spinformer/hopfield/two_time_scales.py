@@ -33,6 +33,8 @@ from scipy.special import logsumexp, softmax
 from spinformer.core.checks import (
     check_array,
     check_choice,
+    check_flag,
+    check_function,
     check_instance,
     check_integer,
     check_real,
@@ -58,6 +60,11 @@ class Lagrangian:
 
     value: Callable[[Array], Array]
     activation: Callable[[Array], Array]
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be called."""
+        check_function("value", self.value)
+        check_function("activation", self.activation)
 
 
 def quadratic() -> Lagrangian:
@@ -194,6 +201,7 @@ def flow(
     ratio = check_real("ratio", ratio, low=0.0, open_low=True)
     check_choice("hidden_start", hidden_start, ("adiabatic", "zero"))
     tolerance = check_real("tolerance", tolerance, low=0.0)
+    check_flag("throw", throw)
     d = x.shape[1]
 
     def velocity(_: float, state: Array) -> Array:
@@ -286,12 +294,17 @@ def relaxation_rates(slopes: ArrayLike, *, ratio: float) -> np.ndarray:
     >>> relaxation_rates(0.0, ratio=0.5)
     array([-2.+0.j, -1.+0.j])
     """
-    given = np.asarray(slopes)
+    try:
+        given = np.asarray(slopes, dtype=complex)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"slopes must be numbers, real or complex, got {slopes!r:.60}") from None
     check_array("slopes", given.real)
     a = check_array("slopes", given.imag) * 1j + given.real
     ratio = check_real("ratio", ratio, low=0.0, open_low=True)
     root = np.sqrt((1.0 - ratio) ** 2 + 4.0 * ratio * a)
-    return np.stack([-(1.0 + ratio) - root, -(1.0 + ratio) + root], axis=-1) / (2.0 * ratio)
+    both = 1.0 + ratio + root
+    # The slow one from their product (1 − a)/ρ: the difference (1 + ρ) − root would lose it.
+    return np.stack([-both / (2.0 * ratio), -2.0 * (1.0 - a) / both], axis=-1)
 
 
 def _check(patterns: Any, lagrangian: Lagrangian | None) -> tuple[Array, Lagrangian]:

@@ -31,6 +31,8 @@ def sample_text(path: str | Path | None = None) -> str:
     """
     if path is None:
         return sample_texts()["essay"]
+    if not isinstance(path, str | Path):
+        raise TypeError(f"path must be a str or a Path, got {path!r:.60}")
     try:
         return Path(path).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -89,6 +91,8 @@ def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: TorchSeed) 
     """
     check_instance("model", model, LanguageModel)
     check_instance("like", like, torch.Tensor)
+    if like.dtype != torch.int64:
+        raise TypeError(f"like must hold token numbers (int64), got {like.dtype}")
     if like.ndim != 2:
         raise ValueError(f"like must have 2 axes (sequences, tokens), got {tuple(like.shape)}")
     ordinary = 1 + max(

@@ -55,6 +55,7 @@ def example_model(architecture: Architecture = SMALL, *, seed: TorchSeed = 0) ->
     >>> model.tokenizer.encode("a b a", add_special_tokens=False).ids
     [5, 6, 5]
     """
+    check_instance("architecture", architecture, Architecture)
     generator = torch_generator(seed)
     weights = {}
     for name, shape in architecture.weight_shapes().items():

@@ -43,8 +43,8 @@ def orthogonal_couplings(size: int, *, seed: Seed) -> np.ndarray:
     """
     size = check_integer("size", size, low=2, high=MAX_SIZE)
     rng = numpy_generator(seed)
-    rotation, upper = np.linalg.qr(rng.standard_normal((size, size)))
-    rotation *= np.sign(np.diagonal(upper))
+    # Random up to the signs of its columns, which cancel below.
+    rotation, _ = np.linalg.qr(rng.standard_normal((size, size)))
     signs = np.where(np.arange(size) < size // 2, 1.0, -1.0)
     couplings = (rotation * signs) @ rotation.T
     couplings = 0.5 * (couplings + couplings.T)

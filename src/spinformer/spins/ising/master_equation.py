@@ -15,6 +15,8 @@ from spinformer.core.states import spin_states
 from spinformer.spins.ising.kinetic import check_run
 
 MAX_EXACT_SPINS = 12
+# States that are left out together: their effect on the others is one product of matrices.
+_PANEL = 32
 
 
 @record
@@ -97,14 +99,7 @@ def kinetic_stationary(
             "beta, couplings and drive must leave every transition a probability, "
             f"got beta = {beta:.6g}"
         )
-    count = len(states)
-    # (W - 1) p = 0 with one equation replaced by sum p = 1: W > 0, so p is unique.
-    system = transition - np.eye(count)
-    system[0] = 1.0
-    target = np.zeros(count)
-    target[0] = 1.0
-    p = np.abs(np.linalg.solve(system, target))
-    p /= p.sum()
+    p = _stationary(transition)
     flow = transition * p
     # ln W(s'|s) - ln W(s|s'), each ln W = beta s'.(x + J s) - sum ln 2 cosh: the ln p and
     # ln cosh parts depend on one state only and cancel in a stationary average up to
@@ -145,6 +140,31 @@ def _transition(
     local = beta * (field + states @ j.T)
     log_w = states @ local.T - np.logaddexp(local, -local).sum(1)
     return np.exp(log_w), np.tanh(local)
+
+
+def _stationary(transition: np.ndarray) -> np.ndarray:
+    """p with W p = p for W > 0, to full relative precision however seldom parts are left.
+
+    States are left out one after the other, and what passes through them is added to the
+    transitions of the others (Grassmann, Taksar and Heyman 1985): sums of positive numbers alone,
+    where solving (W − 1) p = 0 subtracts from 1 a chance that may be below its rounding.
+    """
+    rate = transition.T.copy()
+    count = len(rate)
+    leave = np.ones(count)
+    for top in range(count, 1, -_PANEL):
+        low = max(top - _PANEL, 1)
+        for n in range(top - 1, low - 1, -1):
+            done = slice(n + 1, top)
+            rate[n, :n] += (rate[n, done] / leave[done]) @ rate[done, :n]
+            rate[:n, n] += rate[:n, done] @ (rate[done, n] / leave[done])
+            leave[n] = rate[n, :n].sum()
+        rate[:low, :low] += (rate[:low, low:top] / leave[low:top]) @ rate[low:top, :low]
+    p = np.ones(1)
+    for n in range(1, count):
+        p = np.append(p, p @ rate[:n, n] / leave[n])
+        p /= p.sum()
+    return p
 
 
 def _few_enough(size: int) -> int:

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.core.special import normal_rule
@@ -128,15 +128,18 @@ def belief_propagation(
     damping = check_real("damping", damping, low=0.0, high=0.999)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1, high=MAX_COUNT)
+    check_flag("throw", throw)
     into, out = np.nonzero(j)
     # back[e]: the edge that runs the other way.
     back = np.argsort(out * len(h) + into, kind="stable")
-    strength = np.tanh(beta * j[into, out])
+    strength = beta * j[into, out]
     told = np.zeros(len(into))
     residual, steps = math.inf, 0
     while residual > tolerance and steps < max_steps:
         total = beta * h + np.bincount(into, told, minlength=len(h))
-        new = np.arctanh(strength * np.tanh(total[out] - told[back]))
+        cavity = total[out] - told[back]
+        # artanh(tanh a tanh b) = ½ ln [cosh(a + b) / cosh(a − b)], in which nothing saturates.
+        new = 0.5 * (_log_cosh(cavity + strength) - _log_cosh(cavity - strength))
         residual = float(np.abs(new - told).max(initial=0.0))
         told = damping * told + (1.0 - damping) * new
         steps += 1
@@ -149,3 +152,7 @@ def belief_propagation(
     if throw:
         found.require("the messages of belief propagation")
     return found
+
+
+def _log_cosh(x: np.ndarray) -> np.ndarray:
+    return np.abs(x) + np.log1p(np.exp(-2.0 * np.abs(x)))

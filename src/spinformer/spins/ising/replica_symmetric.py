@@ -99,6 +99,7 @@ def instability_beta(*, field_mean: float = 0.0, field_std: float = 0.0) -> floa
     def excess(beta: float) -> float:
         return glass_state(beta, field_mean=field_mean, field_std=field_std).stability - 1.0
 
+    field_mean = check_real("field_mean", field_mean)
     if field_mean == 0.0 and check_real("field_std", field_std, low=0.0) == 0.0:
         return 1.0
     return math.inf if excess(MAX_BETA) < 0.0 else float(brentq(excess, 0.5, MAX_BETA, xtol=1e-10))

@@ -86,6 +86,8 @@ def solve_adaptive_tap(
     """
     couplings, fields, beta = checked_system(couplings, fields=fields, beta=beta)
     check_choice("method", method, METHODS)
+    if method == "adaptive" and not bool((torch.as_tensor(beta) > 0).all()):
+        raise ValueError("beta must be positive for the adaptive reaction, got 0")
     damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
     tolerance = None if tolerance is None else check_real("tolerance", tolerance, low=0.0)
     max_steps = check_integer("max_steps", max_steps, low=1)
