@@ -11,6 +11,7 @@ ten of each class. The controls have as many features as the network is wide.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -80,9 +81,15 @@ def effective_rank(features: np.ndarray) -> float:
 
 @torch.no_grad()
 def network_features(
-    weights: Weights, shape: Shape, *, data: Digits, depth: int, pooling: str = "mean"
+    weights: Weights,
+    shape: Shape,
+    *,
+    data: Digits,
+    depth: int,
+    pooling: str = "mean",
+    parts: Sequence[str] = PARTS,
 ) -> list[Features]:
-    """States after `depth` layers for every copy: features of the three parts, (n, D) float64.
+    """States after `depth` layers for every copy: features of the `parts`, (n, D) float64.
 
     pooling: "mean" of the tokens, or all "tokens", reduced to D principal components.
 
@@ -94,15 +101,18 @@ def network_features(
     """
     depth = check_integer("depth", depth, low=0, high=shape.layers)
     check_choice("pooling", pooling, POOLINGS)
+    for part in parts:
+        check_choice("parts", part, PARTS)
+    lowest = replace(shape, layers=max(depth, 1))  # the layers above are not needed
     states = {
-        part: run(weights, shape, tokens=getattr(data, part)).states[depth].double()
-        for part in PARTS
+        part: run(weights, lowest, tokens=getattr(data, part)).states[depth].double()
+        for part in parts
     }
     if pooling == "mean":
-        pooled = {part: states[part].mean(-2).numpy() for part in PARTS}
-        return [{part: pooled[part][copy] for part in PARTS} for copy in range(len(data.train))]
+        pooled = {part: states[part].mean(-2).numpy() for part in parts}
+        return [{part: pooled[part][copy] for part in parts} for copy in range(len(data.train))]
     return [
-        _leading({part: states[part][copy].flatten(1).numpy() for part in PARTS}, shape.width)
+        _leading({part: states[part][copy].flatten(1).numpy() for part in parts}, shape.width)
         for copy in range(len(data.train))
     ]
 

@@ -144,7 +144,7 @@ def live_accuracies(weights: Weights, *, data: Digits, depth: int = SHAPE.layers
     >>> live_accuracies(initial_weights(SHAPE, seeds=[0, 1]), data=split_digits([0, 1])).shape
     (2,)
     """
-    features = network_features(weights, SHAPE, data=data, depth=depth)
+    features = network_features(weights, SHAPE, data=data, depth=depth, parts=("train", "test"))
     found = [
         probe_accuracy(copy, labels=labels, using="all", penalty=10.0, on="test")
         for copy, labels in zip(features, _labels(data), strict=True)
