@@ -67,6 +67,9 @@ def judge(
     )
 
 
+_apply: Any = None  # `_Rest.apply` outside of compiled graphs, made by the first `rest`
+
+
 def hop(
     states: Tensor,
     *,
@@ -108,7 +111,6 @@ def explicit_weights(
     return lagrangian.gradient(scores if bias is None else scores + bias)
 
 
-@torch.compiler.disable
 def rest(
     start: Tensor,
     *,
@@ -135,7 +137,14 @@ def rest(
     >>> f"{float(state[0, 0]):.3f}", bool((moved <= 1e-6).all())
     ('4.000', True)
     """
-    return _Rest.apply(lagrangian, tolerance, max_steps, start, keys, beta, bias)
+    global _apply
+    if _apply is None:
+        # A compiler must stop here. To say so imports it, a second that most programs can save.
+        _apply = torch.compiler.disable(_Rest.apply)
+    states: tuple[Tensor, Tensor, Tensor] = _apply(
+        lagrangian, tolerance, max_steps, start, keys, beta, bias
+    )
+    return states
 
 
 class _Rest(torch.autograd.Function):

@@ -47,6 +47,7 @@ from spinformer.studies.energy_signals.readouts import (
     POOLINGS,
     READOUTS,
     Features,
+    all_features,
     autoencoder_features,
     effective_rank,
     network_features,
@@ -105,11 +106,7 @@ def source_features(
         weights = train_copies(
             SHAPE, signal=source, seeds=seeds, rates=rates, data=data, steps=steps
         )[steps]
-    return {
-        (pooling, depth): network_features(weights, SHAPE, data=data, depth=depth, pooling=pooling)
-        for pooling in POOLINGS
-        for depth in DEPTHS
-    }, weights
+    return all_features(weights, SHAPE, data=data, depths=DEPTHS), weights
 
 
 @torch.no_grad()
