@@ -263,7 +263,9 @@ def random_pattern_overlap(count: int, *, dim: int, beta: float) -> float:
     for _ in range(2_000):
         exponent = 0.5 * beta**2 * dim * overlap**2 - beta * dim * overlap
         weight = 1.0 / (1.0 + (count - 1) * float(np.exp(exponent)))
-        overlap = weight / (1.0 - (1.0 - weight) * beta)
+        before, overlap = overlap, weight / (1.0 - (1.0 - weight) * beta)
+        if overlap == before:
+            break
     return overlap
 
 

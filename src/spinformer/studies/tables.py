@@ -22,7 +22,6 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +131,12 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
     ...     read_columns(path)["square"]
     array([4, 9])
     """
-    state = path.stat()
-    return {name: column.copy() for name, column in _parsed(path, state.st_mtime_ns, state.st_size)}
+    with path.open(encoding="utf-8", newline="") as file:
+        file.readline()
+        names, *lines = csv.reader(file)
+    return {
+        name: _column(values) for name, values in zip(names, zip(*lines, strict=True), strict=True)
+    }
 
 
 def command_line(tables: Sequence[Table]) -> None:
@@ -162,16 +165,6 @@ def command_line(tables: Sequence[Table]) -> None:
         print("stopped; what is done is kept: the same command goes on", file=sys.stderr)
         sys.exit(130)
     print(table.path if whole else "not all units are done: call it again")
-
-
-@lru_cache(maxsize=16)
-def _parsed(path: Path, changed: int, size: int) -> tuple[tuple[str, np.ndarray], ...]:
-    """The columns of one state of a file: a chapter reads its tables many times."""
-    with path.open(encoding="utf-8", newline="") as file:
-        file.readline()
-        names, *lines = csv.reader(file)
-    columns = zip(*lines, strict=True)
-    return tuple((name, _column(values)) for name, values in zip(names, columns, strict=True))
 
 
 def _column(values: Sequence[str]) -> np.ndarray:
