@@ -299,7 +299,7 @@ def test_errors_are_the_scatter_over_seeds():
 
 def test_errors_of_the_fitted_exponent_are_the_scatter_over_seeds():
     fits = [
-        capacity_exponent([20, 30, 45], degree=2, blocks=8, bits=1000, seed=s) for s in range(40)
+        capacity_exponent([20, 30, 45], degree=2, blocks=8, bits=1000, seed=s) for s in range(24)
     ]
     ratio = scatter_over_error([fit.capacity for fit in fits])
     assert (ratio > 0.75).all()
