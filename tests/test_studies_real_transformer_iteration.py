@@ -22,6 +22,7 @@ from spinformer.language import (
 )
 from spinformer.language.text import TEXTS
 from spinformer.studies.real_transformer import energies, gain, iteration, loops
+from spinformer.studies.real_transformer.ends import SHARES, end_rows, read_ends
 
 
 def double(rows):
@@ -465,3 +466,18 @@ def test_bad_input_is_refused(call, words):
     trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[1]
     with pytest.raises(ValueError, match=words):
         call(model, trace)
+
+
+def test_one_text_of_the_stored_end_points_again():
+    """Two layers of the loops that need few steps, one of those that need many."""
+    model = installed_model()
+    window = text_windows(model, sample_texts()["essay"], 128)[:1]
+    for loop, layers in (("readback", range(2)), ("keys", range(2, 3)), ("sub-layer", range(5, 6))):
+        stored = read_ends(loop)
+        place = TEXTS.index("essay")
+        for row in end_rows(model, loop, tokens=window, layers=layers):
+            here = (place, row["layer"], row["head"])
+            assert row["count"] == pytest.approx(stored.count[here], abs=1)
+            shares = [row[name] for name in SHARES]
+            assert shares == pytest.approx(stored.shares[here].tolist(), abs=0.02)
+            assert row["resting"] == pytest.approx(stored.resting[here], abs=0.02)

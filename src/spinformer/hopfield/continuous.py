@@ -112,7 +112,9 @@ def update(
     """
     patterns, states, beta = check_memory(patterns, states=states, beta=beta)
     step_size = check_real("step_size", step_size, low=0.0)
-    return check_result("update", _step(patterns, states, beta, step_size)[0])
+    return check_result(
+        "update", _moved(states, _weights(patterns, states, beta) @ patterns, step_size)
+    )
 
 
 def retrieve(
@@ -149,14 +151,17 @@ def retrieve(
     check_choice("keep_trajectory", keep_trajectory, (True, False))
     limit = max_steps if steps is None else steps
 
-    weights = _weights(patterns, query, beta)
+    # One product with the patterns a step: its scores give a state's energy and its weights.
+    scores = _scores(patterns, query, beta)
+    weights = torch.softmax(scores, dim=-1)
     state = query.expand(*weights.shape[:-1], query.shape[-1])
-    energies, trajectory = [_energy(patterns, state, beta)], [state]
+    energies, trajectory = [_energy_of(state, scores, beta)], [state]
     arrived = torch.zeros(state.shape[:-1], dtype=torch.bool, device=state.device)
     taken = torch.zeros(state.shape[:-1], dtype=torch.int64, device=state.device)
     residual = torch.full(state.shape[:-1], torch.inf, dtype=state.dtype, device=state.device)
     for _ in range(limit):
-        moved, used = _step(patterns, state, beta, step_size)
+        used = torch.softmax(scores, dim=-1)
+        moved = _moved(state, used @ patterns, step_size)
         shift = torch.linalg.vector_norm((moved - state).detach(), dim=-1)
         if steps is None:
             # A query that has arrived stays put, so that slower neighbours cannot change it.
@@ -168,7 +173,8 @@ def retrieve(
         else:
             residual, taken, arrived = shift, taken + 1, shift <= tolerance
         state, weights = moved, used
-        energies.append(_energy(patterns, state, beta))
+        scores = _scores(patterns, state, beta)
+        energies.append(_energy_of(state, scores, beta))
         if keep_trajectory:
             trajectory.append(state)
         if steps is None and bool(arrived.all()):
@@ -189,19 +195,22 @@ def retrieve(
     return found
 
 
+def _scores(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.Tensor:
+    return beta * (states @ patterns.mT)
+
+
 def _weights(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.Tensor:
-    return torch.softmax(beta * (states @ patterns.mT), dim=-1)
+    return torch.softmax(_scores(patterns, states, beta), dim=-1)
 
 
 def _energy(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.Tensor:
-    scores = beta * (states @ patterns.mT)
+    return _energy_of(states, _scores(patterns, states, beta), beta)
+
+
+def _energy_of(states: torch.Tensor, scores: torch.Tensor, beta: float) -> torch.Tensor:
     return 0.5 * states.square().sum(-1) - torch.logsumexp(scores, dim=-1) / beta
 
 
-def _step(
-    patterns: torch.Tensor, states: torch.Tensor, beta: float, step_size: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    weights = _weights(patterns, states, beta)
-    target = weights @ patterns
+def _moved(states: torch.Tensor, target: torch.Tensor, step_size: float) -> torch.Tensor:
     # γ = 1 lands on the weighted mean itself, free of the rounding of ξ − (ξ − f(ξ)).
-    return (target if step_size == 1.0 else states - step_size * (states - target)), weights
+    return target if step_size == 1.0 else states - step_size * (states - target)

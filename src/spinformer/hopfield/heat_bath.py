@@ -100,7 +100,7 @@ def _heat_bath_reference(
             energies[q, step] = -0.5 * float(spins @ couplings @ spins) / size**2
 
 
-@njit(nogil=True, fastmath={"reassoc"})
+@njit(nogil=True, fastmath={"reassoc"}, cache=True)
 def _heat_bath(
     columns: np.ndarray,
     states: np.ndarray,

@@ -95,8 +95,8 @@ def update(
     patterns, states, couplings, beta = _check(patterns, states, couplings, beta)
     weights = _check_weights("weights", weights, patterns)
     step_size = check_real("step_size", step_size, low=0.0, high=1.0, open_low=True)
-    scores = states @ patterns.mT
-    return check_result("update", _step(scores, weights.log(), couplings, beta, step_size).exp())
+    wanted = beta * (states @ patterns.mT + weights @ couplings)
+    return check_result("update", _damped(wanted, weights.log(), step_size).exp())
 
 
 def safe_step_size(couplings: torch.Tensor, *, beta: float) -> float:
@@ -254,19 +254,24 @@ def _energy(
     couplings: torch.Tensor,
     beta: float,
 ) -> torch.Tensor:
-    scores = states @ patterns.mT + 0.5 * (weights @ couplings)
-    entropy = torch.special.entr(weights).sum(-1)
-    return 0.5 * states.square().sum(-1) - (weights * scores).sum(-1) - entropy / beta
+    return _energy_of(states, weights, states @ patterns.mT, weights @ couplings, beta)
 
 
-def _step(
+def _energy_of(
+    states: torch.Tensor,
+    weights: torch.Tensor,
     scores: torch.Tensor,
-    logs: torch.Tensor,
-    couplings: torch.Tensor,
+    pulls: torch.Tensor,
     beta: float,
-    step_size: float,
 ) -> torch.Tensor:
-    wanted = beta * (scores + logs.exp() @ couplings)
+    """The energy from the scores Xξ and the pulls Jp of the other weights."""
+    entropy = torch.special.entr(weights).sum(-1)
+    held = (weights * (scores + 0.5 * pulls)).sum(-1)
+    return 0.5 * states.square().sum(-1) - held - entropy / beta
+
+
+def _damped(wanted: torch.Tensor, logs: torch.Tensor, step_size: float) -> torch.Tensor:
+    """Logarithms of the weights after a step towards the softmax of `wanted`."""
     if step_size < 1.0:
         # A pattern of weight zero stays out: 0^(1−η) = 0.
         wanted = (1.0 - step_size) * logs + step_size * wanted
@@ -285,9 +290,11 @@ def _iterate(
     max_steps: int,
 ) -> InteractingRetrieval:
     """The iteration of `solve`, in logarithms of the weights."""
-    before = logs.exp()
-    states = queries if clamped else before @ patterns
-    energies = [_energy(patterns, states, before, couplings, beta)]
+    weights = before = logs.exp()
+    states = queries if clamped else weights @ patterns
+    # The two products of a step serve the weights that follow and the energy of these.
+    scores, pulls = states @ patterns.mT, weights @ couplings
+    energies = [_energy_of(states, weights, scores, pulls, beta)]
     shape = energies[0].shape
     logs, states = logs.expand(*shape, logs.shape[-1]), states.expand(*shape, states.shape[-1])
     residual = torch.full(shape, torch.inf, dtype=logs.dtype, device=logs.device)
@@ -295,13 +302,12 @@ def _iterate(
     status = torch.full(shape, int(Status.STEP_LIMIT), device=logs.device)
     for _ in range(max_steps):
         active = status == Status.STEP_LIMIT
-        scores = states @ patterns.mT
-        weights = logs.exp()
-        moved = _step(scores, logs, couplings, beta, step_size)
-        full = _step(scores, logs, couplings, beta, 1.0).exp()
-        shift = torch.linalg.vector_norm(full - weights, dim=-1)
-        away = torch.linalg.vector_norm(moved.exp() - weights, dim=-1) > 1e3 * tolerance
-        again = torch.linalg.vector_norm(moved.exp() - before, dim=-1) <= tolerance
+        wanted = beta * (scores + pulls)
+        moved = _damped(wanted, logs, step_size)
+        after = moved.exp()
+        shift = torch.linalg.vector_norm(torch.softmax(wanted, dim=-1) - weights, dim=-1)
+        away = torch.linalg.vector_norm(after - weights, dim=-1) > 1e3 * tolerance
+        again = torch.linalg.vector_norm(after - before, dim=-1) <= tolerance
         residual = torch.where(active, shift, residual)
         arrived = active & (shift <= tolerance)
         # Back where it was two steps ago, although each of them moved it: it has no rest.
@@ -311,13 +317,14 @@ def _iterate(
         taken = taken + active
         going = active.unsqueeze(-1)
         before = torch.where(going, weights, before)
-        logs = torch.where(going, moved, logs)
+        logs, weights = torch.where(going, moved, logs), torch.where(going, after, weights)
         if not clamped:
-            states = torch.where(going, logs.exp() @ patterns, states)
-        energies.append(_energy(patterns, states, logs.exp(), couplings, beta))
+            states = torch.where(going, weights @ patterns, states)
+            scores = states @ patterns.mT
+        pulls = weights @ couplings
+        energies.append(_energy_of(states, weights, scores, pulls, beta))
         if bool((status != Status.STEP_LIMIT).all()):
             break
-    weights = logs.exp()
     return InteractingRetrieval(
         value=weights,
         residual=residual,

@@ -16,7 +16,7 @@ _DOUBLINGS = 1100
 _HALVES = 0.5 ** np.arange(_DOUBLINGS)
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def sweep_couplings(
     weights: np.ndarray, spins: np.ndarray, field: np.ndarray, order: np.ndarray
 ) -> np.ndarray:
@@ -37,7 +37,7 @@ def sweep_couplings(
     return flips
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def sweep_overlaps(
     bits: np.ndarray,
     spins: np.ndarray,
@@ -84,7 +84,7 @@ def sweep_overlaps(
     return flips, rises
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def log_sums(products: np.ndarray, tables: Tables) -> np.ndarray:
     """ln Σ_μ F(x_μ·ξ) of each row of products (Q, N), where the sum is positive."""
     found = np.empty(products.shape[0])
@@ -94,7 +94,7 @@ def log_sums(products: np.ndarray, tables: Tables) -> np.ndarray:
     return found
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def total(product: np.ndarray, tables: Tables) -> tuple[float, float, int]:
     """Σ_μ F as (sum, sum of magnitudes, power of two that multiplies both)."""
     zero = (tables.value.size - 1) // 2
@@ -120,7 +120,7 @@ def total(product: np.ndarray, tables: Tables) -> tuple[float, float, int]:
     return value, scale, top if scale > 0.0 else 0
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def _turn(
     bit: np.ndarray, product: np.ndarray, change: int, tables: Tables
 ) -> tuple[float, float, int]:
@@ -146,7 +146,7 @@ def _turn(
     return before * down - after * up, scale * down, top
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def _plain_field(
     bit: np.ndarray, product: np.ndarray, own: np.int8, gain: np.ndarray, zero: int
 ) -> float:
@@ -156,7 +156,7 @@ def _plain_field(
     return field
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def _counted_field(
     bit: np.ndarray, product: np.ndarray, own: np.int8, tables: Tables, counts: np.ndarray
 ) -> tuple[float, int]:
@@ -191,7 +191,7 @@ def _counted_field(
     return field, top
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def _turned(field: float, old: np.int8) -> np.int8:
     if field > 0:
         return np.int8(1)

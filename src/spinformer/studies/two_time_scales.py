@@ -100,7 +100,7 @@ def ends(
         given: dict[str, Any] = {
             "queries": queries,
             "points": 2,
-            "accuracy": 1e-7,
+            "accuracy": 1e-6,
             "tolerance": 1e-4,
         }
         if ratio == 0.0:

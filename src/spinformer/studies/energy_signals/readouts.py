@@ -11,6 +11,7 @@ ten of each class. The controls have as many features as the network is wide.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -80,9 +81,15 @@ def effective_rank(features: np.ndarray) -> float:
 
 @torch.no_grad()
 def network_features(
-    weights: Weights, shape: Shape, *, data: Digits, depth: int, pooling: str = "mean"
+    weights: Weights,
+    shape: Shape,
+    *,
+    data: Digits,
+    depth: int,
+    pooling: str = "mean",
+    parts: Sequence[str] = PARTS,
 ) -> list[Features]:
-    """States after `depth` layers for every copy: features of the three parts, (n, D) float64.
+    """States after `depth` layers for every copy: features of the `parts`, (n, D) float64.
 
     pooling: "mean" of the tokens, or all "tokens", reduced to D principal components.
 
@@ -94,16 +101,53 @@ def network_features(
     """
     depth = check_integer("depth", depth, low=0, high=shape.layers)
     check_choice("pooling", pooling, POOLINGS)
-    states = {
-        part: run(weights, shape, tokens=getattr(data, part)).states[depth].double()
-        for part in PARTS
+    for part in parts:
+        check_choice("parts", part, PARTS)
+    lowest = replace(shape, layers=max(depth, 1))  # the layers above are not needed
+    found = _states(weights, lowest, data=data, depths=[depth], parts=parts)
+    return _pooled(found[depth], pooling=pooling, components=shape.width)
+
+
+@torch.no_grad()
+def all_features(
+    weights: Weights, shape: Shape, *, data: Digits, depths: Sequence[int]
+) -> dict[tuple[str, int], list[Features]]:
+    """`network_features` for every pooling and each of `depths`, from one forward pass.
+
+    >>> from spinformer.studies.energy_signals.network import initial_weights
+    >>> from spinformer.studies.energy_signals.training import split_digits
+    >>> weights = initial_weights(Shape(layers=1), seeds=[0])
+    >>> sorted(all_features(weights, Shape(layers=1), data=split_digits([0]), depths=[1]))
+    [('mean', 1), ('tokens', 1)]
+    """
+    for depth in depths:
+        check_integer("depths", depth, low=0, high=shape.layers)
+    found = _states(weights, shape, data=data, depths=depths, parts=PARTS)
+    return {
+        (pooling, depth): _pooled(found[depth], pooling=pooling, components=shape.width)
+        for pooling in POOLINGS
+        for depth in depths
     }
+
+
+def _states(
+    weights: Weights, shape: Shape, *, data: Digits, depths: Sequence[int], parts: Sequence[str]
+) -> dict[int, dict[str, Tensor]]:
+    """States (C, n, N, D) by depth and part."""
+    passes = {part: run(weights, shape, tokens=getattr(data, part)).states for part in parts}
+    return {depth: {part: passes[part][depth].double() for part in parts} for depth in depths}
+
+
+def _pooled(states: dict[str, Tensor], *, pooling: str, components: int) -> list[Features]:
+    copies = range(len(states["train"]))
     if pooling == "mean":
-        pooled = {part: states[part].mean(-2).numpy() for part in PARTS}
-        return [{part: pooled[part][copy] for part in PARTS} for copy in range(len(data.train))]
+        pooled = {part: values.mean(-2).numpy() for part, values in states.items()}
+        return [{part: values[copy] for part, values in pooled.items()} for copy in copies]
     return [
-        _leading({part: states[part][copy].flatten(1).numpy() for part in PARTS}, shape.width)
-        for copy in range(len(data.train))
+        _leading(
+            {part: values[copy].flatten(1).numpy() for part, values in states.items()}, components
+        )
+        for copy in copies
     ]
 
 

@@ -47,6 +47,7 @@ from spinformer.studies.energy_signals.readouts import (
     POOLINGS,
     READOUTS,
     Features,
+    all_features,
     autoencoder_features,
     effective_rank,
     network_features,
@@ -105,11 +106,7 @@ def source_features(
         weights = train_copies(
             SHAPE, signal=source, seeds=seeds, rates=rates, data=data, steps=steps
         )[steps]
-    return {
-        (pooling, depth): network_features(weights, SHAPE, data=data, depth=depth, pooling=pooling)
-        for pooling in POOLINGS
-        for depth in DEPTHS
-    }, weights
+    return all_features(weights, SHAPE, data=data, depths=DEPTHS), weights
 
 
 @torch.no_grad()
@@ -144,7 +141,7 @@ def live_accuracies(weights: Weights, *, data: Digits, depth: int = SHAPE.layers
     >>> live_accuracies(initial_weights(SHAPE, seeds=[0, 1]), data=split_digits([0, 1])).shape
     (2,)
     """
-    features = network_features(weights, SHAPE, data=data, depth=depth)
+    features = network_features(weights, SHAPE, data=data, depth=depth, parts=("train", "test"))
     found = [
         probe_accuracy(copy, labels=labels, using="all", penalty=10.0, on="test")
         for copy, labels in zip(features, _labels(data), strict=True)

@@ -18,31 +18,19 @@ RATES = (0.1, 0.3)
 SEARCHES = 3
 
 
-def recall_rows(seed: int) -> Rows:
-    """One seed of the table `recall`: a row for each arm.
-
-    >>> [row["arm"] for row in recall_rows(0)][:2]
-    ['attention', 'interacting']
-    """
+def _recall_rows(seed: int) -> Rows:
+    """One seed of the table `recall`: a row for each arm."""
     return [{"arm": arm, **found} for arm, found in faces.recall(seed).items()]
 
 
-def completion_rows(data: str, *, seed: int) -> Rows:
-    """One seed of the table `completion`: a row for each method.
-
-    >>> len(completion_rows("faces", seed=0))
-    9
-    """
+def _completion_rows(data: str, *, seed: int) -> Rows:
+    """One seed of the table `completion`: a row for each method."""
     found = completion.completion(seed, data=data)
     return [{"method": method, "error": error} for method, error in found.items()]
 
 
-def hops_rows(arm: str, *, links: int, rate: float) -> Rows:
-    """One arm, chain and rate of the table `hops`, all seeds trained at once: a row for each.
-
-    >>> len(hops_rows("window", links=1, rate=0.1))
-    10
-    """
+def _hops_rows(arm: str, *, links: int, rate: float) -> Rows:
+    """One arm, chain and rate of the table `hops`, all seeds trained at once: a row for each."""
     tuning, test = readers.train_readers(arm, links=links, seeds=range(SEEDS), rate=rate)
     return [
         {"seed": seed, "validation": float(tuning[seed]), "test": float(test[seed])}
@@ -50,12 +38,8 @@ def hops_rows(arm: str, *, links: int, rate: float) -> Rows:
     ]
 
 
-def search_rows(arm: str, *, links: int, seed: int) -> Rows:
-    """One search of the table `search`.
-
-    >>> search_rows("interacting", links=4, seed=0)[0]["test"] < 0.7
-    True
-    """
+def _search_rows(arm: str, *, links: int, seed: int) -> Rows:
+    """One search of the table `search`."""
     return [{"test": readers.search_readers(arm, links=links, seed=seed)}]
 
 
@@ -73,12 +57,12 @@ def searched(arm: str) -> np.ndarray:
 
 HERE = Path(__file__).parent
 RECALL = Table(
-    path=HERE / "recall.csv", units=[{"seed": s} for s in range(SEEDS)], rows=recall_rows
+    path=HERE / "recall.csv", units=[{"seed": s} for s in range(SEEDS)], rows=_recall_rows
 )
 COMPLETION = Table(
     path=HERE / "completion.csv",
     units=[{"data": d, "seed": s} for d in ("digits", "faces") for s in range(SEEDS)],
-    rows=completion_rows,
+    rows=_completion_rows,
 )
 HOPS = Table(
     path=HERE / "hops.csv",
@@ -88,7 +72,7 @@ HOPS = Table(
         for links in LINKS
         for rate in RATES
     ],
-    rows=hops_rows,
+    rows=_hops_rows,
 )
 SEARCH = Table(
     path=HERE / "search.csv",
@@ -98,7 +82,7 @@ SEARCH = Table(
         for links in LINKS
         for seed in range(SEARCHES)
     ],
-    rows=search_rows,
+    rows=_search_rows,
 )
 
 TASKS = ("recall", "digits", "faces", *(f"hops {links}" for links in LINKS))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from spinformer.core.checks import check_array, check_integer, check_real, check_tensor
 from spinformer.core.random import Seed, numpy_generator
@@ -100,7 +100,7 @@ def gaussian_fraction(spread: ArrayLike, *, mass: float = 0.9) -> np.ndarray:
     '0.900, 0.500'
     """
     mass = check_real("mass", mass, low=0.0, high=1.0, open_low=True)
-    return norm.cdf(norm.ppf(mass) - check_array("spread", spread, low=0.0))
+    return ndtr(ndtri(mass) - check_array("spread", spread, low=0.0))
 
 
 @torch.no_grad()

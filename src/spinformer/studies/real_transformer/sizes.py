@@ -137,13 +137,19 @@ SIZES = Table(
 )
 
 
+@cache
+def _table() -> dict[str, Any]:
+    """The table, parsed once: a chapter asks for it some thirty times."""
+    return SIZES.read()
+
+
 def read_sizes(column: str, *, kind: str = "window") -> dict[str, np.ndarray]:
     """One column of the stored table for every source: arrays (lengths, L, H).
 
     >>> read_sizes("entries")["essay"].shape
     (5, 6, 12)
     """
-    table: dict[str, Any] = SIZES.read()
+    table = _table()
     shape = (len(LENGTHS), int(table["layer"].max()) + 1, int(table["head"].max()) + 1)
     found = {}
     for source in dict.fromkeys(table["source"].tolist()):
