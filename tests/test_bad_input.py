@@ -21,6 +21,7 @@ import torch
 
 from spinformer.core import continuation, slow_modes
 from spinformer.dmft import basins, bifurcations, blocks, closure, cycles, identity, rotation
+from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
 from spinformer.hopfield import two_time_scales
@@ -179,6 +180,7 @@ WINDOW = np.zeros((4, 3))
 CONTEXT = Context(WINDOW, 0)
 NETWORK = Network.document()
 TOGETHER: list[tuple[Callable[[], Any], str]] = [
+    (lambda: Ensemble(NETWORK, CONTEXT, beta=True), "beta must be a real numeric array"),
     (lambda: slow_modes.slow_modes(np.array([0.5, 1.5]), lag=1), "labels must be integers"),
     (lambda: slow_modes.slow_modes(np.array([0, -1, 0]), lag=1), "labels must have entries"),
     (lambda: slow_modes.dwells(np.zeros((2, 2, 2))), "states must be integers"),

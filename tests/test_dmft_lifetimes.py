@@ -30,6 +30,10 @@ def test_growth_of_stretches_averages_to_the_leading_exponent():
     error = np.maximum(found.exponents.error[:, 0], 2e-6)
     assert (np.abs(rates.mean(axis=1) - found.exponents.value[:, 0]) < 4 * error).all()
     assert last.position == found.context.position
+    # Stretches that are no multiple of the steps between two normalizations lose nothing.
+    short, _ = growth_rates(network, contexts, beta=beta, stretches=4, stretch=6)
+    whole, _ = growth_rates(network, contexts, beta=beta, stretches=2, stretch=12)
+    np.testing.assert_allclose(short.reshape(6, 2, 2).mean(axis=2), whole, atol=1e-9)
     plain = lyapunov_spectrum_reference(
         network, Context(contexts.attention[0], contexts.position), 0.5, steps=400, count=1
     )

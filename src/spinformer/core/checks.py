@@ -153,7 +153,8 @@ def check_array(
         raise TypeError(f"{name} must be an array without a gradient: pass {name}.detach()")
     try:
         array = np.asarray(value)
-        if array.dtype.kind not in "biuf":
+        # Spins or shares may be booleans; a single True is no number.
+        if array.dtype.kind not in "biuf" or isinstance(value, bool):
             raise TypeError
         array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError):

@@ -153,7 +153,7 @@ def noise_escapes(
     check_instance("network", network, Network)
     clock = network.positions
     position = check_integer("position", position)
-    settle = check_integer("settle", settle, low=0)
+    settle = check_integer("settle", settle, low=network.context)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     every = check_integer("every", every, low=1)
     if every % clock:

@@ -72,6 +72,7 @@ def letter_overlaps(
     """
     check_instance("network", network, LetterNetwork)
     role = check_integer("role", role, low=0, high=3)
+    tokens = check_array("tokens", tokens, low=0.0, high=1.0)
     return (1.0 - network.epsilon) * network.overlaps(tokens)[..., role, :]
 
 
