@@ -91,10 +91,10 @@ def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: TorchSeed) 
     """
     check_instance("model", model, LanguageModel)
     check_instance("like", like, torch.Tensor)
-    if like.dtype != torch.int64:
-        raise TypeError(f"like must hold token numbers (int64), got {like.dtype}")
     if like.ndim != 2:
         raise ValueError(f"like must have 2 axes (sequences, tokens), got {tuple(like.shape)}")
+    if like.dtype != torch.int64:
+        raise TypeError(f"like must hold token numbers (int64), got {like.dtype}")
     ordinary = 1 + max(
         model.tokenizer.token_to_id(name) or 0 for name in ("[CLS]", "[SEP]", "[MASK]", "[UNK]")
     )
