@@ -219,7 +219,11 @@ TEACHER = Table(
     path=Path(__file__).with_name("teacher.csv"),
     units=[
         {"data": data, "student": student, "samples": samples}
-        for data, students in (("theory", tuple(STUDENTS)), ("spins", ("saddle",)), ("long", ("saddle",)))
+        for data, students in (
+            ("theory", tuple(STUDENTS)),
+            ("spins", ("saddle",)),
+            ("long", ("saddle",)),
+        )
         for student in students
         for samples in (
             (8, 32, 128) if data == "long" else SAMPLES if student == "saddle" else (2, 16)
