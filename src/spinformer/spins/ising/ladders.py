@@ -16,6 +16,7 @@ edges of the cell of u, once in 1,024 visits, is the exponential taken.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,11 @@ _FLOATS = ir.VectorType(ir.FloatType(), _LANES)
 _DOUBLES = ir.VectorType(ir.DoubleType(), _LANES)
 
 
+def _instruction(make: Callable[..., Any]) -> Any:
+    """`intrinsic`, whose types forget that callers do not give the first argument."""
+    return intrinsic(make)
+
+
 def _lanes(context: Any, builder: Any, kind: Any, array: Any, row: Any, vector: Any) -> Any:
     """Pointer to all lanes of a row of an array (rows, lanes)."""
     data = context.make_array(kind)(context, builder, array).data
@@ -52,7 +58,7 @@ def _spread(builder: Any, value: Any) -> Any:
     return builder.shuffle_vector(first, empty, zeros)
 
 
-@intrinsic
+@_instruction
 def _decide(
     typing: Any, twice: Any, near: Any, low: Any, high: Any, own: Any, turns: Any, row: Any
 ) -> Any:
@@ -78,7 +84,7 @@ def _decide(
     return types.boolean(twice, near, low, high, own, turns, row), generate
 
 
-@intrinsic
+@_instruction
 def _push(typing: Any, near: Any, later: Any, weight: Any, turns: Any, row: Any) -> Any:
     """near[later] += weight · turns[row], all lanes at once."""
 
@@ -94,7 +100,7 @@ def _push(typing: Any, near: Any, later: Any, weight: Any, turns: Any, row: Any)
     return types.none(near, later, weight, turns, row), generate
 
 
-@intrinsic
+@_instruction
 def _lose(typing: Any, lost: Any, near: Any, turns: Any, row: Any) -> Any:
     """lost += turns[row] · near[row] in double precision, all lanes at once."""
 
@@ -116,7 +122,7 @@ def _lose(typing: Any, lost: Any, near: Any, turns: Any, row: Any) -> Any:
     return types.none(lost, near, turns, row), generate
 
 
-@intrinsic
+@_instruction
 def _add_rows(typing: Any, fields: Any, matrix: Any, turned: Any, change: Any, count: Any) -> Any:
     """fields += Σ_n change[n] matrix[turned[n]], the fields in registers all along."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 
 import numpy as np
 
@@ -109,17 +110,17 @@ def tempered_chains(
     energies, swaps = np.zeros((copies, rungs)), np.zeros((copies, 2, rungs))
     # Copies draw from one of two generators, whether one thread runs them all or two.
     half = -(-copies // 2)
-    rngs = numpy_generator(seed).spawn(2)
+    first, second = numpy_generator(seed).spawn(2)
     starts = [
         rng.random((count, rungs, size)) < 0.5
-        for rng, count in zip(rngs, (half, copies - half), strict=True)
+        for rng, count in zip((first, second), (half, copies - half), strict=True)
     ]
     spins = np.where(np.concatenate(starts), np.float32(1.0), np.float32(-1.0))
 
     def work(own: slice) -> None:
         mine = spins[own].reshape(-1, size)
         run(
-            matrix, field, betas, mine, burn, sweeps, every, *rngs,
+            matrix, field, betas, mine, burn, sweeps, every, first, second,
             half - own.start, states[own], sums[own], energies[own], swaps[own],
         )  # fmt: skip
 
@@ -127,9 +128,8 @@ def tempered_chains(
     parts = [slice(0, copies)] if whole else [slice(0, half), slice(half, copies)]
     with ThreadPoolExecutor(len(parts)) as pool:
         list(pool.map(work, parts))
-    first, second = np.triu_indices(copies, 1)
-    overlaps = np.empty((kept, rungs, len(first)))
-    for column, (a, b) in enumerate(zip(first, second, strict=True)):
+    overlaps = np.empty((kept, rungs, copies * (copies - 1) // 2))
+    for column, (a, b) in enumerate(combinations(range(copies), 2)):
         overlaps[..., column] = (states[a] == states[b]).mean(-1) * 2.0 - 1.0
     tried = swaps[:, 0, : rungs - 1].sum(0)
     return TemperedRun(
