@@ -47,6 +47,13 @@ FIELD_STD = 0.5
 BETAS = {"gaussian": 0.8, "patterns": 0.5, "rotated": 0.8, "sparse": 0.8}
 THEORIES = ("naive", "tap", "adaptive", "beliefs")
 COPIES, MANY_COPIES = 4, 16
+_FEWER = {32: 16, 64: 12, 128: 8, 256: 6, 512: 4, 1024: 3}
+SYSTEMS = {
+    "gaussian": {32: 48, 64: 36, 128: 24, 256: 18, 512: 8, 1024: 4},
+    "patterns": {32: 48, 64: 36, 128: 24, 256: 18, 512: 4, 1024: 3},
+    "rotated": _FEWER,
+    "sparse": _FEWER,
+}
 
 
 def draw_system(kind: str, *, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -123,7 +130,7 @@ ERRORS = Table(
     units=[
         {"kind": kind, "size": size, "copy": copy}
         for kind in BETAS
-        for size, systems in {32: 48, 64: 36, 128: 24, 256: 18, 512: 6, 1024: 4}.items()
+        for size, systems in SYSTEMS[kind].items()
         for copy in range(systems)
     ],
     rows=_unit_rows,

@@ -3,9 +3,8 @@
 A teacher is one spin system (one head, six tokens of eight channels, β = 1) with drawn W_Q, W_K.
 It answers fields H with its magnetizations -dF/dH: "theory", of the saddle point with Gaussian
 noise of deviation 0.02 a component, or "spins", by Monte Carlo of its spins, 512 sweeps or, "long",
-8,192. A student of the same
-shape fits the answers by least squares. The scores contain W_Q and W_K as A = W_Q W_Kᵀ only, so
-A is what can be recovered.
+8,192. A student of the same shape fits the answers by least squares. The scores contain W_Q and W_K
+as A = W_Q W_Kᵀ only, so A is what can be recovered.
 
 What noise allows is known before any student is trained: with J the derivative of all answers by
 (A, ln β, ln g), no unbiased student has a mean square error of A below σ² times the trace of the
@@ -37,6 +36,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call
@@ -231,6 +231,22 @@ TEACHER = Table(
     ],
     rows=teacher_rows,
 )
+
+
+def stored(
+    data: str, *, student: str, column: str = "error"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sample sizes (S,) and a column of the stored table, (teachers, S).
+
+    >>> samples, errors = stored("theory", student="saddle")
+    >>> errors.shape == (TEACHERS, len(samples))
+    True
+    """
+    table = TEACHER.read()
+    rows = (table["data"] == data) & (table["student"] == student)
+    samples = np.unique(table["samples"][rows])
+    columns = [table[column][rows & (table["samples"] == count)] for count in samples]
+    return samples, np.stack(columns, -1)
 
 
 def _fresh(seed: int, **options: Any) -> SpinTransformerModule:
