@@ -1,12 +1,16 @@
 """Teacher and student: the bound of the noise, recovery of the couplings, what limits do."""
 
+import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize_scalar
+from scipy.special import ive
 
 from spinformer.spins.modules.stability import largest_row_sum
 from spinformer.studies.training.tables import SPLITS, STARTS
 from spinformer.studies.training.teacher import (
     NOISE,
+    SCALE,
     STUDENTS,
     TEACHER,
     TEACHERS,
@@ -14,6 +18,7 @@ from spinformer.studies.training.teacher import (
     examples,
     learn,
     noise_bound,
+    stored,
     teacher,
 )
 
@@ -87,3 +92,35 @@ def test_bad_input():
         examples(teacher(0, strength=0.5), samples=1, data="rumour", seed=0)
     with pytest.raises(ValueError, match="student"):
         learn("brilliant", torch.zeros(1, 1, 6, 8).double(), answers=torch.zeros(1, 1, 6, 8))
+
+
+def test_the_error_of_the_theory_goes_into_the_temperature():
+    """Stored students of drawn spins, and what the exact answer of a free spin makes of them.
+
+    A free spin of D = 8 components answers with a ratio of Bessel functions. The saddle that comes
+    nearest has a larger β: by a little in weak fields, by D/(D - 1) in strong ones. Coupled spins
+    feel their neighbours, too, and lie between.
+    """
+    scale = SCALE.read()
+    off = {data: scale["beta"][scale["data"] == data] for data in ("theory", "spins")}
+    assert len(off["theory"]) == len(off["spins"]) == TEACHERS
+    assert abs(off["theory"].mean()) < 0.01
+    size = 8
+    fields = np.random.default_rng(0).standard_normal((4000, size))
+    scaled = np.sqrt(size) * np.linalg.norm(fields, axis=1)
+    exact = ive(size / 2, scaled) / ive(size / 2 - 1, scaled)
+
+    def miss(shift):
+        x = 2 * np.exp(shift) * scaled / size
+        return np.mean((x / (1 + np.sqrt(1 + x**2)) - exact) ** 2)
+
+    free = minimize_scalar(miss, bounds=(-0.5, 0.5), method="bounded").x
+    assert 0.05 < free < off["spins"].min()
+    assert off["spins"].max() < np.log(size / (size - 1))
+    errors = {data: stored(data, student="saddle") for data in ("theory", "spins", "long")}
+    for data, (samples, found) in errors.items():
+        assert found.shape == (TEACHERS, len(samples))
+        # All students are near from 16 samples on; no floor shows before the last size.
+        assert found[:, samples >= 16].max() < 0.1, data
+        assert np.median(found[:, -1]) < 0.8 * np.median(found[:, -2]), data
+    assert np.median(errors["long"][1][:, -1]) < 0.01
