@@ -158,6 +158,7 @@ def _add_rows(typing: Any, fields: Any, matrix: Any, turned: Any, change: Any, c
 
 def run_ladders(
     matrix: np.ndarray,
+    *,
     field: np.ndarray,
     betas: np.ndarray,
     spins: np.ndarray,
@@ -176,6 +177,16 @@ def run_ladders(
 
     spins (C·K, N) float32: where copy c at temperature k starts, in row c K + k. The copies before
     `split` draw from `first`, the others from `second`.
+
+    >>> rng, sums = np.random.default_rng(0), np.zeros((1, 1, 1))
+    >>> run_ladders(
+    ...     np.zeros((1, 1), np.float32), field=np.ones(1, np.float32), betas=np.ones(1),
+    ...     spins=np.ones((1, 1), np.float32), burn=0, sweeps=500, every=500, first=rng,
+    ...     second=rng, split=1, states=np.zeros((1, 1, 1, 1), np.int8), sums=sums,
+    ...     energies=np.zeros((1, 1)), swaps=np.zeros((1, 2, 1)),
+    ... )
+    >>> bool(abs(sums[0, 0, 0] / 500 - np.tanh(1.0)) < 0.15)
+    True
     """
     size = len(field)
     local = spins @ matrix + field

@@ -120,8 +120,9 @@ def tempered_chains(
     def work(own: slice) -> None:
         mine = spins[own].reshape(-1, size)
         run(
-            matrix, field, betas, mine, burn, sweeps, every, first, second,
-            half - own.start, states[own], sums[own], energies[own], swaps[own],
+            matrix, field=field, betas=betas, spins=mine, burn=burn, sweeps=sweeps, every=every,
+            first=first, second=second, split=half - own.start, states=states[own],
+            sums=sums[own], energies=energies[own], swaps=swaps[own],
         )  # fmt: skip
 
     whole = threads == 1 or copies == 1
@@ -145,6 +146,7 @@ def tempered_chains(
 
 def _ladders_reference(
     matrix: np.ndarray,
+    *,
     field: np.ndarray,
     betas: np.ndarray,
     spins: np.ndarray,
