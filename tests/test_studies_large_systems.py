@@ -11,7 +11,13 @@ from spinformer.spins.ising.monte_carlo import sample_ising
 from spinformer.spins.ising.replica_symmetric import glass_state, instability_beta
 from spinformer.spins.ising.tempering import tempered_chains
 from spinformer.studies.large_systems import ERRORS, ORDER, OVERLAPS
-from spinformer.studies.large_systems.errors import BETAS, THEORIES, draw_system, squared_error
+from spinformer.studies.large_systems.errors import (
+    BETAS,
+    THEORIES,
+    draw_system,
+    squared_error,
+    theory_errors,
+)
 from spinformer.studies.large_systems.overlaps import glass_susceptibility
 
 
@@ -160,3 +166,5 @@ def test_the_squared_error_carries_no_noise():
         for _ in range(200)
     ]
     assert np.mean(values) == pytest.approx(0.01, abs=4 * np.std(values) / np.sqrt(200))
+    with pytest.raises(ValueError, match="copies"):
+        theory_errors("gaussian", size=8, sweeps=1, seed=0, copies=1)
