@@ -80,10 +80,10 @@ def tempered_chains(
 
     From random starts, `burn` sweeps are dropped and `sweeps` kept; after every sweep neighbours
     in β try to exchange, and after each `every` sweeps the overlaps of the copies are taken.
-    `betas` must increase. The copies run in two groups, in as many `threads` (1 or 2), which does
-    not change the result; within a group they share every row of couplings, so that many copies
-    are faster than few. `engine` is "numba" or "reference" (the same draws in plain Python, fields
-    summed anew). Raises ValueError or TypeError for bad input.
+    `betas` must increase. The copies draw from two generators and run in one or two `threads`,
+    which does not change the result; those that run together share every row of couplings, so that
+    many are faster than few. `engine` is "numba" or "reference" (the same draws in plain Python,
+    fields summed anew). Raises ValueError or TypeError for bad input.
 
     >>> free = {"fields": np.array([0.5]), "betas": np.array([1.0])}
     >>> run = tempered_chains(np.zeros((1, 1)), **free, sweeps=4000, burn=10)
