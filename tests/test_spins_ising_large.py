@@ -39,13 +39,14 @@ def test_every_temperature_of_a_ladder_has_its_own_averages():
 
 
 def test_compiled_and_plain_ladders_are_one_and_threads_change_nothing():
-    couplings, fields = sherrington_kirkpatrick(21, seed=4, field_std=0.5)
-    options = {"betas": np.array([0.5, 1.0, 1.7]), "sweeps": 25, "burn": 6, "copies": 3, "every": 4}
+    # More spins than a block and than a panel hold, more replicas than a register has lanes.
+    couplings, fields = sherrington_kirkpatrick(150, seed=4, field_std=0.5)
+    options = {"betas": np.array([0.0, 1.0, 1.7]), "sweeps": 9, "burn": 3, "copies": 7, "every": 2}
     runs = [
         tempered_chains(couplings, fields=fields, **options, seed=3, **how)
         for how in ({}, {"threads": 2}, {"engine": "reference"})
     ]
-    assert runs[0].overlaps.shape == (6, 3, 3)
+    assert runs[0].overlaps.shape == (4, 3, 21)
     for other in runs[1:]:
         for name in ("magnetization", "energy", "overlaps", "exchanges"):
             assert np.array_equal(getattr(runs[0], name), getattr(other, name)), name

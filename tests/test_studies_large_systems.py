@@ -10,8 +10,14 @@ from spinformer.spins.ising.message_passing import belief_propagation, unrolled_
 from spinformer.spins.ising.monte_carlo import sample_ising
 from spinformer.spins.ising.replica_symmetric import glass_state, instability_beta
 from spinformer.spins.ising.tempering import tempered_chains
-from spinformer.studies.large_systems import ERRORS, ORDER, OVERLAPS
-from spinformer.studies.large_systems.errors import BETAS, THEORIES, draw_system, squared_error
+from spinformer.studies.large_systems import ERRORS, ORDER, OVERLAPS, fall_of_errors
+from spinformer.studies.large_systems.errors import (
+    BETAS,
+    THEORIES,
+    draw_system,
+    squared_error,
+    theory_errors,
+)
 from spinformer.studies.large_systems.overlaps import glass_susceptibility
 
 
@@ -160,3 +166,17 @@ def test_the_squared_error_carries_no_noise():
         for _ in range(200)
     ]
     assert np.mean(values) == pytest.approx(0.01, abs=4 * np.std(values) / np.sqrt(200))
+    with pytest.raises(ValueError, match="copies"):
+        theory_errors("gaussian", size=8, sweeps=1, seed=0, copies=1)
+
+
+def test_exponents_own_up_to_scatter():
+    for key, fall in fall_of_errors().items():
+        keep = fall.value > fall.error
+        x, y = np.log(fall.sizes[keep]), np.log(fall.value[keep])
+        weights = (fall.value / fall.error)[keep]
+        errors = [
+            np.polyfit(x, y, 1, w=weights, cov=how)[1][0, 0] ** 0.5 for how in ("unscaled", True)
+        ]
+        assert fall.slope.value == pytest.approx(np.polyfit(x, y, 1, w=weights)[0]), key
+        assert fall.slope.error == pytest.approx(max(errors)), key

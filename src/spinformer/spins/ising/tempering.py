@@ -2,10 +2,9 @@
 
 E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i, every pair once, weights exp(−βE). Replicas run side by
 side in one system. A visit draws a spin anew in the local field, a heat bath, and that field is
-kept up to date: a visit costs nothing more while the spin stays, and where it turns, one row of
-couplings is added to the N fields of its replica. All replicas visit a spin before the next has its
-turn, so that its row is read once for all. Copies at neighbouring temperatures exchange their
-places (parallel tempering [hukushima1996exchange]), so that cold ones forget.
+kept up to date: where a spin turns, one row of couplings is added to the N fields of its replica
+(`ladders`). Copies at neighbouring temperatures exchange their places (parallel tempering
+[hukushima1996exchange]), so that cold ones forget.
 
 Couplings and fields are rounded to multiples of a power of two so small (below 1e-5 for couplings
 of the size of Sherrington and Kirkpatrick's) that every sum of them is exact in single precision:
@@ -16,15 +15,16 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 
 import numpy as np
-from numba import njit
 
 from spinformer.core.checks import check_array, check_choice, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.spins.ising.couplings import check_ising
-from spinformer.spins.monte_carlo import MAX_SWEEPS, flip, flip_reference
+from spinformer.spins.ising.ladders import run_ladders
+from spinformer.spins.monte_carlo import MAX_SWEEPS, flip_reference
 
 # Bits of a single-precision significand, with one to spare for the difference 2 J s.
 _BITS = 23
@@ -80,10 +80,10 @@ def tempered_chains(
 
     From random starts, `burn` sweeps are dropped and `sweeps` kept; after every sweep neighbours
     in β try to exchange, and after each `every` sweeps the overlaps of the copies are taken.
-    `betas` must increase. The copies run in two groups, in as many `threads` (1 or 2), which does
-    not change the result; within a group they share every row of couplings, so that many copies
-    are faster than few. `engine` is "numba" or "reference" (the same draws in plain Python, fields
-    summed anew). Raises ValueError or TypeError for bad input.
+    `betas` must increase. The copies draw from two generators and run in one or two `threads`,
+    which does not change the result; those that run together share every row of couplings, so that
+    many are faster than few. `engine` is "numba" or "reference" (the same draws in plain Python,
+    fields summed anew). Raises ValueError or TypeError for bad input.
 
     >>> free = {"fields": np.array([0.5]), "betas": np.array([1.0])}
     >>> run = tempered_chains(np.zeros((1, 1)), **free, sweeps=4000, burn=10)
@@ -103,27 +103,34 @@ def tempered_chains(
     every = check_integer("every", every, low=1, high=sweeps)
     threads = check_integer("threads", threads, low=1, high=1024)
     check_choice("engine", engine, ("numba", "reference"))
-    run = _ladders if engine == "numba" else _ladders_reference
+    run = run_ladders if engine == "numba" else _ladders_reference
     size, rungs, kept = len(field), len(betas), sweeps // every
     states = np.empty((copies, kept, rungs, size), np.int8)
     sums = np.zeros((copies, rungs, size))
     energies, swaps = np.zeros((copies, rungs)), np.zeros((copies, 2, rungs))
-    parts = np.array_split(np.arange(copies), 2)
+    # Copies draw from one of two generators, whether one thread runs them all or two.
+    half = -(-copies // 2)
+    first, second = numpy_generator(seed).spawn(2)
+    starts = [
+        rng.random((count, rungs, size)) < 0.5
+        for rng, count in zip((first, second), (half, copies - half), strict=True)
+    ]
+    spins = np.where(np.concatenate(starts), np.float32(1.0), np.float32(-1.0))
 
-    def work(part: np.ndarray, rng: np.random.Generator) -> None:
-        if len(part):
-            own = slice(part[0], part[-1] + 1)
-            spins = np.where(rng.random((len(part), rungs, size)) < 0.5, 1.0, -1.0)
-            run(
-                matrix, field, betas, spins.astype(np.float32), burn, sweeps, every, rng,
-                states[own], sums[own], energies[own], swaps[own],
-            )  # fmt: skip
+    def work(own: slice) -> None:
+        mine = spins[own].reshape(-1, size)
+        run(
+            matrix, field=field, betas=betas, spins=mine, burn=burn, sweeps=sweeps, every=every,
+            first=first, second=second, split=half - own.start, states=states[own],
+            sums=sums[own], energies=energies[own], swaps=swaps[own],
+        )  # fmt: skip
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, parts, numpy_generator(seed).spawn(2)))
-    first, second = np.triu_indices(copies, 1)
-    overlaps = np.empty((kept, rungs, len(first)))
-    for column, (a, b) in enumerate(zip(first, second, strict=True)):
+    whole = threads == 1 or copies == 1
+    parts = [slice(0, copies)] if whole else [slice(0, half), slice(half, copies)]
+    with ThreadPoolExecutor(len(parts)) as pool:
+        list(pool.map(work, parts))
+    overlaps = np.empty((kept, rungs, copies * (copies - 1) // 2))
+    for column, (a, b) in enumerate(combinations(range(copies), 2)):
         overlaps[..., column] = (states[a] == states[b]).mean(-1) * 2.0 - 1.0
     tried = swaps[:, 0, : rungs - 1].sum(0)
     return TemperedRun(
@@ -139,26 +146,32 @@ def tempered_chains(
 
 def _ladders_reference(
     matrix: np.ndarray,
+    *,
     field: np.ndarray,
     betas: np.ndarray,
     spins: np.ndarray,
     burn: int,
     sweeps: int,
     every: int,
-    rng: np.random.Generator,
+    first: np.random.Generator,
+    second: np.random.Generator,
+    split: int,
     states: np.ndarray,
     sums: np.ndarray,
     energies: np.ndarray,
     swaps: np.ndarray,
 ) -> None:
-    """Plain version of the compiled ladders: the same questions in the same order."""
+    """Plain version of `run_ladders`: the same questions in the same order, fields summed anew."""
     matrix, field = matrix.astype(float), field.astype(float)
+    ladders = spins.reshape(-1, len(betas), len(field))
     for step in range(burn + sweeps):
         for i in range(len(field)):
-            for ladder in spins:
+            for c, ladder in enumerate(ladders):
+                rng = first if c < split else second
                 for beta, s in zip(betas, ladder, strict=True):
                     s[i] = flip_reference(beta * (field[i] + matrix[i] @ s), seed=rng)
-        for c, ladder in enumerate(spins):
+        for c, ladder in enumerate(ladders):
+            rng = first if c < split else second
             energy = [-0.5 * s @ matrix @ s - field @ s for s in ladder]
             for k in range(step % 2, len(betas) - 1, 2):
                 gain = (betas[k + 1] - betas[k]) * (energy[k + 1] - energy[k])
@@ -173,69 +186,3 @@ def _ladders_reference(
                 energies[c] += np.array(energy) / len(field)
                 if (step - burn + 1) % every == 0:
                     states[c, (step - burn) // every] = ladder
-
-
-@njit(nogil=True, cache=True)
-def _ladders(
-    matrix: np.ndarray,
-    field: np.ndarray,
-    betas: np.ndarray,
-    spins: np.ndarray,
-    burn: int,
-    sweeps: int,
-    every: int,
-    rng: np.random.Generator,
-    states: np.ndarray,
-    sums: np.ndarray,
-    energies: np.ndarray,
-    swaps: np.ndarray,
-) -> None:
-    copies, rungs, size = spins.shape
-    local = np.empty((copies, rungs, size), np.float32)
-    energy = np.empty(rungs)
-    # place[c, k]: the row at the k-th temperature, so that an exchange moves no spins.
-    place = np.empty((copies, rungs), np.int64)
-    for c in range(copies):
-        for k in range(rungs):
-            place[c, k] = k
-            for i in range(size):
-                total = field[i]
-                for j in range(size):
-                    total += matrix[i, j] * spins[c, k, j]
-                local[c, k, i] = total
-    for step in range(burn + sweeps):
-        for i in range(size):
-            row = matrix[i]
-            for c in range(copies):
-                for k in range(rungs):
-                    r = place[c, k]
-                    mine = local[c, r]
-                    new = np.float32(flip(betas[k] * np.float64(mine[i]), rng))
-                    if new != spins[c, r, i]:
-                        spins[c, r, i] = new
-                        twice = np.float32(2.0) * new
-                        for j in range(size):
-                            mine[j] += twice * row[j]
-        for c in range(copies):
-            if rungs > 1 or step >= burn:
-                for r in range(rungs):
-                    total = 0.0
-                    for i in range(size):
-                        total -= np.float64(spins[c, r, i]) * np.float64(local[c, r, i] + field[i])
-                    energy[r] = 0.5 * total
-            for k in range(step % 2, rungs - 1, 2):
-                low, high = place[c, k], place[c, k + 1]
-                gain = (betas[k + 1] - betas[k]) * (energy[high] - energy[low])
-                swaps[c, 0, k] += 1
-                if gain >= 0.0 or rng.standard_exponential() > -gain:
-                    place[c, k], place[c, k + 1] = high, low
-                    swaps[c, 1, k] += 1
-            if step >= burn:
-                for k in range(rungs):
-                    r = place[c, k]
-                    energies[c, k] += energy[r] / size
-                    for i in range(size):
-                        sums[c, k, i] += spins[c, r, i]
-                    if (step - burn + 1) % every == 0:
-                        for i in range(size):
-                            states[c, (step - burn) // every, k, i] = np.int8(spins[c, r, i])

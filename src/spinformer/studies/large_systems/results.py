@@ -33,7 +33,8 @@ def fall_of_errors() -> dict[tuple[str, str], Fall]:
     """Means over systems of the stored squared errors, by (kind, theory), with their exponents.
 
     The exponent is a weighted fit over all sizes; sizes whose mean is not above its error, which
-    a logarithm cannot show, are left out of the fit.
+    a logarithm cannot show, are left out of the fit. Where the means scatter about the line by more
+    than their errors, from few systems, say, the error of the exponent is larger by as much.
 
     >>> fall_of_errors()["gaussian", "naive"].slope.value > -0.3
     True
@@ -50,7 +51,12 @@ def fall_of_errors() -> dict[tuple[str, str], Fall]:
             value, error = np.array([(m.value, m.error) for m in means]).T
             keep = value > error
             fit = fit_power(sizes[keep], values=value[keep], errors=error[keep])
-            found[kind, theory] = Fall(sizes=sizes, value=value, error=error, slope=fit.slope)
+            slope = Estimate(
+                value=fit.slope.value,
+                error=float(fit.slope.error) * max(1.0, fit.chi2**0.5),
+                samples=fit.slope.samples,
+            )
+            found[kind, theory] = Fall(sizes=sizes, value=value, error=error, slope=slope)
     return found
 
 

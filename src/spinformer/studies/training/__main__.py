@@ -2,6 +2,6 @@
 
 from spinformer.studies.tables import command_line
 from spinformer.studies.training.tables import DEPTH, DIGITS, LONGER, RECALL, REFERENCES, TUNING
-from spinformer.studies.training.teacher import TEACHER
+from spinformer.studies.training.teacher import SCALE, TEACHER
 
-command_line([TUNING, DIGITS, RECALL, LONGER, DEPTH, REFERENCES, TEACHER])
+command_line([TUNING, DIGITS, RECALL, LONGER, DEPTH, REFERENCES, TEACHER, SCALE])
