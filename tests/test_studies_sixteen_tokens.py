@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import optimize
 
-from spinformer.studies.classifiers import TokenClassifier, build_classifier, parameter_count
+from spinformer.studies.classifiers import build_classifier
 from spinformer.studies.help_text import ALPHABET, WEIGHTS, help_text
 from spinformer.studies.sixteen_tokens import tasks
 from spinformer.studies.sixteen_tokens.tasks import (
@@ -19,7 +19,6 @@ from spinformer.studies.sixteen_tokens.tasks import (
     WITHOUT_MARKS,
     character_task,
     copy_task,
-    masked_windows,
     text_parts,
 )
 from spinformer.studies.training import fit, score

@@ -1,6 +1,6 @@
 """The stored tables of chapter 24c: tuning, results, references.
 
-Networks, grid and splits are those of chapter 24 (`training.tables`).
+Networks, rates and splits are those of chapter 24 (`training.tables`), of starting strengths two.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from spinformer.studies.tables import Rows, Table
 from spinformer.studies.training.fitting import fit
 from spinformer.studies.training.tables import (
     EXPERIMENTS as EARLIER,
+)
+from spinformer.studies.training.tables import (
     SPLITS,
     STARTS,
     Experiment,
@@ -32,34 +34,35 @@ from spinformer.studies.training.tables import (
 from spinformer.studies.training.tasks import Task, digit_task
 
 EXPERIMENTS = {
-    "copy": Experiment(
+    "copies": Experiment(
         task=copy_task,
         depth=1,
         steps=400,
         arms=(
-            *("saddle", "one step", "fixed point", "frozen couplings", "positions"),
+            *("saddle", "one step", "frozen couplings", "positions"),
             *("free spins", "attention", "transformer"),
         ),
     ),
     "characters": Experiment(
         task=character_task,
         depth=2,
-        steps=500,
+        steps=250,
         arms=(
-            *("saddle", "one step", "fixed point", "frozen couplings", "positions"),
-            *("free spins", "attention", "transformer"),
+            *("saddle", "one step", "frozen couplings", "positions"),
+            *("attention", "transformer"),
         ),
     ),
-    "small patches": Experiment(
+    "patches": Experiment(
         task=partial(digit_task, patch=(2, 2)),
         depth=2,
         steps=200,
-        arms=("saddle", "one step", "frozen couplings", "positions", "attention", "transformer"),
+        arms=("saddle", "one step", "frozen couplings", "attention", "transformer"),
     ),
     "digits": Experiment(
-        task=digit_task, depth=2, steps=EARLIER["digits"].steps, arms=("fixed point", "positions")
+        task=digit_task, depth=2, steps=EARLIER["digits"].steps, arms=("positions", "fixed point")
     ),
 }
+STRENGTHS = (0.6, 2.0)
 _HERE = Path(__file__).parent
 
 
@@ -69,18 +72,17 @@ def tuning_rows(*, experiment: str, arm: str) -> Rows:
     >>> callable(tuning_rows)
     True
     """
-    return tune(EXPERIMENTS[experiment], arm=arm)
+    return tune(EXPERIMENTS[experiment], arm=arm, strengths=STRENGTHS)
 
 
-TUNING = Table(
-    path=_HERE / "tuning.csv",
-    units=[
-        {"experiment": name, "arm": arm}
-        for name, experiment in EXPERIMENTS.items()
-        for arm in experiment.arms
-    ],
-    rows=tuning_rows,
-)
+def _units(name: str) -> list[dict[str, str]]:
+    return [{"experiment": name, "arm": arm} for arm in EXPERIMENTS[name].arms]
+
+
+TUNING = {
+    name: Table(path=_HERE / f"tuning_{name}.csv", units=_units(name), rows=tuning_rows)
+    for name in EXPERIMENTS
+}
 
 
 def result_rows(*, experiment: str, arm: str, longer: int = 1) -> Rows:
@@ -93,7 +95,7 @@ def result_rows(*, experiment: str, arm: str, longer: int = 1) -> Rows:
     True
     """
     chosen = EXPERIMENTS[experiment]
-    rate, strength = choice(experiment, arm=arm, tuning=TUNING)
+    rate, strength = choice(experiment, arm=arm, tuning=TUNING[experiment])
     runs = [(split, start) for split in range(SPLITS) for start in range(STARTS)]
     found = train(
         chosen, arm=arm, runs=runs, rate=rate, strength=strength, steps=longer * chosen.steps
@@ -116,7 +118,7 @@ def train(
     """What trainings of the (split, start) in `runs`, side by side, give on their test sets.
 
     >>> given = {"arm": "attention", "rate": 0.01, "strength": 0.6}
-    >>> sorted(train(EXPERIMENTS["copy"], runs=[(0, 0)], steps=1, **given)[0])[:2]
+    >>> sorted(train(EXPERIMENTS["copies"], runs=[(0, 0)], steps=1, **given)[0])[:2]
     ['accuracy', 'bits']
     """
     tasks = {split: experiment.task(split) for split in sorted({split for split, _ in runs})}
@@ -157,17 +159,14 @@ def _meter(model: TokenClassifier, task: Task) -> dict[str, float]:
     }
 
 
-RESULTS = Table(
-    path=_HERE / "results.csv",
-    units=TUNING.units,
-    rows=result_rows,
-)
+RESULTS = {
+    name: Table(path=_HERE / f"{name}.csv", units=_units(name), rows=result_rows)
+    for name in EXPERIMENTS
+}
 LONGER = Table(
     path=_HERE / "longer.csv",
     units=[
-        {"experiment": experiment, "arm": arm, "longer": 2}
-        for experiment in ("copy", "characters")
-        for arm in ("saddle", "frozen couplings")
+        {"experiment": "copies", "arm": arm, "longer": 2} for arm in ("saddle", "frozen couplings")
     ],
     rows=result_rows,
 )

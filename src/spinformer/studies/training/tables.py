@@ -76,15 +76,15 @@ EXPERIMENTS = {
 }
 
 
-def tune(experiment: Experiment, *, arm: str) -> Rows:
-    """Validation loss of every cell of the grid: rates, and starting strengths of a spin arm.
+def tune(experiment: Experiment, *, arm: str, strengths: tuple[float, ...] = STRENGTHS) -> Rows:
+    """Validation loss of every cell of the grid: rates, and starting `strengths` of a spin arm.
 
     A row for each of the two trainings of a cell.
 
     >>> callable(tune)
     True
     """
-    strengths = STRENGTHS if ARMS[arm].starts else (0.6,)
+    strengths = strengths if ARMS[arm].starts else (0.6,)
     tasks = {split: experiment.task(split) for split in TUNING_SPLITS}
     runs = list(itertools.product(RATES, strengths, TUNING_SPLITS))
     shape = {"depth": experiment.depth, **tasks[TUNING_SPLITS[0]].shape}
