@@ -16,12 +16,11 @@ from spinformer.studies.sixteen_tokens.tasks import (
     MARKS,
     SYMBOLS,
     TOKENS,
-    WITHOUT_MARKS,
     character_task,
     copy_task,
     text_parts,
 )
-from spinformer.studies.training import fit, score
+from spinformer.studies.training import crowd_share, fit, score
 
 
 def test_a_copy_is_the_content_that_bears_the_same_mark():
@@ -46,9 +45,13 @@ def test_a_copy_is_the_content_that_bears_the_same_mark():
     assert torch.equal(copy_task(1).validation[1], copy_task(0).validation[1])
     # Sources and masked tokens stand anywhere, alike.
     assert (labels >= 0).double().mean(0).sub(MARKS / TOKENS).abs().max() < 0.07
-    draws = itertools.product(range(SYMBOLS), repeat=MARKS)
-    best = [max(Counter(draw).values()) / MARKS for draw in draws]
-    assert np.mean(best) == pytest.approx(WITHOUT_MARKS)
+    for count in (2, MARKS):
+        draws = itertools.product(range(SYMBOLS), repeat=count)
+        best = [max(Counter(draw).values()) / count for draw in draws]
+        assert crowd_share(count, kinds=SYMBOLS) == pytest.approx(np.mean(best))
+    values = np.random.default_rng(0).integers(0, 8, (20000, 7))
+    most = (values[..., None] == np.arange(8)).sum(1).max(-1) / 7
+    assert crowd_share(7, kinds=8) == pytest.approx(most.mean(), abs=0.003)
 
 
 def test_windows_are_pieces_of_the_text_without_three_characters():
@@ -82,12 +85,13 @@ def test_windows_are_pieces_of_the_text_without_three_characters():
 
 def test_counted_neighbours_by_dictionaries():
     """Bits of masked characters of a small piece, the constants found by trying all."""
-    cut = {name: part[:size] for (name, part), size in zip(text_parts(0).items(), (3000, 600, 600))}
+    sizes = {"train": 3000, "validation": 600, "test": 600}
+    cut = {name: text_parts(0)[name][:size] for name, size in sizes.items()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tasks, "text_parts", lambda split: cut)
         found = tasks.masked_count_bits(0)
     train, size = cut["train"].tolist(), len(ALPHABET)
-    ones, twos = Counter(train), Counter(zip(train, train[1:], strict=False))
+    ones, twos = Counter(train), Counter(itertools.pairwise(train))
     around = Counter(zip(train, train[1:], train[2:], strict=False))
     gaps = Counter(zip(train, train[2:], strict=False))
 

@@ -1,7 +1,7 @@
 """Stacks of spin systems, and what they are compared with, that read labels off sets of tokens.
 
 A stack embeds the tokens, lets one layer drive the next, and reads logits from the average over
-tokens, from the last token, or labels of every token. Its layers are spin systems (`spins.modules`),
+tokens, from the last token, or from every token. Its layers are spin systems (`spins.modules`),
 whose magnetizations are the fields of the next system with nothing added in between
 [bal2021transformers, Sec. 10], or layers without spins at the same number of parameters.
 
@@ -131,9 +131,9 @@ class TokenClassifier(nn.Module):
     """Embedding with learned positions, `depth` layers of the `arm`, and a linear read-out.
 
     Input (batch, N, features), output logits (batch, classes), read from the "mean" or the "last"
-    token as `readout` says, or (batch, N, classes) from "every" token. `dim` channels, shared out to `heads`; a transformer takes fewer, see
-    `transformer_width`. Couplings start at `strength` g. What the arm does not train has no
-    gradient.
+    token as `readout` says, or (batch, N, classes) from "every" token. `dim` channels, shared out
+    to `heads`; a transformer takes fewer, see `transformer_width`. Couplings start at `strength`
+    g. What the arm does not train has no gradient.
 
     >>> TokenClassifier("saddle", tokens=4, features=1, dim=8, heads=2)(torch.ones(5, 4, 1)).shape
     torch.Size([5, 10])

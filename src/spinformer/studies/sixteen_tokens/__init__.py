@@ -1,4 +1,4 @@
-"""Trained spins on sixteen tokens: masked copies, masked characters of a text, digits in 16 patches.
+"""Trained spins on sixteen tokens: masked copies, masked characters of a text, digits.
 
 Written before the full runs; seen were a few updates of each arm, for their time, and the results
 of chapter 24 on eight tokens.
@@ -36,7 +36,6 @@ from spinformer.studies.sixteen_tokens.tables import (
     train,
 )
 from spinformer.studies.sixteen_tokens.tasks import (
-    WITHOUT_MARKS,
     character_task,
     copy_task,
     masked_count_bits,
@@ -48,7 +47,6 @@ __all__ = [
     "LONGER",
     "RESULTS",
     "TUNING",
-    "WITHOUT_MARKS",
     "character_task",
     "copy_task",
     "masked_count_bits",

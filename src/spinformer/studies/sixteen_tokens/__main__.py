@@ -1,4 +1,4 @@
-"""Make a stored table: python -m spinformer.studies.sixteen_tokens copies. The tuning comes first."""
+"""Make a stored table: python -m spinformer.studies.sixteen_tokens copies. Tuning comes first."""
 
 from spinformer.studies.sixteen_tokens.tables import COUNTS, LONGER, RESULTS, TUNING
 from spinformer.studies.tables import command_line

@@ -1,4 +1,4 @@
-"""Tasks of sixteen tokens with several answers a sample: masked copies, masked characters of a text.
+"""Tasks of sixteen tokens with several answers a sample: masked copies, masked characters.
 
 Tokens are (count, 16, features), labels (count, 16) with −100 where nothing is asked. Features are
 one-hot, times the root of their number: embedded, they are about as large as the positions.
@@ -23,8 +23,6 @@ TOKENS = 16
 SYMBOLS, MARKS = 8, 4
 # Characters: three of a window are masked, this far apart, the first at 1 to 4.
 APART, MASKS = 5, 3
-# Of what a copying guesses that cannot tell marks apart: a content that most sources have.
-WITHOUT_MARKS = 1688 / 4096
 
 
 def copy_task(split: int) -> Task:

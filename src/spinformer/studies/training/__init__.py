@@ -42,6 +42,7 @@ from spinformer.studies.training.sampled import SampledModule, sample_module
 from spinformer.studies.training.tasks import (
     Task,
     TokenData,
+    crowd_share,
     digit_images,
     digit_task,
     digits_as_tokens,
@@ -54,6 +55,7 @@ __all__ = [
     "SampledModule",
     "Task",
     "TokenData",
+    "crowd_share",
     "digit_images",
     "digit_task",
     "digits_as_tokens",

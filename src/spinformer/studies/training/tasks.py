@@ -5,6 +5,7 @@ Tokens are (count, N, features), labels (count,), or (count, N) with −100 wher
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -159,6 +160,25 @@ def recall_task(split: int) -> Task:
             "readout": "last",
         },
     )
+
+
+def crowd_share(draws: int, *, kinds: int) -> float:
+    """How often one of `draws` values is guessed right by the most frequent of them, in the mean.
+
+    Values are drawn alike from `kinds`. For n draws of K kinds, none comes more often than m with
+    P = n! [xⁿ] (Σ_{k≤m} xᵏ/k!)^K / Kⁿ, and the mean of the largest number is Σ_m (1 − P).
+
+    >>> crowd_share(2, kinds=2)
+    0.75
+    """
+    draws, kinds = check_integer("draws", draws, low=1), check_integer("kinds", kinds, low=1)
+    mean = 0.0
+    for most in range(draws):
+        part = np.polynomial.Polynomial([1 / math.factorial(k) for k in range(most + 1)])
+        powers = (part**kinds).coef
+        below = powers[draws] * math.factorial(draws) / kinds**draws if len(powers) > draws else 0.0
+        mean += 1 - below
+    return mean / draws
 
 
 def _patches(patch: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
