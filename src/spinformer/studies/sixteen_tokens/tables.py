@@ -85,11 +85,12 @@ TUNING = {
 }
 
 
-def result_rows(*, experiment: str, arm: str, longer: int = 1) -> Rows:
+def result_rows(*, experiment: str, arm: str, steps: int | None = None) -> Rows:
     """A row for each of five splits with two starts: test accuracy, bits an answer, the meter.
 
-    `longer` times the updates. The meter is that of 40 test samples, its mean over the layers:
-    shares of systems that `converged` and that are `physical`, `distance` from the saddle.
+    After `steps` updates, those of the experiment if none are given. The meter is that of 40 test
+    samples, its mean over the layers: shares of systems that `converged` and that are `physical`,
+    `distance` from the saddle.
 
     >>> callable(result_rows)
     True
@@ -98,7 +99,7 @@ def result_rows(*, experiment: str, arm: str, longer: int = 1) -> Rows:
     rate, strength = choice(experiment, arm=arm, tuning=TUNING[experiment])
     runs = [(split, start) for split in range(SPLITS) for start in range(STARTS)]
     found = train(
-        chosen, arm=arm, runs=runs, rate=rate, strength=strength, steps=longer * chosen.steps
+        chosen, arm=arm, runs=runs, rate=rate, strength=strength, steps=steps or chosen.steps
     )
     return [
         {"split": split, "start": start, **row}
@@ -163,10 +164,11 @@ RESULTS = {
     name: Table(path=_HERE / f"{name}.csv", units=_units(name), rows=result_rows)
     for name in EXPERIMENTS
 }
-LONGER = Table(
-    path=_HERE / "longer.csv",
+SHORTER = Table(
+    path=_HERE / "shorter.csv",
     units=[
-        {"experiment": "copies", "arm": arm, "longer": 2} for arm in ("saddle", "frozen couplings")
+        {"experiment": "copies", "arm": arm, "steps": 100}
+        for arm in ("saddle", "one step", "frozen couplings", "attention", "transformer")
     ],
     rows=result_rows,
 )
