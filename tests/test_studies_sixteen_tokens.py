@@ -7,11 +7,19 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from scipy import optimize
+from scipy import optimize, stats
 
 from spinformer.studies.classifiers import build_classifier
 from spinformer.studies.help_text import ALPHABET, WEIGHTS, help_text
-from spinformer.studies.sixteen_tokens import tasks
+from spinformer.studies.sixteen_tokens import (
+    COUNTS,
+    EXPERIMENTS,
+    RESULTS,
+    SHORTER,
+    TUNING,
+    tasks,
+    train,
+)
 from spinformer.studies.sixteen_tokens.tasks import (
     MARKS,
     SYMBOLS,
@@ -20,7 +28,8 @@ from spinformer.studies.sixteen_tokens.tasks import (
     copy_task,
     text_parts,
 )
-from spinformer.studies.training import crowd_share, fit, score
+from spinformer.studies.training import crowd_share, digit_task, fit, score
+from spinformer.studies.training.tables import choice
 
 
 def test_a_copy_is_the_content_that_bears_the_same_mark():
@@ -203,3 +212,70 @@ def test_every_token_is_read_and_only_what_is_asked_counts():
     both = fit(models(), tasks=others, rates=[1e-2, 3e-2], seeds=[7, 8], **given)
     alone = fit(models()[1:], tasks=others[1:], rates=[3e-2], seeds=[8], **given)
     assert alone[0][0].loss == pytest.approx(both[1][0].loss, rel=1e-3)
+
+
+def column(table, arm, name):
+    return table[name][table["arm"] == arm]
+
+
+@pytest.mark.claim("B10b")
+def test_copies_are_learned_in_front_of_frozen_couplings():
+    """Live, against the crowd; then the tables with an interval of scipy's own."""
+    task = copy_task(11)
+    shape = {"depth": 1, "strength": 2.0, **task.shape}
+    network = build_classifier("frozen couplings", seed=3, **shape)
+    drawn = network.layers[0].query.detach().clone()
+    fit([network], tasks=[task], rates=[0.03], seeds=[3], steps=50, probed=0)
+    tokens, labels = (part[:200] for part in task.test)
+    assert score(network, tokens, labels=labels)[0] > 2 * crowd_share(MARKS, kinds=SYMBOLS)
+    assert torch.equal(network.layers[0].query, drawn)
+
+    copies, text = RESULTS["copies"].read(), RESULTS["characters"].read()
+    assert np.array_equal(
+        column(copies, "saddle", "accuracy"), column(copies, "frozen couplings", "accuracy")
+    )
+    both = [column(text, arm, "bits") for arm in ("frozen couplings", "saddle")]
+    assert len(both[0]) == 10
+    interval = stats.ttest_rel(*both).confidence_interval(0.95)
+    assert interval.low == pytest.approx(TEXT_LOW, abs=6e-4)
+    places = column(copies, "positions", "accuracy")
+    crowd = crowd_share(MARKS, kinds=SYMBOLS)
+    assert abs(places.mean() - crowd) < 3 * places.std(ddof=1) / math.sqrt(10) + 0.005
+
+
+def test_tables_hold_what_the_command_gives():
+    """One training of the table again, alone; the choice by hand; the counts of one split."""
+    rate, strength = choice("copies", arm="attention", tuning=TUNING["copies"])
+    tuning = TUNING["copies"].read()
+    losses = tuning["loss"][tuning["arm"] == "attention"].reshape(3, 2).mean(1)
+    assert rate == (0.003, 0.01, 0.03)[losses.argmin()]
+    assert not {90, 91} & set(SHORTER.read()["split"])
+    (row,) = train(
+        EXPERIMENTS["copies"],
+        arm="attention",
+        runs=[(1, 1)],
+        rate=rate,
+        strength=strength,
+        steps=100,
+    )
+    table = SHORTER.read()
+    here = (table["arm"] == "attention") & (table["split"] == 1) & (table["start"] == 1)
+    assert abs(row["accuracy"] - table["accuracy"][here][0]) < 0.02
+    assert row["parameters"] == table["parameters"][here][0]
+    assert math.isnan(row["converged"])
+    counts = COUNTS.read()
+    # Another Python ships another text.
+    for name, bits in tasks.masked_count_bits(2).items():
+        assert bits == pytest.approx(counts[name][2], abs=0.15)
+
+
+def test_the_meter_is_the_mean_over_layers():
+    given = {"runs": [(0, 0)], "rate": 0.01, "strength": 2.0, "steps": 1}
+    (row,) = train(EXPERIMENTS["digits"], arm="fixed point", **given)
+    network = build_classifier("fixed point", seed=0, depth=2, strength=2.0, **digit_task(0).shape)
+    fit([network], tasks=[digit_task(0)], rates=[0.01], seeds=[0], steps=1, probed=0)
+    with torch.no_grad():
+        network(digit_task(0).test[0][:40])
+    shares = [layer.validity().converged.double().mean() for layer in network.layers]
+    assert row["converged"] == pytest.approx(float(np.mean(shares)), abs=0.02)
+    assert 0 < row["converged"] < 1

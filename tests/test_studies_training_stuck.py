@@ -17,6 +17,7 @@ from spinformer.studies.training.stuck import (
     belongs,
     reading,
     trained,
+    with_fresh,
 )
 from spinformer.studies.training.tables import LONGER
 
@@ -75,6 +76,13 @@ def test_recipes_and_parts_touch_what_they_say():
             assert moved["half the rate"][name] == pytest.approx(0.005, rel=0.01)
     assert all(moved["fixed fields"][name] == 0 for name in parts["fields"])
     assert all(moved["fixed fields"][name] > 0 for name in parts["couplings"])
+    # What is drawn anew is another drawing, what is kept is what was there.
+    other = build_classifier("saddle", seed=9, depth=1, **recall_task(0).shape).state_dict()
+    for part, touched in parts.items():
+        found = with_fresh(start, part=PARTS[part], seed=9).state_dict()
+        for name in names:
+            want = other if name in touched else start.state_dict()
+            assert torch.equal(found[name], want[name])
 
 
 @pytest.mark.parametrize(("start", "learns"), [(1.2, False), (1.40, False), (1.43, True)])

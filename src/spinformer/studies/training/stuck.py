@@ -125,9 +125,32 @@ def stuck_rows(*, recipe: str, first: int) -> Rows:
 
 STUCK = Table(
     path=_HERE / "stuck.csv",
-    units=[{"recipe": recipe, "first": first} for first in (0, 5, 10, 15) for recipe in RECIPES],
+    units=[
+        {"recipe": recipe, "first": first}
+        for first in (0, 5, 10, 15)
+        for recipe in (RECIPES if first >= 10 else RECIPES[:1])
+    ],
     rows=stuck_rows,
 )
+
+
+def with_fresh(model: TokenClassifier, *, part: Sequence[str], seed: int) -> TokenClassifier:
+    """A copy of a saddle for recall with this `part` of its weights drawn anew from `seed`.
+
+    >>> shape = recall_task(0).shape
+    >>> model = build_classifier("saddle", seed=0, depth=1, **shape)
+    >>> torch.equal(with_fresh(model, part=FIELDS, seed=1).position, model.position)
+    False
+    """
+    strength = choice("recall", arm="saddle")[1]
+    fresh = build_classifier(
+        "saddle", seed=seed, depth=1, strength=strength, **recall_task(0).shape
+    )
+    kept = {
+        name: value for name, value in model.state_dict().items() if not belongs(name, part=part)
+    }
+    fresh.load_state_dict({**fresh.state_dict(), **kept})
+    return fresh
 
 
 def freed_rows(*, first: int) -> Rows:
@@ -138,7 +161,7 @@ def freed_rows(*, first: int) -> Rows:
     >>> callable(freed_rows)
     True
     """
-    rate, strength = choice("recall", arm="saddle")
+    rate = choice("recall", arm="saddle")[0]
     runs = list(itertools.product(range(first, first + SPLITS), range(STARTS)))
     cases, models = [], []
     for (split, start), model in zip(runs, trained(first, recipe="as before"), strict=True):
@@ -147,16 +170,7 @@ def freed_rows(*, first: int) -> Rows:
             continue
         for renewed, again in itertools.product(PARTS, range(RESTARTS)):
             seed = 70_000 + 1000 * split + 10 * start + again
-            fresh = build_classifier(
-                "saddle", seed=seed, depth=1, strength=strength, **recall_task(0).shape
-            )
-            kept = {
-                name: value
-                for name, value in model.state_dict().items()
-                if not belongs(name, part=PARTS[renewed])
-            }
-            fresh.load_state_dict({**fresh.state_dict(), **kept})
-            models.append(fresh)
+            models.append(with_fresh(model, part=PARTS[renewed], seed=seed))
             cases.append({"split": split, "start": start, "renewed": renewed, "again": again})
     if not cases:
         return []
