@@ -20,10 +20,8 @@ from spinformer.studies.sixteen_tokens.tasks import (
     masked_count_bits,
 )
 from spinformer.studies.tables import Rows, Table
+from spinformer.studies.training import tables as earlier
 from spinformer.studies.training.fitting import fit
-from spinformer.studies.training.tables import (
-    EXPERIMENTS as EARLIER,
-)
 from spinformer.studies.training.tables import (
     SPLITS,
     STARTS,
@@ -59,7 +57,10 @@ EXPERIMENTS = {
         arms=("saddle", "one step", "frozen couplings", "attention", "transformer"),
     ),
     "digits": Experiment(
-        task=digit_task, depth=2, steps=EARLIER["digits"].steps, arms=("positions", "fixed point")
+        task=digit_task,
+        depth=2,
+        steps=earlier.EXPERIMENTS["digits"].steps,
+        arms=("positions", "fixed point"),
     ),
 }
 STRENGTHS = (0.6, 2.0)
@@ -81,8 +82,10 @@ def _units(name: str) -> list[dict[str, str]]:
 
 TUNING = {
     name: Table(path=_HERE / f"tuning_{name}.csv", units=_units(name), rows=tuning_rows)
-    for name in EXPERIMENTS
+    for name in ("copies", "characters", "digits")
 }
+# The same digits in smaller patches are trained with what was chosen for larger ones.
+TUNING["patches"] = earlier.TUNING
 
 
 def result_rows(*, experiment: str, arm: str, steps: int | None = None) -> Rows:
@@ -96,7 +99,9 @@ def result_rows(*, experiment: str, arm: str, steps: int | None = None) -> Rows:
     True
     """
     chosen = EXPERIMENTS[experiment]
-    rate, strength = choice(experiment, arm=arm, tuning=TUNING[experiment])
+    rate, strength = choice(
+        "digits" if experiment == "patches" else experiment, arm=arm, tuning=TUNING[experiment]
+    )
     runs = [(split, start) for split in range(SPLITS) for start in range(STARTS)]
     found = train(
         chosen, arm=arm, runs=runs, rate=rate, strength=strength, steps=steps or chosen.steps
