@@ -28,8 +28,9 @@ bits per character. It holds if both do, fails if neither or only one does.
 
 Seen then: after 400 updates the trainings of three arms were without a mistake in the copies, all
 thirty. Twice the updates were therefore not run, (a) is decided by these, and the table `shorter`
-was added, 100 updates with the same choices, which tells who learns faster. Cut then: a tuning of
-their own for the sixteen patches, which take over what chapter 24 chose for eight.
+was added, 100 updates with the same choices, which tells who learns faster. Cut then: tunings of
+their own for the digits, which take over what chapter 24 chose (new arms: what it chose for the
+saddle).
 """
 
 from spinformer.studies.sixteen_tokens.tables import (

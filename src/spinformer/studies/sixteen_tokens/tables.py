@@ -82,10 +82,22 @@ def _units(name: str) -> list[dict[str, str]]:
 
 TUNING = {
     name: Table(path=_HERE / f"tuning_{name}.csv", units=_units(name), rows=tuning_rows)
-    for name in ("copies", "characters", "digits")
+    for name in ("copies", "characters")
 }
-# The same digits in smaller patches are trained with what was chosen for larger ones.
-TUNING["patches"] = earlier.TUNING
+
+
+def chosen_setting(experiment: str, *, arm: str) -> tuple[float, float]:
+    """Rate and strength that tuning chose; digits take over those of chapter 24.
+
+    Arms that chapter 24 does not have take those of the saddle.
+
+    >>> chosen_setting("digits", arm="positions") == chosen_setting("patches", arm="saddle")
+    True
+    """
+    if experiment in TUNING:
+        return choice(experiment, arm=arm, tuning=TUNING[experiment])
+    known = earlier.EXPERIMENTS["digits"].arms
+    return choice("digits", arm=arm if arm in known else "saddle")
 
 
 def result_rows(*, experiment: str, arm: str, steps: int | None = None) -> Rows:
@@ -99,9 +111,7 @@ def result_rows(*, experiment: str, arm: str, steps: int | None = None) -> Rows:
     True
     """
     chosen = EXPERIMENTS[experiment]
-    rate, strength = choice(
-        "digits" if experiment == "patches" else experiment, arm=arm, tuning=TUNING[experiment]
-    )
+    rate, strength = chosen_setting(experiment, arm=arm)
     runs = [(split, start) for split in range(SPLITS) for start in range(STARTS)]
     found = train(
         chosen, arm=arm, runs=runs, rate=rate, strength=strength, steps=steps or chosen.steps
