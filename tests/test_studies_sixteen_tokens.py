@@ -28,7 +28,7 @@ from spinformer.studies.sixteen_tokens.tasks import (
     copy_task,
     text_parts,
 )
-from spinformer.studies.training import crowd_share, digit_task, fit, score
+from spinformer.studies.training import crowd_share, fit, score
 from spinformer.studies.training.tables import choice
 
 
@@ -271,8 +271,8 @@ def test_tables_hold_what_the_command_gives():
 
 def test_the_meter_is_the_mean_over_layers():
     given = {"runs": [(0, 0)], "rate": 0.01, "strength": 2.0, "steps": 1}
-    (row,) = train(EXPERIMENTS["patches"], arm="one step", **given)
-    task = digit_task(0, patch=(2, 2))
+    (row,) = train(EXPERIMENTS["characters"], arm="one step", **given)
+    task = character_task(0)
     network = build_classifier("one step", seed=0, depth=2, strength=2.0, **task.shape)
     fit([network], tasks=[task], rates=[0.01], seeds=[0], steps=1, probed=0)
     with torch.no_grad():

@@ -6,7 +6,7 @@ Networks, rates and splits are those of chapter 24 (`training.tables`), of start
 from __future__ import annotations
 
 import math
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ from spinformer.studies.training.tables import (
     choice,
     tune,
 )
-from spinformer.studies.training.tasks import Task, digit_task
+from spinformer.studies.training.tasks import Task
 
 EXPERIMENTS = {
     "copies": Experiment(
@@ -50,18 +50,7 @@ EXPERIMENTS = {
             *("attention", "transformer"),
         ),
     ),
-    "patches": Experiment(
-        task=partial(digit_task, patch=(2, 2)),
-        depth=2,
-        steps=200,
-        arms=("saddle", "one step", "frozen couplings", "attention", "transformer"),
-    ),
-    "digits": Experiment(
-        task=digit_task,
-        depth=2,
-        steps=earlier.EXPERIMENTS["digits"].steps,
-        arms=("positions", "fixed point"),
-    ),
+    "recall": replace(earlier.EXPERIMENTS["recall"], arms=("positions", "fixed point")),
 }
 STRENGTHS = (0.6, 2.0)
 _HERE = Path(__file__).parent
@@ -87,17 +76,14 @@ TUNING = {
 
 
 def chosen_setting(experiment: str, *, arm: str) -> tuple[float, float]:
-    """Rate and strength that tuning chose; digits take over those of chapter 24.
+    """Rate and strength that tuning chose; for recall those of the saddle in chapter 24.
 
-    Arms that chapter 24 does not have take those of the saddle.
-
-    >>> chosen_setting("digits", arm="positions") == chosen_setting("patches", arm="saddle")
+    >>> chosen_setting("recall", arm="positions") == choice("recall", arm="saddle")
     True
     """
     if experiment in TUNING:
         return choice(experiment, arm=arm, tuning=TUNING[experiment])
-    known = earlier.EXPERIMENTS["digits"].arms
-    return choice("digits", arm=arm if arm in known else "saddle")
+    return choice(experiment, arm="saddle")
 
 
 def result_rows(*, experiment: str, arm: str, steps: int | None = None) -> Rows:
