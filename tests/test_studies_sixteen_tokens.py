@@ -237,7 +237,9 @@ def test_copies_are_learned_in_front_of_frozen_couplings():
     both = [column(text, arm, "bits") for arm in ("frozen couplings", "saddle")]
     assert len(both[0]) == 10
     interval = stats.ttest_rel(*both).confidence_interval(0.95)
-    assert interval.low == pytest.approx(0.0, abs=6e-4)
+    # Bits saved by training the couplings: none.
+    assert interval.low < 0
+    assert interval.high < 0.02
     places = column(copies, "positions", "accuracy")
     crowd = crowd_share(MARKS, kinds=SYMBOLS)
     assert abs(places.mean() - crowd) < 3 * places.std(ddof=1) / math.sqrt(10) + 0.005
