@@ -88,7 +88,7 @@ def draw_race(axis: Axes, *, starts: Sequence[float]) -> None:
     >>> axis = plt.figure().subplots()
     >>> draw_race(axis, starts=[1.0, 2.0])
     >>> len(axis.lines)
-    3
+    5
     """
     for start in starts:
         constant = 1 - start**2 / 2

@@ -1,4 +1,4 @@
-"""The help that comes with Python as a text of 52 characters, its parts, and counted characters.
+"""The help that comes with Python as a text of 51 characters, its parts, and counted characters.
 
 `pydoc_data.topics`, in small letters, runs of blanks made one, digits made zeros. It differs
 between versions of Python: stored tables are those of Python 3.11.

@@ -81,7 +81,7 @@ def character_task(split: int) -> Task:
 
     >>> tokens, labels = character_task(0).validation
     >>> tokens.shape[1:], (labels[0] >= 0).nonzero().flatten()
-    (torch.Size([16, 53]), tensor([ 1,  6, 11]))
+    (torch.Size([16, 52]), tensor([ 1,  6, 11]))
     """
     parts = text_parts(split)
     train = parts["train"]

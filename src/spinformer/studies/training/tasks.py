@@ -163,8 +163,8 @@ def crowd_share(draws: int, *, kinds: int) -> float:
     Values are drawn alike from `kinds`. For n draws of K kinds, none comes more often than m with
     P = n! [xⁿ] (Σ_{k≤m} xᵏ/k!)^K / Kⁿ, and the mean of the largest number is Σ_m (1 − P).
 
-    >>> crowd_share(2, kinds=2)
-    0.75
+    >>> print(f"{crowd_share(2, kinds=2):.3f}")
+    0.750
     """
     draws, kinds = check_integer("draws", draws, low=1), check_integer("kinds", kinds, low=1)
     mean = 0.0
