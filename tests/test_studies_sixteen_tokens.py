@@ -222,12 +222,12 @@ def column(table, arm, name):
 def test_copies_are_learned_in_front_of_frozen_couplings():
     """Live, against the crowd; then the tables with an interval of scipy's own."""
     task = copy_task(11)
-    shape = {"depth": 1, "strength": 2.0, **task.shape}
+    shape = {"depth": 1, "strength": 0.6, **task.shape}
     network = build_classifier("frozen couplings", seed=3, **shape)
     drawn = network.layers[0].query.detach().clone()
-    fit([network], tasks=[task], rates=[0.03], seeds=[3], steps=50, probed=0)
+    fit([network], tasks=[task], rates=[0.01], seeds=[3], steps=80, probed=0)
     tokens, labels = (part[:200] for part in task.test)
-    assert score(network, tokens, labels=labels)[0] > 2 * crowd_share(MARKS, kinds=SYMBOLS)
+    assert score(network, tokens, labels=labels)[0] > 1.5 * crowd_share(MARKS, kinds=SYMBOLS)
     assert torch.equal(network.layers[0].query, drawn)
 
     copies, text = RESULTS["copies"].read(), RESULTS["characters"].read()

@@ -29,10 +29,9 @@ bits per character. It holds if both do, fails if neither or only one does.
 Seen then: after 400 updates the trainings of three arms were without a mistake in the copies, all
 thirty. Twice the updates were therefore not run, (a) is decided by these, and the table `shorter`
 was added, 100 updates with the same choices, which tells who learns faster. The digits, predictions
-3 and 4, were not run for lack of time. In their place stand couplings of places and the fixed point
-in the recall of chapter 24, eight tokens, with what it chose for the saddle: expected are the
-crowd's 0.34 for the places, and for the fixed point what 4 says, with the saddle instead of one
-step.
+3 and 4, were not run for lack of time, nor was the fixed point anywhere. In their place stand
+couplings of places in the recall of chapter 24, eight tokens, with what it chose for the saddle:
+expected is the crowd's 0.34.
 """
 
 from spinformer.studies.sixteen_tokens.tables import (

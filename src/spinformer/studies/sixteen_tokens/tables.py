@@ -50,7 +50,7 @@ EXPERIMENTS = {
             *("attention", "transformer"),
         ),
     ),
-    "recall": replace(earlier.EXPERIMENTS["recall"], arms=("positions", "fixed point")),
+    "recall": replace(earlier.EXPERIMENTS["recall"], arms=("positions",)),
 }
 STRENGTHS = (0.6, 2.0)
 _HERE = Path(__file__).parent
