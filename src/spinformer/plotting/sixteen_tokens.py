@@ -51,7 +51,7 @@ def draw_copies() -> Figure:
                 "connectionstyle": f"arc3,rad={side}",
             },
         )
-    axis.set(xlim=(-0.8, 15.8), ylim=(-0.6, 2.4))
+    axis.set(xlim=(-0.8, 15.8), ylim=(-0.6, 2.0))
     axis.axis("off")
     return figure
 
