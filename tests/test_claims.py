@@ -27,7 +27,7 @@ KNOWN = {
     *("A9b", "A14a", "A14b", "A14c", "A18a", "A18b", "A18c"),
     *(f"B{i}" for i in range(1, 14)),
     *(f"C{i}" for i in range(2, 24) if i != 18),
-    *("B13b", "B13c"),
+    *("B10b", "B13b", "B13c"),
     *(f"C1{letter}" for letter in "abcde"),
     *(f"C18{letter}" for letter in "abcde"),
     *("A6b", "A13b", "B7b", "B7c", "B7d", "B7e", "B9c"),

@@ -10,6 +10,7 @@ from exercises import answers, exercises, near, said
 
 from spinformer.spins.modules import DrivenSpinModule, SpinTransformerModule
 from spinformer.spins.modules.couplings import autograd_response
+from spinformer.studies.training import crowd_share
 
 
 def saddle(**options):
@@ -75,6 +76,25 @@ def test_how_fast_two_tokens_become_alike():
     share = 0.3
     step = np.eye(2) + np.array([[1 - share, share], [share, 1 - share]])
     assert np.sort(np.linalg.eigvalsh(step) / 2) == pytest.approx([1 - share, 1.0])
+
+
+@answers("24c.1", "24c.2", "24c.3")
+def test_the_crowd_and_the_race():
+    assert crowd_share(2, kinds=8) == near(said("24c", r"\\tfrac12=([\d.]+)\$\."), 4)
+    constant, end = said("24c", r"constant is \$1-0.72=([\d.]+)>0\$.*?=([\d.]+)\$\.", 2)
+    keys, scores, pulled, steps = 1.2, 0.0, 0.0, 0.001
+    for _ in range(40_000):
+        keys, scores = keys + steps * 2 * keys * (scores - 1), scores + steps * keys**2
+    assert (1 - 1.2**2 / 2, scores) == (near(constant, 2), pytest.approx(end, abs=2e-3))
+    assert keys < 1e-6
+    # With a pull μ(a − a₀)² back to the start, a stuck training gets going again.
+    keys, scores = 0.0, end
+    for _ in range(40_000):
+        pulled = 2 * keys * (scores - 1) - 2 * 0.1 * (keys - 1.2)
+        keys, scores = keys + steps * pulled, scores + steps * keys**2
+        if scores > 1.2:
+            break
+    assert scores > 1.2
 
 
 @answers("25b.1", "25b.4")

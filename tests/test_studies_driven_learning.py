@@ -34,10 +34,10 @@ from spinformer.studies.driven_learning.tasks import (
     SHAPES,
     WINDOW,
     draw_recall,
-    help_text,
     text_part,
     whole_windows,
 )
+from spinformer.studies.help_text import help_text
 
 
 @pytest.fixture(scope="module")

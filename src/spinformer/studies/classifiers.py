@@ -1,17 +1,19 @@
 """Stacks of spin systems, and what they are compared with, that read labels off sets of tokens.
 
 A stack embeds the tokens, lets one layer drive the next, and reads logits from the average over
-tokens or from the last token. Its layers are spin systems (`spins.modules`),
+tokens, from the last token, or from every token. Its layers are spin systems (`spins.modules`),
 whose magnetizations are the fields of the next system with nothing added in between
 [bal2021transformers, Sec. 10], or layers without spins at the same number of parameters.
 
 Every network is an arm of a comparison, by name in `ARMS`; g is where the couplings start.
 
 - saddle: modules return -dF/dH exactly, at the saddle point. limited: at the fixed point of the
-  mean-field equations, couplings kept below the limit 0.9. one step: the first of its iteration.
+  mean-field equations, couplings kept below the limit 0.9. fixed point: without that limit, where
+  it need not exist. one step: the first of its iteration.
 - no response: ⟨σ⟩ at the saddle only. free spins: no couplings.
 - frozen couplings: W_Q, W_K, β and g stay as they were drawn. couplings only: these and the
   read-out are trained, nothing else. read-out only: the read-out alone.
+- positions: saddle; learned couplings of places, the same for all tokens that may stand there.
 - attention: tokens normalized as in the modules, then multi-head attention; no skip, no
   feed-forward. attention with skip: the same added to its input. transformer: torch's layer with
   the normalization first and four times as many hidden units, narrower, as big as the others.
@@ -28,7 +30,7 @@ from spinformer.core.checks import check_choice, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
 
-READOUTS = ("mean", "last")
+READOUTS = ("mean", "last", "every")
 COUPLINGS = ("query", "key", "log_beta", "log_strength")
 LIMIT = 0.9
 # What a free spin's couplings are: too weak to matter, not zero, whose logarithm is none.
@@ -51,16 +53,18 @@ class Arm:
     def starts(self) -> bool:
         """Whether the couplings start from a strength that is tuned."""
         fixed = {"coupling_limit", "strength"} & set(self.options or {})
-        return self.kind == "spins" and not fixed
+        return self.kind in ("spins", "positions") and not fixed
 
 
 _SADDLE = {"solver": "saddle"}
 ARMS = {
     "saddle": Arm(options=_SADDLE),
     "limited": Arm(options={"max_steps": 25, "coupling_limit": LIMIT}),
+    "fixed point": Arm(options={}),
     "one step": Arm(options={"steps": 1}),
     "no response": Arm(options={**_SADDLE, "response": False}),
     "frozen couplings": Arm(options=_SADDLE, trained="rest"),
+    "positions": Arm(kind="positions"),
     "couplings only": Arm(options=_SADDLE, trained="couplings"),
     "read-out only": Arm(options=_SADDLE, trained="read-out"),
     "free spins": Arm(options={"steps": 1, "response": False, "strength": _NONE}, trained="rest"),
@@ -91,13 +95,45 @@ class PlainAttention(nn.Module):
         return tokens + mixed if self.skip else mixed
 
 
+class PositionSpins(nn.Module):
+    """Vector spins at the saddle whose couplings are learned and do not depend on the tokens.
+
+    J = g softmax(S) without the diagonal, with a table S (heads, N, N) in place of the scores that
+    queries and keys make; so there is no response of the couplings either.
+
+    >>> PositionSpins(8, heads=2, tokens=3, strength=0.5)(torch.ones(1, 3, 8)).shape
+    torch.Size([1, 3, 8])
+    """
+
+    def __init__(self, dim: int, *, heads: int, tokens: int, strength: float) -> None:
+        super().__init__()
+        self.spins = SpinTransformerModule(
+            dim,
+            heads=heads,
+            solver="saddle",
+            response=False,
+            gamma=0.0,
+            strength=strength,
+            channel_maps=True,
+        )
+        self.spins.query.requires_grad_(False)
+        self.spins.key.requires_grad_(False)
+        # As far apart as the scores of fresh queries and keys are.
+        self.scores = nn.Parameter(torch.randn(heads, tokens, tokens))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(batch, N, dim) to the same shape."""
+        found: Tensor = self.spins(tokens, attn_mask=self.scores.repeat(len(tokens), 1, 1))
+        return found
+
+
 class TokenClassifier(nn.Module):
     """Embedding with learned positions, `depth` layers of the `arm`, and a linear read-out.
 
     Input (batch, N, features), output logits (batch, classes), read from the "mean" or the "last"
-    token as `readout` says. `dim` channels, shared out to `heads`; a transformer takes fewer, see
-    `transformer_width`. Couplings start at `strength` g. What the arm does not train has no
-    gradient.
+    token as `readout` says, or (batch, N, classes) from "every" token. `dim` channels, shared out
+    to `heads`; a transformer takes fewer, see `transformer_width`. Couplings start at `strength`
+    g. What the arm does not train has no gradient.
 
     >>> TokenClassifier("saddle", tokens=4, features=1, dim=8, heads=2)(torch.ones(5, 4, 1)).shape
     torch.Size([5, 10])
@@ -126,7 +162,12 @@ class TokenClassifier(nn.Module):
             dim = transformer_width(dim, heads=heads)
         self.embedding = nn.Linear(features, dim)
         self.position = nn.Parameter(torch.randn(tokens, dim) / 2)
-        self.layers = nn.ModuleList(self._layer(dim, heads, strength) for _ in range(depth))
+        self.layers = nn.ModuleList(
+            PositionSpins(dim, heads=heads, tokens=tokens, strength=strength)
+            if self.arm.kind == "positions"
+            else self._layer(dim, heads, strength)
+            for _ in range(depth)
+        )
         self.norm = nn.LayerNorm(dim) if self.arm.kind == "transformer" else nn.Identity()
         self.readout = nn.Linear(dim, classes)
         for name, parameter in self.named_parameters():
@@ -140,7 +181,7 @@ class TokenClassifier(nn.Module):
                     "read-out": False,
                 }[self.arm.trained]
             )
-            parameter.requires_grad_(trained)
+            parameter.requires_grad_(trained and parameter.requires_grad)
 
     def _layer(self, dim: int, heads: int, strength: float) -> nn.Module:
         if self.arm.kind == "transformer":
@@ -160,12 +201,13 @@ class TokenClassifier(nn.Module):
         return embedded
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits (batch, classes)."""
+        """Logits (batch, classes), or (batch, N, classes)."""
         state = self.embed(tokens)
         for layer in self.layers:
             state = layer(state)
         state = self.norm(state)
-        state = state.mean(-2) if self.reading == "mean" else state[:, -1]
+        if self.reading != "every":
+            state = state.mean(-2) if self.reading == "mean" else state[:, -1]
         logits: Tensor = self.readout(state)
         return logits
 

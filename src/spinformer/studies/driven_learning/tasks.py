@@ -2,15 +2,10 @@
 
 Recall: PAIRS tokens hold a key and a value each, then come the same keys in another order,
 alone. No key and no value occurs twice among the pairs, so that without a look-up nobody is right
-more often than once in PAIRS. Text: the help of Python (`pydoc_data.topics`; the stored tables
-are those of Python 3.11), in small letters, runs of blanks made one.
+more often than once in PAIRS. The text is that of `help_text`.
 """
 
 from __future__ import annotations
-
-import re
-from functools import cache
-from pydoc_data.topics import topics
 
 import numpy as np
 import torch
@@ -20,9 +15,9 @@ from spinformer.core.checks import check_choice, check_integer
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.studies.driven_learning.networks import Shape
+from spinformer.studies.help_text import ALPHABET, WEIGHTS, cut_text, mixed
 
 PAIRS, KEYS, WINDOW = 8, 16, 32
-ALPHABET = "\0\n abcdefghijklmnopqrstuvwxyz0.,:;()[]_=*-+<>|\"'`/#"
 SHAPES = {
     "recall": Shape(first=KEYS, second=PAIRS + 1, answers=PAIRS),
     "text": Shape(first=len(ALPHABET), second=WINDOW, answers=len(ALPHABET)),
@@ -60,36 +55,19 @@ def draw_recall(count: int, *, seed: TorchSeed, shuffled: bool = False) -> Batch
     return Batch(tokens=torch.cat([told, questions], 1), targets=targets)
 
 
-@cache
-def help_text() -> Tensor:
-    """The text as numbers of ALPHABET, (characters,); what is not in it is number 0.
-
-    >>> "".join(ALPHABET[i] for i in help_text()[:20]).strip()[:10].isascii()
-    True
-    """
-    text = "\n".join(topics[name] for name in sorted(topics)).lower()
-    text = re.sub(r"[0-9]", "0", re.sub(r"\s*\n\s*", "\n", re.sub(r"[^\S\n]+", " ", text)))
-    numbers = {letter: index for index, letter in enumerate(ALPHABET)}
-    return torch.tensor([numbers.get(letter, 0) for letter in text])
-
-
 def text_part(part: str, *, split: int) -> Tensor:
     """One part of the text: a tenth each for "validation" and "test", the rest for "train".
 
     Split s takes as test the tenth number 9 − 4s, and the one before it for validation.
 
-    >>> sizes = [len(text_part(part, split=1)) for part in PARTS]
-    >>> sum(sizes) == len(help_text())
-    True
+    >>> train, held, test = (len(text_part(part, split=1)) for part in PARTS)
+    >>> train > 7 * test, abs(held - test) <= 1
+    (True, True)
     """
     check_choice("part", part, PARTS)
     split = check_integer("split", split, low=0, high=2)
-    tenths = list(help_text().tensor_split(10))
     last = 9 - 4 * split
-    held = {"validation": tenths[last - 1], "test": tenths[last]}
-    if part in held:
-        return held[part]
-    return torch.cat([tenth for k, tenth in enumerate(tenths) if k not in (last - 1, last)])
+    return cut_text(validation=last - 1, test=last)[part]
 
 
 def text_batch(text: Tensor, *, starts: Tensor) -> Batch:
@@ -129,10 +107,6 @@ def count_bits(split: int) -> dict[str, float]:
         (train[:-2] * size + train[1:-1]) * size + train[2:], minlength=size**3
     ).reshape(size, size, size)
 
-    def mixed(counts: np.ndarray, below: np.ndarray, weight: float) -> np.ndarray:
-        result: np.ndarray = (counts + weight * below) / (counts.sum(-1, keepdims=True) + weight)
-        return result
-
     def bits(part: str, *, pairs: np.ndarray, triples: np.ndarray | None = None) -> float:
         windows = whole_windows(text_part(part, split=split))
         now, then = windows.tokens[..., 0].numpy(), windows.targets.numpy()
@@ -141,10 +115,12 @@ def count_bits(split: int) -> dict[str, float]:
             found[:, 1:] = triples[now[:, :-1], now[:, 1:], then[:, 1:]]
         return float(-np.log2(found).mean())
 
-    weights = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-    pairs = min((mixed(two, one, w) for w in weights), key=lambda p: bits("validation", pairs=p))
+    pairs = min(
+        (mixed(two, below=one, weight=w) for w in WEIGHTS),
+        key=lambda p: bits("validation", pairs=p),
+    )
     triples = min(
-        (mixed(three, pairs, w) for w in weights),
+        (mixed(three, below=pairs, weight=w) for w in WEIGHTS),
         key=lambda t: bits("validation", pairs=pairs, triples=t),
     )
     return {

@@ -32,8 +32,8 @@ digits saddle less frozen couplings has an interval that contains zero, its mean
 10 points with an interval above zero, so that B10 turns. (12) In stacks of four more than half of
 the correlation is left undriven, as before.
 
-The fixed point without a limit and couplings that do not depend on the tokens were planned as arms,
-and cut for lack of time.
+The fixed point without a limit, couplings that do not depend on the tokens, and longer sequences
+are the subject of `sixteen_tokens`; why trainings of recall get stuck, of `stuck`.
 """
 
 from spinformer.studies.training.fitting import Look, fit, score
@@ -42,6 +42,7 @@ from spinformer.studies.training.sampled import SampledModule, sample_module
 from spinformer.studies.training.tasks import (
     Task,
     TokenData,
+    crowd_share,
     digit_images,
     digit_task,
     digits_as_tokens,
@@ -54,6 +55,7 @@ __all__ = [
     "SampledModule",
     "Task",
     "TokenData",
+    "crowd_share",
     "digit_images",
     "digit_task",
     "digits_as_tokens",

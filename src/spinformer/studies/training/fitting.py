@@ -31,12 +31,15 @@ class Look:
 
 @torch.no_grad()
 def score(model: nn.Module, tokens: Tensor, *, labels: Tensor) -> tuple[float, float]:
-    """Share of the samples whose largest logit is the label, and the cross-entropy (nats).
+    """Share of the labels that are the largest logit, and the cross-entropy (nats) of a label.
+
+    Labels below zero are not asked for.
 
     >>> score(nn.Identity(), torch.eye(2), labels=torch.tensor([0, 0]))[0]
     0.5
     """
-    logits = model(tokens)
+    asked = labels >= 0
+    logits, labels = model(tokens)[asked], labels[asked]
     right = (logits.argmax(-1) == labels).double().mean()
     return float(right), float(cross_entropy(logits, labels))
 
@@ -57,7 +60,8 @@ def fit(
 
     All `models` are networks of one arm and shape; each has its own task, rate and seed of its
     batches, and they are trained side by side (`torch.vmap`), which costs half of one by one and
-    gives the same up to rounding. After each of the steps in `looks` (0: before training) every
+    gives the same up to rounding; where a sample has several labels, as many are to be asked for
+    (−100: not) in each. After each of the steps in `looks` (0: before training) every
     network is scored on the test set of its task, or with `validate` on the validation set, and its
     layers are probed on the first `probed` samples of it (none: not at all). A step whose gradient
     is not finite is left out. Returns the looks of each model.
@@ -97,7 +101,7 @@ def fit(
         with sdpa_kernel(SDPBackend.MATH):
             logits = run(stacked(models), torch.stack([tokens for tokens, _ in drawn]))
         labels = torch.stack([wanted for _, wanted in drawn])
-        cost = len(models) * cross_entropy(logits.flatten(0, 1), labels.flatten())
+        cost = len(models) * cross_entropy(logits.flatten(0, -2), labels.flatten())
         optimizer.zero_grad()
         cost.backward()
         for own in owned:

@@ -76,26 +76,25 @@ EXPERIMENTS = {
 }
 
 
-def tuning_rows(*, experiment: str, arm: str) -> Rows:
-    """Validation loss of every cell of the grid: rates, and starting strengths of a spin arm.
+def tune(experiment: Experiment, *, arm: str, strengths: tuple[float, ...] = STRENGTHS) -> Rows:
+    """Validation loss of every cell of the grid: rates, and starting `strengths` of a spin arm.
 
     A row for each of the two trainings of a cell.
 
-    >>> callable(tuning_rows)
+    >>> callable(tune)
     True
     """
-    chosen = EXPERIMENTS[experiment]
-    strengths = STRENGTHS if ARMS[arm].starts else (0.6,)
-    tasks = {split: chosen.task(split) for split in TUNING_SPLITS}
+    strengths = strengths if ARMS[arm].starts else (0.6,)
+    tasks = {split: experiment.task(split) for split in TUNING_SPLITS}
     runs = list(itertools.product(RATES, strengths, TUNING_SPLITS))
-    shape = {"depth": chosen.depth, **tasks[TUNING_SPLITS[0]].shape}
+    shape = {"depth": experiment.depth, **tasks[TUNING_SPLITS[0]].shape}
     found = fit(
         [build_classifier(arm, seed=1000 * split, strength=g, **shape) for _, g, split in runs],
         tasks=[tasks[split] for _, _, split in runs],
-        steps=chosen.steps,
+        steps=experiment.steps,
         rates=[rate for rate, _, _ in runs],
         seeds=[1000 * split for _, _, split in runs],
-        looks=(chosen.steps,),
+        looks=(experiment.steps,),
         validate=True,
         probed=0,
     )
@@ -111,6 +110,15 @@ def tuning_rows(*, experiment: str, arm: str) -> Rows:
     ]
 
 
+def tuning_rows(*, experiment: str, arm: str) -> Rows:
+    """`tune` of an experiment by name.
+
+    >>> callable(tuning_rows)
+    True
+    """
+    return tune(EXPERIMENTS[experiment], arm=arm)
+
+
 TUNING = Table(
     path=_HERE / "tuning.csv",
     units=[
@@ -122,14 +130,14 @@ TUNING = Table(
 )
 
 
-def choice(experiment: str, *, arm: str) -> tuple[float, float]:
-    """The rate and the starting strength with the lowest mean validation loss.
+def choice(experiment: str, *, arm: str, tuning: Table = TUNING) -> tuple[float, float]:
+    """The rate and the starting strength with the lowest mean validation loss in `tuning`.
 
     >>> rate, strength = choice("recall", arm="saddle")
     >>> rate in RATES, strength in STRENGTHS
     (True, True)
     """
-    table = TUNING.read()
+    table = tuning.read()
     here = (table["experiment"] == experiment) & (table["arm"] == arm)
     cells = sorted(set(zip(table["rate"][here], table["strength"][here], strict=True)))
 

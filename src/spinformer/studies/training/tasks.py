@@ -1,10 +1,11 @@
 """What the stacks are trained on: digits cut into patches, and recall of pairs.
 
-Tokens are (count, N, features), labels (count,).
+Tokens are (count, N, features), labels (count,), or (count, N) with −100 where none is asked for.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -154,6 +155,25 @@ def recall_task(split: int) -> Task:
             "readout": "last",
         },
     )
+
+
+def crowd_share(draws: int, *, kinds: int) -> float:
+    """How often one of `draws` values is guessed right by the most frequent of them, in the mean.
+
+    Values are drawn alike from `kinds`. For n draws of K kinds, none comes more often than m with
+    P = n! [xⁿ] (Σ_{k≤m} xᵏ/k!)^K / Kⁿ, and the mean of the largest number is Σ_m (1 − P).
+
+    >>> print(f"{crowd_share(2, kinds=2):.3f}")
+    0.750
+    """
+    draws, kinds = check_integer("draws", draws, low=1), check_integer("kinds", kinds, low=1)
+    mean = 0.0
+    for most in range(draws):
+        part = np.polynomial.Polynomial([1 / math.factorial(k) for k in range(most + 1)])
+        powers = (part**kinds).coef
+        below = powers[draws] * math.factorial(draws) / kinds**draws if len(powers) > draws else 0.0
+        mean += 1 - below
+    return mean / draws
 
 
 def _patches(patch: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
