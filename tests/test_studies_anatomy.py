@@ -87,7 +87,6 @@ def test_finite_differences_with_the_saddle_solved_again():
     assert abs(slope - want) < 1e-10
 
 
-@pytest.mark.claim("B9")
 def test_sizes_are_root_mean_squares_over_the_tokens():
     generator = torch.Generator().manual_seed(0)
     fields, bilinear = (
@@ -101,6 +100,7 @@ def test_sizes_are_root_mean_squares_over_the_tokens():
             assert float(size[system]) == pytest.approx(np.sqrt(np.mean(squares)))
 
 
+@pytest.mark.claim("B9")
 def test_rotations_and_spans():
     """All but the response commute with any rotation of the channels; the response does not."""
     fields, bilinear = draw_tokens(1, sites=5, dim=9, seed=0)[0], draw_bilinear(9, seed=1)
