@@ -269,7 +269,7 @@ def slow_flow(
         if ratio == 0.0:
             return mean - v
         centred = x - mean[:, None]
-        slope = beta * centred.mT @ (weights[..., None] * centred)
+        slope = beta * centred.swapaxes(-1, -2) @ (weights[..., None] * centred)
         drag = np.eye(x.shape[1]) + ratio * slope
         return np.asarray(np.linalg.solve(drag, (mean - v)[..., None])[..., 0])
 
