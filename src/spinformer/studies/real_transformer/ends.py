@@ -6,15 +6,15 @@ them. The least share of queries that came to rest says whether the counts cover
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from spinformer.core.checks import check_choice
-from spinformer.language import LanguageModel, load_model, run_model, sample_texts, text_windows
+from spinformer.language import LanguageModel, run_model
 from spinformer.language.text import TEXTS
+from spinformer.studies.real_transformer.gain import first_window
 from spinformer.studies.real_transformer.iteration import LOOPS, EndPoints, end_points
 from spinformer.studies.tables import Rows, Table
 
@@ -51,14 +51,9 @@ def end_rows(
     return rows
 
 
-@cache
-def _model() -> LanguageModel:
-    return load_model()
-
-
 def _rows(loop: str, source: str) -> Rows:
-    window = text_windows(_model(), sample_texts()[source], 128)[:1]
-    return end_rows(_model(), loop, tokens=window)
+    model, window = first_window(source)
+    return end_rows(model, loop, tokens=window)
 
 
 ENDS = Table(

@@ -147,9 +147,18 @@ def _model() -> LanguageModel:
     return load_model()
 
 
+def first_window(source: str) -> tuple[LanguageModel, torch.Tensor]:
+    """The model of the tables and the first 128 tokens (1, 128) of one of the seven texts.
+
+    >>> callable(first_window)
+    True
+    """
+    return _model(), text_windows(_model(), sample_texts()[source], 128)[:1]
+
+
 def _rows(loop: str, source: str) -> Rows:
-    window = text_windows(_model(), sample_texts()[source], 128)[:1]
-    return gain_rows(_model(), loop, tokens=window, seed=TEXTS.index(source))
+    model, window = first_window(source)
+    return gain_rows(model, loop, tokens=window, seed=TEXTS.index(source))
 
 
 GAIN = Table(

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from spinformer.spins.modules.spin_transformer import SpinTransformerModule
-from spinformer.studies.classifiers import TokenClassifier, build_classifier, parameter_count
+from spinformer.studies.classifiers import TokenClassifier, parameter_count
 from spinformer.studies.sixteen_tokens.tasks import (
     character_task,
     copy_task,
@@ -27,6 +27,7 @@ from spinformer.studies.training.tables import (
     STARTS,
     Experiment,
     choice,
+    networks,
     tune,
 )
 from spinformer.studies.training.tasks import Task
@@ -123,13 +124,10 @@ def train(
     >>> sorted(train(EXPERIMENTS["copies"], runs=[(0, 0)], steps=1, **given)[0])[:2]
     ['accuracy', 'bits']
     """
-    tasks = {split: experiment.task(split) for split in sorted({split for split, _ in runs})}
-    seeds = [1000 * split + start for split, start in runs]
-    shape = {"depth": experiment.depth, "strength": strength, **tasks[runs[0][0]].shape}
-    models = [build_classifier(arm, seed=seed, **shape) for seed in seeds]
+    models, tasks, seeds = networks(experiment, arm=arm, runs=runs, strength=strength)
     found = fit(
         models,
-        tasks=[tasks[split] for split, _ in runs],
+        tasks=tasks,
         steps=steps,
         rates=[rate] * len(runs),
         seeds=seeds,
@@ -141,9 +139,9 @@ def train(
             "parameters": parameter_count(model),
             "accuracy": float(f"{looks[0].accuracy:.4g}"),
             "bits": float(f"{looks[0].loss / math.log(2):.4g}"),
-            **_meter(model, tasks[split]),
+            **_meter(model, task),
         }
-        for (split, _), model, looks in zip(runs, models, found, strict=True)
+        for model, task, looks in zip(models, tasks, found, strict=True)
     ]
 
 

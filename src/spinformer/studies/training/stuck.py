@@ -29,7 +29,7 @@ from torch import Tensor
 from spinformer.studies.classifiers import COUPLINGS, TokenClassifier, build_classifier
 from spinformer.studies.tables import Rows, Table
 from spinformer.studies.training.fitting import fit, score
-from spinformer.studies.training.tables import SPLITS, STARTS, choice
+from spinformer.studies.training.tables import EXPERIMENTS, SPLITS, STARTS, choice, networks
 from spinformer.studies.training.tasks import KEYS, PAIRS, VALUES, recall_task
 
 STEPS, STUCK_BELOW = 400, 0.5
@@ -64,10 +64,9 @@ def trained(first: int, *, recipe: str, steps: int = STEPS) -> list[TokenClassif
     """
     rate, strength = choice("recall", arm="saddle")
     runs = list(itertools.product(range(first, first + SPLITS), range(STARTS)))
-    tasks = [recall_task(split) for split, _ in runs]
-    seeds = [1000 * split + start for split, start in runs]
-    shape = {"depth": 1, "strength": strength, **tasks[0].shape}
-    models = [build_classifier("saddle", seed=seed, **shape) for seed in seeds]
+    models, tasks, seeds = networks(
+        EXPERIMENTS["recall"], arm="saddle", runs=runs, strength=strength
+    )
     if recipe == "fixed fields":
         for model in models:
             for name, parameter in model.named_parameters():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -149,6 +149,24 @@ def choice(experiment: str, *, arm: str, tuning: Table = TUNING) -> tuple[float,
     return float(rate), float(strength)
 
 
+def networks(
+    experiment: Experiment, *, arm: str, runs: Sequence[tuple[int, int]], strength: float
+) -> tuple[list[TokenClassifier], list[Task], list[int]]:
+    """Fresh networks of the (split, start) in `runs`, their tasks, and the seeds of both.
+
+    >>> models, tasks, seeds = networks(
+    ...     EXPERIMENTS["recall"], arm="attention", runs=[(0, 0), (0, 1)], strength=0.6
+    ... )
+    >>> len(models), tasks[0] is tasks[1], seeds
+    (2, True, [0, 1])
+    """
+    made = {split: experiment.task(split) for split in dict.fromkeys(split for split, _ in runs)}
+    tasks = [made[split] for split, _ in runs]
+    seeds = [1000 * split + start for split, start in runs]
+    shape = {"depth": experiment.depth, "strength": strength, **tasks[0].shape}
+    return [build_classifier(arm, seed=seed, **shape) for seed in seeds], tasks, seeds
+
+
 def result_rows(*, experiment: str, arm: str) -> Rows:
     """What five splits with two starts each gave: a row for each look and layer.
 
@@ -161,10 +179,7 @@ def result_rows(*, experiment: str, arm: str) -> Rows:
     chosen = EXPERIMENTS[experiment]
     rate, strength = choice(experiment, arm=arm)
     runs = [(split, start) for split in range(SPLITS) for start in range(STARTS)]
-    tasks = [chosen.task(split) for split, _ in runs]
-    seeds = [1000 * split + start for split, start in runs]
-    shape = {"depth": chosen.depth, "strength": strength, **tasks[0].shape}
-    models = [build_classifier(arm, seed=seed, **shape) for seed in seeds]
+    models, tasks, seeds = networks(chosen, arm=arm, runs=runs, strength=strength)
     found = fit(
         models,
         tasks=tasks,
@@ -238,11 +253,9 @@ def longer_rows(*, arm: str, first: int, steps: int) -> Rows:
     recall = EXPERIMENTS["recall"]
     rate, strength = choice("recall", arm=arm)
     runs = list(itertools.product(range(first, first + SPLITS), range(STARTS)))
-    tasks = [recall.task(split) for split, _ in runs]
-    seeds = [1000 * split + start for split, start in runs]
-    shape = {"depth": recall.depth, "strength": strength, **tasks[0].shape}
+    models, tasks, seeds = networks(recall, arm=arm, runs=runs, strength=strength)
     found = fit(
-        [build_classifier(arm, seed=seed, **shape) for seed in seeds],
+        models,
         tasks=tasks,
         steps=steps,
         rates=[rate] * len(runs),
