@@ -277,8 +277,16 @@ def test_the_meter_is_the_mean_over_layers():
     task = character_task(0)
     network = build_classifier("one step", seed=0, depth=2, strength=2.0, **task.shape)
     fit([network], tasks=[task], rates=[0.01], seeds=[0], steps=1, probed=0)
+    tokens, labels = task.test
     with torch.no_grad():
-        network(task.test[0][:40])
+        chances = network(tokens).softmax(-1).double()
+        network(tokens[:40])
+    told = [
+        chances[n, place, label]
+        for n, place in (labels >= 0).nonzero()
+        for label in [labels[n, place]]
+    ]
+    assert row["bits"] == pytest.approx(-np.mean(np.log2(told)), rel=1e-3)
     apart = [float(layer.validity().summary()["distance"]) for layer in network.layers]
     assert row["distance"] == pytest.approx(np.mean(apart), rel=0.01)
     assert row["converged"] == 0
