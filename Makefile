@@ -4,7 +4,7 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-CHAPTERS := $(BIN)/python -m spinformer.chapters
+CHAPTERS := $(BIN)/python -m bookmaker
 
 # One thread per process: same sums in the same order on every machine.
 export OMP_NUM_THREADS ?= 1
@@ -60,7 +60,7 @@ lint: $(INSTALLED) ## style and types
 	$(BIN)/mypy
 
 test: lint ## everything continuous integration runs
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctest-modules tests notebooks src/spinformer
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctest-modules tests notebooks src
 
 portability: $(INSTALLED) ## the same numbers on other processors, Pythons and versions? one table
 	$(BIN)/python tests/portability.py --workers $(WORKERS)

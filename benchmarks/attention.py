@@ -21,14 +21,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from spinformer.hopfield.attention import attention
-from spinformer.hopfield.attention_relatives import (
+from compendium.c10_attention.relatives import (
     kernel_attention,
     low_rank_attention,
     recurrent_attention,
     sparse_attention,
     streaming_attention,
 )
+from spinformer.hopfield.attention import attention
 
 WIDTH = 64
 WAYS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

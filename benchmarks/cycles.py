@@ -16,11 +16,11 @@ from functools import partial
 import numpy as np
 from scipy.optimize import fsolve
 
+from compendium.c33c_bifurcations.ring import closed_curve
 from spinformer.dmft.cycles import cycle
 from spinformer.dmft.mean_field import step
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
-from spinformer.studies.bifurcations import closed_curve
 
 
 def median(action: Callable[[], np.ndarray], repeats: int) -> tuple[float, np.ndarray]:

@@ -24,16 +24,16 @@ import numpy as np
 import torch
 from numba import njit
 
+from compendium.c33e_census.protocol import network_row
+from compendium.c36_learning_through_the_limit.differentiable import torch_step
 from spinformer.dmft import kernels
 from spinformer.dmft.attractors import find_attractors
-from spinformer.dmft.differentiable import torch_step
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.lyapunov import lyapunov_spectrum, lyapunov_spectrum_reference
 from spinformer.dmft.mean_field import document_context, random_contexts, step
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
-from spinformer.studies.census import network_row
 
 LANES = 512
 

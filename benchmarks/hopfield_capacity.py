@@ -22,9 +22,9 @@ import numba
 import numpy as np
 import torch
 
+from compendium.c11_discrete_memories.study import retrieval_overlap
 from spinformer.core.states import hebbian_couplings
 from spinformer.hopfield.relaxation import descend, retrieve_with_couplings
-from spinformer.studies.discrete_memories import retrieval_overlap
 
 
 def plain_fields(weights: np.ndarray, queries: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -20,13 +20,14 @@ from pathlib import Path
 import numpy as np
 from distributed import LocalCluster
 
-from spinformer.chapters import sweeping
-from spinformer.chapters.execution import execute
-from spinformer.chapters.freshness import read_notebook
-from spinformer.chapters.points import read_points
-from spinformer.chapters.source import Chapter
-from spinformer.chapters.sweeping import STORE, run_point, sweep_chapter
-from spinformer.sweeps import Store, Workers, stream
+from bookmaker import sweeping
+from bookmaker.execution import execute
+from bookmaker.freshness import read_notebook
+from bookmaker.points import read_points
+from bookmaker.source import Chapter
+from bookmaker.sweeping import STORE, run_point, sweep_chapter
+from bookmaker.sweeps.engine import Workers, stream
+from bookmaker.sweeps.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTER, VALUES = "33b_lifetimes", {"copies": 8, "horizon": 100_000}
@@ -158,7 +159,7 @@ def resuming(count: int = 10_000) -> None:
         with Store(Path(folder) / STORE, about=about) as store:
             rest = {"figures": {"C9.share": "0.12"}, "seconds": 1.0, "versions": "x" * 90}
             store.add({p.key: {"values": dict(p.values), **rest, "error": ""} for p in points})
-        command = [sys.executable, "-m", "spinformer.chapters", "sweep", CHAPTER]
+        command = [sys.executable, "-m", "bookmaker", "sweep", CHAPTER]
         command += ["-p", "seed", f"0:{count - 1}:{count}", "-o", folder]
         walls, cpus = [], []
         for _ in range(3):

@@ -50,7 +50,7 @@ kind: str = "flat"  # which landscape, one of {flat | steep}
 ```
 
 ```{code-cell} ipython3
-from spinformer.chapters.errors import Fault
+from bookmaker.errors import Fault
 
 for _ in range(count):
     print(Fault(kind, 1, f"{kind} {beta:.2f}").message)
@@ -73,7 +73,7 @@ def root() -> Path:
 
 def write_checkout(folder: Path) -> Path:
     """Write a checkout that holds one small chapter, `01_small`, and nothing executed."""
-    from spinformer.chapters.project import citation_text, readme_text
+    from bookmaker.project import citation_text, readme_text
 
     for name in ("notebooks", "book", "tests/papermill"):
         (folder / name).mkdir(parents=True)
@@ -105,8 +105,8 @@ def small_checkout(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def executed_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with its chapter executed; copy it before you change anything."""
-    from spinformer.chapters.execution import rebuild
-    from spinformer.chapters.source import Chapter
+    from bookmaker.execution import rebuild
+    from bookmaker.source import Chapter
 
     folder = write_checkout(tmp_path_factory.mktemp("executed") / "checkout")
     rebuild(Chapter(folder, "01_small"), progress=False)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-
-from spinformer import language
+from spinformer.encoder import LanguageModel, LayerTrace, run_model
+from spinformer.minilm import ModelUnavailable, load_model
+from spinformer.text import sample_text, text_windows
 
 
 @cache
-def _load() -> language.LanguageModel | str:
+def _load() -> LanguageModel | str:
     try:
-        return language.load_model()
-    except language.ModelUnavailable as missing:
+        return load_model()
+    except ModelUnavailable as missing:
         return str(missing)
 
 
-def installed_model() -> language.LanguageModel:
+def installed_model() -> LanguageModel:
     """The model; the test that asks is skipped where it is not installed."""
     found = _load()
     if isinstance(found, str):
@@ -26,13 +27,13 @@ def installed_model() -> language.LanguageModel:
 
 
 @cache
-def _trace() -> list[language.LayerTrace]:
+def _trace() -> list[LayerTrace]:
     model = installed_model()
-    windows = language.text_windows(model, language.sample_text(), 64)
-    return language.run_model(model, windows[:2])
+    windows = text_windows(model, sample_text(), 64)
+    return run_model(model, windows[:2])
 
 
-def installed_traces() -> list[language.LayerTrace]:
+def installed_traces() -> list[LayerTrace]:
     """Traces of the first two windows of 64 tokens of the essay."""
     installed_model()
     return _trace()

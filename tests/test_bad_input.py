@@ -19,13 +19,17 @@ import numpy as np
 import pytest
 import torch
 
+from compendium.c12c_two_time_scales import two_time_scales
+from compendium.c32c_fluctuations import closure
+from compendium.c33d_phase_diagrams import basins, identity
+from compendium.c35b_scaling_and_blocks import blocks
 from spinformer.core import continuation, slow_modes
-from spinformer.dmft import basins, bifurcations, blocks, closure, cycles, identity, rotation
+from spinformer.dmft import bifurcations, cycles, rotation
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
-from spinformer.hopfield import two_time_scales
-from spinformer.language import example_model, text
+from spinformer.language import text
+from spinformer.language.untrained import example_model
 
 ROOMS = ("core", "hopfield", "spins.ising", "spins.vectors", "spins.modules", "dmft", "language")
 ALSO = {

@@ -15,9 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from spinformer.chapters.claims_page import anchor_of_test, read_rows
-from spinformer.chapters.reference import READ, Reference
-from spinformer.chapters.source import chapters
+from bookmaker.claims_page import anchor_of_test, read_rows
+from bookmaker.reference import READ, Reference
+from bookmaker.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = [chapter.name for chapter in chapters(ROOT)]
@@ -231,7 +231,7 @@ def test_terms_lead_to_the_glossary_where_a_chapter_first_uses_them(site: Path) 
 
 
 def test_chapters_and_the_functions_they_use_link_to_one_another(site: Path) -> None:
-    reference = Reference(ROOT / "src" / "spinformer")
+    reference = Reference(ROOT / "src")
     pages = {
         page.name: page.read_text(encoding="utf-8")
         for page in (site / "book" / "reference").glob("*.html")
@@ -254,7 +254,7 @@ def test_chapters_and_the_functions_they_use_link_to_one_another(site: Path) -> 
 def test_every_public_function_has_an_entry(site: Path) -> None:
     pages = (site / "book" / "reference").glob("*.html")
     anchors = set().union(*(read_links(page).anchors for page in pages))
-    reference = Reference(ROOT / "src" / "spinformer")
+    reference = Reference(ROOT / "src")
     for module in reference.modules.values():
         room = module.name.removeprefix("spinformer.").partition(".")[0]
         if room not in ("hopfield", "spins", "dmft", "language", "core", "sweeps"):

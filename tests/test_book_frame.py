@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spinformer.chapters.claims import VERDICTS, read_claims
-from spinformer.chapters.frame import FOLDER, PARTS, claim_figures, verdicts
-from spinformer.plotting.welcome import FIGURES, HEADS, welcome_numbers
+from bookmaker.claims import VERDICTS, read_claims
+from bookmaker.frame import FOLDER, PARTS, claim_figures, verdicts
+from compendium.front.welcome import FIGURES, HEADS, welcome_numbers
 
 ROOT = Path(__file__).resolve().parents[1]
-AGAIN = "run python -m spinformer.chapters frame"
+AGAIN = "run python -m bookmaker frame"
 STORED = json.loads((ROOT / FOLDER / "pictures.json").read_text())
 WELCOME = (ROOT / "book" / "welcome.md").read_text()
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from spinformer.chapters.__main__ import main
-from spinformer.chapters.claims import parse_claims, read_claims
-from spinformer.chapters.claims_page import claims_markdown
-from spinformer.chapters.errors import SourceError
+from bookmaker.__main__ import main
+from bookmaker.claims import parse_claims, read_claims
+from bookmaker.claims_page import claims_markdown
+from bookmaker.errors import SourceError
 
 SOURCE = "notebooks/01_small.md"
 

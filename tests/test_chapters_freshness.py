@@ -16,11 +16,11 @@ import pytest
 from click.testing import CliRunner
 from matplotlib.image import imsave
 
-from spinformer.chapters import execution, meaning
-from spinformer.chapters.__main__ import main
-from spinformer.chapters.freshness import read_notebook, state
-from spinformer.chapters.meaning import PACKAGE, cell_meaning, imported_files, module_meaning
-from spinformer.chapters.source import Chapter
+from bookmaker import execution, meaning
+from bookmaker.__main__ import main
+from bookmaker.freshness import read_notebook, state
+from bookmaker.meaning import PACKAGES, SOURCE, cell_meaning, imported_files, module_meaning
+from bookmaker.source import Chapter
 
 
 def chapter(checkout: Path) -> Chapter:
@@ -246,13 +246,14 @@ def test_the_meaning_is_written_the_same_by_every_python() -> None:
 
 
 def test_every_module_of_the_package_keeps_its_meaning_without_comments_and_docstrings() -> None:
-    for path in PACKAGE.rglob("*.py"):
+    for path in (path for name in PACKAGES for path in (SOURCE / name).rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         assert module_meaning(ast.unparse(ast.parse(text))) == module_meaning(text)
 
 
 def names(code: str) -> set[str]:
-    return {path.relative_to(meaning.PACKAGE).as_posix() for path in imported_files(code)}
+    package = meaning.SOURCE / "spinformer"
+    return {path.relative_to(package).as_posix() for path in imported_files(code)}
 
 
 @pytest.fixture
@@ -272,7 +273,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    monkeypatch.setattr(meaning, "PACKAGE", folder)
+    monkeypatch.setattr(meaning, "SOURCE", tmp_path)
     return folder
 
 
@@ -295,7 +296,7 @@ def test_only_what_changes_the_meaning_of_an_imported_module_changes_the_digest(
 ) -> None:
     edit(
         chapter(small_checkout).source_path,
-        "from spinformer.chapters.errors import Fault",
+        "from bookmaker.errors import Fault",
         "from spinformer.a import h",
     )
     digest = chapter(small_checkout).digest

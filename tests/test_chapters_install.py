@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spinformer.chapters.source import install_source
+from bookmaker.source import install_source
 
 SCRIPT = """\
 import importlib.util

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from spinformer.chapters import execution
-from spinformer.chapters.__main__ import main
+from bookmaker import execution
+from bookmaker.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[1]
 

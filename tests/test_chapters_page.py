@@ -9,8 +9,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from spinformer.chapters.page import write_page
-from spinformer.chapters.source import Chapter
+from bookmaker.page import write_page
+from bookmaker.source import Chapter
 
 PNG = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAA"

@@ -8,13 +8,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from spinformer.chapters.errors import ParameterError
-from spinformer.chapters.parameters import (
-    check_values,
-    read_parameters,
-    values_from_pairs,
-)
-from spinformer.chapters.requirements import Requirement, check_together
+from bookmaker.errors import ParameterError
+from bookmaker.parameters import check_values, read_parameters, values_from_pairs
+from bookmaker.requirements import Requirement, check_together
 
 LINES = """\
 beta: float = 1.27  # inverse temperature of the output, in [0, 10]

@@ -14,12 +14,12 @@ import nbformat
 import pytest
 from click.testing import CliRunner, Result
 
-from spinformer.chapters import command, execution
-from spinformer.chapters.__main__ import main
-from spinformer.chapters.source import Chapter
-from spinformer.sweeps.files import write_atomically
+from bookmaker import command, execution
+from bookmaker.__main__ import main
+from bookmaker.source import Chapter
+from bookmaker.sweeps.files import write_atomically
 
-CLI = [sys.executable, "-m", "spinformer.chapters"]
+CLI = [sys.executable, "-m", "bookmaker"]
 
 
 def call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -44,7 +44,7 @@ def printed(path: Path) -> str:
 
 def test_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "click", None)
-    monkeypatch.delitem(sys.modules, "spinformer.chapters.__main__", raising=False)
+    monkeypatch.delitem(sys.modules, "bookmaker.__main__", raising=False)
     with pytest.raises(SystemExit, match=r"click is missing: .* `pip install '.\[book\]'`"):
         command()
 
@@ -144,7 +144,7 @@ def test_run_refuses_a_disk_without_space(
     small_checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = shutil._ntuple_diskusage(2**30, 2**30, 2**10)
-    monkeypatch.setattr("spinformer.chapters.files.shutil.disk_usage", lambda path: full)
+    monkeypatch.setattr("bookmaker.files.shutil.disk_usage", lambda path: full)
     monkeypatch.setattr(execution, "execute", lambda *a, **k: pytest.fail("executed"))
     result = invoke(small_checkout, monkeypatch, "run", "01_small", "-o", str(tmp_path))
     assert result.exit_code == 2
@@ -280,8 +280,8 @@ import os, pathlib, signal, sys, time
 # A shell that starts a process in the background lets it ignore this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-from spinformer.chapters import files
-from spinformer.chapters.__main__ import main
+from bookmaker import files
+from bookmaker.__main__ import main
 
 
 class Slow:

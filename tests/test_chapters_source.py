@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from spinformer.chapters.errors import ChapterError
-from spinformer.chapters.project import (
+from bookmaker.errors import ChapterError
+from bookmaker.project import (
     citation_text,
     public_address,
     published_address,
     readme_text,
     repository_address,
 )
-from spinformer.chapters.source import Chapter, chapters, convert
+from bookmaker.source import Chapter, chapters, convert
 
 
 def test_conversion_is_deterministic_and_fills_the_install_cell(small_checkout: Path) -> None:

@@ -17,16 +17,16 @@ import nbformat
 import pytest
 from click.testing import CliRunner, Result
 
-from spinformer.chapters import execution, sweeping
-from spinformer.chapters.__main__ import main
-from spinformer.chapters.claims import Claim
-from spinformer.chapters.errors import ChapterError, OutputError, ParameterError
-from spinformer.chapters.points import read_points
-from spinformer.chapters.results import results
-from spinformer.chapters.source import Chapter
-from spinformer.chapters.sweeping import STORE, TABLE, sweep_chapter
-from spinformer.sweeps.engine import Workers
-from spinformer.sweeps.store import Store
+from bookmaker import execution, sweeping
+from bookmaker.__main__ import main
+from bookmaker.claims import Claim
+from bookmaker.errors import ChapterError, OutputError, ParameterError
+from bookmaker.points import read_points
+from bookmaker.results import results
+from bookmaker.source import Chapter
+from bookmaker.sweeping import STORE, TABLE, sweep_chapter
+from bookmaker.sweeps.engine import Workers
+from bookmaker.sweeps.store import Store
 
 # A last cell: it notes that it was begun, waits, fails at 7, dies at 8 and has a result.
 LAST_CELL = """
@@ -319,7 +319,7 @@ def test_a_sweep_that_is_stopped_goes_on(
     chapter: Chapter, tmp_path: Path, log: Path, how: signal.Signals
 ) -> None:
     pytest.importorskip("distributed")
-    command = [sys.executable, "-m", "spinformer.chapters", "sweep", "01_small", "-p", "beta=1:3:3"]
+    command = [sys.executable, "-m", "bookmaker", "sweep", "01_small", "-p", "beta=1:3:3"]
     command += ["-o", str(tmp_path / "out"), "--workers", "2", "--no-progress"]
     environment = os.environ | {"SWEEP_PAUSE": "1"}
     process = subprocess.Popen(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spinformer.chapters.claims import (
+from bookmaker.claims import (
     DECIDED,
     Claim,
     parse_claims,
@@ -17,9 +17,9 @@ from spinformer.chapters.claims import (
     read_claims,
     settle,
 )
-from spinformer.chapters.claims_page import chapter_claims_markdown, claim_anchor, read_rows
-from spinformer.chapters.conditions import condition_names, is_met
-from spinformer.chapters.errors import ConditionError, SourceError
+from bookmaker.claims_page import chapter_claims_markdown, claim_anchor, read_rows
+from bookmaker.conditions import condition_names, is_met
+from bookmaker.errors import ConditionError, SourceError
 
 ROOT = Path(__file__).resolve().parents[1]
 KNOWN = {

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spinformer.dmft.attractors import find_attractors
-from spinformer.dmft.basins import (
+from compendium.c33d_phase_diagrams.basins import (
     attractor_set,
     basin_entropy,
     basins_of_attraction,
@@ -14,11 +13,12 @@ from spinformer.dmft.basins import (
     slice_of_contexts,
     uncertainty_exponent,
 )
+from compendium.c33d_phase_diagrams.starts import coexisting, ends_apart
+from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
-from spinformer.studies.phase_diagrams import coexisting, ends_apart
 
 NETWORK = Network.document()
 

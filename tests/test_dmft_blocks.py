@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from spinformer.core.states import spin_states
-from spinformer.dmft.blocks import (
+from compendium.c35b_scaling_and_blocks.blocks import (
     BlockEnsemble,
     Blocks,
     block_step,
@@ -13,6 +12,7 @@ from spinformer.dmft.blocks import (
     random_hidden,
     rest_multipliers,
 )
+from spinformer.core.states import spin_states
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
@@ -193,7 +193,7 @@ def test_errors_stay_with_their_exponents_and_what_aligns_first_does_not_count(m
         sign = 1.0 if (n // 10) % 2 else -1.0
         return np.array([[0.4 + 0.2 * sign], [0.8 + 0.04 * sign]]) + (100.0 if n < 100 else 0.0)
 
-    monkeypatch.setattr("spinformer.dmft.blocks._orthonormalize", made)
+    monkeypatch.setattr("compendium.c35b_scaling_and_blocks.blocks._orthonormalize", made)
     one = BlockEnsemble([_blocks(0.1, 0.5)], 0.1 * np.ones((1, 4, 3)), beta=np.ones(1))
     found = one.exponents(400, count=2, batches=10)
     np.testing.assert_allclose(found.value[0], [0.2, 0.1])

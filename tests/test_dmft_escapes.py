@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, minimize
 
-from spinformer.dmft.action import least_action, path_action
-from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.enumeration import mean_first_passage, token_states, transition_probabilities
-from spinformer.dmft.escapes import (
+from compendium.c33g_escapes.action import least_action, path_action
+from compendium.c33g_escapes.escapes import (
     cycle_overlaps,
     escape_law,
     noise_escapes,
     quench,
     recognize,
 )
+from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.enumeration import mean_first_passage, token_states, transition_probabilities
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
 from spinformer.dmft.tokens import mean_path, semantic_overlaps

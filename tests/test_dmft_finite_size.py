@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from compendium.common.paths_to_mean_fields import settled_start
 from spinformer.dmft.finite_size import (
     growth_rate,
     linear_fluctuations,
@@ -20,7 +21,6 @@ from spinformer.dmft.tokens import (
     semantic_overlaps,
     window_means,
 )
-from spinformer.studies.paths_to_mean_fields import settled_start
 
 # Context of the document's network, oldest first, and the overlaps that follow at beta = 1.27.
 CONTEXT = np.array(

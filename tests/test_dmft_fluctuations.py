@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from spinformer.dmft.closure import gaussian_closure, next_means
-from spinformer.dmft.coupling import coupled_growth
+from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
+from compendium.c32c_fluctuations.coupling import coupled_growth
 from spinformer.dmft.enumeration import (
     exact_moments,
     mean_first_passage,

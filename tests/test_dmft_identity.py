@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spinformer.core.statistics import Estimate
-from spinformer.dmft.attractors import SHORT_STRETCHES, Thresholds, find_attractors
-from spinformer.dmft.basins import basins_of_attraction
-from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.following import global_continuation, match_attractors
-from spinformer.dmft.identity import (
+from compendium.c33d_phase_diagrams.basins import basins_of_attraction
+from compendium.c33d_phase_diagrams.following import global_continuation, match_attractors
+from compendium.c33d_phase_diagrams.identity import (
     Fingerprints,
     basins_fractions,
     by_frequency,
@@ -18,10 +15,13 @@ from spinformer.dmft.identity import (
     identify,
     separation,
 )
+from compendium.c33d_phase_diagrams.starts import coexisting
+from spinformer.core.statistics import Estimate
+from spinformer.dmft.attractors import SHORT_STRETCHES, Thresholds, find_attractors
+from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
-from spinformer.studies.phase_diagrams import coexisting
 
 NETWORK = Network.document()
 

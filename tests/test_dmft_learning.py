@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from spinformer.dmft.learning import (
+from compendium.c36_learning_through_the_limit.learning import (
     Paths,
     bits_of_segment,
     exact_costs,

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from compendium.c35_other_tokens.potts import limit_of_order, one_feature, ordered_branch
+from compendium.c35_other_tokens.words import freezing_beta, random_words, site_information
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.finite_size import linear_maps, noise_covariance, predicted_rms
 from spinformer.dmft.letter_tokens import (
@@ -31,10 +33,8 @@ from spinformer.dmft.lyapunov import (
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.onset import onset
-from spinformer.dmft.potts import limit_of_order, one_feature, ordered_branch
 from spinformer.dmft.state import Context
 from spinformer.dmft.tokens import mean_path
-from spinformer.dmft.words import freezing_beta, random_words, site_information
 
 
 def anything(letters: int, *, seed: int = 0, features: int = 2, segments: int = 5) -> LetterNetwork:

@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from compendium.c33b_lifetimes.study import COLUMNS, CRISIS, LIFETIMES, crisis_row, lifetime_row
+from compendium.common.phase_transitions import protocol_start
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lifetimes import escape_times, escapes_of, growth_rates, replicas
@@ -9,8 +11,6 @@ from spinformer.dmft.lyapunov import lyapunov_spectrum, lyapunov_spectrum_refere
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
-from spinformer.studies.lifetimes import COLUMNS, CRISIS, LIFETIMES, crisis_row, lifetime_row
-from spinformer.studies.phase_transitions import protocol_start
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from spinformer.core.solve import NotConverged
-from spinformer.dmft.blocks import Blocks, block_step
-from spinformer.dmft.loaded import (
+from compendium.c35b_scaling_and_blocks.blocks import Blocks, block_step
+from compendium.c35b_scaling_and_blocks.loaded import (
     _pair_average,
     loaded_path,
     resting_state,
     simulate_loaded,
 )
+from spinformer.core.solve import NotConverged
 from spinformer.dmft.network import Network
 
 WINDOW = np.array([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])

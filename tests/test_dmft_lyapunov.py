@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compendium.c36_learning_through_the_limit.differentiable import torch_step
 from spinformer.dmft import kernels
-from spinformer.dmft.differentiable import torch_step
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import (
     average_growth,
@@ -18,13 +18,9 @@ from spinformer.dmft.lyapunov import (
     mean_log_determinant_reference,
     tangent_map,
 )
-from spinformer.dmft.mean_field import (
-    Context,
-    document_context,
-    random_contexts,
-    trajectory,
-)
+from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
 
 
 def gentle_network():
@@ -289,13 +285,16 @@ def test_shares_of_lost_lengths():
 
 
 def test_nothing_below_a_lost_direction_is_resolved():
+    """Which direction is lost first is decided by rounding; what follows from it is not."""
     network = Network.segmented(3, segments=2)
     found = lyapunov_spectrum(
-        network, random_contexts(network, 0, count=1), beta=1.2, steps=200, align=50, every=1
+        network, random_contexts(network, 0, count=1), beta=1.2, steps=2000, align=50, every=1
     )
-    assert (found.lost[0, 5:9] > 0.0).all()
-    assert (found.lost[0, 9:] == 0.0).all()
-    assert found.resolved[0].tolist() == [True] * 5 + [False] * 7
+    lost = np.flatnonzero(found.lost[0])
+    # The slowest five shrink by less than e³ a step, the others by more than e⁹.
+    assert lost.size > 0
+    assert lost[0] >= 5
+    assert found.resolved[0].tolist() == [index < lost[0] for index in range(12)]
 
 
 def test_transient_steps_come_before_the_frame():

@@ -14,25 +14,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compendium.c36_learning_through_the_limit.differentiable import torch_step, torch_trajectory
 from spinformer.core.states import spin_states
 from spinformer.dmft import kernels
-from spinformer.dmft.differentiable import torch_step, torch_trajectory
+from spinformer.dmft.averages import overlaps_correlations, overlaps_explicit, overlaps_segments
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.kernels import compiling
 from spinformer.dmft.mean_field import (
-    Context,
     attend,
     context_from_token,
     context_from_tokens,
     document_context,
-    overlaps_correlations,
-    overlaps_explicit,
-    overlaps_segments,
     random_contexts,
     step,
     trajectory,
 )
 from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
 
 # Context and three steps of the document's network at beta = 1.27, from an independent program.
 DOCUMENT_CONTEXT = [

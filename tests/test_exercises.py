@@ -21,6 +21,18 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfc, erfcinv
 from scipy.stats import norm
 
+from compendium.c10_attention.study import score_ranks
+from compendium.c11b_load_and_temperature import replica
+from compendium.c12_continuous_memory.study import faces_recalled, prepare_faces
+from compendium.c12b_continuous_capacity import random_energy
+from compendium.c14_real_transformer.alignment import step_alignment
+from compendium.c15_demonstrations.two_patterns import spinodal
+from compendium.c18_energy_transformer.toys import count_uphill
+from compendium.c19_hopfield_layer.data import draw_bags
+from compendium.c19_hopfield_layer.training import train_bags
+from compendium.c51_synthesis.readers import change_times, readers_in_equilibrium
+from compendium.common import images
+from compendium.common.windows import message_start
 from spinformer.core.statistics import share_interval
 from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.finite_size import linear_maps
@@ -31,10 +43,10 @@ from spinformer.dmft.network import Network
 from spinformer.dmft.onset import onset
 from spinformer.dmft.state import Context
 from spinformer.dmft.tokens import mean_path
-from spinformer.hopfield import random_energy, replica
 from spinformer.hopfield.density import pair_mixing
 from spinformer.hopfield.fixed_points import effective_entries
-from spinformer.language import embed, join_traces, run_layer, sample_texts, text_windows
+from spinformer.language.encoder import embed, join_traces, run_layer
+from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.ising.asymmetric_order import critical_beta
 from spinformer.spins.ising.couplings import sherrington_kirkpatrick
 from spinformer.spins.ising.ensembles import pattern_couplings
@@ -43,15 +55,6 @@ from spinformer.spins.ising.master_equation import kinetic_stationary
 from spinformer.spins.ising.mean_field import solve_mean_field
 from spinformer.spins.ising.message_passing import unrolled_tap
 from spinformer.spins.ising.replica_symmetric import glass_state
-from spinformer.studies import images
-from spinformer.studies.attention import score_ranks
-from spinformer.studies.bags import draw_bags, train_bags
-from spinformer.studies.continuous_memory import faces_recalled, prepare_faces
-from spinformer.studies.demonstrations.two_patterns import spinodal
-from spinformer.studies.energy_transformer.toys import count_uphill
-from spinformer.studies.memory_beyond_window import message_start
-from spinformer.studies.real_transformer import step_alignment
-from spinformer.studies.three_views import change_times, readers_in_equilibrium
 
 # Nothing to compute: a derivation, an explanation, or a reading of the chapter's own figures.
 PROOFS = {

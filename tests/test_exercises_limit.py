@@ -11,24 +11,25 @@ from scipy.optimize import brentq
 from scipy.special import binom
 from scipy.stats import norm
 
+from compendium.c32b_finite_size.study import follow_limit
+from compendium.c32c_fluctuations.closure import gaussian_closure
+from compendium.c33f_switching.study import chaotic_orbits
+from compendium.c33g_escapes.escapes import escape_law
+from compendium.c33g_escapes.study import ESCAPES, chain_lifetimes
+from compendium.c35_other_tokens.deviations import deviation_rows
+from compendium.c35_other_tokens.potts import one_feature
+from compendium.c35_other_tokens.word_deviations import ATTENTION, BETA
+from compendium.c35_other_tokens.words import site_information
+from compendium.c35b_scaling_and_blocks.blocks_study import block_rows
+from compendium.c35b_scaling_and_blocks.loaded import resting_state
+from compendium.c36_learning_through_the_limit.horizons import noise_reaches
+from compendium.c36_learning_through_the_limit.quality import one_bit
 from spinformer.core.slow_modes import box_labels, slow_modes
 from spinformer.core.statistics import mean_interval
-from spinformer.dmft.closure import gaussian_closure
 from spinformer.dmft.enumeration import exact_moments, token_states, transition_probabilities
-from spinformer.dmft.escapes import escape_law
 from spinformer.dmft.letters import LetterNetwork
-from spinformer.dmft.loaded import resting_state
 from spinformer.dmft.network import Network
 from spinformer.dmft.onset import onset
-from spinformer.dmft.potts import one_feature
-from spinformer.dmft.words import site_information
-from spinformer.studies.blocks import block_rows
-from spinformer.studies.escapes import ESCAPES, chain_lifetimes
-from spinformer.studies.finite_size import follow_limit
-from spinformer.studies.learning_in_the_limit import noise_reaches, one_bit
-from spinformer.studies.other_tokens import deviation_rows
-from spinformer.studies.other_tokens.words import ATTENTION, BETA
-from spinformer.studies.switching import chaotic_orbits
 
 # One kind of bit, all weights +1, a window of one token.
 COIN = Network(
@@ -67,7 +68,8 @@ def test_fluctuations():
     machine, window = Network.document(), 0.6 * np.sin(np.arange(12.0)).reshape(4, 3)
     options = {"beta": 1.255, "window": window, "position": 3}
     mean, covariance = gaussian_closure(machine, 9999, steps=2000, **options)
-    levels = np.linalg.eigvalsh(covariance[-1])
+    # The closure goes on wandering; what the answer says is an average over a thousand tokens.
+    levels = np.linalg.eigvalsh(covariance[-1000:]).mean(axis=0)
     assert [levels[2], levels[1]] == [near(value, 3) for value in closed]
     assert levels[0] == pytest.approx(1 / 3333, rel=0.5)
     assert np.abs(mean[-1]).max() < 0.02

@@ -8,9 +8,10 @@ import pytest
 import torch
 from exercises import answers, exercises, near, said
 
-from spinformer.spins.modules import DrivenSpinModule, SpinTransformerModule
+from compendium.common.token_tasks import crowd_share
 from spinformer.spins.modules.couplings import autograd_response
-from spinformer.studies.training import crowd_share
+from spinformer.spins.modules.driven import DrivenSpinModule
+from spinformer.spins.modules.spin_transformer import SpinTransformerModule
 
 
 def saddle(**options):

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 import torch
 
+from compendium.front.explorables import every_figure, map_data, network_data
 from spinformer.core.signals import spectrum
 from spinformer.dmft.lifetimes import growth_rates
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
-from spinformer.hopfield import CLASSICAL, continuous
-from spinformer.spins.ising import solve_exact, solve_mean_field
-from spinformer.spins.modules import SpinTransformerModule
-from spinformer.studies.explorables import every_figure, map_data, network_data
+from spinformer.hopfield import continuous
+from spinformer.hopfield.separation import CLASSICAL
+from spinformer.spins.ising.exact import solve_exact
+from spinformer.spins.ising.mean_field import solve_mean_field
+from spinformer.spins.modules.spin_transformer import SpinTransformerModule
 
 FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables"
 
@@ -48,7 +50,7 @@ def drawn(number: int) -> tuple[Network, Any, dict[str, float]]:
 
 def test_data_is_what_the_package_writes(run: Any) -> None:
     stored = (FOLDER / "data.js").read_text(encoding="utf-8")
-    assert stored == every_figure(), "run python -m spinformer.studies.explorables"
+    assert stored == every_figure(), "run python -m compendium.front.explorables"
     assert run("Object.keys(spinformer.data.map).length") == len(map_data())
 
 

@@ -8,18 +8,14 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from spinformer.hopfield.attention import (
-    attention,
-    multi_head_attention,
-)
-from spinformer.hopfield.attention_relatives import (
+from compendium.c10_attention.relatives import (
     kernel_attention,
     low_rank_attention,
     recurrent_attention,
     sparse_attention,
     streaming_attention,
 )
-from spinformer.studies.attention import (
+from compendium.c10_attention.study import (
     SETTINGS,
     count_cost,
     family_call,
@@ -28,6 +24,10 @@ from spinformer.studies.attention import (
     kernel_error,
     recurrent_error,
     score_ranks,
+)
+from spinformer.hopfield.attention import (
+    attention,
+    multi_head_attention,
 )
 
 EXACT = {"rtol": 0, "atol": 1e-12}

@@ -7,6 +7,21 @@ import pytest
 from scipy.special import erf
 from scipy.stats import binom
 
+from compendium.c11_discrete_memories.discrete_recall import (
+    all_fixed_probability,
+    exponential_recall,
+    half_capacity,
+    subset_recall,
+)
+from compendium.c11_discrete_memories.study import (
+    basin_edge,
+    capacity_exponent,
+    crossing,
+    curve,
+    end_overlaps,
+    one_step_error,
+    retrieval_overlap,
+)
 from spinformer.hopfield.capacity import (
     ags_capacity,
     ags_overlap,
@@ -18,21 +33,6 @@ from spinformer.hopfield.capacity import (
 )
 from spinformer.hopfield.discrete import retrieve
 from spinformer.hopfield.separation import CLASSICAL, EXPONENTIAL, Separation, polynomial
-from spinformer.studies.discrete_memories import (
-    basin_edge,
-    capacity_exponent,
-    crossing,
-    curve,
-    end_overlaps,
-    one_step_error,
-    retrieval_overlap,
-)
-from spinformer.studies.discrete_recall import (
-    all_fixed_probability,
-    exponential_recall,
-    half_capacity,
-    subset_recall,
-)
 
 
 def spins(rng, *shape):

@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 from torch.autograd.functional import jacobian as derive
 
+from compendium.common import images
 from spinformer.core.solve import NotConverged, Status
 from spinformer.hopfield.continuous import (
     attention_weights,
@@ -30,7 +31,6 @@ from spinformer.hopfield.fixed_points import (
     operating_class,
     random_pattern_overlap,
 )
-from spinformer.studies import images
 
 RELAXED = settings(deadline=None, max_examples=25, derandomize=True)
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compendium.common.images import FACE_SHAPE, binarize, digit_labels, digits, faces, mask
 from spinformer.core.solve import NotConverged, Status
 from spinformer.core.states import hebbian_couplings, overlaps
 from spinformer.hopfield.discrete import (
@@ -18,7 +19,6 @@ from spinformer.hopfield.discrete import (
 from spinformer.hopfield.reference import retrieve_reference
 from spinformer.hopfield.relaxation import retrieve_with_couplings
 from spinformer.hopfield.separation import CLASSICAL, EXPONENTIAL, Separation, polynomial
-from spinformer.studies.images import FACE_SHAPE, binarize, digit_labels, digits, faces, mask
 
 MEMORIES = [CLASSICAL, polynomial(2), polynomial(3), polynomial(4), EXPONENTIAL]
 SCALAR = {

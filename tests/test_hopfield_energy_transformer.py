@@ -8,7 +8,7 @@ import torch
 from scipy.special import logsumexp
 from torch.autograd.functional import hessian, jacobian
 
-from spinformer.hopfield.energy_transformer import (
+from compendium.c18_energy_transformer.energy_transformer import (
     EnergyTransformer,
     _least_spread,
     attention_energy,

@@ -3,16 +3,16 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from spinformer.core.solve import NotConverged, Status
-from spinformer.hopfield import continuous
-from spinformer.hopfield.copies import crowd, ring
-from spinformer.hopfield.interacting import (
+from compendium.c17_interacting_patterns.copies import crowd, ring
+from compendium.c17_interacting_patterns.interacting import (
     energy,
     equivalent_patterns,
     safe_step_size,
     solve,
     update,
 )
+from spinformer.core.solve import NotConverged, Status
+from spinformer.hopfield import continuous
 
 
 def draw(*shape, seed=0):

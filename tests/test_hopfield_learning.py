@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
+from compendium.c13_memory_density.mixtures import free_mixture, two_clusters
+from compendium.common.images import digits
 from spinformer.core.solve import NotConverged, Status
 from spinformer.hopfield.density import gibbs, log_prob, log_weights, sample
 from spinformer.hopfield.learning import (
@@ -19,8 +21,6 @@ from spinformer.hopfield.learning import (
     loss,
     loss_gradient,
 )
-from spinformer.studies.images import digits
-from spinformer.studies.memory_density import free_mixture, two_clusters
 
 SETTINGS = st.tuples(
     st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 5), st.floats(0.3, 4.0)

@@ -10,8 +10,8 @@ import torch
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from spinformer.hopfield.continuous import retrieve
-from spinformer.hopfield.random_energy import (
+from compendium.c12b_continuous_capacity.limits import line_fit
+from compendium.c12b_continuous_capacity.random_energy import (
     basin_overlap,
     capacity,
     capacity_of_all,
@@ -24,8 +24,8 @@ from spinformer.hopfield.random_energy import (
     score_cumulant,
     score_rate,
 )
-from spinformer.studies import continuous_capacity as study
-from spinformer.studies.continuous_capacity.simulation import (
+from compendium.c12b_continuous_capacity.results import BASINS, FOLD, KEPT_TABLE, ONE_STEP
+from compendium.c12b_continuous_capacity.simulation import (
     draw_patterns,
     half_overlap,
     iterate,
@@ -35,6 +35,7 @@ from spinformer.studies.continuous_capacity.simulation import (
     outweighed_at,
     weight_concentration,
 )
+from spinformer.hopfield.continuous import retrieve
 
 ENSEMBLES = ("spherical", "gaussian", "binary")
 
@@ -185,7 +186,7 @@ def test_patterns_are_lost_at_the_fold_and_the_weight_is_shared_as_the_law_says(
             ).states
             shares.append(float(((states * patterns).sum(-1) > dim / 2).double().mean()))
         assert low <= np.mean(shares) <= high
-    table = study.FOLD.read()
+    table = FOLD.read()
     root = np.sqrt(table["dim"])
     raised = table["log_count"] + 0.5 * np.log(table["dim"])
     assert (raised[-1] - raised[0]) / (root[-1] - root[0]) == pytest.approx(1.0, abs=0.05)
@@ -261,23 +262,21 @@ def test_kept_patterns_have_errors_and_follow_the_share():
     )
     assert 0.01 < kept.share.error < 0.1
     assert kept.overlap.value == pytest.approx(0.36, abs=0.1)
-    intercept, slope = study.line_fit(
-        [1.0, 2.0, 4.0], values=[3.0, 5.0, 9.0], errors=[0.1, 0.1, 0.1]
-    )
+    intercept, slope = line_fit([1.0, 2.0, 4.0], values=[3.0, 5.0, 9.0], errors=[0.1, 0.1, 0.1])
     assert (intercept.value, slope.value) == pytest.approx((1.0, 2.0))
     # Points on the line leave the errors as they are, points far off widen them.
     x = np.array([1.0, 2.0, 4.0])
     assert slope.error == pytest.approx(0.1 / np.sqrt(((x - x.mean()) ** 2).sum()))
-    bent = study.line_fit(x, values=[3.0, 6.0, 9.0], errors=[0.1, 0.1, 0.1])
+    bent = line_fit(x, values=[3.0, 6.0, 9.0], errors=[0.1, 0.1, 0.1])
     assert bent[1].error > 3 * slope.error
 
 
 def test_stored_tables_are_what_the_study_computes():
     for table, unit in (
-        (study.ONE_STEP, {"ensemble": "spherical", "beta": 1.0, "dim": 8}),
-        (study.BASINS, {"load": 0.2, "dim": 16}),
-        (study.FOLD, {"dim": 49}),
-        (study.KEPT_TABLE, {"count": 64, "dim": 64}),
+        (ONE_STEP, {"ensemble": "spherical", "beta": 1.0, "dim": 8}),
+        (BASINS, {"load": 0.2, "dim": 16}),
+        (FOLD, {"dim": 49}),
+        (KEPT_TABLE, {"count": 64, "dim": 64}),
     ):
         stored = table.read()
         rows = np.all([stored[name] == value for name, value in unit.items()], axis=0)
@@ -303,7 +302,7 @@ def test_stored_tables_are_what_the_study_computes():
             lambda: iterate(np.ones(3), starts=np.ones((1, 3)), targets=np.ones((1, 3)), beta=1),
             "N, d",
         ),
-        (lambda: study.line_fit([1.0, 2.0], values=[1.0, 2.0], errors=[1.0, 1.0]), "points"),
+        (lambda: line_fit([1.0, 2.0], values=[1.0, 2.0], errors=[1.0, 1.0]), "points"),
     ],
 )
 def test_bad_input_is_refused_by_name(call, message):

@@ -10,11 +10,8 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import erf
 
-from spinformer.core.solve import NotConverged, Status
-from spinformer.core.statistics import mean_estimate
-from spinformer.hopfield.capacity import ags_capacity
-from spinformer.hopfield.heat_bath import run_heat_bath
-from spinformer.hopfield.replica import (
+from compendium.c11b_load_and_temperature.heat_bath import run_heat_bath
+from compendium.c11b_load_and_temperature.replica import (
     coexistence_load,
     glass_susceptibility,
     glass_temperature,
@@ -23,7 +20,11 @@ from spinformer.hopfield.replica import (
     retrieval_fold,
     unstable_load,
 )
-from spinformer.studies import load_and_temperature as study
+from compendium.c11b_load_and_temperature.results import MELTING, RETRIEVAL
+from compendium.c11b_load_and_temperature.simulation import copies_overlap, retrieval
+from spinformer.core.solve import NotConverged, Status
+from spinformer.core.statistics import mean_estimate
+from spinformer.hopfield.capacity import ags_capacity
 
 
 def average(function):
@@ -203,7 +204,7 @@ def test_compiled_sweeps_are_the_plain_ones():
 
 
 def test_overlap_and_energy_of_the_theory_are_those_of_networks():
-    overlap, energy = study.retrieval(1500, load=0.08, fraction=0.7, networks=12, seed=11)
+    overlap, energy = retrieval(1500, load=0.08, fraction=0.7, networks=12, seed=11)
     theory = replica_state(0.08, temperature=0.7 * melting_temperature(0.08))
     assert overlap.value == pytest.approx(theory.value, abs=3 * overlap.error + 0.01)
     assert energy.value == pytest.approx(theory.energy, rel=0.015)
@@ -234,14 +235,14 @@ def test_patterns_are_lost_where_the_glass_is_still_there():
     assert np.mean(squares) > 4 / size
     glass = replica_state(load, temperature=1.0, phase="spin glass").copies
     assert np.mean(squares) == pytest.approx(glass**2, rel=0.6)
-    found = study.copies_overlap(200, load=load, temperature=1.0, networks=16, seed=4)
+    found = copies_overlap(200, load=load, temperature=1.0, networks=16, seed=4)
     assert found.value == pytest.approx(np.mean(squares), rel=0.5)
     assert melting_temperature(load) < 1.0 < glass_temperature(load)
 
 
 def test_copies_have_the_susceptibility_of_the_replicon():
     for load, temperature in ((0.05, 1.6), (0.25, 2.2)):
-        found = study.copies_overlap(
+        found = copies_overlap(
             250, load=load, temperature=temperature, networks=40, burn=40, gap=8, seed=3
         )
         theory = glass_susceptibility(load, temperature=temperature)
@@ -251,8 +252,8 @@ def test_copies_have_the_susceptibility_of_the_replicon():
 
 def test_stored_tables_are_what_the_study_computes():
     for table, unit in (
-        (study.RETRIEVAL, {"dim": 500, "load": 0.05, "fraction": 0.6}),
-        (study.MELTING, {"dim": 500, "load": 0.02}),
+        (RETRIEVAL, {"dim": 500, "load": 0.05, "fraction": 0.6}),
+        (MELTING, {"dim": 500, "load": 0.02}),
     ):
         stored = table.read()
         rows = np.all([stored[name] == value for name, value in unit.items()], axis=0)

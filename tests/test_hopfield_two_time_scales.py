@@ -4,9 +4,8 @@ import torch
 from scipy.integrate import solve_ivp
 from scipy.optimize import approx_fprime
 
-from spinformer.core.solve import NotConverged
-from spinformer.hopfield import continuous
-from spinformer.hopfield.two_time_scales import (
+from compendium.c12c_two_time_scales import study as study
+from compendium.c12c_two_time_scales.two_time_scales import (
     Lagrangian,
     energy,
     flow,
@@ -17,7 +16,8 @@ from spinformer.hopfield.two_time_scales import (
     softmax_lagrangian,
     sphere,
 )
-from spinformer.studies import two_time_scales as study
+from spinformer.core.solve import NotConverged
+from spinformer.hopfield import continuous
 
 VISIBLE = {"quadratic": quadratic(), "sphere": sphere(1.7), "layer norm": layer_norm(0.8)}
 HIDDEN = softmax_lagrangian(1.5)

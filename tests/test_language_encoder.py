@@ -9,20 +9,17 @@ import pytest
 import torch
 from minilm_model import installed_model
 
-from spinformer.language import (
+from spinformer.language.encoder import (
     Architecture,
     check_trace,
     embed,
-    example_model,
     layer_norm,
     project,
-    random_tokens,
-    random_weights,
     run_layer,
     run_model,
-    sample_text,
-    text_windows,
 )
+from spinformer.language.text import random_tokens, sample_text, text_windows
+from spinformer.language.untrained import example_model, random_weights
 
 REFERENCE = json.loads((Path(__file__).parent / "data" / "minilm_reference.json").read_text())
 

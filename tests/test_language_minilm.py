@@ -7,15 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from spinformer.language import (
-    LanguageModel,
-    ModelUnavailable,
-    example_model,
-    load_model,
-    minilm,
-    random_tokens,
-    text_windows,
-)
+from spinformer.language import minilm
+from spinformer.language.encoder import LanguageModel
+from spinformer.language.minilm import ModelUnavailable, load_model
+from spinformer.language.text import random_tokens, text_windows
+from spinformer.language.untrained import example_model
 
 
 def test_loader_names_the_missing_package(monkeypatch):

@@ -18,10 +18,10 @@ import nbformat
 import pytest
 import torch
 
-from spinformer.chapters.checking import all_faults
-from spinformer.chapters.freshness import state
-from spinformer.chapters.meaning import has_tag, python_source
-from spinformer.chapters.source import Chapter, chapters
+from bookmaker.checking import all_faults
+from bookmaker.freshness import state
+from bookmaker.meaning import has_tag, python_source
+from bookmaker.source import Chapter, chapters
 from spinformer.language.minilm import ModelUnavailable
 
 matplotlib.use("Agg")

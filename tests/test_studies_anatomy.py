@@ -8,18 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.core.differences import slope_at_zero
-from spinformer.spins.modules.couplings import (
-    exponential_couplings,
-    response_attention,
-    softmax_couplings,
-    softmax_response,
-)
-from spinformer.spins.modules.dissection import dissect
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
-from spinformer.spins.vectors.exact import two_spins
-from spinformer.spins.vectors.large_d import free_energy, vector_spins
-from spinformer.studies.anatomy import (
+from compendium.c23_anatomy.study import (
     best_pair_weights,
     derivative_errors,
     distance_to_saddle,
@@ -31,11 +20,22 @@ from spinformer.studies.anatomy import (
     random_rotation,
     share_sweep,
 )
-from spinformer.studies.response_learning import (
+from compendium.c23b_response_as_feed_forward.per_token import (
     fit_per_token,
     own_token_share,
     share_between_groups,
 )
+from spinformer.core.differences import slope_at_zero
+from spinformer.spins.modules.couplings import (
+    exponential_couplings,
+    response_attention,
+    softmax_couplings,
+    softmax_response,
+)
+from spinformer.spins.modules.dissection import dissect
+from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.vectors.exact import two_spins
+from spinformer.spins.vectors.large_d import free_energy, vector_spins
 
 
 @settings(deadline=None, max_examples=25, derandomize=True)
@@ -260,7 +260,7 @@ def test_the_helpers_of_the_chapter(monkeypatch):
                 parts, response=parts.response + off, free_energy=1.5 * parts.free_energy
             )
 
-        patch.setattr("spinformer.studies.anatomy.dissect", disturbed)
+        patch.setattr("compendium.c23_anatomy.study.dissect", disturbed)
         wrong = derivative_errors(fields, bilinear=bilinear, push=push, beta=1.2, gamma=2.0)
         assert wrong.by_autograd == pytest.approx(1e-3, rel=1e-6)
         assert wrong.by_formula == pytest.approx(1e-3, rel=1e-6)

@@ -3,27 +3,22 @@
 import numpy as np
 import pytest
 
+from compendium.c33c_bifurcations.curves import CURVES, curve_rows, first_torus, resonance
+from compendium.c33c_bifurcations.cycles import CYCLES, family_branches, family_rows
+from compendium.c33c_bifurcations.ring import (
+    ON_CURVE,
+    STAIRCASE,
+    TONGUES,
+    closed_curve,
+    saddle_distances,
+    staircase_rows,
+    tongue_rows,
+)
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import document_context, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.rotation import rotation_number
 from spinformer.dmft.state import Context
-from spinformer.studies.bifurcations import (
-    CURVES,
-    CYCLES,
-    ON_CURVE,
-    STAIRCASE,
-    TONGUES,
-    closed_curve,
-    curve_rows,
-    family_branches,
-    family_rows,
-    first_torus,
-    resonance,
-    saddle_distances,
-    staircase_rows,
-    tongue_rows,
-)
 
 NETWORK = Network.document()
 

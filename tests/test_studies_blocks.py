@@ -4,20 +4,22 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from spinformer.core.checks import check_array
-from spinformer.dmft.blocks import BlockEnsemble, Blocks, block_step
-from spinformer.dmft.network import Network
-from spinformer.dmft.onset import onset
-from spinformer.studies.blocks import (
+from compendium.c35b_scaling_and_blocks.blocks import BlockEnsemble, Blocks, block_step
+from compendium.c35b_scaling_and_blocks.blocks_study import (
+    BETAS,
     CENSUS,
     CONDITIONS,
+    TOP,
+    WINDOWS,
     block_rows,
     compare,
     first_mode,
     make_blocks,
 )
-from spinformer.studies.blocks.study import BETAS, TOP, WINDOWS
-from spinformer.studies.census import draw_networks
+from compendium.common.networks import draw_networks
+from spinformer.core.checks import check_array
+from spinformer.dmft.network import Network
+from spinformer.dmft.onset import onset
 
 
 def _parting(networks: dict[int, Network], condition: str) -> np.ndarray:

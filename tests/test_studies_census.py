@@ -7,35 +7,30 @@ import pytest
 from scipy.stats import binomtest, entropy
 from sklearn.metrics import roc_auc_score
 
-from spinformer.dmft.attractors import Regime
-from spinformer.dmft.gauge import canonical_code
-from spinformer.dmft.mean_field import Context, random_contexts, step, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.onset import onset
-from spinformer.studies.census import (
-    DOCUMENT_SIZE,
-    EACH,
-    LONGER,
-    OTHER_SIZES,
+from compendium.c33e_census.protocol import escapes, highest_beta, network_row, sweep
+from compendium.c33e_census.results import (
     area_interval,
     area_under_curve,
-    draw_networks,
     entropy_of_labels,
     judge,
-    longer_row,
-    network_row,
     scores,
     select,
-    sweep,
 )
-from spinformer.studies.census.protocol import escapes, highest_beta
-from spinformer.studies.census.theory import (
+from compendium.c33e_census.tables import DOCUMENT_SIZE, EACH, LONGER, OTHER_SIZES, longer_row
+from compendium.c33e_census.theory import (
     median_onset,
     radial_share,
     sample_eigenvalues,
     scaled_onsets,
     turning_gain,
 )
+from compendium.common.networks import draw_networks
+from spinformer.dmft.attractors import Regime
+from spinformer.dmft.gauge import canonical_code
+from spinformer.dmft.mean_field import random_contexts, step, trajectory
+from spinformer.dmft.network import Network
+from spinformer.dmft.onset import onset
+from spinformer.dmft.state import Context
 
 
 def network_of(row):

@@ -5,12 +5,8 @@ import pytest
 import torch
 from scipy.special import softmax
 
-from spinformer.core.statistics import mean_interval
-from spinformer.hopfield.continuous import update
-from spinformer.hopfield.fixed_points import KINDS, find_fixed_points, mean_critical_beta
-from spinformer.hopfield.separation import CLASSICAL, EXPONENTIAL
-from spinformer.studies import images
-from spinformer.studies.continuous_memory import (
+from compendium.c11_discrete_memories.discrete_recall import subset_recall
+from compendium.c12_continuous_memory.study import (
     CENTRINGS,
     HALVES,
     bound_cases,
@@ -21,7 +17,11 @@ from spinformer.studies.continuous_memory import (
     stored_share,
     visible_half,
 )
-from spinformer.studies.discrete_recall import subset_recall
+from compendium.common import images
+from spinformer.core.statistics import mean_interval
+from spinformer.hopfield.continuous import update
+from spinformer.hopfield.fixed_points import KINDS, find_fixed_points, mean_critical_beta
+from spinformer.hopfield.separation import CLASSICAL, EXPONENTIAL
 
 
 def plain_recall(memory, queries, beta, steps=150):

@@ -4,17 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from spinformer.core.statistics import mean_interval
-from spinformer.hopfield.continuous import attention_weights, retrieve, update
-from spinformer.studies.demonstrations import BOUNDARY, LABELINGS, SMALL, Lessons, train
-from spinformer.studies.demonstrations.basins import (
+from compendium.c15_demonstrations.basins import (
     KICKS,
     conflict_shares,
     draw_queries,
     radius,
     return_shares,
 )
-from spinformer.studies.demonstrations.boundary import (
+from compendium.c15_demonstrations.boundary import (
     boundary,
     count_field,
     draw_lines,
@@ -22,7 +19,7 @@ from spinformer.studies.demonstrations.boundary import (
     shifts,
     stiffness,
 )
-from spinformer.studies.demonstrations.episodes import (
+from compendium.c15_demonstrations.episodes import (
     PARTS,
     WORDS,
     digit_inputs,
@@ -30,17 +27,22 @@ from spinformer.studies.demonstrations.episodes import (
     draw_labelings,
     split_digits,
 )
-from spinformer.studies.demonstrations.measurements import (
+from compendium.c15_demonstrations.measurements import (
+    BOUNDARY,
+    LABELINGS,
     NUMBERS,
+    SMALL,
     column,
     half_point,
     law_slopes,
     saturation,
 )
-from spinformer.studies.demonstrations.model import initial_weights, read
-from spinformer.studies.demonstrations.training import accuracy
-from spinformer.studies.demonstrations.two_patterns import boundary_position, spinodal
-from spinformer.studies.images import digit_labels
+from compendium.c15_demonstrations.model import initial_weights, read
+from compendium.c15_demonstrations.training import Lessons, accuracy, train
+from compendium.c15_demonstrations.two_patterns import boundary_position, spinodal
+from compendium.common.images import digit_labels
+from spinformer.core.statistics import mean_interval
+from spinformer.hopfield.continuous import attention_weights, retrieve, update
 
 
 @pytest.fixture(scope="module")

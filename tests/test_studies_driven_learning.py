@@ -8,36 +8,36 @@ import numpy as np
 import pytest
 import torch
 
-from spinformer.core.statistics import mean_interval
-from spinformer.spins.vectors.kinetic import driven_start, driven_step, entropy_rate
-from spinformer.studies.driven_learning import (
+from compendium.c25b_learning_under_a_drive import tasks
+from compendium.c25b_learning_under_a_drive.networks import (
     ARMS,
+    Network,
+    SpinLayer,
+    stationary_spins,
+)
+from compendium.c25b_learning_under_a_drive.results import (
     COUNTS,
-    PAIRS,
+    LOOKS,
     RECALL,
     SHUFFLED,
     TEXT,
     TUNING,
-    Network,
+    UPDATES,
     chosen_setting,
-    focus,
-    prefix_score,
-    score,
-    simulated_entropy,
-    stationary_spins,
-    tasks,
-    train,
 )
-from spinformer.studies.driven_learning.networks import SpinLayer
-from spinformer.studies.driven_learning.results import LOOKS, UPDATES
-from spinformer.studies.driven_learning.tasks import (
+from compendium.c25b_learning_under_a_drive.simulation import simulated_entropy
+from compendium.c25b_learning_under_a_drive.tasks import (
+    PAIRS,
     SHAPES,
     WINDOW,
     draw_recall,
     text_part,
     whole_windows,
 )
-from spinformer.studies.help_text import help_text
+from compendium.c25b_learning_under_a_drive.training import focus, prefix_score, score, train
+from compendium.common.help_text import help_text
+from spinformer.core.statistics import mean_interval
+from spinformer.spins.vectors.kinetic import driven_start, driven_step, entropy_rate
 
 
 @pytest.fixture(scope="module")

@@ -19,18 +19,18 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from spinformer.core.random import torch_generator
-from spinformer.studies.energy_signals import gradients, pretrained, readouts, scores, summary
-from spinformer.studies.energy_signals.energies import head_energy, leave_one_out_loss
-from spinformer.studies.energy_signals.network import Shape, initial_weights, logits, run
-from spinformer.studies.energy_signals.signals import (
+from bookmaker.tables import Table
+from compendium.c16_energies_as_signal import gradients, pretrained, readouts, scores, summary
+from compendium.c16_energies_as_signal.energies import head_energy, leave_one_out_loss
+from compendium.c16_energies_as_signal.network import Shape, initial_weights, logits, run
+from compendium.c16_energies_as_signal.signals import (
     ALONE,
     mean_energy,
     shuffled_patches,
     signal_loss,
 )
-from spinformer.studies.energy_signals.training import CopiesAdam, split_digits, train_copies
-from spinformer.studies.tables import Table
+from compendium.c16_energies_as_signal.training import CopiesAdam, split_digits, train_copies
+from spinformer.core.random import torch_generator
 
 SMALL = Shape(tokens=5, pixels=3, width=8, heads=2, layers=2, inner=6, classes=4)
 

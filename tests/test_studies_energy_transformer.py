@@ -8,35 +8,36 @@ import pytest
 import torch
 from torch.nn import functional
 
-from spinformer.core.statistics import mean_interval
-from spinformer.hopfield.energy_transformer import attention_gradient
-from spinformer.studies.energy_transformer import (
+from compendium.c18_energy_transformer.energy_transformer import attention_gradient
+from compendium.c18_energy_transformer.measures import align, follow, network_energy
+from compendium.c18_energy_transformer.networks import (
     ARMS,
+    TASKS,
+    Network,
+    core_parameters,
+    rotated_updates,
+)
+from compendium.c18_energy_transformer.results import (
+    EPOCHS,
     REFERENCES,
     RESULTS,
-    TASKS,
-    TUNING,
-    Network,
-    Start,
-    align,
-    follow,
-    hidden_patches,
-    network_energy,
-    score,
-    split_data,
-    train_stack,
-)
-from spinformer.studies.energy_transformer.networks import core_parameters, rotated_updates
-from spinformer.studies.energy_transformer.results import (
-    EPOCHS,
     SPLITS,
+    TUNING,
     chosen_setting,
     network_rows,
     reference_rows,
 )
-from spinformer.studies.energy_transformer.toys import angles_of, count_uphill, tokens_at
-from spinformer.studies.energy_transformer.training import tuning_data
-from spinformer.studies.images import digit_labels, digits
+from compendium.c18_energy_transformer.toys import angles_of, count_uphill, tokens_at
+from compendium.c18_energy_transformer.training import (
+    Start,
+    hidden_patches,
+    score,
+    split_data,
+    train_stack,
+    tuning_data,
+)
+from compendium.common.images import digit_labels, digits
+from spinformer.core.statistics import mean_interval
 
 
 def draw(*shape, seed=0):

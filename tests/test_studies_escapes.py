@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from spinformer.dmft.action import path_action
-from spinformer.dmft.network import Network
-from spinformer.studies.escapes import (
+from compendium.c33g_escapes.action import path_action
+from compendium.c33g_escapes.study import (
     ACTIONS,
     ESCAPES,
     chain_lifetimes,
@@ -13,6 +12,7 @@ from spinformer.studies.escapes import (
     escape_row,
     first_guesses,
 )
+from spinformer.dmft.network import Network
 
 
 def slopes(table, beta, cycle, seed):

@@ -3,11 +3,7 @@
 import numpy as np
 import pytest
 
-from spinformer.dmft.finite_size import linear_fluctuations, linear_maps, mean_shift
-from spinformer.dmft.functional import propagate, token_states
-from spinformer.dmft.network import Network
-from spinformer.dmft.tokens import mean_path, semantic_overlaps, window_means
-from spinformer.studies.finite_size import (
+from compendium.c32b_finite_size.study import (
     Limit,
     agreement_times,
     deviation,
@@ -18,6 +14,10 @@ from spinformer.studies.finite_size import (
     sample,
     settled_limits,
 )
+from spinformer.dmft.finite_size import linear_fluctuations, linear_maps, mean_shift
+from spinformer.dmft.functional import propagate, token_states
+from spinformer.dmft.network import Network
+from spinformer.dmft.tokens import mean_path, semantic_overlaps, window_means
 
 # Context of the document's network, oldest first.
 CONTEXT = np.array(

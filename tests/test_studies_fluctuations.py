@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from spinformer.core.statistics import mean_estimate
-from spinformer.dmft.coupling import coupled_growth
-from spinformer.dmft.lifetimes import growth_rates
-from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import Network
-from spinformer.dmft.tokens import generate, semantic_overlaps
-from spinformer.studies.escapes import coexisting_cycles
-from spinformer.studies.fluctuations import (
+from compendium.c32c_fluctuations.coupling import coupled_growth
+from compendium.c32c_fluctuations.study import (
     BREAKS,
     CLOSURES,
     EXPONENTS,
@@ -23,6 +17,12 @@ from spinformer.studies.fluctuations import (
     law_rows,
     spread_windows,
 )
+from compendium.c33g_escapes.study import coexisting_cycles
+from spinformer.core.statistics import mean_estimate
+from spinformer.dmft.lifetimes import growth_rates
+from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.network import Network
+from spinformer.dmft.tokens import generate, semantic_overlaps
 
 
 @pytest.mark.claim("C18a")

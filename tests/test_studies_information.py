@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from spinformer.studies.information import gaussian_information, label_information
+from compendium.common.information import gaussian_information, label_information
 
 
 def binary_information(error):

@@ -4,11 +4,11 @@ import torch
 from scipy.optimize import minimize
 from sklearn.linear_model import Ridge
 
+from compendium.c17_interacting_patterns import completion, diagram, faces, readers, results
+from compendium.c17_interacting_patterns.chains import LABELS, REACH, TAG, draw_chains
+from compendium.c17_interacting_patterns.interacting import solve
 from spinformer.core.statistics import mean_interval
 from spinformer.hopfield import continuous
-from spinformer.hopfield.interacting import solve
-from spinformer.studies.interacting_patterns import completion, diagram, faces, readers, results
-from spinformer.studies.interacting_patterns.chains import LABELS, REACH, TAG, draw_chains
 
 
 def rows_like(table, found, **unit):

@@ -3,6 +3,17 @@
 import numpy as np
 import pytest
 
+from compendium.c21b_large_systems.errors import (
+    BETAS,
+    ERRORS,
+    THEORIES,
+    draw_system,
+    squared_error,
+    theory_errors,
+)
+from compendium.c21b_large_systems.overlaps import OVERLAPS, glass_susceptibility
+from compendium.c21b_large_systems.results import fall_of_errors
+from compendium.c25_driven.order import ORDER
 from spinformer.spins.ising.couplings import sherrington_kirkpatrick
 from spinformer.spins.ising.exact import solve_exact
 from spinformer.spins.ising.mean_field import solve_mean_field
@@ -10,15 +21,6 @@ from spinformer.spins.ising.message_passing import belief_propagation, unrolled_
 from spinformer.spins.ising.monte_carlo import sample_ising
 from spinformer.spins.ising.replica_symmetric import glass_state, instability_beta
 from spinformer.spins.ising.tempering import tempered_chains
-from spinformer.studies.large_systems import ERRORS, ORDER, OVERLAPS, fall_of_errors
-from spinformer.studies.large_systems.errors import (
-    BETAS,
-    THEORIES,
-    draw_system,
-    squared_error,
-    theory_errors,
-)
-from spinformer.studies.large_systems.overlaps import glass_susceptibility
 
 
 def _errors(kind, size, copies):

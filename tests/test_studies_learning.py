@@ -7,21 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from spinformer.core.statistics import fit_power, mean_interval
-from spinformer.dmft.differentiable import torch_trajectory
-from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
-from spinformer.dmft.tokens import generate, mean_path, semantic_overlaps
-from spinformer.studies.learning_in_the_limit import (
+from compendium.c36_learning_through_the_limit.differentiable import torch_trajectory
+from compendium.c36_learning_through_the_limit.horizons import (
     GROWTH,
-    LEARNING,
-    QUALITY,
-    SHARES_LEFT,
-    TUNING,
-)
-from spinformer.studies.learning_in_the_limit.horizons import (
     SHARE_SIZES,
+    SHARES_LEFT,
     gradient_norms,
     growth_rows,
     growth_slopes,
@@ -29,17 +19,19 @@ from spinformer.studies.learning_in_the_limit.horizons import (
     sampled_derivative,
     share_rows,
 )
-from spinformer.studies.learning_in_the_limit.quality import quality_rows
-from spinformer.studies.learning_in_the_limit.tasks import (
+from compendium.c36_learning_through_the_limit.quality import QUALITY, quality_rows
+from compendium.c36_learning_through_the_limit.tasks import (
     BYTE,
     draw_cycle,
     examples,
     tables,
     text_bytes,
 )
-from spinformer.studies.learning_in_the_limit.training import (
+from compendium.c36_learning_through_the_limit.training import (
     ARMS,
+    LEARNING,
     SIZES,
+    TUNING,
     Lessons,
     chosen,
     column,
@@ -48,6 +40,11 @@ from spinformer.studies.learning_in_the_limit.training import (
     losses,
     train,
 )
+from spinformer.core.statistics import fit_power, mean_interval
+from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+from spinformer.dmft.tokens import generate, mean_path, semantic_overlaps
 
 
 def _stored(table, rows, where, *, tolerance):

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import linregress
 
-from spinformer.dmft.loaded import resting_state
-from spinformer.dmft.network import Network
-from spinformer.dmft.onset import onset
-from spinformer.studies.loaded import (
+from compendium.c35b_scaling_and_blocks.loaded import resting_state
+from compendium.c35b_scaling_and_blocks.loaded_study import (
     LIMITS,
     ONSETS,
     PATHS,
@@ -20,6 +18,8 @@ from spinformer.studies.loaded import (
     rest_rows,
     score_rows,
 )
+from spinformer.dmft.network import Network
+from spinformer.dmft.onset import onset
 
 
 @pytest.mark.claim("C22")

@@ -6,33 +6,34 @@ import numpy as np
 import pytest
 from scipy.signal import periodogram
 
+from compendium.c34_memory_beyond_window.perturbations import onset, perturbed_distance
+from compendium.c34_memory_beyond_window.study import (
+    MEMORY_TIMES,
+    SIZES,
+    SPECTRA,
+    STRENGTH,
+    forgotten_at,
+    median_interval,
+    memory_rows,
+    spectrum_row,
+)
+from compendium.common.phase_transitions import protocol_start
+from compendium.common.windows import (
+    MOTIONS,
+    dephased_distance,
+    measured_information,
+    message_direction,
+    message_start,
+    predicted_information,
+    trace_message,
+    window_after,
+)
 from spinformer.core.statistics import mean_interval
 from spinformer.dmft.lifetimes import replicas
 from spinformer.dmft.mean_field import step
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
 from spinformer.dmft.tokens import attention_of_window, generate, window_means
-from spinformer.studies.memory_beyond_window import (
-    MEMORY_TIMES,
-    MOTIONS,
-    SIZES,
-    SPECTRA,
-    STRENGTH,
-    dephased_distance,
-    forgotten_at,
-    measured_information,
-    median_interval,
-    memory_rows,
-    message_direction,
-    message_start,
-    onset,
-    perturbed_distance,
-    predicted_information,
-    spectrum_row,
-    trace_message,
-    window_after,
-)
-from spinformer.studies.phase_transitions import protocol_start
 
 
 @pytest.fixture(scope="module")

@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 import torch
 
+from compendium.c13_memory_density.learned import (
+    DIGITS,
+    HELD_OUT,
+    SEEDS,
+    digit_pictures,
+    digit_rows,
+    held_out_rows,
+    learn_digits,
+)
+from compendium.c13_memory_density.mixtures import attention_chain, free_mixture, two_clusters
 from spinformer.core.statistics import mean_interval, series_estimate
 from spinformer.hopfield.density import log_weights, pair_mixing
 from spinformer.hopfield.learning import contrastive_gradient, loss
-from spinformer.studies.memory_density import (
-    DIGITS,
-    HELD_OUT,
-    attention_chain,
-    digit_pictures,
-    free_mixture,
-    learn_digits,
-    two_clusters,
-)
-from spinformer.studies.memory_density.learned import SEEDS, digit_rows, held_out_rows
 
 
 def stored(table, **unit):

@@ -7,21 +7,13 @@ import itertools
 import numpy as np
 import pytest
 
+from compendium.c35_other_tokens.deviations import DEVIATIONS, FAMILIES, deviation_rows, slopes
+from compendium.c35_other_tokens.regimes import REGIMES, measured_onset, regime_rows
+from compendium.c35_other_tokens.word_deviations import WORDS, word_rows
 from spinformer.core.statistics import fit_power, mean_interval, share_interval
 from spinformer.dmft.letter_tokens import generate_letters, vocabulary
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.network import OUTPUT
-from spinformer.studies.other_tokens import (
-    DEVIATIONS,
-    REGIMES,
-    WORDS,
-    deviation_rows,
-    measured_onset,
-    regime_rows,
-    slopes,
-    word_rows,
-)
-from spinformer.studies.other_tokens.deviations import FAMILIES
 
 
 def rows_of(table: dict[str, np.ndarray], **unit: float) -> dict[str, np.ndarray]:

@@ -3,16 +3,12 @@
 import numpy as np
 import pytest
 
+from compendium.common.paths_to_mean_fields import order_sensitivity, settled_start, step_operations
 from spinformer.core.states import spin_states
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
 from spinformer.dmft.tokens import attention_of_window, mean_path, semantic_overlaps
-from spinformer.studies.paths_to_mean_fields import (
-    order_sensitivity,
-    settled_start,
-    step_operations,
-)
 
 
 @pytest.mark.claim("C6")

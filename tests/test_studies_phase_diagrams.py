@@ -6,6 +6,37 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
+from compendium.c33d_phase_diagrams import planes
+from compendium.c33d_phase_diagrams.longer import (
+    longer_diagram,
+    longer_network,
+    longer_rows,
+    scaled_thresholds,
+)
+from compendium.c33d_phase_diagrams.planes import (
+    PLANES,
+    Plane,
+    cells,
+    hysteresis,
+    plane_rows,
+    start_of_planes,
+)
+from compendium.c33d_phase_diagrams.summaries import (
+    agreement,
+    agreement_errors,
+    coarse_plane,
+    control_changes,
+    diversity,
+    mixed,
+)
+from compendium.c33d_phase_diagrams.tables import (
+    CONTROL,
+    EPSILON,
+    GAMMA,
+    LONGER,
+    control_cells,
+    read_plane,
+)
 from spinformer.core.random import numpy_generator
 from spinformer.core.statistics import mean_interval, share_interval
 from spinformer.dmft.attractors import SHORT_STRETCHES, Regime
@@ -14,31 +45,6 @@ from spinformer.dmft.mean_field import trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.onset import onset
 from spinformer.dmft.state import Context
-from spinformer.studies.phase_diagrams import (
-    EPSILON,
-    GAMMA,
-    LONGER,
-    PLANES,
-    Plane,
-    agreement,
-    agreement_errors,
-    cells,
-    coarse_plane,
-    control_cells,
-    control_changes,
-    diversity,
-    hysteresis,
-    longer_diagram,
-    longer_network,
-    longer_rows,
-    mixed,
-    plane_rows,
-    planes,
-    read_plane,
-)
-from spinformer.studies.phase_diagrams.longer import scaled_thresholds
-from spinformer.studies.phase_diagrams.planes import start_of_planes
-from spinformer.studies.phase_diagrams.tables import CONTROL
 
 # On the cycle of 16 steps of the document's network at β = 1.27, position 0.
 SIXTEEN = [

@@ -9,18 +9,15 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
+from compendium.c33_phase_transitions.study import RANGES, SHARES, share_row
+from compendium.common.phase_transitions import census, follow_families, name, protocol_start
 from spinformer.core.statistics import Estimate
-from spinformer.dmft import Attractors, Context, Network, Regime, Thresholds, document_context
-from spinformer.dmft.attractors import Continuation, find_attractors
-from spinformer.plotting.orbits import (
-    REGIME_COLORS,
-    diagram_image,
-    orbit_diagram,
-    show_orbit_diagram,
-)
-from spinformer.plotting.style import COLORS
-from spinformer.studies.orbit_diagrams import RANGES, SHARES, share_row
-from spinformer.studies.phase_transitions import census, follow_families, name, protocol_start
+from spinformer.dmft.attractors import Attractors, Continuation, Regime, Thresholds, find_attractors
+from spinformer.dmft.mean_field import document_context
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+from spinformer.plot.orbits import REGIME_COLORS, diagram_image, orbit_diagram, show_orbit_diagram
+from spinformer.plot.style import COLORS
 
 
 def made(regime, period, histogram, section):
@@ -102,7 +99,7 @@ def test_every_family_starts_at_its_own_orbit_and_returns_from_where_it_went(mon
             context=Context(ends, 0),
         )
 
-    monkeypatch.setattr("spinformer.studies.phase_transitions.continue_attractors", follow)
+    monkeypatch.setattr("compendium.common.phase_transitions.continue_attractors", follow)
     found = replace(
         made([0] * 4, [28, 28, 4, 28], np.zeros((4, 1)), np.zeros((4, 1))),
         context=Context(np.arange(4.0)[:, None, None] + np.zeros((4, 4, 3)), 0),

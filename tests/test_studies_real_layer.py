@@ -6,26 +6,19 @@ import torch
 from minilm_model import installed_model
 from sklearn.linear_model import LinearRegression, Ridge
 
-from spinformer.language import (
-    embed,
-    example_model,
-    run_layer,
-    run_model,
-    sample_texts,
-    text_windows,
-)
-from spinformer.spins.modules.dissection import dissect
-from spinformer.studies.real_layer import (
+from compendium.c23c_real_layer.parts import feed_forward_output, layer_parts, mixing_terms
+from compendium.c23c_real_layer.prediction import (
     LAYERS,
+    RIDGES,
     attention_scores,
-    feed_forward_output,
     feed_forward_scores,
-    layer_parts,
-    mixing_terms,
     normalization_scores,
     text_parts,
 )
-from spinformer.studies.real_layer.prediction import RIDGES
+from spinformer.language.encoder import embed, run_layer, run_model
+from spinformer.language.text import sample_texts, text_windows
+from spinformer.language.untrained import example_model
+from spinformer.spins.modules.dissection import dissect
 
 MODEL = example_model(seed=4)
 TOKENS = torch.tensor([[2, 5, 9, 7, 11, 3], [2, 8, 8, 6, 12, 3]])

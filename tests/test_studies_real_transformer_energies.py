@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from minilm_model import installed_model, installed_traces
 
-from spinformer.language import example_model, run_layer, run_model
-from spinformer.studies.real_transformer import energies
+from compendium.c14_real_transformer import energies
+from spinformer.language.encoder import run_layer, run_model
+from spinformer.language.untrained import example_model
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
 

@@ -7,9 +7,10 @@ from minilm_model import installed_model
 from scipy.special import ndtri
 from scipy.stats import skew
 
+from compendium.c14b_heads_and_fixed_points import heads, sizes
 from spinformer.hopfield.fixed_points import effective_entries
-from spinformer.language import example_model, run_model
-from spinformer.studies.real_transformer import heads, sizes
+from spinformer.language.encoder import run_model
+from spinformer.language.untrained import example_model
 
 
 def test_head_statistics_by_hand():

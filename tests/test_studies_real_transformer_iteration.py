@@ -7,22 +7,21 @@ import pytest
 import torch
 from minilm_model import installed_model, installed_traces
 
+from compendium.c14_real_transformer import energies
+from compendium.c14b_heads_and_fixed_points import gain, iteration, loops
+from compendium.c14b_heads_and_fixed_points.ends import SHARES, end_rows, read_ends
 from spinformer.core.solve import NotConverged, Status
 from spinformer.hopfield.fixed_points import KINDS
-from spinformer.language import (
+from spinformer.language.encoder import (
     Architecture,
     LanguageModel,
     LayerTrace,
-    example_model,
     project,
     run_layer,
     run_model,
-    sample_texts,
-    text_windows,
 )
-from spinformer.language.text import TEXTS
-from spinformer.studies.real_transformer import energies, gain, iteration, loops
-from spinformer.studies.real_transformer.ends import SHARES, end_rows, read_ends
+from spinformer.language.text import TEXTS, sample_texts, text_windows
+from spinformer.language.untrained import example_model
 
 
 def double(rows):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from spinformer.studies.real_transformer import toy
+from compendium.c14_real_transformer import toy
 
 
 def draw(task, count, shift=1):

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from spinformer.chapters.points import read_points
-from spinformer.chapters.source import Chapter
-from spinformer.spins.ising.couplings import sherrington_kirkpatrick
-from spinformer.spins.ising.exact import solve_exact
-from spinformer.studies import seeds
-from spinformer.studies.ising import approximation_errors
-from spinformer.studies.seeds import (
+import compendium.c41_seeds.study as seeds_study
+from bookmaker.points import read_points
+from bookmaker.source import Chapter
+from compendium.c21_ising.study import approximation_errors
+from compendium.c41_seeds.study import (
     COMMANDS,
     effective_number,
     free_energy_rest,
@@ -25,6 +23,8 @@ from spinformer.studies.seeds import (
     read_seeds,
     rest_by_loops,
 )
+from spinformer.spins.ising.couplings import sherrington_kirkpatrick
+from spinformer.spins.ising.exact import solve_exact
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -57,7 +57,7 @@ def test_the_commands_ask_for_the_rows_that_are_stored(name: str) -> None:
     assert match is not None
     points = read_points(Chapter(ROOT, match[1]), [(match[2], match[3])])
     assert [point.values["seed"] for point in points] == read_seeds()["seed"].tolist()
-    stored = Path(seeds.__file__).with_name(name).read_text(encoding="utf-8")
+    stored = Path(seeds_study.__file__).with_name(name).read_text(encoding="utf-8")
     assert stored.startswith(f"# {COMMANDS[name]}\n")
 
 

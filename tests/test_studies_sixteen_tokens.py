@@ -9,18 +9,18 @@ import pytest
 import torch
 from scipy import optimize, stats
 
-from spinformer.studies.classifiers import build_classifier
-from spinformer.studies.help_text import ALPHABET, WEIGHTS, help_text
-from spinformer.studies.sixteen_tokens import (
+from compendium.c24_training.fitting import fit, score
+from compendium.c24_training.tables import choice
+from compendium.c24c_copies_and_characters import tasks
+from compendium.c24c_copies_and_characters.tables import (
     COUNTS,
     EXPERIMENTS,
     RESULTS,
     SHORTER,
     TUNING,
-    tasks,
     train,
 )
-from spinformer.studies.sixteen_tokens.tasks import (
+from compendium.c24c_copies_and_characters.tasks import (
     MARKS,
     SYMBOLS,
     TOKENS,
@@ -28,8 +28,9 @@ from spinformer.studies.sixteen_tokens.tasks import (
     copy_task,
     text_parts,
 )
-from spinformer.studies.training import crowd_share, fit, score
-from spinformer.studies.training.tables import choice
+from compendium.common.classifiers import build_classifier
+from compendium.common.help_text import ALPHABET, WEIGHTS, help_text
+from compendium.common.token_tasks import crowd_share
 
 
 def test_a_copy_is_the_content_that_bears_the_same_mark():

@@ -7,13 +7,15 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from spinformer.spins.ising.asymmetric import analog_exponent_theory
-from spinformer.spins.ising.asymmetric_order import asymmetric_magnetization
-from spinformer.spins.ising.couplings import gaussian_couplings, sherrington_kirkpatrick
-from spinformer.spins.ising.exact import solve_exact
-from spinformer.spins.ising.kinetic import kinetic_path
-from spinformer.spins.ising.replica_symmetric import glass_state
-from spinformer.studies.asymmetric_hopfield import (
+from compendium.c21_ising.study import approximation_errors, field_differences, several_solutions
+from compendium.c25_driven.study import (
+    binder_crossing,
+    entropy_by_four_routes,
+    largest_errors,
+    order_moments,
+    squared_errors,
+)
+from compendium.c31_asymmetric_hopfield.study import (
     EXPONENTS,
     analog_exponents,
     cycle_lengths,
@@ -21,14 +23,12 @@ from spinformer.studies.asymmetric_hopfield import (
     mean_order,
     spin_memory,
 )
-from spinformer.studies.driven import (
-    binder_crossing,
-    entropy_by_four_routes,
-    largest_errors,
-    order_moments,
-    squared_errors,
-)
-from spinformer.studies.ising import approximation_errors, field_differences, several_solutions
+from spinformer.spins.ising.asymmetric import analog_exponent_theory
+from spinformer.spins.ising.asymmetric_order import asymmetric_magnetization
+from spinformer.spins.ising.couplings import gaussian_couplings, sherrington_kirkpatrick
+from spinformer.spins.ising.exact import solve_exact
+from spinformer.spins.ising.kinetic import kinetic_path
+from spinformer.spins.ising.replica_symmetric import glass_state
 
 
 @pytest.mark.claim("C1c")
@@ -195,7 +195,7 @@ def test_ends_that_were_not_solved_are_no_solutions(monkeypatch, stray, arrived)
         m, converged = next(ends)
         return SimpleNamespace(magnetization=np.full((1, 2), m), converged=np.array([converged]))
 
-    monkeypatch.setattr("spinformer.studies.ising.solve_mean_field", solve)
+    monkeypatch.setattr("compendium.c21_ising.study.solve_mean_field", solve)
     several = several_solutions(
         np.zeros((1, 2, 2)),
         fields=np.zeros((1, 2)),

@@ -3,22 +3,22 @@
 import numpy as np
 import pytest
 
+from compendium.c33f_switching.study import (
+    DWELLS,
+    FLASH,
+    ORBITS,
+    calm_parts,
+    chaotic_orbits,
+    followed,
+    orbit_rows,
+    shuffled_blocks,
+)
 from spinformer.core.signals import autocorrelation
 from spinformer.core.slow_modes import phase_surrogate
 from spinformer.dmft.mean_field import tokens
 from spinformer.dmft.network import OUTPUT, Network
 from spinformer.dmft.return_map import returned
 from spinformer.dmft.rotation import strobed
-from spinformer.studies.switching import (
-    DWELLS,
-    FLASH,
-    ORBITS,
-    calm_parts,
-    chaotic_orbits,
-    orbit_rows,
-    shuffled_blocks,
-)
-from spinformer.studies.switching.study import followed
 
 
 @pytest.mark.claim("C21")

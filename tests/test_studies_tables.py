@@ -7,12 +7,12 @@ import time
 import numpy as np
 import pytest
 
-from spinformer.studies.tables import Table
+from bookmaker.tables import Table
 
 STUDY = """
 import sys, time
 from pathlib import Path
-from spinformer.studies.tables import Table
+from bookmaker.tables import Table
 
 def rows(seed):
     with open({log!r}, "a") as file:
@@ -21,7 +21,7 @@ def rows(seed):
     return [{{"half": half, "value": 0.1 * seed + half}} for half in range(2)]
 
 if __name__ == "__main__":
-    from spinformer.sweeps.engine import Workers
+    from bookmaker.sweeps.engine import Workers
     table = Table(path=Path({path!r}), units=[{{"seed": seed}} for seed in range(8)], rows=rows)
     table.make(progress=False, workers=Workers(count={workers}))
 """

@@ -7,10 +7,22 @@ import numpy as np
 import pytest
 import torch
 
+from compendium.c51_synthesis.motion import late_motion, rest_edge, three_keys, turned
+from compendium.c51_synthesis.readers import (
+    change_times,
+    energy_log_partition,
+    first_shift,
+    follow_gain,
+    readers_at_once,
+    readers_in_equilibrium,
+    readers_needed,
+    resting_state,
+    slowest_mode,
+    valley_depth,
+)
 from spinformer.hopfield.attention import attention
 from spinformer.hopfield.continuous import energy
 from spinformer.spins.ising.master_equation import kinetic_stationary
-from spinformer.studies import three_views as views
 
 
 def drawn_keys(seed):
@@ -36,20 +48,20 @@ def test_three_views_agree_up_to_the_first_correction():
         beta = 2.0 / np.square(keys[:, None] - keys).sum(-1).max()
         means = every_state(keys, 6)
         weight = np.exp(0.5 * 6 * beta * np.square(means).sum(1))
-        found = views.readers_in_equilibrium(keys, beta=beta, readers=6)
+        found = readers_in_equilibrium(keys, beta=beta, readers=6)
         assert found.log_partition == pytest.approx(math.log(weight.sum()), abs=1e-12)
         np.testing.assert_allclose(found.mean, weight @ means / weight.sum(), atol=1e-12)
-        from_energy = views.energy_log_partition(keys, beta=beta, readers=6)
+        from_energy = energy_log_partition(keys, beta=beta, readers=6)
         assert from_energy == pytest.approx(found.log_partition, abs=1e-9)
         # The rest is one of torch's attention, keys as values.
-        rest = views.resting_state(keys, beta=beta, start=keys.mean(0))
+        rest = resting_state(keys, beta=beta, start=keys.mean(0))
         tensor = torch.tensor(keys)
         again = attention(torch.tensor(rest[None]), keys=tensor, values=tensor, beta=beta)
         np.testing.assert_allclose(again[0].numpy(), rest, atol=1e-12)
-        law = views.first_shift(keys, beta=beta, at=rest)
+        law = first_shift(keys, beta=beta, at=rest)
         for average, b in (
-            (views.readers_in_equilibrium, law.equilibrium),
-            (views.readers_at_once, law.at_once),
+            (readers_in_equilibrium, law.equilibrium),
+            (readers_at_once, law.at_once),
         ):
             near, far = (n * (average(keys, beta=beta, readers=n).mean - rest) for n in (20, 40))
             assert np.linalg.norm(2 * far - near - b) < 0.05 * np.linalg.norm(b)
@@ -57,7 +69,7 @@ def test_three_views_agree_up_to_the_first_correction():
 
 def test_readers_that_draw_at_once_against_simulation_and_against_driven_spins():
     keys, values = drawn_keys(0), drawn_keys(1)
-    found = views.readers_at_once(keys, beta=0.7, readers=5, values=values)
+    found = readers_at_once(keys, beta=0.7, readers=5, values=values)
     assert found.probability.sum() == pytest.approx(1.0, abs=1e-12)
     rng = np.random.default_rng(2)
     state, seen = values.mean(0), []
@@ -67,13 +79,13 @@ def test_readers_that_draw_at_once_against_simulation_and_against_driven_spins()
     error = np.std(seen, axis=0) * math.sqrt(4.0 / len(seen))
     assert (np.abs(np.mean(seen, axis=0) - found.mean) < 4 * error).all()
     spins = kinetic_stationary(np.full((4, 4), 0.25), drive=np.full(4, 0.3), beta=1.2)
-    pair = views.readers_at_once(np.array([[1.3], [-0.7]]), beta=1.2, readers=4)
+    pair = readers_at_once(np.array([[1.3], [-0.7]]), beta=1.2, readers=4)
     assert pair.mean[0] - 0.3 == pytest.approx(spins.magnetization[0], abs=1e-12)
 
 
 @pytest.mark.claim("S2")
 def test_times_to_change_sides_follow_from_the_energy():
-    m, depth = views.valley_depth(1.7)
+    m, depth = valley_depth(1.7)
     assert m == pytest.approx(math.tanh(1.7 * m), abs=1e-12)
     keys = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
     top, bottom = (
@@ -81,7 +93,7 @@ def test_times_to_change_sides_follow_from_the_energy():
         for x in (0.0, m)
     )
     assert depth == pytest.approx(1.7 * (top - bottom), abs=1e-12)
-    times = {n: np.log(views.change_times(n, beta=1.7)) for n in (36, 40)}
+    times = {n: np.log(change_times(n, beta=1.7)) for n in (36, 40)}
     slopes = (times[40] - times[36]) / (4 * depth)
     assert slopes == pytest.approx([1.0, 2.0], abs=0.1)
 
@@ -98,28 +110,26 @@ def test_times_are_those_of_the_matrix_over_all_states():
                 one[row, np.flatnonzero((states == after).all(1))[0]] += chance / 5
     field = 1.5 * states.mean(1)
     chances = np.exp(np.outer(field, states.sum(1))) / (2 * np.cosh(field))[:, None] ** 5
-    for matrix, found, share in zip(
-        (one, chances), views.change_times(5, beta=1.5), (5, 1), strict=True
-    ):
+    for matrix, found, share in zip((one, chances), change_times(5, beta=1.5), (5, 1), strict=True):
         second = np.sort(np.linalg.eigvals(matrix).real)[-2]
         assert found == pytest.approx(-1 / (share * math.log(second)), rel=1e-9)
 
 
 @pytest.mark.claim("S3")
 def test_turned_values_end_the_rest_and_drives_are_followed_with_a_lag():
-    keys = views.three_keys()
-    edge = views.rest_edge(4.0)
+    keys = three_keys()
+    edge = rest_edge(4.0)
     assert 31.5 < edge < 33.5
-    assert 57 < views.rest_edge(100.0) < 60
+    assert 57 < rest_edge(100.0) < 60
     for angle, rests in ((0.0, True), (edge - 0.5, True), (edge + 0.5, False)):
-        state, values = keys[0], views.turned(keys, degrees=angle)
+        state, values = keys[0], turned(keys, degrees=angle)
         for _ in range(3000):
             before, state = state, softmax(4.0 * keys @ state) @ values
         assert bool(np.abs(state - before).max() < 1e-6) is rests
-    values = views.turned(keys, degrees=40.0)
+    values = turned(keys, degrees=40.0)
     assert values[0] @ keys[0] == pytest.approx(math.cos(math.radians(40.0)))
-    turns = views.late_motion(np.array(4.0), degrees=np.array(40.0), steps=2000, kept=1500).turns
-    mode = views.slowest_mode(keys, beta=4.0, readers=16, values=values)
+    turns = late_motion(np.array(4.0), degrees=np.array(40.0), steps=2000, kept=1500).turns
+    mode = slowest_mode(keys, beta=4.0, readers=16, values=values)
     assert turns > 0.05
     assert abs(np.angle(mode) / (2 * np.pi) - turns) < 0.01
     # The gain from a plain simulation of many readers, which are as good as infinitely many.
@@ -132,42 +142,42 @@ def test_turned_values_end_the_rest_and_drives_are_followed_with_a_lag():
     for _ in range(200):
         slow = [math.tanh(0.5 * (x + c)) for x, c in zip(slow, (0.19, 0.21), strict=True)]
     lag = abs(np.array(path[-4:]) @ np.array([1, -1j, -1, 1j])) / (slow[1] - slow[0])
-    assert views.follow_gain(60, beta=0.5, shift=0.2, period=4, change=0.01) == pytest.approx(
+    assert follow_gain(60, beta=0.5, shift=0.2, period=4, change=0.01) == pytest.approx(
         lag, abs=0.01
     )
     assert lag < 0.9
 
 
 def test_motion_is_that_of_a_plain_loop():
-    keys, values = views.three_keys(), views.turned(views.three_keys(), degrees=50.0)
+    keys, values = three_keys(), turned(three_keys(), degrees=50.0)
     state = values[0] @ np.array([[math.cos(0.1), math.sin(0.1)], [-math.sin(0.1), math.cos(0.1)]])
     speeds, angles = [], []
     for _ in range(60):
         before, state = state, softmax(3.0 * keys @ state) @ values
         speeds.append(np.linalg.norm(state - before))
         angles.append(math.atan2(np.linalg.det([before, state]), before @ state) / (2 * math.pi))
-    found = views.late_motion(np.array(3.0), degrees=np.array(50.0), steps=60, kept=20)
+    found = late_motion(np.array(3.0), degrees=np.array(50.0), steps=60, kept=20)
     assert found.speed == pytest.approx(np.mean(speeds[-20:]), abs=1e-9)
     assert found.turns == pytest.approx(np.mean(angles[-20:]), abs=1e-9)
 
 
 def test_readers_needed_are_the_fewest():
     keys = np.array([[1.2], [-0.8]])
-    rest = views.resting_state(keys, beta=0.8, start=np.zeros(1))
-    for at_once, average in ((False, views.readers_in_equilibrium), (True, views.readers_at_once)):
-        found = views.readers_needed(keys, beta=0.8, tolerance=0.05, at_once=at_once)
+    rest = resting_state(keys, beta=0.8, start=np.zeros(1))
+    for at_once, average in ((False, readers_in_equilibrium), (True, readers_at_once)):
+        found = readers_needed(keys, beta=0.8, tolerance=0.05, at_once=at_once)
         far = [
             abs(average(keys, beta=0.8, readers=n).mean[0] - rest[0]) for n in (found - 1, found)
         ]
         assert far[0] > 0.05 >= far[1]
     with pytest.raises(ValueError, match="tolerance"):
-        views.readers_needed(keys, beta=0.8, tolerance=1e-6, at_once=False, most=50)
+        readers_needed(keys, beta=0.8, tolerance=1e-6, at_once=False, most=50)
     with pytest.raises(ValueError, match="start"):
-        views.resting_state(
-            views.three_keys(),
+        resting_state(
+            three_keys(),
             beta=6.0,
             start=np.array([1.0, 0.1]),
-            values=views.turned(views.three_keys(), degrees=120.0),
+            values=turned(three_keys(), degrees=120.0),
         )
     with pytest.raises(ValueError, match="values"):
-        views.readers_at_once(keys, beta=1.0, readers=3, values=np.eye(2))
+        readers_at_once(keys, beta=1.0, readers=3, values=np.eye(2))

@@ -6,29 +6,12 @@ import torch
 from scipy import stats
 from sklearn.datasets import load_digits
 
-from spinformer.spins.modules import SpinTransformerModule
-from spinformer.spins.vectors.exact import one_spin
-from spinformer.studies.classifiers import (
-    ARMS,
-    COUPLINGS,
-    TokenClassifier,
-    build_classifier,
-    parameter_count,
-    transformer_width,
-)
-from spinformer.studies.training import (
-    digit_images,
-    digit_task,
-    digits_as_tokens,
-    fit,
-    probe_layers,
-    recall_task,
-    sample_module,
-    score,
-)
-from spinformer.studies.training.references import reference_rows
-from spinformer.studies.training.summary import difference, values_of
-from spinformer.studies.training.tables import (
+from compendium.c24_training.fitting import fit, score
+from compendium.c24_training.probes import probe_layers
+from compendium.c24_training.references import reference_rows
+from compendium.c24_training.sampled import sample_module
+from compendium.c24_training.summary import difference, values_of
+from compendium.c24_training.tables import (
     DEPTH,
     DIGITS,
     EXPERIMENTS,
@@ -40,6 +23,17 @@ from spinformer.studies.training.tables import (
     TUNING_SPLITS,
     choice,
 )
+from compendium.common.classifiers import (
+    ARMS,
+    COUPLINGS,
+    TokenClassifier,
+    build_classifier,
+    parameter_count,
+    transformer_width,
+)
+from compendium.common.token_tasks import digit_images, digit_task, digits_as_tokens, recall_task
+from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.vectors.exact import one_spin
 
 SHAPE = digit_task(0).shape
 

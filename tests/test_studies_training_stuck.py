@@ -7,9 +7,8 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
-from spinformer.studies.classifiers import build_classifier
-from spinformer.studies.training import crowd_share, recall_task
-from spinformer.studies.training.stuck import (
+from compendium.c24_training.tables import LONGER
+from compendium.c24c_copies_and_characters.stuck import (
     FREED,
     PARTS,
     STUCK,
@@ -19,7 +18,8 @@ from spinformer.studies.training.stuck import (
     trained,
     with_fresh,
 )
-from spinformer.studies.training.tables import LONGER
+from compendium.common.classifiers import build_classifier
+from compendium.common.token_tasks import crowd_share, recall_task
 
 
 def test_what_a_network_reads_by_plain_loops():

@@ -6,9 +6,8 @@ import torch
 from scipy.optimize import minimize_scalar
 from scipy.special import ive
 
-from spinformer.spins.modules.stability import largest_row_sum
-from spinformer.studies.training.tables import SPLITS, STARTS
-from spinformer.studies.training.teacher import (
+from compendium.c24_training.tables import SPLITS, STARTS
+from compendium.c24_training.teacher import (
     NOISE,
     SCALE,
     STUDENTS,
@@ -24,6 +23,7 @@ from spinformer.studies.training.teacher import (
     teacher,
     teacher_rows,
 )
+from spinformer.spins.modules.stability import largest_row_sum
 
 
 def test_the_bound_is_what_small_noise_does_to_a_local_fit():
@@ -87,7 +87,7 @@ def test_the_table_is_whole_and_one_bound_repeats():
 
 
 def test_one_student_again(monkeypatch):
-    study = "spinformer.studies.training.teacher"
+    study = "compendium.c24_training.teacher"
     monkeypatch.setattr(f"{study}.TEACHERS", 1)
     made = _pairs("theory", student="saddle", samples=16)
     monkeypatch.setattr(f"{study}._pairs", lambda *args, **options: made)

@@ -17,8 +17,8 @@ import pytest
 pytest.importorskip("distributed")
 from distributed import LocalCluster
 
-from spinformer.sweeps import engine
-from spinformer.sweeps.engine import Lost, SweepError, Workers, stream, sweep
+from bookmaker.sweeps import engine
+from bookmaker.sweeps.engine import Lost, SweepError, Workers, stream, sweep
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_what_is_missing_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_room_of_sweeps_needs_no_large_library() -> None:
-    code = "import sys, spinformer.chapters.sweeping as _; "
+    code = "import sys, bookmaker.sweeping as _; "
     code += "print({'torch', 'scipy', 'distributed'} & {*sys.modules})"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "set()\n"

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from spinformer.sweeps.store import Store, StoreError, read_store
+from bookmaker.sweeps.store import Store, StoreError, read_store
 
 ABOUT = {"work": "squares"}
 HOLD = """
 import sys, time
 from pathlib import Path
-from spinformer.sweeps.store import Store
+from bookmaker.sweeps.store import Store
 
 with Store(Path(sys.argv[1]), about={"work": "squares"}) as store:
     print("here", flush=True)

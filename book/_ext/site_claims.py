@@ -11,10 +11,7 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.nodes import nested_parse_with_titles
 
-from spinformer.chapters.claims_page import (
-    claims_markdown,
-    sources_markdown,
-)
+from bookmaker.claims_page import claims_markdown, sources_markdown
 
 
 class FromText(Directive):

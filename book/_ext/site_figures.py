@@ -9,9 +9,9 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
-from spinformer.chapters.errors import BookError
-from spinformer.chapters.figures import figure_png
-from spinformer.chapters.freshness import read_notebook
+from bookmaker.errors import BookError
+from bookmaker.figures import figure_png
+from bookmaker.freshness import read_notebook
 
 
 class WithoutScripts(Directive):

@@ -12,7 +12,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from spinformer.chapters.project import published_address
+from bookmaker.project import published_address
 
 # What the numbers of the book depend on most.
 _LIBRARIES = ("numpy", "scipy", "torch", "numba", "scikit-learn", "matplotlib")

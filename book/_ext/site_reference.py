@@ -14,13 +14,13 @@ from sphinx.addnodes import desc_signature, pending_xref
 from sphinx.application import Sphinx
 from sphinx.util.nodes import nested_parse_with_titles
 
-from spinformer.chapters.claims_page import chapter_claims_markdown, read_rows
-from spinformer.chapters.reference import Reference, Uses
+from bookmaker.claims_page import chapter_claims_markdown, read_rows
+from bookmaker.reference import Reference, Uses
 
 CHAPTERS = "notebooks/"
 PAGES = "book/reference/"
 # Rooms that have no entry for every class.
-ELSEWHERE = ("spinformer.studies.", "spinformer.plotting.", "spinformer.chapters.")
+ELSEWHERE = ("compendium.", "spinformer.plot.", "bookmaker.")
 
 
 def uses(app: Sphinx) -> Uses:
@@ -29,7 +29,7 @@ def uses(app: Sphinx) -> Uses:
         root = Path(app.srcdir)
         paths = sorted((root / "notebooks").glob("*.ipynb"))
         code = {path.stem: _code(path) for path in paths}
-        app.uses = Uses(Reference(root / "src" / "spinformer"), code)
+        app.uses = Uses(Reference(root / "src"), code)
     return app.uses
 
 

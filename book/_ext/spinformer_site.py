@@ -17,7 +17,7 @@ from site_reference import setup_reference
 from site_terms import setup_terms
 from sphinx.application import Sphinx
 
-from spinformer.chapters.project import published_address
+from bookmaker.project import published_address
 
 BRANCH = "main"
 

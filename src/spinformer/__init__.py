@@ -2,9 +2,9 @@
 
 Three rooms follow the documents the book is about: `hopfield` (energies of attention), `spins`
 (free energies and magnetizations) and `dmft` (dynamical mean-field theory of self-attention);
-`language` reads a real language model. All stand on `core`, which holds what they share. On top,
-`studies` holds the experiments of the chapters, `plotting` their figures, and `chapters` runs the
-book.
+`language` reads a real language model, `plot` holds the style of the figures. All stand on `core`,
+which holds what they share. What one chapter alone needs lies in `compendium`, a folder a chapter;
+`bookmaker` runs, checks and builds them.
 """
 
 __version__ = "0.1.0"

@@ -29,7 +29,9 @@ from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.kernels import LANES, Block, Clock, Tally
+from spinformer.dmft.kernels.lanes import LANES
+from spinformer.dmft.kernels.stepping import Block, Clock
+from spinformer.dmft.kernels.surveying import Tally
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.state import Context
 from spinformer.dmft.weights import AttentionNetwork

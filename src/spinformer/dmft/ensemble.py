@@ -16,7 +16,8 @@ from tqdm import tqdm
 
 from spinformer.core.checks import check_array, check_integer
 from spinformer.dmft import kernels
-from spinformer.dmft.kernels import LANES, Block, Clock
+from spinformer.dmft.kernels.lanes import LANES
+from spinformer.dmft.kernels.stepping import Block, Clock
 from spinformer.dmft.state import Context, fitting
 from spinformer.dmft.weights import AttentionNetwork
 

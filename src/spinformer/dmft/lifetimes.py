@@ -21,7 +21,9 @@ from spinformer.core.records import record
 from spinformer.core.statistics import Lifetime, lifetime_estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.kernels import LANES, Block, Clock, Frame
+from spinformer.dmft.kernels.lanes import LANES
+from spinformer.dmft.kernels.stepping import Block, Clock
+from spinformer.dmft.kernels.tangent import Frame
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context, fitting
 

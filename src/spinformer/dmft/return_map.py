@@ -13,7 +13,8 @@ import numpy as np
 from spinformer.core.checks import check_integer
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.kernels import LANES, Block, Clock
+from spinformer.dmft.kernels.lanes import LANES
+from spinformer.dmft.kernels.stepping import Block, Clock
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
 

@@ -1,7 +1,7 @@
 """How much a discrete associative memory holds: what theory says.
 
 Patterns are N = `count` rows of d = `dim` independent fair coins ±1; α = N/d is the load. The
-experiments that these curves are held against are in `spinformer.studies.discrete_memories`.
+experiments that these curves are held against are in `compendium.c11_discrete_memories.study`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tangent maps of the compiled step: frames of tangent vectors pushed, and their growth.
 
 The plain reference of a tangent map is `spinformer.dmft.lyapunov.tangent_map`, and automatic
-differentiation of `spinformer.dmft.differentiable.torch_step`.
+differentiation of `compendium.c36_learning_through_the_limit.differentiable.torch_step`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,258 @@
+"""Run notebooks: the committed ones with their defaults, a reader's with other parameters."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+from jupyter_client.kernelspec import NoSuchKernel
+from nbclient.exceptions import DeadKernelError
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
+from papermill.exceptions import PapermillExecutionError
+
+from bookmaker.errors import BookError, OutputError, RunError
+from bookmaker.files import keep, prepare_folder
+from bookmaker.freshness import read_notebook, spliced
+from bookmaker.page import page_files, write_page
+from bookmaker.pictures import keep_pictures
+from bookmaker.project import citation_text, readme_text, repository_address
+from bookmaker.source import Chapter
+from bookmaker.sweeps.files import write_atomically
+
+# One thread for each library: the same sums in the same order on every machine, and as many
+# processes at a time as there are cores.
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_IN_CELL = re.compile(r"Cell In\[\d+\], line (\d+)")
+
+
+class CellFailed(RunError):
+    """A cell raised, wrote to stderr, or its kernel died.
+
+    `partial` is the notebook so far; `exception` names what the cell raised, "" if nothing.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        partial: nbformat.NotebookNode,
+        *,
+        exception: str = "",
+        traceback: str = "",
+    ) -> None:
+        """Keep the notebook for whoever wants to look at it."""
+        super().__init__(message)
+        self.partial = partial
+        self.exception = exception
+        self.traceback = traceback
+
+
+class KernelDied(CellFailed):
+    """The kernel's process ended: out of memory, killed, or the fault of a cell."""
+
+
+def execute(
+    chapter: Chapter, values: Mapping[str, Any] | None = None, *, progress: bool = True
+) -> nbformat.NotebookNode:
+    """Return the chapter's notebook, executed in a fresh folder with `values` as parameters.
+
+    Raises SourceError or ParameterError before a kernel starts, CellFailed if a cell raises or
+    writes to stderr or the kernel dies, RunError if there is no kernel.
+    """
+    chapter.require_sound()
+    checked = chapter.check_values(values or {})
+    for name in THREADS:
+        os.environ.setdefault(name, "1")
+    # Away from the checkout, so that no chapter depends on where it is run.
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as saved:
+        reached = Path(saved) / f"{chapter.name}.ipynb"
+        try:
+            notebook = papermill.execute_notebook(
+                nbformat.from_dict(chapter.template),
+                reached,
+                parameters=checked,
+                cwd=folder,
+                kernel_name="python3",
+                progress_bar={"desc": chapter.name} if progress else False,
+                extra_arguments=["--IPKernelApp.log_level=50"],
+            )
+        except NoSuchKernel:
+            message = "Jupyter knows no kernel named python3: `python -m ipykernel install --user`"
+            raise RunError(f"{chapter.name}: {message}") from None
+        except DeadKernelError:
+            partial = read_notebook(reached)
+            begun = _cells_begun(partial)
+            partial = _forget_the_run(partial, chapter)
+            raise KernelDied(_how_it_died(chapter, partial, begun), partial) from None
+        except PapermillExecutionError as error:
+            partial = _forget_the_run(read_notebook(reached), chapter)
+            raise _cell_failed(chapter, partial, error) from None
+    notebook = _forget_the_run(notebook, chapter)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if output.get("name") == "stderr":
+                message = f"the cell writes to stderr: {output.text.strip()}"
+                raise CellFailed(_at(chapter, cell.id, 1, message), notebook)
+    return notebook
+
+
+def rebuild(chapter: Chapter, *, progress: bool = True) -> None:
+    """Execute a chapter with its defaults and replace its committed notebook."""
+    write_notebook(chapter, execute(chapter, progress=progress))
+
+
+def write_notebook(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
+    """Replace the committed notebook by the source's with the outputs of `executed`.
+
+    A picture that differs from the committed one by rounding is left as it was.
+    """
+    # A notebook that is not there, or is damaged, has no picture worth keeping.
+    with contextlib.suppress(BookError, ValueError, OSError, SyntaxError):
+        keep_pictures(executed, read_notebook(chapter.notebook_path))
+    notebook = spliced(chapter, executed)
+    write_atomically(chapter.notebook_path, nbformat.writes(notebook) + "\n")
+
+
+def rebuild_all(
+    waiting: Sequence[Chapter], jobs: int, *, progress: bool = True
+) -> Iterator[tuple[str, str]]:
+    """Rebuild chapters, `jobs` at a time; yield (name, problem or "") as each one ends."""
+    if jobs == 1:
+        for chapter in waiting:
+            yield _try_to_rebuild(chapter, progress)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        running = {
+            pool.submit(_try_to_rebuild, Chapter(chapter.root, chapter.name), progress): chapter
+            for chapter in waiting
+        }
+        try:
+            for ended in as_completed(running):
+                try:
+                    yield ended.result()
+                except BrokenProcessPool:
+                    yield running[ended].name, "not run: a worker was killed (out of memory?)"
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _try_to_rebuild(chapter: Chapter, progress: bool) -> tuple[str, str]:
+    try:
+        rebuild(chapter, progress=progress)
+    except CellFailed as error:
+        return chapter.name, f"{error}\n{error.traceback}".strip()
+    except BookError as error:
+        return chapter.name, str(error)
+    except OSError as error:
+        return chapter.name, f"cannot write the notebook: {error.strerror}"
+    return chapter.name, ""
+
+
+def stamp_project(root: Path) -> None:
+    """Write the public address into README.md and CITATION.cff."""
+    address = repository_address(root)
+    for name, rewrite in (("README.md", readme_text), ("CITATION.cff", citation_text)):
+        path = root / name
+        before = path.read_text(encoding="utf-8")
+        if (after := rewrite(before, address)) != before:
+            write_atomically(path, after)
+
+
+def run(
+    chapter: Chapter,
+    folder: Path,
+    values: Mapping[str, Any],
+    *,
+    html: bool = False,
+    progress: bool = True,
+) -> list[Path]:
+    """Run a chapter with other parameters into `folder`; return the files written there.
+
+    Whatever goes wrong after the first cell ran, the notebook is kept: in `folder`, or in a
+    temporary folder if it cannot be written there any more. The error says where.
+    """
+    chapter.require_sound()
+    checked = chapter.check_values(values)
+    name = f"{chapter.name}.ipynb"
+    prepare_folder(folder, [name, *(page_files(chapter) if html else [])])
+    try:
+        notebook = execute(chapter, checked, progress=progress)
+    except CellFailed as error:
+        path = keep(folder, name, nbformat.writes(error.partial) + "\n")
+        raise RunError(f"{error}\nThe notebook as far as it came: {path}") from None
+    path = keep(folder, name, nbformat.writes(notebook) + "\n")
+    if path.parent != folder:
+        raise OutputError(f"{folder} could not be written any more; the notebook is {path}")
+    return [path, *(write_page(chapter, notebook, folder) if html else [])]
+
+
+def _forget_the_run(notebook: nbformat.NotebookNode, chapter: Chapter) -> nbformat.NotebookNode:
+    # Times, versions and paths, and where in time a cell's prints are cut into messages, would
+    # make two runs of the same code differ.
+    CoalesceStreamsPreprocessor().preprocess(notebook, {})
+    notebook.metadata = nbformat.from_dict(chapter.template.metadata)
+    ids = {(cell.cell_type, cell.source): cell.id for cell in chapter.template.cells}
+    for position, cell in enumerate(notebook.cells):
+        cell.metadata.pop("papermill", None)
+        cell.metadata.pop("execution", None)
+        added = (
+            "injected-parameters"
+            if "injected-parameters" in cell.metadata.get("tags", [])
+            else f"added-{position}"
+        )
+        cell.id = ids.get((cell.cell_type, cell.source), added)
+    return notebook
+
+
+def _at(chapter: Chapter, cell: str, line: int, message: str) -> str:
+    """Return `message` with the place in the source, "" for a cell that is not from there."""
+    for known, begin in zip(chapter.template.cells, chapter.cell_lines, strict=True):
+        if known.id == cell:
+            return str(chapter.fault(begin + line - 1, message))
+    return f"{chapter.name}: {message}"
+
+
+def _cell_failed(
+    chapter: Chapter, partial: nbformat.NotebookNode, error: PapermillExecutionError
+) -> CellFailed:
+    traceback = _ESCAPE.sub("", "\n".join(error.traceback))
+    match = _IN_CELL.search(traceback)
+    what = f"{error.ename}: {' '.join(_ESCAPE.sub('', error.evalue or '').split())}"
+    place = f"{chapter.name}: {what}"
+    for cell in partial.cells:
+        outputs = cell.get("outputs", [])
+        failed = any(output.output_type == "error" for output in outputs)
+        if failed or (not traceback and cell.get("execution_count") == error.exec_count):
+            # A magic that does not exist raises nothing and says so on stderr.
+            printed = " ".join(o.text.strip() for o in outputs if o.get("name") == "stderr")
+            line = int(match[1]) if match else 1
+            place = _at(chapter, cell.id, line, what if failed or not printed else printed)
+            break
+    return CellFailed(place, partial, exception=error.ename, traceback=traceback)
+
+
+def _cells_begun(notebook: nbformat.NotebookNode) -> list[int]:
+    """Return the places of the code cells that papermill has begun with."""
+    return [
+        place
+        for place, cell in enumerate(notebook.cells)
+        if cell.cell_type == "code"
+        and cell.metadata.get("papermill", {}).get("status", "pending") != "pending"
+    ]
+
+
+def _how_it_died(chapter: Chapter, partial: nbformat.NotebookNode, begun: list[int]) -> str:
+    if begun:
+        cell = partial.cells[begun[-1]]
+        return _at(chapter, cell.id, 1, "the kernel died in this cell (out of memory?)")
+    return f"{chapter.name}: the kernel died"

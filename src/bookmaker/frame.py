@@ -1,0 +1,91 @@
+"""What stands around the chapters: verdicts of each part, and the pictures of the front page.
+
+`python -m bookmaker frame` writes both anew: `book/verdicts/partN.md`, which the pages of
+the parts include, from `book/claims.yml`; and `book/_static/welcome/`, from the figures of claims.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from bookmaker.claims import VERDICTS, printed_by_chapter, printed_for, read_claims
+
+PARTS = {"A": "part1", "B": "part2", "C": "part3"}
+FOLDER = Path("book") / "_static" / "welcome"
+HEADINGS = {
+    "holds": "Holds",
+    "holds if": "Holds, if a condition is met",
+    "fails": "Fails",
+    "open": "Open",
+    "not computed yet": "Not computed yet",
+}
+
+
+def verdicts(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield for each part the file of its verdicts and what belongs there."""
+    claims = read_claims(root)
+    for letter, name in PARTS.items():
+        mine = [claim for claim in claims if claim.id.startswith(letter)]
+        lines = []
+        for verdict in VERDICTS:
+            rows = [claim for claim in mine if claim.verdict == verdict]
+            if not rows:
+                continue
+            lines += [f"**{HEADINGS[verdict]}** ({len(rows)} of {len(mine)})", ""]
+            for claim in rows:
+                word = "Instead" if claim.verdict == "fails" else "Condition"
+                text = claim.condition.rstrip(".")
+                condition = f" *{word}:* {text}." if text else ""
+                where = f" ([]({_chapter(claim.chapter)}))" if claim.chapter else ""
+                lines.append(f"- **{claim.id}** {claim.statement}{condition}{where}")
+            lines.append("")
+        yield root / "book" / "verdicts" / f"{name}.md", "\n".join(lines)
+
+
+def claim_figures(root: Path, names: tuple[str, ...]) -> dict[str, float]:
+    """Return figures of claims, `row.figure`, as the executed chapters print them."""
+    claims = {claim.id: claim for claim in read_claims(root)}
+    printed = printed_by_chapter(root)
+    found = {}
+    for name in names:
+        row, figure = name.split(".")
+        claim = claims[row]
+        found[name] = float(claim.read(printed_for(claim, printed))[figure])
+    return found
+
+
+def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield the files of the front page's pictures, then their numbers and digests."""
+    import matplotlib.pyplot as plt
+
+    from compendium.front.schematics import draw_generator, draw_layer, draw_spins
+    from compendium.front.welcome import FIGURES, PICTURES, welcome_numbers
+    from spinformer.plot.style import use_style
+
+    numbers = welcome_numbers(claim_figures(root, FIGURES))
+    draws: dict[str, Callable[[], None]]
+    draws = {name: partial(draw, numbers) for name, draw in PICTURES.items()}
+    draws |= {"layer": draw_layer, "spins": draw_spins, "generator": draw_generator}
+    digests = {}
+    for name, draw in draws.items():
+        with plt.rc_context():
+            use_style()
+            draw()
+            stream = io.BytesIO()
+            # No version of a library in the file.
+            plt.savefig(stream, dpi=200, metadata={"Software": None})
+            plt.close()
+        path, image = root / FOLDER / f"{name}.png", stream.getvalue()
+        digests[path.name] = hashlib.sha256(image).hexdigest()
+        yield path, image
+    stored = {"numbers": numbers, "digests": digests}
+    yield root / FOLDER / "pictures.json", (json.dumps(stored, indent=1) + "\n").encode()
+
+
+def _chapter(name: str) -> str:
+    return f"/notebooks/{name}.ipynb"

@@ -1,0 +1,77 @@
+"""Whether a committed notebook is what its source says, and what it takes to make it so.
+
+A notebook carries two digests: of what the code meant when it was executed, and of the outputs it
+then gave. Where both still hold, everything else (prose, captions, tags, comments in the code) is
+taken over from the source without executing anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+
+from bookmaker.errors import ChapterError
+from bookmaker.meaning import code_cells, outputs_digest
+from bookmaker.project import repository_address
+from bookmaker.source import Chapter, stamp
+
+
+@dataclass(frozen=True)
+class State:
+    """Why a notebook must be written anew ("" if it is up to date), and whether by executing."""
+
+    reason: str = ""
+    execute: bool = False
+
+
+def read_notebook(path: Path) -> nbformat.NotebookNode:
+    """Return a notebook; ChapterError that names the file if it cannot be read."""
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+        # What every reader of a notebook here looks at.
+        for cell in notebook.cells:
+            cell.source.splitlines()
+            cell.metadata.get("tags")
+    except Exception as error:
+        # nbformat raises a dozen kinds of errors for what is not a notebook.
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        message = f"notebooks/{path.name} cannot be read ({first}): `make notebooks` writes it anew"
+        raise ChapterError(message) from None
+    return notebook
+
+
+def state(chapter: Chapter) -> State:
+    """Return whether and how the committed notebook must be written anew."""
+    if not chapter.notebook_path.exists():
+        return State("there is no notebook yet", True)
+    try:
+        notebook = read_notebook(chapter.notebook_path)
+    except ChapterError as error:
+        return State(str(error), True)
+    known = notebook.metadata.get("spinformer", {})
+    if known.get("code") != chapter.digest:
+        return State("its code or what it imports changed", True)
+    count = len(code_cells(chapter.template))
+    if known.get("outputs") != outputs_digest(notebook) or len(code_cells(notebook)) != count:
+        return State("its outputs are not those it was executed with", True)
+    if spliced(chapter, notebook) != notebook:
+        return State("its text is not that of the source", False)
+    return State()
+
+
+def spliced(chapter: Chapter, executed: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Return the notebook of the source with the outputs of `executed`, cell by code cell."""
+    notebook = nbformat.from_dict(chapter.template)
+    for cell, done in zip(code_cells(notebook), code_cells(executed), strict=True):
+        cell.outputs = nbformat.from_dict(done.outputs)
+        cell.execution_count = done.execution_count
+    notebook.metadata["spinformer"] = {
+        "source": chapter.source_path.name,
+        "code": chapter.digest,
+        "outputs": outputs_digest(notebook),
+    }
+    stamp(notebook, repository_address(chapter.root))
+    return notebook

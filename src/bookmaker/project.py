@@ -1,0 +1,87 @@
+"""Where the checkout is and under which public address it can be reached."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+
+from bookmaker.errors import ChapterError
+
+# What a reader's browser or Colab can reach; a local path or a file:// remote is not.
+_HTTPS = re.compile(r"^https://[\w.-]+\.[a-z]+/[\w.-]+/[\w.-]+$")
+_SSH = re.compile(r"^(?:ssh://)?git@(?P<host>[\w.-]+)[:/](?P<path>[\w.-]+/[\w.-]+)$")
+_BADGES = re.compile(r"(<!-- badges -->\n).*?(<!-- end of badges -->)", re.DOTALL)
+
+
+def project_root(start: Path | None = None) -> Path:
+    """Return the checkout: the first folder upwards of `start` that holds `_toc.yml`.
+
+    Without `start`, looks from the working directory, then from this file.
+    Raises ChapterError outside of a checkout.
+    """
+    starts = [start] if start is not None else [Path.cwd(), Path(__file__)]
+    for begin in starts:
+        for folder in [begin.resolve(), *begin.resolve().parents]:
+            if (folder / "_toc.yml").is_file() and (folder / "notebooks").is_dir():
+                return folder
+    raise ChapterError("no checkout of the book here: expected a folder with _toc.yml")
+
+
+def public_address(address: str) -> str:
+    """Return `address` as https://host/owner/name, or "" if it is not a public one."""
+    address = address.strip().removesuffix("/").removesuffix(".git")
+    if match := _SSH.match(address):
+        address = f"https://{match['host']}/{match['path']}"
+    return address if _HTTPS.match(address) else ""
+
+
+def repository_address(root: Path) -> str:
+    """Return the public address of the repository, "" while it has none.
+
+    It is `Repository` of `[project.urls]` in pyproject.toml and nothing else: what is written
+    into tracked files must not depend on the clone. ChapterError for an address that no reader
+    could reach.
+    """
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    setting = project.get("project", {}).get("urls", {}).get("Repository", "")
+    address = public_address(setting)
+    if setting and not address:
+        raise ChapterError(
+            f"pyproject.toml: Repository must read https://host/owner/name, got {setting!r}"
+        )
+    return address
+
+
+def published_address(root: Path) -> str:
+    """Return the address that links on built pages lead to.
+
+    The environment variable SPINFORMER_REPOSITORY wins over `repository_address`.
+    """
+    chosen = os.environ.get("SPINFORMER_REPOSITORY")
+    return repository_address(root) if chosen is None else public_address(chosen)
+
+
+def citation_text(text: str, address: str) -> str:
+    """Return a CITATION.cff with `repository-code` set to `address`, without it for ""."""
+    lines = [line for line in text.splitlines() if not line.startswith("repository-code:")]
+    if address:
+        lines.append(f"repository-code: {address}")
+    return "\n".join(lines) + "\n"
+
+
+def readme_text(text: str, address: str) -> str:
+    """Return a README whose badges lead to `address`; none for "" or a host without them."""
+    badges = ""
+    if address.startswith("https://github.com/"):
+        path = address.removeprefix("https://github.com/")
+        status = f"{address}/actions/workflows/book.yml"
+        badges = (
+            f"[![tests]({status}/badge.svg)]({status})\n"
+            f"[![Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
+            f"(https://colab.research.google.com/github/{path})\n"
+            f"[![Binder](https://mybinder.org/badge_logo.svg)]"
+            f"(https://mybinder.org/v2/gh/{path}/main)\n"
+        )
+    return _BADGES.sub(lambda match: f"{match[1]}{badges}{match[2]}", text)

@@ -1,0 +1,69 @@
+"""The numbers that a chapter declares as its results, read from an executed notebook.
+
+A cell tagged `results` prints them, one in a line, as `name = 1.23`; words may follow. The figures
+of the claims that the chapter settles are among them, as `A4.slope`: the rows of `book/claims.yml`
+say how the cells tagged `claim-A4` print them; `A4.met` is 1 where they meet the criterion of the
+row and 0 where not. Whatever a run does not print is no result of it, so there is no `A4.met` for
+a row that quotes another chapter, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import nbformat
+
+from bookmaker.claims import FILE, Claim, claim_tags, parse_claims
+from bookmaker.conditions import is_met
+from bookmaker.errors import ConditionError
+from bookmaker.meaning import has_tag
+
+TAG = "results"
+_LINE = re.compile(
+    r"^ *(?P<name>[A-Za-z]\w*) *= *"
+    r"(?P<value>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?inf|nan)(?![\w.])",
+    re.MULTILINE,
+)
+
+
+def claims_of(root: Path, name: str) -> list[Claim]:
+    """Return the rows of the claims that chapter `name` settles."""
+    path = root / FILE
+    claims, _ = parse_claims(path.read_text(encoding="utf-8")) if path.is_file() else ([], [])
+    return [claim for claim in claims if claim.chapter == name]
+
+
+def printed_results(cell: nbformat.NotebookNode) -> dict[str, str]:
+    """Return the lines `name = 1.23` that a cell printed.
+
+    >>> cell = nbformat.v4.new_code_cell()
+    >>> cell.outputs = [nbformat.v4.new_output("stream", text="slope = 3.1 +- 0.2\\nno number\\n")]
+    >>> printed_results(cell)
+    {'slope': '3.1'}
+    """
+    text = "".join(output.get("text", "") for output in cell.get("outputs", []))
+    return {match["name"]: match["value"] for match in _LINE.finditer(text)}
+
+
+def results(notebook: nbformat.NotebookNode, claims: Sequence[Claim]) -> dict[str, str]:
+    """Return the results by name, as they were printed."""
+    found: dict[str, str] = {}
+    for cell in notebook.cells:
+        if has_tag(cell, TAG):
+            found |= printed_results(cell)
+    printed = claim_tags(notebook)
+    for claim in claims:
+        figures = {
+            name: match[1]
+            for name, pattern in claim.figures.items()
+            if (match := re.search(pattern, printed.get(claim.id, "")))
+        }
+        found |= {f"{claim.id}.{name}": text for name, text in figures.items()}
+        if len(figures) == len(claim.figures):
+            with contextlib.suppress(ConditionError, ValueError):
+                numbers = {name: float(text) for name, text in figures.items()}
+                found[f"{claim.id}.met"] = str(int(is_met(claim.criterion, numbers)))
+    return found

@@ -1,0 +1,265 @@
+"""A chapter at many points: an executed notebook and one row of one table for each.
+
+A folder of results holds `points/KEY.ipynb` for each point, `points.jsonl` with what is finished
+(a store of `bookmaker.sweeps`) and `table.csv`, which is written anew at the end of every call,
+also of one that was stopped. The table holds every point that was ever finished in the folder:
+those asked for first, in their order. All were computed by the same code; a folder whose points
+came from other code is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import platform
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jupyter_core.utils import ensure_event_loop
+from tqdm import tqdm
+
+from bookmaker.errors import ChapterError, OutputError, ParameterError, RunError
+from bookmaker.execution import CellFailed, KernelDied, execute
+from bookmaker.files import prepare_folder
+from bookmaker.meaning import PACKAGES, SOURCE, code_digest
+from bookmaker.points import Point, key_of
+from bookmaker.results import claims_of, results
+from bookmaker.source import Chapter
+from bookmaker.sweeps.engine import Lost, Outcome, SweepError, Workers, stream
+from bookmaker.sweeps.files import write_atomically
+from bookmaker.sweeps.store import Store, StoreError, read_store
+
+TABLE, STORE, NOTEBOOKS = "table.csv", "points.jsonl", "points"
+_VERSIONS = ("spinformer", "numpy", "scipy", "torch", "numba")
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a call did: points computed now, there already, and refused as not allowed.
+
+    `failed` holds those that have no result, with their errors.
+    """
+
+    computed: int
+    there: int
+    refused: int
+    failed: list[tuple[Point, str]]
+    table: Path
+
+    def __str__(self) -> str:
+        """The summary at the end."""
+        total = self.computed + self.there + self.refused
+        lines = [
+            f"{total} points: {self.computed} computed now, {self.there} there already, "
+            f"{self.refused} refused; {len(self.failed)} failed"
+        ]
+        lines += [f"  {point}: {error.splitlines()[0]}" for point, error in self.failed[:10]]
+        if len(self.failed) > 10:
+            lines.append(f"  and {len(self.failed) - 10} more, see the column `error`")
+        return "\n".join([*lines, f"pandas.read_csv({str(self.table)!r})"])
+
+
+def finished(chapter: Chapter, folder: Path) -> dict[str, Row]:
+    """Return the rows of the points that are finished in `folder`, by key.
+
+    Raises ChapterError if they are those of another chapter, or of other code.
+    """
+    about, done = read_store(folder / STORE)
+    if about and about != _about(chapter):
+        raise ChapterError(
+            f"{folder} holds points of {about.get('chapter')}, computed by other code than that of "
+            f"{chapter.name} now: choose another folder"
+        )
+    return done
+
+
+def sweep_chapter(
+    chapter: Chapter,
+    folder: Path,
+    points: Sequence[Point],
+    *,
+    workers: Workers,
+    again: bool = False,
+    progress: bool = True,
+) -> Report:
+    """Compute the points that are not finished in `folder` and write the table of all.
+
+    `again` computes points that failed once more. Raises ChapterError for a folder of other work
+    or one that another process works on, RunError if there are no workers, OutputError if the
+    folder cannot be written; what is finished by then is kept.
+    """
+    chapter.require_sound()
+    prepare_folder(folder / NOTEBOOKS, [])
+    try:
+        with Store(folder / STORE, about=_about(chapter)) as store:
+            wanted = [point for point in points if not point.error]
+            missing = [
+                point
+                for point in wanted
+                if point.key not in store.done or (again and store.done[point.key]["error"])
+            ]
+            try:
+                _compute(chapter, folder, store, missing, workers=workers, progress=progress)
+            finally:
+                _write_table(folder / TABLE, chapter, points, store.done)
+            rows = {point.key: store.done[point.key] for point in wanted}
+    except StoreError as error:
+        finished(chapter, folder)  # says it better if the code is another one
+        raise ChapterError(str(error)) from None
+    except SweepError as error:
+        raise RunError(str(error)) from None
+    except OSError as error:
+        if isinstance(error, OutputError):
+            raise
+        count = sum(point.key in finished(chapter, folder) for point in points)
+        raise OutputError(
+            f"{error.filename or folder}: {error.strerror or error}; {count} of {len(points)} "
+            "points are finished and kept, the same command goes on"
+        ) from None
+    errors = [(point, point.error or rows[point.key]["error"]) for point in points]
+    return Report(
+        len(missing),
+        len(wanted) - len(missing),
+        len(points) - len(wanted),
+        [(point, error) for point, error in errors if error],
+        folder / TABLE,
+    )
+
+
+def _compute(
+    chapter: Chapter,
+    folder: Path,
+    store: Store,
+    missing: Sequence[Point],
+    *,
+    workers: Workers,
+    progress: bool,
+) -> None:
+    claims = claims_of(chapter.root, chapter.name) if missing else []
+    function = partial(run_point, root=str(chapter.root), name=chapter.name, code=chapter.digest)
+    units = [{"values": dict(point.values)} for point in missing]
+    outcomes = stream(function, units, workers=workers, chunk=1, say=tqdm.write)
+    bar = tqdm(outcomes, desc=chapter.name, total=len(units), disable=not progress or not units)
+    with closing(outcomes), bar:
+        for outcome in bar:
+            key = key_of(outcome.unit["values"])
+            notebook, figures, error, versions = _what_came(outcome, claims)
+            if notebook:
+                # Before the row: a point that is finished has its notebook.
+                write_atomically(folder / NOTEBOOKS / f"{key}.ipynb", notebook + "\n")
+            row = {
+                "values": outcome.unit["values"],
+                "figures": figures,
+                "seconds": round(outcome.seconds, 3),
+                "versions": versions,
+                "error": error,
+            }
+            store.add({key: row})
+
+
+def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Run a chapter at one point, on a worker: the notebook, the error ("" if none), the versions.
+
+    Raises Lost if the kernel died, SweepError if the worker has other code than `code`.
+    """
+    chapter = _chapter(root, name)
+    if _digest(chapter, _signature()) != code:
+        raise SweepError(
+            f"the code of {name} changed during the sweep, or a worker has another checkout"
+        )
+    found = {"versions": versions_here(), "notebook": "", "error": ""}
+    try:
+        found["notebook"] = nbformat.writes(execute(chapter, values, progress=False))
+    except KernelDied as error:
+        raise Lost(str(error)) from None
+    except CellFailed as error:
+        found["notebook"] = nbformat.writes(error.partial)
+        found["error"] = str(error)
+    except ParameterError as error:  # a path that is not there on the worker's machine
+        found["error"] = str(error)
+    finally:
+        # The client of the kernel made a loop for this task, and nobody else closes it.
+        ensure_event_loop().close()
+    return found
+
+
+@cache
+def versions_here() -> str:
+    """Return the versions of Python and of the libraries that decide about the numbers."""
+    found = [f"python {platform.python_version()}"]
+    for name in _VERSIONS:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+@cache
+def _chapter(root: str, name: str) -> Chapter:
+    # Converted once on each worker.
+    return Chapter(Path(root), name)
+
+
+def _signature() -> tuple[tuple[str, int], ...]:
+    """When each file of the package changed: a thousand times faster than what its code means."""
+    folders = [SOURCE / name for name in PACKAGES]
+    files = (path for top in folders for path in top.rglob("*.*") if path.suffix != ".pyc")
+    return tuple(sorted((str(path), path.stat().st_mtime_ns) for path in files if path.is_file()))
+
+
+@cache
+def _digest(chapter: Chapter, _signature: tuple[tuple[str, int], ...]) -> str:
+    return code_digest(chapter.template)
+
+
+def _about(chapter: Chapter) -> dict[str, str]:
+    return {"chapter": chapter.name, "code": chapter.digest}
+
+
+def _what_came(outcome: Outcome, claims: Sequence[Any]) -> tuple[str, dict[str, str], str, str]:
+    """Notebook, figures, error and versions of an outcome; raises what ends the whole sweep."""
+    if isinstance(outcome.error, Lost):
+        return "", {}, str(outcome.error), ""
+    if outcome.error is not None:
+        raise outcome.error
+    came = outcome.value
+    figures = {}
+    if came["notebook"]:
+        figures = results(nbformat.reads(came["notebook"], as_version=4), claims)
+    return came["notebook"], figures, came["error"], came["versions"]
+
+
+def _write_table(
+    path: Path, chapter: Chapter, points: Sequence[Point], done: Mapping[str, Row]
+) -> None:
+    """One line for each finished or refused point: parameters, results, time, versions, error."""
+    refused = {point.key: point for point in points if point.error}
+    asked = [point.key for point in points]
+    keys = [key for key in asked if key in done or key in refused]
+    keys += sorted(set(done) - set(asked))
+    parameters = [parameter.name for parameter in chapter.parameters]
+    figures = dict.fromkeys(name for key in keys if key in done for name in done[key]["figures"])
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    last = ["seconds", "versions", "error"]
+    writer.writerow(["point", *parameters, *figures, *last])
+    for key in keys:
+        row = done.get(key) or {"values": refused[key].values, "error": refused[key].error}
+        writer.writerow(
+            [
+                key,
+                *(row["values"].get(name, "") for name in parameters),
+                *(row.get("figures", {}).get(name, "") for name in figures),
+                *(row.get(name, "") for name in last),
+            ]
+        )
+    write_atomically(path, text.getvalue())

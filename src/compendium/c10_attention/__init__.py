@@ -1,0 +1,1 @@
+"""The families of cheap attention against the formula, by cost and error."""

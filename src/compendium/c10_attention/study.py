@@ -1,0 +1,222 @@
+"""What attention costs and what its cheaper relatives miss: the measurements of chapter 10."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+from torch.utils.flop_counter import FlopCounterMode
+
+from compendium.c10_attention.relatives import (
+    kernel_attention,
+    low_rank_attention,
+    recurrent_attention,
+    sparse_attention,
+)
+from spinformer.core.checks import check_choice, check_integer, check_tensor
+from spinformer.core.random import TorchSeed, torch_generator
+from spinformer.core.records import record
+from spinformer.hopfield.attention import attention
+
+
+@record
+class Cost:
+    """Work of one call. flops: floating-point operations of its matrix products.
+    largest: entries of the largest tensor it made."""
+
+    flops: int
+    largest: int
+
+
+def count_cost(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Cost:
+    """Run `function(*args, **kwargs)` once and count its matrix-product flops and largest tensor.
+
+    Counted where torch dispatches its operators, so the figures do not depend on the machine. A
+    fused kernel counts as one operator: its workspace is not seen.
+
+    >>> count_cost(torch.matmul, torch.ones(2, 3), torch.ones(3, 4))
+    Cost(flops=48, largest=8)
+    """
+    with FlopCounterMode(display=False) as flops, _LargestTensor() as memory:
+        function(*args, **kwargs)
+    return Cost(flops=int(flops.get_total_flops()), largest=memory.entries)
+
+
+class _LargestTensor(TorchDispatchMode):
+    entries = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for leaf in tree_flatten(made)[0]:
+            if isinstance(leaf, torch.Tensor):
+                # Broadcast views hold no entries of their own.
+                stored = leaf.untyped_storage().nbytes() // leaf.element_size()
+                self.entries = max(self.entries, min(leaf.numel(), stored))
+        return made
+
+
+def relative_error(result: torch.Tensor, *, exact: torch.Tensor, mean: torch.Tensor) -> float:
+    """‖result − exact‖ in units of what plain averaging misses, ‖exact − mean‖.
+
+    >>> relative_error(torch.ones(2), exact=torch.zeros(2), mean=-torch.ones(2))
+    1.0
+    """
+    return float((result - exact).norm() / (exact - mean).norm())
+
+
+# Settings from cheap to dear: landmarks, keys to each side, tokens averaged into one, features.
+SETTINGS = {
+    "low rank": (4, 8, 16, 32, 64),
+    "sparse": (2, 4, 8, 16, 32, 64),
+    "recurrent": (16, 8, 4, 2),
+    "kernel": (16, 64, 128, 256),
+}
+
+
+def family_call(
+    tokens: torch.Tensor, *, family: str, setting: int, beta: float, seed: int = 0
+) -> Callable[[], torch.Tensor]:
+    """Self-attention of `tokens` (N, d) by a family of `SETTINGS`, ready to be called.
+
+    N must be a multiple of the landmarks, for the recurrent family of its block, 16.
+
+    >>> family_call(torch.eye(16), family="sparse", setting=2, beta=1.0)().shape
+    torch.Size([16, 16])
+    """
+    check_choice("family", family, tuple(SETTINGS))
+    itself: dict[str, Any] = {"keys": tokens, "values": tokens, "beta": beta}
+    if family == "low rank":
+        return partial(low_rank_attention, tokens, landmarks=setting, **itself)
+    if family == "sparse":
+        return partial(sparse_attention, tokens, window=setting, **itself)
+    if family == "recurrent":
+        return partial(recurrent_attention, tokens, block=16, compression=setting, **itself)
+    return partial(kernel_attention, tokens, features=setting, seed=seed, **itself)
+
+
+def family_operations(tokens: torch.Tensor, *, family: str) -> list[float]:
+    """Matrix-product operations of a family over those of dense attention, for its settings.
+
+    >>> [round(x, 2) for x in family_operations(torch.eye(64), family="sparse")[::5]]
+    [0.08, 1.98]
+    """
+    dense = count_cost(attention, tokens, keys=tokens, values=tokens).flops
+    return [
+        count_cost(family_call(tokens, family=family, setting=setting, beta=1.0)).flops / dense
+        for setting in SETTINGS[family]
+    ]
+
+
+def family_errors(
+    tokens: torch.Tensor, *, family: str, beta: float, draws: int = 3, seed: int = 0
+) -> list[float]:
+    """`relative_error` of a family for all its settings; recurrent against causal attention.
+
+    >>> tokens = torch.eye(64, dtype=torch.float64)
+    >>> family_errors(tokens, family="sparse", beta=1.0)[-1] < 1e-9
+    True
+    """
+    check_choice("family", family, tuple(SETTINGS))
+    tokens = check_tensor("tokens", tokens, ndim=2)
+    exact = attention(tokens, keys=tokens, values=tokens, beta=beta)
+    found = []
+    for setting in SETTINGS[family]:
+        if family == "recurrent":
+            error = recurrent_error(tokens, compression=setting, beta=beta)
+        elif family == "kernel":
+            error = kernel_error(tokens, features=setting, beta=beta, draws=draws, seed=seed)
+        else:
+            result = family_call(tokens, family=family, setting=setting, beta=beta)()
+            error = relative_error(result, exact=exact, mean=tokens.mean(0))
+        found.append(error)
+    return found
+
+
+@record
+class Ranks:
+    """Numbers of singular values that hold 90 % of the squared sum, and errors at a given rank.
+
+    scores, weights: of QKᵀ and of softmax(βQKᵀ). scores_error, weights_error: `relative_error` of
+    attention when the one or the other is replaced by its best approximation of that rank.
+    """
+
+    scores: int
+    weights: int
+    scores_error: float
+    weights_error: float
+
+
+def score_ranks(tokens: torch.Tensor, *, beta: float, rank: int) -> Ranks:
+    """Rank of scores and weights of self-attention of `tokens` (N, d), and what truncation costs.
+
+    >>> score_ranks(torch.eye(4, dtype=torch.float64), beta=1.0, rank=4).scores
+    4
+    """
+    tokens = check_tensor("tokens", tokens, ndim=2)
+    rank = check_integer("rank", rank, low=1, high=len(tokens))
+    scores = beta * tokens @ tokens.mT
+    weights = torch.softmax(scores, dim=-1)
+    exact, mean = weights @ tokens, tokens.mean(0)
+    counts, cut = [], []
+    for matrix in (scores, weights):
+        left, sizes, right = torch.linalg.svd(matrix)
+        held = sizes.square().cumsum(0) / sizes.square().sum()
+        counts.append(int((held < 0.9 - 1e-12).sum()) + 1)
+        cut.append((left[:, :rank] * sizes[:rank]) @ right[:rank])
+    return Ranks(
+        scores=counts[0],
+        weights=counts[1],
+        scores_error=relative_error(torch.softmax(cut[0], dim=-1) @ tokens, exact=exact, mean=mean),
+        weights_error=relative_error(cut[1] @ tokens, exact=exact, mean=mean),
+    )
+
+
+def kernel_error(
+    tokens: torch.Tensor, *, features: int, beta: float, draws: int = 5, seed: TorchSeed = 0
+) -> float:
+    """Root mean square over `draws` of `relative_error` of random features in self-attention.
+
+    >>> kernel_error(torch.eye(3), features=10_000, beta=0.1) < 0.5
+    True
+    """
+    tokens = check_tensor("tokens", tokens, ndim=2)
+    draws = check_integer("draws", draws, low=1)
+    generator = torch_generator(seed)
+    exact = attention(tokens, keys=tokens, values=tokens, beta=beta)
+    squares = []
+    for _ in range(draws):
+        result = kernel_attention(
+            tokens, keys=tokens, values=tokens, features=features, beta=beta, seed=generator
+        )
+        squares.append(relative_error(result, exact=exact, mean=tokens.mean(0)) ** 2)
+    return math.sqrt(sum(squares) / draws)
+
+
+def recurrent_error(
+    tokens: torch.Tensor, *, compression: int, beta: float, block: int = 16
+) -> float:
+    """`relative_error` of a compressed past in causal self-attention; the mean is the running one.
+
+    >>> recurrent_error(torch.eye(4), compression=1, beta=1.0, block=2) < 1e-6
+    True
+    """
+    tokens = check_tensor("tokens", tokens, ndim=2)
+    length = len(tokens)
+    causal = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
+    exact = attention(tokens, keys=tokens, values=tokens, beta=beta, mask=causal)
+    places = torch.arange(1, length + 1, device=tokens.device)
+    result = recurrent_attention(
+        tokens, keys=tokens, values=tokens, block=block, compression=compression, beta=beta
+    )
+    return relative_error(result, exact=exact, mean=tokens.cumsum(0) / places[:, None])

@@ -1,0 +1,1 @@
+"""How many patterns discrete memories hold, and how they are lost."""

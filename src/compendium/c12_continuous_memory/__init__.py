@@ -1,0 +1,1 @@
+"""The continuous memory: descent of its energy, bounds, faces."""

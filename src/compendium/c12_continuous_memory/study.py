@@ -1,0 +1,235 @@
+"""What the continuous memory keeps and what is promised of it: the experiments of chapter 12.
+
+Faces are rows of (100, 625) as in `images.faces`; memories are compared at equal β⟨‖x‖²⟩/d, so
+that a change of scale is no change of temperature.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize
+
+from compendium.common.images import FACE_SHAPE
+from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.hopfield import bounds
+from spinformer.hopfield.continuous import attention_weights, retrieve
+from spinformer.hopfield.fixed_points import effective_entries, jacobian_eigenvalue
+
+CENTRINGS = ("none", "mean face", "each image")
+HALVES = ("lower", "upper", "right", "random")
+
+
+def visible_half(half: str, *, hidden: float = 0.5, seed: Seed = 0) -> torch.Tensor:
+    """Which of the 625 pixels of a face are seen when the named part, a share `hidden`, is not.
+
+    >>> int(visible_half("lower").sum())
+    313
+    """
+    check_choice("half", half, HALVES)
+    hidden = check_real("hidden", hidden, low=0.0, high=1.0)
+    places = np.arange(FACE_SHAPE[0] * FACE_SHAPE[1])
+    first = {
+        "lower": places[::-1],
+        "upper": places,
+        "right": np.argsort(-(places % FACE_SHAPE[1]), kind="stable"),
+        "random": numpy_generator(seed).permutation(places),
+    }[half]
+    seen = torch.ones(places.size, dtype=torch.bool)
+    seen[torch.as_tensor(first[: round(hidden * places.size)].copy())] = False
+    return seen
+
+
+def prepare_faces(
+    faces: torch.Tensor,
+    *,
+    seen: torch.Tensor,
+    centring: str = "none",
+    equal_norm: bool = False,
+    scaled_query: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A memory of the faces (N, d) and queries that know only the pixels `seen` (d,).
+
+    centring: nothing is subtracted, or the mean face, or from each image its own mean (as
+        LayerNorm does; the query can only subtract that of its visible pixels).
+    equal_norm: every stored face is brought to norm √d. The query's visible part is divided by
+        the norm of the whole face then, which nobody knows who sees only a part of it, unless
+    scaled_query: the visible part is brought to the mean norm of the memory.
+    Hidden pixels of a query are 0.
+
+    >>> memory, queries = prepare_faces(torch.eye(4), seen=torch.tensor([True, True, False, False]))
+    >>> float(memory.sum()), float(queries.sum())
+    (4.0, 2.0)
+    """
+    check_choice("centring", centring, CENTRINGS)
+    memory, queries = faces, faces * seen
+    if centring == "mean face":
+        memory, queries = faces - faces.mean(0), (faces - faces.mean(0)) * seen
+    elif centring == "each image":
+        memory = faces - faces.mean(1, keepdim=True)
+        queries = (faces - faces[:, seen].mean(1, keepdim=True)) * seen
+    if equal_norm:
+        scale = faces.shape[1] ** 0.5 / memory.norm(dim=1, keepdim=True)
+        memory, queries = scale * memory, scale * queries
+    if scaled_query:
+        queries = normalize(queries, dim=1) * memory.norm(dim=1).mean()
+    return memory, queries
+
+
+def faces_recalled(
+    memory: torch.Tensor, *, queries: torch.Tensor, coldness: float, within: float = 0.05
+) -> int:
+    """How many queries (N, d) end within a share `within` of the norm of their own pattern.
+
+    `coldness` is β⟨‖x‖²⟩/d.
+
+    >>> faces_recalled(torch.eye(4), queries=torch.eye(4), coldness=10.0)
+    4
+    """
+    coldness = check_real("coldness", coldness, low=0.0, open_low=True)
+    within = check_real("within", within, low=0.0, open_low=True)
+    mean_square = float(memory.square().sum(-1).mean())
+    ends = retrieve(
+        memory,
+        queries=queries,
+        beta=coldness * memory.shape[1] / mean_square,
+        tolerance=1e-6 * mean_square**0.5,
+        max_steps=1000,
+    ).states
+    return int(((ends - memory).norm(dim=-1) < within * memory.norm(dim=-1)).sum())
+
+
+@record
+class BoundCases:
+    """Measured quantities and their bounds, one entry a case (a pattern of some memory).
+
+    error, error_bound: ‖f(ξ) − x_i‖ after one step and its bound. slope, slope_bound,
+    sharp_bound: largest eigenvalue of the update's Jacobian, the published bound and ours.
+    distance, radius: of the patterns that meet the separation condition, how far the fixed point
+    lies that retrieval reaches from them, and how far it may.
+    """
+
+    error: np.ndarray
+    error_bound: np.ndarray
+    slope: np.ndarray
+    slope_bound: np.ndarray
+    sharp_bound: np.ndarray
+    distance: np.ndarray
+    radius: np.ndarray
+
+
+def bound_cases(memories: int, *, seed: Seed = 0) -> BoundCases:
+    """Random memories, temperatures and starting distances, each bound beside what it bounds.
+
+    The error is summed as Σ_j p_j (x_j − x_i) over the competitors, which loses no digits where
+    it is far below the rounding of x_i.
+
+    >>> found = bound_cases(3)
+    >>> bool((found.error <= found.error_bound).all())
+    True
+    """
+    memories = check_integer("memories", memories, low=1)
+    rng = numpy_generator(seed)
+    rows: list[list[torch.Tensor]] = []
+    stored: list[list[torch.Tensor]] = []
+    for _ in range(memories):
+        size, width = int(rng.integers(2, 20)), int(rng.integers(2, 40))
+        beta, radius = float(np.exp(rng.uniform(-2, 1.5))), float(rng.uniform(0, 0.6))
+        patterns, aside = (torch.as_tensor(rng.standard_normal((size, width))) for _ in range(2))
+        states = patterns + radius * normalize(aside, dim=-1)
+        weights = attention_weights(patterns, states=states, beta=beta)
+        steps = patterns.unsqueeze(0) - patterns.unsqueeze(1)  # [i, j] = x_j − x_i
+        rows.append(
+            [
+                torch.einsum("ij,ijd->id", weights, steps).norm(dim=-1),
+                bounds.one_step_bound(patterns, beta=beta, radius=radius),
+                jacobian_eigenvalue(patterns, weights=weights, beta=beta),
+                bounds.jacobian_bound(patterns, beta=beta, radius=radius),
+                bounds.jacobian_bound(patterns, beta=beta, radius=radius, sharp=True),
+            ]
+        )
+        separation = bounds.pattern_separation(patterns)
+        safe = separation >= bounds.separation_threshold(patterns, beta=beta)
+        found = retrieve(patterns, queries=patterns[safe], beta=beta, tolerance=1e-13)
+        distance = (found.states - patterns[safe]).norm(dim=-1)
+        reach = bounds.storage_radius(patterns, beta=beta)
+        stored.append([distance, torch.full_like(distance, reach)])
+    error, error_bound, slope, slope_bound, sharp_bound = _columns(rows)
+    distance, promised = _columns(stored)
+    return BoundCases(
+        error=error,
+        error_bound=error_bound,
+        slope=slope,
+        slope_bound=slope_bound,
+        sharp_bound=sharp_bound,
+        distance=distance,
+        radius=promised,
+    )
+
+
+def _columns(rows: list[list[torch.Tensor]]) -> list[np.ndarray]:
+    return [torch.cat(column).numpy() for column in zip(*rows, strict=True)]
+
+
+def stored_share(count: int, *, dim: int, radius_factor: float, beta: float, seed: Seed = 0) -> int:
+    """How many of `count` random patterns keep a fixed point within 5 % of their norm.
+
+    Patterns are uniform on the sphere of radius K√(d − 1), K = `radius_factor`, as in
+    `bounds.capacity_bound`.
+
+    >>> stored_share(3, dim=20, radius_factor=3.0, beta=1.0)
+    3
+    """
+    count = check_integer("count", count, low=2)
+    dim = check_integer("dim", dim, low=2)
+    drawn = torch.as_tensor(numpy_generator(seed).standard_normal((count, dim)))
+    patterns = radius_factor * math.sqrt(dim - 1) * normalize(drawn, dim=-1)
+    ends = retrieve(patterns, queries=patterns, beta=beta, tolerance=1e-6, max_steps=500).states
+    return int(((ends - patterns).norm(dim=-1) < 0.05 * patterns.norm(dim=-1)).sum())
+
+
+def grouped_patterns(
+    draws: int, *, clusters: int, members: int, dim: int, spread: float = 0.5, seed: Seed = 0
+) -> torch.Tensor:
+    """Memories of centred patterns in groups, (draws, clusters · members, d).
+
+    Group centres are standard normal; members scatter about theirs with standard deviation
+    `spread`.
+
+    >>> grouped_patterns(2, clusters=3, members=4, dim=5).shape
+    torch.Size([2, 12, 5])
+    """
+    shape = [check_integer("draws", draws, low=1), check_integer("clusters", clusters, low=1)]
+    shape += [check_integer("members", members, low=1), check_integer("dim", dim, low=1)]
+    rng = numpy_generator(seed)
+    centres = rng.standard_normal((shape[0], shape[1], 1, shape[3]))
+    patterns = (centres + spread * rng.standard_normal(shape)).reshape(shape[0], -1, shape[3])
+    return torch.as_tensor(patterns - patterns.mean(1, keepdims=True))
+
+
+def shares_of_kinds(patterns: torch.Tensor, *, factors: np.ndarray) -> np.ndarray:
+    """Where patterns end: shares (temperatures, 3, draws) of single, metastable, average states.
+
+    `patterns` (draws, N, d), each memory at `factors` (temperatures,) times the β at which its
+    own mean becomes unstable. Every stored pattern is a start.
+
+    >>> shares_of_kinds(4.0 * torch.eye(3)[None].double(), factors=np.array([50.0]))[0, :, 0]
+    array([1., 0., 0.])
+    """
+    factors = check_array("factors", factors, ndim=1, low=0.0)
+    uniform = patterns.new_full((1, patterns.shape[1]), 1.0 / patterns.shape[1])
+    top = [jacobian_eigenvalue(memory, weights=uniform, beta=1.0) for memory in patterns]
+    # β in front of every score is the same as a memory whose vectors are √β times as long.
+    unit = torch.stack(top).rsqrt().unsqueeze(-1)
+    result = np.empty((factors.size, 3, len(patterns)))
+    for row, factor in zip(result, factors, strict=True):
+        memory = math.sqrt(factor) * unit * patterns
+        ends = retrieve(memory, queries=memory, beta=1.0, tolerance=1e-7, max_steps=2000)
+        entries = effective_entries(ends.attention).numpy()
+        single, average = entries == 1, entries > patterns.shape[1] / 2
+        row[:] = [kind.mean(-1) for kind in (single, ~single & ~average, average)]
+    return result

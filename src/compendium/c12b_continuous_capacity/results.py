@@ -1,0 +1,107 @@
+"""The stored tables of chapter 12b: their units of work and how a row is computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from bookmaker.tables import Rows, Table
+from compendium.c12b_continuous_capacity.random_energy import ENSEMBLES, capacity, retrieval_fold
+from compendium.c12b_continuous_capacity.simulation import (
+    half_log_count,
+    half_overlap,
+    kept_patterns,
+    level_log_sums,
+    outweighed_at,
+)
+from spinformer.core.statistics import mean_estimate
+
+HERE = Path(__file__).parent
+BETAS = (0.25, 0.5, 1.0, 2.0)
+ONE_STEP_DRAWS = 12
+BASIN_BETA = 1.0
+BASIN_DIMS = {0.1: (32, 48, 64, 80, 96), 0.2: (16, 24, 32, 40, 48), 0.3: (12, 16, 20, 26, 32)}
+FOLD_DIMS = (49, 64, 81, 100, 121, 144, 169, 196)
+COUNTS = tuple(4**k for k in range(3, 9))
+DIMS = tuple(2**k for k in range(4, 11))
+
+
+def one_step_dims(beta: float, *, ensemble: str) -> list[int]:
+    """Four widths at which e^{5} to e^{11} patterns reach the capacity of the theory.
+
+    >>> one_step_dims(1.0, ensemble="spherical")
+    [8, 11, 14, 18]
+    """
+    return [round(log / capacity(beta, ensemble=ensemble)) for log in (5, 7, 9, 11)]
+
+
+def _one_step_rows(ensemble: str, beta: float, dim: int) -> Rows:
+    medians = [
+        np.median(outweighed_at(dim, beta=beta, ensemble=ensemble, seed=1000 * dim + draw))
+        for draw in range(ONE_STEP_DRAWS)
+    ]
+    found = mean_estimate(np.log(medians))
+    return [{"log_count": found.value, "log_count_error": found.error}]
+
+
+def _basin_rows(load: float, dim: int) -> Rows:
+    count = round(np.exp(load * dim))
+    halves = half_overlap(count, dim=dim, beta=BASIN_BETA, memories=8, seed=dim)
+    levels = level_log_sums(count - 1, dim=dim, beta=BASIN_BETA, samples=400, seed=dim + 1)
+    one, rest = mean_estimate(halves, axis=1).value, mean_estimate(halves, axis=1).error
+    return [
+        {
+            "count": count,
+            "one_step": one[0],
+            "one_step_error": rest[0],
+            "at_rest": one[1],
+            "at_rest_error": rest[1],
+            "levels": float(np.median(levels)) / (BASIN_BETA * dim),
+        }
+    ]
+
+
+def _fold_rows(dim: int) -> Rows:
+    fold = retrieval_fold(dim, beta=dim**-0.5)
+    grid = fold.log_count + fold.spread * np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
+    found = half_log_count(dim, beta=dim**-0.5, log_counts=grid, memories=6, seed=dim)
+    estimate = mean_estimate(found)
+    return [{"log_count": estimate.value, "log_count_error": estimate.error}]
+
+
+def _kept_rows(count: int, dim: int) -> Rows:
+    kept = kept_patterns(
+        count, dim=dim, beta=dim**-0.5, memories=10 if count <= 1024 else 3, seed=count + dim
+    )
+    return [
+        {
+            "overlap": kept.overlap.value,
+            "overlap_error": kept.overlap.error,
+            "share": kept.share.value,
+            "share_error": kept.share.error,
+        }
+    ]
+
+
+ONE_STEP = Table(
+    path=HERE / "one_step.csv",
+    units=[
+        {"ensemble": ensemble, "beta": beta, "dim": dim}
+        for ensemble in ENSEMBLES
+        for beta in BETAS
+        for dim in one_step_dims(beta, ensemble=ensemble)
+    ],
+    rows=_one_step_rows,
+)
+BASINS = Table(
+    path=HERE / "basins.csv",
+    units=[{"load": load, "dim": dim} for load, dims in BASIN_DIMS.items() for dim in dims],
+    rows=_basin_rows,
+)
+FOLD = Table(path=HERE / "fold.csv", units=[{"dim": dim} for dim in FOLD_DIMS], rows=_fold_rows)
+KEPT_TABLE = Table(
+    path=HERE / "kept.csv",
+    units=[{"count": count, "dim": dim} for count in COUNTS for dim in DIMS],
+    rows=_kept_rows,
+)

@@ -1,0 +1,304 @@
+"""Random continuous memories: when the others outweigh a pattern, what retrieval keeps, basins.
+
+Patterns are rows of d components and mean square 1 (`hopfield.random_energy.ENSEMBLES`). Single
+precision, in chunks: what is counted is decided by differences of scores of order one. Errors
+are standard errors over independent memories.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from compendium.c12b_continuous_capacity.random_energy import ENSEMBLES
+from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.core.statistics import Estimate, mean_estimate
+
+_CHUNK = 2**14
+_MAX_STEPS = 400
+# At rest where no component of the overlaps moves more in a step; kept above this overlap.
+_REST = 1e-5
+KEPT = 0.5
+
+
+@record
+class Kept:
+    """What is left of stored patterns, one number a memory: overlap, and share above ½.
+
+    overlaps, shares: (memories,), means over the queries of each.
+    """
+
+    overlaps: np.ndarray
+    shares: np.ndarray
+
+    @property
+    def overlap(self) -> Estimate:
+        """Mean overlap with its error."""
+        return mean_estimate(self.overlaps)
+
+    @property
+    def share(self) -> Estimate:
+        """Mean share with its error."""
+        return mean_estimate(self.shares)
+
+
+def draw_patterns(
+    count: int, *, dim: int, ensemble: str = "spherical", seed: Seed = 0
+) -> np.ndarray:
+    """(count, dim) float32 patterns of the ensemble, mean square 1.
+
+    >>> rows = draw_patterns(3, dim=4, seed=0)
+    >>> np.round((rows**2).sum(axis=1), 3).tolist()
+    [4.0, 4.0, 4.0]
+    """
+    count = check_integer("count", count, low=1)
+    dim = check_integer("dim", dim, low=2)
+    check_choice("ensemble", ensemble, ENSEMBLES)
+    rng = numpy_generator(seed)
+    if ensemble == "binary":
+        return (2 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1).astype(np.float32)
+    rows = rng.standard_normal((count, dim), dtype=np.float32)
+    if ensemble == "spherical":
+        rows *= np.sqrt(dim) / np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows
+
+
+def outweighed_at(
+    dim: int,
+    *,
+    beta: float,
+    ensemble: str = "spherical",
+    queries: int = 64,
+    limit: int = 2**20,
+    seed: Seed = 0,
+) -> np.ndarray:
+    """Number of other patterns at which each of `queries` patterns' own weight falls below ½.
+
+    One memory grows pattern by pattern, until more than half of the queries are outweighed or it
+    holds `limit`; (queries,), infinite for those that are not. One step: the state is the pattern.
+
+    >>> found = outweighed_at(10, beta=0.5, queries=8, seed=0)
+    >>> bool(np.median(found) > 1)
+    True
+    """
+    beta = check_real("beta", beta, low=0.0, open_low=True)
+    limit = check_integer("limit", limit, low=1)
+    rng = numpy_generator(seed)
+    own = draw_patterns(queries, dim=dim, ensemble=ensemble, seed=rng)
+    top = beta * (own.astype(np.float64) ** 2).sum(axis=1)
+    total, found = np.zeros(len(own)), np.full(len(own), np.inf)
+    for begin in range(0, limit, _CHUNK):
+        rows = min(_CHUNK, limit - begin)
+        others = draw_patterns(rows, dim=dim, ensemble=ensemble, seed=rng)
+        scores = beta * (own @ others.T).astype(np.float64) - top[:, None]
+        sums = total[:, None] + np.cumsum(np.exp(scores), axis=1)
+        new = np.isinf(found) & (sums[:, -1] >= 1.0)
+        found[new] = begin + 1 + np.argmax(sums[new] >= 1.0, axis=1)
+        total = sums[:, -1]
+        if np.isfinite(found).sum() > len(own) // 2 + 1:
+            break
+    return found
+
+
+def iterate(
+    patterns: np.ndarray, *, starts: np.ndarray, targets: np.ndarray, beta: float
+) -> np.ndarray:
+    """Overlaps with their `targets` of what the update makes of `starts` (Q, d), at rest, (Q,).
+
+    Plain iteration of the softmax mean, for at most 400 steps.
+
+    >>> far = 4.0 * np.eye(3)
+    >>> np.round(iterate(far, starts=far, targets=far, beta=1.0), 1).tolist()
+    [5.3, 5.3, 5.3]
+    """
+    # Patterns may be large: no copy in double precision is made to look at them.
+    stored = np.asarray(patterns, dtype=np.float32)
+    if stored.ndim != 2 or 0 in stored.shape:
+        raise ValueError(f"patterns must have shape (N, d), got {stored.shape}")
+    states = check_array("starts", starts, shape=(None, stored.shape[1])).astype(np.float32)
+    aims = check_array("targets", targets, shape=states.shape).astype(np.float32)
+    gain = np.float32(check_real("beta", beta, low=0.0, open_low=True))
+    overlaps = np.full(len(states), np.inf)
+    active = np.arange(len(states))
+    for _ in range(_MAX_STEPS):
+        scores = gain * (states[active] @ stored.T)
+        scores -= scores.max(axis=1, keepdims=True)
+        np.exp(scores, out=scores)
+        states[active] = (scores @ stored) / scores.sum(axis=1, keepdims=True)
+        now = overlaps.copy()
+        now[active] = (states[active] * aims[active]).sum(axis=1) / stored.shape[1]
+        active = active[np.abs(now[active] - overlaps[active]) > _REST]
+        overlaps = now
+        if len(active) == 0:
+            break
+    return overlaps
+
+
+def kept_patterns(
+    count: int, *, dim: int, beta: float, memories: int, queries: int = 100, seed: Seed = 0
+) -> Kept:
+    """Overlap of the state that the update reaches from stored patterns, spherical patterns.
+
+    The first `queries` (fewer if N = `count` is smaller) of each of `memories` memories are tried.
+
+    >>> kept_patterns(16, dim=64, beta=1 / 8, memories=2).share.value
+    np.float64(1.0)
+    """
+    memories = check_integer("memories", memories, low=2)
+    overlaps, shares = np.empty((2, memories))
+    for index, rng in enumerate(numpy_generator(seed).spawn(memories)):
+        patterns = draw_patterns(count, dim=dim, seed=rng)
+        tried = patterns[:queries]
+        rest = iterate(patterns, starts=tried, targets=tried, beta=beta)
+        overlaps[index], shares[index] = rest.mean(), (rest > KEPT).mean()
+    return Kept(overlaps=overlaps, shares=shares)
+
+
+def noisy_retrieval(
+    count: int,
+    *,
+    dim: int,
+    beta: float,
+    overlaps: ArrayLike,
+    memories: int,
+    queries: int = 100,
+    seed: Seed = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of queries that find their pattern, in one step and at rest, (overlaps, memories).
+
+    A query of norm √d has the given overlap m with its pattern and a random direction besides.
+    Found means the weight ½ in the step, and an overlap above ½ at rest.
+
+    >>> one, rest = noisy_retrieval(50, dim=30, beta=1.0, overlaps=[0.1, 0.9], memories=2)
+    >>> bool((rest[1] > rest[0]).all())
+    True
+    """
+    memories = check_integer("memories", memories, low=2)
+    aims = check_array("overlaps", overlaps, ndim=1, low=0.0, high=1.0)
+    one, rest = np.empty((2, len(aims), memories))
+    for index, rng in enumerate(numpy_generator(seed).spawn(memories)):
+        patterns = draw_patterns(count, dim=dim, seed=rng)
+        tried = patterns[:queries]
+        aside = rng.standard_normal(tried.shape).astype(np.float32)
+        aside -= (aside * tried).sum(axis=1, keepdims=True) / dim * tried
+        aside *= np.sqrt(dim) / np.linalg.norm(aside, axis=1, keepdims=True)
+        for row, m in enumerate(aims):
+            starts = m * tried + np.sqrt(1.0 - m**2) * aside
+            scores = beta * (starts @ patterns.T).astype(np.float64)
+            weights = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
+            one[row, index] = (np.diagonal(weights) > 0.5).mean()
+            last = iterate(patterns, starts=starts, targets=tried, beta=beta)
+            rest[row, index] = (last > KEPT).mean()
+    return one, rest
+
+
+def half_overlap(
+    count: int, *, dim: int, beta: float, memories: int, queries: int = 100, seed: Seed = 0
+) -> np.ndarray:
+    """Overlap at which half of the queries find their pattern, (2, memories): one step, at rest.
+
+    By linear interpolation between queries 0.05 apart, from 0.1 to 1.
+
+    >>> half_overlap(60, dim=20, beta=1.0, memories=2).shape
+    (2, 2)
+    """
+    grid = np.linspace(0.1, 1.0, 19)
+    shares = noisy_retrieval(
+        count, dim=dim, beta=beta, overlaps=grid, memories=memories, queries=queries, seed=seed
+    )
+    return np.array([[_crossing(grid, row) for row in kind.T] for kind in shares])
+
+
+def half_log_count(
+    dim: int,
+    *,
+    beta: float,
+    log_counts: ArrayLike,
+    memories: int,
+    queries: int = 40,
+    seed: Seed = 0,
+) -> np.ndarray:
+    """ln N at which half of the patterns lose the state around them, (memories,).
+
+    A memory grows through the given ln N, which must increase; linear interpolation between.
+
+    >>> found = half_log_count(49, beta=1 / 7, log_counts=[3.5, 4.0, 4.5], memories=2)
+    >>> bool((np.abs(found - 4.0) < 0.5).all())
+    True
+    """
+    memories = check_integer("memories", memories, low=2)
+    grid = check_array("log_counts", log_counts, ndim=1, low=0.0, high=14.0)
+    if len(grid) < 2 or (np.diff(grid) <= 0).any():
+        raise ValueError(f"log_counts must be at least two and increase, got {grid}")
+    counts = np.rint(np.exp(grid)).astype(int)
+    found = np.empty(memories)
+    for index, rng in enumerate(numpy_generator(seed).spawn(memories)):
+        patterns = draw_patterns(int(counts[-1]), dim=dim, seed=rng)
+        lost = []
+        for count in counts:
+            tried = patterns[: min(queries, int(count))]
+            rest = iterate(patterns[:count], starts=tried, targets=tried, beta=beta)
+            lost.append((rest <= KEPT).mean())
+        found[index] = _crossing(np.log(counts), np.array(lost))
+    return found
+
+
+def level_log_sums(
+    count: int, *, dim: int, beta: float, samples: int, seed: Seed = 0
+) -> np.ndarray:
+    """ln Σ_j e^{βdu_j} of N = `count` independent levels u_j, (samples,): the model itself.
+
+    u is a component of a unit vector: (1 + u)/2 follows a beta distribution. No patterns are
+    drawn and no memory is built.
+
+    >>> bool(abs(level_log_sums(1000, dim=20, beta=0.1, samples=5).mean() - 7.0) < 0.2)
+    True
+    """
+    samples = check_integer("samples", samples, low=1)
+    rng = numpy_generator(seed)
+    half = 0.5 * (check_integer("dim", dim, low=2) - 1)
+    found = np.empty(samples)
+    for index in range(samples):
+        levels = beta * dim * (2.0 * rng.beta(half, half, count) - 1.0)
+        top = levels.max()
+        found[index] = top + np.log(np.exp(levels - top).sum())
+    return found
+
+
+def _crossing(grid: np.ndarray, shares: np.ndarray) -> float:
+    """Where shares that rise along the grid pass ½, NaN if they do not."""
+    above = np.flatnonzero(shares >= 0.5)
+    if len(above) == 0 or above[0] == 0:
+        return float("nan")
+    k = int(above[0])
+    slope = (shares[k] - shares[k - 1]) / (grid[k] - grid[k - 1])
+    return float(grid[k - 1] + (0.5 - shares[k - 1]) / slope)
+
+
+def weight_concentration(
+    count: int, *, dim: int, spreads: ArrayLike, memories: int, seed: Seed = 0
+) -> np.ndarray:
+    """Mean Σ p² of an unrelated query's softmax weights at β = s/√d, (spreads, memories).
+
+    1/N if all patterns share the weight, of order 1 where a few hold it: the glass.
+
+    >>> values = weight_concentration(100, dim=32, spreads=[0.1, 20.0], memories=2)
+    >>> bool((values[0] < 0.02).all() and (values[1] > 0.5).all())
+    True
+    """
+    memories = check_integer("memories", memories, low=2)
+    grid = check_array("spreads", spreads, ndim=1, low=0.0)
+    found = np.empty((len(grid), memories))
+    for index, rng in enumerate(numpy_generator(seed).spawn(memories)):
+        patterns = draw_patterns(count, dim=dim, seed=rng)
+        queries = draw_patterns(32, dim=dim, seed=rng)
+        scores = (queries @ patterns.T).astype(np.float64) / np.sqrt(dim)
+        scores -= scores.max(axis=1, keepdims=True)
+        for row, spread in enumerate(grid):
+            weights = np.exp(spread * scores)
+            squares = (weights**2).sum(axis=1) / weights.sum(axis=1) ** 2
+            found[row, index] = squares.mean()
+    return found

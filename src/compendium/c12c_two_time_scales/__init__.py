@@ -1,0 +1,1 @@
+"""A continuous memory whose hidden neurons lag behind."""

@@ -1,0 +1,199 @@
+"""Drawings of chapters 14 and 14b: what a layer does, which ways close a loop, shares and heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap, TwoSlopeNorm
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, Rectangle
+
+from spinformer.plot.style import COLORS, DIVERGING, label_panels
+
+
+def _box(axis: Axes, place: tuple[float, float], text: str, color: str) -> None:
+    x, y = place
+    patch = FancyBboxPatch(
+        (x - 0.75, y - 0.32), 1.5, 0.64, boxstyle="round,pad=0.06", fc="none", ec=color, lw=1.6
+    )
+    axis.add_patch(patch)
+    axis.text(x, y, text, ha="center", va="center", fontsize=9)
+
+
+def _arrow(
+    axis: Axes, start: tuple[float, float], end: tuple[float, float], bend: float = 0.0
+) -> None:
+    style = {"arrowstyle": "-|>", "color": "0.45", "lw": 1.4}
+    style["connectionstyle"] = f"arc3,rad={bend}"
+    axis.annotate("", end, start, arrowprops=style)
+
+
+def layer_scheme() -> Figure:
+    """A landscape with a step and its steepest descent, and the stages of a layer.
+
+    >>> figure = layer_scheme()
+    >>> len(figure.axes)
+    2
+    >>> plt.close(figure)
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4), width_ratios=(1, 1.25))
+    keys = np.array([[1.5, 1.0], [1.4, -1.3], [-1.7, 0.2]])
+    grid = np.linspace(-2.6, 2.6, 80)
+    points = np.stack(np.meshgrid(grid, grid), -1)
+    energy = -np.log(np.exp(points @ (keys - keys.mean(0)).T).mean(-1))
+    left.contour(grid, grid, energy, levels=14, colors="0.75", linewidths=0.8)
+    left.plot(*keys.T, "o", color=COLORS["orange"], ms=7)
+    for name, (x, y), tone, spot in (
+        ("its energy asks", (1.05, 0.75), "green", (0.15, 1.75)),
+        ("the layer adds", (-0.15, 1.1), "blue", (-2.3, 1.6)),
+    ):
+        left.annotate(
+            "", (-0.3 + x, -0.6 + y), (-0.3, -0.6), arrowprops={"color": COLORS[tone], "width": 2}
+        )
+        left.text(*spot, name, color=COLORS[tone], fontsize=9)
+    left.plot(-0.3, -0.6, "o", color=COLORS["black"])
+    left.text(-0.2, -1.0, "hidden state", fontsize=9)
+    left.text(0.75, -1.9, "keys", color=COLORS["orange"], fontsize=9)
+    left.set(xticks=[], yticks=[], title="landscape of the keys")
+    left.grid(False)
+    right.set(xlim=(-1, 8.4), ylim=(-1.6, 2.2), xticks=[], yticks=[], title="stages of a layer")
+    right.grid(False)
+    for x, text in (
+        (0, "attention"),
+        (2.4, "+ state"),
+        (4.8, "LayerNorm"),
+        (7.2, "feed-\nforward"),
+    ):
+        _box(right, (x, 0.0), text, COLORS["blue" if x == 0 else "black"])
+        if x:
+            _arrow(right, (x - 1.6, 0.0), (x - 0.8, 0.0))
+    _arrow(right, (-0.7, 1.3), (2.4, 0.4), -0.35)
+    right.text(-0.8, 1.5, "residual connection", fontsize=9)
+    right.text(
+        3.6, -1.2, "energies are read by the layer's own $W_Q$ after every stage", ha="center",
+        fontsize=9,
+    )  # fmt: skip
+    for spine in right.spines.values():
+        spine.set_visible(False)
+    label_panels([left, right])
+    return figure
+
+
+def loop_scheme() -> Figure:
+    """Four ways to feed what a head returns back into its next query.
+
+    >>> figure = loop_scheme()
+    >>> len(figure.axes)
+    4
+    >>> plt.close(figure)
+    """
+    figure, axes = plt.subplots(1, 4, figsize=(9.6, 2.5))
+    for axis, (name, returned, back) in zip(
+        axes,
+        (
+            ("keys", "keys $k_j$", "as they are"),
+            ("balanced", "rewritten keys", "as they are"),
+            ("readback", "values $v_j$", "$W_Q W_O$"),
+            ("sub-layer", "all heads", "+ state, LayerNorm, $W_Q$"),
+        ),
+        strict=True,
+    ):
+        axis.set(xlim=(-1.3, 1.3), ylim=(-1.5, 1.7), xticks=[], yticks=[], title=name)
+        axis.grid(False)
+        for spine in axis.spines.values():
+            spine.set_visible(False)
+        _box(axis, (0.0, 1.1), "query", COLORS["black"])
+        _box(axis, (0.0, -0.5), returned, COLORS["orange" if "key" in returned else "blue"])
+        _arrow(axis, (0.35, 0.7), (0.35, -0.1))
+        _arrow(axis, (-0.35, -0.1), (-0.35, 0.7))
+        axis.text(0.45, 0.3, "softmax", fontsize=8, va="center")
+        axis.text(0.0, -1.3, f"back: {back}", fontsize=8.5, ha="center")
+    return figure
+
+
+def share_maps(
+    shares: Mapping[str, np.ndarray], *, stages: Sequence[str], titles: Mapping[str, str]
+) -> Figure:
+    """Maps (layers, stages) of shares between 0 and 1, one panel a name of `shares`.
+
+    >>> figure = share_maps({"E": np.eye(2)}, stages=["a", "b"], titles={"E": "energy"})
+    >>> plt.close(figure)
+    """
+    figure, axes = plt.subplots(1, len(shares), figsize=(9.4, 3.4), sharey=True, squeeze=False)
+    for axis, (name, values) in zip(axes[0], shares.items(), strict=True):
+        image = axis.imshow(values, cmap=DIVERGING, vmin=0, vmax=1, aspect="auto")
+        for (i, j), value in np.ndenumerate(values):
+            tone = "white" if abs(value - 0.5) > 0.35 else "black"
+            axis.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=8, color=tone)
+        axis.grid(False)
+        axis.set_xticks(range(len(stages)), [s.replace(" ", "\n") for s in stages], fontsize=8)
+        axis.set(title=titles[name])
+    axes[0, 0].set(ylabel="layer")
+    figure.colorbar(image, ax=axes[0].tolist(), label="share that fell", shrink=0.85)
+    label_panels(list(axes[0]))
+    return figure
+
+
+def head_map(axis: Axes, values: np.ndarray, *, label: str, limit: float, digits: int = 2) -> None:
+    """Signed numbers of every head (L, H) as a map with the numbers written in.
+
+    >>> head_map(plt.gca(), np.eye(2) - 0.5, label="cosine", limit=1.0)
+    >>> plt.close()
+    """
+    norm = TwoSlopeNorm(vmin=-limit, vcenter=0.0, vmax=limit)
+    image = axis.imshow(values, cmap=DIVERGING, norm=norm, aspect="auto")
+    for (i, j), value in np.ndenumerate(values):
+        tone = "white" if abs(value) > 0.7 * limit else "black"
+        text = f"{np.round(value, digits) + 0.0:.{digits}f}".replace("0.", ".", 1)
+        axis.text(j, i, text, ha="center", va="center", fontsize=6.5, color=tone)
+    axis.grid(False)
+    axis.set(xlabel="head", ylabel="layer", xticks=range(0, values.shape[1], 2))
+    axis.figure.colorbar(image, ax=axis, label=label, shrink=0.85)
+
+
+def depth_maps(profiles: Mapping[str, np.ndarray], *, titles: Mapping[str, str]) -> Figure:
+    """Energies (L, L + 1) of every layer's landscape along the depth, own steps outlined.
+
+    >>> figure = depth_maps({"U": np.arange(6.0).reshape(2, 3)}, titles={"U": "energy"})
+    >>> plt.close(figure)
+    """
+    figure, axes = plt.subplots(1, len(profiles), figsize=(9.4, 3.4), sharey=True, squeeze=False)
+    for axis, (name, values) in zip(axes[0], profiles.items(), strict=True):
+        image = axis.imshow(values, aspect="auto")
+        middle = 0.5 * (values.min() + values.max())
+        for (i, j), value in np.ndenumerate(values):
+            tone = "white" if value < middle else "black"
+            axis.text(j, i, f"{np.round(value) + 0.0:.0f}", ha="center", va="center", fontsize=8,
+                      color=tone)  # fmt: skip
+        for i in range(len(values)):
+            corner = (i - 0.5, i - 0.5)
+            axis.add_patch(Rectangle(corner, 2, 1, fill=False, ec=COLORS["red"], lw=1.8))
+        axis.grid(False)
+        axis.set(title=titles[name], xlabel="depth (layers passed)")
+        figure.colorbar(image, ax=axis, shrink=0.85)
+    axes[0, 0].set(ylabel="layer that owns the keys")
+    label_panels(list(axes[0]))
+    return figure
+
+
+def class_maps(classes: Mapping[str, np.ndarray], *, names: Sequence[str]) -> tuple[Figure, Axes]:
+    """Maps (L, H) of the operating classes 1 … 4, and an empty panel at the right.
+
+    >>> figure, rest = class_maps({"N = 8": np.array([[1, 4]])}, names=("I", "II", "III", "IV"))
+    >>> len(figure.axes)
+    2
+    >>> plt.close(figure)
+    """
+    shades = [COLORS[name] for name in ("red", "orange", "green", "blue")]
+    figure, axes = plt.subplots(1, len(classes) + 1, figsize=(10, 3.2))
+    for axis, (title, values) in zip(axes[:-1], classes.items(), strict=True):
+        axis.imshow(values, cmap=ListedColormap(shades), vmin=0.5, vmax=4.5, aspect="auto")
+        for (i, j), value in np.ndenumerate(values):
+            axis.text(j, i, names[value - 1], ha="center", va="center", fontsize=7)
+        axis.grid(False)
+        axis.set(xlabel="head", ylabel="layer", title=title, xticks=range(0, values.shape[1], 2))
+    label_panels(list(axes))
+    return figure, axes[-1]

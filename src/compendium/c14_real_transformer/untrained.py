@@ -1,0 +1,63 @@
+"""How deep the landscapes of untrained weights are: table `untrained`.
+
+For every seed and every kind of random weights (see `spinformer.language.random_weights`) the
+mean overlap energy of each layer's queries, over heads and over the first window of 128 tokens of
+every text.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from bookmaker.tables import Rows, Table
+from compendium.c14_real_transformer.energies import query_energy
+from spinformer.language.encoder import LanguageModel, join_traces, run_model
+from spinformer.language.minilm import load_model
+from spinformer.language.text import sample_texts, text_windows
+from spinformer.language.untrained import random_weights
+
+SEEDS = 10
+
+
+def first_windows(model: LanguageModel, *, length: int = 128) -> torch.Tensor:
+    """The first window of every text that ships with the package: (texts, length).
+
+    >>> from spinformer.language import example_model
+    >>> first_windows(example_model(), length=5).shape
+    torch.Size([7, 5])
+    """
+    texts = sample_texts().values()
+    return torch.cat([text_windows(model, text, length)[:1] for text in texts])
+
+
+def untrained_rows(model: LanguageModel, kind: str, *, seed: int) -> Rows:
+    """Rows of the table for one draw of weights: layer and mean overlap energy.
+
+    >>> from spinformer.language import example_model
+    >>> [row["layer"] for row in untrained_rows(example_model(), "initial", seed=0)]
+    [0, 1]
+    """
+    control = random_weights(model, kind, seed=seed)
+    length = min(128, model.architecture.positions)
+    windows = first_windows(model, length=length)
+    traces = join_traces([run_model(control, window[None]) for window in windows])
+    return [{"layer": t.layer, "energy": float(query_energy(t).mean())} for t in traces]
+
+
+@cache
+def _model() -> LanguageModel:
+    return load_model()
+
+
+def _rows(kind: str, seed: int) -> Rows:
+    return untrained_rows(_model(), kind, seed=seed)
+
+
+UNTRAINED = Table(
+    path=Path(__file__).with_name("untrained.csv"),
+    units=[{"kind": kind, "seed": s} for kind in ("initial", "shuffled") for s in range(SEEDS)],
+    rows=_rows,
+)

@@ -1,0 +1,176 @@
+"""How a head's loop loses its rest as the gain of what it reads back grows.
+
+A fixed point of q ← g Σ_j a_j w_j (see `loops`) repels as soon as its derivative has an eigenvalue
+outside of the unit circle. An iteration with a short step, q ← q + η(f(q) − q), still goes to
+it as long as no eigenvalue has a real part of 1 or more: so the fixed point is found where the loop
+itself does not come to rest, and the prediction can be held against the loop. Table `gain`: the
+first window of 128 tokens of every text, loops "readback" and "turned".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bookmaker.tables import Rows, Table
+from compendium.c14b_heads_and_fixed_points.iteration import distinct_states, repeat
+from compendium.c14b_heads_and_fixed_points.loops import (
+    attend,
+    leading_eigenvalues,
+    loop_jacobians,
+    loop_values,
+)
+from spinformer.core.checks import check_array, check_integer
+from spinformer.core.random import Seed
+from spinformer.core.records import record
+from spinformer.language.encoder import LanguageModel, LayerTrace, run_model
+from spinformer.language.minilm import load_model
+from spinformer.language.text import TEXTS, sample_texts, text_windows
+
+GAINS = (0.5, 1.0, 1.414, 2.0, 2.828, 4.0, 8.0)
+SHORT_STEP = 0.1
+
+
+@record
+class GainSweep:
+    """What every head's loop does at every gain, arrays (G, H).
+
+    `resting`: share of the queries that come to rest; `count`: distinct points where they rest;
+    `leading`: the eigenvalue of largest modulus (complex) of the derivative at the point that
+    short steps from the first token's query lead to, NaN if they lead nowhere.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> gain_sweep(model, trace, "keys", gains=[1.0], every=1).resting
+    array([[1., 1.]])
+    """
+
+    resting: np.ndarray
+    count: np.ndarray
+    leading: np.ndarray
+
+
+@torch.no_grad()
+def gain_sweep(
+    model: LanguageModel,
+    trace: LayerTrace,
+    loop: str,
+    *,
+    gains: Sequence[float],
+    every: int = 8,
+    max_steps: int = 300,
+    tolerance: float = 1e-7,
+    seed: Seed = 0,
+) -> GainSweep:
+    """Iterate every head's loop from every `every`-th query of the first sequence at each gain.
+
+    loop: one of `loops.VALUES`; `seed` draws the rotations of "turned". Raises ValueError for
+    another loop, for gains that are not positive, or a trace of another model.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> gain_sweep(model, trace, "readback", gains=[0.01, 1.0]).count[0]
+    array([1, 1])
+    """
+    factors = check_array("gains", gains, ndim=1, low=0.0, open_low=True)
+    every = check_integer("every", every, low=1)
+    values = loop_values(model, trace, loop, seed=seed)
+    keys, starts = trace.keys[0], trace.queries[0, :, ::every]
+    shape = (len(factors), len(keys))
+    resting, count = np.zeros(shape), np.zeros(shape, dtype=np.int64)
+    leading = np.full(shape, np.nan, dtype=complex)
+    for row, gain in enumerate(factors.tolist()):
+        points, found = trace.queries[0, :, 0].clone(), np.zeros(len(keys), dtype=bool)
+        for head in range(len(keys)):
+            step = attend(keys[head], values=gain * values[0, head], beta=trace.beta)
+            ends = repeat(step, starts[head], tolerance=tolerance, max_steps=max_steps)
+            rested = ends.converged
+            resting[row, head] = float(rested.double().mean())
+            count[row, head] = len(distinct_states(ends.value[rested]).unique())
+            slow = repeat(
+                _shortened(step),
+                points[head : head + 1],
+                tolerance=SHORT_STEP * tolerance,
+                max_steps=10 * max_steps,
+            )
+            points[head], found[head] = slow.value[0], bool(slow.converged.all())
+        slopes = loop_jacobians(trace, values=values, at=points, gain=gain).numpy()
+        leading[row, found] = leading_eigenvalues(slopes[found])
+    return GainSweep(resting=resting, count=count, leading=leading)
+
+
+def _shortened(step: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
+    return lambda states: states + SHORT_STEP * (step(states) - states)
+
+
+def gain_rows(model: LanguageModel, loop: str, *, tokens: torch.Tensor, seed: int) -> Rows:
+    """Rows of the table for one window of tokens (1, N): one a gain, layer and head.
+
+    >>> from spinformer.language import example_model
+    >>> rows = gain_rows(example_model(), "turned", tokens=torch.tensor([[2, 5, 6, 3]]), seed=0)
+    >>> len(rows), sorted(rows[0])
+    (28, ['count', 'gain', 'head', 'imaginary', 'layer', 'real', 'resting'])
+    """
+    rows = []
+    for trace in run_model(model, tokens):
+        found = gain_sweep(model, trace, loop, gains=GAINS, seed=1000 * seed + trace.layer)
+        rows += [
+            {
+                "layer": trace.layer,
+                "gain": gain,
+                "head": head,
+                "resting": found.resting[row, head],
+                "count": int(found.count[row, head]),
+                "real": found.leading[row, head].real,
+                "imaginary": found.leading[row, head].imag,
+            }
+            for row, gain in enumerate(GAINS)
+            for head in range(found.resting.shape[1])
+        ]
+    return rows
+
+
+@cache
+def _model() -> LanguageModel:
+    return load_model()
+
+
+def first_window(source: str) -> tuple[LanguageModel, torch.Tensor]:
+    """The model of the tables and the first 128 tokens (1, 128) of one of the seven texts.
+
+    >>> callable(first_window)
+    True
+    """
+    return _model(), text_windows(_model(), sample_texts()[source], 128)[:1]
+
+
+def _rows(loop: str, source: str) -> Rows:
+    model, window = first_window(source)
+    return gain_rows(model, loop, tokens=window, seed=TEXTS.index(source))
+
+
+GAIN = Table(
+    path=Path(__file__).with_name("gain.csv"),
+    units=[{"loop": loop, "source": name} for loop in ("readback", "turned") for name in TEXTS],
+    rows=_rows,
+)
+
+
+def read_gain(loop: str) -> dict[str, np.ndarray]:
+    """The stored sweep of a loop: "resting", "count" and "leading", (texts, L, G, H), as in TEXTS.
+
+    >>> read_gain("readback")["resting"].shape
+    (7, 6, 7, 12)
+    """
+    table = GAIN.read()
+    chosen = table["loop"] == loop
+    sizes = [len(np.unique(table[name])) for name in ("source", "layer", "gain", "head")]
+    columns = {name: table[name][chosen].reshape(sizes) for name in ("resting", "count")}
+    real, imaginary = (table[name][chosen].reshape(sizes) for name in ("real", "imaginary"))
+    return columns | {"leading": real + 1j * imaginary}

@@ -1,0 +1,203 @@
+"""The ways to close the loop from a head's output to its next query.
+
+* "keys": the query is replaced by the attention average of the keys, as in the continuous
+  Hopfield network of [bal2020energy, Eq. (12)] (V = K). Its energy falls at every step.
+* "balanced": the same after rewriting W_Q W_Kᵀ = U S Vᵀ as (U√S)(V√S)ᵀ and centering the keys:
+  no attention weight of the model changes, but the stored patterns do.
+* "readback": the head's own values (V ≠ K), written to the residual stream by W_O and read
+  again by the same head's W_Q.
+* "turned": a control of "readback" that keeps keys, attention and the lengths of what is read, and
+  breaks only its direction: one random rotation of the head's values.
+* "sub-layer": what the model does in full: x ← LayerNorm(x + attention(x)), all heads at once.
+
+A *gain* g in front of the values of a loop makes it q ← g Σ_j a_j w_j. With w = k this is the
+loop "keys" at the inverse temperature gβ, with q in units of g, so that its energy falls at every
+gain; other loops may lose their rest as g grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from compendium.c14_real_transformer.rotations import random_rotations
+from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.random import Seed
+from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, layer_norm, project
+
+VALUES = ("keys", "readback", "turned")
+
+
+def attend(
+    keys: torch.Tensor, *, values: torch.Tensor, beta: float
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The step of a head's loop: queries (S, d) to attention averages of `values` (N, d).
+
+    >>> step = attend(torch.eye(2), values=torch.eye(2), beta=1.0)
+    >>> step(torch.zeros(1, 2))
+    tensor([[0.5000, 0.5000]])
+    """
+    return lambda queries: torch.softmax(beta * queries @ keys.mT, dim=-1) @ values
+
+
+def loop_values(
+    model: LanguageModel, trace: LayerTrace, loop: str, *, seed: Seed = 0
+) -> torch.Tensor:
+    """What a loop of VALUES returns for each key: values w_j (B, H, N, d), at gain 1.
+
+    `seed` draws the rotations of "turned", one a head. Raises ValueError for another loop, or a
+    trace of another model.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> own, turned = (loop_values(model, trace, loop) for loop in ("readback", "turned"))
+    >>> torch.allclose(own.norm(dim=-1), turned.norm(dim=-1)), torch.allclose(own, turned)
+    (True, False)
+    """
+    check_choice("loop", loop, VALUES)
+    check_trace(model, trace)
+    if loop == "keys":
+        return trace.keys
+    values = readback_values(model, trace)
+    if loop == "readback":
+        return values
+    return values @ random_rotations(values, seed=seed)
+
+
+@torch.no_grad()
+def loop_jacobians(
+    trace: LayerTrace, *, values: torch.Tensor, at: torch.Tensor, gain: float = 1.0
+) -> torch.Tensor:
+    """Derivatives of every head's loop at a query, of the first sequence: (H, d, d).
+
+    For values w_j (B, H, N, d) of `loop_values` and queries `at` (H, d) the derivative of
+    g Σ_j a_j w_j is gβ Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ. With w = k it is gβ times a covariance:
+    symmetric, eigenvalues ≥ 0. Raises ValueError for other shapes.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> found = loop_jacobians(trace, values=trace.keys, at=trace.queries[0, :, 0])
+    >>> tuple(found.shape), torch.allclose(found, found.mT)
+    ((2, 4, 4), True)
+    """
+    keys = trace.keys[0]
+    if values.shape != trace.keys.shape or at.shape != (keys.shape[0], keys.shape[-1]):
+        raise ValueError(
+            f"values and at must have shapes {tuple(trace.keys.shape)} and "
+            f"{(keys.shape[0], keys.shape[-1])}, got {tuple(values.shape)} and {tuple(at.shape)}"
+        )
+    gain = check_real("gain", gain)
+    weights = torch.softmax(trace.beta * at.unsqueeze(-2) @ keys.mT, dim=-1)
+    return gain * trace.beta * (weights.mT * values[0]).mT @ (keys - weights @ keys)
+
+
+def asymmetry(matrices: np.ndarray) -> np.ndarray:
+    """‖M − Mᵀ‖/‖M + Mᵀ‖ of matrices (..., d, d): 0 for a gradient's, near 1 for random entries.
+
+    >>> asymmetry(np.array([[[1.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [-1.0, 1.0]]]))
+    array([0., 1.])
+    """
+    matrices = check_array("matrices", matrices, square=True)
+    turned = np.swapaxes(matrices, -1, -2)
+    norms = [np.linalg.norm(matrices + sign * turned, axis=(-2, -1)) for sign in (-1, 1)]
+    return np.divide(norms[0], norms[1], out=np.full(norms[0].shape, np.inf), where=norms[1] > 0)
+
+
+def leading_eigenvalues(matrices: np.ndarray) -> np.ndarray:
+    """The eigenvalue of largest modulus of matrices (..., d, d), complex (...).
+
+    >>> float(leading_eigenvalues(np.diag([1.0, -2.0])).real)
+    -2.0
+    """
+    found = np.linalg.eigvals(check_array("matrices", matrices, square=True))
+    place = np.abs(found).argmax(-1)[..., None]
+    return np.asarray(np.take_along_axis(found, place, -1)[..., 0], dtype=complex)
+
+
+def sublayer_step(
+    model: LanguageModel, trace: LayerTrace, *, states: torch.Tensor, sequence: int = 0
+) -> torch.Tensor:
+    """LayerNorm(x + attention(x)) of states (S, D), keys and values of `trace` held fixed.
+
+    Raises ValueError for a trace of another model.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> once = sublayer_step(model, trace, states=trace.inputs[0])
+    >>> torch.allclose(once, trace.normalized[0])
+    True
+    """
+    prefix = f"encoder.layer.{check_trace(model, trace)}.attention.output"
+    sequence = check_integer("sequence", sequence, low=0, high=trace.inputs.shape[0] - 1)
+    queries = project(model, trace.layer, "query", states=states)
+    logits = trace.beta * queries @ trace.keys[sequence].mT
+    heads = (torch.softmax(logits, dim=-1) @ trace.values[sequence]).transpose(0, 1).flatten(1)
+    matrix, bias = (model.weights[f"{prefix}.dense.{part}"] for part in ("weight", "bias"))
+    return layer_norm(model, prefix, states + functional.linear(heads, matrix, bias))
+
+
+def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tensor, torch.Tensor]:
+    """Queries and keys (B, H, N, d) in the gauge in which both maps have equal Gram matrices.
+
+    Attention depends on W_Q W_Kᵀ alone: q → Aᵀq, k → A⁻¹k changes no logit, but it changes
+    what "the Hopfield network that stores the keys" is. Here W_Q W_Kᵀ = U S Vᵀ is split
+    into U√S and V√S, and the keys are centered (their mean adds the same number to all
+    logits of a query). Biases are left out of the decomposition. Raises ValueError for a trace of
+    another model.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> queries, keys = balanced_gauge(model, trace)
+    >>> torch.allclose(
+    ...     (queries @ keys.mT).softmax(-1), (trace.queries @ trace.keys.mT).softmax(-1)
+    ... )
+    True
+    """
+    sizes = model.architecture
+    name = f"encoder.layer.{check_trace(model, trace)}.attention.self"
+    gauges = []
+    for head in range(sizes.heads):
+        rows = slice(head * sizes.head_width, (head + 1) * sizes.head_width)
+        query_map, key_map = (
+            model.weights[f"{name}.{which}.weight"][rows].mT for which in ("query", "key")
+        )
+        triangle_q = torch.linalg.qr(query_map).R
+        triangle_k = torch.linalg.qr(key_map).R
+        left, singular, _ = torch.linalg.svd(triangle_q @ triangle_k.mT)
+        gauges.append(torch.linalg.solve(triangle_q, left * singular.sqrt()))
+    gauge = torch.stack(gauges)
+    keys = trace.keys @ torch.linalg.inv(gauge).mT
+    return trace.queries @ gauge, keys - keys.mean(-2, keepdim=True)
+
+
+def readback_values(model: LanguageModel, trace: LayerTrace) -> torch.Tensor:
+    """Each head's values as its own query map reads them, (B, H, N, d).
+
+    Value v of head h is written to the residual stream as W_O v and read again by the same
+    head as W_Q W_O v + b_Q: the loop a head makes through the model's own matrices, without
+    the other heads, the residual and the normalization. Raises ValueError for a trace of another
+    model.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> readback_values(model, trace).shape == trace.values.shape
+    True
+    """
+    sizes = model.architecture
+    output = model.weights[
+        f"encoder.layer.{check_trace(model, trace)}.attention.output.dense.weight"
+    ]
+    read = []
+    for head in range(sizes.heads):
+        columns = output[:, head * sizes.head_width : (head + 1) * sizes.head_width]
+        written = trace.values[:, head] @ columns.mT
+        read.append(project(model, trace.layer, "query", states=written)[:, head])
+    return torch.stack(read, dim=1)

@@ -1,0 +1,153 @@
+"""How the size of a head's average grows with the number of words: table `sizes`.
+
+Every text of `spinformer.language.sample_texts` is cut into windows of N tokens, N in LENGTHS, that
+cover the same 500 tokens or so; for every head the medians over windows and queries are stored.
+kind "window": N keys because the window has N tokens. kind "keys": N keys drawn at random out of
+the 512 of the longest window, whose hidden states stay as they are. Three windows of random tokens
+stand beside the texts.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from bookmaker.tables import Rows, Table
+from compendium.c14b_heads_and_fixed_points.heads import (
+    attention_logits,
+    head_medians,
+    logit_skewness,
+    logit_spread,
+)
+from spinformer.core.checks import check_array
+from spinformer.core.random import numpy_generator
+from spinformer.hopfield.fixed_points import effective_entries
+from spinformer.language.encoder import LanguageModel, run_model
+from spinformer.language.minilm import load_model
+from spinformer.language.text import TEXTS, random_tokens, sample_texts, text_windows
+
+LENGTHS = (32, 64, 128, 256, 512)
+DRAWS = ("random 0", "random 1", "random 2")
+
+
+def logit_rows(logits: torch.Tensor) -> list[dict[str, float]]:
+    """Medians for every head of logits (B, H, S, N): one dictionary a head.
+
+    "entries": k, the fewest softmax entries that sum to 0.9; "even", "odd": the same from the even
+    and the odd sequences (or, of one sequence, queries) alone; "spread", "skewness": standard
+    deviation and skewness of the logits over the keys.
+
+    >>> rows = logit_rows(torch.zeros(2, 1, 3, 10))
+    >>> rows[0]["entries"], rows[0]["spread"]
+    (9.0, 0.0)
+    """
+    entries = effective_entries(torch.softmax(logits, dim=-1))
+    halves = entries if len(entries) > 1 else entries[0].mT.unsqueeze(-1)
+    found = {
+        "entries": head_medians(entries),
+        "even": head_medians(halves[0::2]),
+        "odd": head_medians(halves[1::2]),
+        "spread": head_medians(logit_spread(logits)),
+        "skewness": head_medians(logit_skewness(logits)),
+    }
+    return [
+        {name: float(values[head]) for name, values in found.items()}
+        for head in range(logits.shape[1])
+    ]
+
+
+def size_rows(
+    model: LanguageModel,
+    source: str,
+    *,
+    lengths: tuple[int, ...] = LENGTHS,
+    layer: int | None = None,
+) -> Rows:
+    """Rows of the table for one source: a name of TEXTS, or one of DRAWS for random tokens.
+
+    Windows cover the first 510 tokens.
+
+    >>> DRAWS[0]
+    'random 0'
+    """
+    text = sample_texts()["essay" if source in DRAWS else source]
+    rows = []
+    for length in lengths:
+        tokens = text_windows(model, text, length)[: max(1, 510 // (length - 2))]
+        if source in DRAWS:
+            tokens = random_tokens(model, tokens, seed=100 * DRAWS.index(source) + length)
+        for trace in run_model(model, tokens):
+            logits = attention_logits(trace)
+            parts = {("window", length): logits}
+            if length == max(lengths):
+                generator = numpy_generator(TEXTS.index(source) if source in TEXTS else 99)
+                order = torch.from_numpy(generator.permutation(length))
+                parts |= {("keys", n): logits[..., order[:n]] for n in lengths}
+            rows += [
+                {"kind": kind, "length": number, "layer": trace.layer, "head": head} | row
+                for (kind, number), part in parts.items()
+                for head, row in enumerate(logit_rows(part))
+            ]
+    return rows
+
+
+def growth_exponents(entries: ArrayLike, *, lengths: ArrayLike) -> np.ndarray:
+    """Least-squares slopes ν of log k on log N: entries (..., n) at lengths (n,) to (...).
+
+    ν = 1: a head attends to a fraction of the text; ν = 0: to a number of words. Raises ValueError
+    for numbers that are not positive, or fewer than two different lengths.
+
+    >>> growth_exponents([[4.0, 8.0], [5.0, 20.0]], lengths=[64, 128]).round(6)
+    array([1., 2.])
+    """
+    sizes = check_array("lengths", lengths, ndim=1, low=0.0, open_low=True)
+    values = check_array("entries", entries, low=0.0, open_low=True)
+    if values.shape[-1:] != sizes.shape:
+        raise ValueError(f"entries must have shape (..., {len(sizes)}), got {values.shape}")
+    x = np.log(sizes) - np.log(sizes).mean()
+    if not x.any():
+        raise ValueError(f"lengths must hold two different numbers, got {sizes}")
+    return np.log(values) @ x / (x @ x)
+
+
+@cache
+def _model() -> LanguageModel:
+    return load_model()
+
+
+def _rows(source: str) -> Rows:
+    return size_rows(_model(), source)
+
+
+SIZES = Table(
+    path=Path(__file__).with_name("sizes.csv"),
+    units=[{"source": source} for source in (*TEXTS, *DRAWS)],
+    rows=_rows,
+)
+
+
+@cache
+def _table() -> dict[str, Any]:
+    """The table, parsed once: a chapter asks for it some thirty times."""
+    return SIZES.read()
+
+
+def read_sizes(column: str, *, kind: str = "window") -> dict[str, np.ndarray]:
+    """One column of the stored table for every source: arrays (lengths, L, H).
+
+    >>> read_sizes("entries")["essay"].shape
+    (5, 6, 12)
+    """
+    table = _table()
+    shape = (len(LENGTHS), int(table["layer"].max()) + 1, int(table["head"].max()) + 1)
+    found = {}
+    for source in dict.fromkeys(table["source"].tolist()):
+        chosen = (table["source"] == source) & (table["kind"] == kind)
+        order = np.lexsort([table[name][chosen] for name in ("head", "layer", "length")])
+        found[source] = table[column][chosen][order].reshape(shape)
+    return found

@@ -1,0 +1,188 @@
+"""Kicks to the query, and demonstrations against what training has made the model remember."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compendium.c15_demonstrations.episodes import (
+    WORDS,
+    Episodes,
+    Pools,
+    digit_inputs,
+    draw_episodes,
+)
+from compendium.c15_demonstrations.model import WIDTH, Weights, read
+from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+
+CONTROLS = ("none", "shuffled words", "other classes")
+KICKS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+# Half-way between the certain answer and a coin that falls for either word.
+LEVEL = 0.75
+
+
+def draw_queries(
+    pools: Sequence[Pools],
+    *,
+    count: int,
+    copies: int,
+    part: str = "test",
+    control: str = "none",
+    seed: int,
+) -> Episodes:
+    """Episodes with `copies` demonstrations of each class, the query of either class.
+
+    control: "shuffled words" deals the words of the demonstrations anew, blind to their classes;
+    "other classes" takes the demonstrations from the two remaining test classes.
+
+    >>> from compendium.c15_demonstrations.episodes import split_digits
+    >>> draw_queries([split_digits(0)], count=3, copies=2, seed=0).rows.shape
+    torch.Size([1, 3, 5])
+    """
+    check_choice("control", control, CONTROLS)
+    generators = [np.random.default_rng([seed, place]) for place in range(len(pools))]
+    found = draw_episodes(pools, part=part, count=count, shown=(copies, copies), seeds=generators)
+    rows, words = found.rows.clone(), found.words.clone()
+    for place, generator in enumerate(generators):
+        if control == "shuffled words":
+            order = torch.as_tensor(generator.random((count, 2 * copies)).argsort(1))
+            words[place, :, :-1] = words[place, :, :-1].gather(1, order)
+        if control == "other classes":
+            tables = pools[place].rows[part]
+            for episode, shown in enumerate(found.classes[place]):
+                others = [number for number in range(len(tables)) if number not in shown][:2]
+                for half, number in enumerate(others):
+                    drawn = generator.choice(tables[number], size=copies)
+                    rows[place, episode, half * copies : (half + 1) * copies] = torch.as_tensor(
+                        drawn
+                    )
+    return Episodes(
+        rows=rows, words=words, pair=found.pair, target=found.target, classes=found.classes
+    )
+
+
+def return_shares(
+    weights: Weights,
+    episodes: Episodes,
+    *,
+    kicks: Sequence[float] = KICKS,
+    copies: float = 1.0,
+    own_only: bool = False,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Share of queries whose answer outlives a kick (S, kicks), and how far the kick gets.
+
+    The query's embedding is moved in a random direction by `kicks` times its norm. It has
+    returned where the highest word is that of the unmoved query. The second array (S, kicks) is
+    the mean distance of the last hidden state from the unmoved one, over that state's norm.
+    Each demonstration counts `copies` times; with `own_only` only those with the word that
+    the unmoved query is given.
+
+    >>> from compendium.c15_demonstrations.episodes import split_digits
+    >>> from compendium.c15_demonstrations.model import initial_weights
+    >>> drawn = draw_queries([split_digits(0)], count=5, copies=1, seed=0)
+    >>> weights = initial_weights([0], dtype=torch.float64)
+    >>> return_shares(weights, drawn, kicks=[0.0], seed=0)[0].tolist()
+    [[1.0]]
+    """
+    copies = check_real("copies", copies, low=0.0, open_low=True)
+    generator = np.random.default_rng([check_integer("seed", seed, low=0), 7])
+    images = digit_inputs()[episodes.rows]
+    shape = (*episodes.target.shape, WIDTH)
+    direction = torch.as_tensor(generator.standard_normal(shape))
+    direction = direction / direction.norm(dim=-1, keepdim=True)
+    field = torch.full(episodes.words[:, :, :-1].shape, float(np.log(copies)), dtype=images.dtype)
+    shares, distances = [], []
+    with torch.no_grad():
+        if own_only:
+            plain = read(weights, images=images, words=episodes.words).logits.argmax(-1)
+            field = field * (episodes.words[:, :, :-1] == plain.unsqueeze(-1))
+        start = read(weights, images=images, words=episodes.words, field=field)
+        answer = start.logits.argmax(-1)
+        for size in kicks:
+            moved = read(
+                weights, images=images, words=episodes.words, field=field, kick=size * direction
+            )
+            shares.append((moved.logits.argmax(-1) == answer).double().mean(1))
+            apart = (moved.state - start.state).norm(dim=-1) / start.state.norm(dim=-1)
+            distances.append(apart.mean(1))
+    return torch.stack(shares, 1).numpy(), torch.stack(distances, 1).numpy()
+
+
+def radius(shares: np.ndarray, *, kicks: Sequence[float] = KICKS) -> np.ndarray:
+    """The kick at which the share that returns falls to 0.75, for rows of `shares` (S, kicks).
+
+    Linear between the kicks, with share 1 at kick 0; the largest kick where it never falls.
+
+    >>> radius(np.array([[1.0, 0.5]]), kicks=[1.0, 2.0]).tolist()
+    [1.5]
+    """
+    shares = check_array("shares", shares, shape=(None, len(kicks)))
+    places = np.concatenate([[0.0], kicks])
+    found = []
+    for row in shares:
+        values = np.concatenate([[1.0], row])
+        below = np.flatnonzero(values < LEVEL)
+        if not len(below):
+            found.append(places[-1])
+            continue
+        last = below[0]
+        fall = (values[last - 1] - LEVEL) / (values[last - 1] - values[last])
+        found.append(places[last - 1] + fall * (places[last] - places[last - 1]))
+    return np.array(found)
+
+
+def conflict_shares(
+    weights: Weights,
+    pools: Sequence[Pools],
+    *,
+    labelings: Sequence[np.ndarray] | None,
+    numbers: Sequence[float],
+    count: int,
+    seed: int,
+) -> np.ndarray:
+    """Share of trials (S, numbers) in which demonstrations beat the remembered word.
+
+    A trial takes a labeling of the training and two of its classes. A digit of B is shown with
+    its word; a digit of A is shown with a word that the labeling does not give to either, and
+    counts as often as `numbers` says; the query is another digit of A, from images that were
+    never trained on. Demonstrations win where their word scores higher than the labeling's.
+    Without labelings the word "remembered" is any other one: nothing is to be remembered.
+
+    >>> from compendium.c15_demonstrations.episodes import draw_labelings, split_digits
+    >>> from compendium.c15_demonstrations.model import initial_weights
+    >>> found = conflict_shares(initial_weights([0], dtype=torch.float64), [split_digits(0)],
+    ...     labelings=[draw_labelings(1, seed=0)], numbers=[1, 8], count=4, seed=0)
+    >>> found.shape
+    (1, 2)
+    """
+    generators = [np.random.default_rng([seed, place]) for place in range(len(pools))]
+    found = draw_episodes(
+        pools, part="valid", count=count, shown=(1, 1), seeds=generators, share_a=1.0,
+        labelings=labelings,
+    )  # fmt: skip
+    words = found.words.clone()
+    remembered = found.pair[:, :, 0]
+    foreign = _third_words(found.pair, generators)
+    words[:, :, 0] = foreign
+    images = digit_inputs()[found.rows]
+    shares = []
+    with torch.no_grad():
+        for number in numbers:
+            field = torch.zeros(*found.target.shape, 2, dtype=images.dtype)
+            field[..., 0] = float(np.log(check_real("numbers", number, low=0.0, open_low=True)))
+            logits = read(weights, images=images, words=words, field=field).logits
+            won = logits.gather(-1, foreign.unsqueeze(-1)) > logits.gather(
+                -1, remembered.unsqueeze(-1)
+            )
+            shares.append(won[..., 0].double().mean(1))
+    return torch.stack(shares, 1).numpy()
+
+
+def _third_words(pair: Tensor, generators: Sequence[np.random.Generator]) -> Tensor:
+    draws = np.stack([generator.random((pair.shape[1], WORDS)) for generator in generators])
+    np.put_along_axis(draws, pair.numpy(), -1.0, axis=-1)
+    return torch.as_tensor(draws.argmax(-1))

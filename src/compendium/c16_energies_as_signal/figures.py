@@ -1,0 +1,146 @@
+"""Drawings of the chapter on energies as a training signal: what feeds what, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from spinformer.plot.style import COLORS, label_panels
+
+
+def show_signals() -> Figure:
+    """A network of four layers, the energies that its heads have, and the loss that its end has.
+
+    >>> figure = show_signals()
+    >>> plt.close(figure)
+    """
+    figure, axis = plt.subplots(figsize=(7.4, 2.9))
+    axis.set(xlim=(0, 10.4), ylim=(0, 4.0))
+    axis.axis("off")
+    boxes = [(0.1, "16 patches"), *((2.1 + 1.5 * k, f"layer {k + 1}") for k in range(4))]
+    boxes.append((8.4, "read-out"))
+    for left, text in boxes:
+        width = 1.5 if text == "16 patches" else 1.15
+        _box(axis, left, 1.7, width, text, "0.92")
+    for left, right in ((1.6, 2.1), (3.25, 3.6), (4.75, 5.1), (6.25, 6.6), (7.75, 8.4)):
+        _arrow(axis, (left, 2.05), (right, 2.05), COLORS["black"])
+    for k in range(4):
+        center = 2.1 + 1.5 * k + 0.575
+        _arrow(axis, (center, 2.4), (center, 3.0), COLORS["red"])
+        axis.text(center, 3.15, f"$E_{k + 1}(q, k)$", ha="center", color=COLORS["red"])
+    axis.text(
+        4.92,
+        3.65,
+        "energies: defined in every layer, need no labels",
+        ha="center",
+        color=COLORS["red"],
+        fontsize=9,
+    )
+    _arrow(axis, (8.98, 1.7), (8.98, 1.05), COLORS["blue"])
+    axis.text(8.98, 0.72, "cross-entropy", ha="center", color=COLORS["blue"])
+    axis.text(8.98, 0.3, "needs labels", ha="center", color=COLORS["blue"], fontsize=9)
+    _arrow(axis, (7.9, 0.8), (0.9, 0.8), COLORS["blue"])
+    axis.text(
+        4.4,
+        0.3,
+        "its gradient reaches all layers; does that of $\\sum_l E_l$ agree?",
+        ha="center",
+        color=COLORS["blue"],
+        fontsize=9,
+    )
+    return figure
+
+
+def show_scores(
+    values: Mapping[str, np.ndarray], *, groups: Mapping[str, str], titles: Sequence[str]
+) -> Figure:
+    """Accuracies in percent as dots with intervals, one panel a read-out, one row a source.
+
+    values[name]: (panels, 3) mean, low and high end. groups[name]: a color of the book. Dashed
+    lines: the rows "random" and "PCA".
+
+    >>> figure = show_scores({"random": np.ones((1, 3)), "PCA": np.ones((1, 3))},
+    ...                      groups={"random": "black", "PCA": "black"}, titles=["all labels"])
+    >>> plt.close(figure)
+    """
+    names = list(values)
+    figure, axes = plt.subplots(
+        1, len(titles), figsize=(8.6, 0.9 + 0.27 * len(names)), sharey=True, squeeze=False
+    )
+    for panel, axis in enumerate(axes[0]):
+        for bar, style in (("random", ":"), ("PCA", "--")):
+            axis.axvline(values[bar][panel, 0], color="0.5", ls=style, lw=1)
+        for row, name in enumerate(names):
+            mean, low, high = values[name][panel]
+            axis.errorbar(
+                mean,
+                row,
+                xerr=[[mean - low], [high - mean]],
+                fmt="o",
+                ms=4,
+                color=COLORS[groups[name]],
+            )
+        axis.set(xlabel=f"test accuracy (%), {titles[panel]}")
+    axes[0, 0].set_yticks(range(len(names)), names)
+    axes[0, 0].invert_yaxis()
+    label_panels(list(axes[0]))
+    return figure
+
+
+def show_cosines(
+    panels: Sequence[Mapping[str, np.ndarray]], *, titles: Sequence[str], layers: Sequence[int]
+) -> Figure:
+    """Cosine with the true labels less its null, against the layer, one panel a case.
+
+    panels[i][name]: (layers, 3) mean, low and high end; layers[i] layers from 1.
+
+    >>> figure = show_cosines([{"raw": np.zeros((2, 3))}], titles=["start"], layers=[2])
+    >>> plt.close(figure)
+    """
+    figure, axes = plt.subplots(
+        1,
+        len(panels),
+        figsize=(8.8, 3.0),
+        sharey=True,
+        squeeze=False,
+        width_ratios=[2 + count for count in layers],
+    )
+    for axis, panel, title, count in zip(axes[0], panels, titles, layers, strict=True):
+        axis.axhline(0, color="0.4", lw=0.8)
+        for shift, (name, values) in enumerate(panel.items()):
+            place = np.arange(1, count + 1) + 0.24 * (shift - 0.5)
+            mean, low, high = values.T
+            axis.errorbar(
+                place,
+                mean,
+                yerr=[mean - low, high - mean],
+                fmt="so"[shift % 2],
+                ms=4,
+                color=COLORS[("red", "blue")[shift % 2]],
+                label=name,
+            )
+        axis.set(xlabel="layer", xticks=range(1, count + 1))
+        axis.set_title(title, fontsize=9)
+    axes[0, 0].set_ylabel("cosine, true − permuted")
+    axes[0, 0].legend(fontsize=8, loc="lower left")
+    for letter, axis in zip("abcdefgh", axes[0], strict=False):
+        axis.set_title(letter, loc="left", fontweight="bold")
+    return figure
+
+
+def _box(axis: Axes, left: float, bottom: float, width: float, text: str, color: str) -> None:
+    axis.add_patch(
+        FancyBboxPatch(
+            (left, bottom), width, 0.7, boxstyle="round,pad=0.02", fc=color, ec=COLORS["black"]
+        )
+    )
+    axis.text(left + width / 2, bottom + 0.35, text, ha="center", va="center", color="black")
+
+
+def _arrow(axis: Axes, start: tuple[float, float], end: tuple[float, float], color: str) -> None:
+    axis.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": color, "lw": 1.4})

@@ -1,0 +1,230 @@
+"""What a representation is worth: logistic regression on it, its rank, and what it must beat.
+
+Features are frozen; they are centred and divided by one number, the standard deviation of the
+centred training features: directions keep their relative sizes, and a representation is not blamed
+for small differences beside a large mean. Two ways to make one vector of the
+tokens: their mean, which is what the network's own readout sees, and all of them, reduced to as
+many principal components. Two ways to learn from it: all labels of the training set, and the first
+ten of each class. The controls have as many features as the network is wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+from torch.nn import functional
+
+from compendium.c16_energies_as_signal.network import Shape, Weights, run
+from compendium.c16_energies_as_signal.training import CopiesAdam, Digits
+from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.random import torch_generator
+
+POOLINGS = ("mean", "tokens")
+LABELS = ("all", "few")
+READOUTS = tuple((pooling, labels) for pooling in POOLINGS for labels in LABELS)
+PENALTIES = (0.1, 1.0, 10.0)  # inverse strengths of the ridge, chosen on validation data
+PARTS = ("train", "validation", "test")
+_FEW = 10
+_HIDDEN = 128
+
+Features = dict[str, np.ndarray]
+
+
+def probe_accuracy(
+    features: Features, *, labels: Features, using: str, penalty: float, on: str
+) -> float:
+    """Share of the images `on` ("validation" or "test") that a logistic regression names right.
+
+    `features` and `labels` hold the arrays (n, D) and (n,) of the parts by name; it learns
+    from "train". using: "all" labels or "few", ten a class; penalty: sklearn's C.
+
+    >>> features = {name: np.array([[0.0], [1.0]]) for name in ("train", "test")}
+    >>> labels = {name: np.array([0, 1]) for name in ("train", "test")}
+    >>> probe_accuracy(features, labels=labels, using="few", penalty=10.0, on="test")
+    1.0
+    """
+    check_choice("using", using, LABELS)
+    check_real("penalty", penalty, low=0.0, open_low=True)
+    train = check_array("features", features["train"], ndim=2)
+    known = labels["train"]
+    shift = train.mean(0)
+    scale = max(float((train - shift).std()), 1e-300)
+    if using == "few":
+        chosen = np.concatenate([np.flatnonzero(known == c)[:_FEW] for c in np.unique(known)])
+        train, known = train[chosen], known[chosen]
+    model = LogisticRegression(C=penalty, max_iter=5000, tol=1e-3)
+    model.fit((train - shift) / scale, known)
+    return float(model.score((features[on] - shift) / scale, labels[on]))
+
+
+def effective_rank(features: np.ndarray) -> float:
+    """exp of the entropy of the normalized singular values of centred features (n, D).
+
+    [roy2007effective]: between 1 (one direction) and D (all alike); 0 if all rows agree.
+
+    >>> f"{effective_rank(np.vstack([np.eye(2), -np.eye(2)])):.3f}"
+    '2.000'
+    """
+    features = check_array("features", features, ndim=2)
+    values = np.linalg.svd(features - features.mean(0), compute_uv=False)
+    if not values.sum():
+        return 0.0
+    shares = values[values > 0] / values.sum()
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+@torch.no_grad()
+def network_features(
+    weights: Weights,
+    shape: Shape,
+    *,
+    data: Digits,
+    depth: int,
+    pooling: str = "mean",
+    parts: Sequence[str] = PARTS,
+) -> list[Features]:
+    """States after `depth` layers for every copy: features of the `parts`, (n, D) float64.
+
+    pooling: "mean" of the tokens, or all "tokens", reduced to D principal components.
+
+    >>> from compendium.c16_energies_as_signal.network import initial_weights
+    >>> from compendium.c16_energies_as_signal.training import split_digits
+    >>> weights = initial_weights(Shape(), seeds=[0])
+    >>> network_features(weights, Shape(), data=split_digits([0]), depth=4)[0]["test"].shape
+    (599, 24)
+    """
+    depth = check_integer("depth", depth, low=0, high=shape.layers)
+    check_choice("pooling", pooling, POOLINGS)
+    for part in parts:
+        check_choice("parts", part, PARTS)
+    lowest = replace(shape, layers=max(depth, 1))  # the layers above are not needed
+    found = _states(weights, lowest, data=data, depths=[depth], parts=parts)
+    return _pooled(found[depth], pooling=pooling, components=shape.width)
+
+
+@torch.no_grad()
+def all_features(
+    weights: Weights, shape: Shape, *, data: Digits, depths: Sequence[int]
+) -> dict[tuple[str, int], list[Features]]:
+    """`network_features` for every pooling and each of `depths`, from one forward pass.
+
+    >>> from compendium.c16_energies_as_signal.network import initial_weights
+    >>> from compendium.c16_energies_as_signal.training import split_digits
+    >>> weights = initial_weights(Shape(layers=1), seeds=[0])
+    >>> sorted(all_features(weights, Shape(layers=1), data=split_digits([0]), depths=[1]))
+    [('mean', 1), ('tokens', 1)]
+    """
+    for depth in depths:
+        check_integer("depths", depth, low=0, high=shape.layers)
+    found = _states(weights, shape, data=data, depths=depths, parts=PARTS)
+    return {
+        (pooling, depth): _pooled(found[depth], pooling=pooling, components=shape.width)
+        for pooling in POOLINGS
+        for depth in depths
+    }
+
+
+def _states(
+    weights: Weights, shape: Shape, *, data: Digits, depths: Sequence[int], parts: Sequence[str]
+) -> dict[int, dict[str, Tensor]]:
+    """States (C, n, N, D) by depth and part."""
+    passes = {part: run(weights, shape, tokens=getattr(data, part)).states for part in parts}
+    return {depth: {part: passes[part][depth].double() for part in parts} for depth in depths}
+
+
+def _pooled(states: dict[str, Tensor], *, pooling: str, components: int) -> list[Features]:
+    copies = range(len(states["train"]))
+    if pooling == "mean":
+        pooled = {part: values.mean(-2).numpy() for part, values in states.items()}
+        return [{part: values[copy] for part, values in pooled.items()} for copy in copies]
+    return [
+        _leading(
+            {part: values[copy].flatten(1).numpy() for part, values in states.items()}, components
+        )
+        for copy in copies
+    ]
+
+
+def pixel_features(data: Digits, *, components: int | None = None) -> list[Features]:
+    """The pixels of every copy's images, or their leading principal `components`.
+
+    >>> from compendium.c16_energies_as_signal.training import split_digits
+    >>> pixel_features(split_digits([0]), components=3)[0]["train"].shape
+    (900, 3)
+    """
+    found = []
+    for copy in range(len(data.train)):
+        raw = {part: getattr(data, part)[copy].flatten(1).double().numpy() for part in PARTS}
+        found.append(raw if components is None else _leading(raw, components))
+    return found
+
+
+def autoencoder_features(
+    data: Digits,
+    *,
+    components: int,
+    seeds: Sequence[int],
+    rates: Sequence[float],
+    steps: int,
+    batch: int = 32,
+) -> list[Features]:
+    """The narrow layer of an autoencoder 64 – 128 – `components` – 128 – 64 with GELU units.
+
+    Trained like the networks: as many updates of Adam, rates that fall along a cosine.
+
+    >>> from compendium.c16_energies_as_signal.training import split_digits
+    >>> found = autoencoder_features(
+    ...     split_digits([0]), components=3, seeds=[0], rates=[1e-3], steps=1
+    ... )
+    >>> found[0]["test"].shape
+    (599, 3)
+    """
+    components = check_integer("components", components, low=1)
+    steps = check_integer("steps", steps, low=1)
+    pixels = data.train[0, 0].numel()
+    generators = [torch_generator(seed) for seed in seeds]
+    weights = {
+        name: torch.stack([torch.randn(rows, columns, generator=g) for g in generators]) / rows**0.5
+        for name, rows, columns in (
+            ("in", pixels, _HIDDEN),
+            ("narrow", _HIDDEN, components),
+            ("wide", components, _HIDDEN),
+            ("out", _HIDDEN, pixels),
+        )
+    }
+    weights |= {
+        f"{name} bias": torch.zeros(len(seeds), 1, weights[name].shape[-1])
+        for name in tuple(weights)
+    }
+    weights = {name: weight.requires_grad_() for name, weight in weights.items()}
+
+    def layer(x: Tensor, name: str) -> Tensor:
+        return x @ weights[name] + weights[f"{name} bias"]
+
+    def narrow(x: Tensor) -> Tensor:
+        return layer(functional.gelu(layer(x, "in")), "narrow")
+
+    optimizer = CopiesAdam(weights, rates=torch.tensor(list(rates)))
+    rows = torch.arange(len(seeds)).unsqueeze(-1)
+    for step in range(steps):
+        count = data.train.shape[1]
+        chosen = torch.stack([torch.randint(count, (batch,), generator=g) for g in generators])
+        images = data.train[rows, chosen].flatten(2)
+        wrong = layer(functional.gelu(layer(narrow(images), "wide")), "out") - images
+        scale = 0.5 * (1 + np.cos(np.pi * step / steps))
+        optimizer.step(wrong.square().mean((1, 2)).sum(), scale=scale)
+    with torch.no_grad():
+        codes = {part: narrow(getattr(data, part).flatten(2)).double() for part in PARTS}
+    return [{part: codes[part][c].numpy() for part in PARTS} for c in range(len(seeds))]
+
+
+def _leading(features: Features, components: int) -> Features:
+    """Principal components of the training features, and the other parts in them."""
+    model = PCA(components, svd_solver="covariance_eigh").fit(features["train"])
+    return {part: model.transform(values) for part, values in features.items()}

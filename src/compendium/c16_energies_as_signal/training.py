@@ -1,0 +1,144 @@
+"""Training many copies at once: each has its own split of the digits, start, batches and rate.
+
+Adam (Kingma and Ba 2015), the rate falling to zero along a cosine. A copy's result does not
+depend on which others are trained beside it (up to rounding).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from compendium.c16_energies_as_signal.network import Shape, initial_weights
+from compendium.c16_energies_as_signal.signals import signal_loss
+from compendium.common.token_tasks import digits_as_tokens
+from spinformer.core.checks import check_integer, check_tensor
+from spinformer.core.random import torch_generator
+from spinformer.core.records import record
+
+VALIDATION = 298  # images of the training part of a split that choose rates and the like
+# The batches of a copy come from another stream than its first weights.
+_BATCHES = 1_000_003
+
+
+@record
+class Digits:
+    """The digits as 16 patches of 2 x 2 pixels, one split a copy: tokens (C, n, 16, 4), labels
+    (C, n), of 900 images to train on, 298 to choose with and 599 to test on."""
+
+    train: Tensor
+    train_labels: Tensor
+    validation: Tensor
+    validation_labels: Tensor
+    test: Tensor
+    test_labels: Tensor
+
+
+def split_digits(seeds: Sequence[int]) -> Digits:
+    """One split of the 1797 digits for every seed.
+
+    >>> split_digits([0, 1]).train.shape
+    torch.Size([2, 900, 16, 4])
+    """
+    splits = [digits_as_tokens(seed=seed) for seed in seeds]
+    tokens = torch.stack([split.train_tokens for split in splits])
+    labels = torch.stack([split.train_labels for split in splits])
+    return Digits(
+        train=tokens[:, VALIDATION:],
+        train_labels=labels[:, VALIDATION:],
+        validation=tokens[:, :VALIDATION],
+        validation_labels=labels[:, :VALIDATION],
+        test=torch.stack([split.test_tokens for split in splits]),
+        test_labels=torch.stack([split.test_labels for split in splits]),
+    )
+
+
+def train_copies(
+    shape: Shape,
+    *,
+    signal: str,
+    seeds: Sequence[int],
+    rates: Sequence[float],
+    data: Digits,
+    steps: int,
+    batch: int = 32,
+    strengths: Sequence[float] | None = None,
+    keep: Sequence[int] = (),
+) -> dict[int, dict[str, Tensor]]:
+    """Weights of all copies after each number of updates in `keep` and at the end, by number.
+
+    Copy c starts from `seeds[c]`, uses split c of `data`, the rate `rates[c]` and, in a mixture,
+    `strengths[c]`. Raises RuntimeError where a loss is no longer finite.
+
+    >>> found = train_copies(Shape(layers=1), signal="raw", seeds=[0], rates=[1e-3],
+    ...                      data=split_digits([0]), steps=2, keep=[0])
+    >>> sorted(found), found[2]["0.key"].shape
+    ([0, 2], torch.Size([1, 24, 24]))
+    """
+    check_integer("steps", steps, low=1)
+    check_integer("batch", batch, low=2)
+    rate = check_tensor("rates", torch.tensor(list(rates)), shape=(len(seeds),), low=0.0)
+    strength = None if strengths is None else torch.tensor(list(strengths))
+    generators = [torch_generator(seed + _BATCHES) for seed in seeds]
+    weights = {
+        name: weight.requires_grad_()
+        for name, weight in initial_weights(shape, seeds=seeds).items()
+    }
+    optimizer = CopiesAdam(weights, rates=rate)
+    rows = torch.arange(len(seeds)).unsqueeze(-1)
+    kept = {}
+    for step in range(steps + 1):
+        if step in keep or step == steps:
+            kept[step] = {name: weight.detach().clone() for name, weight in weights.items()}
+        if step == steps:
+            break
+        count = data.train.shape[1]
+        chosen = torch.stack([torch.randint(count, (batch,), generator=g) for g in generators])
+        losses = signal_loss(
+            weights,
+            shape,
+            signal=signal,
+            tokens=data.train[rows, chosen],
+            labels=data.train_labels[rows, chosen],
+            generators=generators,
+            strength=strength,
+        )
+        if not bool(torch.isfinite(losses.detach()).all()):
+            raise RuntimeError(f"the loss is no longer finite in update {step + 1}: lower rates")
+        optimizer.step(losses.sum(), scale=0.5 * (1 + math.cos(math.pi * step / steps)))
+    return kept
+
+
+class CopiesAdam:
+    """Adam whose rate differs from copy to copy: `rates` (C,) for weights (C, ...).
+
+    Weights that a loss does not reach stay as they are.
+
+    >>> weights = {"w": torch.zeros(2, 1, requires_grad=True)}
+    >>> CopiesAdam(weights, rates=torch.tensor([0.5, 0.25])).step(weights["w"].sum())
+    >>> weights["w"].flatten().tolist()
+    [-0.5, -0.25]
+    """
+
+    def __init__(self, weights: dict[str, Tensor], *, rates: Tensor) -> None:
+        self.weights, self.rates, self.taken = weights, rates, 0
+        self.first = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        self.second = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+
+    def step(self, loss: Tensor, *, scale: float = 1.0) -> None:
+        """One update along the gradient of the scalar `loss`, at `scale` times the rates."""
+        slopes = torch.autograd.grad(loss, list(self.weights.values()), allow_unused=True)
+        self.taken += 1
+        small, large = 1 - 0.9**self.taken, 1 - 0.999**self.taken
+        with torch.no_grad():
+            for (name, weight), slope in zip(self.weights.items(), slopes, strict=True):
+                if slope is None:
+                    continue
+                first, second = self.first[name], self.second[name]
+                first.lerp_(slope, 0.1)
+                second.mul_(0.999).addcmul_(slope, slope, value=0.001)
+                rate = (scale * self.rates).reshape(-1, *[1] * (weight.ndim - 1))
+                weight -= rate * (first / small) / ((second / large).sqrt() + 1e-8)

@@ -1,0 +1,100 @@
+"""Kinds of rest in a memory of groups, as the patterns are cooled and made to interact.
+
+N = groups · members patterns of norm 1; two of a group overlap by g, two of different groups by
+−b, so much that all patterns sum to zero. With J = κ offdiag XXᵀ, M = XXᵀ + J has among directions
+of zero sum two eigenvalues: `within` 1 − g − κg for contrasts inside of a group, and `between` (1
++ κ)(1 − g + m(g + b)) − κ, m the members, for contrasts of groups. The uniform weights rest, and a
+contrast of eigenvalue μ grows from them if βμ > N; from weights 1/m on one group, if βμ > m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from compendium.c17_interacting_patterns.interacting import safe_step_size, solve
+from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.records import record
+from spinformer.hopfield.fixed_points import effective_entries
+
+
+@record
+class Kinds:
+    """entries (κ, β): the fewest patterns that hold 0.9 of the weight. rested: share at rest."""
+
+    entries: np.ndarray
+    rested: float
+
+
+def group_patterns(groups: int, *, members: int, overlap: float) -> torch.Tensor:
+    """(N, N) patterns of norm 1 with zero sum, overlap g in each group, equal ones between groups.
+
+    >>> (stored := group_patterns(2, members=2, overlap=0.5)) @ stored[0]
+    tensor([ 1.0000,  0.5000, -0.7500, -0.7500], dtype=torch.float64)
+    """
+    groups = check_integer("groups", groups, low=2)
+    members = check_integer("members", members, low=2)
+    overlap = check_real("overlap", overlap, low=0.0, high=1.0)
+    size = groups * members
+    between = (1 + (members - 1) * overlap) / (size - members)
+    same = np.kron(np.eye(groups), np.ones((members, members)))
+    gram = (1 - overlap) * np.eye(size) + (overlap + between) * same - between
+    values, vectors = np.linalg.eigh(gram)
+    return torch.as_tensor((vectors * np.sqrt(values.clip(min=0.0))) @ vectors.T)
+
+
+def eigenvalues(kappa: float, *, groups: int, members: int, overlap: float) -> tuple[float, float]:
+    """`within` and `between`, the eigenvalues of M = XXᵀ + κ offdiag XXᵀ.
+
+    >>> eigenvalues(0.0, groups=2, members=2, overlap=0.5)
+    (0.5, 3.0)
+    """
+    apart = (1 + (members - 1) * overlap) / (groups * members - members)
+    plain = (1 - overlap, 1 - overlap + members * (overlap + apart))
+    within, between = (float((1 + kappa) * value - kappa) for value in plain)
+    return within, between
+
+
+def kinds(
+    patterns: torch.Tensor,
+    *,
+    betas: Sequence[float] | np.ndarray,
+    kappas: Sequence[float] | np.ndarray,
+    start: str = "pattern",
+    max_steps: int = 3000,
+) -> Kinds:
+    """Where the weights rest for every β and κ, from one pattern or from near the mean.
+
+    `start` "pattern": weight 0.99 on the first one; "mean": all equal but for a hundredth more on
+    it.
+
+    >>> kinds(group_patterns(2, members=2, overlap=0.5), betas=[1.0, 9.0], kappas=[0.0]).entries
+    array([[4, 1]])
+    """
+    betas = check_array("betas", betas, ndim=1, low=0.0, open_low=True)
+    kappas = check_array("kappas", kappas, ndim=1)
+    check_choice("start", start, ("pattern", "mean"))
+    size = len(patterns)
+    weight = 0.99 if start == "pattern" else 1.01 / size
+    begin = torch.full((1, size), (1 - weight) / (size - 1), dtype=patterns.dtype)
+    begin[0, 0] = weight
+    gram = patterns @ patterns.T
+    pairs = gram - torch.diag(gram.diagonal())
+    rows, rested = [], []
+    for beta in betas:
+        # One batch of all κ: the inverse temperature stands in the patterns and the couplings.
+        couplings = torch.stack([kappa * beta * pairs for kappa in kappas])
+        found = solve(
+            patterns.expand(len(kappas), -1, -1) * beta**0.5,
+            queries=torch.zeros(1, patterns.shape[1], dtype=patterns.dtype),
+            couplings=couplings,
+            start=begin,
+            step_size=min(safe_step_size(each, beta=1.0) for each in couplings),
+            tolerance=1e-7,
+            max_steps=max_steps,
+        )
+        rows.append(effective_entries(found.value[:, 0]).numpy())
+        rested.append(float(found.converged.double().mean()))
+    return Kinds(entries=np.stack(rows, axis=1), rested=float(np.mean(rested)))

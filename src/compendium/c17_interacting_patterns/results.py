@@ -1,0 +1,168 @@
+"""The tables of this study and what the chapter reads from them: means, paired intervals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from bookmaker.tables import Rows, Table
+from compendium.c17_interacting_patterns import completion, faces, readers
+from spinformer.core.checks import check_choice
+from spinformer.core.records import record
+from spinformer.core.statistics import mean_interval
+
+SEEDS = 10
+LINKS = (1, 2, 4)
+RATES = (0.1, 0.3)
+SEARCHES = 3
+
+
+def _recall_rows(seed: int) -> Rows:
+    """One seed of the table `recall`: a row for each arm."""
+    return [{"arm": arm, **found} for arm, found in faces.recall(seed).items()]
+
+
+def _completion_rows(data: str, *, seed: int) -> Rows:
+    """One seed of the table `completion`: a row for each method."""
+    found = completion.completion(seed, data=data)
+    return [{"method": method, "error": error} for method, error in found.items()]
+
+
+def _hops_rows(arm: str, *, links: int, rate: float) -> Rows:
+    """One arm, chain and rate of the table `hops`, all seeds trained at once: a row for each."""
+    tuning, test = readers.train_readers(arm, links=links, seeds=range(SEEDS), rate=rate)
+    return [
+        {"seed": seed, "validation": float(tuning[seed]), "test": float(test[seed])}
+        for seed in range(SEEDS)
+    ]
+
+
+def _search_rows(arm: str, *, links: int, seed: int) -> Rows:
+    """One search of the table `search`."""
+    return [{"test": readers.search_readers(arm, links=links, seed=seed)}]
+
+
+def searched(arm: str) -> np.ndarray:
+    """Accuracies of the searches, (links, searches).
+
+    >>> searched("interacting").shape
+    (3, 3)
+    """
+    table = SEARCH.read()
+    check_choice("arm", arm, ("interacting", "directed"))
+    here = table["arm"] == arm
+    return np.stack([table["test"][here & (table["links"] == links)] for links in LINKS])
+
+
+HERE = Path(__file__).parent
+RECALL = Table(
+    path=HERE / "recall.csv", units=[{"seed": s} for s in range(SEEDS)], rows=_recall_rows
+)
+COMPLETION = Table(
+    path=HERE / "completion.csv",
+    units=[{"data": d, "seed": s} for d in ("digits", "faces") for s in range(SEEDS)],
+    rows=_completion_rows,
+)
+HOPS = Table(
+    path=HERE / "hops.csv",
+    units=[
+        {"arm": arm, "links": links, "rate": rate}
+        for arm in readers.ARMS
+        for links in LINKS
+        for rate in RATES
+    ],
+    rows=_hops_rows,
+)
+SEARCH = Table(
+    path=HERE / "search.csv",
+    units=[
+        {"arm": arm, "links": links, "seed": seed}
+        for arm in ("interacting", "directed")
+        for links in LINKS
+        for seed in range(SEARCHES)
+    ],
+    rows=_search_rows,
+)
+
+TASKS = ("recall", "digits", "faces", *(f"hops {links}" for links in LINKS))
+# Uses more stored numbers, so that it is shown but is no control of the criterion.
+MORE_THAN_EQUAL = (completion.MORE,)
+# The single plain look with which interactions are compared first.
+SINGLE = {"recall": "attention", "digits": "attention", "faces": "attention"}
+
+
+@record
+class Gain:
+    """Gain of interactions over a control, its 95 % interval, and the gains of the seeds (n,)."""
+
+    mean: float
+    low: float
+    high: float
+    each: np.ndarray
+
+
+def scores(task: str) -> dict[str, np.ndarray]:
+    """What each method scores in a task, by seed, more is better: shares, or minus the error.
+
+    >>> sorted(scores("recall"))[0]
+    'attention'
+    """
+    check_choice("task", task, TASKS)
+    if task == "recall":
+        table = RECALL.read()
+        return {arm: table["recalled"][table["arm"] == arm] for arm in faces.ARMS}
+    if task in ("digits", "faces"):
+        table = COMPLETION.read()
+        here = table["data"] == task
+        names = dict.fromkeys(table["method"][here])
+        return {str(name): -table["error"][here & (table["method"] == name)] for name in names}
+    table = HOPS.read()
+    here = table["links"] == int(task.split()[1])
+    found = {}
+    for arm in readers.ARMS:
+        tried = [here & (table["arm"] == arm) & (table["rate"] == rate) for rate in RATES]
+        best = max(tried, key=lambda rows: float(table["validation"][rows].mean()))
+        found[arm] = table["test"][best]
+    return found
+
+
+def gains(task: str, *, of: str = "interacting") -> dict[str, Gain]:
+    """Paired gains of the method `of` over every other one, by its name.
+
+    >>> gains("faces")["attention"].low > 0
+    True
+    """
+    found = scores(task)
+    check_choice("of", of, list(found))
+    result = {}
+    for name, values in found.items():
+        if name != of:
+            each = found[of] - values
+            low, high = mean_interval(each)
+            result[name] = Gain(mean=float(each.mean()), low=low, high=high, each=each)
+    return result
+
+
+def over_a_look(task: str) -> Gain:
+    """Gain over one plain look at the same patterns.
+
+    >>> over_a_look("recall").mean > 0
+    True
+    """
+    return gains(task)[SINGLE.get(task, "window")]
+
+
+def over_equals(task: str) -> tuple[str, Gain]:
+    """The control of equal resources over which the gain is smallest, and that gain.
+
+    >>> over_equals("faces")[0]
+    'linear'
+    """
+    controls = {
+        name: gain
+        for name, gain in gains(task).items()
+        if name not in MORE_THAN_EQUAL and name not in completion.INTERACTING and name != "directed"
+    }
+    name = min(controls, key=lambda each: controls[each].low)
+    return name, controls[name]

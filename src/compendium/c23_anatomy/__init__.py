@@ -1,0 +1,1 @@
+"""A transformer module taken apart into couplings, spins and response."""

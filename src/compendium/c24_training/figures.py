@@ -1,0 +1,190 @@
+"""Drawings of trained stacks: what is trained, differences in pairs, courses, depth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from spinformer.core.statistics import mean_interval
+from spinformer.plot.boxes import draw_boxes
+from spinformer.plot.style import COLORS, label_panels
+
+ARM_COLORS = {
+    "saddle": COLORS["blue"],
+    "limited": COLORS["sky"],
+    "penalty": COLORS["green"],
+    "one step": COLORS["orange"],
+    "no response": COLORS["purple"],
+    "attention": COLORS["red"],
+    "attention with skip": COLORS["orange"],
+    "transformer": COLORS["black"],
+}
+
+
+def draw_trained_parts() -> Figure:
+    """A stack with one module: what carries weights, and which of them are the couplings.
+
+    >>> plt.close(draw_trained_parts())
+    """
+    figure, axis = plt.subplots(figsize=(8.6, 2.6))
+    draw_boxes(
+        {
+            "tokens": (0.0, 0.35, "tokens"),
+            "fields": (0.24, 0.35, "fields $H$\nembedding,\nmap in"),
+            "couplings": (0.5, 0.95, "couplings $J(H)$\n$W_Q, W_K, \\beta, g$"),
+            "spins": (0.5, 0.35, "spins in equilibrium\n$-dF/dH$"),
+            "out": (0.77, 0.35, "magnetizations\nmap out"),
+            "read": (1.0, 0.35, "read-out"),
+        },
+        axis=axis,
+        arrows=[
+            ("tokens", "fields", ""),
+            ("fields", "couplings", ""),
+            ("fields", "spins", ""),
+            ("couplings", "spins", ""),
+            ("spins", "out", ""),
+            ("out", "read", ""),
+        ],
+        colors={"couplings": "red", "spins": "blue", "read": "green"},
+    )
+    return figure
+
+
+def draw_differences(
+    rows: Sequence[tuple[str, tuple[float, float, float]]], *, axis: Axes, unit: str
+) -> None:
+    """One line a comparison: the mean difference and its interval, about a line at zero.
+
+    >>> axis = plt.figure().subplots()
+    >>> draw_differences([("a - b", (0.1, 0.0, 0.2))], axis=axis, unit="accuracy")
+    >>> plt.close("all")
+    """
+    for place, (_, (mean, low, high)) in enumerate(rows):
+        away = low > 0 or high < 0
+        color = COLORS["blue"] if away else "0.5"
+        axis.plot([low, high], [place, place], color=color, lw=2)
+        axis.plot(mean, place, "o", color=color, ms=5)
+    axis.axvline(0, color=COLORS["black"], lw=0.8)
+    axis.set_yticks(range(len(rows)), [label for label, _ in rows])
+    axis.invert_yaxis()
+    axis.set_xlabel(unit)
+
+
+def draw_levels(levels: Mapping[str, np.ndarray], *, axis: Axes, unit: str) -> None:
+    """One line an arm: all its trainings as dots, their mean as a bar.
+
+    >>> axis = plt.figure().subplots()
+    >>> draw_levels({"a": np.array([0.1, 0.2])}, axis=axis, unit="accuracy")
+    >>> plt.close("all")
+    """
+    for place, (arm, values) in enumerate(levels.items()):
+        color = ARM_COLORS.get(arm, "0.45")
+        axis.plot(values, np.full(len(values), place), ".", color=color, ms=5, alpha=0.6)
+        axis.plot(values.mean(), place, "|", color=color, ms=16, mew=2.5)
+    axis.set_yticks(range(len(levels)), list(levels))
+    axis.invert_yaxis()
+    axis.set_xlabel(unit)
+
+
+def draw_layers(
+    curves: Mapping[str, np.ndarray], *, axis: Axes, label: str, dashed: bool = False
+) -> None:
+    """Mean and interval over trainings (trainings, layers) of each arm, against the layer.
+
+    >>> axis = plt.figure().subplots()
+    >>> draw_layers({"saddle": np.array([[0.1, 0.2], [0.2, 0.3]])}, axis=axis, label="residual")
+    >>> plt.close("all")
+    """
+    for arm, values in curves.items():
+        layers = np.arange(1, values.shape[1] + 1)
+        mean = values.mean(0)
+        ends = np.array([mean_interval(column) for column in values.T])
+        axis.errorbar(
+            layers,
+            mean,
+            [mean - ends[:, 0], ends[:, 1] - mean],
+            fmt="o--" if dashed else "o-",
+            mfc="white" if dashed else None,
+            capsize=2,
+            color=ARM_COLORS.get(arm, "0.45"),
+            label=arm,
+        )
+        axis.set_xticks(layers)
+    axis.set_xlabel("layer")
+    axis.set_ylabel(label)
+
+
+def draw_couplings(stages: Mapping[str, np.ndarray], *, marked: tuple[int, int]) -> Figure:
+    """Couplings (N, N) of one sample at several stages; a ring marks row and column `marked`.
+
+    >>> plt.close(draw_couplings({"before": np.eye(3)}, marked=(0, 1)))
+    """
+    figure, axes = plt.subplots(1, len(stages), figsize=(3.6 * len(stages), 3.3), squeeze=False)
+    for axis, (name, couplings) in zip(axes[0], stages.items(), strict=True):
+        image = axis.imshow(couplings, cmap="Blues", vmin=0)
+        axis.plot(marked[1], marked[0], "o", mfc="none", mec=COLORS["red"], ms=13, mew=1.8)
+        axis.set_title(name)
+        axis.set_xlabel("token that is looked at")
+        figure.colorbar(image, ax=axis, fraction=0.046)
+    axes[0, 0].set_ylabel("token that looks")
+    label_panels(list(axes[0]))
+    return figure
+
+
+def draw_recovery(
+    curves: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    *,
+    axis: Axes,
+    bound: tuple[np.ndarray, np.ndarray] | None = None,
+) -> None:
+    """Errors of students (samples; teachers, samples) as medians with quartiles, and the bound.
+
+    >>> axis = plt.figure().subplots()
+    >>> curve = (np.array([1, 2]), np.array([[0.4, 0.2], [0.3, 0.1]]))
+    >>> draw_recovery({"saddle": curve}, axis=axis, bound=(curve[0], curve[1][0]))
+    >>> plt.close("all")
+    """
+    for name, (samples, errors) in curves.items():
+        low, middle, high = np.quantile(errors, [0.25, 0.5, 0.75], axis=0)
+        axis.errorbar(
+            samples,
+            middle,
+            [middle - low, high - middle],
+            fmt="o-",
+            capsize=2,
+            color=ARM_COLORS.get(name, "0.45"),
+            label=name,
+        )
+    if bound is not None:
+        axis.plot(*bound, "--", color=COLORS["black"], label="bound of the noise")
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.set_xlabel("samples")
+    axis.set_ylabel(r"relative error of $W_Q W_K^\top$")
+
+
+def draw_drive() -> Figure:
+    """A layer with the tokens of one sample, and with every token from another sample.
+
+    >>> plt.close(draw_drive())
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(7.2, 2.3))
+    colors = [COLORS[name] for name in ("blue", "red", "green", "orange")]
+    for axis, shown, title in (
+        (axes[0], colors[:1] * 4, "driven: tokens of one sample"),
+        (axes[1], colors, "undriven: each token of another"),
+    ):
+        style = {"boxstyle": "round,pad=0.4", "fc": "white", "ec": COLORS["black"], "lw": 1.4}
+        axis.text(1.5, 1.0, "spins of the layer: how correlated?", ha="center", bbox=style)
+        for place, color in enumerate(shown):
+            axis.plot(place, 0.0, "o", color=color, ms=13)
+            arrow = {"arrowstyle": "-|>", "color": "0.35", "lw": 1.2}
+            axis.annotate("", xy=(place, 0.75), xytext=(place, 0.2), arrowprops=arrow)
+        axis.set_title(title)
+        axis.set(xlim=(-0.8, 3.8), ylim=(-0.4, 1.4))
+        axis.axis("off")
+    return figure

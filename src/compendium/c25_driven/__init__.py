@@ -1,0 +1,1 @@
+"""Driven spins have no energy: simulations against their mean-field theories."""

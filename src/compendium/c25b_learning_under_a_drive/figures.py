@@ -1,0 +1,136 @@
+"""Drawings of driven spins that learn: the layer, training curves, and bits per character."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from spinformer.core.statistics import mean_interval
+from spinformer.plot.boxes import draw_boxes
+from spinformer.plot.style import COLORS
+
+ARM_COLORS = {
+    "driven": COLORS["blue"],
+    "one step": COLORS["sky"],
+    "naive": COLORS["green"],
+    "symmetric": COLORS["red"],
+    "frozen": COLORS["orange"],
+    "uniform": "0.55",
+    "attention": COLORS["black"],
+    "shuffled": COLORS["purple"],
+}
+
+
+def show_layer() -> None:
+    """The schematic of the layer: tokens give fields and couplings, spins run a few steps.
+
+    >>> show_layer()
+    """
+    _, axis = plt.subplots(figsize=(8.8, 3.0))
+    draw_boxes(
+        {
+            "tokens": (0.0, 0.62, "tokens\n$x_1 \\dots x_N$"),
+            "fields": (0.28, 0.95, "fields $h_i$"),
+            "couplings": (0.28, 0.25, "couplings $J_{ij}$\nfrom $j < i$ only"),
+            "spins": (0.64, 0.62, "all spins at once\n$m_i(t) \\to m_i(t+1)$"),
+            "out": (1.0, 0.62, "$x_i + m_i(K)$\nto the next layer"),
+        },
+        axis=axis,
+        arrows=[
+            ("tokens", "fields", ""),
+            ("tokens", "couplings", ""),
+            ("fields", "spins", ""),
+            ("couplings", "spins", ""),
+            ("spins", "out", "$K$ steps"),
+        ],
+        colors={"couplings": "blue", "spins": "red"},
+    )
+
+
+def draw_seeds(axis: Axes, values: Mapping[str, np.ndarray]) -> None:
+    """One row an arm: a dot a seed, and the mean with its interval; `values` {arm: (seeds,)}.
+
+    >>> axis = plt.figure().subplots()
+    >>> draw_seeds(axis, {"driven": np.arange(3.0), "naive": np.ones(3)})
+    >>> [text.get_text() for text in axis.get_yticklabels()]
+    ['driven', 'naive']
+    """
+    for row, (arm, seeds) in enumerate(values.items()):
+        shifts = row - 0.18 + 0.36 * np.arange(len(seeds)) / max(len(seeds) - 1, 1)
+        axis.plot(seeds, shifts, ".", ms=5, color=ARM_COLORS[arm], alpha=0.8)
+        low, high = mean_interval(seeds)
+        axis.plot([low, high], [row + 0.32] * 2, color="0.3", lw=1.5)
+        axis.plot(seeds.mean(), row + 0.32, "|", color="0.3", ms=9)
+    axis.set_yticks(range(len(values)), list(values))
+    axis.invert_yaxis()
+
+
+def draw_fates(
+    axis: Axes, *, updates: Sequence[int], paths: np.ndarray, learned: np.ndarray
+) -> None:
+    """Paths of the arm "driven" (seeds, updates), a line a seed, broken where it did not learn.
+
+    >>> axis = plt.figure().subplots()
+    >>> draw_fates(axis, updates=[0, 1], paths=np.eye(2), learned=np.array([True, False]))
+    >>> len(axis.lines)
+    2
+    """
+    names = {True: "driven, learned", False: "driven, stuck"}
+    for path, good in zip(paths, learned.tolist(), strict=True):
+        style = "-" if good else "--"
+        axis.plot(updates, path, style, color=ARM_COLORS["driven"], lw=1, label=names.pop(good, ""))
+
+
+def draw_paths(
+    axis: Axes, *, updates: Sequence[int], values: Mapping[str, np.ndarray], label: str
+) -> None:
+    """Means over seeds with their intervals against updates; `values` {arm: (seeds, updates)}.
+
+    >>> axis = plt.figure().subplots()
+    >>> draw_paths(axis, updates=[0, 1], values={"driven": np.eye(2)}, label="accuracy")
+    >>> axis.get_ylabel()
+    'accuracy'
+    """
+    for arm, paths in values.items():
+        color = ARM_COLORS[arm]
+        low, high = np.transpose([mean_interval(column) for column in paths.T])
+        axis.plot(updates, paths.mean(0), "o-", ms=4, color=color, label=arm)
+        axis.fill_between(updates, low, high, color=color, alpha=0.2, lw=0)
+    axis.set(xlabel="updates", ylabel=label)
+
+
+def draw_bits(
+    axis: Axes, *, bits: Mapping[str, tuple[np.ndarray, np.ndarray]], counts: Mapping[str, float]
+) -> None:
+    """Bits per character of each arm, (in one pass, from the past alone), with intervals.
+
+    Dotted lines are what `counts` of letters reach.
+
+    >>> axis = plt.figure().subplots()
+    >>> draw_bits(axis, bits={"driven": (np.arange(3), np.arange(3))}, counts={"pairs": 3.0})
+    >>> axis.get_ylabel()
+    'bits per character'
+    """
+    for place, (arm, pair) in enumerate(bits.items()):
+        for shift, values, mark in zip((-0.12, 0.12), pair, ("s", "o"), strict=True):
+            low, high = mean_interval(values)
+            mean = values.mean()
+            axis.errorbar(
+                place + shift,
+                mean,
+                yerr=[[mean - low], [high - mean]],
+                fmt=mark,
+                color=ARM_COLORS[arm],
+                mfc="none" if mark == "s" else None,
+                capsize=3,
+            )
+    for name, value in counts.items():
+        axis.axhline(value, color="0.4", ls=":", lw=1)
+        axis.annotate(
+            name, (len(bits) - 0.45, value), color="0.4", fontsize=8, va="bottom", ha="right"
+        )
+    axis.set_xticks(range(len(bits)), list(bits))
+    axis.set(ylabel="bits per character", xlim=(-0.5, len(bits) - 0.4))

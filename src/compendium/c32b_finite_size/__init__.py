@@ -1,0 +1,1 @@
+"""How the average over tokens of N bits deviates from its mean-field limit."""

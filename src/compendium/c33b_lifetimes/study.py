@@ -1,0 +1,201 @@
+"""The measurements behind the tables of `compendium.c33b_lifetimes`."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from bookmaker.tables import Rows, Table
+from compendium.common.phase_transitions import census, name, protocol_start
+from spinformer.core.random import Seed
+from spinformer.core.statistics import lifetime_estimate
+from spinformer.dmft.attractors import SHORT_STRETCHES, Regime, find_attractors
+from spinformer.dmft.lifetimes import escape_times, escapes_of, growth_rates, replicas
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+
+_FOLDER = Path(__file__).parent
+_COPIES = 64
+
+# The two stretches of β: growth that separates chaos from what lies beside it (a torus or cycles
+# with growth up to 0 in the first, weak chaos with growth up to 0.03 in the second), and how long
+# the copies are followed.
+_NEAR_TORUS = [
+    *({"beta": beta, "rate": 0.01, "horizon": 1_000_000} for beta in (1.2645, 1.265, 1.2653)),
+    *(
+        {"beta": beta, "rate": 0.01, "horizon": 10_000_000}
+        for beta in (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
+    ),
+    {"beta": 1.267, "rate": 0.01, "horizon": 1_000_000},
+]
+_NEAR_WEAK = [
+    {"beta": round(1.2735 + 0.00025 * step, 5), "rate": 0.05, "horizon": 2_000_000}
+    for step in range(13)
+]
+# Where the weakly chaotic attractor ends, found by halving to 2e-6; distances from there.
+CRISIS_BETA = 1.276173
+_DISTANCES = (5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)
+_DIAGRAMS = {"wide": (0.0, 3.0), "zoom": (1.24, 1.28)}
+_COUNT, _CHUNK = 4001, 100
+
+
+@cache
+def _document() -> tuple[Network, Context]:
+    network = Network.document()
+    return network, protocol_start(network, steps=100_000)
+
+
+def lifetime_row(
+    beta: float, *, rate: float, horizon: int, copies: int = _COPIES, seed: Seed = 0
+) -> Rows:
+    """Escapes of copies of the document's context at one β, as the one row of its unit.
+
+    >>> row, = lifetime_row(1.27, rate=0.01, horizon=15_000, copies=8)
+    >>> row["copies"], row["returned"]
+    (8, 0)
+    """
+    network, start = _document()
+    found = escape_times(
+        network,
+        replicas(start, count=copies, seed=seed),
+        beta=beta,
+        rate=rate,
+        horizon=horizon,
+    )
+    life = found.lifetime()
+    ends = ""
+    if found.escaped.any():
+        after = find_attractors(
+            network,
+            found.context.select(found.escaped),
+            beta=beta,
+            transient=0,
+            kept=10_000,
+            exponents=1,
+            exponent_steps=10_000,
+            bins=1,
+            thresholds=SHORT_STRETCHES,
+        )
+        kinds = sorted(census(after).items(), key=lambda item: -item[1])
+        ends = "; ".join(f"{count} {name(*kind)}" for kind, count in kinds)
+    early = found.growth[0]
+    return [
+        {
+            "copies": copies,
+            "chaotic": int((found.times > 0).sum()),
+            "growth": float(np.median(early[early >= rate])) if (early >= rate).any() else 0.0,
+            "escaped": life.ended,
+            "returned": int(found.returned.sum()),
+            "lifetime": life.value,
+            "low": life.low,
+            "high": life.high,
+            "ends": ends,
+        }
+    ]
+
+
+@cache
+def weak_chaos(copies: int = _COPIES) -> Context:
+    """States on the weakly chaotic attractor at β = 1.276, reached from β = 1.2755.
+
+    >>> weak_chaos(2).attention.shape
+    (2, 4, 3)
+    """
+    network, start = _document()
+    # Half a million steps end the strong chaos of most copies at 1.2755; the rest are left out.
+    found = escape_times(
+        network,
+        replicas(start, count=4 * copies),
+        beta=1.2755,
+        rate=0.05,
+        horizon=500_000,
+        transient=0,
+    )
+    states = found.context.select(np.flatnonzero(found.escaped)[:copies])
+    for beta in (1.2758, 1.276):
+        _, states = growth_rates(network, states, beta=beta, stretches=1, stretch=20_000)
+    return states
+
+
+def crisis_row(distance: float, *, copies: int = _COPIES, horizon: int = 400_000) -> Rows:
+    """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in.
+
+    >>> row, = crisis_row(1.6e-4, copies=2, horizon=20_000)
+    >>> row["escaped"]
+    2
+    """
+    network, _ = _document()
+    states, stretch = weak_chaos(copies), 100
+    rates, _ = growth_rates(
+        network,
+        states,
+        beta=CRISIS_BETA + distance,
+        stretches=horizon // stretch,
+        stretch=stretch,
+    )
+    # Weak chaos grows at 0.02, strong at 0.14; now the escape is upwards.
+    first, escaped, _ = escapes_of(-rates.T, rate=-0.06)
+    life = lifetime_estimate(first * float(stretch), ended=escaped)
+    return [
+        {
+            "copies": len(first),
+            "escaped": life.ended,
+            "lifetime": life.value,
+            "low": life.low,
+            "high": life.high,
+        }
+    ]
+
+
+def _column_rows(diagram: str, chunk: int) -> Rows:
+    """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 2e6 steps later."""
+    network, start = _document()
+    betas = np.linspace(*_DIAGRAMS[diagram], _COUNT)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
+    early = find_attractors(network, start, beta=betas, bins=1, exponents=1)
+    chaotic = np.flatnonzero(early.regime == Regime.CHAOTIC)
+    shared = {"columns": len(betas), "chaotic": len(chaotic)}
+    if not len(chaotic):
+        none = {"beta": float(betas[0]), "before": 0.0, "after": 0.0, "ends": "none", "period": 0}
+        return [shared | none]
+    late = find_attractors(
+        network,
+        early.context.select(chaotic),
+        beta=betas[chaotic],
+        transient=2_000_000,
+        bins=1,
+        exponents=1,
+    )
+    return [
+        shared
+        | {
+            "beta": float(betas[column]),
+            "before": float(early.exponents.value[column, 0]),
+            "after": float(late.exponents.value[row, 0]),
+            "ends": Regime(int(late.regime[row])).label,
+            "period": int(late.period[row]),
+        }
+        for row, column in enumerate(chaotic)
+    ]
+
+
+LIFETIMES = Table(
+    path=_FOLDER / "lifetimes.csv",
+    units=[*_NEAR_TORUS, *_NEAR_WEAK],
+    rows=lifetime_row,
+)
+CRISIS = Table(
+    path=_FOLDER / "crisis.csv",
+    units=[{"distance": distance} for distance in _DISTANCES],
+    rows=crisis_row,
+)
+COLUMNS = Table(
+    path=_FOLDER / "columns.csv",
+    units=[
+        {"diagram": diagram, "chunk": chunk}
+        for diagram in _DIAGRAMS
+        for chunk in range(-(-_COUNT // _CHUNK))
+    ],
+    rows=_column_rows,
+)

@@ -1,0 +1,329 @@
+"""The measurements behind the tables of `compendium.c33f_switching`."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from bookmaker.tables import Rows, Table
+from compendium.c33c_bifurcations.cycles import family_branches
+from compendium.c33c_bifurcations.ring import closed_curve
+from spinformer.core.checks import check_array, check_integer
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.core.slow_modes import (
+    SlowModes,
+    box_labels,
+    dwells,
+    last_core,
+    phase_surrogate,
+    slow_modes,
+)
+from spinformer.dmft.lifetimes import growth_rates
+from spinformer.dmft.mean_field import random_contexts, tokens
+from spinformer.dmft.network import OUTPUT, Network
+from spinformer.dmft.return_map import returned
+from spinformer.dmft.rotation import strobed
+from spinformer.dmft.state import Context
+
+_FOLDER = Path(__file__).parent
+# Steps between two flashes; edge of a box of overlaps; lag of the transfer operator in flashes.
+FLASH = 4
+SIDE = 0.05
+LAG = 16
+# Blocks of the shuffled null; dwells are judged beyond so many flashes (two lags).
+BLOCK = 16
+LONG = 32
+# Strobed m^o_1 of the closed curve extends over less than 0.24, that of chaos there over more.
+_WIDE = 0.24
+# How near an orbit must be to a cycle, in the largest overlap, to follow it.
+_NEAR = 0.02
+_TRANSIENT = 20_000
+# What an orbit may be near to, and the flashes of a whole round of it.
+STRUCTURES = (("cycle 28", 7), ("cycle 16 large", 4), ("closed curve", 4))
+# Growth per token above which an orbit is chaotic; the calm part has three times as much.
+_ALIVE = 0.01
+BETAS = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
+OTHER_BETAS = (1.28, 1.3, 1.4)
+
+
+def chaotic_orbits(
+    beta: float, *, count: int, flashes: int, seed: Seed, transient: int = _TRANSIENT
+) -> tuple[np.ndarray, Context]:
+    """Strobed m^o (orbits, flashes, P) of chaotic orbits from random contexts; their ends.
+
+    At most `count`: starts whose last eighth is not wide, on the closed curve or on its way there,
+    are replaced by others, as long as those drawn, twice `count`, last.
+
+    >>> points, end = chaotic_orbits(1.28, count=2, flashes=64, seed=0, transient=400)
+    >>> points.shape, end.attention.shape
+    ((2, 64, 3), (2, 4, 3))
+    """
+    count = check_integer("count", count, low=1)
+    flashes = check_integer("flashes", flashes, low=16)
+    network = Network.document()
+    starts = random_contexts(network, seed, count=2 * count)
+    points, end = strobed(network, starts, beta=beta, count=flashes, transient=transient, threads=1)
+    wide = np.ptp(points[:, -flashes // 8 :, 0], axis=1) > _WIDE
+    # Calm stretches of chaos can be long; they are narrow too, so the whole orbit speaks as well.
+    wide |= np.ptp(points[:, flashes // 2 :, 0], axis=1) > 2.0 * _WIDE
+    kept = np.flatnonzero(wide)[:count]
+    return points[kept], end.select(kept)
+
+
+def shuffled_blocks(points: np.ndarray, *, block: int = BLOCK, seed: Seed) -> np.ndarray:
+    """Series (orbits, n, d) cut into blocks, the same for all d, in random order; n is cut too.
+
+    >>> twin = shuffled_blocks(np.arange(12.0).reshape(1, 12, 1), block=4, seed=0)
+    >>> np.diff(twin[0, :4, 0])
+    array([1., 1., 1.])
+    """
+    points = check_array("points", points, ndim=3)
+    block = check_integer("block", block, low=1, high=points.shape[1])
+    rng, number = numpy_generator(seed), points.shape[1] // block
+    cut = points[:, : number * block].reshape(len(points), number, block, -1)
+    order = np.argsort(rng.random((len(points), number)), axis=1)[..., None, None]
+    mixed = np.take_along_axis(cut, order, axis=1)
+    return np.asarray(mixed.reshape(len(points), number * block, -1))
+
+
+@record
+class Parts:
+    """Two parts of chaotic orbits. state: (orbits, n), 0 the calm part (the smaller overlaps), 1
+    the wild one, −1 before the first core. value: (orbits, n), the slow mode, wild upwards.
+    """
+
+    state: np.ndarray
+    value: np.ndarray
+    modes: SlowModes
+
+
+def calm_parts(points: np.ndarray, *, side: float = SIDE, lag: int = LAG) -> Parts:
+    """The parts between which strobed orbits (orbits, n, P) switch, by their slowest mode.
+
+    A part's core are the boxes in the outer quarter of the range of the mode (5th to 95th
+    percentile of the visits); an orbit is in the part whose core it visited last.
+
+    >>> points, _ = chaotic_orbits(1.266, count=2, flashes=2000, seed=0)
+    >>> sorted(set(calm_parts(points).state[:, 500:].ravel().tolist()))
+    [0, 1]
+    """
+    points = check_array("points", points, ndim=3)
+    labels = box_labels(points, side=side)
+    modes = slow_modes(labels, lag=lag)
+    value = modes.vector[labels]
+    size = np.abs(points).max(axis=-1)
+    if ((value - value.mean()) * size).mean() < 0.0:
+        value = -value
+    low, high = np.quantile(value, (0.05, 0.95))
+    quarter = 0.25 * (high - low)
+    state = last_core(value, low=float(low + quarter), high=float(high - quarter))
+    return Parts(state=state, value=value, modes=modes)
+
+
+def orbit_rows(
+    beta: float, *, seed: int, count: int = 12, flashes: int = 30_000, lag: int = LAG
+) -> Rows:
+    """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share.
+
+    >>> row = orbit_rows(1.28, seed=0, count=2, flashes=4000)[0]
+    >>> row["slow"] < 100
+    True
+    """
+    points, _ = chaotic_orbits(beta, count=count, flashes=flashes, seed=seed)
+    state = calm_parts(points, lag=lag).state
+    rng = np.random.default_rng((seed, 1))
+    nulls = {
+        "surrogate": phase_surrogate(points, seed=rng),
+        "shuffled": shuffled_blocks(points, seed=rng),
+    }
+    rows = []
+    for n, orbit in enumerate(points):
+        own = FLASH * slow_modes(box_labels(orbit, side=SIDE), lag=lag).times
+        row = {"orbit": n, "slow": float(own[0]), "next": float(own[1])}
+        for name, null in nulls.items():
+            boxes = box_labels(null[n], side=SIDE)
+            row[name] = float(FLASH * slow_modes(boxes, lag=lag).times[0])
+        row["calm"] = float((state[n] == 0).mean())
+        row["switches"] = int((np.diff(state[n][state[n] >= 0]) != 0).sum())
+        rows.append(row)
+    return rows
+
+
+def end_rows(beta: float, *, seed: int, count: int = 12, flashes: int = 30_000) -> Rows:
+    """Whether the orbits of `orbit_rows` are still chaotic when they end: growth over 8,000 tokens.
+
+    >>> end_rows(1.28, seed=0, count=1, flashes=400)[0]["growth"] > 0.05
+    True
+    """
+    _, context = chaotic_orbits(beta, count=count, flashes=flashes, seed=seed)
+    rates, _ = growth_rates(
+        Network.document(), context, beta=beta, stretches=1, stretch=8000, threads=1
+    )
+    return [{"orbit": n, "growth": float(rate)} for n, rate in enumerate(rates[:, 0])]
+
+
+def stationary(table: dict[str, np.ndarray], *, ends: dict[str, np.ndarray]) -> np.ndarray:
+    """Which rows of `ORBITS` are chaotic to the end, by the growth in `ENDS`: booleans.
+
+    An orbit whose chaos ends changes once and for good, which is slow, too, but is no switching.
+
+    >>> bool(stationary(ORBITS.read(), ends=ENDS.read()).mean() > 0.9)
+    True
+    """
+    for name in ("beta", "seed", "orbit"):
+        if not np.array_equal(table[name], ends[name]):
+            raise ValueError(f"ends must have the orbits of table, got another {name}")
+    return np.asarray(ends["growth"] > _ALIVE)
+
+
+def dwell_rows(beta: float, *, seed: int, count: int = 16, flashes: int = 100_000) -> Rows:
+    """Dwells in the calm and in the wild part, a row each, pooled over the orbits, in tokens.
+
+    `long`: how many outlast `LONG` flashes; `excess`, `cv`: mean and coefficient of variation of
+    what is left of these; `held`: share of the time in dwells that is spent in these.
+    share: of all the time. visited: orbits that visit the part in their second half.
+
+    >>> [row["part"] for row in dwell_rows(1.266, seed=0, count=2, flashes=4000)]
+    ['calm', 'wild']
+    """
+    points, _ = chaotic_orbits(beta, count=count, flashes=flashes, seed=seed)
+    state = calm_parts(points).state
+    lengths, which = dwells(state)
+    rows = []
+    for part, name in enumerate(("calm", "wild")):
+        mine = lengths[which == part]
+        left = mine[mine > LONG] - LONG
+        many = len(left) > 1
+        rows.append(
+            {
+                "part": name,
+                "orbits": len(points),
+                "share": float((state == part).mean()),
+                "visited": int((state[:, flashes // 2 :] == part).any(axis=1).sum()),
+                "dwells": len(mine),
+                "long": len(left),
+                "excess": float(FLASH * left.mean()) if many else 0.0,
+                "cv": float(left.std(ddof=1) / left.mean()) if many else 0.0,
+                "held": float((left + LONG).sum() / max(mine.sum(), 1)),
+            }
+        )
+    return rows
+
+
+@cache
+def structure_points(name: str) -> tuple[np.ndarray, ...]:
+    """Strobed m^o of a structure, one array (n, P) for each phase-free copy.
+
+    "cycle 28", "cycle 16 large": the cycles at the folds where they are born, at 1.26696 and
+    1.26841; "closed curve": the attractor beside the chaos at 1.266.
+
+    >>> structure_points("closed curve")[0].shape
+    (4000, 3)
+    """
+    network = Network.document()
+    if name == "closed curve":
+        points, _ = strobed(network, closed_curve([1.266]), beta=np.array([1.266]), count=4000)
+        return (points[0],)
+    family = name.removeprefix("cycle ")
+    branches = family_branches(family)
+    born = min(
+        (point for branch in branches for point in branch.bifurcations), key=lambda at: at.beta
+    )
+    points, _ = strobed(network, born.value, beta=born.beta, count=int(family.split()[0]) // FLASH)
+    return (points,)
+
+
+def followed(points: np.ndarray, *, structure: np.ndarray, rounds: int) -> np.ndarray:
+    """Which flashes of orbits (orbits, n, P) lie in a run of `rounds` or more near a structure.
+
+    Near: within 0.02, in the largest overlap, of some point of the structure.
+
+    >>> wave = np.zeros((1, 6, 1)); wave[0, 2] = 1.0
+    >>> followed(wave, structure=np.zeros((1, 1)), rounds=3)[0].tolist()
+    [False, False, False, True, True, True]
+    """
+    points = check_array("points", points, ndim=3)
+    near = cKDTree(structure).query(points, p=np.inf)[0] < _NEAR
+    runs = np.zeros(near.shape, dtype=bool)
+    for n, row in enumerate(near):
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], row, [0]])))
+        for begin, end in zip(edges[::2], edges[1::2], strict=True):
+            runs[n, begin:end] = end - begin >= rounds
+    return runs
+
+
+def growth_rows(
+    beta: float,
+    *,
+    seed: int,
+    count: int = 16,
+    flashes: int = 4000,
+    structures: tuple[tuple[str, int], ...] = STRUCTURES,
+) -> Rows:
+    """One row an orbit: growth per token in the calm and the wild part; nearness to structures.
+
+    Growth is that of one deviation, pushed by the exact tangent map of each flash. `near …`: the
+    smallest distance to a structure; `follows …`: share of flashes in whole rounds near it, and
+    `mixed …` the same of the shuffled orbit.
+
+    >>> row = growth_rows(1.266, seed=0, count=1, flashes=100, structures=())[0]
+    >>> row["flashes"]
+    100
+    """
+    network = Network.document()
+    _, context = chaotic_orbits(beta, count=count, flashes=2000, seed=seed)
+    vector = np.random.default_rng(seed).standard_normal((len(context.attention), 12, 1))
+    points = np.empty((len(vector), flashes, 3))
+    growth = np.empty(points.shape[:2])
+    shift = network.epsilon * network.position_overlaps()[0, OUTPUT]
+    for n in range(-50, flashes):
+        context, matrix = returned(network, context, beta=beta, steps=FLASH, threads=1)
+        vector = matrix @ vector
+        length = np.linalg.norm(vector, axis=1, keepdims=True)
+        vector = vector / length
+        if n >= 0:
+            growth[:, n] = np.log(length[:, 0, 0]) / FLASH
+            # The token at position 0 is the one before the newest, as `strobed` leaves it.
+            points[:, n] = tokens(network, context, beta)[:, 1, OUTPUT] - shift
+    state = calm_parts(points).state
+    mixed = shuffled_blocks(points, block=4, seed=np.random.default_rng((seed, 2)))
+    rows = []
+    for n in range(len(points)):
+        row: dict[str, object] = {"orbit": n, "flashes": flashes}
+        for part, name in enumerate(("calm", "wild")):
+            mine = state[n] == part
+            row[f"{name} growth"] = float(growth[n, mine].mean()) if mine.any() else 0.0
+        rows.append(row)
+    for name, rounds in structures:
+        (structure,) = structure_points(name)
+        distance = cKDTree(structure).query(points, p=np.inf)[0].min(axis=1)
+        own = followed(points, structure=structure, rounds=rounds).mean(axis=1)
+        null = followed(mixed, structure=structure, rounds=rounds).mean(axis=1)
+        for n, row in enumerate(rows):
+            row[f"near {name}"] = float(distance[n])
+            row[f"follows {name}"] = float(own[n])
+            row[f"mixed {name}"] = float(null[n])
+    return rows
+
+
+_SEEDS = (1, 2)
+ORBITS = Table(
+    path=_FOLDER / "orbits.csv",
+    units=[{"beta": beta, "seed": seed} for beta in (*BETAS, *OTHER_BETAS) for seed in _SEEDS],
+    rows=orbit_rows,
+)
+ENDS = Table(path=_FOLDER / "ends.csv", units=ORBITS.units, rows=end_rows)
+DWELLS = Table(
+    path=_FOLDER / "dwells.csv",
+    units=[{"beta": beta, "seed": seed} for beta in BETAS for seed in _SEEDS],
+    rows=dwell_rows,
+)
+GROWTH = Table(
+    path=_FOLDER / "growth.csv",
+    units=[{"beta": 1.266, "seed": seed} for seed in _SEEDS],
+    rows=growth_rows,
+)

@@ -1,0 +1,127 @@
+"""Drawings of escapes by noise: a valley and its pass, lifetimes against the number of bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from spinformer.plot.style import COLORS, label_panels
+
+# Colors and markers of the cycles, in the order of `coexisting_cycles`.
+_LOOKS = (("blue", "o"), ("red", "s"), ("green", "^"), ("orange", "D"))
+
+
+def show_valleys() -> Figure:
+    """A schematic: two valleys, noise that shakes a text in one of them, the way over the pass.
+
+    >>> figure = show_valleys()
+    >>> len(figure.axes)
+    1
+    >>> plt.close(figure)
+    """
+    figure, axis = plt.subplots(figsize=(6.4, 2.6))
+    x = np.linspace(-1.75, 1.75, 300)
+
+    def height(at: np.ndarray) -> np.ndarray:
+        return (at**2 - 1.0) ** 2 + 0.25 * at
+
+    axis.plot(x, height(x), color=COLORS["black"], lw=2)
+    rng = np.random.default_rng(2)
+    at = np.linspace(-1.03, 0.0, 40)
+    axis.plot(at, height(at) + 0.12 + 0.04 * rng.standard_normal(40), color=COLORS["red"], lw=1.2)
+    at = np.linspace(0.0, 0.95, 30)
+    axis.plot(at, height(at) + 0.12, color=COLORS["blue"], lw=1.6)
+    axis.plot([-1.03], [height(np.array(-1.03)) + 0.12], "o", color=COLORS["red"], ms=8)
+    arrow = {"arrowstyle": "<->", "color": "0.3", "lw": 1.2}
+    axis.annotate("", xy=(-1.62, -0.25), xytext=(-1.62, 1.02), arrowprops=arrow)
+    axis.text(-1.68, 0.4, "action $V$", ha="right", va="center")
+    axis.axhline(1.02, xmin=0.1, xmax=0.52, color="0.7", lw=0.8, ls=":")
+    axis.text(-0.55, 1.15, "up: each token\ncosts probability", color=COLORS["red"], ha="center")
+    axis.text(0.62, 1.1, "down: free", color=COLORS["blue"], ha="center")
+    axis.text(-1.0, -0.72, "one cycle", ha="center")
+    axis.text(1.0, -0.2, "another cycle", ha="center")
+    axis.set_xlim(-2.4, 1.9)
+    axis.set_ylim(-0.85, 1.7)
+    axis.axis("off")
+    return figure
+
+
+def show_chain(
+    sizes: np.ndarray, *, lifetimes: np.ndarray, action: float, constant: float
+) -> Figure:
+    """Exact lifetimes of the one-kind network, ln τ and ln τ − N V, against the number of bits.
+
+    >>> figure = show_chain(np.array([11, 21]), lifetimes=np.ones(2), action=0.1, constant=0.0)
+    >>> len(figure.axes)
+    2
+    >>> plt.close(figure)
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.0, 3.1))
+    left.plot(sizes, np.log(lifetimes), "o", ms=4, color=COLORS["blue"], label="exact")
+    left.plot(
+        sizes, constant + action * sizes, color=COLORS["black"], lw=1, label="slope: least action"
+    )
+    left.set_xlabel("bits $N$")
+    left.set_ylabel(r"$\ln\,\tau$")
+    left.legend(fontsize=8)
+    right.plot(sizes, np.log(lifetimes) - action * sizes, "o-", ms=4, color=COLORS["blue"])
+    right.set_xlabel("bits $N$")
+    right.set_ylabel(r"$\ln\,\tau - N V$")
+    right.set_ylim(constant - 0.5, constant + 0.5)
+    label_panels([left, right])
+    return figure
+
+
+def plot_lifetimes_by_size(
+    axis: Axes, table: Mapping[str, np.ndarray], *, rows: np.ndarray, number: int, label: str
+) -> None:
+    """Lifetimes with their intervals against N, on a logarithmic axis of τ."""
+    color, marker = _LOOKS[number]
+    value = table["lifetime"][rows]
+    axis.errorbar(
+        table["size"][rows],
+        value,
+        [value - table["low"][rows], table["high"][rows] - value],
+        fmt=marker,
+        ms=4,
+        capsize=2,
+        lw=0.9,
+        color=COLORS[color],
+        label=label,
+    )
+    axis.set_yscale("log")
+    axis.set_xlabel("bits $N$")
+
+
+def show_escapes(
+    table: Mapping[str, np.ndarray], *, laws: Sequence[tuple[float, int, str, np.ndarray]]
+) -> Figure:
+    """Lifetimes of cycles against N with fitted laws; the last entry of `laws` in its own panel.
+
+    laws: β, cycle, label and (intercept, slope, and the two numbers of the power law) of each.
+
+    >>> table = {name: np.array([1.0, 2.0]) for name in ("size", "lifetime", "low", "high")}
+    >>> table |= {"beta": np.full(2, 3.0), "cycle": np.zeros(2), "seed": np.zeros(2)}
+    >>> figure = show_escapes(table, laws=[(3.0, 0, "one", np.zeros(4))] * 2)
+    >>> len(figure.axes)
+    2
+    >>> plt.close(figure)
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.5))
+    for number, (beta, cycle, label, law) in enumerate(laws):
+        last = number == len(laws) - 1
+        axis, look = (right, 0) if last else (left, number)
+        rows = (table["beta"] == beta) & (table["cycle"] == cycle) & (table["seed"] == 0)
+        plot_lifetimes_by_size(axis, table, rows=rows, number=look, label=label)
+        at = np.linspace(table["size"][rows].min(), table["size"][rows].max(), 60)
+        axis.plot(at, np.exp(law[0] + law[1] * at), color=COLORS[_LOOKS[look][0]], lw=1.2)
+        power = np.exp(law[2] + law[3] * np.log(at))
+        axis.plot(at, power, color="0.5", lw=1, ls="--", label="power law" if last else None)
+        axis.legend(fontsize=8)
+    left.set_ylabel(r"mean time to escape, $\tau$ (tokens)")
+    label_panels([left, right])
+    return figure

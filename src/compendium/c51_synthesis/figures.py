@@ -1,0 +1,156 @@
+"""Drawings of chapter 51: three views of the readers of a few keys, and where each ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from spinformer.plot.boxes import draw_boxes
+from spinformer.plot.style import COLORS, SEQUENTIAL, label_panels
+
+# One color and mark for each view, here and on the welcome page.
+VIEWS: Mapping[str, tuple[str, str]] = {
+    "memory": ("black", ""),
+    "equilibrium": ("blue", "o"),
+    "all at once": ("red", "s"),
+}
+
+
+def show_three_views() -> None:
+    """The schematic: keys and readers in the middle, the three questions asked of them.
+
+    >>> show_three_views()
+    """
+    _, axis = plt.subplots(figsize=(8.4, 2.9))
+    draw_boxes(
+        {
+            "keys": (0.0, 0.5, "keys $x_i$"),
+            "readers": (0.36, 0.5, "$N$ readers,\neach looks at one key;\nmean of all: $\\xi$"),
+            "energy": (0.88, 0.98, "energy: where does\na query come to rest?"),
+            "free": (0.88, 0.5, "free energy: what is the\nmean in equilibrium?"),
+            "motion": (0.88, 0.02, "dynamics: where does\nrepeated looking lead?"),
+        },
+        axis=axis,
+        arrows=[
+            ("keys", "readers", ""),
+            ("readers", "energy", ""),
+            ("readers", "free", ""),
+            ("readers", "motion", ""),
+        ],
+        colors={"energy": "black", "free": "blue", "motion": "red"},
+    )
+
+
+def show_agreement(
+    betas: np.ndarray,
+    *,
+    memory: np.ndarray,
+    exact: Mapping[str, np.ndarray],
+    first: Mapping[str, np.ndarray],
+    needed: Mapping[str, np.ndarray],
+    predicted: Mapping[str, np.ndarray],
+) -> None:
+    """Three means and their first corrections against β; readers needed for a given accuracy.
+
+    exact and first {view: (betas,)}: sums without approximation and rest plus b/N; needed and
+    predicted {view: (betas,)}: the smallest N that is close enough, counted and from b.
+
+    >>> line = {"equilibrium": np.ones(3)}
+    >>> some = {"exact": line, "first": line, "needed": line, "predicted": line}
+    >>> show_agreement(np.arange(3.0), memory=np.ones(3), **some)
+    """
+    _, axes = plt.subplots(1, 2, figsize=(8.8, 3.5))
+    axes[0].plot(betas, memory, color=COLORS["black"], label="rest of the memory")
+    for name, values in exact.items():
+        color, mark = COLORS[VIEWS[name][0]], VIEWS[name][1]
+        axes[0].plot(betas, values, mark, ms=4, color=color, label=f"{name}, exact")
+        axes[0].plot(betas, first[name], "--", lw=1, color=color)
+        axes[1].plot(betas, needed[name], mark, ms=4, color=color, label=f"{name}, counted")
+        axes[1].plot(betas, predicted[name], "--", lw=1, color=color)
+    axes[0].set(ylabel=r"mean of what is seen, $\langle\xi\rangle$")
+    axes[1].set(ylabel="readers needed", yscale="log")
+    for axis in axes:
+        axis.set_xlabel(r"inverse temperature $\beta$")
+        axis.legend()
+    label_panels(list(axes))
+
+
+def show_change_times(
+    barriers: Mapping[float, np.ndarray], *, times: Mapping[float, np.ndarray]
+) -> None:
+    """Times to change sides against NβΔE, {β: (sizes,)} and {β: (sizes, 2)}, with slopes 1 and 2.
+
+    >>> show_change_times({1.5: np.arange(1.0, 4.0)}, times={1.5: np.ones((3, 2))})
+    """
+    _, axis = plt.subplots(figsize=(6.0, 3.8))
+    tones = ("sky", "blue", "green")
+    for (beta, barrier), tone in zip(barriers.items(), tones, strict=False):
+        for column, (fill, word) in enumerate((("none", "one at a time"), ("full", "all at once"))):
+            axis.semilogy(
+                barrier,
+                times[beta][:, column],
+                "o",
+                fillstyle=fill,
+                ms=5,
+                color=COLORS[tone],
+                label=rf"$\beta = {beta:g}$, {word}",
+            )
+    first = next(iter(barriers))
+    reach = np.array([0.0, max(float(np.max(b)) for b in barriers.values())])
+    for column in (0, 1):
+        scale = times[first][-1, column] / np.exp((1 + column) * barriers[first][-1])
+        line = scale * np.exp((1 + column) * reach)
+        axis.semilogy(reach, line, "--", lw=1, color=COLORS["black"])
+    axis.set(xlabel=r"barrier in the memory's energy, $N\beta\Delta E$", ylabel="sweeps to change")
+    axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def show_motion(
+    betas: np.ndarray,
+    *,
+    degrees: np.ndarray,
+    speed: np.ndarray,
+    edges: np.ndarray,
+    turns: np.ndarray,
+    chain: np.ndarray,
+) -> None:
+    """Speed (betas, degrees) of turned attention with the edge of rest; turns a step at one β.
+
+    Rows of edges are (edge of rest, β), of turns (angle, turns of the map), of chain (angle, turns
+    of finitely many readers).
+
+    >>> grid = np.zeros((2, 3))
+    >>> one = np.ones((2, 2))
+    >>> plane = {"degrees": np.arange(3.0), "speed": grid, "edges": one, "turns": one}
+    >>> show_motion(np.array([1.0, 3.0]), **plane, chain=one)
+    """
+    fig, axes = plt.subplots(1, 2, figsize=(8.8, 3.6))
+    drawn = axes[0].pcolormesh(degrees, betas, speed, cmap=SEQUENTIAL, shading="nearest")
+    fig.colorbar(drawn, ax=axes[0], label=r"late speed $|\xi' - \xi|$")
+    axes[0].plot(*edges.T, color="white", lw=2)
+    axes[0].axhline(2.0, color="white", ls=":", lw=1.5)
+    axes[0].set(xlabel=r"angle of the values $\varphi$ (degrees)")
+    axes[0].set_ylabel(r"inverse temperature $\beta$")
+    axes[0].grid(False)
+    axes[1].plot(*turns.T, color=COLORS["black"], label=r"attention, $N\to\infty$")
+    axes[1].plot(*chain.T, "s", ms=4, color=COLORS["red"], label="readers, exact")
+    axes[1].set(xlabel=r"angle of the values $\varphi$ (degrees)", ylabel="turns in a step")
+    axes[1].legend(loc="upper left")
+    label_panels(list(axes))
+
+
+def show_following(
+    periods: np.ndarray, *, gains: np.ndarray, law: np.ndarray, slow: np.ndarray
+) -> None:
+    """How far readers follow a periodic shift, measured, by the law, and by the energy alone.
+
+    >>> show_following(np.array([2.0, 4.0]), gains=np.ones(2), law=np.ones(2), slow=np.ones(2))
+    """
+    _, axis = plt.subplots(figsize=(5.6, 3.3))
+    axis.semilogx(periods, gains, "s", ms=5, color=COLORS["red"], label="readers, exact")
+    axis.semilogx(periods, law, "--", lw=1.2, color=COLORS["red"], label="law of the dynamics")
+    axis.semilogx(periods, slow, color=COLORS["black"], label="energy: rests at once")
+    axis.set(xlabel="period of the drive (steps)", ylabel="share that is followed", ylim=(0, 1.1))
+    axis.legend(loc="lower right")

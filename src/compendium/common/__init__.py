@@ -1,0 +1,1 @@
+"""What several chapters share that is no physics: images, texts, tasks, drawings."""

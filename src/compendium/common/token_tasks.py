@@ -1,0 +1,187 @@
+"""What the stacks are trained on: digits cut into patches, and recall of pairs.
+
+Tokens are (count, N, features), labels (count,), or (count, N) with −100 where none is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from compendium.common.images import DIGIT_SHAPE, digit_labels, digits
+from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.random import TorchSeed, torch_generator
+from spinformer.core.records import record
+
+# Digits: images that only tuning sees, images of a test set; the rest is trained on.
+VALIDATION, TEST = 297, 500
+# Recall: pairs of a key and a value.
+PAIRS, KEYS, VALUES = 7, 8, 8
+
+
+@record
+class TokenData:
+    """Images as tokens (images, N, pixels of a patch), centred and scaled; labels are 0 to 9."""
+
+    train_tokens: Tensor
+    train_labels: Tensor
+    test_tokens: Tensor
+    test_labels: Tensor
+
+
+@record
+class Task:
+    """`sample(count, generator)` draws tokens and labels to train on; `validation` and `test` are
+    fixed sets of both; `shape` is what a `TokenClassifier` must know."""
+
+    sample: Callable[[int, Generator], tuple[Tensor, Tensor]]
+    validation: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+    shape: dict[str, Any]
+
+
+def digits_as_tokens(
+    *,
+    patch: int = 2,
+    test_share: float = 1 / 3,
+    seed: TorchSeed = 0,
+    dtype: torch.dtype = torch.float32,
+) -> TokenData:
+    """The 1797 handwritten digits of 8 x 8 pixels, cut into square patches of `patch` pixels.
+
+    `patch` is 1, 2 or 4 (64, 16 or 4 tokens). Images are shuffled by `seed` before `test_share`
+    of them is set aside; tokens are centred and scaled by mean and deviation of the training set.
+
+    >>> digits_as_tokens(patch=4).train_tokens.shape
+    torch.Size([1198, 4, 16])
+    """
+    check_choice("patch", patch, (1, 2, 4))
+    check_real("test_share", test_share, low=0.01, high=0.99)
+    tokens, labels = _patches((patch, patch), dtype)
+    order = torch.randperm(len(labels), generator=torch_generator(seed))
+    tokens, targets = tokens[order], labels[order]
+    held = round(test_share * len(labels))
+    train = tokens[held:]
+    tokens = (tokens - train.mean()) / train.std()
+    return TokenData(
+        train_tokens=tokens[held:],
+        train_labels=targets[held:],
+        test_tokens=tokens[:held],
+        test_labels=targets[:held],
+    )
+
+
+def digit_images(
+    split: int, *, images: int = 1000
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Pixels (1797, 64) in raster order, labels, and the rows for training, validation and test.
+
+    297 images, the same for every `split`, are for tuning only; of the others `split` draws 500
+    for the test, and `images` of the rest are trained on.
+
+    >>> [len(rows) for rows in digit_images(0)[2]]
+    [1000, 297, 500]
+    """
+    check_integer("split", split, low=0)
+    pixels, labels = digits(), digit_labels()
+    aside = torch.randperm(len(labels), generator=torch_generator(12345)).numpy()
+    others = aside[VALIDATION:]
+    others = others[torch.randperm(len(others), generator=torch_generator(split)).numpy()]
+    count = check_integer("images", images, low=1, high=len(others) - TEST)
+    return pixels, labels, (others[TEST : TEST + count], aside[:VALIDATION], others[:TEST])
+
+
+def digit_task(split: int, *, images: int = 1000) -> Task:
+    """Digits of `digit_images` as 8 patches, 2 pixels high and 4 wide; read from the mean token.
+
+    >>> task = digit_task(0)
+    >>> [len(labels) for _, labels in (task.validation, task.test)]
+    [297, 500]
+    """
+    _, _, (train, held, test) = digit_images(split, images=images)
+    tokens, labels = _patches((2, 4), torch.float32)
+    tokens = (tokens - tokens[train].mean()) / tokens[train].std()
+    rows = torch.from_numpy(train)
+
+    def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        chosen = rows[torch.randint(len(rows), (count,), generator=generator)]
+        return tokens[chosen], labels[chosen]
+
+    return Task(
+        sample=sample,
+        validation=(tokens[held], labels[held]),
+        test=(tokens[test], labels[test]),
+        shape={"tokens": 8, "features": 8, "classes": 10, "readout": "mean"},
+    )
+
+
+def recall_task(split: int) -> Task:
+    """7 tokens hold a key and a value each, the last one a key: which value belongs to it?
+
+    Keys are 7 of 8, in any order, values any of 8, both one-hot; the last token is marked. New
+    samples without end; `split` draws the test set, the validation set is the same for all.
+
+    >>> tokens, labels = recall_task(0).test
+    >>> tokens.shape, labels.shape
+    (torch.Size([500, 8, 17]), torch.Size([500]))
+    """
+
+    def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        keys = torch.rand(count, KEYS, generator=generator).argsort(-1)[:, :PAIRS]
+        values = torch.randint(VALUES, (count, PAIRS), generator=generator)
+        asked = torch.randint(PAIRS, (count, 1), generator=generator)
+        tokens = torch.zeros(count, PAIRS + 1, KEYS + VALUES + 1)
+        tokens[:, :PAIRS, :KEYS] = torch.nn.functional.one_hot(keys, KEYS).float()
+        tokens[:, :PAIRS, KEYS:-1] = torch.nn.functional.one_hot(values, VALUES).float()
+        wanted = keys.gather(1, asked)
+        tokens[:, PAIRS, :KEYS] = torch.nn.functional.one_hot(wanted[:, 0], KEYS).float()
+        tokens[:, PAIRS, -1] = 1.0
+        return 3 * tokens, values.gather(1, asked)[:, 0]
+
+    check_integer("split", split, low=0)
+    return Task(
+        sample=sample,
+        validation=sample(VALIDATION, torch_generator(12345)),
+        test=sample(TEST, torch_generator(20000 + split)),
+        shape={
+            "tokens": PAIRS + 1,
+            "features": KEYS + VALUES + 1,
+            "classes": VALUES,
+            "readout": "last",
+        },
+    )
+
+
+def crowd_share(draws: int, *, kinds: int) -> float:
+    """How often one of `draws` values is guessed right by the most frequent of them, in the mean.
+
+    Values are drawn alike from `kinds`. For n draws of K kinds, none comes more often than m with
+    P = n! [xⁿ] (Σ_{k≤m} xᵏ/k!)^K / Kⁿ, and the mean of the largest number is Σ_m (1 − P).
+
+    >>> print(f"{crowd_share(2, kinds=2):.3f}")
+    0.750
+    """
+    draws, kinds = check_integer("draws", draws, low=1), check_integer("kinds", kinds, low=1)
+    mean = 0.0
+    for most in range(draws):
+        part = np.polynomial.Polynomial([1 / math.factorial(k) for k in range(most + 1)])
+        powers = (part**kinds).coef
+        below = powers[draws] * math.factorial(draws) / kinds**draws if len(powers) > draws else 0.0
+        mean += 1 - below
+    return mean / draws
+
+
+def _patches(patch: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Patches of so many rows and columns as tokens, and the labels."""
+    # Back to the grey values 0 … 16, integers: their sums have no rounding.
+    images, labels = 8.0 * (digits() + 1.0), digit_labels()
+    high, wide = patch
+    down, across = DIGIT_SHAPE[0] // high, DIGIT_SHAPE[1] // wide
+    pixels = torch.tensor(images, dtype=dtype).reshape(-1, down, high, across, wide)
+    tokens = pixels.permute(0, 1, 3, 2, 4).reshape(len(labels), down * across, high * wide)
+    return tokens, torch.tensor(labels)

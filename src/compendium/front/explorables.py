@@ -1,0 +1,167 @@
+"""Networks and starts that the live figures of the book begin from, written for a browser.
+
+`python -m compendium.front.explorables` writes `book/_static/explorables/data.js` anew: no number
+in the live figures is typed in. A page that is opened from a folder may not read files, so the data
+is a script.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bookmaker.sweeps.files import write_atomically
+from compendium.common.phase_transitions import protocol_start
+from spinformer.core.checks import check_instance
+from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.network import Network
+
+TARGET = Path("book") / "_static" / "explorables" / "data.js"
+# Drawn networks that do different things at the document's γ and ε.
+SEEDS = (2, 4, 6, 9)
+PAPER = "the paper's"
+
+
+def network_data(network: Network) -> dict[str, Any]:
+    """What the mean field needs of a network, as nested lists.
+
+    patterns (U, P) and readout (4, P, U) of `Network.output_patterns`, drive (2^K, 4, P) of
+    `Network.position_overlaps`, window T, γ and ε.
+
+    >>> sorted(network_data(Network.document()))
+    ['drive', 'epsilon', 'gamma', 'patterns', 'readout', 'window']
+    """
+    check_instance("network", network, Network)
+    patterns, readout = network.output_patterns()
+    return {
+        "window": network.context,
+        "gamma": network.gamma,
+        "epsilon": network.epsilon,
+        "patterns": patterns.tolist(),
+        "readout": readout.tolist(),
+        "drive": network.position_overlaps().tolist(),
+    }
+
+
+def map_data() -> dict[str, Any]:
+    """Networks by name, each with its starts: three drawn contexts, and the paper's protocol.
+
+    That one settles on a cycle for the paper's network, and so is the same on every machine.
+
+    >>> list(map_data()["the paper's"]["starts"])
+    ["the paper's protocol", 'random 1', 'random 2', 'random 3']
+    """
+    networks = {PAPER: Network.document()}
+    for seed in SEEDS:
+        networks[f"drawn, seed {seed}"] = Network.segmented(seed)
+    found: dict[str, Any] = {}
+    for name, network in networks.items():
+        drawn = random_contexts(network, 0, count=3)
+        starts = {f"random {n + 1}": drawn.select(n) for n in range(3)}
+        if name == PAPER:
+            starts = {"the paper's protocol": protocol_start(network, steps=100_000)} | starts
+        found[name] = {
+            **network_data(network),
+            "starts": {
+                told: {
+                    "attention": np.round(start.attention, 8).tolist(),
+                    "position": start.position,
+                }
+                for told, start in starts.items()
+            },
+        }
+    return found
+
+
+def landscape_data() -> dict[str, Any]:
+    """Patterns in the plane, on a triangle of radius 1.5, and places for three more.
+
+    >>> len(landscape_data()["patterns"])
+    3
+    """
+    turns = np.array([0.25, 0.25 + 1 / 3, 0.25 + 2 / 3, 0.75, 1.08, 0.42])
+    points = 1.5 * np.column_stack([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)])
+    rounded = np.round(points, 3).tolist()
+    return {"beta": 4.0, "patterns": rounded[:3], "more": rounded, "query": [0.4, 0.3]}
+
+
+def spins_data() -> dict[str, Any]:
+    """Settings of three spins that tell something: a ferromagnet, frustration, a field.
+
+    >>> sorted(spins_data())
+    ['beta', 'cases', 'h1', 'h2', 'h3', 'j12', 'j13', 'j23']
+    """
+
+    def case(
+        couplings: tuple[float, ...], fields: tuple[float, ...], beta: float
+    ) -> dict[str, Any]:
+        names = ("j12", "j13", "j23", "h1", "h2", "h3", "beta")
+        return dict(zip(names, (*couplings, *fields, beta), strict=True))
+
+    cases = {
+        "Three that agree": case((1.0, 1.0, 1.0), (0.0, 0.0, 0.0), 0.8),
+        "Frustrated": case((1.0, 1.0, -1.0), (0.3, 0.0, 0.0), 1.2),
+        "Agree in a field": case((1.0, 1.0, 1.0), (0.1, 0.1, 0.1), 0.8),
+        "A chain": case((1.0, 0.0, 1.0), (0.2, 0.0, 0.0), 1.0),
+    }
+    return {**cases["Three that agree"], "cases": cases}
+
+
+def module_data() -> dict[str, Any]:
+    """Three tokens in the plane and settings of a spin transformer module that tell something.
+
+    >>> sorted(module_data())
+    ['beta', 'cases', 'gamma', 'solver', 'strength', 'tokens', 'turn']
+    """
+
+    def case(
+        tokens: list[list[float]],
+        *,
+        strength: float,
+        turn: float = 0.0,
+        solver: str = "fixed point",
+    ) -> dict[str, Any]:
+        knobs = {"strength": strength, "beta": 1.0, "gamma": 1.0, "turn": turn}
+        return {"tokens": tokens, **knobs, "solver": solver}
+
+    apart = [[0.9, 0.5], [-1.0, 0.3], [0.2, -0.9]]
+    cases = {
+        "Weakly coupled": case(apart, strength=0.2),
+        "Strongly coupled": case(apart, strength=1.5),
+        "The same at the saddle": case(apart, strength=1.5, solver="saddle"),
+        "One step, far too far": case(apart, strength=1.5, solver="one step"),
+        "Two alike": case([[1.0, 0.1], [1.0, -0.1], [-0.5, 0.8]], strength=0.8),
+        "Looking sideways": case(apart, strength=0.8, turn=90.0),
+    }
+    return {**cases["Weakly coupled"], "cases": cases}
+
+
+def script(data: dict[str, Any]) -> str:
+    """The data as a script that adds it to the page.
+
+    >>> print(script({"map": [1.5]}), end="")
+    // Written by `python -m compendium.front.explorables`.
+    globalThis.spinformer = Object.assign(globalThis.spinformer ?? {}, {data: {"map":[1.5]}});
+    """
+    text = json.dumps(data, separators=(",", ":"))
+    return (
+        "// Written by `python -m compendium.front.explorables`.\n"
+        f"globalThis.spinformer = Object.assign(globalThis.spinformer ?? {{}}, {{data: {text}}});\n"
+    )
+
+
+def every_figure() -> str:
+    """The whole of data.js.
+
+    >>> every_figure().count(chr(10))
+    2
+    """
+    figures = {"landscape": landscape_data(), "map": map_data(), "module": module_data()}
+    return script({**figures, "spins": spins_data()})
+
+
+if __name__ == "__main__":
+    write_atomically(TARGET, every_figure())

@@ -1,0 +1,191 @@
+"""The five pictures of the front page, one message each, and the numbers that they draw.
+
+`python -m bookmaker frame` writes them to `book/_static/welcome/`, with the numbers
+beside them, so that a test can tell whether a picture is current without drawing it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from spinformer.dmft.mean_field import document_context, step
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+from spinformer.hopfield.continuous import energy, update
+from spinformer.plot.style import COLORS
+
+# Figures of claims that the pictures show, `row.figure`.
+FIGURES = (
+    "A14a.climbing",
+    "A19.raw",
+    "A19.centred",
+    "A19.norm",
+    "A19.both",
+    "B13.leak",
+    "B13.causal",
+)
+HEADS = 72
+BETA = 4.0
+MOTIONS = {"four values, for ever": 1.2, "a wave that never quite repeats": 1.255, "chaos": 1.28}
+TOKENS = 60
+
+Numbers = Mapping[str, Any]
+
+
+def welcome_numbers(figures: Mapping[str, float]) -> dict[str, Any]:
+    """All that the pictures draw: keys, paths of queries and three motions, to six digits.
+
+    figures: those of `FIGURES`, which chapters have computed.
+
+    >>> sorted(welcome_numbers({}))
+    ['beta', 'figures', 'keys', 'motions', 'paths']
+    """
+    turns = np.array([0.25, 0.25 + 1 / 3, 0.25 + 2 / 3])
+    keys = torch.tensor(np.column_stack([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)]))
+    states = torch.tensor([[0.25, -0.1], [-0.2, 0.1], [0.05, -1.2], [1.3, 0.6], [-1.0, 1.2]])
+    states = states.double()
+    paths = [states]
+    for _ in range(60):
+        paths.append(update(keys, states=paths[-1], beta=BETA, step_size=0.1))
+    network = Network.document()
+    origin = document_context(network, beta=3.0, steps=1000)
+    motions = {}
+    for name, beta in MOTIONS.items():
+        context = Context(np.round(origin.attention, 8), origin.position)
+        overlaps = []
+        # Chaos is shown soon after its start: later, rounding would choose what is shown.
+        for _ in range(100 if name == "chaos" else 3000):
+            context, overlap = step(network, context, beta)
+            overlaps.append(float(overlap[0]))
+        motions[name] = np.round(overlaps[-TOKENS:], 6).tolist()
+    return {
+        "beta": BETA,
+        "keys": np.round(keys.numpy(), 6).tolist(),
+        "paths": np.round(torch.stack(paths, 1).numpy(), 6).tolist(),
+        "motions": motions,
+        "figures": {name: float(value) for name, value in figures.items()},
+    }
+
+
+def draw_memory(numbers: Numbers) -> None:
+    """Queries slide downhill to keys, on the contours of attention's energy.
+
+    >>> draw_memory(welcome_numbers({}))
+    """
+    axis = _panel((4.2, 3.2))
+    keys = torch.tensor(numbers["keys"], dtype=torch.float64)
+    line = np.linspace(-1.6, 1.6, 121)
+    grid = torch.tensor(np.stack(np.meshgrid(line, line), -1))
+    height = energy(keys, states=grid.reshape(-1, 2), beta=numbers["beta"]).reshape(121, 121)
+    levels = float(height.min()) + np.linspace(0.0, 1.0, 21)
+    axis.contourf(line, line, height.numpy(), levels=levels, cmap="cividis", extend="max")
+    for path in np.array(numbers["paths"]):
+        axis.plot(*path.T, color="white", lw=1.6)
+        axis.plot(*path[0], "o", color="white", ms=5)
+    for x, y in numbers["keys"]:
+        axis.plot(x, y, "*", color=COLORS["orange"], ms=15, mec="black", mew=0.5)
+    axis.text(0.13, 1.16, "key", color="white", fontsize=11)
+    axis.text(0.75, 0.75, "query", color="white", fontsize=11)
+    axis.set(aspect="equal", xlim=(-1.6, 1.6), ylim=(-1.5, 1.5))
+    axis.set_axis_off()
+
+
+def draw_faces(numbers: Numbers) -> None:
+    """How many of 100 half-hidden faces come back, for four ways to prepare the memory.
+
+    >>> draw_faces(welcome_numbers(dict.fromkeys(FIGURES, 1.0)))
+    """
+    axis = _panel((5.2, 2.4))
+    ways = {"raw": "as they are", "centred": "less the mean face", "norm": "equal length"}
+    ways["both"] = "both"
+    counts = [numbers["figures"][f"A19.{way}"] for way in ways]
+    tones = [COLORS[tone] for tone in ("sky", "sky", "blue", "blue")]
+    axis.barh(range(4), counts, color=tones)
+    for row, count in enumerate(counts):
+        axis.text(count + 1.5, row, f"{count:.0f}", va="center", fontsize=11)
+    axis.set_yticks(range(4), list(ways.values()), fontsize=11)
+    axis.set(xlim=(0, 112), xlabel="faces recalled of 100")
+    axis.invert_yaxis()
+
+
+def draw_heads(numbers: Numbers) -> None:
+    """One square a head of the pretrained model, colored by whether it climbs its own energy.
+
+    >>> draw_heads(welcome_numbers(dict.fromkeys(FIGURES, 1.0)))
+    """
+    axis = _panel((5.2, 2.4))
+    climbing = int(numbers["figures"]["A14a.climbing"])
+    for place in range(HEADS):
+        tone = COLORS["red"] if place < climbing else COLORS["blue"]
+        box = (place % 18, 3 - place // 18)
+        axis.add_patch(Rectangle(box, 0.85, 0.85, color=tone))
+    told: dict[str, Any] = {"style": "normal", "fontsize": 11}
+    axis.text(0, 4.3, f"{climbing} heads step uphill", color=COLORS["red"], **told)
+    downhill = f"{HEADS - climbing} downhill"
+    axis.text(18, 4.3, downhill, ha="right", color=COLORS["blue"], **told)
+    axis.set(xlim=(-0.2, 18.2), ylim=(-0.2, 5.2), aspect="equal")
+    axis.set_axis_off()
+
+
+def draw_mask(numbers: Numbers) -> None:
+    """Two tokens with a mask: in equilibrium the past answers the future, driven it does not.
+
+    >>> draw_mask(welcome_numbers(dict.fromkeys(FIGURES, 0.1)))
+    """
+    axis = _panel((5.2, 2.4))
+    for y, name, answer in ((1.0, "in equilibrium", "leak"), (0.0, "driven", "causal")):
+        value = numbers["figures"][f"B13.{answer}"]
+        axis.text(-0.55, y, name, ha="right", va="center", fontsize=11)
+        for x, token in ((0.0, "past"), (2.2, "future")):
+            frame = {"boxstyle": "round,pad=0.4", "fc": "white", "ec": COLORS["black"]}
+            axis.text(x, y, token, ha="center", va="center", fontsize=11, bbox=frame)
+        arrow = {"arrowstyle": "-|>", "lw": 1.6, "mutation_scale": 14}
+        ahead = {**arrow, "color": COLORS["blue"]}
+        axis.annotate("", xy=(1.72, y + 0.12), xytext=(0.42, y + 0.12), arrowprops=ahead)
+        if value:
+            back = {**arrow, "color": COLORS["red"]}
+            axis.annotate("", xy=(0.42, y - 0.12), xytext=(1.72, y - 0.12), arrowprops=back)
+        shown = f"answer of the past to the future: {value:.2f}"
+        tone = COLORS["red"] if value else COLORS["blue"]
+        axis.text(1.1, y - 0.42, shown, ha="center", fontsize=10, color=tone)
+    axis.set(xlim=(-2.2, 3.0), ylim=(-0.6, 1.4))
+    axis.set_axis_off()
+
+
+def draw_motions(numbers: Numbers) -> None:
+    """Three motions of the network that reads its own text, one dot a token.
+
+    >>> draw_motions(welcome_numbers({}))
+    """
+    figure, axes = plt.subplots(3, 1, figsize=(5.2, 3.2), sharex=True)
+    tones = ("black", "orange", "purple")
+    for axis, (name, beta), tone in zip(axes, MOTIONS.items(), tones, strict=True):
+        path = numbers["motions"][name]
+        axis.plot(path, "o-", ms=3, lw=0.8, color=COLORS[tone])
+        axis.set_title(f"temperature {1 / beta:.3f}: {name}", loc="left", fontsize=10)
+        axis.set_yticks([])
+        axis.grid(False)
+    axes[-1].set_xlabel("token")
+    figure.supylabel("overlap", fontsize=10)
+
+
+PICTURES: Mapping[str, Callable[[Numbers], None]] = {
+    "memory": draw_memory,
+    "faces": draw_faces,
+    "heads": draw_heads,
+    "mask": draw_mask,
+    "motions": draw_motions,
+}
+
+
+def _panel(size: tuple[float, float]) -> Axes:
+    _, axis = plt.subplots(figsize=size)
+    axis.grid(False)
+    return axis

@@ -1,0 +1,1 @@
+"""The figure style of the book and the drawings that chapters share."""

@@ -1,0 +1,59 @@
+"""Schematics: boxes with a few words each and arrows between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+
+from spinformer.plot.style import COLORS
+
+
+def draw_boxes(
+    boxes: Mapping[str, tuple[float, float, str]],
+    *,
+    axis: Axes,
+    arrows: Sequence[tuple[str, str, str]] = (),
+    bent: Sequence[tuple[str, str, str]] = (),
+    colors: Mapping[str, str] | None = None,
+) -> None:
+    """Draw boxes {name: (x, y, text)} with x and y in [0, 1], and arrows (from, to, label).
+
+    `bent` arrows run below the row of boxes (feedback). `colors` {name: name in COLORS} gives
+    the frame of a box another color than black. The panel loses its axes.
+
+    >>> import matplotlib.pyplot as plt
+    >>> axis = plt.figure().subplots()
+    >>> draw_boxes({"a": (0, 0, "in"), "b": (1, 0, "out")}, axis=axis, arrows=[("a", "b", "")])
+    >>> len(axis.texts)
+    3
+    """
+    patches, shades = {}, colors or {}
+    for name, (x, y, text) in boxes.items():
+        edge = COLORS[shades.get(name, "black")]
+        frame = {"boxstyle": "round,pad=0.45", "fc": "white", "ec": edge, "lw": 1.4}
+        drawn = axis.text(x, y, text, ha="center", va="center", fontsize=9, bbox=frame, zorder=3)
+        patches[name] = drawn.get_bbox_patch()
+    for group, curve in ((arrows, "arc3"), (bent, "arc3,rad=-0.35")):
+        for start, end, label in group:
+            (x0, y0), (x1, y1) = boxes[start][:2], boxes[end][:2]
+            axis.annotate(
+                "",
+                xy=(x1, y1),
+                xytext=(x0, y0),
+                arrowprops={
+                    "arrowstyle": "-|>",
+                    "color": COLORS["black"],
+                    "lw": 1.2,
+                    "connectionstyle": curve,
+                    "patchA": patches[start],
+                    "patchB": patches[end],
+                    "shrinkA": 3,
+                    "shrinkB": 3,
+                },
+            )
+            if label:
+                drop = 0.09 if curve == "arc3" else -0.45 * abs(x1 - x0)
+                axis.text((x0 + x1) / 2, (y0 + y1) / 2 + drop, label, ha="center", fontsize=8)
+    axis.set(xlim=(-0.1, 1.1), ylim=(-0.1, 1.1))
+    axis.set_axis_off()

@@ -1,0 +1,62 @@
+"""One figure style for the whole book: sizes, a colour-blind-safe palette, small helpers."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+from cycler import cycler
+from matplotlib.axes import Axes
+
+# Okabe and Ito (2008): distinguishable with every common form of colour blindness.
+COLORS: dict[str, str] = {
+    "blue": "#0072B2",
+    "orange": "#E69F00",
+    "green": "#009E73",
+    "red": "#D55E00",
+    "purple": "#CC79A7",
+    "sky": "#56B4E9",
+    "yellow": "#F0E442",
+    "black": "#000000",
+}
+
+# Perceptually uniform maps: one for magnitudes, one for signed quantities.
+SEQUENTIAL = "cividis"
+DIVERGING = "PuOr"
+# One color for every kind of motion.
+MOTION_COLORS: dict[str, str] = {
+    "driven": "black",
+    "periodic": "blue",
+    "quasi-periodic": "orange",
+    "chaos at 1.266": "purple",
+    "chaos at 1.28": "red",
+}
+
+
+def use_style() -> None:
+    """Set the book's matplotlib defaults (size in inches, 110 dots per inch, palette)."""
+    plt.rcParams.update(
+        {
+            "figure.figsize": (6.4, 3.8),
+            "figure.dpi": 110,
+            "savefig.dpi": 110,
+            "figure.constrained_layout.use": True,
+            "axes.prop_cycle": cycler(color=list(COLORS.values())),
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "grid.alpha": 0.25,
+            "grid.linewidth": 0.6,
+            "axes.labelsize": 10,
+            "axes.titlesize": 10,
+            "legend.fontsize": 9,
+            "legend.frameon": False,
+            "lines.linewidth": 1.6,
+            "image.cmap": SEQUENTIAL,
+        }
+    )
+
+
+def label_panels(axes: list[Axes]) -> None:
+    """Write a, b, c, … above the upper-left corner of each panel."""
+    for letter, axis in zip("abcdefghijklmnopqrstuvwxyz", axes, strict=False):
+        axis.set_title(letter, loc="left", fontweight="bold")
