@@ -5,16 +5,17 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CHAPTERS := $(BIN)/python -m bookmaker
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctest-modules
 
 # One thread per process: same sums in the same order on every machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help book test install notebooks reproduce html check lint portability benchmarks links clean
+.PHONY: help book test test-all install notebooks reproduce html check lint portability benchmarks links clean
 
 book: notebooks html ## environment, stale chapters, pages: says where to open them
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 	@echo "Settings: PYTHON=python3.12 (with which Python), WORKERS=4 (processes at a time),"
 	@echo "TORCH_INDEX=https://download.pytorch.org/whl/cpu (make install: torch without CUDA)"
 
@@ -59,11 +60,14 @@ lint: $(INSTALLED) ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint ## everything continuous integration runs
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctest-modules tests notebooks src
+test: lint ## physics, claims, every chapter with small values, the core path: five minutes
+	$(PYTEST) -m "not nightly" tests notebooks src
 
-portability: $(INSTALLED) ## the same numbers on other processors, Pythons and versions? one table
-	$(BIN)/python tests/portability.py --workers $(WORKERS)
+test-all: $(INSTALLED) ## the rest: every notebook, every page, every stored table, what was killed
+	$(PYTEST) -m nightly tests notebooks src
+
+portability: $(INSTALLED) ## is make test green on other processors, Pythons and versions? one table
+	$(BIN)/python tests/portability.py --workers $(WORKERS) $(if $(CASES),--only $(CASES))
 
 benchmarks: $(INSTALLED) ## what the text says about speed, measured again
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done

