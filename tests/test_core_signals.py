@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.core.signals import autocorrelation, spectrum
+from compendium.c34_memory_beyond_window.signals import autocorrelation, spectrum
 
 lengths = st.integers(3, 80)
 seeds = st.integers(0, 10_000)

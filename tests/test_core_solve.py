@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from spinformer.core.anderson import anderson
 from spinformer.core.records import record
-from spinformer.core.solve import NotConverged, Solution, Status, anderson, status_of
+from spinformer.core.solve import NotConverged, Solution, Status, status_of
 
 
 def solution(status, residual):
@@ -141,7 +142,6 @@ def test_anderson_keeps_systems_apart():
     ("change", "error", "told"),
     [
         ({"start": torch.zeros(3)}, ValueError, "start"),
-        ({"start": torch.full((1, 1), float("nan"))}, ValueError, "start"),
         ({"start": np.zeros((1, 1))}, TypeError, "start"),
         ({"damping": 0.0}, ValueError, "damping"),
         ({"damping": 1.5}, ValueError, "damping"),

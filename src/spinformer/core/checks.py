@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
 _MOST = 2**63 - 1
@@ -149,7 +151,7 @@ def check_array(
     """
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must have no masked entries, got a masked array")
-    if isinstance(value, torch.Tensor) and value.requires_grad:
+    if getattr(value, "requires_grad", False):
         raise TypeError(f"{name} must be an array without a gradient: pass {name}.detach()")
     try:
         array = np.asarray(value)
@@ -201,6 +203,8 @@ def check_tensor(
     Traceback (most recent call last):
     TypeError: queries must be torch.float32 on cpu like keys, got torch.float64 on cpu
     """
+    import torch  # whoever has a tensor has it; who has none need not wait for it
+
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         raise TypeError(f"{name} must be a floating-point torch tensor, got {_kind(value)}")
     if like is not None and (value.dtype, value.device) != (like[1].dtype, like[1].device):

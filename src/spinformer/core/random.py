@@ -8,15 +8,17 @@ global state, and None is refused: a result that nobody can repeat is not one.
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
-import torch
 
 from spinformer.core.checks import check_integer
 
+if TYPE_CHECKING:
+    import torch
+
 Seed = int | np.random.Generator
-TorchSeed = int | torch.Generator
+TorchSeed = Union[int, "torch.Generator"]
 
 
 def numpy_generator(seed: Seed) -> np.random.Generator:
@@ -41,6 +43,8 @@ def torch_generator(seed: TorchSeed, *, device: Any = None) -> torch.Generator:
     >>> int(torch.randint(100, (), generator=torch_generator(7)))
     15
     """
+    import torch  # streams of NumPy need not wait for it
+
     wanted = torch.device("cpu" if device is None else device)
     if isinstance(seed, torch.Generator):
         if seed.device.type != wanted.type:

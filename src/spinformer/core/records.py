@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
-import torch
 
 _Class = TypeVar("_Class")
 
@@ -22,7 +21,7 @@ def record(cls: type[_Class]) -> type[_Class]:
     """A class decorator: frozen dataclass, fields by keyword, comparable and printable.
 
     Arrays are equal where shape, type and all entries are (NaN equals NaN). A record is not
-    hashable. Raises what `dataclasses.dataclass` raises.
+    hashable.
 
     >>> import numpy as np
     >>> @record
@@ -40,21 +39,16 @@ def record(cls: type[_Class]) -> type[_Class]:
     return made
 
 
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
 def _equal(self: Any, other: Any) -> Any:
-    if type(self) is not type(other):
-        return NotImplemented
-    return all(
-        same(getattr(self, field.name), getattr(other, field.name))
-        for field in dataclasses.fields(self)
-    )
+    return same(_fields(self), _fields(other)) if type(self) is type(other) else NotImplemented
 
 
 def _show(self: Any) -> str:
-    shown = [
-        f"{field.name}={summary(getattr(self, field.name))}"
-        for field in dataclasses.fields(self)
-        if field.repr
-    ]
+    shown = [f"{name}={summary(value)}" for name, value in _fields(self).items()]
     return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -64,22 +58,16 @@ def same(one: Any, other: Any) -> bool:
     >>> same([np.arange(2), "a"], [np.arange(2), "a"]), same(np.arange(2), np.arange(3))
     (True, False)
     """
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        floating = one.dtype.kind in "fc" and other.dtype.kind in "fc"
-        return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=floating)
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return (
-            one.dtype == other.dtype
-            and one.shape == other.shape
-            and bool(torch.all((one == other) | ((one != one) & (other != other))))
-        )
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple) and type(one) is type(other):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, np.ndarray | torch.Tensor | Mapping | list | tuple):
+    if type(one) is not type(other):
         return False
-    return type(one) is type(other) and bool(one == other or (one != one and other != other))
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if hasattr(one, "dtype"):
+        alike = one.dtype == other.dtype and one.shape == other.shape
+        return alike and bool(((one == other) | ((one != one) & (other != other))).all())
+    return bool(one == other or (one != one and other != other))
 
 
 def summary(value: Any) -> str:
@@ -88,23 +76,21 @@ def summary(value: Any) -> str:
     >>> summary(np.array([[1, 2], [3, 4]]))
     'int64[2, 2] in [1, 4]'
     """
-    if isinstance(value, torch.Tensor):
-        kind, value = str(value.dtype).removeprefix("torch."), value.detach().cpu()
-        if value.dtype in (torch.bfloat16, torch.float16):
-            value = value.float()
-        value = value.numpy()
-    elif isinstance(value, np.ndarray):
-        kind = str(value.dtype)
-    else:
+    if not hasattr(value, "dtype"):
         text = repr(value)
         return text if len(text) <= 60 else f"{text[:57]}..."
+    kind = str(value.dtype).removeprefix("torch.")
+    if hasattr(value, "detach"):
+        # NumPy has no bfloat16.
+        value = value.detach().cpu()
+        value = (value.double() if value.is_floating_point() else value).numpy()
     if value.ndim == 0:
         return str(value[()])
     line = f"{kind}[{', '.join(map(str, value.shape))}]"
-    if value.size == 0 or value.dtype.kind not in "biuf":
-        return line
     if value.dtype.kind == "b":
         return f"{line} {np.count_nonzero(value)} true"
+    if value.dtype.kind not in "iuf":
+        return line
     finite = value[np.isfinite(value)]
     odd = "" if finite.size == value.size else f", {value.size - finite.size} not finite"
     return f"{line} in [{finite.min():.6g}, {finite.max():.6g}]{odd}" if finite.size else line + odd

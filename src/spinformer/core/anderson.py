@@ -1,0 +1,123 @@
+"""Fixed points of a batch of maps by Anderson's mixing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from spinformer.core.checks import check_integer, check_real
+from spinformer.core.solve import Solution, Status, status_of
+
+# Steps that the mixing remembers, and the growth of the residual that makes it forget.
+_HISTORY = 6
+_ASTRAY = 3.0
+_RIDGE = 1e-12
+
+
+@torch.no_grad()
+def anderson(
+    step: Callable[[Tensor], Tensor],
+    start: Tensor,
+    *,
+    damping: float = 1.0,
+    tolerance: float,
+    max_steps: int,
+) -> Solution[Tensor]:
+    """Solve x = step(x) by Anderson's mixing (Walker and Ni 2011), each system for itself.
+
+    `start` has shape (..., n, d); every leading index is a system, and `step` must not mix
+    them. `damping` in (0, 1] is the step of the plain iteration that is accelerated; the residual
+    is ‖step(x) − x‖/√n. Returned is the best point seen, without a graph. A system whose
+    residual grows threefold over its best (near an unstable solution, say) forgets its history
+    and goes on with a plain damped step; one that has arrived is frozen, so that no result
+    depends on its neighbours. A system whose last step is not finite has DIVERGED, one that
+    starts so, too. The device is read once an iteration, on accelerators only every fourth:
+    there, waiting for the answer costs more than a step that was not needed. Raises ValueError for
+    a `start` of fewer than two axes or a number out of range.
+
+    >>> found = anderson(torch.cos, torch.zeros(1, 1), tolerance=1e-6, max_steps=50)
+    >>> f"{float(found.value):.4f}", bool(found.converged)
+    ('0.7391', True)
+    """
+    if not isinstance(start, Tensor):
+        raise TypeError(f"start must be a tensor, got {type(start).__name__}")
+    if start.ndim < 2:
+        raise ValueError(f"start must have shape (..., n, d), got {tuple(start.shape)}")
+    damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
+    tolerance = check_real("tolerance", tolerance, low=0.0)
+    max_steps = check_integer("max_steps", max_steps, low=1)
+    value, residual, last, steps = _mix(step, start, damping, tolerance, max_steps)
+    status = status_of(residual <= tolerance)
+    astray = (status != Status.CONVERGED) & ~torch.isfinite(last)
+    return Solution(
+        value=value,
+        residual=residual,
+        steps=torch.full_like(residual, steps, dtype=torch.int64),
+        status=torch.where(astray, int(Status.DIVERGED), status),
+    )
+
+
+def _mix(
+    step: Callable[[Tensor], Tensor],
+    start: Tensor,
+    damping: float,
+    tolerance: float,
+    max_steps: int,
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Best point, its residual, the residual of the last step and the number of steps."""
+    shape, sites = start.shape, start.shape[-2]
+    x = start.reshape(-1, shape[-2] * shape[-1])
+    tiny = torch.finfo(x.dtype).tiny
+    every = 1 if x.device.type == "cpu" else 4
+    best, best_norm = x, torch.full(x.shape[:1], torch.inf, dtype=x.dtype, device=x.device)
+    # Rings of the last changes of the residual and of the point after a damped step; their order
+    # does not matter. Only the new row of the Gram matrix is computed.
+    changes = x.new_empty(len(x), _HISTORY, x.shape[1])
+    moves = torch.empty_like(changes)
+    gram = torch.zeros(len(x), _HISTORY, _HISTORY, dtype=torch.float64, device=x.device)
+    ridge = _RIDGE * torch.eye(_HISTORY, dtype=torch.float64, device=x.device)
+    # What a system remembers of them: forgetting is a zero here, not a write to the rings.
+    known = torch.ones(len(x), _HISTORY, 1, dtype=torch.float64, device=x.device)
+    previous, forgot = None, False
+    for iteration in range(1, max_steps + 1):
+        residual = step(x.reshape(shape)).reshape(x.shape) - x
+        norm = residual.norm(dim=-1) / sites**0.5
+        astray = norm > _ASTRAY * best_norm
+        better = norm < best_norm
+        best_norm = torch.where(better, norm, best_norm)
+        active = best_norm > tolerance
+        going, together, lost, up = True, False, True, False
+        if iteration % every == 0:
+            asked = [active.any(), active.all(), astray.any(), better.all()]
+            going, together, lost, up = torch.stack(asked).tolist()
+        best = x if up else torch.where(better.unsqueeze(-1), x, best)
+        if not going or iteration == max_steps:
+            break
+        mixed = target = torch.add(x, residual, alpha=damping)
+        if previous is not None:
+            slot, used = (iteration - 2) % _HISTORY, min(iteration - 1, _HISTORY)
+            torch.sub(residual, previous[0], out=changes[:, slot])
+            torch.sub(target, previous[1], out=moves[:, slot])
+            if lost or forgot:
+                forgot = True
+                known[:, slot] = 1.0
+                known *= (~astray)[:, None, None]
+            pair = torch.stack([changes[:, slot], residual], dim=-2)
+            products = (changes[:, :used] @ pair.mT).double()
+            gram[:, slot, :used] = gram[:, :used, slot] = products[..., 0]
+            # Unit columns, else the ridge would silence the newest, smallest ones; in double
+            # precision, because they become nearly parallel.
+            block = gram[:, :used, :used]
+            scale = block.diagonal(dim1=-2, dim2=-1).clamp_min(tiny).rsqrt().unsqueeze(-1)
+            if forgot:
+                scale = known[:, :used] * scale
+            matrix = block * scale * scale.mT + ridge[:used, :used]
+            weights = scale * torch.linalg.solve_ex(matrix, scale * products[..., 1:]).result
+            back = weights.to(x).mT
+            mixed = torch.baddbmm(target.unsqueeze(-2), back, moves[:, :used], alpha=-1).squeeze(-2)
+        previous = (residual, target)
+        x = mixed if together else torch.where(active.unsqueeze(-1), mixed, best)
+    batch = shape[:-2]
+    return best.reshape(shape), best_norm.reshape(batch), norm.reshape(batch), iteration
