@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from spinformer.encoder import LanguageModel, LayerTrace, run_model
-from spinformer.minilm import ModelUnavailable, load_model
-from spinformer.text import sample_text, text_windows
+
+from spinformer.language.encoder import LanguageModel, LayerTrace, run_model
+from spinformer.language.minilm import ModelUnavailable, load_model
+from spinformer.language.text import sample_text, text_windows
 
 
 @cache
