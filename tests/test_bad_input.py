@@ -1,4 +1,4 @@
-"""Whatever a room offers by name refuses nonsense by the name of the argument, or computes.
+"""What chapters call of the package refuses nonsense by the name of the argument, or computes.
 
 The cases are made by machine: the example in the docstring of a function is run with one
 argument after the other replaced.
@@ -12,46 +12,25 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from compendium.c12c_two_time_scales import two_time_scales
-from compendium.c32c_fluctuations import closure
-from compendium.c33d_phase_diagrams import basins, identity
-from compendium.c35b_scaling_and_blocks import blocks
-from spinformer.core import continuation, slow_modes
-from spinformer.dmft import bifurcations, cycles, rotation
+from bookmaker.meaning import code_cells, python_source
+from bookmaker.source import chapters
+from spinformer.core.continuation import follow
+from spinformer.dmft.bifurcations import follow_cycle
+from spinformer.dmft.cycles import cycle
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
-from spinformer.language import text
+from spinformer.language.text import random_tokens
 from spinformer.language.untrained import example_model
 
-ROOMS = ("core", "hopfield", "spins.ising", "spins.vectors", "spins.modules", "dmft", "language")
-ALSO = {
-    **dict.fromkeys(ROOMS, ()),
-    "core": (
-        *("statistics", "signals", "special", "random", "chaos", "continuation", "slow_modes"),
-        "implicit",
-    ),
-    "hopfield": (
-        *("attention", "bounds", "capacity", "copies", "heat_bath", "interacting", "learning"),
-        *("two_time_scales", "replica", "random_energy", "density"),
-    ),
-    "spins.ising": (
-        *("message_passing", "replica_symmetric", "asymmetric_order", "ensembles"),
-        *("kinetic_theories", "master_equation"),
-    ),
-    "dmft": (
-        *("lifetimes", "lyapunov", "mean_field", "escapes", "closure", "enumeration", "blocks"),
-        *("gauge", "identity", "loaded", "basins", "bifurcations", "cycles", "rotation"),
-        *("coupling", "memory", "onset", "functional", "words", "potts"),
-    ),
-}
+ROOT = Path(__file__).resolve().parents[1]
 BAD: dict[str, Any] = {
     "a word": "x",
     "NaN": float("nan"),
@@ -61,25 +40,24 @@ BAD: dict[str, Any] = {
     "NaN in it": torch.full((2, 3), float("nan")),
     "four hundred digits": 10**400,
 }
-# What a module shares with another form of itself, on checked arrays; an error is no function; a
-# folder that is not there is an error of its own.
-LEFT_OUT = ("signs", "total_energy", "ModelUnavailable", "model_directory", "check_attention")
+# An error is no function; a folder that is not there is an error of its own.
+LEFT_OUT = ("ModelUnavailable", "model_directory")
 # A bar that is shown or not; what torch itself reads and refuses.
 NOT_TRIED = ("progress", "device", "dtype")
 
 
 def offered() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Functions and classes that a room offers, or a module that it names or that stands above."""
-    for room in ROOMS:
-        package = importlib.import_module(f"spinformer.{room}")
-        modules = [importlib.import_module(f"spinformer.{room}.{name}") for name in ALSO[room]]
-        for thing in [*modules, *(getattr(package, name) for name in package.__all__)]:
-            home = thing.__name__ if isinstance(thing, ModuleType) else None
-            for found in vars(thing).values() if home else [thing]:
-                name = getattr(found, "__name__", "_")
-                local = home in (None, getattr(found, "__module__", ""))
-                if callable(found) and local and not name.startswith("_") and name not in LEFT_OUT:
-                    yield f"{room}.{name}", found
+    """The public door: functions and classes of the package that a chapter imports."""
+    for chapter in chapters(ROOT):
+        for cell in code_cells(chapter.template):
+            for node in ast.walk(ast.parse(python_source(cell.source))):
+                source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+                if not source.startswith("spinformer.") or source.startswith("spinformer.plot"):
+                    continue
+                for alias in node.names:
+                    found = getattr(importlib.import_module(source), alias.name, None)
+                    if callable(found) and alias.name not in LEFT_OUT:
+                        yield f"{source}.{alias.name}", found
 
 
 def example(function: Callable[..., Any]) -> str:
@@ -185,12 +163,8 @@ CONTEXT = Context(WINDOW, 0)
 NETWORK = Network.document()
 TOGETHER: list[tuple[Callable[[], Any], str]] = [
     (lambda: Ensemble(NETWORK, CONTEXT, beta=True), "beta must be a real numeric array"),
-    (lambda: slow_modes.slow_modes(np.array([0.5, 1.5]), lag=1), "labels must be integers"),
-    (lambda: slow_modes.slow_modes(np.array([0, -1, 0]), lag=1), "labels must have entries"),
-    (lambda: slow_modes.dwells(np.zeros((2, 2, 2))), "states must be integers"),
-    (lambda: slow_modes.last_core(np.float64(1.0), low=0.0, high=1.0), "values must be a series"),
     (
-        lambda: continuation.follow(
+        lambda: follow(
             lambda u: (u[:1], np.eye(1, 2)),
             [0.0, 0.0],
             direction=[0.0, 1.0],
@@ -199,31 +173,10 @@ TOGETHER: list[tuple[Callable[[], Any], str]] = [
         ),
         "within must be a lower end",
     ),
-    (lambda: two_time_scales.Lagrangian(value=1.0, activation=np.tanh), "value must be a function"),
-    (lambda: cycles.cycle(NETWORK, CONTEXT, beta=1.0, period=4, throw="no"), "throw must be True"),
+    (lambda: cycle(NETWORK, CONTEXT, beta=1.0, period=4, throw="no"), "throw must be True"),
+    (lambda: follow_cycle(NETWORK, CONTEXT, step=0.1, within=(0.0, 1.0)), "start must be a Cycle"),
     (
-        lambda: basins.grid_neighbors(np.zeros((9, 9)), distances=()),
-        "distances must be",
-    ),
-    (
-        lambda: basins.slice_of_contexts(
-            CONTEXT, first=(0, 3), second=(0, 0), extent=(0.0, 1.0), count=2
-        ),
-        r"first must be an integer in \[0, 2\]",
-    ),
-    (
-        lambda: bifurcations.follow_cycle(NETWORK, CONTEXT, step=0.1, within=(0.0, 1.0)),
-        "start must be a Cycle",
-    ),
-    (lambda: blocks.BlockEnsemble([], WINDOW, beta=np.ones(0)), "systems must be a non-empty"),
-    (
-        lambda: closure.next_means(NETWORK, np.zeros((3, 3)), beta=1.0, position=0),
-        "windows must end",
-    ),
-    (lambda: identity.identify(NETWORK), "prints must be a Fingerprints"),
-    (lambda: rotation.rotation_number(np.zeros((20, 2)), center=np.zeros(3)), "center must have"),
-    (
-        lambda: text.random_tokens(example_model(), torch.zeros(2, 3), seed=0),
+        lambda: random_tokens(example_model(), torch.zeros(2, 3), seed=0),
         "like must hold token",
     ),
 ]
