@@ -13,10 +13,11 @@ from bookmaker.claims import FILE as CLAIMS
 from bookmaker.claims import TAG, Claim, claim_tags, parse_claims, settle
 from bookmaker.errors import ChapterError, Fault, ParameterError, SourceError
 from bookmaker.freshness import read_notebook, state
-from bookmaker.meaning import code_cells, has_tag
+from bookmaker.meaning import has_tag
 from bookmaker.results import TAG as RESULTS
 from bookmaker.results import printed_results
 from bookmaker.source import Chapter, chapters
+from bookmaker.stored import prints_stored
 
 _CITATION = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
 _BIB_ENTRY = re.compile(r"^@\w+\{\s*([^,\s]+)\s*,", re.MULTILINE)
@@ -168,7 +169,9 @@ def _age_faults(chapter: Chapter) -> Iterator[Fault]:
         return
     notebook = read_notebook(chapter.notebook_path)
     lines = dict(zip((c.id for c in chapter.template.cells), chapter.cell_lines, strict=True))
-    for cell in code_cells(notebook):
+    for cell, from_table in zip(notebook.cells, prints_stored(notebook), strict=True):
+        if cell.cell_type != "code":
+            continue
         images = [o for o in cell.outputs if "image/png" in o.get("data", {})]
         if len(images) > 1:
             yield chapter.fault(lines[cell.id], f"the cell draws {len(images)} figures, not one")
@@ -176,6 +179,9 @@ def _age_faults(chapter: Chapter) -> Iterator[Fault]:
             yield chapter.fault(lines[cell.id], "the figure needs name, caption and alt text")
         if has_tag(cell, RESULTS) and not printed_results(cell):
             message = f"the cell is tagged {RESULTS} and prints no line `name = number`"
+            yield chapter.fault(lines[cell.id], message)
+        if has_tag(cell, RESULTS) and from_table:
+            message = f"the cell is tagged {RESULTS} and prints what a stored table holds"
             yield chapter.fault(lines[cell.id], message)
 
 

@@ -181,11 +181,16 @@ def _row_problem(row: object) -> str:
     return ""
 
 
+def printed_text(cell: nbformat.NotebookNode) -> str:
+    """Return what a cell printed."""
+    return "".join(output.get("text", "") for output in cell.get("outputs", []))
+
+
 def claim_tags(notebook: nbformat.NotebookNode) -> dict[str, str]:
     """Return for each claim id that cells of `notebook` are tagged with what they printed."""
     printed: dict[str, str] = {}
     for cell in notebook.cells:
-        text = "".join(o.get("text", "") for o in cell.get("outputs", []))
+        text = printed_text(cell)
         for tag in cell.metadata.get("tags", []):
             if tag.startswith(TAG):
                 name = tag.removeprefix(TAG)

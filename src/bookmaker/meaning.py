@@ -14,7 +14,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -104,6 +105,63 @@ def imported_files(code: str) -> list[Path]:
 
 # A dotted module and a name in it ("" for all).
 Reference = tuple[tuple[str, ...], str]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """Where a name of the package is defined.
+
+    `node` defines it in `module`; `imported` says what the module's own names of the package are.
+    """
+
+    module: tuple[str, ...]
+    node: ast.stmt
+    imported: Mapping[str, Reference]
+
+
+def definition(module: tuple[str, ...], name: str) -> Definition | None:
+    """Return where `name` of a module is defined, through what an `__init__` passes on.
+
+    None for what is no function and no class, or not of the package.
+
+    >>> definition(("bookmaker",), "meaning") is None
+    True
+    >>> definition(("bookmaker", "tables"), "Table").module
+    ('bookmaker', 'tables')
+    """
+    path = _plain(module) if _plain(module).is_file() else _init(module)
+    if not path.is_file():
+        return None
+    tree = _module_tree(path)
+    package = module[:-1] if path == _plain(module) else module
+    imported: dict[str, Reference] = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+            for statement in tree.body:
+                if isinstance(statement, ast.Import | ast.ImportFrom):
+                    imported |= imported_names(statement, package)
+            return Definition(module, node, imported)
+    origin = _origin(tree, package, name)
+    return None if origin is None else definition(*origin)
+
+
+def imported_names(
+    statement: ast.Import | ast.ImportFrom, package: tuple[str, ...]
+) -> dict[str, Reference]:
+    """Return what each name that a statement imports from the package refers to.
+
+    `package` is where relative imports start.
+
+    >>> imported_names(ast.parse("from spinformer.core import checks as c").body[0], ())
+    {'c': (('spinformer', 'core'), 'checks')}
+    """
+    if isinstance(statement, ast.Import):
+        parts = {a.asname: a.name.split(".") for a in statement.names if a.asname}
+        return {n: (tuple(p), "") for n, p in parts.items() if p[0] in PACKAGES}
+    module = _source_module(statement, package)
+    if module is None:
+        return {}
+    return {alias.asname or alias.name: (module, alias.name) for alias in statement.names}
 
 
 def _canonical(node: object, *, documented: bool = True) -> str:
