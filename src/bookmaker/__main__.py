@@ -14,6 +14,7 @@ from bookmaker.checking import all_faults
 from bookmaker.errors import BookError, ChapterError
 from bookmaker.execution import rebuild_all, run, stamp_project, write_notebook
 from bookmaker.figures import cover_png
+from bookmaker.files import write_atomically
 from bookmaker.frame import verdicts, welcome_pictures
 from bookmaker.freshness import read_notebook, state
 from bookmaker.parameters import values_from_pairs
@@ -23,7 +24,6 @@ from bookmaker.scaffold import next_steps, write_chapter
 from bookmaker.source import Chapter, chapters
 from bookmaker.sweeping import finished, sweep_chapter
 from bookmaker.sweeps.engine import SweepError, Workers
-from bookmaker.sweeps.files import write_atomically
 from bookmaker.sweeps.store import StoreError
 from bookmaker.tables import tables_of
 

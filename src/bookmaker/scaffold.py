@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from bookmaker.errors import ChapterError
-from bookmaker.sweeps.files import write_atomically
+from bookmaker.files import write_atomically
 
 _TEMPLATE = Path(__file__).with_name("template.md")
 _NAME = re.compile(r"^\d\d[a-z]?_[a-z][a-z0-9_]*$")

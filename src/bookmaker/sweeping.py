@@ -26,13 +26,12 @@ from tqdm import tqdm
 
 from bookmaker.errors import ChapterError, OutputError, ParameterError, RunError
 from bookmaker.execution import CellFailed, KernelDied, execute
-from bookmaker.files import prepare_folder
+from bookmaker.files import prepare_folder, write_atomically
 from bookmaker.meaning import PACKAGES, SOURCE, code_digest
 from bookmaker.points import Point, key_of
 from bookmaker.results import claims_of, results
 from bookmaker.source import Chapter
 from bookmaker.sweeps.engine import Lost, Outcome, SweepError, Workers, stream
-from bookmaker.sweeps.files import write_atomically
 from bookmaker.sweeps.store import Store, StoreError, read_store
 
 TABLE, STORE, NOTEBOOKS = "table.csv", "points.jsonl", "points"

@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from bookmaker.files import write_atomically
 from bookmaker.sweeps.engine import Workers, stream
-from bookmaker.sweeps.files import write_atomically
 from bookmaker.sweeps.store import Store
 from spinformer.core.checks import check_integer
 from spinformer.core.records import record

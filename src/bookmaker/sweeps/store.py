@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bookmaker.sweeps.files import write_atomically
+from bookmaker.files import write_atomically
 
 
 class StoreError(RuntimeError):
