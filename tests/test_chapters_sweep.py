@@ -26,9 +26,9 @@ from bookmaker.points import read_points
 from bookmaker.results import claims_of, results
 from bookmaker.source import Chapter
 from bookmaker.stored import prints_stored
-from bookmaker.sweeping import STORE, TABLE, sweep_chapter
+from bookmaker.sweeping import POINTS, TABLE, sweep_chapter
 from bookmaker.sweeps.engine import Workers
-from bookmaker.sweeps.store import Store
+from bookmaker.sweeps.store import writing
 
 # A last cell: it notes that it was begun, waits, fails at 7, dies at 8 and has a result.
 LAST_CELL = """
@@ -199,7 +199,7 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(
     folder = tmp_path / "out"
 
     def full(path: Path, content: str) -> None:
-        if len(list((folder / "points").iterdir())) == 1:
+        if len(list((folder / POINTS).glob("*.ipynb"))) == 1:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         write(path, content)
 
@@ -249,10 +249,10 @@ def test_two_sweeps_into_one_folder_refuse_each_other(
     folder = chapter.root / "out"
     folder.mkdir()
     about = {"chapter": chapter.name, "code": chapter.digest}
-    with Store(folder / STORE, about=about):
+    with writing(folder / POINTS, about=about):
         result = invoke(chapter, monkeypatch, "-p", "beta", "1", "-o", "out")
     assert result.exit_code == 2
-    assert result.stderr == "Error: another process is at work on out/points.jsonl\n"
+    assert result.stderr == "Error: another process is at work on out/points\n"
 
 
 def test_a_dry_run_lists_and_writes_nothing(
@@ -290,8 +290,8 @@ def test_figures_of_claims_are_results() -> None:
 
 
 STORED = """\
-from spinformer.studies.real_transformer import read_toy
-from spinformer.studies import large_systems
+from compendium.c14_real_transformer.toy import read_toy
+from compendium.c21b_large_systems import results
 
 table, live = TABLE.read(), 3.0
 """
@@ -319,9 +319,9 @@ table, live = TABLE.read(), 3.0
         ("with open('x') as file:\n    print(live)", False),
         # Functions of the package that read a table, themselves or through others.
         ("print(read_toy()['recall'])", True),
-        ("print(large_systems.fall_of_errors())", True),
-        ("from spinformer.studies.energy_signals.summary import margin\nprint(margin('a'))", True),
-        ("from spinformer.studies.real_transformer import train_toy\nprint(train_toy())", False),
+        ("print(results.fall_of_errors())", True),
+        ("from compendium.c16_energies_as_signal.summary import margin\nprint(margin('a'))", True),
+        ("from compendium.c14_real_transformer.toy import train_toy\nprint(train_toy())", False),
         ("from pathlib import Path\nprint(Path('x').read_text())", False),
     ],
 )
@@ -392,7 +392,7 @@ def test_a_table_of_points_that_end_in_every_way(
     assert raised["error"] == "notebooks/01_small.md:44: ValueError: seven"
     assert "the kernel died in this cell" in died["error"]
     assert Counter(log.read_text().split()) == {"1": 1, "7": 1, "8": 2}
-    names = {path.stem for path in (folder / "points").iterdir()}
+    names = {path.stem for path in (folder / POINTS).glob("*.ipynb")}
     assert names == {good["point"], raised["point"]}
     single = execution.execute(chapter, {"beta": 1.0}, progress=False)
     stored = (folder / "points" / f"{good['point']}.ipynb").read_text(encoding="utf-8")
@@ -419,9 +419,9 @@ def test_a_sweep_that_is_stopped_goes_on(
         # A shell that starts a process in the background lets it ignore this.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    store = tmp_path / "out" / STORE
+    folder = tmp_path / "out" / POINTS
     deadline = time.monotonic() + 120
-    while not (store.exists() and store.read_text().count("\n") > 1):
+    while not list(folder.glob("p*.json")):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -432,12 +432,11 @@ def test_a_sweep_that_is_stopped_goes_on(
         assert process.returncode == 130
         assert "of 3 points are finished and kept" in err
         assert "Traceback" not in out + err
-        assert len(rows(tmp_path / "out")) == store.read_text().count("\n") - 1
-    finished = {row.split('"')[1] for row in store.read_text().splitlines()[1:]}
+        assert len(rows(tmp_path / "out")) == len(list(folder.glob("p*.json")))
+    finished = {path.stem for path in folder.glob("p*.json")}
     assert 1 <= len(finished) < 3
     points = read_points(chapter, [("beta", "1:3:3")])
     report = sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
     assert (report.computed, report.there, report.failed) == (3 - len(finished), len(finished), [])
     assert [row["double"] for row in rows(tmp_path / "out")] == ["2.0", "4.0", "6.0"]
-    keys = [line.split('"')[1] for line in store.read_text().splitlines()[1:]]
-    assert sorted(keys) == sorted(point.key for point in points)
+    assert {path.stem for path in folder.glob("p*.*")} == {point.key for point in points}

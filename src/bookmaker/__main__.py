@@ -181,7 +181,7 @@ def sweep(
     (chapter,) = chapters(names=(name,))
     points = read_points(chapter, values, file)
     if dry_run:
-        done = finished(chapter, output)
+        done = finished(chapter, output, points)
         for point in points:
             row = done.get(point.key)
             state_of = "failed" if row and row["error"] else "finished" if row else "to run"
@@ -195,7 +195,7 @@ def sweep(
             chapter, output, points, workers=engine, again=again, progress=progress
         )
     except KeyboardInterrupt:
-        count = sum(point.key in finished(chapter, output) for point in points)
+        count = len(finished(chapter, output, points))
         click.echo(
             f"stopped: {count} of {len(points)} points are finished and kept in {output}; "
             "the same command goes on",

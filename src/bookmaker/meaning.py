@@ -14,8 +14,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -107,61 +106,11 @@ def imported_files(code: str) -> list[Path]:
 Reference = tuple[tuple[str, ...], str]
 
 
-@dataclass(frozen=True)
-class Definition:
-    """Where a name of the package is defined.
-
-    `node` defines it in `module`; `imported` says what the module's own names of the package are.
-    """
-
-    module: tuple[str, ...]
-    node: ast.stmt
-    imported: Mapping[str, Reference]
-
-
-def definition(module: tuple[str, ...], name: str) -> Definition | None:
-    """Return where `name` of a module is defined, through what an `__init__` passes on.
-
-    None for what is no function and no class, or not of the package.
-
-    >>> definition(("bookmaker",), "meaning") is None
-    True
-    >>> definition(("bookmaker", "tables"), "Table").module
-    ('bookmaker', 'tables')
-    """
-    path = _plain(module) if _plain(module).is_file() else _init(module)
-    if not path.is_file():
-        return None
-    tree = _module_tree(path)
-    package = module[:-1] if path == _plain(module) else module
-    imported: dict[str, Reference] = {}
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
-            for statement in tree.body:
-                if isinstance(statement, ast.Import | ast.ImportFrom):
-                    imported |= imported_names(statement, package)
-            return Definition(module, node, imported)
-    origin = _origin(tree, package, name)
-    return None if origin is None else definition(*origin)
-
-
-def imported_names(
-    statement: ast.Import | ast.ImportFrom, package: tuple[str, ...]
-) -> dict[str, Reference]:
-    """Return what each name that a statement imports from the package refers to.
-
-    `package` is where relative imports start.
-
-    >>> imported_names(ast.parse("from spinformer.core import checks as c").body[0], ())
-    {'c': (('spinformer', 'core'), 'checks')}
-    """
-    if isinstance(statement, ast.Import):
-        parts = {a.asname: a.name.split(".") for a in statement.names if a.asname}
-        return {n: (tuple(p), "") for n, p in parts.items() if p[0] in PACKAGES}
-    module = _source_module(statement, package)
-    if module is None:
-        return {}
-    return {alias.asname or alias.name: (module, alias.name) for alias in statement.names}
+def module_tree(name: str) -> ast.Module | None:
+    """Return the syntax tree of a module of the checkout, None if there is no such module."""
+    parts = tuple(name.split("."))
+    path = _plain(parts) if _plain(parts).is_file() else _init(parts)
+    return _module_tree(path) if path.is_file() else None
 
 
 def _canonical(node: object, *, documented: bool = True) -> str:

@@ -21,7 +21,7 @@ from bookmaker.files import write_atomically
 from bookmaker.source import Chapter
 
 _CITED = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
-_BOX = re.compile(r"^:::\{\w+\} *(.*)\n(?::.*\n)*((?:.*\n)*?):::$", re.MULTILINE)
+_BOX = re.compile(r"^( *):{3,}\{\w+\} *(.*)\n(?: *:\w+:.*\n)*((?:.*\n)*?)\1:{3,}$", re.MULTILINE)
 _EQUATION = re.compile(r"\$\$ \((eq-[\w-]+)\)")
 _LINK = re.compile(
     r"(?<!!)\[([^\]]*)\]\((?!https?:|mailto:|#)[^)\s]*?([^/)\s]+?)(?:\.\w+)?(?:#\S+)?\)"
@@ -79,7 +79,7 @@ def _plain(chapter: Chapter, notebook: nbformat.NotebookNode) -> nbformat.Notebo
     for cell in plain.cells:
         if cell.cell_type == "markdown":
             text = _EQUATION.sub(r'$$ <a id="\1"></a>(\1)', _CITED.sub(cite, cell.source))
-            text = _BOX.sub(r'<div class="box">\n\n**\1**\n\n\2\n</div>', text)
+            text = _BOX.sub(r'\1<div class="box">\n\n\1**\2**\n\n\3\n\1</div>', text)
             cell.source = _LINK.sub(lambda match: match[1] or _title(chapter, match[2]), text)
         elif figure := cell.metadata.get("mystnb", {}).get("figure"):
             alt = escape(cell.metadata["mystnb"].get("image", {}).get("alt", ""))

@@ -2,7 +2,7 @@
 
 A stored table (`bookmaker/tables.py`) does not depend on the parameters of a run. A number that a
 cell prints from one is therefore no result of the run. Which cells do so follows from their code:
-a table is read by `TABLE.read()` or by a function of the package that calls such a one, directly
+a table is read by `TABLE.read()` or by a function of the checkout that calls such a one, directly
 or through others; a name that is bound to what was read carries it on, to names computed from it
 and to functions that use it; and a cell prints it if a statement that prints uses such a name.
 """
@@ -10,15 +10,13 @@ and to functions that use it; and a cell prints it if a statement that prints us
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 
 import nbformat
 
-from bookmaker.meaning import Reference, definition, imported_names, python_source
+from bookmaker.meaning import PACKAGES, module_tree, python_source
 
-READ = "read"
-_PRINTS = ("print", "display")
 _FILLS = ("append", "extend", "insert", "add", "update")
 
 
@@ -30,166 +28,107 @@ def prints_stored(notebook: nbformat.NotebookNode) -> list[bool]:
     >>> prints_stored(new_notebook(cells=[new_code_cell(cell) for cell in cells]))
     [False, False, False, True]
     """
-    names = _Names()
-    return [
-        cell.cell_type == "code" and names.run(ast.parse(python_source(cell.source)).body)
-        for cell in notebook.cells
-    ]
+    stored, printing, imported = set[str](), {"print", "display"}, dict[str, str]()
+    found = []
+    for cell in notebook.cells:
+        tree = ast.parse(python_source(cell.source) if cell.cell_type == "code" else "")
+        imported |= _imports(tree)
+        followed = [_follow(node, stored, printing, imported) for node in tree.body]
+        found.append(any(followed))
+    return found
 
 
-class _Names:
-    """What the names of a notebook hold, while its cells are followed statement by statement."""
-
-    def __init__(self) -> None:
-        self.stored: set[str] = set()
-        self.printing: set[str] = set(_PRINTS)
-        self.imported: dict[str, Reference] = {}
-
-    def run(self, body: Sequence[ast.stmt]) -> bool:
-        """Follow statements; whether one of them prints what was stored."""
-        found = False
-        for statement in body:
-            found |= self._follow(statement)
-        return found
-
-    def _follow(self, statement: ast.stmt) -> bool:
-        if isinstance(statement, ast.ImportFrom | ast.Import):
-            self.imported |= imported_names(statement, ())
-            return False
-        if isinstance(statement, ast.FunctionDef):
-            return self._define(statement)
-        if isinstance(statement, ast.If):
-            before = set(self.stored)
-            found = self.run(statement.body)
-            after, self.stored = self.stored, before
-            found |= self.run(statement.orelse)
-            self.stored |= after
-            return found
-        if isinstance(statement, ast.For | ast.While | ast.With):
-            if isinstance(statement, ast.For):
-                self._assign(statement.target, statement.iter)
-            # Twice, since a loop may use above what it binds below.
-            once = self.run(statement.body)
-            return self.run(statement.body) or once
-        for node in ast.walk(statement):
-            for target, value, whole in _bindings(node):
-                if whole:
-                    self._assign(target, value)
-                else:
-                    self._fill(target, self._uses(value), whole=False)
-        return self._prints(statement) and self._uses(statement)
-
-    def _define(self, function: ast.FunctionDef) -> bool:
-        # A function carries on what it uses, and prints where it is called.
-        arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
-        outside, self.stored = self.stored, self.stored - arguments
-        stored = self.run(function.body) or self._uses(function)
-        self.stored = outside
-        self._bind(function.name, stored)
-        if self._prints(function):
-            self.printing.add(function.name)
-        return False
-
-    def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-            # `a, b = x, y` binds each name to its own value.
-            held = [self._uses(part) for part in value.elts]
-            if len(target.elts) == len(held):
-                for part, stored in zip(target.elts, held, strict=True):
-                    self._fill(part, stored)
-                return
-        self._fill(target, self._uses(value))
-
-    def _fill(self, target: ast.expr, stored: bool, *, whole: bool = True) -> None:
-        for name, all_of_it in _bound(target, whole):
-            if stored or all_of_it:
-                self._bind(name, stored)
-
-    def _bind(self, name: str, stored: bool) -> None:
-        (self.stored.add if stored else self.stored.discard)(name)
-
-    def _prints(self, node: ast.AST) -> bool:
-        return any(
-            isinstance(part, ast.Call)
-            and isinstance(part.func, ast.Name)
-            and part.func.id in self.printing
-            for part in ast.walk(node)
-        )
-
-    def _uses(self, node: ast.AST) -> bool:
-        """Whether a statement reads a table or uses a name that holds what was read."""
-        for part in ast.walk(node):
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-                if part.id in self.stored:
-                    return True
-            elif isinstance(part, ast.Call) and _calls_reader(part, self.imported):
-                return True
-        return False
+def _follow(
+    statement: ast.stmt, stored: set[str], printing: set[str], imported: dict[str, str]
+) -> bool:
+    """Note what a statement binds; return whether it prints what was stored."""
+    function = statement if isinstance(statement, ast.FunctionDef) else None
+    held = stored
+    if function is not None:
+        # It carries on what it uses, and prints where it is called.
+        held = stored - {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    # Twice, since a loop may use above what it binds below.
+    for node in [*ast.walk(statement), *ast.walk(statement)]:
+        for target, value in _bindings(node):
+            if _uses(value, held, imported):
+                held |= _names(target)
+            elif isinstance(target, ast.Name | ast.Tuple) and not isinstance(statement, ast.If):
+                held -= _names(target)
+    uses = _uses(statement, held, imported)
+    calls = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
+    prints = any(isinstance(call, ast.Name) and call.id in printing for call in calls)
+    if function is None:
+        return prints and uses
+    (stored.add if uses else stored.discard)(function.name)
+    if prints:
+        printing.add(function.name)
+    return False
 
 
-def _bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr, bool]]:
-    """Each target that a node binds, its value, and whether what was there before is gone."""
-    if isinstance(node, ast.Assign):
-        yield from ((target, node.value, True) for target in node.targets)
-    elif isinstance(node, ast.AugAssign):
-        yield node.target, node.value, False
-    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value:
-        yield node.target, node.value, True
-    elif (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in _FILLS
-    ):
-        # `rows.append(found)` fills `rows`.
-        yield from ((node.func.value, value, False) for value in node.args)
+def _bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target that a node binds or fills, and the value."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+            yield from zip(names, values, strict=False)
+        case ast.Assign(targets=targets, value=value):
+            yield from ((target, value) for target in targets)
+        case ast.AugAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
+            # `x += y` keeps what was there.
+            yield target, ast.Tuple([target, value]) if isinstance(node, ast.AugAssign) else value
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            yield target, value
+        case ast.For(target=target, iter=value):
+            yield target, value
+        case ast.Call(func=ast.Attribute(value=target, attr=attr), args=args) if attr in _FILLS:
+            yield from ((target, value) for value in args)
 
 
-def _bound(target: ast.expr, whole: bool) -> Iterator[tuple[str, bool]]:
-    """The names that an assignment to `target` changes, and whether all of what each holds."""
-    if isinstance(target, ast.Tuple | ast.List):
-        for part in target.elts:
-            yield from _bound(part, whole)
-    elif isinstance(target, ast.Starred):
-        yield from _bound(target.value, whole)
-    elif isinstance(target, ast.Subscript | ast.Attribute):
-        yield from _bound(target.value, False)
-    elif isinstance(target, ast.Name):
-        yield target.id, whole
+def _names(target: ast.expr) -> set[str]:
+    while isinstance(target, ast.Subscript | ast.Attribute):
+        target = target.value
+    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
-def _calls_reader(call: ast.Call, imported: dict[str, Reference]) -> bool:
-    function = call.func
-    if isinstance(function, ast.Attribute):
-        if function.attr == READ and not call.args:
+def _uses(node: ast.AST, stored: set[str], imported: dict[str, str]) -> bool:
+    """Whether some code reads a table or a name that holds what was read."""
+    return any(
+        (isinstance(part, ast.Name) and part.id in stored and not isinstance(part.ctx, ast.Store))
+        or (isinstance(part, ast.Call) and _reads(part, imported))
+        for part in ast.walk(node)
+    )
+
+
+def _reads(call: ast.Call, imported: dict[str, str]) -> bool:
+    match call.func:
+        case ast.Attribute(attr="read") if not call.args:
             return True
-        if isinstance(function.value, ast.Name) and function.value.id in imported:
-            module, name = imported[function.value.id]
-            below = (*module, name) if name else module
-            return _is_reader(below, function.attr)
-    elif isinstance(function, ast.Name) and function.id in imported:
-        return _is_reader(*imported[function.id])
+        case ast.Attribute(value=ast.Name(id=name), attr=attr) if name in imported:
+            return _is_reader(f"{imported[name]}.{attr}")
+        case ast.Name(id=name) if name in imported:
+            return _is_reader(imported[name])
     return False
 
 
 @cache
-def _is_reader(module: tuple[str, ...], name: str) -> bool:
-    """Whether a function of the package reads a table, directly or through others."""
-    return _reads(module, name, frozenset())
-
-
-def _reads(module: tuple[str, ...], name: str, seen: frozenset[Reference]) -> bool:
-    found = None if (module, name) in seen else definition(module, name)
-    if found is None:
+def _is_reader(name: str) -> bool:
+    """Whether a function of the checkout reads a table, directly or through others."""
+    module, _, last = name.rpartition(".")
+    tree = module_tree(module)
+    if tree is None:
         return False
-    seen |= {(module, name)}
-    for part in ast.walk(found.node):
-        if not isinstance(part, ast.Call):
-            continue
-        function = part.func
-        if isinstance(function, ast.Attribute) and function.attr == READ and not part.args:
-            return True
-        if isinstance(function, ast.Name):
-            place = found.imported.get(function.id, (found.module, function.id))
-            if _reads(*place, seen):
-                return True
-    return False
+    defined = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if last not in defined:
+        return False
+    known = {other: f"{module}.{other}" for other in defined if other != last} | _imports(tree)
+    calls = (node for node in ast.walk(defined[last]) if isinstance(node, ast.Call))
+    return any(_reads(call, known) for call in calls)
+
+
+def _imports(tree: ast.Module) -> dict[str, str]:
+    """Return what each name that a file imports from the checkout refers to."""
+    return {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES
+        for alias in node.names
+    }
