@@ -22,6 +22,8 @@ from bookmaker.stored import prints_stored
 _CITATION = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
 _BIB_ENTRY = re.compile(r"^@\w+\{\s*([^,\s]+)\s*,", re.MULTILINE)
 _LISTED = re.compile(r"^\s*-\s*file:\s*[\"']?([\w/.-]+)")
+_NEIGHBORS = re.compile(r"^\*\*Builds on\*\* (.*?)\. \*\*Leads to\*\* (.*)\.$", re.MULTILINE)
+_NEIGHBOR = re.compile(r"\((\w+)\.md\)")
 _TODO = re.compile(r"\bTODO\b")
 _CODE = re.compile(r"^```\{code-cell\}.*?^```\s*$", re.MULTILINE | re.DOTALL)
 
@@ -31,9 +33,11 @@ def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
     selected = chapters(root, names)
     claims, claim_faults = _claims(root)
     keys, bibliography_faults = _bibliography(root)
+    paths = {f"notebooks/{chapter.name}.md" for chapter in selected}
     found = [] if names else [*claim_faults, *bibliography_faults, *_contents_faults(root)]
     for chapter in selected:
         found += _chapter_faults(chapter, keys, claims)
+    found += [fault for fault in _neighbor_faults(root) if not names or fault.path in paths]
     if not names:
         found += _page_citation_faults(root, keys)
         found += _row_faults(root, claims)
@@ -135,6 +139,26 @@ def _tag_faults(chapter: Chapter, known: set[str]) -> Iterator[Fault]:
             name = tag.removeprefix(TAG)
             if tag.startswith(TAG) and name not in known and not _TODO.search(name):
                 yield chapter.fault(line, f"the cell is tagged {tag}, but {CLAIMS} has no {name}")
+
+
+def _neighbor_faults(root: Path) -> Iterator[Fault]:
+    """Yield what a chapter builds on or leads to that does not say so the other way round."""
+    lines: dict[str, int] = {}
+    named: dict[str, tuple[set[str], set[str]]] = {}
+    for chapter in chapters(root):
+        if not chapter.unreadable() and (match := _NEIGHBORS.search(chapter.text)):
+            lines[chapter.name] = chapter.text.count("\n", 0, match.start()) + 1
+            up, down = (set(_NEIGHBOR.findall(part)) for part in match.groups())
+            named[chapter.name] = up, down
+    for name, directions in named.items():
+        for way, back in ((0, 1), (1, 0)):
+            for other in directions[way] & set(named):
+                if name not in named[other][back]:
+                    said, unsaid = ("Builds on", "Leads to")[way], ("Builds on", "Leads to")[back]
+                    message = f"{name} says {said} {other}, {other} does not say {unsaid} {name}"
+                    # In both: whoever checks one of them is told.
+                    yield Fault(f"notebooks/{name}.md", lines[name], message)
+                    yield Fault(f"notebooks/{other}.md", lines[other], message)
 
 
 def _value_faults(chapter: Chapter) -> Iterator[Fault]:
