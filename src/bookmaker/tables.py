@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -48,8 +49,8 @@ class Table:
 
     `units` are dictionaries of numbers and words; every row has the columns of its unit, then
     those that `rows` gives, the same for all units. A check computes the unit `checked` again,
-    which takes about `seconds`; numbers may differ by `rtol` of their size, or by what `within`
-    says of their column (infinite: the column is not compared).
+    which takes about `seconds` (infinite: nobody has said so yet); numbers may differ by `rtol` of
+    their size, or by what `within` says of their column (infinite: the column is not compared).
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -67,7 +68,7 @@ class Table:
     units: Sequence[dict[str, Any]]
     rows: Callable[..., Rows]
     checked: int = 0
-    seconds: float = 1.0
+    seconds: float = math.inf
     rtol: float = 1e-5
     within: Mapping[str, float] = field(default_factory=dict)
 
@@ -162,7 +163,7 @@ def stored(
     *,
     units: Sequence[dict[str, Any]],
     checked: int = 0,
-    seconds: float = 1.0,
+    seconds: float = math.inf,
     rtol: float = 1e-5,
     within: Mapping[str, float] | None = None,
 ) -> Callable[[Callable[..., Rows]], Table]:
