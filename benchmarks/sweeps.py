@@ -25,9 +25,9 @@ from bookmaker.execution import execute
 from bookmaker.freshness import read_notebook
 from bookmaker.points import read_points
 from bookmaker.source import Chapter
-from bookmaker.sweeping import STORE, run_point, sweep_chapter
+from bookmaker.sweeping import POINTS, run_point, sweep_chapter
+from bookmaker.sweeps import store
 from bookmaker.sweeps.engine import Workers, stream
-from bookmaker.sweeps.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTER, VALUES = "33b_lifetimes", {"copies": 8, "horizon": 100_000}
@@ -104,13 +104,13 @@ def added_to_a_point(count: int = 40) -> None:
 
 def many_short_units(count: int = 10_000) -> None:
     units = [{"number": number} for number in range(count)]
-    with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "s", about={}) as store:
+    with tempfile.TemporaryDirectory() as folder:
         begin, seconds = 0.0, 0.0
         before = time.process_time()
         for index, outcome in enumerate(stream(nap, units, workers=Workers(count=2))):
             if not index:
                 begin = time.perf_counter()
-            store.add({str(index): outcome.value})
+            store.add(Path(folder), f"p{index}", outcome.value)
             seconds += outcome.seconds
         wall, driver = time.perf_counter() - begin, time.process_time() - before
     print(
@@ -156,9 +156,11 @@ def resuming(count: int = 10_000) -> None:
     points = read_points(chapter, [("seed", f"0:{count - 1}:{count}")])
     with tempfile.TemporaryDirectory() as folder:
         about = {"chapter": chapter.name, "code": chapter.digest}
-        with Store(Path(folder) / STORE, about=about) as store:
+        with store.writing(Path(folder) / POINTS, about=about):
             rest = {"figures": {"C9.share": "0.12"}, "seconds": 1.0, "versions": "x" * 90}
-            store.add({p.key: {"values": dict(p.values), **rest, "error": ""} for p in points})
+            for point in points:
+                row = {"values": dict(point.values), **rest, "error": ""}
+                store.add(Path(folder) / POINTS, point.key, row)
         command = [sys.executable, "-m", "bookmaker", "sweep", CHAPTER]
         command += ["-p", "seed", f"0:{count - 1}:{count}", "-o", folder]
         walls, cpus = [], []

@@ -35,7 +35,27 @@ def test_a_sound_chapter_has_no_fault(
     built_checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = call(built_checkout, monkeypatch, "check")
-    assert (result.exit_code, result.output) == (0, "")
+    assert (result.exit_code, result.output) == (
+        0,
+        "checked 1 chapters, contents, claims, bibliography: no fault\n",
+    )
+
+
+NEIGHBORS = "**Builds on** [one]({}.md). **Leads to** [another]({}.md)."
+
+
+def test_neighbors_name_each_other(built_checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = built_checkout / SOURCE
+    text = first.read_text(encoding="utf-8")
+    first.write_text(f"{text}\n{NEIGHBORS.format('00_none', '02_more')}\n", encoding="utf-8")
+    for back, faults in (("00_none", 2), ("01_small", 0)):
+        more = text + f"\n{NEIGHBORS.format(back, '03_none')}\n"
+        (first.parent / "02_more.md").write_text(more, encoding="utf-8")
+        lines = call(built_checkout, monkeypatch, "check").output.splitlines()
+        told = [
+            line for line in lines if "01_small says Leads to 02_more, 02_more does not say" in line
+        ]
+        assert len(told) == faults, lines
 
 
 HEADING = "# A small chapter"
@@ -185,7 +205,7 @@ def test_a_verdict_that_its_figures_deny_and_a_test_that_does_not_know_its_row(
         claims_markdown(built_checkout)
     test.write_text('@pytest.mark.claim("A1")\ndef test_small():\n    pass\n', encoding="utf-8")
     claims.write_text(ROW.replace("beta < 1", "beta < 2"), encoding="utf-8")
-    assert call(built_checkout, monkeypatch, "check").output == ""
+    assert call(built_checkout, monkeypatch, "check").exit_code == 0
     assert "β = 1.50" in claims_markdown(built_checkout)
 
 

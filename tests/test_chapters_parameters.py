@@ -8,9 +8,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from bookmaker.conditions import Requirement, check_together, read_requirement
 from bookmaker.errors import ParameterError
 from bookmaker.parameters import check_values, read_parameters, values_from_pairs
-from bookmaker.requirements import Requirement, check_together
 
 LINES = """\
 beta: float = 1.27  # inverse temperature of the output, in [0, 10]
@@ -154,7 +154,9 @@ def test_refuses_lines_that_papermill_would_misread(line: str) -> None:
 def test_a_requirement_holds_exactly_where_it_says(
     condition: str, met: tuple[object, ...], unmet: tuple[object, ...]
 ) -> None:
-    requirement = Requirement.read(f"  # require: {condition}  # since so")
+    requirement = read_requirement(
+        f"  # require: {condition}  # since so", ["low", "middle", "high"]
+    )
     assert requirement == Requirement(condition, "since so")
     names = ("low", "middle", "high")
     check_together([requirement], dict(zip(names, met, strict=True)))
@@ -181,7 +183,7 @@ def test_a_requirement_holds_exactly_where_it_says(
 )
 def test_a_requirement_that_is_more_than_a_comparison_is_refused(condition: str) -> None:
     with pytest.raises(ParameterError):
-        Requirement.read(f"# require: {condition}")
+        read_requirement(f"# require: {condition}", ["low", "high"])
 
 
 def test_what_cannot_be_decided_is_refused() -> None:

@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from bookmaker import command, execution
 from bookmaker.__main__ import main
+from bookmaker.files import write_atomically
 from bookmaker.source import Chapter
-from bookmaker.sweeps.files import write_atomically
 
 CLI = [sys.executable, "-m", "bookmaker"]
 

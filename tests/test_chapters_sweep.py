@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,11 +23,12 @@ from bookmaker.__main__ import main
 from bookmaker.claims import Claim
 from bookmaker.errors import ChapterError, OutputError, ParameterError
 from bookmaker.points import read_points
-from bookmaker.results import results
+from bookmaker.results import claims_of, results
 from bookmaker.source import Chapter
-from bookmaker.sweeping import STORE, TABLE, sweep_chapter
+from bookmaker.stored import prints_stored
+from bookmaker.sweeping import POINTS, TABLE, sweep_chapter
 from bookmaker.sweeps.engine import Workers
-from bookmaker.sweeps.store import Store
+from bookmaker.sweeps.store import writing
 
 # A last cell: it notes that it was begun, waits, fails at 7, dies at 8 and has a result.
 LAST_CELL = """
@@ -197,7 +199,7 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(
     folder = tmp_path / "out"
 
     def full(path: Path, content: str) -> None:
-        if len(list((folder / "points").iterdir())) == 1:
+        if len(list((folder / POINTS).glob("*.ipynb"))) == 1:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         write(path, content)
 
@@ -247,10 +249,10 @@ def test_two_sweeps_into_one_folder_refuse_each_other(
     folder = chapter.root / "out"
     folder.mkdir()
     about = {"chapter": chapter.name, "code": chapter.digest}
-    with Store(folder / STORE, about=about):
+    with writing(folder / POINTS, about=about):
         result = invoke(chapter, monkeypatch, "-p", "beta", "1", "-o", "out")
     assert result.exit_code == 2
-    assert result.stderr == "Error: another process is at work on out/points.jsonl\n"
+    assert result.stderr == "Error: another process is at work on out/points\n"
 
 
 def test_a_dry_run_lists_and_writes_nothing(
@@ -287,6 +289,90 @@ def test_figures_of_claims_are_results() -> None:
     }
 
 
+STORED = """\
+from compendium.c14_real_transformer.toy import read_toy
+from compendium.c21b_large_systems import results
+
+table, live = TABLE.read(), 3.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "stored"),
+    [
+        ("print(live)", False),
+        ("print(table['x'].mean())", True),
+        ("mean = table['x'].mean()\nprint(f'{mean:.1f}')", True),
+        ("table = 2 * live\nprint(table)", False),
+        ("rows = []\nfor row in table:\n    rows.append(row)\nprint(len(rows))", True),
+        ("found = {}\nfound['a'] = table\nfound['b'] = live\nprint(found['b'])", True),
+        ("for table, other in [(1, 2)]:\n    print(table, other)", False),
+        ("for row in table:\n    print(row)", True),
+        ("plot(table)\nprint(live)", False),
+        ("def ends(x):\n    return table[x]\nprint(ends('x'))", True),
+        ("def half(table):\n    return table / 2\nprint(half(live))", False),
+        ("def say(x):\n    print(x)\nsay(live)", False),
+        ("def say(x):\n    print(x)\nsay(table)", True),
+        ("if live > 2:\n    live = table\nelse:\n    live = 1\nprint(live)", True),
+        ("live += table\nprint(live)", True),
+        ("(a, b), *c = table\nprint(c)", True),
+        ("with open('x') as file:\n    print(live)", False),
+        # Functions of the package that read a table, themselves or through others.
+        ("print(read_toy()['recall'])", True),
+        ("print(results.fall_of_errors())", True),
+        ("from compendium.c16_energies_as_signal.summary import margin\nprint(margin('a'))", True),
+        ("from compendium.c14_real_transformer.toy import train_toy\nprint(train_toy())", False),
+        ("from pathlib import Path\nprint(Path('x').read_text())", False),
+    ],
+)
+def test_what_a_cell_prints_from_a_table_is_known_from_its_code(source: str, stored: bool) -> None:
+    cells = [nbformat.v4.new_code_cell(text) for text in (STORED, source)]
+    words = nbformat.v4.new_markdown_cell("print(table)")
+    notebook = nbformat.v4.new_notebook(cells=[cells[0], words, cells[1]])
+    assert prints_stored(notebook) == [False, False, stored]
+
+
+def test_what_a_stored_table_holds_is_no_result() -> None:
+    """Neither its figures, nor whether a criterion is met that needs one of them."""
+    cells = []
+    for source, text, tag in (
+        ("print(TABLE.read())", "share 0.9\nshare = 1.0\n", "results"),
+        ("print(live)", "share 0.2, slope 3.0\nslope = 3.0\n", "results"),
+    ):
+        cell = nbformat.v4.new_code_cell(source, metadata={"tags": [tag, "claim-A1"]})
+        cell.outputs = [nbformat.v4.new_output("stream", text=text)]
+        cells.append(cell)
+    figures = {"share": r"share ([\d.]+)", "slope": r"slope ([\d.]+)"}
+    claim = Claim("A1", "It rises.", "holds", figures=figures, criterion="share + slope > 0")
+    found = results(nbformat.v4.new_notebook(cells=cells), [claim])
+    assert found == {"slope": "3.0", "A1.slope": "3.0"}
+
+
+OFFER = re.compile(r"bookmaker sweep (\w+)((?: +-p [\w.]+[ =][^ \\`]+)*)")
+
+
+def test_chapters_offered_for_sweeping_have_results_of_their_own(root: Path) -> None:
+    """Numbers of the run itself, in every chapter whose sweep a reader is told to type."""
+    pages = [root / "README.md", *(root / "book").glob("*.md"), *(root / "notebooks").glob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    names = {name for name, _ in OFFER.findall(text)}
+    assert {"33_phase_transitions", "33b_lifetimes", "41_seeds"} <= names
+    for name in names:
+        notebook = nbformat.read(root / "notebooks" / f"{name}.ipynb", as_version=4)
+        assert any(name.isidentifier() for name in results(notebook, [])), name
+
+
+def test_the_table_of_a_sweep_holds_no_figure_of_the_documents_own_network(root: Path) -> None:
+    """Chapter 33 prints shares from a stored table, whatever its parameters are."""
+    name = "33_phase_transitions"
+    notebook = nbformat.read(root / "notebooks" / f"{name}.ipynb", as_version=4)
+    found = results(notebook, claims_of(root, name))
+    assert not any(figure.startswith("C9.") for figure in found)
+    shares = [float(text) for figure, text in found.items() if figure.startswith("wide_")][:-1]
+    assert sum(shares) == pytest.approx(1.0, abs=0.003)
+    assert "C10.quasi" in found
+
+
 # --- on workers -------------------------------------------------------------------------------
 
 
@@ -306,7 +392,7 @@ def test_a_table_of_points_that_end_in_every_way(
     assert raised["error"] == "notebooks/01_small.md:44: ValueError: seven"
     assert "the kernel died in this cell" in died["error"]
     assert Counter(log.read_text().split()) == {"1": 1, "7": 1, "8": 2}
-    names = {path.stem for path in (folder / "points").iterdir()}
+    names = {path.stem for path in (folder / POINTS).glob("*.ipynb")}
     assert names == {good["point"], raised["point"]}
     single = execution.execute(chapter, {"beta": 1.0}, progress=False)
     stored = (folder / "points" / f"{good['point']}.ipynb").read_text(encoding="utf-8")
@@ -333,9 +419,9 @@ def test_a_sweep_that_is_stopped_goes_on(
         # A shell that starts a process in the background lets it ignore this.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    store = tmp_path / "out" / STORE
+    folder = tmp_path / "out" / POINTS
     deadline = time.monotonic() + 120
-    while not (store.exists() and store.read_text().count("\n") > 1):
+    while not list(folder.glob("p*.json")):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -346,12 +432,11 @@ def test_a_sweep_that_is_stopped_goes_on(
         assert process.returncode == 130
         assert "of 3 points are finished and kept" in err
         assert "Traceback" not in out + err
-        assert len(rows(tmp_path / "out")) == store.read_text().count("\n") - 1
-    finished = {row.split('"')[1] for row in store.read_text().splitlines()[1:]}
+        assert len(rows(tmp_path / "out")) == len(list(folder.glob("p*.json")))
+    finished = {path.stem for path in folder.glob("p*.json")}
     assert 1 <= len(finished) < 3
     points = read_points(chapter, [("beta", "1:3:3")])
     report = sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
     assert (report.computed, report.there, report.failed) == (3 - len(finished), len(finished), [])
     assert [row["double"] for row in rows(tmp_path / "out")] == ["2.0", "4.0", "6.0"]
-    keys = [line.split('"')[1] for line in store.read_text().splitlines()[1:]]
-    assert sorted(keys) == sorted(point.key for point in points)
+    assert {path.stem for path in folder.glob("p*.*")} == {point.key for point in points}

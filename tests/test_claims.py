@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from bookmaker.claims import (
+    DATA,
     DECIDED,
     Claim,
+    claim_tags,
     parse_claims,
     printed_by_chapter,
     printed_for,
@@ -156,6 +159,22 @@ def test_a_figure_across_its_criterion_is_refused(verdict: str, text: str, messa
     assert message in str(caught.value)
     if "is " in message:
         assert CRITERION in str(caught.value)
+
+
+def test_a_row_may_list_figures_that_its_cell_hands_over_as_data() -> None:
+    text = ROW.format(verdict="holds", criterion=CRITERION)
+    begin, end = text.index("  figures:"), text.index("  criterion:")
+    claims, faults = parse_claims(f"{text[:begin]}  figures: [slope, slope_error]\n{text[end:]}")
+    assert not faults
+    cell = new_code_cell("", metadata={"tags": ["claim-A1"]})
+    data = {"slope": -1.02, "slope_error": "0.010"}
+    printed = new_output("stream", text="slope_error := 9 is what it prints\n")
+    cell.outputs = [printed, new_output("display_data", data={DATA: data})]
+    printed = {"01_small": claim_tags(new_notebook(cells=[cell]))}
+    assert settle(claims[0], printed) == "slope -1.02 ± 0.010"
+    del cell.outputs[1].data[DATA]["slope"]
+    with pytest.raises(SourceError, match="slope: cells tagged claim-A1 printed no"):
+        settle(claims[0], {"01_small": claim_tags(new_notebook(cells=[cell]))})
 
 
 def test_figures_come_from_the_chapter_of_the_row_first() -> None:

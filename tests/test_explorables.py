@@ -54,6 +54,107 @@ def test_data_is_what_the_package_writes(run: Any) -> None:
     assert run("Object.keys(spinformer.data.map).length") == len(map_data())
 
 
+FIGURES = ("landscape", "spins", "module", "map")
+
+
+@pytest.fixture
+def page(browser: Any, tmp_path: Path) -> Any:
+    """Opens a page that holds nothing but one live figure, with the scripts of the book."""
+
+    def open_page(name: str, setting: str = "") -> None:
+        files = ["uPlot.iife.min.js", "data.js", "frame.js", "spins.math.js"]
+        files += [f"{name}.math.js", f"{name}.draw.js"]
+        scripts = "".join(f'<script src="{(FOLDER / file).as_uri()}"></script>' for file in files)
+        styles = f'<link rel="stylesheet" href="{(FOLDER / "explorables.css").as_uri()}">'
+        place = f'<div id="{name}" data-explorable="{name}"></div>'
+        text = f'<!doctype html><meta charset="utf-8">{styles}<body>{place}{scripts}</body>'
+        (tmp_path / "page.html").write_text(text, encoding="utf-8")
+        browser.get("about:blank")
+        browser.get(f"{(tmp_path / 'page.html').as_uri()}#{name}{setting}")
+
+    return open_page
+
+
+def words(browser: Any, selector: str) -> str:
+    return browser.find_element("css selector", selector).get_attribute("textContent")
+
+
+def until(browser: Any, condition: Any) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, 10).until(lambda _: condition())
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_sentence_says_what_the_knob_shows(browser: Any, page: Any, name: str) -> None:
+    """Dragged with the mouse there and back, as quickly as a hand does."""
+    from selenium.webdriver import ActionChains
+
+    page(name)
+    knob = "strength" if name == "module" else "beta"
+    symbol = "g" if name == "module" else "β"
+    handle = browser.find_element("css selector", f"[name={knob}]")
+    until(browser, lambda: words(browser, ".explorable-told"))
+    if name == "map":
+        # What runs on by itself says something new in every picture.
+        browser.find_element("xpath", "//button[text()='Pause']").click()
+    shown = f"//input[@name='{knob}']/following-sibling::output"
+    seen = set()
+    for step in (-40, 25, -18, 33):
+        drag = ActionChains(browser, duration=50).move_to_element(handle).click_and_hold()
+        for _ in range(4):
+            drag = drag.move_by_offset(step // 4, 0)
+        drag.release().perform()
+        value = browser.find_element("xpath", shown).text
+        until(browser, lambda now=value: f"{symbol} = {now}" in words(browser, ".explorable-told"))
+        seen.add(value)
+    assert len(seen) > 2
+    # The copy for screen readers lags behind, but it ends at the same sentence.
+    told = words(browser, ".explorable-told")
+    until(browser, lambda: words(browser, ".explorable-heard") == told)
+
+
+def test_a_screen_reader_is_told_at_most_once_in_three_seconds(browser: Any, page: Any) -> None:
+    page("landscape")
+    changes = browser.execute_async_script("""
+        const done = arguments[arguments.length - 1], times = [];
+        const heard = document.querySelector(".explorable-heard");
+        new MutationObserver(() => times.push(performance.now())).observe(heard, {childList: true});
+        const tell = document.querySelector("[name=beta]"), begin = performance.now();
+        const beat = setInterval(() => {
+          tell.value = Math.log(1 + (performance.now() - begin) / 1000);
+          tell.dispatchEvent(new Event("input"));
+          if (performance.now() - begin < 5000) return;
+          clearInterval(beat);
+          setTimeout(() => done(times), 3500);
+        }, 50);
+    """)
+    assert 2 <= len(changes) <= 4
+    assert min(np.diff(changes)) > 2900
+
+
+@pytest.mark.parametrize(
+    ("setting", "end"),
+    [
+        (
+            "&beta=0.5&points=1,0;-1,0&query=0.5,1",
+            "the average of all patterns, each with weight 0.50",
+        ),
+        ("&beta=0.5&points=1,0;-1,0;0,1", "at a mixture, in which no pattern has more"),
+        ("&beta=8&points=1,0;-1,0&query=0.5,1", "at pattern 1 with weight 1.00"),
+        ("&beta=8&points=1,0;1,0;-1,0&query=0.5,1", "at a mixture, in which no pattern has more"),
+        ("&beta=8&points=1,0;-1,0&query=0.5,1&step=2", "has not come to rest after 300 steps"),
+        ("&beta=8&points=1,0;-1,0&query=0.5,1&step=2.5", "runs away"),
+    ],
+)
+def test_the_landscape_says_where_a_query_ends(
+    browser: Any, page: Any, setting: str, end: str
+) -> None:
+    page("landscape", setting)
+    until(browser, lambda: words(browser, ".explorable-told"))
+    assert end in words(browser, ".explorable-told")
+
+
 @pytest.mark.parametrize("number", range(8))
 def test_the_map_takes_the_steps_of_the_package(run: Any, number: int) -> None:
     network, context, parameters = drawn(number)

@@ -75,7 +75,7 @@ def test_a_killed_table_loses_at_most_the_units_at_work(tmp_path, workers):
     part = path.with_suffix(".csv.part")
 
     def kept():
-        return part.read_text("utf-8").count('"value"') // 2 if part.exists() else 0
+        return len(list(part.glob("p*.json")))
 
     while kept() < 2:
         assert driver.poll() is None

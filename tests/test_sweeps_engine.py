@@ -98,7 +98,7 @@ def test_a_unit_that_kills_every_worker_is_lost_alone(tmp_path: Path) -> None:
     }
     assert log.read_text().split().count("3") == 2
     (line,) = said
-    assert line.startswith("2 single-threaded workers, dashboard http://127.0.0.1:")
+    assert line.startswith("workers: 2, dashboard http://127.0.0.1:")
 
 
 def test_an_error_stays_with_its_unit_and_arrives_with_its_traceback(scheduler: str) -> None:
@@ -128,7 +128,7 @@ def test_what_is_missing_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> N
     ):
         sweep(refuse, [{"number": 1}], workers=Workers(scheduler=cluster.scheduler_address))
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(SweepError, match=r"distributed is missing: .*'\.\[sweep\]'"):
+    with pytest.raises(SweepError, match=r"distributed is missing: .*'spinformer\[sweep\]'"):
         sweep(refuse, [{"number": 1}], workers=Workers(count=2))
     assert sweep(refuse, [{"number": 1}]) == [1]
 

@@ -6,6 +6,8 @@ import json
 
 from sphinx.application import Sphinx
 
+from bookmaker.claims import DATA
+
 # What a reader may change is always seen; what is not shown at all need not be folded.
 _OPEN = {"parameters", "injected-parameters", "remove-cell", "remove-input"}
 
@@ -16,6 +18,9 @@ def fold_code(app: Sphinx, docname: str, source: list[str]) -> None:
         return
     notebook = json.loads(source[0])
     for cell in notebook["cells"]:
+        if "outputs" in cell:
+            # Figures of claims are for the tool, nothing to show.
+            cell["outputs"] = [o for o in cell["outputs"] if set(o.get("data", "-")) != {DATA}]
         tags = cell["metadata"].setdefault("tags", [])
         if cell["cell_type"] == "code" and not _OPEN & set(tags):
             tags.append("hide-input")

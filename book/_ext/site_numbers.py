@@ -41,10 +41,15 @@ def _numbered(title: nodes.Node, number: str) -> dict[str, tuple[str | int, ...]
     # Chapters below this one stand among its sections.
     sections = [item for item in inner if isinstance(item, nodes.list_item)]
     items = [((number,), title), *(((number, n), item) for n, item in enumerate(sections, 1))]
-    numbers = {}
+    numbers: dict[str, tuple[str | int, ...]] = {}
     for value, item in items:
         reference = next(iter(item.findall(nodes.reference)))
         reference["secnumber"] = numbers[reference["anchorname"]] = value
+    for reference in title.findall(nodes.reference):
+        if reference.get("anchorname") not in numbers and reference.get("anchorname"):
+            # Headings below the sections have none; without an entry they would show the title's.
+            reference.attributes.pop("secnumber", None)
+            numbers[reference["anchorname"]] = ()
     return numbers
 
 

@@ -1,85 +1,138 @@
-"""Pages of the package's reference, and what a chapter ends with: its claims, its functions."""
+"""Pages of the package's reference by autodoc, and what a chapter ends with: claims, functions."""
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 from docutils.statemachine import StringList
-from sphinx.addnodes import desc_signature, pending_xref
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.util.nodes import nested_parse_with_titles
 
 from bookmaker.claims_page import chapter_claims_markdown, read_rows
-from bookmaker.reference import Reference, Uses
 
 CHAPTERS = "notebooks/"
-PAGES = "book/reference/"
-# Rooms that have no entry for every class.
-ELSEWHERE = ("compendium.", "spinformer.plot.", "bookmaker.")
+PACKAGES = ("spinformer", "compendium", "bookmaker")
+# Checks of arguments and compiled inner loops, which nobody calls from outside.
+_INTERNAL = re.compile(r"\.(\w*inputs|kernels|checks|_\w+|__main__)(\.|$)")
+_CITED = re.compile(r"\[([a-z]+\d{4}[a-z][^\]]*)\]")
+_EXAMPLE = re.compile(r"((?:^ *>>>.*\n(?:(?! *$).*\n?)*)+)", re.MULTILINE)
+_KEY = re.compile(r"\b[a-z]{2,}\d{4}[a-z]+\b")
 
 
-def uses(app: Sphinx) -> Uses:
-    """Return what the chapters use, read once for each build."""
-    if not hasattr(app, "uses"):
-        root = Path(app.srcdir)
-        paths = sorted((root / "notebooks").glob("*.ipynb"))
-        code = {path.stem: _code(path) for path in paths}
-        app.uses = Uses(Reference(root / "src"), code)
-    return app.uses
+@cache
+def modules(source: Path, room: str) -> dict[str, ast.Module]:
+    """Return the files of a room (`hopfield`, `bookmaker.sweeps`) that define something."""
+    top = source / (room if room.startswith(PACKAGES) else f"spinformer.{room}").replace(".", "/")
+    paths = sorted(top.rglob("*.py")) or [top.with_suffix(".py")]
+    named = {".".join(path.relative_to(source).with_suffix("").parts): path for path in paths}
+    trees = {name: ast.parse(path.read_text("utf-8")) for name, path in named.items()}
+    return {
+        name.removesuffix(".__init__"): tree
+        for name, tree in trees.items()
+        if any(_defined(tree)) and not _INTERNAL.search(name)
+    }
 
 
-def _code(path: Path) -> str:
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    chosen = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    # Cells that install something are no Python.
-    return "\n".join(text for text in chosen if not re.search(r"^\s*[%!]", text, re.MULTILINE))
+def _defined(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+
+
+@cache
+def used(root: Path) -> dict[str, list[str]]:
+    """Return for each chapter the full names that its code imports of the package."""
+    found = {}
+    for path in sorted((root / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        # Cells that install something are no Python.
+        code = "\n".join(text for text in texts if not re.search(r"^\s*[%!]", text, re.MULTILINE))
+        found[path.stem] = [
+            f"{node.module}.{alias.name}"
+            for node in ast.parse(code).body
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGES)
+            for alias in node.names
+        ]
+    return found
 
 
 class ReferenceOf(Directive):
-    """Entries of the rooms named, in full or, with `:index:`, a line each."""
+    """The rooms named: what each file is for, then, unless `:index:` is given, its entries."""
 
     required_arguments = 1
     optional_arguments = 20
     option_spec = {"index": directives.flag}  # noqa: RUF012
 
     def run(self) -> list[nodes.Node]:
-        """Return the parsed entries."""
-        known = uses(self.state.document.settings.env.app)
-        users = known.by_function
-        if "index" in self.options:
-            pages = [known.reference.index(room, users=users) for room in self.arguments]
-            text = "\n".join(pages)
-        else:
-            text = known.reference.page(self.arguments, users=users)
+        """Return the parsed text."""
+        source = Path(self.state.document.settings.env.app.srcdir) / "src"
+        table, entries = ["| to | use |", "| --- | --- |"], []
+        for room in self.arguments:
+            for name, tree in modules(source, room).items():
+                short = name.removeprefix("spinformer.")
+                doc = ast.get_docstring(tree) or ""
+                task = " ".join(doc.split("\n\n")[0].split()).replace("|", r"\|")
+                names = list(_defined(tree))
+                if "index" in self.options:
+                    links = [f"`{short}`: " + ", ".join(f"`{last}`" for last in names)]
+                else:
+                    links = [f"{{py:obj}}`~{name}.{last}`" for last in names]
+                table.append(f"| {task} | {', '.join(links)} |")
+                entries += [f"## {short}", "", "```{eval-rst}", f".. automodule:: {name}", "```"]
+        lines = [*table, "", *([] if "index" in self.options else entries)]
         container = nodes.Element()
-        nested_parse_with_titles(
-            self.state, StringList(text.splitlines(), source="reference"), container
-        )
+        nested_parse_with_titles(self.state, StringList(lines, source="reference"), container)
         return container.children
 
 
-def settle_types(app: Sphinx, doctree: nodes.document) -> None:
-    """Let the types in signatures lead to the classes of the package, and others nowhere.
+def plain_docstring(
+    app: Sphinx, what: str, name: str, _object: object, _options: object, lines: list[str]
+) -> None:
+    """Make reStructuredText of a docstring: code in backticks, sources cited, all else as typed."""
+    parts = _EXAMPLE.split("\n".join(lines) + "\n")
+    parts[::2] = ["\n\n".join(map(_rst, re.split(r"\n *\n", text))) for text in parts[::2]]
+    lines[:] = "\n".join(parts).split("\n")
+    chapters = [chapter for chapter, names in used(Path(app.srcdir)).items() if name in names]
+    if chapters and what in ("function", "class"):
+        links = ", ".join(f":chapter:`{chapter.partition('_')[0]}`" for chapter in chapters)
+        lines += ["", f"*Used in* {links}.", ""]
 
-    Sphinx would look through all names for each of them.
-    """
-    if not app.env.docname.startswith(PAGES):
-        return
-    reference = uses(app).reference
-    for signature in doctree.findall(desc_signature):
-        near = (signature.get("ids") or [""])[0]
-        for link in list(signature.findall(pending_xref)):
-            name = reference.named(link["reftarget"].rpartition(".")[2], near=near)
-            if name and not name.startswith(ELSEWHERE):
-                link["reftarget"] = name
-                link["refspecific"] = False
-            else:
-                link.replace_self(link.children)
+
+def _rst(paragraph: str) -> str:
+    if paragraph.startswith("    "):
+        return f"::\n\n{paragraph}"
+    text = re.sub(r"\n +(?=\S)", " ", paragraph)
+    # What is explained name by name, each with its own lines, is a list.
+    if text != paragraph and not text.strip().startswith(("*", "-")):
+        text = "\n".join(f"* {line}" for line in text.strip("\n").split("\n"))
+    pieces = re.split(r"(`+[^`]+`+)", text)
+    pieces[1::2] = [f"``{code.strip('`')}``\\ " for code in pieces[1::2]]
+    pieces[::2] = [
+        _CITED.sub(
+            lambda found: f"({_KEY.sub(lambda key: f':cite:t:`{key[0]}`', found[1])})",
+            re.sub(r"([|_\\]|(?<!^)\*|^\*(?! ))", r"\\\1", words, flags=re.MULTILINE),
+        )
+        for words in pieces[::2]
+    ]
+    return "".join(pieces)
+
+
+def no_link(
+    _app: Sphinx, _env: object, node: pending_xref, text: nodes.TextElement
+) -> nodes.TextElement | None:
+    """Leave a Python name that has no entry as text: a type of another library, a table."""
+    return text if node["refdomain"] == "py" else None
 
 
 def append_lists(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -90,48 +143,35 @@ def append_lists(app: Sphinx, docname: str, source: list[str]) -> None:
     if not hasattr(app, "claim_rows"):
         app.claim_rows = read_rows(root)
     name = docname.removeprefix(CHAPTERS)
-    claims = chapter_claims_markdown(app.claim_rows, name)
-    functions = uses(app).chapter_markdown(name) if (root / "src").is_dir() else ""
-    if claims or functions:
+    rooms: dict[str, list[str]] = {}
+    for full in used(root).get(name, ()):
+        rooms.setdefault(full.rpartition(".")[0], []).append(f"{{py:obj}}`~{full}`")
+    lines = [f"* `{room}`: {', '.join(links)}" for room, links in sorted(rooms.items())]
+    text = chapter_claims_markdown(app.claim_rows, name)
+    if lines:
+        text += "\n".join(["", "## Functions used here", "", *lines, ""])
+    if text:
         notebook = json.loads(source[0])
-        text = f"{claims}\n{functions}"
         notebook["cells"].append(nbformat.v4.new_markdown_cell(text, id="lists"))
         source[0] = json.dumps(notebook)
 
 
 def link_names(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Make names of the package, where they stand as code in the text, links to their entries."""
-    if not hasattr(app, "known_names"):
-        app.known_names = app.env.domaindata["py"]["objects"]
-    objects = app.known_names
-    module = ""
-    for node in list(doctree.findall(lambda n: isinstance(n, nodes.literal | nodes.section))):
-        if isinstance(node, nodes.section):
-            title = node[0].astext() if node.children else ""
-            module = f"spinformer.{title}" if docname.startswith(PAGES) else ""
-            continue
-        if isinstance(node.parent, nodes.reference) or node.get("classes") == ["xref"]:
-            continue
-        name = node.astext().removesuffix("()")
-        entry = objects.get(name) or (objects.get(f"{module}.{name}") if module else None)
-        if entry is not None and not _within_entry(node, entry.node_id):
-            link = nodes.reference("", "", node.deepcopy(), internal=True)
+    objects: dict[str, Any] = app.env.domaindata["py"]["objects"]
+    for node in list(doctree.findall(nodes.literal)):
+        entry = objects.get(node.astext().removesuffix("()"))
+        if entry is not None and not isinstance(node.parent, nodes.reference):
             page = app.builder.get_relative_uri(docname, entry.docname)
+            link = nodes.reference("", "", node.deepcopy(), internal=True)
             link["refuri"] = f"{page}#{entry.node_id}"
             node.replace_self(link)
-
-
-def _within_entry(node: nodes.Node, anchor: str) -> bool:
-    while node.parent is not None:
-        node = node.parent
-        if isinstance(node, nodes.reference) or anchor in node.get("ids", []):
-            return True
-    return False
 
 
 def setup_reference(app: Sphinx) -> None:
     """Register directive and hooks."""
     app.add_directive("reference", ReferenceOf)
+    app.connect("autodoc-process-docstring", plain_docstring)
+    app.connect("missing-reference", no_link)
     app.connect("source-read", append_lists)
-    app.connect("doctree-read", settle_types, priority=100)
     app.connect("doctree-resolved", link_names)

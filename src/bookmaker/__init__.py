@@ -1,7 +1,7 @@
 """The book's chapters as programs: list them, run one with other parameters, rebuild the stale.
 
 `source` turns a MyST file into a notebook, `meaning` and `freshness` know when a committed one is
-stale, `parameters` and `requirements` read and check what papermill passes on, `execution` runs
+stale, `parameters` and `conditions` read and check what papermill passes on, `execution` runs
 notebooks, `page` shows one, `claims` connects the statements of the documents with the cells that
 settle them, `checking` lists what a chapter lacks and `scaffold` begins one. The command line is
 `python -m bookmaker`, or `bookmaker`.
@@ -18,6 +18,7 @@ def command() -> None:
         from bookmaker.__main__ import main
     except ModuleNotFoundError as error:
         sys.exit(
-            f"{error.name} is missing: the chapters need `pip install '.[book]'` in the checkout"
+            f"{error.name} is missing: the chapters need `pip install 'spinformer[book]'`, in a "
+            "checkout `pip install '.[book]'`"
         )
     main()

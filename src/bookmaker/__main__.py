@@ -14,6 +14,7 @@ from bookmaker.checking import all_faults
 from bookmaker.errors import BookError, ChapterError
 from bookmaker.execution import rebuild_all, run, stamp_project, write_notebook
 from bookmaker.figures import cover_png
+from bookmaker.files import write_atomically
 from bookmaker.frame import verdicts, welcome_pictures
 from bookmaker.freshness import read_notebook, state
 from bookmaker.parameters import values_from_pairs
@@ -23,7 +24,6 @@ from bookmaker.scaffold import next_steps, write_chapter
 from bookmaker.source import Chapter, chapters
 from bookmaker.sweeping import finished, sweep_chapter
 from bookmaker.sweeps.engine import SweepError, Workers
-from bookmaker.sweeps.files import write_atomically
 from bookmaker.sweeps.store import StoreError
 from bookmaker.tables import tables_of
 
@@ -181,7 +181,7 @@ def sweep(
     (chapter,) = chapters(names=(name,))
     points = read_points(chapter, values, file)
     if dry_run:
-        done = finished(chapter, output)
+        done = finished(chapter, output, points)
         for point in points:
             row = done.get(point.key)
             state_of = "failed" if row and row["error"] else "finished" if row else "to run"
@@ -195,7 +195,7 @@ def sweep(
             chapter, output, points, workers=engine, again=again, progress=progress
         )
     except KeyboardInterrupt:
-        count = sum(point.key in finished(chapter, output) for point in points)
+        count = len(finished(chapter, output, points))
         click.echo(
             f"stopped: {count} of {len(points)} points are finished and kept in {output}; "
             "the same command goes on",
@@ -295,11 +295,15 @@ def check(names: tuple[str, ...]) -> None:
     """Name every fault of the chapters (or NAMES) by file and line; exit with 1 if any.
 
     Looks at the sources, the notebooks' age, the table of contents, the values of the test run,
-    the bibliography and the claims.
+    the bibliography and the claims, and whether chapters that build on one another say so both
+    ways.
     """
     faults = all_faults(project_root(), names)
     for fault in faults:
         click.echo(str(fault), err=True)
+    if not faults:
+        what = ", ".join(names) or f"{len(chapters())} chapters, contents, claims, bibliography"
+        click.echo(f"checked {what}: no fault")
     sys.exit(1 if faults else 0)
 
 

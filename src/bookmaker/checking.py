@@ -13,14 +13,17 @@ from bookmaker.claims import FILE as CLAIMS
 from bookmaker.claims import TAG, Claim, claim_tags, parse_claims, settle
 from bookmaker.errors import ChapterError, Fault, ParameterError, SourceError
 from bookmaker.freshness import read_notebook, state
-from bookmaker.meaning import code_cells, has_tag
+from bookmaker.meaning import has_tag
 from bookmaker.results import TAG as RESULTS
 from bookmaker.results import printed_results
 from bookmaker.source import Chapter, chapters
+from bookmaker.stored import prints_stored
 
 _CITATION = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
 _BIB_ENTRY = re.compile(r"^@\w+\{\s*([^,\s]+)\s*,", re.MULTILINE)
 _LISTED = re.compile(r"^\s*-\s*file:\s*[\"']?([\w/.-]+)")
+_NEIGHBORS = re.compile(r"^\*\*Builds on\*\* (.*?)\. \*\*Leads to\*\* (.*)\.$", re.MULTILINE)
+_NEIGHBOR = re.compile(r"\((\w+)\.md\)")
 _TODO = re.compile(r"\bTODO\b")
 _CODE = re.compile(r"^```\{code-cell\}.*?^```\s*$", re.MULTILINE | re.DOTALL)
 
@@ -30,9 +33,11 @@ def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
     selected = chapters(root, names)
     claims, claim_faults = _claims(root)
     keys, bibliography_faults = _bibliography(root)
+    paths = {f"notebooks/{chapter.name}.md" for chapter in selected}
     found = [] if names else [*claim_faults, *bibliography_faults, *_contents_faults(root)]
     for chapter in selected:
         found += _chapter_faults(chapter, keys, claims)
+    found += [fault for fault in _neighbor_faults(root) if not names or fault.path in paths]
     if not names:
         found += _page_citation_faults(root, keys)
         found += _row_faults(root, claims)
@@ -136,6 +141,26 @@ def _tag_faults(chapter: Chapter, known: set[str]) -> Iterator[Fault]:
                 yield chapter.fault(line, f"the cell is tagged {tag}, but {CLAIMS} has no {name}")
 
 
+def _neighbor_faults(root: Path) -> Iterator[Fault]:
+    """Yield what a chapter builds on or leads to that does not say so the other way round."""
+    lines: dict[str, int] = {}
+    named: dict[str, tuple[set[str], set[str]]] = {}
+    for chapter in chapters(root):
+        if not chapter.unreadable() and (match := _NEIGHBORS.search(chapter.text)):
+            lines[chapter.name] = chapter.text.count("\n", 0, match.start()) + 1
+            up, down = (set(_NEIGHBOR.findall(part)) for part in match.groups())
+            named[chapter.name] = up, down
+    for name, directions in named.items():
+        for way, back in ((0, 1), (1, 0)):
+            for other in directions[way] & set(named):
+                if name not in named[other][back]:
+                    said, unsaid = ("Builds on", "Leads to")[way], ("Builds on", "Leads to")[back]
+                    message = f"{name} says {said} {other}, {other} does not say {unsaid} {name}"
+                    # In both: whoever checks one of them is told.
+                    yield Fault(f"notebooks/{name}.md", lines[name], message)
+                    yield Fault(f"notebooks/{other}.md", lines[other], message)
+
+
 def _value_faults(chapter: Chapter) -> Iterator[Fault]:
     name = f"tests/papermill/{chapter.name}.json"
     path = chapter.root / name
@@ -168,7 +193,9 @@ def _age_faults(chapter: Chapter) -> Iterator[Fault]:
         return
     notebook = read_notebook(chapter.notebook_path)
     lines = dict(zip((c.id for c in chapter.template.cells), chapter.cell_lines, strict=True))
-    for cell in code_cells(notebook):
+    for cell, from_table in zip(notebook.cells, prints_stored(notebook), strict=True):
+        if cell.cell_type != "code":
+            continue
         images = [o for o in cell.outputs if "image/png" in o.get("data", {})]
         if len(images) > 1:
             yield chapter.fault(lines[cell.id], f"the cell draws {len(images)} figures, not one")
@@ -176,6 +203,9 @@ def _age_faults(chapter: Chapter) -> Iterator[Fault]:
             yield chapter.fault(lines[cell.id], "the figure needs name, caption and alt text")
         if has_tag(cell, RESULTS) and not printed_results(cell):
             message = f"the cell is tagged {RESULTS} and prints no line `name = number`"
+            yield chapter.fault(lines[cell.id], message)
+        if has_tag(cell, RESULTS) and from_table:
+            message = f"the cell is tagged {RESULTS} and prints what a stored table holds"
             yield chapter.fault(lines[cell.id], message)
 
 

@@ -24,6 +24,8 @@ VERDICTS = ("holds", "holds if", "fails", "open", "not computed yet")
 DECIDED = {"holds": True, "holds if": True, "fails": False}
 FILE = "book/claims.yml"
 TAG = "claim-"
+# Figures that a cell hands over as data, beside what it prints: names with values.
+DATA = "application/vnd.spinformer.figures+json"
 
 Printed = Mapping[str, Mapping[str, str]]
 
@@ -32,11 +34,11 @@ Printed = Mapping[str, Mapping[str, str]]
 class Claim:
     """One row of the claims table.
 
-    `figures` gives each number of the row a name, error bars too, and finds it with a regular
-    expression of one group in what the cells tagged with the row's id printed, those of its
-    `chapter` first. `criterion` is an expression in these names that is true where the statement
-    holds (see `conditions`); `shown` is what the page prints, with `{name}` for a figure. `line`
-    is where the row begins.
+    `figures` gives each number of the row a name, error bars too. The cells tagged with the row's
+    id, those of its `chapter` first, hand it over as data (`DATA`), and the row lists its name; or
+    they print it, and the row finds it with a regular expression of one group. `criterion` is an
+    expression in these names that is true where the statement holds (see `conditions`); `shown` is
+    what the page prints, with `{name}` for a figure. `line` is where the row begins.
     """
 
     id: str
@@ -152,7 +154,10 @@ def parse_claims(text: str) -> tuple[list[Claim], list[Fault]]:
         if problem:
             faults.append(Fault(FILE, line, problem))
             continue
-        figures = {str(name): str(found) for name, found in row.pop("figures", {}).items()}
+        found = row.pop("figures", {})
+        if isinstance(found, list):
+            found = {name: rf"(?m)^{re.escape(str(name))} := (\S+)$" for name in found}
+        figures = {str(name): str(pattern) for name, pattern in found.items()}
         texts = {key: str(value) for key, value in row.items()}
         claim = Claim(**texts, figures=figures, line=line)
         faults += claim.faults()
@@ -176,16 +181,24 @@ def _row_problem(row: object) -> str:
             return f"{name}{key} is missing"
     if row["verdict"] not in VERDICTS:
         return f"{name}verdict must be one of {' | '.join(VERDICTS)}, got {row['verdict']!r}"
-    if not isinstance(row.get("figures", {}), dict):
-        return f"{name}figures must be names with regular expressions"
+    if not isinstance(row.get("figures", {}), dict | list):
+        return f"{name}figures must be names, or names with regular expressions"
     return ""
+
+
+def printed_text(cell: nbformat.NotebookNode) -> str:
+    """Return what a cell printed, then a line `name := value` for each figure handed over."""
+    outputs = cell.get("outputs", [])
+    data = [figure for o in outputs for figure in o.get("data", {}).get(DATA, {}).items()]
+    lines = "".join(f"\n{name} := {value}\n" for name, value in data)
+    return "".join(output.get("text", "") for output in outputs) + lines
 
 
 def claim_tags(notebook: nbformat.NotebookNode) -> dict[str, str]:
     """Return for each claim id that cells of `notebook` are tagged with what they printed."""
     printed: dict[str, str] = {}
     for cell in notebook.cells:
-        text = "".join(o.get("text", "") for o in cell.get("outputs", []))
+        text = printed_text(cell)
         for tag in cell.metadata.get("tags", []):
             if tag.startswith(TAG):
                 name = tag.removeprefix(TAG)

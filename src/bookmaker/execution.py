@@ -21,13 +21,12 @@ from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from papermill.exceptions import PapermillExecutionError
 
 from bookmaker.errors import BookError, OutputError, RunError
-from bookmaker.files import keep, prepare_folder
+from bookmaker.files import keep, prepare_folder, write_atomically
 from bookmaker.freshness import read_notebook, spliced
 from bookmaker.page import page_files, write_page
 from bookmaker.pictures import keep_pictures
 from bookmaker.project import citation_text, readme_text, repository_address
 from bookmaker.source import Chapter
-from bookmaker.sweeps.files import write_atomically
 
 # One thread for each library: the same sums in the same order on every machine, and as many
 # processes at a time as there are cores.

@@ -8,34 +8,48 @@ import tempfile
 from pathlib import Path
 
 from bookmaker.errors import OutputError
-from bookmaker.sweeps.files import write_atomically
 
 # A chapter with its page and MathJax takes less than a fifth of this.
 NEEDED_SPACE = 32 * 2**20
 
 
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write `content` to `path`: a reader sees the old file or the whole new one.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_atomically(Path(folder) / "a.txt", "whole")
+    ...     (Path(folder) / "a.txt").read_text()
+    'whole'
+    """
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
+    partial = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+        partial.chmod(0o644)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def prepare_folder(folder: Path, names: list[str]) -> None:
     """Create `folder`; OutputError if files called `names` could not be written there."""
+    text = str(folder)
+    short = text if len(text) <= 120 else f"{text[:100]}… ({len(text)} characters)"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, probe = tempfile.mkstemp(prefix=".", suffix=".part", dir=folder)
-        os.close(handle)
-        os.unlink(probe)
-        for name in names:
-            if (folder / name).is_dir():
-                raise OutputError(f"{folder / name} is a folder; its name is needed for a file")
-        free = shutil.disk_usage(folder).free
+        with tempfile.NamedTemporaryFile(prefix=".", suffix=".part", dir=folder):
+            free = shutil.disk_usage(folder).free
+        taken = [folder / name for name in names if (folder / name).is_dir()]
     except FileExistsError:
-        raise OutputError(f"{_short(folder)} is not a folder") from None
+        raise OutputError(f"{short} is not a folder") from None
     except OSError as error:
-        if isinstance(error, OutputError):
-            raise
-        raise OutputError(f"cannot write into {_short(folder)}: {error.strerror}") from None
+        raise OutputError(f"cannot write into {short}: {error.strerror}") from None
+    if taken:
+        raise OutputError(f"{taken[0]} is a folder; its name is needed for a file")
     if free < NEEDED_SPACE:
-        raise OutputError(
-            f"only {free // 2**20} MiB are free at {_short(folder)}, "
-            f"{NEEDED_SPACE // 2**20} are needed"
-        )
+        needed = NEEDED_SPACE // 2**20
+        raise OutputError(f"only {free // 2**20} MiB are free at {short}, {needed} are needed")
 
 
 def keep(folder: Path, name: str, content: str) -> Path:
@@ -44,12 +58,6 @@ def keep(folder: Path, name: str, content: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, content)
     except OSError:
-        spare = Path(tempfile.mkdtemp(prefix="spinformer-"))
-        write_atomically(spare / name, content)
-        return spare / name
+        folder = Path(tempfile.mkdtemp(prefix="spinformer-"))
+        write_atomically(folder / name, content)
     return folder / name
-
-
-def _short(path: Path) -> str:
-    text = str(path)
-    return text if len(text) <= 120 else f"{text[:100]}… ({len(text)} characters)"

@@ -106,6 +106,13 @@ def imported_files(code: str) -> list[Path]:
 Reference = tuple[tuple[str, ...], str]
 
 
+def module_tree(name: str) -> ast.Module | None:
+    """Return the syntax tree of a module of the checkout, None if there is no such module."""
+    parts = tuple(name.split("."))
+    path = _plain(parts) if _plain(parts).is_file() else _init(parts)
+    return _module_tree(path) if path.is_file() else None
+
+
 def _canonical(node: object, *, documented: bool = True) -> str:
     if isinstance(node, ast.Constant):
         return repr(node.value)

@@ -1,35 +1,42 @@
-"""A chapter that was run, as a page of its own: the book's own builder, without the other pages.
+"""A chapter that was run, as a page of its own, by nbconvert.
 
-The page reads without a network: what it loads (style, MathJax and its fonts, figures) lies in a
-folder beside it.
+The page reads without a network: pictures and style are in it, MathJax lies in a folder beside it.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
-import tempfile
+from html import escape
 from pathlib import Path
-from typing import Any
 
 import nbformat
-import yaml
+from nbconvert import HTMLExporter
+from pybtex import format_from_string
+from pybtex.database import BibliographyData, parse_file
+from traitlets.config import Config
 
-from bookmaker.errors import BookError, OutputError, RunError
+from bookmaker.errors import OutputError
+from bookmaker.files import write_atomically
 from bookmaker.source import Chapter
-from bookmaker.sweeps.files import write_atomically
 
-_BIBLIOGRAPHY = "## References\n\n```{bibliography}\n:filter: docname in docnames\n```"
-_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
-_LOADED = re.compile(r'((?:src|href)=")(_static|_images)/')
-_OTHER_PAGES = re.compile(r'^\s*<link rel="(?:index|search)"[^>]*>\n', re.MULTILINE)
-# Its command lies beside the interpreter, or not.
-_BUILDER = "from jupyter_book.cli.main import main; main()"
-# Of what the theme brings along, a page alone has no use for these.
-_DROPPED = ("*.map", "*.ttf", "locales", "cover.png", "colab-badge.svg")
+_CITED = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
+_BOX = re.compile(r"^( *):{3,}\{\w+\} *(.*)\n(?: *:\w+:.*\n)*((?:.*\n)*?)\1:{3,}$", re.MULTILINE)
+_EQUATION = re.compile(r"\$\$ \((eq-[\w-]+)\)")
+_LINK = re.compile(
+    r"(?<!!)\[([^\]]*)\]\((?!https?:|mailto:|#)[^)\s]*?([^/)\s]+?)(?:\.\w+)?(?:#\S+)?\)"
+)
+# No other script: what nbconvert would load lies elsewhere, or asks for another MathJax.
+_TEMPLATE = """\
+{%- extends "lab/index.html.j2" -%}
+{%- block html_head_js_requirejs -%}{%- endblock -%}
+{%- block html_head_js_mermaidjs -%}{%- endblock -%}
+{%- block html_head_js_mathjax -%}
+<script>window.MathJax = {tex: {inlineMath: [["$", "$"], ["\\\\(", "\\\\)"]]}};</script>
+<script defer src="{{ resources.files }}/mathjax/tex-mml-chtml.js"></script>
+<style>figcaption { font-style: italic } .box { border-left: 4px solid; padding: 0 1em }</style>
+{%- endblock -%}
+"""
 
 
 def page_files(chapter: Chapter) -> list[str]:
@@ -38,96 +45,72 @@ def page_files(chapter: Chapter) -> list[str]:
 
 
 def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) -> list[Path]:
-    """Write the page of an executed chapter into `folder`, with `<name>_files` beside it.
-
-    Raises RunError if the page cannot be built.
-    """
-    with tempfile.TemporaryDirectory() as temporary:
-        built = _build(chapter, notebook, Path(temporary))
-        files = folder / f"{chapter.name}_files"
-        text = (built / f"{chapter.name}.html").read_text(encoding="utf-8")
-        text = _OTHER_PAGES.sub("", text)
-        text = _LOADED.sub(rf"\g<1>{files.name}/\g<2>/", text)
+    """Write the page of an executed chapter into `folder`, with `<name>_files` beside it."""
+    config = Config()
+    config.TagRemovePreprocessor.enabled = True
+    config.TagRemovePreprocessor.remove_cell_tags = ["remove-cell"]
+    config.TagRemovePreprocessor.remove_input_tags = ["remove-input"]
+    files = folder / f"{chapter.name}_files"
+    resources = {"metadata": {"name": chapter.title}, "files": files.name}
+    exporter = HTMLExporter(config=config, raw_template=_TEMPLATE)
+    text, _ = exporter.from_notebook_node(_plain(chapter, notebook), resources)
+    page = folder / f"{chapter.name}.html"
+    try:
         shutil.rmtree(files, ignore_errors=True)
-        try:
-            ignore = shutil.ignore_patterns(*_DROPPED)
-            for name in ("_static", "_images"):
-                if (built / name).is_dir():
-                    shutil.copytree(built / name, files / name, ignore=ignore)
-            page = folder / f"{chapter.name}.html"
-            write_atomically(page, text)
-        except OSError as error:
-            message = f"the notebook is in {folder}, but not its page: {error.strerror}"
-            raise OutputError(message) from None
+        shutil.copytree(chapter.root / "book" / "_static" / "mathjax", files / "mathjax")
+        write_atomically(page, text)
+    except OSError as error:
+        message = f"the notebook is in {folder}, but not its page: {error.strerror}"
+        raise OutputError(message) from None
     return [page]
 
 
-def _build(chapter: Chapter, notebook: nbformat.NotebookNode, root: Path) -> Path:
-    (root / "book").mkdir()
-    for name in ("_static", "_ext", "references.bib"):
-        (root / "book" / name).symlink_to(chapter.root.resolve() / "book" / name)
-    config = yaml.safe_load((chapter.root / "_config.yml").read_text(encoding="utf-8"))
-    (root / "_config.yml").write_text(yaml.safe_dump(_alone(config)), encoding="utf-8")
-    contents = f"format: jb-book\nroot: {chapter.name}\n"
-    (root / "_toc.yml").write_text(contents, encoding="utf-8")
-    (root / "pyproject.toml").write_text("", encoding="utf-8")
-    nbformat.write(_readable_alone(chapter, notebook), root / f"{chapter.name}.ipynb")
-    result = subprocess.run(
-        [sys.executable, "-c", _BUILDER, "build", "--quiet", str(root)],
-        env={**os.environ, "SPINFORMER_REPOSITORY": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    built = root / "_build" / "html"
-    if result.returncode != 0 or not (built / f"{chapter.name}.html").is_file():
-        last = (result.stderr or result.stdout).strip().splitlines()[-1:]
-        raise RunError(f"{chapter.name}: the page could not be built: {' '.join(last)}")
-    return built
+def _plain(chapter: Chapter, notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Return the notebook with what MyST adds to Markdown written in HTML, captions, references."""
+    library = parse_file(chapter.root / "book" / "references.bib", "bibtex")
+    cited: list[str] = []
 
+    def cite(match: re.Match[str]) -> str:
+        keys = [key.strip() for key in match[1].split(",")]
+        cited.extend(keys)
+        return f"[{'; '.join(_author_year(library, key) for key in keys)}]"
 
-def _alone(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the book's settings for a page that stands alone: no search, no other pages."""
-    sphinx = config.setdefault("sphinx", {}).setdefault("config", {})
-    sphinx["html_sidebars"] = {"**": []}
-    sphinx["html_theme_options"] = {
-        "article_header_start": [],
-        "article_header_end": [],
-        "navbar_persistent": [],
-        "footer_content_items": [],
-        "show_prev_next": False,
-        "use_download_button": False,
-    }
-    return config
-
-
-def _readable_alone(chapter: Chapter, notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    alone = nbformat.from_dict(notebook)
-    prose = [cell for cell in alone.cells if cell.cell_type == "markdown"]
-    for cell in prose:
-        cell.source = _LINK.sub(lambda match: _without_other_pages(chapter, match), cell.source)
-    if any("{cite" in cell.source for cell in prose):
-        alone.cells.append(nbformat.v4.new_markdown_cell(_BIBLIOGRAPHY, id="bibliography"))
-    return alone
-
-
-def _without_other_pages(chapter: Chapter, match: re.Match[str]) -> str:
-    """Return a link as it is if it stays on the page or leaves the book, else its words."""
-    target = match["target"].partition("#")[0]
-    if not target or "://" in target or target.startswith("mailto:"):
-        return match[0]
-    return match["text"] or _title(chapter, Path(target).stem)
+    plain = nbformat.from_dict(notebook)
+    for cell in plain.cells:
+        if cell.cell_type == "markdown":
+            text = _EQUATION.sub(r'$$ <a id="\1"></a>(\1)', _CITED.sub(cite, cell.source))
+            text = _BOX.sub(r'\1<div class="box">\n\n\1**\2**\n\n\3\n\1</div>', text)
+            cell.source = _LINK.sub(lambda match: match[1] or _title(chapter, match[2]), text)
+        elif figure := cell.metadata.get("mystnb", {}).get("figure"):
+            alt = escape(cell.metadata["mystnb"].get("image", {}).get("alt", ""))
+            words = escape(_CITED.sub(cite, figure["caption"]), quote=False)
+            for output in cell.outputs:
+                if picture := output.get("data", {}).get("image/png"):
+                    image = f'<img src="data:image/png;base64,{picture}" alt="{alt}">'
+                    output.data = {
+                        "text/html": f"<figure>{image}<figcaption>{words}</figcaption></figure>"
+                    }
+    if cited:
+        text = library.to_string("bibtex")
+        listed = format_from_string(text, "plain", dict.fromkeys(cited), output_backend="html")
+        body = listed.partition("<body>")[2].partition("</body>")[0]
+        plain.cells.append(nbformat.v4.new_markdown_cell(f"## References\n\n{body}"))
+    return plain
 
 
 def _title(chapter: Chapter, name: str) -> str:
-    for folder in ("notebooks", "book"):
-        path = chapter.root / folder / f"{name}.md"
-        try:
-            if folder == "notebooks" and path.is_file():
-                return Chapter(chapter.root, name).title
-            for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
-                if line.startswith("# "):
-                    return line.removeprefix("#").strip()
-        except BookError:
-            break
+    """Return the first heading of another page of the book."""
+    for path in chapter.root.glob(f"*/{name}.md"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith("# "):
+                return line.removeprefix("# ")
     return name
+
+
+def _author_year(library: BibliographyData, key: str) -> str:
+    if key not in library.entries:
+        return key
+    entry = library.entries[key]
+    names = [" ".join(person.last_names) for person in entry.persons.get("author", [])]
+    first = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
+    return f"{first or key}, {entry.fields.get('year', 'n.d.')}"

@@ -26,8 +26,8 @@ from typing import Any
 import nbformat
 from papermill.translators import papermill_translators
 
+from bookmaker.conditions import Requirement, check_together, read_requirement
 from bookmaker.errors import ParameterError
-from bookmaker.requirements import Requirement, check_together
 
 _NUMBER = r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|inf)"
 _RANGE = re.compile(
@@ -154,10 +154,9 @@ def parse_parameters(source: str) -> ParameterCell:
     requirements = []
     for number, line in enumerate(source.splitlines(), start=1):
         try:
-            requirement = Requirement.read(line)
+            requirement = read_requirement(line, found)
             if requirement is None:
                 continue
-            requirement.check_names(found)
             if not faults:
                 check_together([requirement], {p.name: p.default for p in found.values()})
             requirements.append(requirement)

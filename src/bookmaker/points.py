@@ -8,8 +8,6 @@ the same: it fails alone.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ import yaml
 from bookmaker.errors import ChapterError, ParameterError
 from bookmaker.parameters import Parameter, values_from_pairs
 from bookmaker.source import Chapter
+from bookmaker.sweeps.store import key_of
 
 Texts = dict[str, str]
 
@@ -66,17 +65,6 @@ def read_points(
     if found and all(point.error for point in found.values()):
         raise ParameterError(next(iter(found.values())).error)
     return list(found.values())
-
-
-def key_of(values: Mapping[str, Any]) -> str:
-    """Return the name of a point in a folder of results.
-
-    >>> key_of({"beta": 1.0}) == key_of({"beta": 1.0}) != key_of({"beta": 2.0})
-    True
-    """
-    text = json.dumps(values, sort_keys=True)
-    # A letter first: nobody takes it for a number.
-    return f"p{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _point(chapter: Chapter, texts: Texts) -> Point:

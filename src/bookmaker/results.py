@@ -4,7 +4,8 @@ A cell tagged `results` prints them, one in a line, as `name = 1.23`; words may 
 of the claims that the chapter settles are among them, as `A4.slope`: the rows of `book/claims.yml`
 say how the cells tagged `claim-A4` print them; `A4.met` is 1 where they meet the criterion of the
 row and 0 where not. Whatever a run does not print is no result of it, so there is no `A4.met` for
-a row that quotes another chapter, too.
+a row that quotes another chapter, too. Nor is what a cell prints from a stored table, which no
+parameter of the run has changed (`stored`).
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from pathlib import Path
 
 import nbformat
 
-from bookmaker.claims import FILE, Claim, claim_tags, parse_claims
+from bookmaker.claims import FILE, Claim, parse_claims, printed_text
+from bookmaker.claims import TAG as CLAIM_TAG
 from bookmaker.conditions import is_met
 from bookmaker.errors import ConditionError
 from bookmaker.meaning import has_tag
+from bookmaker.stored import prints_stored
 
 TAG = "results"
 _LINE = re.compile(
@@ -44,22 +47,27 @@ def printed_results(cell: nbformat.NotebookNode) -> dict[str, str]:
     >>> printed_results(cell)
     {'slope': '3.1'}
     """
-    text = "".join(output.get("text", "") for output in cell.get("outputs", []))
+    text = printed_text(cell)
     return {match["name"]: match["value"] for match in _LINE.finditer(text)}
 
 
 def results(notebook: nbformat.NotebookNode, claims: Sequence[Claim]) -> dict[str, str]:
-    """Return the results by name, as they were printed."""
+    """Return the results by name, as they were printed; none from a cell that prints a table."""
     found: dict[str, str] = {}
-    for cell in notebook.cells:
-        if has_tag(cell, TAG):
+    stored = prints_stored(notebook)
+    for cell, from_table in zip(notebook.cells, stored, strict=True):
+        if has_tag(cell, TAG) and not from_table:
             found |= printed_results(cell)
-    printed = claim_tags(notebook)
     for claim in claims:
+        texts = [
+            (printed_text(cell), from_table)
+            for cell, from_table in zip(notebook.cells, stored, strict=True)
+            if has_tag(cell, CLAIM_TAG + claim.id)
+        ]
         figures = {
-            name: match[1]
+            name: text
             for name, pattern in claim.figures.items()
-            if (match := re.search(pattern, printed.get(claim.id, "")))
+            if (text := _computed(pattern, texts)) is not None
         }
         found |= {f"{claim.id}.{name}": text for name, text in figures.items()}
         if len(figures) == len(claim.figures):
@@ -67,3 +75,16 @@ def results(notebook: nbformat.NotebookNode, claims: Sequence[Claim]) -> dict[st
                 numbers = {name: float(text) for name, text in figures.items()}
                 found[f"{claim.id}.met"] = str(int(is_met(claim.criterion, numbers)))
     return found
+
+
+def _computed(pattern: str, texts: Sequence[tuple[str, bool]]) -> str | None:
+    """The figure that `pattern` finds in the texts together, None if it comes from a table."""
+    match = re.search(pattern, "".join(text for text, _ in texts))
+    if match is None:
+        return None
+    end = 0
+    for text, from_table in texts:
+        end += len(text)
+        if match.start(1) < end:
+            return None if from_table else match[1]
+    return None

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from bookmaker.errors import ChapterError
-from bookmaker.sweeps.files import write_atomically
+from bookmaker.files import write_atomically
 
 _TEMPLATE = Path(__file__).with_name("template.md")
 _NAME = re.compile(r"^\d\d[a-z]?_[a-z][a-z0-9_]*$")
@@ -50,11 +50,18 @@ def write_chapter(root: Path, name: str, title: str = "") -> list[Path]:
 def listed(text: str, name: str) -> str:
     """Return a table of contents with chapter `name` behind the last that has a lower number.
 
-    >>> print(listed("parts:\\n  - file: notebooks/10_a\\n  - file: notebooks/30_c\\n", "20_b"))
-    parts:
-      - file: notebooks/10_a
-      - file: notebooks/20_b
-      - file: notebooks/30_c
+    It is a section only where its neighbor of the same number is one.
+
+    >>> toc = "- file: notebooks/10_a\\n  sections:\\n    - file: notebooks/10b_a\\n"
+    >>> print(listed(toc, "20_b") + listed(toc, "10c_b"))
+    - file: notebooks/10_a
+      sections:
+        - file: notebooks/10b_a
+    - file: notebooks/20_b
+    - file: notebooks/10_a
+      sections:
+        - file: notebooks/10b_a
+        - file: notebooks/10c_b
     <BLANKLINE>
     """
     lines = text.splitlines()
@@ -65,7 +72,10 @@ def listed(text: str, name: str) -> str:
         raise ChapterError("_toc.yml lists no chapter; add the new one by hand")
     lower = [(i, match) for i, match in found if match["name"] < name]
     place, neighbor = (lower[-1][0] + 1, lower[-1][1]) if lower else found[0]
-    lines.insert(place, f"{neighbor['indent']}- file: notebooks/{name}")
+    indent = neighbor["indent"]
+    if neighbor["name"][:2] != name[:2]:
+        indent = min((match["indent"] for _, match in found), key=len)
+    lines.insert(place, f"{indent}- file: notebooks/{name}")
     return "\n".join(lines) + "\n"
 
 

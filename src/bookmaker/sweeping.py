@@ -1,8 +1,8 @@
 """A chapter at many points: an executed notebook and one row of one table for each.
 
-A folder of results holds `points/KEY.ipynb` for each point, `points.jsonl` with what is finished
-(a store of `bookmaker.sweeps`) and `table.csv`, which is written anew at the end of every call,
-also of one that was stopped. The table holds every point that was ever finished in the folder:
+A folder of results holds `points/KEY.ipynb` and `points/KEY.json` for each finished point (a store
+of `bookmaker.sweeps`) and `table.csv`, which is written anew at the end of every call, also of one
+that was stopped. The table holds every point that was ever finished in the folder:
 those asked for first, in their order. All were computed by the same code; a folder whose points
 came from other code is refused.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, partial
@@ -26,19 +26,19 @@ from tqdm import tqdm
 
 from bookmaker.errors import ChapterError, OutputError, ParameterError, RunError
 from bookmaker.execution import CellFailed, KernelDied, execute
-from bookmaker.files import prepare_folder
+from bookmaker.files import prepare_folder, write_atomically
 from bookmaker.meaning import PACKAGES, SOURCE, code_digest
-from bookmaker.points import Point, key_of
+from bookmaker.points import Point
 from bookmaker.results import claims_of, results
 from bookmaker.source import Chapter
-from bookmaker.sweeps.engine import Lost, Outcome, SweepError, Workers, stream
-from bookmaker.sweeps.files import write_atomically
-from bookmaker.sweeps.store import Store, StoreError, read_store
+from bookmaker.sweeps import store
+from bookmaker.sweeps.engine import Lost, SweepError, Workers, stream
 
-TABLE, STORE, NOTEBOOKS = "table.csv", "points.jsonl", "points"
+TABLE, POINTS = "table.csv", "points"
 _VERSIONS = ("spinformer", "numpy", "scipy", "torch", "numba")
 
 Row = dict[str, Any]
+Rows = dict[str, Row]
 
 
 @dataclass(frozen=True)
@@ -67,18 +67,18 @@ class Report:
         return "\n".join([*lines, f"pandas.read_csv({str(self.table)!r})"])
 
 
-def finished(chapter: Chapter, folder: Path) -> dict[str, Row]:
-    """Return the rows of the points that are finished in `folder`, by key.
+def finished(chapter: Chapter, folder: Path, points: Sequence[Point] | None = None) -> Rows:
+    """Return the rows of the points that are finished in `folder`, by key; of all, or of `points`.
 
     Raises ChapterError if they are those of another chapter, or of other code.
     """
-    about, done = read_store(folder / STORE)
+    about = store.belongs_to(folder / POINTS)
     if about and about != _about(chapter):
         raise ChapterError(
             f"{folder} holds points of {about.get('chapter')}, computed by other code than that of "
             f"{chapter.name} now: choose another folder"
         )
-    return done
+    return store.finished(folder / POINTS, None if points is None else [p.key for p in points])
 
 
 def sweep_chapter(
@@ -97,34 +97,33 @@ def sweep_chapter(
     folder cannot be written; what is finished by then is kept.
     """
     chapter.require_sound()
-    prepare_folder(folder / NOTEBOOKS, [])
+    prepare_folder(folder / POINTS, [])
+    wanted = [point for point in points if not point.error]
     try:
-        with Store(folder / STORE, about=_about(chapter)) as store:
-            wanted = [point for point in points if not point.error]
+        with store.writing(folder / POINTS, about=_about(chapter)):
+            done = finished(chapter, folder)
             missing = [
                 point
                 for point in wanted
-                if point.key not in store.done or (again and store.done[point.key]["error"])
+                if point.key not in done or (again and done[point.key]["error"])
             ]
             try:
-                _compute(chapter, folder, store, missing, workers=workers, progress=progress)
+                for key, row in _compute(chapter, folder, missing, workers, progress):
+                    done[key] = row
             finally:
-                _write_table(folder / TABLE, chapter, points, store.done)
-            rows = {point.key: store.done[point.key] for point in wanted}
-    except StoreError as error:
-        finished(chapter, folder)  # says it better if the code is another one
+                write_atomically(folder / TABLE, _table(chapter, points, done))
+    except store.StoreError as error:
+        finished(chapter, folder, [])  # says it better if the code is another one
         raise ChapterError(str(error)) from None
     except SweepError as error:
         raise RunError(str(error)) from None
     except OSError as error:
-        if isinstance(error, OutputError):
-            raise
-        count = sum(point.key in finished(chapter, folder) for point in points)
         raise OutputError(
-            f"{error.filename or folder}: {error.strerror or error}; {count} of {len(points)} "
-            "points are finished and kept, the same command goes on"
+            f"{error.filename or folder}: {error.strerror or error}; "
+            f"{len(finished(chapter, folder, points))} of {len(points)} points are finished and "
+            "kept, the same command goes on"
         ) from None
-    errors = [(point, point.error or rows[point.key]["error"]) for point in points]
+    errors = [(point, point.error or done[point.key]["error"]) for point in points]
     return Report(
         len(missing),
         len(wanted) - len(missing),
@@ -135,14 +134,9 @@ def sweep_chapter(
 
 
 def _compute(
-    chapter: Chapter,
-    folder: Path,
-    store: Store,
-    missing: Sequence[Point],
-    *,
-    workers: Workers,
-    progress: bool,
-) -> None:
+    chapter: Chapter, folder: Path, missing: Sequence[Point], workers: Workers, progress: bool
+) -> Iterator[tuple[str, Row]]:
+    """Compute points; yield the row of each one when it is kept."""
     claims = claims_of(chapter.root, chapter.name) if missing else []
     function = partial(run_point, root=str(chapter.root), name=chapter.name, code=chapter.digest)
     units = [{"values": dict(point.values)} for point in missing]
@@ -150,19 +144,24 @@ def _compute(
     bar = tqdm(outcomes, desc=chapter.name, total=len(units), disable=not progress or not units)
     with closing(outcomes), bar:
         for outcome in bar:
-            key = key_of(outcome.unit["values"])
-            notebook, figures, error, versions = _what_came(outcome, claims)
-            if notebook:
+            if outcome.error is not None and not isinstance(outcome.error, Lost):
+                raise outcome.error
+            key = missing[outcome.place].key
+            came = outcome.value or {"notebook": "", "error": str(outcome.error), "versions": ""}
+            figures = {}
+            if came["notebook"]:
                 # Before the row: a point that is finished has its notebook.
-                write_atomically(folder / NOTEBOOKS / f"{key}.ipynb", notebook + "\n")
+                write_atomically(folder / POINTS / f"{key}.ipynb", came["notebook"] + "\n")
+                figures = results(nbformat.reads(came["notebook"], as_version=4), claims)
             row = {
                 "values": outcome.unit["values"],
                 "figures": figures,
                 "seconds": round(outcome.seconds, 3),
-                "versions": versions,
-                "error": error,
+                "versions": came["versions"],
+                "error": came["error"],
             }
-            store.add({key: row})
+            store.add(folder / POINTS, key, row)
+            yield key, row
 
 
 def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> dict[str, str]:
@@ -225,22 +224,7 @@ def _about(chapter: Chapter) -> dict[str, str]:
     return {"chapter": chapter.name, "code": chapter.digest}
 
 
-def _what_came(outcome: Outcome, claims: Sequence[Any]) -> tuple[str, dict[str, str], str, str]:
-    """Notebook, figures, error and versions of an outcome; raises what ends the whole sweep."""
-    if isinstance(outcome.error, Lost):
-        return "", {}, str(outcome.error), ""
-    if outcome.error is not None:
-        raise outcome.error
-    came = outcome.value
-    figures = {}
-    if came["notebook"]:
-        figures = results(nbformat.reads(came["notebook"], as_version=4), claims)
-    return came["notebook"], figures, came["error"], came["versions"]
-
-
-def _write_table(
-    path: Path, chapter: Chapter, points: Sequence[Point], done: Mapping[str, Row]
-) -> None:
+def _table(chapter: Chapter, points: Sequence[Point], done: Rows) -> str:
     """One line for each finished or refused point: parameters, results, time, versions, error."""
     refused = {point.key: point for point in points if point.error}
     asked = [point.key for point in points]
@@ -262,4 +246,4 @@ def _write_table(
                 *(row.get(name, "") for name in last),
             ]
         )
-    write_atomically(path, text.getvalue())
+    return text.getvalue()

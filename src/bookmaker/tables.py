@@ -1,25 +1,32 @@
 """Results that take longer than a chapter may: small tables, each with the command that makes it.
 
 The table `NAME.csv` lies in its chapter's folder, beside the module that defines it. Its first
-line is a comment with the command, then come the names of the columns and one line a case. The
-module states the units of work (a seed, a setting) and a function that computes the rows of one.
-`python -m bookmaker table CHAPTER NAME` makes it. What is done is kept in `NAME.csv.part`: an
-interrupted command goes on where it stopped, and the table is replaced when all units are there.
-`--workers 2` or `--scheduler ADDRESS` let Dask compute the units (`bookmaker.sweeps`); a row
-depends on its unit alone, so the table is the same. Two processes cannot make one table at a time.
+line is a comment with the command, then come the names of the columns and one line a case:
+
+    @stored(HERE / "growth.csv", units=[{"seed": seed} for seed in range(9)], seconds=4.0)
+    def GROWTH(seed: int) -> Rows:
+        return [{"size": size, "growth": measured(size, seed=seed)} for size in SIZES]
+
+`python -m bookmaker table CHAPTER NAME` makes it. What is done is kept in `NAME.csv.part`, a file
+a unit: an interrupted command goes on where it stopped, and the table is replaced when all units
+are there. `--workers 2` or `--scheduler ADDRESS` let Dask compute the units (`bookmaker.sweeps`);
+a row depends on its unit alone, so the table is the same. Two processes cannot make one table at a
+time.
 
 Numbers are written with six significant digits. Trainings amplify rounding, so that another
 processor gives slightly different rows; a chapter prints from a table what an interval or a
-margin covers, and a test computes one unit again and compares it within what its study states.
+margin covers, and `tests/test_tables.py` computes one unit of every table again and compares it
+within what the table states.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,21 +36,21 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from bookmaker.files import write_atomically
+from bookmaker.sweeps import store
 from bookmaker.sweeps.engine import Workers, stream
-from bookmaker.sweeps.files import write_atomically
-from bookmaker.sweeps.store import Store
-from spinformer.core.checks import check_integer
-from spinformer.core.records import record
 
 Rows = list[dict[str, Any]]
 
 
-@record
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """One table: where it lies, the units of work, and `rows(**unit)`, a list of dictionaries.
 
     `units` are dictionaries of numbers and words; every row has the columns of its unit, then
-    those that `rows` gives, the same for all units.
+    those that `rows` gives, the same for all units. A check computes the unit `checked` again,
+    which takes about `seconds` (infinite: nobody has said so yet); numbers may differ by `rtol` of
+    their size, or by what `within` says of their column (infinite: the column is not compared).
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -51,13 +58,19 @@ class Table:
     ...                   rows=lambda x: [{"square": x**2}])
     ...     table.make(progress=False)
     ...     table.read()["square"]
+    ...     table.deviations()
     True
     array([4, 9])
+    []
     """
 
     path: Path
     units: Sequence[dict[str, Any]]
     rows: Callable[..., Rows]
+    checked: int = 0
+    seconds: float = math.inf
+    rtol: float = 1e-5
+    within: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def command(self) -> str:
@@ -85,11 +98,14 @@ class Table:
         those of the first, StoreError if another process makes the table, SweepError if there are
         no workers, and what `rows` raises.
         """
-        if limit is not None:
-            limit = check_integer("limit", limit, low=0)
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit must not be negative, got {limit}")
         part = self.path.with_suffix(".csv.part")
-        with Store(part, about={"table": self.path.stem}) as store:
-            missing = [unit for unit in self.units if json.dumps(unit) not in store.done][:limit]
+        keys = [store.key_of(unit) for unit in self.units]
+        with store.writing(part, about={"table": self.path.stem}):
+            done: dict[str, Rows] = store.finished(part, keys)
+            missing = [u for u, key in zip(self.units, keys, strict=True) if key not in done]
+            missing = missing[:limit]
             say = tqdm.write if progress else None
             outcomes = stream(self.rows, missing, workers=workers, say=say)
             bar = tqdm(outcomes, desc=self.path.stem, total=len(missing), disable=not progress)
@@ -97,28 +113,74 @@ class Table:
                 for outcome in bar:
                     if outcome.error is not None:
                         raise outcome.error
-                    found = [
-                        {name: _written(value) for name, value in {**outcome.unit, **row}.items()}
-                        for row in outcome.value
-                    ]
-                    columns = list(next(iter(store.done.values()), found)[0])
-                    for row in found:
-                        if list(row) != columns:
-                            raise ValueError(
-                                f"rows must have the columns {columns}, got {list(row)}"
-                            )
-                    store.add({json.dumps(outcome.unit): found})
-            if not all(json.dumps(unit) in store.done for unit in self.units):
+                    found = _texts(outcome.unit, outcome.value)
+                    columns = list(next(iter(done.values()), found)[0])
+                    if wrong := [list(row) for row in found if list(row) != columns]:
+                        raise ValueError(f"rows must have the columns {columns}, got {wrong[0]}")
+                    done[store.key_of(outcome.unit)] = found
+                    store.add(part, store.key_of(outcome.unit), found)
+            if any(key not in done for key in keys):
                 return False
-            lines = [row for unit in self.units for row in store.done[json.dumps(unit)]]
             text = io.StringIO()
             text.write(f"# {self.command}\n")
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(lines[0])
-            writer.writerows(row.values() for row in lines)
+            writer = csv.DictWriter(text, list(done[keys[0]][0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(row for key in keys for row in done[key])
             write_atomically(self.path, text.getvalue())
-            store.remove()
+            store.remove(part)
         return True
+
+    def deviations(self) -> list[str]:
+        """Compute the unit `checked` again; return where the stored rows are others, in words."""
+        unit = self.units[self.checked]
+        rows = _texts(unit, self.rows(**unit))
+        with self.path.open(encoding="utf-8", newline="") as file:
+            file.readline()
+            first = _texts(unit, [{}])[0]
+            lines = [row for row in csv.DictReader(file) if first.items() <= row.items()]
+        if len(lines) != len(rows):
+            return [f"{len(rows)} rows for {unit}, {len(lines)} are stored"]
+        return [
+            f"{name} of {unit}: {new[name]}, stored {old.get(name)}"
+            for new, old in zip(rows, lines, strict=True)
+            for name in new
+            if not self._same(name, new[name], old.get(name, ""))
+        ]
+
+    def _same(self, column: str, new: str, old: str) -> bool:
+        if new == old:
+            return True
+        try:
+            one, other = float(new), float(old)
+        except ValueError:
+            return False
+        atol = self.within.get(column, 0.0)
+        return bool(np.isclose(one, other, rtol=self.rtol, atol=atol, equal_nan=True))
+
+
+def stored(
+    path: Path,
+    *,
+    units: Sequence[dict[str, Any]],
+    checked: int = 0,
+    seconds: float = math.inf,
+    rtol: float = 1e-5,
+    within: Mapping[str, float] | None = None,
+) -> Callable[[Callable[..., Rows]], Table]:
+    """Make a `Table` of the function that computes the rows of a unit; arguments as there.
+
+    >>> @stored(Path("squares.csv"), units=[{"x": 2}])
+    ... def SQUARES(x):
+    ...     return [{"square": x**2}]
+    >>> SQUARES.rows(x=3)
+    [{'square': 9}]
+    """
+    settings: dict[str, Any] = {"checked": checked, "seconds": seconds, "rtol": rtol}
+
+    def table(rows: Callable[..., Rows]) -> Table:
+        return Table(path=path, units=units, rows=rows, within=within or {}, **settings)
+
+    return table
 
 
 def read_columns(path: Path) -> dict[str, np.ndarray]:
@@ -150,12 +212,13 @@ def tables_of(chapter: str) -> dict[str, Table]:
     package = f"compendium.c{chapter}"
     if not find_spec("compendium") or not find_spec(package):
         return {}
-    folder = import_module(package)
+    folder = Path(import_module(package).__path__[0])
     found: dict[str, Table] = {}
-    for module in iter_modules(folder.__path__, f"{package}."):
+    for module in iter_modules([str(folder)], f"{package}."):
         for value in vars(import_module(module.name)).values():
-            if isinstance(value, Table) and value.path.parent == Path(folder.__path__[0]):
-                found[value.path.stem] = value
+            for table in value.values() if isinstance(value, dict) else [value]:
+                if isinstance(table, Table) and table.path.parent == folder:
+                    found[table.path.stem] = table
     return found
 
 
@@ -168,5 +231,12 @@ def _column(values: Sequence[str]) -> np.ndarray:
     return np.array(values)
 
 
-def _written(value: Any) -> str:
-    return f"{float(value):.6g}" if isinstance(value, (float, np.floating)) else str(value)
+def _texts(unit: Mapping[str, Any], rows: Rows) -> list[dict[str, str]]:
+    """The rows of a unit as they stand in the table."""
+    return [
+        {
+            name: f"{float(v):.6g}" if isinstance(v, float | np.floating) else str(v)
+            for name, v in {**unit, **row}.items()
+        }
+        for row in rows
+    ]

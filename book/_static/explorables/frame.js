@@ -184,14 +184,24 @@ spinformer.frame = (() => {
     return plot;
   }
 
-  // Words for a screen reader, at most one sentence every three seconds.
+  // A sentence of what a figure shows now. What is seen is always the newest; a screen reader is
+  // read a copy that changes at most every three seconds and ends at the newest, too.
   function teller(parent) {
-    const place = element(parent, "p", {class: "explorable-told", "aria-live": "polite"});
-    let last = -Infinity;
-    return (text, now = performance.now()) => {
-      if (now - last < 3000 || place.textContent === text) return;
-      last = now;
-      place.textContent = text;
+    const seen = element(parent, "p", {class: "explorable-told"});
+    const heard = element(parent, "p", {class: "explorable-heard", "aria-live": "polite"});
+    // Read once, and not again by those who walk through the page.
+    seen.setAttribute("aria-hidden", "true");
+    let last = -Infinity, waiting = 0;
+    function say() {
+      clearTimeout(waiting);
+      waiting = 0;
+      last = performance.now();
+      if (heard.textContent !== seen.textContent) heard.textContent = seen.textContent;
+    }
+    return (text) => {
+      if (seen.textContent === text) return;
+      seen.textContent = text;
+      if (!waiting) waiting = setTimeout(say, Math.max(0, last + 3000 - performance.now()));
     };
   }
 

@@ -99,9 +99,7 @@
         const cell = (basins.next * 1021) % (CELLS * CELLS);
         const x = coordinate(cell % CELLS), y = -coordinate(Math.floor(cell / CELLS));
         const end = landscape.path(state.points, [x, y], state.beta, 1, STEPS).at(-1);
-        const weights = landscape.weights(state.points, end, state.beta);
-        const best = weights.indexOf(Math.max(...weights));
-        basins.ends[cell] = weights[best] > 0.5 ? best : -1;
+        basins.ends[cell] = landscape.recalled(state.points, end, state.beta);
         basins.next += 1;
       }
       return basins.next < CELLS * CELLS;
@@ -211,15 +209,24 @@
       const scaled = quadratic.map((e) => low + ((e - least) * (high - low)) / (most - least + 1e-12));
       circle.setData([turns, own, scaled]);
       const states = landscape.path(state.points, state.query, state.beta, state.step, STEPS);
-      const end = states.at(-1), weights = landscape.weights(state.points, end, state.beta);
-      const best = weights.indexOf(Math.max(...weights));
       const energies = states.map((point) => landscape.energy(state.points, point, state.beta));
       const climbs = energies.filter((e, n) => n && e > energies[n - 1] + 1e-9).length;
-      const outcome = states.length > STEPS || !(Math.hypot(...end) < 1e3)
-        ? "never comes to rest"
-        : `rests after ${states.length - 1} steps at pattern ${best + 1} with weight ${weights[best].toFixed(2)}`;
-      tell(`β = ${state.beta.toFixed(2)}, step ${state.step.toFixed(2)}: the query ${outcome}; `
+      tell(`β = ${state.beta.toFixed(2)}, step ${state.step.toFixed(2)}: the query ${outcome(states)}; `
         + `${climbs} of its steps climb.`);
+    }
+
+    // Where the query's path ends, in words.
+    function outcome(states) {
+      const end = states.at(-1), moved = states.length - 1;
+      if (!(Math.hypot(...end) < 1e3)) return "runs away";
+      if (moved === STEPS) return `has not come to rest after ${STEPS} steps`;
+      const weights = landscape.weights(state.points, end, state.beta);
+      const best = landscape.recalled(state.points, end, state.beta), rests = `rests after ${moved} steps`;
+      if (best >= 0) return `${rests} at pattern ${best + 1} with weight ${weights[best].toFixed(2)}`;
+      const most = Math.max(...weights), least = Math.min(...weights);
+      return most - least < 0.01
+        ? `${rests} at the average of all patterns, each with weight ${most.toFixed(2)}`
+        : `${rests} at a mixture, in which no pattern has more weight than ${most.toFixed(2)}`;
     }
 
     // ---- hands

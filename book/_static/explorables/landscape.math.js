@@ -18,6 +18,12 @@ spinformer.landscape = (() => {
     return look(patterns, state, beta).weights;
   }
 
+  // The pattern that has more than half of the weight of a state, -1 if none has: a mixture. What
+  // rounding leaves between two equal weights does not count.
+  function recalled(patterns, state, beta) {
+    return weights(patterns, state, beta).findIndex((weight) => weight > 0.501);
+  }
+
   // E(ξ) = ½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ).
   function energy(patterns, state, beta) {
     return 0.5 * dot(state, state) - look(patterns, state, beta).logSum / beta;
@@ -49,5 +55,5 @@ spinformer.landscape = (() => {
     return states;
   }
 
-  return {weights, energy, classical, update, path};
+  return {weights, recalled, energy, classical, update, path};
 })();

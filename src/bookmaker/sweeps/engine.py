@@ -20,7 +20,6 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 # What a chunk should last, in seconds: long against a task's cost of some milliseconds, short
@@ -56,8 +55,12 @@ class Workers:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of one unit: its `value`, or the `error`; `seconds` that it took."""
+    """What became of one unit: its `value`, or the `error`; `seconds` that it took.
 
+    `place` is that of the unit among all.
+    """
+
+    place: int
     unit: Unit
     value: Any = None
     seconds: float = 0.0
@@ -78,12 +81,12 @@ def sweep(
     >>> sweep(pow, [{"base": 2, "exp": n} for n in range(5)])
     [1, 2, 4, 8, 16]
     """
-    found: dict[int, Any] = {}
-    for place, outcome in _places(function, units, workers=workers, chunk=chunk, say=_quiet):
+    found: list[Any] = [None] * len(units)
+    for outcome in stream(function, units, workers=workers, chunk=chunk):
         if outcome.error is not None:
             raise outcome.error
-        found[place] = outcome.value
-    return [found[place] for place in range(len(units))]
+        found[outcome.place] = outcome.value
+    return found
 
 
 def stream(
@@ -105,119 +108,93 @@ def stream(
     >>> good.value, type(bad.error).__name__
     (1.3, 'TypeError')
     """
-    for _, outcome in _places(
-        function, units, workers=workers, chunk=chunk, say=say if say is not None else _quiet
-    ):
-        yield outcome
-
-
-def _quiet(line: str) -> None:
-    """Say nothing."""
-
-
-def _places(
-    function: Callable[..., Any],
-    units: Sequence[Unit],
-    *,
-    workers: Workers | None,
-    chunk: int | None,
-    say: Callable[[str], object],
-) -> Iterator[tuple[int, Outcome]]:
-    """The outcomes, each with the place of its unit in `units`."""
     workers = workers if workers is not None else Workers()
-    if not units:
+    places = list(enumerate(units))
+    if not units or not (workers.count or workers.scheduler):
+        for place in places:
+            try:
+                yield _compute(function, place)
+            except Lost as error:
+                yield Outcome(place=place[0], unit=place[1], error=error)
         return
-    if not workers.count and not workers.scheduler:
-        for place, unit in enumerate(units):
-            yield place, _outcome(function, unit, here=True)
-        return
-    places = range(len(units))
-    with _client(workers, units=len(units), alone=chunk == 1, say=say) as client:
-        # Two units in a row on each worker: the first may compile, the second is timed.
-        count = sum(client.nthreads().values()) or 1
+    with _client(workers, units=len(units), alone=chunk == 1) as client:
+        if say is not None:
+            say(f"workers: {len(client.nthreads())}, dashboard {client.dashboard_link}")
+        count = len(client.nthreads()) or 1
         if chunk is None and len(units) > 8 * count:
-            times: list[float] = []
-            first = [places[start : start + 2] for start in range(0, 2 * count, 2)]
-            for place, outcome in _tasks(client, function, units, first, workers.retries):
-                if place % 2:
+            # Two units in a row on each worker: the first may compile, the second is timed.
+            times = []
+            for outcome in _tasks(client, function, places[: 2 * count], 2, workers.retries):
+                if outcome.place % 2:
                     times.append(outcome.seconds)
-                yield place, outcome
+                yield outcome
             places = places[2 * count :]
-            typical = sorted(times)[len(times) // 2]
+            typical = max(sorted(times)[len(times) // 2], 1e-6)
             # So that at the end no worker waits long for another.
-            chunk = min(round(CHUNK_SECONDS / max(typical, 1e-6)), len(places) // (4 * count))
-        size = max(chunk or 1, 1)
-        chunks = [places[start : start + size] for start in range(0, len(places), size)]
-        yield from _tasks(client, function, units, chunks, workers.retries)
+            chunk = min(round(CHUNK_SECONDS / typical), len(places) // (4 * count))
+        yield from _tasks(client, function, places, max(chunk or 1, 1), workers.retries)
 
 
 def _tasks(
     client: Any,
     function: Callable[..., Any],
-    units: Sequence[Unit],
-    chunks: Sequence[Sequence[int]],
+    places: Sequence[tuple[int, Unit]],
+    size: int,
     retries: int,
-) -> Iterator[tuple[int, Outcome]]:
+) -> Iterator[Outcome]:
     from distributed import KilledWorker, as_completed
 
-    futures = client.map(
-        partial(_chunk, function),
-        [[units[place] for place in chunk] for chunk in chunks],
-        retries=retries,
-        pure=False,
-    )
+    chunks = [places[start : start + size] for start in range(0, len(places), size)]
+    futures = client.map(partial(_chunk, function), chunks, retries=retries, pure=False)
     chunk_of = {future.key: chunk for future, chunk in zip(futures, chunks, strict=True)}
     try:
         for future in as_completed(futures):
-            chunk = chunk_of[future.key]
+            lost = None
             try:
-                outcomes = future.result()
+                yield from future.result()
             except KilledWorker:
                 lost = Lost("the worker died here, every time it was tried (out of memory?)")
-                outcomes = [Outcome(unit=units[place], error=lost) for place in chunk]
             except Lost as error:
-                outcomes = [Outcome(unit=units[place], error=error) for place in chunk]
+                lost = error
+            if lost is not None:
+                for place, unit in chunk_of[future.key]:
+                    yield Outcome(place=place, unit=unit, error=lost)
             future.release()
-            yield from zip(chunk, outcomes, strict=True)
     except BaseException:
         client.cancel(futures)
         raise
 
 
-def _chunk(function: Callable[..., Any], units: Sequence[Unit]) -> list[Outcome]:
-    """What a worker does in one task."""
-    return [_outcome(function, unit, here=False) for unit in units]
+def _chunk(function: Callable[..., Any], places: Sequence[tuple[int, Unit]]) -> list[Outcome]:
+    """What a worker does in one task; what is lost there, Dask tries again."""
+    return [_compute(function, place, travels=True) for place in places]
 
 
-def _outcome(function: Callable[..., Any], unit: Unit, *, here: bool) -> Outcome:
-    """Compute one unit, `here` or on a worker, where Dask tries again what is lost."""
+def _compute(
+    function: Callable[..., Any], place: tuple[int, Unit], *, travels: bool = False
+) -> Outcome:
     begin = time.perf_counter()
+    value: Any = None
+    problem: Exception | None = None
     try:
-        value = function(**unit)
-    except Lost as error:
-        if not here:
-            raise
-        return Outcome(unit=unit, error=error, seconds=time.perf_counter() - begin)
+        value = function(**place[1])
+    except Lost:
+        raise
     except Exception as error:
-        seconds = time.perf_counter() - begin
-        return Outcome(unit=unit, error=error if here else _that_travels(error), seconds=seconds)
-    return Outcome(unit=unit, value=value, seconds=time.perf_counter() - begin)
-
-
-def _that_travels(error: Exception) -> Exception:
-    """The error with its traceback in words, or another one if it cannot be sent."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        error = RuntimeError(f"{type(error).__name__}: {error}")
-    error.add_note("".join(traceback.format_exc()))
-    return error
+        problem = error
+        if travels:
+            # With its traceback in words, and as another one if it cannot be sent.
+            try:
+                pickle.loads(pickle.dumps(error))
+            except Exception:
+                problem = RuntimeError(f"{type(error).__name__}: {error}")
+            problem.add_note("".join(traceback.format_exception(error)))
+    seconds = time.perf_counter() - begin
+    return Outcome(place=place[0], unit=place[1], value=value, seconds=seconds, error=problem)
 
 
 @contextlib.contextmanager
-def _client(
-    workers: Workers, *, units: int, alone: bool, say: Callable[[str], object]
-) -> Iterator[Any]:
+def _client(workers: Workers, *, units: int, alone: bool) -> Iterator[Any]:
     """A client of the scheduler, or of one that is started here with workers.
 
     `alone`: a worker is given its next task when it is done, not before, so that one which dies
@@ -229,8 +206,8 @@ def _client(
         from distributed import Client, LocalCluster
     except ModuleNotFoundError as error:
         raise SweepError(
-            f"{error.name} is missing: workers need the extra `sweep`, "
-            "`pip install '.[sweep]'` in the checkout"
+            f"{error.name} is missing: workers need `pip install 'spinformer[sweep]'`, in a "
+            "checkout `pip install '.[sweep]'`"
         ) from None
     if workers.scheduler:
         try:
@@ -241,7 +218,6 @@ def _client(
         with client:
             if any(threads > 1 for threads in client.nthreads().values()):
                 raise SweepError("each worker must have one thread: start it with --nthreads 1")
-            say(_where(client, "the scheduler's"))
             yield client
         return
     settings: dict[str, float] = {"distributed.scheduler.allowed-failures": workers.retries}
@@ -264,15 +240,9 @@ def _client(
         ) from None
     try:
         with Client(cluster) as client:
-            say(_where(client, f"{count} single-threaded"))
             yield client
     finally:
         cluster.close(timeout=PATIENCE)
-
-
-def _where(client: Any, which: str) -> str:
-    pages = "" if find_spec("bokeh") else " (its pages need `pip install bokeh`)"
-    return f"{which} workers, dashboard {client.dashboard_link}{pages}"
 
 
 @contextlib.contextmanager

@@ -1,151 +1,101 @@
-"""What is finished, in a file that survives any death of its writer.
+"""What is finished, in a folder that survives any death of its writer.
 
-A store is a file of lines: the first says what work it belongs to, each other holds the key of a
-finished unit and its result, in JSON. A line is added when a unit is finished and never changed. A
-writer that is killed, or whose disk is full, leaves at most the beginning of a line at the end; the
-next one takes it away. While a process writes, it holds a lock on the file that the system gives
-back when the process ends, however it ends; there is no such lock on Windows.
+Each finished unit is a file of JSON, written under another name and renamed when it is whole; a
+writer that is killed, or whose disk is full, leaves nothing under a final name. `about.json` says
+what work it is. Who writes holds a lock on it that the system gives back when the process
+ends, however it ends; there is no such lock on Windows.
 """
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from bookmaker.sweeps.files import write_atomically
+from bookmaker.files import write_atomically
+
+ABOUT = "about.json"
 
 
 class StoreError(RuntimeError):
     """A store that another process writes to, or that belongs to other work."""
 
 
-class Store:
-    """The finished units of one piece of work, to read and to add to.
+def key_of(values: Any) -> str:
+    """Return the name of a unit in a store; it depends on its values alone.
 
-    `about` says what work it is; what is there must belong to the same. Opened by `with`: raises
-    StoreError if another process has it open or if it belongs to other work, OSError if the file
-    cannot be written.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "squares.part"
-    ...     with Store(path, about={"work": "squares"}) as store:
-    ...         store.add({"3": 9})
-    ...     with Store(path, about={"work": "squares"}) as store:
-    ...         store.done
-    {'3': 9}
+    >>> key_of({"beta": 1.0}) == key_of({"beta": 1.0}) != key_of({"beta": 2.0})
+    True
     """
+    # A letter first: nobody takes it for a number.
+    return f"p{hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]}"
 
-    def __init__(self, path: Path, *, about: Mapping[str, Any]) -> None:
-        """Nothing happens to the file before `with`."""
-        self.path = path
-        self.about = dict(about)
-        self.done: dict[str, Any] = {}
 
-    def __enter__(self) -> Store:
-        """Lock, read, and take away what a writer that died left of its last line."""
-        while True:
-            if not self.path.exists():
-                # Whole, before anyone can lock it.
-                write_atomically(self.path, json.dumps(self.about) + "\n")
-            try:
-                self._file = self.path.open("r+b", buffering=0)
-            except FileNotFoundError:
-                continue
-            try:
-                self._lock()
-                if self.path.exists() and os.path.samestat(
-                    os.fstat(self._file.fileno()), self.path.stat()
-                ):
-                    break
-                # The last writer removed it, as finished, before we had the lock.
-                self._file.close()
-            except BaseException:
-                self._file.close()
-                raise
-        about, self.done, self._end = _parse(self._file.read())
-        if about != self.about:
-            self._file.close()
-            raise StoreError(f"{self.path} belongs to {_words(about)}, not to {_words(self.about)}")
-        self._file.truncate(self._end)
-        return self
+@contextmanager
+def writing(folder: Path, *, about: Mapping[str, Any]) -> Iterator[None]:
+    """Hold a store, alone, to add to it.
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the file, which gives back the lock."""
-        self._file.close()
-
-    def add(self, finished: Mapping[str, Any]) -> None:
-        """Keep the results of units, by their keys; OSError, and nothing of them, if that fails."""
-        text = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in finished.items())
-        data = text.encode()
-        try:
-            self._file.seek(self._end)
-            left = memoryview(data)
-            while left:
-                left = left[self._file.write(left) :]
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                self._file.truncate(self._end)
-            error.filename = error.filename or str(self.path)
-            raise
-        self._end += len(data)
-        self.done.update(finished)
-
-    def remove(self) -> None:
-        """Remove the file: its work is done and kept elsewhere."""
-        self.path.unlink(missing_ok=True)
-
-    def _lock(self) -> None:
-        with contextlib.suppress(ModuleNotFoundError):  # Windows
+    `about` says what work it is; what is there must belong to the same. Raises StoreError if
+    another process holds it or if it belongs to other work, OSError if it cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / ABOUT).exists():
+        write_atomically(folder / ABOUT, json.dumps(about))
+    with (folder / ABOUT).open("rb") as file:
+        if os.name == "posix":
             import fcntl
 
             try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise StoreError(f"another process is at work on {self.path}") from None
+                raise StoreError(f"another process is at work on {folder}") from None
+        if (known := belongs_to(folder)) != about:
+            raise StoreError(f"{folder} belongs to {_words(known)}, not to {_words(about)}")
+        yield
 
 
-def read_store(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a store belongs to and what is finished in it; ({}, {}) if there is none. Takes no lock.
+def belongs_to(folder: Path) -> dict[str, Any]:
+    """Return what work a store is for, nothing if there is none."""
+    found = _read(folder / ABOUT)
+    return found if isinstance(found, dict) else {}
 
-    >>> read_store(Path("/nowhere/points.jsonl"))
-    ({}, {})
+
+def add(folder: Path, key: str, result: Any) -> None:
+    """Keep the result of a unit; OSError, and nothing of it, if that fails."""
+    write_atomically(folder / f"{key}.json", json.dumps(result, ensure_ascii=False))
+
+
+def finished(folder: Path, keys: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the results of finished units by key, of all or of those among `keys`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as place:
+    ...     add(Path(place), "p3", 9)
+    ...     finished(Path(place))
+    {'p3': 9}
     """
-    if not path.exists():
-        return {}, {}
-    about, done, _ = _parse(path.read_bytes())
-    return about, done
+    if keys is None:
+        keys = sorted(path.stem for path in folder.glob("p*.json"))
+    found = {key: _read(folder / f"{key}.json") for key in keys}
+    return {key: result for key, result in found.items() if result is not None}
 
 
-def _parse(data: bytes) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """What the work is, what is finished, and where the last whole line ends."""
-    lines = data.split(b"\n")[:-1]
-    about: Any = None
-    done: dict[str, Any] = {}
-    end = 0
-    for number, line in enumerate(lines):
-        try:
-            found = json.loads(line)
-            if number:
-                key, result = found
-                done[key] = result
-            else:
-                about = found
-        except (ValueError, TypeError):
-            # The machine itself went down while this was written.
-            break
-        end += len(line) + 1
-    return about if isinstance(about, dict) else {}, done, end
+def remove(folder: Path) -> None:
+    """Remove a store: its work is done and kept elsewhere."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        # Not there, or the machine itself went down before the disk had it.
+        return None
 
 
 def _words(about: Mapping[str, Any]) -> str:

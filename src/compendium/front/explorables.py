@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.sweeps.files import write_atomically
+from bookmaker.files import write_atomically
 from compendium.common.phase_transitions import protocol_start
 from spinformer.core.checks import check_instance
 from spinformer.dmft.mean_field import random_contexts
