@@ -79,11 +79,11 @@ def show_random_networks(
     axis.plot(*chaos_theory, color=COLORS["black"], label="theory, η = 0")
     for symmetry, color in ((0.0, "blue"), (1.0, "red")):
         kept_rows = (exponents["symmetry"] == symmetry) & (exponents["size"] == 500)
-        columns = (exponents[name][kept_rows] for name in ("beta", "exponent", "error"))
-        points(axis, *columns, color, ms=4, label=f"η = {symmetry:.0f}, stored")
-    for number, (beta, one) in enumerate(live.items()):
+        beta, rate, error = (exponents[name][kept_rows] for name in ("beta", "exponent", "error"))
+        points(axis, beta, rate, error, color, ms=4, label=f"η = {symmetry:.0f}, stored")
+    for number, (at, one) in enumerate(live.items()):
         style = {"fmt": "s", "ms": 8, "mfc": "none", "label": None if number else "η = 0, run now"}
-        points(axis, [beta], [one.value], [one.error], "orange", **style)
+        points(axis, [at], [one.value], [one.error], "orange", **style)
     axis.axhline(0.0, color="0.6", linewidth=0.8)
     axis.set(xlabel="inverse temperature β", ylabel="Lyapunov exponent (per update)")
     axis.legend(fontsize=8, loc="lower right")

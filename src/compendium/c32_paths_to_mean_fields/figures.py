@@ -74,9 +74,9 @@ def show_laws(
     for axis, found in zip(axes, (single, average, missed), strict=True):
         for name, ratio in found.items():
             kept = ratio.error < 0.3
-            values = sizes[kept], ratio.value[kept], ratio.error[kept]
+            value, error = ratio.value[kept], ratio.error[kept]
             style = {"fmt": "o-", "ms": 3, "lw": 0.8, "capsize": 1.5, "label": name}
-            points(axis, *values, REGIMES[name], **style)
+            points(axis, sizes[kept], value, error, REGIMES[name], **style)
         axis.set(xscale="log", xlabel="bits $N$")
     axes[0].set_ylabel("error of a text over $σ/\\sqrt{N}$")
     axes[1].set_ylabel("error of the average over $b/N$")

@@ -229,7 +229,7 @@ def settled_limits(
     ]
 
 
-def median_slope(x: ArrayLike, *, rows: ArrayLike, seed: Seed, draws: int = 400) -> Estimate:
+def median_slope(x: np.ndarray, *, rows: ArrayLike, seed: Seed, draws: int = 400) -> Estimate:
     """Slope against x (n,) of the median over the `rows` (R, n), with its bootstrap error.
 
     Infinite entries are censored values: they count as larger (or smaller) than all others, and

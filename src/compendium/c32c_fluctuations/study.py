@@ -120,7 +120,7 @@ def _settled(start: Seed, *, beta: float, count: int, settle: int) -> Ensemble:
 
 
 def spread_windows(beta: float, *, count: int, settle: int, seed: Seed) -> tuple[np.ndarray, int]:
-    """Windows (count, T, L) that random contexts reach after `settle` tokens, and their position."""
+    """Windows (count, T, L) of random contexts after `settle` tokens, and their position."""
     state = _settled(seed, beta=beta, count=count, settle=settle).state()
     return window_of_context(Network.document(), state, beta=beta), state.position
 

@@ -26,7 +26,7 @@ def show_loop() -> Figure:
         (8.6, 2.3, "next token $x_{t+1}$", COLORS["orange"]),
     ]
     for left, width, text, color in boxes:
-        style = {"boxstyle": "round,pad=0.03", "fc": color, "ec": COLORS["black"]}
+        style: dict[str, Any] = {"boxstyle": "round,pad=0.03", "fc": color, "ec": COLORS["black"]}
         axis.add_patch(FancyBboxPatch((left, 0.5), width, 0.8, **style))
         axis.text(left + width / 2, 0.9, text, ha="center", va="center", color="black")
     arrow = {"arrowstyle": "->", "lw": 1.5, "color": COLORS["black"]}

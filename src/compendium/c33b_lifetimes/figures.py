@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
@@ -70,7 +72,7 @@ def plot_lifetimes(
     """
     ended, lasting = np.isfinite(high) & (value > 0), ~np.isfinite(high)
     intervals(axis, at[ended], (low[ended], value[ended], high[ended]), "purple", ms=4)
-    style = {"marker": r"$\uparrow$", "ms": 11, "ls": "", "color": COLORS["purple"]}
+    style: dict[str, Any] = {"marker": r"$\uparrow$", "ms": 11, "ls": "", "color": COLORS["purple"]}
     axis.plot(at[lasting], low[lasting], **style)
     axis.set_yscale("log")
 
@@ -81,7 +83,9 @@ def show_columns(columns: dict[str, np.ndarray], *, diagram: str) -> Figure:
     columns: the table `COLUMNS`, or one of the same columns.
     """
     mine = (columns["diagram"] == diagram) & (columns["ends"] != "none")
-    beta, before, after, ends = (columns[name][mine] for name in ("beta", "before", "after", "ends"))
+    beta, before, after, ends = (
+        columns[name][mine] for name in ("beta", "before", "after", "ends")
+    )
     figure, axis = plt.subplots(figsize=(7.2, 3.4))
     axis.plot(beta, before, ".", ms=5, color="0.8", label="early")
     for regime in Regime:

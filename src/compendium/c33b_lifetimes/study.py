@@ -54,8 +54,7 @@ def _interval(life: Lifetime) -> dict[str, float]:
 def lifetime_row(
     beta: float, *, rate: float, horizon: int, copies: int = _COPIES, seed: Seed = 0
 ) -> Rows:
-    """Escapes of copies of the document's context at one β, as the one row of its unit.
-    """
+    """Escapes of copies of the document's context at one β, as the one row of its unit."""
     network, start = _document()
     copied = replicas(start, count=copies, seed=seed)
     found = escape_times(network, copied, beta=beta, rate=rate, horizon=horizon)
@@ -84,8 +83,7 @@ def lifetime_row(
 
 @cache
 def weak_chaos(copies: int = _COPIES) -> Context:
-    """States on the weakly chaotic attractor at β = 1.276, reached from β = 1.2755.
-    """
+    """States on the weakly chaotic attractor at β = 1.276, reached from β = 1.2755."""
     network, start = _document()
     # Half a million steps end the strong chaos of most copies at 1.2755; the rest are left out.
     copied = replicas(start, count=4 * copies)
@@ -97,8 +95,7 @@ def weak_chaos(copies: int = _COPIES) -> Context:
 
 
 def crisis_row(distance: float, *, copies: int = _COPIES, horizon: int = 400_000) -> Rows:
-    """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in.
-    """
+    """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in."""
     network, _ = _document()
     states, stretch = weak_chaos(copies), 100
     beta, stretches = CRISIS_BETA + distance, horizon // stretch

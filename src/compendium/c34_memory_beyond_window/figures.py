@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,13 +18,13 @@ _TOP = 3e4  # of the axis of memory times
 
 
 def show_tape(*, noise: bool = False) -> Figure:
-    """A tape of tokens, the window of four, a message that has left it, and the only way it acts."""
+    """A tape of tokens, the window of four, a message that has left it, the only way it acts."""
     figure, axis = plt.subplots(figsize=(7.4, 2.5))
     axis.set(xlim=(-0.6, 12.4), ylim=(-1.25, 2.2), aspect="equal")
     axis.axis("off")
     for place in range(12):
         face, line = COLORS["red"] if place == 3 else "0.92", "-" if place < 11 else "--"
-        style = {"boxstyle": "round,pad=0.04", "fc": face, "ec": COLORS["black"], "ls": line}
+        style: dict[str, Any] = {"boxstyle": "round,pad=0.04", "fc": face, "ec": COLORS["black"], "ls": line}
         axis.add_patch(FancyBboxPatch((place, 0), 0.72, 0.72, **style))
         if noise and place > 3:
             axis.text(place + 0.36, -0.42, "~", ha="center", fontsize=15, color=COLORS["blue"])

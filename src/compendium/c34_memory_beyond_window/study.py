@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -149,7 +150,8 @@ def memory_rows(
     """
     network, beta = Network.document(), MOTIONS[motion][0]
     window, position = message_start(network, motion, number=start)
-    sent = {"window": window, "position": position, "direction": message_direction(network, start)}
+    direction = message_direction(network, start)
+    sent: dict[str, Any] = {"window": window, "position": position, "direction": direction}
     steps = 16_384 if motion == "quasi-periodic" else 1024
     trace = trace_message(network, beta, steps=steps, **sent)
     far = dephased_distance(network, motion)

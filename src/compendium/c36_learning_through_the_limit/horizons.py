@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,7 +96,7 @@ def share_rows(motion: str, *, size: int, start: int, runs: int = 6000) -> Rows:
     """Projection of the derivative at N on that of the limit, over the latter's square."""
     network, beta = Network.document(), MOTIONS[motion][0]
     window, position = message_start(network, motion, number=start)
-    setting = {"window": window, "position": position, "steps": LONGEST}
+    setting: dict[str, Any] = {"window": window, "position": position, "steps": LONGEST}
     high, low = (mean_path(network, beta + side, **setting) for side in (1e-7, -1e-7))
     limit = semantic_overlaps(network, (high - low)[network.context :] / 2e-7)
     sampled = sampled_derivative(network, size, beta=beta, runs=runs, seed=start, **setting)

@@ -8,6 +8,7 @@ reference; the reference is the exact gradient up to 15 bits, the limit's for mo
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from compendium.c36_learning_through_the_limit.learning import exact_costs, roll
 from spinformer.core.records import record
 
 SEGMENTS, FEATURES, CONTEXT = 3, 3, 2
-PUSH = {"beta": 1.5, "gamma": 5.0}
+PUSH: dict[str, Any] = {"beta": 1.5, "gamma": 5.0}
 EXACT_SIZES = (3, 6, 9, 15)
 SIZES = (*EXACT_SIZES, 99, 990, 9900, 99_000)
 ESTIMATORS = ("limit", "straight", "score", "score, no baseline")

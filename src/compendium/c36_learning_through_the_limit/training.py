@@ -21,6 +21,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +34,7 @@ from spinformer.core.records import record
 from spinformer.language.text import sample_texts
 
 SEGMENTS, FEATURES, CONTEXT = 11, 12, 4
-PUSH = {"beta": 3.0, "gamma": 10.0}
+PUSH: dict[str, Any] = {"beta": 3.0, "gamma": 10.0}
 LENGTH = 8  # tokens of a cycle
 BYTE = 8  # segments that a byte fills
 PARTS = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}

@@ -15,7 +15,8 @@ def points(
     axis: Axes, x: ArrayLike, value: ArrayLike, error: ArrayLike, color: str, **style: Any
 ) -> None:
     """Points (n,) with errors (n,) or (2, n); `color` is a name in COLORS."""
-    axis.errorbar(x, value, error, color=COLORS[color], **{"fmt": "o", "capsize": 2} | style)
+    look: dict[str, Any] = {"fmt": "o", "capsize": 2} | style
+    axis.errorbar(x, value, error, color=COLORS[color], **look)
 
 
 def intervals(axis: Axes, x: ArrayLike, ends: ArrayLike, color: str, **style: Any) -> None:

@@ -1,0 +1,198 @@
+"""Chapter 32b: laws of finite size, and an onset that does not move with more texts."""
+
+import numpy as np
+import pytest
+
+from compendium.c32b_finite_size.study import (
+    Limit,
+    agreement_times,
+    deviation,
+    follow_limit,
+    median_slope,
+    onset_size,
+    onsets,
+    sample,
+    settled_limits,
+)
+from spinformer.dmft.finite_size import linear_fluctuations, linear_maps, mean_shift
+from spinformer.dmft.functional import propagate, token_states
+from spinformer.dmft.network import Network
+from spinformer.dmft.tokens import mean_path, semantic_overlaps, window_means
+
+CONTEXT = np.array(
+    [
+        (0.30752717, 0.29189849, 0.93811547),
+        (-0.24761087, -0.23431948, 0.38146146),
+        (-0.23496112, -0.24696923, 0.39411121),
+        (-0.22889904, -0.25303131, 0.4001733),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def limit() -> Limit:
+    network = Network.document()
+    window = window_means(network, 1.27, attention=CONTEXT)
+    return follow_limit(network, 1.27, window=window, steps=6, position=3)
+
+
+@pytest.mark.claim("C5")
+def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset(limit):
+    # The coefficient of 1/N against exact sums over all texts, extrapolated to infinite N.
+    mild = Network.document().with_parameters(gamma=1.0, context=2)
+    window = np.array([[1 / 3, -1 / 3, 1 / 3], [-1 / 3, 1 / 3, 1 / 3]])
+    path = mean_path(mild, 0.8, window=window, steps=3, position=1)
+    maps = linear_maps(mild, 0.8, path=path, position=0)
+    shift = mean_shift(mild, 0.8, path=path, maps=maps, position=0, draw_window=False)[2:]
+    sizes = np.array([6, 9, 12])
+    scaled = [
+        size
+        * (
+            propagate(mild, size, beta=0.8, window=window, steps=3, position=1)
+            @ token_states(mild, size)
+            - path[2:]
+        )
+        for size in sizes
+    ]
+    far = np.polyfit(1.0 / sizes, np.array(scaled).reshape(3, -1), 2)[-1].reshape(3, 3)
+    assert np.abs(shift[0]).max() < 1e-12  # the first token follows a window without noise
+    assert np.abs(shift[1:]).max() > 0.07
+    np.testing.assert_allclose(far, shift, rtol=0.03, atol=0.002)
+    # The onset from few and many texts is one number; beyond it both laws hold, before it not.
+    ladder = 3 * 4 ** np.arange(3, 12)
+    found = {}
+    for texts in (200, 2000):
+        drawn = [sample(limit, int(n), runs=texts, seed=int(n)) for n in ladder]
+        rows = [deviation(one, limit=limit) for one in drawn]
+        found[texts] = onset_size(
+            ladder,
+            missed=[row.missed.value[-1] for row in rows],
+            errors=[row.missed.error[-1] for row in rows],
+        )
+    assert found[2000].error < 0.2
+    gap = abs(found[200].value - found[2000].value)
+    assert gap < 4 * np.hypot(found[200].error, found[2000].error)
+    assert 4.5 < found[2000].value / np.log(10) < 7
+    along = limit.shift[-1] / np.linalg.norm(limit.shift[-1])
+    for size, holds in ((3 * 10**7, True), (99, False)):
+        result = deviation(sample(limit, size, runs=3000, seed=1), limit=limit)
+        ratio = result.rms.value[-1] * np.sqrt(size) / limit.sigma[-1]
+        scale = size / np.linalg.norm(limit.shift[-1])
+        average = result.bias.value[-1] @ along * scale
+        error = np.sqrt(result.bias.error[-1] ** 2 @ along**2) * scale
+        assert (abs(ratio - 1) < 0.06) == holds
+        assert (abs(average - 1) < 4 * error) == holds
+        assert error < 0.03
+
+
+def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
+    network = Network.document().with_parameters(gamma=6.0, context=2)
+    window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
+    size = 9
+    limit = follow_limit(network, 1.27, window=window, steps=4, position=1)
+    runs = sample(limit, size, runs=40_000, seed=3)
+    linear = linear_fluctuations(runs, maps=limit.maps)[:, 2:]
+    z = linear.mean(axis=0) / (linear.std(axis=0) / 200 + 1e-12)
+    assert np.abs(z).max() < 4.5
+    exact = propagate(network, size, beta=1.27, window=window, steps=4, position=1)
+    means = exact @ token_states(network, size)
+    truth = semantic_overlaps(network, means) - semantic_overlaps(network, limit.path[2:])
+    result = deviation(runs, limit=limit)
+    z = (result.bias.value[2:] - truth) / (result.bias.error[2:] + 1e-12)
+    assert np.abs(z).max() < 4.5
+    assert np.abs(truth[1:] / result.bias.error[3:]).max() > 10
+
+
+@pytest.mark.parametrize(("size", "subtracted"), [(9, False), (3 * 10**6, True)])
+def test_errors_are_the_scatter_over_seeds(size, subtracted):
+    network = Network.document().with_parameters(gamma=20.0)
+    window = window_means(network, 1.27, attention=CONTEXT)
+    limit = follow_limit(network, 1.27, window=window, steps=4, position=3)
+    found = [deviation(sample(limit, size, runs=60, seed=seed), limit=limit) for seed in range(300)]
+    for name, allowed in (("rms", 0.08), ("bias", 0.08), ("missed", 0.25)):
+        value = np.array([getattr(one, name).value[5:] for one in found])
+        error = np.array([getattr(one, name).error[5:] for one in found])
+        # 300 seeds know a scatter to 4 %; several tokens and overlaps, correlated ones.
+        ratio = np.sqrt((error**2).mean(axis=0)) / value.std(axis=0, ddof=1)
+        assert np.abs(ratio.mean() - 1.0) < allowed, (name, ratio)
+    gaps = sample(limit, size, runs=60, seed=0).tokens - limit.path
+    scatter = semantic_overlaps(network, gaps).std(axis=0, ddof=1)[-1] / np.sqrt(60)
+    assert (found[0].bias.error[-1] < 0.1 * scatter).all() == subtracted
+
+
+def test_the_deviation_of_the_law_is_at_most_the_share_it_misses(limit):
+    for size in (99, 9999, 3 * 10**6):
+        runs = sample(limit, size, runs=200, seed=2)
+        found = deviation(runs, limit=limit)
+        linear = semantic_overlaps(limit.network, linear_fluctuations(runs, maps=limit.maps))
+        law = np.sqrt((linear**2).sum(axis=2).mean(axis=0))
+        assert (np.abs(found.rms.value / law - 1) <= found.missed.value + 1e-12).all()
+        np.testing.assert_allclose(found.missed.value[:4], 0.0, atol=1e-9)  # the window is linear
+
+
+def test_the_onset_of_a_power_law_is_where_it_crosses():
+    sizes = 10.0 ** np.arange(2, 8)
+    missed = 30.0 / np.sqrt(sizes)
+    found = onset_size(sizes, missed=missed, errors=0.03 * missed)
+    assert found.value == pytest.approx(np.log(9e4))
+    # ln N moves by twice the relative error of U, here of two neighbours that share the weight.
+    rng = np.random.default_rng(0)
+    again = [
+        onset_size(sizes, missed=missed * (1 + 0.03 * rng.normal(size=6)), errors=missed).value
+        for _ in range(2000)
+    ]
+    assert found.error == pytest.approx(np.std(again), rel=0.06)
+    # The last crossing counts; the ladder's ends censor.
+    bumpy = np.array([0.5, 0.05, 0.4, 0.02, 0.01, 0.001])
+    assert 1e4 < np.exp(onset_size(sizes, missed=bumpy, errors=0 * bumpy).value) < 1e5
+    table = np.stack([missed, 0.05 * np.ones(6), np.ones(6)], axis=1)
+    both = onset_size(sizes, missed=table, errors=0 * table)
+    np.testing.assert_allclose(both.value, [np.log(9e4), -np.inf, np.inf])
+
+
+def test_censored_rows_count_as_larger_and_none_is_dropped():
+    x = np.arange(5.0)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(31, 1)) + 0.7 * x + 0.1 * rng.normal(size=(31, 5))
+    whole = median_slope(x, rows=rows, seed=1)
+    late = rows.copy()
+    late[late > np.quantile(late[:, -1], 0.7)] = np.inf
+    assert np.isinf(late).any()
+    cut = median_slope(x, rows=late, seed=1)
+    assert cut.value == pytest.approx(whole.value, abs=1e-12)
+    dropped = np.polyfit(x, np.nanmedian(np.where(np.isinf(late), np.nan, late), axis=0), 1)[0]
+    assert dropped < whole.value - 0.05  # what leaving the censored out would have given
+    assert np.isnan(median_slope(x, rows=np.where(x > 2, np.inf, rows), seed=1).value)
+    seeds = [
+        median_slope(x, rows=rng.normal(size=(31, 1)) * (1 + x) + 0.7 * x, seed=s, draws=100)
+        for s in range(40)
+    ]
+    scatter = np.std([one.value for one in seeds])
+    assert 0.6 < np.mean([one.error for one in seeds]) / scatter < 1.6
+
+
+def test_onsets_and_times_follow_the_limit():
+    network = Network.document()
+    limits = settled_limits(network, 1.28, count=2, settle=30, steps=5, seed=0)
+    tokens, ladder = np.array([2, 5]), 3 * 10 ** np.arange(1, 10)
+    found = onsets(limits, tokens=tokens, sizes=ladder, runs=60, seed=0)
+    for row, limit in zip(found, limits, strict=True):
+        rows = [deviation(sample(limit, int(n), runs=400, seed=9), limit=limit) for n in ladder]
+        alone = onset_size(
+            ladder,
+            missed=[one.missed.value[3 + tokens] for one in rows],
+            errors=[one.missed.error[3 + tokens] for one in rows],
+        )
+        np.testing.assert_allclose(row, alone.value, atol=1.5)
+    limit = limits[0]
+    np.testing.assert_allclose(
+        limit.crossing(), (limit.shift**2).sum(axis=1) / limit.sigma**2, rtol=1e-12
+    )
+    reach = agreement_times(limit, sizes=np.array([3.0, 1e30]), share=0.1)
+    assert reach.tolist() == [0, 5]
+    overlaps = semantic_overlaps(network, limit.path)
+    pairs = overlaps[:, None] - overlaps
+    width = np.sqrt((pairs**2).sum(axis=2).mean())
+    middle = (limit.sigma[6] / (0.1 * width)) ** 2
+    expected = np.flatnonzero(limit.sigma[4:] > 0.1 * width * np.sqrt(middle * 0.999))[0]
+    assert agreement_times(limit, sizes=np.array([middle * 0.999]), share=0.1) == expected

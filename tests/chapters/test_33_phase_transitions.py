@@ -1,0 +1,139 @@
+"""What chapter 33 computes beyond the theory, and the diagrams that it draws."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+
+from compendium.c33_phase_transitions.study import RANGES, SHARES, follow_families, share_row
+from compendium.common.phase_transitions import census, name, protocol_start
+from spinformer.core.statistics import Estimate
+from spinformer.dmft.attractors import Attractors, Continuation, Regime, Thresholds
+from spinformer.dmft.mean_field import document_context
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+from spinformer.plot.orbits import REGIME_COLORS, diagram_image, orbit_diagram, show_orbit_diagram
+from spinformer.plot.style import COLORS
+
+
+def made(regime, period, histogram, section):
+    batch = len(regime)
+    return Attractors(
+        regime=np.array(regime),
+        period=np.array(period),
+        exponents=Estimate(value=np.zeros((batch, 2)), error=np.zeros((batch, 2))),
+        settled=np.ones(batch, dtype=bool),
+        digits=np.zeros(batch),
+        mean=np.zeros((batch, 3)),
+        histogram=np.array(histogram),
+        section=np.array(section),
+        context=Context(np.zeros((batch, 4, 3)), 0),
+    )
+
+
+def test_a_census_counts_regimes_and_periods():
+    found = made([2, 0, 0, 1, 0, 2], [0, 4, 28, 0, 4, 0], np.zeros((6, 1)), np.zeros((6, 1)))
+    counted = census(found)
+    assert list(counted.items()) == [
+        ((Regime.PERIODIC, 4), 2),
+        ((Regime.PERIODIC, 28), 1),
+        ((Regime.QUASI_PERIODIC, 0), 1),
+        ((Regime.CHAOTIC, 0), 2),
+    ]
+    assert [name(*kind) for kind in counted] == [
+        "periodic 4", "periodic 28", "quasi-periodic", "chaotic",
+    ]  # fmt: skip
+
+
+def test_the_start_of_the_protocol_is_rounded():
+    network = Network.document()
+    exact = document_context(network, steps=200)
+    found = protocol_start(network, steps=200)
+    assert found.position == exact.position
+    gap = np.abs(found.attention - exact.attention).max()
+    assert 1e-10 < gap <= 0.5e-8
+    assert (found.attention == np.round(found.attention, 8)).all()
+
+
+def test_every_family_starts_at_its_own_orbit_and_returns_from_where_it_went(monkeypatch):
+    # Each orbit is followed by adding β to its window: where a leg began can be read off.
+    def follow(network, context, betas, *, thresholds):
+        ends = context.attention + sum(betas)
+        found = made([0] * len(ends), [1] * len(ends), np.zeros((1, 1)), np.zeros((1, 1)))
+        shape = (len(betas), len(ends))
+        marks = betas[:, None] + 100.0 * context.attention[:, 0, 0]
+        return Continuation(
+            betas=betas,
+            regime=np.zeros(shape),
+            period=marks,
+            exponent=Estimate(value=marks, error=np.zeros(shape)),
+            mean=found.mean,
+            context=Context(ends, 0),
+        )
+
+    monkeypatch.setattr("compendium.c33_phase_transitions.study.continue_attractors", follow)
+    found = replace(
+        made([0] * 4, [28, 28, 4, 28], np.zeros((4, 1)), np.zeros((4, 1))),
+        context=Context(np.arange(4.0)[:, None, None] + np.zeros((4, 4, 3)), 0),
+    )
+    families = follow_families(
+        Network.document(), found, low=1.0, middle=2.0, high=4.0, count=2, thresholds=Thresholds()
+    )
+    assert families.periods == [4, 28]
+    # The first orbit of each period, out to both sides …
+    for leg in (families.up, families.down):
+        assert (leg.period[0] == [202.0, 2.0]).all()
+    for family, mark in enumerate((200.0, 0.0)):
+        assert (families.period(family) == mark + families.betas).all()
+        assert (families.exponent(family) == mark + families.betas).all()
+    # … and back from where it was then.
+    assert (families.back_down.period[0] == [804.0, 604.0]).all()
+    assert (families.back_up.period[0] == [501.0, 301.0]).all()
+
+
+def test_colors_of_an_orbit_diagram():
+    # One β a column; cell 0 visited by the orbit, cell 1 also by the section, cell 2 by nothing.
+    regimes = [Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.UNDECIDED]
+    found = made(regimes, [4, 0, 0, 0], [[2, 2, 0]] * 4, [[0, 1, 0]] * 4)
+    image = orbit_diagram(found)
+    assert image.shape == (3, 4, 3)
+    assert (image[2] == 1.0).all()
+    assert (image[:2, 0] == 0.0).all()
+    pale = 0.65 + 0.35 * np.array(to_rgb(COLORS["yellow"]))
+    for column, regime in enumerate(regimes[1:], start=1):
+        assert image[0, column] == pytest.approx(pale)
+        assert image[1, column] == pytest.approx(to_rgb(REGIME_COLORS[regime]))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_diagram_of_a_single_beta_can_be_drawn():
+    found = made([0, 2], [4, 0], [[2, 2, 0]] * 2, [[0, 1, 0]] * 2)
+    for betas in (np.array([1.2, 1.3]), np.array([1.3, 1.3])):
+        figure = show_orbit_diagram(betas, found)
+        figure.canvas.draw()
+        left, right = figure.axes[0].get_xlim()
+        assert left < right
+        assert figure.legends
+        plt.close(figure)
+    with pytest.raises(ValueError, match="betas"):
+        show_orbit_diagram(np.array([1.2]), found)
+    with pytest.raises(ValueError, match="columns"):
+        diagram_image(np.ones((2, 2)), columns=0)
+    with pytest.raises(ValueError, match="regime"):
+        diagram_image(np.ones((2, 2)), columns=1, regime=np.zeros(3))
+
+
+def test_stored_shares_are_those_of_fewer_columns():
+    # Eight or so of the values of each range, at full length, from the same grid of β.
+    table = SHARES.read()
+    assert list(zip(table["diagram"], table["low"], table["high"], strict=True)) == list(RANGES)
+    for row in (3, 5, 6):
+        diagram, low, high = RANGES[row]
+        (found,) = share_row(diagram, low=low, high=high, count=81)
+        assert found["values"] >= 4
+        for regime in Regime:
+            assert found[regime.label] == pytest.approx(table[regime.label][row], abs=0.01)

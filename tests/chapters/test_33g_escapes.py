@@ -1,0 +1,258 @@
+"""Escapes by noise: actions against closed forms, times against an exact chain, the tables."""
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime, minimize
+from scipy.stats import kstest
+
+from compendium.c33g_escapes.action import least_action, path_action
+from compendium.c33g_escapes.study import (
+    ACTIONS,
+    ESCAPES,
+    chain_lifetimes,
+    coexisting_cycles,
+    cycle_overlaps,
+    escape_law,
+    escape_row,
+    first_guesses,
+    noise_escapes,
+    quench,
+    recognize,
+)
+from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.enumeration import mean_first_passage, token_states, transition_probabilities
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+from spinformer.dmft.tokens import mean_path, semantic_overlaps
+
+
+@pytest.fixture(scope="module")
+def coin():
+    return Network(
+        semantic=np.ones((4, 1, 1)), position=np.ones((4, 1, 0)), context=1, gamma=1.0, epsilon=0.0
+    )
+
+
+def relative_entropy(x, m):
+    return 0.5 * (1 + x) * np.log((1 + x) / (1 + m)) + 0.5 * (1 - x) * np.log((1 - x) / (1 - m))
+
+
+def test_the_action_is_the_relative_entropy_of_the_tokens():
+    network = Network.document()
+    rng = np.random.default_rng(0)
+    fields = rng.normal(size=(9, 3))
+    tokens = np.tanh(fields)
+    for t, found in enumerate(path_action(network, fields, beta=1.3, position=6)):
+        path = mean_path(network, 1.3, window=tokens[t : t + 4], steps=1, position=6 + t)
+        expected = relative_entropy(tokens[t + 4], path[-1]).mean()
+        assert found == pytest.approx(expected, rel=1e-10)
+    # Beside the mean the series takes over: no jump, and half a square over the variance.
+    path = np.arctanh(mean_path(network, 1.3, window=tokens[:4], steps=1, position=6))
+    for gap in (0.9e-3, 1.1e-3):
+        near = path.copy()
+        near[-1] += gap
+        x, m = np.tanh(near[-1]), np.tanh(path[-1])
+        found = path_action(network, near, beta=1.3, position=6)[0]
+        assert found == pytest.approx(relative_entropy(x, m).mean(), rel=1e-6)
+        assert found == pytest.approx(((x - m) ** 2 / (2 * (1 - m**2))).mean(), rel=2e-3)
+
+
+def test_the_least_action_of_a_reversible_chain_is_its_free_energy(coin):
+    """Detailed balance: the law of m is exp N (s(m) + ln cosh βm), s the entropy of a bit."""
+    beta, fixed = 1.3, 1.0
+    for _ in range(3000):
+        fixed = np.tanh(beta * fixed)
+    up, down = 0.5 * (1 + fixed), 0.5 * (1 - fixed)
+    entropy = -up * np.log(up) - down * np.log(down)
+    expected = entropy + np.log(np.cosh(beta * fixed)) - np.log(2.0)
+    guess = np.linspace(np.arctanh(fixed), 0.0, 81)[:, None]
+    found = least_action(coin, guess, beta=beta, position=0)
+    assert found.converged
+    assert path_action(coin, found.value, beta=beta, position=0).sum() == pytest.approx(
+        expected, rel=1e-4
+    )
+    assert found.value[0] == guess[0]
+    assert found.value[-1] == guess[-1]
+
+
+def test_a_path_of_least_action_has_no_slope():
+    network = Network.document()
+    guess = 0.3 * np.sin(np.arange(39.0)).reshape(13, 3)
+    found = least_action(network, guess, beta=1.0, position=3)
+    assert not least_action(network, guess, beta=1.0, position=3, max_steps=2).converged
+
+    def cost(free):
+        path = np.concatenate([guess[:4], free.reshape(-1, 3), guess[-4:]])
+        return path_action(network, path, beta=1.0, position=3).sum()
+
+    free = found.value[4:-4].ravel()
+    assert found.converged
+    assert cost(free) < 0.9 * cost(guess[4:-4].ravel())
+    assert np.abs(approx_fprime(free, cost, 1e-6)).max() < 1e-4
+
+
+def test_escapes_take_the_time_of_the_exact_chain(coin):
+    beta, size, fixed = 1.2, 31, 1.0
+    for _ in range(3000):
+        fixed = np.tanh(beta * fixed)
+    chances = transition_probabilities(coin, size, beta=beta, position=0)
+    states = token_states(coin, size)[:, 0]
+    times = mean_first_passage(chances, inside=states > 0)
+    expected = times[np.argmin(np.abs(states - fixed))]
+    starts = Context(np.array([[[0.5]], [[-0.5]]]), 0)
+    cycles = cycle_overlaps(coin, starts, beta=beta, length=2, settle=2000)
+    options = {
+        "beta": beta, "window": np.array([[states[np.argmin(np.abs(states - fixed))]]]),
+        "position": 0, "cycles": cycles, "home": 0, "every": 1, "settle": 60,
+    }  # fmt: skip
+    found = noise_escapes(coin, size, **options, horizon=160, runs=300, tolerance=0.2, seed=3)
+    life = found.lifetime()
+    assert found.escaped.sum() > 150
+    assert not found.escaped.all()
+    assert (found.times[~found.escaped] == 160).all()
+    assert (found.ends[found.escaped] == 1).all()
+    assert life.value == pytest.approx(expected, rel=4 / np.sqrt(life.ended))
+
+
+def test_quenched_texts_follow_the_mean_field_and_are_recognized():
+    network = Network.document()
+    windows = np.tanh(np.random.default_rng(1).normal(size=(2, 4, 3)))
+    end = quench(network, windows, beta=3.0, position=5, steps=23)
+    assert end.position == (5 + 23) % 4
+    orbits = cycle_overlaps(network, end, beta=3.0, length=8, settle=0)
+    for window, orbit in zip(windows, orbits, strict=True):
+        path = mean_path(network, 3.0, window=window, steps=31, position=5)
+        # The first token of a record is the newest of the state.
+        expected = semantic_overlaps(network, path)[26:34]
+        np.testing.assert_allclose(orbit, expected, atol=1e-9)
+    cycles = np.random.default_rng(2).normal(size=(3, 8, 2))
+    moved = np.stack([np.roll(cycles[2], 4, axis=0), cycles[0] + 0.005, cycles[1] + 0.02])
+    found = recognize(moved, cycles=cycles, clock=4, tolerance=0.01)
+    assert found.tolist() == [2, 0, -1]
+
+
+def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
+    rng = np.random.default_rng(4)
+    x, horizon = np.array([1.0, 2.0, 3.0, 4.0]), 40.0
+    laws = []
+    for draw in range(300):
+        times = rng.exponential(np.exp(0.5 + 0.9 * x)[:, None], (4, 60))
+        ended, total = (times < horizon).sum(axis=1), np.minimum(times, horizon).sum(axis=1)
+        law = escape_law(x, total=total, ended=ended)
+        laws.append(law)
+        if draw == 0:
+
+            def minus(p, total=total, ended=ended):
+                logs = p[0] + p[1] * x
+                return ended @ logs + total @ np.exp(-logs)
+
+            best = minimize(minus, [0.0, 1.0], tol=1e-12)
+            assert law.intercept.value == pytest.approx(best.x[0], abs=1e-4)
+            assert law.slope.value == pytest.approx(best.x[1], abs=1e-4)
+            free = ended @ np.log(total / ended) + ended.sum()
+            assert law.deviance == pytest.approx(2 * (best.fun - free), abs=1e-6)
+    assert np.mean([law.slope.value for law in laws]) == pytest.approx(0.9, abs=0.02)
+    for part in ("slope", "intercept"):
+        found = [getattr(law, part) for law in laws]
+        scatter, error = np.std([one.value for one in found]), np.mean([one.error for one in found])
+        assert scatter == pytest.approx(error, rel=0.15)
+    deviances = [law.deviance for law in laws]
+    assert laws[0].degrees == 2
+    assert kstest(deviances, "chi2", args=(2,)).pvalue > 0.01
+
+
+def test_a_text_that_stays_is_compared_at_the_clock_of_the_cycles():
+    """Whatever the number of noise-free tokens; a text elsewhere has left half a stretch before."""
+    network, beta = Network.document(), 1.25
+    start = Context(np.full((1, 4, 3), 0.1), 0)
+    # At this β it goes to a cycle of 16 steps: four flashes of the clock.
+    cycle = cycle_overlaps(network, start, beta=beta, length=16, settle=20_000)
+    cycles = np.concatenate([cycle, 2.0 * cycle])
+    ensemble = Ensemble(network, start, beta=beta)
+    ensemble.advance(20_001)
+    state = ensemble.state()
+    window = np.tanh(beta * state.attention[0] @ network.semantic[0])[::-1]
+    for settle, home in ((6, 0), (7, 0), (7, 1)):
+        found = noise_escapes(
+            network, 3 * 10**9, beta=beta, window=window, position=state.position, cycles=cycles,
+            home=home, every=4, settle=settle, horizon=8, runs=2, seed=0,
+        )  # fmt: skip
+        assert found.escaped.tolist() == [home == 1] * 2
+        assert found.times.tolist() == [2.0 if home else 8.0] * 2
+        assert found.ends.tolist() == [0 if home else -1] * 2
+
+
+def slopes(table, beta, cycle, seed):
+    """Slope against N of ln τ and of ln τ/√N, and χ² of lines in N and in ln N, by least squares.
+
+    ln of a lifetime from k escapes has the variance 1/k.
+    """
+    rows = (table["beta"] == beta) & (table["cycle"] == cycle) & (table["seed"] == seed)
+    size = table["size"][rows].astype(float)
+    ended = table["escaped"][rows]
+    logs = np.log(table["total"][rows] / ended)
+    weight = np.sqrt(ended)
+    found = []
+    for x, y in ((size, logs), (size, logs - 0.5 * np.log(size)), (np.log(size), logs)):
+        line = np.polyfit(x, y, 1, w=weight)
+        found.append((line[0], ((weight * (y - np.polyval(line, x))) ** 2).sum()))
+    return found
+
+
+@pytest.mark.claim("C18d")
+def test_times_to_escape_grow_exponentially_at_the_rate_of_the_least_action():
+    table, actions = ESCAPES.read(), ACTIONS.read()["action"]
+    for seed in (0, 1):
+        four = [slopes(table, 3.0, cycle, seed) for cycle in range(4)]
+        all_five = [*four, slopes(table, 1.27, 1, seed)]
+        exponential, power = (sum(one[k][1] for one in all_five) for k in (0, 2))
+        assert power - exponential > 50
+        assert exponential < 40  # of about 19 expected: five lines through 29 points
+        ratio = np.array([[one[k][0] for k in (0, 1)] for one in four]) / actions[:, None]
+        assert 1.05 < ratio[:, 0].mean() < 1.35
+        assert abs(ratio[:, 1].mean() - 1.0) < 0.1
+
+
+def test_a_unit_of_the_table_comes_out_again():
+    table = ESCAPES.read()
+    rows = (table["beta"] == 3.0) & (table["cycle"] == 0) & (table["seed"] == 0)
+    at = np.flatnonzero(rows & (table["size"] == 1200))[0]
+    found = escape_row(3.0, cycle=0, size=1200, seed=0)[0]
+    assert found["texts"] == table["texts"][at] == 128
+    # Rounding may move single texts; 128 exponential times know their mean to 9 %.
+    assert found["lifetime"] == pytest.approx(table["lifetime"][at], rel=0.2)
+    assert found["escaped"] >= 0.9 * table["escaped"][at]
+
+
+def test_cycles_are_four_and_guesses_begin_and_end_on_them():
+    known = coexisting_cycles(3.0)
+    assert known.periods.tolist() == [24] * 4
+    apart = np.abs(known.overlaps[:, None] - known.overlaps).max(axis=(2, 3))
+    assert (apart + np.eye(4) > 0.05).all()
+    network = Network.document()
+    guesses = first_guesses(0, size=900, texts=20)
+    costs = []
+    for fields, position, ends in guesses:
+        assert ends != 0
+        cost = path_action(network, fields, beta=3.0, position=position)
+        costs.append(cost.sum())
+        # After the escape the guess follows the dynamics; only the join at the end costs.
+        assert cost[-40:-4].sum() < 1e-9
+    assert costs == sorted(costs)
+    # An action of a sampled path is far above the least one, which no path may undercut.
+    assert min(costs) > ACTIONS.read()["action"][0]
+
+
+def test_one_bit_flips_after_the_time_of_its_odds():
+    signs, none = np.ones((4, 1, 1)), np.ones((4, 1, 0))
+    coin = Network(semantic=signs, position=none, context=1, gamma=1.0, epsilon=0.0)
+    found = chain_lifetimes(coin, np.array([1, 3]), beta=1.0)
+    assert found[0] == pytest.approx(1 + np.exp(2.0))
+    # Three bits: two states up; leave either with the chance of at most one bit up.
+    stay = []
+    for mean in (1.0 / 3.0, 1.0):
+        up = 0.5 * (1 + np.tanh(mean))
+        stay.append((3 * up**2 * (1 - up), up**3))
+    (a, b), (c, d) = stay
+    expected = np.linalg.solve(np.array([[1 - a, -b], [-c, 1 - d]]), np.ones(2))[1]
+    assert found[1] == pytest.approx(expected)

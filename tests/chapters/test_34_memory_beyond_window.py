@@ -1,0 +1,292 @@
+"""Memory beyond the window: claims C11 and C12 by other means, and the stored tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.signal import periodogram
+
+from compendium.c34_memory_beyond_window.messages import (
+    gaussian_information,
+    label_information,
+    measured_information,
+    message_direction,
+    predicted_information,
+    trace_message,
+)
+from compendium.c34_memory_beyond_window.study import (
+    MEMORY_TIMES,
+    SIZES,
+    SPECTRA,
+    STRENGTH,
+    dephased_distance,
+    forgotten_at,
+    median_interval,
+    memory_rows,
+    onset,
+    perturbed_distance,
+    spectrum_row,
+)
+from compendium.common.phase_transitions import protocol_start
+from compendium.common.windows import MOTIONS, message_start
+from spinformer.core.statistics import mean_interval
+from spinformer.dmft.lifetimes import replicas
+from spinformer.dmft.mean_field import step
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+from spinformer.dmft.tokens import attention_of_window, window_means
+
+
+@pytest.fixture(scope="module")
+def network():
+    return Network.document()
+
+
+def plain_orbit(network, context, *, beta, dropped, kept):
+    """m^o_1 of a batch by the NumPy reference step, (batch, kept)."""
+    signal = []
+    for number in range(dropped + kept):
+        context, overlap = step(network, context, beta)
+        if number >= dropped:
+            signal.append(overlap[..., 0])
+    return np.array(signal).T
+
+
+def correlation(signal, lag):
+    """Correlation coefficient between a signal and itself `lag` later, averaged over its rows."""
+    return np.mean([np.corrcoef(row[:-lag], row[lag:])[0, 1] for row in signal])
+
+
+@pytest.mark.claim("C11")
+def test_spectra_and_correlations_by_other_means(network):
+    start = protocol_start(network, steps=20_000)
+    one = Context(start.attention[None], start.position)
+    quasi = plain_orbit(network, one, beta=1.255, dropped=3000, kept=4000)
+    # Turns of the orbit counted in the strobed plane of m and its change, no spectrum involved.
+    strobed = quasi[0, ::4] - quasi[0, ::4].mean()
+    angle = np.unwrap(np.angle(strobed[1:-1] + 1j * (strobed[2:] - strobed[:-2])))
+    own = abs(angle[-1] - angle[0]) / (2 * np.pi * 4 * (len(angle) - 1))
+    assert own == pytest.approx(0.0641, abs=2e-4)
+    assert own < 1.0 / network.context
+    frequency, power = periodogram(quasi[0], detrend="constant")
+    assert power[frequency < 0.25].sum() / power.sum() > 0.9
+    returns = [correlation(quasi, lag) for lag in range(1000, 1020)]
+    assert np.abs(returns).max() > 0.9
+    # Chaos, many copies of one start.
+    chaos = plain_orbit(
+        network, replicas(start, count=64, size=1e-4, seed=5), beta=1.266, dropped=1000, kept=2400
+    )
+    frequency, power = periodogram(chaos, detrend="constant")
+    shares = power[:, frequency < 0.25].sum(axis=1) / power.sum(axis=1)
+    low, _ = mean_interval(shares)
+    assert low > 0.5
+    late = np.abs([correlation(chaos, lag) for lag in range(160, 200)]).max()
+    rest = np.abs([correlation(chaos, lag) for lag in range(1000, 1040)]).max()
+    assert rest < 0.1 < late
+    table = SPECTRA.read()
+    assert abs(shares.mean() - table["below"].mean()) < 0.05
+    assert abs(late - table["late"].mean()) < 0.03
+    # A line is |X|²/n = n a²: its height grows with the samples, 20,000 in the table.
+    height = power[:, -1].mean() * 20_000 / 2400
+    assert table["half_least"].min() < height < table["half_most"].max()
+    assert table["half_least"].min() < 15 < table["half_most"].max()
+
+
+def test_a_unit_of_the_spectra(network):
+    (row,) = spectrum_row(3, orbits=16)
+    table = SPECTRA.read()
+    for name, tolerance in (("below", 0.02), ("half", 2.5), ("early", 0.02), ("late", 0.04)):
+        assert row[name] == pytest.approx(table[name][3], abs=tolerance)
+
+
+def bits_and_loops(network, beta, window, position, size, steps, runs, seed):
+    """Windows after `steps` tokens, bits drawn one by one in numpy, attention by the reference."""
+    rng = np.random.default_rng(seed)
+    each = size // network.segments
+    recent = np.repeat(window[None], runs, axis=0)
+
+    def drawn(means):
+        ones = rng.binomial(each, 0.5 * (1.0 + means))
+        return 2.0 * ones / each - 1.0
+
+    recent = drawn(recent)
+    for number in range(steps):
+        attention = attention_of_window(network, recent, position=position + number)
+        token = drawn(window_means(network, beta, attention=attention))
+        recent = np.concatenate([recent[:, 1:], token[:, None]], axis=1)
+    return recent.reshape(runs, -1)
+
+
+@pytest.mark.claim("C12")
+def test_memory_times_by_bits_and_loops(network):
+    # Every row of the table stands on this: what linear noise says of a message agrees with
+    # texts drawn by other code, beyond the window and in all five motions.
+    size, runs = 9_999_999, 1500
+    for motion, delay in zip(MOTIONS, (6, 20, 24, 7, 9), strict=True):
+        beta = MOTIONS[motion][0]
+        window, position = message_start(network, motion, number=2)
+        direction = message_direction(network, 2)
+        trace = trace_message(
+            network, beta, window=window, position=position, direction=direction, steps=delay
+        )
+        strength = 1.0 / np.sqrt(size * trace.memory[-1])  # two standard deviations apart
+        shift = strength * np.sqrt((1.0 - window[-1] ** 2) * network.segments) * direction
+        clouds = []
+        for seed, sign in enumerate((1.0, -1.0)):
+            sent = np.concatenate([window[:-1], window[-1:] + sign * shift])
+            clouds.append(bits_and_loops(network, beta, sent, position, size, delay, runs, seed))
+        gap = clouds[0].mean(axis=0) - clouds[1].mean(axis=0)
+        covariance = 0.5 * (np.cov(clouds[0].T) + np.cov(clouds[1].T))
+        distance = gap @ np.linalg.solve(covariance, gap)
+        # Expected: 4, and 12 · 2/runs from the noise of the means.
+        assert distance == pytest.approx(4.0, rel=0.25), motion
+    # The row's own quantities, from the columns: the criterion, beside the theory's prediction.
+    table = MEMORY_TIMES.read()
+    times = np.where(table["measured"] < 0, np.inf, table["measured"])
+    theory = np.where(table["fisher"] < 0, np.inf, table["fisher"])
+    exponents = {}
+    for motion in MOTIONS:
+        few, many = ((table["motion"] == motion) & (table["size"] == n) for n in SIZES[4::4])
+        assert np.sort(times[many])[1] > network.context
+        with np.errstate(invalid="ignore"):
+            exponent = np.nan_to_num(np.log(times[many] / times[few]) / np.log(100), nan=0.0)
+        exponents[motion] = median_interval(exponent)
+        if motion in ("driven", "periodic"):
+            predicted = np.median(np.log(theory[many] / theory[few]) / np.log(100))
+            assert exponents[motion][0] == pytest.approx(predicted, abs=0.1)
+    assert exponents["quasi-periodic"][1] > 0.5
+    assert 0.75 < exponents["quasi-periodic"][0] < 1.25
+    assert all(value[0] < 0.5 for name, value in exponents.items() if name != "quasi-periodic")
+
+
+def test_a_unit_of_the_memory_times():
+    rows = memory_rows("driven", 4, sizes=SIZES[:1] + SIZES[4:5], runs=200)
+    table = MEMORY_TIMES.read()
+    mine = (table["motion"] == "driven") & (table["start"] == 4)
+    for row in rows:
+        stored = mine & (table["size"] == row["size"])
+        assert row["fisher"] == pytest.approx(table["fisher"][stored][0], rel=1e-4)
+        assert row["dephased"] == table["dephased"][stored][0] == -1.0
+        assert row["measured"] == pytest.approx(table["measured"][stored][0], rel=0.3)
+
+
+def test_delays_at_which_a_message_is_forgotten():
+    delays = np.array([1, 2, 4, 8, 16])
+    assert forgotten_at(delays, information=np.array([1, 1, 1, 1, 0.2])) == np.inf
+    assert forgotten_at(delays, information=np.full(5, 0.1)) == 0.0
+    assert forgotten_at(delays, information=np.array([1, 0.3, -0.1, -0.1, 0.0])) == pytest.approx(
+        2 * 2**0.5
+    )
+    # One estimate below is noise; two are not, and neither is the last.
+    assert forgotten_at(delays, information=np.array([1, 0.0, 1, 0.3, -0.1])) > 8
+    assert forgotten_at(delays, information=np.array([1, 0.0, 0.2, 0.0, 0.0])) < 8.1
+
+
+def test_starts_that_never_get_there_count_as_late():
+    distance = np.zeros((5, 9))
+    distance[0, 2:] = distance[1, 4:] = 1.0
+    found = onset(distance, level=0.5)
+    assert (found.median, found.reached) == (np.inf, 2)
+    distance[2, 6] = 1.0
+    found = onset(distance, level=0.5)
+    assert (found.median, found.reached, found.starts) == (6.0, 3, 5)
+    with pytest.raises(ValueError, match="samples"):
+        median_interval(np.ones(5))
+
+
+def test_perturbations_follow_the_exponents(network):
+    # Rates from the chapter on phase transitions, nats per step.
+    for motion, rate, span in (("driven", -0.327, (8, 40)), ("quasi-periodic", 0.0, (400, 800))):
+        found = np.log(np.median(perturbed_distance(
+            network, motion, size=1e-6, starts=24, steps=span[1]), axis=0))  # fmt: skip
+        slope = (found[span[1]] - found[span[0]]) / (span[1] - span[0])
+        assert slope == pytest.approx(rate, abs=0.02)
+    chaotic = perturbed_distance(network, "chaos at 1.28", size=1e-6, starts=24, steps=600)
+    assert dephased_distance(network, "driven") < 1e-9  # the clock's own beat does not count
+    far = dephased_distance(network, "chaos at 1.28")
+    assert np.sqrt(np.mean(chaotic[:, 400:] ** 2)) == pytest.approx(far, rel=0.15)
+
+
+def test_messages_of_equal_strength_are_equally_legible_when_written(network):
+    for motion in MOTIONS:
+        window, position = message_start(network, motion, number=1)
+        direction = message_direction(network, 1)
+        trace = trace_message(
+            network, MOTIONS[motion][0], window=window, position=position,
+            direction=direction, steps=4,
+        )  # fmt: skip
+        bits = predicted_information(trace, size=9999, strength=STRENGTH)
+        assert bits[:4] == pytest.approx(0.3689, abs=1e-3)
+        assert bits[4] < bits[3]
+        assert (np.round(window, 8) == window).all()
+    bits, errors = measured_information(
+        network, 9999, beta=1.28, window=window, position=position, direction=direction,
+        strength=STRENGTH, delays=np.array([2]), runs=3000, seed=0,
+    )  # fmt: skip
+    assert abs(bits[0] - 0.3689) < 4 * errors[0] < 0.15
+
+
+def binary_information(error):
+    """Bits that a symmetric guess wrong with probability `error` tells about a fair label."""
+    return 1.0 + error * np.log2(error) + (1 - error) * np.log2(1 - error)
+
+
+def test_label_information_of_known_clouds():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 4000, 2))
+    same = label_information(a, second=b, seed=rng)
+    assert abs(same.value) < 4 * same.error
+    far = label_information(a, second=b + 20.0, seed=rng)
+    assert far.value == pytest.approx(1.0, abs=1e-3)
+    # Two unit Gaussians at distance 2: the best classifier errs with Phi(-1) = 0.15866, so
+    # the information of its guess is 1 - h(0.15866) bits, the most that can be reached.
+    best = binary_information(0.15865525)
+    assert gaussian_information(2.0) == pytest.approx(best, abs=1e-7)
+    shifted = label_information(a, second=b + np.array([2.0, 0.0]), seed=rng)
+    assert abs(shifted.value - best) < 4 * shifted.error < 0.1
+
+
+def test_a_discriminant_sees_what_neighbours_do_not_and_the_other_way_round():
+    rng = np.random.default_rng(4)
+    # Eleven loud directions hide a quiet one from neighbours: distance 4 along it.
+    a, b = rng.standard_normal((2, 800, 12)) * np.r_[0.01, np.full(11, 1.0)]
+    quiet = label_information(a, second=b + np.r_[0.04, np.zeros(11)], seed=0)
+    assert abs(quiet.value - gaussian_information(4.0)) < 0.15
+    # A ring around a disk has the same mean: no plane parts them.
+    angle = rng.uniform(0, 2 * np.pi, 800)
+    ring = 3.0 * np.stack([np.cos(angle), np.sin(angle)], 1)
+    disk = 0.5 * rng.standard_normal((800, 2))
+    assert label_information(ring, second=disk, seed=0).value > 0.9
+
+
+@pytest.mark.parametrize("shift", [1.0, 3.0])
+def test_error_is_the_scatter_over_clouds(shift):
+    rng = np.random.default_rng(1)
+    found = [
+        label_information(a, second=b + shift, seed=seed)
+        for seed, (a, b) in enumerate(rng.standard_normal((250, 2, 300, 1)))
+    ]
+    scatter = np.std([one.value for one in found], ddof=1)
+    error = np.sqrt(np.mean([one.error**2 for one in found]))
+    assert error / scatter == pytest.approx(1.0, abs=0.2)
+    assert all(one.samples == 150 for one in found)
+
+
+def test_equal_clouds_tell_nothing_on_average():
+    rng = np.random.default_rng(2)
+    found = [
+        label_information(a, second=b, seed=seed)
+        for seed, (a, b) in enumerate(rng.standard_normal((300, 2, 80, 1)))
+    ]
+    values = np.array([one.value for one in found])
+    # The bias without correction is 1/(80 ln 2) = 0.018 bits, ten times the error here.
+    assert abs(values.mean()) < 4 * values.std() / np.sqrt(300)
+    assert values.std() / np.sqrt(300) < 0.0016
+    assert np.mean(np.abs(values) < 4 * np.array([one.error for one in found])) > 0.98
+
+
+def test_the_guess_is_made_on_points_that_were_not_learned():
+    # One neighbour knows every point it has learned: tested on those, noise would tell one bit.
+    a, b = np.random.default_rng(3).standard_normal((2, 2000, 2))
+    found = label_information(a, second=b, seed=0, neighbours=1)
+    assert abs(found.value) < 0.01
