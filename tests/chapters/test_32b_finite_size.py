@@ -120,16 +120,6 @@ def test_errors_are_the_scatter_over_seeds(size, subtracted):
     assert (found[0].bias.error[-1] < 0.1 * scatter).all() == subtracted
 
 
-def test_the_deviation_of_the_law_is_at_most_the_share_it_misses(limit):
-    for size in (99, 9999, 3 * 10**6):
-        runs = sample(limit, size, runs=200, seed=2)
-        found = deviation(runs, limit=limit)
-        linear = semantic_overlaps(limit.network, linear_fluctuations(runs, maps=limit.maps))
-        law = np.sqrt((linear**2).sum(axis=2).mean(axis=0))
-        assert (np.abs(found.rms.value / law - 1) <= found.missed.value + 1e-12).all()
-        np.testing.assert_allclose(found.missed.value[:4], 0.0, atol=1e-9)  # the window is linear
-
-
 def test_the_onset_of_a_power_law_is_where_it_crosses():
     sizes = 10.0 ** np.arange(2, 8)
     missed = 30.0 / np.sqrt(sizes)

@@ -25,7 +25,6 @@ from compendium.c34_memory_beyond_window.study import (
     memory_rows,
     onset,
     perturbed_distance,
-    spectrum_row,
 )
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.windows import MOTIONS, message_start
@@ -90,13 +89,6 @@ def test_spectra_and_correlations_by_other_means(network):
     height = power[:, -1].mean() * 20_000 / 2400
     assert table["half_least"].min() < height < table["half_most"].max()
     assert table["half_least"].min() < 15 < table["half_most"].max()
-
-
-def test_a_unit_of_the_spectra(network):
-    (row,) = spectrum_row(3, orbits=16)
-    table = SPECTRA.read()
-    for name, tolerance in (("below", 0.02), ("half", 2.5), ("early", 0.02), ("late", 0.04)):
-        assert row[name] == pytest.approx(table[name][3], abs=tolerance)
 
 
 def bits_and_loops(network, beta, window, position, size, steps, runs, seed):
@@ -259,9 +251,8 @@ def test_a_discriminant_sees_what_neighbours_do_not_and_the_other_way_round():
     assert label_information(ring, second=disk, seed=0).value > 0.9
 
 
-@pytest.mark.parametrize("shift", [1.0, 3.0])
-def test_error_is_the_scatter_over_clouds(shift):
-    rng = np.random.default_rng(1)
+def test_error_is_the_scatter_over_clouds():
+    rng, shift = np.random.default_rng(1), 1.5
     found = [
         label_information(a, second=b + shift, seed=seed)
         for seed, (a, b) in enumerate(rng.standard_normal((250, 2, 300, 1)))

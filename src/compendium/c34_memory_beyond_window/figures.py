@@ -24,8 +24,9 @@ def show_tape(*, noise: bool = False) -> Figure:
     axis.axis("off")
     for place in range(12):
         face, line = COLORS["red"] if place == 3 else "0.92", "-" if place < 11 else "--"
-        style: dict[str, Any] = {"boxstyle": "round,pad=0.04", "fc": face, "ec": COLORS["black"], "ls": line}
-        axis.add_patch(FancyBboxPatch((place, 0), 0.72, 0.72, **style))
+        style: dict[str, Any] = {"fc": face, "ec": COLORS["black"], "ls": line}
+        box = FancyBboxPatch((place, 0), 0.72, 0.72, boxstyle="round,pad=0.04", **style)
+        axis.add_patch(box)
         if noise and place > 3:
             axis.text(place + 0.36, -0.42, "~", ha="center", fontsize=15, color=COLORS["blue"])
     axis.text(3.36, 0.36, "x", ha="center", va="center", color="white")

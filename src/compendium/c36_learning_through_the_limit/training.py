@@ -45,16 +45,17 @@ TUNING_SEEDS = {"cycle": range(100, 112), "bytes": range(100, 104)}
 RATES = (0.03, 0.1, 0.3)
 BUDGET = {"cycle": 320, "bytes": 160}  # updates with one path of every start
 SHARES = (0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the budget, where one looks
-# Gradient, N of the training (0: the limit), copies to choose from, steps kept, shuffled targets.
-ARMS: dict[str, tuple[str, int, tuple[int, ...], int, bool]] = {
-    "limit": ("limit", 0, (1,), 0, False),
-    "limit, one step": ("limit", 0, (1,), 1, False),
-    "limit, shuffled": ("limit", 0, (1,), 0, True),
-    "straight, 99": ("straight", 99, (1,), 0, False),
-    "straight, 9900": ("straight", 9900, (1,), 0, False),
-    "score, 99": ("score", 99, (2, 8), 0, False),
-    "score, 9900": ("score", 9900, (2, 8), 0, False),
+# How each arm differs from `Lessons` as they stand, and how many copies there are to choose from.
+ARMS: dict[str, dict[str, Any]] = {
+    "limit": {},
+    "limit, one step": {"keep": 1},
+    "limit, shuffled": {"shuffled": True},
+    "straight, 99": {"gradient": "straight", "size": 99},
+    "straight, 9900": {"gradient": "straight", "size": 9900},
+    "score, 99": {"gradient": "score", "size": 99},
+    "score, 9900": {"gradient": "score", "size": 9900},
 }
+COPIES = {arm: (2, 8) if arm.startswith("score") else (1,) for arm in ARMS}
 
 
 @record
@@ -243,24 +244,14 @@ def losses(
     return (paths.costs.sum(-1).mean(1) / (told * rule.visible)).numpy()
 
 
-def _lessons(
-    task: str, arm: str, *, copies: int, rate: float, seeds: Sequence[int], updates: int | None
-) -> Lessons:
-    gradient, size, _, keep, shuffled = ARMS[arm]
-    return Lessons(
-        task=task, gradient=gradient, size=size, copies=copies, rate=rate, keep=keep,
-        shuffled=shuffled, updates=updates or BUDGET[task], seeds=seeds,
-    )  # fmt: skip
-
-
 def tuning_rows(
     task: str, *, arm: str, copies: int, rate: float, updates: int | None = None
 ) -> Rows:
     """Mean loss of the validation seeds at the arm's own N after the whole budget, or `updates`."""
-    seeds = TUNING_SEEDS[task]
-    lessons = _lessons(task, arm, copies=copies, rate=rate, seeds=seeds, updates=updates)
+    setting: dict[str, Any] = {"copies": copies, "rate": rate, "updates": updates or BUDGET[task]}
+    lessons = Lessons(task=task, seeds=TUNING_SEEDS[task], **setting, **ARMS[arm])
     theta = train(lessons)[1.0]
-    loss = losses(theta, task=task, seeds=seeds, size=lessons.size, part="validation")
+    loss = losses(theta, task=task, seeds=lessons.seeds, size=lessons.size, part="validation")
     return [{"loss": float(loss.mean())}]
 
 
@@ -277,7 +268,8 @@ def learning_rows(task: str, *, arm: str, block: int, shares: Sequence[float] = 
     """Losses of ten seeds after these shares of the budget, at every N and with signs."""
     copies, rate = chosen(task, arm=arm)
     seeds = range(block * BLOCK, (block + 1) * BLOCK)
-    lessons = _lessons(task, arm, copies=copies, rate=rate, seeds=seeds, updates=None)
+    setting: dict[str, Any] = {"copies": copies, "rate": rate, "updates": BUDGET[task]}
+    lessons = Lessons(task=task, seeds=seeds, **setting, **ARMS[arm])
     rows = []
     for share, theta in train(lessons, looks=shares).items():
         loss = partial(losses, theta, task=task, seeds=seeds)
@@ -306,11 +298,9 @@ def cost_rows(task: str, *, arm: str, repeat: int, updates: int = 6) -> Rows:
 
     repeat: a number that tells one measurement from the next.
     """
-    gradient, size, several, _, _ = ARMS[arm]
     kinds = [Lessons(task=task, updates=updates)]
-    for copies in several:
-        total = updates * copies
-        kinds.append(Lessons(task=task, gradient=gradient, size=size, copies=copies, updates=total))
+    for copies in COPIES[arm]:
+        kinds.append(Lessons(task=task, copies=copies, updates=updates * copies, **ARMS[arm]))
     seconds = []
     for lessons in [kinds[0], *kinds]:  # the first time is a rehearsal
         begin = time.process_time()
@@ -338,9 +328,9 @@ TUNING = Table(
     units=[
         {"task": task, "arm": arm, "copies": copies, "rate": rate}
         for task in TASKS
-        for arm, (_, _, several, _, shuffled) in ARMS.items()
-        if not shuffled
-        for copies in several
+        for arm in ARMS
+        if arm != "limit, shuffled"
+        for copies in COPIES[arm]
         for rate in RATES
     ],
     rows=tuning_rows,
