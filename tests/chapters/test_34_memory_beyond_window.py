@@ -241,8 +241,11 @@ def test_a_discriminant_sees_what_neighbours_do_not_and_the_other_way_round():
     rng = np.random.default_rng(4)
     # Eleven loud directions hide a quiet one from neighbours: distance 4 along it.
     a, b = rng.standard_normal((2, 800, 12)) * np.r_[0.01, np.full(11, 1.0)]
-    quiet = label_information(a, second=b + np.r_[0.04, np.zeros(11)], seed=0)
+    b = b + np.r_[0.04, np.zeros(11)]
+    quiet = label_information(a, second=b, seed=0)
     assert abs(quiet.value - gaussian_information(4.0)) < 0.15
+    # Which of the two guesses is decided on points that neither has learned.
+    assert label_information(a, second=b, seed=0, neighbours=1) == quiet
     # A ring around a disk has the same mean: no plane parts them.
     angle = rng.uniform(0, 2 * np.pi, 800)
     ring = 3.0 * np.stack([np.cos(angle), np.sin(angle)], 1)
