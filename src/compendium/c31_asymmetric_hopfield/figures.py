@@ -6,22 +6,16 @@ from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from compendium.common.drawing import points, quartiles
 from spinformer.core.statistics import Estimate
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
 
 
 def show_pair_and_window() -> Figure:
-    """A schematic: two groups of spins joined by overlaps, and attention over a window.
-
-    >>> figure = show_pair_and_window()
-    >>> len(figure.axes)
-    2
-    >>> plt.close(figure)
-    """
+    """A schematic: two groups of spins joined by overlaps, and attention over a window."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2), width_ratios=(1, 1.5))
     for place, name, color in ((0.0, "x", "blue"), (1.0, "y", "red")):
         heights = np.linspace(0.05, 0.8, 5)
@@ -54,112 +48,44 @@ def show_pair_and_window() -> Figure:
 
 
 def show_random_networks(
-    *,
-    memory: Mapping[float, Estimate],
-    lags: np.ndarray,
-    ordered: Mapping[float, Estimate],
-    order_theory: np.ndarray,
-    lengths: Mapping[float, np.ndarray],
-    sizes: np.ndarray,
-    exponents: Mapping[str, np.ndarray],
-    live: Mapping[float, Estimate],
-    chaos_theory: np.ndarray,
-) -> Figure:
+    *, memory: Mapping[float, Estimate], lags: np.ndarray, ordered: Mapping[float, Estimate],
+    order_theory: np.ndarray, lengths: Mapping[float, np.ndarray], sizes: np.ndarray,
+    exponents: Mapping[str, np.ndarray], live: Mapping[float, Estimate], chaos_theory: np.ndarray,
+) -> Figure:  # fmt: skip
     """Four panels, symmetric against asymmetric: memory, order, cycles, Lyapunov exponents.
 
     memory: autocorrelation at `lags` by symmetry. ordered: |m| by ratio of the mean coupling to
     the critical one; order_theory: (2, n). lengths: cycle lengths (sizes, networks) by symmetry.
     exponents: the columns of a table; live: measured now, by β; chaos_theory: (2, n).
-
-    >>> one = Estimate(value=0.5, error=0.1)
-    >>> two = Estimate(value=np.ones(2), error=np.ones(2))
-    >>> table = {name: np.zeros(2) for name in ("size", "symmetry", "beta", "exponent", "error")}
-    >>> figure = show_random_networks(
-    ...     memory={0.0: two}, lags=np.array([2, 4]), ordered={1.0: one},
-    ...     order_theory=np.ones((2, 2)), lengths={0.0: np.ones((2, 3))}, sizes=np.array([8, 12]),
-    ...     exponents=table, live={3.0: one}, chaos_theory=np.ones((2, 2)),
-    ... )
-    >>> len(figure.axes)
-    4
-    >>> plt.close(figure)
     """
     figure, axes = plt.subplots(2, 2, figsize=(8.4, 6.2))
-    _memory(axes[0, 0], memory, lags)
+    axis = axes[0, 0]
+    for (symmetry, kept), color in zip(memory.items(), ("red", "orange", "blue"), strict=False):
+        style = {"fmt": "o-", "ms": 4, "label": f"η = {symmetry:g}"}
+        points(axis, lags, kept.value, kept.error, color, **style)
+    axis.set(xscale="log", xlabel="lag τ (parallel updates)", ylabel="autocorrelation $C(τ)$")
     axis = axes[0, 1]
     axis.plot(*order_theory, color=COLORS["black"], label="theory")
-    at, found = np.array(list(ordered)), list(ordered.values())
-    values, errors = ([getattr(one, name) for one in found] for name in ("value", "error"))
-    axis.errorbar(at, values, errors, fmt="o", color=COLORS["blue"], capsize=2, label="η = 0")
-    axis.set_xlabel("mean coupling $J_0$ / critical value")
-    axis.set_ylabel("magnetisation $|m|$")
-    axis.legend()
-    _cycles(axes[1, 0], lengths, sizes)
+    values, errors = ([getattr(m, part) for m in ordered.values()] for part in ("value", "error"))
+    points(axis, list(ordered), values, errors, "blue", label="η = 0")
+    axis.set(xlabel="mean coupling $J_0$ / critical value", ylabel="magnetisation $|m|$")
+    axis = axes[1, 0]
+    for (symmetry, table), color in zip(lengths.items(), ("red", "blue"), strict=False):
+        quartiles(axis, sizes, table.T, color, ms=4, label=f"η = {symmetry:g}")
+    axis.set(yscale="log", xlabel="spins $N$", ylabel="cycle length (updates)")
+    for axis in (axes[0, 0], axes[0, 1], axes[1, 0]):
+        axis.legend()
     axis = axes[1, 1]
     axis.plot(*chaos_theory, color=COLORS["black"], label="theory, η = 0")
     for symmetry, color in ((0.0, "blue"), (1.0, "red")):
-        kept = (exponents["symmetry"] == symmetry) & (exponents["size"] == 500)
-        axis.errorbar(
-            exponents["beta"][kept],
-            exponents["exponent"][kept],
-            exponents["error"][kept],
-            fmt="o",
-            ms=4,
-            capsize=2,
-            color=COLORS[color],
-            label=f"η = {symmetry:.0f}, stored",
-        )
-    for number, (beta, one) in enumerate(live.items()):
-        axis.errorbar(
-            [beta],
-            [one.value],
-            [one.error],
-            fmt="s",
-            ms=8,
-            mfc="none",
-            capsize=2,
-            color=COLORS["orange"],
-            label="η = 0, run now" if number == 0 else None,
-        )
+        kept_rows = (exponents["symmetry"] == symmetry) & (exponents["size"] == 500)
+        beta, rate, error = (exponents[name][kept_rows] for name in ("beta", "exponent", "error"))
+        points(axis, beta, rate, error, color, ms=4, label=f"η = {symmetry:.0f}, stored")
+    for number, (at, one) in enumerate(live.items()):
+        style = {"fmt": "s", "ms": 8, "mfc": "none", "label": None if number else "η = 0, run now"}
+        points(axis, [at], [one.value], [one.error], "orange", **style)
     axis.axhline(0.0, color="0.6", linewidth=0.8)
-    axis.set_xlabel("inverse temperature β")
-    axis.set_ylabel("Lyapunov exponent (per update)")
+    axis.set(xlabel="inverse temperature β", ylabel="Lyapunov exponent (per update)")
     axis.legend(fontsize=8, loc="lower right")
     label_panels(list(axes.ravel()))
     return figure
-
-
-def _memory(axis: Axes, memory: Mapping[float, Estimate], lags: np.ndarray) -> None:
-    for (symmetry, kept), color in zip(memory.items(), ("red", "orange", "blue"), strict=False):
-        axis.errorbar(
-            lags,
-            kept.value,
-            kept.error,
-            fmt="o-",
-            ms=4,
-            capsize=2,
-            color=COLORS[color],
-            label=f"η = {symmetry:g}",
-        )
-    axis.set_xscale("log")
-    axis.set_xlabel("lag τ (parallel updates)")
-    axis.set_ylabel("autocorrelation $C(τ)$")
-    axis.legend()
-
-
-def _cycles(axis: Axes, lengths: Mapping[float, np.ndarray], sizes: np.ndarray) -> None:
-    for (symmetry, table), color in zip(lengths.items(), ("red", "blue"), strict=False):
-        low, middle, high = np.quantile(table, [0.25, 0.5, 0.75], axis=1)
-        axis.errorbar(
-            sizes,
-            middle,
-            [middle - low, high - middle],
-            fmt="o",
-            ms=4,
-            capsize=2,
-            color=COLORS[color],
-            label=f"η = {symmetry:g}",
-        )
-    axis.set_yscale("log")
-    axis.set_xlabel("spins $N$")
-    axis.set_ylabel("cycle length (updates)")
-    axis.legend()

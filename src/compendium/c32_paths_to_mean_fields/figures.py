@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from compendium.common.drawing import intervals, points
 from spinformer.core.statistics import Estimate
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
@@ -16,13 +18,7 @@ REGIMES = {"driven": "black", "quasi-periodic": "green", "periodic": "blue", "ch
 
 
 def show_token_loop() -> Figure:
-    """A schematic: a token of N bits, the overlaps that are all attention sees, the next token.
-
-    >>> figure = show_token_loop()
-    >>> len(figure.axes)
-    1
-    >>> plt.close(figure)
-    """
+    """A schematic: a token of N bits, the overlaps that are all attention sees, the next token."""
     figure, axis = plt.subplots(figsize=(8.4, 2.6))
     boxes = {
         "bits": (0.0, 0.5, "token: $N$ bits\n$x_i = \\pm1$"),
@@ -37,21 +33,15 @@ def show_token_loop() -> Figure:
         bent=[("next", "bits", "")],
         colors={"overlaps": "orange", "attention": "orange"},
     )
-    axis.text(0.17, 0.8, "noise of order\n$N^{-1/2}$", ha="center", fontsize=8.5)
-    axis.text(0.51, 0.8, "deterministic", ha="center", fontsize=8.5)
-    axis.text(0.84, 0.8, "independent\ndraws", ha="center", fontsize=8.5)
+    words = {0.17: "noise of order\n$N^{-1/2}$", 0.51: "deterministic", 0.84: "independent\ndraws"}
+    for place, word in words.items():
+        axis.text(place, 0.8, word, ha="center", fontsize=8.5)
     axis.set_ylim(-0.1, 1.05)
     return figure
 
 
 def show_spreading_texts() -> Figure:
-    """A schematic: single texts fan out around the limit, their average drifts off more slowly.
-
-    >>> figure = show_spreading_texts()
-    >>> len(figure.axes)
-    1
-    >>> plt.close(figure)
-    """
+    """A schematic: single texts fan out around the limit, their average drifts off more slowly."""
     figure, axis = plt.subplots(figsize=(6.8, 2.8))
     rng = np.random.default_rng(3)
     time = np.linspace(0.0, 1.0, 60)
@@ -61,63 +51,39 @@ def show_spreading_texts() -> Figure:
         axis.plot(time, limit + walk - walk[0], color=COLORS["sky"], lw=0.9)
     axis.plot(time, limit - 0.18 * time**2, "--", color=COLORS["red"], lw=1.8)
     axis.plot(time, limit, color=COLORS["black"], lw=2.2)
-    axis.text(1.02, limit[-1] + 0.05, "limit", va="center", color=COLORS["black"])
-    axis.text(
-        1.02, limit[-1] - 0.22, "average text: off by $1/N$", va="center", color=COLORS["red"]
-    )
-    axis.text(
-        1.02,
-        limit[-1] + 0.42,
-        "single texts: off by $1/\\sqrt{N}$",
-        va="center",
-        color=COLORS["blue"],
-    )
+    for up, color, word in (
+        (0.05, "black", "limit"),
+        (-0.22, "red", "average text: off by $1/N$"),
+        (0.42, "blue", "single texts: off by $1/\\sqrt{N}$"),
+    ):
+        axis.text(1.02, limit[-1] + up, word, va="center", color=COLORS[color])
     axis.set(xlim=(0.0, 1.55), xlabel="token", ylabel="overlap", xticks=[], yticks=[])
     axis.grid(visible=False)
     return figure
 
 
 def show_laws(
-    sizes: np.ndarray,
-    *,
-    single: Mapping[str, Estimate],
-    average: Mapping[str, Estimate],
+    sizes: np.ndarray, *, single: Mapping[str, Estimate], average: Mapping[str, Estimate],
     missed: Mapping[str, Estimate],
-) -> Figure:
+) -> Figure:  # fmt: skip
     """Measured over theory against N for four regimes: single texts, the average, what is missed.
 
     single, average: ratios (n,) to the laws σ/√N and b/N. missed: (n,), see `Deviation`.
-
-    >>> flat = {"driven": Estimate(value=np.ones(2), error=np.zeros(2))}
-    >>> figure = show_laws(np.array([30, 300]), single=flat, average=flat, missed=flat)
-    >>> len(figure.axes)
-    3
-    >>> plt.close(figure)
     """
     figure, axes = plt.subplots(1, 3, figsize=(10.0, 3.6))
     for axis, found in zip(axes, (single, average, missed), strict=True):
         for name, ratio in found.items():
             kept = ratio.error < 0.3
-            axis.errorbar(
-                sizes[kept],
-                ratio.value[kept],
-                ratio.error[kept],
-                fmt="o-",
-                ms=3,
-                lw=0.8,
-                capsize=1.5,
-                color=COLORS[REGIMES[name]],
-                label=name,
-            )
-        axis.set_xscale("log")
-        axis.set_xlabel("bits $N$")
+            value, error = ratio.value[kept], ratio.error[kept]
+            style = {"fmt": "o-", "ms": 3, "lw": 0.8, "capsize": 1.5, "label": name}
+            points(axis, sizes[kept], value, error, REGIMES[name], **style)
+        axis.set(xscale="log", xlabel="bits $N$")
     axes[0].set_ylabel("error of a text over $σ/\\sqrt{N}$")
     axes[1].set_ylabel("error of the average over $b/N$")
-    axes[2].set_ylabel("share that the linear law misses")
-    axes[2].set_yscale("log")
-    axes[2].axhline(0.1, color="0.4", ls="--", lw=1)
+    axes[2].set(ylabel="share that the linear law misses", yscale="log")
+    for axis, height in zip(axes, (1.0, 1.0, 0.1), strict=True):
+        axis.axhline(height, color="0.4", ls="--", lw=1)
     for axis in axes[:2]:
-        axis.axhline(1.0, color="0.4", ls="--", lw=1)
         axis.set_ylim(0.0, 1.6)
     axes[2].legend(fontsize=8)
     label_panels(list(axes))
@@ -125,69 +91,38 @@ def show_laws(
 
 
 def show_onsets(
-    gammas: np.ndarray,
-    *,
-    by_gamma: Mapping[int, tuple[np.ndarray, np.ndarray]],
-    tokens: np.ndarray,
-    by_token: tuple[np.ndarray, np.ndarray],
-    rate: float,
-) -> Figure:
+    gammas: np.ndarray, *, by_gamma: Mapping[int, tuple[np.ndarray, np.ndarray]],
+    tokens: np.ndarray, by_token: tuple[np.ndarray, np.ndarray], rate: float,
+) -> Figure:  # fmt: skip
     """ln N of the onset against the steepness, and against time in chaos; beside it the theory.
 
     by_gamma: for a token (measured, predicted), each (starts, gammas); by_token: the same pair,
     (starts, tokens). Medians and quartiles of the measured, medians of the predicted. rate: per
     token, drawn as a line through the last prediction.
-
-    >>> pair = (np.ones((3, 2)), np.ones((3, 2)))
-    >>> figure = show_onsets(
-    ...     np.array([4.0, 8.0]), by_gamma={4: pair}, tokens=np.array([2, 4]), by_token=pair,
-    ...     rate=0.3,
-    ... )
-    >>> len(figure.axes)
-    2
-    >>> plt.close(figure)
     """
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.6))
 
     def draw(
-        place: int, x: np.ndarray, pair: tuple[np.ndarray, np.ndarray], name: str, color: str
-    ) -> None:
-        quartiles = [np.quantile(pair[0], q, axis=0, method="lower") for q in (0.25, 0.5, 0.75)]
-        low, middle, high = np.minimum(np.exp(quartiles), 1e300)
-        high = np.minimum(high, 1e18)
-        axes[place].errorbar(
-            x,
-            middle,
-            [middle - low, high - middle],
-            fmt="o",
-            ms=4,
-            capsize=2,
-            lw=1,
-            color=COLORS[color],
-            label=f"{name}measured",
-        )
-        axes[place].plot(
-            x, np.exp(np.median(pair[1], axis=0)), color=COLORS[color], label=f"{name}theory"
-        )
+        axis: Axes, x: np.ndarray, pair: tuple[np.ndarray, np.ndarray], name: str, color: str
+    ) -> np.ndarray:
+        ends = [np.quantile(pair[0], q, axis=0, method="lower") for q in (0.25, 0.5, 0.75)]
+        low, middle, high = np.minimum(np.exp(ends), 1e300)
+        style = {"ms": 4, "lw": 1, "label": f"{name}measured"}
+        intervals(axis, x, (low, middle, np.minimum(high, 1e18)), color, **style)
+        theory = np.exp(np.median(pair[1], axis=0))
+        axis.plot(x, theory, color=COLORS[color], label=f"{name}theory")
+        return theory
 
     for (token, pair), color in zip(by_gamma.items(), ("sky", "purple"), strict=False):
-        draw(0, gammas, pair, f"token {token}, ", color)
-    draw(1, tokens, by_token, "", "red")
-    middle = np.exp(np.median(by_token[1], axis=0))
-    axes[1].plot(
-        tokens,
-        middle[-1] * np.exp(rate * (tokens - tokens[-1])),
-        "--",
-        color=COLORS["black"],
-        lw=1,
-        label="$e^{2λt}$",
-    )
+        draw(axes[0], gammas, pair, f"token {token}, ", color)
+    last = draw(axes[1], tokens, by_token, "", "red")[-1]
+    line = last * np.exp(rate * (tokens - tokens[-1]))
+    axes[1].plot(tokens, line, "--", color=COLORS["black"], lw=1, label="$e^{2λt}$")
     axes[0].set_xscale("log", base=2)
     axes[0].set_xlabel("steepness γ of the softmax")
     axes[1].set_xlabel("token")
     for axis in axes:
-        axis.set_yscale("log")
-        axis.set_ylabel("onset: bits $N$")
+        axis.set(yscale="log", ylabel="onset: bits $N$")
         axis.legend(fontsize=8, loc="upper left")
     axes[0].set_ylim(30.0, 1e9)  # room for the legend
     label_panels(list(axes))
@@ -195,24 +130,13 @@ def show_onsets(
 
 
 def show_agreement(
-    sizes: np.ndarray,
-    *,
-    times: Mapping[str, np.ndarray],
-    limits: Mapping[str, int],
+    sizes: np.ndarray, *, times: Mapping[str, np.ndarray], limits: Mapping[str, int],
     sampled: Mapping[str, tuple[np.ndarray, np.ndarray]],
-) -> Figure:
+) -> Figure:  # fmt: skip
     """Tokens of agreement against N by regime: linear theory (lines), sampled texts (circles).
 
     times: (n,) by regime; limits: how many tokens were looked at, where a triangle says "or more";
     sampled: sizes and times.
-
-    >>> figure = show_agreement(
-    ...     np.array([10, 100]), times={"driven": np.array([3, 9])}, limits={"driven": 9},
-    ...     sampled={"driven": (np.array([10]), np.array([3]))},
-    ... )
-    >>> len(figure.axes)
-    1
-    >>> plt.close(figure)
     """
     figure, axis = plt.subplots(figsize=(6.4, 3.8))
     for name, values in times.items():

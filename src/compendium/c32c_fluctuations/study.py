@@ -1,4 +1,12 @@
-"""The measurements behind the tables of `compendium.c32c_fluctuations`.
+"""Corrections to the mean field at finite size: texts that share their noise, and the tables.
+
+A network of N bits is a random map: uniform numbers u and the window make the next token, in each
+segment of n bits the u-quantile of a binomial distribution. Two texts with one u and different
+windows see the same noise, and how fast they part is the Lyapunov exponent of the random map,
+which tends to that of the mean field as N → ∞ (`lyapunov.lyapunov_spectrum`). The quantile jumps
+in steps of 2/n, so that the distance of the two must stay far above it: it is set back to a tenth
+of N^{-1/2}, the size of the noise, after every few tokens. Texts nearer than a step *merge*, and
+stay together for ever.
 
 Predictions, written after pilots on two starts and before the tables were made. The 1/N law of
 the average text breaks in chaos at a time that grows by 1/(2λ) tokens for each e-fold of N. The
@@ -18,17 +26,18 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import wasserstein_distance
+from scipy.stats import binom, wasserstein_distance
 
 from bookmaker.tables import Rows, Table
 from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, sample
-from compendium.c32c_fluctuations.closure import gaussian_closure
-from compendium.c32c_fluctuations.coupling import coupled_growth
+from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
 from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import Network
+from spinformer.dmft.network import OUTPUT, Network
 from spinformer.dmft.tokens import generate, semantic_overlaps, window_of_context
 
 _FOLDER = Path(__file__).parent
@@ -43,21 +52,77 @@ REGIMES = {
 # β of the stationary laws, each with one attractor for all of 96 random contexts.
 _LAWS = {"driven": 0.5, "quasi-periodic": 1.255, "chaos at 1.28": 1.28, "chaos at 1.4": 1.4}
 _SNAPSHOTS, _BETWEEN = 20, 101
+# Tokens between two times that a distance is set back: once around the clock of the document.
+_EVERY = 4
+
+
+@record
+class Growth:
+    """growth: nats per token, mean and error over the pairs (NaN of a single one; −∞ if none ever
+    parted); merged: share of the stretches of four tokens at whose end the two texts were equal,
+    which are left out of the mean."""
+
+    growth: Estimate
+    merged: float
+
+
+def coupled_growth(
+    network: Network, size: int, *, beta: float, windows: np.ndarray, position: int, steps: int,
+    transient: int, seed: Seed, distance: float = 0.1,
+) -> Growth:  # fmt: skip
+    """Growth of the distance of pairs of texts of N = `size` bits that share their noise.
+
+    windows: (R, T, L), where the R pairs begin; the first copy is drawn from there on with noise,
+    the second begins at `distance`/√N in a random direction. `transient` tokens turn it into its
+    own direction, `steps` are averaged over.
+    """
+    counts, reach = network.counts(size), distance / np.sqrt(size)
+    rng = numpy_generator(seed)
+
+    def follow(window: np.ndarray, uniform: np.ndarray, place: int) -> np.ndarray:
+        up = 0.5 * (1.0 + next_means(network, window, beta=beta, position=place))
+        token = 2.0 * binom.ppf(uniform, counts, up) / counts - 1.0
+        return np.concatenate([window[:, 1:], token[:, None]], axis=1)
+
+    first, away = windows, rng.standard_normal(windows.shape)
+    logs = []
+    for begin in range(0, transient + steps, _EVERY):
+        length = np.sqrt((away**2).sum(axis=(1, 2), keepdims=True))
+        # Merged pairs begin anew in a direction of their own.
+        fresh = rng.standard_normal(first.shape)
+        fresh /= np.sqrt((fresh**2).sum(axis=(1, 2), keepdims=True))
+        away = np.where(length > 0.0, away / np.where(length > 0.0, length, 1.0), fresh)
+        second = first + reach * away
+        for place in range(position + begin, position + begin + _EVERY):
+            uniform = rng.random((len(first), network.segments))
+            first, second = (follow(window, uniform, place) for window in (first, second))
+        away = second - first
+        if begin >= transient:
+            with np.errstate(divide="ignore"):
+                logs.append(np.log(np.sqrt((away**2).sum(axis=(1, 2))) / reach) / _EVERY)
+    table = np.ma.masked_invalid(logs)
+    means = table.mean(axis=0).compressed()
+    growth = Estimate(value=-np.inf, error=0.0)
+    if len(means) > 1:
+        growth = mean_estimate(means)
+    elif len(means):
+        growth = Estimate(value=means[0], error=np.nan, samples=1)
+    return Growth(growth=growth, merged=float(1.0 - table.count() / table.size))
+
+
+def _settled(start: Seed, *, beta: float, count: int, settle: int) -> Ensemble:
+    """Random contexts (count,) of the document's network, `settle` tokens on."""
+    network = Network.document()
+    contexts = random_contexts(network, start, count=count)
+    ensemble = Ensemble(network, contexts, beta=beta, threads=1)
+    ensemble.advance(settle)
+    return ensemble
 
 
 def spread_windows(beta: float, *, count: int, settle: int, seed: Seed) -> tuple[np.ndarray, int]:
-    """Windows (count, T, L) that random contexts reach after `settle` tokens, and their position.
-
-    >>> windows, position = spread_windows(1.28, count=2, settle=20, seed=0)
-    >>> windows.shape, position
-    ((2, 4, 3), 0)
-    """
-    network = Network.document()
-    start = random_contexts(network, seed, count=count)
-    ensemble = Ensemble(network, start, beta=beta, threads=1)
-    ensemble.advance(settle)
-    state = ensemble.state()
-    return window_of_context(network, state, beta=beta), state.position
+    """Windows (count, T, L) of random contexts after `settle` tokens, and their position."""
+    state = _settled(seed, beta=beta, count=count, settle=settle).state()
+    return window_of_context(Network.document(), state, beta=beta), state.position
 
 
 def _limit(regime: str, *, start: int, steps: int, seed: int) -> Limit:
@@ -67,6 +132,11 @@ def _limit(regime: str, *, start: int, steps: int, seed: int) -> Limit:
     return follow_limit(Network.document(), beta, window=windows[0], steps=steps, position=position)
 
 
+def _bits(exponent: float) -> int:
+    """Ten to this power, to a whole number of bits in each of the document's three segments."""
+    return 3 * round(10.0**exponent / 3)
+
+
 def closure_rows(regime: str, *, start: int, texts: int = 4_000, steps: int = 30) -> Rows:
     """Errors of three predictions of the average text, root mean square over `steps` tokens.
 
@@ -74,32 +144,22 @@ def closure_rows(regime: str, *, start: int, texts: int = 4_000, steps: int = 30
     the texts; sampling: the standard error of that average, which no prediction can beat. spread
     and closure_spread: measured and predicted root-mean-square deviation of a text from the
     average one.
-
-    >>> row = closure_rows("driven", start=0, texts=200, steps=4)[-1]
-    >>> row["naive"] > 3.0 * row["closure"]
-    True
     """
-    network = Network.document()
-    limit = _limit(regime, start=start, steps=steps, seed=1000)
+    network, limit = Network.document(), _limit(regime, start=start, steps=steps, seed=1000)
     context = network.context
-    pattern = (1.0 - network.epsilon) * network.semantic[0] * network.fractions
+    pattern = (1.0 - network.epsilon) * network.semantic[OUTPUT] * network.fractions
 
     def root(part: np.ndarray) -> float:
         return float(np.sqrt((part[context:] ** 2).sum(axis=1).mean()))
 
     rows = []
-    for exponent in np.arange(2.0, 7.1, 0.5):
-        size = network.segments * round(10.0**exponent / network.segments)
+    for size in map(_bits, np.arange(2.0, 7.1, 0.5)):
         runs = sample(limit, size, runs=texts, seed=start)
         found = deviation(runs, limit=limit).bias
         mean, covariance = gaussian_closure(
-            network,
-            size,
-            beta=limit.beta,
-            window=limit.path[:context],
-            steps=steps,
+            network, size, beta=limit.beta, window=limit.path[:context], steps=steps,
             position=limit.position,
-        )
+        )  # fmt: skip
         closure = semantic_overlaps(network, mean - limit.path)
         scatter = semantic_overlaps(network, runs.tokens).var(axis=0)
         expected = np.einsum("al,tlm,am->ta", pattern, covariance, pattern)
@@ -122,28 +182,20 @@ def break_rows(start: int, *, texts: int = 400, steps: int = 60) -> Rows:
 
     A row for each size: measured time, and the time at which theory expects N to be too small,
     300 |b|²/σ² = N. `steps` where neither comes.
-
-    >>> rows = break_rows(0, texts=40, steps=8)
-    >>> rows[0]["measured"] <= rows[-1]["measured"]
-    True
     """
     limit = _limit("chaotic", start=start, steps=steps, seed=2000)
     context = limit.network.context
+
+    def first(happens: np.ndarray) -> int:
+        return int(np.argmax(happens)) + 1 if happens.any() else steps
+
     rows = []
-    for exponent in range(4, 13):
-        size = limit.network.segments * round(10.0**exponent / limit.network.segments)
+    for size in map(_bits, range(4, 13)):
         bias = deviation(sample(limit, size, runs=texts, seed=start), limit=limit).bias.value
         law = limit.shift / size
-        off = np.linalg.norm((bias - law)[context:], axis=1)
-        wrong = off > 0.5 * np.linalg.norm(law[context:], axis=1)
+        off, whole = (np.linalg.norm(part[context:], axis=1) for part in (bias - law, law))
         late = 300.0 * limit.crossing()[context:] > size
-        rows.append(
-            {
-                "bits": size,
-                "measured": int(np.argmax(wrong)) + 1 if wrong.any() else steps,
-                "expected": int(np.argmax(late)) + 1 if late.any() else steps,
-            }
-        )
+        rows.append({"bits": size, "measured": first(off > 0.5 * whole), "expected": first(late)})
     return rows
 
 
@@ -155,38 +207,23 @@ def law_rows(
     Mean over the three overlaps of the Wasserstein-1 distance of their distributions, over
     `texts` texts and twenty looks at four tokens each. null: the same for two halves of the
     texts; floor: for two independent samples of the attractor's measure.
-
-    >>> row, = law_rows("driven", exponent=2.0, texts=20, burn=10)
-    >>> row["distance"] > row["null"]
-    True
     """
-    network, beta = Network.document(), _LAWS[regime]
-    size = network.segments * round(10.0**exponent / network.segments)
+    network, beta, size = Network.document(), _LAWS[regime], _bits(exponent)
     rng = numpy_generator(seed)
-    windows, position = spread_windows(beta, count=texts, settle=5_000, seed=rng)
-    found, place = [], position
+    windows, place = spread_windows(beta, count=texts, settle=5_000, seed=rng)
+    found = []
     for look in range(_SNAPSHOTS):
         steps = burn if look == 0 else _BETWEEN
         windows = generate(
-            network,
-            size,
-            beta=beta,
-            window=windows,
-            steps=steps,
-            runs=texts,
-            seed=rng,
-            position=place,
-            draw_window=look == 0,
-        ).tokens[:, -network.context :]
+            network, size, beta=beta, window=windows, steps=steps, runs=texts, seed=rng,
+            position=place, draw_window=look == 0,
+        ).tokens[:, -network.context :]  # fmt: skip
         place += steps
         found.append(semantic_overlaps(network, windows))
     law = np.concatenate(found, axis=1)
     limits = []
     for _ in range(2):
-        start = random_contexts(network, rng, count=texts)
-        ensemble = Ensemble(network, start, beta=beta, threads=1)
-        ensemble.advance(5_000)
-        looks = []
+        ensemble, looks = _settled(rng, beta=beta, count=texts, settle=5_000), []
         for _ in range(_SNAPSHOTS):
             looks.append(ensemble.record(network.context))
             ensemble.advance(_BETWEEN - network.context)
@@ -204,32 +241,17 @@ def law_rows(
 
 def _transport(one: np.ndarray, other: np.ndarray) -> float:
     """Wasserstein-1 distance of samples (texts, tokens, P), averaged over the last axis."""
-    return float(
-        np.mean(
-            [
-                wasserstein_distance(one[..., a].ravel(), other[..., a].ravel())
-                for a in range(one.shape[-1])
-            ]
-        )
-    )
+    pairs = zip(one.reshape(-1, one.shape[-1]).T, other.reshape(-1, one.shape[-1]).T, strict=True)
+    return float(np.mean([wasserstein_distance(*pair) for pair in pairs]))
 
 
 @cache
 def limit_exponent(beta: float) -> float:
-    """Leading Lyapunov exponent of the mean field: median of those of sixteen random contexts.
-
-    >>> limit_exponent(0.5) < -0.3
-    True
-    """
+    """Leading Lyapunov exponent of the mean field: median of those of sixteen random contexts."""
     network = Network.document()
+    starts = random_contexts(network, 0, count=16)
     found = lyapunov_spectrum(
-        network,
-        random_contexts(network, 0, count=16),
-        beta=beta,
-        transient=20_000,
-        steps=20_000,
-        count=1,
-        threads=1,
+        network, starts, beta=beta, transient=20_000, steps=20_000, count=1, threads=1
     )
     return float(np.median(found.exponents.value[:, 0]))
 
@@ -240,24 +262,13 @@ def exponent_rows(
     """Growth per token of the distance of two texts that share their uniform numbers.
 
     limit: the exponent of the mean field.
-
-    >>> row, = exponent_rows(0.5, exponent=6.0, pairs=2, steps=8)
-    >>> bool(row["growth"] < 0.0)
-    True
     """
-    network = Network.document()
-    size = network.segments * round(10.0**exponent / network.segments)
+    size = _bits(exponent)
     windows, position = spread_windows(beta, count=pairs, settle=3000, seed=seed)
     found = coupled_growth(
-        network,
-        size,
-        beta=beta,
-        windows=windows,
-        position=position,
-        steps=steps,
-        transient=steps // 2,
-        seed=seed,
-    )
+        Network.document(), size, beta=beta, windows=windows, position=position, steps=steps,
+        transient=steps // 2, seed=seed,
+    )  # fmt: skip
     return [
         {
             "bits": size,

@@ -1,4 +1,4 @@
-"""Shares of the regimes in ranges of β."""
+"""Shares of the regimes in ranges of β, and families of attractors followed in β."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.common.phase_transitions import protocol_start
-from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.core.records import record
+from spinformer.dmft.attractors import (
+    Attractors,
+    Continuation,
+    Regime,
+    Thresholds,
+    continue_attractors,
+    find_attractors,
+)
 from spinformer.dmft.network import Network
 
 DIAGRAMS = {"wide": (0.0, 3.0), "zoom": (1.24, 1.28)}
@@ -24,13 +32,60 @@ RANGES = (
 )
 
 
-def share_row(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows:
-    """Share of each regime among the values of β in [low, high], of `count` in the diagram.
+@record
+class Families:
+    """Attractors of different periods at β = `middle`, followed up and down from there.
 
-    >>> row, = share_row("zoom", low=1.2405, high=1.2425, count=21)
-    >>> row["values"], row["periodic"]
-    (1, 1.0)
+    periods: what each family has at `middle`. up, down: from `middle` outwards. back_down,
+    back_up: from the ends of these back to `middle`.
     """
+
+    periods: list[int]
+    up: Continuation
+    down: Continuation
+    back_down: Continuation
+    back_up: Continuation
+
+    @property
+    def betas(self) -> np.ndarray:
+        """All values of β visited outwards, ascending."""
+        return np.concatenate([self.down.betas[::-1], self.up.betas[1:]])
+
+    def period(self, family: int) -> np.ndarray:
+        """Period of one family at `betas`, 0 where there is none."""
+        return np.concatenate([self.down.period[::-1, family], self.up.period[1:, family]])
+
+    def exponent(self, family: int) -> np.ndarray:
+        """Leading exponent of one family at `betas`."""
+        up, down = self.up.exponent.value, self.down.exponent.value
+        return np.concatenate([down[::-1, family], up[1:, family]])
+
+
+def follow_families(
+    network: Network, found: Attractors, *, low: float, middle: float, high: float, count: int,
+    thresholds: Thresholds,
+) -> Families:  # fmt: skip
+    """Follow one attractor of each period in `found`, a batch (B,) at β = `middle`.
+
+    Each leg has `count` values of β, from `middle` to `low` or `high`; each starts where the one
+    before ended (`continue_attractors`).
+    """
+    periods, first = np.unique(found.period, return_index=True)
+    start = found.context.select(first)
+    above, below = np.linspace(middle, high, count), np.linspace(middle, low, count)
+    up = continue_attractors(network, start, above, thresholds=thresholds)
+    down = continue_attractors(network, start, below, thresholds=thresholds)
+    return Families(
+        periods=periods.tolist(),
+        up=up,
+        down=down,
+        back_down=continue_attractors(network, up.context, above[::-1], thresholds=thresholds),
+        back_up=continue_attractors(network, down.context, below[::-1], thresholds=thresholds),
+    )
+
+
+def share_row(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows:
+    """Share of each regime among the values of β in [low, high], of `count` in the diagram."""
     network = Network.document()
     betas = np.linspace(*DIAGRAMS[diagram], count)
     chosen = betas[(betas >= low) & (betas <= high)]

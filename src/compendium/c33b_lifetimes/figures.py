@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
-from spinformer.core.checks import check_array
+from compendium.common.drawing import intervals
 from spinformer.dmft.attractors import Regime
 from spinformer.dmft.lifetimes import Escapes
 from spinformer.plot.orbits import REGIME_COLORS
@@ -16,13 +18,7 @@ from spinformer.plot.style import COLORS, label_panels
 
 
 def show_leaking_chaos() -> Figure:
-    """A schematic: a chaotic set with a hole, an orbit that finds it, the attractor beyond.
-
-    >>> figure = show_leaking_chaos()
-    >>> len(figure.axes)
-    1
-    >>> plt.close(figure)
-    """
+    """A schematic: a chaotic set with a hole, an orbit that finds it, the attractor beyond."""
     figure, axis = plt.subplots(figsize=(6.4, 2.6))
     rng = np.random.default_rng(0)
     cloud = rng.uniform(-1, 1, (1500, 2)) * (1.5, 0.9)
@@ -40,9 +36,7 @@ def show_leaking_chaos() -> Figure:
     axis.text(1.45, -0.62, "hole", ha="center", color=COLORS["red"])
     axis.text(2.9, 0.72, "attractor", ha="center", color=COLORS["blue"])
     axis.text(1.85, 0.02, "no way back", ha="center", fontsize=8.5)
-    axis.set_xlim(-1.7, 3.6)
-    axis.set_ylim(-1.0, 1.2)
-    axis.set_aspect("equal")
+    axis.set(xlim=(-1.7, 3.6), ylim=(-1.0, 1.2), aspect="equal")
     axis.axis("off")
     return figure
 
@@ -51,35 +45,19 @@ def show_survival(found: Escapes, *, shown: int = 6) -> Figure:
     """Growth of a few replicas against time, and the share of all that are still chaotic.
 
     The straight line in the second panel is the exponential law with the estimated lifetime.
-
-    >>> from spinformer.dmft import Context, Network
-    >>> from spinformer.dmft.lifetimes import escape_times, replicas
-    >>> found = escape_times(
-    ...     Network.document(), replicas(Context(np.full((4, 3), 0.1), 0), count=3), beta=0.5,
-    ...     rate=-1.0, horizon=400, stretch=100, transient=0,
-    ... )
-    >>> figure = show_survival(found)
-    >>> len(figure.axes)
-    2
-    >>> plt.close(figure)
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2))
-    time = (np.arange(len(found.growth)) + 0.5) * found.stretch
-    for number in range(min(shown, found.growth.shape[1])):
-        left.plot(time, found.growth[:, number], lw=0.9)
-    left.axhline(found.rate, color="0.3", ls="--", lw=1)
-    left.set_xlabel("steps")
-    left.set_ylabel("growth rate (nats per step)")
     edges = np.arange(len(found.growth) + 1) * found.stretch
+    left.plot(edges[:-1] + 0.5 * found.stretch, found.growth[:, :shown], lw=0.9)
+    left.axhline(found.rate, color="0.3", ls="--", lw=1)
+    left.set(xlabel="steps", ylabel="growth rate (nats per step)")
     alive = (found.times[:, None] >= edges).mean(axis=0)
     right.step(edges, alive, where="post", color=COLORS["black"], label="still chaotic")
     life = found.lifetime()
     if np.isfinite(life.value) and life.value > 0:
         right.plot(edges, np.exp(-edges / life.value), color=COLORS["red"], label="exponential")
-    right.set_yscale("log")
+    right.set(yscale="log", xlabel="steps", ylabel="share of the copies")
     right.set_ylim(0.5 / found.growth.shape[1], 1.3)
-    right.set_xlabel("steps")
-    right.set_ylabel("share of the copies")
     right.legend()
     label_panels([left, right])
     return figure
@@ -88,22 +66,14 @@ def show_survival(found: Escapes, *, shown: int = 6) -> Figure:
 def plot_lifetimes(
     axis: Axes, *, at: np.ndarray, value: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> None:
-    """Lifetimes with intervals on a logarithmic axis; an arrow up where nothing ended.
+    """Lifetimes (n,) with intervals on a logarithmic axis; an arrow up where nothing ended.
 
-    All arrays have shape (n,); where `high` is infinite, the arrow starts at `low`.
-
-    >>> figure, axis = plt.subplots()
-    >>> ends = np.array([1.0, 2.0])
-    >>> plot_lifetimes(axis, at=ends, value=2 * ends, low=ends, high=np.array([4.0, np.inf]))
-    >>> plt.close(figure)
+    Where `high` is infinite, the arrow starts at `low`.
     """
-    at = check_array("at", at, ndim=1)
-    ended = np.isfinite(high) & (np.asarray(value) > 0)
-    spread = np.stack([(value - low)[ended], high[ended] - value[ended]])
-    color = COLORS["purple"]
-    axis.errorbar(at[ended], value[ended], spread, fmt="o", ms=4, color=color, capsize=2)
-    lasting = ~np.isfinite(high)
-    axis.plot(at[lasting], low[lasting], marker=r"$\uparrow$", ms=11, ls="", color=color)
+    ended, lasting = np.isfinite(high) & (value > 0), ~np.isfinite(high)
+    intervals(axis, at[ended], (low[ended], value[ended], high[ended]), "purple", ms=4)
+    style: dict[str, Any] = {"marker": r"$\uparrow$", "ms": 11, "ls": "", "color": COLORS["purple"]}
+    axis.plot(at[lasting], low[lasting], **style)
     axis.set_yscale("log")
 
 
@@ -111,27 +81,18 @@ def show_columns(columns: dict[str, np.ndarray], *, diagram: str) -> Figure:
     """Leading exponents of the chaotic columns of a diagram, early and late, colored by regime.
 
     columns: the table `COLUMNS`, or one of the same columns.
-
-    >>> few = {"diagram": np.array(["zoom"]), "ends": np.array(["periodic"]),
-    ...        "beta": np.array([1.27]), "before": np.array([0.1]), "after": np.array([-0.1])}
-    >>> plt.close(show_columns(few, diagram="zoom"))
     """
     mine = (columns["diagram"] == diagram) & (columns["ends"] != "none")
+    beta, before, after, ends = (
+        columns[name][mine] for name in ("beta", "before", "after", "ends")
+    )
     figure, axis = plt.subplots(figsize=(7.2, 3.4))
-    axis.plot(columns["beta"][mine], columns["before"][mine], ".", ms=5, color="0.8", label="early")
+    axis.plot(beta, before, ".", ms=5, color="0.8", label="early")
     for regime in Regime:
-        chosen = mine & (columns["ends"] == regime.label)
-        if chosen.any():
-            axis.plot(
-                columns["beta"][chosen],
-                columns["after"][chosen],
-                ".",
-                ms=2.5,
-                color=REGIME_COLORS[regime],
-                label=regime.label,
-            )
+        own, color = ends == regime.label, REGIME_COLORS[regime]
+        if own.any():
+            axis.plot(beta[own], after[own], ".", ms=2.5, color=color, label=regime.label)
     axis.axhline(0, color="0.3", lw=0.8)
-    axis.set_xlabel(r"inverse temperature $\beta$")
-    axis.set_ylabel("leading exponent (nats per step)")
+    axis.set(xlabel=r"inverse temperature $\beta$", ylabel="leading exponent (nats per step)")
     axis.legend(markerscale=2, loc="center", fontsize=8)
     return figure

@@ -10,7 +10,7 @@ import numpy as np
 from bookmaker.tables import Rows, Table
 from compendium.common.phase_transitions import census, name, protocol_start
 from spinformer.core.random import Seed
-from spinformer.core.statistics import lifetime_estimate
+from spinformer.core.statistics import Lifetime, lifetime_estimate
 from spinformer.dmft.attractors import SHORT_STRETCHES, Regime, find_attractors
 from spinformer.dmft.lifetimes import escape_times, escapes_of, growth_rates, replicas
 from spinformer.dmft.network import Network
@@ -47,37 +47,24 @@ def _document() -> tuple[Network, Context]:
     return network, protocol_start(network, steps=100_000)
 
 
+def _interval(life: Lifetime) -> dict[str, float]:
+    return {"lifetime": life.value, "low": life.low, "high": life.high}
+
+
 def lifetime_row(
     beta: float, *, rate: float, horizon: int, copies: int = _COPIES, seed: Seed = 0
 ) -> Rows:
-    """Escapes of copies of the document's context at one β, as the one row of its unit.
-
-    >>> row, = lifetime_row(1.27, rate=0.01, horizon=15_000, copies=8)
-    >>> row["copies"], row["returned"]
-    (8, 0)
-    """
+    """Escapes of copies of the document's context at one β, as the one row of its unit."""
     network, start = _document()
-    found = escape_times(
-        network,
-        replicas(start, count=copies, seed=seed),
-        beta=beta,
-        rate=rate,
-        horizon=horizon,
-    )
+    copied = replicas(start, count=copies, seed=seed)
+    found = escape_times(network, copied, beta=beta, rate=rate, horizon=horizon)
     life = found.lifetime()
     ends = ""
     if found.escaped.any():
         after = find_attractors(
-            network,
-            found.context.select(found.escaped),
-            beta=beta,
-            transient=0,
-            kept=10_000,
-            exponents=1,
-            exponent_steps=10_000,
-            bins=1,
-            thresholds=SHORT_STRETCHES,
-        )
+            network, found.context.select(found.escaped), beta=beta, transient=0, kept=10_000,
+            exponents=1, exponent_steps=10_000, bins=1, thresholds=SHORT_STRETCHES,
+        )  # fmt: skip
         kinds = sorted(census(after).items(), key=lambda item: -item[1])
         ends = "; ".join(f"{count} {name(*kind)}" for kind, count in kinds)
     early = found.growth[0]
@@ -88,9 +75,7 @@ def lifetime_row(
             "growth": float(np.median(early[early >= rate])) if (early >= rate).any() else 0.0,
             "escaped": life.ended,
             "returned": int(found.returned.sum()),
-            "lifetime": life.value,
-            "low": life.low,
-            "high": life.high,
+            **_interval(life),
             "ends": ends,
         }
     ]
@@ -98,21 +83,11 @@ def lifetime_row(
 
 @cache
 def weak_chaos(copies: int = _COPIES) -> Context:
-    """States on the weakly chaotic attractor at β = 1.276, reached from β = 1.2755.
-
-    >>> weak_chaos(2).attention.shape
-    (2, 4, 3)
-    """
+    """States on the weakly chaotic attractor at β = 1.276, reached from β = 1.2755."""
     network, start = _document()
     # Half a million steps end the strong chaos of most copies at 1.2755; the rest are left out.
-    found = escape_times(
-        network,
-        replicas(start, count=4 * copies),
-        beta=1.2755,
-        rate=0.05,
-        horizon=500_000,
-        transient=0,
-    )
+    copied = replicas(start, count=4 * copies)
+    found = escape_times(network, copied, beta=1.2755, rate=0.05, horizon=500_000, transient=0)
     states = found.context.select(np.flatnonzero(found.escaped)[:copies])
     for beta in (1.2758, 1.276):
         _, states = growth_rates(network, states, beta=beta, stretches=1, stretch=20_000)
@@ -120,33 +95,15 @@ def weak_chaos(copies: int = _COPIES) -> Context:
 
 
 def crisis_row(distance: float, *, copies: int = _COPIES, horizon: int = 400_000) -> Rows:
-    """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in.
-
-    >>> row, = crisis_row(1.6e-4, copies=2, horizon=20_000)
-    >>> row["escaped"]
-    2
-    """
+    """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in."""
     network, _ = _document()
     states, stretch = weak_chaos(copies), 100
-    rates, _ = growth_rates(
-        network,
-        states,
-        beta=CRISIS_BETA + distance,
-        stretches=horizon // stretch,
-        stretch=stretch,
-    )
+    beta, stretches = CRISIS_BETA + distance, horizon // stretch
+    rates, _ = growth_rates(network, states, beta=beta, stretches=stretches, stretch=stretch)
     # Weak chaos grows at 0.02, strong at 0.14; now the escape is upwards.
     first, escaped, _ = escapes_of(-rates.T, rate=-0.06)
     life = lifetime_estimate(first * float(stretch), ended=escaped)
-    return [
-        {
-            "copies": len(first),
-            "escaped": life.ended,
-            "lifetime": life.value,
-            "low": life.low,
-            "high": life.high,
-        }
-    ]
+    return [{"copies": len(first), "escaped": life.ended, **_interval(life)}]
 
 
 def _column_rows(diagram: str, chunk: int) -> Rows:
@@ -160,13 +117,9 @@ def _column_rows(diagram: str, chunk: int) -> Rows:
         none = {"beta": float(betas[0]), "before": 0.0, "after": 0.0, "ends": "none", "period": 0}
         return [shared | none]
     late = find_attractors(
-        network,
-        early.context.select(chaotic),
-        beta=betas[chaotic],
-        transient=2_000_000,
-        bins=1,
+        network, early.context.select(chaotic), beta=betas[chaotic], transient=2_000_000, bins=1,
         exponents=1,
-    )
+    )  # fmt: skip
     return [
         shared
         | {

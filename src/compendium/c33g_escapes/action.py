@@ -25,19 +25,14 @@ from scipy.optimize import least_squares
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from spinformer.core.checks import check_array, check_instance, check_integer, check_real
 from spinformer.core.solve import Solution, Status
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
-
-# Below this difference of fields the series of K is used: its next term is of relative size 1e-9.
-_CLOSE = 1e-3
 
 
 def path_action(network: Network, fields: np.ndarray, *, beta: float, position: int) -> np.ndarray:
     """Action of every token after the first window, (steps,), per bit of N.
 
-    fields: (T + steps, L), artanh of the tokens. `position` is that of the first window's newest
-    token. Raises ValueError for another shape or no step.
+    fields: (T + steps, L), artanh of the tokens. `position`: of the first window's newest token.
 
     >>> machine = Network.document()
     >>> coin = np.zeros((5, 3))  # at β = 0 coins are fair: tokens of mean 0 cost nothing ...
@@ -45,89 +40,71 @@ def path_action(network: Network, fields: np.ndarray, *, beta: float, position: 
     >>> float(path_action(machine, coin, beta=0.0, position=3)[0].round(6))
     0.693147
     """
-    fields, beta, position = _checked(network, fields, beta, position)
-    with torch.no_grad():
-        parts = _residuals(network, torch.tensor(fields), beta, position)
+    path = torch.tensor(fields)
+    parts = _residuals(
+        network, _windows(network, path), path[network.context :], beta=beta, position=position
+    )
     return np.asarray(0.5 * (parts**2).sum(dim=1).numpy())
 
 
 def least_action(
-    network: Network,
-    fields: np.ndarray,
-    *,
-    beta: float,
-    position: int,
-    tolerance: float = 1e-10,
-    max_steps: int = 300,
+    network: Network, fields: np.ndarray, *, beta: float, position: int, max_steps: int = 300
 ) -> Solution[np.ndarray]:
     """Path of locally least action between a first and a last window, from a first guess.
 
     fields: (T + steps, L), the guess; its first and last T tokens stay. Levenberg–Marquardt
-    steps in a trust region, until the action changes by less than `tolerance` of itself. The
-    value is the path of fields; `path_action(...).sum()` is what it costs. There may be many
-    local minima: try several guesses. Raises ValueError for fewer than T + 1 free steps.
-
-    >>> machine = Network.document()
-    >>> guess = np.full((12, 3), 0.1)
-    >>> guess[:4] = guess[-4:] = 0.0
-    >>> found = least_action(machine, guess, beta=0.0, position=3)  # fair coins: stay at zero
-    >>> bool(path_action(machine, found.value, beta=0.0, position=3).sum() < 1e-12)
-    True
+    steps in a trust region, until the action changes by less than 1e-10 of itself. The value is
+    the path of fields; there may be many local minima: try several guesses.
     """
-    fields, beta, position = _checked(network, fields, beta, position)
-    tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
-    max_steps = check_integer("max_steps", max_steps, low=1)
     context, segments = network.context, network.segments
-    check_integer("length of fields", len(fields), low=2 * context + 1)
-    first, last = torch.tensor(fields[:context]), torch.tensor(fields[-context:])
 
-    def whole(free: Tensor) -> Tensor:
-        return torch.cat([first, free.reshape(-1, segments), last])
+    def at(free: np.ndarray) -> np.ndarray:
+        path = fields.copy()
+        path[context:-context] = free.reshape(-1, segments)
+        return path
 
-    def residuals(free: np.ndarray) -> np.ndarray:
-        with torch.no_grad():
-            path = whole(torch.tensor(free))
-            return np.asarray(_residuals(network, path, beta, position).numpy()).ravel()
-
-    def jacobian(free: np.ndarray) -> np.ndarray:
-        return _jacobian(network, whole(torch.tensor(free)), beta, position)
+    def residuals(free: np.ndarray, *, derivative: bool = False) -> np.ndarray:
+        path = torch.tensor(at(free))
+        windows = _windows(network, path).clone().requires_grad_(derivative)
+        newest = path[context:].clone().requires_grad_(derivative)
+        parts = _residuals(network, windows, newest, beta=beta, position=position)
+        if not derivative:
+            return np.asarray(parts.numpy()).ravel()
+        # Each r depends on its own window and token alone: one backward pass serves all tokens.
+        rows = np.arange(len(parts))
+        result = np.zeros((len(parts), segments, len(path), segments))
+        for segment in range(segments):
+            total = parts[:, segment].sum()
+            into, own = torch.autograd.grad(total, (windows, newest), retain_graph=True)
+            for age in range(context):
+                result[rows, segment, rows + age] = into[:, age].numpy()
+            result[rows, segment, rows + context] = own.numpy()
+        return result[:, :, context:-context].reshape(len(parts) * segments, -1)
 
     found = least_squares(
         residuals,
         fields[context:-context].ravel(),
-        jac=jacobian,
-        ftol=tolerance,
+        jac=lambda free: residuals(free, derivative=True),
+        ftol=1e-10,
         xtol=1e-12,
         gtol=1e-14,
         max_nfev=max_steps,
     )
-    path = whole(torch.tensor(found.x)).numpy()
     return Solution(
-        value=path,
+        value=at(found.x),
         residual=float(np.abs(found.grad).max()),
         steps=int(found.nfev),
         status=Status.CONVERGED if found.status > 0 else Status.STEP_LIMIT,
     )
 
 
-def _checked(
-    network: Network, fields: np.ndarray, beta: float, position: int
-) -> tuple[np.ndarray, float, int]:
-    check_instance("network", network, Network)
-    beta = check_real("beta", beta, low=0.0)
-    fields = check_array("fields", fields, shape=(None, network.segments))
-    check_integer("steps of fields", len(fields) - network.context, low=1)
-    return fields, beta, check_integer("position", position)
+def _windows(network: Network, path: Tensor) -> Tensor:
+    """Windows (steps, T, L) of a path (T + steps, L) before each of its new tokens."""
+    return path.unfold(0, network.context, 1)[:-1].transpose(1, 2)
 
 
-def _residuals(network: Network, fields: Tensor, beta: float, position: int) -> Tensor:
-    """r of every token and segment after the first window, (steps, L)."""
-    windows = fields.unfold(0, network.context, 1)[:-1].transpose(1, 2)
-    return _of_windows(network, windows, fields[network.context :], beta, position)
-
-
-def _of_windows(
-    network: Network, windows: Tensor, newest: Tensor, beta: float, position: int
+def _residuals(
+    network: Network, windows: Tensor, newest: Tensor, *, beta: float, position: int
 ) -> Tensor:
     """r of tokens (n, L) after windows (n, T, L) of fields, `position` that of the first."""
     linear = torch.tensor((1.0 - network.epsilon) * network.semantic * network.fractions)
@@ -145,38 +122,17 @@ def _of_windows(
 def _root(y: Tensor, h: Tensor) -> Tensor:
     """r with ½r² = K(tanh y, tanh h), of the sign of y − h."""
     gap = y - h
-    near = gap.abs() < _CLOSE
+    near = gap.abs() < 1e-3  # the next term of the series is of relative size 1e-9 there
     apart = torch.where(near, torch.ones_like(gap), gap)
     far = h + apart
     entropy = apart * torch.tanh(far) - _log_cosh(far) + _log_cosh(h)
     t = torch.tanh(h)
-    slope = 1.0 - t**2
     # 2K/gap² = φ'' + ⅔ gap φ''' + ¼ gap² φ'''' with φ = ln cosh at h.
-    series = slope * (1.0 - 4.0 / 3.0 * gap * t + 0.25 * gap**2 * (6.0 * t**2 - 2.0))
+    curved = 1.0 - 4.0 / 3.0 * gap * t + 0.25 * gap**2 * (6.0 * t**2 - 2.0)
     # Saturated tokens have a ratio of exponentially small numbers; the floor keeps its root real.
-    ratio = torch.where(near, series, 2.0 * entropy / apart**2)
+    ratio = torch.where(near, (1.0 - t**2) * curved, 2.0 * entropy / apart**2)
     return gap * torch.sqrt(torch.clamp(ratio, min=1e-30))
 
 
 def _log_cosh(y: Tensor) -> Tensor:
     return y.abs() + softplus(-2.0 * y.abs()) - np.log(2.0)
-
-
-def _jacobian(network: Network, fields: Tensor, beta: float, position: int) -> np.ndarray:
-    """∂r/∂(free tokens), (steps · L, free · L): each r depends on its window and token alone."""
-    context, segments = network.context, network.segments
-    windows = fields.unfold(0, context, 1)[:-1].transpose(1, 2).clone().requires_grad_()
-    newest = fields[context:].clone().requires_grad_()
-    parts = _of_windows(network, windows, newest, beta, position)
-    steps = len(parts)
-    result = np.zeros((steps, segments, len(fields), segments))
-    rows = np.arange(steps)
-    for segment in range(segments):
-        # Tokens do not share inputs here, so that one backward pass serves all of them.
-        into, own = torch.autograd.grad(
-            parts[:, segment].sum(), (windows, newest), retain_graph=True
-        )
-        for age in range(context):
-            result[rows, segment, rows + age] = into[:, age].numpy()
-        result[rows, segment, rows + context] = own.numpy()
-    return result[:, :, context:-context].reshape(steps * segments, -1)

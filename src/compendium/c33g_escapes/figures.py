@@ -6,23 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from compendium.common.drawing import intervals
 from spinformer.plot.style import COLORS, label_panels
-
-# Colors and markers of the cycles, in the order of `coexisting_cycles`.
-_LOOKS = (("blue", "o"), ("red", "s"), ("green", "^"), ("orange", "D"))
 
 
 def show_valleys() -> Figure:
-    """A schematic: two valleys, noise that shakes a text in one of them, the way over the pass.
-
-    >>> figure = show_valleys()
-    >>> len(figure.axes)
-    1
-    >>> plt.close(figure)
-    """
+    """A schematic: two valleys, noise that shakes a text in one of them, the way over the pass."""
     figure, axis = plt.subplots(figsize=(6.4, 2.6))
     x = np.linspace(-1.75, 1.75, 300)
 
@@ -33,9 +24,9 @@ def show_valleys() -> Figure:
     rng = np.random.default_rng(2)
     at = np.linspace(-1.03, 0.0, 40)
     axis.plot(at, height(at) + 0.12 + 0.04 * rng.standard_normal(40), color=COLORS["red"], lw=1.2)
+    axis.plot([-1.03], [height(at)[0] + 0.12], "o", color=COLORS["red"], ms=8)
     at = np.linspace(0.0, 0.95, 30)
     axis.plot(at, height(at) + 0.12, color=COLORS["blue"], lw=1.6)
-    axis.plot([-1.03], [height(np.array(-1.03)) + 0.12], "o", color=COLORS["red"], ms=8)
     arrow = {"arrowstyle": "<->", "color": "0.3", "lw": 1.2}
     axis.annotate("", xy=(-1.62, -0.25), xytext=(-1.62, 1.02), arrowprops=arrow)
     axis.text(-1.68, 0.4, "action $V$", ha="right", va="center")
@@ -44,8 +35,7 @@ def show_valleys() -> Figure:
     axis.text(0.62, 1.1, "down: free", color=COLORS["blue"], ha="center")
     axis.text(-1.0, -0.72, "one cycle", ha="center")
     axis.text(1.0, -0.2, "another cycle", ha="center")
-    axis.set_xlim(-2.4, 1.9)
-    axis.set_ylim(-0.85, 1.7)
+    axis.set(xlim=(-2.4, 1.9), ylim=(-0.85, 1.7))
     axis.axis("off")
     return figure
 
@@ -53,48 +43,18 @@ def show_valleys() -> Figure:
 def show_chain(
     sizes: np.ndarray, *, lifetimes: np.ndarray, action: float, constant: float
 ) -> Figure:
-    """Exact lifetimes of the one-kind network, ln τ and ln τ − N V, against the number of bits.
-
-    >>> figure = show_chain(np.array([11, 21]), lifetimes=np.ones(2), action=0.1, constant=0.0)
-    >>> len(figure.axes)
-    2
-    >>> plt.close(figure)
-    """
+    """Exact lifetimes of the one-kind network, ln τ and ln τ − N V, against the number of bits."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.0, 3.1))
-    left.plot(sizes, np.log(lifetimes), "o", ms=4, color=COLORS["blue"], label="exact")
-    left.plot(
-        sizes, constant + action * sizes, color=COLORS["black"], lw=1, label="slope: least action"
-    )
-    left.set_xlabel("bits $N$")
-    left.set_ylabel(r"$\ln\,\tau$")
+    logs, line = np.log(lifetimes), constant + action * sizes
+    left.plot(sizes, logs, "o", ms=4, color=COLORS["blue"], label="exact")
+    left.plot(sizes, line, color=COLORS["black"], lw=1, label="slope: least action")
+    left.set(xlabel="bits $N$", ylabel=r"$\ln\,\tau$")
     left.legend(fontsize=8)
-    right.plot(sizes, np.log(lifetimes) - action * sizes, "o-", ms=4, color=COLORS["blue"])
-    right.set_xlabel("bits $N$")
-    right.set_ylabel(r"$\ln\,\tau - N V$")
+    right.plot(sizes, logs - action * sizes, "o-", ms=4, color=COLORS["blue"])
+    right.set(xlabel="bits $N$", ylabel=r"$\ln\,\tau - N V$")
     right.set_ylim(constant - 0.5, constant + 0.5)
     label_panels([left, right])
     return figure
-
-
-def plot_lifetimes_by_size(
-    axis: Axes, table: Mapping[str, np.ndarray], *, rows: np.ndarray, number: int, label: str
-) -> None:
-    """Lifetimes with their intervals against N, on a logarithmic axis of τ."""
-    color, marker = _LOOKS[number]
-    value = table["lifetime"][rows]
-    axis.errorbar(
-        table["size"][rows],
-        value,
-        [value - table["low"][rows], table["high"][rows] - value],
-        fmt=marker,
-        ms=4,
-        capsize=2,
-        lw=0.9,
-        color=COLORS[color],
-        label=label,
-    )
-    axis.set_yscale("log")
-    axis.set_xlabel("bits $N$")
 
 
 def show_escapes(
@@ -103,22 +63,20 @@ def show_escapes(
     """Lifetimes of cycles against N with fitted laws; the last entry of `laws` in its own panel.
 
     laws: β, cycle, label and (intercept, slope, and the two numbers of the power law) of each.
-
-    >>> table = {name: np.array([1.0, 2.0]) for name in ("size", "lifetime", "low", "high")}
-    >>> table |= {"beta": np.full(2, 3.0), "cycle": np.zeros(2), "seed": np.zeros(2)}
-    >>> figure = show_escapes(table, laws=[(3.0, 0, "one", np.zeros(4))] * 2)
-    >>> len(figure.axes)
-    2
-    >>> plt.close(figure)
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.5))
-    for number, (beta, cycle, label, law) in enumerate(laws):
+    looks = (("blue", "o"), ("red", "s"), ("green", "^"), ("orange", "D"), ("blue", "o"))
+    for number, ((beta, cycle, label, law), (color, marker)) in enumerate(
+        zip(laws, looks, strict=True)
+    ):
         last = number == len(laws) - 1
-        axis, look = (right, 0) if last else (left, number)
+        axis = right if last else left
         rows = (table["beta"] == beta) & (table["cycle"] == cycle) & (table["seed"] == 0)
-        plot_lifetimes_by_size(axis, table, rows=rows, number=look, label=label)
-        at = np.linspace(table["size"][rows].min(), table["size"][rows].max(), 60)
-        axis.plot(at, np.exp(law[0] + law[1] * at), color=COLORS[_LOOKS[look][0]], lw=1.2)
+        size, *ends = (table[name][rows] for name in ("size", "low", "lifetime", "high"))
+        intervals(axis, size, ends, color, fmt=marker, ms=4, lw=0.9, label=label)
+        axis.set(yscale="log", xlabel="bits $N$")
+        at = np.linspace(size.min(), size.max(), 60)
+        axis.plot(at, np.exp(law[0] + law[1] * at), color=COLORS[color], lw=1.2)
         power = np.exp(law[2] + law[3] * np.log(at))
         axis.plot(at, power, color="0.5", lw=1, ls="--", label="power law" if last else None)
         axis.legend(fontsize=8)

@@ -1,9 +1,18 @@
-"""The measurements behind the tables of `compendium.c33g_escapes`.
+"""Escapes of a network of N bits from one cycle of its mean field to another, by its own noise.
+
+For infinitely many bits a cycle that attracts is never left. With N bits every token adds noise,
+and after a random time the text has crossed into another basin. Where a text is, is decided by
+switching the noise off: its window is followed by the mean field (`quench`) until it can be
+recognized. `noise_escapes` follows many texts, looks at each of them at fixed intervals, and calls
+it escaped when the noise-free continuation no longer ends on its own cycle. Times of rare escapes
+are exponential, those of texts that stayed are censored; `escape_law` fits their means.
 
 Predictions, written after a pilot at two sizes and before the table of escapes was made. ln τ is
 linear in N, and a power law of N is worse by more than ten units of deviance over all cycles; its
 slope is the least action, up to the factor of N before the exponential, which nobody has computed:
 a factor √N would raise the slope by 1/(2N), a tenth of it where τ is some thousand tokens.
+
+Conventions of `tokens`: windows run from old to new; of `mean_field`: contexts from new to old.
 """
 
 from __future__ import annotations
@@ -12,26 +21,197 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, Table
 from compendium.c33g_escapes.action import least_action, path_action
-from compendium.c33g_escapes.escapes import cycle_overlaps, noise_escapes, quench, recognize
-from spinformer.core.random import Seed
+from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
+from spinformer.core.statistics import Estimate, Lifetime, lifetime_estimate
 from spinformer.dmft.attractors import find_period
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.enumeration import mean_first_passage, token_states, transition_probabilities
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
-from spinformer.dmft.tokens import generate, mean_path, window_of_context
+from spinformer.dmft.state import Context
+from spinformer.dmft.tokens import (
+    attention_of_window,
+    generate,
+    mean_path,
+    window_means,
+    window_of_context,
+)
 
 _FOLDER = Path(__file__).parent
 # Noise-free tokens before a text is recognized, and tolerance of the overlaps then.
 _SETTLE, _TOLERANCE = 400, 1e-2
 # An escape takes some dozens of tokens: so many before and after it belong to a path.
-_BEFORE, _AFTER = 48, 48
+_AROUND = 48
 # A length that the periods of all known cycles divide, for each β.
 _LENGTHS = {3.0: 24, 1.27: 112}
+
+
+def quench(
+    network: Network, windows: np.ndarray, *, beta: float, position: int, steps: int
+) -> Context:
+    """Follow windows (R, T, L) for `steps` tokens without noise; `position` of their newest token.
+
+    At least T steps: a context holds T attention vectors, and a window tells only the next one.
+    """
+    made: list[np.ndarray] = []
+    for step in range(network.context):
+        made.insert(0, attention_of_window(network, windows, position=position + step))
+        newest = window_means(network, beta, attention=made[0])[:, None]
+        windows = np.concatenate([windows[:, 1:], newest], axis=1)
+    start = Context(np.stack(made, axis=1), (position + network.context) % network.positions)
+    ensemble = Ensemble(network, start, beta=beta, threads=1)
+    ensemble.advance(steps - network.context)
+    return ensemble.state()
+
+
+def recognize(
+    orbits: np.ndarray, *, cycles: np.ndarray, clock: int, tolerance: float = _TOLERANCE
+) -> np.ndarray:
+    """Which of the cycles (n, q, P) each orbit (R, q, P) follows, (R,); −1: none of them.
+
+    Both begin at the same position of a clock of `clock` positions, and q is a multiple of the
+    periods and of the clock. An orbit follows a cycle if, after a shift by whole turns of the
+    clock, no overlap differs by more than `tolerance`.
+    """
+    away = np.min(
+        [
+            np.abs(orbits - np.roll(cycles, shift, axis=1)[:, None]).max(axis=(2, 3))
+            for shift in range(0, orbits.shape[1], clock)
+        ],
+        axis=0,
+    )
+    return np.where(away.min(axis=0) <= tolerance, away.argmin(axis=0), -1)
+
+
+def cycle_overlaps(
+    network: Network, context: Context, *, beta: float, length: int, settle: int
+) -> np.ndarray:
+    """Overlaps (n, length, P) of the cycles that contexts (n, T, P) settle on, from position 0.
+
+    They begin after `settle` tokens, or up to 2^K − 1 later.
+    """
+    ensemble = Ensemble(network, context, beta=beta, threads=1)
+    ensemble.advance(settle + (-(context.position + settle)) % network.positions)
+    return ensemble.record(length)
+
+
+def ends_on(
+    network: Network, windows: np.ndarray, *, beta: float, position: int, cycles: np.ndarray,
+    settle: int = _SETTLE, tolerance: float = _TOLERANCE,
+) -> np.ndarray:  # fmt: skip
+    """The cycle (`recognize`) that windows (R, T, L) end on without noise, after `settle` tokens.
+
+    `position` is that of their newest token; the cycles begin at position 0.
+    """
+    clock = network.positions
+    settle += (-(position + settle)) % clock
+    calm = quench(network, windows, beta=beta, position=position, steps=settle)
+    orbits = Ensemble(network, calm, beta=beta, threads=1).record(cycles.shape[1])
+    return recognize(orbits, cycles=cycles, clock=clock, tolerance=tolerance)
+
+
+@record
+class NoiseEscapes:
+    """When and where R texts left their cycle, each (R,).
+
+    times: tokens, the middle of the interval between two looks; the horizon where a text stayed.
+    ends: cycle of the noise-free continuation then, −1 for none of the known ones or no escape.
+    """
+
+    times: np.ndarray
+    escaped: np.ndarray
+    ends: np.ndarray
+
+    def lifetime(self) -> Lifetime:
+        """Mean time to escape, with its interval, from escaped and censored texts."""
+        return lifetime_estimate(self.times, ended=self.escaped)
+
+
+def noise_escapes(
+    network: Network, size: int, *, beta: float, window: np.ndarray, position: int,
+    cycles: np.ndarray, home: int, every: int, horizon: int, runs: int, seed: Seed,
+    settle: int = _SETTLE, tolerance: float = _TOLERANCE,
+) -> NoiseEscapes:  # fmt: skip
+    """Escapes of `runs` texts of N = `size` bits from cycle `home` within `horizon` tokens.
+
+    window: (T, L) on the cycle, `position` that of its newest token. cycles: (n, q, P) overlaps
+    of the known cycles (`cycle_overlaps`). every: tokens between two looks, a multiple of the
+    clock, so that every look is at the same position.
+    """
+    rng = numpy_generator(seed)
+    windows = np.repeat(window[None], runs, axis=0)
+    times, ends = np.full(runs, float(horizon)), np.full(runs, -1)
+    inside = np.arange(runs)
+    for passed in range(every, horizon + 1, every):
+        windows = generate(
+            network, size, beta=beta, window=windows, steps=every, runs=len(inside), seed=rng,
+            position=position, draw_window=False,
+        ).tokens[:, -network.context :]  # fmt: skip
+        where = ends_on(
+            network, windows, beta=beta, position=position, cycles=cycles, settle=settle,
+            tolerance=tolerance,
+        )  # fmt: skip
+        out = where != home
+        times[inside[out]] = passed - 0.5 * every
+        ends[inside[out]] = where[out]
+        inside, windows = inside[~out], windows[~out]
+        if not len(inside):
+            break
+    escaped = ~np.isin(np.arange(runs), inside)
+    return NoiseEscapes(times=times, escaped=escaped, ends=ends)
+
+
+@record
+class EscapeLaw:
+    """ln τ = intercept + slope · x, fitted to censored times by their likelihood.
+
+    deviance: twice the logarithm of the likelihood that a free τ at every x would gain;
+    degrees: of freedom, points less two.
+    """
+
+    intercept: Estimate
+    slope: Estimate
+    deviance: float
+    degrees: int
+
+
+def escape_law(x: ArrayLike, *, total: ArrayLike, ended: ArrayLike) -> EscapeLaw:
+    """Fit exponential lifetimes at points x (n,), at least three, by maximum likelihood.
+
+    total: (n,) time at risk, all texts together. ended: (n,) escapes, positive. At one point the
+    likelihood is τ^{−k} exp(−S/τ) (`core.statistics.lifetime_estimate`); the product over the
+    points is maximized in intercept and slope, errors are those of the Fisher information.
+
+    >>> law = escape_law([1.0, 2.0, 3.0], total=np.exp([1.0, 3.0, 5.0]) * 100, ended=[100] * 3)
+    >>> f"{law.slope.value:.3f} +- {law.slope.error:.3f}, deviance {abs(law.deviance):.2f}"
+    '2.000 +- 0.071, deviance 0.00'
+    """
+    x, total, ended = (np.asarray(one, dtype=float) for one in (x, total, ended))
+    center = float(ended @ x / ended.sum())
+    design = np.column_stack([np.ones(len(x)), x - center])
+    information = design.T @ (ended[:, None] * design)
+    # Newton's step with the expected information; the problem is convex, so it arrives.
+    guess = np.linalg.solve(information, design.T @ (ended * np.log(total / ended)))
+    for _ in range(100):
+        ratio = total * np.exp(-design @ guess)
+        move = np.linalg.solve(information, design.T @ (ratio - ended))
+        guess = guess + move
+        if np.abs(move).max() < 1e-13:
+            break
+    ratio = total * np.exp(-design @ guess) / ended
+    errors = np.sqrt(np.diag(np.linalg.inv(information)))
+    spread = float(np.hypot(errors[0], center * errors[1]))
+    return EscapeLaw(
+        intercept=Estimate(value=float(guess[0] - guess[1] * center), error=spread),
+        slope=Estimate(value=float(guess[1]), error=float(errors[1])),
+        deviance=float(2.0 * ended @ (ratio - 1.0 - np.log(ratio))),
+        degrees=len(x) - 2,
+    )
 
 
 @record
@@ -39,7 +219,7 @@ class Coexisting:
     """Cycles that coexist at one β.
 
     windows: (n, T, L) one window on each, all with newest token at `position`. overlaps:
-    (n, q, P) of `dmft.escapes.cycle_overlaps`. periods: (n,).
+    (n, q, P) of `cycle_overlaps`. periods: (n,).
     """
 
     beta: float
@@ -53,11 +233,8 @@ class Coexisting:
 def coexisting_cycles(beta: float) -> Coexisting:
     """The cycles of the document's network at β = 3 or 1.27, those of the least period first.
 
-    Found from 96 random contexts; in the order of the period, then of the first overlap at
-    position 0.
-
-    >>> coexisting_cycles(3.0).periods
-    array([24, 24, 24, 24])
+    Found from 96 random contexts; in the order of the period, then of the mean of the first
+    overlap at position 0: of one cycle the phase is an accident, its mean is not.
     """
     network = Network.document()
     length = _LENGTHS[beta]
@@ -65,24 +242,20 @@ def coexisting_cycles(beta: float) -> Coexisting:
     ensemble.advance(40_000)
     states = ensemble.state()
     overlaps = cycle_overlaps(network, states, beta=beta, length=length, settle=0)
-    heads: list[int] = []
-    for row in range(len(overlaps)):
+    heads = [0]
+    for row in range(1, len(overlaps)):
         here = overlaps[row : row + 1]
-        if not heads or (
-            recognize(here, cycles=overlaps[heads], clock=network.positions, tolerance=_TOLERANCE)
-            < 0
-        ):
+        if recognize(here, cycles=overlaps[heads], clock=network.positions) < 0:
             heads.append(row)
     periods = np.array([find_period(overlaps[row], longest=length // 2) for row in heads])
     periods[periods == 0] = length
-    # Of one cycle the phase is an accident; its mean overlap is not.
     order = np.lexsort((overlaps[heads, :: network.positions, 0].mean(axis=1), periods))
-    chosen = states.select(np.array(heads)[order])
+    chosen = np.array(heads)[order]
     return Coexisting(
         beta=beta,
-        windows=window_of_context(network, chosen, beta=beta),
+        windows=window_of_context(network, states.select(chosen), beta=beta),
         position=states.position,
-        overlaps=overlaps[np.array(heads)[order]],
+        overlaps=overlaps[chosen],
         periods=periods[order],
     )
 
@@ -90,32 +263,14 @@ def coexisting_cycles(beta: float) -> Coexisting:
 def escape_row(
     beta: float, *, cycle: int, size: int, runs: int = 128, horizon: int = 60_000, seed: Seed = 0
 ) -> Rows:
-    """Escapes of texts of N = `size` bits from one cycle, as the one row of its unit.
-
-    cycle: number of the cycle in `coexisting_cycles`.
-
-    >>> row, = escape_row(3.0, cycle=3, size=600, runs=8, horizon=480)
-    >>> row["texts"], row["total"] > 0.0
-    (8, True)
-    """
+    """Escapes of texts of N = `size` bits from one of the `coexisting_cycles`."""
     known = coexisting_cycles(beta)
     found = noise_escapes(
-        Network.document(),
-        size,
-        beta=beta,
-        window=known.windows[cycle],
-        position=known.position,
-        cycles=known.overlaps,
-        home=cycle,
-        every=24 if beta == 3.0 else 28,
-        settle=_SETTLE,
-        horizon=horizon,
-        runs=runs,
-        seed=seed,
-        tolerance=_TOLERANCE,
-    )
+        Network.document(), size, beta=beta, window=known.windows[cycle], position=known.position,
+        cycles=known.overlaps, home=cycle, every=24 if beta == 3.0 else 28, horizon=horizon,
+        runs=runs, seed=seed,
+    )  # fmt: skip
     life = found.lifetime()
-    ends = found.ends[found.escaped]
     return [
         {
             "texts": runs,
@@ -124,7 +279,7 @@ def escape_row(
             "lifetime": life.value,
             "low": life.low,
             "high": life.high,
-            "elsewhere": int((ends >= 0).sum()),
+            "elsewhere": int((found.ends >= 0).sum()),
         }
     ]
 
@@ -136,27 +291,21 @@ def first_guesses(
 
     Each is a path of fields that begins and ends exactly on a cycle, the position of its fourth
     token, and the cycle it ends on; those of least action first.
-
-    >>> path, position, ends = first_guesses(3, size=1500, texts=20)[0]
-    >>> path.shape[1], ends != 3
-    (3, True)
     """
     network, known = Network.document(), coexisting_cycles(3.0)
-    beta, start = known.beta, known.position
-    context = network.context
+    beta, start, context = known.beta, known.position, network.context
     tokens = generate(
-        network,
-        size,
-        beta=beta,
-        window=known.windows[cycle],
-        steps=steps,
-        runs=texts,
-        seed=seed,
-        position=start,
-        draw_window=False,
-    ).tokens
-    looks = np.arange(0, steps, 8)
-    where = np.array([_ends(known, tokens[:, at : at + context], start + int(at)) for at in looks])
+        network, size, beta=beta, window=known.windows[cycle], steps=steps, runs=texts, seed=seed,
+        position=start, draw_window=False,
+    ).tokens  # fmt: skip
+    looks = range(0, steps, 8)
+    where = [
+        ends_on(
+            network, tokens[:, at : at + context], beta=beta, position=start + at,
+            cycles=known.overlaps,
+        )
+        for at in looks
+    ]  # fmt: skip
     loops = [
         mean_path(network, beta, window=window, steps=48, position=start)[context:]
         for window in known.windows
@@ -165,52 +314,38 @@ def first_guesses(
     def nearest(window: np.ndarray, number: int, place: int) -> np.ndarray:
         """The window of a cycle, its oldest token at `place`, that is nearest to a window."""
         first = (place - start - 1) % network.positions
-        found = [
-            loops[number][at : at + context] for at in range(first, 24 + first, network.positions)
-        ]
+        places = range(first, 24 + first, network.positions)
+        found = [loops[number][at : at + context] for at in places]
         return min(found, key=lambda one: float(np.abs(one - window).max()))
 
     guesses = []
-    for text, labels in enumerate(where.T):
-        left = np.flatnonzero(labels != cycle)
-        if not len(left) or looks[left[0]] <= _BEFORE or labels[left[0]] < 0:
+    for text, labels in enumerate(np.array(where).T):
+        look = int(np.argmax(labels != cycle))
+        at, ends = looks[look], int(labels[look])
+        if ends in (cycle, -1) or at <= _AROUND:
             continue
-        newest = looks[left[0]] + context - 1
-        ends = int(labels[left[0]])
-        window = tokens[text, newest - context + 1 : newest + 1]
-        place = start + int(looks[left[0]])
-        calm = mean_path(network, beta, window=window, steps=_AFTER, position=place)[context:]
-        path = np.concatenate([tokens[text, newest - _BEFORE : newest + 1], calm])
-        oldest = place - _BEFORE
+        window, place = tokens[text, at : at + context], start + at
+        calm = mean_path(network, beta, window=window, steps=_AROUND, position=place)[context:]
+        path = np.concatenate([tokens[text, at + context - 1 - _AROUND : at + context], calm])
+        oldest = place - _AROUND
         path[:context] = nearest(path[:context], cycle, oldest)
         path[-context:] = nearest(path[-context:], ends, oldest + len(path) - context)
         fields = np.arctanh(np.clip(path, -1 + 1e-6, 1 - 1e-6))
         guesses.append((fields, oldest + context - 1, ends))
-    return sorted(
-        guesses,
-        key=lambda one: float(path_action(network, one[0], beta=beta, position=one[1]).sum()),
-    )
 
+    def cost(guess: tuple[np.ndarray, int, int]) -> float:
+        return float(path_action(network, guess[0], beta=beta, position=guess[1]).sum())
 
-def _ends(known: Coexisting, windows: np.ndarray, position: int) -> np.ndarray:
-    network = Network.document()
-    settle = _SETTLE + (-(position + _SETTLE)) % network.positions
-    calm = quench(network, windows, beta=known.beta, position=position, steps=settle)
-    orbits = Ensemble(network, calm, beta=known.beta, threads=1).record(known.overlaps.shape[1])
-    return recognize(orbits, cycles=known.overlaps, clock=network.positions, tolerance=_TOLERANCE)
+    return sorted(guesses, key=cost)
 
 
 def action_row(
     cycle: int, *, size: int, guesses: int = 6, seed: Seed = 0, max_steps: int = 200
 ) -> Rows:
-    """Least action of leaving one of the cycles at β = 3, as the one row of its unit.
+    """Least action of leaving one of the cycles at β = 3.
 
     From the `guesses` best escapes of texts of `size` bits; `agree` says how many of them arrive
     within a thousandth of the least.
-
-    >>> row, = action_row(3, size=900, guesses=1, max_steps=2)
-    >>> row["guesses"], row["ends"] != 3
-    (1, True)
     """
     network = Network.document()
     found = []
@@ -219,14 +354,8 @@ def action_row(
         cost = path_action(network, path.value, beta=3.0, position=position).sum()
         found.append((float(cost), ends))
     least, ends = min(found)
-    return [
-        {
-            "action": least,
-            "ends": ends,
-            "guesses": len(found),
-            "agree": sum(cost < 1.001 * least for cost, _ in found),
-        }
-    ]
+    agree = sum(cost < 1.001 * least for cost, _ in found)
+    return [{"action": least, "ends": ends, "guesses": len(found), "agree": agree}]
 
 
 def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.ndarray:
@@ -234,16 +363,11 @@ def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.n
 
     From the token of all bits up, until the mean bit is no longer positive; by solving linear
     equations (`dmft.enumeration.mean_first_passage`).
-
-    >>> signs, none = np.ones((4, 1, 1)), np.ones((4, 1, 0))
-    >>> coin = Network(semantic=signs, position=none, context=1, gamma=1.0, epsilon=0.0)
-    >>> chain_lifetimes(coin, np.array([1]), beta=1.0).round(3)  # 1 + e²
-    array([8.389])
     """
     times = []
-    for size in sizes:
-        chances = transition_probabilities(network, int(size), beta=beta, position=0)
-        inside = token_states(network, int(size))[:, 0] > 0.0
+    for size in map(int, sizes):
+        chances = transition_probabilities(network, size, beta=beta, position=0)
+        inside = token_states(network, size)[:, 0] > 0.0
         times.append(mean_first_passage(chances, inside=inside)[-1])
     return np.array(times)
 

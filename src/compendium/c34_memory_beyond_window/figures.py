@@ -3,47 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
+from compendium.common.drawing import intervals
 from spinformer.core.signals import autocorrelation, spectrum
 from spinformer.plot.style import COLORS, MOTION_COLORS, label_panels
 
 _TOP = 3e4  # of the axis of memory times
-_MARKERS = dict(zip(MOTION_COLORS, "osD^v", strict=True))
 
 
 def show_tape(*, noise: bool = False) -> Figure:
-    """A tape of tokens, the window of four, a message that has left it, and the only way it acts.
-
-    >>> plt.close(show_tape(noise=True))
-    """
+    """A tape of tokens, the window of four, a message that has left it, the only way it acts."""
     figure, axis = plt.subplots(figsize=(7.4, 2.5))
     axis.set(xlim=(-0.6, 12.4), ylim=(-1.25, 2.2), aspect="equal")
     axis.axis("off")
     for place in range(12):
-        message, shown = place == 3, place < 11
-        box = FancyBboxPatch(
-            (place, 0),
-            0.72,
-            0.72,
-            boxstyle="round,pad=0.04",
-            fc=COLORS["red"] if message else "0.92",
-            ec=COLORS["black"],
-            ls="-" if shown else "--",
-        )
+        face, line = COLORS["red"] if place == 3 else "0.92", "-" if place < 11 else "--"
+        style: dict[str, Any] = {"fc": face, "ec": COLORS["black"], "ls": line}
+        box = FancyBboxPatch((place, 0), 0.72, 0.72, boxstyle="round,pad=0.04", **style)
         axis.add_patch(box)
         if noise and place > 3:
             axis.text(place + 0.36, -0.42, "~", ha="center", fontsize=15, color=COLORS["blue"])
     axis.text(3.36, 0.36, "x", ha="center", va="center", color="white")
     axis.add_patch(Rectangle((6.85, -0.16), 4.03, 1.04, fill=False, ec=COLORS["black"], lw=1.6))
     arrow = {"arrowstyle": "->", "lw": 1.3, "color": COLORS["red"]}
+    bent = arrow | {"connectionstyle": "arc3,rad=-0.45"}
     for first, last in ((3, 5), (5, 8), (8, 11)):
-        bent = arrow | {"connectionstyle": "arc3,rad=-0.45"}
         axis.annotate("", (last + 0.36, 0.8), (first + 0.36, 0.8), arrowprops=bent)
     axis.text(3.36, 1.75, "a token is changed", ha="center", color=COLORS["red"])
     axis.text(8.86, 1.9, "what it changed acts on, token by token", ha="center", fontsize=9)
@@ -61,10 +51,6 @@ def show_spectra(
 
     signals[motion]: (orbits, n). Trajectory of the first orbit; spectra are averaged over the
     orbits, as are autocorrelations, with twice their standard error as a band.
-
-    >>> waves = {"quasi-periodic": np.cos(np.arange(200.0))[None],
-    ...          "chaos at 1.266": np.cos(np.arange(200.0) ** 1.1)[None]}
-    >>> plt.close(show_spectra(waves, titles=["one", "two"], window=4, lags=20))
     """
     figure, axes = plt.subplots(3, len(signals), figsize=(9.0, 7.4), sharey="row", squeeze=False)
     for column, (motion, orbits) in enumerate(signals.items()):
@@ -86,9 +72,8 @@ def show_spectra(
             band = 2.0 * each.std(axis=0, ddof=1) / np.sqrt(len(orbits))
             bottom.fill_between(np.arange(lags + 1), mean - band, mean + band, color="0.6")
         bottom.set(xlabel="lag (tokens)")
-    for axis, text in zip(
-        axes[:, 0], ("overlap $m^o_1$", "power $|X|^2/n$", "autocorrelation"), strict=True
-    ):
+    words = ("overlap $m^o_1$", "power $|X|^2/n$", "autocorrelation")
+    for axis, text in zip(axes[:, 0], words, strict=True):
         axis.set_ylabel(text)
     label_panels(list(axes.ravel()))
     return figure
@@ -101,9 +86,6 @@ def show_perturbations(
 
     relative[motion]: (starts, steps + 1) distances; units[motion]: the distance of runs that
     share only the clock, 0 where there is none (left out of panel b).
-
-    >>> found = {"driven": np.full((2, 9), 1e-3), "chaos at 1.28": np.full((2, 9), 1e-2)}
-    >>> plt.close(show_perturbations(found, units={"driven": 0.0, "chaos at 1.28": 0.6}, window=4))
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.4))
     for motion, distance in relative.items():
@@ -111,10 +93,9 @@ def show_perturbations(
         low, middle, high = np.quantile(np.maximum(distance, 1e-17), (0.25, 0.5, 0.75), axis=0)
         time = np.arange(distance.shape[1])
         for axis, unit in ((left, middle[0]), (right, units[motion])):
-            if unit < 1e-9:
-                continue
-            axis.semilogy(time, middle / unit, color=color, lw=1.2, label=motion)
-            axis.fill_between(time, low / unit, high / unit, color=color, alpha=0.15, lw=0)
+            if unit > 1e-9:
+                axis.semilogy(time, middle / unit, color=color, lw=1.2, label=motion)
+                axis.fill_between(time, low / unit, high / unit, color=color, alpha=0.15, lw=0)
     left.axvspan(0, window, color="0.85")
     left.set(xlabel="tokens since the change", ylabel="distance / distance at the start")
     left.set_ylim(1e-8, 1e7)
@@ -133,17 +114,14 @@ def show_fisher(
 
     curves[motion]: (starts, delays) memory of a token, at most 1; mean over starts, band their
     range. profiles[motion]: (tokens,) memory of each token in one window, old to new.
-
-    >>> plt.close(show_fisher({"driven": np.ones((2, 5))}, profiles={"driven": np.ones(6)},
-    ...                       window=4))
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.6))
     for motion, curve in curves.items():
-        color = COLORS[MOTION_COLORS[motion]]
-        mean, delays = np.exp(np.log(np.maximum(curve, 1e-30)).mean(axis=0)), curve.shape[1]
-        time = np.arange(delays)[1:]
+        color, time = COLORS[MOTION_COLORS[motion]], np.arange(1, curve.shape[1])
+        shown = np.maximum(curve, 1e-30)
+        mean = np.exp(np.log(shown).mean(axis=0))
         left.loglog(time, mean[1:], color=color, lw=1.4, label=motion)
-        low, high = np.maximum(curve.min(axis=0), 1e-30), curve.max(axis=0)
+        low, high = shown.min(axis=0), curve.max(axis=0)
         left.fill_between(time, low[1:], high[1:], color=color, alpha=0.12, lw=0)
     longest = max(curve.shape[1] for curve in curves.values())
     guide = np.geomspace(16, longest, 5)
@@ -153,10 +131,8 @@ def show_fisher(
     left.set_xlim(0.9, longest)
     left.legend(fontsize=8, loc="lower left")
     for motion, profile in profiles.items():
-        total = np.cumsum(profile[::-1])
-        right.semilogx(
-            np.arange(1, len(total) + 1), total, color=COLORS[MOTION_COLORS[motion]], lw=1.4
-        )
+        total, color = np.cumsum(profile[::-1]), COLORS[MOTION_COLORS[motion]]
+        right.semilogx(np.arange(1, len(total) + 1), total, color=color, lw=1.4)
     right.axvspan(0.9, window, color="0.85")
     right.axhline(total[-1], color="0.4", ls=":", lw=1.2)
     right.set(xlabel="the newest k tokens", ylabel="memory of all of them", ylim=(0, None))
@@ -167,68 +143,34 @@ def show_fisher(
 def show_memory_times(table: Mapping[str, np.ndarray], *, window: int) -> Figure:
     """Memory time against N, one panel a motion: measured (points), linear noise (lines).
 
-    table: the columns of `MEMORY_TIMES`, −1 for never. Points are
-    medians over the starts, bars reach from the second smallest to the second largest of six or
-    more starts (to the top where that is never); lines are the medians of the predictions, with
-    (full) and without (dashed) the delay at which noise leaves the linear range.
-
-    >>> few = {"motion": np.repeat("driven", 4), "start": np.array([0, 0, 1, 1]),
-    ...        "size": np.array([99, 999, 99, 999]), "fisher": np.array([3.0, 5.0, 4.0, 6.0]),
-    ...        "dephased": np.full(4, -1.0), "measured": np.array([3.0, 4.0, 4.0, 7.0])}
-    >>> plt.close(show_memory_times(few, window=4))
+    table: the columns of `MEMORY_TIMES`, −1 for never. Points are medians over the starts, bars
+    reach from the second smallest to the second largest (to the top where that is never); lines
+    are the medians of the predictions, with (full) and without (dashed) the delay at which noise
+    leaves the linear range.
     """
-    motions = [motion for motion in MOTION_COLORS if (table["motion"] == motion).any()]
-    figure, axes = plt.subplots(
-        1, len(motions), figsize=(2.05 * len(motions) + 0.6, 3.3), sharey=True, squeeze=False
-    )
-    for axis, motion in zip(axes[0], motions, strict=True):
-        _plot_times(axis, table, motion)
+    figure, axes = plt.subplots(1, 5, figsize=(2.05 * 5 + 0.6, 3.3), sharey=True)
+    for axis, (motion, color), marker in zip(axes, MOTION_COLORS.items(), "osD^v", strict=True):
+        mine = table["motion"] == motion
+        sizes = np.unique(table["size"][mine])
+        measured, fisher, dephased = (
+            np.where(table[name][mine] < 0, np.inf, table[name][mine]).reshape(-1, len(sizes))
+            for name in ("measured", "fisher", "dephased")
+        )
+        found = np.sort(np.clip(measured, 0.5, _TOP), axis=0)
+        ends = found[1], np.median(found, axis=0), found[-2]
+        intervals(axis, sizes, ends, color, fmt=marker, ms=4, label="measured")
+        for times, shade, line, label in (
+            (fisher, "0.5", "--", "linear noise"),
+            (np.minimum(fisher, dephased), "0.3", "-", "in range"),
+        ):
+            middle = np.median(times, axis=0)
+            shown = np.where(np.isfinite(middle), np.maximum(middle, 0.5), np.nan)
+            axis.plot(sizes, shown, color=shade, ls=line, lw=1.1, label=label)
+        axis.set(xscale="log", yscale="log", ylim=(0.4, _TOP), xlabel="bits N")
+        axis.set_xticks([1e4, 1e6, 1e8])
         axis.axhspan(0.4, window, color="0.88")
         axis.set_title(motion, fontsize=9)
-        axis.set_xlabel("bits N")
-    axes[0, 0].set_ylabel("memory time (tokens)")
-    axes[0, 0].legend(fontsize=7, loc="upper left")
-    for letter, axis in zip("abcdefgh", axes[0], strict=False):
-        axis.set_title(letter, loc="left", fontweight="bold")
+    axes[0].set_ylabel("memory time (tokens)")
+    axes[0].legend(fontsize=7, loc="upper left")
+    label_panels(list(axes))
     return figure
-
-
-def _plot_times(axis: Axes, table: Mapping[str, np.ndarray], motion: str) -> None:
-    mine = table["motion"] == motion
-    sizes = np.unique(table["size"][mine])
-    color = COLORS[MOTION_COLORS[motion]]
-    times = {
-        name: np.sort(
-            [_whole(table[name][mine & (table["size"] == size)]) for size in sizes], axis=1
-        )
-        for name in ("measured", "fisher")
-    }
-    apart = np.array([_whole(table["dephased"][mine & (table["size"] == size)]) for size in sizes])
-    fisher = np.array([_whole(table["fisher"][mine & (table["size"] == size)]) for size in sizes])
-    found = np.clip(times["measured"], 0.5, _TOP)
-    cut = 1 if found.shape[1] > 5 else 0
-    middle, low, high = np.median(found, axis=1), found[:, cut], found[:, -1 - cut]
-    axis.errorbar(
-        sizes,
-        middle,
-        yerr=(middle - low, high - middle),
-        fmt=_MARKERS[motion],
-        ms=4,
-        capsize=2,
-        color=color,
-        label="measured",
-    )
-    alone = np.median(times["fisher"], axis=1)
-    both = np.median(np.minimum(fisher, apart), axis=1)
-    for line, look in ((alone, ("0.5", "--", "linear noise")), (both, ("0.3", "-", "in range"))):
-        shown = np.where(np.isfinite(line), np.maximum(line, 0.5), np.nan)
-        axis.plot(sizes, shown, color=look[0], ls=look[1], lw=1.1, label=look[2])
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_ylim(0.4, _TOP)
-    axis.set_xticks([1e4, 1e6, 1e8])
-
-
-def _whole(times: np.ndarray) -> np.ndarray:
-    """Times with −1, which stands for never, as infinite."""
-    return np.where(times < 0, np.inf, times)

@@ -55,16 +55,8 @@ def torch_step(
     if fractions is None:
         fractions = torch.full_like(semantic[0, 0], 1.0 / segments)
     fractions = check_tensor("fractions", fractions, shape=(segments,), low=0.0)
-    return _step(
-        semantic,
-        fractions,
-        places,
-        attention,
-        position,
-        _scalar("beta", beta),
-        _scalar("gamma", gamma),
-        _scalar("epsilon", epsilon, high=1.0),
-    )
+    scalars = _scalars(beta, gamma, epsilon)
+    return _step(semantic * fractions, semantic[OUTPUT], places, attention, position, *scalars)
 
 
 def torch_trajectory(
@@ -82,13 +74,6 @@ def torch_trajectory(
     `semantic` replaces the network's weights by a float64 tensor (4, P, L) that may require a
     gradient; beta, gamma and epsilon are scalars. Raises TypeError or ValueError for a context
     that does not fit the network and for parameters out of range.
-
-    >>> beta = torch.tensor(1.2, dtype=torch.float64, requires_grad=True)
-    >>> network = Network.document()
-    >>> overlaps = torch_trajectory(network, Context(np.ones((4, 3)), 0), beta, steps=5)
-    >>> overlaps.sum().backward()
-    >>> overlaps.shape, bool(torch.isfinite(beta.grad))
-    (torch.Size([5, 3]), True)
     """
     window, position = fitting(network, context)
     steps = check_integer("steps", steps, low=1)
@@ -98,35 +83,24 @@ def torch_trajectory(
         if weights.dtype != torch.float64:
             raise TypeError(f"semantic must be a float64 tensor, got {weights.dtype}")
     places = torch.tensor(network.position_overlaps())
-    fractions = torch.tensor(network.fractions)
-    attention = torch.tensor(window)
-    beta = _scalar("beta", beta)
-    gamma = _scalar("gamma", network.gamma if gamma is None else gamma)
-    epsilon = _scalar("epsilon", network.epsilon if epsilon is None else epsilon, high=1.0)
-    if not network.bits and float(epsilon) > 0.0:
-        raise ValueError(f"epsilon must be 0 without position bits, got {float(epsilon)}")
+    attention, linear = torch.tensor(window), weights * torch.tensor(network.fractions)
+    gamma = network.gamma if gamma is None else gamma
+    scalars = _scalars(beta, gamma, network.epsilon if epsilon is None else epsilon)
+    if not network.bits and float(scalars[2]) > 0.0:
+        raise ValueError(f"epsilon must be 0 without position bits, got {float(scalars[2])}")
     overlaps = []
-    for _ in range(steps):
-        attention, overlap = _step(
-            weights, fractions, places, attention, position, beta, gamma, epsilon
-        )
+    for place in range(position, position + steps):
+        attention, overlap = _step(linear, weights[OUTPUT], places, attention, place, *scalars)
         overlaps.append(overlap)
-        position = (position + 1) % network.positions
     return torch.stack(overlaps, dim=-2)
 
 
 def _step(
-    semantic: Tensor,
-    fractions: Tensor,
-    places: Tensor,
-    attention: Tensor,
-    position: int,
-    beta: Tensor | float,
-    gamma: Tensor | float,
-    epsilon: Tensor | float,
-) -> tuple[Tensor, Tensor]:
-    hidden = torch.tanh(beta * (attention @ semantic[OUTPUT]))
-    average = (1.0 - epsilon) * torch.einsum("ral,...tl->...tra", semantic * fractions, hidden)
+    linear: Tensor, output: Tensor, places: Tensor, attention: Tensor, position: int,
+    beta: Tensor | float, gamma: Tensor | float, epsilon: Tensor | float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    hidden = torch.tanh(beta * (attention @ output))
+    average = (1.0 - epsilon) * torch.einsum("ral,...tl->...tra", linear, hidden)
     positions = [(position - age) % len(places) for age in range(attention.shape[-2])]
     window = average + epsilon * places[positions]
     score = torch.einsum("...a,...ta->...t", window[..., 0, QUERY, :], window[..., KEY, :])
@@ -136,7 +110,14 @@ def _step(
     return following, average[..., 0, OUTPUT, :]
 
 
-def _scalar(name: str, value: Tensor | float, *, high: float | None = None) -> Tensor | float:
-    if isinstance(value, Tensor):
-        return check_tensor(name, value, shape=(), low=0.0, high=high)
-    return check_real(name, value, low=0.0, high=high)
+def _scalars(*values: Tensor | float) -> list[Tensor | float]:
+    """Checked β, γ and ε."""
+    checked: list[Tensor | float] = []
+    for name, value, high in zip(
+        ("beta", "gamma", "epsilon"), values, (None, None, 1.0), strict=True
+    ):
+        if isinstance(value, Tensor):
+            checked.append(check_tensor(name, value, shape=(), low=0.0, high=high))
+        else:
+            checked.append(check_real(name, value, low=0.0, high=high))
+    return checked

@@ -10,30 +10,24 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from compendium.c36_learning_through_the_limit.horizons import by_horizon
+from compendium.common.drawing import points
 from spinformer.core.statistics import mean_interval
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, MOTION_COLORS, label_panels
 
-GRADIENT_COLORS = {
-    "limit": "blue",
-    "straight": "orange",
-    "score": "red",
-    "score, no baseline": "purple",
-}
-NAMES = {
-    "limit": "limit",
-    "straight": "straight-through",
-    "score": "REINFORCE",
-    "score, no baseline": "REINFORCE, no baseline",
+# Color and name of every estimator.
+GRADIENTS = {
+    "limit": ("blue", "limit"),
+    "straight": ("orange", "straight-through"),
+    "score": ("red", "REINFORCE"),
+    "score, no baseline": ("purple", "REINFORCE, no baseline"),
 }
 Columns = Mapping[str, np.ndarray]
 
 
 def show_three_gradients() -> Figure:
-    """Weights, mean, draw, cost, and the ways back from the cost to the weights.
-
-    >>> plt.close(show_three_gradients())
-    """
+    """Weights, mean, draw, cost, and the ways back from the cost to the weights."""
     figure, axis = plt.subplots(figsize=(7.4, 2.9))
     boxes = {
         "weights": (0.02, 0.55, "weights W"),
@@ -41,22 +35,19 @@ def show_three_gradients() -> Figure:
         "draw": (0.64, 0.55, "drawn\ntoken"),
         "cost": (0.97, 0.55, "cost of what\nfollows"),
     }
-    draw_boxes(
-        boxes,
-        axis=axis,
-        arrows=[("weights", "mean", ""), ("mean", "draw", "N bits"), ("draw", "cost", "")],
-    )
+    arrows = [("weights", "mean", ""), ("mean", "draw", "N bits"), ("draw", "cost", "")]
+    draw_boxes(boxes, axis=axis, arrows=arrows)
 
-    def back(start: float, end: float, height: float, kind: str, word: str) -> None:
-        shade = COLORS[GRADIENT_COLORS[kind]]
+    def back(start: float, end: float, height: float, color: str, word: str) -> None:
+        shade = COLORS[color]
         arrow = {"arrowstyle": "-|>", "color": shade, "lw": 1.6}
         axis.plot([start, start], [0.38, height], color=shade, lw=1.6)
         axis.plot([start, end], [height, height], color=shade, lw=1.6)
         axis.annotate("", xy=(end, 0.38), xytext=(end, height), arrowprops=arrow)
         axis.text((start + end) / 2, height - 0.085, word, color=shade, ha="center", fontsize=9)
 
-    back(0.94, 0.36, 0.2, "straight", "straight-through: past the draw, as if it were its mean")
-    back(1.0, 0.02, -0.02, "score", "REINFORCE: cost × gradient of log P(draw)")
+    back(0.94, 0.36, 0.2, "orange", "straight-through: past the draw, as if it were its mean")
+    back(1.0, 0.02, -0.02, "red", "REINFORCE: cost × gradient of log P(draw)")
     arrow = {"arrowstyle": "-|>", "color": COLORS["blue"], "lw": 1.6}
     bent = arrow | {"connectionstyle": "arc3,rad=0.42"}
     axis.annotate("", xy=(0.33, 0.72), xytext=(0.97, 0.72), arrowprops=bent)
@@ -66,23 +57,16 @@ def show_three_gradients() -> Figure:
 
 
 def show_quality(table: Columns) -> Figure:
-    """Bias against the exact gradient, and variance of one path, against N.
-
-    >>> rows = [("limit", 3, 0.5, 0.0), ("straight", 3, 0.1, 1.0), ("score", 3, 0.0, 2.0)]
-    >>> names = ("estimator", "size", "bias", "variance")
-    >>> table = {n: np.array([row[i] for row in rows * 2]) for i, n in enumerate(names)}
-    >>> plt.close(show_quality(table))
-    """
+    """Bias against the exact gradient, and variance of one path, against N."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.5))
-    for estimator, shade in GRADIENT_COLORS.items():
+    for estimator, (color, name) in GRADIENTS.items():
         own = table["estimator"] == estimator
-        style = {"color": COLORS[shade], "marker": "o", "ms": 4, "capsize": 2}
-        label = NAMES[estimator]
+        style = {"fmt": "o-", "ms": 4, "label": name}
         if estimator in ("limit", "straight"):
-            own_exact = own & (table["size"] < 50)
-            _draw_means(left, table["size"], table["bias"], own_exact, style | {"label": label})
+            exact = own & (table["size"] < 50)
+            _draw_means(left, table["size"], table["bias"], exact, color, **style)
         if estimator != "limit":
-            _draw_means(right, table["size"], table["variance"], own, style | {"label": label})
+            _draw_means(right, table["size"], table["variance"], own, color, **style)
     left.set(xscale="log", yscale="log", xlabel="bits N", ylabel="bias / exact gradient")
     left.set_xticks([3, 6, 9, 15], ["3", "6", "9", "15"])
     left.set_xticks([], minor=True)
@@ -97,25 +81,19 @@ def show_losses(table: Columns, *, measure: str = "n9900", tables: Mapping[str, 
     """Loss against the share of the budget for the two tasks; means and intervals over seeds.
 
     `tables`: bits per bit of the controls without a network, drawn into the second panel.
-
-    >>> rows = [("cycle", "limit", share, 1 - share) for share in (0.0, 0.5, 1.0)] * 2
-    >>> names = ("task", "arm", "share", "n9900")
-    >>> table = {n: np.array([row[i] for row in rows]) for i, n in enumerate(names)}
-    >>> plt.close(show_losses(table, tables={"table": 0.5}))
     """
     arms = {
-        "limit": ("limit", "-", "limit"),
-        "straight, 9900": ("straight", "-", "straight-through, N = 9,900"),
-        "score, 9900": ("score", "-", "REINFORCE, N = 9,900"),
-        "limit, one step": ("limit", ":", "limit, cut after one step"),
-        "limit, shuffled": ("score, no baseline", ":", "limit, shuffled targets"),
+        "limit": ("blue", "-", "limit"),
+        "straight, 9900": ("orange", "-", "straight-through, N = 9,900"),
+        "score, 9900": ("red", "-", "REINFORCE, N = 9,900"),
+        "limit, one step": ("blue", ":", "limit, cut after one step"),
+        "limit, shuffled": ("purple", ":", "limit, shuffled targets"),
     }
     figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.9))
     for axis, task in zip(axes, ("cycle", "bytes"), strict=True):
-        for arm, (kind, line, label) in arms.items():
+        for arm, (color, line, label) in arms.items():
             own = (table["arm"] == arm) & (table["task"] == task)
-            style = {"color": COLORS[GRADIENT_COLORS[kind]], "ls": line, "capsize": 2}
-            _draw_means(axis, table["share"], table[measure], own, style | {"label": label})
+            _draw_means(axis, table["share"], table[measure], own, color, fmt=line, label=label)
         axis.set(xlabel="share of the path-steps", ylabel="loss (bits per bit)", title=task)
     for (name, value), dash in zip(tables.items(), ("--", "-."), strict=False):
         axes[1].axhline(value, color=COLORS["black"], ls=dash, lw=1, label=name)
@@ -129,28 +107,18 @@ def show_losses(table: Columns, *, measure: str = "n9900", tables: Mapping[str, 
 
 
 def show_transfer(table: Columns) -> Figure:
-    """Loss at finite N less the loss in the limit of one and the same weights, against N.
-
-    >>> rows = [("cycle", "limit", 1.0, 0.5, 0.6, 0.51, 0.501, 0.5001)] * 2
-    >>> names = ("task", "arm", "share", "limit", "n99", "n990", "n9900", "n99000")
-    >>> table = {n: np.array([row[i] for row in rows]) for i, n in enumerate(names)}
-    >>> plt.close(show_transfer(table))
-    """
+    """Loss at finite N less the loss in the limit of one and the same weights, against N."""
     sizes = np.array([99, 990, 9900, 99_000])
     figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.8))
     for axis, task in zip(axes, ("cycle", "bytes"), strict=True):
         for arm, kind in (("limit", "limit"), ("straight, 99", "straight"), ("score, 99", "score")):
             own = (table["arm"] == arm) & (table["task"] == task) & (table["share"] == 1.0)
-            if not own.any():
-                continue
             excess = np.array([table[f"n{size}"][own] - table["limit"][own] for size in sizes])
-            mean = excess.mean(1)
-            error = np.array([np.ptp(mean_interval(row)) / 2 for row in excess])
-            trained = "in the limit" if kind == "limit" else f"at N = 99, {NAMES[kind]}"
-            axis.errorbar(
-                sizes, mean, error, color=COLORS[GRADIENT_COLORS[kind]], marker="o", ms=4,
-                capsize=2, label=f"trained {trained}",
-            )  # fmt: skip
+            error = [np.ptp(mean_interval(row)) / 2 for row in excess]
+            color, name = GRADIENTS[kind]
+            trained = "in the limit" if kind == "limit" else f"at N = 99, {name}"
+            style = {"fmt": "o-", "ms": 4, "label": f"trained {trained}"}
+            points(axis, sizes, excess.mean(1), error, color, **style)
         axis.plot(sizes, 9.9 / sizes, color="0.5", ls="--", lw=1, label="slope −1")
         axis.set(xscale="log", yscale="log", ylim=(1e-5, 1.0), xlabel="bits N", title=task)
         axis.set_ylabel("excess over the limit (bits per bit)")
@@ -164,59 +132,46 @@ def show_horizons(growth: Columns, shares: Columns, *, rates: Mapping[str, float
     """Norm of the gradient by the motion, and what of it the network of N bits has.
 
     `rates`: leading exponent of each chaotic motion, drawn as e^{λk}.
-
-    >>> growth = {"motion": np.array(["periodic"] * 2), "horizon": np.array([1, 2])}
-    >>> growth["norm"] = np.array([1.0, 1.0])
-    >>> shares = {"motion": np.array(["chaos at 1.28"]), "size": np.array([999])}
-    >>> shares |= {"horizon": np.array([2]), "share": np.array([1.0])}
-    >>> plt.close(show_horizons(growth, shares, rates={}))
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.7))
-    for motion in dict.fromkeys(growth["motion"]):
-        own = growth["motion"] == motion
-        steps = np.unique(growth["horizon"][own])
-        rows = [np.log(growth["norm"][own & (growth["horizon"] == h)]) for h in steps]
+    for motion in dict.fromkeys(growth["motion"].tolist()):
+        steps, norms = by_horizon(growth, growth["motion"] == motion, "norm")
+        rows = [np.log(norm) for norm in norms]
         mean = np.array([row.mean() for row in rows])
-        error = np.array([row.std() / np.sqrt(len(row)) for row in rows])
-        shade = COLORS[MOTION_COLORS[str(motion)]]
-        left.plot(steps, np.exp(mean), "o-", ms=4, color=shade, label=str(motion))
-        left.fill_between(
-            steps, np.exp(mean - 2 * error), np.exp(mean + 2 * error), color=shade, alpha=0.2
-        )
+        band = 2 * np.array([row.std() / np.sqrt(len(row)) for row in rows])
+        shade = COLORS[MOTION_COLORS[motion]]
+        left.plot(steps, np.exp(mean), "o-", ms=4, color=shade, label=motion)
+        left.fill_between(steps, np.exp(mean - band), np.exp(mean + band), color=shade, alpha=0.2)
         if motion in rates:
-            guide = np.exp(mean[-1] + rates[str(motion)] * (steps - steps[-1]))
+            guide = np.exp(mean[-1] + rates[motion] * (steps - steps[-1]))
             left.plot(steps, guide, "--", color=shade, lw=1)
     left.set(xlabel="horizon k (tokens)", ylabel="norm of the gradient", yscale="log")
-    left.set_xlim(0, 140)
-    left.set_ylim(0.05, 1e10)
+    left.set(xlim=(0, 140), ylim=(0.05, 1e10))
     left.legend(fontsize=8)
+
+    def draw(own: np.ndarray, **style: Any) -> None:
+        steps, rows = by_horizon(shares, own, "share")
+        right.plot(steps, [np.median(row) for row in rows], **style)
+
     cold = plt.get_cmap("cividis")
     sizes = np.unique(shares["size"])
     for place, size in enumerate(sizes):
         own = (shares["size"] == size) & (shares["motion"] == "chaos at 1.28")
-        steps = np.unique(shares["horizon"][own])
-        middle = [np.median(shares["share"][own & (shares["horizon"] == h)]) for h in steps]
-        color = cold(0.9 * place / max(len(sizes) - 1, 1))
-        right.plot(steps, middle, color=color, label=f"N = {size:,}")
+        draw(own, color=cold(0.9 * place / max(len(sizes) - 1, 1)), label=f"N = {size:,}")
     own = shares["motion"] == "periodic"
-    steps = np.unique(shares["horizon"][own])
-    middle = [np.median(shares["share"][own & (shares["horizon"] == h)]) for h in steps]
-    right.plot(steps, middle, color=COLORS["blue"], ls=":", label="periodic, N = 999,999")
+    draw(own, color=COLORS["blue"], ls=":", label="periodic, N = 999,999")
     right.axhline(0.5, color="0.5", ls="--", lw=1)
-    right.set(xlabel="horizon k (tokens)", ylabel="share of the limit's gradient")
-    right.set_ylim(-0.5, 2.0)
+    right.set(xlabel="horizon k (tokens)", ylabel="share of the limit's gradient", ylim=(-0.5, 2.0))
     right.legend(fontsize=8)
     label_panels([left, right])
     return figure
 
 
 def _draw_means(
-    axis: Axes, across: np.ndarray, values: np.ndarray, own: np.ndarray, style: dict[str, Any]
+    axis: Axes, across: np.ndarray, values: np.ndarray, own: np.ndarray, color: str, **style: Any
 ) -> None:
     """Means of `values[own]` at every value of `across`, with Student's intervals over the rest."""
-    if not own.any():
-        return
     places = np.unique(across[own])
     rows = [values[own & (across == place)] for place in places]
     error = [np.ptp(mean_interval(row)) / 2 if len(row) > 1 else 0.0 for row in rows]
-    axis.errorbar(places, [row.mean() for row in rows], error, **style)
+    points(axis, places, [row.mean() for row in rows], error, color, **style)

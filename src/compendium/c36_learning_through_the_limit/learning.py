@@ -26,27 +26,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spinformer.core.checks import (
-    check_choice,
-    check_flag,
-    check_instance,
-    check_integer,
-    check_real,
-    check_tensor,
-)
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
 
-GRADIENTS = ("limit", "straight", "score")
-
 
 @record
 class Paths:
-    """What a rollout gives: costs in bits, log-probabilities of the drawn bits, and tokens.
-
-    costs, scores: (S, B, steps). tokens: (S, B, T + steps, L), the window first.
-    """
+    """Costs in bits and log-probabilities of the drawn bits, (S, B, steps), and the tokens,
+    (S, B, T + steps, L), the window first."""
 
     costs: Tensor
     scores: Tensor
@@ -74,50 +62,30 @@ def rollout(
     others stay the network's own, and only these steps have a cost. keep: gradients pass through
     at most so many steps: before every keep-th step the window is taken as constant. straight:
     gradients pass through drawn tokens as if each were its mean plus a constant; otherwise drawn
-    tokens are constants, as the score needs it. Raises ValueError or TypeError naming the argument.
-
-    >>> paths = rollout(
-    ...     torch.zeros(1, 4, 2, 3, dtype=torch.float64), window=torch.zeros(1, 5, 2, 3).double(),
-    ...     targets=torch.ones(1, 5, 7, 3).double(), beta=1.0, gamma=1.0,
-    ... )
-    >>> paths.costs.shape, f"{float(paths.costs.mean()):.6f}"
-    (torch.Size([1, 5, 7]), '3.000000')
+    tokens are constants, as the score needs it.
     """
-    weights = check_tensor("weights", weights, shape=(None, 4, None, None))
-    networks, _, _, segments = weights.shape
-    window = check_tensor("window", window, shape=(networks, None, None, segments))
-    count, context = window.shape[1:3]
-    targets = check_tensor("targets", targets, shape=(networks, count, None, None))
-    steps, visible = targets.shape[2:]
-    check_integer("visible segments (axis 3 of targets)", visible, low=1, high=segments)
-    beta = check_real("beta", beta, low=0.0)
-    gamma = check_real("gamma", gamma, low=0.0)
-    given = check_integer("given", given, low=0)
-    check_flag("straight", straight)
-    bits = 0 if size is None else bits_of_segment(size, segments=segments)
-    keep = steps if keep is None else check_integer("keep", keep, low=1)
+    context, (steps, visible) = window.shape[2], targets.shape[2:]
+    bits = 0 if size is None else size // weights.shape[-1]
     generator = torch_generator(seed)
     tokens = list(window.unbind(2))
     costs, scores = [], []
     for step in range(steps):
-        if step and step % keep == 0:
+        if step and keep and step % keep == 0:
             tokens = [token.detach() for token in tokens]
-        recent = torch.stack(tokens[-context:], 2)
-        field = _field(weights, recent, beta=beta, gamma=gamma)
+        field = _field(weights, torch.stack(tokens[-context:], 2), beta=beta, gamma=gamma)
         target = targets[:, :, step]
         told = given > 0 and (step + 1) % given == 0
         cost = surprise(field[..., :visible], target=target)
         costs.append(cost if told or not given else torch.zeros_like(cost))
-        mean = torch.tanh(field)
-        token, score = mean, torch.zeros_like(costs[-1])
+        token, score = torch.tanh(field), torch.zeros_like(cost)
         if bits:
-            ups = torch.binomial(
-                torch.full_like(mean, bits), 0.5 * (1.0 + mean.detach()), generator=generator
-            )
+            chance = 0.5 * (1.0 + token.detach())
+            ups = torch.binomial(torch.full_like(token, bits), chance, generator=generator)
             drawn = 2.0 * ups / bits - 1.0
-            token = mean + (drawn - mean).detach() if straight else drawn
+            token = token + (drawn - token).detach() if straight else drawn
             own = slice(visible if told else 0, None)
-            score = _log_probability(field[..., own], ups=ups[..., own], bits=bits)
+            # Without the number of ways, which has no gradient.
+            score = _log_chances(field[..., own], ups[..., own], bits - ups[..., own]).sum(-1)
         if told:
             token = torch.cat([target, token[..., visible:]], -1)
         tokens.append(token)
@@ -130,21 +98,11 @@ def rollout(
 def surrogate(paths: Paths, *, kind: str, copies: int = 1) -> Tensor:
     """A number for each network (S,) whose gradient is the estimator `kind` of the mean cost.
 
-    The mean is over paths and steps. kind: one of GRADIENTS; "score" needs paths whose tokens
-    carry no gradient (`straight=False`), their B axis being `copies` paths of each start, copy by
-    copy: the baseline of a path is the mean of the later costs of its other copies, none for
-    copies = 1. Raises ValueError for another kind or a B that is no multiple of copies.
-
-    >>> zeros = torch.zeros(1, 6, 2)
-    >>> surrogate(Paths(costs=zeros + 1.0, scores=zeros, tokens=zeros), kind="score", copies=2)
-    tensor([1.])
+    The mean is over paths and steps. "score" needs paths whose tokens carry no gradient
+    (`straight=False`), their B axis being `copies` paths of each start, copy by copy: the baseline
+    of a path is the mean of the later costs of its other copies, none for copies = 1.
     """
-    check_instance("paths", paths, Paths)
-    check_choice("kind", kind, GRADIENTS)
     networks, count, steps = paths.costs.shape
-    copies = check_integer("copies", copies, low=1)
-    if count % copies:
-        raise ValueError(f"copies must divide the {count} paths of a network, got {copies}")
     mean = paths.costs.mean((1, 2))
     if kind != "score":
         return mean
@@ -160,46 +118,22 @@ def surrogate(paths: Paths, *, kind: str, copies: int = 1) -> Tensor:
 
 
 def exact_costs(
-    weights: Tensor,
-    *,
-    window: Tensor,
-    targets: Tensor,
-    beta: float,
-    gamma: float,
-    size: int,
+    weights: Tensor, *, window: Tensor, targets: Tensor, beta: float, gamma: float, size: int
 ) -> Tensor:
     """Mean cost of every step (B, steps) of one network of N = `size` bits: a sum over all texts.
 
     weights: (4, P, L); window: (B, T, L), tokens that N bits can be; targets: (B, steps, V). The
-    probability of every window is carried from step to step, so that the work grows with the steps
-    only linearly: K^(T+1) for K = (N/L + 1)^L tokens, at most 2·10⁷. All tokens are the network's
-    own (`given=0` of `rollout`). Differentiable. Raises ValueError for more, or for a window
-    that N bits cannot be.
-
-    >>> flat = torch.zeros(4, 2, 3, dtype=torch.float64)
-    >>> start, ones = torch.ones(1, 2, 3).double(), torch.ones(1, 4, 3).double()
-    >>> costs = exact_costs(flat, window=start, targets=ones, beta=1.0, gamma=1.0, size=3)
-    >>> costs.shape, f"{float(costs.mean()):.6f}"
-    (torch.Size([1, 4]), '3.000000')
+    probability of every window is carried from step to step: K^(T+1) numbers a step for
+    K = (N/L + 1)^L tokens. All tokens are the network's own (`given=0` of `rollout`).
     """
-    weights = check_tensor("weights", weights, shape=(4, None, None))
     segments = weights.shape[2]
-    window = check_tensor("window", window, shape=(None, None, segments), low=-1.0, high=1.0)
     count, context = window.shape[:2]
-    targets = check_tensor("targets", targets, shape=(count, None, None))
-    visible = targets.shape[2]
-    beta, gamma = check_real("beta", beta, low=0.0), check_real("gamma", gamma, low=0.0)
-    bits = bits_of_segment(size, segments=segments)
+    bits = size // segments
     kinds = (bits + 1) ** segments
-    if kinds ** (context + 1) > 2e7:
-        raise ValueError(f"size must leave at most 2e7 steps from a window, got {size}")
     digits = torch.cartesian_prod(*[torch.arange(bits + 1.0, dtype=weights.dtype)] * segments)
     ups = digits.reshape(kinds, segments)
     places = (bits + 1.0) ** torch.arange(segments - 1, -1, -1, dtype=weights.dtype)
-    start = 0.5 * (window + 1.0) * bits
-    if bool((start - start.round()).abs().max() > 1e-9):
-        raise ValueError(f"window must hold tokens that {bits} bits a segment can be")
-    numbers = (start.round() @ places).long()
+    numbers = ((0.5 * (window + 1.0) * bits).round() @ places).long()
     index = torch.zeros(count, dtype=torch.long)
     for age in range(context):
         index = index * kinds + numbers[:, age]
@@ -209,37 +143,19 @@ def exact_costs(
     ways = torch.lgamma(weights.new_tensor(bits + 1.0)) - torch.lgamma(ups + 1.0)
     ways = (ways - torch.lgamma(bits - ups + 1.0)).sum(-1)
     up, down = functional.logsigmoid(2.0 * field), functional.logsigmoid(-2.0 * field)
-    moves = torch.exp(up @ ups.T + down @ (bits - ups).T + ways)
-    moves = moves.reshape(kinds, -1, kinds)
+    moves = torch.exp(up @ ups.T + down @ (bits - ups).T + ways).reshape(kinds, -1, kinds)
     law = functional.one_hot(index, len(every)).to(weights.dtype)
     result = []
     for step in range(targets.shape[1]):
-        costs = surprise(field[None, :, :visible], target=targets[:, step, None])
+        costs = surprise(field[None, :, : targets.shape[2]], target=targets[:, step, None])
         result.append((law * costs).sum(-1))
         law = torch.einsum("noj,ojk->njk", law.reshape(count, kinds, -1), moves).flatten(1)
     return torch.stack(result, -1)
 
 
 def surprise(field: Tensor, *, target: Tensor) -> Tensor:
-    """Σ_l −log₂ P(bit l = ξ_l) over the last axis, P = e^{ξh}/(2 cosh h), in bits.
-
-    >>> surprise(torch.zeros(8), target=torch.ones(8))
-    tensor(8.)
-    """
+    """Σ_l −log₂ P(bit l = ξ_l) over the last axis, P = e^{ξh}/(2 cosh h), in bits."""
     return -functional.logsigmoid(2.0 * target * field).sum(-1) / math.log(2.0)
-
-
-def bits_of_segment(size: int, *, segments: int) -> int:
-    """n = N/L; ValueError unless it is a whole number.
-
-    >>> bits_of_segment(99, segments=11)
-    9
-    """
-    size = check_integer("size", size, low=1)
-    segments = check_integer("segments", segments, low=1)
-    if size % segments:
-        raise ValueError(f"size must be a multiple of the {segments} segments, got {size}")
-    return size // segments
 
 
 def _field(weights: Tensor, window: Tensor, *, beta: float, gamma: float) -> Tensor:
@@ -256,7 +172,6 @@ def _field(weights: Tensor, window: Tensor, *, beta: float, gamma: float) -> Ten
     return beta * (mixed @ weights[:, OUTPUT])
 
 
-def _log_probability(field: Tensor, *, ups: Tensor, bits: int) -> Tensor:
-    """Of `ups` bits up and the others down, without the number of ways, which has no gradient."""
-    up, down = functional.logsigmoid(2.0 * field), functional.logsigmoid(-2.0 * field)
-    return (ups * up + (bits - ups) * down).sum(-1)
+def _log_chances(field: Tensor, ups: Tensor, downs: Tensor) -> Tensor:
+    """ln of the chance of one order of `ups` bits up and `downs` bits down, by segment."""
+    return ups * functional.logsigmoid(2.0 * field) + downs * functional.logsigmoid(-2.0 * field)

@@ -8,6 +8,7 @@ reference; the reference is the exact gradient up to 15 bits, the limit's for mo
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,11 +16,10 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, Table
 from compendium.c36_learning_through_the_limit.learning import exact_costs, rollout, surrogate
-from spinformer.core.checks import check_integer, check_real
 from spinformer.core.records import record
 
-SEGMENTS, FEATURES, CONTEXT, STEPS = 3, 3, 2, 8
-BETA, GAMMA = 1.5, 5.0
+SEGMENTS, FEATURES, CONTEXT = 3, 3, 2
+PUSH: dict[str, Any] = {"beta": 1.5, "gamma": 5.0}
 EXACT_SIZES = (3, 6, 9, 15)
 SIZES = (*EXACT_SIZES, 99, 990, 9900, 99_000)
 ESTIMATORS = ("limit", "straight", "score", "score, no baseline")
@@ -35,34 +35,21 @@ class Small:
     targets: Tensor
 
 
-def draw_small(seed: int, *, steps: int = STEPS) -> Small:
-    """The network and the cycle of a seed: normal θ, the eight tokens in random order.
-
-    >>> draw_small(0).targets.shape
-    torch.Size([8, 8, 3])
-    """
-    generator = np.random.default_rng([check_integer("seed", seed, low=0), 30])
-    theta = generator.standard_normal((4, FEATURES, SEGMENTS))
+def draw_small(seed: int, *, steps: int = 8) -> Small:
+    """The network and the cycle of a seed: normal θ, the eight tokens in random order."""
+    generator = np.random.default_rng([seed, 30])
+    theta = torch.as_tensor(generator.standard_normal((4, FEATURES, SEGMENTS)))
     numbers = generator.permutation(2**SEGMENTS)
     signs = 2.0 * ((numbers[:, None] >> np.arange(SEGMENTS)) & 1) - 1.0
-    places = np.arange(8)[:, None] + np.arange(CONTEXT + steps)
-    tokens = torch.as_tensor(signs[places % 8])
-    return Small(
-        theta=torch.as_tensor(theta), window=tokens[:, :CONTEXT], targets=tokens[:, CONTEXT:]
-    )
+    tokens = torch.as_tensor(signs[(np.arange(8)[:, None] + np.arange(CONTEXT + steps)) % 8])
+    return Small(theta=theta, window=tokens[:, :CONTEXT], targets=tokens[:, CONTEXT:])
 
 
 def exact_gradient(small: Small, *, size: int) -> Tensor:
-    """Gradient of the mean cost in θ, (4, P, L), of N = `size` bits.
-
-    >>> exact_gradient(draw_small(0, steps=2), size=3).shape
-    torch.Size([4, 3, 3])
-    """
+    """Gradient of the mean cost in θ, (4, P, L), of N = `size` bits."""
     theta = small.theta.clone().requires_grad_()
-    costs = exact_costs(
-        torch.tanh(theta), window=small.window, targets=small.targets, beta=BETA, gamma=GAMMA,
-        size=size,
-    )  # fmt: skip
+    weights = torch.tanh(theta)
+    costs = exact_costs(weights, window=small.window, targets=small.targets, size=size, **PUSH)
     return torch.autograd.grad(costs.mean(), theta)[0]
 
 
@@ -72,18 +59,14 @@ def estimates(
     """Independent estimates of the gradient, (updates, 4, P, L), each from eight copies.
 
     estimator: one of ESTIMATORS; the limit has one estimate only.
-
-    >>> estimates(draw_small(0), estimator="score", size=99, updates=5).shape
-    torch.Size([5, 4, 3, 3])
     """
-    limit = estimator == "limit"
-    kind = estimator.split(",")[0]
-    copies = 1 if limit else COPIES
-    theta = small.theta.expand(1 if limit else updates, -1, -1, -1).clone().requires_grad_()
-    shape = (len(theta), copies, 1, 1)
+    limit, kind = estimator == "limit", estimator.split(",")[0]
+    updates, copies = (1, 1) if limit else (updates, COPIES)
+    theta = small.theta.expand(updates, -1, -1, -1).clone().requires_grad_()
+    shape = (updates, copies, 1, 1)
     paths = rollout(
         torch.tanh(theta), window=small.window.repeat(shape), targets=small.targets.repeat(shape),
-        beta=BETA, gamma=GAMMA, size=None if limit else size, straight=kind != "score", seed=seed,
+        size=None if limit else size, straight=kind != "score", seed=seed, **PUSH,
     )  # fmt: skip
     value = surrogate(paths, kind=kind, copies=copies if estimator == "score" else 1)
     return torch.autograd.grad(value.sum(), theta)[0]
@@ -94,11 +77,7 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
 
     Of the limit, straight-through and REINFORCE (without baseline); a = `strength`, the target
     is up. In the limit x₁ is its mean, whatever is drawn.
-
-    >>> {name: round(slopes[2], 3) for name, slopes in one_bit(0.5).items()}
-    {'limit': -0.954, 'straight': -0.446, 'score': -0.567}
     """
-    strength = check_real("strength", strength, low=0.0, open_low=True)
     up = 1.0 / (1.0 + np.exp(-2.0 * strength))
     found = {}
     for kind in ("limit", "straight", "score"):
@@ -122,16 +101,13 @@ def quality_rows(seed: int, *, size: int, updates: int = 128) -> Rows:
 
     The square of the bias is that of the mean of all updates less the variance of this mean, at
     least zero.
-
-    >>> [row["estimator"] for row in quality_rows(0, size=3, updates=2)][:3]
-    ['limit', 'straight', 'score']
     """
     small = draw_small(seed)
     if size in EXACT_SIZES:
         reference = exact_gradient(small, size=size).flatten()
     else:
         reference = estimates(small, estimator="limit", size=size).flatten()
-    norm = reference.norm()
+    norm = float(reference.norm())
     rows = []
     for estimator in ESTIMATORS:
         found = estimates(small, estimator=estimator, size=size, updates=updates, seed=seed)
@@ -143,9 +119,9 @@ def quality_rows(seed: int, *, size: int, updates: int = 128) -> Rows:
         rows.append(
             {
                 "estimator": estimator,
-                "bias": float(np.sqrt(max(off, 0.0))) / float(norm),
+                "bias": float(np.sqrt(max(off, 0.0))) / norm,
                 "cosine": float(cosine),
-                "variance": spread * (COPIES if count > 1 else 0) / float(norm) ** 2,
+                "variance": spread * (COPIES if count > 1 else 0) / norm**2,
             }
         )
     return rows

@@ -1,4 +1,11 @@
-"""Trainings by the three gradients at equal numbers of sampled or computed paths.
+"""What is learned, and trainings by the three gradients at equal numbers of paths.
+
+Two tasks: a cycle of eight tokens that the network writes by itself, and bytes of a text. In both
+a token has eleven segments, so that N = 99, 990, 9,900 and 99,000 are whole numbers of bits a
+segment. A token of the cycle is eleven random signs. A byte fills the first eight segments, most
+significant bit first, and the network is told every byte after it has predicted it. Between two
+bytes it writes a token of its own, a *note*, so that a byte is predicted from two bytes and two
+notes: gradients reach what it notes only through drawn, or mean, tokens.
 
 Work is counted in path-steps: one step of one path, forward and back. The limit and
 straight-through follow one path of every start; REINFORCE draws `copies` of it, for its baseline,
@@ -14,49 +21,156 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, Table
-from compendium.c36_learning_through_the_limit.learning import GRADIENTS, rollout, surrogate
-from compendium.c36_learning_through_the_limit.tasks import (
-    BETA,
-    FEATURES,
-    GAMMA,
-    SEGMENTS,
-    TASKS,
-    examples,
-)
-from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
+from compendium.c36_learning_through_the_limit.learning import Paths, rollout, surrogate
+from spinformer.core.random import numpy_generator
 from spinformer.core.records import record
+from spinformer.language.text import sample_texts
 
+SEGMENTS, FEATURES, CONTEXT = 11, 12, 4
+PUSH: dict[str, Any] = {"beta": 3.0, "gamma": 10.0}
+LENGTH = 8  # tokens of a cycle
+BYTE = 8  # segments that a byte fills
+PARTS = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}
 SIZES = (99, 990, 9900, 99_000)
 BLOCK = 10  # seeds that are trained side by side
 BLOCKS = {"cycle": 2, "bytes": 1}
-TUNING_SEEDS = {"cycle": tuple(range(100, 112)), "bytes": tuple(range(100, 104))}
+TUNING_SEEDS = {"cycle": range(100, 112), "bytes": range(100, 104)}
 RATES = (0.03, 0.1, 0.3)
 BUDGET = {"cycle": 320, "bytes": 160}  # updates with one path of every start
 SHARES = (0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the budget, where one looks
-# Gradient, N of the training (0: the limit), copies to choose from, steps kept, shuffled targets.
-ARMS: dict[str, tuple[str, int, tuple[int, ...], int, bool]] = {
-    "limit": ("limit", 0, (1,), 0, False),
-    "limit, one step": ("limit", 0, (1,), 1, False),
-    "limit, shuffled": ("limit", 0, (1,), 0, True),
-    "straight, 99": ("straight", 99, (1,), 0, False),
-    "straight, 9900": ("straight", 9900, (1,), 0, False),
-    "score, 99": ("score", 99, (2, 8), 0, False),
-    "score, 9900": ("score", 9900, (2, 8), 0, False),
+# How each arm differs from `Lessons` as they stand, and how many copies there are to choose from.
+ARMS: dict[str, dict[str, Any]] = {
+    "limit": {},
+    "limit, one step": {"keep": 1},
+    "limit, shuffled": {"shuffled": True},
+    "straight, 99": {"gradient": "straight", "size": 99},
+    "straight, 9900": {"gradient": "straight", "size": 9900},
+    "score, 99": {"gradient": "score", "size": 99},
+    "score, 9900": {"gradient": "score", "size": 9900},
 }
+COPIES = {arm: (2, 8) if arm.startswith("score") else (1,) for arm in ARMS}
+
+
+@record
+class Task:
+    """steps: tokens after the window. starts: paths of one update, tested: of a test.
+
+    visible, given: as in `learning.rollout`.
+    """
+
+    steps: int
+    starts: int
+    tested: int
+    visible: int
+    given: int
+
+
+TASKS = {
+    "cycle": Task(steps=12, starts=8, tested=8, visible=SEGMENTS, given=0),
+    "bytes": Task(steps=16, starts=16, tested=64, visible=BYTE, given=2),
+}
+
+
+def examples(
+    task: str, *, seeds: Sequence[int], part: str = "train", draw: int = 0, shuffled: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Windows (S, B, T, L) of every seed and the visible tokens to follow, (S, B, steps, V).
+
+    All eight starts of a cycle, or stretches of a part of the text: those of an update, `draw`,
+    are its own in "train" and the same for all seeds otherwise. shuffled: a control. The targets
+    keep their tokens and lose their order.
+    """
+    rule = TASKS[task]
+    length, stride = CONTEXT + rule.steps, max(rule.given, 1)
+    found = []
+    for seed in seeds:
+        if task == "cycle":
+            rows = draw_cycle(seed)[(np.arange(LENGTH)[:, None] + np.arange(length)) % LENGTH]
+        else:
+            bits, training = text_bits(part), part == "train"
+            generator = np.random.default_rng([seed if training else 0, draw, 21])
+            count = rule.starts if training else rule.tested
+            begin = generator.integers(len(bits) - length // stride, size=count)
+            rows = bits[begin[:, None] + np.arange(length // stride)]
+        if shuffled:  # the targets, over all paths and steps
+            first, generator = CONTEXT // stride, np.random.default_rng([seed, draw, 22])
+            dealt = generator.permutation(rows[:, first:].reshape(-1, rows.shape[-1]))
+            rows = np.concatenate([rows[:, :first], dealt.reshape(rows[:, first:].shape)], axis=1)
+        found.append(np.repeat(rows, stride, axis=1))
+    tokens = torch.as_tensor(np.array(found))
+    window = torch.nn.functional.pad(tokens[:, :, :CONTEXT], (0, SEGMENTS - rule.visible))
+    if rule.given:
+        window[:, :, np.arange(CONTEXT) % stride != stride - 1] = 0.0  # notes not yet written
+    return window, tokens[:, :, CONTEXT:]
+
+
+def draw_cycle(seed: int) -> np.ndarray:
+    """Eight different tokens (8, 11) of random signs."""
+    numbers = numpy_generator(seed).choice(2**SEGMENTS, size=LENGTH, replace=False)
+    return 2.0 * ((numbers[:, None] >> np.arange(SEGMENTS)) & 1) - 1.0
+
+
+@cache
+def text_bytes(part: str) -> np.ndarray:
+    """Bytes of a part of the seven texts of `language.text`, each text split alike."""
+    low, high = PARTS[part]
+    texts = [text.encode() for text in sample_texts().values()]
+    pieces = [text[int(low * len(text)) : int(high * len(text))] for text in texts]
+    return np.frombuffer(b"\n".join(pieces), dtype=np.uint8)
+
+
+@cache
+def text_bits(part: str) -> np.ndarray:
+    """Signs (n, 8) of the bytes of a part, most significant first."""
+    return 2.0 * np.unpackbits(text_bytes(part)[:, None], axis=1) - 1.0
+
+
+def tables(*, smoothing: float = 10.0) -> dict[str, float]:
+    """Bits per byte of tables counted on the training part, on the test's stretches.
+
+    "bytes alone" and "bytes after a byte" predict whole bytes, the second a mixture with the first
+    of weight `smoothing` counts; "bits alone" and "bits after a byte" predict the eight bits of a
+    byte as if they were independent, as the network has to.
+    """
+    read, signs = text_bytes("train").astype(int), text_bits("train")
+    window, targets = examples("bytes", seeds=[0], part="test")
+    rows = torch.cat([window[0, :, -1:, :BYTE], targets[0, :, 1::2]], 1).numpy() > 0
+    test = np.packbits(rows, axis=-1)[..., 0].astype(int)
+    before, after = test[:, :-1].ravel(), test[:, 1:].ravel()
+    alone = (np.bincount(read, minlength=256) + 0.5) / (len(read) + 128.0)
+    pairs, ups = np.zeros((256, 256)), np.zeros((256, BYTE))
+    np.add.at(pairs, (read[:-1], read[1:]), 1.0)
+    np.add.at(ups, read[:-1], signs[1:] > 0)
+    count = pairs.sum(1, keepdims=True) + smoothing
+    mixed = (pairs + smoothing * alone) / count
+    share = ((signs > 0).sum(0) + 0.5) / (len(signs) + 1.0)
+    follow = (ups + smoothing * share) / count
+    wanted = np.unpackbits(after.astype(np.uint8)[:, None], axis=1) == 1
+
+    def bits(chance: np.ndarray) -> float:
+        return float(-np.log2(np.where(wanted, chance, 1.0 - chance)).sum(1).mean())
+
+    return {
+        "bytes alone": float(-np.log2(alone[after]).mean()),
+        "bytes after a byte": float(-np.log2(mixed[before, after]).mean()),
+        "bits alone": bits(np.broadcast_to(share, wanted.shape)),
+        "bits after a byte": bits(follow[before]),
+    }
 
 
 @record
 class Lessons:
     """How to train the seeds of a task, side by side.
 
-    size: N of the drawn paths, 0 for the limit. keep: steps a gradient passes, 0 for all.
-    updates: of one path of every start; with `copies` there are as many fewer.
+    size: N of the drawn paths, 0 for the limit and only there. keep: steps a gradient passes, 0
+    for all. updates: of one path of every start; with `copies` there are as many fewer.
     """
 
     task: str
@@ -69,36 +183,30 @@ class Lessons:
     updates: int = 320
     seeds: Sequence[int] = range(BLOCK)
 
-    def __post_init__(self) -> None:
-        """Validate every field."""
-        check_choice("task", self.task, TASKS)
-        check_choice("gradient", self.gradient, GRADIENTS)
-        for name, low in (("size", 0), ("copies", 1), ("keep", 0), ("updates", 1)):
-            check_integer(name, getattr(self, name), low=low)
-        check_real("rate", self.rate, low=0.0, open_low=True)
-        check_flag("shuffled", self.shuffled)
-        if (self.gradient == "limit") != (self.size == 0):
-            raise ValueError(f"size must be 0 in the limit and only there, got {self.size}")
-
 
 def initial(seeds: Sequence[int]) -> Tensor:
-    """θ (S, 4, P, L) before training: normal, of standard deviation ½.
-
-    >>> initial([0, 1]).shape
-    torch.Size([2, 4, 12, 11])
-    """
+    """θ (S, 4, P, L) before training: normal, of standard deviation ½."""
     shape = (4, FEATURES, SEGMENTS)
     drawn = [0.5 * np.random.default_rng([seed, 20]).standard_normal(shape) for seed in seeds]
     return torch.as_tensor(np.array(drawn))
+
+
+def _paths(
+    weights: Tensor, task: str, drawn: tuple[Tensor, Tensor], *, copies: int, size: int, seed: int,
+    keep: int = 0, straight: bool = True,
+) -> Paths:  # fmt: skip
+    """Rollout of the same starts `copies` times, copy by copy."""
+    window, targets = (part.repeat(1, copies, 1, 1) for part in drawn)
+    return rollout(
+        weights, window=window, targets=targets, size=size or None, given=TASKS[task].given,
+        keep=keep or None, straight=straight, seed=seed, **PUSH,
+    )  # fmt: skip
 
 
 def train(lessons: Lessons, *, looks: Sequence[float] = (1.0,)) -> dict[float, Tensor]:
     """θ (S, 4, P, L) after these shares of the budget, by Adam with a rate that falls to zero.
 
     Stops at the last look; the rate falls as if it went on to the end.
-
-    >>> train(Lessons(task="cycle", updates=2, seeds=(0,)))[1.0].shape
-    torch.Size([1, 4, 12, 11])
     """
     theta = initial(lessons.seeds).requires_grad_()
     optimizer = torch.optim.Adam([theta], lr=lessons.rate, betas=(0.9, 0.99))
@@ -110,131 +218,77 @@ def train(lessons: Lessons, *, looks: Sequence[float] = (1.0,)) -> dict[float, T
             found[wanted[step]] = theta.detach().clone()
         if step == max(wanted):
             break
-        optimizer.param_groups[0]["lr"] = (
-            lessons.rate * 0.5 * (1 + math.cos(math.pi * step / total))
-        )
+        falling = 0.5 * (1 + math.cos(math.pi * step / total))
+        optimizer.param_groups[0]["lr"] = lessons.rate * falling
         optimizer.zero_grad()
-        _costs(lessons, theta, step).sum().backward()
+        drawn = examples(lessons.task, seeds=lessons.seeds, draw=step, shuffled=lessons.shuffled)
+        paths = _paths(
+            torch.tanh(theta), lessons.task, drawn, copies=lessons.copies, size=lessons.size,
+            seed=step, keep=lessons.keep, straight=lessons.gradient != "score",
+        )  # fmt: skip
+        surrogate(paths, kind=lessons.gradient, copies=lessons.copies).sum().backward()
         optimizer.step()
     return found
 
 
-def _costs(lessons: Lessons, theta: Tensor, step: int) -> Tensor:
-    drawn = examples(lessons.task, seeds=lessons.seeds, draw=step, shuffled=lessons.shuffled)
-    drawn = drawn.repeated(lessons.copies)
-    paths = rollout(
-        torch.tanh(theta), window=drawn.window, targets=drawn.targets, beta=BETA, gamma=GAMMA,
-        size=lessons.size or None, given=TASKS[lessons.task].given, keep=lessons.keep or None,
-        straight=lessons.gradient != "score", seed=step,
-    )  # fmt: skip
-    return surrogate(paths, kind=lessons.gradient, copies=lessons.copies)
-
-
 def losses(
-    theta: Tensor,
-    *,
-    task: str,
-    seeds: Sequence[int],
-    size: int = 0,
-    part: str = "test",
-    signs: bool = False,
-    copies: int = 8,
-) -> np.ndarray:
-    """Bits per bit of the target, (S,), at N = `size` (0: the limit), weights tanh θ or sign θ.
-
-    >>> losses(initial([0]), task="cycle", seeds=[0]).shape
-    (1,)
-    """
-    rule = TASKS[check_choice("task", task, TASKS)]
-    held = examples(task, seeds=seeds, part=part).repeated(copies if size else 1)
+    theta: Tensor, *, task: str, seeds: Sequence[int], size: int = 0, part: str = "test",
+    signs: bool = False, copies: int = 8,
+) -> np.ndarray:  # fmt: skip
+    """Bits per bit of the target, (S,), at N = `size` (0: the limit), weights tanh θ or sign θ."""
+    rule, held = TASKS[task], examples(task, seeds=seeds, part=part)
+    weights = torch.sign(theta) if signs else torch.tanh(theta)
     with torch.no_grad():
-        paths = rollout(
-            torch.sign(theta) if signs else torch.tanh(theta), window=held.window,
-            targets=held.targets, beta=BETA, gamma=GAMMA, size=size or None, given=rule.given,
-            seed=size,
-        )  # fmt: skip
-    return (paths.costs.sum(-1).mean(1) / (rule.told * rule.visible)).numpy()
-
-
-# ---- the tables
+        paths = _paths(weights, task, held, copies=copies if size else 1, size=size, seed=size)
+    told = rule.steps // max(rule.given, 1)  # steps that have a cost
+    return (paths.costs.sum(-1).mean(1) / (told * rule.visible)).numpy()
 
 
 def tuning_rows(
     task: str, *, arm: str, copies: int, rate: float, updates: int | None = None
 ) -> Rows:
-    """Mean loss of the validation seeds at the arm's own N after the whole budget, or `updates`.
-
-    >>> list(tuning_rows("cycle", arm="limit", copies=1, rate=0.1, updates=1)[0])
-    ['loss']
-    """
-    gradient, size, _, keep, _ = ARMS[arm]
-    lessons = Lessons(
-        task=task, gradient=gradient, size=size, copies=copies, rate=rate, keep=keep,
-        updates=updates or BUDGET[task], seeds=TUNING_SEEDS[task],
-    )  # fmt: skip
+    """Mean loss of the validation seeds at the arm's own N after the whole budget, or `updates`."""
+    setting: dict[str, Any] = {"copies": copies, "rate": rate, "updates": updates or BUDGET[task]}
+    lessons = Lessons(task=task, seeds=TUNING_SEEDS[task], **setting, **ARMS[arm])
     theta = train(lessons)[1.0]
-    loss = losses(theta, task=task, seeds=lessons.seeds, size=size, part="validation")
+    loss = losses(theta, task=task, seeds=lessons.seeds, size=lessons.size, part="validation")
     return [{"loss": float(loss.mean())}]
 
 
 def chosen(task: str, *, arm: str) -> tuple[int, float]:
-    """Copies and rate of the lowest loss in the table `tuning`; a control takes the limit's.
-
-    >>> chosen("cycle", arm="limit, shuffled") == chosen("cycle", arm="limit")
-    True
-    """
-    check_choice("arm", arm, ARMS)
-    table = _tuning()
+    """Copies and rate of the lowest loss in the table `tuning`; a control takes the limit's."""
+    table = TUNING.read()
     name = "limit" if arm == "limit, shuffled" else arm
     own = np.flatnonzero((table["task"] == task) & (table["arm"] == name))
     best = own[np.argmin(table["loss"][own])]
     return int(table["copies"][best]), float(table["rate"][best])
 
 
-@cache
-def _tuning() -> dict[str, np.ndarray]:
-    return TUNING.read()
-
-
 def learning_rows(task: str, *, arm: str, block: int, shares: Sequence[float] = SHARES) -> Rows:
-    """Losses of ten seeds after these shares of the budget, at every N and with signs.
-
-    >>> len(learning_rows("cycle", arm="limit", block=0, shares=(0.0,)))
-    10
-    """
-    gradient, size, _, keep, shuffled = ARMS[arm]
+    """Losses of ten seeds after these shares of the budget, at every N and with signs."""
     copies, rate = chosen(task, arm=arm)
-    lessons = Lessons(
-        task=task, gradient=gradient, size=size, copies=copies, rate=rate, keep=keep,
-        shuffled=shuffled, updates=BUDGET[task], seeds=range(block * BLOCK, (block + 1) * BLOCK),
-    )  # fmt: skip
+    seeds = range(block * BLOCK, (block + 1) * BLOCK)
+    setting: dict[str, Any] = {"copies": copies, "rate": rate, "updates": BUDGET[task]}
+    lessons = Lessons(task=task, seeds=seeds, **setting, **ARMS[arm])
     rows = []
     for share, theta in train(lessons, looks=shares).items():
-        loss = partial(losses, theta, task=task, seeds=lessons.seeds)
+        loss = partial(losses, theta, task=task, seeds=seeds)
         measured = {
             "limit": loss(),
             **{f"n{n}": loss(size=n) for n in SIZES},
             "signs": loss(signs=True),
             "signs99": loss(size=99, signs=True),
         }
-        for place, seed in enumerate(lessons.seeds):
-            rows.append(
-                {"seed": seed, "share": share}
-                | {name: float(values[place]) for name, values in measured.items()}
-            )
+        for place, seed in enumerate(seeds):
+            values = {name: float(column[place]) for name, column in measured.items()}
+            rows.append({"seed": seed, "share": share} | values)
     return rows
 
 
 def column(
     table: Mapping[str, np.ndarray], *, task: str, arm: str, measure: str, share: float = 1.0
 ) -> np.ndarray:
-    """One measure of every seed (S,) from the table `learning`, after a share of the budget.
-
-    >>> names = ("task", "arm", "share", "limit")
-    >>> table = {name: np.array([value]) for name, value in zip(names, ("a", "b", 1.0, 0.5))}
-    >>> column(table, task="a", arm="b", measure="limit")
-    array([0.5])
-    """
+    """One measure of every seed (S,) from the table `learning`, after a share of the budget."""
     own = (table["task"] == task) & (table["arm"] == arm) & (table["share"] == share)
     return table[measure][own]
 
@@ -243,17 +297,10 @@ def cost_rows(task: str, *, arm: str, repeat: int, updates: int = 6) -> Rows:
     """Processor seconds of a path-step over those of the limit's, both measured in turn.
 
     repeat: a number that tells one measurement from the next.
-
-    >>> [row["copies"] for row in cost_rows("cycle", arm="score, 99", repeat=0, updates=1)]
-    [2, 8]
     """
-    gradient, size, copies, _, _ = ARMS[arm]
     kinds = [Lessons(task=task, updates=updates)]
-    for several in copies:
-        total = updates * several
-        kinds.append(
-            Lessons(task=task, gradient=gradient, size=size, copies=several, updates=total)
-        )
+    for copies in COPIES[arm]:
+        kinds.append(Lessons(task=task, copies=copies, updates=updates * copies, **ARMS[arm]))
     seconds = []
     for lessons in [kinds[0], *kinds]:  # the first time is a rehearsal
         begin = time.process_time()
@@ -281,9 +328,9 @@ TUNING = Table(
     units=[
         {"task": task, "arm": arm, "copies": copies, "rate": rate}
         for task in TASKS
-        for arm, (_, _, several, _, shuffled) in ARMS.items()
-        if not shuffled
-        for copies in several
+        for arm in ARMS
+        if arm != "limit, shuffled"
+        for copies in COPIES[arm]
         for rate in RATES
     ],
     rows=tuning_rows,

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from compendium.c33_phase_transitions.study import RANGES, SHARES, share_row
-from compendium.common.phase_transitions import census, follow_families, name, protocol_start
+from compendium.c33_phase_transitions.study import RANGES, SHARES, follow_families, share_row
+from compendium.common.phase_transitions import census, name, protocol_start
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.attractors import Attractors, Continuation, Regime, Thresholds, find_attractors
+from spinformer.dmft.attractors import Attractors, Continuation, Regime, Thresholds
 from spinformer.dmft.mean_field import document_context
 from spinformer.dmft.network import Network
 from spinformer.dmft.state import Context
@@ -59,30 +59,6 @@ def test_the_start_of_the_protocol_is_rounded():
     assert (found.attention == np.round(found.attention, 8)).all()
 
 
-def test_families_go_out_and_come_back():
-    network = Network.document()
-    starts = Context(np.linspace(-0.3, 0.3, 36).reshape(3, 4, 3), 0)
-    found = find_attractors(
-        network, starts, beta=1.3, transient=10, kept=20, exponents=0, bins=1,
-        thresholds=Thresholds(longest=1),
-    )  # fmt: skip
-    families = follow_families(
-        network, found, low=1.1, middle=1.3, high=1.6, count=3, thresholds=Thresholds(longest=64)
-    )
-    assert families.periods == [0]
-    assert families.betas == pytest.approx([1.1, 1.2, 1.3, 1.45, 1.6])
-    assert families.back_down.betas == pytest.approx([1.6, 1.45, 1.3])
-    assert families.back_up.betas == pytest.approx([1.1, 1.2, 1.3])
-    assert families.period(0)[:2].tolist() == [4, 4]
-    assert families.exponent(0)[0] == families.down.exponent.value[-1, 0]
-    assert families.exponent(0)[2] == families.down.exponent.value[0, 0]
-    assert families.exponent(0)[-1] == families.up.exponent.value[-1, 0]
-    with pytest.raises(ValueError, match="middle"):
-        follow_families(
-            network, found, low=1.4, middle=1.3, high=1.6, count=3, thresholds=Thresholds()
-        )
-
-
 def test_every_family_starts_at_its_own_orbit_and_returns_from_where_it_went(monkeypatch):
     # Each orbit is followed by adding β to its window: where a leg began can be read off.
     def follow(network, context, betas, *, thresholds):
@@ -99,7 +75,7 @@ def test_every_family_starts_at_its_own_orbit_and_returns_from_where_it_went(mon
             context=Context(ends, 0),
         )
 
-    monkeypatch.setattr("compendium.common.phase_transitions.continue_attractors", follow)
+    monkeypatch.setattr("compendium.c33_phase_transitions.study.continue_attractors", follow)
     found = replace(
         made([0] * 4, [28, 28, 4, 28], np.zeros((4, 1)), np.zeros((4, 1))),
         context=Context(np.arange(4.0)[:, None, None] + np.zeros((4, 4, 3)), 0),

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from compendium.common.paths_to_mean_fields import order_sensitivity, settled_start, step_operations
+from compendium.common.paths_to_mean_fields import order_sensitivity, step_operations
+from compendium.common.windows import settled_start
 from spinformer.core.states import spin_states
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Network
@@ -88,34 +89,3 @@ def test_settled_start_takes_the_most_common_attractor_and_the_largest_of_two():
         )
         window, _ = settled_start(network, 2.0, start, settle=200, look=5)
         np.testing.assert_allclose(window, 0.957504 * expected, atol=1e-6)
-
-
-def test_order_is_told_by_the_position_alone():
-    network = Network.document().with_parameters(epsilon=0.3, gamma=5.0)
-    window = np.random.default_rng(0).uniform(-1.0, 1.0, (4, 3))
-    assert order_sensitivity(network, window=window, position=3) > 0.01
-    blind = network.with_parameters(epsilon=0.0)
-    assert order_sensitivity(blind, window=window, position=3) < 1e-14
-    # The newest token keeps its place: two older ones that are equal leave nothing to swap.
-    window[:3] = window[0]
-    assert order_sensitivity(network, window=window, position=3) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: order_sensitivity(Network.document(), window=np.ones(3), position=0), "window"),
-        (
-            lambda: settled_start(
-                Network.document(),
-                1.0,
-                Context(attention=np.ones((4, 3)), position=0),
-                settle=-1,
-            ),
-            "settle",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -1,0 +1,30 @@
+"""What the drawings of part three share: points with error bars, and medians with quartiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from spinformer.plot.style import COLORS
+
+
+def points(
+    axis: Axes, x: ArrayLike, value: ArrayLike, error: ArrayLike, color: str, **style: Any
+) -> None:
+    """Points (n,) with errors (n,) or (2, n); `color` is a name in COLORS."""
+    look: dict[str, Any] = {"fmt": "o", "capsize": 2} | style
+    axis.errorbar(x, value, error, color=COLORS[color], **look)
+
+
+def intervals(axis: Axes, x: ArrayLike, ends: ArrayLike, color: str, **style: Any) -> None:
+    """Points (n,) with the ends of their intervals: `ends` is (3, n), low, value, high."""
+    low, value, high = np.asarray(ends)
+    points(axis, x, value, [value - low, high - value], color, **style)
+
+
+def quartiles(axis: Axes, x: ArrayLike, rows: np.ndarray, color: str, **style: Any) -> None:
+    """Median and quartiles of samples (samples, n)."""
+    intervals(axis, x, np.quantile(rows, [0.25, 0.5, 0.75], axis=0), color, **style)

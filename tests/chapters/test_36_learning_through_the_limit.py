@@ -1,0 +1,417 @@
+"""Learning through the limit: rollouts and gradients, tasks, tables, and their claims."""
+
+from collections import Counter
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+import torch
+
+from compendium.c36_learning_through_the_limit.differentiable import torch_trajectory
+from compendium.c36_learning_through_the_limit.horizons import (
+    GROWTH,
+    SHARES_LEFT,
+    gradient_norms,
+    growth_rows,
+    growth_slopes,
+    lost_at,
+    sampled_derivative,
+    share_rows,
+)
+from compendium.c36_learning_through_the_limit.learning import (
+    Paths,
+    exact_costs,
+    rollout,
+    surrogate,
+)
+from compendium.c36_learning_through_the_limit.quality import QUALITY, one_bit, quality_rows
+from compendium.c36_learning_through_the_limit.training import (
+    BYTE,
+    LEARNING,
+    SIZES,
+    Lessons,
+    column,
+    draw_cycle,
+    examples,
+    initial,
+    learning_rows,
+    losses,
+    tables,
+    text_bytes,
+    train,
+)
+from spinformer.core.statistics import mean_interval
+from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+from spinformer.dmft.tokens import generate, mean_path, semantic_overlaps
+
+SETTING = {"beta": 1.3, "gamma": 4.0}
+
+
+def _draw(seed, *, starts=2, steps=3, context=2, features=2, segments=3):
+    rng = np.random.default_rng(seed)
+    weights = torch.as_tensor(np.tanh(rng.standard_normal((4, features, segments))))
+    window = torch.as_tensor(rng.choice([-1.0, 1.0], (starts, context, segments)))
+    targets = torch.as_tensor(rng.choice([-1.0, 1.0], (starts, steps, segments)))
+    return weights, window, targets
+
+
+def _plain_field(weights, window, beta, gamma):
+    """h of the next token, from explicit bits (T, N) and weights (4, P, N), one loop a sum."""
+    size = window.shape[1]
+    m = [[weights[role] @ token / size for role in range(4)] for token in window]
+    powers = [np.exp(gamma * sum(m[-1][2] * token[3])) for token in m]
+    attention = sum(p * token[1] for p, token in zip(powers, m, strict=True)) / sum(powers)
+    return beta * attention @ weights[0]
+
+
+def _enumerated(weights, window, targets, size):
+    """Mean costs of one start: a sum over every text of N bits a token."""
+    bits = size // weights.shape[2]
+    explicit = np.repeat(weights, bits, axis=2)
+    path = np.repeat(window, bits, axis=1)
+    costs = np.zeros(len(targets))
+
+    def follow(path, chance, step):
+        if step == len(targets):
+            return
+        field = _plain_field(explicit, path[-len(window) :], **SETTING)
+        up = 1.0 / (1.0 + np.exp(-2.0 * field))
+        for place, sign in enumerate(targets[step]):
+            own = up[place * bits]
+            costs[step] -= chance * np.log2(own if sign > 0 else 1.0 - own)
+        for signs in product((-1.0, 1.0), repeat=size):
+            token = np.array(signs)
+            follow(
+                np.vstack([path, token]),
+                chance * np.prod(np.where(token > 0, up, 1.0 - up)),
+                step + 1,
+            )
+
+    follow(path, 1.0, 0)
+    return costs
+
+
+@pytest.mark.parametrize(("size", "steps"), [(3, 3), (6, 2)])
+def test_exact_costs_are_sums_over_all_texts(size, steps):
+    weights, window, targets = _draw(0, steps=steps + (size == 3))
+    found = exact_costs(weights, window=window, targets=targets, size=size, **SETTING)
+    for place in range(len(window)):
+        wanted = _enumerated(
+            weights.numpy(), window[place].numpy(), targets[place].numpy()[: steps + 1], size
+        )
+        assert np.allclose(found[place, : len(wanted)], wanted, atol=1e-12)
+
+
+def test_the_limit_is_the_mean_path_of_the_network_of_signs():
+    rng = np.random.default_rng(1)
+    network = Network(
+        semantic=rng.choice([-1.0, 1.0], (4, 3, 5)), position=np.ones((4, 3, 0)), context=2,
+        gamma=3.0, epsilon=0.0,
+    )  # fmt: skip
+    window = rng.uniform(-1.0, 1.0, (2, 5))
+    path = mean_path(network, 0.9, window=window, steps=6)
+    targets = rng.choice([-1.0, 1.0], (6, 4))
+    found = rollout(
+        torch.tensor(network.semantic)[None], window=torch.tensor(window)[None, None],
+        targets=torch.tensor(targets)[None, None], beta=0.9, gamma=3.0,
+    )  # fmt: skip
+    assert np.allclose(found.tokens[0, 0], path, atol=1e-13)
+    chance = 0.5 * (1.0 + targets * path[2:, :4])
+    assert np.allclose(found.costs[0, 0], -np.log2(chance).sum(1), atol=1e-12)
+    assert float(found.scores.abs().max()) == 0.0
+
+
+def test_drawn_paths_have_the_exact_mean_cost_and_reinforce_its_gradient():
+    weights, window, targets = _draw(3, steps=4)
+    copies, updates, size = 40, 250, 6
+    leaf = weights.clone().requires_grad_()
+    exact = exact_costs(leaf, window=window, targets=targets, size=size, **SETTING).mean()
+    wanted = torch.autograd.grad(exact, leaf)[0]
+    shape = (updates, copies, 1, 1)
+    for baseline in (copies, 1):
+        many = weights.expand(updates, -1, -1, -1).clone().requires_grad_()
+        paths = rollout(
+            many, window=window.repeat(shape), targets=targets.repeat(shape), size=size,
+            straight=False, seed=baseline, **SETTING,
+        )  # fmt: skip
+        value = surrogate(paths, kind="score", copies=baseline)
+        found = torch.autograd.grad(value.sum(), many)[0]
+        for drawn, truth in ((value, exact), (found, wanted)):
+            drawn, truth = drawn.detach().flatten(1 if drawn.ndim > 1 else 0), truth.detach()
+            error = drawn.std(0) / updates**0.5
+            assert float(((drawn.mean(0) - truth.flatten()) / error).abs().max()) < 4.0
+
+
+def test_the_weight_of_a_score_is_what_came_later_less_that_of_the_other_copies():
+    copies, starts, steps = 3, 2, 4
+    costs = torch.as_tensor(np.random.default_rng(0).random((1, copies * starts, steps)))
+    scores = torch.zeros_like(costs, requires_grad=True)
+    paths = Paths(costs=costs, scores=scores, tokens=costs)
+    found = torch.autograd.grad(surrogate(paths, kind="score", copies=copies).sum(), scores)[0]
+    for copy, start, step in np.ndindex(copies, starts, steps):
+        later = [float(costs[0, c * starts + start, step + 1 :].sum()) for c in range(copies)]
+        others = [value for c, value in enumerate(later) if c != copy]
+        wanted = (later[copy] - np.mean(others)) / (copies * starts * steps)
+        assert float(found[0, copy * starts + start, step]) == pytest.approx(wanted, abs=1e-14)
+
+
+def test_one_bit_and_two_steps_by_hand():
+    """h₁ = a and h₂ = a x₁ with a = ln(3)/2: bits up with probability ¾."""
+    a, unit = 0.5 * np.log(3.0), -2.0 / np.log(2.0)
+    found = one_bit(a)
+    chance = 1.0 / (1.0 + 3.0**0.5)  # of the second bit down after the mean of the first
+    assert found["limit"][2] == pytest.approx(unit * chance * (0.5 + 0.75 * a), abs=1e-9)
+    ends = unit * np.array([0.25 * (1 + 0.75 * a), 0.75 * (-1 + 0.75 * a)])
+    assert found["straight"][:2] == pytest.approx(ends, abs=1e-9)
+    # REINFORCE has the slope of the mean cost, ¾ log₂(4/3) + ¼ log₂ 4 at this a.
+    assert found["score"][2] == pytest.approx(-0.375 * np.log2(3.0), abs=1e-9)
+
+
+def test_told_tokens_are_those_of_the_target_and_only_they_cost():
+    weights, window, targets = _draw(4, steps=5)
+    paths = rollout(
+        weights[None], window=window[None], targets=targets[None, ..., :2], size=30, given=2,
+        seed=3, **SETTING,
+    )  # fmt: skip
+    tokens = paths.tokens[0, :, 2:]
+    assert torch.equal(tokens[:, 1::2, :2], targets[:, 1::2, :2])
+    assert not torch.equal(tokens[:, ::2, :2], targets[:, ::2, :2])
+    assert torch.equal(paths.costs[0] > 0, torch.tensor([[False, True] * 2 + [False]] * 2))
+    # Of a told token the score holds the network's own segment alone: that of a single bit mean.
+    field = _plain_field(weights.numpy(), paths.tokens[0, 0, 1:3].numpy(), **SETTING)[2]
+    up, n = 1.0 / (1.0 + np.exp(-2.0 * field)), 10
+    ups = n * (1.0 + float(tokens[0, 1, 2])) / 2
+    wanted = ups * np.log(up) + (n - ups) * np.log(1.0 - up)
+    assert float(paths.scores[0, 0, 1]) == pytest.approx(wanted, abs=1e-9)
+
+
+def test_a_gradient_that_is_cut_sees_the_window_as_constant():
+    weights, window, targets = _draw(5, steps=4)
+    shared = {"window": window[None], "targets": targets[None], **SETTING}
+    whole = rollout(weights[None], **shared)
+    leaf = weights.clone().requires_grad_()
+    cut = rollout(leaf[None], keep=1, **shared).costs.sum()
+    found = torch.autograd.grad(cut, leaf)[0]
+    wanted = torch.zeros_like(found)
+    for step in range(4):
+        leaf = weights.clone().requires_grad_()
+        single = rollout(
+            leaf[None], window=whole.tokens[:, :, step : step + 2],
+            targets=targets[None, :, step : step + 1], **SETTING,
+        )  # fmt: skip
+        wanted += torch.autograd.grad(single.costs.sum(), leaf)[0]
+    assert torch.allclose(found, wanted, atol=1e-12)
+    leaf = weights.clone().requires_grad_()
+    full = torch.autograd.grad(rollout(leaf[None], keep=4, **shared).costs.sum(), leaf)[0]
+    assert not torch.allclose(found, full, atol=1e-3)
+
+
+def _stored(table, rows, unit, tolerance):
+    """Rows computed again against the first of a unit in a stored table."""
+    held = table.read()
+    where = [held[name] == value for name, value in unit.items() if name in held]
+    own = np.flatnonzero(np.all(where, axis=0))[: len(rows)]
+    assert len(own) == len(rows)
+    for place, row in zip(own, rows, strict=True):
+        for name, value in row.items():
+            if isinstance(value, str):
+                assert held[name][place] == value
+            else:
+                assert held[name][place] == pytest.approx(value, rel=tolerance, abs=tolerance)
+
+
+def test_targets_follow_their_windows():
+    cycle = draw_cycle(5)
+    starts, following = examples("cycle", seeds=[5])
+    for start in range(8):
+        path = torch.cat([starts[0, start], following[0, start]]).numpy()
+        assert np.array_equal(path, cycle[(start + np.arange(16)) % 8])
+    window, targets = examples("bytes", seeds=[7, 8], part="test")
+    assert torch.equal(window[0], window[1])
+    assert float(window[:, :, ::2].abs().max()) == 0.0
+    signs = torch.cat([window[0, :, 1::2, :BYTE], targets[0, :, 1::2]], 1).numpy()
+    text = bytes(text_bytes("test"))
+    for stretch in np.packbits(signs > 0, axis=-1)[..., 0]:
+        assert bytes(stretch) in text
+    assert torch.equal(targets[0, :, ::2], targets[0, :, 1::2])
+    # In the training part every seed and every update has its own.
+    first, again = (examples("bytes", seeds=[7, 8], draw=draw)[1] for draw in (0, 1))
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first, again)
+
+
+def test_shuffled_targets_keep_their_tokens_and_lose_their_order():
+    for task in ("cycle", "bytes"):
+        plain = examples(task, seeds=[3])[1][0].flatten(0, 1)
+        mixed = examples(task, seeds=[3], shuffled=True)[1][0].flatten(0, 1)
+        assert not torch.equal(plain, mixed)
+        assert torch.equal(plain.unique(dim=0), mixed.unique(dim=0))
+        assert torch.equal(plain.sum(0), mixed.sum(0))
+
+
+def test_the_tables_of_bytes_are_counts():
+    read = list(text_bytes("train"))
+    pairs, alone = Counter(pairwise(read)), Counter(read)
+    window, targets = examples("bytes", seeds=[0], part="test")
+    signs = torch.cat([window[0, :, 3:, :BYTE], targets[0, :, 1::2]], 1).numpy()
+    total, count = np.zeros(2), 0
+    for stretch in np.packbits(signs > 0, axis=-1)[..., 0]:
+        for before, after in pairwise(stretch):
+            share = (alone[after] + 0.5) / (len(read) + 128)
+            follow = alone[before] - (read[-1] == before)
+            total -= np.log2([share, (pairs[before, after] + 10 * share) / (follow + 10)])
+            count += 1
+    found = tables()
+    assert [found["bytes alone"], found["bytes after a byte"]] == pytest.approx(total / count)
+    assert found["bits alone"] > found["bits after a byte"] > found["bytes after a byte"]
+
+
+def test_seeds_that_are_trained_together_do_not_touch_each_other():
+    both, alone = (train(Lessons(task="cycle", seeds=s, updates=3))[1.0] for s in ((4, 5), (4,)))
+    assert torch.allclose(both[0], alone[0], atol=1e-12)
+    assert float((both - initial([4, 5])).abs().max()) > 0.01
+
+
+def test_units_of_the_tables_come_out_again():
+    unit = {"task": "cycle", "arm": "limit", "block": 0}
+    _stored(LEARNING, learning_rows(**unit, shares=(1 / 16,)), {**unit, "share": 1 / 16}, 1e-3)
+    _stored(QUALITY, quality_rows(0, size=3), {"seed": 0, "size": 3}, 1e-4)
+    chaos = {"motion": "chaos at 1.28", "start": 0}
+    _stored(GROWTH, growth_rows(**chaos, longest=16), chaos, 1e-2)
+    _stored(SHARES_LEFT, share_rows(**chaos, size=999)[:8], chaos | {"size": 999}, 1e-2)
+
+
+FRESH = (300, 301, 302)
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    """Short trainings of seeds that no table holds, with a tenth of its budget."""
+    shared = {"task": "cycle", "seeds": FRESH, "updates": 32, "rate": 0.1}
+    arms = {"limit": (0, 1), "straight": (9900, 1), "score": (9900, 8)}
+    return {
+        name: train(Lessons(gradient=name, size=size, copies=copies, **shared))[1.0]
+        for name, (size, copies) in arms.items()
+    }
+
+
+@pytest.mark.claim("C19")
+def test_at_equal_work_the_limit_beats_reinforce_and_equals_straight_through(fresh):
+    """Tables of ten or twenty seeds, and a replication with others and a smaller budget."""
+    found = {
+        name: losses(theta, task="cycle", seeds=FRESH, size=9900) for name, theta in fresh.items()
+    }
+    assert mean_interval(found["limit"] - found["score"])[1] < -0.1
+    assert abs((found["limit"] - found["straight"]).mean()) < 0.1
+    held = LEARNING.read()
+    for task in ("cycle", "bytes"):
+        limit, straight, score = (
+            column(held, task=task, arm=arm, measure="n9900")
+            for arm in ("limit", "straight, 9900", "score, 9900")
+        )
+        assert mean_interval(limit - score)[1] < 0.0
+        assert mean_interval(limit - straight)[1] < 0.02
+
+
+def _excess(held, task):
+    """Loss at every N less that in the limit, (sizes, seeds), of trainings in the limit."""
+    limit = column(held, task=task, arm="limit", measure="limit")
+    return np.array(
+        [column(held, task=task, arm="limit", measure=f"n{size}") - limit for size in SIZES]
+    )
+
+
+@pytest.mark.claim("C19b")
+def test_what_was_trained_in_the_limit_works_at_finite_size(fresh):
+    """In the tables, and in trainings of other seeds, tenfold better for ten times the bits."""
+    limit = losses(fresh["limit"], task="cycle", seeds=FRESH)
+    excess = [
+        losses(fresh["limit"], task="cycle", seeds=FRESH, size=size, copies=100) - limit
+        for size in (990, 9900)
+    ]
+    assert 3.0 < excess[0].mean() / excess[1].mean() < 40.0
+    assert mean_interval(excess[1])[1] < 0.02
+    for task in ("cycle", "bytes"):
+        assert mean_interval(_excess(LEARNING.read(), task)[2])[1] < 0.02
+
+
+@pytest.mark.claim("C19d")
+def test_the_excess_of_the_loss_falls_faster_than_the_size_grows():
+    """Unweighted powers, of seeds drawn with replacement: beyond −1.25 in most of the draws."""
+    held, rng = LEARNING.read(), np.random.default_rng(0)
+
+    def power(excess):
+        return np.polyfit(np.log(SIZES), np.log(excess.mean(1)), 1)[0]
+
+    cycle, read = _excess(held, "cycle"), _excess(held, "bytes")
+    assert power(cycle) < -1.25
+    assert abs(power(read) + 1.0) < 0.25
+    drawn = [power(cycle[:, rng.integers(20, size=20)]) for _ in range(400)]
+    assert np.mean(np.array(drawn) < -1.0) > 0.95
+
+
+@pytest.mark.claim("C19c")
+def test_the_gradient_grows_at_the_exponent_of_the_motion():
+    network = Network.document()
+    held = GROWTH.read()
+    rate = lyapunov_spectrum(
+        network, Context(np.full((4, 3), 0.2), 0), beta=1.28, steps=20_000, transient=2000, count=1
+    ).exponents
+    low, high = mean_interval(growth_slopes(held, "chaos at 1.28", first=32, last=128))
+    assert low < float(rate.value[0]) < high < 2.0 * float(rate.value[0])
+    low, high = mean_interval(growth_slopes(held, "periodic", first=32, last=128))
+    assert high < 0.02
+    assert low > -0.05
+
+
+def test_gradient_norms_are_those_of_finite_differences():
+    network = Network.document()
+    start = Context(np.random.default_rng(0).uniform(-0.5, 0.5, (4, 3)), 1)
+    found = gradient_norms(network, start, beta=1.2, horizons=(1, 5))
+    slopes = np.zeros((2, 4, 3, 3))
+    for place in np.ndindex(4, 3, 3):
+        paths = []
+        for side in (1e-6, -1e-6):
+            weights = torch.tensor(network.semantic)
+            weights[place] += side
+            paths.append(torch_trajectory(network, start, 1.2, steps=5, semantic=weights)[:, 0])
+        slopes[(slice(None), *place)] = ((paths[0] - paths[1]) / 2e-6)[[0, 4]]
+    assert np.allclose(found, np.sqrt((slopes**2).sum((1, 2, 3))), rtol=1e-6)
+
+
+def test_the_sampled_derivative_is_a_difference_of_sampled_means():
+    network, beta, step, runs = Network.document().with_parameters(gamma=10.0), 1.2, 0.05, 20_000
+    window = np.array([[0.5, -0.5, 0.2]] * 4)
+    setting = {"window": window, "position": 3, "steps": 3}
+    found = sampled_derivative(network, 99, beta=beta, runs=runs, seed=0, **setting)
+    sides = [
+        generate(
+            network, 99, beta=beta + side, runs=runs, seed=1, draw_window=False, **setting
+        ).tokens[:, 4:].mean(0)
+        for side in (step, -step)
+    ]  # fmt: skip
+    wanted = semantic_overlaps(network, (sides[0] - sides[1]) / (2 * step))
+    assert np.abs(found - wanted).max() < 0.03
+    path = [
+        mean_path(network, beta + side, window=window, steps=3, position=3)[4:]
+        for side in (step, -step)
+    ]
+    limit = semantic_overlaps(network, (path[0] - path[1]) / (2 * step))
+    assert np.abs(limit).max() > 0.05
+
+
+def test_where_half_of_the_gradient_is_lost():
+    held = {
+        "motion": np.array(["m"] * 6),
+        "size": np.full(6, 9),
+        "horizon": np.array([2, 4, 6] * 2),
+    }
+    held["share"] = np.array([1.0, 0.8, 0.2, 1.0, 0.5, 0.0])
+    assert lost_at(held, "m", 9) == pytest.approx(4 + 2 * 0.15 / 0.55)
+    held["share"] = np.ones(6)
+    assert lost_at(held, "m", 9) == float("inf")
+    grown = {"motion": np.array(["m"] * 2), "horizon": np.array([1, 3])}
+    grown["norm"] = np.exp([0.0, 4.0])
+    assert growth_slopes(grown, "m", first=1, last=3) == pytest.approx([2.0])
