@@ -21,7 +21,6 @@ from compendium.c35b_scaling_and_blocks.blocks import (
     generate_blocks,
     make_blocks,
     random_hidden,
-    rest_multipliers,
 )
 from compendium.c35b_scaling_and_blocks.loaded import (
     LIMITS,
@@ -145,16 +144,6 @@ def test_without_blocks_it_is_the_mean_field() -> None:
     np.testing.assert_allclose(found.value, spectrum.exponents.value, atol=2e-3)
 
 
-def test_the_error_of_an_exponent_is_the_scatter_over_orbits() -> None:
-    """Chaos from 24 starts; an orbit is correlated, so its own error may be somewhat too small."""
-    many = _bare(random_contexts(Network.document(), 5, count=24), 1.4)
-    many.advance(1000)
-    found = many.exponents(1600, count=1)
-    scatter = found.value[:, 0].std(ddof=1)
-    assert found.value.min() > 0.0
-    assert 0.5 < found.error[:, 0].mean() / scatter < 2.0
-
-
 @pytest.mark.parametrize("linear", [False, True])
 def test_many_systems_do_what_one_does_and_tangents_are_differences(linear: bool) -> None:
     blocks = _blocks(0.4, 1.3, gamma=8.0, linear=linear)
@@ -189,20 +178,6 @@ def test_many_systems_do_what_one_does_and_tangents_are_differences(linear: bool
         window, _ = block_step(blocks, window, position=(position + n) % 4, beta=1.4)
     exponents = one.exponents(400, count=2, batches=2)
     assert exponents.value.sum() == pytest.approx(np.mean(found[400:]), abs=2e-3)
-
-
-def test_rest_loses_stability_as_the_differences_of_a_step_say() -> None:
-    network = Network.document().with_parameters(epsilon=0.0)
-    hidden = random_hidden(2, features=3)
-    for residual, feed in ((0.0, 0.0), (0.7, 0.0), (0.4, 1.2)):
-        blocks = Blocks(network=network, residual=residual, feed=feed, hidden=hidden)
-        columns = [
-            block_step(blocks, 1e-5 * direction, position=0, beta=1.3)[0].ravel() / 1e-5
-            for direction in np.eye(12).reshape(12, 4, 3)
-        ]
-        wanted = np.sort(np.abs(np.linalg.eigvals(np.array(columns).T)))
-        found = np.sort(np.abs(rest_multipliers(blocks, beta=1.3)))
-        np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
 def test_errors_stay_with_their_exponents_and_what_aligns_first_does_not_count(monkeypatch):
@@ -425,22 +400,6 @@ def test_unit_scores_count_few_and_many_features():
     np.testing.assert_allclose(scaled, factor * plain, rtol=1e-12)
     other = simulate_loaded(network, load=3 / 240, **(given | {"seed": 4})).scores
     assert not np.allclose(other, plain)
-
-
-def test_scores_vanish_with_fixed_gamma_and_keep_their_size_with_unit_variance() -> None:
-    network = Network.document().with_parameters(epsilon=0.0)
-    wanted = {None: network.gamma, 1.0: None}
-    for sharpness in wanted:
-        for size in (240, 720):
-            found = [
-                simulate_loaded(network, size=size, load=0.5, beta=0.5, steps=6, seed=seed,
-                                sharpness=sharpness).scores
-                for seed in range(24)
-            ]  # fmt: skip
-            deviation = np.sqrt(np.mean(np.square(found)))
-            # Three of the features are not random; at this beta their overlaps are small, too.
-            theory = network.gamma * np.sqrt(0.5 / size) if sharpness is None else 1.0
-            assert deviation == pytest.approx(theory, rel=0.15), (sharpness, size)
 
 
 @pytest.mark.claim("C22")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 import compendium.c41_seeds.study as seeds_study
 from bookmaker.points import read_points
@@ -79,19 +78,6 @@ def test_the_effective_number_is_that_of_the_variance_of_mean_squares() -> None:
     variance = np.mean(drawn**2, axis=1).var()
     correlations = np.full((6, 6), 0.4) + 0.6 * np.eye(6)
     assert 2 / effective_number(correlations) == pytest.approx(variance, rel=0.02)
-
-
-@pytest.mark.parametrize("eigenvalues", [(1.0,), (2.0, 2.0), (6.0, 1.0, 1.0), (1.0,) * 8])
-def test_no_correlations_pass_three_more_often_than_one_spin(
-    eigenvalues: tuple[float, ...],
-) -> None:
-    """Sums of weighted squares, drawn: the bound of B4, also at 1.5 where luck is common."""
-    weights = np.array(eigenvalues) / sum(eigenvalues)
-    drawn = np.random.default_rng(3).standard_normal((400_000, len(weights))) ** 2 @ weights
-    for bound in (1.5, 2.0, 3.0):
-        alone = 2 * norm.sf(bound)
-        error = np.sqrt(alone / len(drawn))
-        assert np.mean(drawn > bound**2) < alone + 4 * error
 
 
 @pytest.mark.parametrize(("size", "beta"), [(3, 0.5), (5, 0.4), (6, 0.5)])

@@ -45,7 +45,6 @@ from spinformer.dmft import kernels
 from spinformer.dmft.attractors import (
     SHORT_STRETCHES,
     Attractors,
-    Thresholds,
     bump_weights,
     find_attractors,
 )
@@ -201,14 +200,12 @@ class Fraction(NamedTuple):
     high: float
 
 
-def basins_fractions(numbers: np.ndarray, *, level: float = 0.95) -> dict[int, Fraction]:
+def basins_fractions(numbers: np.ndarray) -> dict[int, Fraction]:
     """What share of a batch of starts (B,) ends on each attractor number, −1 (unresolved) too."""
-    trials = len(numbers)
+    trials, pairs = len(numbers), zip(*np.unique(numbers, return_counts=True), strict=True)
     return {
-        int(number): Fraction(
-            orbits / trials, *share_interval(int(orbits), trials=trials, level=level)
-        )
-        for number, orbits in zip(*np.unique(numbers, return_counts=True), strict=True)
+        int(number): Fraction(orbits / trials, *share_interval(int(orbits), trials=trials))
+        for number, orbits in pairs
     }
 
 
@@ -217,10 +214,9 @@ def settle(
     starts: Context,
     *,
     transient: int,
-    kept: int,
-    exponent_steps: int,
+    kept: int = 4_000,
+    exponent_steps: int = 4_000,
     surveyed: int | None = None,
-    thresholds: Thresholds = SHORT_STRETCHES,
     **parameters: Any,
 ) -> tuple[Attractors, Fingerprints, Estimate]:
     """Regimes, fingerprints and leading exponents of what starts (B, T, P) end on.
@@ -235,7 +231,7 @@ def settle(
         exponents=1,
         exponent_steps=exponent_steps,
         bins=1,
-        thresholds=thresholds,
+        thresholds=SHORT_STRETCHES,
         **parameters,
     )
     prints = fingerprints(network, found.context, kept=kept, **parameters)
@@ -275,9 +271,7 @@ def coexisting(
     network = Network.document()
     parameters["beta"] = beta
     starts = random_contexts(network, seed, count=count)
-    found, prints, rate = settle(
-        network, starts, transient=transient, kept=4000, exponent_steps=4000, **parameters
-    )
+    found, prints, rate = settle(network, starts, transient=transient, **parameters)
     numbers = identify(prints, exponent=rate)
     heads = [int(np.flatnonzero(numbers == number)[0]) for number in range(numbers.max() + 1)]
     ensemble = Ensemble(network, prints.context.select(heads), **parameters)
@@ -577,9 +571,6 @@ def global_continuation(
     *,
     reach: float,
     transient: int = 20_000,
-    kept: int = 4_000,
-    exponent_steps: int = 4_000,
-    thresholds: Thresholds = SHORT_STRETCHES,
 ) -> Followed:
     """Follow all attractors that the random contexts (B, T, P) find, through `betas` in order.
 
@@ -597,15 +588,7 @@ def global_continuation(
         if last is not None:
             both = np.concatenate([context.attention, last.context.attention])
             starts = Context(both, context.position)
-        found, prints, rate = settle(
-            network,
-            starts,
-            beta=beta,
-            transient=transient,
-            kept=kept,
-            exponent_steps=exponent_steps,
-            thresholds=thresholds,
-        )
+        found, prints, rate = settle(network, starts, transient=transient, beta=beta)
         numbers = identify(prints, exponent=rate)
         heads = [
             min(np.flatnonzero(numbers == number), key=lambda orbit: prints.error[orbit])
