@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from bookmaker.tables import Rows, Table
-from compendium.c33c_bifurcations.cycles import family_branches
-from compendium.c33c_bifurcations.ring import closed_curve
-from spinformer.core.checks import check_array, check_integer
+from compendium.c33c_bifurcations.study import closed_curve, family_branches
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.slow_modes import (
@@ -57,13 +56,7 @@ def chaotic_orbits(
 
     At most `count`: starts whose last eighth is not wide, on the closed curve or on its way there,
     are replaced by others, as long as those drawn, twice `count`, last.
-
-    >>> points, end = chaotic_orbits(1.28, count=2, flashes=64, seed=0, transient=400)
-    >>> points.shape, end.attention.shape
-    ((2, 64, 3), (2, 4, 3))
     """
-    count = check_integer("count", count, low=1)
-    flashes = check_integer("flashes", flashes, low=16)
     network = Network.document()
     starts = random_contexts(network, seed, count=2 * count)
     points, end = strobed(network, starts, beta=beta, count=flashes, transient=transient, threads=1)
@@ -75,14 +68,7 @@ def chaotic_orbits(
 
 
 def shuffled_blocks(points: np.ndarray, *, block: int = BLOCK, seed: Seed) -> np.ndarray:
-    """Series (orbits, n, d) cut into blocks, the same for all d, in random order; n is cut too.
-
-    >>> twin = shuffled_blocks(np.arange(12.0).reshape(1, 12, 1), block=4, seed=0)
-    >>> np.diff(twin[0, :4, 0])
-    array([1., 1., 1.])
-    """
-    points = check_array("points", points, ndim=3)
-    block = check_integer("block", block, low=1, high=points.shape[1])
+    """Series (orbits, n, d) cut into blocks, the same for all d, in random order; n is cut too."""
     rng, number = numpy_generator(seed), points.shape[1] // block
     cut = points[:, : number * block].reshape(len(points), number, block, -1)
     order = np.argsort(rng.random((len(points), number)), axis=1)[..., None, None]
@@ -106,12 +92,7 @@ def calm_parts(points: np.ndarray, *, side: float = SIDE, lag: int = LAG) -> Par
 
     A part's core are the boxes in the outer quarter of the range of the mode (5th to 95th
     percentile of the visits); an orbit is in the part whose core it visited last.
-
-    >>> points, _ = chaotic_orbits(1.266, count=2, flashes=2000, seed=0)
-    >>> sorted(set(calm_parts(points).state[:, 500:].ravel().tolist()))
-    [0, 1]
     """
-    points = check_array("points", points, ndim=3)
     labels = box_labels(points, side=side)
     modes = slow_modes(labels, lag=lag)
     value = modes.vector[labels]
@@ -127,42 +108,35 @@ def calm_parts(points: np.ndarray, *, side: float = SIDE, lag: int = LAG) -> Par
 def orbit_rows(
     beta: float, *, seed: int, count: int = 12, flashes: int = 30_000, lag: int = LAG
 ) -> Rows:
-    """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share.
-
-    >>> row = orbit_rows(1.28, seed=0, count=2, flashes=4000)[0]
-    >>> row["slow"] < 100
-    True
-    """
+    """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share."""
     points, _ = chaotic_orbits(beta, count=count, flashes=flashes, seed=seed)
     state = calm_parts(points, lag=lag).state
     rng = np.random.default_rng((seed, 1))
-    nulls = {
-        "surrogate": phase_surrogate(points, seed=rng),
-        "shuffled": shuffled_blocks(points, seed=rng),
-    }
+    twins = (points, phase_surrogate(points, seed=rng), shuffled_blocks(points, seed=rng))
     rows = []
-    for n, orbit in enumerate(points):
-        own = FLASH * slow_modes(box_labels(orbit, side=SIDE), lag=lag).times
-        row = {"orbit": n, "slow": float(own[0]), "next": float(own[1])}
-        for name, null in nulls.items():
-            boxes = box_labels(null[n], side=SIDE)
-            row[name] = float(FLASH * slow_modes(boxes, lag=lag).times[0])
-        row["calm"] = float((state[n] == 0).mean())
-        row["switches"] = int((np.diff(state[n][state[n] >= 0]) != 0).sum())
-        rows.append(row)
+    for n, mine in enumerate(state):
+        own, surrogate, shuffled = (
+            FLASH * slow_modes(box_labels(twin[n], side=SIDE), lag=lag).times for twin in twins
+        )
+        rows.append(
+            {
+                "orbit": n,
+                "slow": float(own[0]),
+                "next": float(own[1]),
+                "surrogate": float(surrogate[0]),
+                "shuffled": float(shuffled[0]),
+                "calm": float((mine == 0).mean()),
+                "switches": int((np.diff(mine[mine >= 0]) != 0).sum()),
+            }
+        )
     return rows
 
 
 def end_rows(beta: float, *, seed: int, count: int = 12, flashes: int = 30_000) -> Rows:
-    """Whether the orbits of `orbit_rows` are still chaotic when they end: growth over 8,000 tokens.
-
-    >>> end_rows(1.28, seed=0, count=1, flashes=400)[0]["growth"] > 0.05
-    True
-    """
+    """Growth over 8,000 tokens after the orbits of `orbit_rows`: are they still chaotic?"""
     _, context = chaotic_orbits(beta, count=count, flashes=flashes, seed=seed)
-    rates, _ = growth_rates(
-        Network.document(), context, beta=beta, stretches=1, stretch=8000, threads=1
-    )
+    once: dict[str, Any] = {"stretches": 1, "stretch": 8000, "threads": 1}
+    rates, _ = growth_rates(Network.document(), context, beta=beta, **once)
     return [{"orbit": n, "growth": float(rate)} for n, rate in enumerate(rates[:, 0])]
 
 
@@ -170,13 +144,9 @@ def stationary(table: dict[str, np.ndarray], *, ends: dict[str, np.ndarray]) -> 
     """Which rows of `ORBITS` are chaotic to the end, by the growth in `ENDS`: booleans.
 
     An orbit whose chaos ends changes once and for good, which is slow, too, but is no switching.
-
-    >>> bool(stationary(ORBITS.read(), ends=ENDS.read()).mean() > 0.9)
-    True
     """
-    for name in ("beta", "seed", "orbit"):
-        if not np.array_equal(table[name], ends[name]):
-            raise ValueError(f"ends must have the orbits of table, got another {name}")
+    if any((table[name] != ends[name]).any() for name in ("beta", "seed", "orbit")):
+        raise ValueError("ends must have the orbits of table")
     return np.asarray(ends["growth"] > _ALIVE)
 
 
@@ -186,9 +156,6 @@ def dwell_rows(beta: float, *, seed: int, count: int = 16, flashes: int = 100_00
     `long`: how many outlast `LONG` flashes; `excess`, `cv`: mean and coefficient of variation of
     what is left of these; `held`: share of the time in dwells that is spent in these.
     share: of all the time. visited: orbits that visit the part in their second half.
-
-    >>> [row["part"] for row in dwell_rows(1.266, seed=0, count=2, flashes=4000)]
-    ['calm', 'wild']
     """
     points, _ = chaotic_orbits(beta, count=count, flashes=flashes, seed=seed)
     state = calm_parts(points).state
@@ -215,38 +182,28 @@ def dwell_rows(beta: float, *, seed: int, count: int = 16, flashes: int = 100_00
 
 
 @cache
-def structure_points(name: str) -> tuple[np.ndarray, ...]:
-    """Strobed m^o of a structure, one array (n, P) for each phase-free copy.
+def structure_points(name: str) -> np.ndarray:
+    """Strobed m^o (n, P) of a structure.
 
     "cycle 28", "cycle 16 large": the cycles at the folds where they are born, at 1.26696 and
     1.26841; "closed curve": the attractor beside the chaos at 1.266.
-
-    >>> structure_points("closed curve")[0].shape
-    (4000, 3)
     """
     network = Network.document()
     if name == "closed curve":
         points, _ = strobed(network, closed_curve([1.266]), beta=np.array([1.266]), count=4000)
-        return (points[0],)
+        return points[0]
     family = name.removeprefix("cycle ")
-    branches = family_branches(family)
-    born = min(
-        (point for branch in branches for point in branch.bifurcations), key=lambda at: at.beta
-    )
-    points, _ = strobed(network, born.value, beta=born.beta, count=int(family.split()[0]) // FLASH)
-    return (points,)
+    events = [point for branch in family_branches(family) for point in branch.bifurcations]
+    born = min(events, key=lambda event: event.beta)
+    count = int(family.split()[0]) // FLASH
+    return strobed(network, born.value, beta=born.beta, count=count)[0]
 
 
 def followed(points: np.ndarray, *, structure: np.ndarray, rounds: int) -> np.ndarray:
     """Which flashes of orbits (orbits, n, P) lie in a run of `rounds` or more near a structure.
 
     Near: within 0.02, in the largest overlap, of some point of the structure.
-
-    >>> wave = np.zeros((1, 6, 1)); wave[0, 2] = 1.0
-    >>> followed(wave, structure=np.zeros((1, 1)), rounds=3)[0].tolist()
-    [False, False, False, True, True, True]
     """
-    points = check_array("points", points, ndim=3)
     near = cKDTree(structure).query(points, p=np.inf)[0] < _NEAR
     runs = np.zeros(near.shape, dtype=bool)
     for n, row in enumerate(near):
@@ -269,16 +226,11 @@ def growth_rows(
     Growth is that of one deviation, pushed by the exact tangent map of each flash. `near …`: the
     smallest distance to a structure; `follows …`: share of flashes in whole rounds near it, and
     `mixed …` the same of the shuffled orbit.
-
-    >>> row = growth_rows(1.266, seed=0, count=1, flashes=100, structures=())[0]
-    >>> row["flashes"]
-    100
     """
     network = Network.document()
     _, context = chaotic_orbits(beta, count=count, flashes=2000, seed=seed)
     vector = np.random.default_rng(seed).standard_normal((len(context.attention), 12, 1))
-    points = np.empty((len(vector), flashes, 3))
-    growth = np.empty(points.shape[:2])
+    points, growth = np.empty((len(vector), flashes, 3)), np.empty((len(vector), flashes))
     shift = network.epsilon * network.position_overlaps()[0, OUTPUT]
     for n in range(-50, flashes):
         context, matrix = returned(network, context, beta=beta, steps=FLASH, threads=1)
@@ -291,15 +243,14 @@ def growth_rows(
             points[:, n] = tokens(network, context, beta)[:, 1, OUTPUT] - shift
     state = calm_parts(points).state
     mixed = shuffled_blocks(points, block=4, seed=np.random.default_rng((seed, 2)))
-    rows = []
-    for n in range(len(points)):
-        row: dict[str, object] = {"orbit": n, "flashes": flashes}
-        for part, name in enumerate(("calm", "wild")):
-            mine = state[n] == part
-            row[f"{name} growth"] = float(growth[n, mine].mean()) if mine.any() else 0.0
-        rows.append(row)
+    rows: Rows = []
+    for n, rates in enumerate(growth):
+        calm, wild = (rates[state[n] == part] for part in (0, 1))
+        means = [float(some.mean()) if len(some) else 0.0 for some in (calm, wild)]
+        both = dict(zip(("calm growth", "wild growth"), means, strict=True))
+        rows.append({"orbit": n, "flashes": flashes, **both})
     for name, rounds in structures:
-        (structure,) = structure_points(name)
+        structure = structure_points(name)
         distance = cKDTree(structure).query(points, p=np.inf)[0].min(axis=1)
         own = followed(points, structure=structure, rounds=rounds).mean(axis=1)
         null = followed(mixed, structure=structure, rounds=rounds).mean(axis=1)

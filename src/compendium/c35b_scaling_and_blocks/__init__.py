@@ -3,7 +3,7 @@
 Poc-López and Aguilera leave both out and expect that "additional nonlinearities and feedback loops
 will increase the complexity of the observed dynamics" [poclopez2024dynamical, Section 5]. `CENSUS`
 puts random networks of the document's size through 24 even values of β up to 3, two random windows
-at each, bare and with blocks (`dmft.blocks`) of several strengths: 120 networks of the census's
+at each, bare and with blocks (`blocks`) of several strengths: 120 networks of the census's
 first family and 60 of its second, no two of one gauge, with the same windows and the same hidden
 signs in every condition. The unit is the network and comparisons are in pairs. `LONGER` waits ten
 times as long for every tenth network of the first family.
@@ -37,7 +37,7 @@ of unit-variance inputs, and hope to reach "models near saturation" [poclopez202
 Sections 2 and 5]. `SCORES`: deviation of the softmax's arguments, and how many tokens of the window
 it attends to, in networks of N bits with αN random features, under three rules: γ held fixed, unit
 variance at P = 3 + αN, and unit variance at P = 3. `PATHS`: one text of N bits against the theory
-at its load and against the theory without load (`dmft.loaded`). `REST`: token correlations and
+at its load and against the theory without load (`loaded`). `REST`: token correlations and
 crosstalk at rest. `ONSETS`: the overlap with the document's few features at loads on both sides of
 the largest that the theory allows.
 

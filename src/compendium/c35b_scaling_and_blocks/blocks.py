@@ -23,83 +23,95 @@ temperature of the hidden spins; "linear" blocks take its argument for tanh, a g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import expit
+from scipy.stats import entropy
 
-from spinformer.core.checks import (
-    check_array,
-    check_flag,
-    check_instance,
-    check_integer,
-    check_real,
-)
+from bookmaker.tables import Rows, Table
+from compendium.common.networks import draw_networks
+from spinformer.core.chaos import kaplan_yorke_dimension
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
-from spinformer.core.statistics import Estimate
+from spinformer.core.statistics import Estimate, mean_interval
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
-from spinformer.dmft.state import Context, fitting
 
+_FOLDER = Path(__file__).parent
 # Steps between two orthonormalizations, and until the frame has aligned.
 _EVERY = 4
 _ALIGN = 400
+# The census: values of β up to the top, windows at each, steps dropped and averaged.
+TOP = 3.0
+BETAS, WINDOWS = 24, 2
+_WAIT, _EXPONENT = 3000, 1600
+# Above it by three errors is chaos; within the other is zero.
+_CHAOTIC, _NEUTRAL, _SIGMAS = 0.005, 0.004, 3.0
+_CHUNK = 12
+# Strength of the residual connection, of the feed-forward block, whether that is linear.
+CONDITIONS: dict[str, tuple[float, float, bool]] = {
+    "bare": (0.0, 0.0, False),
+    "residual 1/2": (0.5, 0.0, False),
+    "residual 1": (1.0, 0.0, False),
+    "feed 1": (0.0, 1.0, False),
+    "feed 3": (0.0, 3.0, False),
+    "linear 1": (0.0, 1.0, True),
+    "both 1/2, 1": (0.5, 1.0, False),
+}
+# Networks of each family of the census: the sample, and another.
+FAMILIES = {0: 120, 1: 60}
 
 
-@record
+@dataclass(frozen=True, kw_only=True)
 class Blocks:
     """A network with a residual connection and a feed-forward block.
 
     residual: r ≥ 0. feed: s ≥ 0. hidden: (2, P, H) signs U, V of H equally many kinds of hidden
-    spins; None: no feed-forward block. linear: hidden spins without saturation.
-
-    >>> Blocks(network=Network.document(), residual=0.5).residual
-    0.5
+    spins; None where there is no feed-forward block. linear: hidden spins without saturation.
     """
 
     network: Network
     residual: float = 0.0
     feed: float = 0.0
-    hidden: np.ndarray = None  # type: ignore[assignment]
+    hidden: np.ndarray | None = None
     linear: bool = False
 
-    def __post_init__(self) -> None:
-        """Validate, and store float64 arrays."""
-        check_instance("network", self.network, Network)
-        check_real("residual", self.residual, low=0.0)
-        check_real("feed", self.feed, low=0.0)
-        check_flag("linear", self.linear)
-        signs = np.ones((2, self.network.features, 1)) if self.hidden is None else self.hidden
-        signs = check_array("hidden", signs, values=(-1.0, 1.0)).copy()
-        if signs.ndim != 3 or signs.shape[:2] != (2, self.network.features):
-            raise ValueError(f"hidden must have shape (2, P, H), got {signs.shape}")
-        if self.hidden is None and self.feed > 0.0:
-            raise ValueError("hidden must be given where feed is positive, got None")
-        signs.setflags(write=False)
-        object.__setattr__(self, "hidden", signs)
+    @property
+    def signs(self) -> np.ndarray:
+        """`hidden`, or one idle kind of hidden spins."""
+        return np.ones((2, self.network.features, 1)) if self.hidden is None else self.hidden
 
 
 def random_hidden(seed: Seed, *, features: int, kinds: int = 3) -> np.ndarray:
-    """Random signs (2, P, H) of a feed-forward block, into the hidden spins and out of them.
-
-    >>> random_hidden(0, features=3).shape
-    (2, 3, 3)
-    """
-    size = (2, check_integer("features", features, low=1), check_integer("kinds", kinds, low=1))
-    return numpy_generator(seed).choice((-1.0, 1.0), size=size)
+    """Random signs (2, P, H) of a feed-forward block, into the hidden spins and out of them."""
+    return numpy_generator(seed).choice((-1.0, 1.0), size=(2, features, kinds))
 
 
-def mean_tokens(blocks: Blocks, context: Context, *, beta: float) -> np.ndarray:
-    """Mean tokens u (..., T, L) of a context of attention vectors, newest first.
-
-    >>> blocks = Blocks(network=Network.document())
-    >>> mean_tokens(blocks, Context(np.zeros((4, 3)), 0), beta=1.2).shape
-    (4, 3)
-    """
-    check_instance("blocks", blocks, Blocks)
-    attention, _ = fitting(blocks.network, context)
-    beta = check_real("beta", beta, low=0.0)
-    return np.asarray(np.tanh(beta * attention @ blocks.network.semantic[OUTPUT]))
+def _fields(
+    blocks: Blocks,
+    past: np.ndarray,
+    *,
+    position: int,
+    beta: float,
+    bend: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """Fields h (..., L) that windows (..., T, L) make; `bend`: what hidden spins do with βUᵀA."""
+    network = blocks.network
+    places = (position - np.arange(network.context)) % network.positions
+    share, drive = network.epsilon, network.position_overlaps()[places]
+    overlap = (1.0 - share) * network.overlaps(past) + share * drive
+    score = np.einsum("...a,...ta->...t", overlap[..., 0, QUERY, :], overlap[..., KEY, :])
+    weight = np.exp(network.gamma * (score - score.max(axis=-1, keepdims=True)))
+    weight /= weight.sum(axis=-1, keepdims=True)
+    attention = np.einsum("...t,...ta->...a", weight, overlap[..., VALUE, :])
+    inward, outward = blocks.signs
+    argument = beta * attention @ inward
+    bent = argument if blocks.linear else bend(argument)
+    stream = attention + blocks.feed * bent @ outward.T / inward.shape[1]
+    return np.asarray(stream @ network.semantic[OUTPUT])
 
 
 def block_step(
@@ -108,28 +120,8 @@ def block_step(
     """One step in plain NumPy: mean tokens (T, L), the newest at `position` → the next window.
 
     With it the fields h (L,) of the segments, residual connection not included.
-
-    >>> blocks = Blocks(network=Network.document())
-    >>> step, field = block_step(blocks, np.zeros((4, 3)), position=3, beta=1.2)
-    >>> step.shape, field.shape
-    ((4, 3), (3,))
     """
-    check_instance("blocks", blocks, Blocks)
-    network = blocks.network
-    window = check_array("window", window, shape=(network.context, network.segments))
-    beta = check_real("beta", beta, low=0.0)
-    position = check_integer("position", position)
-    places = (position - np.arange(network.context)) % network.positions
-    share, drive = network.epsilon, network.position_overlaps()[places]
-    overlap = (1.0 - share) * network.overlaps(window) + share * drive
-    score = network.gamma * overlap[:, KEY] @ overlap[0, QUERY]
-    weight = np.exp(score - score.max())
-    attention = (weight / weight.sum()) @ overlap[:, VALUE]
-    inward, outward = blocks.hidden
-    argument = beta * attention @ inward
-    bent = argument if blocks.linear else np.tanh(argument)
-    stream = attention + blocks.feed * (outward @ bent) / inward.shape[1]
-    field = stream @ network.semantic[OUTPUT]
+    field = _fields(blocks, window, position=position, beta=beta, bend=np.tanh)
     plus, minus = (np.tanh(beta * (field + sign * blocks.residual)) for sign in (1.0, -1.0))
     newest = 0.5 * (plus + minus) + 0.5 * (plus - minus) * window[0]
     return np.concatenate([newest[None], window[:-1]]), field
@@ -140,14 +132,9 @@ def rest_multipliers(blocks: Blocks, *, beta: float) -> np.ndarray:
 
     There attention is the mean of the window, so that δu' = tanh(βr) δu + β sech²(βr) W^oᵀ
     (1 + sβ⟨V Uᵀ⟩) (1/T) Σ_τ ⟨W^v δu_τ⟩. The resting state is unstable where |z_0| > 1.
-
-    >>> round(float(abs(rest_multipliers(Blocks(network=Network.document()), beta=1.2212)[0])), 3)
-    1.0
     """
-    check_instance("blocks", blocks, Blocks)
     network = blocks.network
-    beta = check_real("beta", beta, low=0.0)
-    inward, outward = blocks.hidden
+    inward, outward = blocks.signs
     stream = np.eye(network.features)
     stream = stream + blocks.feed * beta * outward @ inward.T / inward.shape[1]
     stay = np.tanh(beta * blocks.residual)
@@ -177,39 +164,18 @@ def generate_blocks(
     window: (T, L) mean bits of the first tokens, newest first, on `position`. Bits of a segment
     differ only in their sign, so a segment is a number of bits that are up, and a step draws how
     many of those up and of those down are up next: exact, at any size.
-
-    >>> texts = generate_blocks(Blocks(network=Network.document()), np.ones((4, 3)), size=300,
-    ...                         position=3, beta=1.2, steps=5, seed=0)
-    >>> texts.shape
-    (1, 5, 3)
     """
-    check_instance("blocks", blocks, Blocks)
     network, rng = blocks.network, numpy_generator(seed)
-    counts = network.counts(size)
-    position, beta = check_integer("position", position), check_real("beta", beta, low=0.0)
-    steps, runs = check_integer("steps", steps, low=1), check_integer("runs", runs, low=1)
-    window = check_array("window", window, shape=(network.context, network.segments))
-    kinds = blocks.hidden.shape[2]
-    hidden = check_integer("size / kinds of hidden spins", size // kinds, low=1)
-    inward, outward = blocks.hidden
+    counts, hidden = network.counts(size), size // blocks.signs.shape[2]
+
+    def draw(argument: np.ndarray) -> np.ndarray:
+        return np.asarray(2.0 * rng.binomial(hidden, expit(2.0 * argument)) / hidden - 1.0)
+
     past = np.broadcast_to(window, (runs, *window.shape))
     up = np.rint(0.5 * (1.0 + past[:, 0]) * counts).astype(np.int64)
     found = []
     for n in range(steps):
-        places = (position + n - np.arange(network.context)) % network.positions
-        share, drive = network.epsilon, network.position_overlaps()[places]
-        overlap = (1.0 - share) * network.overlaps(past) + share * drive
-        score = np.einsum("na,nta->nt", overlap[:, 0, QUERY], overlap[:, :, KEY])
-        weight = np.exp(network.gamma * (score - score.max(axis=1, keepdims=True)))
-        weight /= weight.sum(axis=1, keepdims=True)
-        attention = np.einsum("nt,nta->na", weight, overlap[:, :, VALUE])
-        argument = beta * attention @ inward
-        if blocks.linear:
-            bent = argument
-        else:
-            bent = 2.0 * rng.binomial(hidden, expit(2.0 * argument)) / hidden - 1.0
-        stream = attention + blocks.feed * bent @ outward.T / kinds
-        field = stream @ network.semantic[OUTPUT]
+        field = _fields(blocks, past, position=position + n, beta=beta, bend=draw)
         stay, rise = (expit(2.0 * beta * (field + sign * blocks.residual)) for sign in (1.0, -1.0))
         up = rng.binomial(up, stay) + rng.binomial(counts - up, rise)
         token = 2.0 * up / counts - 1.0
@@ -221,36 +187,15 @@ def generate_blocks(
 class BlockEnsemble:
     """Many systems of equal sizes at once, each with its own network, blocks and β.
 
-    systems: B of them. window: (B, T, L) mean tokens, newest first, the newest at `position`.
-
-    >>> systems = [Blocks(network=Network.document())] * 2
-    >>> both = BlockEnsemble(systems, np.zeros((2, 4, 3)), beta=np.ones(2))
-    >>> both.record(5).shape
-    (2, 5, 3)
+    systems: B of them, all linear or none. window: (B, T, L) mean tokens, newest first, the
+    newest at `position`.
     """
 
     def __init__(
-        self,
-        systems: Sequence[Blocks],
-        window: np.ndarray,
-        *,
-        beta: np.ndarray,
-        position: int = 0,
+        self, systems: Sequence[Blocks], window: np.ndarray, *, beta: np.ndarray, position: int = 0
     ) -> None:
-        if not isinstance(systems, Sequence) or not systems:
-            raise TypeError(f"systems must be a non-empty sequence of Blocks, got {systems!r:.60}")
-        for one in systems:
-            check_instance("systems", one, Blocks)
-        first = systems[0].network
-        shape = (len(systems), first.context, first.segments)
-        window = check_array("window", window, shape=shape)
-        self.beta = check_array("beta", beta, shape=shape[:1], low=0.0)
-        alike = {(*one.network.semantic.shape, one.network.context, one.network.bits,
-                  one.hidden.shape[2], one.linear) for one in systems}  # fmt: skip
-        if len(alike) > 1:
-            raise ValueError(f"systems must have equal sizes, got {sorted(alike)}")
-        self.phases = first.positions
-        self.position = check_integer("position", position, low=0, high=self.phases - 1)
+        self.beta, self.position = beta, position
+        self.phases = systems[0].network.positions
 
         def lanes(values: list[np.ndarray | float]) -> np.ndarray:
             return np.ascontiguousarray(np.moveaxis(np.array(values, dtype=float), 0, -1))
@@ -262,18 +207,21 @@ class BlockEnsemble:
         self._drive = share * lanes([net.position_overlaps() for net in nets])
         self._gamma = lanes([net.gamma for net in nets])
         self._residual = lanes([one.residual for one in systems])
-        self._inward, self._outward = lanes([one.hidden for one in systems])
-        self._feed = lanes([one.feed / one.hidden.shape[2] for one in systems])
+        self._inward, self._outward = lanes([one.signs for one in systems])
+        self._feed = lanes([one.feed / one.signs.shape[2] for one in systems])
         self._linear, self._fed = systems[0].linear, any(one.feed > 0.0 for one in systems)
         self._token = np.ascontiguousarray(np.moveaxis(window, 0, -1))
-        made = [
-            self._overlaps(token, (self.position - age) % self.phases)
-            for age, token in enumerate(self._token)
-        ]
-        self._seen = np.array(made)
+        ages = enumerate(self._token)
+        self._seen = np.array([self._overlaps(token, position - age) for age, token in ages])
 
     def _overlaps(self, token: np.ndarray, position: int) -> np.ndarray:
-        return (self._readout * token).sum(axis=2) + self._drive[position]
+        return (self._readout * token).sum(axis=2) + self._drive[position % self.phases]
+
+    def _roles(self, change: np.ndarray) -> np.ndarray:
+        """Changes (k, 3·P, B) of value, query and key that changes (k, L, B) of a token make."""
+        roles = (VALUE, QUERY, KEY)
+        made = [(self._readout[role] * change[:, None]).sum(axis=2) for role in roles]
+        return np.concatenate(made, axis=1)
 
     @property
     def window(self) -> np.ndarray:
@@ -316,9 +264,7 @@ class BlockEnsemble:
             dfield = (self._output * dstream[:, :, None]).sum(axis=1)
             slope = (1.0 - plus**2) * (1.0 + newest) + (1.0 - minus**2) * (1.0 - newest)
             dnew = 0.5 * self.beta * slope * dfield + stay * dtoken[:, 0]
-            parts = [(self._readout[role] * dnew[:, None]).sum(axis=2)
-                     for role in (VALUE, QUERY, KEY)]  # fmt: skip
-            fresh = np.concatenate([dnew, *parts], axis=1)
+            fresh = np.concatenate([dnew, self._roles(dnew)], axis=1)
             frame = np.concatenate([fresh[:, None], frame[:, :-1]], axis=1)
         self.position = (self.position + 1) % self.phases
         self._token = np.concatenate([token[None], self._token[:-1]])
@@ -327,13 +273,13 @@ class BlockEnsemble:
 
     def advance(self, steps: int) -> None:
         """`steps` steps."""
-        for _ in range(check_integer("steps", steps, low=0)):
+        for _ in range(steps):
             self._step(np.empty(0))
 
     def record(self, steps: int) -> np.ndarray:
         """Semantic m^o (B, steps, P) of the tokens that `steps` steps make, 1 − ε included."""
         found = []
-        for _ in range(check_integer("steps", steps, low=1)):
+        for _ in range(steps):
             self._step(np.empty(0))
             found.append((self._readout[OUTPUT] * self._token[0]).sum(axis=1))
         return np.moveaxis(np.array(found), -1, 0)
@@ -344,17 +290,13 @@ class BlockEnsemble:
         Aligned for 400 steps first; the errors are those of the means of `batches` stretches.
         A direction that the map destroys counts with its rounding, e^{-36} a step at the least.
         """
-        batches = check_integer("batches", batches, low=2)
-        stretch = check_integer("steps", steps, low=batches * _EVERY) // batches
         tokens, segments, size = self._token.shape
-        roles = self._seen.shape[2]
-        count = check_integer("count", count, low=1, high=tokens * segments)
         start = np.random.default_rng(0).standard_normal((count, tokens, segments))
-        frame = np.zeros((count, tokens, segments + 3 * roles, size))
+        frame = np.zeros((count, tokens, segments + 3 * self._seen.shape[2], size))
         frame[:, :, :segments] = start[..., None]
-        readout = np.concatenate([self._readout[role] for role in (VALUE, QUERY, KEY)])
         for age in range(tokens):
-            frame[:, age, segments:] = (readout * frame[:, age, None, :segments]).sum(axis=2)
+            frame[:, age, segments:] = self._roles(frame[:, age, :segments])
+        stretch = steps // batches
         growth = np.zeros((batches, count, size))
         for number, length in enumerate((_ALIGN, *[stretch] * batches), start=-1):
             for n in range(length):
@@ -382,3 +324,141 @@ def _orthonormalize(frame: np.ndarray, segments: int) -> np.ndarray:
         vector /= length
         logs[i] = np.log(length)
     return logs
+
+
+# ---- the census
+
+
+def make_blocks(network: Network, seed: int, *, condition: str) -> Blocks:
+    """A network with the blocks of a condition; `seed` draws the hidden signs."""
+    residual, feed, linear = CONDITIONS[condition]
+    hidden = random_hidden(np.random.default_rng((seed, 7)), features=network.features)
+    return Blocks(network=network, residual=residual, feed=feed, hidden=hidden, linear=linear)
+
+
+def _drawn(family: int, start: int, stop: int, step: int = 1) -> dict[int, Network]:
+    """Networks number `start`, `start` + `step`, … of a family of the document's size."""
+    sizes: dict[str, Any] = {"features": 3, "segments": 3, "context": 4, "epsilon": 0.02}
+    drawn = draw_networks(family=family, count=stop, **sizes)
+    return dict(list(drawn.items())[start::step])
+
+
+def _exponents(
+    networks: dict[int, Network], *, condition: str, wait: int, steps: int, betas: int
+) -> Estimate:
+    """Exponents (networks, betas · WINDOWS, 4) of a batch of networks, by their seeds."""
+    grid = TOP * np.arange(1, betas + 1) / betas
+    each = betas * WINDOWS
+    systems, windows = [], []
+    for seed, network in networks.items():
+        systems += [make_blocks(network, seed, condition=condition)] * each
+        shape = (each, network.context, network.segments)
+        windows.append(np.random.default_rng((seed, 8)).uniform(-1.0, 1.0, shape))
+    beta = np.tile(np.repeat(grid, WINDOWS), len(networks))
+    ensemble = BlockEnsemble(systems, np.concatenate(windows), beta=beta)
+    ensemble.advance(wait)
+    found = ensemble.exponents(steps)
+    shape = (len(networks), each, -1)
+    return Estimate(value=found.value.reshape(shape), error=found.error.reshape(shape))
+
+
+def _labels(found: Estimate) -> tuple[np.ndarray, np.ndarray]:
+    """0 periodic, 1 quasi-periodic, 2 chaotic; and the dimension; each (networks, systems)."""
+    leading, error = found.value[..., 0], found.error[..., 0]
+    code = np.where(np.abs(leading) <= _NEUTRAL, 1, 0)
+    code[leading - _SIGMAS * error > _CHAOTIC] = 2
+    value = np.where(np.abs(found.value) <= _NEUTRAL, 0.0, found.value)
+    return code, kaplan_yorke_dimension(-np.sort(-value, axis=-1))
+
+
+def block_rows(
+    condition: str,
+    *,
+    family: int,
+    chunk: int,
+    size: int = _CHUNK,
+    betas: int = BETAS,
+    wait: int = _WAIT,
+    steps: int = _EXPONENT,
+) -> Rows:
+    """One row a network: chaos, dimension, variety, and where chaos was strongest."""
+    networks = _drawn(family, size * chunk, size * (chunk + 1))
+    found = _exponents(networks, condition=condition, wait=wait, steps=steps, betas=betas)
+    code, dimension = _labels(found)
+    return [
+        {
+            "network": size * chunk + n,
+            "chaos": float((code[n] == 2).mean()),
+            "quasi": float((code[n] == 1).mean()),
+            "dimension": float(dimension[n].mean()),
+            "variety": float(entropy(np.bincount(code[n], minlength=3))),
+            "exponent": float(np.maximum(found.value[n, :, 0], 0.0).mean()),
+            "capped": float((dimension[n] >= found.value.shape[-1]).mean()),
+        }
+        for n in range(len(networks))
+    ]
+
+
+def longer_rows(condition: str, *, size: int = _CHUNK, wait: int = _WAIT) -> Rows:
+    """How many chaotic systems of every tenth network are chaotic after ten times the wait."""
+    networks = _drawn(0, 0, 10 * size, 10)
+    found = [
+        _exponents(networks, condition=condition, wait=steps, steps=_EXPONENT, betas=BETAS)
+        for steps in (wait, 10 * wait)
+    ]
+    early, late = (_labels(one)[0] == 2 for one in found)
+    return [
+        {
+            "networks": len(networks),
+            "early": int(early.sum()),
+            "still": int((early & late).sum()),
+            "late": int(late.sum()),
+        }
+    ]
+
+
+def first_mode(blocks: Blocks, *, top: float = 20.0) -> tuple[float, float]:
+    """β at which rest, without positions, first turns unstable, and the turns a token there.
+
+    The slowest if several do at once, as for a negative eigenvalue of ⟨W^v W^oᵀ⟩. (inf, 0) where
+    it is stable up to `top`.
+    """
+
+    def excess(beta: float) -> float:
+        return float(np.abs(rest_multipliers(blocks, beta=beta)[0])) - 1.0
+
+    grid = np.geomspace(0.02, top, 200)
+    over = [n for n, beta in enumerate(grid) if excess(float(beta)) > 1e-9]
+    if not over:
+        return np.inf, 0.0
+    beta = float(brentq(excess, float(grid[over[0] - 1]), float(grid[over[0]])))
+    found = rest_multipliers(blocks, beta=beta)
+    together = np.abs(found) > np.abs(found[0]) - 1e-7
+    return beta, float(np.abs(np.angle(found[together])).min() / (2.0 * np.pi))
+
+
+def compare(
+    table: dict[str, np.ndarray], *, condition: str, measure: str, family: int, to: str = "bare"
+) -> tuple[float, float, float]:
+    """Mean paired difference of a measure over the networks of a family, and its 95 % interval."""
+    rows = [(table["condition"] == name) & (table["family"] == family) for name in (condition, to)]
+    one, two = (table[measure][row][np.argsort(table["network"][row])] for row in rows)
+    low, high = mean_interval(one - two)
+    return float((one - two).mean()), low, high
+
+
+CENSUS = Table(
+    path=_FOLDER / "census.csv",
+    units=[
+        {"condition": condition, "family": family, "chunk": chunk}
+        for condition in CONDITIONS
+        for family, networks in FAMILIES.items()
+        for chunk in range(networks // _CHUNK)
+    ],
+    rows=block_rows,
+)
+LONGER = Table(
+    path=_FOLDER / "longer.csv",
+    units=[{"condition": name} for name in ("bare", "residual 1/2", "feed 1", "both 1/2, 1")],
+    rows=longer_rows,
+)

@@ -23,27 +23,37 @@ With α = 0 this is the mean field of `dmft.mean_field`. γ is held fixed in the
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import softmax
 
-from spinformer.core.checks import (
-    check_array,
-    check_flag,
-    check_instance,
-    check_integer,
-    check_real,
-)
+from bookmaker.tables import Rows, Table
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.core.special import normal_rule
+from spinformer.core.statistics import PowerLaw, fit_power, mean_estimate
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
+from spinformer.dmft.onset import onset
 
+_FOLDER = Path(__file__).parent
 # Two-time averages cost the square of how steep the bits are, tanh(steepness z).
 _STEEPEST = 20.0
 # At rest averages are sums over odd Hermite orders, made on one of two grids.
 _ORDERS, _CUT = 150, 1e-6
 _LEVEL, _STEEPEST_REST = 30.0, 300.0
+# The softmax of paths and onsets is soft enough for the random features' scores, of deviation
+# γ√(α/N), to be small at the sizes that are simulated.
+_GAMMA = 5.0
+_LOAD, _BETA = 0.25, 1.4
+SIZES = (300, 600, 1200, 2400)
+# Signs of the first tokens on the three segments, newest first.
+START = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
+_POSITION = 3
+RULES = ("fixed", "unit, P = 3 + alpha N", "unit, P = 3")
 
 
 @cache
@@ -65,15 +75,19 @@ def _hermite_grid(spacing: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _pair_average(
-    first: np.ndarray, second: np.ndarray, *, beta: float, here: float, there: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    *,
+    beta: float,
+    here: float,
+    there: np.ndarray,
     both: np.ndarray,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """E[tanh β(first + x) tanh β(second + y)], x and y normal: (n, L) for second (n, L).
 
     here: variance of x. there, both: (n,) variances of y and covariances.
     """
-    widest = np.sqrt(max(here, there.max()))
-    points, weights = normal_rule(beta * widest)
+    points, weights = normal_rule(beta * np.sqrt(max(here, there.max())))
     along = np.divide(both, np.sqrt(here), out=np.zeros_like(both), where=here > 0.0)
     across = np.sqrt(np.maximum(there - along**2, 0.0))
     one = np.tanh(beta * (first[:, None] + np.sqrt(here) * points)) * weights
@@ -86,8 +100,7 @@ def _pair_average(
     return found
 
 
-@record
-class LoadedPath:
+class LoadedPath(NamedTuple):
     """means: (T + steps, L) mean bits of the tokens, oldest first, the T given ones included.
     overlaps: (steps, P) semantic m^o, factor 1 − ε included. correlation: (T + steps, T + steps)
     token overlaps C. noise: (steps,) variances R(t, t) of the fields that make the tokens.
@@ -105,41 +118,24 @@ def loaded_path(
     """The mean field at load α from T given tokens, bit for bit ±1 on segments.
 
     window: (T, L) signs, newest first, the newest on `position`. The cost grows as steps², and as
-    (β²α)² where bits are steep. Raises ValueError where β√α exceeds 20, or for other bad input.
-
-    >>> path = loaded_path(Network.document(), np.ones((4, 3)), position=3, beta=1.2, load=0.1,
-    ...                    steps=3)
-    >>> path.overlaps.shape, path.correlation.shape
-    ((3, 3), (7, 7))
+    (β²α)² where bits are steep. Raises ValueError where β√α exceeds 20.
     """
-    check_instance("network", network, Network)
     context, segments = network.context, network.segments
-    window = check_array("window", window, shape=(context, segments), values=(-1.0, 1.0))
-    beta, load = check_real("beta", beta, low=0.0), check_real("load", load, low=0.0)
-    steps, position = check_integer("steps", steps, low=1), check_integer("position", position)
     if beta * np.sqrt(load) > _STEEPEST:
-        raise ValueError(
-            f"beta and load must keep beta √load at most {_STEEPEST:g}, "
-            f"got {beta * np.sqrt(load):.3g}"
-        )
+        raise ValueError(f"beta and load must keep beta √load at most {_STEEPEST:g}")
     total, share = context + steps, network.epsilon
     means, correlation = np.zeros((total, segments)), np.eye(total)
     means[:context] = window[::-1]
     correlation[:context, :context] = (means[:context] * network.fractions) @ means[:context].T
-    attention, fields, noise = (
-        np.zeros((steps, total)),
-        np.zeros((steps, segments)),
-        np.zeros(steps),
-    )
+    attention, fields = np.zeros((steps, total)), np.zeros((steps, segments))
+    noise = np.zeros(steps)
     for n in range(steps):
         new = context + n
         seen = np.arange(new - 1, n - 1, -1)
         places = (position + n - np.arange(context)) % network.positions
         drive = network.position_overlaps()[places]
         overlap = (1.0 - share) * network.overlaps(means[seen]) + share * drive
-        score = network.gamma * overlap[:, KEY] @ overlap[0, QUERY]
-        weight = np.exp(score - score.max())
-        attention[n, seen] = weight / weight.sum()
+        attention[n, seen] = softmax(network.gamma * overlap[:, KEY] @ overlap[0, QUERY])
         fields[n] = (attention[n, seen] @ overlap[:, VALUE]) @ network.semantic[OUTPUT]
         cover = load * attention[: n + 1] @ correlation @ attention[n]
         noise[n] = cover[n]
@@ -149,13 +145,12 @@ def loaded_path(
         means[new] = bits @ weights
         row = (means[:context] * network.fractions) @ means[new]
         if n:
-            pair = _pair_average(
-                fields[n], fields[:n], beta=beta, here=noise[n], there=noise[:n], both=cover[:n]
-            )
+            spread: dict[str, Any] = {"here": noise[n], "there": noise[:n], "both": cover[:n]}
+            pair = _pair_average(fields[n], fields[:n], beta=beta, **spread)
             row = np.concatenate([row, pair @ network.fractions])
         correlation[new, :new] = correlation[:new, new] = row
     made = (1.0 - share) * network.overlaps(means[context:])[:, OUTPUT]
-    return LoadedPath(means=means, overlaps=made, correlation=correlation, noise=noise)
+    return LoadedPath(means, made, correlation, noise)
 
 
 @record
@@ -186,26 +181,13 @@ def resting_state(
     C(d) = E[tanh βx tanh βy], Cov(x, y) = (α/T²) Σ_{s,s'} C(|d + s − s'|), iterated from a state
     that remembers. C stays positive at large lags where α (β E sech² β√R z)² exceeds 1.
 
-    Raises ValueError where β√α exceeds 300, or for other bad input, and NotConverged if `throw`
-    where C is not known: steep bits (β√R above 10) whose windows are much the same (T above 10)
+    Raises ValueError where β√α exceeds 300, and NotConverged if `throw` where C is not known: steep
+    bits (β√R above 10) whose windows are much the same (T above 10)
     need more than 300 orders.
-
-    >>> rest = resting_state(0.5, load=0.5, context=4)
-    >>> f"{rest.value[1]:.4f} {rest.noise:.4f}"
-    '0.0237 0.1320'
     """
-    beta = check_real("beta", beta, low=0.0)
-    load = check_real("load", load, low=0.0)
-    context = check_integer("context", context, low=1)
-    lags = check_integer("lags", lags, low=context + 1)
-    max_steps = check_integer("max_steps", max_steps, low=1)
-    tolerance = check_real("tolerance", tolerance, low=0.0)
-    check_flag("throw", throw)
     steepest = beta * np.sqrt(load)
     if steepest > _STEEPEST_REST:
-        raise ValueError(
-            f"beta and load must keep beta √load at most {_STEEPEST_REST:g}, got {steepest:.3g}"
-        )
+        raise ValueError(f"beta and load must keep beta √load at most {_STEEPEST_REST:g}")
     points, normal, polynomials = _hermite_grid(0.01 if steepest <= _LEVEL else 0.001)
     shift = np.arange(-context + 1, context)
     share = (context - np.abs(shift)) / context**2
@@ -246,8 +228,7 @@ def resting_state(
     return found
 
 
-@record
-class LoadedRun:
+class LoadedRun(NamedTuple):
     """One text of a finite network. means: (steps, L) mean bits of segments. scores: (steps, T)
     arguments of the softmax, newest first. noise: (steps,) variance over the bits of the fields of
     the random features. correlation: (T + steps, T + steps) token overlaps.
@@ -276,37 +257,26 @@ def simulate_loaded(
     window: (T, L) signs of the first tokens on segments, newest first; None: random bits.
     sharpness: g; scores are g/√P times the products of all overlaps √N m, P all features. None:
     the network's γ times the products of the overlaps. Memory: 16 bytes for each bit and feature.
-
-    >>> run = simulate_loaded(Network.document(), size=30, load=0.2, beta=1.0, steps=4, seed=0)
-    >>> run.scores.shape, run.correlation.shape
-    ((4, 4), (8, 8))
     """
-    check_instance("network", network, Network)
     rng, context = numpy_generator(seed), network.context
-    many = round(check_real("load", load, low=0.0) * check_integer("size", size, low=1))
-    beta, steps = check_real("beta", beta, low=0.0), check_integer("steps", steps, low=1)
-    position = check_integer("position", position)
-    few = network.weights(size)
+    many, few = round(load * size), network.weights(size)
     signs = rng.integers(0, 2, (4, many, size), dtype=np.int8).astype(np.float32) * 2 - 1
     if window is None:
         tokens = list(rng.choice(np.array([-1.0, 1.0]), (context, size)))
     else:
-        shape = (context, network.segments)
-        given = check_array("window", window, shape=shape, values=(-1.0, 1.0))
-        tokens = list(np.repeat(given[::-1], network.counts(size), axis=1))
+        tokens = list(np.repeat(window[::-1], network.counts(size), axis=1))
     factor = network.gamma
     if sharpness is not None:
-        factor = check_real("sharpness", sharpness, low=0.0) * size / np.sqrt(many + len(few[0]))
+        factor = sharpness * size / np.sqrt(many + len(few[0]))
 
     def overlaps(bits: np.ndarray, place: int) -> tuple[np.ndarray, np.ndarray]:
+        """(4, P) overlaps with the few features, (4, αN) with the random ones."""
         own = (1.0 - network.epsilon) * few @ bits / size
-        own = own + network.epsilon * network.position_overlaps()[place]
+        own = own + network.epsilon * network.position_overlaps()[place % network.positions]
         return own, (signs @ bits.astype(np.float32)).astype(float) / size
 
-    seen = [
-        overlaps(bits, (position - context + 1 + n) % network.positions)
-        for n, bits in enumerate(tokens)
-    ]
+    first = position - context + 1
+    seen = [overlaps(bits, first + n) for n, bits in enumerate(tokens)]
     scores, noise = np.empty((steps, context)), np.empty(steps)
     for n in range(steps):
         last = seen[::-1][:context]
@@ -314,8 +284,7 @@ def simulate_loaded(
             factor * (last[0][0][QUERY] @ own[KEY] + last[0][1][QUERY] @ other[KEY])
             for own, other in last
         ]
-        weight = np.exp(scores[n] - scores[n].max())
-        weight /= weight.sum()
+        weight = softmax(scores[n])
         own, other = (
             sum(w * pair[kind][VALUE] for w, pair in zip(weight, last, strict=True))
             for kind in (0, 1)
@@ -325,10 +294,174 @@ def simulate_loaded(
         mean = np.tanh(beta * (own @ few[OUTPUT] + crosstalk))
         bits = np.where(rng.random(size) < 0.5 * (1.0 + mean), 1.0, -1.0)
         tokens.append(bits)
-        seen.append(overlaps(bits, (position + n + 1) % network.positions))
+        seen.append(overlaps(bits, position + n + 1))
     stacked = np.array(tokens)
     edges = np.concatenate([[0], np.cumsum(network.counts(size))])[:-1]
     means = np.add.reduceat(stacked[context:], edges, axis=1) / network.counts(size)
-    return LoadedRun(
-        means=means, scores=scores, noise=noise, correlation=stacked @ stacked.T / size
+    return LoadedRun(means, scores, noise, stacked @ stacked.T / size)
+
+
+# ---- the tables
+
+
+def _soft() -> Network:
+    return Network.document().with_parameters(gamma=_GAMMA)
+
+
+def score_rows(rule: str, *, size: int, seed: int, load: float = _LOAD, steps: int = 20) -> Rows:
+    """Deviation of the softmax's arguments in one text, and the tokens that it attends to.
+
+    attended: mean of 1/Σ π², from 1 to T. Rules "fixed" (γ of the document) and "unit, P = 3 + αN"
+    (g = 1) run from random bits at β = 1; "unit, P = 3" has no random features and starts from
+    tokens on segments, at β = 2, where the document's network is magnetized strongly.
+    """
+    few = rule == RULES[2]
+    network = Network.document()
+    run = simulate_loaded(
+        network if few else network.with_parameters(epsilon=0.0),
+        size=size,
+        load=0.0 if few else load,
+        beta=2.0 if few else 1.0,
+        steps=steps,
+        seed=seed,
+        window=START if few else None,
+        position=_POSITION,
+        sharpness=None if rule == "fixed" else 1.0,
     )
+    weight = softmax(run.scores, axis=1)
+    return [
+        {
+            "deviation": float(np.sqrt((run.scores**2).mean())),
+            "attended": float((1.0 / (weight**2).sum(axis=1)).mean()),
+        }
+    ]
+
+
+@cache
+def _theory(load: float, steps: int) -> np.ndarray:
+    found = loaded_path(_soft(), START, position=_POSITION, beta=_BETA, load=load, steps=steps)
+    return found.means[len(START) :]
+
+
+def path_rows(size: int, *, seed: int, load: float = _LOAD, steps: int = 30) -> Rows:
+    """Root mean square distance of one text's mean bits from the theory, with and without load."""
+    how: dict[str, Any] = {"steps": steps, "seed": seed, "window": START, "position": _POSITION}
+    run = simulate_loaded(_soft(), size=size, load=load, beta=_BETA, **how)
+    off = [run.means - _theory(at, steps) for at in (load, 0.0)]
+    distances = [float(np.sqrt((gap**2).mean())) for gap in off]
+    return [dict(zip(("with", "without"), distances, strict=True))]
+
+
+def rest_rows(
+    load: float, *, beta: float, seed: int, size: int = 1500, steps: int = 120, drop: int = 40
+) -> Rows:
+    """Token correlations C(1), C(2) and the variance of the crosstalk in one text at rest.
+
+    Attention is flat (γ = 0), so that the document's features only add 3 to αN; β below the onset.
+    """
+    network = Network.document().with_parameters(gamma=0.0, epsilon=0.0)
+    run = simulate_loaded(network, size=size, load=load, beta=beta, steps=steps, seed=seed)
+    late = run.correlation[drop:, drop:]
+    return [
+        {
+            "first": float(np.diagonal(late, 1).mean()),
+            "second": float(np.diagonal(late, 2).mean()),
+            "noise": float(run.noise[drop:].mean()),
+        }
+    ]
+
+
+@cache
+def loaded_onset(load: float) -> tuple[float, float, float]:
+    """β where the few features start to move at a load, or NaN; the best β, and the gain there.
+
+    The document's network without positions. The gain β E sech² β√R z of the resting state takes
+    the place of β in the linear theory of `dmft.onset`.
+    """
+    critical = onset(Network.document().with_parameters(epsilon=0.0)).critical_beta
+    top = 20.0
+
+    def gain(beta: float) -> float:
+        return resting_state(float(beta), load=load, context=4).gain
+
+    best = minimize_scalar(lambda beta: -gain(beta), bounds=(0.5, top), method="bounded").x
+    best = top if gain(top) >= gain(best) else float(best)
+    reached = gain(best)
+    if reached < critical:
+        return float("nan"), best, reached
+    return float(brentq(lambda beta: gain(beta) - critical, 0.5, best)), best, reached
+
+
+def limit_rows(load: float) -> Rows:
+    """What the theory says at a load: β of the onset (0: none), the best β and the gain there."""
+    start, best, gain = loaded_onset(load)
+    return [{"onset": start if np.isfinite(start) else 0.0, "best": best, "gain": gain}]
+
+
+def largest_load(table: dict[str, np.ndarray]) -> float:
+    """The load at which the largest gain, from `LIMITS`, falls to the onset without load."""
+    critical = float(table["onset"][table["load"] == 0.0][0])
+    falling = np.argsort(table["gain"])
+    return float(np.interp(critical, table["gain"][falling], table["load"][falling]))
+
+
+def onset_rows(load: float, *, size: int, seed: int, steps: int = 160, drop: int = 80) -> Rows:
+    """Root mean square overlap m^o with the few features in one text, at the best β of the load."""
+    network = Network.document().with_parameters(gamma=_GAMMA, epsilon=0.0)
+    beta = min(loaded_onset(load)[1], 4.0)
+    run = simulate_loaded(
+        network, size=size, load=load, beta=beta, steps=steps, seed=seed, window=START
+    )
+    overlap = network.overlaps(run.means[drop:])[:, 0]
+    return [{"beta": beta, "overlap": float(np.sqrt((overlap**2).mean()))}]
+
+
+def power(table: dict[str, np.ndarray], *, column: str, chosen: np.ndarray) -> PowerLaw:
+    """The power of N with which the mean over seeds of a column changes, over `chosen` rows."""
+    sizes = np.unique(table["size"][chosen])
+    groups = [table[column][chosen & (table["size"] == size)] for size in sizes]
+    means = [mean_estimate(group) for group in groups]
+    values, errors = np.array([(mean.value, mean.error) for mean in means]).T
+    return fit_power(sizes, values=values, errors=errors)
+
+
+LIMITS = Table(
+    path=_FOLDER / "limits.csv",
+    units=[{"load": round(0.05 * n, 2)} for n in range(25)],
+    rows=limit_rows,
+)
+_SEEDS = range(1, 11)
+SCORES = Table(
+    path=_FOLDER / "scores.csv",
+    units=[
+        {"rule": rule, "size": size, "seed": seed}
+        for rule in RULES
+        for size in SIZES
+        for seed in _SEEDS
+    ],
+    rows=score_rows,
+)
+PATHS = Table(
+    path=_FOLDER / "paths.csv",
+    units=[{"size": size, "seed": seed} for size in SIZES for seed in _SEEDS],
+    rows=path_rows,
+)
+REST = Table(
+    path=_FOLDER / "rest.csv",
+    units=[
+        {"load": load, "beta": beta, "seed": seed}
+        for load, beta in ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
+        for seed in _SEEDS
+    ],
+    rows=rest_rows,
+)
+ONSETS = Table(
+    path=_FOLDER / "onsets.csv",
+    units=[
+        {"load": load, "size": size, "seed": seed}
+        for load in (0.15, 0.3, 0.8, 1.2)
+        for size in SIZES[:3]
+        for seed in (1, 2, 3, 4, 5)
+    ],
+    rows=onset_rows,
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,28 +20,18 @@ VIEWS: Mapping[str, tuple[str, str]] = {
 
 
 def show_three_views() -> None:
-    """The schematic: keys and readers in the middle, the three questions asked of them.
-
-    >>> show_three_views()
-    """
+    """The schematic: keys and readers in the middle, the three questions asked of them."""
     _, axis = plt.subplots(figsize=(8.4, 2.9))
-    draw_boxes(
-        {
-            "keys": (0.0, 0.5, "keys $x_i$"),
-            "readers": (0.36, 0.5, "$N$ readers,\neach looks at one key;\nmean of all: $\\xi$"),
-            "energy": (0.88, 0.98, "energy: where does\na query come to rest?"),
-            "free": (0.88, 0.5, "free energy: what is the\nmean in equilibrium?"),
-            "motion": (0.88, 0.02, "dynamics: where does\nrepeated looking lead?"),
-        },
-        axis=axis,
-        arrows=[
-            ("keys", "readers", ""),
-            ("readers", "energy", ""),
-            ("readers", "free", ""),
-            ("readers", "motion", ""),
-        ],
-        colors={"energy": "black", "free": "blue", "motion": "red"},
-    )
+    boxes = {
+        "keys": (0.0, 0.5, "keys $x_i$"),
+        "readers": (0.36, 0.5, "$N$ readers,\neach looks at one key;\nmean of all: $\\xi$"),
+        "energy": (0.88, 0.98, "energy: where does\na query come to rest?"),
+        "free": (0.88, 0.5, "free energy: what is the\nmean in equilibrium?"),
+        "motion": (0.88, 0.02, "dynamics: where does\nrepeated looking lead?"),
+    }
+    colors = {"energy": "black", "free": "blue", "motion": "red"}
+    arrows = [("keys", "readers", ""), *(("readers", view, "") for view in colors)]
+    draw_boxes(boxes, axis=axis, arrows=arrows, colors=colors)
 
 
 def show_agreement(
@@ -56,10 +47,6 @@ def show_agreement(
 
     exact and first {view: (betas,)}: sums without approximation and rest plus b/N; needed and
     predicted {view: (betas,)}: the smallest N that is close enough, counted and from b.
-
-    >>> line = {"equilibrium": np.ones(3)}
-    >>> some = {"exact": line, "first": line, "needed": line, "predicted": line}
-    >>> show_agreement(np.arange(3.0), memory=np.ones(3), **some)
     """
     _, axes = plt.subplots(1, 2, figsize=(8.8, 3.5))
     axes[0].plot(betas, memory, color=COLORS["black"], label="rest of the memory")
@@ -80,23 +67,14 @@ def show_agreement(
 def show_change_times(
     barriers: Mapping[float, np.ndarray], *, times: Mapping[float, np.ndarray]
 ) -> None:
-    """Times to change sides against NβΔE, {β: (sizes,)} and {β: (sizes, 2)}, with slopes 1 and 2.
-
-    >>> show_change_times({1.5: np.arange(1.0, 4.0)}, times={1.5: np.ones((3, 2))})
-    """
+    """Times to change sides {β: (sizes, 2)} against NβΔE {β: (sizes,)}, with slopes 1 and 2."""
     _, axis = plt.subplots(figsize=(6.0, 3.8))
     tones = ("sky", "blue", "green")
     for (beta, barrier), tone in zip(barriers.items(), tones, strict=False):
         for column, (fill, word) in enumerate((("none", "one at a time"), ("full", "all at once"))):
-            axis.semilogy(
-                barrier,
-                times[beta][:, column],
-                "o",
-                fillstyle=fill,
-                ms=5,
-                color=COLORS[tone],
-                label=rf"$\beta = {beta:g}$, {word}",
-            )
+            how: dict[str, Any] = {"fillstyle": fill, "ms": 5, "color": COLORS[tone]}
+            label = rf"$\beta = {beta:g}$, {word}"
+            axis.semilogy(barrier, times[beta][:, column], "o", label=label, **how)
     first = next(iter(barriers))
     reach = np.array([0.0, max(float(np.max(b)) for b in barriers.values())])
     for column in (0, 1):
@@ -120,11 +98,6 @@ def show_motion(
 
     Rows of edges are (edge of rest, β), of turns (angle, turns of the map), of chain (angle, turns
     of finitely many readers).
-
-    >>> grid = np.zeros((2, 3))
-    >>> one = np.ones((2, 2))
-    >>> plane = {"degrees": np.arange(3.0), "speed": grid, "edges": one, "turns": one}
-    >>> show_motion(np.array([1.0, 3.0]), **plane, chain=one)
     """
     fig, axes = plt.subplots(1, 2, figsize=(8.8, 3.6))
     drawn = axes[0].pcolormesh(degrees, betas, speed, cmap=SEQUENTIAL, shading="nearest")
@@ -144,10 +117,7 @@ def show_motion(
 def show_following(
     periods: np.ndarray, *, gains: np.ndarray, law: np.ndarray, slow: np.ndarray
 ) -> None:
-    """How far readers follow a periodic shift, measured, by the law, and by the energy alone.
-
-    >>> show_following(np.array([2.0, 4.0]), gains=np.ones(2), law=np.ones(2), slow=np.ones(2))
-    """
+    """How far readers follow a periodic shift, measured, by the law, and by the energy alone."""
     _, axis = plt.subplots(figsize=(5.6, 3.3))
     axis.semilogx(periods, gains, "s", ms=5, color=COLORS["red"], label="readers, exact")
     axis.semilogx(periods, law, "--", lw=1.2, color=COLORS["red"], label="law of the dynamics")

@@ -7,17 +7,20 @@ import numpy as np
 import pytest
 import torch
 
-from compendium.c51_synthesis.motion import late_motion, rest_edge, three_keys, turned
-from compendium.c51_synthesis.readers import (
+from compendium.c51_synthesis.study import (
     change_times,
     energy_log_partition,
     first_shift,
     follow_gain,
+    late_motion,
     readers_at_once,
     readers_in_equilibrium,
     readers_needed,
+    rest_edge,
     resting_state,
     slowest_mode,
+    three_keys,
+    turned,
     valley_depth,
 )
 from spinformer.hopfield.attention import attention
@@ -172,12 +175,6 @@ def test_readers_needed_are_the_fewest():
         assert far[0] > 0.05 >= far[1]
     with pytest.raises(ValueError, match="tolerance"):
         readers_needed(keys, beta=0.8, tolerance=1e-6, at_once=False, most=50)
+    values = turned(three_keys(), degrees=120.0)
     with pytest.raises(ValueError, match="start"):
-        resting_state(
-            three_keys(),
-            beta=6.0,
-            start=np.array([1.0, 0.1]),
-            values=turned(three_keys(), degrees=120.0),
-        )
-    with pytest.raises(ValueError, match="values"):
-        readers_at_once(keys, beta=1.0, readers=3, values=np.eye(2))
+        resting_state(three_keys(), beta=6.0, start=np.array([1.0, 0.1]), values=values)

@@ -3,21 +3,25 @@
 import numpy as np
 import pytest
 
-from compendium.c33c_bifurcations.curves import CURVES, curve_rows, first_torus, resonance
-from compendium.c33c_bifurcations.cycles import CYCLES, family_branches, family_rows
-from compendium.c33c_bifurcations.ring import (
+from compendium.c33c_bifurcations.study import (
+    CURVES,
+    CYCLES,
     ON_CURVE,
     STAIRCASE,
     TONGUES,
     closed_curve,
-    saddle_distances,
+    curve_rows,
+    family_branches,
+    family_rows,
+    first_torus,
+    resonance,
     staircase_rows,
     tongue_rows,
 )
-from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.cycles import cycle
 from spinformer.dmft.mean_field import document_context, trajectory
 from spinformer.dmft.network import Network
-from spinformer.dmft.rotation import rotation_number
+from spinformer.dmft.rotation import rotation_number, strobed
 from spinformer.dmft.state import Context
 
 NETWORK = Network.document()
@@ -46,16 +50,10 @@ def test_windows_stand_in_the_order_of_farey():
 
 def test_the_staircase_made_again():
     table = STAIRCASE.read()
-    rows = [100, 500, 700]
-    assert (np.diff(table["beta"]) >= 0).all()
-    found = [
-        staircase_rows(
-            float(table["beta"][row]), high=float(table["beta"][row]), count=1, flashes=1500,
-            steps=6000, transient=12_000,
-        )[0]
-        for row in rows
-    ]  # fmt: skip
-    for row, again in zip(rows, found, strict=True):
+    short = {"count": 1, "flashes": 1500, "steps": 6000, "transient": 12_000}
+    for row in (100, 500, 700):
+        beta = float(table["beta"][row])
+        (again,) = staircase_rows(beta, high=beta, **short)
         assert float(again["rotation"]) == pytest.approx(table["rotation"][row], abs=2e-6)
         assert again["extent"] == pytest.approx(table["extent"][row], abs=2e-3)
         assert again["first"] == pytest.approx(table["first"][row], abs=2e-3)
@@ -93,10 +91,9 @@ def test_one_branch_of_56_steps_leaves_the_other_at_a_flip():
     # Where it leaves, both halves of the doubled cycle are one.
     down = family_branches("56 other")[1]
     at = int(np.argmin(down.values))
-    ensemble = Ensemble(NETWORK, down.context.select(at), beta=float(down.values[at]), threads=1)
-    start = ensemble.state().attention
-    ensemble.advance(28)
-    assert np.abs(ensemble.state().attention - start).max() < 0.02
+    start, beta = down.context.select(at), float(down.values[at])
+    _, after = trajectory(NETWORK, start, beta=beta, steps=0, transient=28)
+    assert np.abs(after.attention - start.attention).max() < 0.02
 
 
 def test_a_curve_made_again_and_its_resonances():
@@ -136,21 +133,20 @@ def test_the_closed_curve_outlives_the_jump_of_the_protocol():
 
 def parting(context, beta, steps):
     """Growth of a distance of 1e-9 in some steps."""
-    ensemble = Ensemble(NETWORK, context, beta=beta, threads=1)
-    other = Ensemble(
-        NETWORK, Context(context.attention + 1e-9, context.position), beta=beta, threads=1
-    )
-    ensemble.advance(steps)
-    other.advance(steps)
-    gap = other.state().attention - ensemble.state().attention
+    twin = Context(context.attention + 1e-9, context.position)
+    ends = [trajectory(NETWORK, c, beta=beta, steps=0, transient=steps)[1] for c in (context, twin)]
+    gap = ends[1].attention - ends[0].attention
     return np.linalg.norm(gap, axis=(1, 2)) / (1e-9 * np.sqrt(12))
 
 
-def test_the_curve_does_not_end_on_the_saddle():
+def test_the_curve_does_not_end_on_the_saddle_of_28_steps():
     down = family_branches("28")[1]
-    turned = int(np.argmin(down.values))
-    distance = saddle_distances(
-        [1.2671, 1.2675], saddles=down.context.select(slice(turned, None)),
-        at=down.values[turned:], flashes=1000,
-    )  # fmt: skip
-    assert (distance > 0.02).all()
+    saddles = np.flatnonzero(np.arange(len(down.values)) >= np.argmin(down.values))
+    betas = np.array([1.2671, 1.2675])
+    curves, _ = strobed(NETWORK, closed_curve(betas), beta=betas, count=1000)
+    for beta, curve in zip(betas.tolist(), curves, strict=True):
+        near = saddles[np.argmin(np.abs(down.values[saddles] - beta))]
+        saddle = cycle(NETWORK, down.context.select(int(near)), beta=beta, period=28)
+        assert not saddle.stable
+        flash, _ = strobed(NETWORK, saddle.value, beta=beta, count=7)
+        assert np.linalg.norm(curve[:, None] - flash, axis=-1).min() > 0.02

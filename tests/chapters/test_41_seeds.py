@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 import compendium.c41_seeds.study as seeds_study
 from bookmaker.points import read_points
@@ -26,19 +25,15 @@ from compendium.c41_seeds.study import (
 from spinformer.spins.ising.couplings import sherrington_kirkpatrick
 from spinformer.spins.ising.exact import solve_exact
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_row_computed_again() -> None:
+def test_rows_computed_again() -> None:
     table = read_seeds()
     row = 3
     found = free_energy_rest(16, beta=0.5, systems=200, seed=int(table["seed"][row]) + 1)
     assert abs(found.value - table["B2.log_z"][row]) < 6e-5
     assert abs(found.error - table["B2.log_z_error"][row]) < 6e-5
-
-
-def test_a_row_of_the_cheap_table_computed_again() -> None:
-    table = read_seeds()
     row = 20
     couplings, fields = sherrington_kirkpatrick(
         16, seed=int(table["seed"][row]) + 2, count=40, field_std=0.5
@@ -83,21 +78,6 @@ def test_the_effective_number_is_that_of_the_variance_of_mean_squares() -> None:
     variance = np.mean(drawn**2, axis=1).var()
     correlations = np.full((6, 6), 0.4) + 0.6 * np.eye(6)
     assert 2 / effective_number(correlations) == pytest.approx(variance, rel=0.02)
-    with pytest.raises(ValueError, match="square"):
-        effective_number(np.ones((2, 3)))
-
-
-@pytest.mark.parametrize("eigenvalues", [(1.0,), (2.0, 2.0), (6.0, 1.0, 1.0), (1.0,) * 8])
-def test_no_correlations_pass_three_more_often_than_one_spin(
-    eigenvalues: tuple[float, ...],
-) -> None:
-    """Sums of weighted squares, drawn: the bound of B4, also at 1.5 where luck is common."""
-    weights = np.array(eigenvalues) / sum(eigenvalues)
-    drawn = np.random.default_rng(3).standard_normal((400_000, len(weights))) ** 2 @ weights
-    for bound in (1.5, 2.0, 3.0):
-        alone = 2 * norm.sf(bound)
-        error = np.sqrt(alone / len(drawn))
-        assert np.mean(drawn > bound**2) < alone + 4 * error
 
 
 @pytest.mark.parametrize(("size", "beta"), [(3, 0.5), (5, 0.4), (6, 0.5)])
@@ -117,14 +97,11 @@ def test_loops_give_the_mean_over_many_systems(size: int, beta: float) -> None:
     assert abs(rest.mean() - rest_by_loops(size, beta=beta)) < 4 * error + beta**10 / size
 
 
-def test_loops_of_two_spins_and_of_very_many() -> None:
+def test_loops_of_two_spins_and_limits_of_mean_squares() -> None:
     drawn = np.random.default_rng(0).standard_normal(4_000_000) / np.sqrt(2)
     exact = np.log(np.cosh(0.8 * drawn)).mean() - 2 * 0.8**2 / 4
     assert rest_by_loops(2, beta=0.8) == pytest.approx(exact, abs=3e-4)
     assert rest_by_loops(10**6, beta=0.7) == pytest.approx(0.25 * np.log(0.51), abs=1e-5)
-
-
-def test_limits_hold_the_mean_square_of_normal_numbers() -> None:
     drawn = (np.random.default_rng(1).standard_normal((20_000, 12)) ** 2).mean(axis=1)
     low, high = mean_square_limits(12, level=0.9)
     assert np.mean(drawn < low) == pytest.approx(0.05, abs=0.006)

@@ -1,0 +1,358 @@
+"""How the document's network changes its kind of motion: four tables, and what is computed live.
+
+Cycles along β from birth to death (`CYCLES`), bifurcations followed in (β, γ) and (β, ε)
+(`CURVES`), and the closed curve: rotation number and exponents along it (`STAIRCASE`), the windows
+in which it is locked (`TONGUES`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+
+from bookmaker.tables import Rows, Table
+from compendium.common.phase_transitions import protocol_start
+from spinformer.core.random import Seed
+from spinformer.dmft.bifurcations import (
+    Bifurcation,
+    Branch,
+    bifurcation,
+    follow_bifurcation,
+    follow_cycle,
+)
+from spinformer.dmft.conditions import Kind
+from spinformer.dmft.cycles import Cycle, cycle
+from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.mean_field import random_contexts, trajectory
+from spinformer.dmft.network import Network
+from spinformer.dmft.rotation import rotation_number, strobed
+from spinformer.dmft.state import Context
+
+_FOLDER = Path(__file__).parent
+# Where a long run ends on each: β, period, extent of the strobed m^o_1, first step along the
+# branch, points in either direction.
+FAMILIES: dict[str, tuple[float, int, tuple[float, float], float, int]] = {
+    "16": (1.25, 16, (0.0, 0.2), 2e-4, 45),
+    "44": (1.2646, 44, (0.0, 0.2), 5e-4, 45),
+    "28": (1.27, 28, (0.2, 0.3), 2e-4, 90),
+    "56 doubled": (1.268, 56, (0.2, 0.3), 5e-5, 45),
+    "56 other": (1.27, 56, (0.32, 0.4), 5e-5, 45),
+    "16 large": (1.271, 16, (0.5, 0.7), 1e-4, 90),
+}
+_BRANCH = (1.245, 1.285)
+_SAME, _APART = 1e-8, 1e-5
+# Intervals in which curves of bifurcations are followed, and their first steps.
+_WITHIN = {"gamma": ((0.9, 1.6), (0.0, 300.0)), "epsilon": ((0.9, 1.6), (0.0, 0.25))}
+_STEP = {"gamma": 2.0, "epsilon": 5e-4}
+# Curves of folds: the family of cycles, and β near which it is looked for.
+_FOLDS = {"44 low": ("44", 1.26449), "44 high": ("44", 1.26474), "28 fold": ("28", 1.26696)}
+# Beside the closed curve lie other attractors, so it is followed from β to β in short steps.
+_WALK = np.concatenate(
+    [
+        np.arange(1.2440, 1.2640, 2e-4),
+        np.arange(1.2640, 1.2675, 5e-5),
+        np.arange(1.2675, 1.267578, 2e-6),
+    ]
+)
+_REST = 6000
+# Extent of m^o_1 on the closed curve is below 0.21, on all other attractors there above 0.25.
+ON_CURVE = 0.24
+# Starts along the curve from which a fold is searched, and how far off in β it may be.
+_STARTS, _NEAR = 24, 3e-5
+
+
+# ---- cycles
+
+
+def settled_cycle(
+    family: str, *, copies: int = 96, transient: int = 400_000, seed: Seed = 3
+) -> Cycle:
+    """The cycle of a family, from the first of `copies` random contexts that a run ends on it.
+
+    Found by the run (the strobed points repeat to 1e-8), then by Newton's method.
+    """
+    network = Network.document()
+    beta, period, (low, high), _, _ = FAMILIES[family]
+    flashes = period // network.positions
+    contexts = random_contexts(network, seed, count=copies)
+    points, ends = strobed(network, contexts, beta=beta, count=2 * flashes, transient=transient)
+    gap = np.abs(points - points[:, :1]).max(axis=-1)
+    extent = np.ptp(points[:, :, 0], axis=1)
+    fits = (gap[:, flashes] < _SAME) & (gap[:, 1:flashes].min(axis=1) > _APART)
+    fits &= (low < extent) & (extent < high)
+    if not fits.any():
+        raise RuntimeError(f"none of {copies} runs ended on the cycle {family}")
+    return cycle(network, ends.select(int(np.argmax(fits))), beta=beta, period=period)
+
+
+@cache
+def family_branches(family: str) -> tuple[Branch, Branch]:
+    """The branch of a family, upwards and downwards in β from where a run ends on it."""
+    start, (_, _, _, step, points) = settled_cycle(family), FAMILIES[family]
+    up, down = (
+        follow_cycle(Network.document(), start, step=way * step, within=_BRANCH, max_steps=points)
+        for way in (1, -1)
+    )
+    return up, down
+
+
+def family_rows(family: str) -> Rows:
+    """Points of a family's branch and its bifurcations, by β.
+
+    kind: "cycle", or "fold", "flip", "torus". extent: of m^o_1 over the cycle. stable: 0 or 1;
+    largest: modulus of the leading multiplier.
+    """
+    rows: Rows = []
+
+    def add(kind: str, beta: float, multipliers: np.ndarray, extent: float) -> None:
+        largest = float(abs(multipliers[0]))
+        stable = int(kind == "cycle" and largest < 1.0)
+        row: dict[str, Any] = {"kind": kind, "at": f"{beta:.8f}", "extent": float(extent)}
+        rows.append({**row, "largest": largest, "stable": stable})
+
+    def extents(context: Context, beta: np.ndarray) -> np.ndarray:
+        steps = FAMILIES[family][1]
+        overlaps, _ = trajectory(Network.document(), context, beta=beta, steps=steps, threads=1)
+        return np.asarray(np.ptp(overlaps[..., 0], axis=-1))
+
+    known = set()
+    for branch in family_branches(family):
+        wide = extents(branch.context, branch.values)
+        for point in zip(branch.values, branch.multipliers, wide, strict=True):
+            add("cycle", *point)
+        for found in branch.bifurcations:
+            event = (found.kind, f"{found.beta:.8f}"[:-1])
+            if event not in known:
+                known.add(event)
+                one = Context(found.value.attention[None], found.value.position)
+                extent = extents(one, np.array([found.beta]))[0]
+                add(found.kind.name.lower(), found.beta, found.multipliers, extent)
+    return rows
+
+
+CYCLES = Table(
+    path=_FOLDER / "cycles.csv", units=[{"family": name} for name in FAMILIES], rows=family_rows
+)
+
+
+# ---- curves
+
+
+def driven_cycle(beta: float, **others: Any) -> Cycle:
+    """The cycle of 2^K = 4 steps that the positions drive, by Newton's method from A = 0.
+
+    others: γ and ε, where they are not the document's.
+    """
+    network = Network.document()
+    zero = Context(np.zeros((network.context, network.features)), 0)
+    return cycle(network, zero, beta=beta, period=4, **others)
+
+
+def first_torus() -> Bifurcation:
+    """The Neimark-Sacker point of the driven cycle at the document's γ and ε."""
+    return bifurcation(Network.document(), driven_cycle(1.25), kind=Kind.TORUS)
+
+
+def resonance(turns: float, *, low: float, high: float) -> Bifurcation:
+    """The Neimark-Sacker point of the driven cycle where it turns by `turns` a clock period.
+
+    low, high: values of ε between which its rotation crosses `turns`, β solved for at each.
+    """
+    network, point = Network.document(), first_torus()
+
+    def solve(epsilon: float) -> Bifurcation:
+        nonlocal point
+        # In short steps, so that each starts near its solution.
+        count = int(np.ceil(abs(epsilon - point.epsilon) / 2e-3))
+        for value in np.linspace(point.epsilon, epsilon, count + 1)[1:]:
+            moved = replace(point, epsilon=float(value))
+            point = bifurcation(network, moved, kind=Kind.TORUS)
+        return point
+
+    epsilon = brentq(lambda x: solve(x).rotation - turns, low, high, xtol=1e-12)
+    return solve(float(epsilon))
+
+
+def _fold(family: str, near: float) -> Bifurcation:
+    """The fold nearest to β = `near` on the branch of a family."""
+    events = [point for branch in family_branches(family) for point in branch.bifurcations]
+    folds = [point for point in events if point.kind == Kind.FOLD]
+    best = min(folds, key=lambda point: abs(point.beta - near))
+    if abs(best.beta - near) > 1e-4:
+        raise RuntimeError(f"no fold near beta {near}: {best.beta}")
+    return best
+
+
+def curve_rows(curve: str, *, plane: str, sign: int, points: int | None = None) -> Rows:
+    """Points of one curve in the plane (β, γ) or (β, ε), in one direction from the document's.
+
+    rotation: turns per period of the critical pair, "nan" on neutral saddles.
+    """
+    start = first_torus() if curve == "torus" else _fold(*_FOLDS[curve])
+    found = follow_bifurcation(
+        Network.document(),
+        start,
+        parameters=("beta", plane),
+        step=sign * _STEP[plane],
+        within=_WITHIN[plane],
+        max_steps=points or (80 if curve == "torus" else 40),
+    )
+    fixed: dict[str, Any] = {"gamma": start.gamma, "epsilon": start.epsilon}
+    return [
+        {"beta": f"{beta:.8f}", **fixed, plane: float(value), "rotation": float(turns)}
+        for (beta, value), turns in zip(found.values, found.rotation, strict=True)
+    ]
+
+
+CURVES = Table(
+    path=_FOLDER / "curves.csv",
+    units=[
+        {"curve": curve, "plane": plane, "sign": sign}
+        for plane in ("gamma", "epsilon")
+        for curve in ("torus", *_FOLDS)
+        for sign in (1, -1)
+    ],
+    rows=curve_rows,
+)
+
+
+# ---- the closed curve
+
+
+@cache
+def _anchors() -> Context:
+    network = Network.document()
+    state = Ensemble(network, protocol_start(network, steps=20_000), beta=_WALK[0])
+    state.advance(100_000)
+    context, found = state.state(), []
+    for beta in _WALK:
+        ensemble = Ensemble(network, context, beta=float(beta), threads=1)
+        ensemble.advance(_REST)
+        context = ensemble.state()
+        found.append(context.attention)
+    return Context(np.array(found), context.position)
+
+
+def closed_curve(beta: ArrayLike, *, transient: int = 40_000) -> Context:
+    """States on the closed curve at the inverse temperatures (n,), 1.2436 to 1.267578.
+
+    The curve is followed upwards from 1.244 in short steps; from the nearest of them, at or below
+    β, `transient` steps at β itself.
+    """
+    betas = np.asarray(beta)
+    index = np.maximum(np.searchsorted(_WALK, betas + 1e-12) - 1, 0)
+    ensemble = Ensemble(Network.document(), _anchors().select(index), beta=betas)
+    ensemble.advance(transient)
+    return ensemble.state()
+
+
+def staircase_rows(
+    low: float,
+    *,
+    high: float,
+    count: int,
+    flashes: int = 6000,
+    steps: int = 100_000,
+    transient: int = 40_000,
+) -> Rows:
+    """Rotation number (turns per clock period) and exponents at `count` values of β."""
+    network, betas = Network.document(), np.linspace(low, high, count)
+    context = closed_curve(betas, transient=transient)
+    points, context = strobed(network, context, beta=betas, count=flashes)
+    turns = rotation_number(points).turns
+    spectrum = lyapunov_spectrum(network, context, beta=betas, steps=steps, count=2).exponents
+    return [
+        {
+            "beta": f"{beta:.9f}",
+            "rotation": f"{turns.value[i]:.9f}",
+            "error": float(turns.error[i]),
+            "extent": float(np.ptp(points[i, :, 0])),
+            "first": float(spectrum.value[i, 0]),
+            "first_error": float(spectrum.error[i, 0]),
+            "second": float(spectrum.value[i, 1]),
+        }
+        for i, beta in enumerate(betas)
+    ]
+
+
+def protocol_extents(
+    beta: ArrayLike, *, transient: int = 100_000, flashes: int = 2000
+) -> np.ndarray:
+    """Extent of the strobed m^o_1 (n,) of runs from the document's context at each β."""
+    network, betas = Network.document(), np.asarray(beta)
+    start = protocol_start(network, steps=100_000)
+    points, _ = strobed(network, start, beta=betas, count=flashes, transient=transient)
+    return np.asarray(np.ptp(points[:, :, 0], axis=1))
+
+
+def tongue_rows(p: int, *, q: int, near: float) -> Rows:
+    """Both ends in β of the window in which the closed curve is locked to p/q; `near` is by it.
+
+    `focus`: whether the leading multipliers of the stable cycle are complex somewhere in the
+    window; then the closed curve winds into the cycle and is not smooth.
+    """
+    network = Network.document()
+    inside, within = _locked(network, p, q, near), (near - 5e-3, near + 5e-3)
+    # Along the branch the state moves by much while β hardly does: the step is one of the state.
+    branch = follow_cycle(network, inside, step=1e-3, within=within, max_steps=150)
+    folds = sorted({round(x.beta, 12) for x in branch.bifurcations if x.kind == Kind.FOLD})
+    leading = branch.multipliers[branch.stable, 0]
+    return [
+        {
+            "low": f"{folds[0]:.9f}",
+            "high": f"{folds[-1]:.9f}",
+            "width": folds[-1] - folds[0],
+            "focus": bool((np.abs(leading.imag) > 1e-6).any()),
+        }
+    ]
+
+
+def _locked(network: Network, p: int, q: int, near: float) -> Cycle | Bifurcation:
+    """The cycle on the closed curve with rotation p/q, or a fold of it."""
+    ensemble = Ensemble(network, closed_curve([near]).select(0), beta=near, threads=1)
+    for _ in range(_STARTS):
+        ensemble.advance(4 * 7)
+        state = ensemble.state()
+        found = cycle(network, state, beta=near, period=4 * q, max_steps=15, throw=False)
+        if found.converged and found.period == 4 * q and found.moved < 0.05:
+            return found
+        guess = replace(found, value=state, steps=0, period=4 * q, moved=0.0)
+        fold = bifurcation(network, guess, kind=Kind.FOLD, throw=False, max_steps=60)
+        if fold.converged and abs(fold.beta - near) < _NEAR:
+            return fold
+    raise RuntimeError(f"no cycle with rotation {p}/{q} was found near beta {near}")
+
+
+STAIRCASE = Table(
+    path=_FOLDER / "staircase.csv",
+    units=[
+        {"low": 1.2436, "high": 1.2650, "count": 576},
+        {"low": 1.2650, "high": 1.2675, "count": 320},
+        {"low": 1.2675, "high": 1.26758, "count": 192},
+    ],
+    rows=staircase_rows,
+)
+# Where the rotation number of an unlocked curve is p/q, or in the window if it is wide.
+TONGUES = Table(
+    path=_FOLDER / "tongues.csv",
+    units=[
+        {"p": 1, "q": 4, "near": 1.25},
+        {"p": 5, "q": 19, "near": 1.25971111},
+        {"p": 4, "q": 15, "near": 1.261722},
+        {"p": 3, "q": 11, "near": 1.2646},
+        {"p": 5, "q": 18, "near": 1.26645},
+        {"p": 7, "q": 25, "near": 1.26707},
+        {"p": 9, "q": 32, "near": 1.26735},
+        {"p": 11, "q": 39, "near": 1.2675},
+        {"p": 13, "q": 46, "near": 1.26755},
+        {"p": 15, "q": 53, "near": 1.267573},
+    ],
+    rows=tongue_rows,
+)

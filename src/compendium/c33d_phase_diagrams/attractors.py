@@ -1,0 +1,622 @@
+"""Which orbits lie on one attractor, which starts end on it, and how it goes on along β.
+
+*Identity.* An attractor is a set in the space of windows *and* positions; where ε > 0 the clock of
+2^K positions belongs to the state. Regime and period do not tell two cycles of one period apart.
+What does is the *fingerprint*: the averages of m^o_a and of m^o_a m^o_b along the orbit, one of
+each for every position of the clock. Averages forget the phase along the orbit; taken position by
+position, they keep what the clock knows. They are weighted with the bump function of
+`spinformer.dmft.attractors`, so that on cycles and on quasi-periodic orbits they converge far
+faster than counting errors do; on chaotic ones the scatter over consecutive stretches is their
+error. Where both have one, leading exponents must agree, too: a cycle inside of a chaotic set may
+share its averages, not its growth. A shift along the orbit is the same attractor; a shift of the
+clock against the orbit is another where ε > 0; where ε = 0 the positions act on nothing and are
+averaged over, and the mirror image A → −A is an exact symmetry: two attractors with a basin each.
+
+*Basins.* A start counts as settled on an attractor from the first check at which its window lies
+within a radius of the attractor's set, and does so at the next check, too. The set is what windows
+the attractor visits at one position of the clock. Checks are whole turns of the clock apart.
+The *uncertainty exponent* α (Grebogi et al. 1983, McDonald et al. 1985): of the points of a
+d-dimensional slice the share that has a point of another basin at a distance ε goes as ε^α, where
+the basins' border has dimension d − α. The *basin entropy* (Daza et al. 2016): −Σ p ln p of the
+basins' shares p in a small box, averaged over boxes; where its average over the boxes that hold a
+border exceeds ln 2 the border is fractal.
+
+*Following.* At every β the attractors found at the one before are tried again from where they
+ended, and random contexts are run beside them; matched by the least sum of fingerprint distances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import isqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial import cKDTree
+from scipy.special import entr
+
+from compendium.common.phase_transitions import name as named
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.core.statistics import Estimate, fit_power, mean_estimate, share_interval
+from spinformer.dmft import kernels
+from spinformer.dmft.attractors import (
+    SHORT_STRETCHES,
+    Attractors,
+    bump_weights,
+    find_attractors,
+)
+from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.kernels.lanes import LANES
+from spinformer.dmft.kernels.stepping import Block, Clock
+from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.network import Network
+from spinformer.dmft.state import Context
+
+# Fingerprints are averages over so many consecutive stretches, exponents agree within so much.
+_STRETCHES = 4
+_NEUTRAL = 8e-3
+
+
+# ---- identity
+
+
+@record
+class Fingerprints:
+    """Averages along orbits of a batch (...), by which attractors are told apart.
+
+    moments: (..., 2^K, P + P(P+1)/2) averages of m^o_a, then of m^o_a m^o_b with a ≤ b, for each
+    position. error: (...) root mean square standard error of the moments. context: at the end.
+    """
+
+    moments: np.ndarray
+    error: np.ndarray
+    context: Context
+
+    def select(self, index: Any) -> Fingerprints:
+        """Those at `index` of the batch."""
+        return Fingerprints(
+            moments=self.moments[index],
+            error=self.error[index],
+            context=self.context.select(index),
+        )
+
+
+def fingerprints(
+    network: Network, context: Context, *, kept: int = 4000, transient: int = 0, **parameters: Any
+) -> Fingerprints:
+    """Fingerprints (B,) from `kept` steps of every orbit, after `transient` dropped ones.
+
+    parameters: β, γ, ε as in `Ensemble`. `kept` is cut to four stretches of a prime number of turns
+    of the clock; ValueError where these hold fewer than two turns.
+    """
+    ensemble = Ensemble(network, context, **parameters)
+    features, phases = network.features, network.positions
+    turns = kept // (_STRETCHES * phases)
+    if turns < 2:
+        raise ValueError(f"kept must hold two turns of the clock in each stretch, got {kept}")
+    # A stretch that holds whole periods of a long cycle would repeat its own error unseen.
+    while any(turns % divisor == 0 for divisor in range(2, isqrt(turns) + 1)):
+        turns -= 1
+    first, second = np.triu_indices(features)
+    weights = bump_weights(turns)
+
+    def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
+        orbit = np.empty((turns * phases, features, LANES))
+        moments = np.empty((_STRETCHES, phases, features + len(first), LANES))
+        for stretch in range(_STRETCHES):
+            begin = clock.position
+            clock = kernels.record(orbit, 1, block, clock)
+            seen = orbit.reshape(turns, phases, features, LANES)
+            products = seen[:, :, first] * seen[:, :, second]
+            both = [np.tensordot(weights, part, axes=1) for part in (seen, products)]
+            moments[stretch] = np.roll(np.concatenate(both, axis=1), begin, axis=0)
+        # Without a share the positions are names only.
+        timeless = block.epsilon == 0.0
+        moments[..., timeless] = moments[..., timeless].mean(axis=1, keepdims=True)
+        return clock, (moments,)
+
+    ensemble.advance(transient)
+    moments = ensemble.run(task)[0]
+    scatter = moments.var(axis=-3, ddof=1).mean(axis=(-2, -1))
+    return Fingerprints(
+        moments=moments.mean(axis=-3),
+        error=np.sqrt(scatter / _STRETCHES),
+        context=ensemble.state(),
+    )
+
+
+def _distance(moments: np.ndarray, others: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sqrt(((moments - others) ** 2).mean(axis=(-2, -1))))
+
+
+def separation(one: Fingerprints, *, other: Fingerprints) -> np.ndarray:
+    """Root mean square difference of the moments; the batches broadcast."""
+    return _distance(one.moments, other.moments)
+
+
+def identify(
+    prints: Fingerprints,
+    *,
+    exponent: Estimate | None = None,
+    distance: float = 1e-4,
+    sigmas: float = 4.0,
+) -> np.ndarray:
+    """Number the attractors of a batch (B,) of orbits: integers (B,), 0, 1, … by orbits on them.
+
+    Two orbits are on the same attractor if their fingerprints differ by at most `distance` plus
+    `sigmas` errors (root mean squares), and their leading `exponent`s by at most 0.008 plus as
+    many errors. Each orbit is held against the best resolved orbit of every attractor found so
+    far, the best resolved ones first. Number −1: the same as several, so its errors are too large
+    to tell (an orbit that was still on its way, for example).
+    """
+    size = len(prints.error)
+    rate = np.zeros(size) if exponent is None else exponent.value
+    spread = np.zeros(size) if exponent is None else exponent.error
+    order = np.argsort(prints.error, kind="stable")
+    left, leaders, rows = np.ones(size, dtype=bool), [], []
+    while left.any():
+        leader = order[left[order]][0]
+        gap = _distance(prints.moments, prints.moments[leader])
+        same = gap <= distance + sigmas * np.hypot(prints.error, prints.error[leader])
+        same &= np.abs(rate - rate[leader]) <= _NEUTRAL + sigmas * np.hypot(spread, spread[leader])
+        same[leader] = True
+        leaders.append(leader)
+        rows.append(same)
+        left &= ~same
+    table = np.array(rows)
+    # Chaos that dwells in its parts looks like several sets until an orbit joins them.
+    chaotic = rate - spread > _NEUTRAL
+    groups = np.arange(len(table))
+    for orbit in np.flatnonzero(chaotic & (table.sum(axis=0) > 1)):
+        joined = np.unique(groups[table[:, orbit]])
+        heads = np.isin(groups, joined)
+        if chaotic[np.array(leaders)[heads]].all():
+            groups[heads] = joined[0]
+    numbers = np.full(size, -1)
+    for number, row in enumerate(table.T):
+        mine = np.unique(groups[row])
+        if len(mine) == 1:
+            numbers[number] = mine[0]
+    return by_frequency(numbers)
+
+
+def by_frequency(numbers: np.ndarray) -> np.ndarray:
+    """The same division of orbits, the most frequent number first; −1 stays."""
+    found, counts = np.unique(numbers[numbers >= 0], return_counts=True)
+    renamed = np.full(numbers.shape, -1)
+    for new, old in enumerate(found[np.argsort(-counts, kind="stable")]):
+        renamed[numbers == old] = new
+    return renamed
+
+
+class Fraction(NamedTuple):
+    """Share of starts that end on one attractor, and Wilson's interval."""
+
+    share: float
+    low: float
+    high: float
+
+
+def basins_fractions(numbers: np.ndarray) -> dict[int, Fraction]:
+    """What share of a batch of starts (B,) ends on each attractor number, −1 (unresolved) too."""
+    trials, pairs = len(numbers), zip(*np.unique(numbers, return_counts=True), strict=True)
+    return {
+        int(number): Fraction(orbits / trials, *share_interval(int(orbits), trials=trials))
+        for number, orbits in pairs
+    }
+
+
+def settle(
+    network: Network,
+    starts: Context,
+    *,
+    transient: int,
+    kept: int = 4_000,
+    exponent_steps: int = 4_000,
+    surveyed: int | None = None,
+    **parameters: Any,
+) -> tuple[Attractors, Fingerprints, Estimate]:
+    """Regimes, fingerprints and leading exponents of what starts (B, T, P) end on.
+
+    Regimes are read off `surveyed` steps (None: `kept`), fingerprints off `kept` further ones.
+    """
+    found = find_attractors(
+        network,
+        starts,
+        transient=transient,
+        kept=kept if surveyed is None else surveyed,
+        exponents=1,
+        exponent_steps=exponent_steps,
+        bins=1,
+        thresholds=SHORT_STRETCHES,
+        **parameters,
+    )
+    prints = fingerprints(network, found.context, kept=kept, **parameters)
+    rates = found.exponents
+    return found, prints, Estimate(value=rates.value[:, 0], error=rates.error[:, 0])
+
+
+@record
+class Coexisting:
+    """Attractors that random contexts (B,) of the document's network end on at one β.
+
+    numbers: (B,) of attractors, the most frequent first, −1 unresolved. names: regime and period of
+    each. sets: windows of each at position 0 (`attractor_set`). within, between: largest
+    distance of two fingerprints on one attractor, smallest of two on different ones.
+    """
+
+    numbers: np.ndarray
+    names: list[str]
+    sets: list[np.ndarray]
+    within: float
+    between: float
+
+
+def coexisting(
+    beta: float,
+    *,
+    count: int,
+    seed: Seed = 0,
+    transient: int = 60_000,
+    turns: int = 512,
+    **parameters: Any,
+) -> Coexisting:
+    """Tell apart what `count` random contexts end on after `transient` steps.
+
+    turns: of the clock, of which the sets of the attractors are made.
+    """
+    network = Network.document()
+    parameters["beta"] = beta
+    starts = random_contexts(network, seed, count=count)
+    found, prints, rate = settle(network, starts, transient=transient, **parameters)
+    numbers = identify(prints, exponent=rate)
+    heads = [int(np.flatnonzero(numbers == number)[0]) for number in range(numbers.max() + 1)]
+    ensemble = Ensemble(network, prints.context.select(heads), **parameters)
+    ensemble.advance(-prints.context.position % network.positions)
+    ends = ensemble.state()
+    gaps = [separation(prints, other=prints.select(head)) for head in heads]
+    others = [gap[(numbers >= 0) & (numbers != number)] for number, gap in enumerate(gaps)]
+    return Coexisting(
+        numbers=numbers,
+        names=[named(found.regime[head], found.period[head]) for head in heads],
+        sets=[
+            attractor_set(network, ends.select(number), turns=turns, **parameters)
+            for number in range(len(heads))
+        ],
+        within=max(float(gap[numbers == number].max()) for number, gap in enumerate(gaps)),
+        between=float(np.concatenate(others).min(initial=np.inf)),
+    )
+
+
+# ---- basins
+
+
+def attractor_set(
+    network: Network, context: Context, *, turns: int, **parameters: Any
+) -> np.ndarray:
+    """Windows that one orbit visits at its present position in `turns` turns of the clock.
+
+    context: one context (T, P) on the attractor. Returns (n, T·P), n ≤ turns: windows that come
+    back to 1e-9 end the list, so a cycle is stored once.
+    """
+    ensemble = Ensemble(network, context, threads=1, **parameters)
+    windows = [ensemble.state().attention.ravel()]
+    for _ in range(turns - 1):
+        ensemble.advance(network.positions)
+        window = ensemble.state().attention.ravel()
+        if np.abs(window - windows[0]).max() < 1e-9:
+            break
+        windows.append(window)
+    return np.array(windows)
+
+
+class Basins(NamedTuple):
+    """Where starts (...) end: `number` of the attractor, −1 for none, and `time` in steps.
+
+    time: at the first check on the attractor; the horizon where there is none.
+    """
+
+    number: np.ndarray
+    time: np.ndarray
+
+
+def basins_of_attraction(
+    network: Network,
+    context: Context,
+    *,
+    sets: Sequence[np.ndarray],
+    horizon: int,
+    radius: float = 1e-4,
+    turns: int = 100,
+    **parameters: Any,
+) -> Basins:
+    """On which of `sets`, each (n, T·P) of `attractor_set`, the starts (..., T, P) end.
+
+    `turns` turns of the clock lie between checks, `horizon` steps are the most that are run.
+    Raises ValueError where two sets come closer than twice the radius.
+    """
+    check = turns * network.positions
+    trees = [cKDTree(one) for one in sets]
+    for one, tree in enumerate(trees):
+        for other in range(one):
+            gap = float(tree.query(sets[other])[0].min())
+            if gap <= 2 * radius:
+                raise ValueError(f"sets {other} and {one} come within {gap:.1e}")
+    tree = cKDTree(np.concatenate(sets))
+    owner = np.repeat(np.arange(len(sets)), [len(one) for one in sets])
+    starts = context.attention.reshape(-1, network.context, network.features)
+    number, time = np.full(len(starts), -1), np.full(len(starts), horizon)
+    before, going = np.full(len(starts), -1), np.arange(len(starts))
+    state = Context(starts, context.position)
+    for now in range(check, horizon + 1, check):
+        ensemble = Ensemble(network, state, **parameters)
+        ensemble.advance(check)
+        state = ensemble.state()
+        windows = state.attention.reshape(len(going), -1)
+        near, index = tree.query(windows, distance_upper_bound=radius)
+        here = np.where(np.isfinite(near), owner[np.minimum(index, len(owner) - 1)], -1)
+        done = (here >= 0) & (here == before[going])
+        number[going[done]], time[going[done]] = here[done], now - check
+        before[going] = here
+        going = going[~done]
+        if not len(going):
+            break
+        state = state.select(~done)
+    shape = context.attention.shape[:-2]
+    return Basins(number.reshape(shape), time.reshape(shape))
+
+
+def ends_apart(
+    beta: float,
+    *,
+    sets: Sequence[np.ndarray],
+    distances: Sequence[float],
+    count: int,
+    seed: Seed = 0,
+    horizon: int = 60_000,
+    **parameters: Any,
+) -> np.ndarray:
+    """Whether a random context and a second one a distance away end on different `sets`.
+
+    The second lies in a random direction of the window's T·P components; `count` pairs for each of
+    the n distances, with the same first contexts. Pairs of which one has not settled within the
+    horizon are left out everywhere. Returns booleans (n, at most count).
+    """
+    network, rng = Network.document(), numpy_generator(seed)
+    base = random_contexts(network, rng, count=count).attention
+    direction = rng.standard_normal((len(distances), *base.shape))
+    direction /= np.sqrt((direction**2).sum(axis=(-2, -1), keepdims=True))
+    moved = base + np.reshape(distances, (-1, 1, 1, 1)) * direction
+    starts = Context(np.concatenate([base[None], moved]), 0)
+    ends = basins_of_attraction(
+        network, starts, beta=beta, sets=sets, horizon=horizon, **parameters
+    ).number
+    return np.asarray(ends[1:] != ends[0])[:, (ends >= 0).all(axis=0)]
+
+
+def slice_of_contexts(
+    context: Context,
+    *,
+    first: tuple[int, int],
+    second: tuple[int, int],
+    extent: tuple[float, float],
+    count: int,
+) -> tuple[np.ndarray, Context]:
+    """Contexts (count, count, T, P) on a plane: two components of one window take all values.
+
+    first, second: (age, feature) of the components along the rows and the columns; they take the
+    `count` middles of equal intervals of `extent`, which are returned, too.
+    """
+    low, high = extent
+    values = low + (high - low) * (np.arange(count) + 0.5) / count
+    plane = np.broadcast_to(context.attention, (count, count, *context.attention.shape)).copy()
+    plane[:, :, *first] = values[:, None]
+    plane[:, :, *second] = values
+    return values, Context(plane, context.position)
+
+
+@record
+class Uncertainty:
+    """How the share of uncertain points grows with the distance: exponent α and its points.
+
+    distances, shares, errors: (n,) distances, shares of points with another label there, standard
+    errors of these. All errors come from leaving out one group of points at a time.
+    """
+
+    distances: np.ndarray
+    shares: np.ndarray
+    errors: np.ndarray
+    exponent: Estimate
+
+
+def uncertainty_exponent(
+    differ: np.ndarray, *, distances: Sequence[float], groups: np.ndarray | None = None
+) -> Uncertainty:
+    """Uncertainty exponent from booleans (n, B): does point b have another label at distance n?
+
+    groups: (B,) integers; points that share neighbors belong to one group. None: every point is
+    its own. Raises ValueError where no point is uncertain at some distance.
+    """
+    sizes, points = np.asarray(distances, dtype=float), differ.shape[1]
+    if groups is None:
+        groups = np.arange(points) % max(2, min(points, 50))
+    shares = differ.mean(axis=1)
+    if not (shares > 0).all():
+        raise ValueError(f"differ must hold a True at every distance, got shares {shares}")
+    names = np.unique(groups)
+    count = len(names)
+    left_out = np.array([differ[:, groups != name].mean(axis=1) for name in names])
+    errors = np.sqrt((count - 1) / count * ((left_out - shares) ** 2).sum(axis=0))
+    # A share whose groups all agree is still only counted.
+    weights = np.maximum(errors, shares / np.sqrt(points))
+
+    def slope(values: np.ndarray) -> float:
+        values = np.maximum(values, 0.5 / points)
+        return float(fit_power(sizes, values=values, errors=weights).slope.value)
+
+    slopes = np.array([slope(one) for one in left_out])
+    error = float(np.sqrt((count - 1) / count * ((slopes - slopes.mean()) ** 2).sum()))
+    return Uncertainty(
+        distances=sizes,
+        shares=shares,
+        errors=errors,
+        exponent=Estimate(value=slope(shares), error=error, samples=count),
+    )
+
+
+def grid_neighbors(
+    labels: np.ndarray, *, distances: Sequence[int], tiles: int = 4
+) -> tuple[np.ndarray, np.ndarray]:
+    """For `uncertainty_exponent`: which points of a picture (n, m) have neighbors that differ.
+
+    Distances are in cells; a point's neighbors are the four that far along the axes. Only points
+    that have all of them at the largest distance are used. Returns booleans (len(distances), B)
+    and the number (B,) of the tile, of `tiles` × `tiles`, that each point lies in.
+    """
+    edge = max(distances)
+    high, wide = (size - 2 * edge for size in labels.shape)
+    middle = labels[edge:-edge, edge:-edge]
+    differ = np.zeros((len(distances), high, wide), dtype=bool)
+    for n, step in enumerate(distances):
+        for down, right in ((step, 0), (-step, 0), (0, step), (0, -step)):
+            moved = labels[edge + down : edge + down + high, edge + right : edge + right + wide]
+            differ[n] |= moved != middle
+    rows, columns = np.arange(high) * tiles // high, np.arange(wide) * tiles // wide
+    return differ.reshape(len(distances), -1), (tiles * rows[:, None] + columns).ravel()
+
+
+@record
+class BasinEntropy:
+    """Basin entropy in nats: `mean` over all boxes, `border` over those with several labels.
+
+    boxes: how many boxes; border_boxes: how many of them hold more than one label (of a single one
+    the entropy has no error, NaN).
+    """
+
+    mean: Estimate
+    border: Estimate
+    boxes: int
+    border_boxes: int
+
+
+def basin_entropy(labels: np.ndarray, *, box: int = 5) -> BasinEntropy:
+    """Basin entropy of a picture of labels (n, m), cut into boxes of `box` × `box` points.
+
+    What does not fill a box at the edges is left out. Errors are those of the mean over boxes.
+    """
+    high, wide = (size // box for size in labels.shape)
+    _, codes = np.unique(labels, return_inverse=True)
+    codes = codes.reshape(labels.shape)[: high * box, : wide * box]
+    boxes = codes.reshape(high, box, wide, box).swapaxes(1, 2).reshape(high * wide, -1)
+    counts = np.stack([(boxes == code).sum(axis=1) for code in range(codes.max() + 1)], axis=1)
+    entropy = entr(counts / box**2).sum(axis=1)
+    mixed = entropy[(counts > 0).sum(axis=1) > 1]
+    border = Estimate(value=mixed.sum(), error=np.nan if len(mixed) else 0.0, samples=len(mixed))
+    return BasinEntropy(
+        mean=mean_estimate(entropy),
+        border=mean_estimate(mixed) if len(mixed) > 1 else border,
+        boxes=high * wide,
+        border_boxes=len(mixed),
+    )
+
+
+# ---- following
+
+
+@record
+class Followed:
+    """One entry for each attractor at each β; all arrays (n,), in the order visited.
+
+    beta: where. name: which attractor, the same integer as long as it is matched. regime, period,
+    exponent: as in `Attractors`. orbits: how many of the `trials` random contexts end
+    on it; low, high: Wilson's interval of their share. context: one state (n, T, P) on each.
+    unresolved: (number of β,) random contexts that could not be assigned.
+    """
+
+    beta: np.ndarray
+    name: np.ndarray
+    regime: np.ndarray
+    period: np.ndarray
+    exponent: np.ndarray
+    orbits: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    trials: int
+    context: Context
+    unresolved: np.ndarray
+
+
+def match_attractors(before: Fingerprints, *, after: Fingerprints, reach: float) -> np.ndarray:
+    """Index of the attractor of `before` (n,) that each one of `after` (m,) continues, or −1.
+
+    The pairing with the smallest sum of distances between fingerprints (`separation`); pairs
+    further apart than `reach` do not count.
+    """
+    gap = _distance(before.moments, after.moments[:, None])
+    found = np.full(len(gap), -1)
+    # What is too far costs the same everywhere: it must not decide between near ones.
+    for row, column in zip(*linear_sum_assignment(np.minimum(gap, 2 * reach)), strict=True):
+        if gap[row, column] <= reach:
+            found[row] = column
+    return found
+
+
+def global_continuation(
+    network: Network,
+    context: Context,
+    betas: np.ndarray,
+    *,
+    reach: float,
+    transient: int = 20_000,
+) -> Followed:
+    """Follow all attractors that the random contexts (B, T, P) find, through `betas` in order.
+
+    Names, shares and matching as in `Followed` and `match_attractors`. An attractor whose name
+    goes on though no random context ends on it was reached from its own last state.
+    """
+    drawn = len(context.attention)
+    entries: list[tuple[float, ...]] = []
+    states, unresolved = [], []
+    last: Fingerprints | None = None
+    names: list[int] = []
+    fresh = 0
+    for beta in betas.tolist():
+        starts = context
+        if last is not None:
+            both = np.concatenate([context.attention, last.context.attention])
+            starts = Context(both, context.position)
+        found, prints, rate = settle(network, starts, transient=transient, beta=beta)
+        numbers = identify(prints, exponent=rate)
+        heads = [
+            min(np.flatnonzero(numbers == number), key=lambda orbit: prints.error[orbit])
+            for number in range(numbers.max() + 1)
+        ]
+        chosen = prints.select(heads)
+        # All states are handed on at one position of the clock.
+        ensemble = Ensemble(network, chosen.context, beta=beta)
+        ensemble.advance((context.position - chosen.context.position) % network.positions)
+        now = replace(chosen, context=ensemble.state())
+        renamed = []
+        old = [-1] * len(heads) if last is None else match_attractors(last, after=now, reach=reach)
+        for index in old:
+            renamed.append(names[index] if index >= 0 else fresh)
+            fresh += index < 0
+        names, last = renamed, now
+        unresolved.append(int((numbers[:drawn] == -1).sum()))
+        states.append(now.context.attention)
+        for number, head in enumerate(heads):
+            orbits = int((numbers[:drawn] == number).sum())
+            what = (found.regime[head], found.period[head], rate.value[head])
+            entries.append(
+                (beta, names[number], *what, orbits, *share_interval(orbits, trials=drawn))
+            )
+    columns = ("beta", "name", "regime", "period", "exponent", "orbits", "low", "high")
+    return Followed(
+        **dict(zip(columns, map(np.array, zip(*entries, strict=True)), strict=True)),
+        trials=drawn,
+        context=Context(np.concatenate(states), context.position),
+        unresolved=np.array(unresolved),
+    )

@@ -1,0 +1,441 @@
+"""What a network does over a range of inverse temperatures, of many networks, and what predicts it.
+
+Every network meets the same protocol. 48 values of β, even in (0, 3 √(L/P)], and 16 more around
+the end of the driven cycle; 8 random contexts each. √(L/P) is the spread of the eigenvalues of
+⟨W^v W^o⟩, so that β times a typical eigenvalue covers the same range at every size; at
+the document's size the range is the document's.
+
+1. First look: 3,000 steps, then a period of at most 256 steps in 512. Most orbits have one.
+2. Second look at the others: `find_attractors` after 8,000 steps more, with 8,000 steps for
+   averages and 4,004 for the leading exponent.
+3. Third look at what is neither periodic nor chaotic then: the same after 30,000 steps more.
+4. Every β with a chaotic label: 64 replicas in all, shared evenly among these β, made of the
+   chaotic orbits there and moved apart by 1e-10, are followed for 40,000 steps. A replica has
+   escaped when its growth stays below a third of the exponent (`lifetimes.escapes_of`) up to the
+   end. Where at least half of the replicas have, the label is transient chaos.
+
+An orbit is *driven* if all contexts at its β end on one orbit whose period divides that of the
+clock. The onset is the first β where this fails.
+
+*Large networks.* C = W^v W^{o⊤}/L has independent fair signs in both factors. For P, L → ∞ at a
+fixed ratio c = P/L ≤ 1 it is R-diagonal: its eigenvalues have uniform phases, and the share of
+moduli below r is F(r) with F⁻¹(t)² = 1/S(t − 1) (Haagerup and Larsen 2000), S the S-transform of
+C C^⊤. That of W W^⊤/L is 1/(1 + c y), of W^⊤ W/L it is 1/(c + y); freeness multiplies; and from
+L × L to P × P gives S(y) = 1/(c (1 + y)(1 + c y)), so that r² = c t (1 − c + c t). At t = 1 the rim
+r = √c. The closed-form onset reads β|μ| = ρ(arg μ), ρ ≥ 1 with equality for μ > 0 only. If
+the P eigenvalues were independent draws from this law, β_c √c > x would have the probability
+e^{−n(x)}, n(x) = P ∫ dφ/2π [1 − F(√c ρ(φ)/x)], and the median would be where n = ln 2. It tends to
+1, as P^{−2/3}. Left out are repulsion and the some √P real eigenvalues of a real matrix.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import entr
+from scipy.stats import rankdata
+
+from bookmaker.tables import Rows, Table
+from compendium.common.networks import draw_networks
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.dmft.attractors import SHORT_STRETCHES, Regime, find_attractors, find_period
+from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.gauge import canonical_code
+from spinformer.dmft.lifetimes import escapes_of, growth_rates, replicas
+from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.network import Network
+from spinformer.dmft.onset import onset
+from spinformer.dmft.state import Context
+
+Columns = dict[str, np.ndarray]
+_FOLDER = Path(__file__).parent
+# All numbers of steps are multiples of the longest clock, 8, so that orbits stay in phase.
+FIRST, SECOND, THIRD = 3000, 8000, 30_000
+_KEPT, _EXPONENT = 8000, 4004
+_LONGEST = 256
+EVEN, FINE, CONTEXTS = 48, 16, 8
+_REPLICAS, _STRETCH = 64, 500
+HORIZON = 40_000
+# Orbits of different contexts closer than this are one: just past an onset they are 30 times as
+# far apart, and just before it slow ones have come as near.
+_ONE = 1e-3
+_WORDS = {
+    "periodic": Regime.PERIODIC,
+    "quasi": Regime.QUASI_PERIODIC,
+    "chaotic": Regime.CHAOTIC,
+    "unclear": Regime.UNDECIDED,
+    "ended": Regime.TRANSIENT_CHAOS,
+}
+
+
+# ---- the protocol
+
+
+@record
+class Sweep:
+    """All labels of one network.
+
+    betas: (n,) the even values, then the fine ones. regime, period, exponent: (n, contexts), the
+    last NaN on orbits that were periodic at the first look. driven: (n,) booleans. replicas,
+    ended: (n,) how many replicas of chaos were followed at each β, how many escaped for good.
+    """
+
+    betas: np.ndarray
+    regime: np.ndarray
+    period: np.ndarray
+    exponent: np.ndarray
+    driven: np.ndarray
+    replicas: np.ndarray
+    ended: np.ndarray
+
+
+def highest_beta(network: Network) -> float:
+    """The top of the range, 3 √(L/P)."""
+    return 3.0 * float(np.sqrt(network.segments / network.features))
+
+
+def _looks(network: Network, starts: Context, betas: np.ndarray) -> Columns:
+    """The first three looks: labels of every context at every β, (n, contexts), and the ends."""
+    contexts = len(starts.attention)
+    beta = np.repeat(betas, contexts)
+    flat = Context(np.tile(starts.attention, (len(betas), 1, 1)), starts.position)
+    ensemble = Ensemble(network, flat, beta=beta, threads=1)
+    ensemble.advance(FIRST)
+    orbits = ensemble.record(2 * _LONGEST)
+    period = np.array([find_period(orbit, longest=_LONGEST) for orbit in orbits])
+    state = ensemble.state()
+    ends = state.attention.copy()
+    regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
+    exponent = np.full(period.shape, np.nan)
+    for wait in (SECOND, THIRD):
+        rest = np.flatnonzero(~np.isin(regime, (Regime.PERIODIC, Regime.CHAOTIC)))
+        if not len(rest):
+            break
+        found = find_attractors(
+            network,
+            Context(ends[rest], state.position),
+            beta=beta[rest],
+            transient=wait,
+            kept=_KEPT,
+            exponents=1,
+            exponent_steps=_EXPONENT,
+            plane=0,
+            bins=1,
+            thresholds=SHORT_STRETCHES,
+            threads=1,
+        )
+        regime[rest], period[rest] = found.regime, found.period
+        exponent[rest] = found.exponents.value[:, 0]
+        ends[rest] = found.context.attention
+    found_at = {"regime": regime, "period": period, "exponent": exponent, "ends": ends}
+    shaped: dict[str, Any] = {
+        name: value.reshape(len(betas), contexts, *value.shape[1:])
+        for name, value in found_at.items()
+    }
+    clock = np.where(shaped["period"] > 0, network.positions % np.maximum(shaped["period"], 1), 1)
+    apart = np.abs(shaped["ends"] - shaped["ends"][:, :1]).max(axis=(1, 2, 3))
+    return {"betas": betas, "driven": (clock == 0).all(axis=1) & (apart < _ONE), **shaped}
+
+
+def sweep(
+    network: Network, seed: Seed, *, even: int = EVEN, fine: int = FINE, contexts: int = CONTEXTS
+) -> Sweep:
+    """The protocol for one network; `seed` draws the contexts and moves the replicas apart."""
+    starts = random_contexts(network, seed, count=contexts)
+    betas = highest_beta(network) * np.arange(1, even + 1) / even
+    parts = [_looks(network, starts, betas)]
+    lost = np.flatnonzero(~parts[0]["driven"])
+    if fine and len(lost):
+        spacing = betas[0]
+        low = betas[lost[0]] - spacing
+        near = low + 2.0 * spacing * np.arange(1, fine + 1) / (fine + 1)
+        parts.append(_looks(network, starts, near))
+    found: dict[str, Any] = {
+        name: np.concatenate([part[name] for part in parts]) for name in parts[0]
+    }
+    chaotic = found["regime"] == Regime.CHAOTIC
+    count, ended = escapes(
+        network,
+        Context(found.pop("ends"), starts.position),
+        betas=found["betas"],
+        chaotic=chaotic,
+        exponent=found["exponent"],
+        seed=seed,
+    )
+    over = (count > 0) & (2 * ended >= count)
+    found["regime"][chaotic & over[:, None]] = Regime.TRANSIENT_CHAOS
+    return Sweep(**found, replicas=count, ended=ended)
+
+
+def escapes(
+    network: Network,
+    context: Context,
+    *,
+    betas: np.ndarray,
+    chaotic: np.ndarray,
+    exponent: np.ndarray,
+    seed: Seed,
+    horizon: int = HORIZON,
+) -> tuple[np.ndarray, np.ndarray]:
+    """How many replicas were followed at each β, and how many ended their chaos, each (n,).
+
+    context: (n, B, T, P); chaotic, exponent: (n, B).
+    """
+    count, ended = np.zeros((2, len(betas)), dtype=int)
+    rows = np.flatnonzero(chaotic.any(axis=1))
+    if not len(rows):
+        return count, ended
+    share = max(1, _REPLICAS // len(rows))
+    at = np.repeat(rows, share)
+    lane = np.concatenate([np.resize(np.flatnonzero(chaotic[row]), share) for row in rows])
+    zero = Context(np.zeros((network.context, network.features)), 0)
+    noise = replicas(zero, count=len(at), seed=seed).attention
+    growth, _ = growth_rates(
+        network,
+        Context(context.attention[at, lane] + noise, context.position),
+        beta=betas[at],
+        stretches=horizon // _STRETCH,
+        stretch=_STRETCH,
+        threads=1,
+    )
+    # Each against a third of its own exponent.
+    _, escaped, returned = escapes_of(growth.T - exponent[at, lane] / 3.0, rate=0.0)
+    np.add.at(count, at, 1)
+    np.add.at(ended, at, escaped & ~returned)
+    return count, ended
+
+
+def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
+    """One network's row: its code, what the closed form predicts, what the sweep found.
+
+    Shares are over the even β and the contexts; what is `seen` counts all β. `measured` is 0 where
+    the driven cycle lasts over the whole range.
+    """
+    found = sweep(network, seed, **sizes)
+    known = onset(network, epsilon=network.epsilon)
+    even = found.regime[: sizes.get("even", EVEN)]
+    driven = found.driven[: len(even), None] & (even == Regime.PERIODIC)
+    seen = {code: int((found.regime == code).any(axis=1).sum()) for code in Regime}
+    share = {code: float((even == code).mean()) for code in Regime}
+    return {
+        "code": f"x{canonical_code(network)}",
+        "mu": float(np.abs(known.mu[0])),
+        "angle": float(np.abs(np.angle(known.mu[0])) / np.pi),
+        "predicted": known.critical_beta,
+        "measured": min(found.betas[~found.driven].tolist(), default=0.0),
+        "driven": float(driven.mean()),
+        "periodic": float(((even == Regime.PERIODIC) & ~driven).mean()),
+        "quasi": share[Regime.QUASI_PERIODIC],
+        "chaotic": share[Regime.CHAOTIC],
+        "transient": share[Regime.TRANSIENT_CHAOS],
+        "undecided": share[Regime.UNDECIDED],
+        "seen_quasi": seen[Regime.QUASI_PERIODIC],
+        "seen_chaos": seen[Regime.CHAOTIC],
+        "seen_transient": seen[Regime.TRANSIENT_CHAOS],
+        "replicas": int(found.replicas.sum()),
+        "ended": int(found.ended.sum()),
+        "exponent": max(found.exponent[found.regime == Regime.CHAOTIC].tolist(), default=0.0),
+        "periods": len(set(found.period[found.regime == Regime.PERIODIC].tolist())),
+    }
+
+
+# ---- the tables
+
+
+def census_rows(*, family: int, epsilon: float, chunk: int, size: int = 10, **sizes: int) -> Rows:
+    """The rows of `size` networks of one cell, `network_row` of each."""
+    count = size * (chunk + 1)
+    drawn = draw_networks(family=family, epsilon=epsilon, count=count, **sizes)
+    chosen = list(drawn.items())[size * chunk :]
+    return [{"seed": seed, **network_row(network, seed)} for seed, network in chosen]
+
+
+def longer_row(number: int, *, family: int, systems: int = 64) -> Rows:
+    """Some systems of one network of the document's size, after ten times the transient.
+
+    Draws `systems` of the even β and contexts at random, labels them after 100,000 steps with the
+    thresholds of chapter 33, and counts which label of the census became which; `stayed`: none.
+    """
+    found = draw_networks(family=family, epsilon=0.02, count=number + 1, **_OURS)
+    seed, network = list(found.items())[number]
+    early = sweep(network, seed).regime[:EVEN]
+    picked = np.random.default_rng(seed).permutation(early.size)[:systems]
+    rows, lanes = np.unravel_index(picked, early.shape)
+    starts = random_contexts(network, seed, count=CONTEXTS)
+    late = find_attractors(
+        network,
+        Context(starts.attention[lanes], starts.position),
+        beta=highest_beta(network) * (rows + 1) / EVEN,
+        exponents=1,
+        bins=1,
+        threads=1,
+    ).regime
+    before = early[rows, lanes]
+    row = {"seed": seed, "systems": len(picked), "stayed": int((before == late).sum())}
+    row |= {word: int((before == regime).sum()) for word, regime in _WORDS.items()}
+    for (word, one), (other, two) in product(_WORDS.items(), repeat=2):
+        if one != two:
+            row[f"{word}_to_{other}"] = int(((before == one) & (late == two)).sum())
+    return [row]
+
+
+# Networks in each cell of the crossed design, made three at a time.
+EACH = 9
+_THREE = 3
+_OURS = {"features": 3, "segments": 3, "context": 4}
+_CELLS = ((0, 0.02, 50), (1, 0.02, 24), (0, 0.002, 10), (0, 0.1, 10), (0, 0.3, 10))
+DOCUMENT_SIZE = Table(
+    path=_FOLDER / "document_size.csv",
+    units=[
+        {"family": family, **_OURS, "epsilon": epsilon, "chunk": chunk}
+        for family, epsilon, chunks in _CELLS
+        for chunk in range(chunks)
+    ],
+    rows=census_rows,
+)
+# A family for each cell: one stream of signs would give cells of equal P and L the same weights.
+_SIZES = [
+    {"family": 2000 + number, **dict(zip(_OURS, size, strict=True)), "epsilon": 0.02}
+    for number, size in enumerate(product((2, 3, 4, 6), (3, 5, 16), (2, 4, 8)))
+    if size != (3, 3, 4)
+]
+OTHER_SIZES = Table(
+    path=_FOLDER / "other_sizes.csv",
+    units=[{**size, "chunk": chunk} for size in _SIZES for chunk in range(EACH // _THREE)],
+    rows=partial(census_rows, size=_THREE),
+)
+# Every tenth network of the first family.
+LONGER = Table(
+    path=_FOLDER / "longer.csv",
+    units=[{"family": 0, "number": number} for number in range(0, 500, 10)],
+    rows=longer_row,
+)
+
+
+# ---- what the tables say
+
+
+def select(table: Columns, **values: float) -> Columns:
+    """The rows of a table whose columns have these values."""
+    keep = np.logical_and.reduce([table[name] == value for name, value in values.items()])
+    return {name: column[keep] for name, column in table.items()}
+
+
+def entropy_of_labels(table: Columns) -> np.ndarray:
+    """Entropy in bits of each network's labels over even β and contexts, (n,).
+
+    Labels: driven cycle, other cycles, quasi-periodic, chaotic, transient chaos, undecided.
+    """
+    kinds = ("driven", "periodic", "quasi", "chaotic", "transient", "undecided")
+    return np.asarray(sum(entr(table[kind]) for kind in kinds) / np.log(2.0))
+
+
+def scores(table: Columns) -> dict[str, np.ndarray]:
+    """The predictors of chaos of each network, (n,), larger where chaos is expected.
+
+    "onset": β_top/β_c. "rotation": 1 where the eigenvalue that turns unstable first is complex.
+    "both": their product, the predictor named beforehand. "segments": L, a trivial one.
+    """
+    reach = 3.0 * np.sqrt(table["segments"] / table["features"]) / table["predicted"]
+    turns = ((table["angle"] > 1e-9) & (table["angle"] < 1.0 - 1e-9)).astype(float)
+    segments = table["segments"].astype(float)
+    return {"both": reach * turns, "onset": reach, "rotation": turns, "segments": segments}
+
+
+def _areas(ranks: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Chance that a network with the label scores higher than one without, ties as one half.
+
+    ranks, labels: (..., n). NaN where all have the label, or none.
+    """
+    positive = labels.sum(axis=-1)
+    excess = (ranks * labels).sum(axis=-1) - positive * (positive + 1) / 2.0
+    with np.errstate(invalid="ignore"):
+        return np.asarray(excess / (positive * (labels.shape[-1] - positive)))
+
+
+@record
+class Judged:
+    """A predictor on networks held out: threshold set on the others, confusion matrix, area.
+
+    confusion: (2, 2) counts, rows the truth (without, with the label), columns the prediction.
+    area: under the curve, with the ends low and high of its 95 % bootstrap interval.
+    permuted: (2.5, 97.5) percentiles of the area with labels permuted.
+    """
+
+    threshold: float
+    confusion: np.ndarray
+    area: float
+    low: float
+    high: float
+    permuted: tuple[float, float]
+
+
+def judge(score: np.ndarray, *, label: np.ndarray, draws: int = 2000, seed: Seed = 0) -> Judged:
+    """Threshold on the networks of even number, judgment on those of odd number.
+
+    The threshold is the value of the score that maximizes the sum of the two rates of success.
+    """
+    rng = numpy_generator(seed)
+    seen, truth = score[::2], label[::2]
+    options = np.unique(seen)
+    gains = [(seen[truth] >= cut).mean() + (seen[~truth] < cut).mean() for cut in options]
+    threshold = float(options[int(np.argmax(gains))])
+    held, truth = score[1::2], label[1::2]
+    picks = rng.integers(len(truth), size=(draws, len(truth)))
+    areas = _areas(rankdata(held[picks], axis=1), truth[picks])
+    low, high = np.nanpercentile(areas, [2.5, 97.5])
+    null = _areas(rankdata(held), np.stack([rng.permutation(truth) for _ in range(draws)]))
+    return Judged(
+        threshold=threshold,
+        confusion=np.bincount(2 * truth + (held >= threshold), minlength=4).reshape(2, 2),
+        area=float(_areas(rankdata(held), truth)),
+        low=float(low),
+        high=float(high),
+        permuted=(float(np.percentile(null, 2.5)), float(np.percentile(null, 97.5))),
+    )
+
+
+# ---- large networks
+
+
+def radial_share(radius: np.ndarray, *, ratio: float) -> np.ndarray:
+    """F(r), the share of eigenvalues of modulus below r at P/L = `ratio` in (0, 1]."""
+    root = np.sqrt((1.0 - ratio) ** 2 + 4.0 * radius**2)
+    return np.minimum((root - (1.0 - ratio)) / (2.0 * ratio), 1.0)
+
+
+def turning_gain(angle: np.ndarray, *, context: int) -> np.ndarray:
+    """ρ, the gain β|μ| at which an eigenvalue of phase `angle` in [0, π] reaches |z| = 1."""
+    turn = angle / (context + 1)
+    return np.asarray(np.sinc(turn / np.pi) / np.sinc(context * turn / np.pi))
+
+
+def sample_eigenvalues(*, features: int, segments: int, count: int, seed: Seed) -> np.ndarray:
+    """Eigenvalues of ⟨W^v W^o⟩ of `count` networks with fair signs, (count, P), complex."""
+    signs = numpy_generator(seed).choice((-1.0, 1.0), size=(2, count, features, segments))
+    return np.linalg.eigvals(signs[0] @ np.swapaxes(signs[1], 1, 2) / segments).astype(complex)
+
+
+def scaled_onsets(*, features: int, segments: int, context: int, **drawn: int) -> np.ndarray:
+    """β_c √(P/L) of `count` random networks of a `seed` at ε = 0, (count,), by the closed form."""
+    mu = sample_eigenvalues(features=features, segments=segments, **drawn)
+    gain = turning_gain(np.abs(np.angle(mu)), context=context)
+    with np.errstate(divide="ignore"):
+        return np.asarray((gain / np.abs(mu)).min(axis=1) * np.sqrt(features / segments))
+
+
+def median_onset(*, features: int, ratio: float, context: int, points: int = 2000) -> float:
+    """Median of β_c √(P/L) if the eigenvalues were independent draws from the limiting law."""
+    gain = turning_gain(np.pi * (np.arange(points) + 0.5) / points, context=context)
+
+    def excess(x: float) -> float:
+        outside = 1.0 - radial_share(np.sqrt(ratio) * gain / x, ratio=ratio)
+        return float(features * outside.mean() - np.log(2.0))
+
+    return float(brentq(excess, 1.0, 1e4))

@@ -1,0 +1,391 @@
+"""Letters and words: deviations from the mean field, regimes, order by a jump, lists of words.
+
+*One feature.* With one Potts feature, named letter ξ in every site, all tokens of a window are
+equal at rest, so that attention returns the overlap itself, whatever γ and T. With x the logit of
+the named letter over the others and β in units of features of variance 1,
+
+    A = (e^x − 1) / (e^x + q − 1),    x = β q A ,
+
+the mean-field Potts model (Wu 1982). The disordered state A = 0 gives way at β = 1. For q = 2 the
+state grows continuously from there; for q > 2 it exists below β = 1 already, and the network jumps.
+
+*Lists of words.* A softmax over all q^N tokens of N sites with the logits β N Σ_a A_a m^o_a
+factorizes: it is the network of sites. A vocabulary lists V of these tokens. Drawn at random it is
+a random energy model (Derrida 1981): around overlaps that the sites would have with probabilities
+p lie V exp(−N ΔS) words, with
+
+    ΔS = Σ_l f_l Σ_s p_{l,s} ln(q p_{l,s}) ,
+
+the information of a site in nats, relative to a uniform letter. If ln V / N > ΔS there are
+exponentially many such words, and the softmax over the list gives the means of the sites. If
+ln V / N < ΔS there is none, and the softmax condenses on the few best words of the list: their
+overlaps are those of sites at the inverse temperature β* < β at which ΔS(β*) = ln V / N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import entr, gammaln
+
+from bookmaker.tables import Rows, Table
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.statistics import fit_power, mean_estimate
+from spinformer.dmft.attractors import Attractors, Regime, find_attractors
+from spinformer.dmft.letter_tokens import (
+    generate_letters,
+    letter_overlaps,
+    letter_window,
+    mean_letter_path,
+    predicted_deviation,
+    vocabulary,
+)
+from spinformer.dmft.letters import LetterNetwork
+from spinformer.dmft.mean_field import random_contexts, trajectory
+from spinformer.dmft.network import OUTPUT, Network
+from spinformer.dmft.onset import onset
+from spinformer.dmft.state import Context
+
+_FOLDER = Path(__file__).parent
+_GAMMA = 220.0 / 3.0**0.5
+_STEPS, _TRANSIENT = 8, 1000
+SIZES = (3_000, 30_000, 300_000, 3_000_000, 30_000_000, 300_000_000)
+# Slopes are fitted from this size on.
+SMALLEST = 30_000
+FAMILIES = {"first": range(10), "second": range(100, 110)}
+_BETAS = np.linspace(0.5, 4.0, 48)
+_BLOCK = 25
+# A perturbation that is small against everything, and grows or shrinks for so many steps.
+_TINY, _GROWING = 1e-9, 4000
+# One step of the document's network from this attention vector.
+ATTENTION = np.array([0.3, -0.2, 0.4])
+BETA = 1.5
+# Beyond so many expected words in a cell their number is as good as certain.
+_CERTAIN = 1e12
+
+
+# ---- deviations from the mean field
+
+
+def deviation_rows(
+    letters: int,
+    *,
+    words: int,
+    seed: int,
+    sizes: Sequence[int] = SIZES,
+    runs: int = 1000,
+    beta: float = 1.5,
+) -> Rows:
+    """One row for each N: root mean square of |m − m_∞| over texts and eight tokens.
+
+    words: 0, every site is drawn on its own; else each token is one of so many words whose N sites
+    were drawn beforehand. The network is `LetterNetwork.segmented(seed)`; the window is one of its
+    mean field after 1,000 steps, drawn, too. `predicted` is the theory of first order in the noise.
+    """
+    sites = LetterNetwork.segmented(seed, letters=letters)
+    rows = []
+    for size in sizes:
+        network, drawn = sites, size
+        if words:
+            network, drawn = vocabulary(sites, size, words=words, seed=seed + 1), 1
+        rows.append({"size": size, **_deviation(network, drawn, beta=beta, runs=runs, seed=seed)})
+    return rows
+
+
+def _deviation(
+    network: LetterNetwork, size: int, *, beta: float, runs: int, seed: Seed
+) -> dict[str, float]:
+    variance = float((network.semantic[OUTPUT] ** 2).mean())
+    network, beta = network.with_parameters(gamma=_GAMMA / variance), beta / variance
+    start = random_contexts(network, seed, count=1).select(0)
+    _, context = trajectory(network, start, beta=beta, steps=0, transient=_TRANSIENT, threads=1)
+    position = context.position
+    begin: dict[str, Any] = {
+        "window": letter_window(network, context, beta=beta),
+        "position": position,
+    }
+    path = mean_letter_path(network, beta, steps=_STEPS, **begin)
+    texts = generate_letters(network, size, beta=beta, steps=_STEPS, runs=runs, seed=seed, **begin)
+    off = (texts.overlaps() - letter_overlaps(network, path))[:, -_STEPS:]
+    square = mean_estimate((off**2).sum(axis=2).mean(axis=1))
+    rms = float(np.sqrt(square.value))
+    predicted = predicted_deviation(network, beta, path=path, position=position)[-_STEPS:]
+    return {
+        "deviation": rms,
+        "error": float(square.error) / (2.0 * rms),
+        "predicted": float(np.sqrt((predicted**2).mean() / size)),
+    }
+
+
+def slopes(
+    table: Mapping[str, np.ndarray], *, letters: int, words: int, seeds: Sequence[int]
+) -> np.ndarray:
+    """Exponent of the deviation against N of each network, from N = `SMALLEST` on: (seeds,)."""
+    mine = (table["letters"] == letters) & (table["words"] == words) & (table["size"] >= SMALLEST)
+    found = []
+    for seed in seeds:
+        keep = mine & (table["seed"] == seed)
+        size, deviation, error = (table[name][keep] for name in ("size", "deviation", "error"))
+        found.append(fit_power(size, values=deviation, errors=error).slope.value)
+    return np.array(found)
+
+
+DEVIATIONS = Table(
+    path=_FOLDER / "deviations.csv",
+    units=[
+        {"letters": letters, "words": words, "seed": seed}
+        for letters, words in ((2, 0), (3, 0), (4, 0), (8, 0), (2, 64), (2, 256), (8, 64))
+        for seeds in FAMILIES.values()
+        for seed in seeds
+    ],
+    rows=deviation_rows,
+)
+
+
+# ---- what random networks of letters settle on
+
+
+def regime_rows(letters: int, *, first: int, networks: int = _BLOCK, steps: int = 10_000) -> Rows:
+    """One row for each of `networks` random networks, of seeds `first`, `first` + 1, …
+
+    periodic, quasi, chaotic: at how many of 48 values of β in [0.5, 4], one random context each,
+    an orbit is so after `steps` steps. lasting: at how many of the chaotic ones it still is after
+    twice as many more. onset: β where the disordered state gives way without a position; turns: how
+    fast what takes over turns, in turns per token.
+    """
+    seeds = range(first, first + networks)
+    machines = [LetterNetwork.segmented(seed, letters=letters) for seed in seeds]
+    beta = _BETAS * (letters - 1)
+    start = random_contexts(machines[0], first, count=len(_BETAS))
+    found = _settle(machines, start, beta, steps)
+    rows = []
+    for number, machine in enumerate(machines):
+        regime = found.regime[number]
+        chaotic, lasting = regime == Regime.CHAOTIC, 0
+        if chaotic.any():
+            ends = found.context.select((number, chaotic))
+            later = _settle(machine, ends, beta[chaotic], 2 * steps)
+            lasting = int((later.regime == Regime.CHAOTIC).sum())
+        theory = onset(machine)
+        rows.append(
+            {
+                "seed": seeds[number],
+                "periodic": int((regime == Regime.PERIODIC).sum()),
+                "quasi": int((regime == Regime.QUASI_PERIODIC).sum()),
+                "chaotic": int(chaotic.sum()),
+                "lasting": lasting,
+                "onset": theory.critical_beta / (letters - 1),
+                "turns": theory.critical_rotation,
+            }
+        )
+    return rows
+
+
+def _settle(
+    network: LetterNetwork | Sequence[LetterNetwork], start: Context, beta: np.ndarray, steps: int
+) -> Attractors:
+    return find_attractors(
+        network,
+        start,
+        beta=beta,
+        transient=steps,
+        kept=6_000,
+        exponents=1,
+        exponent_steps=10_000,
+        bins=1,
+        threads=1,
+    )
+
+
+REGIMES = Table(
+    path=_FOLDER / "regimes.csv",
+    units=[
+        {"letters": letters, "first": family + block}
+        for letters in (2, 3, 4, 8)
+        for family in (1000, 2000)
+        for block in range(0, 100, _BLOCK)
+    ],
+    rows=regime_rows,
+)
+
+
+def measured_onset(network: LetterNetwork) -> float:
+    """β at which a tiny deviation from the disordered state neither grows nor shrinks, ε = 0.
+
+    The deviation is run through the compiled step, no tangent map: its growth over 4,000 steps
+    after 4,000 is found at two β, 0.05 % to either side of the prediction of `dmft.onset`, and put
+    to zero by a straight line. Where several oscillations reach the threshold together (μ < 0) the
+    growth has a kink there, and where eigenvalues coincide a power of time beside the exponential:
+    the result is then off by up to a thousandth.
+    ValueError where the disordered state never gives way.
+    """
+    still = network.with_parameters(epsilon=0.0)
+    critical = onset(still).critical_beta
+    if not np.isfinite(critical):
+        raise ValueError("network must have a disordered state that gives way, got β = ∞")
+    beta = critical * np.array([0.9995, 1.0005])
+    start = random_contexts(still, 0, count=2)
+    one = Context(np.repeat(_TINY * start.attention[:1], 2, axis=0), 0)
+    path, _ = trajectory(still, one, beta=beta, steps=2 * _GROWING, threads=1)
+    # The growth of an oscillation is read off its largest value in a long window.
+    size, half = np.log(np.abs(path).max(axis=2)), _GROWING // 2
+    rate = size[:, -half:].max(axis=1) - size[:, half : 2 * half].max(axis=1)
+    return float(beta[0] - rate[0] * (beta[1] - beta[0]) / (rate[1] - rate[0]))
+
+
+# ---- one feature
+
+
+def one_feature(letters: int, *, context: int = 1) -> LetterNetwork:
+    """The network with P = L = 1 and the same letter for outputs, values, queries and keys.
+
+    Its γ is q − 1, 1 in units of features of variance 1; there is no position.
+    """
+    return LetterNetwork.potts(
+        np.zeros((4, 1, 1)),
+        letters=letters,
+        position=np.zeros((4, 1, 0)),
+        context=context,
+        gamma=letters - 1.0,
+        epsilon=0.0,
+    )
+
+
+def ordered_branch(logit: np.ndarray, *, letters: int) -> tuple[np.ndarray, np.ndarray]:
+    """β and A of the states at rest with logit x > 0."""
+    overlap = -np.expm1(-logit) / (1.0 + (letters - 1) * np.exp(-logit))
+    return logit / (letters * overlap), overlap
+
+
+def limit_of_order(letters: int) -> tuple[float, float]:
+    """The lowest β with an ordered state, and its A: (1, 0) for two letters."""
+    if letters == 2:
+        return 1.0, 0.0
+    found = minimize_scalar(
+        lambda x: float(ordered_branch(x, letters=letters)[0]),
+        bounds=(1e-3, 40.0),
+        method="bounded",
+        options={"xatol": 1e-10},
+    )
+    beta, overlap = ordered_branch(found.x, letters=letters)
+    return float(beta), float(overlap)
+
+
+# ---- lists of words
+
+
+def site_information(network: LetterNetwork, attention: np.ndarray, *, beta: float) -> float:
+    """ΔS, nats a site: information of a letter given the attention vector (P,)."""
+    chance = network.probabilities(attention, beta=beta)
+    return float(np.log(network.letters) - network.fractions @ entr(chance).sum(axis=1))
+
+
+def freezing_beta(
+    network: LetterNetwork, attention: np.ndarray, *, log_words: float, highest: float = 1e3
+) -> float:
+    """β*, where `site_information` reaches `log_words` = ln V / N; ∞ beyond `highest`."""
+
+    def missing(beta: float) -> float:
+        return site_information(network, attention, beta=beta) - log_words
+
+    if missing(highest) <= 0.0:
+        return float("inf")
+    return float(brentq(missing, 0.0, highest, xtol=1e-12))
+
+
+class WordDraw(NamedTuple):
+    """What one draw from a softmax over a list of random words is like.
+
+    mean: (P,) output overlaps on average over the softmax. spread: root mean square distance of
+    one draw's overlaps from `mean`. effective: exp of the entropy, how many words share the weight.
+    """
+
+    mean: np.ndarray
+    spread: float
+    effective: float
+
+
+def random_words(
+    network: Network, size: int, *, log_words: float, attention: np.ndarray, beta: float, seed: Seed
+) -> WordDraw:
+    """A list of V = exp(N `log_words`) uniformly random words of N bits, and its softmax.
+
+    Logits are β N Σ_a A_a m^o_a. Words with the same number of ones in every segment have the same
+    logit, and how many words of the list fall into such a cell is a Poisson number, so that V may
+    be astronomically large. ValueError where no word was drawn at all.
+    """
+    counts = network.counts(size)
+    # One axis a segment: what belongs to a segment broadcasts along the others.
+    ones = np.meshgrid(*(np.arange(n + 1.0) for n in counts), indexing="ij", sparse=True)
+    spins = [2.0 * k / n - 1.0 for k, n in zip(ones, counts, strict=True)]
+    ways = sum(
+        gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+        for k, n in zip(ones, counts, strict=True)
+    )
+    expected = np.exp(np.minimum(size * (log_words - np.log(2.0)) + ways, 700.0))
+    drawn, few = expected.copy(), expected < _CERTAIN
+    drawn[few] = numpy_generator(seed).poisson(expected[few])
+    if not drawn.any():
+        raise ValueError("log_words must be large enough for a word to be drawn")
+    push = network.semantic[OUTPUT].T @ attention
+    logit = sum(beta * n * h * x for n, h, x in zip(counts, push, spins, strict=True))
+    with np.errstate(divide="ignore"):
+        score = logit + np.log(drawn)
+    weight = np.exp(score - score.max())
+    weight /= weight.sum()
+    middle = np.array([(weight * x).sum() for x in spins])
+    off = [x - y for x, y in zip(spins, middle, strict=True)]
+    joint = np.array([[(weight * x * y).sum() for x in off] for y in off])
+    pattern = network.semantic[OUTPUT] * network.fractions
+    spread = float(np.sqrt(np.einsum("al,lm,am->", pattern, joint, pattern)))
+    held = weight > 0.0
+    entropy = -float(weight[held] @ np.log(weight[held] / drawn[held]))
+    return WordDraw(pattern @ middle, spread, float(np.exp(min(entropy, 700.0))))
+
+
+def word_rows(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
+    """Lists of V = 2^(`share` N) words of N = `size` bits, seeds from `first`, as one row.
+
+    gap: root mean square over the lists of the distance of the mean overlaps from those of sites,
+    with its error; frozen: what it tends to below the threshold, 0 above. spread: root mean square
+    of a draw's distance from its mean; sites: that of N sites.
+    """
+    network = Network.document()
+    letters = LetterNetwork.from_binary(network)
+    log_words = share * np.log(2.0)
+    cold = min(BETA, freezing_beta(letters, ATTENTION, log_words=log_words))
+    goal, frozen = (
+        letters.mean_overlaps(ATTENTION, beta=np.array(beta))[OUTPUT] for beta in (BETA, cold)
+    )
+    how: dict[str, Any] = {"log_words": log_words, "attention": ATTENTION, "beta": BETA}
+    draws = [random_words(network, size, seed=first + k, **how) for k in range(lists)]
+    squares = np.array([((draw.mean - goal) ** 2).sum() for draw in draws])
+    gap = float(np.sqrt(squares.mean()))
+    bits = np.tanh(BETA * (ATTENTION @ network.semantic[OUTPUT]))
+    variance = float(network.features * (network.fractions @ (1.0 - bits**2)))
+    return [
+        {
+            "gap": gap,
+            "error": float(squares.std(ddof=1) / np.sqrt(lists)) / (2.0 * max(gap, 1e-300)),
+            "frozen": float(np.linalg.norm(frozen - goal)),
+            "spread": float(np.sqrt(np.mean([draw.spread**2 for draw in draws]))),
+            "sites": float(np.sqrt(variance / size)),
+            "effective": float(np.median([draw.effective for draw in draws])),
+        }
+    ]
+
+
+WORDS = Table(
+    path=_FOLDER / "words.csv",
+    units=[
+        {"size": size, "share": share, "first": first}
+        for first in (0, 1000)
+        for size in (30, 60, 120, 240)
+        for share in (0.1, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8, 1.0)
+    ],
+    rows=word_rows,
+)

@@ -1,0 +1,456 @@
+"""Blocks and load: sums over all texts, finite networks, differences for tangents, stored rows."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import linregress, ttest_rel
+
+from compendium.c35b_scaling_and_blocks import blocks as blocks_module
+from compendium.c35b_scaling_and_blocks.blocks import (
+    BETAS,
+    CENSUS,
+    CONDITIONS,
+    TOP,
+    WINDOWS,
+    BlockEnsemble,
+    Blocks,
+    block_rows,
+    block_step,
+    compare,
+    first_mode,
+    generate_blocks,
+    make_blocks,
+    random_hidden,
+)
+from compendium.c35b_scaling_and_blocks.loaded import (
+    LIMITS,
+    ONSETS,
+    PATHS,
+    REST,
+    SCORES,
+    _pair_average,
+    largest_load,
+    loaded_onset,
+    loaded_path,
+    path_rows,
+    power,
+    rest_rows,
+    resting_state,
+    score_rows,
+    simulate_loaded,
+)
+from compendium.common.networks import draw_networks
+from spinformer.core.solve import NotConverged
+from spinformer.core.states import spin_states
+from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.network import Network
+from spinformer.dmft.onset import onset
+from spinformer.dmft.state import Context
+
+WINDOW = np.array([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
+
+
+def _blocks(residual: float, feed: float, *, gamma: float = 3.0, linear: bool = False) -> Blocks:
+    network = Network.document().with_parameters(gamma=gamma, epsilon=0.1)
+    hidden = random_hidden(1, features=3, kinds=2)
+    return Blocks(network=network, residual=residual, feed=feed, hidden=hidden, linear=linear)
+
+
+def _exact(blocks: Blocks, *, size: int, beta: float) -> np.ndarray:
+    """⟨u⟩ after two steps, summed over every token of `size` bits and every hidden state."""
+    network, hidden = blocks.network, 2 * size // 3
+    weights = network.weights(size)
+    own = np.repeat(WINDOW, network.counts(size), axis=1)
+    into, out = (np.repeat(part, hidden // part.shape[1], axis=1) for part in blocks.signs)
+    code, spins = spin_states(network.bits), spin_states(hidden)
+
+    def means(newest: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
+        """Probability of each hidden state, and the mean bits that it makes, for each newest."""
+        overlap = []
+        for age in range(4):
+            bits = newest if age == 0 else own[age - 1 if position == 4 else age]
+            place = 0.1 * network.position @ code[(position - age) % 4] / network.bits
+            overlap.append(0.9 * np.einsum("rai,...i->...ra", weights, bits) / size + place)
+        score = [
+            network.gamma * (overlap[0][..., 2, :] * one[..., 3, :]).sum(-1) for one in overlap
+        ]
+        weight = np.exp(np.array(score))
+        value = sum(w[..., None] * one[..., 1, :] for w, one in zip(weight, overlap, strict=True))
+        attention = value / weight.sum(axis=0)[..., None]
+        logs = beta * np.einsum("zj,aj,...a->...zj", spins, into, attention)
+        chance = np.exp(logs - np.log(2.0 * np.cosh(logs))).prod(axis=-1)
+        stream = attention[..., None, :] + blocks.feed * spins @ out.T / hidden
+        field = stream @ weights[0] + blocks.residual * newest[..., None, :]
+        return chance, np.tanh(beta * field)
+
+    chance, mean = means(own[0], 3)
+    tokens = spin_states(size)
+    likely = chance @ (0.5 * (1.0 + tokens[:, None] * mean)).prod(axis=-1).T
+    again, after = means(tokens, 4)
+    total = np.einsum("n,nz,nzi->i", likely, again, after)
+    return total.reshape(3, -1).mean(axis=1)
+
+
+def test_the_mean_field_is_the_limit_of_exact_sums_over_all_texts() -> None:
+    blocks, beta = _blocks(0.5, 0.6, gamma=1.0), 0.7
+    window, _ = block_step(blocks, WINDOW, position=3, beta=beta)
+    limit = block_step(blocks, window, position=4, beta=beta)[0][0]
+    # Hidden spins in proportion to the bits: the error is a / N, so 3 u_9 - 2 u_6 has lost it.
+    small, large = (_exact(blocks, size=size, beta=beta) for size in (6, 9))
+    error, rest = np.abs(large - limit).max(), np.abs(3.0 * large - 2.0 * small - limit).max()
+    assert 0.002 < error < 0.2
+    assert rest < 0.3 * error
+
+
+@pytest.mark.parametrize(("residual", "feed"), [(0.6, 0.0), (0.0, 2.0), (0.5, 1.0)])
+def test_a_large_network_follows_the_mean_field(residual: float, feed: float) -> None:
+    blocks, beta = _blocks(residual, feed), 1.1
+    size, steps = 60_000, 8
+    texts = generate_blocks(
+        blocks, WINDOW, size=size, position=3, beta=beta, steps=steps, seed=2, runs=200
+    )
+    window, path = WINDOW, []
+    for n in range(steps):
+        window, _ = block_step(blocks, window, position=(3 + n) % 4, beta=beta)
+        path.append(window[0])
+    gap = texts.mean(axis=0) - np.array(path)
+    assert np.abs(gap).max() < 6.0 / np.sqrt(200 * size / 3) + 20.0 / size
+    spread = texts[:, 0].var(axis=0) * size / 3
+    assert (spread < 3.5).all()
+
+
+def _bare(context: Context, beta: float) -> BlockEnsemble:
+    """The document's network without blocks, its mean tokens those of attention vectors."""
+    blocks, count = Blocks(network=Network.document()), len(context.attention)
+    window = np.tanh(beta * context.attention @ blocks.network.semantic[0])
+    position = context.position
+    return BlockEnsemble([blocks] * count, window, beta=np.full(count, beta), position=position)
+
+
+def test_without_blocks_it_is_the_mean_field() -> None:
+    network = Network.document()
+    context = random_contexts(network, 3, count=2)
+    plain = Ensemble(network, context, beta=1.27).record(41)
+    both = _bare(context, 1.27)
+    np.testing.assert_allclose(both.record(40), plain[:, 1:], atol=1e-9)
+    spectrum = lyapunov_spectrum(
+        network, Context(context.attention, 0), beta=0.9, steps=2000, transient=2000, count=3
+    )
+    calm = _bare(context, 0.9)
+    calm.advance(2000)
+    found = calm.exponents(1200, count=3)
+    np.testing.assert_allclose(found.value, spectrum.exponents.value, atol=2e-3)
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_many_systems_do_what_one_does_and_tangents_are_differences(linear: bool) -> None:
+    blocks = _blocks(0.4, 1.3, gamma=8.0, linear=linear)
+    rng = np.random.default_rng(5)
+    start = rng.uniform(-0.8, 0.8, (3, 4, 3))
+    beta = np.array([0.7, 1.0, 1.4])
+    many = BlockEnsemble([blocks] * 3, start, beta=beta, position=1)
+    many.advance(6)
+    for n in range(3):
+        window = start[n]
+        for step in range(6):
+            window, _ = block_step(blocks, window, position=(1 + step) % 4, beta=float(beta[n]))
+        np.testing.assert_allclose(many.window[n], window, atol=1e-12)
+    # Two directions, pushed by differences of plain steps; the area between them grows alike.
+    one = BlockEnsemble([blocks], start[2:], beta=beta[2:], position=1)
+    one.advance(200)
+    window, position = one.window[0], one.position
+    frame = np.linalg.qr(rng.standard_normal((12, 2)))[0]
+    found = []
+    for n in range(800):
+        columns = []
+        for direction in frame.T.reshape(2, 4, 3):
+            ends = [
+                block_step(
+                    blocks, window + sign * 1e-6 * direction, position=(position + n) % 4, beta=1.4
+                )[0]
+                for sign in (1.0, -1.0)
+            ]
+            columns.append((ends[0] - ends[1]).ravel() / 2e-6)
+        frame, triangle = np.linalg.qr(np.array(columns).T)
+        found.append(np.log(np.abs(np.diagonal(triangle))).sum())
+        window, _ = block_step(blocks, window, position=(position + n) % 4, beta=1.4)
+    exponents = one.exponents(400, count=2, batches=2)
+    assert exponents.value.sum() == pytest.approx(np.mean(found[400:]), abs=2e-3)
+
+
+def test_errors_stay_with_their_exponents_and_what_aligns_first_does_not_count(monkeypatch):
+    """Lengths made up: the second direction grows faster, the first scatters more."""
+    calls = iter(range(10**6))
+
+    def made(frame, segments):
+        n = next(calls)
+        sign = 1.0 if (n // 10) % 2 else -1.0
+        return np.array([[0.4 + 0.2 * sign], [0.8 + 0.04 * sign]]) + (100.0 if n < 100 else 0.0)
+
+    monkeypatch.setattr(blocks_module, "_orthonormalize", made)
+    one = BlockEnsemble([_blocks(0.1, 0.5)], 0.1 * np.ones((1, 4, 3)), beta=np.ones(1))
+    found = one.exponents(400, count=2, batches=10)
+    np.testing.assert_allclose(found.value[0], [0.2, 0.1])
+    # Ten stretches at ± 0.05 and ± 0.01: deviation √(10/9) of that, over √10.
+    np.testing.assert_allclose(found.error[0], [0.01 / 3, 0.05 / 3])
+    kept = one.window
+    kept[:] = 7.0
+    assert np.abs(one.window).max() < 1.0
+
+
+def _parting(networks: dict[int, Network], condition: str) -> np.ndarray:
+    """Share of systems (networks,) whose twins, 1e-9 apart after the wait, part to 1e-3."""
+    betas = np.repeat(TOP * np.arange(1, BETAS + 1) / BETAS, WINDOWS)
+    systems, windows = [], []
+    for seed, network in networks.items():
+        systems += [make_blocks(network, seed, condition=condition)] * len(betas)
+        windows.append(np.random.default_rng((seed, 8)).uniform(-1.0, 1.0, (len(betas), 4, 3)))
+    beta = np.tile(betas, len(networks))
+    one = BlockEnsemble(systems, np.concatenate(windows), beta=beta)
+    one.advance(3000)
+    two = BlockEnsemble(systems, one.window + 1e-9, beta=beta, position=one.position)
+    for ensemble in (one, two):
+        ensemble.advance(600)
+    apart = np.abs(one.window - two.window).max(axis=(1, 2)) > 1e-3
+    return apart.reshape(len(networks), -1).mean(axis=1)
+
+
+@pytest.mark.claim("C23")
+def test_chaos_of_the_census_by_twins_that_part() -> None:
+    table = CENSUS.read()
+    first = table["family"] == 0
+    bare = first & (table["condition"] == "bare")
+    picked = np.sort(table["network"][bare][np.argsort(-table["chaos"][bare])[:6]])
+    drawn = list(
+        draw_networks(family=0, features=3, segments=3, context=4, epsilon=0.02, count=120).items()
+    )
+    networks = dict(drawn[n] for n in picked)
+    for condition in ("bare", "residual 1", "feed 1"):
+        rows = first & (table["condition"] == condition) & np.isin(table["network"], picked)
+        stored = table["chaos"][rows].mean()
+        assert _parting(networks, condition).mean() == pytest.approx(stored, abs=0.06), condition
+
+
+def test_intervals_in_pairs_are_those_of_a_library() -> None:
+    table = CENSUS.read()
+    for condition in list(CONDITIONS)[1:]:
+        rows = [
+            (table["condition"] == name) & (table["family"] == 1) for name in (condition, "bare")
+        ]
+        assert np.array_equal(*(table["network"][row] for row in rows))
+        one, two = (table["dimension"][row] for row in rows)
+        if not np.any(one - two):
+            continue
+        ends = ttest_rel(one, two).confidence_interval()
+        found = compare(table, condition=condition, measure="dimension", family=1)
+        assert found[1:] == pytest.approx((ends.low, ends.high), abs=1e-9)
+
+
+def test_a_stored_row_comes_out_again() -> None:
+    table = CENSUS.read()
+    rows = block_rows("feed 1", family=1, chunk=0, size=3)
+    stored = (table["condition"] == "feed 1") & (table["family"] == 1)
+    for n, row in enumerate(rows):
+        at = np.flatnonzero(stored & (table["network"] == n))[0]
+        assert row["dimension"] == pytest.approx(table["dimension"][at], abs=0.1)
+        assert row["chaos"] == pytest.approx(table["chaos"][at], abs=0.07)
+
+
+def test_the_first_mode_is_the_closed_form_and_starts_to_grow_there() -> None:
+    network = Network.document().with_parameters(epsilon=0.0)
+    beta, turns = first_mode(Blocks(network=network))
+    wanted = onset(network)
+    assert beta == pytest.approx(wanted.critical_beta, rel=1e-6)
+    assert turns == pytest.approx(wanted.critical_rotation, rel=1e-6)
+    blocks = make_blocks(network, 3, condition="both 1/2, 1")
+    beta, _ = first_mode(blocks)
+    for factor, grows in ((0.97, False), (1.03, True)):
+        window = 1e-6 * np.random.default_rng(0).standard_normal((4, 3))
+        for _ in range(1500):
+            window, _ = block_step(blocks, window, position=0, beta=factor * beta)
+        assert (np.abs(window).max() > 1e-4) == grows
+
+
+# ---- load
+
+SOFT = Network.document().with_parameters(gamma=5.0, epsilon=0.1)
+
+
+def test_without_load_it_is_the_mean_field_of_few_features() -> None:
+    path = loaded_path(SOFT, WINDOW, position=3, beta=1.3, load=0.0, steps=12)
+    window, found = WINDOW, []
+    for n in range(12):
+        window, _ = block_step(Blocks(network=SOFT), window, position=(3 + n) % 4, beta=1.3)
+        found.append(window[0])
+    np.testing.assert_allclose(path.means[4:], found, atol=1e-12)
+    tiny = loaded_path(SOFT, WINDOW, position=3, beta=1.3, load=1e-5, steps=12)
+    assert 1e-9 < np.abs(tiny.means - path.means).max() < 1e-3
+    assert not path.noise.any()
+
+
+def test_explicit_networks_follow_the_theory_at_their_load() -> None:
+    size, draws, steps = 900, 24, 8
+    path = loaded_path(SOFT, WINDOW, position=3, beta=1.4, load=0.4, steps=steps)
+    runs = [
+        simulate_loaded(
+            SOFT, size=size, load=0.4, beta=1.4, steps=steps, seed=seed, window=WINDOW, position=3
+        )
+        for seed in range(draws)
+    ]
+    for wanted, name in ((path.means[4:], "means"), (path.correlation, "correlation"),
+                         (path.noise, "noise")):  # fmt: skip
+        got = np.array([getattr(run, name) for run in runs])
+        error = got.std(axis=0, ddof=1) / np.sqrt(draws) + 4.0 / size
+        assert (np.abs(got.mean(axis=0) - wanted) < 4.5 * error).all(), name
+    bare = loaded_path(SOFT, WINDOW, position=3, beta=1.4, load=0.0, steps=steps)
+    means = np.mean([run.means for run in runs], axis=0)
+    assert np.abs(means - bare.means[4:]).max() > 5.0 * np.abs(means - path.means[4:]).max()
+
+
+def test_the_resting_state_is_that_of_a_sampled_process() -> None:
+    # A Gaussian process with the covariance that the state claims for its fields, bit by bit.
+    rest, load, beta = resting_state(1.2, load=0.6, context=4), 0.6, 1.2
+    assert rest.residual < 1e-10
+    # The residual is the last change, also where the steps were too few.
+    short, longer = (
+        resting_state(1.2, load=0.6, context=4, max_steps=steps, throw=False) for steps in (3, 4)
+    )
+    change = np.abs(longer.value - short.value).max()
+    assert longer.residual == pytest.approx(change, rel=1e-12)
+    assert change > 1e-6
+    size, window = 6, 4
+    c = rest.value
+    cover = np.array([
+        [load / 16 * sum(c[abs(i - j + s - r)] for s in range(window) for r in range(window))
+         for j in range(size)] for i in range(size)
+    ])  # fmt: skip
+    assert cover[0, 0] == pytest.approx(rest.noise, rel=1e-8)
+    rng = np.random.default_rng(0)
+    fields = rng.multivariate_normal(np.zeros(size), cover, 400_000)
+    bits = np.where(rng.random(fields.shape) < 0.5 * (1 + np.tanh(beta * fields)), 1.0, -1.0)
+    for lag in (1, 2, 3):
+        assert (bits[:, 0] * bits[:, lag]).mean() == pytest.approx(c[lag], abs=0.006)
+    gain = beta * (1.0 - np.tanh(beta * fields) ** 2).mean()
+    assert rest.gain == pytest.approx(gain, rel=0.01)
+
+
+def test_pair_averages_are_sums_over_the_plane() -> None:
+    first, second = np.array([0.3]), np.array([[-0.2], [0.5]])
+    there, both = np.array([0.4, 0.9]), np.array([0.2, -0.5])
+    grid = np.linspace(-6.0, 6.0, 1201)
+    x, y = np.meshgrid(grid, grid, indexing="ij")
+    for beta, tolerance in ((1.3, 1e-4), (8.0, 1e-3)):
+        found = _pair_average(first, second, beta=beta, here=0.7, there=there, both=both)
+        for n in range(2):
+            inverse = np.linalg.inv([[0.7, both[n]], [both[n], there[n]]])
+            form = inverse[0, 0] * x * x + 2.0 * inverse[0, 1] * x * y + inverse[1, 1] * y * y
+            weight = np.exp(-0.5 * form)
+            product = np.tanh(beta * (0.3 + x)) * np.tanh(beta * (second[n, 0] + y))
+            wanted = (weight * product).sum() / weight.sum()
+            assert found[n, 0] == pytest.approx(wanted, abs=tolerance)
+
+
+def test_what_the_theory_cannot_resolve_is_refused_or_said() -> None:
+    with pytest.raises(ValueError, match="beta and load"):
+        loaded_path(SOFT, WINDOW, position=3, beta=30.0, load=0.5, steps=2)
+    with pytest.raises(ValueError, match="beta and load"):
+        resting_state(400.0, load=1.0, context=4)
+    # Windows of sixteen tokens share nearly all of them: the steep bits need higher orders.
+    with pytest.raises(NotConverged, match="stalled"):
+        resting_state(200.0, load=0.5, context=16)
+    blurred = resting_state(200.0, load=0.5, context=16, throw=False)
+    shift = np.arange(-15, 16)
+    share = (16 - np.abs(shift)) / 256
+    near = 0.5 * blurred.value[np.abs(1 + shift)] @ share / blurred.noise
+    wrong = abs(blurred.value[1] - 2.0 / np.pi * np.arcsin(near))
+    assert 1e-3 < wrong < blurred.residual
+    with pytest.raises(NotConverged, match="step limit"):
+        resting_state(1.2, load=0.6, context=4, max_steps=3)
+
+
+def test_steep_gains_by_another_quadrature() -> None:
+    """The gain over the scale of sech²."""
+    rest = resting_state(200.0, load=2.0, context=4)
+    width = 200.0 * np.sqrt(rest.noise)
+    gain = quad(lambda u: np.exp(-((u / width) ** 2) / 2) / np.cosh(u) ** 2, -40, 40)[0]
+    assert rest.gain == pytest.approx(200.0 * gain / width / np.sqrt(2 * np.pi), rel=1e-6)
+
+
+def test_steep_bits_at_rest_obey_the_arcsine_law() -> None:
+    rest = resting_state(200.0, load=0.5, context=1, lags=8)
+    # One token in the window: lags have nothing in common, and R is the load.
+    assert rest.noise == pytest.approx(0.5)
+    np.testing.assert_allclose(rest.value[1:], 0.0, atol=1e-8)
+    rest = resting_state(60.0, load=0.5, context=2, lags=30)
+    c = np.append(rest.value, rest.value[-1])
+    cover = np.array([c[abs(d - 1)] + 2.0 * c[d] + c[d + 1] for d in range(20)]) * 0.125
+    cover[0] = 0.125 * (2.0 + 2.0 * c[1])
+    assert rest.noise == pytest.approx(cover[0], rel=1e-9)
+    wanted = 2.0 / np.pi * np.arcsin(cover[1:] / cover[0])
+    np.testing.assert_allclose(rest.value[1:20], wanted, atol=0.01)
+
+
+def test_unit_scores_count_few_and_many_features():
+    network, given = Network.document(), {"size": 240, "beta": 0.5, "steps": 1, "seed": 3}
+    plain = simulate_loaded(network, load=3 / 240, **given).scores
+    scaled = simulate_loaded(network, load=3 / 240, sharpness=1.3, **given).scores
+    factor = 1.3 * 240 / np.sqrt(3 + 3) / network.gamma
+    np.testing.assert_allclose(scaled, factor * plain, rtol=1e-12)
+    other = simulate_loaded(network, load=3 / 240, **(given | {"seed": 4})).scores
+    assert not np.allclose(other, plain)
+
+
+@pytest.mark.claim("C22")
+def test_the_powers_of_the_tables_by_a_plain_line() -> None:
+    scores, paths = SCORES.read(), PATHS.read()
+    wanted = {"fixed": -0.5, "unit, P = 3 + alpha N": 0.0, "unit, P = 3": 1.0}
+    for rule, exponent in wanted.items():
+        rows = scores["rule"] == rule
+        line = linregress(np.log(scores["size"][rows]), np.log(scores["deviation"][rows]))
+        assert line.slope == pytest.approx(exponent, abs=0.1), rule
+        fitted = power(scores, column="deviation", chosen=rows).slope.value
+        assert fitted == pytest.approx(line.slope, abs=0.06)
+    unit = scores["rule"] == "unit, P = 3 + alpha N"
+    assert scores["deviation"][unit].mean() == pytest.approx(1.0, abs=0.1)
+    line = linregress(np.log(paths["size"]), np.log(paths["with"]))
+    assert line.slope == pytest.approx(-0.5, abs=4 * line.stderr)
+    assert (paths["without"] / paths["with"])[paths["size"] == 2400].mean() > 3.0
+
+
+def test_stored_rows_come_out_again() -> None:
+    scores, paths, rest = SCORES.read(), PATHS.read(), REST.read()
+    (row,) = score_rows("fixed", size=300, seed=1)
+    assert row["deviation"] == pytest.approx(scores["deviation"][0], rel=1e-3)
+    (row,) = path_rows(300, seed=1)
+    assert row["with"] == pytest.approx(paths["with"][0], rel=1e-3)
+    (row,) = rest_rows(0.25, beta=1.0, seed=1)
+    assert row["noise"] == pytest.approx(rest["noise"][0], rel=1e-3)
+
+
+def test_the_largest_load_is_where_the_gain_meets_the_onset() -> None:
+    limits, onsets = LIMITS.read(), ONSETS.read()
+    critical = onset(Network.document().with_parameters(epsilon=0.0)).critical_beta
+    assert limits["onset"][0] == pytest.approx(critical, rel=1e-4)
+    edge = largest_load(limits)
+    start, _, gain = loaded_onset(0.3)
+    row = np.flatnonzero(limits["load"] == 0.3)[0]
+    wanted = tuple(float(limits[name][row]) for name in ("onset", "gain"))
+    assert (start, gain) == pytest.approx(wanted, rel=1e-3)
+    # On a grid of temperatures no gain at a larger load, and one at a smaller, is enough.
+    betas = np.linspace(2.0, 8.0, 7)
+    above, below = (
+        max(resting_state(float(beta), load=load, context=4).gain for beta in betas)
+        for load in (edge + 0.03, edge - 0.05)
+    )
+    assert above < critical < below
+    # Large beta: the gain is that of a Gaussian density at zero.
+    rest = resting_state(20.0, load=1.0, context=4)
+    assert rest.gain == pytest.approx(np.sqrt(2.0 / (np.pi * rest.noise)), rel=0.01)
+    for load in np.unique(onsets["load"]):
+        small, large = (
+            onsets["overlap"][(onsets["load"] == load) & (onsets["size"] == size)].mean()
+            for size in (300, 1200)
+        )
+        assert (small / large < 1.25) if load < edge else (small / large > 1.6)
