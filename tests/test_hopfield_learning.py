@@ -14,13 +14,7 @@ from compendium.c13_memory_density.mixtures import free_mixture, two_clusters
 from compendium.common.images import digits
 from spinformer.core.solve import NotConverged, Status
 from spinformer.hopfield.density import gibbs, log_prob, log_weights, sample
-from spinformer.hopfield.learning import (
-    contrastive_gradient,
-    em_update,
-    fit,
-    loss,
-    loss_gradient,
-)
+from spinformer.hopfield.density import contrastive_gradient, em_update, fit, loss, loss_gradient
 
 SETTINGS = st.tuples(
     st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 5), st.floats(0.3, 4.0)

@@ -22,10 +22,15 @@ from torch.nn.functional import normalize
 from bookmaker.tables import Rows, Table
 from compendium.c13_memory_density.mixtures import free_mixture, two_clusters
 from compendium.common.images import digits
-from spinformer.core.checks import check_choice, check_integer, check_real
 from spinformer.core.records import record
-from spinformer.hopfield.density import log_weights
-from spinformer.hopfield.learning import Fit, contrastive_gradient, fit, loss, loss_gradient
+from spinformer.hopfield.density import (
+    Fit,
+    contrastive_gradient,
+    fit,
+    log_weights,
+    loss,
+    loss_gradient,
+)
 
 SEEDS = 10
 SHIFTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
@@ -43,9 +48,6 @@ def held_out_rows(half: float, *, shift: float, seed: int, count: int = 1000) ->
     Two clusters at shift ± half (`two_clusters`), `count` data to learn from. One row a method:
     exact learning is the row with 0 sweeps, CD-k that with k sweeps: 1, and at shift 0.5
     also 4 and 16. Learning starts at the cluster means.
-
-    >>> [row["sweeps"] for row in held_out_rows(3.0, shift=0.0, seed=0, count=20)]
-    [0, 1]
     """
     clusters = two_clusters(half, shift=shift, count=count, seed=_generator(500 + seed))
     rows = []
@@ -65,12 +67,7 @@ def held_out_rows(half: float, *, shift: float, seed: int, count: int = 1000) ->
 
 
 def digit_pictures(pictures: str) -> Tensor:
-    """The 1797 digits as they are ("raw"), or centred and each of norm 5 ("equal norm").
-
-    >>> digit_pictures("raw").shape
-    torch.Size([1797, 64])
-    """
-    check_choice("pictures", pictures, PICTURES)
+    """The 1797 digits as they are ("raw"), or centred and each of norm 5 ("equal norm")."""
     everything = torch.as_tensor(digits())
     if pictures == "raw":
         return everything
@@ -93,13 +90,7 @@ class DigitFits:
 def learn_digits(
     pictures: str, *, patterns: int = 20, beta: float = 5.0, steps: int = 120, seed: int = 0
 ) -> DigitFits:
-    """Learn `patterns` patterns from the digits, exactly and by CD-1, from training images.
-
-    >>> learn_digits("raw", patterns=2, steps=1).exact.patterns.shape
-    torch.Size([2, 64])
-    """
-    patterns = check_integer("patterns", patterns, low=1)
-    beta = check_real("beta", beta, low=0.0, open_low=True)
+    """Learn `patterns` patterns from the digits, exactly and by CD-1, from training images."""
     everything = digit_pictures(pictures)
     order = torch.randperm(len(everything), generator=_generator(600 + seed))
     train, test = everything[order[:1200]], everything[order[1200:]]
@@ -130,10 +121,6 @@ def digit_rows(
     the largest weight of a pattern, the largest share of the data. effective: exp of the entropy
     of the weights. cd_k: length of the error of the CD-k gradient over that of the exact second
     term.
-
-    >>> rows = digit_rows("raw", seed=0, patterns=2, steps=1)
-    >>> [row["method"] for row in rows]
-    ['exact', 'cd']
     """
     found = learn_digits(pictures, patterns=patterns, beta=beta, steps=steps, seed=seed)
     rows = []

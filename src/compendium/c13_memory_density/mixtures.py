@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from spinformer.core.checks import check_integer, check_real, check_tensor
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.hopfield.continuous import attention_weights
@@ -18,14 +17,7 @@ def free_mixture(means: Tensor, *, logits: Tensor, beta: float) -> MixtureSameFa
     """The library's mixture of Gaussians N(x_i, 1/β), rows of `means` (N, d), weights by `logits`.
 
     With logits ½β‖x_i‖² it is the density of the memory; other weights the memory cannot have.
-
-    >>> alone = free_mixture(torch.zeros(1, 2), logits=torch.zeros(1), beta=2 * np.pi)
-    >>> f"{alone.log_prob(torch.tensor([1.0, 0.0])):.4f}"
-    '-3.1416'
     """
-    means = check_tensor("means", means, ndim=2)
-    logits = check_tensor("logits", logits, shape=(means.shape[0],))
-    beta = check_real("beta", beta, low=0.0, open_low=True)
     noise = torch.full_like(means, beta**-0.5)
     return MixtureSameFamily(Categorical(logits=logits), Independent(Normal(means, noise), 1))
 
@@ -38,12 +30,7 @@ def attention_chain(
     Each chain starts from an exact sample, so that no sweep is lost to finding its way. For two
     patterns the autocorrelation after k sweeps is λ^k, λ from `pair_mixing`: each entry is the
     conditional mean of the hidden unit, on either side of the k sweeps between.
-
-    >>> attention_chain(torch.eye(2), chains=3, sweeps=4).shape
-    (3, 4)
     """
-    chains = check_integer("chains", chains, low=1)
-    sweeps = check_integer("sweeps", sweeps, low=1)
     generator = torch_generator(seed)
     states = sample(patterns, count=chains, beta=beta, seed=generator)
     found = np.empty((chains, sweeps))
@@ -65,15 +52,7 @@ class Clusters:
 
 
 def two_clusters(half: float, *, shift: float, count: int, seed: TorchSeed = 0) -> Clusters:
-    """Unit Gaussians at shift ± half on the first axis, at β = 1; data alternate between them.
-
-    >>> two_clusters(3.0, shift=1.0, count=10).means
-    tensor([[ 4.,  0.],
-            [-2.,  0.]], dtype=torch.float64)
-    """
-    half = check_real("half", half, low=0.0)
-    shift = check_real("shift", shift)
-    count = check_integer("count", count, low=1)
+    """Unit Gaussians at shift ± half on the first axis, at β = 1; data alternate between them."""
     means = torch.tensor([[shift + half, 0.0], [shift - half, 0.0]], dtype=torch.float64)
     noise = torch.randn(2 * count, 2, dtype=torch.float64, generator=torch_generator(seed))
     data = means[torch.arange(2 * count) % 2] + noise

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from compendium.common.classifiers import parameter_count
 from compendium.common.images import DIGIT_SHAPE
-from spinformer.core.checks import check_choice, check_integer
-from spinformer.hopfield.lagrangians import LOG_SUM_EXP, Lagrangian, entmax
+from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, entmax
 from spinformer.hopfield.layer import HopfieldLayer
 
 FEATURES = 32
@@ -23,7 +22,7 @@ _INNER = 16  # hidden units of attention pooling
 _PLAIN = Lagrangian(
     name="log-sum-exp, plain", value=LOG_SUM_EXP.value, weights=LOG_SUM_EXP.gradient
 )
-_REST: dict[str, Any] = {"tolerance": STILL, "max_steps": 30}
+_REST: dict[str, Any] = {"tolerance": STILL, "steps": 30}
 _MEMORIES: dict[str, dict[str, Any]] = {
     "hopfield": {"lagrangian": _PLAIN},
     "hopfield, 3 steps": {"steps": 3, "lagrangian": _PLAIN},
@@ -36,12 +35,8 @@ POOLINGS = ("mean", "max", "attention", "gated", *_MEMORIES)
 
 
 def has_memory(pooling: str) -> bool:
-    """Whether a pooling is a `HopfieldLayer`, with an inverse temperature to start from.
-
-    >>> has_memory("mean"), has_memory("hopfield")
-    (False, True)
-    """
-    return check_choice("pooling", pooling, POOLINGS) in _MEMORIES
+    """Whether a pooling is a `HopfieldLayer`, with an inverse temperature to start from."""
+    return pooling in _MEMORIES
 
 
 class BagClassifier(nn.Module):
@@ -51,15 +46,11 @@ class BagClassifier(nn.Module):
     w·tanh(Vh) and w·(tanh(Vh) ⊙ sigmoid(Uh)) [ilse2018attention]; the Hopfield layers have one
     head of width 8, one learned query, a learned β that starts at `sharpness`/√width, and for
     "static" no projections. The encoder's hidden width makes the number of parameters that of all.
-
-    >>> model = BagClassifier("hopfield")
-    >>> model(torch.zeros(2, 11, 64)).shape, abs(parameter_count(model) - PARAMETERS) < 49
-    (torch.Size([2]), True)
     """
 
     def __init__(self, pooling: str, *, sharpness: float = 1.0) -> None:
         super().__init__()
-        self.pooling = check_choice("pooling", pooling, POOLINGS)
+        self.pooling = pooling
         pixels = DIGIT_SHAPE[0] * DIGIT_SHAPE[1]
         self.pool: nn.Module | None = None
         if has_memory(pooling):
@@ -69,10 +60,10 @@ class BagClassifier(nn.Module):
                 FEATURES,
                 head_width=size,
                 pooling=1,
-                learn_beta=True,
                 beta=sharpness / size**0.5,
                 **options,
             )
+            self.pool.log_beta.requires_grad_()
         elif pooling in ("attention", "gated"):
             self.pool = AttentionPooling(_INNER, gated=pooling == "gated")
         self.readout = nn.Linear(FEATURES, 1)
@@ -104,22 +95,18 @@ class BagClassifier(nn.Module):
         if self.pooling == "mean":
             return torch.full(images.shape[:-1], 1.0 / images.shape[-2])
         if isinstance(self.pool, HopfieldLayer):
-            return self.pool.attention_weights(patterns=features)[:, 0, 0]
+            found: Tensor = self.pool(patterns=features, need_weights=True)[1][:, 0]
+            return found
         if isinstance(self.pool, AttentionPooling):
             return self.pool.weights(features)
         return None
 
 
 class AttentionPooling(nn.Module):
-    """Σ a_i h_i with a = softmax(w·tanh(Vh)), or gated: (..., n, 32) to (..., 32).
-
-    >>> AttentionPooling(4)(torch.zeros(2, 5, FEATURES)).shape
-    torch.Size([2, 32])
-    """
+    """Σ a_i h_i with a = softmax(w·tanh(Vh)), or gated: (..., n, 32) to (..., 32)."""
 
     def __init__(self, hidden: int, *, gated: bool = False) -> None:
         super().__init__()
-        check_integer("hidden", hidden, low=1)
         self.turn = nn.Linear(FEATURES, hidden)
         self.gate = nn.Linear(FEATURES, hidden) if gated else None
         self.score = nn.Linear(hidden, 1)

@@ -13,11 +13,7 @@ COMPARED = ("mean", "gated", "hopfield", "hopfield, rest", "static")
 
 
 def curve_rows(*, rule: str, bags: int, pooling: str) -> Rows:
-    """One row a seed: the choices made on validation bags, test results, a look inside.
-
-    >>> callable(curve_rows)
-    True
-    """
+    """One row a seed: the choices made on validation bags, test results, a look inside."""
     found = train_bags(pooling, rule=rule, bags=bags, seeds=SEEDS)
     rows = []
     for index, (seed, model) in enumerate(zip(SEEDS, found.models, strict=True)):

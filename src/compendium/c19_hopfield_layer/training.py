@@ -11,7 +11,6 @@ from torch.func import functional_call, stack_module_state
 
 from compendium.c19_hopfield_layer.data import TARGET, Bags, draw_bags
 from compendium.c19_hopfield_layer.models import STILL, BagClassifier, has_memory
-from spinformer.core.checks import check_integer
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 from spinformer.hopfield.fixed_points import effective_entries
@@ -53,12 +52,7 @@ def train_bags(
     (`torch.vmap`); a training of one seed alone gives the same numbers up to rounding. For each
     seed the rate, the starting β (of layers that have one) and one of five moments are chosen by
     the cross-entropy of the validation bags.
-
-    >>> found = train_bags("mean", rule="needle", bags=20, seeds=[0], steps=5, held=20)
-    >>> found.accuracy.shape
-    torch.Size([1])
     """
-    steps = check_integer("steps", steps, low=LOOKS)
     parts = {
         part: [draw_bags(count, rule=rule, part=part, seed=seed) for seed in seeds]
         for part, count in (("train", bags), ("validation", held), ("test", held))
@@ -115,10 +109,6 @@ def inspect(model: BagClassifier, bags: Bags) -> dict[str, float]:
     weights that sum to 0.9. beta: learned β; heat: median over bags of β λ_max(Cov of the keys),
     above 1 where the state at the mean of all keys is unstable. converged, hops: share of states
     that move less than 0.01 in one more hop, and mean hops. NaN where a pooling has no such thing.
-
-    >>> look = inspect(BagClassifier("mean"), draw_bags(4, rule="needle", part="test", seed=0))
-    >>> look["entries"]
-    10.0
     """
     weights = model.weights(bags.images)
     look = dict.fromkeys(("located", "entries", "beta", "heat", "converged", "hops"), float("nan"))

@@ -15,8 +15,7 @@ from compendium.c13_memory_density.learned import (
 )
 from compendium.c13_memory_density.mixtures import attention_chain, free_mixture, two_clusters
 from spinformer.core.statistics import mean_interval, series_estimate
-from spinformer.hopfield.density import log_weights, pair_mixing
-from spinformer.hopfield.learning import contrastive_gradient, loss
+from spinformer.hopfield.density import contrastive_gradient, log_weights, loss, pair_mixing
 
 
 def stored(table, **unit):
