@@ -5,10 +5,17 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, entmax, rectified_power
-from spinformer.hopfield.layer import HopfieldLayer
-from spinformer.hopfield.attention import hop
+from spinformer.hopfield.attention import (
+    LOG_SUM_EXP,
+    Lagrangian,
+    attention,
+    entmax,
+    hop,
+    multi_head_attention,
+    rectified_power,
+)
 from spinformer.hopfield.fixed_points import rest
+from spinformer.hopfield.layer import HopfieldLayer
 
 OWN = Lagrangian(name="own", value=lambda z: (2 + torch.logsumexp(2 * z, -1)).square().sqrt())
 ALL = [LOG_SUM_EXP, entmax(1.3), entmax(1.5), entmax(2.0), rectified_power(2), rectified_power(4)]
@@ -135,3 +142,24 @@ def test_entmax_refuses_orders_outside_its_family():
         rectified_power(1.0)
     with pytest.raises(TypeError, match="value must be a function"):
         Lagrangian(name="none", value=None)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"keys": torch.ones(3, 5)}, ValueError, "queries must have the width of the keys"),
+        ({"values": torch.ones(2, 4)}, ValueError, "values must be as many as the keys"),
+        ({"values": torch.ones(3, 4).double()}, TypeError, "values must have the keys' dtype"),
+        ({"keys": torch.full((3, 4), torch.nan)}, ValueError, "keys must be finite"),
+        ({"beta": 0.0}, ValueError, "beta must be"),
+        ({"mask": torch.zeros(2, 3, dtype=torch.bool)}, ValueError, "mask must leave"),
+        ({"mask": torch.ones(2, 2, dtype=torch.bool)}, ValueError, "mask must fit"),
+        ({"mask": torch.ones(2, 3)}, TypeError, "mask must be a boolean"),
+        ({"heads": 3}, ValueError, "heads must divide the width of queries"),
+    ],
+)
+def test_attention_refuses_what_does_not_fit(change, error, message):
+    given = {"keys": torch.ones(3, 4), "values": torch.ones(3, 4), **change}
+    function = multi_head_attention if "heads" in change else attention
+    with pytest.raises(error, match=message):
+        function(torch.ones(2, 4), **given)

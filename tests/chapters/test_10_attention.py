@@ -1,7 +1,6 @@
 """Attention by its formula against the framework's kernel; its cheap relatives at their limits."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -151,8 +150,6 @@ def test_a_bounded_memory_sees_its_block_and_the_latest_means_only():
         for slots in (99, None)
     )
     assert torch.equal(whole, none)
-    with pytest.raises(ValueError, match="slots must be"):
-        recurrent_attention(q, keys=k, values=v, block=6, slots=0)
 
 
 def test_families_cost_and_miss_what_their_functions_do():
@@ -179,8 +176,6 @@ def test_families_cost_and_miss_what_their_functions_do():
     torch.testing.assert_close(
         family_call(x, family="sparse", setting=8, beta=0.4)(), wanted, **EXACT
     )
-    with pytest.raises(ValueError, match="family must be"):
-        family_errors(x, family="dense", beta=0.4)
 
 
 def test_ranks_are_those_of_the_singular_values():
@@ -270,11 +265,3 @@ def test_errors_of_the_relatives_are_measured_against_the_mean():
     pooled = recurrent_attention(x, keys=x, values=x, block=4, compression=2, beta=0.3)
     wanted = float((pooled - exact).norm() / (running - exact).norm())
     assert recurrent_error(x, compression=2, beta=0.3, block=4) == pytest.approx(wanted)
-
-
-def test_kernel_attention_repeats_with_its_seed_and_moves_a_generator():
-    q, k, v = triple(6)
-    run = partial(kernel_attention, q, keys=k, values=v, features=9)
-    generator = torch.Generator().manual_seed(4)
-    assert torch.equal(run(seed=4), run(seed=generator))
-    assert not torch.equal(run(seed=4), run(seed=generator))

@@ -147,8 +147,6 @@ def test_runs_start_where_they_should_and_are_compared_with_what_is_asked():
     same = retrieval_overlap(80, loads=[0.1, 0.2], networks=3, queries=5, seed=4)
     ends = end_overlaps(80, loads=[0.1, 0.2], networks=3, queries=5, seed=4)
     np.testing.assert_array_equal(same.samples, ends[0].mean(-1))
-    with pytest.raises(ValueError, match="reference"):
-        end_overlaps(80, loads=[0.1], reference="nobody")
 
 
 def test_recall_hides_the_share_that_is_asked():

@@ -102,8 +102,6 @@ def test_rows_are_the_definitions():
     assert rows[1]["cd_10"] == pytest.approx(error, rel=1e-6)
     normal = digit_pictures("equal norm")
     torch.testing.assert_close(normal.norm(dim=1), torch.full((1797,), 5.0, dtype=torch.float64))
-    with pytest.raises(ValueError, match="pictures must be"):
-        digit_pictures("large")
 
 
 def test_the_chain_of_two_patterns_forgets_as_its_eigenvalue_says():

@@ -96,7 +96,7 @@ def iterate(
     """
     # Patterns may be large: no copy in double precision is made to look at them.
     stored = np.asarray(patterns, dtype=np.float32)
-    states = np.array(starts, dtype=np.float32)
+    states = np.asarray(starts, dtype=np.float32).copy()
     aims = np.asarray(targets, dtype=np.float32)
     gain = np.float32(beta)
     overlaps = np.full(len(states), np.inf)

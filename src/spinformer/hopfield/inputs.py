@@ -12,10 +12,12 @@ from spinformer.core.checks import check_broadcast, check_real, check_tensor
 def check_patterns(patterns: Any, *, ndim: int | None = 2, least: int = 1) -> torch.Tensor:
     """Real patterns as rows: (N, d), or (..., N, d) for `ndim=None`, N ≥ `least`, d > 0."""
     patterns = check_tensor("patterns", patterns, ndim=ndim)
-    if patterns.ndim < 2 or patterns.shape[-2] < least or patterns.shape[-1] == 0:
+    if patterns.ndim < 2:
+        raise ValueError(f"patterns must have shape (..., N, d), got {tuple(patterns.shape)}")
+    if patterns.shape[-2] < least or patterns.shape[-1] == 0:
         raise ValueError(
-            f"patterns must have shape (..., N, d) and hold at least {least} rows of at least one "
-            f"component, got shape {tuple(patterns.shape)}"
+            f"patterns must hold at least {least} rows of at least one component, "
+            f"got shape {tuple(patterns.shape)}"
         )
     return patterns
 
