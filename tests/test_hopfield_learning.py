@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from compendium.c13_memory_density.mixtures import free_mixture, two_clusters
+from compendium.c13_memory_density.study import free_mixture, two_clusters
 from compendium.common.images import digits
 from spinformer.core.solve import NotConverged, Status
 from spinformer.hopfield.density import (

@@ -7,20 +7,18 @@ import pytest
 from scipy.special import erf
 from scipy.stats import binom
 
-from compendium.c11_discrete_memories.discrete_recall import (
-    all_fixed_probability,
-    exponential_recall,
-    half_capacity,
-    subset_recall,
-)
 from compendium.c11_discrete_memories.study import (
+    all_fixed_probability,
     basin_edge,
     capacity_exponent,
     crossing,
     curve,
     end_overlaps,
+    exponential_recall,
+    half_capacity,
     one_step_error,
     retrieval_overlap,
+    subset_recall,
 )
 from spinformer.hopfield.capacity import (
     ags_capacity,

@@ -10,7 +10,6 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import erf
 
-from compendium.c11b_load_and_temperature.heat_bath import run_heat_bath
 from compendium.c11b_load_and_temperature.replica import (
     coexistence_load,
     glass_susceptibility,
@@ -21,7 +20,7 @@ from compendium.c11b_load_and_temperature.replica import (
     unstable_load,
 )
 from compendium.c11b_load_and_temperature.results import MELTING, RETRIEVAL
-from compendium.c11b_load_and_temperature.simulation import copies_overlap, retrieval
+from compendium.c11b_load_and_temperature.study import copies_overlap, retrieval, run_heat_bath
 from spinformer.core.solve import NotConverged, Status
 from spinformer.core.statistics import mean_estimate
 from spinformer.hopfield.capacity import ags_capacity

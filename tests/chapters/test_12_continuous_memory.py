@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.special import softmax
 
-from compendium.c11_discrete_memories.discrete_recall import subset_recall
+from compendium.c11_discrete_memories.study import subset_recall
 from compendium.c12_continuous_memory.study import (
     CENTRINGS,
     HALVES,

@@ -10,7 +10,6 @@ import torch
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from compendium.c12b_continuous_capacity.limits import line_fit
 from compendium.c12b_continuous_capacity.random_energy import (
     basin_overlap,
     capacity,
@@ -25,12 +24,13 @@ from compendium.c12b_continuous_capacity.random_energy import (
     score_rate,
 )
 from compendium.c12b_continuous_capacity.results import BASINS, FOLD, KEPT_TABLE, ONE_STEP
-from compendium.c12b_continuous_capacity.simulation import (
+from compendium.c12b_continuous_capacity.study import (
     draw_patterns,
     half_overlap,
     iterate,
     kept_patterns,
     level_log_sums,
+    line_fit,
     noisy_retrieval,
     outweighed_at,
     weight_concentration,

@@ -4,16 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from compendium.c13_memory_density.learned import (
+from compendium.c13_memory_density.study import (
     DIGITS,
     HELD_OUT,
     SEEDS,
+    attention_chain,
     digit_pictures,
     digit_rows,
+    free_mixture,
     held_out_rows,
     learn_digits,
+    two_clusters,
 )
-from compendium.c13_memory_density.mixtures import attention_chain, free_mixture, two_clusters
 from spinformer.core.statistics import mean_interval, series_estimate
 from spinformer.hopfield.density import contrastive_gradient, log_weights, loss, pair_mixing
 

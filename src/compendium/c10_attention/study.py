@@ -135,7 +135,7 @@ class Ranks:
 
 
 def score_ranks(tokens: torch.Tensor, *, beta: float, rank: int) -> Ranks:
-    """Rank of scores and weights of self-attention of `tokens` (N, d), and the cost of truncation."""
+    """Ranks of scores and weights of self-attention of `tokens` (N, d), and truncation errors."""
     scores = beta * tokens @ tokens.mT
     weights = torch.softmax(scores, dim=-1)
     exact, mean = weights @ tokens, tokens.mean(0)

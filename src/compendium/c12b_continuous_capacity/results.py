@@ -8,7 +8,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c12b_continuous_capacity.random_energy import ENSEMBLES, capacity, retrieval_fold
-from compendium.c12b_continuous_capacity.simulation import (
+from compendium.c12b_continuous_capacity.study import (
     half_log_count,
     half_overlap,
     kept_patterns,
