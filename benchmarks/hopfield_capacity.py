@@ -24,7 +24,7 @@ import torch
 
 from compendium.c11_discrete_memories.study import retrieval_overlap
 from spinformer.core.states import hebbian_couplings
-from spinformer.hopfield.relaxation import descend, retrieve_with_couplings
+from spinformer.hopfield.discrete import descend, retrieve
 
 
 def plain_fields(weights: np.ndarray, queries: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -100,16 +100,14 @@ def main() -> None:
     patterns = rng.choice([-1.0, 1.0], (count, options.spins))
     weights, queries = hebbian_couplings(patterns), patterns[: options.queries]
     single = weights.astype(np.float32)
-    retrieve_with_couplings(weights, queries=queries)  # compile
+    retrieve(patterns, queries=queries)  # compile
 
     methods: dict[str, Callable[[], np.ndarray]] = {
         "spinformer kernel": lambda: (
-            descend(
-                single, queries=queries, bias=np.zeros(options.spins), max_steps=1000, seed=1
-            ).states
+            descend(single, queries=queries, max_steps=1000, seed=1).states
         ),
-        "with its input checks": lambda: (
-            retrieve_with_couplings(weights, queries=queries, max_steps=1000, seed=1).states
+        "with couplings and checks": lambda: (
+            retrieve(patterns, queries=queries, max_steps=1000, seed=1).states
         ),
         "plain loop, fields kept": lambda: plain_fields(weights, queries, np.random.default_rng(1)),
         "textbook loop, W_i·s": lambda: textbook(weights, queries, np.random.default_rng(1)),

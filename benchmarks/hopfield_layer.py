@@ -97,12 +97,13 @@ def main() -> None:
     print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}, one thread")
     print(f"batch {BATCH}, sequence {LENGTH}, width {WIDTH}, {HEADS} heads, float32")
     for steps in (1, 3):
-        per_head = {"beta": [0.1, 0.2, 0.3, 0.4], "learn_beta": True}
+        warm = HopfieldLayer(WIDTH, heads=HEADS, steps=steps, beta=[0.1, 0.2, 0.3, 0.4])
+        warm.log_beta.requires_grad_()
         medians, ratios = compare(
             {
                 "bare": Bare(steps, plain=False),
                 "ours": HopfieldLayer(WIDTH, heads=HEADS, steps=steps),
-                "ours, trained beta": HopfieldLayer(WIDTH, heads=HEADS, steps=steps, **per_head),
+                "ours, trained beta": warm,
                 "plain": Bare(steps, plain=True),
                 "torch.nn": Library(steps),
             },
@@ -111,7 +112,7 @@ def main() -> None:
         for name, seconds in medians.items():
             print(f"{steps} step(s)  {name:20s} {1e3 * seconds:8.1f} ms   {ratios[name]:5.2f}")
     for tolerance, beta in ((1e-2, None), (1e-3, None), (1e-3, 0.3)):
-        resting = HopfieldLayer(WIDTH, heads=HEADS, tolerance=tolerance, beta=beta, max_steps=200)
+        resting = HopfieldLayer(WIDTH, heads=HEADS, tolerance=tolerance, beta=beta, steps=200)
         torch.manual_seed(0)
         found = resting.retrieve(
             torch.randn(BATCH, LENGTH, WIDTH), patterns=torch.randn(BATCH, LENGTH, WIDTH)

@@ -109,14 +109,6 @@ def test_opposite_patterns_all_but_reach_the_bounds(beta):
         assert float(mixed[i]) == float(alone[i])
 
 
-def test_energy_reaches_both_ends_of_its_range():
-    x = torch.tensor([[2.0, -1.0, 2.0]], dtype=torch.float64)
-    patterns = x.expand(4, 3).contiguous()
-    low, high = bounds.energy_range(patterns, beta=0.7)
-    assert float(energy(patterns, states=x, beta=0.7)) == pytest.approx(low, rel=1e-12)
-    assert float(energy(patterns, states=-x, beta=0.7)) == pytest.approx(high, rel=1e-12)
-
-
 def test_the_threshold_is_where_the_ball_just_maps_into_itself():
     patterns = 3.0 * draw(6, 5, seed=3)
     for beta in (0.2, 1.0):
@@ -135,18 +127,6 @@ def test_the_threshold_is_where_the_ball_just_maps_into_itself():
         )
         torch.testing.assert_close(loose, 3.0 * sharp)
         torch.testing.assert_close(sharp, 2.0 * beta * largest * error)
-
-
-def test_capacity_bound_solves_its_equation():
-    """c = b/W₀(e^{a + log b}) is the root of c (log c + a) … written as b/c = W: W e^W = e^a b."""
-    for dim, beta, factor, failure in ((20, 1.0, 3.0, 0.001), (75, 1.0, 1.0, 0.001)):
-        base, number = bounds.capacity_bound(dim, beta=beta, radius_factor=factor, failure=failure)
-        a = 2.0 / (dim - 1) * (1.0 + math.log(2.0 * beta * factor**2 * failure * (dim - 1)))
-        b = 2.0 * factor**2 * beta / 5.0
-        assert b / base * math.exp(b / base) == pytest.approx(math.exp(a) * b, rel=1e-10)
-        assert number == pytest.approx(math.sqrt(failure) * base ** ((dim - 1) / 4), rel=1e-12)
-    few = bounds.capacity_bound(4, beta=1.0, radius_factor=1.0, failure=0.001)
-    assert math.isnan(few[1])
 
 
 @pytest.mark.parametrize(

@@ -6,19 +6,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import logsumexp
 
-from compendium.common.images import FACE_SHAPE, binarize, digit_labels, digits, faces, mask
+from compendium.common.images import binarize, mask
 from spinformer.core.solve import NotConverged, Status
-from spinformer.core.states import hebbian_couplings, overlaps
+from spinformer.core.states import hebbian_couplings
 from spinformer.hopfield.discrete import (
+    CLASSICAL,
+    EXPONENTIAL,
+    Separation,
     energy,
     fields,
     log_energy,
+    polynomial,
     retrieve,
 )
-from spinformer.hopfield.reference import retrieve_reference
-from spinformer.hopfield.relaxation import retrieve_with_couplings
-from spinformer.hopfield.separation import CLASSICAL, EXPONENTIAL, Separation, polynomial
 
 MEMORIES = [CLASSICAL, polynomial(2), polynomial(3), polynomial(4), EXPONENTIAL]
 SCALAR = {
@@ -40,6 +42,38 @@ def loop_energy(patterns, state, memory):
     return -sum(
         value(sum(int(a) * int(b) for a, b in zip(x, state, strict=True))) for x in patterns
     )
+
+
+def plain_retrieval(patterns, *, queries, separation=CLASSICAL, diagonal=False, bias=None, seed):
+    """Asynchronous sweeps spelled out, at every visit the energy with the spin up and down: the
+    states and flips after at most four sweeps."""
+    bias = np.zeros(patterns.shape[1]) if bias is None else bias
+    depth, log = (separation, None) if separation.log is None else (None, separation.log)
+
+    def height(state):
+        products = patterns @ state
+        return -logsumexp(log(products)) if log else -depth(products).sum() + state @ bias
+
+    states, flips = queries.copy(), np.zeros(len(queries), dtype=int)
+    rng = np.random.default_rng(seed)
+    for _ in range(4):
+        for i in rng.permutation(patterns.shape[1]):
+            for q, state in enumerate(states):
+                if diagonal:
+                    products = patterns @ state
+                    slope = separation.derivative(products)
+                    if log:
+                        slope = separation.log_derivative(products)
+                        slope = np.exp(slope - slope.max())
+                    field = slope @ patterns[:, i] - bias[i]
+                else:
+                    up, down = state.copy(), state.copy()
+                    up[i], down[i] = 1.0, -1.0
+                    field = height(down) - height(up)
+                new = np.sign(field) if field else state[i] or 1.0
+                flips[q] += new != state[i]
+                state[i] = new
+    return states, flips, [height(state) for state in states]
 
 
 # -- energies and fields ---------------------------------------------------------------------
@@ -126,33 +160,13 @@ def test_kernels_follow_the_plain_reference_flip_by_flip(seed, memory, diagonal,
     rng = np.random.default_rng(seed)
     patterns, queries = spins(rng, 5, 17), rng.choice([-1.0, 0.0, 1.0], (4, 17))
     bias = rng.normal(size=17) * 5 if biased and memory != EXPONENTIAL else None
-    options = {"diagonal": diagonal, "bias": bias, "seed": seed, "max_steps": 4}
-    plain = retrieve_reference(patterns, queries=queries, separation=memory, **options)
-    kernels = ["overlaps", "couplings"] if memory == CLASSICAL else ["overlaps"]
-    for kernel in kernels:
-        fast = retrieve(patterns, queries=queries, separation=memory, kernel=kernel, **options)
-        assert (fast.states == plain.states).all()
-        assert (fast.flips == plain.flips).all()
-        assert (fast.status == plain.status).all()
-        np.testing.assert_allclose(fast.energies, plain.energies, rtol=1e-11, atol=1e-9)
-
-
-@pytest.mark.parametrize("memory", MEMORIES, ids=str)
-def test_asynchronous_retrieval_ends_in_a_minimum_found_by_enumeration(memory):
-    rng = np.random.default_rng(5)
-    patterns = spins(rng, 4, 10)
-    cube = np.array(list(product([-1.0, 1.0], repeat=10)))
-    level = dict(
-        zip(map(tuple, cube), energy(patterns, states=cube, separation=memory), strict=True)
-    )
-    found = retrieve(patterns, queries=cube, separation=memory, seed=6)
-    assert found.converged.all()
-    for state in np.unique(found.states, axis=0):
-        for i in range(10):
-            other = state.copy()
-            other[i] *= -1
-            assert level[tuple(other)] >= level[tuple(state)] * (1 + 1e-12)
-    assert (np.diff(found.energies, axis=1) <= 1e-12 * np.abs(found.energies[:, :-1])).all()
+    options = {"separation": memory, "diagonal": diagonal, "bias": bias, "seed": seed}
+    states, flips, heights = plain_retrieval(patterns, queries=queries, **options)
+    for kernel in ["overlaps", "couplings"] if memory == CLASSICAL else ["overlaps"]:
+        fast = retrieve(patterns, queries=queries, kernel=kernel, max_steps=4, **options)
+        assert (fast.states == states).all()
+        assert (fast.flips == flips).all()
+        np.testing.assert_allclose(fast.energies[:, -1], heights, rtol=1e-11, atol=1e-9)
 
 
 @pytest.mark.parametrize("memory", MEMORIES, ids=str)
@@ -197,17 +211,6 @@ def test_synchronous_updates_cycle_only_without_the_diagonal():
     assert cycles > 30
 
 
-def test_degree_two_is_the_classical_network():
-    rng = np.random.default_rng(9)
-    patterns, queries = spins(rng, 9, 50), spins(rng, 20, 50)
-    for schedule, diagonal in product(("asynchronous", "synchronous"), (False, True)):
-        options = {"schedule": schedule, "diagonal": diagonal, "seed": 1}
-        one = retrieve(patterns, queries=queries, separation=CLASSICAL, **options)
-        two = retrieve(patterns, queries=queries, separation=polynomial(2), **options)
-        assert (one.states == two.states).all()
-        np.testing.assert_allclose(2 * one.energies, two.energies, rtol=1e-13)
-
-
 def test_exponential_memory_decides_ties_as_exact_arithmetic_does():
     """Two patterns one spin apart share a minimum; a third, e^{−58} lighter, chooses it."""
     d = 60
@@ -233,14 +236,15 @@ def test_a_separation_of_ones_own_is_retrieved_like_the_built_in_ones():
     for memory in (powers, even, cube):
         for seed in range(20):
             patterns, queries = spins(rng, 6, 19), rng.choice([-1.0, 0.0, 1.0], (5, 19))
-            options = {"separation": memory, "seed": seed, "queries": queries}
+            options = {"separation": memory, "seed": seed}
             if memory is powers:
                 options |= {"diagonal": bool(seed % 2), "bias": 3.0 * rng.normal(size=19)}
-            fast, plain = retrieve(patterns, **options), retrieve_reference(patterns, **options)
-            assert (fast.states == plain.states).all()
-            assert (fast.flips == plain.flips).all()
+            fast = retrieve(patterns, queries=queries, max_steps=4, **options)
+            states, flips, heights = plain_retrieval(patterns, queries=queries, **options)
+            assert (fast.states == states).all()
+            assert (fast.flips == flips).all()
             assert fast.rises.sum() == 0
-            np.testing.assert_allclose(fast.energies, plain.energies, rtol=1e-11, atol=1e-9)
+            np.testing.assert_allclose(fast.energies[:, -1], heights, rtol=1e-11, atol=1e-9)
     wide = spins(rng, 4, 1500)  # cosh overflows at 710: both signs come back, each its own
     kept = retrieve(wide, queries=np.concatenate([wide, -wide]), separation=even)
     assert (kept.states == np.concatenate([wide, -wide])).all()
@@ -333,39 +337,6 @@ def test_rises_are_counted_where_the_energy_rises():
 # -- images ----------------------------------------------------------------------------------
 
 
-def test_images_are_scaled_as_documented():
-    assert faces().shape == (100, 625)
-    assert faces().min() == -1.0
-    assert faces().max() == 1.0
-    assert digits().shape == (1797, 64)
-    assert (np.unique(digits()) == np.arange(17) / 8 - 1).all()
-    assert np.bincount(digit_labels()).sum() == 1797
-    assert FACE_SHAPE[0] * FACE_SHAPE[1] == 625
-    for threshold in ("pixel", "image"):
-        assert abs(binarize(faces(), threshold=threshold).mean()) < 0.01
-    assert set(np.unique(binarize(digits(), threshold="zero"))) == {-1.0, 1.0}
-    hidden = mask(faces(), fraction=0.5, value=-1.0)
-    assert (hidden[:, 313:] == -1).all()
-    assert (hidden[:, :313] == faces()[:, :313]).all()
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_half_masked_faces_six_are_too_many_for_the_classical_a_hundred_fine_for_exp(seed):
-    stored = binarize(faces(), threshold="image")
-    six = stored[:6]
-    assert (
-        not (
-            retrieve(six, queries=mask(six, fraction=0.5), separation=CLASSICAL, seed=seed).states
-            == six
-        )
-        .all(1)
-        .any()
-    )
-    found = retrieve(stored, queries=mask(stored, fraction=0.5), separation=EXPONENTIAL, seed=seed)
-    assert (found.states == stored).all()
-    assert (found.steps == 1).all()
-
-
 # -- input -----------------------------------------------------------------------------------
 
 
@@ -394,16 +365,8 @@ def test_half_masked_faces_six_are_too_many_for_the_classical_a_hundred_fine_for
             ValueError,
             "kernel",
         ),
-        (
-            lambda x: retrieve_with_couplings(np.triu(np.ones((8, 8))), queries=x),
-            ValueError,
-            "couplings",
-        ),
         (lambda x: retrieve(x, queries=x, seed=None), TypeError, "seed"),
-        (lambda x: retrieve(x, queries=x, diagonal="False"), ValueError, "diagonal"),
-        (lambda x: retrieve_with_couplings(np.ones((3, 2)), queries=x), ValueError, "couplings"),
-        (lambda x: retrieve_with_couplings(np.ones((5, 5)), queries=x), ValueError, "queries"),
-        (lambda x: retrieve_reference(x, queries=x, separation="exp"), TypeError, "separation"),
+        (lambda x: retrieve(x, queries=x, diagonal="False"), TypeError, "diagonal"),
         (lambda x: Separation(name="none", function=3), TypeError, "function must be"),
         (lambda x: log_energy(x, states=x, separation=CLASSICAL), ValueError, "separation"),
         (lambda x: binarize(x, threshold="mean"), ValueError, "threshold"),
@@ -414,4 +377,3 @@ def test_bad_input_is_refused_by_name(call, error, message):
     patterns = spins(np.random.default_rng(0), 3, 8)
     with pytest.raises(error, match=message):
         call(patterns)
-    assert overlaps(patterns, patterns=patterns)[0, 0] == 1.0

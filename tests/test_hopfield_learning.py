@@ -10,16 +10,18 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from compendium.c13_memory_density.mixtures import free_mixture, two_clusters
+from compendium.c13_memory_density.study import free_mixture, two_clusters
 from compendium.common.images import digits
 from spinformer.core.solve import NotConverged, Status
-from spinformer.hopfield.density import gibbs, log_prob, log_weights, sample
-from spinformer.hopfield.learning import (
+from spinformer.hopfield.density import (
     contrastive_gradient,
     em_update,
     fit,
+    log_prob,
+    log_weights,
     loss,
     loss_gradient,
+    sample,
 )
 
 SETTINGS = st.tuples(
@@ -87,18 +89,6 @@ def test_em_step_maximises_its_bound_and_never_raises_the_loss(setting):
     np.testing.assert_allclose(negative(after.numpy().ravel())[1], 0.0, atol=1e-9)
 
 
-def test_em_update_of_patterns_without_pull():
-    patterns = torch.tensor([[1.0, 0.0], [1e6, 0.0], [0.0, -1e6]], dtype=torch.float64)
-    data = torch.tensor([[2.0, 0.0], [3.0, 0.0]], dtype=torch.float64)
-    after = em_update(patterns, data=data)
-    assert torch.isfinite(after).all()
-    assert (after[[0, 2]] == 0).all()
-    weights = log_weights(after).exp()
-    assert float(weights[1] * after[1, 0]) == pytest.approx(2.5, abs=1e-12)
-    centred = em_update(torch.zeros(2, 1, dtype=torch.float64), data=data[:, :1] - 2.5)
-    assert (centred == 0).all()
-
-
 def test_em_and_gradient_reach_the_same_likelihood():
     data = sample(
         torch.tensor([[2.0, 0.0], [0.0, -2.0], [-2.2, 0.4]], dtype=torch.float64),
@@ -113,12 +103,6 @@ def test_em_and_gradient_reach_the_same_likelihood():
     assert (np.diff(em.losses) <= 1e-12).all()
     assert em.losses[-1] == pytest.approx(descent.losses[-1], abs=1e-8)
     assert float(loss_gradient(em.patterns, data=data).abs().max()) < 1e-5
-
-
-def test_one_pattern_learns_the_mean():
-    data = normal(7, 50, 4) + 3
-    found = fit(data[:1].clone(), data=data, beta=2.0, method="em", max_steps=3)
-    torch.testing.assert_close(found.patterns[0], data.mean(0), rtol=1e-12, atol=1e-12)
 
 
 def test_second_term_ties_norms_together_and_leaves_short_patterns_alone():
@@ -252,22 +236,6 @@ def test_status_of_learning():
     assert noisy.status == Status.STEP_LIMIT
 
 
-def test_seeds_are_numbers_or_generators():
-    patterns, data = normal(41, 3, 2), normal(42, 10, 2)
-    for run in (
-        lambda seed: sample(patterns, count=5, seed=seed),
-        lambda seed: gibbs(patterns, states=data, steps=2, seed=seed),
-        lambda seed: contrastive_gradient(patterns, data=data, seed=seed),
-        lambda seed: fit(patterns, data=data, method="cd", max_steps=3, seed=seed).patterns,
-        lambda seed: two_clusters(1.0, shift=0.5, count=4, seed=seed).train,
-    ):
-        generator = torch.Generator().manual_seed(7)
-        assert torch.equal(run(7), run(generator))
-        assert not torch.equal(run(7), run(generator))
-        with pytest.raises(TypeError, match="seed"):
-            run(None)
-
-
 def test_free_mixture_and_two_clusters():
     patterns, states = normal(43, 4, 3), normal(44, 6, 3)
     tied = free_mixture(patterns, logits=0.7 * (patterns**2).sum(1), beta=1.4)
@@ -287,22 +255,3 @@ def test_free_mixture_and_two_clusters():
 
 
 # -- input -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda x: loss(x, data=x[:0]), ValueError, "data"),
-        (lambda x: loss(x, data=x[0]), ValueError, "data"),
-        (lambda x: loss(x, data=x.float()), TypeError, "data"),
-        (lambda x: fit(x, data=x, method="exact"), ValueError, "method"),
-        (lambda x: fit(x, data=x, rate=0.0), ValueError, "rate"),
-        (lambda x: fit(x, data=x, max_steps=0), ValueError, "max_steps"),
-        (lambda x: loss_gradient(x * 1e200, data=x), ValueError, "too large"),
-        (lambda x: em_update(x, data=x * 1e200), ValueError, "too large"),
-        (lambda x: free_mixture(x, logits=x[0], beta=1.0), ValueError, "logits"),
-    ],
-)
-def test_bad_input_is_refused_by_name(call, error, message):
-    with pytest.raises(error, match=message):
-        call(normal(0, 3, 2))

@@ -11,10 +11,8 @@ import math
 
 import torch
 
-from spinformer.core.checks import check_integer
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.hopfield.attention import check_attention
-from spinformer.hopfield.inputs import check_result, check_wide
 
 
 def low_rank_attention(
@@ -30,23 +28,13 @@ def low_rank_attention(
     softmax(βQK̃ᵀ) pinv(softmax(βQ̃K̃ᵀ)) softmax(βQ̃Kᵀ) V: of rank r, cost r(S + N) instead of SN,
     exact for r = S = N if the attention matrix is regular. Self-attention shapes: S = N, a
     multiple of r [xiong2021nystromformer, with the exact pseudo-inverse].
-
-    >>> x = torch.eye(4)
-    >>> low_rank_attention(x, keys=x, values=x, landmarks=2).shape
-    torch.Size([4, 4])
     """
-    queries, keys, values, beta = check_attention(
-        queries, keys=keys, values=values, beta=beta, same_length=True
-    )
-    landmarks = check_integer("landmarks", landmarks, low=1, high=keys.shape[-2])
-    if keys.shape[-2] % landmarks:
-        raise ValueError(f"landmarks must divide the length {keys.shape[-2]}, got {landmarks}")
-    check_wide("keys", keys)
+    beta = check_attention(queries, keys=keys, values=values, beta=beta)
     few_q, few_k = (tensor.unflatten(-2, (landmarks, -1)).mean(-2) for tensor in (queries, keys))
     left = torch.softmax(beta * queries @ few_k.mT, dim=-1)
-    core = check_result("scores", torch.softmax(beta * few_q @ few_k.mT, dim=-1))
+    core = torch.softmax(beta * few_q @ few_k.mT, dim=-1)
     right = torch.softmax(beta * few_q @ keys.mT, dim=-1)
-    return check_result("attention", left @ (torch.linalg.pinv(core) @ (right @ values)))
+    return left @ (torch.linalg.pinv(core) @ (right @ values))
 
 
 def sparse_attention(
@@ -61,16 +49,9 @@ def sparse_attention(
 
     Equal to `attention` under a band mask, hence exact for window ≥ N − 1; S = N. The band is
     gathered, the full matrix never made [beltagy2020longformer, the local part].
-
-    >>> x = torch.eye(4)
-    >>> bool((sparse_attention(x, keys=x, values=x, window=0) == x).all())
-    True
     """
-    queries, keys, values, beta = check_attention(
-        queries, keys=keys, values=values, beta=beta, same_length=True
-    )
+    beta = check_attention(queries, keys=keys, values=values, beta=beta)
     length = keys.shape[-2]
-    window = check_integer("window", window, low=0)
     reach = min(window, length - 1)
     offsets = torch.arange(-reach, reach + 1, device=keys.device)
     near = torch.arange(length, device=keys.device).unsqueeze(-1) + offsets
@@ -79,7 +60,7 @@ def sparse_attention(
     scores = beta * torch.einsum("...sd,...swd->...sw", queries, keys[..., near, :])
     weights = torch.softmax(scores.masked_fill(outside, -math.inf), dim=-1)
     result = torch.einsum("...sw,...swd->...sd", weights, values[..., near, :])
-    return check_result("attention", result)
+    return result
 
 
 def recurrent_attention(
@@ -100,24 +81,9 @@ def recurrent_attention(
     If `slots` is given, only so many of the latest means are kept: the cost is linear, and what is
     older is forgotten. S = N, a multiple of `block`, which is a multiple of `compression`
     [rae2020compressive, mean pooling].
-
-    >>> x = torch.eye(4)
-    >>> recurrent_attention(x, keys=x, values=x, block=2)[0]
-    tensor([1., 0., 0., 0.])
     """
-    queries, keys, values, beta = check_attention(
-        queries, keys=keys, values=values, beta=beta, same_length=True
-    )
+    beta = check_attention(queries, keys=keys, values=values, beta=beta)
     length = keys.shape[-2]
-    block = check_integer("block", block, low=1, high=length)
-    compression = check_integer("compression", compression, low=1, high=block)
-    if slots is not None:
-        slots = check_integer("slots", slots, low=1)
-    if length % block or block % compression:
-        raise ValueError(
-            f"block must divide the length {length} and be a multiple of compression, "
-            f"got block {block} and compression {compression}"
-        )
     allowed = torch.ones(block, block, dtype=torch.bool, device=keys.device).tril()
     past_keys, past_values = keys[..., :0, :], values[..., :0, :]
     outputs = []
@@ -133,7 +99,7 @@ def recurrent_attention(
             torch.cat([old, new], dim=-2)[..., oldest:, :]
             for old, new in zip((past_keys, past_values), pooled, strict=True)
         )
-    return check_result("attention", torch.cat(outputs, dim=-2))
+    return torch.cat(outputs, dim=-2)
 
 
 def kernel_attention(
@@ -151,13 +117,8 @@ def kernel_attention(
     estimate of numerator and denominator whose error falls as m^{-1/2} once m exceeds the variance
     of one feature, about exp(β‖q + k‖²). Sums over keys are done once, so the cost is m(S + N).
     [choromanski2021rethinking, without orthogonalization].
-
-    >>> x = torch.eye(4)
-    >>> kernel_attention(x, keys=x, values=x, features=8).shape
-    torch.Size([4, 4])
     """
-    queries, keys, values, beta = check_attention(queries, keys=keys, values=values, beta=beta)
-    features = check_integer("features", features, low=1)
+    beta = check_attention(queries, keys=keys, values=values, beta=beta)
     generator = torch_generator(seed, device=keys.device)
     draws = torch.randn(
         features, keys.shape[-1], dtype=keys.dtype, device=keys.device, generator=generator
@@ -171,7 +132,7 @@ def kernel_attention(
     phi_q = torch.exp(log_q - log_q.amax(-1, keepdim=True))
     phi_k = torch.exp(log_k - log_k.amax((-2, -1), keepdim=True))
     numerator = phi_q @ (phi_k.mT @ values)
-    return check_result("attention", numerator / (phi_q @ phi_k.sum(-2).unsqueeze(-1)))
+    return numerator / (phi_q @ phi_k.sum(-2).unsqueeze(-1))
 
 
 def streaming_attention(
@@ -186,13 +147,8 @@ def streaming_attention(
 
     A running maximum, normalizer and weighted sum are rescaled whenever the maximum grows. Time
     stays N² [rabe2021selfattention].
-
-    >>> x = torch.zeros(4, 1)
-    >>> streaming_attention(x, keys=x, values=x + 2.0, block=3)[0]
-    tensor([2.])
     """
-    queries, keys, values, beta = check_attention(queries, keys=keys, values=values, beta=beta)
-    block = check_integer("block", block, low=1)
+    beta = check_attention(queries, keys=keys, values=values, beta=beta)
     top = queries.new_full((*queries.shape[:-1], 1), -math.inf)
     norm, total = torch.zeros_like(top), torch.zeros_like(top) * values[..., :1, :]
     for k, v in zip(keys.split(block, dim=-2), values.split(block, dim=-2), strict=True):
@@ -202,4 +158,4 @@ def streaming_attention(
         norm = norm * shrink + weights.sum(-1, keepdim=True)
         total = total * shrink + weights @ v
         top = higher
-    return check_result("attention", total / norm)
+    return total / norm

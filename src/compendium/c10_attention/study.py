@@ -18,7 +18,6 @@ from compendium.c10_attention.relatives import (
     recurrent_attention,
     sparse_attention,
 )
-from spinformer.core.checks import check_choice, check_integer, check_tensor
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.hopfield.attention import attention
@@ -38,9 +37,6 @@ def count_cost(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Cost:
 
     Counted where torch dispatches its operators, so the figures do not depend on the machine. A
     fused kernel counts as one operator: its workspace is not seen.
-
-    >>> count_cost(torch.matmul, torch.ones(2, 3), torch.ones(3, 4))
-    Cost(flops=48, largest=8)
     """
     with FlopCounterMode(display=False) as flops, _LargestTensor() as memory:
         function(*args, **kwargs)
@@ -67,11 +63,7 @@ class _LargestTensor(TorchDispatchMode):
 
 
 def relative_error(result: torch.Tensor, *, exact: torch.Tensor, mean: torch.Tensor) -> float:
-    """‖result − exact‖ in units of what plain averaging misses, ‖exact − mean‖.
-
-    >>> relative_error(torch.ones(2), exact=torch.zeros(2), mean=-torch.ones(2))
-    1.0
-    """
+    """‖result − exact‖ in units of what plain averaging misses, ‖exact − mean‖."""
     return float((result - exact).norm() / (exact - mean).norm())
 
 
@@ -90,11 +82,7 @@ def family_call(
     """Self-attention of `tokens` (N, d) by a family of `SETTINGS`, ready to be called.
 
     N must be a multiple of the landmarks, for the recurrent family of its block, 16.
-
-    >>> family_call(torch.eye(16), family="sparse", setting=2, beta=1.0)().shape
-    torch.Size([16, 16])
     """
-    check_choice("family", family, tuple(SETTINGS))
     itself: dict[str, Any] = {"keys": tokens, "values": tokens, "beta": beta}
     if family == "low rank":
         return partial(low_rank_attention, tokens, landmarks=setting, **itself)
@@ -106,11 +94,7 @@ def family_call(
 
 
 def family_operations(tokens: torch.Tensor, *, family: str) -> list[float]:
-    """Matrix-product operations of a family over those of dense attention, for its settings.
-
-    >>> [round(x, 2) for x in family_operations(torch.eye(64), family="sparse")[::5]]
-    [0.08, 1.98]
-    """
+    """Matrix-product operations of a family over those of dense attention, for its settings."""
     dense = count_cost(attention, tokens, keys=tokens, values=tokens).flops
     return [
         count_cost(family_call(tokens, family=family, setting=setting, beta=1.0)).flops / dense
@@ -121,14 +105,7 @@ def family_operations(tokens: torch.Tensor, *, family: str) -> list[float]:
 def family_errors(
     tokens: torch.Tensor, *, family: str, beta: float, draws: int = 3, seed: int = 0
 ) -> list[float]:
-    """`relative_error` of a family for all its settings; recurrent against causal attention.
-
-    >>> tokens = torch.eye(64, dtype=torch.float64)
-    >>> family_errors(tokens, family="sparse", beta=1.0)[-1] < 1e-9
-    True
-    """
-    check_choice("family", family, tuple(SETTINGS))
-    tokens = check_tensor("tokens", tokens, ndim=2)
+    """`relative_error` of a family for all its settings; recurrent against causal attention."""
     exact = attention(tokens, keys=tokens, values=tokens, beta=beta)
     found = []
     for setting in SETTINGS[family]:
@@ -158,13 +135,7 @@ class Ranks:
 
 
 def score_ranks(tokens: torch.Tensor, *, beta: float, rank: int) -> Ranks:
-    """Rank of scores and weights of self-attention of `tokens` (N, d), and what truncation costs.
-
-    >>> score_ranks(torch.eye(4, dtype=torch.float64), beta=1.0, rank=4).scores
-    4
-    """
-    tokens = check_tensor("tokens", tokens, ndim=2)
-    rank = check_integer("rank", rank, low=1, high=len(tokens))
+    """Ranks of scores and weights of self-attention of `tokens` (N, d), and truncation errors."""
     scores = beta * tokens @ tokens.mT
     weights = torch.softmax(scores, dim=-1)
     exact, mean = weights @ tokens, tokens.mean(0)
@@ -185,13 +156,7 @@ def score_ranks(tokens: torch.Tensor, *, beta: float, rank: int) -> Ranks:
 def kernel_error(
     tokens: torch.Tensor, *, features: int, beta: float, draws: int = 5, seed: TorchSeed = 0
 ) -> float:
-    """Root mean square over `draws` of `relative_error` of random features in self-attention.
-
-    >>> kernel_error(torch.eye(3), features=10_000, beta=0.1) < 0.5
-    True
-    """
-    tokens = check_tensor("tokens", tokens, ndim=2)
-    draws = check_integer("draws", draws, low=1)
+    """Root mean square over `draws` of `relative_error` of random features in self-attention."""
     generator = torch_generator(seed)
     exact = attention(tokens, keys=tokens, values=tokens, beta=beta)
     squares = []
@@ -206,12 +171,7 @@ def kernel_error(
 def recurrent_error(
     tokens: torch.Tensor, *, compression: int, beta: float, block: int = 16
 ) -> float:
-    """`relative_error` of a compressed past in causal self-attention; the mean is the running one.
-
-    >>> recurrent_error(torch.eye(4), compression=1, beta=1.0, block=2) < 1e-6
-    True
-    """
-    tokens = check_tensor("tokens", tokens, ndim=2)
+    """`relative_error` of a compressed past in causal attention; the mean is the running one."""
     length = len(tokens)
     causal = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
     exact = attention(tokens, keys=tokens, values=tokens, beta=beta, mask=causal)

@@ -2,7 +2,8 @@
 
 Patterns are N = `count` rows of d = `dim` independent fair coins ±1; α = N/d is the load. Errors
 are taken over independent networks: queries of one network share its patterns and are not
-independent. The theory beside them is `spinformer.hopfield.capacity`.
+independent. The theory beside them is `spinformer.hopfield.capacity`. At the end recall that is all
+or nothing: of the exponential memory, and of faces.
 """
 
 from __future__ import annotations
@@ -11,17 +12,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.special import erfcinv
 from tqdm import tqdm
 
-from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from compendium.common.images import mask
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate
 from spinformer.hopfield.capacity import capacity_at_error
-from spinformer.hopfield.discrete import fields, retrieve
-from spinformer.hopfield.relaxation import descend
-from spinformer.hopfield.separation import Separation, check_separation, polynomial
+from spinformer.hopfield.discrete import (
+    EXPONENTIAL,
+    Separation,
+    descend,
+    fields,
+    polynomial,
+    retrieve,
+)
 
 
 @record
@@ -37,11 +44,7 @@ class Curve:
 
 
 def curve(x: Any, *, samples: np.ndarray) -> Curve:
-    """The `Curve` through the means of `samples` (points, networks), at least two networks.
-
-    >>> curve([0.1], samples=np.array([[0.9, 1.0]])).estimate.value
-    array([0.95])
-    """
+    """The `Curve` through the means of `samples` (points, networks), at least two networks."""
     abscissa = np.asarray(x, dtype=np.float64)
     return Curve(x=abscissa, estimate=mean_estimate(samples, axis=1), samples=samples)
 
@@ -70,24 +73,15 @@ def end_overlaps(
     `queries` patterns (at most as many as the smallest load has) are tried in each.
     `kernel="overlaps"` gives the same dynamics from a program that never forms W (slower: N
     instead of d/flips operations a visit).
-
-    >>> end_overlaps(60, loads=[0.05], networks=2).shape
-    (1, 1, 2, 3)
     """
-    dim = check_integer("dim", dim, low=2)
-    loads_array = check_array("loads", loads, ndim=1, low=0.0)
-    begin = check_array("starts", starts, ndim=1, low=0.0, high=1.0)
-    check_choice("kernel", kernel, ("couplings", "overlaps"))
-    check_choice("diagonal", diagonal, (True, False))
-    check_choice("reference", reference, ("pattern", "start"))
-    max_steps = check_integer("max_steps", max_steps, low=1)
+    loads_array = np.asarray(loads, dtype=float)
+    begin = np.asarray(starts, dtype=float)
     counts = np.rint(loads_array * dim).astype(int)
     if counts.size == 0 or counts[0] < 1 or (np.diff(counts) <= 0).any():
         raise ValueError(f"loads must increase and hold at least one pattern each, got {loads}")
     if dim * counts[-1] >= 2**24:
         raise ValueError(f"d · N must stay below 2^24 for exact fields, got {dim * counts[-1]}")
-    networks = check_integer("networks", networks, low=2)
-    queries = min(check_integer("queries", queries, low=1), int(counts[0]))
+    queries = min(queries, int(counts[0]))
     result = np.empty((begin.size, counts.size, networks, queries))
     streams = numpy_generator(seed).spawn(networks)
     for n in tqdm(range(networks), disable=not progress, desc=f"networks of {dim} spins"):
@@ -114,9 +108,7 @@ def end_overlaps(
                         kernel="overlaps",
                     )
                 else:
-                    found = descend(
-                        weights, queries=tried, bias=np.zeros(dim), max_steps=max_steps, seed=run
-                    )
+                    found = descend(weights, queries=tried, max_steps=max_steps, seed=run)
                 compared = targets if reference == "pattern" else tried
                 result[b, p, n] = (found.states * compared).mean(axis=1)
     return result
@@ -137,9 +129,6 @@ def retrieval_overlap(dim: int, *, loads: Sequence[float], **settings: Any) -> C
     """Overlap that is left of a stored pattern against the load: means of `end_overlaps`.
 
     `settings` are those of `end_overlaps`, from the patterns themselves.
-
-    >>> retrieval_overlap(60, loads=[0.05], networks=2).estimate.value
-    array([1.])
     """
     ends = end_overlaps(dim, loads=loads, **settings)[0]
     return curve(np.rint(np.asarray(loads) * dim) / dim, samples=ends.mean(axis=-1))
@@ -151,13 +140,9 @@ def basin_edge(starts: np.ndarray, *, ends: np.ndarray, kept: float = 0.9) -> np
     `starts` increase, `ends` are those of `end_overlaps`. Linear interpolation of the share in
     each network between the last start that fails and the one after it; NaN where even the
     largest start fails, the smallest start where all succeed.
-
-    >>> ends = np.array([[[[0.1, 0.2]]], [[[1.0, 0.2]]], [[[1.0, 1.0]]]])
-    >>> basin_edge(np.array([0.2, 0.4, 0.6]), ends=ends)
-    array([[0.4]])
     """
-    starts = check_array("starts", starts, ndim=1)
-    share = (check_array("ends", ends, ndim=4) > kept).mean(axis=-1)
+    starts = np.asarray(starts, dtype=float)
+    share = (ends > kept).mean(axis=-1)
     edges = np.full(share.shape[1:], np.nan)
     for place in np.ndindex(edges.shape):
         column = share[(slice(None), *place)]
@@ -177,17 +162,9 @@ def crossing(small: Curve, *, large: Curve, resamples: int = 1000, seed: Seed = 
     Both curves share their abscissa. Linear interpolation after the last point where `large` is
     still above; standard error by drawing the networks of each curve again with replacement.
     Curves that do not cross give NaN for both; resamples that do not are left out.
-
-    >>> flat = curve([0.1, 0.2], samples=np.array([[0.5, 0.5], [0.5, 0.5]]))
-    >>> steep = curve([0.1, 0.2], samples=np.array([[0.8, 0.8], [0.2, 0.2]]))
-    >>> f"{crossing(flat, large=steep).value:.2f}"
-    '0.15'
     """
-    check_curve("small", small)
-    check_curve("large", large)
     if small.x.shape != large.x.shape or not np.allclose(small.x, large.x, rtol=0.02):
         raise ValueError(f"large must share the loads of small, got {large.x} and {small.x}")
-    resamples = check_integer("resamples", resamples, low=2)
     rng = numpy_generator(seed)
     draws = np.empty((resamples, small.x.size))
     for r in range(resamples):
@@ -203,15 +180,6 @@ def crossing(small: Curve, *, large: Curve, resamples: int = 1000, seed: Seed = 
     return Estimate(
         value=best, error=float(found.std(ddof=1)) if known else float("nan"), samples=found.size
     )
-
-
-def check_curve(name: str, value: object) -> None:
-    """Raise TypeError for what is no `Curve`.
-
-    >>> check_curve("small", curve([0.1], samples=np.ones((1, 2))))
-    """
-    if not isinstance(value, Curve):
-        raise TypeError(f"{name} must be a Curve, got {type(value).__name__}")
 
 
 def _last_fall(x: np.ndarray, gap: np.ndarray) -> float:
@@ -235,15 +203,7 @@ def one_step_error(
     """Fraction of spins of stored patterns that one synchronous update turns.
 
     `count` patterns of `dim` spins, `queries` of them tried in each of `networks` networks.
-
-    >>> one_step_error(50, count=1, separation=polynomial(2), networks=2).value
-    0.0
     """
-    dim = check_integer("dim", dim, low=2)
-    count = check_integer("count", count, low=1)
-    separation = check_separation(separation)
-    networks = check_integer("networks", networks, low=2)
-    queries = check_integer("queries", queries, low=1)
     shares = np.empty(networks)
     for n, rng in enumerate(numpy_generator(seed).spawn(networks)):
         patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
@@ -283,16 +243,10 @@ def capacity_exponent(
     At each d the error is measured at three N around the crossing, about `bits` spins each, and
     the crossing interpolated in (ln N, ln erfc⁻¹(2·error)), where the Gaussian law is a straight
     line. Standard errors over `blocks` independent repetitions; weighted least squares in logs.
-
-    >>> capacity_exponent([20, 30, 40], degree=2, blocks=2, bits=2000).dims
-    array([20, 30, 40])
     """
-    sizes = check_array("dims", dims, ndim=1, low=4).astype(int)
+    sizes = np.asarray(dims)
     if np.unique(sizes).size < 3:
         raise ValueError(f"dims must hold at least three sizes, got {list(dims)}")
-    target = check_real("target", target, low=1e-4, high=0.3)
-    blocks = check_integer("blocks", blocks, low=2)
-    bits = check_integer("bits", bits, low=1000)
     logs = np.empty((sizes.size, blocks))
     root: Any = numpy_generator(seed).bit_generator.seed_seq
     for s in tqdm(range(sizes.size), disable=not progress, desc=f"sizes, degree {degree}"):
@@ -328,3 +282,125 @@ def capacity_exponent(
             sizes, values=predicted, errors=predicted * mean.error
         ).slope.value,
     )
+
+
+def all_fixed_probability(
+    dim: int,
+    *,
+    counts: Sequence[int],
+    networks: int = 200,
+    seed: Seed = 0,
+    progress: bool = False,
+) -> Curve:
+    """P(every one of N random patterns is a fixed point) of the exponential memory, for each N."""
+    sizes = np.asarray(counts)
+    samples = np.empty((sizes.size, networks))
+    streams = numpy_generator(seed).spawn(networks)
+    for n in tqdm(range(networks), disable=not progress, desc=f"networks of {dim} spins"):
+        for p, count in enumerate(sizes):
+            patterns = 2.0 * streams[n].integers(0, 2, (int(count), dim), dtype=np.int8) - 1.0
+            found = retrieve(patterns, queries=patterns, separation=EXPONENTIAL, max_steps=1)
+            samples[p, n] = not found.flips.any()
+    return curve(sizes, samples=samples)
+
+
+def half_capacity(measured: Curve) -> Estimate:
+    """N at which all patterns are fixed with probability ½, and its standard error.
+
+    Maximum likelihood of P(N) = 2^{−N(N−1)/H(H−1)}, the birthday law with its scale H free, for
+    a curve of `all_fixed_probability`; the error from the Fisher information.
+    """
+    tries = measured.samples.shape[1]
+    wins = measured.samples.sum(axis=1)
+    pairs = np.log(2.0) * measured.x * (measured.x - 1.0)
+    if (pairs <= 0).any():
+        raise ValueError(
+            f"measured must hold at least two patterns at each point, got {measured.x}"
+        )
+
+    def cost(log_scale: float) -> float:
+        exponent = pairs * np.exp(-log_scale)
+        return float((wins * exponent - (tries - wins) * np.log(-np.expm1(-exponent))).sum())
+
+    edges = np.log(pairs[[0, -1]]) + np.array([-5.0, 5.0])
+    scale = float(np.exp(minimize_scalar(cost, bounds=edges, method="bounded").x))
+    exponent = pairs / scale
+    spread = 1.0 / np.sqrt(tries * (exponent**2 / np.expm1(exponent)).sum())  # of ln H(H − 1)
+    half = 0.5 + np.sqrt(0.25 + scale)
+    return Estimate(
+        value=float(half), error=float(spread * scale / (2.0 * half - 1.0)), samples=tries
+    )
+
+
+@record
+class Recall:
+    """Shares of queries, one entry for each corruption: equal to their pattern after one sweep
+    (`one_sweep`), at the fixed point (`final`), and with their pattern still the nearest stored
+    one (`nearest`; t patterns tied for nearest count 1/t): what an exhaustive search that guesses
+    among ties gets right."""
+
+    corruption: np.ndarray
+    one_sweep: np.ndarray
+    final: np.ndarray
+    nearest: np.ndarray
+
+
+def exponential_recall(
+    dim: int,
+    *,
+    count: int,
+    corruptions: Sequence[float],
+    queries: int = 100,
+    seed: Seed = 0,
+    progress: bool = False,
+) -> Recall:
+    """Recall of the exponential memory from patterns with round(ρ·d) random spins flipped.
+
+    `queries` of the `count` random patterns are tried at each corruption ρ in [0, 1], by
+    asynchronous sweeps.
+    """
+    shares = np.asarray(corruptions, dtype=float)
+    rng = numpy_generator(seed)
+    patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
+    targets = patterns[: min(queries, count)]
+    table = np.empty((3, shares.size))
+    for c in tqdm(range(shares.size), disable=not progress, desc="corruptions"):
+        damaged = targets.copy()
+        for state in damaged:
+            state[rng.permutation(dim)[: round(float(shares[c]) * dim)]] *= -1
+        run = int(rng.integers(2**31))
+        first = retrieve(patterns, queries=damaged, separation=EXPONENTIAL, max_steps=1, seed=run)
+        final = retrieve(patterns, queries=first.states, separation=EXPONENTIAL, seed=run + 1)
+        products = damaged @ patterns.T
+        own = products.max(axis=1) == (damaged * targets).sum(axis=1)
+        tied = (products == products.max(axis=1, keepdims=True)).sum(axis=1)
+        table[:, c] = [
+            (first.states == targets).all(axis=1).mean(),
+            (final.states == targets).all(axis=1).mean(),
+            (own / tied).mean(),
+        ]
+    return Recall(corruption=shares, one_sweep=table[0], final=table[1], nearest=table[2])
+
+
+def subset_recall(
+    images: np.ndarray,
+    *,
+    count: int,
+    separation: Separation,
+    subsets: int = 60,
+    hidden: float = 0.5,
+    seed: Seed = 0,
+) -> np.ndarray:
+    """Share of `count` images recalled without an error, for random choices of them, (subsets,).
+
+    `images` are rows of ±1. Each choice is stored alone, the last share `hidden` of the entries
+    of every query is unknown, and the memory relaxes by asynchronous sweeps.
+    """
+    shares = np.empty(subsets)
+    for index, rng in enumerate(numpy_generator(seed).spawn(subsets)):
+        stored = images[rng.choice(len(images), count, replace=False)]
+        found = retrieve(
+            stored, queries=mask(stored, fraction=hidden), separation=separation, seed=rng
+        )
+        shares[index] = (found.states == stored).all(axis=1).mean()
+    return shares

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bookmaker.tables import Rows, Table
-from compendium.c11b_load_and_temperature.simulation import copies_overlap, melting, retrieval
+from compendium.c11b_load_and_temperature.study import copies_overlap, melting, retrieval
 
 HERE = Path(__file__).parent
 LOADS = (0.02, 0.05, 0.08, 0.11)

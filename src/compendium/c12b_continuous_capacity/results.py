@@ -8,7 +8,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c12b_continuous_capacity.random_energy import ENSEMBLES, capacity, retrieval_fold
-from compendium.c12b_continuous_capacity.simulation import (
+from compendium.c12b_continuous_capacity.study import (
     half_log_count,
     half_overlap,
     kept_patterns,
@@ -28,11 +28,7 @@ DIMS = tuple(2**k for k in range(4, 11))
 
 
 def one_step_dims(beta: float, *, ensemble: str) -> list[int]:
-    """Four widths at which e^{5} to e^{11} patterns reach the capacity of the theory.
-
-    >>> one_step_dims(1.0, ensemble="spherical")
-    [8, 11, 14, 18]
-    """
+    """Four widths at which e^{5} to e^{11} patterns reach the capacity of the theory."""
     return [round(log / capacity(beta, ensemble=ensemble)) for log in (5, 7, 9, 11)]
 
 

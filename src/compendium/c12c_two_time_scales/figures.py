@@ -46,11 +46,7 @@ def two_kinds_scheme() -> Figure:
 
 
 def draw_edges(axis: Axes, ratios: Sequence[float]) -> None:
-    """Edges of stability Re a = 1 − ρ (Im a)²/(1 + ρ)² in the plane of the slope a of attention.
-
-    >>> figure, axis = plt.subplots()
-    >>> draw_edges(axis, [0.1, 1.0])
-    """
+    """Edges of stability Re a = 1 − ρ (Im a)²/(1 + ρ)² in the plane of the slope a of attention."""
     imaginary = np.linspace(-5, 5, 201)
     styles = ("--", "-.", "-", ":")
     axis.axvline(1.0, color=COLORS["black"], lw=1, label="ρ → 0")

@@ -20,12 +20,10 @@ import numpy as np
 import torch
 
 from compendium.c12c_two_time_scales.two_time_scales import flow, slow_flow, softmax_lagrangian
-from spinformer.core.checks import check_array, check_choice, check_integer, check_real
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import share_interval
 from spinformer.hopfield.continuous import retrieve
-from spinformer.hopfield.inputs import check_beta
 
 COUNT, DIM = 24, 8
 APART = 0.05  # rests at a larger distance are different ones
@@ -55,13 +53,7 @@ class Errors:
 
 
 def memories(count: int, *, queries: int, seed: Seed = 0) -> list[tuple[np.ndarray, np.ndarray]]:
-    """`count` random memories, patterns (COUNT, DIM) and `queries` (n, DIM) of each.
-
-    >>> memories(1, queries=3)[0][1].shape
-    (3, 8)
-    """
-    count = check_integer("count", count, low=1)
-    queries = check_integer("queries", queries, low=1)
+    """`count` random memories, patterns (COUNT, DIM) and `queries` (n, DIM) of each."""
     generator = numpy_generator(seed)
     shapes = ((COUNT, DIM), (queries, DIM))
     return [tuple(generator.standard_normal(s) for s in shapes) for _ in range(count)]  # type: ignore[misc]
@@ -77,14 +69,7 @@ def ends(
     """Where all queries end, (n, DIM), and whether they rest there, (n,) booleans.
 
     `ratio` ρ; 0 for the adiabatic flow; None for unit steps of attention.
-
-    >>> ends(memories(1, queries=2), beta=0.8, ratio=None)[1]
-    array([ True,  True])
     """
-    beta = check_beta(beta)
-    check_choice("hidden_start", hidden_start, ("adiabatic", "zero"))
-    if ratio is not None:
-        ratio = check_real("ratio", ratio, low=0.0)
     points, resting = [], []
     for patterns, queries in drawn:
         if ratio is None:
@@ -122,10 +107,6 @@ def ends(
 def elsewhere(one: tuple[np.ndarray, np.ndarray], *, other: tuple[np.ndarray, np.ndarray]) -> Share:
     """How many of the queries of `ends` end at another place in `other`, of those that rest in
     both.
-
-    >>> here = ends(memories(1, queries=2), beta=0.8, ratio=None)
-    >>> elsewhere(here, other=here).count
-    0
     """
     both = one[1] & other[1]
     apart = np.linalg.norm(one[0] - other[0], axis=1) > APART
@@ -141,12 +122,8 @@ def adiabatic_errors(
     ratios: Sequence[float],
     duration: float = 3.0,
 ) -> Errors:
-    """How far full and slow flows part within `duration`, at a time in which few basins matter.
-
-    >>> adiabatic_errors(memories(1, queries=1), beta=0.5, ratios=[0.01]).plain.shape
-    (1,)
-    """
-    values = check_array("ratios", ratios, ndim=1, low=0.0, open_low=True)
+    """How far full and slow flows part within `duration`, at a time in which few basins matter."""
+    values = np.asarray(ratios, dtype=float)
     plain, corrected = np.zeros(len(values)), np.zeros(len(values))
     for patterns, queries in drawn:
         given: dict[str, Any] = {

@@ -30,18 +30,8 @@ from numpy.typing import ArrayLike
 from scipy.integrate import odeint
 from scipy.special import logsumexp
 
-from spinformer.core.checks import (
-    check_array,
-    check_choice,
-    check_flag,
-    check_function,
-    check_instance,
-    check_integer,
-    check_real,
-)
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
-from spinformer.hopfield.inputs import check_beta
 
 Array = np.ndarray
 MOST_STEPS = 10**6  # of the integrator between two times
@@ -54,37 +44,19 @@ class Lagrangian:
     n).
 
     Make one with `quadratic`, `softmax_lagrangian`, `sphere`, `layer_norm`, or from own functions.
-
-    >>> own = Lagrangian(value=lambda x: np.cosh(x).sum(-1), activation=np.sinh)
-    >>> own.activation(np.zeros(2))
-    array([0., 0.])
     """
 
     value: Callable[[Array], Array]
     activation: Callable[[Array], Array]
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be called."""
-        check_function("value", self.value)
-        check_function("activation", self.activation)
-
 
 def quadratic() -> Lagrangian:
-    """½ Σ x², activation x.
-
-    >>> quadratic().activation(np.ones(2))
-    array([1., 1.])
-    """
+    """½ Σ x², activation x."""
     return Lagrangian(value=lambda x: 0.5 * (x**2).sum(-1), activation=lambda x: x)
 
 
 def softmax_lagrangian(beta: float) -> Lagrangian:
-    """β⁻¹ log Σ exp(βx), activation softmax(βx).
-
-    >>> softmax_lagrangian(2.0).activation(np.zeros(2))
-    array([0.5, 0.5])
-    """
-    beta = check_beta(beta)
+    """β⁻¹ log Σ exp(βx), activation softmax(βx)."""
     return Lagrangian(
         value=lambda x: logsumexp(beta * x, axis=-1) / beta,
         activation=lambda x: _softmax(beta * x),
@@ -92,12 +64,7 @@ def softmax_lagrangian(beta: float) -> Lagrangian:
 
 
 def sphere(radius: float) -> Lagrangian:
-    """R (|x|² + 10⁻¹²)^½, activation R x/|x|: neurons that are normalised.
-
-    >>> sphere(2.0).activation(np.array([3.0, 4.0]))
-    array([1.2, 1.6])
-    """
-    radius = check_real("radius", radius, low=0.0, open_low=True)
+    """R (|x|² + 10⁻¹²)^½, activation R x/|x|: neurons that are normalised."""
 
     def norm(x: Array) -> Array:
         return np.sqrt((x**2).sum(-1) + 1e-12)
@@ -112,11 +79,7 @@ def layer_norm(gain: float = 1.0) -> Lagrangian:
 
     [krotov2021large] name normalisations as Lagrangians; this one is used by
     [hoover2023energy, Eq. (1)].
-
-    >>> layer_norm().activation(np.array([1.0, 3.0])).round(3)
-    array([-1.,  1.])
     """
-    gain = check_real("gain", gain, low=0.0, open_low=True)
 
     def parts(x: Array) -> tuple[Array, Array]:
         centred = x - x.mean(-1, keepdims=True)
@@ -155,20 +118,10 @@ def energy(
     """E = v·g − L_v + h·f − L_h − f·Xg, shape (...), for v (..., d) and h (..., N).
 
     `visible_lagrangian` is `quadratic()` unless given.
-
-    >>> energy(np.eye(2), visible=[0.0, 0.0], hidden=[0.0, 0.0],
-    ...        hidden_lagrangian=softmax_lagrangian(1.0)).round(4)
-    np.float64(-0.6931)
     """
     x, seen = _check(patterns, visible_lagrangian)
-    check_instance("hidden_lagrangian", hidden_lagrangian, Lagrangian)
-    v = check_array("visible", visible)
-    h = check_array("hidden", hidden)
-    if v.shape[-1:] != x.shape[1:] or h.shape[-1:] != x.shape[:1]:
-        raise ValueError(
-            f"visible and hidden must end in {x.shape[1]} and {x.shape[0]} neurons, "
-            f"got shapes {v.shape} and {h.shape}"
-        )
+    v = np.asarray(visible, dtype=float)
+    h = np.asarray(hidden, dtype=float)
     return _energy(x, v, h, seen, hidden_lagrangian)
 
 
@@ -191,19 +144,10 @@ def flow(
     `hidden_start`: h = X g(v) ("adiabatic") or 0 ("zero"). All queries (S, d) take the same steps
     (SciPy's LSODA, which switches to a stiff method where it must), with relative error
     `accuracy` a step for each of them, and are shown at `points` times.
-
-    >>> found = flow(np.eye(2), queries=[[1.0, 0.0]], ratio=0.1,
-    ...              hidden_lagrangian=softmax_lagrangian(1.0))
-    >>> found.value.round(3)
-    array([[0.5, 0.5]])
     """
     x, seen = _check(patterns, visible_lagrangian)
-    hidden = check_instance("hidden_lagrangian", hidden_lagrangian, Lagrangian)
-    queries = check_array("queries", queries, shape=(None, x.shape[1]))
-    ratio = check_real("ratio", ratio, low=0.0, open_low=True)
-    check_choice("hidden_start", hidden_start, ("adiabatic", "zero"))
-    tolerance = check_real("tolerance", tolerance, low=0.0)
-    check_flag("throw", throw)
+    hidden = hidden_lagrangian
+    queries = np.asarray(queries, dtype=float)
     d = x.shape[1]
 
     def velocity(_: float, state: Array) -> Array:
@@ -252,15 +196,9 @@ def slow_flow(
 
     ρ = `ratio` = 0 is attention in continuous time; ρ > 0 the first correction for hidden neurons
     of softmax. `hidden` is Xv − ρX dv/dt, and `energies` are those of v and this h.
-
-    >>> found = slow_flow(np.eye(2), queries=[[1.0, 0.0]])
-    >>> found.value.round(3)
-    array([[0.5, 0.5]])
     """
     x, seen = _check(patterns, None)
-    queries = check_array("queries", queries, shape=(None, x.shape[1]))
-    ratio = check_real("ratio", ratio, low=0.0)
-    tolerance = check_real("tolerance", tolerance, low=0.0)
+    queries = np.asarray(queries, dtype=float)
     hidden = softmax_lagrangian(beta)
 
     def velocity(_: float, v: Array) -> Array:
@@ -295,17 +233,8 @@ def relaxation_rates(slopes: ArrayLike, *, ratio: float) -> np.ndarray:
     `slopes`, real or complex (...): the eigenvalues a of the attention step Xᵀ softmax(βXv), or
     with values that differ from keys of V^T softmax(βXv). Patterns alone give a ≥ 0 and real rates
     with the larger one below zero exactly for a < 1, whatever ρ.
-
-    >>> relaxation_rates(0.0, ratio=0.5)
-    array([-2.+0.j, -1.+0.j])
     """
-    try:
-        given = np.asarray(slopes, dtype=complex)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"slopes must be numbers, real or complex, got {slopes!r:.60}") from None
-    check_array("slopes", given.real)
-    a = check_array("slopes", given.imag) * 1j + given.real
-    ratio = check_real("ratio", ratio, low=0.0, open_low=True)
+    a = np.asarray(slopes, dtype=complex)
     root = np.sqrt((1.0 - ratio) ** 2 + 4.0 * ratio * a)
     both = 1.0 + ratio + root
     # The slow one from their product (1 − a)/ρ: the difference (1 + ρ) − root would lose it.
@@ -321,11 +250,9 @@ def _softmax(scores: Array) -> Array:
 
 
 def _check(patterns: Any, lagrangian: Lagrangian | None) -> tuple[Array, Lagrangian]:
-    x = check_array("patterns", patterns, ndim=2)
-    if 0 in x.shape:
-        raise ValueError(f"patterns must hold at least one pattern, got shape {x.shape}")
+    x = np.asarray(patterns, dtype=float)
     seen = quadratic() if lagrangian is None else lagrangian
-    return x, check_instance("visible_lagrangian", seen, Lagrangian)
+    return x, seen
 
 
 def _energy(x: Array, v: Array, h: Array, seen: Lagrangian, hidden: Lagrangian) -> Array:
@@ -345,9 +272,6 @@ def _integrate(
 
     All queries are one system, whose Jacobian lies in a band, since none feels another.
     """
-    duration = check_real("duration", duration, low=0.0, open_low=True)
-    points = check_integer("points", points, low=2, high=10**6)
-    accuracy = check_real("accuracy", accuracy, low=FINEST, high=1e-2)
     times = np.linspace(0.0, duration, points)
     count, width = starts.shape
     if not count:

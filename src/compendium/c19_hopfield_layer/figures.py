@@ -21,12 +21,7 @@ SHADES = {
 
 
 def draw_parts(axis: Axes) -> None:
-    """The layer as a drawing: a query becomes a state, hops over keys, and reads values.
-
-    >>> import matplotlib.pyplot as plt
-    >>> draw_parts(plt.figure().subplots())
-    >>> plt.close("all")
-    """
+    """The layer as a drawing: a query becomes a state, hops over keys, and reads values."""
     boxes = {
         "query": (0.8, 2.0, "sky"),
         "state ξ": (3.4, 2.0, "orange"),
@@ -72,12 +67,6 @@ def draw_learning_curves(
     """Mean test accuracy over seeds against the number of bags, with Student's intervals.
 
     accuracy: by pooling and number of bags, one entry a seed. Points are set side by side.
-
-    >>> import matplotlib.pyplot as plt
-    >>> draw_learning_curves(
-    ...     plt.figure().subplots(), accuracy={"mean": {30: [0.6, 0.7]}}, poolings=["mean"]
-    ... )
-    >>> plt.close("all")
     """
     for place, pooling in enumerate(poolings):
         sizes = sorted(accuracy[pooling])
@@ -101,12 +90,7 @@ def draw_learning_curves(
 
 
 def draw_differences(axis: Axes, *, differences: Mapping[str, ArrayLike], against: str) -> None:
-    """Paired differences of the accuracy, in percentage points: seeds as dots, Student's interval.
-
-    >>> import matplotlib.pyplot as plt
-    >>> draw_differences(plt.figure().subplots(), differences={"max": [0.1, 0.2]}, against="mean")
-    >>> plt.close("all")
-    """
+    """Paired differences of the accuracy in percentage points, with Student's interval."""
     for row, (_, values) in enumerate(differences.items()):
         points = 100 * np.asarray(values)
         low, high = mean_interval(points)

@@ -1,34 +1,58 @@
-"""Attention by its formula [bal2020energy, Eq. (1)].
+"""Attention by its formula [bal2020energy, Eq. (1)], and the convex functions that give weights.
 
-Shapes: queries (..., S, d), keys (..., N, d), values (..., N, d_v). β = 1/√d unless given. These
-are the plain definitions that the layer and the framework's own kernel are held to; for speed use
-`spinformer.hopfield.layer`. Bad input raises TypeError or ValueError that names the argument.
+Shapes: queries (..., S, d), keys (..., N, d), values (..., N, d_v). β = 1/√d unless given.
+`attention` is the plain definition that the layer and the framework's own kernel are held to; for
+speed use `spinformer.hopfield.layer`. Bad input raises TypeError or ValueError that names the
+argument.
+
+A memory with stored patterns k_i scores a state by z_i = k_i·ξ. Choose a convex Λ(z); then
+
+    E(ξ) = ½ ξ·ξ − β⁻¹ Λ(βz),   p = ∇Λ(βz),   ∇E = ξ − Σ_i p_i k_i,   ξ ← Σ_i p_i k_i.
+
+Λ = log Σ exp is attention: p is the softmax [ramsauer2020hopfield]. In the words of
+[krotov2020large] Λ is the Lagrangian of the hidden neurons and p their activity; in those of
+[santos2024sparse] it is the conjugate of an entropy, p the transform that belongs to it.
+
+Whatever convex Λ is chosen, a step lowers the energy by at least half the square of its length,
+
+    E(ξ′) − E(ξ) ≤ −½ ‖ξ′ − ξ‖²,
+
+because Λ lies above its tangent at ξ, and the step minimises ½ξ·ξ minus that tangent exactly.
+Convexity is the only condition, and it is needed. Masked patterns have the score −inf.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
-from spinformer.core.checks import check_integer, check_tensor
-from spinformer.hopfield.inputs import (
-    can_broadcast,
-    check_beta,
-    check_like,
-    check_mask,
-    check_result,
+from spinformer.core.checks import (
+    check_broadcast,
+    check_function,
+    check_integer,
+    check_real,
+    check_tensor,
 )
+from spinformer.hopfield.inputs import check_beta, check_like, check_mask, check_result
+
+# Newton steps to the threshold of the entmax: log N to come near it, a handful more from there.
+_NEWTON = 20
 
 
 def attention(
-    queries: torch.Tensor,
+    queries: Tensor,
     *,
-    keys: torch.Tensor,
-    values: torch.Tensor,
+    keys: Tensor,
+    values: Tensor,
     beta: float | None = None,
-    mask: torch.Tensor | None = None,
-) -> torch.Tensor:
+    mask: Tensor | None = None,
+) -> Tensor:
     """softmax(β Q Kᵀ) V, shape (..., S, d_v) [bal2020energy, Eq. (1)].
 
     `mask` is boolean, broadcastable to (..., S, N), True where a query may look; each query needs
@@ -38,7 +62,7 @@ def attention(
     >>> attention(torch.zeros(1, 2), keys=pair, values=pair)
     tensor([[0.5000, 0.5000]])
     """
-    queries, keys, values, beta = check_attention(queries, keys=keys, values=values, beta=beta)
+    beta = check_attention(queries, keys=keys, values=values, beta=beta)
     scores = beta * queries @ keys.mT
     if mask is not None:
         check_mask("mask", mask, shape=tuple(scores.shape))
@@ -49,13 +73,8 @@ def attention(
 
 
 def multi_head_attention(
-    queries: torch.Tensor,
-    *,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    heads: int,
-    beta: float | None = None,
-) -> torch.Tensor:
+    queries: Tensor, *, keys: Tensor, values: Tensor, heads: int, beta: float | None = None
+) -> Tensor:
     """Attention in each of `heads` equal chunks of the vector space, side by side, (..., S, d_v).
 
     Chunk h holds the h-th d/heads columns of Q and K and d_v/heads columns of V; β = 1/√(d/heads)
@@ -78,21 +97,8 @@ def multi_head_attention(
     )
 
 
-def check_attention(
-    queries: torch.Tensor,
-    *,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    beta: float | None,
-    same_length: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, float]:
-    """The arguments of an attention, shapes that fit; β = 1/√d where it is None.
-
-    >>> check_attention(
-    ...     torch.ones(1, 4), keys=torch.ones(2, 4), values=torch.ones(2, 3), beta=None
-    ... )[3]
-    0.5
-    """
+def check_attention(queries: Tensor, *, keys: Tensor, values: Tensor, beta: float | None) -> float:
+    """β, 1/√d where it is None; TypeError or ValueError where the arguments do not fit."""
     for name, tensor in (("keys", keys), ("queries", queries), ("values", values)):
         check_tensor(name, tensor)
         check_like(name, tensor, model=keys, role="keys")
@@ -108,16 +114,170 @@ def check_attention(
         raise ValueError(
             f"values must be as many as the keys, {keys.shape[-2]}, got {values.shape[-2]}"
         )
-    batches = [tensor.shape[:-2] for tensor in (queries, keys, values)]
-    if not can_broadcast(*batches):
-        raise ValueError(
-            "queries, keys and values must have batch axes that broadcast, "
-            f"got {[tuple(batch) for batch in batches]}"
+    check_broadcast(queries=queries.shape[:-2], keys=keys.shape[:-2], values=values.shape[:-2])
+    return check_beta(1.0 / math.sqrt(keys.shape[-1]) if beta is None else beta)
+
+
+# -- convex functions of the scores ----------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lagrangian:
+    """Λ, a convex function of the scores (..., N), and its gradient, the weights.
+
+    value: Λ, (..., N) → (...). weights: ∇Λ, (..., N) → (..., N); None: automatic differentiation
+    of `value`. Both are made of torch operations, treat leading axes separately, are the same
+    under a permutation of patterns, and treat a score of −inf as a pattern that is not there. That
+    Λ is convex is the user's promise. Raises TypeError for what is not a function.
+
+    >>> hinge = Lagrangian(name="hinge", value=lambda z: z.clamp_min(0).square().sum(-1) / 2)
+    >>> hinge.gradient(torch.tensor([-1.0, 2.0])).detach()
+    tensor([0., 2.])
+    """
+
+    name: str
+    value: Callable[[Tensor], Tensor]
+    weights: Callable[[Tensor], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise TypeError for what is not a function."""
+        check_function("value", self.value)
+        if self.weights is not None:
+            check_function("weights", self.weights)
+
+    def gradient(self, scores: Tensor) -> Tensor:
+        """∇Λ at the scores (..., N), differentiable as often as `value` or `weights` is."""
+        if self.weights is not None:
+            return self.weights(scores)
+        recorded = torch.is_grad_enabled()
+        with torch.enable_grad():
+            point = scores if scores.requires_grad else scores.detach().requires_grad_()
+            (found,) = torch.autograd.grad(self.value(point).sum(), point, create_graph=recorded)
+        return found
+
+    def __str__(self) -> str:
+        """The name."""
+        return self.name
+
+
+def _log_sum_exp(scores: Tensor) -> Tensor:
+    return torch.logsumexp(scores, dim=-1)
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    return torch.softmax(scores, dim=-1)
+
+
+LOG_SUM_EXP = Lagrangian(name="log-sum-exp", value=_log_sum_exp, weights=_softmax)
+
+
+def hop(
+    states: Tensor,
+    *,
+    scaled: Tensor,
+    content: Tensor,
+    bias: Tensor | None = None,
+    lagrangian: Lagrangian = LOG_SUM_EXP,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Σ_i p_i c_i with p = ∇Λ(scaled·ξ + bias), (..., S, d'), content (..., N, d').
+
+    `scaled` are the keys times β; `dropout` is the probability that a weight is dropped. The
+    default Lagrangian runs in the framework's fused kernel, where `bias` may be boolean, too.
+
+    >>> hop(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
+    tensor([[0.5000, 0.5000]])
+    """
+    if lagrangian.weights is _softmax:
+        return functional.scaled_dot_product_attention(
+            states, scaled, content, attn_mask=bias, dropout_p=dropout, scale=1.0
         )
-    if same_length and queries.shape[-2] != keys.shape[-2]:
-        raise ValueError(
-            f"queries must be as many as the keys, {keys.shape[-2]}, got {queries.shape[-2]}"
-        )
-    if beta is None:
-        beta = 1.0 / math.sqrt(keys.shape[-1])
-    return queries, keys, values, check_beta(beta)
+    scores = states @ scaled.mT
+    weights = lagrangian.gradient(scores if bias is None else scores + bias)
+    return functional.dropout(weights, dropout) @ content
+
+
+def entmax(alpha: float = 1.5) -> Lagrangian:
+    """The conjugate of Tsallis' entropy, 1 < α ≤ 2: weights that can be exactly zero.
+
+    Λ(z) = max_p p·z + Σ_i (p_i − p_i^α) / (α(α − 1)) over distributions p; its gradient is the
+    maximiser p_i = [(α − 1) z_i − τ]₊^{1/(α−1)}, with τ such that Σ p = 1 [peters2019sparse]. α = 2
+    is the sparsemax; α → 1 is log-sum-exp. A memory with these weights retrieves a well separated
+    pattern exactly, after one step [santos2024sparse]. τ is found by Newton's method, whose last
+    two steps carry the derivatives: first and second ones are right.
+
+    >>> entmax(2.0).gradient(torch.tensor([1.0, 0.5, -3.0]))
+    tensor([0.7500, 0.2500, 0.0000])
+    """
+    alpha = check_real("alpha", alpha, low=1.0, high=2.0, open_low=True)
+    return Lagrangian(
+        name=f"entmax {alpha:g}",
+        value=partial(_entmax_value, alpha=alpha),
+        weights=partial(_entmax_weights, rest=alpha - 1.0),
+    )
+
+
+def _entmax_value(scores: Tensor, *, alpha: float) -> Tensor:
+    found = _entmax_weights(scores, rest=alpha - 1.0)
+    entropy = (found - found**alpha).sum(-1) / (alpha * (alpha - 1.0))
+    return torch.where(found > 0, found * scores, 0.0).sum(-1) + entropy
+
+
+def _entmax_weights(scores: Tensor, *, rest: float) -> Tensor:
+    scaled = rest * scores
+
+    def power(excess: Tensor, exponent: float) -> Tensor:
+        held = excess > 0
+        return torch.where(held, torch.where(held, excess, 1.0) ** exponent, 0.0)
+
+    def newton(threshold: Tensor) -> Tensor:
+        # Σ p is convex and falling in τ: steps from its left never pass the root.
+        excess = scaled - threshold
+        over = power(excess, 1.0 / rest).sum(-1, keepdim=True) - 1.0
+        return threshold + rest * over / power(excess, 1.0 / rest - 1.0).sum(-1, keepdim=True)
+
+    with torch.no_grad():
+        threshold = scaled.amax(-1, keepdim=True) - 1.0
+        for _ in range(_NEWTON - 2):
+            threshold = newton(threshold)
+    return power(scaled - newton(newton(threshold)), 1.0 / rest)
+
+
+def rectified_power(degree: float) -> Lagrangian:
+    """Λ(z) = (Σ_i [z_i]₊ⁿ)^{1/n}, n = `degree` ≥ 2: the rectified powers of dense memories, normed.
+
+    The weights are proportional to [z_i]₊ⁿ⁻¹, as in a dense memory of degree n
+    [krotov2016dense], and have Σ_i p_i^{n/(n−1)} = 1. The bare sum Σ [z]₊ⁿ outgrows ½ξ·ξ for
+    n > 2, and the energy has no minimum; its n-th root is convex and homogeneous: β drops out,
+    n alone decides how sharply patterns are told apart. No positive score: all weights are zero.
+
+    >>> rectified_power(3).gradient(torch.tensor([2.0, 0.0, -1.0]))
+    tensor([1., 0., 0.])
+    """
+    degree = check_real("degree", degree, low=2.0)
+    return Lagrangian(
+        name=f"rectified power {degree:g}",
+        value=partial(_power_value, degree=degree),
+        weights=partial(_power_weights, degree=degree),
+    )
+
+
+def _power_value(scores: Tensor, *, degree: float) -> Tensor:
+    _, norm, top = _power_parts(scores, degree)
+    return (norm * top).squeeze(-1)
+
+
+def _power_weights(scores: Tensor, *, degree: float) -> Tensor:
+    shares, norm, _ = _power_parts(scores, degree)
+    return (shares / torch.where(norm > 0, norm, 1.0)) ** (degree - 1.0)
+
+
+def _power_parts(scores: Tensor, degree: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Positive scores in units of the largest, in which nothing overflows, their norm, the unit."""
+    positive = scores.clamp_min(0.0)
+    top = positive.detach().amax(-1, keepdim=True)
+    top = torch.where(top > 0, top, 1.0)
+    shares = positive / top
+    total = (shares**degree).sum(-1, keepdim=True)
+    norm = torch.where(total > 0, torch.where(total > 0, total, 1.0) ** (1.0 / degree), 0.0)
+    return shares, norm, top

@@ -13,13 +13,8 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erf, erfc, erfcinv, factorial2, gammaln
 
-from spinformer.core.checks import check_flag, check_integer, check_real
-from spinformer.hopfield.separation import (
-    MAX_DEGREE,
-    Separation,
-    check_separation,
-    polynomial,
-)
+from spinformer.core.checks import check_flag, check_instance, check_integer, check_real
+from spinformer.hopfield.discrete import MAX_DEGREE, Separation, polynomial
 
 # Sizes up to which powers of degree 20, and their squares, are ordinary numbers.
 MAX_DIM = 10**6
@@ -92,7 +87,7 @@ def bit_error_at_finite_size(dim: int, *, count: int, separation: Separation) ->
     """
     dim = check_integer("dim", dim, low=1, high=MAX_DIM)
     count = check_integer("count", count, low=1, high=MAX_COUNT)
-    separation = check_separation(separation)
+    check_instance("separation", separation, Separation)
     if count == 1:
         return 0.0
     return float(0.5 * erfc(np.sqrt(_signal_to_noise(dim, separation) / (2.0 * (count - 1)))))

@@ -1,48 +1,130 @@
 """Discrete associative memories: E(ξ) = −Σ_μ F(x_μ·ξ) on spins, retrieved by flipping spins.
 
-One family [bal2020energy, Sec. 3]: F is a `separation.Separation`, Hopfield's x²/2 by default,
-with the Hebbian couplings W = Σ_μ x_μ x_μᵀ.
+F decides how sharply stored patterns are told apart: x²/2 is Hopfield's network
+[hopfield1982neural] with the Hebbian couplings W = Σ_μ x_μ x_μᵀ, x^a the dense memory
+[krotov2016dense; bal2020energy, Eq. (5)], e^x the exponential one [demircigil2017model;
+bal2020energy, Eq. (6)]. Any other F is a `Separation` of one's own.
 
 Conventions. Patterns are the rows of an (N, d) array of ±1, the document's X transposed. States
 are rows of a (Q, d) array; entries may be ±1 or, in a query, 0 for "unknown". Energies carry no
 β. A bias b adds +b·ξ to the energy, with the document's sign.
 
-The field of spin i is half the energy it would cost to turn that spin down instead of up,
-h_i = ½[E(ξ_i = −1) − E(ξ_i = +1)], everything else kept; the update is ξ_i ← sgn h_i. For the
-classical energy that is h_i = Σ_{j≠i} w_ij ξ_j − b_i: since ξ_i² = 1, the diagonal of W is a
-constant of the energy and never enters an energy difference. The document's rule (its Eq. (4)),
-the sign of minus the gradient, does contain it: h_i = −∂E/∂ξ_i = Σ_j w_ij ξ_j − b_i with
-w_ii = N, a pull of every spin towards itself. `diagonal=True` selects that rule, for every F.
+One update for every F: ξ_i ← sgn h_i, where the field h_i is half the energy it would cost to turn
+spin i down instead of up, everything else kept,
 
-A field of exactly zero leaves a spin as it is (an unknown spin becomes +1).
+    h_i = ½[E(ξ_i = −1) − E(ξ_i = +1)] = Σ_μ x_μi G(x_μ·ξ − x_μi ξ_i) − b_i,
+    G(x) = ½[F(x + 1) − F(x − 1)].
+
+For the classical energy G(x) = x and h_i = Σ_{j≠i} w_ij ξ_j − b_i: since ξ_i² = 1, the diagonal of
+W is a constant of the energy and never enters an energy difference. The document's rule (its
+Eq. (4)), the sign of minus the gradient, does contain it: h_i = −∂E/∂ξ_i = Σ_j w_ij ξ_j − b_i with
+w_ii = N, a pull of every spin towards itself. `diagonal=True` selects that rule, for every F:
+h_i = Σ_μ x_μi F′(x_μ·ξ) − b_i. A field of exactly zero leaves a spin as it is (an unknown spin
+becomes +1).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 from scipy.special import logsumexp
 
-from spinformer.core.checks import check_array, check_choice, check_flag, check_integer
+from spinformer.core.checks import (
+    check_array,
+    check_choice,
+    check_flag,
+    check_instance,
+    check_integer,
+)
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.solve import Status, status_of
+from spinformer.core.records import record
+from spinformer.core.solve import Solution, Status, status_of
 from spinformer.core.states import hebbian_couplings
-from spinformer.hopfield.inputs import check_spin_memory
-from spinformer.hopfield.kernels import log_sums, sweep_overlaps
-from spinformer.hopfield.relaxation import DiscreteRetrieval, relax, retrieve_with_couplings
-from spinformer.hopfield.separation import (
-    CLASSICAL,
-    EXPONENTIAL,
-    Separation,
-    check_separation,
-    slope_of,
-    tabulate,
+
+Function = Callable[[np.ndarray], np.ndarray]
+MAX_DEGREE = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Separation:
+    """A separation function, elementwise on NumPy arrays of overlaps x_μ·ξ, not divided by d.
+
+    function: F, a pure function (its tables are kept). derivative: F′; needed only by the update
+    that follows the gradient. log and log_derivative: ln F and ln F′ for a positive F that
+    overflows; energies are then −ln Σ F, which orders states as −Σ F does.
+
+    >>> rectified = Separation(name="rectified cube", function=lambda x: np.maximum(x, 0) ** 3)
+    >>> rectified(np.array([-2.0, 2.0]))
+    array([0., 8.])
+    """
+
+    name: str
+    function: Function
+    derivative: Function | None = None
+    log: Function | None = None
+    log_derivative: Function | None = None
+
+    def __post_init__(self) -> None:
+        """Raise TypeError for what is not a function."""
+        for name in ("function", "derivative", "log", "log_derivative"):
+            given = getattr(self, name)
+            if not (callable(given) or (given is None and name != "function")):
+                raise TypeError(f"{name} must be a function, got {type(given).__name__}")
+
+    def __call__(self, overlaps: np.ndarray) -> np.ndarray:
+        """F of the overlaps."""
+        return np.asarray(self.function(overlaps))
+
+    def __str__(self) -> str:
+        """The name."""
+        return self.name
+
+
+def _power(base: np.ndarray, *, exponent: int, factor: float = 1.0) -> np.ndarray:
+    """By repeated squaring: exact for integers below 2^53 and far faster than `**`."""
+    result = np.ones_like(base)
+    while exponent:
+        if exponent & 1:
+            result = result * base
+        base, exponent = base * base, exponent >> 1
+    return factor * result
+
+
+def _same(overlaps: np.ndarray) -> np.ndarray:
+    return overlaps
+
+
+@cache
+def polynomial(degree: int) -> Separation:
+    """F(x) = x^degree, an integer from 2 to 20. Degree 2 is twice the classical energy.
+
+    Odd degrees tell ξ from −ξ, even ones and the classical energy do not.
+
+    >>> float(polynomial(3)(np.array(-2.0)))
+    -8.0
+    """
+    degree = check_integer("degree", degree, low=2, high=MAX_DEGREE)
+    return Separation(
+        name=f"polynomial of degree {degree}",
+        function=partial(_power, exponent=degree),
+        derivative=partial(_power, exponent=degree - 1, factor=float(degree)),
+    )
+
+
+CLASSICAL = Separation(
+    name="classical", function=partial(_power, exponent=2, factor=0.5), derivative=_same
+)
+EXPONENTIAL = Separation(
+    name="exponential", function=np.exp, derivative=np.exp, log=_same, log_derivative=_same
 )
 
-SCHEDULES = ("asynchronous", "synchronous")
-KERNELS = ("auto", "couplings", "overlaps")
+
+# -- energies and fields of all spins at once ------------------------------------------------
 
 
 def energy(
@@ -57,16 +139,13 @@ def energy(
     >>> energy([[1, 1, -1]], states=[[1, 1, -1], [1, 0, 1]])
     array([-4.5,  0. ])
     """
-    patterns, states = check_spin_memory(patterns, states=states, name="states")
-    separation = check_separation(separation)
-    bias = _check_bias(bias, patterns.shape[1], separation)
-    products = states @ patterns.T
+    patterns, states, push = _check(patterns, "states", states, separation, bias)
     with np.errstate(over="ignore"):
-        result = -separation(products).sum(axis=1) + states @ bias
+        result = -separation(states @ patterns.T).sum(axis=1) + states @ push
     if not np.isfinite(result).all():
         raise ValueError(
-            f"states overlap with patterns by up to {products.max():.0f}, where the sum of "
-            f"{separation} overflows; use log_energy"
+            f"states overlap with patterns so much that the sum of {separation} overflows; "
+            "use log_energy"
         )
     return result
 
@@ -77,12 +156,10 @@ def log_energy(patterns: Any, *, states: Any, separation: Separation = EXPONENTI
     >>> log_energy([[1] * 800], states=[[1] * 800])
     array([-800.])
     """
-    patterns, states = check_spin_memory(patterns, states=states, name="states")
-    separation = check_separation(separation)
+    patterns, states, _ = _check(patterns, "states", states, separation, None)
     if separation.log is None:
         raise ValueError(f"separation must have a log, got {separation}")
-    nothing = np.zeros(patterns.shape[1])
-    return total_energy(patterns, states=states, separation=separation, bias=nothing)
+    return -np.asarray(logsumexp(separation.log(states @ patterns.T), axis=1))
 
 
 def fields(
@@ -102,11 +179,94 @@ def fields(
     >>> fields([[1, 1, -1]], states=[[1, -1, -1]])
     array([[0., 2., 0.]])
     """
-    patterns, states = check_spin_memory(patterns, states=states, name="states")
-    separation = check_separation(separation)
-    bias = _check_bias(bias, patterns.shape[1], separation)
-    check_choice("diagonal", diagonal, (True, False))
-    return _fields(patterns, states, separation, diagonal) - bias
+    patterns, states, push = _check(patterns, "states", states, separation, bias)
+    return _fields(_Memory(patterns, separation, check_flag("diagonal", diagonal), push), states)
+
+
+class _Memory(NamedTuple):
+    patterns: np.ndarray
+    separation: Separation
+    diagonal: bool
+    push: np.ndarray
+
+
+def _fields(memory: _Memory, states: np.ndarray) -> np.ndarray:
+    """Two matrix products: flipping spin i changes x_μ·ξ by −2 x_μi ξ_i, so
+    the change of F takes one of two values, and any function of x_μi = ±1 is linear in it."""
+    patterns, separation, diagonal, push = memory
+    products, d = states @ patterns.T, patterns.shape[1]
+    log, top = separation.log, np.zeros((len(states), 1))
+    if log is not None:
+        top = log(products).max(axis=1, keepdims=True)
+    if diagonal:
+        slope = _slope(separation)(products)
+        return (slope if log is None else np.exp(slope - top)) @ patterns - push
+
+    def value(overlaps: np.ndarray) -> np.ndarray:
+        return separation(overlaps) if log is None else np.exp(log(overlaps) - top)
+
+    # No spin reads F beyond ±d: what stands there drops out.
+    up, down = value(np.minimum(products + 2.0, d)), value(np.maximum(products - 2.0, -d))
+    even = (value(products) - 0.5 * (up + down)).sum(axis=1, keepdims=True)
+    field = 0.5 * (even * states + 0.5 * (up - down) @ patterns)
+    unknown = states == 0
+    if unknown.any():
+        # Without a spin of its own the state of i enters no overlap: x_μ·ξ moves by ±x_μi.
+        odd = value(products + 1.0) - value(products - 1.0)
+        field = np.where(unknown, 0.5 * odd @ patterns, field)
+    return field - push
+
+
+def _slope(separation: Separation) -> Function:
+    name = "derivative" if separation.log is None else "log_derivative"
+    slope: Function | None = getattr(separation, name)
+    if slope is None:
+        raise ValueError(f"separation must have a {name} for diagonal=True, got {separation}")
+    return slope
+
+
+def _check(
+    patterns: Any, name: str, states: Any, separation: Any, bias: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Patterns (N, d) of ±1, states (Q, d) of ±1 and 0, bias (d,)."""
+    patterns = check_array("patterns", patterns, ndim=2, values=(-1, 1))
+    if 0 in patterns.shape:
+        raise ValueError(f"patterns must hold at least one pattern, got shape {patterns.shape}")
+    dim = patterns.shape[1]
+    states = check_array(name, states, shape=(None, dim), values=(-1, 0, 1))
+    check_instance("separation", separation, Separation)
+    if bias is None:
+        return patterns, states, np.zeros(dim)
+    if separation.log is not None:
+        raise ValueError(f"bias must be None for {separation}, whose energy is scaled")
+    return patterns, states, check_array("bias", bias, shape=(dim,))
+
+
+# -- retrieval -------------------------------------------------------------------------------
+
+
+@record
+class DiscreteRetrieval(Solution[np.ndarray]):
+    """What retrieval returns for Q queries.
+
+    value: (Q, d), ±1, where each query ended. residual: (Q,), spins that changed in its last
+    sweep. steps: (Q,), sweeps in which at least one spin changed. status: (Q,), CONVERGED for a
+    fixed point, CYCLE for a cycle of two states, STEP_LIMIT for neither.
+    energies: (Q, sweeps + 1), energy before the first and after each sweep; for a separation
+        given by its logarithm −ln Σ_μ F, which orders states as E does and cannot overflow.
+    flips: (Q,), spins changed in all (filling in an unknown spin counts).
+    rises: (Q,), flips of a ±1 spin after which the energy, summed anew over all patterns, was
+        higher than before; None unless the "overlaps" kernel ran.
+    """
+
+    energies: np.ndarray
+    flips: np.ndarray
+    rises: np.ndarray | None = None
+
+    @property
+    def states(self) -> np.ndarray:
+        """(Q, d): where each query ended."""
+        return self.value
 
 
 def retrieve(
@@ -121,7 +281,6 @@ def retrieve(
     seed: Seed = 0,
     kernel: str = "auto",
     throw: bool = False,
-    progress: bool = False,
 ) -> DiscreteRetrieval:
     """Let the queries, (Q, d) with entries ±1 or 0, relax until nothing changes.
 
@@ -143,103 +302,98 @@ def retrieve(
     >>> found.states, bool(found.converged[0])
     (array([[ 1.,  1.,  1., -1.]]), True)
     """
-    patterns, states = check_spin_memory(patterns, states=queries, name="queries")
-    separation = check_separation(separation)
-    bias = _check_bias(bias, patterns.shape[1], separation)
-    check_choice("schedule", schedule, SCHEDULES)
-    check_choice("diagonal", diagonal, (True, False))
-    max_steps = check_integer("max_steps", max_steps, low=1)
+    patterns, states, push = _check(patterns, "queries", queries, separation, bias)
+    check_choice("schedule", schedule, ("asynchronous", "synchronous"))
+    check_choice("kernel", kernel, ("auto", "couplings", "overlaps"))
+    check_flag("diagonal", diagonal)
     check_flag("throw", throw)
-    generator = numpy_generator(seed)
-    check_choice("kernel", kernel, KERNELS)
+    max_steps, rng = check_integer("max_steps", max_steps, low=1), numpy_generator(seed)
     if kernel == "couplings" and separation != CLASSICAL:
         raise ValueError(f"kernel 'couplings' needs the classical energy, got {separation}")
+    memory = _Memory(patterns, separation, diagonal, push)
     if schedule == "synchronous":
-        found = _synchronous(patterns, states, separation, diagonal, bias, max_steps, progress)
+        found = _synchronous(memory, states, max_steps)
     elif kernel == "overlaps" or separation != CLASSICAL:
-        found = _by_overlaps(
-            patterns, states, separation, diagonal, bias, max_steps, generator, progress
-        )
+        found = _by_overlaps(memory, states, max_steps, rng)
     else:
-        found = _by_couplings(patterns, states, diagonal, bias, max_steps, generator, progress)
+        couplings = hebbian_couplings(patterns, diagonal=diagonal)
+        # Single precision holds every integer below 2^24 exactly and halves the memory traffic.
+        if patterns.size < 2**24 and not push.any():
+            couplings = couplings.astype(np.float32)
+        found = descend(couplings, queries=states, bias=push, max_steps=max_steps, seed=rng)
+        if not diagonal:
+            # The diagonal left out of W is −½N for each known spin; after one sweep all are known.
+            found.energies[:, 0] -= 0.5 * len(patterns) * (states != 0).sum(axis=1)
+            found.energies[:, 1:] -= 0.5 * patterns.size
     if throw:
         found.require("a fixed point of the memory")
     return found
 
 
-# -- schedules -------------------------------------------------------------------------------
-
-
-def _by_couplings(
-    patterns: np.ndarray,
-    states: np.ndarray,
-    diagonal: bool,
-    bias: np.ndarray,
-    max_steps: int,
-    rng: np.random.Generator,
-    progress: bool,
+def descend(
+    couplings: np.ndarray,
+    *,
+    queries: np.ndarray,
+    bias: np.ndarray | float = 0.0,
+    max_steps: int = 100,
+    seed: Seed = 0,
 ) -> DiscreteRetrieval:
-    found = retrieve_with_couplings(
-        hebbian_couplings(patterns, diagonal=diagonal),
-        queries=states,
-        bias=bias,
-        max_steps=max_steps,
-        seed=rng,
-        progress=progress,
-    )
-    if not diagonal:
-        # The diagonal left out of W is −½N for each known spin; after one sweep all are known.
-        found.energies[:, 0] -= 0.5 * patterns.shape[0] * (states != 0).sum(axis=1)
-        found.energies[:, 1:] -= 0.5 * patterns.size
-    return found
+    """Asynchronous retrieval with symmetric couplings W, (d, d), given outright.
+
+    Energy −½ ξᵀWξ + b·ξ, the diagonal of W as it stands. For loops that build W themselves:
+    nothing is checked, which would cost more than relaxing a few queries. float32 is exact for
+    integers while all |h_i| < 2^24.
+
+    >>> descend(np.ones((3, 3)) - np.eye(3), queries=np.eye(3)).states[0]
+    array([1., 1., 1.])
+    """
+    spins, kind = queries.astype(np.int8), couplings.dtype
+    field = np.ascontiguousarray(queries.astype(kind) @ couplings - bias, dtype=kind)
+
+    def visit(order: np.ndarray) -> tuple[np.ndarray, None]:
+        return _sweep_couplings(couplings, spins, field, order), None
+
+    def value() -> np.ndarray:
+        now = spins.astype(np.float64)
+        return -0.5 * ((field + bias) * now).sum(axis=1) + (now * bias).sum(axis=1)
+
+    return _relax(spins, visit, value, max_steps, numpy_generator(seed))
 
 
 def _by_overlaps(
-    patterns: np.ndarray,
-    states: np.ndarray,
-    separation: Separation,
-    diagonal: bool,
-    bias: np.ndarray,
-    max_steps: int,
-    rng: np.random.Generator,
-    progress: bool,
+    memory: _Memory, states: np.ndarray, max_steps: int, rng: np.random.Generator
 ) -> DiscreteRetrieval:
+    patterns, separation, diagonal, push = memory
     count, d = patterns.shape
-    spins = states.astype(np.int8)
-    bits = np.ascontiguousarray(patterns.T, dtype=np.int8)
+    spins, bits = states.astype(np.int8), np.ascontiguousarray(patterns.T, dtype=np.int8)
     products = np.rint(states @ patterns.T).astype(np.int64)
-    tables = tabulate(separation, dim=d, count=count, gradient=diagonal)
+    tables = _tabulate(separation, d, count, diagonal)
 
     def visit(order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return sweep_overlaps(bits, spins, products, order, tables, bias)
+        return _sweep_overlaps(bits, spins, products, order, tables, diagonal, push)
 
     def value() -> np.ndarray:
-        if separation.log is not None:
-            return -log_sums(products, tables)
-        return -separation(products.astype(np.float64)).sum(axis=1) + spins @ bias
+        if separation.log is None:
+            return -separation(products.astype(np.float64)).sum(axis=1) + spins @ push
+        sums = [_depth(product, *tables[3:]) for product in products]
+        return -np.array([np.log(found) + power * np.log(2.0) for found, _, power in sums])
 
-    return relax(spins, visit=visit, value=value, max_steps=max_steps, seed=rng, progress=progress)
+    return _relax(spins, visit, value, max_steps, rng)
 
 
-def _synchronous(
-    patterns: np.ndarray,
-    states: np.ndarray,
-    separation: Separation,
-    diagonal: bool,
-    bias: np.ndarray,
-    max_steps: int,
-    progress: bool,
-) -> DiscreteRetrieval:
-    spins = states.astype(np.int8)
-    before = np.full_like(spins, 2)  # no state: nothing returns to it
+def _synchronous(memory: _Memory, states: np.ndarray, max_steps: int) -> DiscreteRetrieval:
+    patterns, separation, _, push = memory
+    spins = states.copy()
+    before = np.full_like(spins, 2.0)  # no state: nothing returns to it
     moving, cycling = np.ones(len(spins), dtype=bool), np.zeros(len(spins), dtype=bool)
     residual = np.zeros(len(spins), dtype=np.int64)
 
     def visit(_: np.ndarray) -> tuple[np.ndarray, None]:
         changed = np.zeros(len(spins), dtype=np.int64)
         active = np.flatnonzero(moving)
-        now = spins[active].astype(np.float64)
-        after = signs(_fields(patterns, now, separation, diagonal) - bias, states=now)
+        now = spins[active]
+        field = _fields(memory, now)
+        after = np.where(field == 0, np.where(now == 0, 1.0, now), np.sign(field))
         changed[active] = residual[active] = (after != now).sum(axis=1)
         cycling[active] = (after == before[active]).all(axis=1) & (changed[active] > 0)
         moving[active] = (changed[active] > 0) & ~cycling[active]
@@ -247,73 +401,248 @@ def _synchronous(
         return changed, None
 
     def value() -> np.ndarray:
-        now = spins.astype(np.float64)
-        return total_energy(patterns, states=now, separation=separation, bias=bias)
+        if separation.log is None:
+            return -separation(spins @ patterns.T).sum(axis=1) + spins @ push
+        return -np.asarray(logsumexp(separation.log(spins @ patterns.T), axis=1))
 
-    found = relax(spins, visit=visit, value=value, max_steps=max_steps, seed=0, progress=progress)
+    found = _relax(spins, visit, value, max_steps, numpy_generator(0))
     status = np.where(cycling, int(Status.CYCLE), status_of(residual == 0))
     return replace(found, residual=residual, status=status)
 
 
-# -- fields and energies of all spins at once, input checked -----------------------------------
+def _relax(
+    spins: np.ndarray,
+    visit: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]],
+    value: Callable[[], np.ndarray],
+    max_steps: int,
+    rng: np.random.Generator,
+) -> DiscreteRetrieval:
+    """Sweep until a whole sweep changes nothing. `visit` turns `spins` (Q, d) in place, in a given
+    order, and tells how many of each query, and how many of these raised the energy (or None)."""
+    sweeps, flips, rises = (np.zeros(len(spins), dtype=np.int64) for _ in range(3))
+    changed, raised, energies = np.ones(len(spins), dtype=np.int64), None, [value()]
+    for _ in range(max_steps):
+        changed, raised = visit(rng.permutation(spins.shape[1]))
+        flips += changed
+        sweeps += changed > 0
+        rises += 0 if raised is None else raised
+        energies.append(value())
+        if not changed.any():
+            break
+    return DiscreteRetrieval(
+        value=spins.astype(np.float64),
+        residual=changed,
+        steps=sweeps,
+        status=status_of(changed == 0),
+        energies=np.stack(energies, axis=1),
+        flips=flips,
+        rises=None if raised is None else rises,
+    )
 
 
-def _fields(
-    patterns: np.ndarray, states: np.ndarray, separation: Separation, diagonal: bool
+# -- compiled sweeps -------------------------------------------------------------------------
+#
+# A memory of d spins needs F and the gain, G or F′, at the overlaps −d … d only: they are
+# tabulated once. Integers are summed as they are, without rounding. Others are kept as mantissa
+# and power of two, so that none overflows, and patterns are counted by their overlap before
+# anything is rounded: patterns of opposite pull then cancel exactly, and those further down
+# decide, as they do in exact arithmetic.
+
+# 2^−k: weights of entries k doublings below the largest; what is further down does not count.
+_DOUBLINGS = 1100
+_HALVES = 0.5 ** np.arange(_DOUBLINGS)
+
+
+@lru_cache(maxsize=64)
+def _tabulate(separation: Separation, dim: int, count: int, diagonal: bool) -> tuple[Any, ...]:
+    """(gain, gain_power, rank, value, value_power) at the overlaps −d … d, for `count` patterns.
+
+    Exact integers in the order of overlaps, without powers; or the gains in falling order of
+    magnitude, that of the overlap d − k at `rank[k]`, or at k where `rank` is empty."""
+    levels, nothing = np.arange(-dim, dim + 1.0), np.zeros(0, dtype=np.int64)
+
+    def at_levels(function: Function) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            found = np.asarray(function(levels), dtype=float)
+        if found.shape != levels.shape or not np.isfinite(found).all():
+            raise ValueError(
+                f"function of separation must be finite, {separation} is not at overlaps "
+                f"from {-dim} to {dim}; one that overflows needs its log"
+            )
+        return found
+
+    value = at_levels(separation.function if separation.log is None else separation.log)
+    up, down = value[2:], value[:-2]
+    gain_sign = value_sign = np.ones(levels.size)
+    with np.errstate(divide="ignore"):
+        if diagonal:
+            gain = at_levels(_slope(separation))
+        elif separation.log is None:
+            gain = np.pad(0.5 * (up - down), 1)  # no spin reads the ends
+        else:
+            gain_sign = np.pad(np.sign(up - down), 1)
+            fall = np.log(-0.5 * np.expm1(-np.abs(up - down)))
+            gain = np.pad(np.maximum(up, down) + fall, 1)
+        if separation.log is None:
+            whole = all((table == np.rint(table)).all() for table in (gain, 2.0 * value))
+            if whole and count * max(np.abs(gain).max(), 2.0 * np.abs(value).max()) < 2.0**53:
+                return gain, nothing, nothing, value, nothing
+            gain_sign, value_sign = np.sign(gain), np.sign(value)
+            gain, value = np.log(np.abs(gain)), np.log(np.abs(value))
+    gain, power = (table[::-1] for table in _split(gain_sign, gain))
+    order = np.argsort(-power, kind="stable")
+    inner = power[1:-1]
+    rank = nothing if (np.diff(inner) <= 0).all() else np.argsort(order)
+    if rank.size:
+        gain, power = gain[order], power[order]
+    return np.ascontiguousarray(gain), np.ascontiguousarray(power), rank, *_split(value_sign, value)
+
+
+def _split(sign: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mantissa and power of two of sign · e^logs; zero has the least power."""
+    finite = np.where(sign == 0, 0.0, logs)
+    power = np.floor(finite / np.log(2.0)) + 1.0
+    mantissa = sign * np.exp(finite - power * np.log(2.0))
+    return mantissa, np.where(sign == 0, power.min(), power).astype(np.int64)
+
+
+@njit(nogil=True, cache=True)
+def _turned(field: float, old: np.int8) -> np.int8:
+    if field > 0:
+        return np.int8(1)
+    if field < 0:
+        return np.int8(-1)
+    return np.int8(1) if old == 0 else old
+
+
+@njit(nogil=True, cache=True)
+def _sweep_couplings(
+    weights: np.ndarray, spins: np.ndarray, field: np.ndarray, order: np.ndarray
 ) -> np.ndarray:
-    """Fields without bias. Two matrix products: flipping spin i changes x_μ·ξ by −2 x_μi ξ_i, so
-    the change of F takes one of two values, and any function of x_μi = ±1 is linear in it."""
-    products, d = states @ patterns.T, patterns.shape[1]
-    log, top = separation.log, np.zeros((len(states), 1))
-    if log is not None:
-        top = log(products).max(axis=1, keepdims=True)
-    if diagonal:
-        slope = slope_of(separation)(products)
-        return (slope if log is None else np.exp(slope - top)) @ patterns
-
-    def value(overlaps: np.ndarray) -> np.ndarray:
-        return separation(overlaps) if log is None else np.exp(log(overlaps) - top)
-
-    # No spin reads F beyond ±d: what stands there drops out.
-    up, down = value(np.minimum(products + 2.0, d)), value(np.maximum(products - 2.0, -d))
-    even = (value(products) - 0.5 * (up + down)).sum(axis=1, keepdims=True)
-    field = 0.5 * (even * states + 0.5 * (up - down) @ patterns)
-    unknown = states == 0
-    if unknown.any():
-        # Without a spin of its own the state of i enters no overlap: x_μ·ξ moves by ±x_μi.
-        odd = value(products + 1.0) - value(products - 1.0)
-        field = np.where(unknown, 0.5 * odd @ patterns, field)
-    return field
+    """One sweep at a cost of d per flip: `field` (Q, d) is kept up to date. Returns flips (Q,)."""
+    count, d = spins.shape
+    flips = np.zeros(count, dtype=np.int64)
+    for q in range(count):
+        for i in order:
+            old = spins[q, i]
+            new = _turned(field[q, i], old)
+            if new != old:
+                step = weights.dtype.type(new - old)
+                row = weights[i]
+                for j in range(d):
+                    field[q, j] += step * row[j]
+                spins[q, i] = new
+                flips[q] += 1
+    return flips
 
 
-def signs(field: np.ndarray, *, states: np.ndarray) -> np.ndarray:
-    """sgn h; where h is zero, the state kept, +1 if it is unknown.
+@njit(nogil=True, cache=True)
+def _sweep_overlaps(
+    bits: np.ndarray,
+    spins: np.ndarray,
+    products: np.ndarray,
+    order: np.ndarray,
+    tables: tuple[Any, ...],
+    diagonal: bool,
+    push: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """One sweep at a cost of N per visit, for any F. bits: (d, N), patterns transposed. products:
+    (Q, N) x_μ·ξ, kept up to date. Returns flips and rises, (Q,)."""
+    gain, gain_power, rank, value, value_power = tables
+    d = spins.shape[1]
+    flips, rises = np.zeros(len(spins), dtype=np.int64), np.zeros(len(spins), dtype=np.int64)
+    counts = np.zeros(2 * d + 1, dtype=np.int64)
+    biased = push.any()
+    for q in range(len(spins)):
+        product = products[q]
+        before, scale, low = _depth(product, value, value_power)
+        for i in order:
+            bit, old = bits[i], spins[q, i]
+            own = np.int8(0) if diagonal else old
+            if gain_power.size == 0:
+                field = 0.0
+                for mu in range(product.size):
+                    field += gain[product[mu] - bit[mu] * own + d] * bit[mu]
+            else:
+                field, power = _counted_field(bit, product, own, gain, gain_power, rank, counts)
+                if biased:
+                    field *= 2.0**power
+            if biased:
+                field -= push[i]
+            new = _turned(field, old)
+            if new == old:
+                continue
+            flips[q] += 1
+            spins[q, i] = new
+            change = new - old
+            for mu in range(product.size):
+                product[mu] += bit[mu] * change
+            after, weight, high = _depth(product, value, value_power)
+            top = 0 if biased else max(low, high)
+            rise = before * 2.0 ** (low - top) - after * 2.0 ** (high - top)
+            if biased:
+                rise += change * push[i]
+            if old != 0 and rise > 1e-13 * scale * 2.0 ** (low - top):
+                rises[q] += 1
+            before, scale, low = after, weight, high
+    return flips, rises
 
-    >>> signs(np.array([2.0, 0.0, 0.0]), states=np.array([-1.0, -1.0, 0.0]))
-    array([ 1., -1.,  1.])
-    """
-    kept = np.where(states == 0, 1.0, states)
-    return np.where(field > 0, 1.0, np.where(field < 0, -1.0, kept))
+
+@njit(nogil=True, cache=True)
+def _depth(product: np.ndarray, value: np.ndarray, power: np.ndarray) -> tuple[float, float, int]:
+    """Σ_μ F as (sum, sum of magnitudes, power of two that multiplies both)."""
+    zero = (value.size - 1) // 2
+    found, scale, top = 0.0, 0.0, 0
+    if power.size == 0:
+        for mu in range(product.size):
+            entry = value[product[mu] + zero]
+            found += entry
+            scale += abs(entry)
+        return found, scale, top
+    top = power[product[0] + zero]
+    for mu in range(1, product.size):
+        top = max(top, power[product[mu] + zero])
+    for mu in range(product.size):
+        k = product[mu] + zero
+        entry = value[k] * _HALVES[min(top - power[k], _DOUBLINGS - 1)]
+        found += entry
+        scale += abs(entry)
+    return found, scale, top
 
 
-def total_energy(
-    patterns: np.ndarray, *, states: np.ndarray, separation: Separation, bias: np.ndarray
-) -> np.ndarray:
-    """`energy`, or `log_energy` for a separation given by its logarithm, shape (Q,).
-
-    >>> pair = np.ones((1, 2))
-    >>> total_energy(pair, states=pair, separation=CLASSICAL, bias=np.zeros(2))
-    array([-2.])
-    """
-    products = states @ patterns.T
-    if separation.log is not None:
-        return -np.asarray(logsumexp(separation.log(products), axis=1))
-    return -separation(products).sum(axis=1) + states @ bias
-
-
-def _check_bias(bias: Any, dim: int, separation: Separation) -> np.ndarray:
-    if bias is None:
-        return np.zeros(dim)
-    if separation.log is not None:
-        raise ValueError(f"bias must be None for {separation}, whose energy is scaled")
-    return check_array("bias", bias, shape=(dim,))
+@njit(nogil=True, cache=True)
+def _counted_field(
+    bit: np.ndarray,
+    product: np.ndarray,
+    own: np.int8,
+    gain: np.ndarray,
+    gain_power: np.ndarray,
+    rank: np.ndarray,
+    counts: np.ndarray,
+) -> tuple[float, int]:
+    """Σ_μ gain · x_μi as (sum, power of two); `counts` is scratch, zero before and after."""
+    zero = (counts.size - 1) // 2
+    low, high = counts.size - 1, 0
+    if rank.size:
+        for mu in range(product.size):
+            place = rank[zero - product[mu] + bit[mu] * own]
+            counts[place] += bit[mu]
+            low, high = min(low, place), max(high, place)
+    else:
+        for mu in range(product.size):
+            place = zero - product[mu] + bit[mu] * own
+            counts[place] += bit[mu]
+            low, high = min(low, place), max(high, place)
+    first = low
+    while first < high and counts[first] == 0:
+        first += 1
+    top = gain_power[first]
+    field = 0.0
+    for place in range(first, high + 1):
+        weight = _HALVES[min(top - gain_power[place], _DOUBLINGS - 1)]
+        # All that is left is below the last digit of the sum.
+        if product.size * weight < 1e-17 * abs(field):
+            break
+        field += counts[place] * gain[place] * weight
+    counts[low : high + 1] = 0
+    return field, top

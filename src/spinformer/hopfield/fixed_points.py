@@ -4,16 +4,30 @@ A fixed point obeys ξ* = Σ_i p_i x_i with p = softmax(β X ξ*) (patterns are 
 `continuous`, whose conventions hold here). They are sorted by how many patterns share the weight p:
 an average over all patterns, a metastable state over a subset, or a single pattern
 [ramsauer2020hopfield, Sec. 3; bal2020energy, Sec. 5].
+
+`rest` hops until nothing moves and knows the derivative of where that ends. A hop is
+ξ ← Σ_i p_i k_i with p = ∇Λ(β k·ξ + b), b an optional bias of the scores (−inf: no such pattern).
+It is the gradient of a function of ξ, so its Jacobian J = β Kᵀ∇²Λ K is symmetric and, Λ being
+convex, positive semidefinite; at a stable rest its eigenvalues lie below 1. Where a rest lies does
+not depend on the way there, and its derivative follows from the implicit function theorem,
+dξ = (1 − J)⁻¹ ∂f, by conjugate gradients on the symmetric positive 1 − J: memory of one hop however
+many were made, and fewer products with J than hops. With `max_steps` used up outside of a rest, it
+is the derivative of a point that is not there, wrong by as much as the residual tells.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
+from torch import Tensor
 
 from spinformer.core.checks import check_flag, check_integer, check_real, check_tensor
+from spinformer.core.implicit import implicit_root
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
+from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, hop
 from spinformer.hopfield.continuous import attention_weights, energy, gradient, retrieve
 from spinformer.hopfield.inputs import (
     check_beta,
@@ -30,7 +44,7 @@ MERGE_RADIUS = 1e-5  # two end points nearer than this, in units of the largest 
 
 
 @record
-class FixedPoints(Solution[torch.Tensor]):
+class FixedPoints(Solution[Tensor]):
     """Distinct fixed points, K of them, sorted by energy (lowest first), found from S starts.
 
     value: (K, d). residual: (S,), ‖ξ − f(ξ)‖ where each start ended. steps: (S,), updates it
@@ -42,16 +56,16 @@ class FixedPoints(Solution[torch.Tensor]):
     basin: (K,) integers, how many of the starts ended there.
     """
 
-    weights: torch.Tensor
-    energies: torch.Tensor
-    entries: torch.Tensor
+    weights: Tensor
+    energies: Tensor
+    entries: Tensor
     kinds: tuple[str, ...]
-    eigenvalue: torch.Tensor
-    stable: torch.Tensor
-    basin: torch.Tensor
+    eigenvalue: Tensor
+    stable: Tensor
+    basin: Tensor
 
     @property
-    def points(self) -> torch.Tensor:
+    def points(self) -> Tensor:
         """(K, d): the fixed points."""
         return self.value
 
@@ -61,7 +75,7 @@ class FixedPoints(Solution[torch.Tensor]):
         return int((~self.converged).sum())
 
 
-def effective_entries(weights: torch.Tensor, *, mass: float = 0.9) -> torch.Tensor:
+def effective_entries(weights: Tensor, *, mass: float = 0.9) -> Tensor:
     """Fewest entries of each softmax row that sum to at least `mass`, integers, shape (...).
 
     `weights` has shape (..., N), rows non-negative and summing to 1 (to 1e-4, so that float32
@@ -91,7 +105,7 @@ def effective_entries(weights: torch.Tensor, *, mass: float = 0.9) -> torch.Tens
     return torch.as_tensor(entries, dtype=torch.int64, device=weights.device)
 
 
-def operating_class(entries: torch.Tensor, *, size: int) -> torch.Tensor:
+def operating_class(entries: Tensor, *, size: int) -> Tensor:
     """Class 1, 2, 3 or 4 of a head whose softmax rows need `entries` of `size` weights for 0.9.
 
     1: more than N/2 (it averages over nearly everything), 2: (N/8, N/2], 3: (N/32, N/8],
@@ -102,7 +116,7 @@ def operating_class(entries: torch.Tensor, *, size: int) -> torch.Tensor:
     [1, 2, 3, 4]
     """
     size = check_integer("size", size, low=1)
-    if not isinstance(entries, torch.Tensor):
+    if not isinstance(entries, Tensor):
         raise TypeError(f"entries must be a torch tensor, got {type(entries).__name__}")
     entries = entries.double()
     if entries.numel() and not (float(entries.min()) >= 1 and float(entries.max()) <= size):
@@ -113,7 +127,7 @@ def operating_class(entries: torch.Tensor, *, size: int) -> torch.Tensor:
     return 1 + (entries <= size / 2).int() + (entries <= size / 8) + (entries <= size / 32)
 
 
-def classify(weights: torch.Tensor) -> tuple[str, ...]:
+def classify(weights: Tensor) -> tuple[str, ...]:
     """The kind of each row of `weights`, shape (K, N), as one of `KINDS`.
 
     With k the fewest entries that sum to 0.9: "single pattern" for k = 1, "global average" for
@@ -130,9 +144,7 @@ def classify(weights: torch.Tensor) -> tuple[str, ...]:
     return tuple(names)
 
 
-def jacobian_eigenvalue(
-    patterns: torch.Tensor, *, weights: torch.Tensor, beta: float
-) -> torch.Tensor:
+def jacobian_eigenvalue(patterns: Tensor, *, weights: Tensor, beta: float) -> Tensor:
     """Largest eigenvalue of β Cov_p(x) for each row p of `weights` (K, N), shape (K,).
 
     `patterns` (N, d). Where p are the weights of a fixed point, below 1 means stable.
@@ -154,7 +166,7 @@ def jacobian_eigenvalue(
     return torch.stack(values) if values else weights.new_zeros(0)
 
 
-def mean_critical_beta(patterns: torch.Tensor) -> float:
+def mean_critical_beta(patterns: Tensor) -> float:
     """β_c = 1/λ_max(Cov): below it the mean of *centred* patterns is stable, above it is not.
 
     For patterns (N, d) of zero mean, ξ = 0 is a fixed point at every β with uniform weights, and
@@ -172,10 +184,10 @@ def mean_critical_beta(patterns: torch.Tensor) -> float:
 
 
 def find_fixed_points(
-    patterns: torch.Tensor,
+    patterns: Tensor,
     *,
     beta: float,
-    starts: torch.Tensor | None = None,
+    starts: Tensor | None = None,
     tolerance: float = 1e-10,
     max_steps: int = 2_000,
     merge_radius: float = MERGE_RADIUS,
@@ -214,7 +226,7 @@ def find_fixed_points(
             states[index], arrived[index] = root, True
 
     order = torch.argsort(energy(patterns, states=states, beta=beta), stable=True)
-    representatives: list[torch.Tensor] = []
+    representatives: list[Tensor] = []
     basin: list[int] = []
     for index in order[arrived[order]].tolist():
         for known, point in enumerate(representatives):
@@ -270,9 +282,7 @@ def random_pattern_overlap(count: int, *, dim: int, beta: float) -> float:
     return overlap
 
 
-def _newton(
-    patterns: torch.Tensor, state: torch.Tensor, beta: float, tolerance: float
-) -> torch.Tensor | None:
+def _newton(patterns: Tensor, state: Tensor, beta: float, tolerance: float) -> Tensor | None:
     identity = torch.eye(patterns.shape[1], dtype=patterns.dtype, device=patterns.device)
     for _ in range(50):
         weights = torch.softmax(beta * patterns @ state, dim=0)
@@ -286,3 +296,163 @@ def _newton(
         if float(step.norm()) <= tolerance:
             return state
     return None
+
+
+# -- the derivative of a rest -------------------------------------------------------------------
+
+
+def rest(
+    start: Tensor,
+    *,
+    keys: Tensor,
+    beta: Tensor,
+    bias: Tensor | None = None,
+    lagrangian: Lagrangian = LOG_SUM_EXP,
+    tolerance: float,
+    max_steps: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Hop from `start` until every state moves by at most `tolerance`, for itself.
+
+    start: (..., S, d). keys: (..., N, d). beta: broadcasts with the keys. bias: (..., S, N).
+    Returns the states (..., S, d), how far the last hop of each moved it, and its hops (integers),
+    both (..., S). A state that has arrived stays put: none depends on its neighbours. One look
+    at the device's numbers a hop decides whether to go on.
+
+    The states carry the implicit derivative in `keys`, `beta` and `bias` to any order (from the
+    second on through a dense Jacobian, d products), and none in `start`: a rest does not
+    feel where it was reached from. Inside `torch.vmap` a whole batch hops together.
+
+    >>> state, moved, hops = rest(torch.tensor([[1.0, 0.0]]), keys=4 * torch.eye(2),
+    ...                           beta=torch.ones(()), tolerance=1e-6, max_steps=50)
+    >>> f"{float(state[0, 0]):.3f}", bool((moved <= 1e-6).all())
+    ('4.000', True)
+    """
+    if torch.compiler.is_compiling():
+        # The loop stays outside of the graph. Saying so at the top would import torch's compiler.
+        alone: Any = torch.compiler.disable(_Rest.apply)
+        return alone(lagrangian, tolerance, max_steps, start, keys, beta, bias)
+    return _Rest.apply(lagrangian, tolerance, max_steps, start, keys, beta, bias)
+
+
+class _Rest(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        lagrangian: Lagrangian,
+        tolerance: float,
+        max_steps: int,
+        start: Tensor,
+        keys: Tensor,
+        beta: Tensor,
+        bias: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        scaled = keys * beta
+
+        def step(state: Tensor) -> tuple[Tensor, Tensor]:
+            landed = hop(state, scaled=scaled, content=keys, bias=bias, lagrangian=lagrangian)
+            return landed, torch.linalg.vector_norm(landed - state, dim=-1)
+
+        state, moved = step(start)
+        hops = torch.ones_like(moved, dtype=torch.int64)
+        for _ in range(max_steps - 1):
+            # A state that is no longer finite moves by NaN, which is not above anything.
+            going = moved > tolerance
+            if not bool(going.any()):
+                break
+            landed, shift = step(state)
+            state = torch.where(going.unsqueeze(-1), landed, state)
+            moved = torch.where(going, shift, moved)
+            hops = hops + going
+        return state, moved, hops
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.lagrangian, ctx.tolerance, ctx.max_steps, _, *parts = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(output[0], *(part for part in parts if part is not None))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        again = torch.is_grad_enabled()
+        # Fresh views keep the partial derivatives of one hop apart from the dependence of the
+        # state on the parameters, which its own node supplies when this pass is differentiated.
+        fresh = (lambda x: x.view_as(x)) if again else (lambda x: x.detach())
+
+        def land(xi: Tensor, keys: Tensor, beta: Tensor, bias: Tensor | None = None) -> Tensor:
+            scores = xi @ (keys * beta).mT
+            return ctx.lagrangian.gradient(scores if bias is None else scores + bias) @ keys
+
+        with torch.enable_grad():
+            state, *parts = (
+                x if x.requires_grad else x.requires_grad_()
+                for x in (fresh(saved) for saved in ctx.saved_tensors)
+            )
+            point = state.detach().requires_grad_()
+            there = land(point, *(part.detach() for part in parts))
+            with torch.no_grad():
+                adjoint = _conjugate_gradients(
+                    there, point, grad.detach(), ctx.tolerance, ctx.max_steps
+                )
+            if again:
+
+                def lack(u: Tensor, given: Tensor, xi: Tensor, *parts: Tensor) -> Tensor:
+                    with torch.enable_grad():
+                        turn = xi if xi.requires_grad else xi.detach().requires_grad_()
+                        (turned,) = torch.autograd.grad(
+                            land(turn, *parts), turn, u, create_graph=True
+                        )
+                    return u - turned - given
+
+                adjoint = implicit_root(lack, adjoint, grad, state, *parts)
+            grads = torch.autograd.grad(land(state, *parts), parts, adjoint, create_graph=again)
+        return (None, None, None, None, *grads, *[None] * (3 - len(parts)))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> Any:
+        # Leading axes are systems already: the mapped one goes in front of them all.
+        rank = max(
+            x.ndim - (dim is not None)
+            for x, dim in zip(inputs, in_dims, strict=True)
+            if isinstance(x, Tensor)
+        )
+        moved = []
+        for x, dim in zip(inputs, in_dims, strict=True):
+            if dim is not None:
+                x = x.movedim(dim, 0)
+                x = x.reshape(len(x), *[1] * (rank + 1 - x.ndim), *x.shape[1:])
+            moved.append(x)
+        found = _Rest.apply(*moved)
+        # What was mapped may not have met the states: then the result has no axis for it.
+        found = tuple(
+            x if x.ndim > inner else x.expand(info.batch_size, *x.shape)
+            for x, inner in zip(found, (rank, rank - 1, rank - 1), strict=True)
+        )
+        return found, (0, 0, 0)
+
+
+def _conjugate_gradients(
+    there: Tensor, point: Tensor, right: Tensor, tolerance: float, limit: int
+) -> Tensor:
+    """u with (1 − J) u = `right`, a system per state; J the Jacobian of `there` at `point`.
+
+    Systems go on until each lacks at most `tolerance` of its right-hand side. One that meets a
+    direction in which 1 − J is not positive, no rest or no stable one, keeps what it has.
+    """
+    tolerance = max(tolerance, 8 * torch.finfo(right.dtype).eps)
+    solution, lack, direction = torch.zeros_like(right), right, right
+    size = lack.square().sum(-1, keepdim=True)
+    enough = tolerance**2 * size
+    going = size > enough
+    for _ in range(min(limit, 2 * right.shape[-1])):
+        if not bool(going.any()):
+            break
+        (turned,) = torch.autograd.grad(there, point, direction, retain_graph=True)
+        image = direction - turned
+        curvature = (direction * image).sum(-1, keepdim=True)
+        going = going & (curvature > 0)
+        length = torch.where(going, size / torch.where(going, curvature, 1.0), 0.0)
+        solution = solution + length * direction
+        lack = lack - length * image
+        new = lack.square().sum(-1, keepdim=True)
+        direction = lack + torch.where(going, new / torch.where(going, size, 1.0), 0.0) * direction
+        size, going = new, going & (new > enough)
+    return solution

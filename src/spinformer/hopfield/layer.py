@@ -6,10 +6,14 @@ another convex `Lagrangian`. One read without a hop is multi-head attention [bal
 ramsauer2020hopfield, Sec. 2, whose Hopfield, HopfieldPooling and HopfieldLayer are options of one
 class here]. Hops are counted in advance (`steps`) or go on until nothing moves (`tolerance`).
 Hops and read are calls of the framework's fused kernel; β multiplies the keys once.
+
+Masks are those of `torch.nn.MultiheadAttention`: True leaves a pattern out, numbers are added to
+the scores.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,46 +21,72 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from spinformer.core.checks import check_choice, check_flag, check_integer, check_real, check_tensor
-from spinformer.hopfield.attention_module import attention_state
-from spinformer.hopfield.lagrangians import LOG_SUM_EXP, Lagrangian, check_lagrangian
-from spinformer.hopfield.layer_inputs import (
-    arrange,
-    as_bias,
-    combine_masks,
-    head_size,
-    inverse_temperatures,
+from spinformer.core.checks import (
+    check_flag,
+    check_instance,
+    check_integer,
+    check_real,
+    check_tensor,
 )
-from spinformer.hopfield.resting import LayerRetrieval, explicit_weights, hop, judge, rest
+from spinformer.core.records import record
+from spinformer.core.solve import Solution, Status, status_of
+from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, hop
+from spinformer.hopfield.fixed_points import rest
+
+# How still a state must be to count as at rest, where nobody says it.
+TOLERANCE = 1e-3
 
 
 class _Parts(NamedTuple):
     start: Tensor
     keys: Tensor
+    scaled: Tensor
     values: Tensor
     mask: Tensor | None
     batched: bool
 
 
+@record
+class LayerRetrieval(Solution[Tensor]):
+    """Where the states of a `HopfieldLayer` went, and how far that is to be trusted.
+
+    value: (B, heads, S, head width), the states that read the values. residual: (B, heads, S), how
+    far the last hop moved each (with a tolerance), or one more would (fixed steps, which may not
+    hop at all). steps: (B, heads, S), hops made. status: CONVERGED where the residual is within
+    the tolerance, DIVERGED where a state is not finite, else STEP_LIMIT: there the implicit
+    derivative is as inexact as the state. start: the projected queries, as `value`.
+    """
+
+    start: Tensor
+
+    @property
+    def converged_share(self) -> Tensor:
+        """(heads,): share of the states that are at rest."""
+        return self.converged.double().mean((0, 2))
+
+
 class HopfieldLayer(nn.Module):
     """Multi-head continuous Hopfield retrieval, differentiable, in place of attention.
 
-    width: features of the queries and of the output. heads, head_width: number and width of the
+    width: features of queries, patterns and output. heads, head_width: number and width of the
         heads (default width/heads, which must be whole).
-    pattern_width, value_width: features of the stored patterns and of values that are not the
-        patterns (default: `width`, and those of the patterns).
     steps: n − 1 hops and a read (default 1: attention). tolerance: instead, hop until no state
-        moves farther than this, or `max_steps` times, then read; the derivative is implicit, and
-        the query has none through the rest it reached (it chooses the basin, see `resting`).
-    beta: one inverse temperature > 0, or one per head (default 1/√head_width). learn_beta: train
-        log β, per head. lagrangian: what turns scores into weights (`hopfield.lagrangians`).
+        moves farther than this, or `steps` times (default 100), then read; the derivative is
+        implicit, and the query has none through the rest it reached (it chooses the basin).
+    beta: one inverse temperature > 0, or one per head (default 1/√head_width). Its logarithm is
+        the parameter `log_beta`, which learns after `layer.log_beta.requires_grad_()`.
+    lagrangian: what turns scores into weights (`hopfield.attention`).
     memories: number of learned patterns, stored beside those given to `forward`, or alone.
     pooling: number of learned queries; then `forward` takes none, and the output has this length.
-    static: no projections, queries and patterns are used as they are (the output has the
-        values' width). tied: values = keys, so that the read is one more hop.
-    normalize: LayerNorm on queries, patterns, values before the projections (default: unless
-        static). bias: biases in the projections. dropout: probability on the weights, when
-        training; with a tolerance at the read only. batch_first: False for (length, batch, width).
+    static: neither norms nor projections, queries and patterns are used as they are (the output
+        has the values' width).
+
+    The maps are attributes, and what is put in their place is used: `query_norm`, `pattern_norm`
+    (LayerNorm), `to_query`, `to_key`, `to_value`, `to_output` (Linear). `to_value = None` ties
+    values to keys, so that the read is one more hop. Further attributes: `dropout` (0.0), a
+    probability on the weights, when training, with a tolerance at the read only; `batch_first`
+    (True), False for (length, batch, width). Type and device are torch's defaults, or those of
+    `layer.to`.
 
     A state's rest never depends on its neighbours. Second derivatives are right through a rest;
     through fixed steps the fused kernel refuses them, torch's math kernel has them (and `vmap`).
@@ -74,86 +104,43 @@ class HopfieldLayer(nn.Module):
         *,
         heads: int = 1,
         head_width: int | None = None,
-        pattern_width: int | None = None,
-        value_width: int | None = None,
         steps: int | None = None,
         tolerance: float | None = None,
-        max_steps: int = 100,
         beta: float | Sequence[float] | None = None,
-        learn_beta: bool = False,
         lagrangian: Lagrangian = LOG_SUM_EXP,
         memories: int = 0,
         pooling: int = 0,
         static: bool = False,
-        tied: bool = False,
-        normalize: bool | None = None,
-        bias: bool = True,
-        dropout: float = 0.0,
-        batch_first: bool = True,
-        device: Any = None,
-        dtype: Any = None,
     ) -> None:
         super().__init__()
         self.width = check_integer("width", width, low=1)
         self.heads = check_integer("heads", heads, low=1)
-        self.static, self.tied = check_flag("static", static), check_flag("tied", tied)
-        self.batch_first = check_flag("batch_first", batch_first)
-        self.head_width = head_size(
-            self.width,
-            heads=self.heads,
-            head_width=head_width,
-            pattern_width=pattern_width,
-            value_width=value_width,
-            static=self.static,
-            tied=self.tied,
-        )
-        self.pattern_width = pattern_width or self.width
-        self.value_width = value_width or self.pattern_width
-        if steps is not None and tolerance is not None:
-            raise ValueError("tolerance must be None where steps says when to stop, or steps None")
-        self.steps = check_integer("steps", 1 if steps is None else steps, low=1)
+        if head_width is None and width % heads:
+            raise ValueError(f"heads must divide width {width}, got {heads}")
+        head_width = width // heads if head_width is None else head_width
+        inner = self.heads * check_integer("head_width", head_width, low=1)
+        if check_flag("static", static) and inner != width:
+            raise ValueError("static must be False where widths differ: there is no projection")
         self.tolerance = None if tolerance is None else check_real("tolerance", tolerance, low=0.0)
-        self.max_steps = check_integer("max_steps", max_steps, low=1)
-        self.lagrangian = check_lagrangian(lagrangian)
-        self.dropout = check_real("dropout", dropout, low=0.0, high=1.0)
-        for name, flag in (("learn_beta", learn_beta), ("bias", bias)):
-            check_choice(name, flag, (True, False))
-        normalize = check_choice("normalize", normalize, (True, False, None))
-        normalize = not static if normalize is None else normalize
-        memories = check_integer("memories", memories, low=0)
-        if memories and value_width is not None:
-            raise ValueError("memories must be 0 where values have a width of their own")
-        pooling = check_integer("pooling", pooling, low=0)
-        made = {"device": device, "dtype": dtype}
-
-        log_beta = torch.tensor(
-            inverse_temperatures(beta, heads=self.heads, head_width=self.head_width),
-            dtype=torch.float64,
-        ).log()
-        log_beta = log_beta.to(device=device, dtype=dtype or torch.get_default_dtype())
-        if learn_beta:
-            self.log_beta = nn.Parameter(log_beta)
-        else:
-            self.register_buffer("log_beta", log_beta)
-
-        def norm(size: int) -> nn.Module:
-            return nn.LayerNorm(size, **made) if normalize else nn.Identity()
-
-        def project(size: int, to: int) -> nn.Module:
-            return nn.Identity() if static else nn.Linear(size, to, bias=bias, **made)
-
-        inner = self.heads * self.head_width
-        self.query_norm, self.pattern_norm = norm(self.width), norm(self.pattern_width)
-        self.value_norm = None if value_width is None else norm(self.value_width)
-        self.to_query = project(self.width, inner)
-        self.to_key = project(self.pattern_width, inner)
-        self.to_value = None if tied else project(self.value_width, inner)
-        self.to_output = project(inner, self.width)
-        self.memory = (
-            nn.Parameter(torch.randn(memories, self.pattern_width, **made)) if memories else None
+        default = 1 if tolerance is None else 100
+        self.steps = check_integer("steps", default if steps is None else steps, low=1)
+        self.lagrangian = check_instance("lagrangian", lagrangian, Lagrangian)
+        self.dropout, self.batch_first = 0.0, True
+        log_beta = _log_betas(beta, heads=heads, head_width=head_width)
+        self.log_beta = nn.Parameter(log_beta.to(torch.get_default_dtype()), requires_grad=False)
+        self.query_norm, self.pattern_norm = (
+            nn.Identity() if static else nn.LayerNorm(width) for _ in range(2)
         )
-        self.pooled_queries = (
-            nn.Parameter(torch.randn(pooling, self.width, **made)) if pooling else None
+        self.to_query, self.to_key, self.to_value = (
+            nn.Identity() if static else nn.Linear(width, inner) for _ in range(3)
+        )
+        self.to_output = nn.Identity() if static else nn.Linear(inner, width)
+        self.memory, self.pooled_queries = (
+            nn.Parameter(torch.randn(count, width)) if count else None
+            for count in (
+                check_integer("memories", memories, low=0),
+                check_integer("pooling", pooling, low=0),
+            )
         )
 
     @property
@@ -165,38 +152,36 @@ class HopfieldLayer(nn.Module):
         self,
         queries: Tensor | None = None,
         *,
+        patterns: Tensor | None = None,
+        values: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
         need_weights: bool = False,
         average_attn_weights: bool = True,
         return_states: bool = False,
-        **given: Any,
     ) -> Any:
         """Retrieved values (B, S, width); with them, if asked for, weights and `LayerRetrieval`.
 
-        queries: (B, S, width), or None with `pooling`. By name: patterns: (B, N, pattern_width),
-        or None with `memories`; values: (B, N, value_width), if not the patterns. One sample may
-        come without batch axis, (S, width); with `batch_first=False` lengths come first.
-        Masks, that all hold together (`hopfield.layer_inputs`): pattern_mask (B, N) and
-        attention_mask, broadcastable to (B, heads, S, N), are True where a query may look;
-        key_padding_mask (B, N) and attn_mask, (S, N) or (B · heads, S, N), True where it may not,
-        as in `torch.nn.MultiheadAttention`; floating-point ones are added to the scores. causal:
-        query t sees patterns up to position t only. Learned memories are never masked. A query
-        that may look at nothing has no update: it raises ValueError.
+        queries: (B, S, width), or None with `pooling`. patterns: (B, N, width), or None with
+        `memories`; values: (B, N, ...), if not the patterns. One sample may come without batch
+        axis, (S, width). key_padding_mask (B, N) and attn_mask, (S, N) or (B · heads, S, N): True
+        where a query may not look; floating-point ones are added to the scores. Learned memories
+        are never masked. A query that may look at nothing has no update: it raises ValueError.
 
         need_weights: also the weights of the read, (B, S, N + memories), their mean over heads,
         or (B, heads, S, N + memories) without `average_attn_weights`; made explicitly.
         return_states: also the states and whether they are at rest. Inside `torch.compile` and
         `torch.vmap`, and only there, values are not checked.
         """
-        part = self._prepare(queries, **given)
+        part = self._prepare(queries, patterns, values, key_padding_mask, attn_mask)
         dropout = self.dropout if self.training else 0.0
-        scaled = self._scaled(part)
-        found = self._hops(part, scaled, dropout=dropout, tolerance=self.tolerance)
+        found = self._hops(part, self.tolerance, dropout)
         state, weights = found[0], None
         if need_weights:
-            weights = self._weights(part, scaled, state)
+            weights = self.lagrangian.gradient(_scores(part, state))
             content = functional.dropout(weights, dropout) @ part.values
         else:
-            content = self._hop(part, scaled, state, part.values, dropout=dropout)
+            content = self._hop(part, state, part.values, dropout)
         output = self.to_output(content.transpose(1, 2).flatten(-2))
         output = output if self.batch_first or not part.batched else output.transpose(0, 1)
         results: list[Any] = [output if part.batched else output.squeeze(0)]
@@ -204,74 +189,109 @@ class HopfieldLayer(nn.Module):
             weights = weights.mean(1) if average_attn_weights else weights
             results.append(weights if part.batched else weights.squeeze(0))
         if return_states:
-            results.append(self._retrieval(part, scaled, found, self.tolerance))
+            results.append(self._judge(part, found, self.tolerance))
         return results[0] if len(results) == 1 else tuple(results)
 
     def retrieve(
-        self, queries: Tensor | None = None, *, tolerance: float | None = None, **given: Any
+        self,
+        queries: Tensor | None = None,
+        *,
+        patterns: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        tolerance: float | None = None,
     ) -> LayerRetrieval:
         """The states only, without dropout. Arguments as in `forward`.
 
         tolerance: what counts as at rest, and where a layer with a tolerance stops, in place of
         the layer's own (default; 1e-3 for a layer of fixed steps).
         """
-        if tolerance is None:
-            tolerance = self.tolerance
-        else:
-            tolerance = check_real("tolerance", tolerance, low=0.0)
-        part = self._prepare(queries, **given)
-        scaled = self._scaled(part)
-        stop = None if self.tolerance is None else tolerance
-        found = self._hops(part, scaled, dropout=0.0, tolerance=stop)
-        return self._retrieval(part, scaled, found, tolerance)
-
-    def attention_weights(self, queries: Tensor | None = None, **given: Any) -> Tensor:
-        """Weights of the read, shape (B, heads, S, N + memories), memories last.
-
-        Arguments as in `forward`; dropout is not applied. Made explicitly: S·N entries a head.
-        """
-        part = self._prepare(queries, **given)
-        scaled = self._scaled(part)
-        found = self._hops(part, scaled, dropout=0.0, tolerance=self.tolerance)
-        return self._weights(part, scaled, found[0])
+        if tolerance is not None:
+            check_real("tolerance", tolerance, low=0.0)
+        part = self._prepare(queries, patterns, None, key_padding_mask, attn_mask)
+        wanted = self.tolerance if tolerance is None else tolerance
+        found = self._hops(part, None if self.tolerance is None else wanted, 0.0)
+        return self._judge(part, found, wanted)
 
     def energy(
-        self, queries: Tensor | None = None, *, states: Tensor | None = None, **given: Any
+        self,
+        queries: Tensor | None = None,
+        *,
+        patterns: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        states: Tensor | None = None,
     ) -> Tensor:
         """E(ξ) = ½ ξ·ξ − β⁻¹ Λ(β k·ξ), (B, heads, S), Λ the log-sum-exp unless another is chosen.
 
-        states: (B, heads, S, head_width) as in `LayerRetrieval`; default: the projected queries.
+        states: (B, heads, S, head width) as in `LayerRetrieval`; default: the projected queries.
         Other arguments as in `forward`; floating-point masks are added inside of Λ. No hop raises
         it; the read does not belong to it, unless values and keys are tied.
         """
-        part = self._prepare(queries, **given)
+        part = self._prepare(queries, patterns, None, key_padding_mask, attn_mask)
         state = part.start if states is None else check_tensor("states", states)
         if state.shape != part.start.shape:
             raise ValueError(
                 f"states must have shape {tuple(part.start.shape)}, got {tuple(state.shape)}"
             )
-        scores, bias = state @ self._scaled(part).mT, self._bias(part)
-        depth = self.lagrangian.value(scores if bias is None else scores + bias)
+        depth = self.lagrangian.value(_scores(part, state))
         return 0.5 * state.square().sum(-1) - depth / self.beta.view(-1, 1)
 
     @classmethod
-    def from_attention(cls, module: nn.MultiheadAttention, **options: Any) -> HopfieldLayer:
+    def from_attention(
+        cls,
+        module: nn.MultiheadAttention,
+        *,
+        steps: int | None = None,
+        tolerance: float | None = None,
+        beta: float | Sequence[float] | None = None,
+        lagrangian: Lagrangian = LOG_SUM_EXP,
+        memories: int = 0,
+    ) -> HopfieldLayer:
         """A layer with the weights of `module`, and its output for the same masks at one step.
 
-        `options` go to the layer: steps, tolerance, beta, learn_beta, lagrangian, memories. The
-        weights are copied. Raises ValueError for `add_bias_kv` or `add_zero_attn`, which append
-        patterns that this layer does not have.
+        The weights are copied, there are no norms; the options are those of the layer. Raises
+        ValueError for `add_bias_kv` or `add_zero_attn`, which append patterns that this layer does
+        not have, and for memories where keys or values have a width of their own.
 
         >>> attention = nn.MultiheadAttention(8, 2, batch_first=True)
         >>> layer, x = HopfieldLayer.from_attention(attention), torch.ones(1, 3, 8)
         >>> torch.allclose(layer(x, patterns=x), attention(x, x, x)[0], atol=1e-6)
         True
         """
-        state, found = attention_state(module)
-        layer = cls(**{**found, **options})
-        if layer.static or layer.tied:
-            raise ValueError("options must not tie or drop projections: there are weights for them")
-        layer.load_state_dict(state, strict=False)
+        module = check_instance("module", module, nn.MultiheadAttention)
+        if module.bias_k is not None or module.add_zero_attn:
+            raise ValueError("module must have neither add_bias_kv nor add_zero_attn")
+        if memories and not module.embed_dim == module.kdim == module.vdim:
+            raise ValueError("memories must be 0 where keys or values have a width of their own")
+        layer = cls(
+            module.embed_dim,
+            heads=module.num_heads,
+            steps=steps,
+            tolerance=tolerance,
+            lagrangian=lagrangian,
+            memories=memories,
+        ).to(module.out_proj.weight)
+        layer.query_norm = layer.pattern_norm = nn.Identity()
+        log_beta = _log_betas(beta, heads=layer.heads, head_width=module.head_dim)
+        layer.log_beta.data = log_beta.to(module.out_proj.weight)
+        packed, given = module.in_proj_weight, module.in_proj_bias
+        weights = (
+            (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+            if packed is None
+            else packed.chunk(3)
+        )
+        biases = (None,) * 3 if given is None else given.chunk(3)
+        maps = zip(("to_query", "to_key", "to_value"), weights, biases, strict=True)
+        for name, weight, bias in (
+            *maps,
+            ("to_output", module.out_proj.weight, module.out_proj.bias),
+        ):
+            linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None).to(weight)
+            state = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
+            linear.load_state_dict(state)
+            setattr(layer, name, linear)
+        layer.dropout, layer.batch_first = module.dropout, module.batch_first
         return layer.train(module.training)
 
     def extra_repr(self) -> str:
@@ -282,77 +302,68 @@ class HopfieldLayer(nn.Module):
     def _prepare(
         self,
         queries: Tensor | None,
-        *,
-        patterns: Tensor | None = None,
-        values: Tensor | None = None,
-        **masks: Any,
+        patterns: Tensor | None,
+        values: Tensor | None,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
     ) -> _Parts:
         pooled = self.pooled_queries
-        if (queries is None) != (pooled is not None):
+        if (queries is None) == (pooled is None):
             raise ValueError("queries must be given exactly where the layer has no pooling")
         if patterns is None and self.memory is None:
             raise ValueError("patterns must be given where the layer has no memories")
-        if values is not None and (patterns is None or self.tied):
-            raise ValueError("values must be None with tied=True or without patterns")
-        if values is None and self.value_norm is not None:
-            raise ValueError("values must be given where they have a width of their own")
-        ready, size, batched = arrange(
-            {"queries": queries, "patterns": patterns, "values": values},
-            widths=(self.width, self.pattern_width, self.value_width),
-            model=self.log_beta,
-            batch_first=self.batch_first,
-        )
-        stored = ready.get("patterns")
+        if values is not None and (patterns is None or self.to_value is None):
+            raise ValueError("values must be None where they are tied to keys or without patterns")
+        given = {
+            name: _features(name, value, self.log_beta)
+            for name, value in (("queries", queries), ("patterns", patterns), ("values", values))
+            if value is not None
+        }
+        batched = next((x.ndim == 3 for x in given.values()), True)
+        for name, x in given.items():
+            if (x.ndim == 3) != batched:
+                raise ValueError(f"{name} must have a batch axis exactly where the other inputs do")
+            given[name] = x[None] if not batched else x if self.batch_first else x.transpose(0, 1)
+        sizes = {len(x) for x in given.values()} or {1}
+        if len(sizes) > 1:
+            raise ValueError(f"{' and '.join(given)} must have one batch size, got {sizes}")
+        size = sizes.pop()
+        states = given["queries"] if pooled is None else pooled.expand(size, -1, -1)
+        if states.shape[-1] != self.width:
+            raise ValueError(f"queries must have width {self.width}, got {states.shape[-1]}")
+        stored = given.get("patterns")
+        content = given.get("values")
         count = 0 if stored is None else stored.shape[1]
-        states = ready["queries"] if pooled is None else pooled.expand(size, -1, -1)
-        content = ready.get("values", stored)
+        if content is not None and content.shape[1] != count:
+            raise ValueError(
+                f"values must be as many as the patterns, {count}, got {content.shape[1]}"
+            )
+        learned = 0 if self.memory is None else len(self.memory)
         if self.memory is not None:
             memory = self.memory.expand(size, -1, -1)
             stored = memory if stored is None else torch.cat([stored, memory], dim=1)
-            content = memory if content is None else torch.cat([content, memory], dim=1)
-        assert stored is not None
-        mask = combine_masks(
-            size,
-            heads=self.heads,
-            length=states.shape[1],
-            given=count,
-            memories=0 if self.memory is None else len(self.memory),
-            model=self.log_beta,
-            **masks,
-        )
+            content = None if content is None else torch.cat([content, memory], dim=1)
+        shape = (size, self.heads, states.shape[1], count)
+        mask = _mask(key_padding_mask, attn_mask, shape, learned, self.log_beta.dtype)
         normed = self.pattern_norm(stored)
         keys = self._split(self.to_key(normed))
-        if self.to_value is None:
-            held = keys
-        else:
-            if "values" in ready:
-                normed = (self.value_norm or self.pattern_norm)(content)
-            held = self._split(self.to_value(normed))
+        held = keys
+        if self.to_value is not None:
+            source = normed if content is None else self.pattern_norm(content)
+            held = self._split(self.to_value(source))
         start = self._split(self.to_query(self.query_norm(states)))
-        return _Parts(start, keys, held, mask, batched)
-
-    def _weights(self, part: _Parts, scaled: Tensor, state: Tensor) -> Tensor:
-        bias = self._bias(part)
-        return explicit_weights(state, scaled=scaled, bias=bias, lagrangian=self.lagrangian)
+        return _Parts(start, keys, keys * self.beta.view(-1, 1, 1), held, mask, batched)
 
     def _split(self, features: Tensor) -> Tensor:
         return features.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
-    def _scaled(self, part: _Parts) -> Tensor:
-        return part.keys * self.beta.view(-1, 1, 1)
-
-    def _bias(self, part: _Parts) -> Tensor | None:
-        return None if part.mask is None else as_bias(part.mask, dtype=part.start.dtype)
-
-    def _hop(
-        self, part: _Parts, scaled: Tensor, state: Tensor, content: Tensor, *, dropout: float
-    ) -> Tensor:
+    def _hop(self, part: _Parts, state: Tensor, content: Tensor, dropout: float) -> Tensor:
         bias = part.mask
         if bias is not None and (self.lagrangian is not LOG_SUM_EXP or bias.dtype != torch.bool):
-            bias = self._bias(part)  # the fused kernel takes booleans as they are
+            bias = _as_bias(bias, state.dtype)  # the fused kernel takes booleans as they are
         return hop(
             state,
-            scaled=scaled,
+            scaled=part.scaled,
             content=content,
             bias=bias,
             lagrangian=self.lagrangian,
@@ -360,40 +371,207 @@ class HopfieldLayer(nn.Module):
         )
 
     def _hops(
-        self, part: _Parts, scaled: Tensor, *, dropout: float, tolerance: float | None
+        self, part: _Parts, tolerance: float | None, dropout: float
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """States after all hops; for hops until rest also how far the last went, and how many."""
         state = part.start
         if tolerance is None:
             for _ in range(self.steps - 1):
-                state = self._hop(part, scaled, state, part.keys, dropout=dropout)
+                state = self._hop(part, state, part.keys, dropout)
             return state, None, None
         # A small tolerance means nothing in half precision.
         wide = torch.promote_types(state.dtype, torch.float32)
-        bias = self._bias(part)
         with torch.autocast(state.device.type, enabled=False):
             found, moved, hops = rest(
                 state.to(wide),
                 keys=part.keys.to(wide),
                 beta=self.beta.view(-1, 1, 1).to(wide),
-                bias=None if bias is None else bias.to(wide),
+                bias=None if part.mask is None else _as_bias(part.mask, wide),
                 lagrangian=self.lagrangian,
                 tolerance=tolerance,
-                max_steps=self.max_steps,
+                max_steps=self.steps,
             )
         return found.to(state.dtype), moved, hops
 
-    def _retrieval(
+    def _judge(
         self,
         part: _Parts,
-        scaled: Tensor,
         found: tuple[Tensor, Tensor | None, Tensor | None],
         tolerance: float | None,
     ) -> LayerRetrieval:
         state, moved, hops = found
         if moved is None or hops is None:
             with torch.no_grad():
-                landed = self._hop(part, scaled, state, part.keys, dropout=0.0)
+                landed = self._hop(part, state, part.keys, 0.0)
             moved = torch.linalg.vector_norm(landed - state.detach(), dim=-1)
             hops = torch.full_like(moved, self.steps - 1, dtype=torch.int64)
-        return judge(state, start=part.start, moved=moved, hops=hops, tolerance=tolerance)
+        status = status_of(moved <= (TOLERANCE if tolerance is None else tolerance))
+        finite = torch.isfinite(state.detach()).all(-1)
+        return LayerRetrieval(
+            value=state,
+            residual=moved,
+            steps=hops,
+            status=torch.where(finite, status, int(Status.DIVERGED)),
+            start=part.start,
+        )
+
+
+class AttentionModule(nn.Module):
+    """A `HopfieldLayer` that is called as `torch.nn.MultiheadAttention` is, mask for mask.
+
+    `encoder_layer.self_attn = AttentionModule(layer)` puts it into torch's transformers (without
+    nested tensors: `nn.TransformerEncoder(..., enable_nested_tensor=False)` says so and saves a
+    warning). Raises ValueError where a query may look at nothing, for which torch returns NaN.
+
+    >>> module, x = AttentionModule(HopfieldLayer(8, heads=2, steps=3)), torch.ones(1, 4, 8)
+    >>> output, weights = module(x, x, x)
+    >>> output.shape, weights.shape
+    (torch.Size([1, 4, 8]), torch.Size([1, 4, 4]))
+    """
+
+    # What torch's encoders ask before they take a path of their own, past the module.
+    in_proj_bias = None
+    _qkv_same_embed_dim = False
+
+    def __init__(self, layer: HopfieldLayer) -> None:
+        super().__init__()
+        self.layer = check_instance("layer", layer, HopfieldLayer)
+        self.batch_first = layer.batch_first
+        self.train(layer.training)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Output and weights (or None), as torch has them; `is_causal` is a hint: give the mask."""
+        if is_causal and attn_mask is None:
+            raise ValueError("attn_mask must be given with is_causal, as torch asks for")
+        found = self.layer(
+            query,
+            patterns=key,
+            values=None if value is key else value,
+            key_padding_mask=key_padding_mask,
+            attn_mask=attn_mask,
+            need_weights=need_weights,
+            average_attn_weights=average_attn_weights,
+        )
+        return found if need_weights else (found, None)
+
+
+# -- what a layer is given --------------------------------------------------------------------
+
+
+def _log_betas(beta: float | Sequence[float] | None, *, heads: int, head_width: int) -> Tensor:
+    """log β of each head, in double precision."""
+    given = 1.0 / math.sqrt(head_width) if beta is None else beta
+    each = given if isinstance(given, Sequence) and not isinstance(given, str) else [given] * heads
+    if len(each) != heads:
+        raise ValueError(f"beta must be one number or one per head ({heads}), got {len(each)}")
+    numbers = [check_real("beta", value, low=0.0, open_low=True) for value in each]
+    return torch.tensor(numbers, dtype=torch.float64).log()
+
+
+def _told(flag: Tensor) -> bool | None:
+    """A boolean tensor's value, or None where none can be seen: while compiling, inside `vmap`."""
+    if torch.compiler.is_compiling():
+        return None
+    try:
+        return bool(flag)
+    except RuntimeError:  # vmap has no public way to ask
+        return None
+
+
+def _features(name: str, value: Any, like: Tensor) -> Tensor:
+    """Finite (batch, length, width), or (length, width) for one sample, of the layer's type."""
+    # One sum in place of a scan: the scan, several times as slow, only where it is not finite.
+    if not (
+        isinstance(value, Tensor)
+        and value.is_floating_point()
+        and _told(value.detach().sum(dtype=torch.float32).isfinite()) is not False
+    ):
+        value = check_tensor(name, value)
+    if value.dtype != like.dtype and not _autocast(value.device.type):
+        raise TypeError(f"{name} must be {like.dtype} like the layer, got {value.dtype}")
+    if value.ndim not in (2, 3) or 0 in value.shape:
+        raise ValueError(
+            f"{name} must have shape (batch, length, width) or (length, width), "
+            f"got {tuple(value.shape)}"
+        )
+    return value
+
+
+def _mask(
+    padding: Tensor | None,
+    attn_mask: Tensor | None,
+    shape: tuple[int, int, int, int],
+    memories: int,
+    dtype: torch.dtype,
+) -> Tensor | None:
+    """One mask that broadcasts to (B, heads, S, N + memories), or None: True where a query may
+    look, or numbers to be added to the scores if one of the masks has them."""
+    batch, heads, length, given = shape
+    masks = []
+    if padding is not None:
+        padding = _one_mask(
+            "key_padding_mask", padding, [(batch, given), (given,)][: 2 - (batch > 1)]
+        )
+        masks.append(padding.reshape(batch, 1, 1, given))
+    if attn_mask is not None:
+        attn_mask = _one_mask(
+            "attn_mask", attn_mask, [(length, given), (batch * heads, length, given)]
+        )
+        masks.append(attn_mask.reshape(shape) if attn_mask.ndim == 3 else attn_mask[None, None])
+    if not masks:
+        return None
+    if all(mask.dtype == torch.bool for mask in masks):
+        whole = ~(masks[0] if len(masks) == 1 else masks[0] | masks[1])
+    else:
+        biases = [_as_bias(~mask if mask.dtype == torch.bool else mask, dtype) for mask in masks]
+        whole = biases[0] if len(masks) == 1 else biases[0] + biases[1]
+    if memories:
+        free = True if whole.dtype == torch.bool else 0.0
+        return functional.pad(whole, (0, memories), value=free)
+    seen = whole if whole.dtype == torch.bool else whole > -math.inf
+    if _told(seen.any(-1).all()) is False:
+        raise ValueError("the masks must leave at least one pattern to every query")
+    return whole
+
+
+def _one_mask(name: str, mask: Any, shapes: Sequence[tuple[int, ...]]) -> Tensor:
+    if not (isinstance(mask, Tensor) and (mask.dtype == torch.bool or mask.is_floating_point())):
+        raise TypeError(
+            f"{name} must be a boolean or floating-point torch tensor, got {mask!r:.60}"
+        )
+    if tuple(mask.shape) not in shapes:
+        wanted = " or ".join(map(str, shapes))
+        raise ValueError(f"{name} must have shape {wanted}, got {tuple(mask.shape)}")
+    if mask.is_floating_point() and _told((mask < math.inf).all()) is False:
+        raise ValueError(f"{name} must have entries below infinity")
+    return mask
+
+
+def _scores(part: _Parts, state: Tensor) -> Tensor:
+    scores = state @ part.scaled.mT
+    return scores if part.mask is None else scores + _as_bias(part.mask, scores.dtype)
+
+
+def _as_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask as numbers to be added to the scores: 0 where True, −inf where False."""
+    if mask.dtype != torch.bool:
+        return mask.to(dtype)
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
+
+
+def _autocast(device: str) -> bool:
+    """Whether torch converts types by itself there."""
+    try:
+        return torch.is_autocast_enabled(device)
+    except TypeError:  # torch before 2.4
+        return torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled()

@@ -10,7 +10,6 @@ import torch
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from compendium.c12b_continuous_capacity.limits import line_fit
 from compendium.c12b_continuous_capacity.random_energy import (
     basin_overlap,
     capacity,
@@ -25,12 +24,13 @@ from compendium.c12b_continuous_capacity.random_energy import (
     score_rate,
 )
 from compendium.c12b_continuous_capacity.results import BASINS, FOLD, KEPT_TABLE, ONE_STEP
-from compendium.c12b_continuous_capacity.simulation import (
+from compendium.c12b_continuous_capacity.study import (
     draw_patterns,
     half_overlap,
     iterate,
     kept_patterns,
     level_log_sums,
+    line_fit,
     noisy_retrieval,
     outweighed_at,
     weight_concentration,
@@ -286,25 +286,3 @@ def test_stored_tables_are_what_the_study_computes():
             if not name.endswith("error"):
                 # Single precision: a query at the edge may fall to the other side elsewhere.
                 assert stored[name][rows][0] == pytest.approx(value, abs=0.02, rel=0.005)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: capacity(1.0, ensemble="flat"), "ensemble"),
-        (lambda: capacity(1.0, overlap=1.2), "overlap"),
-        (lambda: score_rate(1.5), "overlap"),
-        (lambda: capacity_of_all(1.0, ensemble="binary"), "ensemble"),
-        (lambda: one_step_log_count(10, beta=1.0, ensemble="gaussian"), "ensemble"),
-        (lambda: noise_exponent(-0.1, beta=1.0), "load"),
-        (lambda: kept_share(1, dim=10, beta=0.3), "count"),
-        (
-            lambda: iterate(np.ones(3), starts=np.ones((1, 3)), targets=np.ones((1, 3)), beta=1),
-            "N, d",
-        ),
-        (lambda: line_fit([1.0, 2.0], values=[1.0, 2.0], errors=[1.0, 1.0]), "points"),
-    ],
-)
-def test_bad_input_is_refused_by_name(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -7,10 +7,21 @@ import pytest
 import torch
 from torch import nn
 
-from compendium.c19_hopfield_layer.data import PARTS, SIZE, TARGET, draw_bags, split_digits
-from compendium.c19_hopfield_layer.models import FEATURES, PARAMETERS, POOLINGS, BagClassifier
-from compendium.c19_hopfield_layer.tables import CURVE
-from compendium.c19_hopfield_layer.training import BATCH, inspect, train_bags
+from compendium.c19_hopfield_layer.study import (
+    BATCH,
+    CURVE,
+    FEATURES,
+    PARAMETERS,
+    PARTS,
+    POOLINGS,
+    SIZE,
+    TARGET,
+    BagClassifier,
+    draw_bags,
+    inspect,
+    split_digits,
+    train_bags,
+)
 from compendium.common.classifiers import parameter_count
 from compendium.common.images import digit_labels, digits
 from spinformer.core.random import torch_generator
@@ -46,7 +57,7 @@ def test_every_pooling_has_as_many_parameters():
 @pytest.mark.parametrize("pooling", ["gated", "hopfield, rest"])
 def test_a_batched_training_is_a_training(pooling, monkeypatch):
     """One model, torch's own Adam, a loop; no vmap."""
-    monkeypatch.setattr("compendium.c19_hopfield_layer.training.SHARPNESS", (1.0,))
+    monkeypatch.setattr("compendium.c19_hopfield_layer.study.SHARPNESS", (1.0,))
     seed, rate = 5, 1e-2
     torch.manual_seed(seed)
     model = BagClassifier(pooling)

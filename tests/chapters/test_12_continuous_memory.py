@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.special import softmax
 
-from compendium.c11_discrete_memories.discrete_recall import subset_recall
+from compendium.c11_discrete_memories.study import subset_recall
 from compendium.c12_continuous_memory.study import (
     CENTRINGS,
     HALVES,
@@ -20,8 +20,8 @@ from compendium.c12_continuous_memory.study import (
 from compendium.common import images
 from spinformer.core.statistics import mean_interval
 from spinformer.hopfield.continuous import update
+from spinformer.hopfield.discrete import CLASSICAL, EXPONENTIAL
 from spinformer.hopfield.fixed_points import KINDS, find_fixed_points, mean_critical_beta
-from spinformer.hopfield.separation import CLASSICAL, EXPONENTIAL
 
 
 def plain_recall(memory, queries, beta, steps=150):
@@ -127,10 +127,6 @@ def test_prepared_faces_are_what_their_names_say():
             scaled.norm(dim=1), memory.norm(dim=1).mean().expand(100), rtol=1e-12, atol=0
         )
         assert float(torch.cosine_similarity(scaled, queries).min()) == pytest.approx(1.0)
-    with pytest.raises(ValueError, match="centring must be"):
-        prepare_faces(faces, seen=seen, centring="twice")
-    with pytest.raises(ValueError, match="half must be"):
-        visible_half("left")
 
 
 def test_bound_cases_measure_what_the_definitions_say():

@@ -14,18 +14,80 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 from torch.nn.functional import normalize
 
 from bookmaker.tables import Rows, Table
-from compendium.c13_memory_density.mixtures import free_mixture, two_clusters
 from compendium.common.images import digits
-from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
-from spinformer.hopfield.density import log_weights
-from spinformer.hopfield.learning import Fit, contrastive_gradient, fit, loss, loss_gradient
+from spinformer.hopfield.continuous import attention_weights
+from spinformer.hopfield.density import (
+    Fit,
+    contrastive_gradient,
+    fit,
+    gibbs,
+    log_weights,
+    loss,
+    loss_gradient,
+    sample,
+)
+
+
+def free_mixture(means: Tensor, *, logits: Tensor, beta: float) -> MixtureSameFamily:
+    """The library's mixture of Gaussians N(x_i, 1/β), rows of `means` (N, d), weights by `logits`.
+
+    With logits ½β‖x_i‖² it is the density of the memory; other weights the memory cannot have.
+    """
+    noise = torch.full_like(means, beta**-0.5)
+    return MixtureSameFamily(Categorical(logits=logits), Independent(Normal(means, noise), 1))
+
+
+def attention_chain(
+    patterns: Tensor, *, chains: int, sweeps: int, beta: float = 1.0, seed: TorchSeed = 0
+) -> np.ndarray:
+    """Attention to the first pattern along Gibbs chains of the memory, (chains, sweeps).
+
+    Each chain starts from an exact sample, so that no sweep is lost to finding its way. For two
+    patterns the autocorrelation after k sweeps is λ^k, λ from `pair_mixing`: each entry is the
+    conditional mean of the hidden unit, on either side of the k sweeps between.
+    """
+    generator = torch_generator(seed)
+    states = sample(patterns, count=chains, beta=beta, seed=generator)
+    found = np.empty((chains, sweeps))
+    for column in found.T:
+        states = gibbs(patterns, states=states, steps=1, beta=beta, seed=generator)
+        column[:] = attention_weights(patterns, states=states, beta=beta)[:, 0].numpy()
+    return found
+
+
+@record
+class Clusters:
+    """Two clusters of equal shares: means (2, 2), data (count, 2) to learn from and as many held
+    out, and the loss of the true density on the latter, in nats per datum."""
+
+    means: Tensor
+    train: Tensor
+    held_out: Tensor
+    true_loss: float
+
+
+def two_clusters(half: float, *, shift: float, count: int, seed: TorchSeed = 0) -> Clusters:
+    """Unit Gaussians at shift ± half on the first axis, at β = 1; data alternate between them."""
+    means = torch.tensor([[shift + half, 0.0], [shift - half, 0.0]], dtype=torch.float64)
+    noise = torch.randn(2 * count, 2, dtype=torch.float64, generator=torch_generator(seed))
+    data = means[torch.arange(2 * count) % 2] + noise
+    truth = free_mixture(means, logits=torch.zeros(2), beta=1.0)
+    return Clusters(
+        means=means,
+        train=data[:count],
+        held_out=data[count:],
+        true_loss=-float(truth.log_prob(data[count:]).mean()),
+    )
+
 
 SEEDS = 10
 SHIFTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
@@ -43,9 +105,6 @@ def held_out_rows(half: float, *, shift: float, seed: int, count: int = 1000) ->
     Two clusters at shift ± half (`two_clusters`), `count` data to learn from. One row a method:
     exact learning is the row with 0 sweeps, CD-k that with k sweeps: 1, and at shift 0.5
     also 4 and 16. Learning starts at the cluster means.
-
-    >>> [row["sweeps"] for row in held_out_rows(3.0, shift=0.0, seed=0, count=20)]
-    [0, 1]
     """
     clusters = two_clusters(half, shift=shift, count=count, seed=_generator(500 + seed))
     rows = []
@@ -65,12 +124,7 @@ def held_out_rows(half: float, *, shift: float, seed: int, count: int = 1000) ->
 
 
 def digit_pictures(pictures: str) -> Tensor:
-    """The 1797 digits as they are ("raw"), or centred and each of norm 5 ("equal norm").
-
-    >>> digit_pictures("raw").shape
-    torch.Size([1797, 64])
-    """
-    check_choice("pictures", pictures, PICTURES)
+    """The 1797 digits as they are ("raw"), or centred and each of norm 5 ("equal norm")."""
     everything = torch.as_tensor(digits())
     if pictures == "raw":
         return everything
@@ -93,13 +147,7 @@ class DigitFits:
 def learn_digits(
     pictures: str, *, patterns: int = 20, beta: float = 5.0, steps: int = 120, seed: int = 0
 ) -> DigitFits:
-    """Learn `patterns` patterns from the digits, exactly and by CD-1, from training images.
-
-    >>> learn_digits("raw", patterns=2, steps=1).exact.patterns.shape
-    torch.Size([2, 64])
-    """
-    patterns = check_integer("patterns", patterns, low=1)
-    beta = check_real("beta", beta, low=0.0, open_low=True)
+    """Learn `patterns` patterns from the digits, exactly and by CD-1, from training images."""
     everything = digit_pictures(pictures)
     order = torch.randperm(len(everything), generator=_generator(600 + seed))
     train, test = everything[order[:1200]], everything[order[1200:]]
@@ -130,10 +178,6 @@ def digit_rows(
     the largest weight of a pattern, the largest share of the data. effective: exp of the entropy
     of the weights. cd_k: length of the error of the CD-k gradient over that of the exact second
     term.
-
-    >>> rows = digit_rows("raw", seed=0, patterns=2, steps=1)
-    >>> [row["method"] for row in rows]
-    ['exact', 'cd']
     """
     found = learn_digits(pictures, patterns=patterns, beta=beta, steps=steps, seed=seed)
     rows = []

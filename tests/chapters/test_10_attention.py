@@ -1,0 +1,267 @@
+"""Attention by its formula against the framework's kernel; its cheap relatives at their limits."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from compendium.c10_attention.relatives import (
+    kernel_attention,
+    low_rank_attention,
+    recurrent_attention,
+    sparse_attention,
+    streaming_attention,
+)
+from compendium.c10_attention.study import (
+    SETTINGS,
+    count_cost,
+    family_call,
+    family_errors,
+    family_operations,
+    kernel_error,
+    recurrent_error,
+    score_ranks,
+)
+from spinformer.hopfield.attention import (
+    attention,
+    multi_head_attention,
+)
+
+EXACT = {"rtol": 0, "atol": 1e-12}
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
+
+
+def triple(length: int, width: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return tuple(draw(2, length, width, seed=seed) for seed in (1, 2, 3))
+
+
+def cost(function, length: int, width: int, **options):
+    q, k, v = triple(length, width)
+    return count_cost(function, q, keys=k, values=v, **options)
+
+
+@pytest.mark.claim("A1")
+def test_attention_is_the_framework_kernel_and_a_plain_loop():
+    q, k, v = draw(3, 5, 4, seed=1), draw(3, 7, 4, seed=2), draw(3, 7, 9, seed=3)
+    mask = draw(5, 7, seed=4) > -0.5
+    torch.testing.assert_close(
+        attention(q, keys=k, values=v), scaled_dot_product_attention(q, k, v), **EXACT
+    )
+    torch.testing.assert_close(
+        attention(q, keys=k, values=v, beta=0.3, mask=mask),
+        scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.3),
+        **EXACT,
+    )
+    result = attention(q, keys=k, values=v)
+    for b in range(3):
+        for s in range(5):
+            raw = [math.exp(sum(q[b, s] * k[b, n]).item() / 2.0) for n in range(7)]
+            row = sum(w * v[b, n] for n, w in enumerate(raw)) / sum(raw)
+            torch.testing.assert_close(result[b, s], row, **EXACT)
+
+
+@pytest.mark.claim("A2")
+def test_heads_are_chunks_of_the_vector_space():
+    q, k, v = draw(2, 5, 12, seed=1), draw(2, 7, 12, seed=2), draw(2, 7, 12, seed=3)
+    split = [t.unflatten(-1, (3, 4)).transpose(1, 2) for t in (q, k, v)]
+    wanted = scaled_dot_product_attention(*split).transpose(1, 2).flatten(-2)
+    torch.testing.assert_close(multi_head_attention(q, keys=k, values=v, heads=3), wanted, **EXACT)
+    torch.testing.assert_close(
+        multi_head_attention(q, keys=k, values=v, heads=1), attention(q, keys=k, values=v), **EXACT
+    )
+    # A head sees its own chunk only.
+    k[..., 4:] = 0.0
+    torch.testing.assert_close(
+        multi_head_attention(q, keys=k, values=v, heads=3)[..., :4], wanted[..., :4], **EXACT
+    )
+
+
+@pytest.mark.claim("A3")
+def test_attention_acts_on_sets():
+    x = draw(8, 6, seed=5)
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(1))
+    permuted = attention(x[order], keys=x[order], values=x[order])
+    torch.testing.assert_close(permuted, attention(x, keys=x, values=x)[order], **EXACT)
+    torch.testing.assert_close(
+        attention(x[:2], keys=x[order], values=x[order]),
+        attention(x[:2], keys=x, values=x),
+        **EXACT,
+    )
+
+
+def test_each_relative_is_exact_at_its_limit():
+    q, k, v = triple(24)
+    full, band = attention(q, keys=k, values=v), torch.ones(24, 24, dtype=torch.bool)
+    causal = scaled_dot_product_attention(q, k, v, is_causal=True)
+    for block in (1, 7, 24, 100):
+        torch.testing.assert_close(
+            streaming_attention(q, keys=k, values=v, block=block), full, **EXACT
+        )
+    torch.testing.assert_close(
+        low_rank_attention(q, keys=k, values=v, landmarks=24), full, rtol=0, atol=1e-8
+    )
+    torch.testing.assert_close(sparse_attention(q, keys=k, values=v, window=23), full, **EXACT)
+    for window in (0, 1, 5):
+        mask = band.tril(window).triu(-window)
+        torch.testing.assert_close(
+            sparse_attention(q, keys=k, values=v, window=window),
+            attention(q, keys=k, values=v, mask=mask),
+            **EXACT,
+        )
+    for block in (1, 6, 24):
+        torch.testing.assert_close(
+            recurrent_attention(q, keys=k, values=v, block=block), causal, **EXACT
+        )
+
+
+def test_compressed_history_is_exact_for_repeated_tokens():
+    # Runs of three equal keys and values lose nothing when three are pooled, at block boundaries.
+    k, v = (draw(8, 4, seed=s).repeat_interleave(3, 0) for s in (1, 2))
+    q = draw(24, 4, seed=3)
+    exact = scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.testing.assert_close(
+        recurrent_attention(q, keys=k, values=v, block=6, compression=3), exact, **EXACT
+    )
+    k = draw(24, 4, seed=4)
+    exact = scaled_dot_product_attention(q, k, v, is_causal=True)
+    pooled = recurrent_attention(q, keys=k, values=v, block=6, compression=3)
+    torch.testing.assert_close(pooled[:6], exact[:6], **EXACT)
+    assert float((pooled[6:] - exact[6:]).abs().max()) > 0.01
+
+
+def test_a_bounded_memory_sees_its_block_and_the_latest_means_only():
+    q, k, v = (t[0] for t in triple(24))
+    found = recurrent_attention(q, keys=k, values=v, block=6, compression=3, slots=3, beta=0.7)
+    for place in range(24):
+        start = place - place % 6
+        means = [(k[i : i + 3].mean(0), v[i : i + 3].mean(0)) for i in range(0, start, 3)][-3:]
+        keys = torch.stack([m[0] for m in means] + list(k[start : place + 1]))
+        values = torch.stack([m[1] for m in means] + list(v[start : place + 1]))
+        weights = torch.exp(0.7 * keys @ q[place])
+        weights[: len(means)] *= 3.0
+        torch.testing.assert_close(found[place], weights @ values / weights.sum(), **EXACT)
+    whole, none = (
+        recurrent_attention(q, keys=k, values=v, block=6, compression=3, slots=slots)
+        for slots in (99, None)
+    )
+    assert torch.equal(whole, none)
+
+
+def test_families_cost_and_miss_what_their_functions_do():
+    x = draw(64, 5, seed=8)
+    exact, mean = attention(x, keys=x, values=x, beta=0.4), x.mean(0)
+    unit = float((exact - mean).norm())
+    counted = count_cost(sparse_attention, x, keys=x, values=x, window=4).flops
+    assert family_operations(x, family="sparse")[1] == counted / (4 * 64 * 64 * 5)
+    for ratio, share in zip(
+        SETTINGS["recurrent"], family_operations(x, family="recurrent"), strict=True
+    ):
+        assert share == pytest.approx((16 + 48 / (2 * ratio)) / 64)
+    errors = family_errors(x, family="low rank", beta=0.4)
+    for setting, error in zip(SETTINGS["low rank"], errors, strict=True):
+        result = low_rank_attention(x, keys=x, values=x, landmarks=setting, beta=0.4)
+        assert error == pytest.approx(float((result - exact).norm()) / unit)
+    assert errors[-1] < 1e-6
+    errors = family_errors(x, family="kernel", beta=0.4, draws=2, seed=3)
+    assert errors[0] == kernel_error(x, features=16, beta=0.4, draws=2, seed=3)
+    errors = family_errors(x, family="recurrent", beta=0.4)
+    assert errors[-1] == recurrent_error(x, compression=2, beta=0.4)
+    band = (torch.arange(64)[:, None] - torch.arange(64)).abs() <= 8
+    wanted = attention(x, keys=x, values=x, beta=0.4, mask=band)
+    torch.testing.assert_close(
+        family_call(x, family="sparse", setting=8, beta=0.4)(), wanted, **EXACT
+    )
+
+
+def test_ranks_are_those_of_the_singular_values():
+    x = draw(40, 6, seed=9)
+    found = score_ranks(x, beta=0.5, rank=6)
+    assert found.scores <= 6
+    assert found.scores_error < 1e-10  # the scores have rank 6, the weights have not
+    assert found.weights_error > 0.05
+    values = x.numpy()
+    scores = 0.5 * values @ values.T
+    weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    spectrum = np.linalg.svd(weights, compute_uv=False) ** 2
+    enough = next(r for r in range(1, 41) if spectrum[:r].sum() >= 0.9 * spectrum.sum())
+    assert found.weights == enough
+    u, s, w = np.linalg.svd(weights)
+    cut = u[:, :6] * s[:6] @ w[:6]
+    exact = weights @ values
+    error = np.linalg.norm(cut @ values - exact) / np.linalg.norm(exact - values.mean(0))
+    assert found.weights_error == pytest.approx(error)
+
+
+def test_random_features_converge_as_the_inverse_root():
+    # The variance of one feature grows as exp(β‖q + k‖²): the law needs that below the features.
+    q, k, v = triple(10, 4)
+    exact, generator = attention(q, keys=k, values=v, beta=0.1), torch.Generator().manual_seed(0)
+    errors = []
+    for features in (100, 1_600, 25_600):
+        squares = [
+            (
+                kernel_attention(q, keys=k, values=v, features=features, beta=0.1, seed=generator)
+                - exact
+            )
+            .square()
+            .mean()
+            for _ in range(12)
+        ]
+        errors.append(float(torch.stack(squares).mean().sqrt()))
+    ratios = np.array(errors[:-1]) / np.array(errors[1:])
+    np.testing.assert_allclose(ratios, 4.0, rtol=0.35)
+
+
+@pytest.mark.claim("A4")
+def test_cost_of_the_formula_is_quadratic_and_of_the_relatives_linear():
+    width = 6
+    short, long = (cost(attention, n, width) for n in (64, 128))
+    assert short.flops == 2 * 2 * 2 * 64 * 64 * width
+    assert (long.flops, long.largest) == (4 * short.flops, 4 * short.largest)
+    assert short.largest == 2 * 64 * 64
+    for relative, setting in (
+        (low_rank_attention, {"landmarks": 8}),
+        (sparse_attention, {"window": 4}),
+        (kernel_attention, {"features": 16}),
+    ):
+        short, long = (cost(relative, n, width, **setting) for n in (64, 128))
+        assert long.flops <= 2 * short.flops
+        assert long.largest <= 2 * short.largest
+    # Recurrence at a fixed ratio: each query meets its block and N/2c means, two triples a batch.
+    block, ratio = 8, 4
+    for length in (64, 512):
+        found = cost(recurrent_attention, length, width, block=block, compression=ratio)
+        keys = block + (length - block) / (2 * ratio)
+        assert found.flops == 2 * 4 * width * length * keys
+    short, long = (
+        cost(recurrent_attention, n, width, block=block, compression=ratio, slots=6)
+        for n in (512, 1024)
+    )
+    assert long.flops < 2.05 * short.flops
+    streaming = cost(streaming_attention, 128, width, block=8)
+    assert streaming.flops == 4 * 2 * 2 * 64 * 64 * 2 * width
+    assert streaming.largest < 2 * 128 * 128 / 8
+
+
+def test_errors_of_the_relatives_are_measured_against_the_mean():
+    x = draw(16, 4, seed=6)
+    exact = attention(x, keys=x, values=x, beta=0.3)
+    generator = torch.Generator().manual_seed(3)
+    wrong = [
+        kernel_attention(x, keys=x, values=x, features=40, beta=0.3, seed=generator) - exact
+        for _ in range(3)
+    ]
+    unit = float((exact - x.mean(0)).norm())
+    wanted = math.sqrt(sum(float(w.norm()) ** 2 for w in wrong) / 3) / unit
+    assert kernel_error(x, features=40, beta=0.3, draws=3, seed=3) == pytest.approx(wanted)
+    assert recurrent_error(x, compression=1, beta=0.3, block=4) < 1e-12
+    exact = scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.3)
+    running = torch.stack([x[: t + 1].mean(0) for t in range(16)])
+    pooled = recurrent_attention(x, keys=x, values=x, block=4, compression=2, beta=0.3)
+    wanted = float((pooled - exact).norm() / (running - exact).norm())
+    assert recurrent_error(x, compression=2, beta=0.3, block=4) == pytest.approx(wanted)
