@@ -1,4 +1,6 @@
-"""Exact enumeration against a plain loop, autograd, finite differences and closed forms."""
+"""Exact sums against a plain loop, autograd, finite differences and closed forms; couplings."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -6,13 +8,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.spins.ising.couplings import (
+from spinformer.spins.ising import (
+    gaussian_couplings,
+    ising_log_partition,
     ordered_couplings,
     pair_couplings,
     sherrington_kirkpatrick,
+    solve_exact,
+    symmetry_of_asymmetry,
 )
-from spinformer.spins.ising.exact import ising_log_partition, solve_exact, solve_exact_reference
-from spinformer.spins.ising.monte_carlo import sample_ising
+from spinformer.spins.monte_carlo import sample_ising
 
 
 def _glass(seed, size, batch=()):
@@ -27,12 +32,17 @@ def _glass(seed, size, batch=()):
 def test_matrix_form_equals_the_plain_loop(size, beta):
     couplings, fields = _glass(size, size)
     result = solve_exact(couplings, fields=fields, beta=beta)
-    plain = solve_exact_reference(couplings, fields=fields, beta=beta)
-    assert result.log_partition == pytest.approx(plain.log_partition, rel=1e-13, abs=1e-13)
-    assert np.allclose(result.magnetization, plain.magnetization, atol=1e-13)
-    assert np.allclose(result.correlations, plain.correlations, atol=1e-13)
-    assert result.energy == pytest.approx(plain.energy, abs=1e-12)
-    assert result.entropy == pytest.approx(plain.entropy, abs=1e-11)
+    states = [np.array(s, float) for s in itertools.product((-1, 1), repeat=size)]
+    energies = np.array([-(0.5 * s @ couplings @ s + fields @ s) for s in states])
+    weights = np.exp(-beta * (energies - energies.min()))
+    log_z = np.log(weights.sum()) - beta * energies.min()
+    p = weights / weights.sum()
+    assert result.log_partition == pytest.approx(log_z, rel=1e-13, abs=1e-13)
+    assert np.allclose(result.magnetization, p @ states, atol=1e-13)
+    pairs = sum(w * np.outer(s, s) for w, s in zip(p, states, strict=True))
+    assert np.allclose(result.correlations, pairs, atol=1e-13)
+    assert result.energy == pytest.approx(p @ energies, abs=1e-12)
+    assert result.entropy == pytest.approx(p @ (beta * energies + log_z), abs=1e-11)
     assert result.states == 2**size
 
 
@@ -123,7 +133,7 @@ def test_sherrington_kirkpatrick_average_free_energy():
         assert error < 0.2 * abs(0.25 * np.log(1 - beta**2)) + 0.01
 
 
-def test_random_systems_have_the_stated_moments():
+def test_random_couplings_have_the_stated_moments():
     couplings, fields = sherrington_kirkpatrick(20, seed=1, count=200, field_std=0.5)
     off = couplings[:, ~np.eye(20, dtype=bool)]
     assert np.mean(off) == pytest.approx(0, abs=0.005)
@@ -131,11 +141,15 @@ def test_random_systems_have_the_stated_moments():
     assert np.std(fields) == pytest.approx(0.5, rel=0.05)
     assert np.array_equal(couplings, couplings.swapaxes(1, 2))
     assert not np.diagonal(couplings, axis1=1, axis2=2).any()
-    single, field = sherrington_kirkpatrick(5, seed=1)
-    assert single.shape == (5, 5)
-    assert field.shape == (5,)
-    with pytest.raises(ValueError, match="count"):
-        sherrington_kirkpatrick(5, seed=1, count=0)
+    assert sherrington_kirkpatrick(5, seed=1)[0].shape == (5, 5)
+    off = ~np.eye(600, dtype=bool)
+    for symmetry in (-1.0, symmetry_of_asymmetry(1.0), symmetry_of_asymmetry(0.5), 1.0):
+        pair = gaussian_couplings(600, symmetry=symmetry, seed=0, mean=5.0, std=0.7)
+        assert pair[off].mean() * 600 == pytest.approx(5.0, abs=0.3)
+        centred = (pair - pair[off].mean()) / 0.7
+        assert (centred[off] ** 2).mean() * 600 == pytest.approx(1.0, abs=0.02)
+        assert (centred * centred.T)[off].mean() * 600 == pytest.approx(symmetry, abs=0.02)
+        assert not pair.diagonal().any()
 
 
 def test_batch_members_do_not_see_their_neighbours():
@@ -193,9 +207,8 @@ def test_operation_count_doubles_with_every_spin():
 )
 def test_bad_input_is_named(arguments, message):
     couplings, fields, beta = arguments
-    for solve in (solve_exact, solve_exact_reference):
-        with pytest.raises(ValueError, match=message):
-            solve(couplings, fields=fields, beta=beta)
+    with pytest.raises(ValueError, match=message):
+        solve_exact(couplings, fields=fields, beta=beta)
 
 
 @pytest.mark.parametrize(
