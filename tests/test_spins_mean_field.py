@@ -131,25 +131,6 @@ def test_median_errors_on_the_sherrington_kirkpatrick_model(seed):
     assert error["adaptive", 1.0] < 0.05
 
 
-def test_which_theory_wins_where():
-    # N = 18: medians of 60 systems; over groups of that size they scatter by about 8 per cent.
-    couplings, fields = _glass(20, 18, (60,))
-    expected = {"naive": (8.5e-3, 9.5e-2, 0.33), "tap": (5.4e-4, 7.9e-3, 7.0e-2)}
-    expected |= {"plefka3": (1.3e-4, 3.3e-3, 5.0e-2), "adaptive": (2.5e-4, 3.4e-3, 3.1e-2)}
-    found = {method: [] for method in METHODS}
-    for beta in (0.25, 0.5, 1.0):
-        exact = solve_exact(couplings, fields=fields, beta=beta)
-        for method in METHODS:
-            result = solve_mean_field(couplings, fields=fields, beta=beta, method=method)
-            error = np.sqrt(np.mean((result.magnetization - exact.magnetization) ** 2, -1))
-            found[method].append(np.median(error))
-    for method, targets in expected.items():
-        assert found[method] == pytest.approx(targets, rel=0.24), method
-    # Third order wins where the expansion converges and loses to the resummation beyond.
-    assert found["plefka3"][0] < found["adaptive"][0] < found["tap"][0]
-    assert found["adaptive"][2] < found["plefka3"][2] < found["tap"][2]
-
-
 def test_naive_mean_field_is_critical_at_half_the_inverse_temperature():
     couplings, _ = _glass(3, 300, field=0.0)
     edge = 1 / np.linalg.eigvalsh(couplings)[-1]
@@ -209,23 +190,6 @@ def test_low_temperature_stays_finite_and_flagged(method):
         for value in (result.magnetization, result.log_partition, result.residual):
             assert np.all(np.isfinite(value))
         assert np.all(result.converged == (result.residual < 1e-12))
-
-
-def test_plain_iteration_fails_openly_where_the_climber_converges():
-    couplings, fields = _glass(2, 18, (10,))
-    plain = solve_mean_field(
-        couplings, fields=fields, beta=2.0, solver="iteration", max_steps=300, throw=False
-    )
-    assert not np.all(plain.converged)
-    assert np.all(plain.residual[~plain.converged] >= 1e-12)
-    assert np.all(solve_mean_field(couplings, fields=fields, beta=2.0).converged)
-    mild = [
-        solve_mean_field(couplings, fields=fields, beta=0.3, solver=s, damping=d)
-        for s, d in (("newton", 0.0), ("iteration", 0.0), ("iteration", 0.5))
-    ]
-    for other in mild[1:]:
-        assert np.all(other.converged)
-        assert np.allclose(other.magnetization, mild[0].magnetization, atol=1e-11)
 
 
 def _next_magnetization(method, k, theta, m):
@@ -372,13 +336,6 @@ def test_state_evolution_foretells_a_large_network():
     path = unrolled_tap(couplings, fields=fields, beta=1.1, layers=10)
     assert (path**2).mean(1) == pytest.approx(square, abs=0.03)
     assert (path[1:] * path[:-1]).mean(1) == pytest.approx(pair[1:], abs=0.03)
-    # The second layer by simulation of its two fields, no network at all.
-    rng = np.random.default_rng(0)
-    h = 0.5 * rng.standard_normal(2_000_000)
-    first = np.tanh(1.1 * h)
-    second = np.tanh(1.1 * (h + np.sqrt(np.mean(first**2)) * rng.standard_normal(len(h))))
-    assert square[2] == pytest.approx(np.mean(second**2), abs=2e-3)
-    assert pair[2] == pytest.approx(np.mean(first * second), abs=2e-3)
 
 
 def test_layers_that_have_settled_overlap_as_one_layer_with_itself():
@@ -389,8 +346,6 @@ def test_layers_that_have_settled_overlap_as_one_layer_with_itself():
         square, pair = state_evolution(90, beta=beta, field_std=std)
         assert square[-1] == pytest.approx(glass.value, abs=1e-9)
         assert pair[-1] == pytest.approx(glass.value, abs=1e-8), (beta, std)
-    with pytest.raises(ValueError, match="field_std"):
-        state_evolution(3, beta=20.0, field_std=10.0)
 
 
 def _normal(function):
@@ -466,8 +421,6 @@ def test_wide_fields_are_resolved_however_cold(beta, std):
     assert found.converged
     assert 1 - found.value == pytest.approx(average(2), rel=1e-8)
     assert found.stability == pytest.approx(beta**2 * average(4), rel=1e-8)
-    with pytest.raises(ValueError, match="field_std"):
-        glass_state(beta, field_std=2000.0)
 
 
 def test_a_root_that_is_none_is_not_called_one(monkeypatch):

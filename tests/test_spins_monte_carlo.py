@@ -237,20 +237,6 @@ def test_burn_in_is_dropped(kind):
         assert bool(abs(found.value - exact.energy) < 4 * found.error) is arrived
 
 
-def test_a_generator_moves_on_and_a_number_repeats():
-    system = {"fields": np.array([0.3]), "beta": 1.0, "sweeps": 64}
-    none = np.zeros((1, 1))
-    assert sample_ising(none, **system, seed=3) == sample_ising(none, **system, seed=3)
-    rng = np.random.default_rng(3)
-    first, second = (sample_ising(none, **system, seed=rng) for _ in range(2))
-    assert first == sample_ising(none, **system, seed=3)
-    assert first != second
-    with pytest.raises(TypeError, match="seed"):
-        sample_ising(none, **{**system, "seed": None})
-    with pytest.raises(TypeError, match="seed"):
-        sample_vector_spins(none, fields=np.ones((1, 1)), beta=1.0, seed=None)
-
-
 @pytest.mark.parametrize("kappa", [1e3, 1e8, 1e16, 3e16, 1e100])
 @pytest.mark.parametrize("dim", [2, 5])
 def test_large_concentrations_keep_their_digits(dim, kappa):

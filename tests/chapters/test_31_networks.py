@@ -1,0 +1,230 @@
+"""Networks of chapter 31: cycles, chaos and order against loops, quadrature and known answers."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+
+from compendium.c31_asymmetric_hopfield.networks import (
+    analog_exponent,
+    analog_exponent_theory,
+    asymmetric_gain,
+    asymmetric_magnetization,
+    zero_temperature_cycle,
+)
+from compendium.c31_asymmetric_hopfield.study import (
+    EXPONENTS,
+    analog_exponents,
+    cycle_lengths,
+    exponent_row,
+    mean_order,
+    spin_memory,
+)
+from spinformer.core.solve import Status
+from spinformer.spins.ising import gaussian_couplings
+from spinformer.spins.kinetic import kinetic_path
+from spinformer.spins.mean_field import glass_state
+
+
+def test_symmetric_cycles_are_at_most_two_long_and_cycles_are_cycles():
+    rng = np.random.default_rng(0)
+    longest = 0
+    for _ in range(60):
+        symmetric = gaussian_couplings(20, symmetry=1.0, seed=rng)
+        start = rng.choice([-1.0, 1.0], 20)
+        assert zero_temperature_cycle(symmetric, state=start).length in (1, 2)
+        pair = gaussian_couplings(14, symmetry=0.0, seed=rng)
+        start = rng.choice([-1.0, 1.0], 14)
+        cycle = zero_temperature_cycle(pair, state=start)
+        seen, state, step = {}, start, 0
+        while tuple(state) not in seen:
+            seen[tuple(state)] = step
+            state = np.where(pair @ state > 0, 1.0, -1.0)
+            step += 1
+        assert cycle.transient == seen[tuple(state)]
+        assert cycle.length == step - seen[tuple(state)]
+        longest = max(longest, cycle.length)
+        # The state handed back lies on the cycle, and the residual is what its next step turns.
+        state = cycle.value
+        for step in range(cycle.length):
+            assert step == 0 or not np.array_equal(state, cycle.value)
+            state = np.where(pair @ state > 0, 1.0, -1.0)
+        assert np.array_equal(state, cycle.value)
+        turned = np.mean(np.where(pair @ state > 0, 1.0, -1.0) != state)
+        assert cycle.residual == turned
+        assert cycle.steps == cycle.transient + cycle.length
+        assert cycle.status == (Status.CONVERGED if cycle.length == 1 else Status.CYCLE)
+        assert cycle.converged is (cycle.length == 1)
+    assert longest > 10
+
+
+def test_a_cycle_that_does_not_close_says_so():
+    ring = np.roll(np.eye(12), 1, axis=0)
+    start = np.array([1.0] + 11 * [-1.0])
+    short = zero_temperature_cycle(ring, state=start, max_steps=11)
+    assert (short.length, short.transient, short.steps) == (0, 0, 11)
+    assert short.status == Status.STEP_LIMIT
+    assert not short.converged
+    closed = zero_temperature_cycle(ring, state=start)
+    assert (closed.length, closed.transient, closed.status) == (12, 0, Status.CYCLE)
+
+
+def test_exponent_is_that_of_two_neighbouring_orbits():
+    # A shear makes J and its transpose differ; the tangent map must be that of the map itself.
+    rng = np.random.default_rng(1)
+    couplings = rng.normal(size=(6, 6)) + np.triu(2 * np.ones((6, 6)), 1)
+    found = analog_exponent(couplings, beta=1.1, transient=200, steps=4000, seed=5)
+    state = np.random.default_rng(5).uniform(-1.0, 1.0, 6)
+    other = state + 1e-8 * rng.normal(size=6)
+    growth = []
+    for _ in range(4200):
+        state, other = np.tanh(1.1 * couplings @ state), np.tanh(1.1 * couplings @ other)
+        distance = np.linalg.norm(other - state)
+        growth.append(np.log(distance / 1e-8) if growth else 0.0)
+        other = state + (other - state) * 1e-8 / distance
+    assert found.value == pytest.approx(np.mean(growth[200:]), abs=1e-5)
+
+
+def test_error_of_the_exponent_is_the_scatter_over_starts():
+    couplings = gaussian_couplings(60, seed=4)
+    runs = [
+        analog_exponent(couplings, beta=3.0, transient=100, steps=600, seed=s) for s in range(40)
+    ]
+    values, errors = (np.array([getattr(run, name) for run in runs]) for name in ("value", "error"))
+    assert 0.6 < values.std(ddof=1) / np.sqrt(np.mean(errors**2)) < 1.5
+    frozen = analog_exponent(couplings, beta=0.0, transient=1, steps=10, seed=0)
+    assert frozen.value == -np.inf
+    assert np.isnan(frozen.error)
+
+
+def test_theory_just_above_the_onsets():
+    # Δ = (β² − 1)/2 to leading order, λ = ½ ln(β²(1 − 2β²Δ)): chaos starts with λ ≈ β² − 1 > 0?
+    assert analog_exponent_theory(1.0) == pytest.approx(0.0, abs=1e-12)
+    for excess in (1e-15, 1e-9, 1e-4):
+        assert abs(analog_exponent_theory(1 + excess)) < 3 * excess**2 + 1e-12
+    assert analog_exponent_theory(1.2) > 0
+    critical = 1 / asymmetric_gain(2.0)
+    assert asymmetric_magnetization(2.0, mean=critical * (1 + 1e-14)) < 1e-5
+    above = asymmetric_magnetization(2.0, mean=critical * 1.001)
+    assert 0 < above < 0.1
+    assert asymmetric_magnetization(0.0, mean=3.0) == 0.0
+    assert asymmetric_magnetization(100.0, mean=50.0) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_theory_averages_equal_adaptive_quadrature():
+    def average(f):
+        def density(z):
+            return np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi) * f(z)
+
+        return quad(density, -12, 12, epsabs=1e-13, points=[0.0], limit=400)[0]
+
+    for beta in (0.5, 2.0, 8.0):
+        expected = beta * average(lambda z, b=beta: 1 / np.cosh(b * z) ** 2)
+        assert asymmetric_gain(beta) == pytest.approx(expected, abs=1e-10)
+    m = asymmetric_magnetization(2.0, mean=2.0)
+    assert average(lambda z: np.tanh(2.0 * (2.0 * m + z))) == pytest.approx(m, abs=1e-10)
+    assert asymmetric_magnetization(2.0, mean=0.99 / asymmetric_gain(2.0)) == 0.0
+    assert analog_exponent_theory(0.5) == pytest.approx(np.log(0.5), abs=1e-12)
+
+
+@pytest.mark.claim("C1d")
+def test_independent_couplings_order_at_the_critical_mean_and_forget():
+    rng, critical = np.random.default_rng(0), 1 / asymmetric_gain(2.0)
+    for ratio in (0.8, 1.2, 1.5):
+        found = []
+        for _ in range(8):
+            pair = gaussian_couplings(600, symmetry=0.0, seed=rng, mean=ratio * critical)
+            path = kinetic_path(pair, states=np.ones((1, 600)), beta=2.0, steps=120, seed=rng)
+            found.append(abs(path[40:].mean()))
+        expected = asymmetric_magnetization(2.0, mean=ratio * critical)
+        assert np.mean(found) == pytest.approx(expected, abs=0.05)
+        assert (expected > 0.5) == (ratio > 1)
+    pair = gaussian_couplings(1000, symmetry=0.0, seed=rng)
+    state = kinetic_path(pair, states=np.ones((1, 1000)), beta=2.0, steps=40, seed=rng)[:, 0]
+    assert abs(np.mean(state[20] * state[22])) < 4 / np.sqrt(1000)
+
+
+@pytest.mark.claim("C1c")
+def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
+    # A plain loop of its own, and the theory's average by adaptive quadrature.
+    rng, kept = np.random.default_rng(0), {0.5: [], 2.0: []}
+    for beta, found in kept.items():
+        for _ in range(8):
+            half = rng.normal(size=(300, 300)) / np.sqrt(300)
+            pair = np.triu(half, 1) + np.triu(half, 1).T
+            state, path = rng.choice([-1.0, 1.0], 300), []
+            for _ in range(500):
+                up = rng.random(300) < 0.5 * (1 + np.tanh(beta * pair @ state))
+                state = np.where(up, 1.0, -1.0)
+                path.append(state)
+            late = np.array(path[250:])
+            found.append(np.mean(late[:-120] * late[120:]))
+    assert abs(np.mean(kept[0.5])) < 0.03
+    error = np.std(kept[2.0], ddof=1) / np.sqrt(8)
+    assert -0.05 < np.mean(kept[2.0]) - glass_state(2.0).value < 0.15
+    assert np.mean(kept[2.0]) > 10 * error
+    q = glass_state(2.0).value
+    average, _ = quad(lambda z: np.tanh(2 * np.sqrt(q) * z) ** 2 * np.exp(-(z**2) / 2), -12, 12)
+    assert average / np.sqrt(2 * np.pi) == pytest.approx(q, abs=1e-9)
+
+
+@pytest.mark.claim("C1e")
+def test_stored_exponents_extrapolate_to_the_theory_and_come_out_again():
+    table = EXPONENTS.read()
+    (again,) = exponent_row(125, symmetry=0.0, beta=3.0, networks=20)
+    row = np.flatnonzero((table["size"] == 125) & (table["beta"] == 3.0))[0]
+    # Chaos amplifies rounding, so that another processor follows other orbits.
+    assert again["exponent"] == pytest.approx(table["exponent"][row], abs=5 * table["error"][row])
+    chosen = (table["symmetry"] == 0) & (table["beta"] == 3.0) & (table["size"] >= 250)
+    fit, covariance = np.polyfit(
+        1 / table["size"][chosen],
+        table["exponent"][chosen],
+        1,
+        w=1 / table["error"][chosen],
+        cov="unscaled",
+    )
+
+    def average(f):
+        return quad(lambda z: f(z) * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi), -12, 12)[0]
+
+    delta = brentq(
+        lambda d: average(lambda z: np.tanh(3 * np.sqrt(d) * z) ** 2) - d, 0.1, 1.0, xtol=1e-10
+    )
+    theory = 0.5 * np.log(9 * average(lambda z: np.cosh(3 * np.sqrt(delta) * z) ** -4.0))
+    assert abs(fit[1] - theory) < 3 * np.sqrt(covariance[1, 1]) < 0.009
+    mutual = (table["symmetry"] == 1) & (table["beta"] == 3.0)
+    assert (table["exponent"][mutual] + 3 * table["error"][mutual] < 0).all()
+
+
+def test_memory_freezes_with_symmetric_couplings_only():
+    run = {"beta": 3.0, "lags": np.array([2, 20]), "steps": 400, "replicas": 6}
+    frozen, free = (spin_memory(100, symmetry=eta, **run, seed=0) for eta in (1.0, 0.0))
+    assert (frozen.value > 0.6).all()
+    assert np.abs(free.value).max() < 4 * free.error.max() + 0.05
+    # One lag after another, not one network after another.
+    assert frozen.value.shape == (2,)
+    assert frozen.samples == 6
+
+
+def test_memory_drops_the_first_half_of_every_run():
+    rng = np.random.default_rng(5)
+    expected = []
+    for _ in range(2):
+        couplings = gaussian_couplings(30, symmetry=1.0, seed=rng)
+        first = rng.choice([-1.0, 1.0], (1, 30))
+        path = kinetic_path(couplings, beta=2.0, states=first, steps=9, seed=rng)[:, 0]
+        expected.append(np.mean([path[t] * 1.0 @ path[t + 3] / 30 for t in range(4, 7)]))
+    found = spin_memory(30, symmetry=1.0, beta=2.0, lags=np.array([3]), steps=9, replicas=2, seed=5)
+    assert found.value[0] == pytest.approx(np.mean(expected), abs=1e-12)
+    assert found.error[0] == pytest.approx(abs(expected[0] - expected[1]) / 2)
+
+
+def test_order_and_chaos_follow_the_large_n_theory_within_their_errors():
+    order = mean_order(800, mean=2.0, beta=2.0, replicas=6, seed=1)
+    assert order.error < 0.02
+    assert order.value == pytest.approx(asymmetric_magnetization(2.0, mean=2.0), abs=0.03)
+    chaos = analog_exponents(300, symmetry=0.0, beta=3.0, count=4, seed=2)
+    assert chaos.value == pytest.approx(analog_exponent_theory(3.0), abs=0.04)
+    assert analog_exponents(100, symmetry=1.0, beta=3.0, count=3, seed=2).value < 0.01
+    lengths = cycle_lengths(14, symmetry=0.0, count=60, seed=3)
+    assert lengths.max() > 10 > 2 >= cycle_lengths(14, symmetry=1.0, count=60, seed=3).max()
