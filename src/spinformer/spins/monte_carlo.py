@@ -266,8 +266,7 @@ def tempered_chains(
     tempering [hukushima1996exchange]). From random starts, `burn` sweeps are dropped and `sweeps`
     kept; after every sweep neighbours in β try to exchange, and after each `every` sweeps the
     overlaps of the copies are taken. `betas` must increase. The copies draw from two generators and
-    run in one or two `threads`, which does not change the result; those that run together share
-    every row of couplings. Couplings are rounded as `exact_sums` says. Raises ValueError or
+    run in one or two `threads`, which does not change the result. Couplings are rounded as `exact_sums` says. Raises ValueError or
     TypeError for bad input.
 
     >>> free = {"fields": np.array([0.5]), "betas": np.array([1.0])}
@@ -289,26 +288,20 @@ def tempered_chains(
     states = np.empty((copies, kept, rungs, size), np.int8)
     sums = np.zeros((copies, rungs, size))
     energies, swaps = np.zeros((copies, rungs)), np.zeros((copies, 2, rungs))
-    # Copies draw from one of two generators, whether one thread runs them all or two.
-    half = -(-copies // 2)
-    first, second = numpy_generator(seed).spawn(2)
-    starts = [
-        rng.random((count, rungs, size)) < 0.5
-        for rng, count in zip((first, second), (half, copies - half), strict=True)
-    ]
-    spins = np.where(np.concatenate(starts), np.float32(1.0), np.float32(-1.0))
 
-    def work(own: slice) -> None:
-        mine = spins[own].reshape(-1, size)
+    def work(own: slice, rng: np.random.Generator) -> None:
+        up = rng.random((own.stop - own.start, rungs, size)) < 0.5
+        spins = np.where(up, np.float32(1.0), np.float32(-1.0)).reshape(-1, size)
         _ladders(
-            matrix, mine @ matrix + field, field, betas, mine, burn, sweeps, every, first,
-            second, half - own.start, states[own], sums[own], energies[own], swaps[own],
+            matrix, spins @ matrix + field, field, betas, spins, burn, sweeps, every, rng,
+            states[own], sums[own], energies[own], swaps[own],
         )  # fmt: skip
 
-    whole = threads == 1 or copies == 1
-    parts = [slice(0, copies)] if whole else [slice(0, half), slice(half, copies)]
-    with ThreadPoolExecutor(len(parts)) as pool:
-        list(pool.map(work, parts))
+    # Each half of the copies has a generator of its own, whether one thread runs both or two.
+    half = -(-copies // 2)
+    with ThreadPoolExecutor(min(threads, 2)) as pool:
+        halves = (slice(0, half), slice(half, copies))
+        list(pool.map(work, halves, numpy_generator(seed).spawn(2)))
     overlaps = np.empty((kept, rungs, copies * (copies - 1) // 2))
     for column, (a, b) in enumerate(combinations(range(copies), 2)):
         overlaps[..., column] = (states[a] == states[b]).mean(-1) * 2.0 - 1.0
@@ -352,9 +345,7 @@ def _ladders(
     burn: int,
     sweeps: int,
     every: int,
-    first: np.random.Generator,
-    second: np.random.Generator,
-    split: int,
+    rng: np.random.Generator,
     states: np.ndarray,
     sums: np.ndarray,
     energies: np.ndarray,
@@ -363,7 +354,7 @@ def _ladders(
     """Ladders of `tempered_chains`; what they find is written to the last four arrays.
 
     spins, local (C·K, N): where copy c at temperature k starts, in row c K + k, and its local
-    fields. The copies before `split` draw from `first`, the others from `second`.
+    fields.
     """
     rows, size = spins.shape
     rungs = len(betas)
@@ -378,7 +369,6 @@ def _ladders(
         for i in range(size):
             pull = matrix[i]
             for c in range(copies):
-                rng = first if c < split else second
                 for k in range(rungs):
                     row = place[c, k]
                     own, fields = spins[row], local[row]
@@ -389,7 +379,6 @@ def _ladders(
                         for j in range(size):
                             fields[j] += turn * pull[j]
         for c in range(copies):
-            rng = first if c < split else second
             for k in range(step % 2, rungs - 1, 2):
                 warm, cold = place[c, k], place[c, k + 1]
                 gain = (betas[k + 1] - betas[k]) * (energy[cold] - energy[warm])
