@@ -13,8 +13,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from spinformer.spins.ising.couplings import sherrington_kirkpatrick
-from spinformer.spins.ising.tempering import tempered_chains
+from spinformer.spins.ising import sherrington_kirkpatrick
+from spinformer.spins.monte_carlo import tempered_chains
 
 SIZE, VISITS, ROUNDS = 1024, 10_000_000, 5
 

@@ -1,15 +1,20 @@
-"""Heat-bath Monte Carlo against closed forms, enumeration and its own plain version."""
+"""Heat-bath Monte Carlo against closed forms, enumeration and plain loops."""
+
+import math
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import ive
 
-from spinformer.core.statistics import Estimate, integrated_autocorrelation_time
-from spinformer.spins.ising.couplings import pair_couplings
-from spinformer.spins.ising.exact import solve_exact
-from spinformer.spins.ising.monte_carlo import sample_ising
-from spinformer.spins.monte_carlo import MonteCarloEstimate
+from spinformer.core.statistics import Estimate
+from spinformer.spins.ising import pair_couplings, sherrington_kirkpatrick, solve_exact
+from spinformer.spins.monte_carlo import (
+    MonteCarloEstimate,
+    exact_sums,
+    sample_ising,
+    tempered_chains,
+)
 from spinformer.spins.vectors.monte_carlo import sample_vector_spins, sample_von_mises_fisher
 
 # With a few hundred comparisons in this file, 4.5 standard errors leave room for chance only.
@@ -83,7 +88,7 @@ def test_one_spin_in_a_field_has_the_document_s_field_on_sigma():
 
 
 @pytest.mark.parametrize(("size", "dim"), [(5, 1), (5, 2), (4, 7)])
-def test_compiled_and_plain_sweeps_follow_the_same_trajectory(size, dim):
+def test_compiled_and_plain_vector_sweeps_follow_the_same_trajectory(size, dim):
     rng = np.random.default_rng(dim)
     couplings, fields = 0.3 * rng.normal(size=(size, size)), rng.normal(size=(size, dim))
     fields[0] = 0.0
@@ -94,11 +99,26 @@ def test_compiled_and_plain_sweeps_follow_the_same_trajectory(size, dim):
     assert np.allclose(fast.magnetization.value, slow.magnetization.value, atol=1e-10)
     assert np.allclose(fast.correlations.value, slow.correlations.value, atol=1e-10)
     assert fast.energy.value == pytest.approx(slow.energy.value, abs=1e-9)
-    pair = pair_couplings(couplings)
-    fast = sample_ising(pair, fields=fields[:, 0], beta=1.5, **arguments)
-    slow = sample_ising(pair, fields=fields[:, 0], beta=1.5, engine="reference", **arguments)
-    assert np.array_equal(fast.magnetization.value, slow.magnetization.value)
-    assert fast.energy.value == pytest.approx(slow.energy.value, abs=1e-10)
+
+
+def test_sweeps_are_the_heat_bath_spin_by_spin():
+    couplings, fields = sherrington_kirkpatrick(5, seed=1, field_std=0.5)
+    run = sample_ising(
+        couplings, fields=fields, beta=1.5, sweeps=12, burn=5, chains=1, blocks=3, seed=7
+    )
+    (rng,) = np.random.default_rng(7).spawn(1)
+    s = np.where(rng.random(5) < 0.5, 1.0, -1.0)
+    path = []
+    for _ in range(17):
+        for i in range(5):
+            local = 1.5 * (fields[i] + couplings[i] @ s)
+            s[i] = 1.0 if rng.random() < 1 / (1 + np.exp(-2 * local)) else -1.0
+        path.append(s.copy())
+    kept = np.array(path[5:])
+    assert np.allclose(run.magnetization.value, kept.mean(0))
+    assert np.allclose(run.correlations.value, kept.T @ kept / 12)
+    energies = -0.5 * np.einsum("ti,ij,tj->t", kept, couplings, kept) - kept @ fields
+    assert run.energy.value == pytest.approx(energies.mean())
 
 
 @pytest.mark.parametrize("dim", [2, 3, 10])
@@ -113,18 +133,6 @@ def test_von_mises_fisher_draws_follow_scipy_s_law(dim, kappa):
         other = stats.vonmises_fisher(axis, kappa, seed=5).rvs(4000)
     for direction in (axis, np.eye(dim)[0]):
         assert stats.ks_2samp(draws @ direction, other @ direction).pvalue > 1e-3
-
-
-def test_autocorrelation_time_of_an_autoregressive_series():
-    # x_t = a x_{t-1} + noise has rho(t) = a^t, so the time is (1 + a)/(1 - a).
-    rng = np.random.default_rng(0)
-    series = np.zeros((4, 50_000))
-    noise = rng.normal(size=series.shape)
-    for t in range(1, series.shape[1]):
-        series[:, t] = 0.8 * series[:, t - 1] + noise[:, t]
-    assert integrated_autocorrelation_time(series) == pytest.approx(9.0, rel=0.08)
-    assert integrated_autocorrelation_time(noise) == pytest.approx(1.0, rel=0.08)
-    assert integrated_autocorrelation_time(np.ones(10)) == 1.0
 
 
 def _calibration(runs, expected):
@@ -229,20 +237,6 @@ def test_burn_in_is_dropped(kind):
         assert bool(abs(found.value - exact.energy) < 4 * found.error) is arrived
 
 
-def test_a_generator_moves_on_and_a_number_repeats():
-    system = {"fields": np.array([0.3]), "beta": 1.0, "sweeps": 64}
-    none = np.zeros((1, 1))
-    assert sample_ising(none, **system, seed=3) == sample_ising(none, **system, seed=3)
-    rng = np.random.default_rng(3)
-    first, second = (sample_ising(none, **system, seed=rng) for _ in range(2))
-    assert first == sample_ising(none, **system, seed=3)
-    assert first != second
-    with pytest.raises(TypeError, match="seed"):
-        sample_ising(none, **{**system, "seed": None})
-    with pytest.raises(TypeError, match="seed"):
-        sample_vector_spins(none, fields=np.ones((1, 1)), beta=1.0, seed=None)
-
-
 @pytest.mark.parametrize("kappa", [1e3, 1e8, 1e16, 3e16, 1e100])
 @pytest.mark.parametrize("dim", [2, 5])
 def test_large_concentrations_keep_their_digits(dim, kappa):
@@ -285,21 +279,103 @@ def test_a_spin_that_never_turned_has_an_error_bar(sampler):
 
 
 def test_extreme_fields_are_safe():
-    couplings = np.zeros((2, 2))
-    for engine in ("numba", "reference"):
-        run = sample_ising(
-            couplings, fields=np.array([1e4, -1e4]), beta=10.0, sweeps=64, engine=engine
-        )
-        assert np.array_equal(run.magnetization.value, [1.0, -1.0])
-        run = sample_vector_spins(
-            couplings,
-            fields=np.array([[1e6, 0, 0], [0, 0, -1e6]]),
-            beta=10.0,
-            sweeps=64,
-            engine=engine,
-        )
-        target = np.sqrt(3) * np.array([[1, 0], [0, -1]])
-        assert np.allclose(run.magnetization.value[:, [0, 2]], target, atol=1e-3)
+    run = sample_ising(np.zeros((2, 2)), fields=np.array([1e4, -1e4]), beta=10.0, sweeps=64)
+    assert np.array_equal(run.magnetization.value, [1.0, -1.0])
+    fields = np.array([[1e6, 0, 0], [0, 0, -1e6]])
+    found = sample_vector_spins(np.zeros((2, 2)), fields=fields, beta=10.0, sweeps=64)
+    target = np.sqrt(3) * np.array([[1, 0], [0, -1]])
+    assert np.allclose(found.magnetization.value[:, [0, 2]], target, atol=1e-3)
+
+
+def test_every_temperature_of_a_ladder_has_its_own_averages():
+    couplings, fields = sherrington_kirkpatrick(9, seed=2, field_std=0.3)
+    betas = np.array([0.4, 1.1, 2.5])
+    run = tempered_chains(
+        2 * couplings, fields=fields, betas=betas, sweeps=30_000, burn=200, copies=4, seed=1
+    )
+    for k, beta in enumerate(betas):
+        exact = solve_exact(2 * couplings, fields=fields, beta=beta)
+        spread = run.magnetization[:, k].std(0, ddof=1) / 2 + 2e-3
+        pulls = (run.magnetization[:, k].mean(0) - exact.magnetization) / spread
+        assert np.sqrt(np.mean(pulls**2)) < 2
+        assert run.energy[:, k].mean() == pytest.approx(exact.energy / 9, abs=0.01)
+        # <q> of two independent copies is the mean square magnetization.
+        assert run.overlaps[:, k].mean() == pytest.approx(np.mean(exact.magnetization**2), abs=0.03)
+    assert ((run.exchanges > 0.1) & (run.exchanges < 1)).all()
+
+
+def plain_ladders(couplings, *, fields, betas, sweeps, burn, copies, every, seed):
+    """The draws of `tempered_chains` in plain Python, every local field summed anew."""
+    j, h = (a.astype(float) for a in exact_sums(couplings, fields=fields))
+    half = -(-copies // 2)
+    streams = np.random.default_rng(seed).spawn(2)
+    chosen = [streams[c >= half] for c in range(copies)]
+    shapes = ((half, len(betas), len(h)), (copies - half, len(betas), len(h)))
+    starts = [rng.random(shape) < 0.5 for rng, shape in zip(streams, shapes, strict=True)]
+    spins = np.where(np.concatenate(starts), 1.0, -1.0)
+    kept, energies, swaps = [], [], []
+    for step in range(burn + sweeps):
+        for i in range(len(h)):
+            for rng, ladder in zip(chosen, spins, strict=True):
+                for beta, s in zip(betas, ladder, strict=True):
+                    local = min(max(beta * (h[i] + j[i] @ s), -300.0), 300.0)
+                    s[i] = 1.0 if rng.random() * (1 + math.exp(-2 * local)) < 1 else -1.0
+        energy = -0.5 * np.einsum("cki,ij,ckj->ck", spins, j, spins) - spins @ h
+        for c, rng in enumerate(chosen):
+            for k in range(step % 2, len(betas) - 1, 2):
+                gain = (betas[k + 1] - betas[k]) * (energy[c, k + 1] - energy[c, k])
+                accepted = gain >= 0.0 or rng.standard_exponential() > -gain
+                if accepted:
+                    spins[c, [k, k + 1]] = spins[c, [k + 1, k]]
+                    energy[c, [k, k + 1]] = energy[c, [k + 1, k]]
+                swaps.append((k, accepted))
+        if step >= burn:
+            kept.append(spins.copy())
+            energies.append(energy / len(h))
+    states = np.array(kept[every - 1 :: every])
+    pairs = [(a, b) for a in range(copies) for b in range(a + 1, copies)]
+    return {
+        "magnetization": np.mean(kept, axis=0),
+        "energy": np.mean(energies, axis=0),
+        "overlaps": np.stack([(states[:, a] * states[:, b]).mean(-1) for a, b in pairs], axis=-1),
+        "exchanges": [np.mean([a for n, a in swaps if n == k]) for k in range(len(betas) - 1)],
+    }
+
+
+def test_ladders_follow_the_plain_loop_and_threads_change_nothing():
+    couplings, fields = sherrington_kirkpatrick(70, seed=4, field_std=0.5)
+    options = {"betas": np.array([0.0, 1.0, 1.7]), "sweeps": 9, "burn": 3, "copies": 5, "every": 2}
+    plain = plain_ladders(couplings, fields=fields, **options, seed=3)
+    for threads in (1, 2):
+        run = tempered_chains(couplings, fields=fields, **options, seed=3, threads=threads)
+        assert run.overlaps.shape == (4, 3, 10)
+        for name, wanted in plain.items():
+            np.testing.assert_allclose(getattr(run, name), wanted, rtol=0, atol=1e-13)
+    first = tempered_chains(
+        couplings, fields=fields, betas=np.array([1.0]), sweeps=5, burn=0, copies=1
+    )
+    assert first.overlaps.shape == (5, 1, 0)
+    assert first.exchanges.shape == (0,)
+
+
+def test_sums_of_rounded_couplings_are_exact_in_any_order():
+    couplings, fields = sherrington_kirkpatrick(700, seed=0, field_std=0.5)
+    j, h = exact_sums(couplings, fields=fields)
+    assert j.dtype == h.dtype == np.float32
+    assert np.abs(j - couplings).max() < 1e-5
+    signs = np.random.default_rng(1).choice([-1.0, 1.0], 700)
+    exact = j.astype(float) @ signs + h
+    running = h.copy()
+    for column in np.random.default_rng(2).permutation(700):
+        running += j[:, column] * np.float32(signs[column])
+    assert np.array_equal(running, exact)
+    # The worst case: all couplings of a spin pull one way.
+    worst = np.sign(j[0])
+    running = np.abs(h[:1]).copy()
+    for value in j[0] * worst:
+        running += value
+    assert running[0] == np.abs(j[0]).astype(float).sum() + abs(float(h[0]))
+    assert np.abs(exact_sums(1e-3 * couplings, fields=0 * h)[0] - 1e-3 * couplings).max() < 1e-8
 
 
 @pytest.mark.parametrize(
@@ -311,7 +387,6 @@ def test_extreme_fields_are_safe():
         ({"beta": -1.0}, "beta"),
         ({"sweeps": 0}, "sweeps"),
         ({"chains": 0}, "chains"),
-        ({"engine": "fortran"}, "engine"),
         ({"chains": 1, "blocks": 1}, "chains \\* blocks"),
     ],
 )
@@ -324,10 +399,17 @@ def test_bad_input_is_named(sampler, change, message):
         sampler(**arguments)
 
 
-def test_ising_couplings_must_be_symmetric_with_zero_diagonal():
-    with pytest.raises(ValueError, match="symmetric"):
-        sample_ising(np.array([[0.0, 1.0], [0.0, 0.0]]), fields=np.zeros(2), beta=1.0)
-    with pytest.raises(ValueError, match="zero diagonal"):
-        sample_ising(np.eye(2), fields=np.zeros(2), beta=1.0)
-    with pytest.raises(ValueError, match="series"):
-        integrated_autocorrelation_time(np.zeros(2))
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"betas": np.array([1.0, 0.5])}, "increase"),
+        ({"sweeps": 0}, "sweeps"),
+        ({"every": 9}, "every"),
+        ({"couplings": np.zeros((3, 2, 2))}, "one system"),
+        ({"couplings": np.eye(2)}, "zero diagonal"),
+    ],
+)
+def test_bad_ladders_are_named(change, message):
+    good = {"couplings": np.zeros((2, 2)), "fields": np.zeros(2), "betas": np.ones(1)}
+    with pytest.raises(ValueError, match=message):
+        tempered_chains(**{**good, "sweeps": 4, "burn": 0, **change})

@@ -1,1 +1,1 @@
-"""Cheap free energies of Ising systems beside the exact one: drawings."""
+"""Cheap free energies of Ising systems beside the exact one."""

@@ -1,1 +1,1 @@
-"""Chapters 21b and 25: systems of hundreds of spins, where theories for many spins are at home."""
+"""Systems of hundreds of spins, where theories for many spins are at home."""

@@ -1,26 +1,39 @@
-"""Chapter 25: mean-field theories of kinetic Ising spins held to simulation and to exact sums."""
+"""Chapter 25: mean-field theories of kinetic Ising spins held to simulation and to exact sums.
+
+ORDER: where driven networks order, moments of |M| for several sizes.
+
+Prediction, written before the run: Binder's ratio of the sizes 128 and 512 crosses within 0.03 of
+the critical β of the infinite system, 1.1108, at a height within 0.05 of 0.2705, that of every
+system in which all couple with all; the crossing of smaller sizes lies further off.
+
+A unit computed again agrees to six digits on one kind of processor; another rounds sums of
+couplings otherwise, and a spin that falls the other way starts another history: then the moments
+of one network agree to a few per cent.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from bookmaker.tables import Rows, Table
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
-from spinformer.spins.ising.couplings import MAX_COUNT, MAX_SIZE, gaussian_couplings
-from spinformer.spins.ising.kinetic import kinetic_path, kinetic_simulation
-from spinformer.spins.ising.kinetic_theories import (
+from spinformer.spins.ising import gaussian_couplings
+from spinformer.spins.kinetic import (
     KINETIC_METHODS,
-    kinetic_mean_field,
-    mean_field_entropy_production,
-)
-from spinformer.spins.ising.master_equation import (
     entropy_production,
     kinetic_exact,
+    kinetic_mean_field,
+    kinetic_path,
+    kinetic_simulation,
     kinetic_stationary,
+    mean_field_entropy_production,
 )
+
+BETAS = (1.05, 1.08, 1.11, 1.14, 1.17)
 
 
 @record
@@ -43,47 +56,27 @@ def entropy_by_four_routes(
     """Entropy production of one system of up to 12 spins under constant `fields` (N,).
 
     The simulation starts from the exact magnetizations, runs 20 steps and averages the last 10.
-    Raises ValueError or TypeError for bad input.
-
-    >>> turn = 0.1 * np.array([[0.0, 1.0], [-1.0, 0.0]])
-    >>> found = entropy_by_four_routes(turn, fields=np.zeros(2), beta=1.0, replicas=10, seed=0)
-    >>> f"{found.definition:.4f} {found.delayed:.4f} {found.leading:.4f}"
-    '0.0199 0.0199 0.0200'
     """
-    fields = check_array("fields", fields, ndim=1)
     state = kinetic_stationary(couplings, drive=fields, beta=beta)
-    size = len(state.magnetization)
+    m, size = state.magnetization, len(fields)
+    drive = np.tile(fields, (20, 1))
     run = kinetic_simulation(
-        couplings,
-        drive=np.tile(fields, (20, 1)),
-        beta=beta,
-        initial=state.magnetization,
-        replicas=replicas,
-        seed=seed,
+        couplings, drive=drive, beta=beta, initial=m, replicas=replicas, seed=seed
     )
     late = run.delayed.value[-10:].mean(0)
+    leading = mean_field_entropy_production(couplings, beta=beta, magnetization=m)
     return EntropyProduction(
         definition=state.entropy_production / size,
         delayed=entropy_production(couplings, beta=beta, delayed=state.delayed) / size,
         simulated=entropy_production(couplings, beta=beta, delayed=late) / size,
-        leading=mean_field_entropy_production(
-            couplings, beta=beta, magnetization=state.magnetization
-        )
-        / size,
+        leading=leading / size,
     )
 
 
 def largest_errors(
     couplings: np.ndarray, *, drive: np.ndarray, beta: float, initial: np.ndarray
 ) -> dict[str, float]:
-    """Largest error of the magnetizations over all steps, for every theory; exact is the truth.
-
-    Raises ValueError or TypeError for bad input.
-
-    >>> free = {"drive": np.ones((2, 1)), "beta": 1.0, "initial": np.zeros(1)}
-    >>> max(largest_errors(np.zeros((1, 1)), **free).values()) < 1e-12
-    True
-    """
+    """Largest error of the magnetizations over all steps, for every theory; exact is the truth."""
     run: dict[str, Any] = {"drive": drive, "beta": beta, "initial": initial}
     truth = kinetic_exact(couplings, **run).magnetization
     return {
@@ -93,43 +86,20 @@ def largest_errors(
 
 
 def squared_errors(
-    size: int,
-    *,
-    symmetry: float,
-    beta: float,
-    steps: int,
-    systems: int,
-    replicas: int,
-    field_std: float = 0.5,
-    seed: int = 0,
+    size: int, *, symmetry: float, beta: float, steps: int, systems: int, replicas: int, seed: int
 ) -> dict[str, Estimate]:
     """Mean square error of every theory after `steps` steps under a constant random drive.
 
-    Over `systems` ≥ 2 random systems of `size` spins, from a start without magnetization, with the
-    standard error over systems. The simulation that stands for the truth runs in two halves of
+    Over `systems` random systems of `size` spins, fields of standard deviation one half, from a
+    start without magnetization. The simulation that stands for the truth runs in two halves of
     `replicas`/2, and the square is the product of the two differences from them: their noise is
-    independent and averages out, so that small errors may come out negative. Raises ValueError or
-    TypeError for bad input.
-
-    >>> few = {"symmetry": 0.0, "beta": 0.1, "steps": 2, "systems": 2, "replicas": 100}
-    >>> sorted(squared_errors(16, **few)) == sorted(KINETIC_METHODS)
-    True
+    independent and averages out, so that small errors may come out negative.
     """
-    size = check_integer("size", size, low=1, high=MAX_SIZE)
-    steps = check_integer("steps", steps, low=1, high=MAX_COUNT)
-    check_integer("seed", seed, low=0)
-    check_real("field_std", field_std, low=0.0)
-    systems = check_integer("systems", systems, low=2, high=10**6)
     squared: dict[str, list[float]] = {method: [] for method in KINETIC_METHODS}
     for copy in range(systems):
         number = seed + 100 * copy + size
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=number)
-        fields = field_std * np.random.default_rng(number).standard_normal(size)
-        run: dict[str, Any] = {
-            "drive": np.tile(fields, (steps, 1)),
-            "beta": beta,
-            "initial": np.zeros(size),
-        }
+        fields = 0.5 * np.random.default_rng(number).standard_normal(size)
         first, second = (
             kinetic_path(
                 couplings,
@@ -141,8 +111,11 @@ def squared_errors(
             )[-1].mean(0)
             for rng in np.random.default_rng(copy).spawn(2)
         )
+        drive, start = np.tile(fields, (steps, 1)), np.zeros(size)
         for method in KINETIC_METHODS:
-            m = kinetic_mean_field(couplings, **run, method=method)[-1]
+            m = kinetic_mean_field(couplings, drive=drive, beta=beta, initial=start, method=method)[
+                -1
+            ]
             squared[method].append(float(np.mean((m - first) * (m - second))))
     return {method: mean_estimate(values) for method, values in squared.items()}
 
@@ -152,21 +125,12 @@ class OrderMoments:
     """Moments of the mean spin M of one replica, an entry a system and an inverse temperature.
 
     absolute, second, fourth (systems, betas): averages of |M|, M² and M⁴ over replicas and steps.
-
-    >>> ones = np.ones((3, 1))
-    >>> ordered = OrderMoments(betas=np.ones(1), absolute=ones, second=ones, fourth=ones)
-    >>> f"{ordered.binder()[0]:.3f}"
-    '0.667'
     """
 
     betas: np.ndarray
     absolute: np.ndarray
     second: np.ndarray
     fourth: np.ndarray
-
-    def binder(self) -> np.ndarray:
-        """1 − [M⁴]/(3 [M²]²) (betas,): 0 for a normal M, 2/3 for an ordered one."""
-        return 1.0 - self.fourth.mean(0) / (3.0 * self.second.mean(0) ** 2)
 
 
 def order_moments(
@@ -185,18 +149,9 @@ def order_moments(
     Couplings of standard deviation `coupling_std`/√N in both directions, constant fields on an
     even grid over [−`field_scale`, `field_scale`]; random starts, the first third of the `steps`
     is dropped. Averages of M itself vanish once replicas have ordered up and down; those of |M|
-    and of its powers do not. Raises ValueError or TypeError for bad input.
-
-    >>> found = order_moments(20, betas=np.array([0.2, 3.0]), systems=2, steps=30)
-    >>> bool(found.absolute[:, 0].max() < 0.5 < found.absolute[:, 1].min())
-    True
+    and of its powers do not.
     """
-    size = check_integer("size", size, low=2, high=MAX_SIZE)
-    systems = check_integer("systems", systems, low=1, high=10**6)
-    replicas = check_integer("replicas", replicas, low=1, high=10**6)
-    steps = check_integer("steps", steps, low=3, high=MAX_COUNT)
-    betas = check_array("betas", betas, ndim=1, low=0.0)
-    fields = check_real("field_scale", field_scale, low=0.0) * np.linspace(-1, 1, size)
+    fields = field_scale * np.linspace(-1, 1, size)
     moments = np.empty((3, systems, len(betas)))
     for copy, rng in enumerate(np.random.default_rng(seed).spawn(systems)):
         couplings = gaussian_couplings(size, mean=1.0, std=coupling_std, seed=rng)
@@ -210,43 +165,59 @@ def order_moments(
     return OrderMoments(betas=betas, absolute=moments[0], second=moments[1], fourth=moments[2])
 
 
+def binder(run: OrderMoments, systems: np.ndarray | list[int] | slice = slice(None)) -> np.ndarray:
+    """1 − [M⁴]/(3 [M²]²) (betas,) over `systems`: 0 for a normal M, 2/3 for an ordered one."""
+    return 1.0 - run.fourth[systems].mean(0) / (3.0 * run.second[systems].mean(0) ** 2)
+
+
 def binder_crossing(
     small: OrderMoments, *, large: OrderMoments, draws: int = 200, seed: int = 0
 ) -> tuple[Estimate, Estimate]:
     """β and Binder's ratio where those of two sizes cross, with bootstrap errors over systems.
 
     Their difference is fitted by a straight line in β, the ratio of the larger size by another,
-    so give inverse temperatures near the crossing. Raises ValueError for unlike betas.
-
-    >>> betas = np.linspace(0.9, 1.3, 5)
-    >>> runs = [order_moments(n, betas=betas, systems=4, steps=60) for n in (10, 40)]
-    >>> bool(0.5 < binder_crossing(runs[0], large=runs[1])[0].value < 2.0)
-    True
+    so give the same inverse temperatures near the crossing.
     """
-    if not np.array_equal(small.betas, large.betas):
-        raise ValueError("small and large must have the same betas")
-    rng = np.random.default_rng(check_integer("seed", seed, low=0))
-    draws = check_integer("draws", draws, low=2)
+    rng = np.random.default_rng(seed)
 
-    def crossing(runs: list[OrderMoments]) -> tuple[float, float]:
-        low, high = (run.binder() for run in runs)
+    def crossing(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
         slope, offset = np.polyfit(small.betas, high - low, 1)
         at = -offset / slope
         return at, float(np.polyval(np.polyfit(large.betas, high, 1), at))
 
-    def drawn(run: OrderMoments) -> OrderMoments:
-        pick = rng.integers(0, len(run.second), len(run.second))
-        return OrderMoments(
-            betas=run.betas,
-            absolute=run.absolute[pick],
-            second=run.second[pick],
-            fourth=run.fourth[pick],
-        )
+    def drawn(run: OrderMoments) -> np.ndarray:
+        return binder(run, rng.integers(0, len(run.second), len(run.second)))
 
-    values = crossing([small, large])
-    spread = np.std([crossing([drawn(small), drawn(large)]) for _ in range(draws)], axis=0)
+    values = crossing(binder(small), binder(large))
+    spread = np.std([crossing(drawn(small), drawn(large)) for _ in range(draws)], axis=0)
     at, ratio = (
         Estimate(value=value, error=float(error), samples=len(large.second))
         for value, error in zip(values, spread, strict=True)
     )
     return at, ratio
+
+
+def _order_rows(size: int, *, copy: int) -> Rows:
+    run = order_moments(size, betas=np.array(BETAS), systems=1, steps=600, seed=1000 * size + copy)
+    moments = {name: getattr(run, name)[0] for name in ("absolute", "second", "fourth")}
+    return [
+        {"beta": beta, **{name: values[k] for name, values in moments.items()}}
+        for k, beta in enumerate(BETAS)
+    ]
+
+
+ORDER = Table(
+    path=Path(__file__).parent / "order.csv",
+    units=[{"size": size, "copy": copy} for size in (64, 128, 256, 512) for copy in range(24)],
+    rows=_order_rows,
+)
+
+
+def stored_moments(size: int) -> OrderMoments:
+    """The stored moments of one size, all networks."""
+    table = ORDER.read()
+    absolute, second, fourth = (
+        table[name][table["size"] == size].reshape(-1, len(BETAS))
+        for name in ("absolute", "second", "fourth")
+    )
+    return OrderMoments(betas=np.array(BETAS), absolute=absolute, second=second, fourth=fourth)

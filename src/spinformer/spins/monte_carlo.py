@@ -1,26 +1,32 @@
-"""Chains of a heat bath, cut into blocks, and what they estimate: the loop that both models run.
+"""Heat-bath Monte Carlo of Ising spins: chains with error bars, and ladders of temperatures.
 
-β multiplies the energy, weights are exp(−βE). Energies and pairs are counted as the model says
-whose sweeps are run.
+E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i, every pair once (`ising.pair_couplings` converts), J
+(N, N) symmetric with zero diagonal, h (N,), weights exp(−βE). `run_chains`, which runs chains, cuts
+them into blocks and makes estimates of those, is that of vector spins, too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 
 import numpy as np
 from numba import njit
 from tqdm import tqdm
 
-from spinformer.core.checks import check_flag, check_integer
+from spinformer.core.checks import check_array, check_flag, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, integrated_autocorrelation_time, mean_estimate
+from spinformer.spins.ising import check_ising
 
 # More is a slip: a run of years, or arrays that fit no memory.
-MAX_SWEEPS = 10**9
-MAX_BLOCKS = 10**6
+_MAX_SWEEPS = 10**9
+_MAX_BLOCKS = 10**6
+# Bits of a single-precision significand, with one to spare for the difference 2 J s.
+_BITS = 23
 
 
 @record
@@ -53,6 +59,44 @@ class MonteCarloEstimate:
         noise = 3 / math.sqrt(self.blocks)
         long_enough = self.block_length >= 10 * self.autocorrelation_time
         return long_enough and self.block_memory < 0.05 + noise
+
+
+def sample_ising(
+    couplings: np.ndarray,
+    *,
+    fields: np.ndarray,
+    beta: float,
+    sweeps: int = 4096,
+    burn: int = 512,
+    seed: Seed = 0,
+    chains: int = 4,
+    blocks: int = 16,
+    progress: bool = False,
+) -> MonteCarloEstimate:
+    """Heat-bath averages of one Ising system: magnetization (N,), correlations, energy.
+
+    `chains` independent chains start from random states, drop `burn` sweeps and keep `sweeps`
+    each (rounded up to a multiple of `blocks`, the blocks per chain). Raises ValueError or
+    TypeError for input out of range.
+
+    >>> run = sample_ising(np.zeros((1, 1)), fields=np.array([0.5]), beta=1.0, sweeps=4000)
+    >>> bool(abs(run.magnetization.value[0] - np.tanh(0.5)) < 5 * run.magnetization.error[0])
+    True
+    """
+    pair, field, beta = check_ising(couplings, fields=fields, beta=beta, single=True)
+    # Broadcast views are read-only, and the kernel is compiled for arrays that are not.
+    pair, field = pair.copy(), field.copy()
+
+    def start(rng: np.random.Generator) -> np.ndarray:
+        return np.where(rng.random(len(field)) < 0.5, 1.0, -1.0)
+
+    def block(spins: np.ndarray, count: int, rng: np.random.Generator, *sums: np.ndarray) -> None:
+        _ising_sweeps(spins, pair, field, beta, count, rng, *sums)
+
+    return run_chains(
+        start, block=block, unit=1.0, sweeps=sweeps, burn=burn, seed=seed, chains=chains,
+        blocks=blocks, progress=progress,
+    )  # fmt: skip
 
 
 def run_chains(
@@ -88,24 +132,24 @@ def run_chains(
     >>> bool(0.02 < run.magnetization.error[0] < 0.06), run.block_length
     (True, 20)
     """
-    check_integer("sweeps", sweeps, low=1, high=MAX_SWEEPS)
-    check_integer("burn", burn, low=0, high=MAX_SWEEPS)
-    check_integer("chains", chains, low=1, high=MAX_BLOCKS)
-    check_integer("blocks", blocks, low=1, high=MAX_BLOCKS)
+    check_integer("sweeps", sweeps, low=1, high=_MAX_SWEEPS)
+    check_integer("burn", burn, low=0, high=_MAX_SWEEPS)
+    check_integer("chains", chains, low=1, high=_MAX_BLOCKS)
+    check_integer("blocks", blocks, low=1, high=_MAX_BLOCKS)
     check_flag("progress", progress)
     if chains * blocks < 2:
         raise ValueError("chains * blocks must be at least 2 for an error bar, got 1")
     length = max(4, -(-sweeps // blocks))
-    spin_sums, pair_sums, energies = [], [], []
-    bar = tqdm(total=chains * blocks, desc="heat bath", unit="block", disable=not progress)
-    with bar:
+    spin_sums: list[np.ndarray] = []
+    pair_sums: list[np.ndarray] = []
+    energies: list[np.ndarray] = []
+    with tqdm(total=chains * blocks, desc="heat bath", unit="block", disable=not progress) as bar:
         for rng in numpy_generator(seed).spawn(chains):
             spins = start(rng)
-            size = len(spins)
-            waste = np.zeros_like(spins), np.zeros((size, size)), np.zeros(burn)
-            block(spins, burn, rng, *waste)
+            pairs = (len(spins), len(spins))
+            block(spins, burn, rng, np.zeros_like(spins), np.zeros(pairs), np.zeros(burn))
             for _ in range(blocks):
-                sums = np.zeros_like(spins), np.zeros((size, size)), np.zeros(length)
+                sums = np.zeros_like(spins), np.zeros(pairs), np.zeros(length)
                 block(spins, length, rng, *sums)
                 spin_sums.append(sums[0])
                 pair_sums.append(sums[1])
@@ -113,9 +157,15 @@ def run_chains(
                 bar.update()
     energy = np.array(energies) + offset
     means = unit * np.array(spin_sums) / length
+    found = mean_estimate(means)
+    # Spins that all blocks saw in the same state have no scatter, and yet a run of n sweeps knows
+    # their mean to one turn in n only.
+    turn = 2.0 * unit / (length * chains * blocks)
     return MonteCarloEstimate(
-        magnetization=_unless_it_never_turned(
-            mean_estimate(means), turn=2.0 * unit / (length * chains * blocks)
+        magnetization=Estimate(
+            value=found.value,
+            error=np.where(found.error > 0.0, found.error, turn),
+            samples=found.samples,
         ),
         correlations=mean_estimate(np.array(pair_sums) / length),
         energy=mean_estimate(energy.mean(1)),
@@ -124,15 +174,6 @@ def run_chains(
         block_length=length,
         blocks=chains * blocks,
     )
-
-
-def _unless_it_never_turned(found: Estimate, *, turn: float) -> Estimate:
-    """`found` with the error `turn` for spins that all blocks saw in the same state.
-
-    They have no scatter, and yet a run of n sweeps knows their mean to one turn in n only.
-    """
-    error = np.where(found.error > 0.0, found.error, turn)
-    return Estimate(value=found.value, error=error, samples=found.samples)
 
 
 def _memory(means: np.ndarray) -> float:
@@ -144,8 +185,14 @@ def _memory(means: np.ndarray) -> float:
     return float(np.mean(deviation[:, 1:] * deviation[:, :-1]) / variance)
 
 
+@njit(cache=True)
+def flip(local: float, rng: np.random.Generator) -> float:
+    """One heat-bath draw: +1 with probability 1/(1 + exp(−2 local)), else −1."""
+    return 1.0 if rng.random() * (1 + math.exp(-2 * local)) < 1 else -1.0
+
+
 def flip_reference(local: float, *, seed: np.random.Generator) -> float:
-    """One heat-bath draw: +1 with probability 1/(1 + exp(−2 local)), else −1.
+    """`flip` in plain Python, for sweeps that are not compiled.
 
     >>> flip_reference(400.0, seed=np.random.default_rng(0))
     1.0
@@ -155,6 +202,195 @@ def flip_reference(local: float, *, seed: np.random.Generator) -> float:
 
 
 @njit(cache=True)
-def flip(local: float, rng: np.random.Generator) -> float:
-    """`flip_reference` for the compiled sweeps of both models."""
-    return 1.0 if rng.random() * (1 + math.exp(-2 * local)) < 1 else -1.0
+def _ising_sweeps(
+    spins: np.ndarray,
+    pair: np.ndarray,
+    field: np.ndarray,
+    beta: float,
+    sweeps: int,
+    rng: np.random.Generator,
+    sum_spins: np.ndarray,
+    sum_pairs: np.ndarray,
+    energies: np.ndarray,
+) -> None:
+    size = len(spins)
+    for step in range(sweeps):
+        for i in range(size):
+            local = field[i]
+            for j in range(size):
+                local += pair[i, j] * spins[j]
+            spins[i] = flip(beta * local, rng)
+        energy = 0.0
+        for i in range(size):
+            local = field[i]
+            for j in range(size):
+                local += 0.5 * pair[i, j] * spins[j]
+                sum_pairs[i, j] += spins[i] * spins[j]
+            energy -= local * spins[i]
+            sum_spins[i] += spins[i]
+        energies[step] = energy
+
+
+@record
+class TemperedRun:
+    """C copies of one system at each of K inverse temperatures, sweep by sweep.
+
+    magnetization (C, K, N): mean spins of each copy over the kept sweeps. energy (C, K): mean
+    energy per spin. overlaps (samples, K, P): s^a·s^b/N of the P = C(C − 1)/2 pairs of copies,
+    in the order of `itertools.combinations`. exchanges (K − 1): share of accepted exchanges
+    between neighbours, NaN where none was tried.
+    """
+
+    betas: np.ndarray
+    magnetization: np.ndarray
+    energy: np.ndarray
+    overlaps: np.ndarray
+    exchanges: np.ndarray
+
+
+def tempered_chains(
+    couplings: np.ndarray,
+    *,
+    fields: np.ndarray,
+    betas: np.ndarray,
+    sweeps: int,
+    burn: int,
+    copies: int = 2,
+    every: int = 1,
+    seed: Seed = 0,
+    threads: int = 1,
+) -> TemperedRun:
+    """Run `copies` independent ladders of one system over the inverse temperatures `betas` (K,).
+
+    Copies at neighbouring temperatures exchange their places, so that cold ones forget (parallel
+    tempering [hukushima1996exchange]). From random starts, `burn` sweeps are dropped and `sweeps`
+    kept; after every sweep neighbours in β try to exchange, and after each `every` sweeps the
+    overlaps of the copies are taken. `betas` must increase. The copies draw from two generators and
+    run in one or two `threads`, which does not change the result. Couplings are rounded as `exact_sums` says. Raises ValueError or
+    TypeError for bad input.
+
+    >>> free = {"fields": np.array([0.5]), "betas": np.array([1.0])}
+    >>> run = tempered_chains(np.zeros((1, 1)), **free, sweeps=4000, burn=10)
+    >>> bool(abs(run.magnetization.mean() - np.tanh(0.5)) < 0.05)
+    True
+    """
+    betas = check_array("betas", betas, ndim=1, low=0.0)
+    if len(betas) < 1 or np.any(np.diff(betas) <= 0):
+        raise ValueError(f"betas must increase, got {betas}")
+    matrix, field, _ = check_ising(couplings, fields=fields, beta=float(betas[-1]), single=True)
+    matrix, field = exact_sums(matrix, fields=field)
+    sweeps = check_integer("sweeps", sweeps, low=1, high=_MAX_SWEEPS)
+    burn = check_integer("burn", burn, low=0, high=_MAX_SWEEPS)
+    copies = check_integer("copies", copies, low=1, high=10_000)
+    every = check_integer("every", every, low=1, high=sweeps)
+    threads = check_integer("threads", threads, low=1, high=1024)
+    size, rungs, kept = len(field), len(betas), sweeps // every
+    states = np.empty((copies, kept, rungs, size), np.int8)
+    sums = np.zeros((copies, rungs, size))
+    energies, swaps = np.zeros((copies, rungs)), np.zeros((copies, 2, rungs))
+
+    def work(own: slice, rng: np.random.Generator) -> None:
+        up = rng.random((own.stop - own.start, rungs, size)) < 0.5
+        spins = np.where(up, np.float32(1.0), np.float32(-1.0)).reshape(-1, size)
+        _ladders(
+            matrix, spins @ matrix + field, field, betas, spins, burn, sweeps, every, rng,
+            states[own], sums[own], energies[own], swaps[own],
+        )  # fmt: skip
+
+    # Each half of the copies has a generator of its own, whether one thread runs both or two.
+    half = -(-copies // 2)
+    with ThreadPoolExecutor(min(threads, 2)) as pool:
+        halves = (slice(0, half), slice(half, copies))
+        list(pool.map(work, halves, numpy_generator(seed).spawn(2)))
+    overlaps = np.empty((kept, rungs, copies * (copies - 1) // 2))
+    for column, (a, b) in enumerate(combinations(range(copies), 2)):
+        overlaps[..., column] = (states[a] == states[b]).mean(-1) * 2.0 - 1.0
+    tried, accepted = swaps[..., : rungs - 1].sum(0)
+    return TemperedRun(
+        betas=betas,
+        magnetization=sums / sweeps,
+        energy=energies / sweeps,
+        overlaps=overlaps,
+        exchanges=np.divide(accepted, tried, out=np.full(rungs - 1, np.nan), where=tried > 0),
+    )
+
+
+def exact_sums(couplings: np.ndarray, *, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """J (N, N) and h (N,) rounded to float32 so that no sum of them is rounded.
+
+    To multiples of a power of two so small (below 1e-5 for couplings of the size of Sherrington
+    and Kirkpatrick's) that every local field is exact in single precision, in whatever order it is
+    summed: none drifts, and the same seed gives the same run on every processor.
+
+    >>> j, h = exact_sums(np.array([[0.0, 0.1], [0.1, 0.0]]), fields=np.zeros(2))
+    >>> bool(0 < abs(float(j[0, 1]) - 0.1) < 1e-7)
+    True
+    """
+    matrix = check_array("couplings", couplings, ndim=2, square=True)
+    field = check_array("fields", fields, shape=(len(matrix),))
+    largest = float((np.abs(matrix).sum(1) + np.abs(field)).max(initial=0.0))
+    unit = 2.0 ** (math.ceil(math.log2(largest)) + 1 - _BITS) if largest > 0 else 1.0
+    return (np.round(matrix / unit) * unit).astype(np.float32), (
+        np.round(field / unit) * unit
+    ).astype(np.float32)
+
+
+@njit(nogil=True, cache=True)
+def _ladders(
+    matrix: np.ndarray,
+    local: np.ndarray,
+    field: np.ndarray,
+    betas: np.ndarray,
+    spins: np.ndarray,
+    burn: int,
+    sweeps: int,
+    every: int,
+    rng: np.random.Generator,
+    states: np.ndarray,
+    sums: np.ndarray,
+    energies: np.ndarray,
+    swaps: np.ndarray,
+) -> None:
+    """Ladders of `tempered_chains`; what they find is written to the last four arrays.
+
+    spins, local (C·K, N): where copy c at temperature k starts, in row c K + k, and its local
+    fields.
+    """
+    rows, size = spins.shape
+    rungs = len(betas)
+    copies = rows // rungs
+    energy = np.zeros(rows)
+    for row in range(rows):
+        for i in range(size):
+            energy[row] -= 0.5 * spins[row, i] * (np.float64(local[row, i]) + field[i])
+    # place[c, k]: the row at the k-th temperature, so that an exchange moves no spins.
+    place = np.arange(rows).reshape(copies, rungs)
+    for step in range(burn + sweeps):
+        for i in range(size):
+            pull = matrix[i]
+            for c in range(copies):
+                for k in range(rungs):
+                    row = place[c, k]
+                    own, fields = spins[row], local[row]
+                    turn = np.float32(flip(betas[k] * fields[i], rng)) - own[i]
+                    if turn != 0.0:
+                        own[i] += turn
+                        energy[row] -= np.float64(turn) * fields[i]
+                        for j in range(size):
+                            fields[j] += turn * pull[j]
+        for c in range(copies):
+            for k in range(step % 2, rungs - 1, 2):
+                warm, cold = place[c, k], place[c, k + 1]
+                gain = (betas[k + 1] - betas[k]) * (energy[cold] - energy[warm])
+                swaps[c, 0, k] += 1
+                if gain >= 0.0 or rng.standard_exponential() > -gain:
+                    place[c, k], place[c, k + 1] = cold, warm
+                    swaps[c, 1, k] += 1
+            if step >= burn:
+                for k in range(rungs):
+                    row = place[c, k]
+                    energies[c, k] += energy[row] / size
+                    for i in range(size):
+                        sums[c, k, i] += spins[row, i]
+                    if (step - burn + 1) % every == 0:
+                        states[c, (step - burn) // every, k] = spins[row]

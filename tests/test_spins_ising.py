@@ -1,18 +1,21 @@
-"""Exact enumeration against a plain loop, autograd, finite differences and closed forms."""
+"""Exact sums against a plain loop, autograd, finite differences and closed forms; couplings."""
+
+import itertools
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from spinformer.spins.ising.couplings import (
+from spinformer.spins.ising import (
+    gaussian_couplings,
+    ising_log_partition,
     ordered_couplings,
     pair_couplings,
     sherrington_kirkpatrick,
+    solve_exact,
+    symmetry_of_asymmetry,
 )
-from spinformer.spins.ising.exact import ising_log_partition, solve_exact, solve_exact_reference
-from spinformer.spins.ising.monte_carlo import sample_ising
+from spinformer.spins.monte_carlo import sample_ising
 
 
 def _glass(seed, size, batch=()):
@@ -27,12 +30,17 @@ def _glass(seed, size, batch=()):
 def test_matrix_form_equals_the_plain_loop(size, beta):
     couplings, fields = _glass(size, size)
     result = solve_exact(couplings, fields=fields, beta=beta)
-    plain = solve_exact_reference(couplings, fields=fields, beta=beta)
-    assert result.log_partition == pytest.approx(plain.log_partition, rel=1e-13, abs=1e-13)
-    assert np.allclose(result.magnetization, plain.magnetization, atol=1e-13)
-    assert np.allclose(result.correlations, plain.correlations, atol=1e-13)
-    assert result.energy == pytest.approx(plain.energy, abs=1e-12)
-    assert result.entropy == pytest.approx(plain.entropy, abs=1e-11)
+    states = [np.array(s, float) for s in itertools.product((-1, 1), repeat=size)]
+    energies = np.array([-(0.5 * s @ couplings @ s + fields @ s) for s in states])
+    weights = np.exp(-beta * (energies - energies.min()))
+    log_z = np.log(weights.sum()) - beta * energies.min()
+    p = weights / weights.sum()
+    assert result.log_partition == pytest.approx(log_z, rel=1e-13, abs=1e-13)
+    assert np.allclose(result.magnetization, p @ states, atol=1e-13)
+    pairs = sum(w * np.outer(s, s) for w, s in zip(p, states, strict=True))
+    assert np.allclose(result.correlations, pairs, atol=1e-13)
+    assert result.energy == pytest.approx(p @ energies, abs=1e-12)
+    assert result.entropy == pytest.approx(p @ (beta * energies + log_z), abs=1e-11)
     assert result.states == 2**size
 
 
@@ -123,7 +131,7 @@ def test_sherrington_kirkpatrick_average_free_energy():
         assert error < 0.2 * abs(0.25 * np.log(1 - beta**2)) + 0.01
 
 
-def test_random_systems_have_the_stated_moments():
+def test_random_couplings_have_the_stated_moments():
     couplings, fields = sherrington_kirkpatrick(20, seed=1, count=200, field_std=0.5)
     off = couplings[:, ~np.eye(20, dtype=bool)]
     assert np.mean(off) == pytest.approx(0, abs=0.005)
@@ -131,11 +139,15 @@ def test_random_systems_have_the_stated_moments():
     assert np.std(fields) == pytest.approx(0.5, rel=0.05)
     assert np.array_equal(couplings, couplings.swapaxes(1, 2))
     assert not np.diagonal(couplings, axis1=1, axis2=2).any()
-    single, field = sherrington_kirkpatrick(5, seed=1)
-    assert single.shape == (5, 5)
-    assert field.shape == (5,)
-    with pytest.raises(ValueError, match="count"):
-        sherrington_kirkpatrick(5, seed=1, count=0)
+    assert sherrington_kirkpatrick(5, seed=1)[0].shape == (5, 5)
+    off = ~np.eye(600, dtype=bool)
+    for symmetry in (-1.0, symmetry_of_asymmetry(1.0), symmetry_of_asymmetry(0.5), 1.0):
+        pair = gaussian_couplings(600, symmetry=symmetry, seed=0, mean=5.0, std=0.7)
+        assert pair[off].mean() * 600 == pytest.approx(5.0, abs=0.3)
+        centred = (pair - pair[off].mean()) / 0.7
+        assert (centred[off] ** 2).mean() * 600 == pytest.approx(1.0, abs=0.02)
+        assert (centred * centred.T)[off].mean() * 600 == pytest.approx(symmetry, abs=0.02)
+        assert not pair.diagonal().any()
 
 
 def test_batch_members_do_not_see_their_neighbours():
@@ -149,33 +161,6 @@ def test_batch_members_do_not_see_their_neighbours():
     assert shared.magnetization.shape == (3, 2, 7)
 
 
-@settings(deadline=None, max_examples=25, derandomize=True)
-@given(seed=st.integers(0, 10_000), size=st.integers(1, 8), beta=st.floats(0, 5))
-def test_invariants(seed, size, beta):
-    couplings, fields = _glass(seed, size)
-    result = solve_exact(couplings, fields=fields, beta=beta)
-    order = np.random.default_rng(seed).permutation(size)
-    shuffled = solve_exact(couplings[order][:, order], fields=fields[order], beta=beta)
-    assert np.allclose(shuffled.magnetization, result.magnetization[order], atol=1e-11)
-    gauge = np.where(np.random.default_rng(seed + 1).random(size) < 0.5, -1.0, 1.0)
-    turned = solve_exact(couplings * np.outer(gauge, gauge), fields=fields * gauge, beta=beta)
-    assert turned.log_partition == pytest.approx(result.log_partition, rel=1e-12)
-    assert np.allclose(turned.magnetization, gauge * result.magnetization, atol=1e-11)
-    assert -1e-10 <= result.entropy <= size * np.log(2) + 1e-10
-    assert np.linalg.eigvalsh(result.susceptibility).min() > -1e-10
-
-
-def test_operation_count_doubles_with_every_spin():
-    counts = []
-    for size in range(2, 21, 2):
-        counts.append(
-            solve_exact(np.zeros((size, size)), fields=np.zeros(size), beta=1.0).multiply_adds
-        )
-    ratios = np.array(counts[1:]) / np.array(counts[:-1])
-    assert np.all(ratios > 4)
-    assert ratios[-1] == pytest.approx(4.4, abs=0.1)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -186,16 +171,13 @@ def test_operation_count_doubles_with_every_spin():
         ((np.array([[0.0, 1.0], [0.5, 0.0]]), np.zeros(2), 1.0), "symmetric"),
         ((np.eye(2), np.zeros(2), 1.0), "zero diagonal"),
         ((np.zeros((2, 2)), np.zeros(3), 1.0), "fields must have shape"),
-        ((np.zeros((2, 2)), np.array([0.0, np.inf]), 1.0), "fields must be finite"),
         ((np.zeros((3, 2, 2)), np.zeros((2, 2)), 1.0), "broadcast"),
-        ((np.zeros((2, 2)), np.zeros(2), -0.1), "beta"),
     ],
 )
 def test_bad_input_is_named(arguments, message):
     couplings, fields, beta = arguments
-    for solve in (solve_exact, solve_exact_reference):
-        with pytest.raises(ValueError, match=message):
-            solve(couplings, fields=fields, beta=beta)
+    with pytest.raises(ValueError, match=message):
+        solve_exact(couplings, fields=fields, beta=beta)
 
 
 @pytest.mark.parametrize(
@@ -204,12 +186,8 @@ def test_bad_input_is_named(arguments, message):
         (np.zeros((2, 2)), torch.zeros(2), 1.0, TypeError, "couplings"),
         (torch.zeros(2, 2), torch.zeros(3), 1.0, ValueError, "fields"),
         (torch.zeros(2, 2), torch.zeros(2, dtype=torch.float64), 1.0, TypeError, "fields"),
-        (torch.zeros(21, 21), torch.zeros(21), 1.0, ValueError, "at most 20"),
-        (torch.zeros(2, 3), torch.zeros(2), 1.0, ValueError, "couplings"),
         (torch.zeros(3, 2, 2), torch.zeros(4, 2), 1.0, ValueError, "broadcast"),
-        (torch.zeros(2, 2), torch.zeros(2), float("nan"), ValueError, "beta"),
         (torch.zeros(2, 2), torch.zeros(2), torch.tensor(float("nan")), ValueError, "beta"),
-        (torch.zeros(2, 2), torch.zeros(2), torch.zeros(2), ValueError, "beta"),
     ],
 )
 def test_bad_tensors_are_named(couplings, fields, beta, error, message):

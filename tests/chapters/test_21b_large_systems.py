@@ -1,26 +1,30 @@
-"""Large Ising systems: what the chapter's rows state, by other simulation and by linear algebra."""
+"""Chapter 21b: what its rows state, by other simulation and by linear algebra."""
 
 import numpy as np
 import pytest
 
-from compendium.c21b_large_systems.errors import (
+from compendium.c21b_large_systems.study import (
     BETAS,
     ERRORS,
+    OVERLAPS,
     THEORIES,
     draw_system,
+    fall_of_errors,
+    glass_susceptibility,
+    orthogonal_couplings,
+    pattern_couplings,
+    sparse_couplings,
     squared_error,
-    theory_errors,
 )
-from compendium.c21b_large_systems.overlaps import OVERLAPS, glass_susceptibility
-from compendium.c21b_large_systems.results import fall_of_errors
-from compendium.c25_driven.order import ORDER
-from spinformer.spins.ising.couplings import sherrington_kirkpatrick
-from spinformer.spins.ising.exact import solve_exact
-from spinformer.spins.ising.mean_field import solve_mean_field
-from spinformer.spins.ising.message_passing import belief_propagation, unrolled_tap
-from spinformer.spins.ising.monte_carlo import sample_ising
-from spinformer.spins.ising.replica_symmetric import glass_state, instability_beta
-from spinformer.spins.ising.tempering import tempered_chains
+from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
+from spinformer.spins.mean_field import (
+    belief_propagation,
+    glass_state,
+    instability_beta,
+    solve_mean_field,
+    unrolled_tap,
+)
+from spinformer.spins.monte_carlo import sample_ising, tempered_chains
 
 
 def _errors(kind, size, copies):
@@ -145,21 +149,6 @@ def test_unrolled_layers_by_linear_algebra():
     assert np.abs(cold[-1] - cold[-2]).max() > 1e-2
 
 
-def test_units_of_the_tables_again():
-    for table, unit, tolerance in (
-        (ERRORS, {"kind": "gaussian", "size": 32, "copy": 0}, 0.02),
-        (ORDER, {"size": 64, "copy": 0}, 0.1),
-        (OVERLAPS, {"size": 32, "copy": 0}, 0.1),
-    ):
-        stored = table.read()
-        rows = np.all([stored[name] == value for name, value in unit.items()], axis=0)
-        again = table.rows(**unit)
-        assert len(again) == rows.sum()
-        for name in again[0]:
-            new = [float(row[name]) for row in again]
-            assert stored[name][rows] == pytest.approx(new, rel=tolerance, abs=1e-6), name
-
-
 def test_the_squared_error_carries_no_noise():
     rng = np.random.default_rng(0)
     truth = rng.uniform(-1, 1, 400)
@@ -168,8 +157,6 @@ def test_the_squared_error_carries_no_noise():
         for _ in range(200)
     ]
     assert np.mean(values) == pytest.approx(0.01, abs=4 * np.std(values) / np.sqrt(200))
-    with pytest.raises(ValueError, match="copies"):
-        theory_errors("gaussian", size=8, sweeps=1, seed=0, copies=1)
 
 
 def test_exponents_own_up_to_scatter():
@@ -182,3 +169,21 @@ def test_exponents_own_up_to_scatter():
         ]
         assert fall.slope.value == pytest.approx(np.polyfit(x, y, 1, w=weights)[0]), key
         assert fall.slope.error == pytest.approx(max(errors)), key
+
+
+def test_ensembles_have_unit_rows_and_their_spectra():
+    memory = pattern_couplings(600, load=2.0, seed=1)
+    rotated = orthogonal_couplings(600, seed=1)
+    graph = sparse_couplings(600, degree=4, seed=1)
+    for j in (memory, rotated, graph):
+        assert (j == j.T).all()
+        assert not np.diagonal(j).any()
+        assert (j**2).sum(1).mean() == pytest.approx(1, abs=0.02)
+    assert ((graph != 0).sum(1) == 4).all()
+    assert np.abs(np.abs(np.linalg.eigvalsh(rotated)) - 1).max() < 0.2
+    assert np.abs(np.abs(np.linalg.eigvalsh(rotated)) - 1).mean() < 0.05
+    # Marchenko and Pastur: eigenvalues of the memory end at (1 + sqrt 2)^2/sqrt 2 - sqrt 2.
+    assert np.linalg.eigvalsh(memory)[-1] == pytest.approx(
+        (1 + np.sqrt(2)) ** 2 / np.sqrt(2) - np.sqrt(2), abs=0.1
+    )
+    assert not np.array_equal(graph, sparse_couplings(600, degree=4, seed=2))

@@ -1,0 +1,341 @@
+"""Ising spins: the free energy, exact sums over all states, and couplings.
+
+E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i with s_i = ±1, every pair counted once, J (..., N, N)
+symmetric and zero on the diagonal, h (..., N), weights exp(−βE); entropies and ln Z in nats.
+[bal2021transformers, Eq. (binaryrandomising)] sums over ordered pairs, so that a pair couples with
+J_ij + J_ji: `pair_couplings` and `ordered_couplings` convert. Mean-field theories of the same model
+are in `mean_field`, its simulation in `monte_carlo`, dynamics without an energy in `kinetic`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from spinformer.core.checks import (
+    check_array,
+    check_broadcast,
+    check_integer,
+    check_real,
+    check_tensor,
+)
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.core.states import MAX_LISTED_SPINS, spin_states
+
+# Largest β times a coupling or a field: third powers, summed over a system, stay finite.
+MAX_STRENGTH = 1e90
+
+# Steps, sweeps, replicas beyond are a slip: nobody has the time.
+MAX_COUNT = 10**9
+
+# Elements of the table of states held at once for a batch of small systems.
+_CHUNK = 1 << 21
+
+
+@record
+class IsingStatistics:
+    """Exact averages of one system or a batch (leading axes `...`).
+
+    log_partition (...): ln Z. magnetization (..., N): ⟨s_i⟩. correlations (..., N, N):
+    ⟨s_i s_j⟩. energy (...): ⟨E⟩. entropy (...): −Σ p ln p. states: 2^N. multiply_adds: the
+    multiply-add operations of the matrix products that were carried out for one system.
+    """
+
+    beta: float
+    log_partition: np.ndarray
+    magnetization: np.ndarray
+    correlations: np.ndarray
+    energy: np.ndarray
+    entropy: np.ndarray
+    states: int
+    multiply_adds: int
+
+    @property
+    def free_energy(self) -> np.ndarray:
+        """F = −ln Z/β (minus infinity at β = 0)."""
+        return free_energy(self.log_partition, beta=self.beta)
+
+    @property
+    def susceptibility(self) -> np.ndarray:
+        """d⟨s_i⟩/d(βh_j) = ⟨s_i s_j⟩ − ⟨s_i⟩⟨s_j⟩, shape (..., N, N)."""
+        m = self.magnetization
+        return self.correlations - m[..., :, None] * m[..., None, :]
+
+
+def free_energy(log_partition: np.ndarray, *, beta: float) -> np.ndarray:
+    """F = −ln Z/β, minus infinity at β = 0 where the entropy rules.
+
+    >>> float(free_energy(np.array(3.0), beta=2.0)), float(free_energy(np.array(3.0), beta=0.0))
+    (-1.5, -inf)
+    """
+    return -log_partition / beta if beta else np.full_like(log_partition, -np.inf)
+
+
+def solve_exact(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> IsingStatistics:
+    """Sum over all states, in log space, of one system or a batch; 1 ≤ N ≤ 20, β ≥ 0.
+
+    The spins are split into two halves, so that all 2^N energies are one matrix product of the
+    halves' state tables and every average is a product with the table of probabilities; no list
+    of N-spin states is ever built. Raises ValueError for other couplings, fields or β.
+
+    >>> pair = solve_exact(np.array([[0.0, 1.0], [1.0, 0.0]]), fields=np.zeros(2), beta=0.5)
+    >>> f"{pair.correlations[0, 1]:.6f} {np.tanh(0.5):.6f}"
+    '0.462117 0.462117'
+    """
+    matrix, field, beta = check_ising(couplings, fields=fields, beta=beta)
+    size = _few_enough(matrix.shape[-1])
+    batch = field.shape[:-1]
+    flat_j, flat_h = matrix.reshape(-1, size, size), field.reshape(-1, size)
+    count = len(flat_h)
+    log_z, spins, pairs = np.empty(count), np.empty((count, size)), np.empty((count, size, size))
+    chunk = max(1, _CHUNK >> size)
+    for first in range(0, count, chunk):
+        part = slice(first, first + chunk)
+        log_z[part], spins[part], pairs[part] = _sum_states(
+            beta * flat_j[part], beta * flat_h[part]
+        )
+    energy = -0.5 * np.einsum("bij,bij->b", flat_j, pairs) - np.einsum("bi,bi->b", flat_h, spins)
+    return IsingStatistics(
+        beta=beta,
+        log_partition=log_z.reshape(batch),
+        magnetization=spins.reshape(*batch, size),
+        correlations=pairs.reshape(*batch, size, size),
+        energy=energy.reshape(batch),
+        entropy=(log_z + beta * energy).reshape(batch),
+        states=1 << size,
+        multiply_adds=_multiply_adds((size + 1) // 2, size // 2),
+    )
+
+
+def ising_log_partition(
+    couplings: torch.Tensor, *, fields: torch.Tensor, beta: float | torch.Tensor
+) -> torch.Tensor:
+    """Differentiable exact ln Z, shape (...), of the same model in torch.
+
+    Same shapes and convention as `solve_exact`, except that a diagonal is allowed and left out;
+    works in the dtype and on the device of its arguments, and may be differentiated any number
+    of times with respect to couplings (each of the two triangles carries half of a pair), fields
+    and beta (a tensor without axes). Raises TypeError for anything but floating-point tensors of
+    one kind, ValueError for other shapes, NaN, a negative β and more than 20 spins.
+
+    >>> field = torch.tensor([0.3], requires_grad=True)
+    >>> ising_log_partition(torch.zeros(1, 1), fields=field, beta=1.0).backward()
+    >>> f"{float(field.grad):.4f} {np.tanh(0.3):.4f}"
+    '0.2913 0.2913'
+    """
+    matrix = check_tensor("couplings", couplings, symmetric=True)
+    field = check_tensor("fields", fields, like=("couplings", matrix))
+    size = _few_enough(matrix.shape[-1])
+    _check_fields(matrix.shape, field.shape)
+    if isinstance(beta, torch.Tensor):
+        beta = check_tensor("beta", beta, shape=(), low=0.0)
+    else:
+        beta = check_real("beta", beta, low=0.0)
+    left = (size + 1) // 2
+    a, b = (torch.tensor(spin_states(half)).to(field) for half in (left, size - left))
+    # The diagonal is constant on states and is left out, as in the energy.
+    pair = matrix - torch.diag_embed(torch.diagonal(matrix, dim1=-2, dim2=-1))
+    aa, ab, bb = pair[..., :left, :left], pair[..., :left, left:], pair[..., left:, left:]
+    ba = pair[..., left:, :left]
+    cross = 0.5 * (a @ ab @ b.mT + (b @ ba @ a.mT).mT)
+    row = 0.5 * ((a @ aa) * a).sum(-1) + field[..., :left] @ a.mT
+    column = 0.5 * ((b @ bb) * b).sum(-1) + field[..., left:] @ b.mT
+    exponent = beta * (row[..., :, None] + cross + column[..., None, :])
+    return torch.logsumexp(exponent.flatten(-2), -1)
+
+
+def _sum_states(k: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """ln Z (B,), <s> (B, N), <ss> (B, N, N) for K = beta J (B, N, N), theta = beta h (B, N)."""
+    count, size = theta.shape
+    left = (size + 1) // 2
+    a, b = spin_states(left), spin_states(size - left)
+    exponent = (a @ k[:, :left, left:]) @ b.T
+    row = 0.5 * ((a @ k[:, :left, :left]) * a).sum(-1) + (a * theta[:, None, :left]).sum(-1)
+    column = 0.5 * ((b @ k[:, left:, left:]) * b).sum(-1) + (b * theta[:, None, left:]).sum(-1)
+    exponent += row[:, :, None] + column[:, None, :]
+    top = exponent.max((1, 2))
+    exponent -= top[:, None, None]
+    weight = np.exp(exponent, out=exponent)
+    row_weight, column_weight = weight.sum(2), weight.sum(1)
+    total = row_weight.sum(1)
+    row_p, column_p = row_weight / total[:, None], column_weight / total[:, None]
+    spins = np.concatenate(
+        [(row_p[:, :, None] * a).sum(1), (column_p[:, :, None] * b).sum(1)], axis=1
+    )
+    pairs = np.empty((count, size, size))
+    pairs[:, :left, :left] = a.T @ (row_p[:, :, None] * a)
+    pairs[:, left:, left:] = b.T @ (column_p[:, :, None] * b)
+    cross = a.T @ ((weight @ b) / total[:, None, None])
+    pairs[:, :left, left:] = cross
+    pairs[:, left:, :left] = cross.swapaxes(1, 2)
+    return top + np.log(total), spins, pairs
+
+
+def _multiply_adds(left: int, right: int) -> int:
+    """Multiply-adds of the products in `_sum_states`, one system."""
+    rows, columns = 1 << left, 1 << right
+    energies = rows * left * right + rows * columns * right
+    halves = rows * left * (left + 2) + columns * right * (right + 2)
+    averages = rows * columns * right + rows * left * right
+    moments = rows * left * (left + 1) + columns * right * (right + 1)
+    return energies + halves + averages + moments
+
+
+def _few_enough(size: int) -> int:
+    if size > MAX_LISTED_SPINS:
+        raise ValueError(
+            f"couplings must describe at most {MAX_LISTED_SPINS} spins (2^N states are summed), "
+            f"got {size}"
+        )
+    return size
+
+
+def sherrington_kirkpatrick(
+    size: int, *, seed: Seed, count: int | None = None, field_std: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Random couplings and fields of the model of [sherrington1975solvable], Gaussian.
+
+    J_ij = J_ji of mean 0 and variance 1/N for unordered pairs, zero diagonal, and fields of
+    standard deviation `field_std`. Shapes (N, N) and (N,), or (count, N, N) and (count, N).
+    Raises ValueError or TypeError for numbers out of range.
+
+    >>> couplings, fields = sherrington_kirkpatrick(3, seed=0, count=2, field_std=0.5)
+    >>> couplings.shape, fields.shape, bool((couplings == couplings.swapaxes(1, 2)).all())
+    ((2, 3, 3), (2, 3), True)
+    """
+    size = check_integer("size", size, low=1)
+    check_real("field_std", field_std, low=0.0)
+    batch = () if count is None else (check_integer("count", count, low=1),)
+    rng = numpy_generator(seed)
+    upper = np.triu(rng.standard_normal((*batch, size, size)), 1) / math.sqrt(size)
+    return upper + upper.swapaxes(-1, -2), field_std * rng.standard_normal((*batch, size))
+
+
+def gaussian_couplings(
+    size: int, *, seed: Seed, symmetry: float = 0.0, mean: float = 0.0, std: float = 1.0
+) -> np.ndarray:
+    """Gaussian couplings (N, N) of mean `mean`/N and variance `std`²/N, zero diagonal.
+
+    `symmetry` is η = E[J_ij J_ji]/E[J_ij²] of the centred couplings, in [−1, 1]: 1 gives a spin
+    glass, 0 independent J_ij and J_ji, −1 antisymmetric ones. J = mean/N + std (√((1+η)/2) S +
+    √((1−η)/2) A) with S symmetric and A antisymmetric of unit variance [crisanti1988dynamics].
+    Raises ValueError or TypeError for numbers out of range.
+
+    >>> couplings = gaussian_couplings(4, symmetry=1.0, seed=0)
+    >>> bool((couplings == couplings.T).all()), float(np.trace(couplings))
+    (True, 0.0)
+    """
+    size = check_integer("size", size, low=1)
+    symmetry = check_real("symmetry", symmetry, low=-1.0, high=1.0)
+    mean, std = check_real("mean", mean), check_real("std", std, low=0.0)
+    even, odd = np.triu(numpy_generator(seed).standard_normal((2, size, size)) / np.sqrt(size), 1)
+    result = np.sqrt(0.5 * (1.0 + symmetry)) * (even + even.T)
+    result += np.sqrt(0.5 * (1.0 - symmetry)) * (odd - odd.T)
+    result = std * result + mean / size
+    np.fill_diagonal(result, 0.0)
+    return result
+
+
+def symmetry_of_asymmetry(asymmetry: float) -> float:
+    """η = (1 − k²)/(1 + k²) of couplings S + kA, k the `asymmetry` in [0, 1].
+
+    Half of the literature tunes k, from 0 (symmetric) to 1 (independent), instead of η.
+
+    >>> [symmetry_of_asymmetry(k) for k in (0.0, 0.5, 1.0)]
+    [1.0, 0.6, 0.0]
+    """
+    k = check_real("asymmetry", asymmetry, low=0.0, high=1.0)
+    return (1.0 - k**2) / (1.0 + k**2)
+
+
+def pair_couplings(ordered: np.ndarray) -> np.ndarray:
+    """Couplings of unordered pairs, J_ij + J_ji with zero diagonal, from ordered ones (..., N, N).
+
+    In a sum over all i, j a pair enters twice; the diagonal adds the constant −Σ_i J_ii to the
+    energy (s_i² = 1), which is dropped here. Raises ValueError if `ordered` is not square.
+
+    >>> pair_couplings(np.array([[5.0, 1.0], [2.0, 5.0]]))
+    array([[0., 3.],
+           [3., 0.]])
+    """
+    matrix = check_array("ordered", ordered, square=True)
+    return (matrix + matrix.swapaxes(-1, -2)) * (1 - np.eye(matrix.shape[-1]))
+
+
+def ordered_couplings(couplings: np.ndarray) -> np.ndarray:
+    """The symmetric couplings of ordered pairs that describe the same system: half of J.
+
+    Inverse of `pair_couplings` for symmetric couplings (..., N, N) with zero diagonal; raises
+    ValueError for others.
+
+    >>> ordered_couplings(np.array([[0.0, 3.0], [3.0, 0.0]]))
+    array([[0. , 1.5],
+           [1.5, 0. ]])
+    """
+    return 0.5 * _check_couplings(couplings)
+
+
+def check_ising(
+    couplings: np.ndarray,
+    *,
+    fields: np.ndarray,
+    beta: float,
+    limit: float = MAX_STRENGTH,
+    single: bool = False,
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return J (..., N, N) and h (..., N), broadcast to one batch, and β; or raise.
+
+    ValueError if J is not square, symmetric and zero on the diagonal, if h does not fit, if β is
+    negative or β times the largest coupling or field exceeds `limit`, and, with `single`, for a
+    batch of systems.
+
+    >>> j, h, beta = check_ising(np.zeros((2, 2)), fields=np.ones((5, 2)), beta=1)
+    >>> j.shape, h.shape
+    ((5, 2, 2), (5, 2))
+    """
+    matrix, field = _check_couplings(couplings), check_array("fields", fields)
+    batch = _check_fields(matrix.shape, field.shape)
+    if single and batch:
+        raise ValueError(f"couplings and fields must be those of one system, got batch {batch}")
+    beta = check_strength(beta, limit=limit, couplings=matrix, fields=field)
+    size = matrix.shape[-1]
+    return (
+        np.broadcast_to(matrix, (*batch, size, size)),
+        np.broadcast_to(field, (*batch, size)),
+        beta,
+    )
+
+
+def check_strength(beta: float, *, limit: float = MAX_STRENGTH, **arrays: np.ndarray) -> float:
+    """Return β if it is not negative and keeps β times every entry of `arrays` within `limit`.
+
+    >>> check_strength(1e50, fields=np.array([1e50]))
+    Traceback (most recent call last):
+    ValueError: beta must keep beta * fields within 1e+90, got 1e+100
+    """
+    beta = check_real("beta", beta, low=0.0)
+    for name, array in arrays.items():
+        strength = beta * float(np.abs(array).max(initial=0.0))
+        if not strength <= limit:
+            raise ValueError(f"beta must keep beta * {name} within {limit:g}, got {strength:.6g}")
+    return beta
+
+
+def _check_couplings(couplings: np.ndarray) -> np.ndarray:
+    matrix = check_array("couplings", couplings, symmetric=True)
+    diagonal = np.abs(np.diagonal(matrix, axis1=-2, axis2=-1)).max(initial=0.0)
+    if diagonal:
+        raise ValueError(
+            f"couplings must have a zero diagonal, got entries up to {diagonal:.6g} on it"
+        )
+    return matrix
+
+
+def _check_fields(couplings: tuple[int, ...], fields: tuple[int, ...]) -> tuple[int, ...]:
+    """The common batch of two shapes (..., N, N) and (..., N)."""
+    if not fields or fields[-1] != couplings[-1]:
+        raise ValueError(f"fields must have shape (..., {couplings[-1]}), got {tuple(fields)}")
+    return check_broadcast(couplings=couplings[:-2], fields=fields[:-1])

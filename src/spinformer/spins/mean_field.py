@@ -1,0 +1,598 @@
+"""Mean-field theories of Ising spins, as free energies psi(m), as messages, and for N → ∞.
+
+E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i, every pair once (`ising.pair_couplings` converts), J
+symmetric with zero diagonal; K = βJ, θ = βh. The stationary value of psi stands for ln Z and the
+stationary point for the magnetizations, so d ln Z/dθ_i = m_i holds exactly. With v_i = 1 − m_i²,
+S(m) the entropy of independent spins, and every sum over both indices:
+
+- naive:    psi = S + θ·m + ½ m·K·m, a lower bound of ln Z at every m;
+- tap:      adds ¼ Σ K_ij² v_i v_j [thouless1977solution; plefka1982convergence];
+- plefka3:  adds ⅓ Σ K_ij³ m_i v_i m_j v_j + ⅙ Tr (K diag v)³ [georges1991expand];
+- adaptive: naive plus −½ ln det(Λ − K) − ½ Σ ln v_i + ½ Σ V_i v_i with Λ_i = V_i + 1/v_i and V
+            from [(Λ − K)⁻¹]_ii = v_i [opper2001adaptive]: a resummation that knows the
+            spectrum of K.
+
+`unrolled_tap` applies the TAP equation layer by layer, `belief_propagation` passes messages, and
+`glass_state` is the replica-symmetric state of Sherrington and Kirkpatrick's model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_solve, cholesky
+from scipy.optimize import brentq
+
+from spinformer.core.checks import check_array, check_choice, check_flag, check_integer, check_real
+from spinformer.core.records import record
+from spinformer.core.solve import Solution, Status
+from spinformer.core.special import normal_average, normal_rule
+from spinformer.spins.ising import check_ising, free_energy
+
+METHODS = ("naive", "tap", "plefka3", "adaptive")
+
+# Largest β times a coupling or field: beyond, the systems of equations lose all their digits.
+_MAX_EXPANDED = 1e6
+# What the constraint inside the adaptive functional may miss at a solution.
+_SLACK = 1e-9
+# Averages over two layers' fields cost the square of how steep tanh β(field) is.
+_STEEPEST = 50.0
+# Up to here β√(q + field_std²) stays below what averages over a normal have nodes for.
+_MAX_BETA, _MAX_FIELD = 20.0, 1000.0
+
+
+@record
+class Point:
+    """psi, its gradient g, and R with −d²psi/dm² = diag(1/v) + R, at m = tanh(x).
+
+    root: where the inner problem of the adaptive functional ended, a start for the next one.
+    slack: the residual of that inner problem, zero for the others.
+    """
+
+    psi: float
+    gradient: np.ndarray
+    curvature: np.ndarray
+    root: np.ndarray | None = None
+    slack: float = 0.0
+
+
+# A functional of one system: takes x = atanh m and a start for its inner problem.
+Functional = Callable[[np.ndarray, np.ndarray | None], Point]
+
+
+def _naive(k: np.ndarray, theta: np.ndarray) -> Functional:
+    def evaluate(x: np.ndarray, _: np.ndarray | None) -> Point:
+        m = np.tanh(x)
+        km = k @ m
+        entropy = float(np.sum(np.logaddexp(x, -x) - x * m))
+        psi = entropy + m @ theta + 0.5 * m @ km
+        return Point(psi=float(psi), gradient=theta + km - x, curvature=-k)
+
+    return evaluate
+
+
+def _tap(k: np.ndarray, theta: np.ndarray) -> Functional:
+    naive, square = _naive(k, theta), k**2
+
+    def evaluate(x: np.ndarray, _: np.ndarray | None) -> Point:
+        base, m, v = naive(x, None), np.tanh(x), _variance(x)
+        onsager = square @ v
+        psi = base.psi + 0.25 * v @ onsager
+        curvature = base.curvature + np.diag(onsager) - 2 * np.outer(m, m) * square
+        return Point(psi=float(psi), gradient=base.gradient - m * onsager, curvature=curvature)
+
+    return evaluate
+
+
+def _plefka3(k: np.ndarray, theta: np.ndarray) -> Functional:
+    tap, cube = _tap(k, theta), k**3
+
+    def evaluate(x: np.ndarray, _: np.ndarray | None) -> Point:
+        base, m, v = tap(x, None), np.tanh(x), _variance(x)
+        two = (k * v) @ k
+        three = ((two * v) * k).sum(1)
+        f, slope = m * v, 1 - 3 * m**2
+        pull = cube @ f
+        psi = base.psi + f @ pull / 3 + v @ three / 6
+        gradient = base.gradient + 2 / 3 * slope * pull - m * three
+        curvature = base.curvature + np.diag(three + 4 * m * pull)
+        curvature -= 4 * np.outer(m, m) * k * two + 2 / 3 * np.outer(slope, slope) * cube
+        return Point(psi=float(psi), gradient=gradient, curvature=curvature)
+
+    return evaluate
+
+
+def _adaptive(k: np.ndarray, theta: np.ndarray) -> Functional:
+    naive = _naive(k, theta)
+
+    def evaluate(x: np.ndarray, warm: np.ndarray | None) -> Point:
+        base, m = naive(x, None), np.tanh(x)
+        spread = np.sqrt(_variance(x))
+        shift, inverse, log_det = unit_diagonal(spread[:, None] * k * spread, start=warm)
+        # V = shift / v, written so that it keeps its digits where v is tiny.
+        reaction = (k * inverse) @ spread / spread
+        psi = base.psi - 0.5 * log_det + 0.5 * shift.sum()
+        # dV/dm from the constraint: with A = inverse**2 elementwise, whose diagonal is one,
+        # (Lambda - K)^-1 varies by (A^-1 - 1) = -A^-1 (A - 1).
+        squared = inverse**2
+        off = squared - np.eye(len(x))
+        np.fill_diagonal(off, 0.0)
+        bend = -np.linalg.solve(squared, off)
+        weight = m / spread**2
+        curvature = base.curvature + np.diag(reaction) + 2 * weight[:, None] * bend * weight
+        return Point(
+            psi=float(psi),
+            gradient=base.gradient - reaction * m,
+            curvature=0.5 * (curvature + curvature.T),
+            root=shift,
+            slack=float(np.abs(np.diagonal(inverse) - 1).max()),
+        )
+
+    return evaluate
+
+
+_FUNCTIONALS = {"naive": _naive, "tap": _tap, "plefka3": _plefka3, "adaptive": _adaptive}
+
+
+def _variance(x: np.ndarray) -> np.ndarray:
+    """1 − tanh(x)² without cancellation, kept above zero."""
+    decay = np.exp(-2 * np.abs(x))
+    return np.maximum(4 * decay / (1 + decay) ** 2, 1e-280)
+
+
+def unit_diagonal(
+    matrix: np.ndarray, *, start: np.ndarray | None = None, max_steps: int = 200
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The shift a for which A = [diag(1 + a) − matrix]⁻¹ has ones on its diagonal.
+
+    `matrix` (N, N) symmetric with zero diagonal, not checked. Returns a (N,), A, and the ln det of
+    what was inverted. a minimises the convex Σ_i a_i − ln det over the positive definite shifts,
+    so it exists and is unique; damped Newton steps of a self-concordant function stay inside that
+    set and converge from any `start` (N,) in it (one outside is replaced), until rounding stops
+    them. For v > 0 this solves [(Λ − K)⁻¹]_ii = v_i of adaptive TAP, scaled by √v on both sides.
+
+    >>> shift, _, _ = unit_diagonal(np.array([[0.0, 2.0], [2.0, 0.0]]))
+    >>> f"{shift[0]:.6f} {(np.sqrt(17) - 1) / 2:.6f}"
+    '1.561553 1.561553'
+    """
+
+    def factorise(shift: np.ndarray) -> np.ndarray | None:
+        try:
+            return cholesky(np.diag(1 + shift) - matrix, lower=True, check_finite=False)
+        except LinAlgError:
+            return None
+
+    identity = np.eye(len(matrix))
+    shift = (matrix**2).sum(1) if start is None else start
+    factor = factorise(shift)
+    if factor is None:
+        shift = np.full(len(matrix), max(float(np.linalg.eigvalsh(matrix)[-1]), 0.0) * (1 + 1e-8))
+        factor = cholesky(np.diag(1 + shift) - matrix, lower=True, check_finite=False)
+    for step in range(max_steps + 1):
+        inverse = cho_solve((factor, True), identity, check_finite=False)
+        gap = np.diagonal(inverse) - 1
+        move = np.linalg.solve(inverse**2, gap)
+        decrement = math.sqrt(max(float(gap @ move), 0.0))
+        if step == max_steps or decrement < 1e-13 * np.sqrt(len(matrix)):
+            break
+        trial = shift + move / (1 + decrement if decrement > 0.25 else 1.0)
+        trial_factor = factorise(trial)
+        if trial_factor is None or np.array_equal(trial, shift):
+            break
+        shift, factor = trial, trial_factor
+    return shift, inverse, 2 * float(np.log(np.diagonal(factor)).sum())
+
+
+@record
+class MeanFieldSolution(Solution[np.ndarray]):
+    """A stationary point of one approximation, for one system or a batch (axes `...`).
+
+    value (..., N): the magnetizations. residual (...): the largest change
+    max_i |tanh(atanh m_i + g_i) − m_i| that the equation of state still asks for. status (...):
+    CONVERGED, STEP_LIMIT, or STALLED where no step along the way raises psi any further.
+    log_partition (...): psi at the point, the approximate ln Z. susceptibility (..., N, N):
+    dm_i/d(βh_j), by linear response. stable (...): whether the point is a maximum of psi (a
+    positive definite susceptibility) and converged.
+
+    Where `converged` is False the numbers are those of the last iterate: look at the flag.
+    Where `stable` is False the susceptibility is that of a saddle (NaN if singular).
+    """
+
+    method: str
+    beta: float
+    log_partition: np.ndarray
+    susceptibility: np.ndarray
+    stable: np.ndarray
+
+    @property
+    def magnetization(self) -> np.ndarray:
+        """The magnetizations m (..., N), another name of `value`."""
+        return self.value
+
+    @property
+    def free_energy(self) -> np.ndarray:
+        """F = −ln Z/β (minus infinity at β = 0)."""
+        return free_energy(self.log_partition, beta=self.beta)
+
+
+def solve_mean_field(
+    couplings: np.ndarray,
+    *,
+    fields: np.ndarray,
+    beta: float,
+    method: str = "tap",
+    solver: str = "newton",
+    damping: float = 0.0,
+    start: np.ndarray | None = None,
+    tolerance: float = 1e-12,
+    max_steps: int = 500,
+    throw: bool = True,
+) -> MeanFieldSolution:
+    """Stationary point of "naive", "tap", "plefka3" or "adaptive" (see the head of the module).
+
+    `couplings` (..., N, N), `fields` (..., N), β ≥ 0 times either at most 1e6. `start` (..., N)
+    is the first magnetization, in (−1, 1); the default is tanh βh.
+
+    `solver` "newton" climbs psi: Newton steps where psi is concave, steps along the gradient in
+    atanh m elsewhere, each kept only if psi grows. "iteration" applies the equation of state,
+    m ← damping m + (1 − damping) tanh(βh + …), which need not converge. Systems of a batch are
+    solved one after the other, so none depends on its neighbours. Raises ValueError for bad
+    input, NotConverged unless `throw` is False.
+
+    >>> pair = np.array([[0.0, 0.5], [0.5, 0.0]])
+    >>> found = solve_mean_field(pair, fields=np.array([0.2, 0.2]), beta=1.0, method="naive")
+    >>> m = found.magnetization
+    >>> bool(found.stable), bool(np.allclose(m, np.tanh(0.2 + 0.5 * m)))
+    (True, True)
+    """
+    matrix, field, beta = check_ising(couplings, fields=fields, beta=beta, limit=_MAX_EXPANDED)
+    check_choice("method", method, METHODS)
+    newton = check_choice("solver", solver, ("newton", "iteration")) == "newton"
+    damping = check_real("damping", damping, low=0.0, high=0.999)
+    tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
+    max_steps = check_integer("max_steps", max_steps, low=1)
+    check_flag("throw", throw)
+    batch, size = field.shape[:-1], field.shape[-1]
+    k, theta = beta * matrix.reshape(-1, size, size), beta * field.reshape(-1, size)
+    first = theta if start is None else _atanh("start", start, field.shape).reshape(-1, size)
+    found = []
+    for system in range(len(theta)):
+        evaluate = _FUNCTIONALS[method](k[system], theta[system])
+        if newton:
+            x, point, steps, stuck = _climb(evaluate, first[system], tolerance, max_steps)
+        else:
+            x, point, steps, stuck = _iterate(
+                evaluate, first[system], damping, tolerance, max_steps
+            )
+        residual, (chi, maximum) = _residual(x, point), _response(x, point)
+        status = Status.STALLED if stuck else Status.STEP_LIMIT
+        if residual <= tolerance and point.slack <= _SLACK:
+            status = Status.CONVERGED
+        stable = maximum and status == Status.CONVERGED
+        found.append((np.tanh(x), residual, steps, int(status), point.psi, chi, stable))
+    m, residuals, counts, states, psi, susceptibility, stables = map(
+        np.array, zip(*found, strict=True)
+    )
+    solution = MeanFieldSolution(
+        value=m.reshape(*batch, size),
+        residual=residuals.reshape(batch),
+        steps=counts.reshape(batch),
+        status=states.reshape(batch),
+        method=method,
+        beta=beta,
+        log_partition=psi.reshape(batch),
+        susceptibility=susceptibility.reshape(*batch, size, size),
+        stable=stables.reshape(batch),
+    )
+    if throw:
+        solution.require(f"the magnetization of the {method} free energy")
+    return solution
+
+
+def _atanh(name: str, magnetization: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    m = check_array(name, magnetization, shape=shape)
+    if np.any(np.abs(m) >= 1):
+        raise ValueError(f"{name} must have entries inside (-1, 1), got one of {np.abs(m).max()}")
+    return np.arctanh(m)
+
+
+def _residual(x: np.ndarray, point: Point) -> float:
+    return float(np.abs(np.tanh(x + point.gradient) - np.tanh(x)).max())
+
+
+def _climb(
+    evaluate: Functional, x: np.ndarray, tolerance: float, max_steps: int
+) -> tuple[np.ndarray, Point, int, bool]:
+    """Climb psi from atanh m = x; each step is kept only if psi does not fall.
+
+    Returns x, the point there, the steps, and whether no step could be kept.
+    """
+    point = evaluate(x, None)
+    for step_count in range(max_steps):
+        if _residual(x, point) <= tolerance:
+            return x, point, step_count, False
+        spread = np.sqrt(_variance(x))
+        scaled = np.eye(len(x)) + spread[:, None] * point.curvature * spread
+        try:
+            factor = cholesky(scaled, lower=True, check_finite=False)
+        except LinAlgError:
+            step = point.gradient
+        else:
+            inner = cho_solve((factor, True), spread * point.gradient, check_finite=False)
+            step = point.gradient - point.curvature @ (spread * inner)
+        step = step * min(1.0, 3.0 / float(np.abs(step).max()))
+        slope = float(step @ (spread**2 * point.gradient))
+        rounding = 4e-15 * (1 + abs(point.psi))
+        length = 1.0
+        for _ in range(40):
+            trial = evaluate(x + length * step, point.root)
+            if trial.psi >= point.psi + 1e-4 * length * slope - rounding:
+                break
+            length /= 2
+        else:
+            return x, point, step_count, True
+        x, point = x + length * step, trial
+    return x, point, max_steps, False
+
+
+def _iterate(
+    evaluate: Functional, x: np.ndarray, damping: float, tolerance: float, max_steps: int
+) -> tuple[np.ndarray, Point, int, bool]:
+    """Apply the equation of state, with a fraction `damping` of the old m kept."""
+    point = evaluate(x, None)
+    for step_count in range(max_steps):
+        if _residual(x, point) <= tolerance:
+            return x, point, step_count, False
+        target = x + point.gradient
+        if damping > 0:
+            target = np.arctanh(damping * np.tanh(x) + (1 - damping) * np.tanh(target))
+        x = np.clip(target, -300.0, 300.0)
+        point = evaluate(x, point.root)
+    return x, point, max_steps, False
+
+
+def _response(x: np.ndarray, point: Point) -> tuple[np.ndarray, bool]:
+    """Susceptibility (−d²psi/dm²)⁻¹ and whether it is positive definite."""
+    spread = np.sqrt(_variance(x))
+    scaled = np.eye(len(x)) + spread[:, None] * point.curvature * spread
+    eigenvalues, vectors = np.linalg.eigh(scaled)
+    if np.any(eigenvalues == 0):
+        return np.full_like(scaled, np.nan), False
+    inverse = (vectors / eigenvalues) @ vectors.T
+    return spread[:, None] * inverse * spread, bool(eigenvalues[0] > 0)
+
+
+def gibbs_functional(
+    couplings: np.ndarray,
+    *,
+    fields: np.ndarray,
+    beta: float,
+    magnetization: np.ndarray,
+    method: str,
+) -> float:
+    """psi(m) of `method` for one system at any m (N,) in (−1, 1)^N, stationary or not.
+
+    psi(m) − βh·m approximates the Legendre transform min_θ [ln Z(θ) − θ·m]. Raises ValueError
+    for another method, a batch, or magnetizations outside.
+
+    >>> zero = np.zeros(2)
+    >>> free = {"couplings": np.zeros((2, 2)), "fields": zero, "beta": 1.0, "magnetization": zero}
+    >>> f"{gibbs_functional(**free, method='tap'):.6f} {2 * np.log(2):.6f}"
+    '1.386294 1.386294'
+    """
+    matrix, field, beta = check_ising(
+        couplings, fields=fields, beta=beta, limit=_MAX_EXPANDED, single=True
+    )
+    check_choice("method", method, METHODS)
+    x = _atanh("magnetization", magnetization, field.shape)
+    return _FUNCTIONALS[method](beta * matrix, beta * field)(x, None).psi
+
+
+def unrolled_tap(
+    couplings: np.ndarray,
+    *,
+    fields: np.ndarray,
+    beta: float,
+    layers: int,
+    memory: str = "before",
+) -> np.ndarray:
+    """m after each of `layers` layers, (layers + 1, N), the first zero, for one system.
+
+        m(t+1) = tanh(βh + βJ m(t) − β² m(t′) v(t)),   v_i = Σ_j J_ij² (1 − m_j(t)²).
+
+    With `memory` "before" t′ = t − 1: the reaction of the other spins to m_i(t−1) is what J m(t)
+    contains [bolthausen2014iterative]; with "now" t′ = t, the TAP equation iterated as it is
+    written. Raises ValueError for bad input.
+
+    >>> pair = np.array([[0.0, 0.1], [0.1, 0.0]])
+    >>> m = unrolled_tap(pair, fields=np.array([0.2, 0.2]), beta=1.0, layers=30)[-1]
+    >>> bool(np.allclose(m, np.tanh(0.2 + 0.1 * m - 0.01 * (1 - m**2) * m)))
+    True
+    """
+    j, h, beta = check_ising(couplings, fields=fields, beta=beta, single=True)
+    layers = check_integer("layers", layers, low=1)
+    now = check_choice("memory", memory, ("before", "now")) == "now"
+    square = j**2
+    path = np.zeros((layers + 1, len(h)))
+    for t in range(layers):
+        reaction = beta**2 * (square @ (1.0 - path[t] ** 2))
+        held = path[t] if now else path[max(t - 1, 0)]
+        path[t + 1] = np.tanh(beta * (h + j @ path[t]) - reaction * held)
+    return path
+
+
+def state_evolution(layers: int, *, beta: float, field_std: float) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of m(t)² and of m(t) m(t−1) in `unrolled_tap`, each (layers + 1,), for N → ∞.
+
+    For Gaussian couplings and a memory one layer back, q(t+1) = E tanh² β√(q(t) + field_std²) z,
+    and the same average over two layers whose Gaussian fields have the covariance of the layers
+    before [bolthausen2014iterative]. Entry 0 of both is zero, the start. Raises ValueError where
+    β√(1 + field_std²) exceeds 50 or β exceeds 20.
+
+    >>> q, r = state_evolution(60, beta=1.0, field_std=0.5)
+    >>> f"{q[-1]:.4f} {r[-1]:.4f}"
+    '0.2846 0.2846'
+    """
+    layers = check_integer("layers", layers, low=1)
+    beta = check_real("beta", beta, low=0.0, high=_MAX_BETA)
+    std = check_real("field_std", field_std, low=0.0)
+    steepest = beta * math.hypot(1.0, std)
+    if steepest > _STEEPEST:
+        raise ValueError(
+            f"beta and field_std must keep beta √(1 + field_std²) at most {_STEEPEST:g}, "
+            f"got {steepest:.3g}"
+        )
+    size, pair = np.zeros(layers + 1), np.zeros(layers + 1)
+    for t in range(layers):
+        now = math.hypot(math.sqrt(size[t]), std)
+        outer, weights = normal_rule(beta * now)
+        size[t + 1] = weights @ np.tanh(beta * now * outer) ** 2
+        if t == 0:
+            continue
+        # Layer t − 1 has fields `before` z, layer t `shared` z + `rest` z', z and z' unit normals.
+        before = math.hypot(math.sqrt(size[t - 1]), std)
+        shared = (pair[t] + std**2) / before if before > 0 else 0.0
+        rest = math.sqrt(max(now**2 - shared**2, 0.0))
+        outer, weights = normal_rule(beta * max(before, shared))
+        inner, inner_weights = normal_rule(beta * rest)
+        told = np.tanh(beta * (shared * outer[:, None] + rest * inner)) @ inner_weights
+        pair[t + 1] = weights @ (np.tanh(beta * before * outer) * told)
+    return size, pair
+
+
+def belief_propagation(
+    couplings: np.ndarray,
+    *,
+    fields: np.ndarray,
+    beta: float,
+    damping: float = 0.0,
+    tolerance: float = 1e-10,
+    max_steps: int = 1000,
+    throw: bool = True,
+) -> Solution[np.ndarray]:
+    """Magnetizations of one system by belief propagation, exact where the couplings form a tree.
+
+    Spin j tells i the field artanh(tanh βJ_ij tanh θ_{j→i}), θ_{j→i} its own field without what
+    i tells it [mezard2009information]. A share `damping` of the old messages is kept. The residual
+    is the largest change of a message in the last step. Raises ValueError for bad input,
+    NotConverged unless `throw` is False.
+
+    >>> chain = np.array([[0.0, 0.7, 0.0], [0.7, 0.0, 0.4], [0.0, 0.4, 0.0]])
+    >>> m = belief_propagation(chain, fields=np.array([0.3, 0.0, 0.0]), beta=1.0).value
+    >>> f"{m[2] / np.tanh(0.3):.6f} {np.tanh(0.7) * np.tanh(0.4):.6f}"
+    '0.229629 0.229629'
+    """
+    j, h, beta = check_ising(couplings, fields=fields, beta=beta, single=True)
+    damping = check_real("damping", damping, low=0.0, high=0.999)
+    tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
+    max_steps = check_integer("max_steps", max_steps, low=1)
+    check_flag("throw", throw)
+
+    def log_cosh(x: np.ndarray) -> np.ndarray:
+        return np.abs(x) + np.log1p(np.exp(-2.0 * np.abs(x)))
+
+    into, out = np.nonzero(j)
+    # back[e]: the edge that runs the other way.
+    back = np.argsort(out * len(h) + into, kind="stable")
+    strength = beta * j[into, out]
+    told = np.zeros(len(into))
+    residual, steps = math.inf, 0
+    while residual > tolerance and steps < max_steps:
+        total = beta * h + np.bincount(into, told, minlength=len(h))
+        cavity = total[out] - told[back]
+        # artanh(tanh a tanh b) = ½ ln [cosh(a + b) / cosh(a − b)], in which nothing saturates.
+        new = 0.5 * (log_cosh(cavity + strength) - log_cosh(cavity - strength))
+        residual = float(np.abs(new - told).max(initial=0.0))
+        told = damping * told + (1.0 - damping) * new
+        steps += 1
+    found = Solution(
+        value=np.tanh(beta * h + np.bincount(into, told, minlength=len(h))),
+        residual=residual,
+        steps=steps,
+        status=Status.CONVERGED if residual <= tolerance else Status.STEP_LIMIT,
+    )
+    if throw:
+        found.require("the messages of belief propagation")
+    return found
+
+
+@record
+class GlassState(Solution[float]):
+    """The replica-symmetric state. value: the overlap q of two copies; residual: of its equation.
+
+    stability: β² E sech⁴ u, below one where the state is stable. log_partition: ln Z per spin.
+    susceptibility: N⁻¹ Σ_ij (⟨s_i s_j⟩ − ⟨s_i⟩⟨s_j⟩)², which is E sech⁴ u/(1 − stability) and
+    infinite where the state is unstable.
+    """
+
+    stability: float
+    log_partition: float
+    susceptibility: float
+
+
+def glass_state(beta: float, *, field_mean: float = 0.0, field_std: float = 0.0) -> GlassState:
+    """Sherrington and Kirkpatrick's model of infinitely many spins: one order parameter q.
+
+    Couplings of mean 0 and variance 1/N, every pair once, 0 ≤ β ≤ 20. The local field of a spin
+    without its own reaction is Gaussian with the variance q + `field_std`², so that with
+    u = β(field_mean + √(q + field_std²) z), z a unit normal,
+
+        q = E tanh² u,   ln Z/N = ¼ β² (1 − q)² + E ln 2 cosh u   [sherrington1975solvable].
+
+    Two copies of one system then always have the overlap q: without a field 0 for β ≤ 1 and more
+    beyond. That is right while the stability number β² E sech⁴ u is below one; where it reaches
+    one, copies fall apart into many states [dealmeida1978stability]. `field_std` may be up to
+    1000. Raises ValueError for numbers out of range.
+
+    >>> found = glass_state(1.0, field_std=0.5)
+    >>> f"{found.value:.4f} {found.stability:.4f}"
+    '0.2846 0.5799'
+    """
+    beta = check_real("beta", beta, low=0.0, high=_MAX_BETA)
+    mean = check_real("field_mean", field_mean)
+    std = check_real("field_std", field_std, low=0.0, high=_MAX_FIELD)
+
+    def average(function: Callable[[np.ndarray], np.ndarray], q: float) -> float:
+        width = math.hypot(math.sqrt(q), std)
+        return normal_average(lambda z: function(beta * (mean + width * z)), steepness=beta * width)
+
+    def square(q: float) -> float:
+        return average(lambda u: np.tanh(u) ** 2, q)
+
+    free = mean == 0.0 and std == 0.0
+    # E tanh² is concave enough for one crossing; without a field q = 0 is another one.
+    low = 1e-9 if free else 0.0
+    q = 0.0
+    if beta > 0.0 and not (free and (beta <= 1.0 or square(low) <= low)):
+        q = float(brentq(lambda q: square(q) - q, low, 1.0, xtol=1e-14))
+    fourth = average(lambda u: (1.0 - np.tanh(u) ** 2) ** 2, q)
+    stability, residual = beta**2 * fourth, abs(square(q) - q)
+    return GlassState(
+        value=q,
+        residual=residual,
+        steps=0,
+        status=Status.CONVERGED if residual < 1e-10 else Status.STALLED,
+        stability=stability,
+        log_partition=0.25 * (beta * (1.0 - q)) ** 2 + average(lambda u: np.logaddexp(u, -u), q),
+        susceptibility=fourth / (1.0 - stability) if stability < 1.0 else math.inf,
+    )
+
+
+def instability_beta(*, field_mean: float = 0.0, field_std: float = 0.0) -> float:
+    """β on the line of de Almeida and Thouless: 1 without a field, more with one.
+
+    Infinite where it lies beyond β = 20. Raises ValueError for bad input.
+
+    >>> f"{instability_beta():.3f} {instability_beta(field_std=0.5):.3f}"
+    '1.000 1.800'
+    """
+
+    def excess(beta: float) -> float:
+        return glass_state(beta, field_mean=field_mean, field_std=field_std).stability - 1.0
+
+    high = excess(_MAX_BETA)
+    if field_mean == 0.0 and field_std == 0.0:
+        return 1.0
+    return math.inf if high < 0.0 else float(brentq(excess, 0.5, _MAX_BETA, xtol=1e-10))

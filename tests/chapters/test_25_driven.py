@@ -1,0 +1,123 @@
+"""Chapter 25: no bias where noise is subtracted, and the row of the driven spins by other means."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from compendium.c25_driven.study import (
+    binder,
+    binder_crossing,
+    entropy_by_four_routes,
+    largest_errors,
+    order_moments,
+    squared_errors,
+)
+from spinformer.core.states import spin_states
+from spinformer.core.statistics import fit_power
+from spinformer.spins.ising import gaussian_couplings
+from spinformer.spins.kinetic import kinetic_path, kinetic_stationary
+
+
+@pytest.mark.claim("B13")
+def test_driven_spins_as_the_claim_has_them():
+    """Each figure of the row by other means, within what the row's criterion states."""
+    # A masked pair by hand: the leak is tanh J tanh h, and the driven first spin is a coin.
+    masked, field = np.array([[0.0, 0.0], [0.5, 0.0]]), np.array([0.0, 0.8])
+    weights = {
+        (a, b): np.exp(0.5 * a * b + 0.8 * b) for a, b in itertools.product((-1, 1), repeat=2)
+    }
+    leak = sum(a * w for (a, _), w in weights.items()) / sum(weights.values())
+    assert leak > 0.1
+    assert leak == pytest.approx(np.tanh(0.5) * np.tanh(0.8))
+    driven = kinetic_path(
+        masked, beta=1.0, states=np.ones((4000, 2)), steps=3, seed=0, fields=field
+    )[-1].mean(0)
+    assert abs(driven[0]) < 4 / np.sqrt(4000)
+    assert driven[1] == pytest.approx(0.5 * (np.tanh(1.3) + np.tanh(0.3)), abs=0.06)
+    # Entropy production by its definition, from transition probabilities written out again.
+    rng = np.random.default_rng(1)
+    j, x, beta = rng.normal(size=(7, 7)) / np.sqrt(7), 0.5 * rng.normal(size=7), 0.9
+    produced = []
+    for matrix in (0.5 * (j + j.T), j):
+        states = spin_states(len(x))
+        local = beta * (x + states @ matrix.T)
+        step = np.exp(local @ states.T - np.log(2 * np.cosh(local)).sum(1)[:, None])
+        p = np.full(len(states), 1 / len(states))
+        for _ in range(400):
+            p = p @ step
+        flow = p[:, None] * step
+        produced.append(float((flow * np.log(flow / flow.T)).sum()) / len(x))
+        found = kinetic_stationary(matrix, drive=x, beta=beta)
+        assert found.entropy_production / len(x) == pytest.approx(produced[-1], abs=1e-8)
+    assert abs(produced[0]) < 1e-4
+    assert produced[1] > 0.1
+    # Exponents of the size: one theory becomes exact, and only for independent couplings.
+    sizes = np.array([16, 48, 144])
+    for symmetry, falls in ((0.0, True), (1.0, False)):
+        found = [
+            squared_errors(
+                int(n), symmetry=symmetry, beta=1.5, steps=6, systems=24, replicas=3000, seed=7
+            )["gaussian"]
+            for n in sizes
+        ]
+        value, error = (np.array([getattr(f, a) for f in found]) for a in ("value", "error"))
+        slope = fit_power(sizes, values=value, errors=error).slope
+        if falls:
+            assert abs(slope.value + 1) < 0.3
+        else:
+            assert value[-1] > 0.01
+    # The crossing from networks that are not in the table, coarser.
+    runs = [
+        order_moments(n, betas=np.array([1.04, 1.11, 1.18]), systems=6, steps=240, seed=3)
+        for n in (40, 160)
+    ]
+    at, _ = binder_crossing(runs[0], large=runs[1])
+    assert abs(at.value - 1.1108) < 0.03 + 2 * at.error
+    assert at.error < 0.06
+
+
+def test_errors_of_the_mean_field_dynamics_carry_no_noise():
+    # Nearly free spins: every theory is exact, and what is left is noise about zero.
+    weak = {"symmetry": 0.0, "beta": 0.02, "steps": 2, "systems": 40, "replicas": 100}
+    found = squared_errors(30, **weak, seed=0)
+    for error in found.values():
+        # Two halves of 50 have noise 1/50 a spin each; 1,200 products of them average out.
+        assert abs(error.value) < 4 * 0.02 / np.sqrt(1200)
+        assert error.error == pytest.approx(0.02 / np.sqrt(1200), rel=0.5)
+    cold = squared_errors(60, symmetry=0.0, beta=1.5, steps=6, systems=4, replicas=400, seed=0)
+    assert cold["gaussian"].value < 0.2 * cold["tap"].value < 0.2 * cold["naive"].value
+
+
+def test_order_and_its_crossing_in_a_network_that_is_solved():
+    # No disorder, no fields: M obeys Curie and Weiss, and orders at beta = 1.
+    betas = np.array([0.9, 1.0, 1.1])
+    runs = {
+        n: order_moments(
+            n, betas=betas, systems=4, steps=240, coupling_std=0.0, field_scale=0.0, seed=n
+        )
+        for n in (30, 120)
+    }
+    at, height = binder_crossing(runs[30], large=runs[120])
+    assert at.value == pytest.approx(1.0, abs=0.03 + 3 * at.error)
+    assert height.value == pytest.approx(0.2705, abs=0.1 + 3 * height.error)
+    # Far above the critical temperature M is normal with variance 1/N /(1 - beta^2), twice two
+    # steps being independent.
+    hot = order_moments(
+        50, betas=np.array([0.3]), systems=20, coupling_std=0.0, field_scale=0.0, seed=1
+    )
+    assert hot.second.mean() == pytest.approx(1 / 50 / (1 - 0.09), rel=0.05)
+    assert hot.absolute.mean() == pytest.approx(np.sqrt(2 / np.pi * hot.second.mean()), rel=0.03)
+    assert abs(binder(hot)[0]) < 0.04
+
+
+def test_entropy_by_four_routes_and_largest_errors():
+    couplings = gaussian_couplings(5, seed=1)
+    fields = np.array([0.2, -0.4, 0.1, 0.5, -0.3])
+    found = entropy_by_four_routes(couplings, fields=fields, beta=0.5, replicas=20_000, seed=0)
+    assert found.delayed == pytest.approx(found.definition, rel=1e-10)
+    assert found.simulated == pytest.approx(found.definition, rel=0.05)
+    assert found.leading == pytest.approx(found.definition, rel=0.3)
+    run = {"drive": np.tile(fields, (4, 1)), "beta": 0.5, "initial": np.zeros(5)}
+    errors = largest_errors(couplings, **run)
+    assert max(errors["tap"], errors["gaussian"]) < errors["naive"] < 0.2

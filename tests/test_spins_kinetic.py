@@ -1,0 +1,275 @@
+"""Driven Ising spins: theories against exact dynamics, simulation and closed forms."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from spinformer.core.states import spin_states
+from spinformer.spins.ising import gaussian_couplings
+from spinformer.spins.kinetic import (
+    KINETIC_METHODS,
+    critical_beta,
+    entropy_production,
+    kinetic_exact,
+    kinetic_mean_field,
+    kinetic_path,
+    kinetic_simulation,
+    kinetic_stationary,
+    mean_field_entropy_production,
+)
+
+
+@pytest.fixture
+def system():
+    rng = np.random.default_rng(1)
+    size = 7
+    couplings = rng.normal(size=(size, size)) / np.sqrt(size)
+    drive = 0.5 * rng.normal(size=(4, size))
+    return couplings, drive, rng.uniform(-0.5, 0.5, size)
+
+
+def test_exact_dynamics_match_a_loop_over_paths():
+    rng = np.random.default_rng(0)
+    size, steps, beta = 3, 2, 0.7
+    j, x, m0 = rng.normal(size=(size, size)), rng.normal(size=(steps, size)), np.array([0.2, 0, -1])
+    states = [np.array(s) for s in itertools.product((-1, 1), repeat=size)]
+    mean, delayed = np.zeros(size), np.zeros((size, size))
+    for path in itertools.product(states, repeat=steps + 1):
+        weight = np.prod((1 + path[0] * m0) / 2)
+        for t in range(steps):
+            local = beta * path[t + 1] * (x[t] + j @ path[t])
+            weight *= np.prod(1 / (1 + np.exp(-2 * local)))
+        mean += weight * path[-1]
+        delayed += weight * np.outer(path[-1], path[-2])
+    result = kinetic_exact(j, drive=x, initial=m0, beta=beta)
+    assert np.allclose(result.magnetization[-1], mean, atol=1e-13)
+    assert np.allclose(result.delayed[-1], delayed, atol=1e-13)
+
+
+def test_simulation_matches_exact_dynamics(system):
+    couplings, drive, initial = system
+    same = {"drive": drive, "initial": initial, "beta": 1.0}
+    exact = kinetic_exact(couplings, **same)
+    run = kinetic_simulation(couplings, **same, replicas=20_000, seed=3)
+    for name in ("magnetization", "correlations", "delayed"):
+        found, truth = getattr(run, name), getattr(exact, name)
+        uncertain = found.error > 0
+        pulls = (found.value - truth)[uncertain] / found.error[uncertain]
+        assert np.abs(pulls).max() < 4.5
+        assert 0.5 < np.mean(pulls**2) < 1.7
+        assert np.allclose(found.value[~uncertain], truth[~uncertain], atol=1e-12)
+
+
+@pytest.mark.parametrize(("method", "order"), [("naive", 2), ("tap", 3), ("gaussian", 3)])
+def test_errors_fall_with_the_order_of_the_approximation(system, method, order):
+    couplings, drive, initial = system
+    errors = []
+    for scale in (0.02, 0.04):
+        exact = kinetic_exact(
+            scale * couplings, drive=drive, initial=initial, beta=1.0
+        ).magnetization
+        found = kinetic_mean_field(
+            scale * couplings, drive=drive, initial=initial, beta=1.0, method=method
+        )
+        errors.append(np.abs(found - exact).max())
+    assert np.log2(errors[1] / errors[0]) == pytest.approx(order, abs=0.3)
+
+
+def test_tap_step_solves_its_equation_for_strong_couplings(system):
+    couplings, drive, initial = system
+    for beta in (0.5, 5.0, 40.0):
+        m = kinetic_mean_field(couplings, drive=drive, initial=initial, beta=beta, method="tap")
+        spread = beta**2 * (couplings**2 @ (1 - m[0] ** 2))
+        residual = np.tanh(beta * (drive[0] + couplings @ m[0]) - m[1] * spread) - m[1]
+        # tanh' <= 1, so the root is known to rounding times its reaction term.
+        assert np.abs(residual).max() < 1e-14 * (10 + spread.max())
+
+
+def test_gaussian_theory_is_right_for_large_asymmetric_systems():
+    rng = np.random.default_rng(5)
+    size, beta, steps = 400, 1.5, 6
+    couplings = rng.normal(size=(size, size)) / np.sqrt(size)
+    drive = np.tile(0.5 * rng.normal(size=size), (steps, 1))
+    run = kinetic_simulation(
+        couplings, drive=drive, initial=np.zeros(size), beta=beta, replicas=4000
+    )
+    error = {}
+    for method in KINETIC_METHODS:
+        m = kinetic_mean_field(
+            couplings, drive=drive, initial=np.zeros(size), beta=beta, method=method
+        )
+        squared = np.mean((m[-1] - run.magnetization.value[-1]) ** 2)
+        error[method] = squared - np.mean(run.magnetization.error[-1] ** 2)
+    assert error["gaussian"] < 0.05 * error["tap"]
+    assert error["tap"] < error["naive"]
+
+
+@pytest.mark.parametrize("beta", [0.4, 0.8, 3.0, 60.0])
+def test_gaussian_average_agrees_with_adaptive_quadrature(beta):
+    couplings = np.array([[0.0, 1.5, -0.7], [0.4, 0.3, 1.1], [-2.0, 0.6, 0.0]])
+    drive, initial = np.array([[0.3, -0.2, 0.1]]), np.array([0.2, -0.5, 0.9])
+    found = kinetic_mean_field(
+        couplings, drive=drive, initial=initial, beta=beta, method="gaussian"
+    )[1]
+    for i in range(3):
+        mean = drive[0, i] + couplings[i] @ initial
+        width = np.sqrt(couplings[i] ** 2 @ (1 - initial**2))
+
+        def density(z, mean=mean, width=width):
+            return np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) * np.tanh(beta * (mean + width * z))
+
+        expected = quad(density, -12, 12, points=[-mean / width], epsabs=1e-12, limit=400)[0]
+        assert found[i] == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("method", KINETIC_METHODS)
+def test_batch_members_do_not_see_their_neighbours(method):
+    rng = np.random.default_rng(2)
+    j, x = rng.normal(size=(3, 5, 5)), rng.normal(size=(3, 4, 5))
+    m0 = rng.uniform(-1, 1, (3, 5))
+    together = kinetic_mean_field(j, drive=x, initial=m0, beta=1.1, method=method)
+    for b in range(3):
+        alone = kinetic_mean_field(j[b], drive=x[b], initial=m0[b], beta=1.1, method=method)
+        assert np.array_equal(alone, together[b])
+
+
+def test_entropy_production_of_asymmetric_couplings(system):
+    couplings, drive, initial = system
+    beta, x = 0.9, drive[0]
+    state = kinetic_stationary(couplings, drive=x, beta=beta)
+    assert state.entropy_production > 0.1
+    formula = entropy_production(couplings, delayed=state.delayed, beta=beta)
+    assert formula == pytest.approx(state.entropy_production, rel=1e-10)
+    # The exact dynamics arrive at the stationary state, and a simulation measures it.
+    long = np.tile(x, (60, 1))
+    late = kinetic_exact(couplings, drive=long, initial=initial, beta=beta)
+    assert np.allclose(late.magnetization[-1], state.magnetization, atol=1e-9)
+    run = kinetic_simulation(
+        couplings, drive=long[:20], initial=initial, beta=beta, replicas=20_000
+    )
+    assert entropy_production(couplings, delayed=run.delayed.value[-1], beta=beta) == pytest.approx(
+        formula, rel=0.05
+    )
+    ratios = []
+    for scale in (0.002, 0.004):
+        weak = kinetic_stationary(scale * couplings, drive=x, beta=beta)
+        leading = mean_field_entropy_production(
+            scale * couplings, magnetization=weak.magnetization, beta=beta
+        )
+        ratios.append(abs(leading / weak.entropy_production - 1))
+    assert ratios[0] < 0.05
+    assert ratios[1] / ratios[0] == pytest.approx(2, rel=0.2)
+
+
+@pytest.mark.parametrize(("size", "beta"), [(3, 0.7), (4, 3.0), (6, 2.5), (7, 0.9)])
+def test_symmetric_couplings_give_detailed_balance(size, beta):
+    """They have p ∝ exp(β x·s) Π 2 cosh β(x + Js) (Peretto 1984), however cold."""
+    rng = np.random.default_rng(size)
+    couplings = np.ones((size, size)) + 0.1 * rng.random((size, 1))
+    couplings = 0.5 * (couplings + couplings.T)
+    np.fill_diagonal(couplings, 0.0)
+    drive = np.linspace(0.02, 0.1, size)
+    found = kinetic_stationary(couplings, drive=drive, beta=beta)
+    states = spin_states(size)
+    local = beta * (drive + states @ couplings)
+    logs = beta * states @ drive + np.logaddexp(local, -local).sum(axis=1)
+    wanted = np.exp(logs - logs.max())
+    np.testing.assert_allclose(found.probabilities, wanted / wanted.sum(), rtol=1e-11)
+    assert found.entropy_production == pytest.approx(0.0, abs=1e-12)
+    assert abs(entropy_production(couplings, delayed=found.delayed, beta=beta)) < 1e-12
+    run = {"magnetization": found.magnetization, "beta": beta}
+    assert mean_field_entropy_production(couplings, **run) == 0
+
+
+def test_critical_beta_against_closed_forms_and_the_literature():
+    assert critical_beta(0.0, field_scale=0.0) == 1.0
+    assert critical_beta(0.0, field="uniform", field_scale=0.5) == pytest.approx(
+        np.arctanh(0.5) / 0.5, rel=1e-10
+    )
+    # Aguilera, Moosavi and Shimazaki 2021: J_0 = 1, J_s = 0.1, |x| <= 0.5.
+    literature = critical_beta(0.1, field="uniform", field_scale=0.5)
+    assert literature == pytest.approx(1.1108, abs=5e-5)
+    for std, field, scale in ((0.5, "gaussian", 0.6), (0.3, "uniform", 0.8)):
+        beta = critical_beta(std, field=field, field_scale=scale)
+        rng = np.random.default_rng(0)
+        z = rng.standard_normal(4_000_000)
+        x = scale * (
+            rng.standard_normal(z.size) if field == "gaussian" else rng.uniform(-1, 1, z.size)
+        )
+        gain = beta * np.mean(1 - np.tanh(beta * (x + std * z)) ** 2)
+        assert gain == pytest.approx(1, abs=5e-3)
+
+
+def test_order_is_prevented_exactly_where_the_density_says():
+    # The bound 2 J_0 p(0) = 1 is reached at a width of sqrt(2/pi) for normal fields, and at
+    # J_0 = 2 H p-wise for uniform ones.
+    edge = np.sqrt(2 / np.pi)
+    for factor, finite in ((0.999, True), (1.001, False)):
+        assert np.isfinite(critical_beta(0.0, field_scale=factor * edge)) == finite
+        width = np.sqrt((factor * edge) ** 2 - 0.3**2)
+        assert np.isfinite(critical_beta(0.3, field_scale=width)) == finite
+        uniform = critical_beta(0.0, field="uniform", field_scale=factor)
+        assert np.isfinite(uniform) == finite
+    assert critical_beta(0.1, field_scale=1.0) == np.inf
+    assert critical_beta(0.0, field="uniform", field_scale=np.sqrt(3)) == np.inf
+    assert critical_beta(0.2, coupling_mean=2.0, field_scale=0.4) == pytest.approx(
+        0.5 * critical_beta(0.1, field_scale=0.2), rel=1e-9
+    )
+
+
+def test_kinetic_path_has_the_stationary_law_of_symmetric_couplings():
+    # Peretto (1984): the stationary law is prod_i 2 cosh(beta h_i(x)), not exp(-beta E).
+    pair = gaussian_couplings(4, symmetry=1.0, seed=2) * 1.5
+    path = kinetic_path(
+        pair,
+        states=np.random.default_rng(0).choice([-1.0, 1.0], (4000, 4)),
+        beta=0.9,
+        steps=200,
+        seed=0,
+    )
+    codes = (path[20::20].reshape(-1, 4) > 0) @ (1 << np.arange(3, -1, -1))
+    share = np.bincount(codes, minlength=16) / codes.size
+    weight = np.cosh(0.9 * spin_states(4) @ pair.T).prod(axis=1)
+    expected = weight / weight.sum()
+    z = (share - expected) / np.sqrt(expected / codes.size)
+    assert np.abs(z).max() < 4.5
+
+
+TWO, ONES = np.eye(2), np.ones(2)
+
+
+@pytest.mark.parametrize(
+    ("call", "change", "message"),
+    [
+        (kinetic_mean_field, {"couplings": np.ones((2, 3))}, "couplings"),
+        (kinetic_mean_field, {"drive": np.ones((1, 3))}, "drive"),
+        (kinetic_mean_field, {"initial": 2 * ONES}, "initial"),
+        (kinetic_mean_field, {"method": "exact"}, "method"),
+        (kinetic_exact, {"couplings": np.ones((3, 2))}, "couplings"),
+        (kinetic_simulation, {"replicas": 1}, "replicas"),
+    ],
+)
+def test_bad_input_of_a_run_is_named(call, change, message):
+    run = {"couplings": TWO, "drive": np.ones((1, 2)), "initial": ONES, "beta": 1.0, **change}
+    with pytest.raises(ValueError, match=message):
+        call(**run)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: kinetic_stationary(np.eye(13), drive=np.ones(13), beta=1.0), "at most 12"),
+        (lambda: kinetic_stationary(TWO, drive=ONES, beta=-1.0), "beta"),
+        (lambda: kinetic_stationary(TWO, drive=ONES, beta=1e4), "every transition"),
+        (lambda: entropy_production(np.ones((2, 3)), beta=1.0, delayed=TWO), "couplings"),
+        (lambda: kinetic_path(TWO, states=0.5 * TWO, beta=1.0, steps=1, seed=0), "states"),
+        (lambda: critical_beta(-0.1), "coupling_std"),
+        (lambda: critical_beta(0.1, field="cauchy"), "field"),
+        (lambda: gaussian_couplings(5, symmetry=2.0, seed=0), "symmetry"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
