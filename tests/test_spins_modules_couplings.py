@@ -8,16 +8,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compendium.c22_vector_spins.study import three_spins
 from spinformer.core.differences import slope_at_zero
-from spinformer.spins.modules.couplings import (
+from spinformer.spins.module import (
     autograd_response,
     response_attention,
     softmax_couplings,
     softmax_response,
     symmetrize,
-    two_term_magnetization,
 )
-from spinformer.spins.vectors.exact import three_spins, two_spins
+from spinformer.spins.vectors import two_spins
+
+
+def two_term_magnetization(fields, couplings_of, *, spins):
+    """(⟨u⟩, response) of spins solved by `spins(h, J)`: their sum is −(1/D) dF/dh."""
+    mean, correlation = spins(fields, symmetrize(couplings_of(fields)))
+    return mean, autograd_response(fields, couplings_of, correlation=correlation)
 
 
 def _draw(sites, dim, seed, batch=()):
@@ -235,7 +241,6 @@ _A = torch.ones(2, 2)
         (lambda: softmax_couplings(_H[:1], bilinear=_A), ValueError, "mask_diagonal"),
         (lambda: softmax_couplings(_H * torch.inf, bilinear=_A), ValueError, "fields"),
         (lambda: symmetrize(_H), ValueError, "couplings"),
-        (lambda: response_attention(_A, correlation=_A, strength=0.0), ValueError, "strength"),
     ],
 )
 def test_bad_input(call, error, words):

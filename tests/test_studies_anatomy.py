@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from compendium.c23_anatomy.study import (
     best_pair_weights,
     derivative_errors,
+    dissect,
     distance_to_saddle,
     draw_bilinear,
     draw_tokens,
     exact_pair,
+    exponential_couplings,
     locality,
     outside_span,
     random_rotation,
@@ -26,16 +28,14 @@ from compendium.c23b_response_as_feed_forward.per_token import (
     share_between_groups,
 )
 from spinformer.core.differences import slope_at_zero
-from spinformer.spins.modules.couplings import (
-    exponential_couplings,
+from spinformer.spins.large_d import free_energy, vector_spins
+from spinformer.spins.module import (
+    SpinTransformerModule,
     response_attention,
     softmax_couplings,
     softmax_response,
 )
-from spinformer.spins.modules.dissection import dissect
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
-from spinformer.spins.vectors.exact import two_spins
-from spinformer.spins.vectors.large_d import free_energy, vector_spins
+from spinformer.spins.vectors import two_spins
 
 
 @settings(deadline=None, max_examples=25, derandomize=True)

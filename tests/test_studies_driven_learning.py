@@ -37,7 +37,7 @@ from compendium.c25b_learning_under_a_drive.tasks import (
 from compendium.c25b_learning_under_a_drive.training import focus, prefix_score, score, train
 from compendium.common.help_text import help_text
 from spinformer.core.statistics import mean_interval
-from spinformer.spins.vectors.kinetic import driven_start, driven_step, entropy_rate
+from spinformer.spins.vectors import driven_start, driven_step, entropy_rate
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import torch
 from minilm_model import installed_model
 from sklearn.linear_model import LinearRegression, Ridge
 
+from compendium.c23_anatomy.study import dissect
 from compendium.c23c_real_layer.parts import feed_forward_output, layer_parts, mixing_terms
 from compendium.c23c_real_layer.prediction import (
     LAYERS,
@@ -18,7 +19,6 @@ from compendium.c23c_real_layer.prediction import (
 from spinformer.language.encoder import embed, run_layer, run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import example_model
-from spinformer.spins.modules.dissection import dissect
 
 MODEL = example_model(seed=4)
 TOKENS = torch.tensor([[2, 5, 9, 7, 11, 3], [2, 8, 8, 6, 12, 3]])

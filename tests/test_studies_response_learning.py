@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from compendium.c23_anatomy.study import draw_bilinear, draw_tokens
+from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
 from compendium.c23b_response_as_feed_forward.learned import LEARNED, learned_rows
-from spinformer.spins.modules.dissection import dissect
 
 
 @pytest.mark.claim("B12")

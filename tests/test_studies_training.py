@@ -32,8 +32,8 @@ from compendium.common.classifiers import (
     transformer_width,
 )
 from compendium.common.token_tasks import digit_images, digit_task, digits_as_tokens, recall_task
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
-from spinformer.spins.vectors.exact import one_spin
+from spinformer.spins.module import SpinTransformerModule
+from spinformer.spins.vectors import one_spin
 
 SHAPE = digit_task(0).shape
 

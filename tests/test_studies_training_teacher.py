@@ -23,7 +23,7 @@ from compendium.c24_training.teacher import (
     teacher,
     teacher_rows,
 )
-from spinformer.spins.modules.stability import largest_row_sum
+from spinformer.spins.module import largest_row_sum
 
 
 def test_the_bound_is_what_small_noise_does_to_a_local_fit():

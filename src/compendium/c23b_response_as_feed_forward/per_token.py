@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from compendium.c23_anatomy.study import draw_tokens
+from compendium.c23_anatomy.study import dissect, draw_tokens
 from spinformer.core.checks import check_integer, check_real, check_tensor
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
-from spinformer.spins.modules.dissection import dissect
 
 
 def own_token_share(

@@ -19,8 +19,8 @@ from spinformer.core.checks import check_real
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace
-from spinformer.spins.modules.couplings import response_attention
-from spinformer.spins.vectors.large_d import vector_spins
+from spinformer.spins.large_d import vector_spins
+from spinformer.spins.module import response_attention
 
 
 @record

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from compendium.common.classifiers import TokenClassifier
 from spinformer.core.checks import check_tensor
 from spinformer.core.records import record
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.module import SpinTransformerModule
 
 SHUFFLE = 17
 

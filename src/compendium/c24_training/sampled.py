@@ -10,8 +10,8 @@ from torch import Tensor
 
 from spinformer.core.checks import check_integer
 from spinformer.core.records import record
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
-from spinformer.spins.vectors.monte_carlo import sample_vector_spins
+from spinformer.spins.module import SpinTransformerModule
+from spinformer.spins.vectors import sample_vector_spins
 
 
 @record

@@ -22,7 +22,7 @@ from compendium.c24_training.sampled import sample_module
 from compendium.common.classifiers import ARMS, TokenClassifier, build_classifier, parameter_count
 from compendium.common.token_tasks import Task, digit_task, recall_task
 from spinformer.core.records import record
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.module import SpinTransformerModule
 
 RATES = (3e-3, 1e-2, 3e-2)
 STRENGTHS = (0.3, 0.6, 2.0)

@@ -53,8 +53,7 @@ from compendium.c24_training.sampled import sample_module
 from compendium.common.classifiers import LIMIT
 from spinformer.core.checks import check_choice, check_integer, check_real
 from spinformer.core.random import torch_generator
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
-from spinformer.spins.modules.stability import coupling_excess
+from spinformer.spins.module import Solver, SpinTransformerModule, coupling_excess
 
 SITES, DIM, NOISE = 6, 8, 0.02
 TEACHERS = 10
@@ -64,8 +63,8 @@ SAMPLES = (2, 3, 4, 8, 16, 32, 64, 128)
 LONGER = 16
 STUDENTS: dict[str, dict[str, Any]] = {
     "saddle": {"solver": "saddle"},
-    "penalty": {"max_steps": 25},
-    "limited": {"max_steps": 25, "coupling_limit": LIMIT},
+    "penalty": {"solver": Solver(max_steps=25)},
+    "limited": {"solver": Solver(max_steps=25), "coupling_limit": LIMIT},
 }
 
 

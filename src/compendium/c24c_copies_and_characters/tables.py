@@ -19,7 +19,7 @@ from compendium.c24_training.tables import SPLITS, STARTS, Experiment, choice, n
 from compendium.c24c_copies_and_characters.tasks import character_task, copy_task, masked_count_bits
 from compendium.common.classifiers import TokenClassifier, parameter_count
 from compendium.common.token_tasks import Task
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.module import SpinTransformerModule
 
 EXPERIMENTS = {
     "copies": Experiment(

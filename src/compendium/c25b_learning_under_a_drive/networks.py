@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from spinformer.core.checks import check_choice, check_integer
 from spinformer.core.records import record
-from spinformer.spins.modules.driven import DrivenParts, DrivenSpinModule
+from spinformer.spins.module import DrivenParts, DrivenSpinModule
 
 WIDTH, HEADS, HIDDEN, STEPS = 32, 2, 32, 2
 # Driven spins; in one step; without the term of fluctuations; with both directions of a coupling

@@ -8,7 +8,7 @@ from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.special import log_sphere_integral
 from spinformer.core.statistics import Estimate
-from spinformer.spins.vectors.monte_carlo import sample_von_mises_fisher
+from spinformer.spins.vectors import sample_von_mises_fisher
 
 
 def simulated_entropy(

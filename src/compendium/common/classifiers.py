@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from spinformer.core.checks import check_choice, check_integer, check_real
 from spinformer.core.records import record
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.module import Solver, SpinTransformerModule
 
 READOUTS = ("mean", "last", "every")
 COUPLINGS = ("query", "key", "log_beta", "log_strength")
@@ -56,18 +56,19 @@ class Arm:
         return self.kind in ("spins", "positions") and not fixed
 
 
-_SADDLE = {"solver": "saddle"}
+_SADDLE: dict[str, Any] = {"solver": "saddle"}
+_ONE_STEP: dict[str, Any] = {"solver": Solver(steps=1)}
 ARMS = {
     "saddle": Arm(options=_SADDLE),
-    "limited": Arm(options={"max_steps": 25, "coupling_limit": LIMIT}),
+    "limited": Arm(options={"solver": Solver(max_steps=25), "coupling_limit": LIMIT}),
     "fixed point": Arm(options={}),
-    "one step": Arm(options={"steps": 1}),
+    "one step": Arm(options=_ONE_STEP),
     "no response": Arm(options={**_SADDLE, "response": False}),
     "frozen couplings": Arm(options=_SADDLE, trained="rest"),
     "positions": Arm(kind="positions"),
     "couplings only": Arm(options=_SADDLE, trained="couplings"),
     "read-out only": Arm(options=_SADDLE, trained="read-out"),
-    "free spins": Arm(options={"steps": 1, "response": False, "strength": _NONE}, trained="rest"),
+    "free spins": Arm(options={**_ONE_STEP, "response": False, "strength": _NONE}, trained="rest"),
     "attention": Arm(kind="attention"),
     "attention with skip": Arm(kind="attention with skip"),
     "transformer": Arm(kind="transformer"),
