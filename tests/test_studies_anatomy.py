@@ -22,7 +22,7 @@ from compendium.c23_anatomy.study import (
     random_rotation,
     share_sweep,
 )
-from compendium.c23b_response_as_feed_forward.per_token import (
+from compendium.c23b_response_as_feed_forward.study import (
     fit_per_token,
     own_token_share,
     share_between_groups,

@@ -1,4 +1,4 @@
-"""Driven spins that learn: tasks, arms, entropy production from simulated steps, the tables."""
+"""Driven spins that learn: study, arms, entropy production from simulated steps, the tables."""
 
 import math
 from collections import Counter
@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from compendium.c25b_learning_under_a_drive import tasks
-from compendium.c25b_learning_under_a_drive.networks import (
-    ARMS,
-    Network,
-    SpinLayer,
-    stationary_spins,
-)
-from compendium.c25b_learning_under_a_drive.results import (
+from compendium.c25b_learning_under_a_drive import study
+from compendium.c25b_learning_under_a_drive.study import ARMS, Network, SpinLayer, stationary_spins
+from compendium.c25b_learning_under_a_drive.tables import (
     COUNTS,
     LOOKS,
     RECALL,
@@ -25,8 +20,8 @@ from compendium.c25b_learning_under_a_drive.results import (
     UPDATES,
     chosen_setting,
 )
-from compendium.c25b_learning_under_a_drive.simulation import simulated_entropy
-from compendium.c25b_learning_under_a_drive.tasks import (
+from compendium.c25b_learning_under_a_drive.study import simulated_entropy
+from compendium.c25b_learning_under_a_drive.study import (
     PAIRS,
     SHAPES,
     WINDOW,
@@ -34,7 +29,7 @@ from compendium.c25b_learning_under_a_drive.tasks import (
     text_part,
     whole_windows,
 )
-from compendium.c25b_learning_under_a_drive.training import focus, prefix_score, score, train
+from compendium.c25b_learning_under_a_drive.study import focus, prefix_score, score, train
 from compendium.common.help_text import help_text
 from spinformer.core.statistics import mean_interval
 from spinformer.spins.vectors import driven_start, driven_step, entropy_rate
@@ -122,10 +117,10 @@ def test_counted_pairs_and_triples_by_dictionaries():
     pieces = {"train": 3000, "validation": 700, "test": 700}
     cut = {part: text_part(part, split=0)[:size] for part, size in pieces.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "text_part", lambda part, *, split: cut[part])
-        found = tasks.count_bits(0)
+        patch.setattr(study, "text_part", lambda part, *, split: cut[part])
+        found = study.count_bits(0)
     train = cut["train"].tolist()
-    size = len(tasks.ALPHABET)
+    size = len(study.ALPHABET)
     ones = Counter(train)
     twos = Counter(pairwise(train))
     threes = Counter(zip(train, train[1:], train[2:], strict=False))

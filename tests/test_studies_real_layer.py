@@ -7,8 +7,8 @@ from minilm_model import installed_model
 from sklearn.linear_model import LinearRegression, Ridge
 
 from compendium.c23_anatomy.study import dissect
-from compendium.c23c_real_layer.parts import feed_forward_output, layer_parts, mixing_terms
-from compendium.c23c_real_layer.prediction import (
+from compendium.c23c_real_layer.study import feed_forward_output, layer_parts, mixing_terms
+from compendium.c23c_real_layer.study import (
     LAYERS,
     RIDGES,
     attention_scores,

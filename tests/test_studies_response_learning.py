@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
-from compendium.c23b_response_as_feed_forward.learned import LEARNED, learned_rows
+from compendium.c23b_response_as_feed_forward.study import LEARNED, learned_rows
 
 
 @pytest.mark.claim("B12")

@@ -9,10 +9,10 @@ import pytest
 import torch
 from scipy import optimize, stats
 
-from compendium.c24_training.fitting import fit, score
+from compendium.c24_training.study import fit, score
 from compendium.c24_training.tables import choice
-from compendium.c24c_copies_and_characters import tasks
-from compendium.c24c_copies_and_characters.tables import (
+from compendium.c24c_copies_and_characters import study
+from compendium.c24c_copies_and_characters.study import (
     COUNTS,
     EXPERIMENTS,
     RESULTS,
@@ -20,7 +20,7 @@ from compendium.c24c_copies_and_characters.tables import (
     TUNING,
     train,
 )
-from compendium.c24c_copies_and_characters.tasks import (
+from compendium.c24c_copies_and_characters.study import (
     MARKS,
     SYMBOLS,
     TOKENS,
@@ -98,8 +98,8 @@ def test_counted_neighbours_by_dictionaries():
     sizes = {"train": 3000, "validation": 600, "test": 600}
     cut = {name: text_parts(0)[name][:size] for name, size in sizes.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "text_parts", lambda split: cut)
-        found = tasks.masked_count_bits(0)
+        patch.setattr(study, "text_parts", lambda split: cut)
+        found = study.masked_count_bits(0)
     train, size = cut["train"].tolist(), len(ALPHABET)
     ones, twos = Counter(train), Counter(itertools.pairwise(train))
     around = Counter(zip(train, train[1:], train[2:], strict=False))
@@ -268,7 +268,7 @@ def test_tables_hold_what_the_command_gives():
     assert math.isnan(row["converged"])
     counts = COUNTS.read()
     # Another Python ships another text.
-    for name, bits in tasks.masked_count_bits(2).items():
+    for name, bits in study.masked_count_bits(2).items():
         assert bits == pytest.approx(counts[name][2], abs=0.15)
 
 

@@ -6,11 +6,11 @@ import torch
 from scipy import stats
 from sklearn.datasets import load_digits
 
-from compendium.c24_training.fitting import fit, score
-from compendium.c24_training.probes import probe_layers
-from compendium.c24_training.references import reference_rows
-from compendium.c24_training.sampled import sample_module
-from compendium.c24_training.summary import difference, values_of
+from compendium.c24_training.study import fit, score
+from compendium.c24_training.study import probe_layers
+from compendium.c24_training.tables import reference_rows
+from compendium.c24_training.study import sample_module
+from compendium.c24_training.study import difference, values_of
 from compendium.c24_training.tables import (
     DEPTH,
     DIGITS,

@@ -2,21 +2,33 @@
 
 Tokens are (count, 16, features), labels (count, 16) with −100 where nothing is asked. Features are
 one-hot, times the root of their number: embedded, they are about as large as the positions.
+
+The stored tables of chapter 24c: tuning, results, references.
+
+Networks, rates and splits are those of chapter 24 (`c24_training.tables`), of starting strengths
+two.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
+from bookmaker.tables import Rows, Table
+from compendium.c24_training import tables as earlier
+from compendium.c24_training.study import fit
+from compendium.c24_training.tables import SPLITS, STARTS, Experiment, choice, networks, tune
+from compendium.common.classifiers import TokenClassifier, parameter_count
 from compendium.common.help_text import ALPHABET, WEIGHTS, cut_text, mixed
 from compendium.common.token_tasks import TEST, VALIDATION, Task
-from spinformer.core.checks import check_integer
 from spinformer.core.random import torch_generator
+from spinformer.spins.module import SpinTransformerModule
 
 TOKENS = 16
 # Copies: kinds of content, and marks, each of which one source and one masked token bear.
@@ -31,10 +43,6 @@ def copy_task(split: int) -> Task:
     Every token but the masked ones holds one of 8 contents, drawn alike; of these 12, four sources
     bear one of four marks each, and the masked tokens bear the same. All stand anywhere. New
     samples without end; `split` draws the test set, the validation set is the same for all.
-
-    >>> tokens, labels = copy_task(0).test
-    >>> tokens.shape, int((labels[0] >= 0).sum())
-    (torch.Size([500, 16, 13]), 4)
     """
 
     def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -52,7 +60,6 @@ def copy_task(split: int) -> Task:
             tokens[rows, chosen, SYMBOLS + torch.arange(MARKS)] = 1.0
         return math.sqrt(tokens.shape[-1]) * tokens, labels
 
-    check_integer("split", split, low=0)
     return Task(
         sample=sample,
         validation=sample(VALIDATION, torch_generator(12345)),
@@ -65,11 +72,8 @@ def text_parts(split: int) -> dict[str, Tensor]:
     """The text for `split`: validation is its first tenth always, test the one number 1 + 2 split.
 
     Splits count modulo five; the test parts of five splits share nothing.
-
-    >>> sorted(text_parts(0))
-    ['test', 'train', 'validation']
     """
-    return cut_text(validation=0, test=1 + 2 * (check_integer("split", split, low=0) % 5))
+    return cut_text(validation=0, test=1 + 2 * (split % 5))
 
 
 def character_task(split: int) -> Task:
@@ -78,10 +82,6 @@ def character_task(split: int) -> Task:
     Masked are places r, r + 5 and r + 10, r drawn from 1 to 4, so that both neighbours of a masked
     character are there. Judged on windows one after the other, every second of the part, with
     r = 1, 2, 3, 4 in turn.
-
-    >>> tokens, labels = character_task(0).validation
-    >>> tokens.shape[1:], (labels[0] >= 0).nonzero().flatten()
-    (torch.Size([16, 52]), tensor([ 1,  6, 11]))
     """
     parts = text_parts(split)
     train = parts["train"]
@@ -100,12 +100,7 @@ def character_task(split: int) -> Task:
 
 
 def masked_windows(text: Tensor, *, starts: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-    """Windows of `text` from `starts` on, masked from place `first` on: tokens and labels.
-
-    >>> given = {"starts": torch.tensor([2]), "first": torch.tensor([1])}
-    >>> masked_windows(torch.arange(30), **given)[1][0, :3]
-    tensor([-100,    3, -100])
-    """
+    """Windows of `text` from `starts` on, masked from place `first` on: tokens and labels."""
     found = text[starts[:, None] + torch.arange(TOKENS)]
     masked = first[:, None] + APART * torch.arange(MASKS)
     labels = torch.full_like(found, -100).scatter_(1, masked, found.gather(1, masked))
@@ -120,9 +115,6 @@ def masked_count_bits(split: int) -> dict[str, float]:
     unigram: p(c). bigram: given the character a before, (n_ac + κ p(c))/(n_a + κ). trigram: given
     both neighbours, (n_acb + κ q(c))/(n_ab + κ), where q ∝ p(c|a) p(b|c) is what pairs say of both.
     κ is chosen on the validation windows.
-
-    >>> sorted(masked_count_bits.__annotations__)
-    ['return', 'split']
     """
     size, parts = len(ALPHABET), text_parts(split)
     train = parts["train"].numpy()
@@ -157,3 +149,138 @@ def masked_count_bits(split: int) -> dict[str, float]:
 
 def _shape(features: int, classes: int) -> dict[str, object]:
     return {"tokens": TOKENS, "features": features, "classes": classes, "readout": "every"}
+
+
+EXPERIMENTS = {
+    "copies": Experiment(
+        task=copy_task,
+        depth=1,
+        steps=400,
+        arms=(
+            *("saddle", "one step", "frozen couplings", "positions"),
+            *("free spins", "attention", "transformer"),
+        ),
+    ),
+    "characters": Experiment(
+        task=character_task,
+        depth=2,
+        steps=250,
+        arms=(
+            *("saddle", "one step", "frozen couplings", "positions"),
+            *("attention", "transformer"),
+        ),
+    ),
+    "recall": replace(earlier.EXPERIMENTS["recall"], arms=("positions",)),
+}
+STRENGTHS = (0.6, 2.0)
+_HERE = Path(__file__).parent
+
+
+def tuning_rows(*, experiment: str, arm: str) -> Rows:
+    """Validation loss of every cell of the grid, as `training.tables.tune` has it."""
+    return tune(EXPERIMENTS[experiment], arm=arm, strengths=STRENGTHS)
+
+
+def _units(name: str) -> list[dict[str, str]]:
+    return [{"experiment": name, "arm": arm} for arm in EXPERIMENTS[name].arms]
+
+
+TUNING = {
+    name: Table(path=_HERE / f"tuning_{name}.csv", units=_units(name), rows=tuning_rows)
+    for name in ("copies", "characters")
+}
+
+
+def chosen_setting(experiment: str, *, arm: str) -> tuple[float, float]:
+    """Rate and strength that tuning chose; for recall those of the saddle in chapter 24."""
+    if experiment in TUNING:
+        return choice(experiment, arm=arm, tuning=TUNING[experiment])
+    return choice(experiment, arm="saddle")
+
+
+def result_rows(*, experiment: str, arm: str, steps: int | None = None) -> Rows:
+    """A row for each of five splits with two starts: test accuracy, bits an answer, the meter.
+
+    After `steps` updates, those of the experiment if none are given. The meter is that of 40 test
+    samples, its mean over the layers: shares of systems that `converged` and that are `physical`,
+    `distance` from the saddle.
+    """
+    chosen = EXPERIMENTS[experiment]
+    rate, strength = chosen_setting(experiment, arm=arm)
+    runs = [(split, start) for split in range(SPLITS) for start in range(STARTS)]
+    found = train(
+        chosen, arm=arm, runs=runs, rate=rate, strength=strength, steps=steps or chosen.steps
+    )
+    return [
+        {"split": split, "start": start, **row}
+        for (split, start), row in zip(runs, found, strict=True)
+    ]
+
+
+def train(
+    experiment: Experiment,
+    *,
+    arm: str,
+    runs: list[tuple[int, int]],
+    rate: float,
+    strength: float,
+    steps: int,
+) -> Rows:
+    """What trainings of the (split, start) in `runs`, side by side, give on their test sets."""
+    models, tasks, seeds = networks(experiment, arm=arm, runs=runs, strength=strength)
+    found = fit(
+        models,
+        tasks=tasks,
+        steps=steps,
+        rates=[rate] * len(runs),
+        seeds=seeds,
+        looks=(steps,),
+        probed=0,
+    )
+    return [
+        {
+            "parameters": parameter_count(model),
+            "accuracy": float(f"{looks[0].accuracy:.4g}"),
+            "bits": float(f"{looks[0].loss / math.log(2):.4g}"),
+            **_meter(model, task),
+        }
+        for model, task, looks in zip(models, tasks, found, strict=True)
+    ]
+
+
+def _meter(model: TokenClassifier, task: Task) -> dict[str, float]:
+    with torch.no_grad():
+        model(task.test[0][:40])
+    told = [
+        layer.validity().summary()
+        for layer in model.layers
+        if isinstance(layer, SpinTransformerModule)
+    ]
+    return {
+        name: float(f"{np.mean([one[name] for one in told]):.4g}") if told else math.nan
+        for name in ("converged", "physical", "distance")
+    }
+
+
+RESULTS = {
+    name: Table(path=_HERE / f"{name}.csv", units=_units(name), rows=result_rows)
+    for name in EXPERIMENTS
+}
+SHORTER = Table(
+    path=_HERE / "shorter.csv",
+    units=[
+        {"experiment": "copies", "arm": arm, "steps": 100}
+        for arm in ("saddle", "one step", "frozen couplings", "attention", "transformer")
+    ],
+    rows=result_rows,
+)
+
+
+def count_rows(*, split: int) -> Rows:
+    """Bits per masked character from counts."""
+    return [masked_count_bits(split)]
+
+
+COUNTS = Table(
+    path=_HERE / "counts.csv", units=[{"split": split} for split in range(SPLITS)], rows=count_rows
+)

@@ -12,13 +12,17 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, Table
-from compendium.c25b_learning_under_a_drive.networks import ARMS, stationary_spins
-from compendium.c25b_learning_under_a_drive.tasks import SHAPES, Batch, count_bits, text_part
-from compendium.c25b_learning_under_a_drive.training import (
+from compendium.c25b_learning_under_a_drive.study import (
+    ARMS,
+    SHAPES,
+    Batch,
+    count_bits,
     focus,
     held_batch,
     prefix_score,
     score,
+    stationary_spins,
+    text_part,
     train,
 )
 
@@ -36,9 +40,6 @@ def tuning_rows(task: str, *, arm: str) -> Rows:
     """Validation bits of all settings of one arm; read from the past alone if it is symmetric.
 
     Attention has no strength and is given the rates alone.
-
-    >>> sorted(tuning_rows.__annotations__)
-    ['arm', 'return', 'task']
     """
     held = held_batch(task, part="validation")
     judge, held = (prefix_score, _thinned(held)) if arm == "symmetric" else (score, held)
@@ -52,11 +53,7 @@ def tuning_rows(task: str, *, arm: str) -> Rows:
 
 
 def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
-    """Rate and strength of the least validation bits.
-
-    >>> sorted(chosen_setting("driven", task="recall"))
-    ['rate', 'strength']
-    """
+    """Rate and strength of the least validation bits."""
     table = TUNING.read()
     here = np.flatnonzero((table["arm"] == arm) & (table["task"] == task))
     best = here[np.nanargmin(table["bits"][here])]
@@ -67,9 +64,6 @@ def recall_rows(arm: str, *, seed: int) -> Rows:
     """One row a look: bits and accuracy, entropy production, inverse temperature, strength, focus.
 
     Entropy in nats a step, per spin and component, of 32 sequences; not for attention.
-
-    >>> sorted(recall_rows.__annotations__)
-    ['arm', 'return', 'seed']
     """
     kind = "driven" if arm == SHUFFLED else arm
     setting = chosen_setting(kind, task="recall")
@@ -105,9 +99,6 @@ def text_rows(arm: str, *, split: int, seed: int) -> Rows:
     """Bits per character of the test part in one pass, and read from the past alone; entropy.
 
     From the past alone on every fourth window, and in one pass on these as well: `bits_quarter`.
-
-    >>> sorted(text_rows.__annotations__)
-    ['arm', 'return', 'seed', 'split']
     """
     setting = chosen_setting(arm, task="text")
     found = train(arm, task="text", **setting, seed=seed, split=split, updates=UPDATES, looks=(0,))
@@ -131,11 +122,7 @@ def text_rows(arm: str, *, split: int, seed: int) -> Rows:
 
 
 def count_rows(split: int) -> Rows:
-    """Bits per character from counts, and the number of characters that are tested.
-
-    >>> sorted(count_rows.__annotations__)
-    ['return', 'split']
-    """
+    """Bits per character from counts, and the number of characters that are tested."""
     return [{**count_bits(split), "characters": len(text_part("test", split=split))}]
 
 

@@ -3,18 +3,31 @@
 Tokens, responses and the unit convention are those of `compendium.c23_anatomy.study`. The
 yardstick is the share of the variance of the response that the token itself decides; the pupil is
 a network with one hidden layer, as a transformer's feed-forward is.
+
+How much of the response a network learns, against data and training: table `learned`.
+
+For every seed: a score matrix A, four prototypes, systems of 12 tokens in 16 channels at β = 1 and
+g = 0.5, and networks of `fit_per_token`. R² on a quarter of the systems that the training has not
+seen, and on as many systems around four other prototypes.
+
+Written down before the table was made: around four prototypes, with both inputs and width 128,
+twice the data and 2,500 steps instead of 400 raise R² from about 0.72 to 0.79 at γ = 1 and from
+0.40 to 0.51 at γ = 3, in every one of the ten seeds; most of the gain comes from the steps and
+not from the data; for random directions, at γ = 1, it is less than 0.02; on other prototypes R²
+stays below zero, and longer training makes it worse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from compendium.c23_anatomy.study import dissect, draw_tokens
-from spinformer.core.checks import check_integer, check_real, check_tensor
+from bookmaker.tables import Rows, Table
+from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 
@@ -35,14 +48,8 @@ def own_token_share(
     Var(E[r_i | h_i]) / Var(r_i), from `owners` tokens, each put into the same number of
     independent draws of the other N − 1 tokens, with the unbiased estimate of the variance within
     (one-way analysis of variance). The R² that no function of the own field can exceed.
-
-    >>> options = {"sites": 3, "owners": 8, "environments": 4, "seed": 0, "beta": 1.0}
-    >>> own_token_share(torch.eye(2).double(), **options) < 1
-    True
     """
-    dim = check_tensor("bilinear", bilinear, square=True).shape[-1]
-    owners = check_integer("owners", owners, low=2)
-    environments = check_integer("environments", environments, low=2)
+    dim = bilinear.shape[-1]
     fields = draw_tokens(
         owners * environments, sites=sites, dim=dim, seed=seed, prototypes=prototypes, spread=spread
     )
@@ -56,17 +63,9 @@ def share_between_groups(values: Tensor) -> float:
     """Var(E[y | group]) / Var(y) of `values` (groups, members, channels), summed over channels.
 
     Unbiased in both variances (one-way analysis of variance), so it may fall below zero by
-    chance. Raises ValueError for less than two groups of two members.
-
-    >>> share_between_groups(torch.tensor([[[0.0], [0.0]], [[1.0], [1.0]]]))
-    1.0
+    chance.
     """
-    values = check_tensor("values", values, ndim=3)
-    if min(values.shape[:2]) < 2:
-        raise ValueError(f"values must hold 2 groups of 2, got shape {tuple(values.shape)}")
     within = values.var(dim=1).mean(dim=0).sum()
-    if not bool((values != values[:1, :1]).any()):
-        raise ValueError("values must vary, all of them are alike")
     between = values.mean(dim=1).var(dim=0).sum() - within / values.shape[1]
     return float(between / (between + within))
 
@@ -78,11 +77,6 @@ def per_token_data(
 
     `fields` (systems, N, D). Inputs by name, a row a token: "own field" h_i, "own ⟨u⟩" ⟨u_i⟩, and
     "both" side by side; targets (systems · N, D) are the responses.
-
-    >>> h = draw_tokens(2, sites=3, dim=4, seed=0)
-    >>> inputs, targets = per_token_data(h, bilinear=torch.eye(4).double(), beta=1.0)
-    >>> inputs["both"].shape, targets.shape
-    (torch.Size([6, 8]), torch.Size([6, 4]))
     """
     parts = dissect(fields, bilinear=bilinear, **options)
     own, spins = fields.flatten(0, -2), parts.spins.flatten(0, -2)
@@ -123,27 +117,9 @@ def fit_per_token(
     test on. Inputs are standardised per feature, targets by one number, all from the training
     set. `width` 0 is linear regression. Adam (Kingma and Ba 2015) with a cosine schedule, double
     precision.
-
-    >>> x = torch.arange(8.0).reshape(8, 1)
-    >>> f"{fit_per_token(x, targets=2 * x, width=0, steps=1, seed=0).train:.6f}"
-    '1.000000'
     """
-    inputs = check_tensor("inputs", inputs, ndim=2).detach().double()
-    targets = check_tensor("targets", targets, shape=(inputs.shape[0], None)).detach().double()
-    width = check_integer("width", width, low=0)
-    steps = check_integer("steps", steps, low=1)
-    batch = check_integer("batch", batch, low=1)
-    rate = check_real("rate", rate, low=0.0, open_low=True)
-    held_out = check_real("held_out", held_out, low=0.01, high=0.9)
+    inputs, targets = inputs.detach().double(), targets.detach().double()
     cut = int(inputs.shape[0] * (1 - held_out))
-    if min(cut, inputs.shape[0] - cut) < 2:
-        raise ValueError(
-            "inputs must hold 2 samples to train on and 2 to test on, held_out leaves "
-            f"{cut} and {inputs.shape[0] - cut}"
-        )
-    if elsewhere is not None:
-        check_tensor("elsewhere[0]", elsewhere[0], shape=(None, inputs.shape[1]))
-        check_tensor("elsewhere[1]", elsewhere[1], shape=(len(elsewhere[0]), targets.shape[1]))
     shift, scale = inputs[:cut].mean(0), inputs[:cut].std(0).clamp_min(1e-12)
     centre, size = targets[:cut].mean(0), targets[:cut].std().clamp_min(1e-12)
 
@@ -169,8 +145,6 @@ def fit_per_token(
         with torch.no_grad():
             wrong = float((network(x) - y).square().sum())
         spread = float((y - y.mean(0)).square().sum())
-        if spread == 0:
-            raise ValueError("targets must vary, in the training set, the test set and elsewhere")
         return 1 - wrong / spread
 
     return PerTokenFit(
@@ -193,3 +167,92 @@ def _train(x: Tensor, y: Tensor, width: int, steps: int, batch: int, rate: float
         optimizer.step()
         schedule.step()
     return network
+
+
+SITES, DIM = 12, 16
+SEEDS = 10
+# (systems, steps, width, input) of the networks.
+FITS = {
+    "clusters": (
+        (1500, 400, 128, "both"),
+        (1500, 2500, 128, "both"),
+        (3000, 2500, 128, "both"),
+    ),
+    "random": ((1500, 400, 128, "both"), (3000, 2500, 128, "both")),
+}
+
+
+def learned_rows(
+    *,
+    gamma: float,
+    surroundings: str,
+    seed: int,
+    fits: tuple[tuple[int, int, int, str], ...] | None = None,
+    owners: int = 400,
+) -> Rows:
+    """Rows of the table for one draw: a row a network, with `decided`, the share of the variance
+    that the own field decides, and R² on its training systems, on unseen ones and elsewhere.
+
+    `surroundings` is "clusters" or "random"; `elsewhere` is NaN for random directions. The same
+    seed draws the same systems for every number of them, the first of which are the same.
+    """
+    bilinear = draw_bilinear(DIM, seed=100 * seed + 1)
+    physics: dict[str, Any] = {"bilinear": bilinear, "gamma": gamma, "beta": 1.0, "strength": 0.5}
+    centres, others = (
+        draw_tokens(1, sites=4, dim=DIM, seed=100 * seed + n)[0]
+        if surroundings == "clusters"
+        else None
+        for n in (2, 3)
+    )
+    decided = own_token_share(
+        sites=SITES,
+        owners=owners,
+        environments=12,
+        seed=100 * seed + 4,
+        prototypes=centres,
+        **physics,
+    )
+    chosen = FITS[surroundings] if fits is None else fits
+    most = max(systems for systems, *_ in chosen)
+    sizes: dict[str, Any] = {"sites": SITES, "dim": DIM}
+    h = draw_tokens(most, seed=100 * seed + 5, prototypes=centres, **sizes)
+    inputs, targets = per_token_data(h, **physics)
+    away = None
+    if others is not None:
+        h = draw_tokens(most // 4, seed=100 * seed + 6, prototypes=others, **sizes)
+        away = per_token_data(h, **physics)
+    rows = []
+    for systems, steps, width, name in chosen:
+        part = slice(0, systems * SITES)
+        fit = fit_per_token(
+            inputs[name][part],
+            targets=targets[part],
+            width=width,
+            steps=steps,
+            seed=seed,
+            elsewhere=None if away is None else (away[0][name], away[1]),
+        )
+        rows.append(
+            {
+                "systems": systems,
+                "steps": steps,
+                "width": width,
+                "input": name,
+                "decided": decided,
+                "train": fit.train,
+                "test": fit.test,
+                "elsewhere": fit.elsewhere,
+            }
+        )
+    return rows
+
+
+LEARNED = Table(
+    path=Path(__file__).with_name("learned.csv"),
+    units=[
+        {"gamma": gamma, "surroundings": surroundings, "seed": seed}
+        for seed in range(SEEDS)
+        for surroundings, gamma in (("clusters", 1.0), ("clusters", 3.0), ("random", 1.0))
+    ],
+    rows=learned_rows,
+)
