@@ -9,7 +9,23 @@ import pytest
 import torch
 
 from compendium.c25b_learning_under_a_drive import study
-from compendium.c25b_learning_under_a_drive.study import ARMS, Network, SpinLayer, stationary_spins
+from compendium.c25b_learning_under_a_drive.study import (
+    ARMS,
+    PAIRS,
+    SHAPES,
+    WINDOW,
+    Network,
+    SpinLayer,
+    draw_recall,
+    focus,
+    prefix_score,
+    score,
+    simulated_entropy,
+    stationary_spins,
+    text_part,
+    train,
+    whole_windows,
+)
 from compendium.c25b_learning_under_a_drive.tables import (
     COUNTS,
     LOOKS,
@@ -20,16 +36,6 @@ from compendium.c25b_learning_under_a_drive.tables import (
     UPDATES,
     chosen_setting,
 )
-from compendium.c25b_learning_under_a_drive.study import simulated_entropy
-from compendium.c25b_learning_under_a_drive.study import (
-    PAIRS,
-    SHAPES,
-    WINDOW,
-    draw_recall,
-    text_part,
-    whole_windows,
-)
-from compendium.c25b_learning_under_a_drive.study import focus, prefix_score, score, train
 from compendium.common.help_text import help_text
 from spinformer.core.statistics import mean_interval
 from spinformer.spins.vectors import driven_start, driven_step, entropy_rate

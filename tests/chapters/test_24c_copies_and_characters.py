@@ -15,22 +15,21 @@ from compendium.c24c_copies_and_characters import study
 from compendium.c24c_copies_and_characters.study import (
     COUNTS,
     EXPERIMENTS,
+    MARKS,
     RESULTS,
     SHORTER,
-    TUNING,
-    train,
-)
-from compendium.c24c_copies_and_characters.study import (
-    MARKS,
     SYMBOLS,
     TOKENS,
+    TUNING,
     character_task,
     copy_task,
     text_parts,
+    train,
 )
 from compendium.common.classifiers import build_classifier
 from compendium.common.help_text import ALPHABET, WEIGHTS, help_text
 from compendium.common.token_tasks import crowd_share
+from spinformer.spins.module import Solver
 
 
 def test_a_copy_is_the_content_that_bears_the_same_mark():
@@ -170,8 +169,8 @@ def test_couplings_of_places_by_plain_loops_and_a_root_finder():
 
 def test_the_fixed_point_has_no_limit_and_is_one():
     layer = build_classifier("fixed point", seed=0, tokens=3, features=2, dim=8).layers[0].double()
-    assert (layer.solver, layer.steps, layer.coupling_limit) == ("fixed point", None, None)
-    assert layer.max_steps == 300
+    assert layer.solver == Solver("fixed point", max_steps=300)
+    assert layer.coupling_limit is None
     with torch.no_grad():
         layer.log_strength -= 1
         _, parts = layer(torch.randn(1, 3, 8).double(), return_parts=True)

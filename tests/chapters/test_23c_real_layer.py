@@ -7,12 +7,14 @@ from minilm_model import installed_model
 from sklearn.linear_model import LinearRegression, Ridge
 
 from compendium.c23_anatomy.study import dissect
-from compendium.c23c_real_layer.study import feed_forward_output, layer_parts, mixing_terms
 from compendium.c23c_real_layer.study import (
     LAYERS,
     RIDGES,
     attention_scores,
+    feed_forward_output,
     feed_forward_scores,
+    layer_parts,
+    mixing_terms,
     normalization_scores,
     text_parts,
 )

@@ -6,11 +6,14 @@ import torch
 from scipy import stats
 from sklearn.datasets import load_digits
 
-from compendium.c24_training.study import fit, score
-from compendium.c24_training.study import probe_layers
-from compendium.c24_training.tables import reference_rows
-from compendium.c24_training.study import sample_module
-from compendium.c24_training.study import difference, values_of
+from compendium.c24_training.study import (
+    difference,
+    fit,
+    probe_layers,
+    sample_module,
+    score,
+    values_of,
+)
 from compendium.c24_training.tables import (
     DEPTH,
     DIGITS,
@@ -22,6 +25,7 @@ from compendium.c24_training.tables import (
     TUNING,
     TUNING_SPLITS,
     choice,
+    reference_rows,
 )
 from compendium.common.classifiers import (
     ARMS,
@@ -122,8 +126,8 @@ def test_arms_are_as_big_and_train_what_they_say():
     assert moved["frozen couplings"] == moved["saddle"] - couplings
     # What the arms' names promise of the layers.
     layer = {arm: _digits(arm).layers[0] for arm in ARMS}
-    assert layer["saddle"].solver == "saddle"
-    assert layer["one step"].steps == 1
+    assert layer["saddle"].solver.kind == "saddle"
+    assert layer["one step"].solver.steps == 1
     assert not layer["no response"].response
     assert layer["limited"].coupling_limit == 0.9
     assert layer["transformer"].norm_first
@@ -392,21 +396,3 @@ def test_columns_of_a_table_are_found():
     assert found == {(1, 0): 1.0, (1, -1): 3.0, (-1, 0): 2.0, (-1, -1): 4.0}
     with pytest.raises(ValueError, match="arm must be one of"):
         values_of(table, arm="c", name="loss")
-
-
-def test_bad_input():
-    task = digit_task(0)
-    given = {"tasks": [task], "rates": [1e-2], "seeds": [0]}
-    with pytest.raises(ValueError, match="as many"):
-        fit([], **given, steps=1)
-    with pytest.raises(ValueError, match=r"looks\[1\]"):
-        fit([_digits("attention")], **given, steps=2, looks=(0, 3))
-    with pytest.raises(ValueError, match="rates"):
-        fit([_digits("attention")], tasks=[task], rates=[0.0], seeds=[0], steps=2)
-    with pytest.raises(ValueError, match="arm"):
-        TokenClassifier("perceptron")
-    with pytest.raises(ValueError, match="patch"):
-        digits_as_tokens(patch=3)
-    with pytest.raises(ValueError, match="labels must have shape"):
-        probe_layers(_digits("attention"), task.test[0], labels=task.test[1][:1])
-    assert len(np.unique(DEPTH.read()["arm"])) == 4

@@ -22,14 +22,9 @@ from compendium.c23_anatomy.study import (
     random_rotation,
     share_sweep,
 )
-from compendium.c23b_response_as_feed_forward.study import (
-    fit_per_token,
-    own_token_share,
-    share_between_groups,
-)
-from spinformer.core.differences import slope_at_zero
 from spinformer.spins.large_d import free_energy, vector_spins
 from spinformer.spins.module import (
+    Solver,
     SpinTransformerModule,
     response_attention,
     softmax_couplings,
@@ -72,19 +67,6 @@ def test_parts_are_the_gradient(sites, dim, seed, beta, gamma, strength, mask_di
         strength=strength,
     )
     torch.testing.assert_close(anatomy.response, closed, rtol=0, atol=1e-12 * scale)
-
-
-def test_finite_differences_with_the_saddle_solved_again():
-    fields, bilinear = draw_tokens(1, sites=6, dim=8, seed=3)[0], draw_bilinear(8, seed=4)
-    options = {"beta": 1.5, "gamma": 2.0, "strength": 0.8}
-    push = draw_tokens(1, sites=6, dim=8, seed=5)[0]
-
-    def energy(x):
-        return dissect(fields + x * push, bilinear=bilinear, **options).free_energy
-
-    slope = -slope_at_zero(energy, step=1e-3) / 8
-    want = (dissect(fields, bilinear=bilinear, **options).magnetization * push).sum()
-    assert abs(slope - want) < 1e-10
 
 
 def test_sizes_are_root_mean_squares_over_the_tokens():
@@ -195,33 +177,6 @@ def test_locality_adds_up():
     assert (total.diagonal() > 0).all()
 
 
-def test_own_token_share_limits():
-    """Two masked sites have no response; a fixed environment leaves all of it to the owner, a
-    fixed owner nothing; sharp scores in a random crowd leave the owner little."""
-    bilinear = draw_bilinear(6, seed=0)
-    settings_ = {"owners": 40, "environments": 8, "seed": 0, "beta": 1.0}
-    with pytest.raises(ValueError, match="values must vary"):
-        own_token_share(bilinear, sites=2, **settings_)
-    owners, crowd = draw_tokens(40, sites=8, dim=6, seed=1), draw_tokens(8, sites=8, dim=6, seed=2)
-    for fixed, share in (("environment", 1.0), ("owner", 0.0)):
-        fields = crowd.expand(40, 8, 8, 6).clone()
-        if fixed == "environment":
-            fields[:] = crowd[0]
-            fields[:, :, 0] = owners[:, None, 0]
-        response = dissect(fields, bilinear=bilinear, beta=1.0).response[:, :, 0]
-        # With the same owner everywhere the groups are copies: between them nothing varies.
-        assert abs(share_between_groups(response) - share) < (1e-12 if share else 0.2)
-    weak, strong = (own_token_share(bilinear, sites=8, gamma=g, **settings_) for g in (0.1, 6.0))
-    assert weak > 0.2 > 0.1 > strong
-    # By hand for one case: variance of the means over many environments.
-    many = {"owners": 30, "environments": 200, "seed": 5, "beta": 1.0}
-    fields = draw_tokens(6000, sites=4, dim=6, seed=5).reshape(30, 200, 4, 6).clone()
-    fields[:, :, 0] = fields[:, :1, 0]
-    response = dissect(fields, bilinear=bilinear, beta=1.0).response[:, :, 0]
-    plain = response.mean(1).var(0).sum() / response.flatten(0, 1).var(0).sum()
-    assert abs(own_token_share(bilinear, sites=4, **many) - float(plain)) < 0.03
-
-
 def test_error_bars_of_the_shares_are_their_scatter():
     """The standard error over systems against the scatter of the mean over independent draws."""
     bilinear = draw_bilinear(6, seed=0)
@@ -276,7 +231,7 @@ def test_the_helpers_of_the_chapter(monkeypatch):
     other = exact_pair(24, beta=0.9, gamma=1.5, strength=0.7)
     torch.testing.assert_close(pair.large.couplings, other.large.couplings)
     torch.manual_seed(0)
-    module = SpinTransformerModule(8, heads=2, steps=None, strength=0.3, dtype=torch.float64)
+    module = SpinTransformerModule(8, heads=2, strength=0.3, dtype=torch.float64)
     with torch.no_grad():
         module.log_beta += torch.tensor([0.0, 0.7])
     inputs = draw_tokens(2, sites=5, dim=8, seed=3)
@@ -298,42 +253,8 @@ def test_the_helpers_of_the_chapter(monkeypatch):
     assert found.distance == pytest.approx(float((sum(gaps) / sum(sizes)).sqrt()), rel=1e-9)
     assert 1e-4 < found.distance < 0.1
     assert found.converged
-    module.max_steps = 2
+    module.solver = Solver(max_steps=2)
     assert not distance_to_saddle(module, inputs).converged
-
-
-def test_share_between_groups():
-    """Groups that explain a quarter of the variance, and groups that explain nothing."""
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(4000, 3, 2, generator=generator, dtype=torch.float64)
-    means = torch.randn(4000, 1, 2, generator=generator, dtype=torch.float64)
-    assert abs(share_between_groups(means + 3**0.5 * noise) - 0.25) < 0.03
-    assert abs(share_between_groups(noise)) < 0.03
-
-
-def test_per_token_fit_finds_what_is_there():
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(4000, 3, generator=generator)
-    targets = torch.stack([inputs[:, 0] - inputs[:, 1], inputs[:, 2].square()], dim=1)
-    linear = fit_per_token(inputs, targets=targets, width=0, steps=400, seed=0)
-    network = fit_per_token(
-        inputs, targets=targets, width=64, steps=600, seed=0, elsewhere=(inputs, targets)
-    )
-    assert abs(linear.test - 0.5) < 0.06
-    assert network.test > 0.97
-    assert network.elsewhere > 0.97
-    noise = torch.randn(4000, 2, generator=generator)
-    assert fit_per_token(inputs, targets=noise, width=16, steps=300, seed=0).test < 0.02
-    # Scales are per feature, and from the training set alone: units and offsets of a feature
-    # change nothing, nor does what the test set holds change the training.
-    units = torch.tensor([1e-3, 1.0, 1e3])
-    short = {"targets": targets, "width": 8, "steps": 50, "seed": 0}
-    plain = fit_per_token(inputs, **short)
-    scaled = fit_per_token(inputs.double() * units + 5 * units, **short)
-    assert scaled.train == pytest.approx(plain.train, abs=1e-6)
-    strange = inputs.clone()
-    strange[3000:] *= 1e3
-    assert fit_per_token(strange, **short).train == plain.train
 
 
 def test_exponential_couplings_are_softmax_times_their_sums():
@@ -342,63 +263,3 @@ def test_exponential_couplings_are_softmax_times_their_sums():
     torch.testing.assert_close(
         raw / raw.sum(-1, keepdim=True), softmax_couplings(fields, bilinear=bilinear, scale=2.0)
     )
-
-
-_H = torch.ones(1, 2)
-_A = torch.eye(2)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: draw_tokens(0, sites=2, dim=2, seed=0), ValueError, "batch"),
-        (
-            lambda: draw_tokens(1, sites=2, dim=2, seed=0, prototypes=torch.ones(2, 3)),
-            ValueError,
-            "prototypes",
-        ),
-        (lambda: draw_bilinear(3, seed=0, kind="diagonal"), ValueError, "kind"),
-        (lambda: dissect(np.ones((2, 2)), bilinear=torch.eye(2), beta=1.0), TypeError, "fields"),
-        (lambda: dissect(torch.ones(2, 2), bilinear=torch.eye(2), beta=0.0), ValueError, "beta"),
-        (
-            lambda: outside_span(torch.ones(3, 2), fields=torch.ones(3, 2)),
-            ValueError,
-            "fewer sites",
-        ),
-        (
-            lambda: locality(torch.ones(1, 2, 2), bilinear=torch.eye(2), beta=1.0),
-            ValueError,
-            "fields",
-        ),
-        (
-            lambda: fit_per_token(
-                torch.ones(4, 2), targets=torch.ones(5, 2), width=1, steps=1, seed=0
-            ),
-            ValueError,
-            "targets",
-        ),
-        (lambda: outside_span(torch.full((1, 2), torch.nan), fields=_H), ValueError, "part"),
-        (lambda: locality(_H, bilinear=torch.eye(2), beta=1.0, frozen="no"), TypeError, "frozen"),
-        (lambda: dissect(0 * _A, bilinear=_A, beta=1.0).shares(), ValueError, "vanish"),
-        (lambda: dissect(_H, bilinear=_A, beta=1.0, couplings=_A[None]), ValueError, "couplings"),
-        (lambda: draw_tokens(1, sites=2, dim=2, seed=None), TypeError, "seed"),
-        (lambda: share_between_groups(torch.ones(2, 2, 1)), ValueError, "values must vary"),
-        (
-            lambda: fit_per_token(
-                torch.rand(3, 2), targets=torch.rand(3, 2), width=0, steps=1, seed=0
-            ),
-            ValueError,
-            "2 to test on",
-        ),
-        (
-            lambda: fit_per_token(
-                torch.rand(9, 2), targets=torch.ones(9, 2), width=0, steps=1, seed=0
-            ),
-            ValueError,
-            "targets must vary",
-        ),
-    ],
-)
-def test_bad_input(call, error, words):
-    with pytest.raises(error, match=words):
-        call()

@@ -102,13 +102,6 @@ def test_one_student_again(monkeypatch):
         assert row[name] == pytest.approx(table[name][here][0], abs=1e-3)
 
 
-def test_bad_input():
-    with pytest.raises(ValueError, match="data"):
-        examples(teacher(0, strength=0.5), samples=1, data="rumour", seed=0)
-    with pytest.raises(ValueError, match="student"):
-        learn("brilliant", torch.zeros(1, 1, 6, 8).double(), answers=torch.zeros(1, 1, 6, 8))
-
-
 def test_the_error_of_the_theory_goes_into_the_temperature():
     """Stored students of drawn spins, and what the exact answer of a free spin makes of them.
 
