@@ -120,13 +120,6 @@ def test_state_and_copies_hold_no_data():
             copied.validity()
 
 
-def test_device_and_dtype_reach_every_parameter():
-    module = SpinTransformerModule(
-        8, heads=2, channel_maps=True, device="meta", dtype=torch.float16
-    )
-    assert {(p.device.type, p.dtype) for p in module.parameters()} == {("meta", torch.float16)}
-
-
 @pytest.mark.parametrize("options", [*SOLVERS, {"solver": "saddle", "normalize": False}])
 def test_what_overflows_is_not_a_number_and_not_converged(options):
     """Never a free spin: (βh)² = ∞ would have looked like one. Neighbours are not harmed."""

@@ -716,12 +716,13 @@ def _attached(mean: Tensor, fields: Tensor, pair: Tensor, beta: Tensor, order: i
         width = (1 - mean.square().sum(-1)).clamp_min(torch.finfo(mean.dtype).eps)
         # L(θ) = m where θ = m/(β(1 − m²)).
         own = 1 / (beta[..., 0] * width)
-        missing, slope = a - own, torch.diag_embed(own / width)
+        # −∂m_i²/∂a_j, with the slope of what a_i equals on the left.
+        slope = 2 * response * (mean @ mean.mT)
+        missing, jacobian = a - own, (own / width)[..., None] * slope
         if order == 2:
             reaction = beta * pair.square()
-            missing, slope = missing - (reaction @ width[..., None])[..., 0], slope - reaction
-        # ∂m_i²/∂a_j = −2 (diag a − B)⁻¹_ij m_i·m_j
-        jacobian = 2 * slope @ (response * (mean @ mean.mT))
+            missing = missing - (reaction @ width[..., None])[..., 0]
+            jacobian = jacobian - reaction @ slope
         return missing, jacobian + torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
 
     batch = mean.shape[:-2]

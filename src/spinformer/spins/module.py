@@ -99,8 +99,7 @@ def softmax_couplings(
     if not bool((queries @ fields.mT).detach().isfinite().all()):
         raise ValueError("fields, bilinear and scale must give finite scores, these overflow")
     g = fields.new_tensor(check_real("strength", strength, low=0.0))
-    eye = torch.eye(fields.shape[-2], dtype=torch.bool, device=fields.device)
-    return _attention(queries, fields, g, forbidden=eye if mask_diagonal else None)
+    return _attention(queries, fields, g, diagonal=not mask_diagonal)
 
 
 def symmetrize(couplings: Tensor) -> Tensor:
@@ -194,16 +193,23 @@ def _attention(
     keys: Tensor,
     strength: Tensor,
     *,
-    forbidden: Tensor | None,
+    forbidden: Tensor | None = None,
     bias: Tensor | None = None,
+    diagonal: bool = False,
 ) -> Tensor:
-    """g softmax(q kᵀ + bias), zero where `forbidden`; so is a row without any allowed entry."""
+    """g softmax(q kᵀ + bias), zero on the diagonal unless `diagonal` and where `forbidden`; zero is
+    a row without any allowed entry."""
     scores = queries @ keys.mT if bias is None else queries @ keys.mT + bias
+    eye = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+    if not diagonal:
+        forbidden = eye if forbidden is None else forbidden | eye
     if forbidden is None:
         return strength * scores.softmax(dim=-1)
     # Not minus infinity: a row without any allowed entry would be 0/0.
-    scores = scores.masked_fill(forbidden, torch.finfo(scores.dtype).min)
-    return strength * scores.softmax(dim=-1).masked_fill(forbidden, 0.0)
+    weights = scores.masked_fill(forbidden, torch.finfo(scores.dtype).min).softmax(dim=-1)
+    if forbidden is eye and len(eye) > 1:
+        return strength * weights
+    return strength * weights.masked_fill(forbidden, 0.0)
 
 
 def largest_row_sum(pair: Tensor) -> Tensor:
@@ -313,10 +319,11 @@ class Heads:
     inverse: Tensor | None = None
     logdet: Tensor | None = None
 
-    def correlation(self, order: int) -> Tensor:
+    def correlation(self, order: int, *, diagonal: bool = True) -> Tensor:
         """C: what −∂F/∂J of the solver's free energy is, divided by D.
 
-        m mᵀ + V⁻¹/(2β) at the saddle; else m mᵀ [+ β B∘(w wᵀ)], w = 1 − m², and 1 on the diagonal.
+        m mᵀ + V⁻¹/(2β) at the saddle; else m mᵀ [+ β B∘(w wᵀ)], w = 1 − m², and 1 on the diagonal,
+        for which who couples nothing to itself need not ask.
         """
         correlation = self.mean @ self.mean.mT
         if self.inverse is not None:
@@ -324,6 +331,8 @@ class Heads:
         if order == 2:
             width = 1 - self.mean.square().sum(dim=-1, keepdim=True)
             correlation = correlation + self.pair * ((self.beta * width) @ width.mT)
+        if not diagonal:
+            return correlation
         eye = torch.eye(correlation.shape[-1], dtype=torch.bool, device=correlation.device)
         return correlation.masked_fill(eye, 1.0)
 
@@ -555,9 +564,9 @@ class _CoupledHeads(nn.Module):
 
     def _read(
         self, inputs: Tensor, padded: Tensor | None, attn_mask: Tensor | None
-    ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
         """`inputs` with a batch, zero where `padded`; `padded` (batch, N); the pairs that may not
-        couple, the diagonal among them; and what is added to the scores."""
+        couple; and what is added to the scores."""
         if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
             raise TypeError("inputs must be a floating-point torch tensor")
         if inputs.ndim not in (2, 3) or inputs.shape[-1] != self.dim or not inputs.shape[-2]:
@@ -572,7 +581,7 @@ class _CoupledHeads(nn.Module):
             )
         tokens = inputs if inputs.ndim == 3 else inputs.unsqueeze(0)
         batch, sites = tokens.shape[:2]
-        forbidden, bias = torch.eye(sites, dtype=torch.bool, device=inputs.device), None
+        forbidden, bias = None, None
         if attn_mask is not None:
             given = attn_mask.dtype if isinstance(attn_mask, Tensor) else torch.int64
             if not (given == torch.bool or given.is_floating_point):
@@ -588,7 +597,7 @@ class _CoupledHeads(nn.Module):
             if given != torch.bool:
                 bias = attn_mask.masked_fill(attn_mask == -torch.inf, 0.0)
                 attn_mask = attn_mask == -torch.inf
-            forbidden = forbidden | attn_mask
+            forbidden = attn_mask
         if padded is not None:
             if not isinstance(padded, Tensor) or padded.dtype != torch.bool:
                 raise TypeError("key_padding_mask must be a tensor of booleans")
@@ -597,7 +606,8 @@ class _CoupledHeads(nn.Module):
                 raise ValueError(
                     f"key_padding_mask must have shape {(batch, sites)}, got {tuple(padded.shape)}"
                 )
-            forbidden = forbidden | (padded[:, None, :] | padded[:, :, None])[:, None]
+            either = (padded[:, None, :] | padded[:, :, None])[:, None]
+            forbidden = either if forbidden is None else forbidden | either
             tokens = tokens.masked_fill(padded.unsqueeze(-1), 0.0)
         return tokens, padded, forbidden, bias
 
@@ -738,7 +748,7 @@ class SpinTransformerModule(_CoupledHeads):
         log_z = heads.log_partition(self.solver.order) / heads.beta[..., 0, 0]
         return -heads.fields.shape[-1] * log_z.sum(dim=-1)
 
-    def _solve(self, fields: Tensor, forbidden: Tensor, bias: Tensor | None) -> Heads:
+    def _solve(self, fields: Tensor, forbidden: Tensor | None, bias: Tensor | None) -> Heads:
         root = (self.dim // self.heads) ** 0.5
         query, key = self.query.to(fields.dtype), self.key.to(fields.dtype)
         queries, keys = (self._split(fields @ x).to(fields.dtype) for x in (query, key))
@@ -760,7 +770,8 @@ class SpinTransformerModule(_CoupledHeads):
         return Heads(**given, **known, **found)
 
     def _response(self, heads: Heads) -> Tensor:
-        correlation, couplings = heads.correlation(self.solver.order), heads.couplings
+        couplings = heads.couplings
+        correlation = heads.correlation(self.solver.order, diagonal=False)
         if self.coupling_limit is not None:
             correlation = limited_correlation(correlation, attention=couplings, pair=heads.pair)
         weights = response_attention(couplings, correlation=correlation, strength=heads.strength)
@@ -870,7 +881,9 @@ class DrivenSpinModule(_CoupledHeads):
         tokens, _, forbidden, bias = self._read(inputs, key_padding_mask, attn_mask)
         fields = self.fields(tokens)
         if self.causal:
-            forbidden = forbidden | torch.ones_like(forbidden).triu()
+            sites = fields.shape[-2]
+            later = torch.ones(sites, sites, dtype=torch.bool, device=fields.device).triu()
+            forbidden = later if forbidden is None else forbidden | later
         root = (self.dim // self.heads) ** 0.5
         beta = self.log_beta.exp()[:, None, None]
         queries = self._split(fields @ self.query) * (self.gamma / root)
