@@ -14,10 +14,10 @@ import time
 
 import torch
 
-from spinformer.spins.modules.driven import DrivenSpinModule
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.module import DrivenSpinModule, Solver, SpinTransformerModule
 
 DIM, HEADS, BATCH = 128, 4, 8
+ONE_STEP = Solver(steps=1)
 
 
 def contestants() -> dict[str, torch.nn.Module]:
@@ -27,13 +27,17 @@ def contestants() -> dict[str, torch.nn.Module]:
     return {
         "TransformerEncoderLayer, default 2048": layer(2048),
         "TransformerEncoderLayer, 512": layer(512),
-        "spin module, K = 1": SpinTransformerModule(DIM, heads=HEADS, steps=1),
-        "spin module, K = 1, order 1": SpinTransformerModule(DIM, heads=HEADS, steps=1, order=1),
+        "spin module, K = 1": SpinTransformerModule(DIM, heads=HEADS, solver=ONE_STEP),
+        "spin module, K = 1, order 1": SpinTransformerModule(
+            DIM, heads=HEADS, solver=Solver(steps=1, order=1)
+        ),
         "spin module, K = 1, no response": SpinTransformerModule(
-            DIM, heads=HEADS, steps=1, response=False
+            DIM, heads=HEADS, solver=ONE_STEP, response=False
         ),
         "spin module, fixed point": SpinTransformerModule(DIM, heads=HEADS),
-        "spin module, fixed point, order 1": SpinTransformerModule(DIM, heads=HEADS, order=1),
+        "spin module, fixed point, order 1": SpinTransformerModule(
+            DIM, heads=HEADS, solver=Solver(order=1)
+        ),
         "spin module, saddle": SpinTransformerModule(DIM, heads=HEADS, solver="saddle"),
         "spin module, saddle, g = 2": SpinTransformerModule(
             DIM, heads=HEADS, solver="saddle", strength=2.0

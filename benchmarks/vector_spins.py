@@ -28,9 +28,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from spinformer.core.implicit import implicit_root
-from spinformer.spins.vectors.gaussian import saddle_gradient
-from spinformer.spins.vectors.large_d import vector_spins
-from spinformer.spins.vectors.saddle import find_saddle
+from spinformer.spins.large_d import find_saddle, saddle_derivatives, vector_spins
 
 SIZES = ((32, 128, 8), (128, 64, 8), (256, 64, 8))
 
@@ -57,7 +55,10 @@ def with_generic_derivative(couplings: Tensor, fields: Tensor) -> Tensor:
     with torch.no_grad():
         t = find_saddle(couplings, fields=fields, beta=1.0).t
     t = implicit_root(
-        lambda t, j, h: saddle_gradient(t, couplings=j, fields=h, beta=1.0), t, couplings, fields
+        lambda t, j, h: saddle_derivatives(t, couplings=j, fields=h, beta=1.0)[0],
+        t,
+        couplings,
+        fields,
     )
     return _observe(t, couplings, fields)
 

@@ -19,7 +19,7 @@ from spinformer.hopfield import continuous
 from spinformer.hopfield.separation import CLASSICAL
 from spinformer.spins.ising.exact import solve_exact
 from spinformer.spins.ising.mean_field import solve_mean_field
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.module import Solver, SpinTransformerModule
 
 FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables"
 
@@ -282,13 +282,15 @@ def test_the_module_is_that_of_the_package(run: Any, number: int, solver: str) -
     module = SpinTransformerModule(
         2,
         heads=1,
-        solver="saddle" if solver == "saddle" else "fixed point",
-        steps=1 if solver == "one step" else None,
+        solver={
+            "one step": Solver(steps=1),
+            "fixed point": Solver(tolerance=1e-14),
+            "saddle": Solver("saddle"),
+        }[solver],
         beta=beta,
         strength=strength,
         gamma=gamma,
         normalize=False,
-        tolerance=None if solver == "saddle" else 1e-14,
         dtype=torch.float64,
     )
     angle = np.deg2rad(knobs["turn"])

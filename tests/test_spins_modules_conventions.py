@@ -6,10 +6,10 @@ import io
 import pytest
 import torch
 
-from spinformer.spins.modules.masks import read_masks
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.module import Solver, SpinTransformerModule
 
-SOLVERS = [{"solver": "saddle"}, {}, {"steps": 2}, {"coupling_limit": 0.8}]
+TWO_STEPS = {"solver": Solver(steps=2)}
+SOLVERS = [{"solver": "saddle"}, {}, TWO_STEPS, {"coupling_limit": 0.8}]
 DOUBLE = torch.float64
 
 
@@ -53,7 +53,7 @@ def test_padded_tokens_are_not_there(options):
         torch.testing.assert_close(one, output[1], rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("options", [{"solver": "saddle"}, {}, {"steps": 2}])
+@pytest.mark.parametrize("options", [{"solver": "saddle"}, {}, TWO_STEPS])
 def test_blocks_forbidden_in_both_directions_are_separate_systems(options):
     module, inputs = _module(**options), _inputs(2, 6, 12).requires_grad_()
     forbidden = torch.zeros(6, 6, dtype=torch.bool)
@@ -120,13 +120,6 @@ def test_state_and_copies_hold_no_data():
             copied.validity()
 
 
-def test_device_and_dtype_reach_every_parameter():
-    module = SpinTransformerModule(
-        8, heads=2, channel_maps=True, device="meta", dtype=torch.float16
-    )
-    assert {(p.device.type, p.dtype) for p in module.parameters()} == {("meta", torch.float16)}
-
-
 @pytest.mark.parametrize("options", [*SOLVERS, {"solver": "saddle", "normalize": False}])
 def test_what_overflows_is_not_a_number_and_not_converged(options):
     """Never a free spin: (βh)² = ∞ would have looked like one. Neighbours are not harmed."""
@@ -139,7 +132,7 @@ def test_what_overflows_is_not_a_number_and_not_converged(options):
     assert output[1:].isnan().any(-1).any(-1).all()
     torch.testing.assert_close(output[0], want[0], rtol=0, atol=1e-5)
     converged = module.validity().converged
-    assert converged[0].all() == ("steps" not in options)
+    assert converged[0].all() == (options is not TWO_STEPS)
     assert not converged[1:].any()
     assert not module.validity().trusted(10.0)[1:].any()
 
@@ -201,18 +194,21 @@ def test_compiled_and_exported(options):
 
 def test_masks_are_read_as_torch_means_them():
     """A float mask is a bias, minus infinity forbids; heads of a batch are laid out batch first."""
-    tokens = torch.zeros(2, 3, 4)
-    bias = torch.randn(3, 3)
+    module, inputs = _module(solver="saddle"), _inputs(2, 4, 12)
+    bias = _inputs(4, 4, seed=5)
     bias[0, 2] = -torch.inf
-    given = {"heads": 2, "is_causal": False}
-    found = read_masks(tokens, key_padding_mask=None, attn_mask=bias, **given)
-    torch.testing.assert_close(found.bias[0, 0], bias.masked_fill(torch.isinf(bias), 0.0))
-    assert found.forbidden[0, 0].tolist() == torch.isinf(bias).tolist()
-    each = torch.rand(6, 3, 3) < 0.5
-    padded = torch.tensor([[False] * 3, [False, False, True], [False] * 3])
-    found = read_masks(torch.zeros(3, 3, 4), key_padding_mask=padded, attn_mask=each, **given)
-    for batch in range(3):
-        for head in range(2):
-            either = padded[batch][:, None] | padded[batch]
-            wanted = each[2 * batch + head] | either
-            assert torch.equal(found.forbidden[batch, head], wanted)
+    each = torch.rand(6, 4, 4, generator=torch.Generator().manual_seed(0)) < 0.3
+    padded = torch.tensor([[False] * 4, [False, False, False, True]])
+    with torch.no_grad():
+        _, plain = module(inputs, return_parts=True)
+        _, biased = module(inputs, attn_mask=bias, return_parts=True)
+        given = {"attn_mask": each, "key_padding_mask": padded}
+        _, masked = module(inputs, **given, return_parts=True)
+    eye = torch.eye(4, dtype=torch.bool)
+    odds = (plain.couplings * bias.exp()).masked_fill(eye, 0.0)
+    torch.testing.assert_close(biased.couplings, 0.5 * odds / odds.sum(-1, keepdim=True))
+    for batch in range(2):
+        for head in range(3):
+            either = padded[batch][:, None] | padded[batch] | eye
+            wanted = each[3 * batch + head] | either
+            assert torch.equal(masked.couplings[batch, head] == 0, wanted)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from spinformer.spins.modules.driven import DrivenSpinModule
-from spinformer.spins.vectors.kinetic import THEORIES, driven_start, driven_step
+from spinformer.spins.module import DrivenSpinModule
+from spinformer.spins.vectors import THEORIES, driven_start, driven_step
 
 DOUBLE = torch.float64
 

@@ -3,21 +3,21 @@
 import pytest
 import torch
 
-from spinformer.spins.modules.heads import Scheme, log_partition_of, solve_heads
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
-from spinformer.spins.modules.stability import (
+from spinformer.spins.large_d import find_saddle, magnetization
+from spinformer.spins.module import (
+    Heads,
+    Solver,
+    SpinTransformerModule,
+    Validity,
     coupling_excess,
     largest_row_sum,
     limited_correlation,
 )
-from spinformer.spins.modules.validity import Validity, validity_of
-from spinformer.spins.vectors.large_d import magnetization
-from spinformer.spins.vectors.monte_carlo import sample_vector_spins
-from spinformer.spins.vectors.saddle import find_saddle
+from spinformer.spins.vectors import sample_vector_spins
 
 DOUBLE = torch.float64
 SOLVERS = {
-    "one step": {"steps": 1},
+    "one step": {"solver": Solver(steps=1)},
     "fixed point": {},
     "saddle": {"solver": "saddle"},
 }
@@ -122,8 +122,8 @@ def test_the_limit_keeps_what_it_promises():
     inputs = _inputs(6, 12, 16, seed=5)
     sharp = {"gamma": 4.0, "beta": 2.0, "heads": 4}
     for order in (1, 2):
-        free = _module(order=order, strength=2.0, seed=2, **sharp)
-        kept = _module(order=order, coupling_limit=0.95, seed=2, **sharp)
+        free = _module(solver=Solver(order=order), strength=2.0, seed=2, **sharp)
+        kept = _module(solver=Solver(order=order), coupling_limit=0.95, seed=2, **sharp)
         with torch.no_grad():
             kept.log_strength.fill_(20.0)
             free(inputs)
@@ -173,15 +173,10 @@ def test_trust_needs_convergence_physics_and_a_small_error():
         assert bool(meter.physical) is (changed not in ("largest", "lowest"))
 
 
-def test_the_penalty_counts_negative_couplings_and_what_is_not_finite_is_not_converged():
+def test_the_penalty_counts_negative_couplings():
     pair = torch.tensor([[0.0, -1.5], [-1.5, 0.0]], dtype=DOUBLE)
     beta = torch.ones(1, 1, dtype=DOUBLE)
     assert float(coupling_excess(pair, beta=beta)) == pytest.approx(0.25)
-    fields = torch.full((2, 3), torch.nan, dtype=DOUBLE)
-    given = {"pair": pair, "fields": fields, "beta": beta, "correlation": torch.zeros_like(pair)}
-    lost = validity_of(fields, **given, converged=torch.tensor(True))
-    assert not bool(lost.converged)
-    assert bool(torch.isnan(lost.distance))
 
 
 def test_rows_that_tie_share_what_a_limited_strength_takes_back():
@@ -208,12 +203,10 @@ def test_free_spins_have_one_partition_function_whatever_the_solver():
         fields = size * torch.randn(2, 3, 2, dtype=DOUBLE, generator=generator)
         told = []
         for solver in ("saddle", "fixed point"):
-            scheme = Scheme(
-                solver=solver, steps=None, order=2, damping=1.0, tolerance=None, max_steps=99
-            )
-            given = {"fields": fields, "beta": beta}
-            solved = solve_heads(**given, pair=pair, scheme=scheme)
-            told.append(log_partition_of(solved, **given, couplings=pair, order=2))
+            given = {"fields": fields, "pair": pair, "beta": beta}
+            nothing = dict.fromkeys(("queries", "keys", "strength"), pair)
+            solved = Solver(solver).solve(**given)
+            told.append(Heads(**given, **nothing, couplings=pair, **solved).log_partition(2))
         torch.testing.assert_close(told[0], told[1], rtol=1e-9, atol=1e-11)
         assert bool((told[0] > 0.01).all()) is (size > 0)
         if not size:

@@ -6,7 +6,7 @@ import pytest
 from scipy.integrate import quad
 
 from spinformer.core.special import mean_alignment
-from spinformer.spins.vectors.driven import vector_mean_field, vector_response, vector_simulation
+from spinformer.spins.vectors import vector_mean_field, vector_response, vector_simulation
 
 
 @pytest.mark.parametrize("order", [0.5, 1.5, 4.0, 64.0, 500.0])

@@ -6,13 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compendium.c22_vector_spins.study import three_spins, triangle
 from spinformer.core.special import log_sphere_integral, mean_alignment
-from spinformer.spins.vectors.exact import (
-    one_spin,
-    three_spins,
-    triangle,
-    two_spins,
-)
+from spinformer.spins.vectors import one_spin, two_spins
 
 
 def _system(sites, dim, seed, strength=0.5):

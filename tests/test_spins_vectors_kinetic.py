@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from spinformer.spins.vectors.kinetic import THEORIES, driven_start, driven_step, entropy_rate
-from spinformer.spins.vectors.monte_carlo import sample_von_mises_fisher
+from spinformer.spins.vectors import (
+    THEORIES,
+    driven_start,
+    driven_step,
+    entropy_rate,
+    sample_von_mises_fisher,
+)
 
 ONE = torch.ones(1, 1, dtype=torch.float64)
 STEPS = 8

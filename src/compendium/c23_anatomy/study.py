@@ -1,30 +1,156 @@
-"""The measurements of the chapter on the anatomy of a transformer module.
+"""The magnetisation of vector spins with softmax couplings taken apart, and measured.
 
-Random tokens and score matrices; how large the parts of the magnetisation are that
-`spins.modules.dissection` takes apart, which of them mix channels, how local they are, and how far
-the module's iterations are from the saddle point. Unit convention of `spins.vectors.units`:
-scaled fields h of norm one; `options` are those of `dissect`. What a network can learn of the
-response is in `response_learning`.
+[bal2021transformers, Sec. 8] in the unit convention of `spins.vectors`: u = σ/√D, scaled fields
+h = H/√D, and
+
+    m = −(1/D) dF/dh = ⟨u⟩ + response,    ⟨u⟩ = ½ V⁻¹ h,    V = diag(t) − J,
+
+with the saddle point of `spins.large_d` at the softmax couplings J(h). The scores are
+γ√D h A hᵀ: γ = 1 is the paper's H W_Q W_Kᵀ Hᵀ/√D. With τ = t − J_ii the mixing is the series
+⟨u⟩ = ½τ⁻¹h + ½τ⁻¹Jτ⁻¹h + …, whose first term is proportional to the token's own field.
+`options` below are those of `dissect`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spinformer.core.checks import check_choice, check_flag, check_integer, check_real, check_tensor
 from spinformer.core.differences import slope_at_zero
 from spinformer.core.random import TorchSeed, torch_generator
-from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
-from spinformer.spins.modules.couplings import softmax_couplings, softmax_response
-from spinformer.spins.modules.dissection import Anatomy, dissect
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
-from spinformer.spins.vectors.exact import two_spins
-from spinformer.spins.vectors.large_d import free_energy, vector_spins
+from spinformer.spins.large_d import free_energy, vector_spins
+from spinformer.spins.module import (
+    SpinTransformerModule,
+    autograd_response,
+    softmax_couplings,
+    softmax_response,
+)
+from spinformer.spins.vectors import two_spins
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """The parts of m, each (..., N, D), summing to m; and what they were made with.
+
+    `residual` ½τ⁻¹h, `first_step` ½τ⁻¹Jτ⁻¹h (one attention step), `higher_orders` the rest of
+    ½V⁻¹h, `response` Σ C ∂J/∂h. `gain` (..., N) is 1/(2τ_i); `onsager` (..., N) the part of τ_i
+    that a free spin of the same magnetisation would not have, τ_i − 1/(2β(1−⟨u_i⟩²)).
+    `couplings` J as the softmax gave them, `correlation` C. `free_energy` (...) is F.
+    """
+
+    residual: Tensor
+    first_step: Tensor
+    higher_orders: Tensor
+    response: Tensor
+    gain: Tensor
+    onsager: Tensor
+    couplings: Tensor
+    correlation: Tensor
+    free_energy: Tensor
+
+    @property
+    def spins(self) -> Tensor:
+        """⟨u⟩: the first three parts."""
+        return self.residual + self.first_step + self.higher_orders
+
+    @property
+    def magnetization(self) -> Tensor:
+        """m: all four parts."""
+        return self.spins + self.response
+
+    def parts(self) -> dict[str, Tensor]:
+        """The four parts by name."""
+        names = ("residual", "first_step", "higher_orders", "response")
+        return {name: getattr(self, name) for name in names}
+
+    def shares(self) -> dict[str, Tensor]:
+        """Σ part·m / Σ m·m of every system, (...): signed, summing to one; ValueError if m = 0."""
+        total = self.magnetization
+        size = total.square().sum(dim=(-2, -1))
+        if bool((size == 0).any()):
+            raise ValueError("the magnetisation must not vanish, it does without a field")
+        return {
+            name: (part * total).sum(dim=(-2, -1)) / size for name, part in self.parts().items()
+        }
+
+    def sizes(self) -> dict[str, Tensor]:
+        """Root mean square norm of a token's part, (...)."""
+        return {
+            name: part.square().sum(dim=-1).mean(dim=-1).sqrt()
+            for name, part in self.parts().items()
+        }
+
+
+def dissect(
+    fields: Tensor,
+    *,
+    bilinear: Tensor,
+    beta: float,
+    gamma: float = 1.0,
+    strength: float = 0.5,
+    mask_diagonal: bool = True,
+    couplings: Tensor | None = None,
+) -> Anatomy:
+    """Solve the spins at the couplings of these fields and take m apart.
+
+    `fields` h (..., N, D); `bilinear` A (D, D); `strength` g; `couplings` replaces the softmax by
+    fixed couplings (..., N, N), without response. Differentiable.
+
+    >>> h = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    >>> parts = dissect(h, bilinear=0 * h, beta=1.0).shares()
+    >>> f"{sum(float(share) for share in parts.values()):.6f}", float(parts["response"])
+    ('1.000000', 0.0)
+    """
+    root = fields.shape[-1] ** 0.5
+    options: dict[str, Any] = {"strength": strength, "mask_diagonal": mask_diagonal}
+
+    def couplings_of(h: Tensor) -> Tensor:
+        if couplings is not None:
+            return couplings.expand(*h.shape[:-1], h.shape[-2])
+        return softmax_couplings(h, bilinear=bilinear, scale=gamma * root, **options)
+
+    coupled = couplings_of(fields)
+    solved = vector_spins(coupled, fields=fields * root, beta=beta)
+    symmetric = (coupled + coupled.mT) / 2
+    diagonal = symmetric.diagonal(dim1=-2, dim2=-1)
+    tau = solved.saddle.t - diagonal
+    others = symmetric - torch.diag_embed(diagonal)
+    spins = solved.magnetization / root
+    residual = fields / (2 * tau.unsqueeze(-1))
+    first = (others @ residual) / tau.unsqueeze(-1)
+    return Anatomy(
+        residual=residual,
+        first_step=first,
+        higher_orders=spins - residual - first,
+        response=autograd_response(
+            fields,
+            couplings_of,
+            correlation=solved.correlations,
+            create_graph=fields.requires_grad or coupled.requires_grad,
+        ),
+        gain=1 / (2 * tau),
+        onsager=tau - 1 / (2 * beta * (1 - spins.square().sum(dim=-1))),
+        couplings=coupled,
+        correlation=solved.correlations,
+        free_energy=solved.free_energy,
+    )
+
+
+def exponential_couplings(
+    fields: Tensor, *, bilinear: Tensor, scale: float = 1.0, strength: float = 1.0
+) -> Tensor:
+    """J = g exp(a h A hᵀ) off the diagonal, 0 on it: softmax couplings without their denominator.
+
+    The control that shows what the denominator is for: rows sum to something of order g N.
+    """
+    scores = scale * (fields @ bilinear) @ fields.mT
+    eye = torch.eye(scores.shape[-1], dtype=torch.bool)
+    return strength * scores.exp().masked_fill(eye, 0.0)
 
 
 def draw_tokens(
@@ -40,19 +166,11 @@ def draw_tokens(
 
     With `prototypes` (clusters, D) each direction is one of them, at random, plus `spread` times
     a random direction: tokens that have something to say to each other.
-
-    >>> draw_tokens(2, sites=3, dim=4, seed=0).norm(dim=-1).round(decimals=6).unique()
-    tensor([1.], dtype=torch.float64)
     """
-    for name, value in {"batch": batch, "sites": sites, "dim": dim}.items():
-        check_integer(name, value, low=1)
-    spread = check_real("spread", spread, low=0.0)
     generator = torch_generator(seed)
     fields = torch.randn(batch, sites, dim, generator=generator, dtype=torch.float64)
     fields = nn.functional.normalize(fields, dim=-1)
     if prototypes is not None:
-        prototypes = check_tensor("prototypes", prototypes, shape=(None, dim))
-        check_integer("the number of prototypes", len(prototypes), low=1)
         which = torch.randint(len(prototypes), (batch, sites), generator=generator)
         fields = nn.functional.normalize(prototypes[which] + spread * fields, dim=-1)
     return fields
@@ -60,13 +178,7 @@ def draw_tokens(
 
 def draw_bilinear(dim: int, *, seed: TorchSeed, kind: str = "random") -> Tensor:
     """A = W_Q W_Kᵀ (D, D), float64: "random" entries N(0, 1/D), "tied" W_Q = W_K of such entries,
-    "identity", or "none" (zero: couplings that do not see the field).
-
-    >>> draw_bilinear(2, seed=0, kind="identity").tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    dim = check_integer("dim", dim, low=1)
-    check_choice("kind", kind, ("random", "tied", "identity", "none"))
+    "identity", or "none" (zero: couplings that do not see the field)."""
     generator = torch_generator(seed)
     if kind == "identity":
         return torch.eye(dim, dtype=torch.float64)
@@ -81,12 +193,7 @@ def outside_span(part: Tensor, *, fields: Tensor) -> Tensor:
 
     Zero for anything that only adds tokens up with numbers, one number per pair of tokens; asks
     for N < D, else ValueError.
-
-    >>> h = torch.tensor([[1.0, 0.0]])
-    >>> f"{float(outside_span(torch.tensor([[3.0, 4.0]]), fields=h)):.4f}"
-    '0.6400'
     """
-    part, fields = _part_and_fields(part, fields)
     sites, dim = fields.shape[-2:]
     if sites >= dim:
         raise ValueError(f"fields must have fewer sites than channels, got {sites} and {dim}")
@@ -99,35 +206,12 @@ def outside_span(part: Tensor, *, fields: Tensor) -> Tensor:
 
 
 def best_pair_weights(part: Tensor, *, fields: Tensor) -> Tensor:
-    """The N × N matrix M with part = M h in least squares: the mixing alike on all channels.
-
-    >>> weights = best_pair_weights(torch.tensor([[6.0, 9.0]]), fields=torch.tensor([[2.0, 3.0]]))
-    >>> f"{float(weights):.4f}"
-    '3.0000'
-    """
-    part, fields = _part_and_fields(part, fields)
+    """The N × N matrix M with part = M h in least squares: the mixing alike on all channels."""
     return torch.linalg.lstsq(fields.mT, part.mT).solution.mT
 
 
-def _part_and_fields(part: Tensor, fields: Tensor) -> tuple[Tensor, Tensor]:
-    fields = check_tensor("fields", fields)
-    part = check_tensor("part", part, like=("fields", fields))
-    if fields.ndim < 2 or part.shape != fields.shape:
-        raise ValueError(
-            f"part must have the shape (..., N, D) of fields, {tuple(fields.shape)}, "
-            f"got {tuple(part.shape)}"
-        )
-    return part, fields
-
-
 def random_rotation(dim: int, *, seed: TorchSeed) -> Tensor:
-    """A rotation or reflection of the channels, uniform (Haar) over the orthogonal group.
-
-    >>> turn = random_rotation(3, seed=0)
-    >>> bool(torch.allclose(turn @ turn.T, torch.eye(3, dtype=torch.float64)))
-    True
-    """
-    dim = check_integer("dim", dim, low=1)
+    """A rotation or reflection of the channels, uniform (Haar) over the orthogonal group."""
     generator = torch_generator(seed)
     matrix = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
     q, r = torch.linalg.qr(matrix)
@@ -140,13 +224,7 @@ def locality(fields: Tensor, *, bilinear: Tensor, frozen: bool = False, **option
     One system, `fields` (N, D); `options` as in `dissect`. The derivative is total, through the
     couplings and the correlations; with `frozen` G and C are held and only the fields that G
     averages move.
-
-    >>> h = draw_tokens(1, sites=3, dim=2, seed=0)[0]
-    >>> locality(h, bilinear=draw_bilinear(2, seed=1), beta=1.0).shape
-    torch.Size([3, 3])
     """
-    check_tensor("fields", fields, ndim=2)
-    frozen = check_flag("frozen", frozen)
 
     def response(h: Tensor) -> Tensor:
         return dissect(h, bilinear=bilinear, **options).response
@@ -164,7 +242,7 @@ def locality(fields: Tensor, *, bilinear: Tensor, frozen: bool = False, **option
     return jacobian.square().sum(dim=(1, 3))
 
 
-@record
+@dataclass(frozen=True)
 class DerivativeErrors:
     """Largest deviations of the parts from derivatives that know nothing of them.
 
@@ -188,13 +266,7 @@ def derivative_errors(
     strength: float = 0.5,
     mask_diagonal: bool = True,
 ) -> DerivativeErrors:
-    """How far the parts of m are from the derivative of F; `push` (..., N, D) is the direction.
-
-    >>> h, push = draw_tokens(2, sites=3, dim=4, seed=0)
-    >>> errors = derivative_errors(h, bilinear=draw_bilinear(4, seed=1), push=push, beta=1.0)
-    >>> errors.by_autograd < 1e-9
-    True
-    """
+    """How far the parts of m are from the derivative of F; `push` (..., N, D) is the direction."""
     dim = fields.shape[-1]
     options: dict[str, Any] = {"strength": strength, "mask_diagonal": mask_diagonal}
 
@@ -230,10 +302,6 @@ def share_sweep(
 
     `name` is the option of `dissect` that takes the `values`, the others are held; at least two
     systems.
-
-    >>> h, a = draw_tokens(4, sites=3, dim=4, seed=0), draw_bilinear(4, seed=1)
-    >>> share_sweep(h, bilinear=a, name="gamma", values=np.ones(2), beta=1.0).value.shape
-    (2, 4)
     """
     rows = []
     for value in values:
@@ -247,7 +315,7 @@ def share_sweep(
     )
 
 
-@record
+@dataclass(frozen=True)
 class PairComparison:
     """Two spins in the fields h (2, D): the large-D parts beside the exact ⟨u⟩ and response."""
 
@@ -261,12 +329,7 @@ def exact_pair(dim: int, *, beta: float, gamma: float, strength: float) -> PairC
     """The pair that can be solved in any D ≥ 2: fields in a plane, the same scores in every D.
 
     The diagonal of the couplings is kept: with a masked one a pair does not respond at all.
-
-    >>> pair = exact_pair(256, beta=1.0, gamma=1.0, strength=0.5)
-    >>> bool((pair.spins - pair.large.spins).norm() < 0.01)
-    True
     """
-    dim = check_integer("dim", dim, low=2)
     h = torch.zeros(2, dim, dtype=torch.float64)
     h[0, 0], h[1, 0], h[1, 1] = 1.0, 0.6, 0.8
     a = torch.zeros(dim, dim, dtype=torch.float64)
@@ -291,19 +354,14 @@ def exact_pair(dim: int, *, beta: float, gamma: float, strength: float) -> PairC
 
 
 def hub_couplings(sites: int, *, strength: float) -> Tensor:
-    """Couplings (N, N) of row sum `strength` where all tokens attend to the first one.
-
-    >>> hub_couplings(3, strength=0.5)[:, 0]
-    tensor([0.0000, 0.5000, 0.5000], dtype=torch.float64)
-    """
-    strength = check_real("strength", strength)
-    couplings = torch.zeros(*(check_integer("sites", sites, low=2),) * 2, dtype=torch.float64)
+    """Couplings (N, N) of row sum `strength` where all tokens attend to the first one."""
+    couplings = torch.zeros(sites, sites, dtype=torch.float64)
     couplings[1:, 0] = strength
     couplings[0, 1] = strength
     return couplings
 
 
-@record
+@dataclass(frozen=True)
 class ModuleDistance:
     """Relative distance of a module's ⟨σ⟩ from the saddle point at its own couplings."""
 
@@ -312,13 +370,7 @@ class ModuleDistance:
 
 
 def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> ModuleDistance:
-    """How far ⟨σ⟩ of the module is from `large_d` for `inputs` (batch, N, dim).
-
-    >>> module = SpinTransformerModule(8, heads=2, steps=None, strength=0.01, dtype=torch.float64)
-    >>> inputs = torch.ones(1, 3, 8, dtype=torch.float64)
-    >>> distance_to_saddle(module, inputs).distance < 1e-3
-    True
-    """
+    """How far ⟨σ⟩ of the module is from `large_d` for `inputs` (batch, N, dim)."""
     size = module.dim // module.heads
     with torch.no_grad():
         _, parts = module(inputs, return_parts=True)

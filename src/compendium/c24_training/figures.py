@@ -26,10 +26,7 @@ ARM_COLORS = {
 
 
 def draw_trained_parts() -> Figure:
-    """A stack with one module: what carries weights, and which of them are the couplings.
-
-    >>> plt.close(draw_trained_parts())
-    """
+    """A stack with one module: what carries weights, and which of them are the couplings."""
     figure, axis = plt.subplots(figsize=(8.6, 2.6))
     draw_boxes(
         {
@@ -57,12 +54,7 @@ def draw_trained_parts() -> Figure:
 def draw_differences(
     rows: Sequence[tuple[str, tuple[float, float, float]]], *, axis: Axes, unit: str
 ) -> None:
-    """One line a comparison: the mean difference and its interval, about a line at zero.
-
-    >>> axis = plt.figure().subplots()
-    >>> draw_differences([("a - b", (0.1, 0.0, 0.2))], axis=axis, unit="accuracy")
-    >>> plt.close("all")
-    """
+    """One line a comparison: the mean difference and its interval, about a line at zero."""
     for place, (_, (mean, low, high)) in enumerate(rows):
         away = low > 0 or high < 0
         color = COLORS["blue"] if away else "0.5"
@@ -75,12 +67,7 @@ def draw_differences(
 
 
 def draw_levels(levels: Mapping[str, np.ndarray], *, axis: Axes, unit: str) -> None:
-    """One line an arm: all its trainings as dots, their mean as a bar.
-
-    >>> axis = plt.figure().subplots()
-    >>> draw_levels({"a": np.array([0.1, 0.2])}, axis=axis, unit="accuracy")
-    >>> plt.close("all")
-    """
+    """One line an arm: all its trainings as dots, their mean as a bar."""
     for place, (arm, values) in enumerate(levels.items()):
         color = ARM_COLORS.get(arm, "0.45")
         axis.plot(values, np.full(len(values), place), ".", color=color, ms=5, alpha=0.6)
@@ -93,12 +80,7 @@ def draw_levels(levels: Mapping[str, np.ndarray], *, axis: Axes, unit: str) -> N
 def draw_layers(
     curves: Mapping[str, np.ndarray], *, axis: Axes, label: str, dashed: bool = False
 ) -> None:
-    """Mean and interval over trainings (trainings, layers) of each arm, against the layer.
-
-    >>> axis = plt.figure().subplots()
-    >>> draw_layers({"saddle": np.array([[0.1, 0.2], [0.2, 0.3]])}, axis=axis, label="residual")
-    >>> plt.close("all")
-    """
+    """Mean and interval over trainings (trainings, layers) of each arm, against the layer."""
     for arm, values in curves.items():
         layers = np.arange(1, values.shape[1] + 1)
         mean = values.mean(0)
@@ -119,10 +101,7 @@ def draw_layers(
 
 
 def draw_couplings(stages: Mapping[str, np.ndarray], *, marked: tuple[int, int]) -> Figure:
-    """Couplings (N, N) of one sample at several stages; a ring marks row and column `marked`.
-
-    >>> plt.close(draw_couplings({"before": np.eye(3)}, marked=(0, 1)))
-    """
+    """Couplings (N, N) of one sample at several stages; a ring marks row and column `marked`."""
     figure, axes = plt.subplots(1, len(stages), figsize=(3.6 * len(stages), 3.3), squeeze=False)
     for axis, (name, couplings) in zip(axes[0], stages.items(), strict=True):
         image = axis.imshow(couplings, cmap="Blues", vmin=0)
@@ -141,13 +120,7 @@ def draw_recovery(
     axis: Axes,
     bound: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> None:
-    """Errors of students (samples; teachers, samples) as medians with quartiles, and the bound.
-
-    >>> axis = plt.figure().subplots()
-    >>> curve = (np.array([1, 2]), np.array([[0.4, 0.2], [0.3, 0.1]]))
-    >>> draw_recovery({"saddle": curve}, axis=axis, bound=(curve[0], curve[1][0]))
-    >>> plt.close("all")
-    """
+    """Errors of students (samples; teachers, samples) as medians with quartiles, and the bound."""
     for name, (samples, errors) in curves.items():
         low, middle, high = np.quantile(errors, [0.25, 0.5, 0.75], axis=0)
         axis.errorbar(
@@ -168,10 +141,7 @@ def draw_recovery(
 
 
 def draw_drive() -> Figure:
-    """A layer with the tokens of one sample, and with every token from another sample.
-
-    >>> plt.close(draw_drive())
-    """
+    """A layer with the tokens of one sample, and with every token from another sample."""
     figure, axes = plt.subplots(1, 2, figsize=(7.2, 2.3))
     colors = [COLORS[name] for name in ("blue", "red", "green", "orange")]
     for axis, shown, title in (

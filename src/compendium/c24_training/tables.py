@@ -12,17 +12,35 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 
 from bookmaker.tables import Rows, Table
-from compendium.c24_training.fitting import Look, fit
-from compendium.c24_training.probes import LayerProbe
-from compendium.c24_training.references import reference_rows
-from compendium.c24_training.sampled import sample_module
+from compendium.c24_training.study import LayerProbe, Look, fit, sample_module
 from compendium.common.classifiers import ARMS, TokenClassifier, build_classifier, parameter_count
-from compendium.common.token_tasks import Task, digit_task, recall_task
+from compendium.common.token_tasks import Task, digit_images, digit_task, recall_task
 from spinformer.core.records import record
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.module import SpinTransformerModule
+
+PENALTIES = (0.001, 0.01, 0.1, 1.0)
+
+
+def reference_rows(*, split: int) -> Rows:
+    """Test accuracies on the split of `digit_task`; the penalty is tuned on its validation."""
+    pixels, labels, (train, held, test) = digit_images(split)
+    regressions = [
+        LogisticRegression(C=c, max_iter=2000).fit(pixels[train], labels[train]) for c in PENALTIES
+    ]
+    best = max(regressions, key=lambda model: float(model.score(pixels[held], labels[held])))
+    nearest = KNeighborsClassifier(1).fit(pixels[train], labels[train])
+    scores = {"logistic regression": best, "nearest neighbour": nearest}
+    return [
+        {"method": name, "accuracy": float(np.round(model.score(pixels[test], labels[test]), 4))}
+        for name, model in scores.items()
+    ]
+
 
 RATES = (3e-3, 1e-2, 3e-2)
 STRENGTHS = (0.3, 0.6, 2.0)
@@ -75,9 +93,6 @@ def tune(experiment: Experiment, *, arm: str, strengths: tuple[float, ...] = STR
     """Validation loss of every cell of the grid: rates, and starting `strengths` of a spin arm.
 
     A row for each of the two trainings of a cell.
-
-    >>> callable(tune)
-    True
     """
     strengths = strengths if ARMS[arm].starts else (0.6,)
     tasks = {split: experiment.task(split) for split in TUNING_SPLITS}
@@ -106,11 +121,7 @@ def tune(experiment: Experiment, *, arm: str, strengths: tuple[float, ...] = STR
 
 
 def tuning_rows(*, experiment: str, arm: str) -> Rows:
-    """`tune` of an experiment by name.
-
-    >>> callable(tuning_rows)
-    True
-    """
+    """`tune` of an experiment by name."""
     return tune(EXPERIMENTS[experiment], arm=arm)
 
 
@@ -126,12 +137,7 @@ TUNING = Table(
 
 
 def choice(experiment: str, *, arm: str, tuning: Table = TUNING) -> tuple[float, float]:
-    """The rate and the starting strength with the lowest mean validation loss in `tuning`.
-
-    >>> rate, strength = choice("recall", arm="saddle")
-    >>> rate in RATES, strength in STRENGTHS
-    (True, True)
-    """
+    """The rate and the starting strength with the lowest mean validation loss in `tuning`."""
     table = tuning.read()
     here = (table["experiment"] == experiment) & (table["arm"] == arm)
     cells = sorted(set(zip(table["rate"][here], table["strength"][here], strict=True)))
@@ -147,14 +153,7 @@ def choice(experiment: str, *, arm: str, tuning: Table = TUNING) -> tuple[float,
 def networks(
     experiment: Experiment, *, arm: str, runs: Sequence[tuple[int, int]], strength: float
 ) -> tuple[list[TokenClassifier], list[Task], list[int]]:
-    """Fresh networks of the (split, start) in `runs`, their tasks, and the seeds of both.
-
-    >>> models, tasks, seeds = networks(
-    ...     EXPERIMENTS["recall"], arm="attention", runs=[(0, 0), (0, 1)], strength=0.6
-    ... )
-    >>> len(models), tasks[0] is tasks[1], seeds
-    (2, True, [0, 1])
-    """
+    """Fresh networks of the (split, start) in `runs`, their tasks, and the seeds of both."""
     made = {split: experiment.task(split) for split in dict.fromkeys(split for split, _ in runs)}
     tasks = [made[split] for split, _ in runs]
     seeds = [1000 * split + start for split, start in runs]
@@ -167,9 +166,6 @@ def result_rows(*, experiment: str, arm: str) -> Rows:
 
     `off_spins`, `off_output` and `noise` compare the trained module with Monte Carlo on two test
     samples, `expected` is what its meter says of the first; means over the samples.
-
-    >>> callable(result_rows)
-    True
     """
     chosen = EXPERIMENTS[experiment]
     rate, strength = choice(experiment, arm=arm)
@@ -241,9 +237,6 @@ def longer_rows(*, arm: str, first: int, steps: int) -> Rows:
     """Accuracy of recall after `steps` updates on the five splits from `first`, two starts each.
 
     Rate and strength are those of the results with 200 updates.
-
-    >>> callable(longer_rows)
-    True
     """
     recall = EXPERIMENTS["recall"]
     rate, strength = choice("recall", arm=arm)

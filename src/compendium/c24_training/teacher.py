@@ -48,13 +48,10 @@ from torch import Tensor
 from torch.func import functional_call
 
 from bookmaker.tables import Rows, Table
-from compendium.c24_training.fitting import stacked
-from compendium.c24_training.sampled import sample_module
+from compendium.c24_training.study import sample_module, stacked
 from compendium.common.classifiers import LIMIT
-from spinformer.core.checks import check_choice, check_integer, check_real
 from spinformer.core.random import torch_generator
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
-from spinformer.spins.modules.stability import coupling_excess
+from spinformer.spins.module import Solver, SpinTransformerModule, coupling_excess
 
 SITES, DIM, NOISE = 6, 8, 0.02
 TEACHERS = 10
@@ -64,31 +61,20 @@ SAMPLES = (2, 3, 4, 8, 16, 32, 64, 128)
 LONGER = 16
 STUDENTS: dict[str, dict[str, Any]] = {
     "saddle": {"solver": "saddle"},
-    "penalty": {"max_steps": 25},
-    "limited": {"max_steps": 25, "coupling_limit": LIMIT},
+    "penalty": {"solver": Solver(max_steps=25)},
+    "limited": {"solver": Solver(max_steps=25), "coupling_limit": LIMIT},
 }
 
 
 def teacher(seed: int, *, strength: float) -> SpinTransformerModule:
-    """A system with W_Q, W_K drawn from `seed`, coupled with g = `strength`, in double precision.
-
-    >>> teacher(0, strength=0.3).query.shape
-    torch.Size([8, 8])
-    """
-    return _fresh(check_integer("seed", seed, low=0), solver="saddle", strength=strength)
+    """A system with W_Q, W_K drawn from `seed`, g = `strength`, in double precision."""
+    return _fresh(seed, solver="saddle", strength=strength)
 
 
 def examples(
     model: SpinTransformerModule, *, samples: int, data: str, seed: int, sweeps: int = 512
 ) -> tuple[Tensor, Tensor]:
-    """Gaussian fields (samples, N, D) and what the teacher answers, as `data` says.
-
-    >>> fields, answers = examples(teacher(0, strength=0.3), samples=2, data="theory", seed=0)
-    >>> answers.shape
-    torch.Size([2, 6, 8])
-    """
-    check_choice("data", data, ("theory", "spins", "long"))
-    check_integer("samples", samples, low=1)
+    """Gaussian fields (samples, N, D) and what the teacher answers, as `data` says."""
     generator = torch_generator(seed)
     fields = torch.randn(samples, SITES, DIM, generator=generator, dtype=torch.float64)
     if data != "theory":
@@ -102,11 +88,7 @@ def examples(
 
 
 def bilinear(model: SpinTransformerModule) -> Tensor:
-    """A = W_Q W_Kᵀ, (D, D).
-
-    >>> bilinear(teacher(0, strength=0.3)).shape
-    torch.Size([8, 8])
-    """
+    """A = W_Q W_Kᵀ, (D, D)."""
     return (model.query @ model.key.mT).detach()
 
 
@@ -114,12 +96,7 @@ def noise_bound(model: SpinTransformerModule, fields: Tensor, *, step: float = 1
     """The least relative error of A from answers to `fields` with noise; infinite if too few.
 
     The derivative of the answers is taken by central differences of `step`.
-
-    >>> fields = torch.randn(1, 6, 8, dtype=torch.float64)
-    >>> noise_bound(teacher(0, strength=0.3), fields)
-    tensor(inf, dtype=torch.float64)
     """
-    check_real("step", step, low=0.0, open_low=True)
     target = bilinear(model)
     if fields.numel() < target.numel() + 2:
         return torch.tensor(torch.inf, dtype=torch.float64)
@@ -152,14 +129,8 @@ def learn(
 
     "penalty" adds the mean over systems of `stability.coupling_excess` beyond 0.9 to the mean
     square error. All start from other weights than any teacher.
-
-    >>> fields, answers = examples(teacher(0, strength=0.3), samples=2, data="theory", seed=0)
-    >>> len(learn("saddle", fields[None], answers=answers[None], steps=2))
-    1
     """
-    options = STUDENTS[check_choice("student", student, tuple(STUDENTS))]
-    steps = check_integer("steps", steps, low=1)
-    rate = check_real("rate", rate, low=0.0, open_low=True)
+    options = STUDENTS[student]
     models = [_fresh(500_000 + number, **options) for number in range(len(fields))]
 
     def one(weights: dict[str, Tensor], own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -188,9 +159,6 @@ def teacher_rows(*, data: str, student: str, samples: int) -> Rows:
 
     `unseen`: mean square error on 32 answers of the saddle without noise, over their mean square.
     `converged`, `physical`: shares of these systems.
-
-    >>> callable(teacher_rows)
-    True
     """
     rows = []
     for seed, (model, own, found) in enumerate(_pairs(data, student=student, samples=samples)):
@@ -214,11 +182,7 @@ def teacher_rows(*, data: str, student: str, samples: int) -> Rows:
 
 
 def scale_rows(*, data: str, samples: int) -> Rows:
-    """One row a teacher: what ln β and ln g of the saddle's student are above the teacher's.
-
-    >>> callable(scale_rows)
-    True
-    """
+    """One row a teacher: what ln β and ln g of the saddle's student are above the teacher's."""
     return [
         {
             "teacher": seed,
@@ -267,12 +231,7 @@ SCALE = Table(
 
 
 def stored(data: str, *, student: str, column: str = "error") -> tuple[np.ndarray, np.ndarray]:
-    """Sample sizes (S,) and a column of the stored table, (teachers, S).
-
-    >>> samples, errors = stored("theory", student="saddle")
-    >>> errors.shape == (TEACHERS, len(samples))
-    True
-    """
+    """Sample sizes (S,) and a column of the stored table, (teachers, S)."""
     table = TEACHER.read()
     rows = (table["data"] == data) & (table["student"] == student)
     samples = np.unique(table["samples"][rows])

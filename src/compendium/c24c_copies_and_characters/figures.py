@@ -19,10 +19,7 @@ RECIPE_COLORS = {
 
 
 def draw_copies() -> Figure:
-    """One sample of masked copies: sixteen tokens, four sources, four masked, arrows by mark.
-
-    >>> plt.close(draw_copies())
-    """
+    """One sample of masked copies: sixteen tokens, four sources, four masked, arrows by mark."""
     figure, axis = plt.subplots(figsize=(9.2, 2.5))
     contents = "cafbdahgbecfgdha"
     sources, masked = {1: 0, 6: 1, 8: 2, 13: 3}, {4: 2, 7: 0, 11: 3, 15: 1}
@@ -57,13 +54,7 @@ def draw_copies() -> Figure:
 
 
 def draw_references(values: Mapping[str, float], *, axis: Axes) -> None:
-    """Dotted vertical lines with their names along them, low enough to cover no row.
-
-    >>> axis = plt.figure().subplots()
-    >>> draw_references({"pairs": 3.6}, axis=axis)
-    >>> len(axis.lines)
-    1
-    """
+    """Dotted vertical lines with their names along them, low enough to cover no row."""
     for name, value in values.items():
         axis.axvline(value, color="0.4", ls=":", lw=1)
         axis.annotate(
@@ -84,11 +75,6 @@ def draw_race(axis: Axes, *, starts: Sequence[float]) -> None:
 
     On a path (w − 1)² − a²/2 stays as it is. Solid are paths that learn, dashed those that lose a;
     the dotted line parts them.
-
-    >>> axis = plt.figure().subplots()
-    >>> draw_race(axis, starts=[1.0, 2.0])
-    >>> len(axis.lines)
-    5
     """
     for start in starts:
         constant = 1 - start**2 / 2
@@ -105,14 +91,7 @@ def draw_race(axis: Axes, *, starts: Sequence[float]) -> None:
 
 
 def draw_stuck(table: Mapping[str, np.ndarray], *, axis: Axes) -> None:
-    """Accuracy of trainings against the keys' share in their fields, a color a recipe.
-
-    >>> axis = plt.figure().subplots()
-    >>> rows = {"recipe": ["as before"], "keys": [0.5], "accuracy": [1.0]}
-    >>> draw_stuck({name: np.array(value) for name, value in rows.items()}, axis=axis)
-    >>> len(axis.lines)
-    1
-    """
+    """Accuracy of trainings against the keys' share in their fields, a color a recipe."""
     for recipe, color in RECIPE_COLORS.items():
         here = table["recipe"] == recipe
         if here.any():
@@ -125,13 +104,7 @@ def draw_stuck(table: Mapping[str, np.ndarray], *, axis: Axes) -> None:
 
 
 def draw_freed(accuracies: Mapping[str, np.ndarray], *, axis: Axes) -> None:
-    """Accuracy of restarted trainings, a row for what was drawn anew.
-
-    >>> axis = plt.figure().subplots()
-    >>> draw_freed({"nothing": np.array([0.3])}, axis=axis)
-    >>> [text.get_text() for text in axis.get_yticklabels()]
-    ['nothing']
-    """
+    """Accuracy of restarted trainings, a row for what was drawn anew."""
     for row, values in enumerate(accuracies.values()):
         shifts = row + 0.3 * np.linspace(-1, 1, len(values))
         axis.plot(values, shifts, ".", ms=8, color=COLORS["blue"])

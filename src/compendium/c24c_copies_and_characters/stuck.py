@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, Table
-from compendium.c24_training.fitting import fit, score
+from compendium.c24_training.study import fit, score
 from compendium.c24_training.tables import EXPERIMENTS, SPLITS, STARTS, choice, networks
 from compendium.common.classifiers import COUPLINGS, TokenClassifier, build_classifier
 from compendium.common.token_tasks import KEYS, PAIRS, VALUES, recall_task
@@ -48,20 +48,12 @@ _HERE = Path(__file__).parent
 
 
 def belongs(name: str, *, part: Sequence[str]) -> bool:
-    """Whether the parameter `name` of a network is one of `part`.
-
-    >>> belongs("layers.0.map_in", part=FIELDS), belongs("layers.0.query", part=FIELDS)
-    (True, False)
-    """
+    """Whether the parameter `name` of a network is one of `part`."""
     return any(piece in part for piece in name.split("."))
 
 
 def trained(first: int, *, recipe: str, steps: int = STEPS) -> list[TokenClassifier]:
-    """Saddles of splits `first` to `first` + 4, two starts each, as in the table LONGER.
-
-    >>> callable(trained)
-    True
-    """
+    """Saddles of splits `first` to `first` + 4, two starts each, as in the table LONGER."""
     rate, strength = choice("recall", arm="saddle")
     runs = list(itertools.product(range(first, first + SPLITS), range(STARTS)))
     models, tasks, seeds = networks(
@@ -83,10 +75,6 @@ def reading(model: TokenClassifier, tokens: Tensor) -> dict[str, float]:
     `crowd`: share of its answers that no value of a pair is more frequent than. `keys`: share of
     the variance of the pairs' fields that lies between keys, in the head with more of it. `focus`:
     share of the question's couplings on its own pair, in the head with more.
-
-    >>> model = build_classifier("saddle", seed=0, depth=1, **recall_task(0).shape)
-    >>> sorted(reading(model, recall_task(0).test[0][:9]))
-    ['crowd', 'focus', 'keys']
     """
     keys, values = tokens[..., :KEYS], tokens[:, :PAIRS, KEYS : KEYS + VALUES]
     counts, rows = (values > 0).sum(1), torch.arange(len(tokens))
@@ -109,11 +97,7 @@ def reading(model: TokenClassifier, tokens: Tensor) -> dict[str, float]:
 
 
 def stuck_rows(*, recipe: str, first: int) -> Rows:
-    """Accuracy and `reading` of ten trainings.
-
-    >>> callable(stuck_rows)
-    True
-    """
+    """Accuracy and `reading` of ten trainings."""
     rows = []
     runs = itertools.product(range(first, first + SPLITS), range(STARTS))
     for (split, start), model in zip(runs, trained(first, recipe=recipe), strict=True):
@@ -132,13 +116,7 @@ STUCK = Table(
 
 
 def with_fresh(model: TokenClassifier, *, part: Sequence[str], seed: int) -> TokenClassifier:
-    """A copy of a saddle for recall with this `part` of its weights drawn anew from `seed`.
-
-    >>> shape = recall_task(0).shape
-    >>> model = build_classifier("saddle", seed=0, depth=1, **shape)
-    >>> torch.equal(with_fresh(model, part=FIELDS, seed=1).position, model.position)
-    False
-    """
+    """A copy of a saddle for recall with this `part` of its weights drawn anew from `seed`."""
     strength = choice("recall", arm="saddle")[1]
     fresh = build_classifier(
         "saddle", seed=seed, depth=1, strength=strength, **recall_task(0).shape
@@ -154,9 +132,6 @@ def freed_rows(*, first: int) -> Rows:
     """Stuck networks of `trained`, with a part of them drawn anew, trained for as long again.
 
     At half the rate, two restarts with batches of their own. `accuracy` is that at the end.
-
-    >>> callable(freed_rows)
-    True
     """
     rate = choice("recall", arm="saddle")[0]
     runs = list(itertools.product(range(first, first + SPLITS), range(STARTS)))

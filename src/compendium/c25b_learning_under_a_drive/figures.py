@@ -25,10 +25,7 @@ ARM_COLORS = {
 
 
 def show_layer() -> None:
-    """The schematic of the layer: tokens give fields and couplings, spins run a few steps.
-
-    >>> show_layer()
-    """
+    """The schematic of the layer: tokens give fields and couplings, spins run a few steps."""
     _, axis = plt.subplots(figsize=(8.8, 3.0))
     draw_boxes(
         {
@@ -51,13 +48,7 @@ def show_layer() -> None:
 
 
 def draw_seeds(axis: Axes, values: Mapping[str, np.ndarray]) -> None:
-    """One row an arm: a dot a seed, and the mean with its interval; `values` {arm: (seeds,)}.
-
-    >>> axis = plt.figure().subplots()
-    >>> draw_seeds(axis, {"driven": np.arange(3.0), "naive": np.ones(3)})
-    >>> [text.get_text() for text in axis.get_yticklabels()]
-    ['driven', 'naive']
-    """
+    """One row an arm: a dot a seed, and the mean with its interval; `values` {arm: (seeds,)}."""
     for row, (arm, seeds) in enumerate(values.items()):
         shifts = row - 0.18 + 0.36 * np.arange(len(seeds)) / max(len(seeds) - 1, 1)
         axis.plot(seeds, shifts, ".", ms=5, color=ARM_COLORS[arm], alpha=0.8)
@@ -71,13 +62,7 @@ def draw_seeds(axis: Axes, values: Mapping[str, np.ndarray]) -> None:
 def draw_fates(
     axis: Axes, *, updates: Sequence[int], paths: np.ndarray, learned: np.ndarray
 ) -> None:
-    """Paths of the arm "driven" (seeds, updates), a line a seed, broken where it did not learn.
-
-    >>> axis = plt.figure().subplots()
-    >>> draw_fates(axis, updates=[0, 1], paths=np.eye(2), learned=np.array([True, False]))
-    >>> len(axis.lines)
-    2
-    """
+    """Paths of the arm "driven" (seeds, updates), a line a seed, broken where it did not learn."""
     names = {True: "driven, learned", False: "driven, stuck"}
     for path, good in zip(paths, learned.tolist(), strict=True):
         style = "-" if good else "--"
@@ -87,13 +72,7 @@ def draw_fates(
 def draw_paths(
     axis: Axes, *, updates: Sequence[int], values: Mapping[str, np.ndarray], label: str
 ) -> None:
-    """Means over seeds with their intervals against updates; `values` {arm: (seeds, updates)}.
-
-    >>> axis = plt.figure().subplots()
-    >>> draw_paths(axis, updates=[0, 1], values={"driven": np.eye(2)}, label="accuracy")
-    >>> axis.get_ylabel()
-    'accuracy'
-    """
+    """Means over seeds with their intervals against updates; `values` {arm: (seeds, updates)}."""
     for arm, paths in values.items():
         color = ARM_COLORS[arm]
         low, high = np.transpose([mean_interval(column) for column in paths.T])
@@ -108,11 +87,6 @@ def draw_bits(
     """Bits per character of each arm, (in one pass, from the past alone), with intervals.
 
     Dotted lines are what `counts` of letters reach.
-
-    >>> axis = plt.figure().subplots()
-    >>> draw_bits(axis, bits={"driven": (np.arange(3), np.arange(3))}, counts={"pairs": 3.0})
-    >>> axis.get_ylabel()
-    'bits per character'
     """
     for place, (arm, pair) in enumerate(bits.items()):
         for shift, values, mark in zip((-0.12, 0.12), pair, ("s", "o"), strict=True):

@@ -26,11 +26,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spinformer.core.checks import check_choice, check_integer, check_real
 from spinformer.core.records import record
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.module import Solver, SpinTransformerModule
 
-READOUTS = ("mean", "last", "every")
 COUPLINGS = ("query", "key", "log_beta", "log_strength")
 LIMIT = 0.9
 # What a free spin's couplings are: too weak to matter, not zero, whose logarithm is none.
@@ -56,18 +54,19 @@ class Arm:
         return self.kind in ("spins", "positions") and not fixed
 
 
-_SADDLE = {"solver": "saddle"}
+_SADDLE: dict[str, Any] = {"solver": "saddle"}
+_ONE_STEP: dict[str, Any] = {"solver": Solver(steps=1)}
 ARMS = {
     "saddle": Arm(options=_SADDLE),
-    "limited": Arm(options={"max_steps": 25, "coupling_limit": LIMIT}),
+    "limited": Arm(options={"solver": Solver(max_steps=25), "coupling_limit": LIMIT}),
     "fixed point": Arm(options={}),
-    "one step": Arm(options={"steps": 1}),
+    "one step": Arm(options=_ONE_STEP),
     "no response": Arm(options={**_SADDLE, "response": False}),
     "frozen couplings": Arm(options=_SADDLE, trained="rest"),
     "positions": Arm(kind="positions"),
     "couplings only": Arm(options=_SADDLE, trained="couplings"),
     "read-out only": Arm(options=_SADDLE, trained="read-out"),
-    "free spins": Arm(options={"steps": 1, "response": False, "strength": _NONE}, trained="rest"),
+    "free spins": Arm(options={**_ONE_STEP, "response": False, "strength": _NONE}, trained="rest"),
     "attention": Arm(kind="attention"),
     "attention with skip": Arm(kind="attention with skip"),
     "transformer": Arm(kind="transformer"),
@@ -78,9 +77,6 @@ class PlainAttention(nn.Module):
     """Multi-head attention of tokens scaled to norm √dim: 4 dim² parameters, as a spin module.
 
     With `skip` the result is added to the input.
-
-    >>> PlainAttention(8, heads=2)(torch.ones(1, 3, 8)).shape
-    torch.Size([1, 3, 8])
     """
 
     def __init__(self, dim: int, *, heads: int, skip: bool = False) -> None:
@@ -100,9 +96,6 @@ class PositionSpins(nn.Module):
 
     J = g softmax(S) without the diagonal, with a table S (heads, N, N) in place of the scores that
     queries and keys make; so there is no response of the couplings either.
-
-    >>> PositionSpins(8, heads=2, tokens=3, strength=0.5)(torch.ones(1, 3, 8)).shape
-    torch.Size([1, 3, 8])
     """
 
     def __init__(self, dim: int, *, heads: int, tokens: int, strength: float) -> None:
@@ -134,9 +127,6 @@ class TokenClassifier(nn.Module):
     token as `readout` says, or (batch, N, classes) from "every" token. `dim` channels, shared out
     to `heads`; a transformer takes fewer, see `transformer_width`. Couplings start at `strength`
     g. What the arm does not train has no gradient.
-
-    >>> TokenClassifier("saddle", tokens=4, features=1, dim=8, heads=2)(torch.ones(5, 4, 1)).shape
-    torch.Size([5, 10])
     """
 
     def __init__(
@@ -153,11 +143,8 @@ class TokenClassifier(nn.Module):
         strength: float = 0.6,
     ) -> None:
         super().__init__()
-        self.arm = ARMS[check_choice("arm", arm, tuple(ARMS))]
-        check_integer("depth", depth, low=1)
-        check_integer("heads", heads, low=1)
-        self.reading = check_choice("readout", readout, READOUTS)
-        strength = check_real("strength", strength, low=0.0, open_low=True)
+        self.arm = ARMS[arm]
+        self.reading = readout
         if self.arm.kind == "transformer":
             dim = transformer_width(dim, heads=heads)
         self.embedding = nn.Linear(features, dim)
@@ -213,23 +200,14 @@ class TokenClassifier(nn.Module):
 
 
 def transformer_width(dim: int, *, heads: int) -> int:
-    """The width at which a transformer layer comes closest to the 4 dim² numbers of a module.
-
-    >>> transformer_width(32, heads=2)
-    18
-    """
-    check_integer("heads", heads, low=1)
-    want = 4 * check_integer("dim", dim, low=heads) ** 2
+    """The width at which a transformer layer comes closest to the 4 dim² numbers of a module."""
+    want = 4 * dim**2
     # Attention 4 d² + 4 d, feed-forward 8 d² + 5 d, two normalizations 4 d.
     return min(range(heads, dim + heads, heads), key=lambda d: abs(12 * d * d + 13 * d - want))
 
 
 def parameter_count(model: nn.Module) -> int:
-    """Number of trainable numbers.
-
-    >>> parameter_count(nn.Linear(3, 2))
-    8
-    """
+    """Number of trainable numbers."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
@@ -237,12 +215,8 @@ def build_classifier(arm: str, *, seed: int, **shape: Any) -> TokenClassifier:
     """A freshly initialized `TokenClassifier` of that `shape`, its weights drawn from `seed`.
 
     Arms with the same layers start from the same weights.
-
-    >>> one, other = (build_classifier(arm, seed=0) for arm in ("saddle", "no response"))
-    >>> torch.equal(one.layers[0].query, other.layers[0].query)
-    True
     """
     # torch draws initial weights from its global state and nowhere else: it is lent ours.
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(check_integer("seed", seed, low=0))
+        torch.manual_seed(seed)
         return TokenClassifier(arm, **shape)

@@ -29,10 +29,7 @@ PART_LABELS = {
 
 
 def show_saddle_idea(field: float = 1.0) -> None:
-    """Spins in fields, and the height of the integrand over the complex t of one spin at β = 1.
-
-    >>> show_saddle_idea()
-    """
+    """Spins in fields, and the height of the integrand over the complex t of one spin at β = 1."""
     _, axes = plt.subplots(1, 2, figsize=(8.8, 3.3))
     _draw_spins(axes[0])
     real, imaginary = np.meshgrid(np.linspace(0.25, 1.6, 200), np.linspace(-1.0, 1.0, 200))
@@ -68,10 +65,7 @@ def _draw_spins(axis: Axes) -> None:
 
 
 def show_layer_beside_spins() -> None:
-    """A transformer layer above, the spin system below, alike parts in alike colours.
-
-    >>> show_layer_beside_spins()
-    """
+    """A transformer layer above, the spin system below, alike parts in alike colours."""
     _, axes = plt.subplots(2, 1, figsize=(8.8, 3.6))
     names = ("in", "mix", "add", "norm", "ff", "out")
     places = (0.0, 0.25, 0.47, 0.67, 0.88, 1.08)
@@ -107,15 +101,7 @@ def show_layer_beside_spins() -> None:
 
 
 def plot_shares(axis: Axes, *, values: Sequence[float], table: Any, name: str) -> None:
-    """Shares of the four parts (an `Estimate` (values, parts)) with their standard errors.
-
-    >>> from spinformer.core.statistics import Estimate
-    >>> table = Estimate(value=np.ones((2, 4)), error=np.ones((2, 4)), samples=4)
-    >>> axis = plt.figure().subplots()
-    >>> plot_shares(axis, values=[1.0, 2.0], table=table, name="coupling")
-    >>> axis.get_xlabel()
-    'coupling'
-    """
+    """Shares of the four parts (an `Estimate` (values, parts)) with their standard errors."""
     for index, part in enumerate(PART_LABELS):
         color, label = COLORS[PART_COLORS[part]], PART_LABELS[part]
         value, error = table.value[:, index], table.error[:, index]
@@ -124,10 +110,7 @@ def plot_shares(axis: Axes, *, values: Sequence[float], table: Any, name: str) -
 
 
 def show_share_bars(controls: Mapping[str, Mapping[str, float]]) -> None:
-    """Stacked bars of {control: {part: share}}; a negative share starts where the last one ends.
-
-    >>> show_share_bars({"reference": {"residual": 0.8, "response": 0.2}})
-    """
+    """Stacked bars of {control: {part: share}}; a negative share starts where the last one ends."""
     _, axis = plt.subplots(figsize=(7.2, 3.8))
     for place, shares in enumerate(controls.values()):
         left = 0.0
@@ -149,10 +132,7 @@ def show_share_bars(controls: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def show_response_idea() -> None:
-    """The response is an average over the other tokens; a per-token network sees only its own.
-
-    >>> show_response_idea()
-    """
+    """The response is an average over the other tokens; a per-token network sees only its own."""
     _, axis = plt.subplots(figsize=(8.8, 2.8))
     draw_boxes(
         {
@@ -179,10 +159,6 @@ def show_learned(table: Mapping[str, np.ndarray], *, half: Callable[[np.ndarray]
     """R² of the table `response_learning.LEARNED`: (a) unseen systems, (b) other prototypes.
 
     `half` gives half the interval of a mean from its samples.
-
-    >>> names = ("gamma", "systems", "steps", "test", "elsewhere")
-    >>> table = {name: np.ones(2) for name in names} | {"surroundings": np.array(["clusters"] * 2)}
-    >>> show_learned(table, half=lambda samples: 0.1)
     """
     _, axes = plt.subplots(1, 2, figsize=(8.8, 3.4))
     cases = (("clusters", 1.0, "green"), ("clusters", 3.0, "purple"), ("random", 1.0, "blue"))
@@ -211,10 +187,7 @@ def show_learned(table: Mapping[str, np.ndarray], *, half: Callable[[np.ndarray]
 
 
 def show_theories(components: Sequence[int], wrong: Mapping[str, np.ndarray]) -> None:
-    """Errors of theories: squared ones (components, systems) by name, drawn as root mean squares.
-
-    >>> show_theories((1, 2), {"tap": np.array([[0.1, 0.2], [0.05, 0.06]])})
-    """
+    """Errors of theories: squared ones (components, systems) by name, drawn as their roots."""
     styles = {
         "naive": ("naive", "orange", "o-"),
         "tap": ("TAP", "blue", "s-"),
@@ -239,10 +212,7 @@ def show_theories(components: Sequence[int], wrong: Mapping[str, np.ndarray]) ->
 
 
 def show_head_idea() -> None:
-    """A head of a trained layer read as a spin system, and what is compared with what.
-
-    >>> show_head_idea()
-    """
+    """A head of a trained layer read as a spin system, and what is compared with what."""
     _, axis = plt.subplots(figsize=(8.8, 2.9))
     draw_boxes(
         {
@@ -265,13 +235,7 @@ def show_head_idea() -> None:
 
 
 def plot_depth(axis: Axes, *, curves: Mapping[str, np.ndarray], half: Callable[..., float]) -> None:
-    """Means over texts of {label: (layers, texts)} against the layer, with `half` intervals.
-
-    >>> axis = plt.figure().subplots()
-    >>> plot_depth(axis, curves={"own": np.zeros((2, 3))}, half=lambda samples: 0.1)
-    >>> axis.get_xlabel()
-    'layer'
-    """
+    """Means over texts of {label: (layers, texts)} against the layer, with `half` intervals."""
     tones = ("black", "blue", "red", "green", "orange", "purple", "sky")
     count = len(curves)
     for place, ((label, values), tone) in enumerate(zip(curves.items(), tones, strict=False)):

@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from compendium.common.images import DIGIT_SHAPE, digit_labels, digits
-from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.checks import check_integer
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 
@@ -56,12 +56,7 @@ def digits_as_tokens(
 
     `patch` is 1, 2 or 4 (64, 16 or 4 tokens). Images are shuffled by `seed` before `test_share`
     of them is set aside; tokens are centred and scaled by mean and deviation of the training set.
-
-    >>> digits_as_tokens(patch=4).train_tokens.shape
-    torch.Size([1198, 4, 16])
     """
-    check_choice("patch", patch, (1, 2, 4))
-    check_real("test_share", test_share, low=0.01, high=0.99)
     tokens, labels = _patches((patch, patch), dtype)
     order = torch.randperm(len(labels), generator=torch_generator(seed))
     tokens, targets = tokens[order], labels[order]
@@ -83,11 +78,7 @@ def digit_images(
 
     297 images, the same for every `split`, are for tuning only; of the others `split` draws 500
     for the test, and `images` of the rest are trained on.
-
-    >>> [len(rows) for rows in digit_images(0)[2]]
-    [1000, 297, 500]
     """
-    check_integer("split", split, low=0)
     pixels, labels = digits(), digit_labels()
     aside = torch.randperm(len(labels), generator=torch_generator(12345)).numpy()
     others = aside[VALIDATION:]
@@ -97,12 +88,7 @@ def digit_images(
 
 
 def digit_task(split: int, *, images: int = 1000) -> Task:
-    """Digits of `digit_images` as 8 patches, 2 pixels high and 4 wide; read from the mean token.
-
-    >>> task = digit_task(0)
-    >>> [len(labels) for _, labels in (task.validation, task.test)]
-    [297, 500]
-    """
+    """Digits of `digit_images` as 8 patches, 2 pixels high and 4 wide; read from the mean token."""
     _, _, (train, held, test) = digit_images(split, images=images)
     tokens, labels = _patches((2, 4), torch.float32)
     tokens = (tokens - tokens[train].mean()) / tokens[train].std()
@@ -125,10 +111,6 @@ def recall_task(split: int) -> Task:
 
     Keys are 7 of 8, in any order, values any of 8, both one-hot; the last token is marked. New
     samples without end; `split` draws the test set, the validation set is the same for all.
-
-    >>> tokens, labels = recall_task(0).test
-    >>> tokens.shape, labels.shape
-    (torch.Size([500, 8, 17]), torch.Size([500]))
     """
 
     def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -143,7 +125,6 @@ def recall_task(split: int) -> Task:
         tokens[:, PAIRS, -1] = 1.0
         return 3 * tokens, values.gather(1, asked)[:, 0]
 
-    check_integer("split", split, low=0)
     return Task(
         sample=sample,
         validation=sample(VALIDATION, torch_generator(12345)),
@@ -162,9 +143,6 @@ def crowd_share(draws: int, *, kinds: int) -> float:
 
     Values are drawn alike from `kinds`. For n draws of K kinds, none comes more often than m with
     P = n! [xⁿ] (Σ_{k≤m} xᵏ/k!)^K / Kⁿ, and the mean of the largest number is Σ_m (1 − P).
-
-    >>> print(f"{crowd_share(2, kinds=2):.3f}")
-    0.750
     """
     draws, kinds = check_integer("draws", draws, low=1), check_integer("kinds", kinds, low=1)
     mean = 0.0

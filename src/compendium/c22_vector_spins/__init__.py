@@ -1,0 +1,1 @@
+"""Three vector spins exactly, and adaptive TAP for any number of components."""

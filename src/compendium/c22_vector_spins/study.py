@@ -1,0 +1,302 @@
+"""Vector spins of chapter 22: three of them exactly, and adaptive TAP for any number of components.
+
+Exact systems in the sigma convention of `spins.vectors`, adaptive TAP in its unit convention.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import gammaln, logsumexp
+from torch import Tensor
+
+from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
+from spinformer.core.implicit import implicit_root
+from spinformer.core.records import record
+from spinformer.core.solve import Solution, anderson_unchecked
+from spinformer.core.special import alignment_over_kappa, log_harmonic, log_sphere_integral
+from spinformer.spins.large_d import (
+    check_range,
+    check_system,
+    default_tolerance,
+    find_saddle,
+    inverse_logdet,
+    pair_couplings,
+)
+from spinformer.spins.vectors import ExactVectorSpins, exact_system, polar_nodes
+
+METHODS = ("naive", "tap", "adaptive")
+# Below this κ²/D the derivative of the alignment is taken from its series.
+_SERIES = 1e-4
+# 1 − m² is kept above this while adaptive TAP is under way.
+_WIDTH = 1e-12
+
+
+def triangle(couplings: Any, *, beta: float, dim: int) -> ExactVectorSpins:
+    """Exact three spins without field, by the expansion in spherical harmonics (D ≥ 2).
+
+    Z = Σ_l d_l Π_e λ_l(K_e) over the three edges, K_e = βD(J_ij + J_ji),
+    λ_l(K) = Γ(ν+1)(2/K)^ν I_{ν+l}(K), d_l the dimension of the harmonics of degree l.
+    Raises ValueError where frustration cancels the series beyond double precision.
+
+    >>> triangle(np.zeros((3, 3)), beta=1.0, dim=4).log_partition
+    0.0
+    """
+    none = np.zeros((3, check_integer("dim", dim, low=2)))
+    _, bonds, _, constant = exact_system(couplings, none, beta, sites=3)
+    edges = [(0, 1), (0, 2), (1, 2)]
+    bonds = np.array([bonds[edge] for edge in edges])
+    # λ_l/λ_0 falls like exp(−l²/2K): this keeps everything above the rounding error.
+    top = 24 + int(np.ceil(10 * np.sqrt(np.abs(bonds).max()) + 0.1 * dim))
+    degree = np.arange(top + 2)
+    log_size = np.stack([log_harmonic(abs(bond), dim=dim, degree=degree) for bond in bonds])
+    sign = np.stack([np.sign(bond) ** degree if bond else (degree == 0) * 1.0 for bond in bonds])
+    shift = log_size[:, :1]
+    factor = sign * np.exp(log_size - shift)
+    log_multiplicity = _log_multiplicity(dim, degree[:-1])
+    if log_multiplicity.max() > np.log(np.finfo(float).max):
+        raise ValueError(f"dim must leave the number of harmonics in range, {dim} does not")
+    multiplicity = np.exp(log_multiplicity)
+    terms = multiplicity * factor[:, :-1].prod(axis=0)
+    total = float(terms.sum())
+    # A frustrated triangle makes the series alternate; below this nothing would be left of it.
+    if not total > 1e-8 * np.abs(terms).sum():
+        raise ValueError(
+            "beta times couplings must leave the alternating series at least 8 digits, "
+            f"a frustrated triangle at beta = {beta} does not: use three_spins"
+        )
+    slope = _harmonic_slope(factor, dim)
+    correlation = np.eye(3)
+    for index, (i, j) in enumerate(edges):
+        others = np.delete(factor[:, :-1], index, axis=0).prod(axis=0)
+        correlation[i, j] = correlation[j, i] = multiplicity @ (others * slope[index]) / total
+    log_partition = float(np.log(total) + float(shift.sum()) + constant)
+    return ExactVectorSpins(
+        log_partition=log_partition, magnetization=none, correlation=correlation
+    )
+
+
+def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins:
+    """Exact three spins whose fields lie on one line, by three-dimensional quadrature (D ≥ 2).
+
+    `couplings` J (3, 3); `fields` H (3, D), all parallel or antiparallel. The third spin is
+    integrated in closed form; what remains are the two polar angles of the others and the angle
+    between their transverse parts. Raises ValueError for other fields and if the weight is too
+    sharp for the grid (βD times fields and couplings above a few hundred).
+
+    >>> free = three_spins(np.zeros((3, 3)), fields=np.zeros((3, 2)), beta=1.0)
+    >>> f"{abs(free.log_partition):.9f}"
+    '0.000000000'
+    """
+    fields, bonds, _, constant = exact_system(couplings, fields, beta, sites=3)
+    dim = check_integer("the dimension of fields", fields.shape[1], low=2)
+    largest = fields[np.argmax(np.linalg.norm(fields, axis=1))]
+    norm = float(np.linalg.norm(largest))
+    axis = largest / norm if norm > 0 else np.eye(dim)[0]
+    if np.abs(fields - np.outer(fields @ axis, axis)).max() > 1e-12 * max(norm, 1e-300):
+        raise ValueError("fields must be parallel or antiparallel to each other")
+    k1, k2, k3 = beta * np.sqrt(dim) * (fields @ axis)
+    b12, b13, b23 = bonds[0, 1], bonds[0, 2], bonds[1, 2]
+
+    scale = np.abs([k1, k2, k3]).max() + np.abs([b12, b13, b23]).max() + dim
+    x1, s1, log_w = polar_nodes(dim, scale, axes=3)
+    z, _, log_w_around = polar_nodes(dim - 1, scale, axes=3)
+    x2, s2 = x1[None, :, None], s1[None, :, None]
+    log_terms = log_w[:, None, None] + log_w[None, :, None] + log_w_around
+    x1, s1 = x1[:, None, None], s1[:, None, None]
+    cosine = x1 * x2 + s1 * s2 * z
+    square = k3**2 + b13**2 + b23**2 + 2 * k3 * (b13 * x1 + b23 * x2) + 2 * b13 * b23 * cosine
+    size = np.sqrt(np.maximum(square, 0.0))
+    log_terms = log_terms + k1 * x1 + k2 * x2 + b12 * cosine + log_harmonic(size, dim=dim, degree=0)
+    log_triple = float(logsumexp(log_terms))
+    p = np.exp(log_terms - log_triple)
+    ratio = p * alignment_over_kappa(size, dim=dim)
+
+    along = [(p * x1).sum(), (p * x2).sum(), (ratio * (k3 + b13 * x1 + b23 * x2)).sum()]
+    correlation = np.eye(3)
+    correlation[0, 1] = correlation[1, 0] = (p * cosine).sum()
+    correlation[0, 2] = correlation[2, 0] = (ratio * (k3 * x1 + b13 + b23 * cosine)).sum()
+    correlation[1, 2] = correlation[2, 1] = (ratio * (k3 * x2 + b23 + b13 * cosine)).sum()
+    return ExactVectorSpins(
+        log_partition=log_triple + constant,
+        magnetization=np.sqrt(dim) * np.outer(along, axis),
+        correlation=correlation,
+    )
+
+
+def _log_multiplicity(dim: int, degree: np.ndarray) -> np.ndarray:
+    """ln of the dimension of the harmonics of degree l on the unit sphere in R^D, D ≥ 2."""
+    if dim == 2:
+        return np.where(degree == 0, 0.0, np.log(2.0))
+    rising = gammaln(degree + dim - 2) - gammaln(degree + 1) - gammaln(dim - 1)
+    return np.log(2 * degree + dim - 2) + rising
+
+
+def _harmonic_slope(factor: np.ndarray, dim: int) -> np.ndarray:
+    """dλ_l/dK = [l λ_{l−1} + (l + 2ν) λ_{l+1}] / (2(ν + l)), λ_0' = λ_1."""
+    nu = dim / 2 - 1
+    degree = np.arange(1, factor.shape[1] - 1)
+    inner = degree * factor[:, :-2] + (degree + 2 * nu) * factor[:, 2:]
+    return np.concatenate([factor[:, 1:2], inner / (2 * (nu + degree))], axis=1)
+
+
+@record
+class AdaptiveTap(Solution[Tensor]):
+    """The mean spins m (..., N, D), differentiable, as `value`, and what comes with them.
+
+    reaction: V (..., N), differentiable. log_partition: (...), the approximate ln Z of D-component
+    spins, counted from free ones, without a graph: its derivatives are known, βD m_i by h_i.
+    residual: (...), ‖f(m) − m‖/√N, f the right-hand side. steps, status: (...).
+    """
+
+    reaction: Tensor
+    log_partition: Tensor
+
+
+def solve_adaptive_tap(
+    couplings: Tensor,
+    *,
+    fields: Tensor,
+    beta: Any,
+    method: str = "adaptive",
+    damping: float = 0.5,
+    tolerance: float | None = None,
+    max_steps: int = 300,
+    throw: bool = True,
+) -> AdaptiveTap:
+    """Mean-field equations of D components: m_i = A_D(βD|θ_i|) θ_i/|θ_i|, with
+    θ_i = h_i + Σ_j B_ij m_j − V_i m_i, in the unit convention.
+
+    The reaction V is 0 ("naive"), β Σ_j B_ij² (1−m_j²) ("tap"), or such that the theory's own
+    response of a spin is its own variance ("adaptive"),
+
+        [(diag Λ − βB)⁻¹]_ii = 1 − m_i²,   Λ_i = βV_i + 1/(1 − m_i²),
+
+    found anew in every step by the search of `find_saddle` for the unit diagonal, so that it always
+    exists. For D = 1 the last is adaptive TAP [opper2001adaptive], for D → ∞ the saddle
+    point. Deep implicit attention [bal2021transformers, Sec. 7] takes such a fixed point for a
+    layer. The equations make
+
+        ln Z = Σ_i [ln G_D(βD|θ_i|) − βD θ_i·m_i] + βD(½ Σ B_ij m_i·m_j + Σ h_i·m_i + Σ J_ii) + D Φ
+
+    stationary, Φ = 0, ¼ β² Σ B_ij² (1−m_i²)(1−m_j²), or with S_i² = 1 − m_i² and t_i = Λ_i S_i²
+    Φ = −½ ln det(diag t − S βB S) + ½ Σ (t_i − 1). Anderson's mixing of the damped iteration from
+    free spins; `tolerance` on the residual, default 1e-5 in single and 1e-12 in double precision.
+    Derivatives by a dense N × N matrix: up to some hundred spins. Raises NotConverged unless
+    `throw` is false.
+
+    >>> pair = torch.tensor([[0.0, 0.25], [0.25, 0.0]], dtype=torch.float64)
+    >>> fields = torch.tensor([[0.8], [0.0]], dtype=torch.float64)
+    >>> found = solve_adaptive_tap(pair, fields=fields, beta=1.0)
+    >>> [f"{x:.3f}" for x in found.value[:, 0].tolist()]
+    ['0.668', '0.290']
+    """
+    couplings, fields, beta = check_system(couplings, fields, beta)
+    check_range(couplings, fields, beta)
+    check_choice("method", method, METHODS)
+    damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
+    check_integer("max_steps", max_steps, low=1)
+    tolerance = default_tolerance(fields) if tolerance is None else tolerance
+    pair, dim = pair_couplings(couplings), fields.shape[-1]
+
+    def gain_at(theta: Tensor) -> Tensor:
+        return alignment_gain(theta.square().sum(-1), beta=beta[..., None], dim=dim)
+
+    def field(mean: Tensor, reaction: Tensor) -> Tensor:
+        return fields + pair @ mean - reaction[..., None] * mean
+
+    def step(mean: Tensor) -> Tensor:
+        theta = field(mean, _reaction(_width(mean), pair, beta, method)[0])
+        return gain_at(theta)[..., None] * theta
+
+    with torch.no_grad():
+        limits: Any = {"damping": damping, "tolerance": tolerance, "max_steps": max_steps}
+        found = anderson_unchecked(step, gain_at(fields)[..., None] * fields, **limits)
+        mean = found.value
+        reaction, echo = _reaction(_width(mean), pair, beta, method)
+        theta = field(mean, reaction)
+        kappa = (dim * beta[..., None] * theta.norm(dim=-1)).double().numpy()
+        free = torch.from_numpy(log_sphere_integral(kappa, dim=dim)).to(mean).sum(-1)
+        energy = (mean * (fields + pair @ mean / 2 - theta)).sum((-2, -1))
+        energy = energy + couplings.diagonal(dim1=-2, dim2=-1).sum(-1)
+        a = 1 / gain_at(theta) + reaction
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (pair, fields, beta)):
+        # m = (diag a − B)⁻¹ h with the N unknowns a = V + |θ|/|m|.
+        def means(a: Tensor, pair: Tensor, fields: Tensor) -> Tensor:
+            return torch.linalg.solve(torch.diag_embed(a) - pair, fields)
+
+        def missing(a: Tensor, pair: Tensor, fields: Tensor, beta: Tensor) -> Tensor:
+            mean = means(a, pair, fields)
+            length = a - _reaction(_width(mean), pair, beta, method)[0]
+            square = length.square() * mean.square().sum(-1)
+            return alignment_gain(square, beta=beta[..., None], dim=dim) * length - 1
+
+        a = implicit_root(missing, a, pair, fields, beta)
+        again = means(a, pair, fields)
+        reaction = _reaction(_width(again), pair, beta, method)[0]
+        mean = mean + (again - again.detach())
+    result = AdaptiveTap(
+        value=mean,
+        residual=found.residual,
+        steps=found.steps,
+        status=found.status,
+        reaction=reaction,
+        log_partition=free + dim * (beta * energy + echo),
+    )
+    if check_flag("throw", throw):
+        result.require("the fixed point of adaptive TAP")
+    return result
+
+
+def _width(mean: Tensor) -> Tensor:
+    return (1 - mean.square().sum(-1)).clamp_min(_WIDTH)
+
+
+def _reaction(width: Tensor, pair: Tensor, beta: Tensor, method: str) -> tuple[Tensor, Tensor]:
+    """V (..., N) at given 1 − m², and Φ (...)."""
+    if method == "naive":
+        return torch.zeros_like(width), torch.zeros_like(beta)
+    if method == "tap":
+        reaction = beta[..., None] * (pair.square() @ width[..., None])[..., 0]
+        return reaction, beta / 4 * (width * reaction).sum(-1)
+    # t with [(diag t − S βB S)⁻¹]_ii = 1: a saddle point without fields, at β = ½.
+    root = width.sqrt()
+    scaled = root[..., None] * (beta[..., None, None] * pair) * root[..., None, :]
+    t = find_saddle(scaled, fields=torch.zeros_like(root)[..., None], beta=0.5).t
+    logdet = inverse_logdet(torch.diag_embed(t) - scaled)[1]
+    return (t - 1) / (beta[..., None] * width), ((t - 1).sum(-1) - logdet) / 2
+
+
+def alignment_gain(square: Tensor, *, beta: Tensor, dim: int) -> Tensor:
+    """A_D(βD|θ|)/|θ| as a function of θ², differentiable any number of times; β at θ = 0.
+
+    >>> alignment_gain(torch.zeros(1), beta=torch.tensor(0.75), dim=3)
+    tensor([0.7500])
+    """
+    scale = beta * dim
+    return scale * _Alignment.apply(scale * scale * square, dim)
+
+
+class _Alignment(torch.autograd.Function):
+    """A_D(κ)/κ as a function of κ²."""
+
+    @staticmethod
+    def forward(ctx: Any, square: Tensor, dim: int) -> Tensor:
+        ctx.save_for_backward(square)
+        ctx.dim = dim
+        kappa = square.detach().cpu().double().clamp_min(0.0).sqrt().numpy()
+        return torch.from_numpy(np.asarray(alignment_over_kappa(kappa, dim=dim))).to(square)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (square,) = ctx.saved_tensors
+        dim = ctx.dim
+        # A' = 1 − A² − (D−1) A/κ, for f = A/κ: df/dκ² = (1 − κ²f² − D f)/(2κ²).
+        small = square < _SERIES * dim
+        away = torch.where(small, torch.ones_like(square), square)
+        value = _Alignment.apply(away, dim)
+        slope = (1 - away * value * value - dim * value) / (2 * away)
+        series = -1 / (dim**2 * (dim + 2)) + 4 * square / (dim**3 * (dim + 2) * (dim + 4))
+        return grad * torch.where(small, series, slope), None

@@ -1,0 +1,426 @@
+"""A layer's heads as spin systems, and what their parts are in the layer's residual stream.
+
+A head has queries q, keys k and values v (N, d), attention weights P = softmax(q kᵀ/√d) and an
+output matrix W_O. Its spins have the scaled fields h = v/√(mean v²) and the ordered couplings
+J = g P [bal2021transformers, Sec. 8]. Everything that adds up values is mapped by W_O to the
+residual stream, where the layer's own attention output Σ_heads W_O P v lives. The response
+Σ C_mn ∂J_mn/∂x_i is a vector there by itself: with the G of [bal2021transformers, Eq.
+(sigmaweird)] for softmax couplings it is Σ_heads (G k W_Q + Gᵀ q W_K)/√d, W_Q and W_K (d, D) the
+head's rows of the query and key matrix. Sequences (B, N, D), heads (B, H, N, d), float64.
+
+How much of a trained layer the parts of its spins predict on an unseen text: table `layers`.
+
+Each of the seven texts is the unseen one in turn. R² = 1 − (squared error)/(squared deviation from
+the mean of the training texts), over tokens and channels.
+
+- attention: the output Σ_heads W_O P v, from `LayerParts.terms` with one number per head and term,
+  as parts that treat all channels alike have it, by least squares on the six other texts. "own":
+  the values alone; the others are added to it, 24 numbers in all ("onsager" 36).
+- feed-forward: the network's output, by ridge regression on vectors of a token, a matrix each:
+  "own" is the network's own input, the others stand beside it. The ridge is chosen on one of the
+  other texts, which is not trained on. "random units" are as many random GELU units of the own
+  input, which know nothing of other tokens; "onsager" is the own input times the token's Onsager
+  share. "response alone" is the response without the own input, "cosine" that of response and
+  output, both less their means.
+- normalization: how LayerNorm divides each token of the residual stream. "common gain": R² of one
+  number for all tokens; "gain": correlation over tokens of the logarithms of LayerNorm's factor
+  and of the mean gain of the spins, "shuffled" that with tokens exchanged.
+
+Written down before the table was made: symmetrised weights predict more than half of the attention
+output in every layer and at least 0.1 more than those of another head, but less than the directed
+ones, which leave out nothing but the own token; gains and orders beyond the first change R² by less
+than 0.05 either way. The response adds less than 0.05 to what the own input tells of the
+feed-forward output, and no more than random units do: the network of a trained model does not
+compute it. The gains of the spins correlate with LayerNorm's by less than 0.5. Without training
+another head's weights do as well as the own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from bookmaker.tables import Rows, Table
+from spinformer.core.random import TorchSeed, torch_generator
+from spinformer.core.records import record
+from spinformer.language.encoder import LanguageModel, LayerTrace, embed, run_layer
+from spinformer.language.minilm import load_model
+from spinformer.language.text import sample_texts, text_windows
+from spinformer.language.untrained import random_weights
+from spinformer.spins.large_d import vector_spins
+from spinformer.spins.module import response_attention
+
+
+@record
+class LayerParts:
+    """What the spins of a layer's heads are made of; M is the number of terms, D the model width.
+
+    `terms`: by name, (B, H, N, D), what each head's part writes into the residual stream: "own" the
+    value, "uniform" the mean value, "symmetrized" Σ_{j≠i} ½(P + Pᵀ)_ij v_j, "directed" Σ_{j≠i} P_ij
+    v_j, "other head" and "shuffled" as "symmetrized" with the weights of another head and of
+    permuted tokens; "residual", "mixing" and "onsager" of the saddle point. `responses`: by
+    name, (B, N, D): "response", and with the G of another head's weights and of permuted tokens.
+    `gain` (B, H, N): 1/(2τ), `onsager` (B, H, N): the Onsager share of τ.
+    """
+
+    terms: dict[str, Tensor]
+    responses: dict[str, Tensor]
+    gain: Tensor
+    onsager: Tensor
+
+
+def layer_parts(
+    model: LanguageModel, trace: LayerTrace, *, strength: float = 0.5, seed: TorchSeed = 0
+) -> LayerParts:
+    """The parts of every head of a layer; `strength` is g, `seed` draws the permutations.
+
+    Another head is the next one in a random cyclic order, so that no head meets itself.
+    """
+    values, width = trace.values, trace.values.shape[-1]
+    heads = values.shape[1]
+    weights, other, moved = _weights(trace, seed=seed)
+
+    size = values.square().sum(dim=-1).mean(dim=-1).sqrt()[..., None, None]
+    fields = values / size
+    solved = vector_spins(strength * weights, fields=fields * width**0.5, beta=1.0, tolerance=1e-8)
+    symmetric = strength * (weights + weights.mT) / 2
+    tau = solved.saddle.t - symmetric.diagonal(dim1=-2, dim2=-1)
+    gain = 1 / (2 * tau)
+    spins = solved.magnetization / width**0.5
+    residual = gain.unsqueeze(-1) * fields
+    onsager = 1 - 1 / (2 * (1 - spins.square().sum(dim=-1)) * tau)
+    mixed = {
+        "residual": size * residual,
+        "mixing": size * (spins - residual),
+        "onsager": size * onsager.unsqueeze(-1) * spins,
+    }
+
+    name = f"encoder.layer.{trace.layer}.attention"
+    query, key = (
+        model.weights[f"{name}.self.{which}.weight"].unflatten(0, (heads, width))
+        for which in ("query", "key")
+    )
+
+    def response(attention: Tensor, correlation: Tensor) -> Tensor:
+        g = response_attention(strength * attention, correlation=correlation, strength=strength)
+        pulls = g @ trace.keys @ query + g.mT @ trace.queries @ key
+        return trace.beta * pulls.sum(dim=1)
+
+    correlation = solved.correlations
+    whole = response(weights, correlation)
+    return LayerParts(
+        terms={**mixing_terms(model, trace, seed=seed), **_written(model, trace, mixed)},
+        responses={
+            "response": whole,
+            "other head": response(weights[:, other], correlation),
+            "shuffled": whole[:, moved],
+        },
+        gain=gain,
+        onsager=onsager,
+    )
+
+
+def mixing_terms(
+    model: LanguageModel, trace: LayerTrace, *, seed: TorchSeed = 0
+) -> dict[str, Tensor]:
+    """The terms of `LayerParts` that need no spins to be solved, and two more: "balanced", which is
+    "symmetrized" with each row of weights divided by its sum, and "balanced other", the same with
+    the weights of another head.
+    """
+    values = trace.values
+    weights, other, moved = _weights(trace, seed=seed)
+    between = _without_diagonal((weights + weights.mT) / 2)
+    balanced = between / between.sum(dim=-1, keepdim=True)
+    mixed = {
+        "own": values,
+        "uniform": values.mean(dim=-2, keepdim=True).expand_as(values),
+        "symmetrized": between @ values,
+        "balanced": balanced @ values,
+        "balanced other": balanced[:, other] @ values,
+        "directed": _without_diagonal(weights) @ values,
+        "other head": between[:, other] @ values,
+        "shuffled": between[..., moved, :][..., moved] @ values,
+    }
+    return _written(model, trace, mixed)
+
+
+def _weights(trace: LayerTrace, *, seed: TorchSeed) -> tuple[Tensor, Tensor, Tensor]:
+    """Attention weights (B, H, N, N), another head for each head, and a permutation of tokens."""
+    generator = torch_generator(seed)
+    weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1)
+    order = torch.randperm(weights.shape[1], generator=generator)
+    other = torch.empty_like(order)
+    other[order] = order.roll(1)
+    return weights, other, torch.randperm(weights.shape[-1], generator=generator)
+
+
+def _written(
+    model: LanguageModel, trace: LayerTrace, mixed: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """What heads' parts (B, H, N, d) write into the residual stream, (B, H, N, D)."""
+    name = f"encoder.layer.{trace.layer}.attention.output.dense.weight"
+    output = model.weights[name].unflatten(1, (trace.values.shape[1], -1))
+    return {k: torch.einsum("bhnd,ohd->bhno", part, output) for k, part in mixed.items()}
+
+
+def _without_diagonal(weights: Tensor) -> Tensor:
+    return weights - torch.diag_embed(weights.diagonal(dim1=-2, dim2=-1))
+
+
+def feed_forward_output(model: LanguageModel, trace: LayerTrace) -> Tensor:
+    """What the layer's feed-forward network adds to its input, (B, N, D), with its last bias."""
+    prefix = f"encoder.layer.{trace.layer}"
+    states = trace.normalized
+    for name in ("intermediate.dense", "output.dense"):
+        matrix, bias = (model.weights[f"{prefix}.{name}.{part}"] for part in ("weight", "bias"))
+        states = functional.linear(states, matrix, bias)
+        if name == "intermediate.dense":
+            states = functional.gelu(states)
+    return states
+
+
+LENGTH, WINDOWS = 64, 4
+RIDGES = (0.003, 0.03, 0.3, 3.0)
+ATTENTION = {
+    "own": ("own",),
+    "uniform": ("own", "uniform"),
+    "symmetrized": ("own", "symmetrized"),
+    "directed": ("own", "directed"),
+    "other head": ("own", "other head"),
+    "shuffled": ("own", "shuffled"),
+    "all orders": ("residual", "mixing"),
+    "onsager": ("residual", "mixing", "onsager"),
+}
+FEED_FORWARD = ("own", "response", "other head", "shuffled", "onsager", "random units")
+Text = tuple[LayerTrace, LayerParts]
+
+
+@torch.no_grad()
+def text_parts(
+    model: LanguageModel,
+    layer: int,
+    *,
+    seed: int = 0,
+    windows: int = WINDOWS,
+    length: int = LENGTH,
+    texts: Mapping[str, str] | None = None,
+) -> dict[str, Text]:
+    """Trace and parts of `layer` on the first windows of every text, by the text's name."""
+    found = {}
+    for name, words in (sample_texts() if texts is None else texts).items():
+        states = embed(model, text_windows(model, words, length)[:windows])
+        for below in range(layer):
+            states = run_layer(model, below, inputs=states).outputs
+        trace = run_layer(model, layer, inputs=states)
+        found[name] = (trace, layer_parts(model, trace, seed=seed))
+    return found
+
+
+def attention_scores(
+    terms: Sequence[Mapping[str, Tensor]],
+    *,
+    targets: Sequence[Tensor],
+    sets: Mapping[str, Sequence[str]] = ATTENTION,
+) -> dict[str, list[float]]:
+    """R² of the attention output on each text, by the name of a set of terms, from the other texts.
+
+    `terms` of `LayerParts` or `mixing_terms` and `targets`, the outputs (B, N, D), a text each;
+    `sets` names the terms that each score may use, each with one number for a head.
+    """
+    names = sorted({name for chosen in sets.values() for name in chosen})
+    moments = [
+        _Moments.of(known, names, target) for known, target in zip(terms, targets, strict=True)
+    ]
+    heads = len(moments[0].along) // len(names)
+    scores: dict[str, list[float]] = {name: [] for name in sets}
+    for tested in moments:
+        seen = [moment for moment in moments if moment is not tested]
+        count = sum(moment.count for moment in seen)
+        shift = torch.stack([moment.sums for moment in seen]).sum(dim=0) / count
+        centre = torch.stack([moment.goal for moment in seen]).sum(dim=0) / count
+        known = [moment.about(shift, centre) for moment in seen]
+        square = torch.stack([both for both, _, _ in known]).sum(dim=0)
+        along = torch.stack([both for _, both, _ in known]).sum(dim=0)
+        met, against, whole = tested.about(shift, centre)
+        for name, chosen in sets.items():
+            places = torch.cat([names.index(k) * heads + torch.arange(heads) for k in chosen])
+            # The pseudo-inverse: heads that do nothing take no part.
+            weights = torch.linalg.pinv(square[places][:, places], rtol=1e-10) @ along[places]
+            told = 2 * against[places] - met[places][:, places] @ weights
+            scores[name].append(float(weights @ told / whole))
+    return scores
+
+
+@record
+class _Moments:
+    """What a least-squares fit needs of one text: every fit that leaves out a text adds these up.
+
+    `count` tokens; sums over them, `sums` (terms, channels) and `goal` (channels,); products over
+    tokens and channels, `square` (terms, terms), `along` (terms,) and `whole`.
+    """
+
+    count: int
+    sums: Tensor
+    goal: Tensor
+    square: Tensor
+    along: Tensor
+    whole: Tensor
+
+    @classmethod
+    def of(cls, known: Mapping[str, Tensor], names: Sequence[str], target: Tensor) -> _Moments:
+        terms = torch.cat([known[name].transpose(0, 1).flatten(1, 2) for name in names])
+        goal = target.flatten(0, 1)
+        flat = terms.flatten(1)
+        return cls(
+            count=len(goal),
+            sums=terms.sum(dim=1),
+            goal=goal.sum(dim=0),
+            square=flat @ flat.T,
+            along=flat @ goal.flatten(),
+            whole=goal.square().sum(),
+        )
+
+    def about(self, shift: Tensor, centre: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The three products of terms less `shift` (terms, channels) and goal less `centre`."""
+        mixed = self.sums @ shift.T
+        square = self.square - mixed - mixed.T + self.count * shift @ shift.T
+        along = self.along - self.sums @ centre - shift @ (self.goal - self.count * centre)
+        whole = self.whole - 2 * self.goal @ centre + self.count * centre @ centre
+        return square, along, whole
+
+
+def feed_forward_scores(
+    model: LanguageModel, texts: Sequence[Text], *, seed: int = 0
+) -> dict[str, list[float]]:
+    """R² of the feed-forward output on each text, from the others; at least three texts."""
+    if len(texts) < 3:
+        raise ValueError(f"texts must be three at least, got {len(texts)}")
+    width = model.architecture.width
+    draw = torch.randn(width, width, generator=torch_generator(seed), dtype=torch.float64)
+    blocks, targets = [], []
+    for trace, parts in texts:
+        own = trace.normalized.flatten(0, 1)
+        share = parts.onsager.mean(dim=1).flatten().unsqueeze(-1)
+        known = {name: part.flatten(0, 1) for name, part in parts.responses.items()}
+        random = functional.gelu(functional.normalize(own, dim=-1) @ draw)
+        blocks.append({"own": own, **known, "onsager": share * own, "random units": random})
+        targets.append(feed_forward_output(model, trace).flatten(0, 1))
+    scores: dict[str, list[float]] = {
+        name: [] for name in (*FEED_FORWARD, "response alone", "cosine")
+    }
+    for unseen in range(len(texts)):
+        tune = (unseen + 1) % len(texts)
+        train = [n for n in range(len(texts)) if n not in (unseen, tune)]
+        for name in (*FEED_FORWARD, "response alone"):
+            chosen = ("own",) if name == "own" else ("own", name)
+            if name == "response alone":
+                chosen = ("response",)
+            inputs = [torch.cat([block[k] for k in chosen], dim=-1) for block in blocks]
+            scores[name].append(_ridge(inputs, targets, train=train, tune=tune, unseen=unseen))
+        response, output = (
+            x - x.mean(dim=0) for x in (blocks[unseen]["response"], targets[unseen])
+        )
+        cosine = (response * output).sum() / response.norm() / output.norm()
+        scores["cosine"].append(float(cosine))
+    return scores
+
+
+def _ridge(
+    inputs: Sequence[Tensor],
+    targets: Sequence[Tensor],
+    *,
+    train: Sequence[int],
+    tune: int,
+    unseen: int,
+) -> float:
+    x, y = torch.cat([inputs[n] for n in train]), torch.cat([targets[n] for n in train])
+    shift, scale, centre = x.mean(dim=0), x.std(dim=0).clamp_min(1e-12), y.mean(dim=0)
+    x, y = (x - shift) / scale, y - centre
+    square, along = x.T @ x, x.T @ y
+    best, score = -np.inf, float("nan")
+    for ridge in RIDGES:
+        matrix = square + ridge * len(x) * torch.eye(len(square), dtype=square.dtype)
+        weights = torch.linalg.solve(matrix, along)
+        tuned, found = (
+            _share(targets[n] - centre - (inputs[n] - shift) / scale @ weights, targets[n] - centre)
+            for n in (tune, unseen)
+        )
+        if tuned > best:
+            best, score = tuned, found
+    return score
+
+
+def normalization_scores(texts: Sequence[Text]) -> dict[str, list[float]]:
+    """How LayerNorm's factor varies over the tokens of each text, and with what."""
+    scores: dict[str, list[float]] = {"common gain": [], "gain": [], "shuffled": []}
+    for trace, parts in texts:
+        centred = trace.residual - trace.residual.mean(dim=-1, keepdim=True)
+        factor = 1 / centred.square().mean(dim=-1).sqrt()
+        unit = centred * factor.unsqueeze(-1)
+        one = (unit * centred).sum() / centred.square().sum()
+        scores["common gain"].append(_share(unit - one * centred, unit))
+        gain = parts.gain.log().mean(dim=1).flatten()
+        factor = factor.log().flatten()
+        order = torch.randperm(len(gain), generator=torch_generator(0))
+        for name, other in (("gain", gain), ("shuffled", gain[order])):
+            both = torch.stack([other, factor])
+            scores[name].append(float(torch.corrcoef(both)[0, 1]))
+    return scores
+
+
+def _share(wrong: Tensor, whole: Tensor) -> float:
+    return 1 - float(wrong.square().sum() / whole.square().sum())
+
+
+def layer_rows(
+    model: LanguageModel,
+    layer: int,
+    *,
+    seed: int = 0,
+    windows: int = WINDOWS,
+    length: int = LENGTH,
+    texts: Mapping[str, str] | None = None,
+) -> Rows:
+    """Rows of the table for one layer: text, target, part, score."""
+    found = text_parts(model, layer, seed=seed, windows=windows, length=length, texts=texts)
+    each = list(found.values())
+    targets = {
+        "attention": attention_scores(
+            [parts.terms for _, parts in each], targets=[trace.attended for trace, _ in each]
+        ),
+        "feed-forward": feed_forward_scores(model, each, seed=seed),
+        "normalization": normalization_scores(each),
+    }
+    return [
+        {"text": text, "target": target, "part": part, "score": score}
+        for target, scores in targets.items()
+        for part, values in scores.items()
+        for text, score in zip(found, values, strict=True)
+    ]
+
+
+@cache
+def _model() -> LanguageModel:
+    return load_model()
+
+
+def _rows(weights: str, seed: int, layer: int) -> Rows:
+    model = _model() if weights == "trained" else random_weights(_model(), weights, seed=seed)
+    return layer_rows(model, layer, seed=seed)
+
+
+LAYERS = Table(
+    path=Path(__file__).with_name("layers.csv"),
+    units=[
+        *({"weights": "trained", "seed": 0, "layer": layer} for layer in range(6)),
+        *({"weights": "initial", "seed": s, "layer": layer} for s in range(2) for layer in (0, 3)),
+        {"weights": "trained", "seed": 1, "layer": 3},
+    ],
+    rows=_rows,
+)

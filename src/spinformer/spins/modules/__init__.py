@@ -1,1 +1,0 @@
-"""Spin systems as neural-network modules: fields in, magnetisations out."""

@@ -1,1 +1,0 @@
-"""Vector spins: exact small systems, large-dimension theories, Monte Carlo, and a drive."""

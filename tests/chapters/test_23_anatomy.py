@@ -1,0 +1,265 @@
+"""The parts of the magnetisation: they add up to −dF/dh, and each is what its name says."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compendium.c23_anatomy.study import (
+    best_pair_weights,
+    derivative_errors,
+    dissect,
+    distance_to_saddle,
+    draw_bilinear,
+    draw_tokens,
+    exact_pair,
+    exponential_couplings,
+    locality,
+    outside_span,
+    random_rotation,
+    share_sweep,
+)
+from spinformer.spins.large_d import free_energy, vector_spins
+from spinformer.spins.module import (
+    Solver,
+    SpinTransformerModule,
+    response_attention,
+    softmax_couplings,
+    softmax_response,
+)
+from spinformer.spins.vectors import two_spins
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(
+    sites=st.integers(2, 10),
+    dim=st.integers(2, 12),
+    seed=st.integers(0, 10_000),
+    beta=st.floats(0.1, 8.0),
+    gamma=st.floats(0.0, 5.0),
+    strength=st.floats(0.05, 3.0),
+    mask_diagonal=st.booleans(),
+)
+def test_parts_are_the_gradient(sites, dim, seed, beta, gamma, strength, mask_diagonal):
+    """−(1/D) dF/dh by autograd through couplings and saddle point, and the closed-form response."""
+    fields, bilinear = (
+        draw_tokens(2, sites=sites, dim=dim, seed=seed),
+        draw_bilinear(dim, seed=seed),
+    )
+    options = {"strength": strength, "mask_diagonal": mask_diagonal}
+    anatomy = dissect(fields, bilinear=bilinear, beta=beta, gamma=gamma, **options)
+    assert sum(anatomy.shares().values()) == pytest.approx([1.0, 1.0], abs=1e-9)
+    probe = fields.clone().requires_grad_()
+    couplings = softmax_couplings(probe, bilinear=bilinear, scale=gamma * dim**0.5, **options)
+    energy = free_energy(couplings, fields=probe * dim**0.5, beta=beta)
+    (slope,) = torch.autograd.grad(-energy.sum() / dim, probe)
+    scale = 1 + gamma * dim**0.5
+    torch.testing.assert_close(anatomy.magnetization, slope, rtol=0, atol=1e-12 * scale * 10)
+    closed = softmax_response(
+        fields,
+        bilinear=bilinear,
+        couplings=anatomy.couplings,
+        correlation=anatomy.correlation,
+        scale=gamma * dim**0.5,
+        strength=strength,
+    )
+    torch.testing.assert_close(anatomy.response, closed, rtol=0, atol=1e-12 * scale)
+
+
+def test_sizes_are_root_mean_squares_over_the_tokens():
+    generator = torch.Generator().manual_seed(0)
+    fields, bilinear = (
+        torch.randn(*shape, dtype=torch.float64, generator=generator)
+        for shape in ((2, 5, 3), (3, 3))
+    )
+    found = dissect(fields, bilinear=bilinear, beta=1.2)
+    for name, size in found.sizes().items():
+        for system in range(2):
+            squares = [float(row @ row) for row in found.parts()[name][system]]
+            assert float(size[system]) == pytest.approx(np.sqrt(np.mean(squares)))
+
+
+@pytest.mark.claim("B9")
+def test_rotations_and_spans():
+    """All but the response commute with any rotation of the channels; the response does not."""
+    fields, bilinear = draw_tokens(1, sites=5, dim=9, seed=0)[0], draw_bilinear(9, seed=1)
+    turn = random_rotation(9, seed=2)
+    torch.testing.assert_close(turn @ turn.T, torch.eye(9, dtype=torch.float64))
+    here = dissect(fields, bilinear=bilinear, beta=1.2, gamma=2.0)
+    both = dissect(fields @ turn, bilinear=turn.T @ bilinear @ turn, beta=1.2, gamma=2.0)
+    for name, part in here.parts().items():
+        torch.testing.assert_close(both.parts()[name], part @ turn, rtol=0, atol=1e-12)
+        assert (outside_span(part, fields=fields) > 1e-3) == (name == "response")
+    held = dissect(fields @ turn, bilinear=bilinear, beta=1.2, couplings=here.couplings)
+    torch.testing.assert_close(held.spins, here.spins @ turn, rtol=0, atol=1e-12)
+    assert (held.response == 0).all()
+    weights = best_pair_weights(here.spins, fields=fields)
+    torch.testing.assert_close(weights @ fields, here.spins, rtol=0, atol=1e-11)
+    torch.testing.assert_close(weights, weights.T, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("mask_diagonal", [True, False])
+def test_series_and_onsager_term(mask_diagonal):
+    """τ_i⟨u_i⟩ = h_i/2 + Σ_{j≠i} J_ij⟨u_j⟩, its first iterate, and what is left for weak J."""
+    fields, bilinear = draw_tokens(2, sites=7, dim=9, seed=0), draw_bilinear(9, seed=1)
+    beta, strength = 1.4, 0.02
+    a = dissect(
+        fields, bilinear=bilinear, beta=beta, strength=strength, mask_diagonal=mask_diagonal
+    )
+    others = (a.couplings + a.couplings.mT) / 2
+    others = others - torch.diag_embed(others.diagonal(dim1=-2, dim2=-1))
+    tau = 1 / (2 * a.gain.unsqueeze(-1))
+    want = fields / 2 + others @ a.spins
+    torch.testing.assert_close(tau * a.spins, want, rtol=0, atol=1e-12)
+    torch.testing.assert_close(tau * a.residual, fields / 2, rtol=0, atol=1e-13)
+    torch.testing.assert_close(tau * a.first_step, others @ a.residual, rtol=0, atol=1e-13)
+    assert a.higher_orders.norm() < 0.05 * a.first_step.norm() < 0.05 * a.residual.norm()
+    width = 1 - a.spins.square().sum(-1, keepdim=True)
+    second = 2 * beta * (others.square() @ width)[..., 0]
+    torch.testing.assert_close(a.onsager, second, rtol=0.1, atol=0)
+
+
+def test_exact_pair_approaches_the_parts():
+    """Two spins, unmasked: exact ⟨u⟩ and response against large D; the error falls as 1/D."""
+    errors = []
+    for dim in (32, 64, 128):
+        fields = torch.zeros(2, dim, dtype=torch.float64)
+        fields[0, 0], fields[1, 0], fields[1, 1] = 1.0, 0.6, 0.8
+        bilinear = torch.zeros(dim, dim, dtype=torch.float64)
+        bilinear[:2, :2] = torch.tensor([[1.0, -0.5], [0.3, 0.7]]) * 2 / dim**0.5
+        options = {"beta": 1.1, "strength": 0.9, "mask_diagonal": False}
+        large = dissect(fields, bilinear=bilinear, **options)
+        exact = two_spins(large.couplings.numpy(), fields=fields.numpy() * dim**0.5, beta=1.1)
+        mean = torch.from_numpy(exact.magnetization) / dim**0.5
+        response = softmax_response(
+            fields,
+            bilinear=bilinear,
+            couplings=large.couplings,
+            correlation=torch.from_numpy(exact.correlation),
+            scale=dim**0.5,
+            strength=0.9,
+        )
+        errors.append([(mean - large.spins).norm(), (response - large.response).norm()])
+    ratio = np.array(errors)[:-1] / np.array(errors)[1:]
+    np.testing.assert_allclose(ratio, 2.0, rtol=0.1)
+
+
+def test_locality_adds_up():
+    """The Jacobian against finite differences, and its frozen part against moving h in G h only."""
+    fields, bilinear = draw_tokens(1, sites=5, dim=4, seed=0)[0], draw_bilinear(4, seed=1)
+    options = {"beta": 1.0, "gamma": 1.5}
+    total = locality(fields, bilinear=bilinear, **options)
+    step = 1e-5
+    block = torch.zeros(5, dtype=torch.float64)
+    for channel in range(4):
+        moved = []
+        for sign in (1, -1):
+            shifted = fields.clone()
+            shifted[2, channel] += sign * step
+            moved.append(dissect(shifted, bilinear=bilinear, **options).response)
+        block += ((moved[0] - moved[1]) / (2 * step)).square().sum(dim=1)
+    torch.testing.assert_close(total[:, 2], block, rtol=1e-6, atol=0)
+    # Frozen: the fields that G averages move, G does not.
+    held = dissect(fields, bilinear=bilinear, **options)
+    weights = response_attention(held.couplings, correlation=held.correlation, strength=0.5)
+
+    def averaged(h):
+        return 1.5 * 4**0.5 * (weights @ h @ bilinear.T + weights.T @ h @ bilinear)
+
+    torch.testing.assert_close(averaged(fields), held.response, rtol=0, atol=1e-13)
+    want = torch.autograd.functional.jacobian(averaged, fields).square().sum(dim=(1, 3))
+    frozen = locality(fields, bilinear=bilinear, frozen=True, **options)
+    torch.testing.assert_close(frozen, want, rtol=1e-12, atol=1e-15)
+    assert (frozen.diagonal() == 0).all()
+    assert (total.diagonal() > 0).all()
+
+
+def test_error_bars_of_the_shares_are_their_scatter():
+    """The standard error over systems against the scatter of the mean over independent draws."""
+    bilinear = draw_bilinear(6, seed=0)
+    options = {"bilinear": bilinear, "name": "gamma", "values": np.array([0.5, 2.0]), "beta": 1.0}
+    found = [
+        share_sweep(draw_tokens(16, sites=5, dim=6, seed=seed), **options) for seed in range(60)
+    ]
+    scatter = np.std([one.value for one in found], axis=0, ddof=1)
+    error = np.sqrt(np.mean([one.error**2 for one in found], axis=0))
+    assert found[0].value.shape == (2, 4)
+    assert found[0].samples == 16
+    # 60 draws know a scatter to a tenth.
+    np.testing.assert_allclose(error / scatter, 1.0, atol=0.35)
+    np.testing.assert_allclose(found[0].value.sum(axis=1), 1.0, atol=1e-9)
+    direct = dissect(
+        draw_tokens(16, sites=5, dim=6, seed=0), bilinear=bilinear, beta=1.0, gamma=2.0
+    )
+    means = [float(share.mean()) for share in direct.shares().values()]
+    np.testing.assert_allclose(found[0].value[1], means, atol=1e-14)
+
+
+def test_the_helpers_of_the_chapter(monkeypatch):
+    """Deviations that are there are seen, the pair is the exact one, the module's distance too."""
+    fields, push = draw_tokens(2, sites=4, dim=5, seed=0), draw_tokens(2, sites=4, dim=5, seed=1)
+    bilinear = draw_bilinear(5, seed=2)
+    right = derivative_errors(fields, bilinear=bilinear, push=push, beta=1.2, gamma=2.0)
+    assert max(right.by_autograd, right.by_formula) < 1e-12
+    assert right.by_difference < 1e-9
+    with monkeypatch.context() as patch:
+        # Parts whose response is off in a single component, and a free energy off by a factor.
+        def disturbed(*args, **options):
+            parts = dissect(*args, **options)
+            off = torch.zeros_like(parts.response)
+            off[0, 0], off[1, 1] = 1e-3, -1e-3
+            return replace(
+                parts, response=parts.response + off, free_energy=1.5 * parts.free_energy
+            )
+
+        patch.setattr("compendium.c23_anatomy.study.dissect", disturbed)
+        wrong = derivative_errors(fields, bilinear=bilinear, push=push, beta=1.2, gamma=2.0)
+        assert wrong.by_autograd == pytest.approx(1e-3, rel=1e-6)
+        assert wrong.by_formula == pytest.approx(1e-3, rel=1e-6)
+        assert wrong.by_difference > 1e-2
+    # What mixes the tokens is found again, row by row.
+    mixing = torch.arange(16.0, dtype=torch.float64).reshape(4, 4).expand(2, 4, 4)
+    torch.testing.assert_close(best_pair_weights(mixing @ fields, fields=fields), mixing)
+    pair = exact_pair(6, beta=0.9, gamma=1.5, strength=0.7)
+    fields = pair.fields.numpy() * 6**0.5
+    exact = two_spins(pair.large.couplings.numpy(), fields=fields, beta=0.9)
+    np.testing.assert_allclose(pair.spins.numpy() * 6**0.5, exact.magnetization, atol=1e-13)
+    # The same scores in every D.
+    other = exact_pair(24, beta=0.9, gamma=1.5, strength=0.7)
+    torch.testing.assert_close(pair.large.couplings, other.large.couplings)
+    torch.manual_seed(0)
+    module = SpinTransformerModule(8, heads=2, strength=0.3, dtype=torch.float64)
+    with torch.no_grad():
+        module.log_beta += torch.tensor([0.0, 0.7])
+    inputs = draw_tokens(2, sites=5, dim=8, seed=3)
+    found = distance_to_saddle(module, inputs)
+    with torch.no_grad():
+        _, parts = module(inputs, return_parts=True)
+        h = module.fields(inputs)
+        gaps, sizes = [], []
+        for head in range(2):
+            part = slice(4 * head, 4 * head + 4)
+            truth = vector_spins(
+                parts.couplings[:, head],
+                fields=h[..., part].contiguous(),
+                beta=float(module.log_beta[head].exp()),
+            ).magnetization
+            spins = (parts.magnetization - parts.response)[..., part]
+            gaps.append((spins - truth).square().sum())
+            sizes.append(truth.square().sum())
+    assert found.distance == pytest.approx(float((sum(gaps) / sum(sizes)).sqrt()), rel=1e-9)
+    assert 1e-4 < found.distance < 0.1
+    assert found.converged
+    module.solver = Solver(max_steps=2)
+    assert not distance_to_saddle(module, inputs).converged
+
+
+def test_exponential_couplings_are_softmax_times_their_sums():
+    fields, bilinear = draw_tokens(2, sites=5, dim=4, seed=0), draw_bilinear(4, seed=1)
+    raw = exponential_couplings(fields, bilinear=bilinear, scale=2.0, strength=0.3)
+    torch.testing.assert_close(
+        raw / raw.sum(-1, keepdim=True), softmax_couplings(fields, bilinear=bilinear, scale=2.0)
+    )

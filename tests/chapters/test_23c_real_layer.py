@@ -1,0 +1,210 @@
+"""A layer's heads as spins: every term by other means, fits by another library, a unit again."""
+
+import numpy as np
+import pytest
+import torch
+from minilm_model import installed_model
+from sklearn.linear_model import LinearRegression, Ridge
+
+from compendium.c23_anatomy.study import dissect
+from compendium.c23c_real_layer.study import (
+    LAYERS,
+    RIDGES,
+    attention_scores,
+    feed_forward_output,
+    feed_forward_scores,
+    layer_parts,
+    mixing_terms,
+    normalization_scores,
+    text_parts,
+)
+from spinformer.language.encoder import embed, run_layer, run_model
+from spinformer.language.text import sample_texts, text_windows
+from spinformer.language.untrained import example_model
+
+MODEL = example_model(seed=4)
+TOKENS = torch.tensor([[2, 5, 9, 7, 11, 3], [2, 8, 8, 6, 12, 3]])
+WORDS = {"one": "a b c d c a k l", "two": "b d e a i j a b", "three": "c a f b n h c d"}
+
+
+def weight(name):
+    return MODEL.weights[f"encoder.layer.1.attention.{name}.weight"]
+
+
+def test_terms_add_up_to_the_attention():
+    """Own value times its weight and the directed rest are the layer's own output; the others by
+    loops over tokens."""
+    trace = run_model(MODEL, TOKENS)[1]
+    terms = mixing_terms(MODEL, trace, seed=1)
+    weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
+    own = weights.diagonal(dim1=-2, dim2=-1).unsqueeze(-1) * terms["own"]
+    bias = MODEL.weights["encoder.layer.1.attention.output.dense.bias"]
+    torch.testing.assert_close((own + terms["directed"]).sum(1) + bias, trace.attended)
+    b, h, i = 1, 1, 2
+    matrix = weight("output.dense")[:, 4 * h : 4 * h + 4]
+    pull = [
+        0.5 * float(weights[b, h, i, j] + weights[b, h, j, i]) if j != i else 0.0 for j in range(6)
+    ]
+    want = matrix @ sum(pull[j] * trace.values[b, h, j] for j in range(6))
+    torch.testing.assert_close(terms["symmetrized"][b, h, i], want)
+    torch.testing.assert_close(terms["balanced"][b, h, i], want / sum(pull))
+    torch.testing.assert_close(terms["uniform"][b, h, i], matrix @ trace.values[b, h].mean(0))
+    # With two heads the other one is the other one.
+    swapped = weights.flip(1)
+    swapped = (swapped + swapped.mT) / 2
+    swapped = swapped - torch.diag_embed(swapped.diagonal(dim1=-2, dim2=-1))
+    want = torch.einsum(
+        "bhnd,ohd->bhno", swapped @ trace.values, weight("output.dense").view(8, 2, 4)
+    )
+    torch.testing.assert_close(terms["other head"], want)
+    # Permuted tokens: the same weights, each row at another place, none left where it was.
+    assert not torch.allclose(terms["shuffled"], terms["symmetrized"])
+
+
+def test_spins_and_response_of_a_head():
+    """The saddle point by `dissect`, the response by autograd at fixed correlations."""
+    trace = run_model(MODEL, TOKENS)[1]
+    parts = layer_parts(MODEL, trace, strength=0.7)
+    weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
+    correlations = []
+    for h in range(2):
+        size = trace.values[:, h].square().sum(-1).mean(-1).sqrt()[:, None, None]
+        found = dissect(
+            trace.values[:, h] / size,
+            bilinear=torch.zeros(4, 4, dtype=torch.float64),
+            beta=1.0,
+            couplings=0.7 * weights[:, h],
+        )
+        correlations.append(found.correlation)
+        matrix = weight("output.dense")[:, 4 * h : 4 * h + 4].T
+        near = {"rtol": 1e-6, "atol": 1e-7}
+        torch.testing.assert_close(parts.gain[:, h], found.gain, **near)
+        share = 2 * found.gain * found.onsager
+        torch.testing.assert_close(parts.onsager[:, h], share, **near)
+        terms = {
+            "residual": found.residual,
+            "mixing": found.first_step + found.higher_orders,
+            "onsager": share.unsqueeze(-1) * found.spins,
+        }
+        for name, want in terms.items():
+            torch.testing.assert_close(parts.terms[name][:, h], size * want @ matrix, **near)
+    x = trace.inputs.clone().requires_grad_()
+    q, k = (
+        torch.nn.functional.linear(
+            x, weight(f"self.{n}"), MODEL.weights[f"encoder.layer.1.attention.self.{n}.bias"]
+        )
+        .unflatten(-1, (2, 4))
+        .transpose(1, 2)
+        for n in ("query", "key")
+    )
+    couplings = 0.7 * torch.softmax(q @ k.mT / 2, -1)
+    (want,) = torch.autograd.grad((couplings * torch.stack(correlations, 1)).sum(), x)
+    torch.testing.assert_close(parts.responses["response"], want, rtol=1e-6, atol=1e-7)
+    assert not torch.allclose(parts.responses["other head"], want)
+    moved = parts.responses["shuffled"]
+    torch.testing.assert_close(moved.sum(1), parts.responses["response"].sum(1))
+    assert not torch.allclose(moved, parts.responses["response"])
+
+
+def test_fits_by_another_library():
+    """Least squares and ridge of scikit-learn, on the same splits."""
+    found = list(text_parts(MODEL, 1, windows=1, length=8, texts=WORDS).values())
+    targets = [trace.attended for trace, _ in found]
+    terms = [parts.terms for _, parts in found]
+    sets = {"one": ("own", "symmetrized")}
+    scores = attention_scores(terms, targets=targets, sets=sets)["one"]
+    x = [torch.cat([t[name].transpose(0, 1).flatten(1, 2) for name in sets["one"]]) for t in terms]
+    shift = torch.cat([x[1], x[2]], 1).mean(1, keepdim=True)
+    y = [target.flatten(0, 1) for target in targets]
+    centre = torch.cat([y[1], y[2]]).mean(0)
+    flat = [(part - shift).flatten(1).T.numpy() for part in x]
+    goal = [(part - centre).flatten().numpy() for part in y]
+    fit = LinearRegression(fit_intercept=False)
+    fit.fit(np.concatenate(flat[1:]), np.concatenate(goal[1:]))
+    wrong = ((goal[0] - fit.predict(flat[0])) ** 2).sum()
+    assert scores[0] == pytest.approx(1 - wrong / (goal[0] ** 2).sum(), abs=1e-8)
+
+    ridge = feed_forward_scores(MODEL, found)
+    inputs = [trace.normalized.flatten(0, 1).numpy() for trace, _ in found]
+    both = [
+        np.concatenate([own, parts.responses["response"].flatten(0, 1).numpy()], 1)
+        for own, (_, parts) in zip(inputs, found, strict=True)
+    ]
+    outputs = [feed_forward_output(MODEL, trace).flatten(0, 1).numpy() for trace, _ in found]
+    differ = 0
+    for name, data, unseen in (
+        (n, d, k) for n, d in (("own", inputs), ("response", both)) for k in range(3)
+    ):
+        # The ridge is chosen on the next text, the fit is that of the one after it.
+        tune, train = (unseen + 1) % 3, (unseen + 2) % 3
+        center, width = data[train].mean(0), data[train].std(0, ddof=1)
+        mean = outputs[train].mean(0)
+        best = []
+        for strength in RIDGES:
+            fit = Ridge(alpha=strength * len(data[train]), fit_intercept=False)
+            fit.fit((data[train] - center) / width, outputs[train] - mean)
+            share = [
+                1
+                - ((outputs[n] - mean - fit.predict((data[n] - center) / width)) ** 2).sum()
+                / ((outputs[n] - mean) ** 2).sum()
+                for n in (tune, unseen)
+            ]
+            best.append(share)
+        assert ridge[name][unseen] == pytest.approx(max(best)[1], abs=1e-8)
+        differ += max(best)[1] < max(share[1] for share in best) - 1e-6
+    # Choosing on the unseen text itself would have been noticed.
+    assert differ
+    trace, parts = found[0]
+    spread = trace.residual.std(-1, unbiased=False).flatten().numpy()
+    gain = parts.gain.log().mean(1).flatten().numpy()
+    want = np.corrcoef(gain, -np.log(spread))[0, 1]
+    found_gain = normalization_scores(found)["gain"][0]
+    assert found_gain == pytest.approx(want, abs=1e-9)
+
+
+@pytest.mark.claim("B9c")
+def test_a_unit_of_the_table_by_other_means():
+    """Layer 0 of the model again, in NumPy, without the package's terms; and what all rows say."""
+    model, table = installed_model(), LAYERS.read()
+    traces = []
+    for words in sample_texts().values():
+        tokens = text_windows(model, words, 64)[:4]
+        traces.append(run_layer(model, 0, inputs=embed(model, tokens)))
+    output = model.weights["encoder.layer.0.attention.output.dense.weight"].numpy()
+    features, goals = [], []
+    for trace in traces:
+        q, k, v = (x.numpy() for x in (trace.queries, trace.keys, trace.values))
+        scores = np.exp(q @ k.swapaxes(-1, -2) / 32**0.5)
+        weights = scores / scores.sum(-1, keepdims=True)
+        weights = 0.5 * (weights + weights.swapaxes(-1, -2))
+        weights[..., np.arange(64), np.arange(64)] = 0.0
+        parts = np.concatenate([v, weights @ v], 1)
+        slots = output.reshape(384, 12, 32)
+        written = np.einsum("bhnd,ohd->hbno", parts, np.concatenate([slots, slots], 1))
+        features.append(written.reshape(24, -1, 384))
+        goals.append(trace.attended.numpy().reshape(-1, 384))
+    unseen = 2
+    rest = [n for n in range(7) if n != unseen]
+    shift = np.concatenate([features[n] for n in rest], 1).mean(1, keepdims=True)
+    centre = np.concatenate([goals[n] for n in rest]).mean(0)
+    x = [(f - shift).reshape(24, -1) for f in features]
+    y = [(g - centre).ravel() for g in goals]
+    square, along = sum(x[n] @ x[n].T for n in rest), sum(x[n] @ y[n] for n in rest)
+    wrong = y[unseen] - np.linalg.solve(square, along) @ x[unseen]
+    score = 1 - (wrong**2).sum() / (y[unseen] ** 2).sum()
+
+    def rows(target, part, **others):
+        keep = (table["target"] == target) & (table["part"] == part)
+        keep &= (table["weights"] == "trained") & (table["seed"] == 0)
+        return table["score"][keep & (table["layer"] == others["layer"])]
+
+    assert rows("attention", "symmetrized", layer=0)[unseen] == pytest.approx(score, abs=1e-5)
+    mean = np.mean([rows("attention", "symmetrized", layer=n) for n in range(6)])
+    added = np.mean(
+        [
+            rows("feed-forward", "response", layer=n) - rows("feed-forward", "own", layer=n)
+            for n in range(6)
+        ]
+    )
+    assert mean < 0.35
+    assert added < 0.03

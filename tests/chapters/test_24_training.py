@@ -1,0 +1,398 @@
+"""Tasks, arms, probes, Monte Carlo of a module, the training loop, and the stored tables."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from sklearn.datasets import load_digits
+
+from compendium.c24_training.study import (
+    difference,
+    fit,
+    probe_layers,
+    sample_module,
+    score,
+    values_of,
+)
+from compendium.c24_training.tables import (
+    DEPTH,
+    DIGITS,
+    EXPERIMENTS,
+    LONGER,
+    RATES,
+    RECALL,
+    REFERENCES,
+    TUNING,
+    TUNING_SPLITS,
+    choice,
+    reference_rows,
+)
+from compendium.common.classifiers import (
+    ARMS,
+    COUPLINGS,
+    TokenClassifier,
+    build_classifier,
+    parameter_count,
+    transformer_width,
+)
+from compendium.common.token_tasks import digit_images, digit_task, digits_as_tokens, recall_task
+from spinformer.spins.module import SpinTransformerModule
+from spinformer.spins.vectors import one_spin
+
+SHAPE = digit_task(0).shape
+
+
+def _digits(arm, seed=0, **shape):
+    return build_classifier(arm, seed=seed, **{**SHAPE, **shape})
+
+
+@pytest.mark.parametrize("patch", [1, 2, 4])
+def test_tokens_are_the_patches_of_the_images(patch):
+    data = digits_as_tokens(patch=patch, seed=3, dtype=torch.float64)
+    image = load_digits().images[1234]
+    side = 8 // patch
+    together = torch.cat([data.train_tokens, data.test_tokens])
+    assert together.shape == (1797, side**2, patch**2)
+    assert abs(float(data.train_tokens.mean())) < 1e-12
+    assert abs(float(data.train_tokens.std()) - 1) < 1e-12
+    # The image, cut by slices, must be among the tokens once the scaling is undone.
+    cut = np.stack(
+        [
+            image[r * patch : (r + 1) * patch, c * patch : (c + 1) * patch].ravel()
+            for r in range(side)
+            for c in range(side)
+        ]
+    )
+    low, high = float(together.min()), float(together.max())
+    restored = (together - low) / (high - low) * 16
+    assert float((restored - torch.tensor(cut)).abs().amax((-1, -2)).min()) < 1e-9
+    other = digits_as_tokens(patch=patch, seed=4, dtype=torch.float64)
+    assert not torch.equal(other.test_labels, data.test_labels)
+
+
+def test_splits_share_no_image_and_all_the_validation():
+    parts = [digit_images(split)[2] for split in (0, 1)]
+    for train, held, test in parts:
+        assert [len(rows) for rows in (train, held, test)] == [1000, 297, 500]
+        assert len(np.unique(np.concatenate([train, held, test]))) == 1797
+    assert np.array_equal(parts[0][1], parts[1][1])
+    assert not np.array_equal(parts[0][2], parts[1][2])
+    # Patches of two rows and four columns: the mean of an image is that of its tokens.
+    task = digit_task(1)
+    images, labels, (train, _, test) = digit_images(1)
+    assert task.test[0].shape == (500, 8, 8)
+    assert task.test[1].tolist() == labels[test].tolist()
+    top = task.test[0][:, 0].reshape(-1, 2, 4).numpy()
+    want = images[test].reshape(-1, 8, 8)[:, :2, :4]
+    scale = images[train].std()
+    np.testing.assert_allclose(top, (want - images[train].mean()) / scale, atol=2e-3)
+    drawn, wanted = task.sample(40, torch.Generator().manual_seed(0))
+    pool = digit_task(1, images=1000).test[0]
+    assert all((token != pool).flatten(1).any(1).all() for token in drawn[:5])
+    assert wanted.shape == (40,)
+
+
+def test_recall_asks_for_the_value_of_a_key_that_is_there():
+    tokens, labels = recall_task(0).test
+    for sample, label in zip(tokens[:50].numpy(), labels[:50].tolist(), strict=True):
+        asked = sample[-1, :8].argmax()
+        holder = [row for row in sample[:-1] if row[:8].argmax() == asked]
+        assert len(holder) == 1
+        assert holder[0][8:16].argmax() == label
+        assert sample[-1, 16] == 3
+        assert (sample[:-1, 16] == 0).all()
+        assert (sample[-1, 8:16] == 0).all()
+        assert len({row[:8].argmax() for row in sample[:-1]}) == 7
+    assert not torch.equal(recall_task(1).test[1], labels)
+    assert torch.equal(recall_task(1).validation[0], recall_task(0).validation[0])
+
+
+def test_arms_are_as_big_and_train_what_they_say():
+    counts = {arm: parameter_count(_digits(arm)) for arm in ARMS}
+    for arm in ("limited", "one step", "no response", "attention", "transformer"):
+        assert abs(counts[arm] / counts["saddle"] - 1) < 0.06
+    sizes = [abs(12 * d * d + 13 * d - 4 * 32**2) for d in (16, 18, 20)]
+    assert np.argmin(sizes) == 1
+    assert transformer_width(32, heads=2) == 18
+    moved = {
+        arm: {name for name, p in _digits(arm).named_parameters() if p.requires_grad}
+        for arm in ("saddle", "frozen couplings", "couplings only", "read-out only")
+    }
+    last = {"readout.weight", "readout.bias"}
+    couplings = {name for name in moved["saddle"] if name.rpartition(".")[2] in COUPLINGS}
+    assert len(couplings) == 8
+    assert moved["read-out only"] == last
+    assert moved["couplings only"] == last | couplings
+    assert moved["frozen couplings"] == moved["saddle"] - couplings
+    # What the arms' names promise of the layers.
+    layer = {arm: _digits(arm).layers[0] for arm in ARMS}
+    assert layer["saddle"].solver.kind == "saddle"
+    assert layer["one step"].solver.steps == 1
+    assert not layer["no response"].response
+    assert layer["limited"].coupling_limit == 0.9
+    assert layer["transformer"].norm_first
+    assert layer["transformer"].linear1.out_features == 72
+    tokens = torch.randn(2, 8, 32)
+    skip = layer["attention with skip"](tokens) - layer["attention"](tokens)
+    torch.testing.assert_close(skip, tokens)
+    free = layer["free spins"](tokens).detach()
+    unit = tokens / tokens.square().mean(-1, keepdim=True).sqrt()
+    cosine = torch.nn.functional.cosine_similarity
+    heads = [
+        cosine(part, whole, dim=-1)
+        for part, whole in zip(free.split(16, -1), unit.split(16, -1), strict=True)
+    ]
+    assert min(float(value.min()) for value in heads) > 1 - 1e-4
+
+
+def test_seeds_of_initial_weights_leave_the_global_state_alone():
+    torch.manual_seed(3)
+    want = torch.rand(1)
+    torch.manual_seed(3)
+    one, two, other = (_digits("saddle", seed=n) for n in (0, 0, 1))
+    assert torch.rand(1) == want
+    assert torch.equal(one.layers[0].query, two.layers[0].query)
+    assert not torch.equal(one.layers[0].query, other.layers[0].query)
+
+
+def test_probes_against_plain_loops():
+    model = _digits("saddle", dim=16, strength=1.0)
+    tokens, labels = (part[:20] for part in digit_task(0).test)
+    probe = probe_layers(model, tokens, labels=labels)[0]
+    with torch.no_grad():
+        before = model.embed(tokens)
+        after, parts = model.layers[0](before, return_parts=True)
+        meter = model.layers[0].validity()
+    spins = (parts.residual + parts.mixing + parts.onsager).reshape(20, 8, 2, 8) / 8**0.5
+    pairs = [(i, j) for i in range(8) for j in range(8) if i != j]
+    plain = np.mean([parts.correlation[:, :, i, j].mean() for i, j in pairs])
+    means = np.mean([(spins[:, i] * spins[:, j]).sum(-1).mean() for i, j in pairs])
+    assert abs(probe.polarization - float(spins.norm(dim=-1).mean())) < 1e-5
+    assert abs(probe.correlation - plain) < 1e-5
+    assert abs(probe.connected - (plain - means)) < 1e-5
+    ratios = []
+    for sample in range(20):
+        for head in range(2):
+            m = spins[sample, :, head].numpy()
+            covariance = parts.correlation[sample, head].numpy() - m @ m.T
+            ratios.append(np.linalg.eigvalsh(covariance)[-1] / np.trace(covariance) * 8)
+    assert abs(probe.collective - np.mean(ratios)) < 1e-4
+    whole = parts.magnetization.flatten(1)
+    share = (parts.response.flatten(1) * whole).sum(1) / (whole * whole).sum(1)
+    assert abs(probe.response - float(share.mean())) < 1e-5
+    assert probe.trusted == float(meter.trusted().double().mean())
+    cosine = torch.nn.functional.cosine_similarity
+    similar = np.mean([cosine(after[:, i], after[:, j], dim=-1).mean() for i, j in pairs])
+    assert abs(probe.similarity - similar) < 1e-5
+    apart = [np.linalg.norm(x - x.mean(0)) / np.linalg.norm(x) for x in after.numpy()]
+    assert abs(probe.residual - np.mean(apart)) < 1e-5
+    pooled = after.mean(1).numpy()
+    within = sum(
+        ((pooled[labels == k] - pooled[labels == k].mean(0)) ** 2).sum() for k in range(10)
+    )
+    total = ((pooled - pooled.mean(0)) ** 2).sum()
+    assert abs(probe.separation - (1 - within / total)) < 1e-4
+    silent = probe_layers(_digits("no response", dim=16), tokens, labels=labels)[0]
+    assert silent.response == 0.0
+    assert np.isnan(probe_layers(_digits("attention"), tokens, labels=labels)[0].correlation)
+
+
+def test_an_undriven_layer_keeps_only_what_all_samples_share():
+    """Samples whose tokens agree with each other and with no other sample's."""
+    model = TokenClassifier("free spins", tokens=4, features=2, dim=2, heads=1, depth=1)
+    with torch.no_grad():
+        model.embedding.weight.copy_(torch.eye(2))
+        model.embedding.bias.zero_()
+        model.position.zero_()
+    angle = torch.linspace(0, 2 * torch.pi, 61)[:-1]
+    own = torch.stack([angle.cos(), angle.sin()], -1)[:, None].expand(60, 4, 2)
+    labels = torch.zeros(60, dtype=torch.int64)
+    probe = probe_layers(model, own, labels=labels)[0]
+    assert probe.correlation > 0.3
+    assert abs(probe.undriven) < 0.06
+    same = torch.ones(60, 4, 2)
+    shared = probe_layers(model, same, labels=labels)[0]
+    assert shared.undriven == pytest.approx(shared.correlation, rel=1e-4)
+
+
+def test_drawn_spins_of_a_module():
+    """One free spin exactly; the output at many components, where the saddle is exact."""
+    torch.manual_seed(0)
+    module = SpinTransformerModule(3, heads=1, solver="saddle", strength=1e-9)
+    found = sample_module(module, torch.tensor([[[1.0, 2.0, 2.0]]]), sweeps=2000)
+    field = found.spins[0, 0].numpy()
+    exact = one_spin(np.array([1.0, 2.0, 2.0]) / 3**0.5, beta=1.0).magnetization[0]
+    np.testing.assert_allclose(field, exact, atol=0.06)
+    module = SpinTransformerModule(128, heads=2, solver="saddle", strength=1.5, channel_maps=True)
+    with torch.no_grad():
+        module.map_in.copy_(torch.randn(128, 128) / 8)
+        module.map_out.zero_()
+    inputs = torch.randn(1, 4, 128)
+    found = sample_module(module, inputs, sweeps=320)
+    with torch.no_grad():
+        _, parts = module(inputs, return_parts=True)
+    assert float(parts.response.norm() / parts.magnetization.norm()) > 0.2
+    assert float(found.noise) < 0.07
+    assert max(float(found.off_output), float(found.off_spins)) < 1.5 * float(found.noise)
+    silent = SpinTransformerModule(8, heads=1, solver="saddle", response=False)
+    same = torch.randn(1, 3, 8)
+    found = sample_module(silent, same, sweeps=64)
+    assert torch.equal(found.output, found.spins)
+    long = sample_module(silent, same, sweeps=1600)
+    assert 2.5 < float(found.noise / long.noise) < 10
+
+
+@pytest.mark.parametrize("arm", ["saddle", "transformer"])
+def test_side_by_side_is_one_by_one(arm):
+    tasks = [digit_task(0), digit_task(1)]
+    given = {"steps": 6, "looks": (0, 6), "probed": 0, "batch": 16}
+
+    def models():
+        return [_digits(arm, seed=seed, dim=16) for seed in (4, 5)]
+
+    rates, seeds = [1e-2, 3e-3], [7, 8]
+    both = fit(models(), tasks=tasks, rates=rates, seeds=seeds, **given)
+    for index in range(2):
+        alone = fit(
+            [models()[index]],
+            tasks=[tasks[index]],
+            rates=[rates[index]],
+            seeds=[seeds[index]],
+            **given,
+        )[0]
+        assert alone[0].loss == pytest.approx(both[index][0].loss, rel=1e-6)
+        assert alone[1].loss == pytest.approx(both[index][1].loss, rel=2e-3)
+        assert abs(alone[1].loss - alone[0].loss) > 0.003
+
+
+def test_a_step_that_is_not_finite_is_left_out_and_validation_is_validation():
+    model = _digits("one step", dim=8)
+    task = digit_task(0)
+    with torch.no_grad():
+        model.readout.weight[0] = torch.inf
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    fit([model], tasks=[task], steps=2, rates=[1e-2], seeds=[0])
+    assert all(torch.equal(value, start[name]) for name, value in model.state_dict().items())
+    fresh = _digits("one step", dim=8)
+    looks = fit(
+        [fresh], tasks=[task], steps=1, rates=[1e-2], seeds=[0], looks=(0,), validate=True, probed=0
+    )
+    fresh = _digits("one step", dim=8)
+    assert looks[0][0].accuracy == score(fresh, task.validation[0], labels=task.validation[1])[0]
+
+
+@pytest.mark.claim("B10")
+def test_couplings_alone_carry_the_digits():
+    """Live; spins without couplings fail the same probe; then what the tables say."""
+    task = digit_task(3)
+
+    def trained(arm, strength):
+        model = _digits(arm, seed=70, depth=1, strength=strength)
+        given = {"steps": 60, "rates": [0.03], "seeds": [70], "looks": (60,), "probed": 0}
+        return fit([model], tasks=[task], **given)[0][0].accuracy
+
+    gaps = [trained("couplings only", g) - trained("read-out only", g) for g in (2.0, 1e-6)]
+    assert gaps[0] > 0.1
+    assert abs(gaps[1]) < 0.08
+
+    lows = []
+    for table, arm, other in (
+        (DIGITS.read(), "couplings only", "read-out only"),
+        (RECALL.read(), "saddle", "frozen couplings"),
+    ):
+        last = (table["step"] == table["step"].max()) & (table["layer"] == 1)
+        gap = [table["accuracy"][last & (table["arm"] == name)] for name in (arm, other)]
+        interval = stats.ttest_rel(*gap).confidence_interval(0.95)
+        found = difference(table, arm=arm, other=other)
+        np.testing.assert_allclose(found[1:], (interval.low, interval.high), rtol=1e-9)
+        assert len(gap[0]) == 10
+        lows.append(interval.low)
+    # Couplings can carry a task; that they must, has not been shown.
+    assert lows[0] > 0.05
+    assert lows[1] < 0
+    # Of the cost that other splits show after 200 updates, 400 leave nothing.
+    longer = LONGER.read()
+    gaps = {}
+    for first, steps in ((5, 200), (0, 400), (5, 400)):
+        here = (longer["first"] == first) & (longer["steps"] == steps)
+        trained, frozen = (
+            longer["accuracy"][here & (longer["arm"] == arm)]
+            for arm in ("saddle", "frozen couplings")
+        )
+        gaps[first, steps] = stats.ttest_rel(trained, frozen).confidence_interval(0.95)
+        assert len(trained) == 10
+    assert gaps[5, 200].low > 0
+    assert max(gaps[0, 400].low, gaps[5, 400].low) < 0
+    long = longer["steps"] == 400
+    every = [
+        longer["accuracy"][long & (longer["arm"] == arm)] for arm in ("saddle", "frozen couplings")
+    ]
+    assert len(every[0]) == 20
+    assert stats.ttest_rel(*every).confidence_interval(0.95).low < 0
+
+
+@pytest.mark.claim("B11")
+def test_correlations_along_depth():
+    """Live, untrained and at weak couplings, then the table with an interval of scipy's own."""
+    task = digit_task(2)
+    tokens, labels = (part[:30] for part in task.test)
+    grown = {}
+    for strength in (0.01, 0.6):
+        stack = _digits("saddle", seed=3, depth=4, strength=strength)
+        layers = probe_layers(stack, tokens, labels=labels)
+        grown[strength] = layers[-1].correlation - layers[0].correlation
+    # Free spins hand their own fields on, and build nothing.
+    assert abs(grown[0.01]) < 0.05
+    assert grown[0.6] > 0.2
+
+    table = DEPTH.read()
+    last = (table["step"] == table["step"].max()) & (table["arm"] == "saddle")
+    ends = [table["correlation"][last & (table["layer"] == layer)] for layer in (1, 4)]
+    interval = stats.ttest_rel(ends[1], ends[0]).confidence_interval(0.95)
+    kept = table["undriven"][last & (table["layer"] == 4)].mean() / ends[1].mean()
+    assert len(ends[0]) == 10
+    assert interval.low > 0
+    assert kept > 0.5
+
+
+def test_tables_hold_what_the_command_gives():
+    """One arm of one start again, alone; the references of one split; the choice by hand."""
+    rate, strength = choice("recall", arm="attention")
+    tuning = TUNING.read()
+    here = (tuning["experiment"] == "recall") & (tuning["arm"] == "attention")
+    losses = tuning["loss"][here].reshape(len(RATES), len(TUNING_SPLITS)).mean(1)
+    assert rate == RATES[losses.argmin()]
+    assert not set(tuning["split"]) & set(RECALL.read()["split"])
+    chosen = EXPERIMENTS["recall"]
+    task = chosen.task(1)
+    model = build_classifier("attention", seed=1001, depth=1, strength=strength, **task.shape)
+    look = fit([model], tasks=[task], steps=chosen.steps, rates=[rate], seeds=[1001], looks=(200,))
+    table = RECALL.read()
+    stored = values_of(table, arm="attention", name="accuracy")[3]
+    assert abs(look[0][0].accuracy - stored) < 0.03
+    assert look[0][0].layers[0].residual == pytest.approx(
+        values_of(table, arm="attention", name="residual")[3], abs=0.05
+    )
+    references = REFERENCES.read()
+    for row in reference_rows(split=2):
+        stored = references["accuracy"][
+            (references["split"] == 2) & (references["method"] == row["method"])
+        ]
+        assert abs(row["accuracy"] - stored[0]) < 0.01
+
+
+def test_columns_of_a_table_are_found():
+    table = {
+        "arm": np.array(["a", "a", "a", "a", "b"]),
+        "layer": np.array([1, 2, 1, 2, 1]),
+        "step": np.array([0, 0, 9, 9, 9]),
+        "loss": np.array([1.0, 2.0, 3.0, 4.0, 5.0]),
+    }
+    found = {
+        (layer, look): values_of(table, arm="a", name="loss", layer=layer, look=look)[0]
+        for layer in (1, -1)
+        for look in (0, -1)
+    }
+    assert found == {(1, 0): 1.0, (1, -1): 3.0, (-1, 0): 2.0, (-1, -1): 4.0}
+    with pytest.raises(ValueError, match="arm must be one of"):
+        values_of(table, arm="c", name="loss")
