@@ -14,7 +14,6 @@ import torch
 from bookmaker.tables import Rows, Table
 from compendium.c14b_heads_and_fixed_points.gain import first_window
 from compendium.c14b_heads_and_fixed_points.iteration import LOOPS, EndPoints, end_points
-from spinformer.core.checks import check_choice
 from spinformer.language.encoder import LanguageModel, run_model
 from spinformer.language.text import TEXTS
 
@@ -25,13 +24,7 @@ TOLERANCE = 1e-7  # in the units of `iteration`: a hundredth of the radius that 
 def end_rows(
     model: LanguageModel, loop: str, *, tokens: torch.Tensor, layers: range | None = None
 ) -> Rows:
-    """Rows of the table for one window of tokens (1, N): one a layer and head.
-
-    >>> from spinformer.language import example_model
-    >>> rows = end_rows(example_model(), "keys", tokens=torch.tensor([[2, 5, 6, 3]]))
-    >>> len(rows), rows[0]["resting"]
-    (4, 1.0)
-    """
+    """Rows of the table for one window of tokens (1, N): one a layer and head."""
     traces = run_model(model, tokens)
     rows = []
     for layer in range(len(traces)) if layers is None else layers:
@@ -66,11 +59,7 @@ ENDS = Table(
 def read_ends(loop: str) -> EndPoints:
     """The stored end points of a loop, as arrays (texts, L, H), texts as in TEXTS, shares
     (texts, L, H, 3).
-
-    >>> read_ends("readback").count.max(), read_ends("keys").shares.shape
-    (np.int64(1), (7, 6, 12, 3))
     """
-    check_choice("loop", loop, LOOPS)
     table = ENDS.read()
     chosen = table["loop"] == loop
     shape = [len(np.unique(table[name][chosen])) for name in ("source", "layer", "head")]

@@ -24,7 +24,7 @@ from compendium.c14b_heads_and_fixed_points.loops import (
     loop_jacobians,
     loop_values,
 )
-from spinformer.core.checks import check_array, check_integer
+from spinformer.core.checks import check_array
 from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.language.encoder import LanguageModel, LayerTrace, run_model
@@ -42,12 +42,6 @@ class GainSweep:
     `resting`: share of the queries that come to rest; `count`: distinct points where they rest;
     `leading`: the eigenvalue of largest modulus (complex) of the derivative at the point that
     short steps from the first token's query lead to, NaN if they lead nowhere.
-
-    >>> from spinformer.language import example_model, run_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> gain_sweep(model, trace, "keys", gains=[1.0], every=1).resting
-    array([[1., 1.]])
     """
 
     resting: np.ndarray
@@ -71,15 +65,8 @@ def gain_sweep(
 
     loop: one of `loops.VALUES`; `seed` draws the rotations of "turned". Raises ValueError for
     another loop, for gains that are not positive, or a trace of another model.
-
-    >>> from spinformer.language import example_model, run_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> gain_sweep(model, trace, "readback", gains=[0.01, 1.0]).count[0]
-    array([1, 1])
     """
     factors = check_array("gains", gains, ndim=1, low=0.0, open_low=True)
-    every = check_integer("every", every, low=1)
     values = loop_values(model, trace, loop, seed=seed)
     keys, starts = trace.keys[0], trace.queries[0, :, ::every]
     shape = (len(factors), len(keys))
@@ -110,13 +97,7 @@ def _shortened(step: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., to
 
 
 def gain_rows(model: LanguageModel, loop: str, *, tokens: torch.Tensor, seed: int) -> Rows:
-    """Rows of the table for one window of tokens (1, N): one a gain, layer and head.
-
-    >>> from spinformer.language import example_model
-    >>> rows = gain_rows(example_model(), "turned", tokens=torch.tensor([[2, 5, 6, 3]]), seed=0)
-    >>> len(rows), sorted(rows[0])
-    (28, ['count', 'gain', 'head', 'imaginary', 'layer', 'real', 'resting'])
-    """
+    """Rows of the table for one window of tokens (1, N): one a gain, layer and head."""
     rows = []
     for trace in run_model(model, tokens):
         found = gain_sweep(model, trace, loop, gains=GAINS, seed=1000 * seed + trace.layer)
@@ -142,11 +123,7 @@ def _model() -> LanguageModel:
 
 
 def first_window(source: str) -> tuple[LanguageModel, torch.Tensor]:
-    """The model of the tables and the first 128 tokens (1, 128) of one of the seven texts.
-
-    >>> callable(first_window)
-    True
-    """
+    """The model of the tables and the first 128 tokens (1, 128) of one of the seven texts."""
     return _model(), text_windows(_model(), sample_texts()[source], 128)[:1]
 
 
@@ -163,11 +140,7 @@ GAIN = Table(
 
 
 def read_gain(loop: str) -> dict[str, np.ndarray]:
-    """The stored sweep of a loop: "resting", "count" and "leading", (texts, L, G, H), as in TEXTS.
-
-    >>> read_gain("readback")["resting"].shape
-    (7, 6, 7, 12)
-    """
+    """The stored sweep of a loop: "resting", "count" and "leading", (texts, L, G, H), as in TEXTS."""
     table = GAIN.read()
     chosen = table["loop"] == loop
     sizes = [len(np.unique(table[name])) for name in ("source", "layer", "gain", "head")]

@@ -22,7 +22,7 @@ from compendium.c14b_heads_and_fixed_points.loops import (
     readback_values,
     sublayer_step,
 )
-from spinformer.core.checks import check_choice, check_flag, check_integer, check_real, check_tensor
+from spinformer.core.checks import check_tensor
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
 from spinformer.hopfield.fixed_points import (
@@ -46,12 +46,6 @@ class EndPoints:
     `KINDS` (single pattern, metastable, global average); `entries` (H,): median over the
     queries of the fewest softmax entries that sum to 0.9 at the end, NaN if none rests;
     `resting` (H,): share of the queries that came to rest (the others are in no other figure).
-
-    >>> from spinformer.language import example_model, run_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> end_points(model, trace, "keys").resting
-    array([1., 1.])
     """
 
     count: np.ndarray
@@ -77,19 +71,8 @@ def end_points(
     the module; "keys" and "balanced" finish slow starts with Newton's method (see
     `find_fixed_points`). Raises ValueError for another loop, a sequence that is not there, or a
     trace of another model.
-
-    >>> from spinformer.language import example_model, run_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> found = end_points(model, trace, "keys")
-    >>> bool(np.all(found.shares.sum(axis=1) == found.resting))
-    True
     """
-    check_choice("loop", loop, LOOPS)
     check_trace(model, trace)
-    sequence = check_integer("sequence", sequence, low=0, high=trace.inputs.shape[0] - 1)
-    tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
-    max_steps = check_integer("max_steps", max_steps, low=1)
     heads = range(model.architecture.heads)
     if loop in ("keys", "balanced"):
         queries, keys = (
@@ -146,16 +129,8 @@ def repeat(
     been after half of `max_steps` (so that periods up to `max_steps`/2 are seen); else STEP_LIMIT,
     as for states that all shrink to zero, since a step is measured by the states themselves. With
     `throw` NotConverged is raised unless all rest. ValueError if `step` returns another shape.
-
-    >>> repeat(lambda x: 0.5 * x + 1.0, torch.zeros(1, 1), tolerance=1e-6).value
-    tensor([[2.0000]])
-    >>> Status(int(repeat(lambda x: -x, torch.ones(1, 1)).status)).name
-    'CYCLE'
     """
     states = check_tensor("start", start, ndim=2).detach().clone()
-    tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
-    max_steps = check_integer("max_steps", max_steps, low=1)
-    check_flag("throw", throw)
     moved = torch.full((len(states),), torch.inf, dtype=states.dtype)
     steps = torch.zeros(len(states), dtype=torch.int64)
     finite = torch.ones(len(states), dtype=torch.bool)
@@ -202,12 +177,7 @@ def distinct_states(states: torch.Tensor, *, merge_radius: float = MERGE_RADIUS)
 
     A state lies at the first point that it differs from by at most `merge_radius` times the root
     mean square norm of all. Raises ValueError for states that are not finite.
-
-    >>> distinct_states(torch.tensor([[1.0], [2.0], [1.00001]]))
-    tensor([0, 1, 0])
     """
-    check_tensor("states", states, ndim=2)
-    merge_radius = check_real("merge_radius", merge_radius, low=0.0, open_low=True)
     labels = torch.full((len(states),), -1)
     radius = merge_radius * float(states.square().sum(-1).mean().sqrt()) if len(states) else 0.0
     while bool((labels < 0).any()):

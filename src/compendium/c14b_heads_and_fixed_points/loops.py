@@ -24,7 +24,7 @@ import torch
 from torch.nn import functional
 
 from compendium.c14_real_transformer.rotations import random_rotations
-from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.checks import check_array
 from spinformer.core.random import Seed
 from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, layer_norm, project
 
@@ -34,12 +34,7 @@ VALUES = ("keys", "readback", "turned")
 def attend(
     keys: torch.Tensor, *, values: torch.Tensor, beta: float
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The step of a head's loop: queries (S, d) to attention averages of `values` (N, d).
-
-    >>> step = attend(torch.eye(2), values=torch.eye(2), beta=1.0)
-    >>> step(torch.zeros(1, 2))
-    tensor([[0.5000, 0.5000]])
-    """
+    """The step of a head's loop: queries (S, d) to attention averages of `values` (N, d)."""
     return lambda queries: torch.softmax(beta * queries @ keys.mT, dim=-1) @ values
 
 
@@ -50,15 +45,7 @@ def loop_values(
 
     `seed` draws the rotations of "turned", one a head. Raises ValueError for another loop, or a
     trace of another model.
-
-    >>> from spinformer.language import example_model, run_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> own, turned = (loop_values(model, trace, loop) for loop in ("readback", "turned"))
-    >>> torch.allclose(own.norm(dim=-1), turned.norm(dim=-1)), torch.allclose(own, turned)
-    (True, False)
     """
-    check_choice("loop", loop, VALUES)
     check_trace(model, trace)
     if loop == "keys":
         return trace.keys
@@ -77,13 +64,6 @@ def loop_jacobians(
     For values w_j (B, H, N, d) of `loop_values` and queries `at` (H, d) the derivative of
     g Σ_j a_j w_j is gβ Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ. With w = k it is gβ times a covariance:
     symmetric, eigenvalues ≥ 0. Raises ValueError for other shapes.
-
-    >>> from spinformer.language import example_model, run_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> found = loop_jacobians(trace, values=trace.keys, at=trace.queries[0, :, 0])
-    >>> tuple(found.shape), torch.allclose(found, found.mT)
-    ((2, 4, 4), True)
     """
     keys = trace.keys[0]
     if values.shape != trace.keys.shape or at.shape != (keys.shape[0], keys.shape[-1]):
@@ -91,17 +71,12 @@ def loop_jacobians(
             f"values and at must have shapes {tuple(trace.keys.shape)} and "
             f"{(keys.shape[0], keys.shape[-1])}, got {tuple(values.shape)} and {tuple(at.shape)}"
         )
-    gain = check_real("gain", gain)
     weights = torch.softmax(trace.beta * at.unsqueeze(-2) @ keys.mT, dim=-1)
     return gain * trace.beta * (weights.mT * values[0]).mT @ (keys - weights @ keys)
 
 
 def asymmetry(matrices: np.ndarray) -> np.ndarray:
-    """‖M − Mᵀ‖/‖M + Mᵀ‖ of matrices (..., d, d): 0 for a gradient's, near 1 for random entries.
-
-    >>> asymmetry(np.array([[[1.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [-1.0, 1.0]]]))
-    array([0., 1.])
-    """
+    """‖M − Mᵀ‖/‖M + Mᵀ‖ of matrices (..., d, d): 0 for a gradient's, near 1 for random entries."""
     matrices = check_array("matrices", matrices, square=True)
     turned = np.swapaxes(matrices, -1, -2)
     norms = [np.linalg.norm(matrices + sign * turned, axis=(-2, -1)) for sign in (-1, 1)]
@@ -109,11 +84,7 @@ def asymmetry(matrices: np.ndarray) -> np.ndarray:
 
 
 def leading_eigenvalues(matrices: np.ndarray) -> np.ndarray:
-    """The eigenvalue of largest modulus of matrices (..., d, d), complex (...).
-
-    >>> float(leading_eigenvalues(np.diag([1.0, -2.0])).real)
-    -2.0
-    """
+    """The eigenvalue of largest modulus of matrices (..., d, d), complex (...)."""
     found = np.linalg.eigvals(check_array("matrices", matrices, square=True))
     place = np.abs(found).argmax(-1)[..., None]
     return np.asarray(np.take_along_axis(found, place, -1)[..., 0], dtype=complex)
@@ -125,16 +96,8 @@ def sublayer_step(
     """LayerNorm(x + attention(x)) of states (S, D), keys and values of `trace` held fixed.
 
     Raises ValueError for a trace of another model.
-
-    >>> from spinformer.language import example_model, run_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> once = sublayer_step(model, trace, states=trace.inputs[0])
-    >>> torch.allclose(once, trace.normalized[0])
-    True
     """
     prefix = f"encoder.layer.{check_trace(model, trace)}.attention.output"
-    sequence = check_integer("sequence", sequence, low=0, high=trace.inputs.shape[0] - 1)
     queries = project(model, trace.layer, "query", states=states)
     logits = trace.beta * queries @ trace.keys[sequence].mT
     heads = (torch.softmax(logits, dim=-1) @ trace.values[sequence]).transpose(0, 1).flatten(1)
@@ -150,15 +113,6 @@ def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tenso
     into U√S and V√S, and the keys are centered (their mean adds the same number to all
     logits of a query). Biases are left out of the decomposition. Raises ValueError for a trace of
     another model.
-
-    >>> from spinformer.language import example_model, run_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> queries, keys = balanced_gauge(model, trace)
-    >>> torch.allclose(
-    ...     (queries @ keys.mT).softmax(-1), (trace.queries @ trace.keys.mT).softmax(-1)
-    ... )
-    True
     """
     sizes = model.architecture
     name = f"encoder.layer.{check_trace(model, trace)}.attention.self"
@@ -184,12 +138,6 @@ def readback_values(model: LanguageModel, trace: LayerTrace) -> torch.Tensor:
     head as W_Q W_O v + b_Q: the loop a head makes through the model's own matrices, without
     the other heads, the residual and the normalization. Raises ValueError for a trace of another
     model.
-
-    >>> from spinformer.language import example_model, run_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> readback_values(model, trace).shape == trace.values.shape
-    True
     """
     sizes = model.architecture
     output = model.weights[

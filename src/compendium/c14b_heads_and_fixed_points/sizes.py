@@ -41,10 +41,6 @@ def logit_rows(logits: torch.Tensor) -> list[dict[str, float]]:
     "entries": k, the fewest softmax entries that sum to 0.9; "even", "odd": the same from the even
     and the odd sequences (or, of one sequence, queries) alone; "spread", "skewness": standard
     deviation and skewness of the logits over the keys.
-
-    >>> rows = logit_rows(torch.zeros(2, 1, 3, 10))
-    >>> rows[0]["entries"], rows[0]["spread"]
-    (9.0, 0.0)
     """
     entries = effective_entries(torch.softmax(logits, dim=-1))
     halves = entries if len(entries) > 1 else entries[0].mT.unsqueeze(-1)
@@ -71,9 +67,6 @@ def size_rows(
     """Rows of the table for one source: a name of TEXTS, or one of DRAWS for random tokens.
 
     Windows cover the first 510 tokens.
-
-    >>> DRAWS[0]
-    'random 0'
     """
     text = sample_texts()["essay" if source in DRAWS else source]
     rows = []
@@ -101,9 +94,6 @@ def growth_exponents(entries: ArrayLike, *, lengths: ArrayLike) -> np.ndarray:
 
     ν = 1: a head attends to a fraction of the text; ν = 0: to a number of words. Raises ValueError
     for numbers that are not positive, or fewer than two different lengths.
-
-    >>> growth_exponents([[4.0, 8.0], [5.0, 20.0]], lengths=[64, 128]).round(6)
-    array([1., 2.])
     """
     sizes = check_array("lengths", lengths, ndim=1, low=0.0, open_low=True)
     values = check_array("entries", entries, low=0.0, open_low=True)
@@ -138,11 +128,7 @@ def _table() -> dict[str, Any]:
 
 
 def read_sizes(column: str, *, kind: str = "window") -> dict[str, np.ndarray]:
-    """One column of the stored table for every source: arrays (lengths, L, H).
-
-    >>> read_sizes("entries")["essay"].shape
-    (5, 6, 12)
-    """
+    """One column of the stored table for every source: arrays (lengths, L, H)."""
     table = _table()
     shape = (len(LENGTHS), int(table["layer"].max()) + 1, int(table["head"].max()) + 1)
     found = {}

@@ -70,10 +70,6 @@ def draw_lines(
     """Lines from a digit of A to one of B, with `copies` different demonstrations of each class.
 
     The ends are the first demonstration of each class, or digits not shown (`fresh`).
-
-    >>> from compendium.c15_demonstrations.episodes import split_digits
-    >>> draw_lines([split_digits(0)], part="test", count=3, seed=0).ends.shape
-    torch.Size([1, 3, 2, 64])
     """
     generators = [np.random.default_rng([seed, place]) for place in range(len(pools))]
     found = draw_episodes(pools, part=part, count=count, shown=(copies, copies), seeds=generators)
@@ -93,15 +89,7 @@ def lead(
     kind: str = "softmax",
     frozen: bool = False,
 ) -> tuple[Tensor, Reading]:
-    """Score of A's word less that of B's at the positions t (S, B), and the whole reading.
-
-    >>> from compendium.c15_demonstrations.episodes import split_digits
-    >>> from compendium.c15_demonstrations.model import initial_weights
-    >>> lines = draw_lines([split_digits(0)], part="test", count=3, seed=0)
-    >>> weights = initial_weights([0], dtype=torch.float64)
-    >>> lead(weights, lines, position=torch.zeros(1, 3))[0].shape
-    torch.Size([1, 3])
-    """
+    """Score of A's word less that of B's at the positions t (S, B), and the whole reading."""
     first, second = lines.ends[:, :, 0], lines.ends[:, :, 1]
     query = (first + second) / 2 + position.unsqueeze(-1) * (first - second) / 2
     found = read(
@@ -124,12 +112,6 @@ def boundary(
     """The boundary t* (S, B) by halving [−1.5, 1.5]; ±inf where one word leads at both ends.
 
     inf: B leads everywhere, −inf: A does. `field` (S, B, 2k) as in `read`.
-
-    >>> from compendium.c15_demonstrations.episodes import split_digits
-    >>> from compendium.c15_demonstrations.model import initial_weights
-    >>> lines = draw_lines([split_digits(0)], part="test", count=3, seed=0)
-    >>> boundary(initial_weights([0], dtype=torch.float64), lines).shape
-    (1, 3)
     """
     with torch.no_grad():
         low = torch.full(lines.ends.shape[:2], -REACH, dtype=lines.ends.dtype)
@@ -146,13 +128,7 @@ def boundary(
 
 
 def count_field(shown: tuple[float, float], *, lines: Lines) -> Tensor:
-    """Fields (S, B, 2k) log k_A on demonstrations of A, log k_B on those of B: so many copies each.
-
-    >>> from compendium.c15_demonstrations.episodes import split_digits
-    >>> lines = draw_lines([split_digits(0)], part="test", count=1, seed=0)
-    >>> count_field((1, 1), lines=lines).tolist()
-    [[[0.0, 0.0]]]
-    """
+    """Fields (S, B, 2k) log k_A on demonstrations of A, log k_B on those of B: so many copies each."""
     many, few = (check_real("shown", number, low=0.0, open_low=True) for number in shown)
     trainings, count, length, _ = lines.demonstrations.shape
     logs = torch.log(torch.tensor([many, few], dtype=lines.ends.dtype))
@@ -162,15 +138,7 @@ def count_field(shown: tuple[float, float], *, lines: Lines) -> Tensor:
 def stiffness(
     weights: Weights, lines: Lines, *, position: np.ndarray, kind: str = "softmax"
 ) -> Stiffness:
-    """Slopes by automatic differentiation at `position` (S, B), with equal counts.
-
-    >>> from compendium.c15_demonstrations.episodes import split_digits
-    >>> from compendium.c15_demonstrations.model import initial_weights
-    >>> lines = draw_lines([split_digits(0)], part="test", count=3, seed=0)
-    >>> weights = initial_weights([0], dtype=torch.float64)
-    >>> stiffness(weights, lines, position=np.zeros((1, 3))).layers.shape
-    (2, 1, 3)
-    """
+    """Slopes by automatic differentiation at `position` (S, B), with equal counts."""
     t = torch.as_tensor(check_array("position", position, ndim=2)).requires_grad_()
     asked = torch.zeros(t.shape, dtype=t.dtype).requires_grad_()
     told = torch.zeros(t.shape, dtype=t.dtype).requires_grad_()
@@ -207,12 +175,6 @@ def shifts(
     """How far (k_A, k_B) = `shown` copies move the boundary against (k_B, k_A), halved: (S, B).
 
     Positive where more copies of A widen its side; inf where a boundary leaves [−1.5, 1.5].
-
-    >>> from compendium.c15_demonstrations.episodes import split_digits
-    >>> from compendium.c15_demonstrations.model import initial_weights
-    >>> lines = draw_lines([split_digits(0)], part="test", count=3, seed=0)
-    >>> shifts(initial_weights([0], dtype=torch.float64), lines, shown=(2, 1)).shape
-    (1, 3)
     """
     there = boundary(weights, lines, field=count_field(shown, lines=lines), kind=kind)
     back = boundary(weights, lines, field=count_field(shown[::-1], lines=lines), kind=kind)

@@ -29,7 +29,7 @@ from compendium.c15_demonstrations.boundary import boundary, draw_lines, shifts,
 from compendium.c15_demonstrations.episodes import Pools, digit_inputs, split_digits
 from compendium.c15_demonstrations.model import Weights
 from compendium.c15_demonstrations.training import Lessons, accuracy, labelings_of, train
-from spinformer.core.checks import check_array, check_choice
+from spinformer.core.checks import check_array
 
 # Goals of `training` with softmax attention, and the balanced one with linear attention.
 TRAININGS = ("balanced", "matched", "neutral", "linear")
@@ -40,13 +40,7 @@ NUMBERS = tuple(float(2**power) for power in range(-8, 9, 2))
 
 
 def boundary_rows(training: str, *, first_seed: int, count: int, steps: int, episodes: int) -> Rows:
-    """Train, then measure accuracy, boundary law and kicks: see the module and its siblings.
-
-    >>> rows = boundary_rows("balanced", first_seed=0, count=1, steps=1, episodes=2)
-    >>> sorted(rows[0])
-    ['measure', 'part', 'seed', 'value', 'x', 'y']
-    """
-    check_choice("training", training, TRAININGS)
+    """Train, then measure accuracy, boundary law and kicks: see the module and its siblings."""
     linear = training == "linear"
     lessons = Lessons(
         first_seed=first_seed, count=count, steps=steps,
@@ -80,12 +74,7 @@ def boundary_rows(training: str, *, first_seed: int, count: int, steps: int, epi
 
 
 def labelings_rows(labelings: int, *, first_seed: int, count: int, steps: int, trials: int) -> Rows:
-    """Train on so many labelings (0: a new one in every episode), then the conflict trials.
-
-    >>> rows = labelings_rows(1, first_seed=0, count=1, steps=1, trials=2)
-    >>> len(rows) == len(NUMBERS) + 2
-    True
-    """
+    """Train on so many labelings (0: a new one in every episode), then the conflict trials."""
     lessons = Lessons(
         first_seed=first_seed, count=count, steps=steps, labelings=labelings, shuffled=0.0
     )
@@ -110,9 +99,6 @@ def half_point(shares: Any) -> np.ndarray:
 
     Linear in the logarithm of the number; 0 where the share is above one half throughout, inf
     where it is below throughout.
-
-    >>> half_point([[0.1, 0.1, 0.1, 0.1, 0.4, 0.6, 0.9, 0.9, 0.9]]).tolist()
-    [2.0]
     """
     shares = check_array("shares", shares, shape=(None, len(NUMBERS)))
     logs, found = np.log(NUMBERS), []
@@ -130,11 +116,6 @@ def column(table: dict[str, np.ndarray], measure: str, **choice: Any) -> np.ndar
     """Values (x, seeds) of a measure in a table that was read, both axes in rising order.
 
     `choice` gives the other columns, as `training="balanced"`, `part="test"`, `x=1.0`.
-
-    >>> table = {"measure": np.array(["a", "a"]), "seed": np.array([1, 0]), "y": np.zeros(2),
-    ...          "x": np.array([2.0, 2.0]), "value": np.array([5.0, 6.0])}
-    >>> column(table, "a").tolist()
-    [[6.0, 5.0]]
     """
     kept = table["measure"] == measure
     for name, value in choice.items():
@@ -151,11 +132,6 @@ def law_slopes(
     """Slope of shift times stiffness against log(k_A/k_B), through zero, for each seed (S,).
 
     `measure` is one of "scaled shift", "first layer", "second layer"; ratios up to `most` to 1.
-
-    >>> table = {"measure": np.array(["first layer"]), "seed": np.array([0]),
-    ...          "x": np.array([2.0]), "y": np.array([1.0]), "value": np.array([np.log(2.0)])}
-    >>> law_slopes(table, "first layer").tolist()
-    [1.0]
     """
     values = column(table, measure, **choice)
     kept = table["measure"] == measure
@@ -171,11 +147,6 @@ def saturation(table: dict[str, np.ndarray], *, most: float = 8.0, **choice: Any
     log2(most), so 3 at 8 and 2 at 4, where the boundary moves with log(k_A/k_B), as in retrieval
     with an exponential of the score; 7/3 and 9/5 where it moves with (k_A − k_B)/(k_A + k_B), as
     after a step of linear regression.
-
-    >>> table = {"measure": np.array(["shift"] * 2), "seed": np.zeros(2), "x": np.array([2.0, 8.0]),
-    ...          "y": np.ones(2), "value": np.array([1.0, 3.0])}
-    >>> saturation(table).tolist()
-    [3.0]
     """
     far, near = (column(table, "shift", x=x, y=1.0, **choice)[0] for x in (most, 2.0))
     known = np.isfinite(far) & np.isfinite(near)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from compendium.c15_demonstrations.episodes import WORDS
-from spinformer.core.checks import check_choice, check_integer
+from spinformer.core.checks import check_integer
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 
@@ -47,11 +47,7 @@ class Reading:
 
 
 def initial_weights(seeds: Sequence[int], *, dtype: torch.dtype = torch.float32) -> Weights:
-    """Random weights for each of the seeds, stacked on axis 0; variances 1/fan-in.
-
-    >>> tuple(initial_weights([0, 1])["query0"].shape)
-    (2, 64, 64)
-    """
+    """Random weights for each of the seeds, stacked on axis 0; variances 1/fan-in."""
     generators = [torch_generator(check_integer("seeds", seed, low=0)) for seed in seeds]
 
     def draw(*shape: int, scale: float) -> Tensor:
@@ -90,12 +86,7 @@ def read(
     (S, B, D), added to the query's embedding in units of its norm. kind: "softmax", or "linear":
     weights e^f q·k_j/√D over Σ e^f, without an exponential of the score. frozen: gradients do
     not pass through the attention weights.
-
-    >>> images, words = torch.randn(1, 5, 3, 64), torch.tensor([0, 1, WORDS]).expand(1, 5, 3)
-    >>> read(initial_weights([0]), images=images, words=words).logits.shape
-    torch.Size([1, 5, 8])
     """
-    check_choice("kind", kind, KINDS)
     trainings, _, length, _ = images.shape
     own = torch.arange(trainings)[:, None, None]
     hidden = _times(images, weights["image"]) + weights["word"][own, words]

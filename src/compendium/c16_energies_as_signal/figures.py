@@ -14,11 +14,7 @@ from spinformer.plot.style import COLORS, label_panels
 
 
 def show_signals() -> Figure:
-    """A network of four layers, the energies that its heads have, and the loss that its end has.
-
-    >>> figure = show_signals()
-    >>> plt.close(figure)
-    """
+    """A network of four layers, the energies that its heads have, and the loss that its end has."""
     figure, axis = plt.subplots(figsize=(7.4, 2.9))
     axis.set(xlim=(0, 10.4), ylim=(0, 4.0))
     axis.axis("off")
@@ -63,10 +59,6 @@ def show_scores(
 
     values[name]: (panels, 3) mean, low and high end. groups[name]: a color of the book. Dashed
     lines: the rows "random" and "PCA".
-
-    >>> figure = show_scores({"random": np.ones((1, 3)), "PCA": np.ones((1, 3))},
-    ...                      groups={"random": "black", "PCA": "black"}, titles=["all labels"])
-    >>> plt.close(figure)
     """
     names = list(values)
     figure, axes = plt.subplots(
@@ -98,9 +90,6 @@ def show_cosines(
     """Cosine with the true labels less its null, against the layer, one panel a case.
 
     panels[i][name]: (layers, 3) mean, low and high end; layers[i] layers from 1.
-
-    >>> figure = show_cosines([{"raw": np.zeros((2, 3))}], titles=["start"], layers=[2])
-    >>> plt.close(figure)
     """
     figure, axes = plt.subplots(
         1,

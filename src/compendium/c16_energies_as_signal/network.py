@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spinformer.core.checks import check_integer, check_tensor
+from spinformer.core.checks import check_integer
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 
@@ -27,11 +27,7 @@ Weights = Mapping[str, Tensor]
 
 @record
 class Shape:
-    """Sizes of the network; raises TypeError or ValueError for one out of range.
-
-    >>> Shape(width=16).head_width
-    4
-    """
+    """Sizes of the network; raises TypeError or ValueError for one out of range."""
 
     tokens: int = 16
     pixels: int = 4
@@ -70,11 +66,7 @@ class Pass:
 
 
 def initial_weights(shape: Shape, *, seeds: Sequence[int]) -> dict[str, Tensor]:
-    """Fresh weights, one copy a seed, float32: matrices N(0, 1/rows), biases 0, positions N(0, 1).
-
-    >>> tuple(initial_weights(Shape(), seeds=[0, 1])["0.query"].shape)
-    (2, 24, 24)
-    """
+    """Fresh weights, one copy a seed, float32: matrices N(0, 1/rows), biases 0, positions N(0, 1)."""
     sizes: dict[str, tuple[int, int]] = {"embedding": (shape.pixels, shape.width)}
     for layer in range(shape.layers):
         for name in ("query", "key", "value", "output"):
@@ -108,14 +100,7 @@ def run(
 
     `local`: no gradient passes from a layer to the one before, so that a loss of
     a layer's queries and keys reaches the weights of that layer alone.
-
-    >>> weights = initial_weights(Shape(layers=2), seeds=[0])
-    >>> len(run(weights, Shape(layers=2), tokens=torch.zeros(1, 3, 16, 4)).states)
-    3
     """
-    check_tensor(
-        "tokens", tokens, shape=(len(weights["embedding"]), None, shape.tokens, shape.pixels)
-    )
     embedded = _times(tokens, weights["embedding"])
     state = _normalized(embedded + weights["position"].unsqueeze(1))
     states, all_queries, all_keys = [state], [], []
@@ -145,12 +130,7 @@ def run(
 
 
 def logits(weights: Weights, states: Tensor) -> Tensor:
-    """The readout (C, B, classes) of the mean over the tokens of states (C, B, N, D).
-
-    >>> weights = initial_weights(Shape(), seeds=[0])
-    >>> logits(weights, torch.zeros(1, 3, 16, 24)).shape
-    torch.Size([1, 3, 10])
-    """
+    """The readout (C, B, classes) of the mean over the tokens of states (C, B, N, D)."""
     return states.mean(-2) @ weights["readout"] + weights["readout bias"]
 
 

@@ -21,7 +21,6 @@ from compendium.c16_energies_as_signal.gradients import null_rows
 from compendium.c16_energies_as_signal.network import Pass
 from compendium.c16_energies_as_signal.scores import FOLDER
 from compendium.c16_energies_as_signal.signals import mean_energy
-from spinformer.core.checks import check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.language.encoder import LanguageModel, embed, run_layer
 from spinformer.language.minilm import load_model
@@ -40,10 +39,6 @@ def pair_loss(states: Tensor, *, partners: Sequence[int]) -> Tensor:
     """Mean cross-entropy of finding `partners[i]`, the partner of half i, among all second halves.
 
     `states` (2B, N, D): pairs (2i, 2i + 1) of halves; the true partners are 0 … B − 1.
-
-    >>> states = torch.eye(4).repeat_interleave(2, 0).unsqueeze(1)
-    >>> bool(pair_loss(states, partners=[0, 1, 2, 3]) < 0.01)
-    True
     """
     means = functional.normalize(states.mean(-2), dim=-1)
     scores = _SHARPNESS * means[0::2] @ means[1::2].mT
@@ -54,10 +49,6 @@ def token_halves(windows: Tensor) -> Tensor:
     """Windows (B, N), N even, as pairs of rows (2B, N/2 + 1): the even, then the odd inner tokens.
 
     The first and last token of a window stand at the ends of both halves.
-
-    >>> token_halves(torch.tensor([[2, 5, 6, 7, 8, 3]]))
-    tensor([[2, 5, 7, 3],
-            [2, 6, 8, 3]])
     """
     if windows.ndim != 2 or windows.shape[1] < 4 or windows.shape[1] % 2:
         raise ValueError(f"windows must have shape (B, N), N >= 4 even, got {tuple(windows.shape)}")
@@ -72,14 +63,7 @@ def model_cosines(
     """cos(∇E, ∇ pair loss) of every layer by energy, (1 + permutations, 1, L), and the losses.
 
     windows (2B, N): token numbers of pairs. The first entry belongs to the true pairs.
-
-    >>> from spinformer.language import example_model
-    >>> windows = torch.tensor([[2, 5, 3], [2, 6, 3], [2, 7, 3], [2, 8, 3]])
-    >>> found, losses = model_cosines(example_model(), windows, permutations=2)
-    >>> found["raw"].shape, losses.shape
-    ((3, 1, 2), (3,))
     """
-    permutations = check_integer("permutations", permutations, low=0)
     generator = numpy_generator(seed)
     leaves = {name: weight.detach().requires_grad_() for name, weight in model.weights.items()}
     open_model = LanguageModel(

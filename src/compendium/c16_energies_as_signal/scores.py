@@ -56,7 +56,6 @@ from compendium.c16_energies_as_signal.readouts import (
 )
 from compendium.c16_energies_as_signal.signals import SIGNALS, mean_energy
 from compendium.c16_energies_as_signal.training import Digits, split_digits, train_copies
-from spinformer.core.checks import check_choice
 
 FOLDER = Path(__file__).parent
 SHAPE = Shape()
@@ -72,11 +71,7 @@ SEEDS = 10
 
 
 def block_seeds(block: int) -> list[int]:
-    """The ten seeds of a block; a seed decides split, first weights and batches.
-
-    >>> block_seeds(1)[:2]
-    [10, 11]
-    """
+    """The ten seeds of a block; a seed decides split, first weights and batches."""
     return list(range(SEEDS * block, SEEDS * (block + 1)))
 
 
@@ -87,12 +82,7 @@ def source_features(
 
     A control has one set of features, whatever the pooling and depth; "random" is the network as
     it starts. Raises ValueError for a source that is none of SOURCES.
-
-    >>> found, _ = source_features("pixels", seeds=[0], rates=[1.0], data=split_digits([0]))
-    >>> found["mean", 4][0]["test"].shape
-    (599, 64)
     """
-    check_choice("source", source, SOURCES)
     if source in CONTROLS:
         if source == "autoencoder":
             kept = autoencoder_features(
@@ -115,9 +105,6 @@ def condition(weights: Weights, *, data: Digits) -> dict[str, np.ndarray]:
 
     energy, density: the means that "raw" and "density" lower; query, key: mean norms in the
     heads; tokens: mean cosine between different tokens of an image, after the last layer.
-
-    >>> sorted(condition(initial_weights(SHAPE, seeds=[0]), data=split_digits([0])))
-    ['density', 'energy', 'key', 'query', 'tokens']
     """
     found = run(weights, SHAPE, tokens=data.test)
     unit = torch.nn.functional.normalize(found.states[-1], dim=-1)
@@ -136,11 +123,7 @@ def condition(weights: Weights, *, data: Digits) -> dict[str, np.ndarray]:
 
 
 def live_accuracies(weights: Weights, *, data: Digits, depth: int = SHAPE.layers) -> np.ndarray:
-    """Test accuracy of every copy in percent: mean token after `depth` layers, all labels.
-
-    >>> live_accuracies(initial_weights(SHAPE, seeds=[0, 1]), data=split_digits([0, 1])).shape
-    (2,)
-    """
+    """Test accuracy of every copy in percent: mean token after `depth` layers, all labels."""
     features = network_features(weights, SHAPE, data=data, depth=depth, parts=("train", "test"))
     found = [
         probe_accuracy(copy, labels=labels, using="all", penalty=10.0, on="test")
@@ -150,12 +133,7 @@ def live_accuracies(weights: Weights, *, data: Digits, depth: int = SHAPE.layers
 
 
 def uniform_attention(weights: Weights) -> dict[str, torch.Tensor]:
-    """The same weights, but queries and keys are 0: every token attends to all tokens alike.
-
-    >>> weights = uniform_attention(initial_weights(SHAPE, seeds=[0]))
-    >>> float(weights["2.key"].abs().max()), float(weights["2.value"].abs().max()) > 0
-    (0.0, True)
-    """
+    """The same weights, but queries and keys are 0: every token attends to all tokens alike."""
     return {
         name: torch.zeros_like(weight) if name.endswith((".query", ".key")) else weight
         for name, weight in weights.items()
@@ -218,10 +196,6 @@ def chosen(source: str) -> tuple[float, dict[tuple[str, str], tuple[int, float]]
     """The rate of a source, and the depth and penalty of every read-out, from the table of rates.
 
     The rate is the one with the largest accuracy on validation data, averaged over read-outs.
-
-    >>> rate, _ = chosen("supervised")
-    >>> rate in RATES
-    True
     """
     table = RATE_TABLE.read()
     mine = table["source"] == source

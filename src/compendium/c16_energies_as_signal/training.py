@@ -15,7 +15,7 @@ from torch import Tensor
 from compendium.c16_energies_as_signal.network import Shape, initial_weights
 from compendium.c16_energies_as_signal.signals import signal_loss
 from compendium.common.token_tasks import digits_as_tokens
-from spinformer.core.checks import check_integer, check_tensor
+from spinformer.core.checks import check_tensor
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 
@@ -38,11 +38,7 @@ class Digits:
 
 
 def split_digits(seeds: Sequence[int]) -> Digits:
-    """One split of the 1797 digits for every seed.
-
-    >>> split_digits([0, 1]).train.shape
-    torch.Size([2, 900, 16, 4])
-    """
+    """One split of the 1797 digits for every seed."""
     splits = [digits_as_tokens(seed=seed) for seed in seeds]
     tokens = torch.stack([split.train_tokens for split in splits])
     labels = torch.stack([split.train_labels for split in splits])
@@ -72,14 +68,7 @@ def train_copies(
 
     Copy c starts from `seeds[c]`, uses split c of `data`, the rate `rates[c]` and, in a mixture,
     `strengths[c]`. Raises RuntimeError where a loss is no longer finite.
-
-    >>> found = train_copies(Shape(layers=1), signal="raw", seeds=[0], rates=[1e-3],
-    ...                      data=split_digits([0]), steps=2, keep=[0])
-    >>> sorted(found), found[2]["0.key"].shape
-    ([0, 2], torch.Size([1, 24, 24]))
     """
-    check_integer("steps", steps, low=1)
-    check_integer("batch", batch, low=2)
     rate = check_tensor("rates", torch.tensor(list(rates)), shape=(len(seeds),), low=0.0)
     strength = None if strengths is None else torch.tensor(list(strengths))
     generators = [torch_generator(seed + _BATCHES) for seed in seeds]
@@ -116,11 +105,6 @@ class CopiesAdam:
     """Adam whose rate differs from copy to copy: `rates` (C,) for weights (C, ...).
 
     Weights that a loss does not reach stay as they are.
-
-    >>> weights = {"w": torch.zeros(2, 1, requires_grad=True)}
-    >>> CopiesAdam(weights, rates=torch.tensor([0.5, 0.25])).step(weights["w"].sum())
-    >>> weights["w"].flatten().tolist()
-    [-0.5, -0.25]
     """
 
     def __init__(self, weights: dict[str, Tensor], *, rates: Tensor) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import torch
 
-from spinformer.core.checks import check_integer
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 
@@ -37,13 +36,7 @@ class Chains:
 
 
 def draw_chains(batch: int, *, links: int, seed: TorchSeed) -> Chains:
-    """`batch` independent lines of tokens with chains of `links` links.
-
-    >>> draw_chains(2, links=4, seed=0).tokens.shape
-    torch.Size([2, 30, 25])
-    """
-    batch = check_integer("batch", batch, low=1)
-    links = check_integer("links", links, low=0, high=LENGTH // CHAINS - 1)
+    """`batch` independent lines of tokens with chains of `links` links."""
     source = torch_generator(seed)
     members = links + 1
     tags = torch.randn(batch, CHAINS, members + 1, TAG, generator=source)

@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from compendium.common import images
-from spinformer.core.checks import check_choice, check_integer
+from spinformer.core.checks import check_integer
 from spinformer.core.random import numpy_generator
 from spinformer.core.records import record
 
@@ -56,13 +56,8 @@ def complete(seed: int, *, data: str, count: int = 60) -> Completed:
 
     `data` is "digits" or "faces". Of the pictures left, one half (at most 250 digits, 20 faces)
     chooses each method's setting, the other tests it.
-
-    >>> complete(0, data="faces", count=10).lower.shape
-    (20, 325)
     """
-    check_choice("data", data, ("digits", "faces"))
     rows = images.digits() if data == "digits" else images.faces()
-    count = check_integer("count", count, low=2, high=len(rows) - 10)
     rows = rows[numpy_generator(check_integer("seed", seed, low=0)).permutation(len(rows))]
     held = min(250 if data == "digits" else 20, (len(rows) - count) // 2)
     rest = rows[2 * held :]
@@ -82,11 +77,7 @@ def complete(seed: int, *, data: str, count: int = 60) -> Completed:
 
 
 def completion(seed: int, *, data: str, count: int = 60) -> dict[str, float]:
-    """Mean squared error of every method of `complete`, over the variance of what it completes.
-
-    >>> sorted(completion(0, data="faces", count=10))[:2]
-    ['attention', 'attention, iterated']
-    """
+    """Mean squared error of every method of `complete`, over the variance of what it completes."""
     found = complete(seed, data=data, count=count)
     return {name: _error(lower, found.lower) for name, lower in found.by.items()}
 
@@ -94,11 +85,7 @@ def completion(seed: int, *, data: str, count: int = 60) -> dict[str, float]:
 def methods() -> Iterator[
     tuple[str, Callable[[Halves, np.ndarray, Setting], np.ndarray], list[Setting]]
 ]:
-    """Name, function of (stored halves, upper halves, setting), and the settings that are tried.
-
-    >>> len(list(methods()))
-    10
-    """
+    """Name, function of (stored halves, upper halves, setting), and the settings that are tried."""
     plain: list[Setting] = [(beta,) for beta in BETAS]
     for name, diagonal in zip(INTERACTING, (True, False), strict=True):
         options: list[Setting] = list(product(BETAS, KAPPAS, STEP_SIZES))
@@ -114,11 +101,7 @@ def methods() -> Iterator[
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Along the last axis.
-
-    >>> softmax(np.zeros(2))
-    array([0.5, 0.5])
-    """
+    """Along the last axis."""
     raised = np.exp(scores - scores.max(-1, keepdims=True))
     return raised / raised.sum(-1, keepdims=True)
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from compendium.c17_interacting_patterns.interacting import safe_step_size, solve
-from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.checks import check_array
 from spinformer.core.records import record
 from spinformer.hopfield.fixed_points import effective_entries
 
@@ -29,14 +29,7 @@ class Kinds:
 
 
 def group_patterns(groups: int, *, members: int, overlap: float) -> torch.Tensor:
-    """(N, N) patterns of norm 1 with zero sum, overlap g in each group, equal ones between groups.
-
-    >>> (stored := group_patterns(2, members=2, overlap=0.5)) @ stored[0]
-    tensor([ 1.0000,  0.5000, -0.7500, -0.7500], dtype=torch.float64)
-    """
-    groups = check_integer("groups", groups, low=2)
-    members = check_integer("members", members, low=2)
-    overlap = check_real("overlap", overlap, low=0.0, high=1.0)
+    """(N, N) patterns of norm 1 with zero sum, overlap g in each group, equal ones between groups."""
     size = groups * members
     between = (1 + (members - 1) * overlap) / (size - members)
     same = np.kron(np.eye(groups), np.ones((members, members)))
@@ -46,11 +39,7 @@ def group_patterns(groups: int, *, members: int, overlap: float) -> torch.Tensor
 
 
 def eigenvalues(kappa: float, *, groups: int, members: int, overlap: float) -> tuple[float, float]:
-    """`within` and `between`, the eigenvalues of M = XXᵀ + κ offdiag XXᵀ.
-
-    >>> eigenvalues(0.0, groups=2, members=2, overlap=0.5)
-    (0.5, 3.0)
-    """
+    """`within` and `between`, the eigenvalues of M = XXᵀ + κ offdiag XXᵀ."""
     apart = (1 + (members - 1) * overlap) / (groups * members - members)
     plain = (1 - overlap, 1 - overlap + members * (overlap + apart))
     within, between = (float((1 + kappa) * value - kappa) for value in plain)
@@ -69,13 +58,9 @@ def kinds(
 
     `start` "pattern": weight 0.99 on the first one; "mean": all equal but for a hundredth more on
     it.
-
-    >>> kinds(group_patterns(2, members=2, overlap=0.5), betas=[1.0, 9.0], kappas=[0.0]).entries
-    array([[4, 1]])
     """
     betas = check_array("betas", betas, ndim=1, low=0.0, open_low=True)
     kappas = check_array("kappas", kappas, ndim=1)
-    check_choice("start", start, ("pattern", "mean"))
     size = len(patterns)
     weight = 0.99 if start == "pattern" else 1.01 / size
     begin = torch.full((1, size), (1 - weight) / (size - 1), dtype=patterns.dtype)

@@ -65,12 +65,7 @@ def draw_kinds(
     kappas: np.ndarray,
     lines: Mapping[str, tuple[np.ndarray, np.ndarray]],
 ) -> None:
-    """Kinds of rest over (β, κ), and predicted lines, by name (β, κ along each).
-
-    >>> figure, axis = plt.subplots()
-    >>> betas, kappas = np.array([1.0, 2.0]), np.array([0.0, 1.0])
-    >>> draw_kinds(axis, np.array([[1, 4], [4, 4]]), betas=betas, kappas=kappas, lines={})
-    """
+    """Kinds of rest over (β, κ), and predicted lines, by name (β, κ along each)."""
     size = max(int(entries.max()), 2)
     kind = np.where(entries == 1, 0, np.where(entries > size / 2, 2, 1))
     axis.pcolormesh(
@@ -86,11 +81,7 @@ def draw_kinds(
 def draw_gains(
     axis: Axes, gains: Mapping[str, tuple[float, float, float]], *, hollow: Sequence[str] = ()
 ) -> None:
-    """Means with intervals (mean, low, high) as horizontal bars around zero; `hollow` ones open.
-
-    >>> figure, axis = plt.subplots()
-    >>> draw_gains(axis, {"control": (0.1, 0.0, 0.2)})
-    """
+    """Means with intervals (mean, low, high) as horizontal bars around zero; `hollow` ones open."""
     for row, (name, (mean, low, high)) in enumerate(list(gains.items())[::-1]):
         colour = COLORS["green"] if low > 0 else COLORS["red"] if high < 0 else COLORS["black"]
         axis.errorbar(

@@ -32,10 +32,7 @@ def _arrow(axis: Axes, start: tuple[float, float], end: tuple[float, float]) -> 
 
 
 def draw_parts() -> Figure:
-    """The step of a plain layer beside the step of an energy transformer.
-
-    >>> plt.close(draw_parts())
-    """
+    """The step of a plain layer beside the step of an energy transformer."""
     figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.9))
     for axis in axes:
         axis.set(xlim=(0, 10), ylim=(0, 8))
@@ -85,10 +82,6 @@ def draw_landscape(
 
     energies: (n, n), rows the second angle; angles: (n,), degrees; paths: by name
     (steps, starts, 2), degrees, continuous.
-
-    >>> angles = np.linspace(-180, 180, 5)
-    >>> paths = {"one": np.zeros((2, 1, 2))}
-    >>> plt.close(draw_landscape(np.zeros((5, 5)), angles=angles, paths=paths))
     """
     figure, axes = plt.subplots(
         1, len(paths), figsize=(4.3 * len(paths), 3.9), sharey=True, squeeze=False
@@ -125,9 +118,6 @@ def draw_ladder(
 
     differences: by task, by comparison, a list over splits of (mean, low, high). bands: by task
     the half width of what counts as no difference. labels: the axis of each task.
-
-    >>> one = {"classes": {"b less a": [(0.0, -1.0, 1.0)]}}
-    >>> plt.close(draw_ladder(one, bands={"classes": 1.0}, labels={"classes": "points"}))
     """
     figure, axes = plt.subplots(
         1, len(differences), figsize=(4.6 * len(differences), 3.5), sharey=True, squeeze=False
@@ -167,9 +157,6 @@ def draw_paths(
     """Means over seeds against the number of steps, shaded ± one deviation, a panel a quantity.
 
     curves: by quantity, by arm, (len(times), seeds), NaN where there is nothing at a time.
-
-    >>> curves = {"score": {"energy": np.ones((2, 3))}}
-    >>> plt.close(draw_paths([0, 1], curves=curves, labels={"score": "accuracy"}, trained=1))
     """
     rows = -(-len(curves) // 2)
     figure, axes = plt.subplots(rows, 2, figsize=(8.2, 2.9 * rows), squeeze=False)
@@ -197,9 +184,6 @@ def draw_alignment(
 
     tasks: by task, by arm, (mean, half interval, spread of the null) over `epochs`; the band is
     twice the spread of the null of the arm, NaN where it has none.
-
-    >>> one = np.ones(2)
-    >>> plt.close(draw_alignment([0, 1], tasks={"classes": {"tied": (one, one, one)}}))
     """
     figure, axes = plt.subplots(
         1, len(tasks), figsize=(4.3 * len(tasks), 3.4), sharey=True, squeeze=False

@@ -19,7 +19,6 @@ from compendium.c18_energy_transformer.energy_transformer import (
 )
 from compendium.c18_energy_transformer.networks import Network, rotated_updates
 from compendium.c18_energy_transformer.training import score
-from spinformer.core.checks import check_integer
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 
@@ -41,12 +40,7 @@ class Path:
 
 
 def network_energy(network: Network, tokens: Tensor) -> Tensor:
-    """The energy (B,) of tokens (B, N, D): see the module.
-
-    >>> network = Network("tied", task="classes", step_size=1.0, seed=0)
-    >>> network_energy(network, torch.ones(3, 16, 16)).shape
-    torch.Size([3])
-    """
+    """The energy (B,) of tokens (B, N, D): see the module."""
     if network.energy is not None:
         return network.energy.energy(tokens)
     parts = network.attend(tokens, index=0)
@@ -57,14 +51,7 @@ def network_energy(network: Network, tokens: Tensor) -> Tensor:
 def follow(
     network: Network, patches: Tensor, *, labels: Tensor, hidden: Tensor, steps: int
 ) -> Path:
-    """Run `steps` steps of a network whose steps are tied, in double precision.
-
-    >>> network = Network("energy", task="classes", step_size=0.01, seed=0)
-    >>> patches, hidden = torch.ones(3, 16, 4), torch.zeros(3, 16, dtype=torch.bool)
-    >>> follow(network, patches, labels=torch.zeros(3), hidden=hidden, steps=2).rise
-    array([0., 0.])
-    """
-    check_integer("steps", steps, low=1)
+    """Run `steps` steps of a network whose steps are tied, in double precision."""
     if network.arm == "untied":
         raise ValueError("network must have tied steps, got an untied one")
     network, patches = network.double(), patches.double()
@@ -104,15 +91,7 @@ class Alignment:
 def align(
     network: Network, patches: Tensor, *, hidden: Tensor, turns: int = 20, seed: TorchSeed = 0
 ) -> Alignment:
-    """The alignment of the trained steps of a network.
-
-    >>> network = Network("tied values", task="classes", step_size=1.0, seed=0)
-    >>> patches = torch.randn(3, 16, 4, generator=torch.Generator().manual_seed(0))
-    >>> found = align(network, patches, hidden=torch.zeros(3, 16, dtype=torch.bool))
-    >>> round(found.query, 6), found.joint < 1, abs(found.null) < 0.5
-    (1.0, True, True)
-    """
-    check_integer("turns", turns, low=0)
+    """The alignment of the trained steps of a network."""
     generator = torch_generator(seed)
     tokens = network.embed(patches, hidden)
     cosines: list[list[float]] = []
@@ -145,10 +124,5 @@ def _cosine(update: Tensor, gradient: Tensor) -> float:
 
 
 def columns(table: dict[str, np.ndarray], name: str, *, at: Sequence[int]) -> np.ndarray:
-    """The columns `name_0`, `name_1`, … of a table for the numbers `at`: (len(at), rows).
-
-    >>> columns({"x_1": np.ones(2), "x_4": np.zeros(2)}, "x", at=[1, 4])
-    array([[1., 1.],
-           [0., 0.]])
-    """
+    """The columns `name_0`, `name_1`, … of a table for the numbers `at`: (len(at), rows)."""
     return np.stack([table[f"{name}_{number}"] for number in at])

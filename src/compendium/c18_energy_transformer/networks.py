@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from compendium.c18_energy_transformer.energy_transformer import EnergyTransformer
-from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.checks import check_choice, check_integer
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 
@@ -32,11 +32,7 @@ TASKS = ("classes", "patches")
 
 @record
 class Sizes:
-    """Width D, heads H, patterns M and steps T of the energy transformer that all are matched to.
-
-    >>> Sizes().width
-    16
-    """
+    """Width D, heads H, patterns M and steps T of the energy transformer that all are matched to."""
 
     width: int = 16
     heads: int = 2
@@ -64,12 +60,7 @@ class AttentionParts:
 
 
 class Layer(nn.Module):
-    """A pre-LN layer; attention without bias, a rectified feed-forward layer with it.
-
-    >>> layer = Layer(8, heads=2, head_width=4, hidden=5, tied_values=False, seed=0)
-    >>> layer(torch.ones(3, 4, 8), step_size=1.0).shape
-    torch.Size([3, 4, 8])
-    """
+    """A pre-LN layer; attention without bias, a rectified feed-forward layer with it."""
 
     def __init__(
         self,
@@ -130,10 +121,6 @@ class Network(nn.Module):
 
     `forward` takes patches (B, N, pixels) and which of them are hidden (B, N), booleans; it gives
     logits (B, classes) or patches (B, N, pixels). Raises ValueError for another arm or task.
-
-    >>> model = Network("energy", task="patches", step_size=0.1, seed=0)
-    >>> model(torch.ones(3, 16, 4), torch.zeros(3, 16, dtype=torch.bool)).shape
-    torch.Size([3, 16, 4])
     """
 
     def __init__(
@@ -142,7 +129,6 @@ class Network(nn.Module):
         super().__init__()
         self.arm = check_choice("arm", arm, ARMS)
         self.task = check_choice("task", task, TASKS)
-        check_real("step_size", step_size, low=0.0, open_low=True)
         # A buffer, so that networks of different step sizes can be stacked.
         self.step_size: Tensor
         self.register_buffer("step_size", torch.tensor(step_size))
@@ -235,11 +221,6 @@ def rotated_updates(parts: AttentionParts, *, seed: int | torch.Generator) -> Te
 
     The turn R_h stands between value and output map, O_hᵀ R_h V_h: all norms stay, and which value
     belongs to which key goes. For heads whose update has no key side.
-
-    >>> model = Network("tied", task="classes", step_size=1.0, seed=0)
-    >>> tokens = model.embed(torch.ones(2, 16, 4), torch.zeros(2, 16, dtype=torch.bool))
-    >>> rotated_updates(model.attend(tokens, index=0), seed=0).shape
-    torch.Size([2, 16, 16])
     """
     heads, size, _ = parts.value_map.shape
     normal = torch.randn(heads, size, size, generator=torch_generator(seed), dtype=torch.float64)
@@ -250,11 +231,7 @@ def rotated_updates(parts: AttentionParts, *, seed: int | torch.Generator) -> Te
 
 
 def core_parameters(model: Network) -> int:
-    """Numbers in the steps and the last normalisation, without embedding and read-out.
-
-    >>> core_parameters(Network("energy", task="classes", step_size=0.1, seed=0))
-    1553
-    """
+    """Numbers in the steps and the last normalisation, without embedding and read-out."""
     outer = ("embedding", "bias", "position", "unknown", "readout", "readout_bias")
     return sum(p.numel() for name, p in model.named_parameters() if name not in outer)
 

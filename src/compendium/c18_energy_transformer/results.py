@@ -42,11 +42,7 @@ TIMES = (0, 1, 2, 4, 6, 8, 12, 16)
 
 
 def tuning_rows(arm: str, *, task: str, epochs: int) -> Rows:
-    """Validation scores of all learning rates and step sizes for one arm.
-
-    >>> sorted(tuning_rows.__annotations__)
-    ['arm', 'epochs', 'return', 'task']
-    """
+    """Validation scores of all learning rates and step sizes for one arm."""
     data = tuning_data(SPLITS)
     settings = list(product(RATES, STEP_SIZES))
     starts = [
@@ -72,12 +68,7 @@ def tuning_rows(arm: str, *, task: str, epochs: int) -> Rows:
 
 
 def chosen_setting(arm: str, *, task: str, epochs: int) -> tuple[float, float]:
-    """Learning rate and step size with the best validation score.
-
-    >>> rate, step_size = chosen_setting("tied", task="classes", epochs=12)
-    >>> rate in RATES, step_size in STEP_SIZES
-    (True, True)
-    """
+    """Learning rate and step size with the best validation score."""
     table = TUNING[check_choice("task", task, TASKS)].read()
     here = np.flatnonzero((table["arm"] == arm) & (table["epochs"] == epochs))
     scores = table["score"][here] * (1 if task == "classes" else -1)
@@ -97,9 +88,6 @@ def network_rows(
     """One row a seed: scores, the path of long runs, alignments along the training.
 
     The path is that of the first 200 test images, the alignment of the first 50.
-
-    >>> sorted(network_rows.__annotations__)
-    ['arm', 'epochs', 'return', 'seeds', 'split', 'task']
     """
     data = split_data(split)
     rate, size = chosen_setting(arm, task=task, epochs=epochs)
@@ -150,9 +138,6 @@ def reference_rows(split: int) -> Rows:
 
     The linear completion is the conditional mean of a Gaussian with the covariance of the training
     images plus a ridge: hidden pixels from visible ones, a system of its own for every image.
-
-    >>> sorted(reference_rows.__annotations__)
-    ['return', 'split']
     """
     scores: dict[tuple[str, float], dict[bool, float]] = {}
     for validate in (True, False):
@@ -177,11 +162,7 @@ def reference_rows(split: int) -> Rows:
 
 
 def test_masks(*, task: str, count: int) -> Tensor:
-    """Which patches of the images of a test are hidden: the same for every network.
-
-    >>> test_masks(task="classes", count=2).any()
-    tensor(False)
-    """
+    """Which patches of the images of a test are hidden: the same for every network."""
     return hidden_patches(count, task=task, seed=77)
 
 

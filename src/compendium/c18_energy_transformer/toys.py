@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from compendium.c18_energy_transformer.energy_transformer import EnergyTransformer
-from spinformer.core.checks import check_array, check_choice, check_integer, check_tensor
+from spinformer.core.checks import check_array
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 
@@ -21,32 +21,18 @@ KINDS = ("random keys", "opposed keys")
 
 
 def tokens_at(angles: Tensor) -> Tensor:
-    """Tokens (..., 3) of spread 1 at angles (...), radians, in the plane that is normal to 1.
-
-    >>> tokens_at(torch.zeros(())).square().sum().round(decimals=6)
-    tensor(3.)
-    """
-    check_tensor("angles", angles)
+    """Tokens (..., 3) of spread 1 at angles (...), radians, in the plane that is normal to 1."""
     return 3**0.5 * torch.stack([angles.cos(), angles.sin()], -1) @ _basis(angles.dtype)
 
 
 def angles_of(tokens: Tensor) -> Tensor:
-    """Angles (...), radians in (−π, π], of tokens (..., 3).
-
-    >>> angles_of(7 * tokens_at(torch.tensor([0.5, -2.0]))).round(decimals=5)
-    tensor([ 0.5000, -2.0000])
-    """
-    check_tensor("tokens", tokens)
+    """Angles (...), radians in (−π, π], of tokens (..., 3)."""
     first, second = (tokens @ _basis(tokens.dtype).mT).unbind(-1)
     return torch.atan2(second, first)
 
 
 def two_token_model(*, key_side: bool, step_size: float, seed: int) -> EnergyTransformer:
-    """An energy transformer for tokens of three components, one head of width two, β = 2.
-
-    >>> two_token_model(key_side=True, step_size=0.1, seed=0).query_map.shape
-    torch.Size([1, 2, 3])
-    """
+    """An energy transformer for tokens of three components, one head of width two, β = 2."""
     model = EnergyTransformer(
         3,
         heads=1,
@@ -85,13 +71,7 @@ def count_uphill(
     kind: "random keys" (Gaussian maps and memory), or "opposed keys" (keys are minus the queries,
     no memory), the case in which the energy curves upwards: tokens that repel each other. Both
     are warm, β = 0.1, so that every query looks at all keys.
-
-    >>> count_uphill("opposed keys", factors=[1.0], trials=2).share
-    array([0.])
     """
-    check_choice("kind", kind, KINDS)
-    check_integer("trials", trials, low=1)
-    check_integer("batch", batch, low=1)
     multiples = check_array("factors", factors, ndim=1, low=0.0, open_low=True)
     generator = numpy_generator(seed)
     rising = np.zeros(len(multiples), dtype=int)

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from compendium.c18_energy_transformer.networks import TASKS, Network, Sizes
+from compendium.c18_energy_transformer.networks import Network, Sizes
 from compendium.common.token_tasks import TokenData, digits_as_tokens
-from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.checks import check_real
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 
@@ -46,9 +46,6 @@ def split_data(split: int) -> TokenData:
     """The digits as 16 patches of 4 pixels, shuffled by `split`; a third is the test set.
 
     The mean image of the training set is subtracted.
-
-    >>> len(split_data(0).train_labels), len(split_data(0).test_labels)
-    (1198, 599)
     """
     data = digits_as_tokens(patch=2, seed=split)
     return _centred(data.train_tokens, data.train_labels, data.test_tokens, data.test_labels)
@@ -58,10 +55,6 @@ def tuning_data(splits: Sequence[int]) -> TokenData:
     """Images that are in none of the test sets of `splits`: the last 200 of them for validation.
 
     One tuning serves all splits, and no test image has a part in it.
-
-    >>> data = tuning_data([0, 1])
-    >>> len(data.train_labels), len(data.test_labels)
-    (597, 200)
     """
     data = digits_as_tokens(patch=2, seed=splits[0])
     held = len(data.test_labels)
@@ -89,13 +82,7 @@ def _centred(train: Tensor, labels: Tensor, test: Tensor, test_labels: Tensor) -
 def hidden_patches(
     count: int, *, task: str, seed: int | torch.Generator, tokens: int = 16
 ) -> Tensor:
-    """Which patches of `count` images are hidden, (count, tokens): half for "patches", else none.
-
-    >>> hidden_patches(3, task="patches", seed=0).sum(-1)
-    tensor([8, 8, 8])
-    """
-    check_choice("task", task, TASKS)
-    count = check_integer("count", count, low=1)
+    """Which patches of `count` images are hidden, (count, tokens): half for "patches", else none."""
     if task == "classes":
         return torch.zeros(count, tokens, dtype=torch.bool)
     noise = torch.rand(count, tokens, generator=torch_generator(seed))
@@ -117,16 +104,7 @@ def train_stack(
 
     Cross-entropy of the classes, or mean square error of the hidden pixels. `keep` lists epochs
     after which snapshots are taken (0: before training). Raises ValueError for bad numbers.
-
-    >>> data = split_data(0)
-    >>> starts = [Start(seed=seed, rate=0.01, step_size=0.1) for seed in range(2)]
-    >>> found = train_stack("energy", task="classes", data=data, starts=starts, epochs=1, keep=[0])
-    >>> len(found.networks), len(found.snapshots[0])
-    (2, 2)
     """
-    check_integer("epochs", epochs, low=1)
-    check_integer("batch", batch, low=1)
-    check_integer("number of starts", len(starts), low=1)
     networks = [
         Network(arm, task=task, step_size=start.step_size, seed=start.seed, sizes=sizes)
         for start in starts
@@ -185,11 +163,6 @@ def score(answers: Tensor, *, patches: Tensor, labels: Tensor, hidden: Tensor) -
 
     That is the square error of hidden pixels over their mean square, which is the error of the
     mean image.
-
-    >>> hidden = torch.tensor([[True, False]])
-    >>> patches, labels = torch.ones(1, 2, 4), torch.zeros(1)
-    >>> score(torch.zeros(1, 2, 4), patches=patches, labels=labels, hidden=hidden)
-    1.0
     """
     if answers.ndim == 2:
         return float((answers.argmax(-1) == labels).double().mean())

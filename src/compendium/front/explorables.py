@@ -15,7 +15,6 @@ import numpy as np
 
 from bookmaker.files import write_atomically
 from compendium.common.phase_transitions import protocol_start
-from spinformer.core.checks import check_instance
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
@@ -30,11 +29,7 @@ def network_data(network: Network) -> dict[str, Any]:
 
     patterns (U, P) and readout (4, P, U) of `Network.output_patterns`, drive (2^K, 4, P) of
     `Network.position_overlaps`, window T, γ and ε.
-
-    >>> sorted(network_data(Network.document()))
-    ['drive', 'epsilon', 'gamma', 'patterns', 'readout', 'window']
     """
-    check_instance("network", network, Network)
     patterns, readout = network.output_patterns()
     return {
         "window": network.context,
@@ -50,9 +45,6 @@ def map_data() -> dict[str, Any]:
     """Networks by name, each with its starts: three drawn contexts, and the paper's protocol.
 
     That one settles on a cycle for the paper's network, and so is the same on every machine.
-
-    >>> list(map_data()["the paper's"]["starts"])
-    ["the paper's protocol", 'random 1', 'random 2', 'random 3']
     """
     networks = {PAPER: Network.document()}
     for seed in SEEDS:
@@ -77,11 +69,7 @@ def map_data() -> dict[str, Any]:
 
 
 def landscape_data() -> dict[str, Any]:
-    """Patterns in the plane, on a triangle of radius 1.5, and places for three more.
-
-    >>> len(landscape_data()["patterns"])
-    3
-    """
+    """Patterns in the plane, on a triangle of radius 1.5, and places for three more."""
     turns = np.array([0.25, 0.25 + 1 / 3, 0.25 + 2 / 3, 0.75, 1.08, 0.42])
     points = 1.5 * np.column_stack([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)])
     rounded = np.round(points, 3).tolist()
@@ -89,11 +77,7 @@ def landscape_data() -> dict[str, Any]:
 
 
 def spins_data() -> dict[str, Any]:
-    """Settings of three spins that tell something: a ferromagnet, frustration, a field.
-
-    >>> sorted(spins_data())
-    ['beta', 'cases', 'h1', 'h2', 'h3', 'j12', 'j13', 'j23']
-    """
+    """Settings of three spins that tell something: a ferromagnet, frustration, a field."""
 
     def case(
         couplings: tuple[float, ...], fields: tuple[float, ...], beta: float
@@ -111,11 +95,7 @@ def spins_data() -> dict[str, Any]:
 
 
 def module_data() -> dict[str, Any]:
-    """Three tokens in the plane and settings of a spin transformer module that tell something.
-
-    >>> sorted(module_data())
-    ['beta', 'cases', 'gamma', 'solver', 'strength', 'tokens', 'turn']
-    """
+    """Three tokens in the plane and settings of a spin transformer module that tell something."""
 
     def case(
         tokens: list[list[float]],
@@ -140,12 +120,7 @@ def module_data() -> dict[str, Any]:
 
 
 def script(data: dict[str, Any]) -> str:
-    """The data as a script that adds it to the page.
-
-    >>> print(script({"map": [1.5]}), end="")
-    // Written by `python -m compendium.front.explorables`.
-    globalThis.spinformer = Object.assign(globalThis.spinformer ?? {}, {data: {"map":[1.5]}});
-    """
+    """The data as a script that adds it to the page."""
     text = json.dumps(data, separators=(",", ":"))
     return (
         "// Written by `python -m compendium.front.explorables`.\n"
@@ -154,11 +129,7 @@ def script(data: dict[str, Any]) -> str:
 
 
 def every_figure() -> str:
-    """The whole of data.js.
-
-    >>> every_figure().count(chr(10))
-    2
-    """
+    """The whole of data.js."""
     figures = {"landscape": landscape_data(), "map": map_data(), "module": module_data()}
     return script({**figures, "spins": spins_data()})
 

@@ -16,10 +16,7 @@ from spinformer.plot.style import COLORS, label_panels
 
 
 def draw_layer() -> None:
-    """A layer of a transformer from below to above, and who may look at whom under a causal mask.
-
-    >>> draw_layer()
-    """
+    """A layer of a transformer from below to above, and who may look at whom under a causal mask."""
     _, axes = plt.subplots(1, 2, figsize=(8.4, 4.4), width_ratios=(1.7, 1.0))
     draw_boxes(
         {
@@ -64,10 +61,7 @@ def draw_layer() -> None:
 
 
 def draw_spins() -> None:
-    """Four coupled spins, each in a field of its own, and the mean direction in which it points.
-
-    >>> draw_spins()
-    """
+    """Four coupled spins, each in a field of its own, and the mean direction in which it points."""
     _, axis = plt.subplots(figsize=(6.4, 2.2))
     places = np.array([[0.0, 0.0], [1.6, 0.5], [3.2, 0.0], [1.6, -0.7]])
     fields = np.radians([80.0, 20.0, 110.0, -30.0])
@@ -91,10 +85,7 @@ def draw_spins() -> None:
 
 
 def draw_generator() -> None:
-    """A window of four tokens from which the next is written, and the window that moves on.
-
-    >>> draw_generator()
-    """
+    """A window of four tokens from which the next is written, and the window that moves on."""
     _, axis = plt.subplots(figsize=(8.4, 2.2))
     draw_boxes(
         {

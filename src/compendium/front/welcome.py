@@ -43,9 +43,6 @@ def welcome_numbers(figures: Mapping[str, float]) -> dict[str, Any]:
     """All that the pictures draw: keys, paths of queries and three motions, to six digits.
 
     figures: those of `FIGURES`, which chapters have computed.
-
-    >>> sorted(welcome_numbers({}))
-    ['beta', 'figures', 'keys', 'motions', 'paths']
     """
     turns = np.array([0.25, 0.25 + 1 / 3, 0.25 + 2 / 3])
     keys = torch.tensor(np.column_stack([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)]))
@@ -75,10 +72,7 @@ def welcome_numbers(figures: Mapping[str, float]) -> dict[str, Any]:
 
 
 def draw_memory(numbers: Numbers) -> None:
-    """Queries slide downhill to keys, on the contours of attention's energy.
-
-    >>> draw_memory(welcome_numbers({}))
-    """
+    """Queries slide downhill to keys, on the contours of attention's energy."""
     axis = _panel((4.2, 3.2))
     keys = torch.tensor(numbers["keys"], dtype=torch.float64)
     line = np.linspace(-1.6, 1.6, 121)
@@ -98,10 +92,7 @@ def draw_memory(numbers: Numbers) -> None:
 
 
 def draw_faces(numbers: Numbers) -> None:
-    """How many of 100 half-hidden faces come back, for four ways to prepare the memory.
-
-    >>> draw_faces(welcome_numbers(dict.fromkeys(FIGURES, 1.0)))
-    """
+    """How many of 100 half-hidden faces come back, for four ways to prepare the memory."""
     axis = _panel((5.2, 2.4))
     ways = {"raw": "as they are", "centred": "less the mean face", "norm": "equal length"}
     ways["both"] = "both"
@@ -116,10 +107,7 @@ def draw_faces(numbers: Numbers) -> None:
 
 
 def draw_heads(numbers: Numbers) -> None:
-    """One square a head of the pretrained model, colored by whether it climbs its own energy.
-
-    >>> draw_heads(welcome_numbers(dict.fromkeys(FIGURES, 1.0)))
-    """
+    """One square a head of the pretrained model, colored by whether it climbs its own energy."""
     axis = _panel((5.2, 2.4))
     climbing = int(numbers["figures"]["A14a.climbing"])
     for place in range(HEADS):
@@ -135,10 +123,7 @@ def draw_heads(numbers: Numbers) -> None:
 
 
 def draw_mask(numbers: Numbers) -> None:
-    """Two tokens with a mask: in equilibrium the past answers the future, driven it does not.
-
-    >>> draw_mask(welcome_numbers(dict.fromkeys(FIGURES, 0.1)))
-    """
+    """Two tokens with a mask: in equilibrium the past answers the future, driven it does not."""
     axis = _panel((5.2, 2.4))
     for y, name, answer in ((1.0, "in equilibrium", "leak"), (0.0, "driven", "causal")):
         value = numbers["figures"][f"B13.{answer}"]
@@ -160,10 +145,7 @@ def draw_mask(numbers: Numbers) -> None:
 
 
 def draw_motions(numbers: Numbers) -> None:
-    """Three motions of the network that reads its own text, one dot a token.
-
-    >>> draw_motions(welcome_numbers({}))
-    """
+    """Three motions of the network that reads its own text, one dot a token."""
     figure, axes = plt.subplots(3, 1, figsize=(5.2, 3.2), sharex=True)
     tones = ("black", "orange", "purple")
     for axis, (name, beta), tone in zip(axes, MOTIONS.items(), tones, strict=True):
