@@ -17,8 +17,7 @@ from compendium.c33d_phase_diagrams.starts import coexisting, ends_apart
 from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 NETWORK = Network.document()
 

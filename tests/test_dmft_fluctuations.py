@@ -8,15 +8,17 @@ import pytest
 
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
 from compendium.c32c_fluctuations.coupling import coupled_growth
-from spinformer.dmft.enumeration import (
-    exact_moments,
-    mean_first_passage,
-    token_states,
-    transition_probabilities,
+from compendium.c33g_escapes.passage import mean_first_passage
+from spinformer.dmft.finite_size import (
+    attention_of_window,
+    linear_maps,
+    mean_path,
+    mean_shift,
+    noise_covariance,
+    window_means,
 )
-from spinformer.dmft.finite_size import linear_maps, mean_shift, noise_covariance
+from spinformer.dmft.functional import exact_moments, token_states, transition_probabilities
 from spinformer.dmft.network import Network
-from spinformer.dmft.tokens import attention_of_window, mean_path, window_means
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,7 @@ from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import SHORT_STRETCHES, Thresholds, find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 NETWORK = Network.document()
 

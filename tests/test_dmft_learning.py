@@ -14,8 +14,8 @@ from compendium.c36_learning_through_the_limit.learning import (
     surprise,
     surrogate,
 )
+from spinformer.dmft.finite_size import mean_path
 from spinformer.dmft.network import Network
-from spinformer.dmft.tokens import mean_path
 
 SETTING = {"beta": 1.3, "gamma": 4.0}
 
