@@ -17,10 +17,10 @@ import numpy as np
 from scipy.optimize import fsolve
 
 from compendium.c33c_bifurcations.ring import closed_curve
-from spinformer.dmft.cycles import cycle
+from spinformer.dmft.continuation import cycle
 from spinformer.dmft.mean_field import step
 from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context
 
 
 def median(action: Callable[[], np.ndarray], repeats: int) -> tuple[float, np.ndarray]:

@@ -33,7 +33,7 @@ from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.lyapunov import lyapunov_spectrum, lyapunov_spectrum_reference
 from spinformer.dmft.mean_field import document_context, random_contexts, step
 from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context
 
 LANES = 512
 

@@ -17,7 +17,7 @@ import numba
 import numpy as np
 
 from spinformer.dmft.network import OUTPUT, Network
-from spinformer.dmft.tokens import attention_of_window, generate, generate_bits_reference
+from spinformer.dmft.finite_size import attention_of_window, generate, generate_bits_reference
 
 BETA, RUNS, STEPS, REPEATS = 1.27, 1000, 100, 7
 

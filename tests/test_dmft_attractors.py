@@ -19,8 +19,7 @@ from spinformer.dmft.attractors import (
     find_period,
 )
 from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 from spinformer.plot.orbits import diagram_image
 
 QUICK = {"transient": 30_000, "kept": 10_000, "exponent_steps": 10_000}

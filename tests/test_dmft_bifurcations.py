@@ -5,15 +5,21 @@ import pytest
 from scipy.optimize import brentq
 
 from spinformer.core.solve import NotConverged, Status
-from spinformer.dmft import bifurcations
-from spinformer.dmft.bifurcations import bifurcation, follow_bifurcation, follow_cycle
-from spinformer.dmft.conditions import Kind, conditions, critical_rotation, equations_of
-from spinformer.dmft.cycles import cycle
+from spinformer.dmft import continuation
+from spinformer.dmft.attractors import rotation_number, strobed
+from spinformer.dmft.continuation import (
+    Kind,
+    bifurcation,
+    conditions,
+    critical_rotation,
+    cycle,
+    equations_of,
+    follow_bifurcation,
+    follow_cycle,
+    onset,
+)
 from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import Network
-from spinformer.dmft.onset import onset
-from spinformer.dmft.rotation import rotation_number, strobed
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 NETWORK = Network.document()
 ZERO = Context(np.zeros((4, 3)), 0)
@@ -188,8 +194,8 @@ def test_a_point_far_from_where_the_sign_changed_is_not_taken(monkeypatch, torus
         far = Context(point.value.attention + 0.5, point.value.position)
         return replace(point, value=far) if len(asked) % 2 else point
 
-    attempt = bifurcations._try
-    monkeypatch.setattr(bifurcations, "_try", astray)
+    attempt = continuation._try
+    monkeypatch.setattr(continuation, "_try", astray)
     start = cycle(NETWORK, ZERO, beta=1.235, period=4)
     found = follow_cycle(NETWORK, start, step=5e-3, within=(1.2, 1.25), max_steps=9)
     assert len(asked) == 2

@@ -3,13 +3,11 @@ import pytest
 from scipy.optimize import fsolve
 
 from spinformer.core.solve import NotConverged, Status
-from spinformer.dmft.cycles import _least_period, cycle
-from spinformer.dmft.lyapunov import tangent_map
+from spinformer.dmft.attractors import strobed
+from spinformer.dmft.continuation import _least_period, cycle
+from spinformer.dmft.lyapunov import returned, tangent_map
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.return_map import returned
-from spinformer.dmft.rotation import strobed
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 ZERO = Context(np.zeros((4, 3)), 0)
 

@@ -3,24 +3,21 @@ import pytest
 
 from compendium.common.paths_to_mean_fields import settled_start
 from spinformer.dmft.finite_size import (
+    attention_of_window,
+    generate,
     growth_rate,
     linear_fluctuations,
     linear_maps,
+    mean_path,
     mean_shift,
     noise_covariance,
     predicted_rms,
-)
-from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
-from spinformer.dmft.tokens import (
-    attention_of_window,
-    generate,
-    mean_path,
     reverse_window,
     semantic_overlaps,
     window_means,
 )
+from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.network import Context, Network
 
 # Context of the document's network, oldest first, and the overlaps that follow at beta = 1.27.
 CONTEXT = np.array(

@@ -8,6 +8,7 @@ from scipy.stats import binom
 
 from spinformer.core.solve import NotConverged
 from spinformer.core.states import spin_states
+from spinformer.dmft.finite_size import mean_path
 from spinformer.dmft.functional import (
     enumerate_paths,
     propagate,
@@ -16,7 +17,6 @@ from spinformer.dmft.functional import (
     token_states,
 )
 from spinformer.dmft.network import Network
-from spinformer.dmft.tokens import mean_path
 
 
 def small_network(seed: int = 3) -> Network:

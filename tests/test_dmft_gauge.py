@@ -10,8 +10,7 @@ import pytest
 
 from spinformer.dmft.gauge import canonical_code, canonical_form, count_networks, random_gauge
 from spinformer.dmft.mean_field import random_contexts, step
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 
 def run(network, context, steps=6):

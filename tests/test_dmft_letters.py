@@ -9,11 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from compendium.c35_other_tokens.potts import limit_of_order, one_feature, ordered_branch
-from compendium.c35_other_tokens.words import freezing_beta, random_words, site_information
-from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.finite_size import linear_maps, noise_covariance, predicted_rms
-from spinformer.dmft.letter_tokens import (
+from compendium.c35_other_tokens.letter_tokens import (
     attention_of_letters,
     enumerate_next,
     generate_letters,
@@ -24,6 +20,11 @@ from spinformer.dmft.letter_tokens import (
     predicted_deviation,
     vocabulary,
 )
+from compendium.c35_other_tokens.potts import limit_of_order, one_feature, ordered_branch
+from compendium.c35_other_tokens.words import freezing_beta, random_words, site_information
+from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.continuation import onset
+from spinformer.dmft.finite_size import linear_maps, mean_path, noise_covariance, predicted_rms
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.lyapunov import (
     lyapunov_spectrum,
@@ -31,10 +32,7 @@ from spinformer.dmft.lyapunov import (
     tangent_map,
 )
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.onset import onset
-from spinformer.dmft.state import Context
-from spinformer.dmft.tokens import mean_path
+from spinformer.dmft.network import Context, Network
 
 
 def anything(letters: int, *, seed: int = 0, features: int = 2, segments: int = 5) -> LetterNetwork:

@@ -4,13 +4,11 @@ from scipy.stats import kstest
 
 from compendium.c33b_lifetimes.study import COLUMNS, CRISIS, LIFETIMES, crisis_row, lifetime_row
 from compendium.common.phase_transitions import protocol_start
-from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.attractors import Regime, escape_times, escapes_of, find_attractors, replicas
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.lifetimes import escape_times, escapes_of, growth_rates, replicas
-from spinformer.dmft.lyapunov import lyapunov_spectrum, lyapunov_spectrum_reference
+from spinformer.dmft.lyapunov import growth_rates, lyapunov_spectrum, lyapunov_spectrum_reference
 from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spinformer.dmft.finite_size import linear_maps, noise_covariance, predicted_rms
+from spinformer.dmft.finite_size import linear_maps, mean_path, noise_covariance, predicted_rms
 from spinformer.dmft.memory import fisher_memory, memory_profile, noise_growth, token_noise
 from spinformer.dmft.network import OUTPUT, Network
-from spinformer.dmft.tokens import mean_path
 
 
 def uneven_network() -> Network:

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from spinformer.dmft.attractors import rotation_number, strobed
 from spinformer.dmft.mean_field import random_contexts, step
 from spinformer.dmft.network import Network
-from spinformer.dmft.rotation import rotation_number, strobed
 
 GOLDEN = (np.sqrt(5) - 1) / 2
 

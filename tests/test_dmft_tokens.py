@@ -3,11 +3,7 @@ import pytest
 from scipy.special import softmax
 from scipy.stats import binom, chi2
 
-from spinformer.dmft.functional import propagate, token_states
-from spinformer.dmft.mean_field import random_contexts, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
-from spinformer.dmft.tokens import (
+from spinformer.dmft.finite_size import (
     attention_of_window,
     generate,
     generate_bits_reference,
@@ -17,6 +13,9 @@ from spinformer.dmft.tokens import (
     window_means,
     window_of_context,
 )
+from spinformer.dmft.functional import propagate, token_states
+from spinformer.dmft.mean_field import random_contexts, trajectory
+from spinformer.dmft.network import Context, Network
 
 # Context of the document's network, oldest first, and the overlaps that follow at beta = 1.27.
 CONTEXT = np.array(

@@ -18,11 +18,11 @@ from compendium.c33g_escapes.study import (
     quench,
     recognize,
 )
+from compendium.c33g_escapes.passage import mean_first_passage
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.enumeration import mean_first_passage, token_states, transition_probabilities
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
-from spinformer.dmft.tokens import mean_path, semantic_overlaps
+from spinformer.dmft.finite_size import mean_path, semantic_overlaps
+from spinformer.dmft.functional import token_states, transition_probabilities
+from spinformer.dmft.network import Context, Network
 
 
 @pytest.fixture(scope="module")

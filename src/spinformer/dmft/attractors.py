@@ -1,4 +1,4 @@
-"""Attractors of the mean field: periods, quasi-periodicity, chaos, orbit diagrams, continuation.
+"""Attractors of the mean field: their regimes, how fast they turn, how long chaos lasts.
 
 Regimes are decided by numbers, not by eye, from three measurements on each orbit after its
 transient:
@@ -12,32 +12,47 @@ transient:
 
 What meets no definition is called undecided, with one exception: chaos that ends while the exponent
 is measured is called transient. A label is a statement about the steps that were run: chaos may
-last longer than these and end all the same (`lifetimes` measures how long).
+last longer than these and end all the same.
+
+*Rotation.* The position of a token is a clock of 2^K steps that drives the network. Seen once a
+period of the clock, always at the same phase, a cycle of 2^K steps is a point, a quasi-periodic
+motion a closed curve, and the mean angle by which it moves along this curve is the rotation
+number, in turns a period. A rational one, p/q, is a motion locked to the clock.
+
+*Lifetimes.* Chaos that is no attractor ends: after a time that is drawn anew for every start the
+orbit finds a hole in the chaotic set and falls onto an attractor beside it. Far from the hole the
+orbit has forgotten its start, so the times are exponential, P(t > s) = exp(−s/τ), and one number,
+the lifetime τ in steps, says all (Tél and Lai 2008). `escape_times` runs replicas, measures the
+growth of a tangent vector in consecutive stretches, and calls an orbit escaped from the first of
+several stretches in a row whose growth lies below a given rate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from enum import IntEnum
 
 import numpy as np
 from tqdm import tqdm
 
 from spinformer.core.checks import check_array, check_instance, check_integer, check_real
+from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.core.statistics import Estimate
+from spinformer.core.statistics import Estimate, Lifetime, lifetime_estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.kernels.lanes import LANES
-from spinformer.dmft.kernels.stepping import Block, Clock
-from spinformer.dmft.kernels.surveying import Tally
-from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.state import Context
-from spinformer.dmft.weights import AttentionNetwork
+from spinformer.dmft.kernels import LANES, Block, Clock, Tally
+from spinformer.dmft.lyapunov import growth_rates, lyapunov_spectrum
+from spinformer.dmft.network import AttentionNetwork, Context, Network, fitting
 
 # Stretches from which the error of an exponent is taken.
 _BATCHES = 20
+# Smallest empty arc, in turns, that the angles of one flash must leave: there the lift is cut.
+_GAP = 0.05
+# Fewest points of a rotation number.
+_FEWEST = 16
+# A hole in the chaotic set lets many pass near it: one quiet stretch is no escape.
+_IN_A_ROW = 3
 
 
 class Regime(IntEnum):
@@ -168,10 +183,8 @@ def classify(
     >>> [Regime(code).label for code in codes]
     ['periodic', 'quasi-periodic', 'chaotic']
     """
-    limit = _limits(thresholds)
+    limit = check_instance("thresholds", thresholds or Thresholds(), Thresholds)
     check_instance("exponent", exponent, Estimate)
-    if before is not None:
-        check_instance("before", before, Estimate)
     period, rate, error, digits = np.broadcast_arrays(
         period, exponent.value, exponent.error, digits
     )
@@ -186,14 +199,6 @@ def classify(
         ended &= after <= limit.neutral
         code[(code == Regime.UNDECIDED) & ended] = Regime.TRANSIENT_CHAOS
     return code
-
-
-def _limits(thresholds: Thresholds | None) -> Thresholds:
-    if thresholds is None:
-        return Thresholds()
-    if not isinstance(thresholds, Thresholds):
-        raise TypeError(f"thresholds must be Thresholds, got {thresholds!r:.60}")
-    return thresholds
 
 
 def find_attractors(
@@ -222,7 +227,6 @@ def find_attractors(
     short stretch searched for a period, and `exponent_steps` steps averaged for the `exponents`
     leading Lyapunov exponents (0 of them: none; regimes are then periodic or undecided).
 
-    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = find_attractors(
     ...     Network.document(), start, beta=0.5, transient=2000, kept=200, exponent_steps=200
@@ -230,7 +234,7 @@ def find_attractors(
     >>> Regime(int(found.regime)).label, int(found.period)
     ('periodic', 4)
     """
-    limit = _limits(thresholds)
+    limit = check_instance("thresholds", thresholds or Thresholds(), Thresholds)
     ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
     transient = check_integer("transient", transient, low=0)
     kept = check_integer("kept", kept, low=2)
@@ -253,6 +257,7 @@ def find_attractors(
             section=np.zeros((LANES, bins), dtype=np.uint32),
             sums=np.zeros((2, ensemble.features, LANES)),
             window=weights,
+            overlap=np.empty((ensemble.features, LANES)),
             observed=observed,
             plane=plane,
             tolerance=tolerance,
@@ -273,7 +278,12 @@ def find_attractors(
     gap = np.abs(sums[..., 0, :] - sums[..., 1, :]).max(axis=-1)
     digits = -np.log10(np.maximum(gap, 1e-16))
     state = ensemble.state()
-    if exponents:
+    if not exponents:
+        empty = np.zeros((*period.shape, 0))
+        rates = Estimate(value=empty, error=empty)
+        settled = np.zeros(period.shape, dtype=bool)
+        regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
+    else:
         spectrum = lyapunov_spectrum(
             network,
             state,
@@ -288,23 +298,14 @@ def find_attractors(
         )
         rates, state = spectrum.exponents, spectrum.context
         settled = spectrum.settled[..., 0]
-        leading = Estimate(
-            value=rates.value[..., 0], error=rates.error[..., 0], samples=rates.samples
-        )
-        before = spectrum.before
         regime = classify(
             period,
-            exponent=leading,
+            exponent=_leading(rates),
             digits=digits,
-            before=Estimate(value=before.value[..., 0], error=before.error[..., 0]),
+            before=_leading(spectrum.before),
             after=spectrum.after[..., 0],
             thresholds=limit,
         )
-    else:
-        empty = np.zeros((*period.shape, 0))
-        rates = Estimate(value=empty, error=empty)
-        settled = np.zeros(period.shape, dtype=bool)
-        regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
     return Attractors(
         regime=regime,
         period=period,
@@ -316,6 +317,10 @@ def find_attractors(
         section=section,
         context=state,
     )
+
+
+def _leading(rates: Estimate) -> Estimate:
+    return Estimate(value=rates.value[..., 0], error=rates.error[..., 0], samples=rates.samples)
 
 
 @record
@@ -331,7 +336,7 @@ class Continuation:
     period: np.ndarray
     exponent: Estimate
     mean: np.ndarray
-    context: Context = field(repr=False)
+    context: Context
 
 
 def continue_attractors(
@@ -354,7 +359,6 @@ def continue_attractors(
     others appear, until it loses its stability. `SHORT_STRETCHES` are thresholds that suit the
     default numbers of steps.
 
-    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((1, 4, 3), 0.1), 0)
     >>> followed = continue_attractors(
     ...     Network.document(), start, np.array([0.5, 0.6]), thresholds=SHORT_STRETCHES
@@ -383,15 +387,253 @@ def continue_attractors(
         )
         context = found.context
         rows.append(found)
+    leading = [_leading(found.exponents) for found in rows]
     return Continuation(
         betas=betas,
         regime=np.stack([found.regime for found in rows]),
         period=np.stack([found.period for found in rows]),
         exponent=Estimate(
-            value=np.stack([found.exponents.value[..., 0] for found in rows]),
-            error=np.stack([found.exponents.error[..., 0] for found in rows]),
-            samples=rows[0].exponents.samples,
+            value=np.stack([rate.value for rate in leading]),
+            error=np.stack([rate.error for rate in leading]),
+            samples=leading[0].samples,
         ),
         mean=np.stack([found.mean for found in rows]),
         context=context,
+    )
+
+
+# ---- rotation
+
+
+def strobed(
+    network: Network,
+    context: Context,
+    *,
+    beta: float | np.ndarray,
+    count: int,
+    phase: int = 0,
+    gamma: float | np.ndarray | None = None,
+    epsilon: float | np.ndarray | None = None,
+    transient: int = 0,
+    threads: int | None = None,
+) -> tuple[np.ndarray, Context]:
+    """Semantic m^o, factor 1 − ε included, of every token at position `phase`: (..., count, P).
+
+    The first of them at least `transient` steps after the start; with them the context at the
+    end. beta, gamma, epsilon and the context broadcast as in `mean_field.trajectory`.
+
+    >>> points, end = strobed(Network.document(), Context(np.zeros((4, 3)), 0), beta=1.2, count=5)
+    >>> points.shape
+    (5, 3)
+    """
+    _, position = fitting(network, context)
+    phase = check_integer("phase", phase, low=0, high=network.positions - 1)
+    transient = check_integer("transient", transient, low=0)
+    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
+    ensemble.advance(transient + (phase - position - transient) % network.positions)
+    # `record` keeps the last of every 2^K tokens.
+    ensemble.advance(1)
+    points = ensemble.record(check_integer("count", count, low=0), every=network.positions)
+    return points, ensemble.state()
+
+
+@record
+class Rotation:
+    """turns: turns a flash (...), from 0 to ½, with errors. clear: (...) booleans: True where the
+    angle of a flash leaves an arc empty, so that its lift, and with it the number, has a meaning.
+    """
+
+    turns: Estimate
+    clear: np.ndarray
+
+
+def rotation_number(points: np.ndarray, *, center: np.ndarray | None = None) -> Rotation:
+    """Mean turn a flash of strobed points (..., n, d) about a center (..., d), None: their mean.
+
+    Angles are taken in the plane of the two leading principal axes, and averaged with the weight
+    e^{−1/(t(1−t))}, 0 < t < 1 the share of the series that has passed: for a quasi-periodic motion
+    this converges faster than any power of n [das2017quantitative]. The error is the largest
+    difference to the same average over either half; it does not shrink for a chaotic series.
+    Clockwise and counter-clockwise are not told apart. The curve must wind once about the center.
+    ValueError for fewer than 16 points or for one dimension.
+
+    >>> angle = 2 * np.pi * 0.2419 * np.arange(500)
+    >>> found = rotation_number(np.stack([2 * np.cos(angle), np.sin(angle)], axis=-1))
+    >>> f"{found.turns.value:.6f}", bool(found.clear)
+    ('0.241900', True)
+    """
+    points = check_array("points", points)
+    if points.ndim < 2 or points.shape[-2] < _FEWEST or points.shape[-1] < 2:
+        raise ValueError(
+            f"points must have shape (..., n, d), n at least {_FEWEST}, d at least 2, "
+            f"got {points.shape}"
+        )
+    mean = points.mean(axis=-2)
+    if center is not None:
+        given = check_array("center", center)
+        if given.shape[-1:] != mean.shape[-1:] or given.ndim > mean.ndim:
+            raise ValueError(f"center must have shape (..., {mean.shape[-1]}), got {given.shape}")
+        mean = given
+    away = points - mean[..., None, :]
+    spread = np.einsum("...ni,...nj->...ij", away, away)
+    axes = np.linalg.eigh(spread)[1][..., -2:]
+    flat = np.einsum("...ni,...ij->...nj", away, axes)
+    angle = np.arctan2(flat[..., 1], flat[..., 0]) / (2 * np.pi)
+    turn = np.diff(angle, axis=-1) % 1.0
+    ordered = np.sort(turn, axis=-1)
+    gaps = np.diff(np.concatenate([ordered, ordered[..., :1] + 1.0], axis=-1), axis=-1)
+    index = np.argmax(gaps, axis=-1)[..., None]
+    cut = np.take_along_axis(ordered, index, axis=-1)
+    gap = np.take_along_axis(gaps, index, axis=-1)
+    # Every turn between the end of the empty arc and one turn later.
+    lift = (turn - cut - 0.5 * gap) % 1.0 + cut + 0.5 * gap
+    half = lift.shape[-1] // 2
+    whole = _smooth(lift)
+    error = np.maximum(
+        np.abs(_smooth(lift[..., :half]) - whole), np.abs(_smooth(lift[..., half:]) - whole)
+    )
+    turns = np.abs((whole + 0.5) % 1.0 - 0.5)
+    estimate = Estimate(value=turns[()], error=error[()], samples=lift.shape[-1])
+    return Rotation(turns=estimate, clear=np.asarray(gap[..., 0] > _GAP))
+
+
+def _smooth(values: np.ndarray) -> np.ndarray:
+    """Average (...) of (..., n) with the bump function."""
+    return np.asarray(values @ bump_weights(values.shape[-1]))
+
+
+# ---- lifetimes
+
+
+@record
+class Escapes:
+    """Escape times of B replicas at one set of parameters.
+
+    times: (B,) steps until the escape; the horizon for those that never escaped. escaped: (B,)
+    booleans. returned: (B,) whether chaos came back later, which exponential times exclude.
+    growth: (n, B) mean growth rate of a tangent vector in each stretch of `stretch` steps.
+    rate: growth below it is not chaos. context: the states at the end.
+
+    >>> start = replicas(Context(np.full((4, 3), 0.1), 0), count=2)
+    >>> calm = escape_times(
+    ...     Network.document(), start, beta=0.5, rate=0.01, horizon=400, stretch=100, transient=0
+    ... )
+    >>> calm.horizon, calm.lifetime().value
+    (400, 0.0)
+    """
+
+    times: np.ndarray
+    escaped: np.ndarray
+    returned: np.ndarray
+    growth: np.ndarray
+    stretch: int
+    rate: float
+    context: Context
+
+    @property
+    def horizon(self) -> int:
+        """Steps that every replica was followed."""
+        return len(self.growth) * self.stretch
+
+    def lifetime(self, *, level: float = 0.95) -> Lifetime:
+        """Lifetime of the chaos, with its interval, from escaped and censored times."""
+        return lifetime_estimate(self.times, ended=self.escaped, level=level)
+
+
+def replicas(context: Context, *, count: int, size: float = 1e-10, seed: Seed = 0) -> Context:
+    """`count` copies of one context (T, P), each moved by normal noise of deviation `size`.
+
+    Chaos parts them within some hundred steps; what they have in common is the basin.
+
+    >>> replicas(Context(np.zeros((4, 3)), 2), count=8).attention.shape
+    (8, 4, 3)
+    """
+    check_instance("context", context, Context)
+    count = check_integer("count", count, low=1)
+    size = check_real("size", size, low=0.0)
+    if context.attention.ndim != 2:
+        raise ValueError(f"context must be one context (T, P), got {context.attention.shape}")
+    noise = numpy_generator(seed).standard_normal((count, *context.attention.shape))
+    return Context(context.attention + size * noise, context.position)
+
+
+def escapes_of(growth: np.ndarray, *, rate: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First stretch of an escape, whether there was one, and whether chaos returned, each (B,).
+
+    growth: (n, B). A replica escapes at the first of three stretches in a row (fewer at the end
+    do not count) whose growth is below `rate`; n where it never does.
+
+    >>> growth = np.array([[0.1, 0.1], [0.0, 0.0], [0.1, 0.0], [0.1, 0.0], [0.1, 0.0]])
+    >>> [part.tolist() for part in escapes_of(growth, rate=0.05)]
+    [[5, 1], [False, True], [False, False]]
+    """
+    growth = check_array("growth", growth, ndim=2)
+    rate = check_real("rate", rate)
+    quiet = growth < rate
+    stretches = len(quiet)
+    # A replica that is quiet at the end alone has not escaped: no stretch follows the last.
+    padded = np.concatenate([quiet, np.zeros((_IN_A_ROW, quiet.shape[1]), dtype=bool)])
+    runs = np.all([padded[i : i + stretches] for i in range(_IN_A_ROW)], axis=0)
+    escaped = runs.any(axis=0)
+    first = np.where(escaped, runs.argmax(axis=0), stretches)
+    later = np.arange(stretches)[:, None] >= first
+    return first, np.asarray(escaped), np.asarray((later & ~quiet).any(axis=0))
+
+
+def escape_times(
+    network: Network,
+    context: Context,
+    *,
+    beta: float,
+    rate: float,
+    horizon: int,
+    gamma: float | None = None,
+    epsilon: float | None = None,
+    stretch: int = 5000,
+    transient: int = 5000,
+    threads: int | None = None,
+    progress: bool = False,
+) -> Escapes:
+    """Follow replicas, contexts (B, T, P), for `horizon` steps and see which leave their chaos.
+
+    `transient` steps are dropped first, in which replicas of one start part. rate: what growth
+    per step is chaos; between the growth on the chaotic set and that of the attractors beside
+    it. A time is known to one `stretch`, so lifetimes must be several stretches long.
+
+    >>> start = replicas(Context(np.full((4, 3), 0.1), 0), count=2)
+    >>> calm = escape_times(
+    ...     Network.document(), start, beta=0.5, rate=0.01, horizon=400, stretch=100, transient=0
+    ... )
+    >>> calm.times, calm.escaped
+    (array([0, 0]), array([ True,  True]))
+    """
+    check_instance("context", context, Context)
+    if context.attention.ndim != 3:
+        raise ValueError(f"context must hold replicas (B, T, P), got {context.attention.shape}")
+    stretch = check_integer("stretch", stretch, low=1)
+    horizon = check_integer("horizon", horizon, low=_IN_A_ROW * stretch)
+    transient = check_integer("transient", transient, low=0)
+    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
+    ensemble.advance(transient)
+    rates, last = growth_rates(
+        network,
+        ensemble.state(),
+        beta=beta,
+        gamma=gamma,
+        epsilon=epsilon,
+        stretches=horizon // stretch,
+        stretch=stretch,
+        threads=threads,
+        progress=progress,
+    )
+    growth = np.ascontiguousarray(rates.T)
+    first, escaped, returned = escapes_of(growth, rate=rate)
+    return Escapes(
+        times=first * stretch,
+        escaped=escaped,
+        returned=returned,
+        growth=growth,
+        stretch=stretch,
+        rate=float(rate),
+        context=last,
     )

@@ -1,4 +1,10 @@
-"""How far the network of N bits is from its mean field: the theory, to first order in N^{-1/2}.
+"""Token by token at finite N: the stochastic network, and how far it is from its mean field.
+
+[poclopez2024dynamical, Eqs. (7) and (8)]: from the window of the last T tokens attention makes
+A_t, and every bit of the next token is drawn on its own, `P(x_i = ±1) ∝ exp(±β Σ_a W^o_ia A_a)`.
+Bits of one segment share their probability, so the sum of n such bits is a binomial draw: a
+token is L binomial draws, exact in distribution for any N, and N = 10⁸ costs what N = 10² does
+(`generate`). `generate_bits_reference` draws every bit of explicit weights.
 
 Along a mean-field path the deviation δx of a sampled path obeys, to first order,
 `δx_{t+1} = Σ_s M_{t,s} δx_{t−s} + ξ_{t+1}`, where ξ is the binomial noise of the new token,
@@ -12,14 +18,19 @@ Along a mean-field path the deviation δx of a sampled path obeys, to first orde
 - the mean over runs is off by 1/N times a vector that `mean_shift` computes without sampling: to
   second order `E δx_{t+1} = M E δx + ½ Σ H E[δx δx]`, H the curvature of the step.
 
-Conventions of `tokens`: paths (T + steps, L) are segment means, the window first, old to new. The
-axis s of the maps counts back from the newest token of the window, s = 0, as the sum does.
+Conventions. A token is its segment means, shape (L,), entries in [−1, 1]. Windows (..., T, L) and
+paths (..., T + steps, L) run from *old to new*; `position` is the position index of the newest
+token of a window, which is also the query, counted modulo 2^K, by default T − 1. The axis s of
+the maps counts back from the newest token of the window, s = 0, as the sum does. γ is the factor
+directly in front of the dot product. A `network.Context` holds attention vectors from *new to
+old*: `window_of_context` turns one into a window, `reverse_window` turns the order round.
 """
 
 from __future__ import annotations
 
+import numba
 import numpy as np
-from scipy.special import softmax
+from tqdm import tqdm
 
 from spinformer.core.checks import (
     check_array,
@@ -29,9 +40,375 @@ from spinformer.core.checks import (
     check_real,
 )
 from spinformer.core.lyapunov import lyapunov_exponents
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
-from spinformer.dmft.tokens import TokenRuns, reverse_window
+from spinformer.dmft.mean_field import attend, softmax_weights
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network, fitting
+
+_BATCH = 500  # runs between two moves of the progress bar
+
+
+@record
+class TokenRuns:
+    """Sampled paths: R runs of `steps` new tokens after a window of T.
+
+    tokens: (R, T + steps, L) segment means, the first T of them the window the run began with.
+    means: (R, T + steps, L) the conditional mean of each token given all earlier ones, i.e.
+        `tanh(β W^o A)`; for the window, the means that it was drawn from.
+    size: N. position: index of the position of the *first* token of the path.
+
+    >>> window = np.zeros((4, 3))
+    >>> runs = generate(
+    ...     Network.document(), 9, beta=1.0, window=window, steps=2, runs=5, seed=0, position=0
+    ... )
+    >>> runs.tokens.shape, runs.overlaps().shape
+    ((5, 6, 3), (5, 6, 3))
+    """
+
+    network: Network
+    size: int
+    beta: float
+    position: int
+    tokens: np.ndarray
+    means: np.ndarray
+
+    def overlaps(self, role: int = OUTPUT) -> np.ndarray:
+        """Semantic part (factor 1 − ε included) of m^role, shape (R, T + steps, P)."""
+        return semantic_overlaps(self.network, self.tokens, role=role)
+
+
+def semantic_overlaps(network: Network, tokens: np.ndarray, *, role: int = OUTPUT) -> np.ndarray:
+    """`(1 − ε) m^role_a` of tokens given by segment means (..., L); shape (..., P).
+
+    `role` indexes the roles o, v, q, k of `network.ROLES`. This is the first term of
+    [poclopez2024dynamical, Eq. (15)], the one its figures show; linear, so differences of tokens
+    may be given, too. Raises ValueError for another number of segments.
+
+    >>> machine = Network.document()
+    >>> np.round(semantic_overlaps(machine, machine.semantic[OUTPUT, 0]), 4)
+    array([0.98  , 0.3267, 0.3267])
+    """
+    check_instance("network", network, Network)
+    role = check_integer("role", role, low=0, high=3)
+    tokens = check_array("tokens", tokens)
+    if tokens.shape[-1:] != (network.segments,):
+        raise ValueError(
+            f"tokens must have a last axis of {network.segments} segments, got shape {tokens.shape}"
+        )
+    pattern = network.semantic[role] * network.fractions
+    return (1.0 - network.epsilon) * (tokens @ pattern.T)
+
+
+def reverse_window(window: np.ndarray) -> np.ndarray:
+    """Windows (..., T, n) in the other order of time: oldest first to newest first, or back.
+
+    Raises ValueError for fewer than two axes.
+
+    >>> reverse_window(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[3., 4.],
+           [1., 2.]])
+    """
+    if np.ndim(window) < 2:
+        raise ValueError(f"window must have shape (..., T, n), got {np.shape(window)}")
+    return np.asarray(window)[..., ::-1, :]
+
+
+def window_of_context(network: Network, context: Context, *, beta: float) -> np.ndarray:
+    """The window (..., T, L), oldest first, that a context of the mean field stands for.
+
+    Its tokens are the means that the context's attention vectors make at inverse temperature β;
+    its newest token has the position `context.position`. There is no way back: a window tells
+    one attention vector, a context holds T of them.
+
+    >>> machine = Network.document()
+    >>> attention = np.zeros((4, 3))
+    >>> attention[0] = 9.0  # the newest comes first here, and last in the window
+    >>> window_of_context(machine, Context(attention=attention, position=3), beta=1.0).round(3)
+    array([[ 0.,  0.,  0.],
+           [ 0.,  0.,  0.],
+           [ 0.,  0.,  0.],
+           [-1.,  1.,  1.]])
+    """
+    attention, _ = fitting(network, context)
+    return window_means(network, beta, attention=reverse_window(attention))
+
+
+def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.ndarray:
+    """Mean tokens `tanh(β W^o A)`, shape (..., L), of attention vectors (..., P), order kept.
+
+    [poclopez2024dynamical, Eq. (8)]. Raises ValueError for a negative β or another width.
+
+    >>> window_means(Network.document(), 0.5, attention=np.array([0.0, 2.0, 0.0])).round(4)
+    array([-0.7616,  0.7616, -0.7616])
+    """
+    check_instance("network", network, Network)
+    beta = check_real("beta", beta, low=0.0)
+    attention = check_array("attention", attention)
+    if attention.shape[-1:] != (network.features,):
+        raise ValueError(
+            f"attention must have last axis {network.features}, got shape {attention.shape}"
+        )
+    return np.tanh(beta * (attention @ network.semantic[OUTPUT]))
+
+
+def attention_of_window(network: Network, window: np.ndarray, *, position: int) -> np.ndarray:
+    """A, shape (..., P), of windows (..., T, L) [poclopez2024dynamical, Eqs. (4), (5), (8), (15)].
+
+    The plain reference of the compiled step. Raises ValueError for another shape or entries
+    outside [−1, 1].
+
+    >>> machine = Network.document().with_parameters(gamma=0.0, epsilon=0.0)
+    >>> attention_of_window(machine, np.ones((4, 3)), position=3)  # plain mean of the values
+    array([-0.33333333, -0.33333333,  0.33333333])
+    """
+    check_instance("network", network, Network)
+    window = check_array("window", window, low=-1.0, high=1.0)
+    if window.shape[-2:] != (network.context, network.segments):
+        raise ValueError(
+            f"window must have shape (..., {network.context}, {network.segments}), "
+            f"got {window.shape}"
+        )
+    position = check_integer("position", position)
+    m = placed_overlaps(network, network.overlaps(window), position=position)
+    return attend(m, gamma=network.gamma, newest=-1)
+
+
+def placed_overlaps(network: Network, overlaps: np.ndarray, *, position: int) -> np.ndarray:
+    """m^α_a, positions included, of windows of semantic overlaps (..., T, 4, P), old to new."""
+    places = (position + np.arange(1 - network.context, 1)) % network.positions
+    return (1.0 - network.epsilon) * overlaps + network.epsilon * network.position_overlaps()[
+        places
+    ]
+
+
+def mean_path(
+    network: Network, beta: float, *, window: np.ndarray, steps: int, position: int | None = None
+) -> np.ndarray:
+    """The path of an infinitely large network, (T + steps, L), the window (T, L) first.
+
+    Every token equals its conditional mean ([poclopez2024dynamical, Eq. (13)] before the
+    projection on features): what `generate` tends to as N grows. A plain loop, for short paths.
+    Raises ValueError for another shape or entries outside [−1, 1].
+
+    >>> still = Network.document().with_parameters(epsilon=0.0)
+    >>> path = mean_path(still, 0.5, window=np.ones((4, 3)), steps=200)  # β below the onset
+    >>> path.shape, bool(np.abs(path[-1]).max() < 1e-6)
+    ((204, 3), True)
+    """
+    check_instance("network", network, Network)
+    window = check_array(
+        "window", window, shape=(network.context, network.segments), low=-1.0, high=1.0
+    )
+    steps = check_integer("steps", steps, low=0)
+    position = network.context - 1 if position is None else check_integer("position", position)
+    path = np.concatenate([window, np.empty((steps, network.segments))])
+    for step in range(steps):
+        recent = path[step : step + network.context]
+        attention = attention_of_window(network, recent, position=position + step)
+        path[network.context + step] = window_means(network, beta, attention=attention)
+    return path
+
+
+@numba.njit
+def _attention(
+    value: np.ndarray,
+    query: np.ndarray,
+    key: np.ndarray,
+    newest: int,
+    gamma: float,
+    weight: np.ndarray,
+    result: np.ndarray,
+) -> None:
+    """A from ring buffers (T, P); `newest` is the row of the query. Overwrites `result`."""
+    context, features = value.shape
+    highest = -np.inf
+    for row in range(context):
+        score = 0.0
+        for b in range(features):
+            score += query[newest, b] * key[row, b]
+        weight[row] = gamma * score
+        highest = max(highest, weight[row])
+    total = 0.0
+    for row in range(context):
+        weight[row] = np.exp(weight[row] - highest)
+        total += weight[row]
+    for a in range(features):
+        result[a] = 0.0
+        for row in range(context):
+            result[a] += weight[row] * value[row, a]
+        result[a] /= total
+
+
+@numba.njit
+def _run(
+    rng: np.random.Generator,
+    semantic: np.ndarray,
+    output: np.ndarray,
+    place: np.ndarray,
+    counts: np.ndarray,
+    beta: float,
+    gamma: float,
+    context: int,
+    first: int,
+    tokens: np.ndarray,
+    means: np.ndarray,
+) -> None:
+    """Fill `tokens` and `means` after the first `context` rows of every run.
+
+    semantic: (4, P, L) with fractions and 1 − ε multiplied in; place: (2^K, 4, P) times ε.
+    """
+    runs, length, segments = tokens.shape
+    features = output.shape[0]
+    codes = place.shape[0]
+    value = np.empty((context, features))
+    query = np.empty((context, features))
+    key = np.empty((context, features))
+    weight = np.empty(context)
+    attention = np.empty(features)
+    for run in range(runs):
+        for time in range(length):
+            if time >= context:
+                newest = (time - 1) % context
+                _attention(value, query, key, newest, gamma, weight, attention)
+                for s in range(segments):
+                    field = 0.0
+                    for a in range(features):
+                        field += output[a, s] * attention[a]
+                    mean = np.tanh(beta * field)
+                    means[run, time, s] = mean
+                    ups = rng.binomial(counts[s], 0.5 * (1.0 + mean))
+                    tokens[run, time, s] = 2.0 * ups / counts[s] - 1.0
+            row = time % context
+            code = (first + time) % codes
+            for a in range(features):
+                v, q, k = place[code, 1, a], place[code, 2, a], place[code, 3, a]
+                for s in range(segments):
+                    v += semantic[1, a, s] * tokens[run, time, s]
+                    q += semantic[2, a, s] * tokens[run, time, s]
+                    k += semantic[3, a, s] * tokens[run, time, s]
+                value[row, a] = v
+                query[row, a] = q
+                key[row, a] = k
+
+
+def generate(
+    network: Network,
+    size: int,
+    *,
+    beta: float,
+    window: np.ndarray,
+    steps: int,
+    runs: int,
+    seed: Seed,
+    position: int | None = None,
+    draw_window: bool = True,
+    progress: bool = False,
+) -> TokenRuns:
+    """R independent runs of `steps` tokens of N = `size` bits, each L binomial draws.
+
+    window: (T, L) or (R, T, L) means of the initial tokens. With `draw_window` they are drawn
+        too, so that noise of order N^{-1/2} is there from the first step; without it the window
+        is taken as it stands (it then need not be reachable with N bits).
+    size: N; the segments must hold whole numbers of bits (multiples of L for equal ones).
+
+    Raises ValueError or TypeError naming the argument.
+
+    >>> runs = generate(
+    ...     Network.document(), 300, beta=1.27, window=np.zeros((4, 3)), steps=2, runs=5, seed=0
+    ... )
+    >>> runs.tokens.shape, bool((runs.means[:, :4] == 0.0).all())
+    ((5, 6, 3), True)
+    """
+    check_instance("network", network, Network)
+    counts = network.counts(size)
+    beta = check_real("beta", beta, low=0.0)
+    steps = check_integer("steps", steps, low=0)
+    runs = check_integer("runs", runs, low=1)
+    check_flag("draw_window", draw_window)
+    check_flag("progress", progress)
+    context, segments = network.context, network.segments
+    window = check_array("window", window, low=-1.0, high=1.0)
+    if window.shape not in ((context, segments), (runs, context, segments)):
+        raise ValueError(
+            f"window must have shape {(context, segments)} or {(runs, context, segments)}, "
+            f"got {window.shape}"
+        )
+    position = context - 1 if position is None else check_integer("position", position)
+    rng = numpy_generator(seed)
+    tokens = np.empty((runs, context + steps, segments))
+    means = np.empty_like(tokens)
+    means[:, :context] = window
+    if draw_window:
+        ups = rng.binomial(counts, 0.5 * (1.0 + means[:, :context]))
+        tokens[:, :context] = 2.0 * ups / counts - 1.0
+    else:
+        tokens[:, :context] = window
+    first = (position - context + 1) % network.positions
+    semantic = (1.0 - network.epsilon) * network.semantic * network.fractions
+    place = network.epsilon * network.position_overlaps()
+    for begin in tqdm(range(0, runs, _BATCH), disable=not progress, unit="batch"):
+        part = slice(begin, begin + _BATCH)
+        _run(
+            rng,
+            semantic,
+            network.semantic[OUTPUT].copy(),
+            place,
+            counts,
+            beta,
+            network.gamma,
+            context,
+            first,
+            tokens[part],
+            means[part],
+        )
+    return TokenRuns(
+        network=network, size=size, beta=beta, position=first, tokens=tokens, means=means
+    )
+
+
+def generate_bits_reference(
+    weights: np.ndarray,
+    network: Network,
+    *,
+    beta: float,
+    window: np.ndarray,
+    steps: int,
+    seed: Seed,
+    position: int | None = None,
+) -> np.ndarray:
+    """One run drawn bit by bit from explicit weights (4, P, N); int8 array (T + steps, N).
+
+    Of `network` only the position weights, T, γ and ε are used. `window`, (T, N) of ±1, holds
+    the initial tokens. Slow (N draws a token), simple, and independent of the segments: the
+    reference that `generate` is held to. Raises ValueError or TypeError naming the argument.
+
+    >>> machine = Network.document()
+    >>> start = np.ones((4, 6), dtype=int)
+    >>> path = generate_bits_reference(
+    ...     machine.weights(6), machine, beta=1.27, window=start, steps=3, seed=0
+    ... )
+    >>> path.shape, np.unique(path).tolist()
+    ((7, 6), [-1, 1])
+    """
+    check_instance("network", network, Network)
+    weights = check_array("weights", weights, shape=(4, network.features, None), values=(-1, 1))
+    beta = check_real("beta", beta, low=0.0)
+    steps = check_integer("steps", steps, low=0)
+    context, size = network.context, weights.shape[2]
+    window = check_array("window", window, shape=(context, size), values=(-1, 1))
+    position = context - 1 if position is None else check_integer("position", position)
+    rng = numpy_generator(seed)
+    path = list(window)
+    for step in range(steps):
+        overlaps = np.einsum("rai,ti->tra", weights, np.array(path[-context:])) / size
+        m = placed_overlaps(network, overlaps, position=position + step)
+        mean = np.tanh(beta * (attend(m, gamma=network.gamma, newest=-1) @ weights[OUTPUT]))
+        path.append(np.where(rng.random(size) < 0.5 * (1.0 + mean), 1.0, -1.0))
+    return np.array(path, dtype=np.int8)
+
+
+# ---- to first order in N^{-1/2}
 
 
 def linear_maps(network: Network, beta: float, *, path: np.ndarray, position: int) -> np.ndarray:
@@ -52,15 +429,13 @@ def linear_maps(network: Network, beta: float, *, path: np.ndarray, position: in
     position = check_integer("position", position)
     steps = check_integer("steps of path", len(path) - context, low=1)
     linear = (1.0 - network.epsilon) * network.semantic * network.fractions
-    place = network.epsilon * network.position_overlaps()
     output = network.semantic[OUTPUT]
     result = np.empty((steps, context, segments, segments))
     for t in range(steps):
-        codes = (position + t + np.arange(context)) % network.positions
-        m = np.einsum("ral,tl->tra", linear, path[t : t + context]) + place[codes]
-        m = m[::-1]  # the axis s of the result counts back
+        # The axis s of the result counts back.
+        m = _window_overlaps(network, path[t : t + context], position + t)[::-1]
         query, value, key = m[0, QUERY], m[:, VALUE], m[:, KEY]
-        weight = softmax(network.gamma * (key @ query))
+        weight = softmax_weights(m, gamma=network.gamma)
         attention = weight @ value
         spread = network.gamma * weight[:, None] * (value - attention)  # dA/d(score_s), (T, P)
         jacobian = weight[:, None, None] * linear[VALUE]
@@ -71,12 +446,22 @@ def linear_maps(network: Network, beta: float, *, path: np.ndarray, position: in
     return result
 
 
+def _window_overlaps(network: Network, window: np.ndarray, first: int) -> np.ndarray:
+    """m^α_a of a window (T, L), old to new, whose oldest token has the position `first`."""
+    linear = (1.0 - network.epsilon) * network.semantic * network.fractions
+    codes = (first + np.arange(network.context)) % network.positions
+    return (
+        np.einsum("ral,tl->tra", linear, window)
+        + network.epsilon * network.position_overlaps()[codes]
+    )
+
+
 def noise_covariance(
     network: Network, path: np.ndarray, *, maps: np.ndarray, draw_window: bool = True
 ) -> np.ndarray:
     """N times the covariance of δx at every token of the path, linear noise: (T + steps, L, L).
 
-    `maps` from `linear_maps`; `draw_window` as in `tokens.generate`. Raises ValueError for
+    `maps` from `linear_maps`; `draw_window` as in `generate`. Raises ValueError for
     shapes that do not fit.
 
     >>> machine = Network.document()
@@ -132,7 +517,7 @@ def mean_shift(
     """N times the deviation of the *mean* token from the mean-field path, (T + steps, L).
 
     The coefficient of 1/N, exact for N → ∞: cumulants of third order are of order 1/N². `path`,
-    `maps` and `position` as in `linear_maps`, `draw_window` as in `tokens.generate`. Raises
+    `maps` and `position` as in `linear_maps`, `draw_window` as in `generate`. Raises
     ValueError for shapes that do not fit.
 
     >>> machine = Network.document().with_parameters(gamma=0.0)  # an average of the values ...
@@ -166,13 +551,11 @@ def _curvature(
 
     All arrays oldest first; `position` is that of the window's oldest token.
     """
-    codes = (position + np.arange(network.context)) % network.positions
     linear = (1.0 - network.epsilon) * network.semantic * network.fractions
-    m = np.einsum("ral,tl->tra", linear, window)
-    m = m + network.epsilon * network.position_overlaps()[codes]
+    m = _window_overlaps(network, window, position)
     d = np.einsum("ral,dtl->dtra", linear, directions)
     query, value, key = m[-1, QUERY], m[:, VALUE], m[:, KEY]
-    weight = softmax(network.gamma * (key @ query))
+    weight = softmax_weights(m, gamma=network.gamma, newest=-1)
     # First and second derivative of the scores, then of the weighted average, then of tanh.
     first = network.gamma * (d[:, -1, QUERY] @ key.T + d[:, :, KEY] @ query)
     first = first - (first @ weight)[:, None]
@@ -220,7 +603,6 @@ def linear_fluctuations(runs: TokenRuns, *, maps: np.ndarray) -> np.ndarray:
     Shape (R, T + steps, L). Its expectation is zero exactly at every N, because maps (from
     `linear_maps`) do not depend on the run. Raises ValueError for maps of another shape.
 
-    >>> from spinformer.dmft.tokens import generate
     >>> machine = Network.document()
     >>> runs = generate(machine, 30, beta=1.0, window=np.ones((4, 3)), steps=1, runs=2, seed=0)
     >>> noise = linear_fluctuations(runs, maps=np.zeros((1, 4, 3, 3)))  # no memory: noise alone
@@ -242,7 +624,7 @@ def linear_fluctuations(runs: TokenRuns, *, maps: np.ndarray) -> np.ndarray:
 def predicted_rms(network: Network, covariance: np.ndarray) -> np.ndarray:
     """√N times the root-mean-square deviation |m − m_∞| of the linear-noise approximation.
 
-    m are the semantic output overlaps (`tokens.semantic_overlaps`), |·| the Euclidean norm over
+    m are the semantic output overlaps (`semantic_overlaps`), |·| the Euclidean norm over
     their P features; covariance: (..., L, L) from `noise_covariance`. Raises ValueError for
     another shape.
 

@@ -1,25 +1,27 @@
-"""The generating functional of token paths, exact by enumeration.
+"""Sums over all tokens, windows and paths of a network of few bits: what the limit is a limit of.
 
-[poclopez2024dynamical, Eqs. (9) and (10)]:
+The generating functional of token paths [poclopez2024dynamical, Eqs. (9) and (10)] is
 `Z(g) = Σ_paths Π_t p(x_{t+1} | x_{≤t}) exp(Σ g^α_{a,t} Σ_i W^α_ia x_{i,t})`. Z(0) = 1, and the
-derivative at g = 0 is N⟨m^α_{a,t}⟩. Bits of a segment are exchangeable, so paths are enumerated
-over the numbers of +1 bits in each segment, with binomial weights: for segments of one bit that
-is the plain sum over 2^N states a token.
+derivative at g = 0 is N⟨m^α_{a,t}⟩. Bits of a segment are exchangeable, so a token of N bits is a
+vector of counts, one of S = Π_l (n_l + 1), with binomial weights: for segments of one bit that is
+the plain sum over 2^N states a token. A window is one of S^T states of a Markov chain: averages
+over texts are sums over these, with no sampling and no expansion.
 
 For N → ∞ the sum is dominated by a stationary point in the overlaps m and in conjugate fields m̂
 [poclopez2024dynamical, App. A]; `saddle_point` finds it for finite g, too, where m̂ is not zero.
 
 Two routes share no code: the sum over all paths (`PathSum`, differentiable by torch), and the
-distribution of the window pushed forward step by step (`propagate`). Conventions of `tokens`:
-windows (T, L) of segment means run from old to new, `position` is that of the newest token.
+distribution of the window pushed forward step by step (`propagate`). Conventions of
+`finite_size`: windows (T, L) of segment means run from old to new, `position` is that of the
+newest token.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from scipy.stats import binom
 
 from spinformer.core.checks import (
@@ -32,10 +34,15 @@ from spinformer.core.checks import (
 )
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
+from spinformer.dmft.finite_size import attention_of_window, window_means
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
-from spinformer.dmft.tokens import attention_of_window, window_means
+
+if TYPE_CHECKING:
+    import torch
 
 _LARGEST_SUM = 2**21  # tokens, paths or windows that still fit comfortably in memory
+# Entries of the largest table, windows times tokens: a third of a gigabyte.
+_LARGEST_TABLE = 40_000_000
 
 
 def token_states(network: Network, size: int) -> np.ndarray:
@@ -51,12 +58,9 @@ def token_states(network: Network, size: int) -> np.ndarray:
            [-1.,  0., -1.],
            [ 1.,  1.,  1.]])
     """
-    check_instance("network", network, Network)
-    counts = network.counts(size)
+    counts = check_instance("network", network, Network).counts(size)
     shape = tuple(int(count) + 1 for count in counts)
-    number = float(np.prod(shape, dtype=float))
-    if number > _LARGEST_SUM:
-        raise ValueError(f"size must leave at most {_LARGEST_SUM} states, got {number:.3g}")
+    _bounded("size", _LARGEST_SUM, *shape)
     ups = np.indices(shape).reshape(len(counts), -1).T
     return 2.0 * ups / counts - 1.0
 
@@ -72,12 +76,80 @@ def token_probabilities(
     >>> table  # eight states of three fair bits
     array([0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125])
     """
-    check_instance("network", network, Network)
-    counts = network.counts(size)
+    counts = check_instance("network", network, Network).counts(size)
+    up = 0.5 * (1.0 + window_means(network, beta, attention=attention))
+    table = np.ones((*up.shape[:-1], 1))
+    for segment, bits in enumerate(counts):
+        chance = binom.pmf(np.arange(bits + 1), bits, up[..., segment, None])
+        table = (table[..., :, None] * chance[..., None, :]).reshape(*up.shape[:-1], -1)
+    return table
+
+
+def transition_probabilities(
+    network: Network, size: int, *, beta: float, position: int
+) -> np.ndarray:
+    """Probability of every next token after every window, (S, …, S; S), oldest token first.
+
+    `position` is that of the window's newest token. Raises ValueError where the table would be
+    larger than 40 million entries.
+
+    >>> signs, none = np.ones((4, 1, 1)), np.ones((4, 1, 0))
+    >>> coin = Network(semantic=signs, position=none, context=1, gamma=1.0, epsilon=0.0)
+    >>> transition_probabilities(coin, 1, beta=0.5, position=0).round(4)  # e^{±1/2} / 2 cosh(1/2)
+    array([[0.7311, 0.2689],
+           [0.2689, 0.7311]])
+    """
     states = token_states(network, size)
-    chance = 0.5 * (1.0 + window_means(network, beta, attention=attention))[..., None, :]
-    ups = np.rint(0.5 * (states + 1.0) * counts)
-    return binom.pmf(ups, counts, chance).prod(axis=-1)
+    count, context = len(states), network.context
+    _bounded("size", _LARGEST_TABLE, *(count,) * (context + 1))
+    grid = np.indices((count,) * context).reshape(context, -1).T
+    attention = attention_of_window(network, states[grid], position=position)
+    table = token_probabilities(network, size, beta=beta, attention=attention)
+    return table.reshape(*(count,) * context, count)
+
+
+def exact_moments(
+    network: Network, size: int, *, beta: float, window: np.ndarray, steps: int, position: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (T + steps, L) and covariance (T + steps, L, L) of every token over all texts.
+
+    window: (T, L) means that the first T tokens are drawn from. `position` as above. Raises
+    ValueError for bad input.
+
+    >>> signs, none = np.ones((4, 1, 1)), np.ones((4, 1, 0))
+    >>> coin = Network(semantic=signs, position=none, context=1, gamma=1.0, epsilon=0.0)
+    >>> mean, _ = exact_moments(coin, 1, beta=0.5, window=np.array([[0.5]]), steps=1, position=0)
+    >>> float(mean[1, 0].round(6))  # ½ tanh(½)
+    0.231059
+    """
+    window, position, beta = _start(network, beta, window, position)
+    steps = check_integer("steps", steps, low=0)
+    states = token_states(network, size)
+    counts = network.counts(size)
+    # Chances depend on the position of the newest token alone: one table for each of them.
+    tables: dict[int, np.ndarray] = {}
+    means, covariances = [], []
+
+    def note(weights: np.ndarray) -> None:
+        mean = weights @ states
+        means.append(mean)
+        covariances.append((states - mean).T @ (weights[:, None] * (states - mean)))
+
+    law = np.ones(())
+    for token in window:
+        chance = np.ones(1)
+        for segment, bits in enumerate(counts):
+            ups = binom.pmf(np.arange(bits + 1), bits, 0.5 * (1.0 + token[segment]))
+            chance = np.outer(chance, ups).ravel()
+        note(chance)
+        law = law[..., None] * chance
+    for step in range(steps):
+        place = (position + step) % network.positions
+        if place not in tables:
+            tables[place] = transition_probabilities(network, size, beta=beta, position=place)
+        law = np.einsum("i...,i...j->...j", law, tables[place])
+        note(law.reshape(-1, len(states)).sum(axis=0))
+    return np.array(means), np.array(covariances)
 
 
 @record
@@ -87,6 +159,7 @@ class PathSum:
     probability: (S**steps,) of each path.
     features: (S**steps, steps, 4, P) values of `Σ_i W^α_ia x_i` (semantic part, no 1 − ε).
 
+    >>> import torch
     >>> paths = enumerate_paths(
     ...     Network.document(), 3, beta=1.0, window=np.zeros((4, 3)), steps=2
     ... )
@@ -100,6 +173,8 @@ class PathSum:
 
     def generating_functional(self, source: torch.Tensor) -> torch.Tensor:
         """Z(g), a scalar differentiable in `source` (float64) of shape (steps, 4, P)."""
+        import torch
+
         check_tensor(
             "source", source, shape=self.features.shape[1:], like=("features", self.features)
         )
@@ -108,6 +183,8 @@ class PathSum:
 
     def mean_features(self) -> torch.Tensor:
         """N⟨m^α_{a,t}⟩ as a plain average over the paths, shape (steps, 4, P)."""
+        import torch
+
         return torch.einsum("p,ptra->tra", self.probability, self.features)
 
 
@@ -130,13 +207,12 @@ def enumerate_paths(
     >>> len(paths.probability), f"{float(paths.probability.sum()):.9f}"
     (64, '1.000000000')
     """
+    import torch
+
     window, position, beta = _start(network, beta, window, position)
     steps = check_integer("steps", steps, low=1)
     states = token_states(network, size)
-    if len(states) ** steps > _LARGEST_SUM:
-        raise ValueError(
-            f"steps must leave at most {_LARGEST_SUM} paths, got {len(states)}**{steps}"
-        )
+    _bounded("steps", _LARGEST_SUM, *(len(states),) * steps)
     probability = np.ones(1)
     paths = np.empty((1, 0), dtype=np.int64)
     for step in range(steps):
@@ -145,13 +221,8 @@ def enumerate_paths(
         attention = attention_of_window(network, recent, position=position + step)
         table = token_probabilities(network, size, beta=beta, attention=attention)
         probability = (probability[:, None] * table).ravel()
-        paths = np.concatenate(
-            [
-                np.repeat(paths, len(states), axis=0),
-                np.tile(np.arange(len(states)), len(paths))[:, None],
-            ],
-            axis=1,
-        )
+        new = np.tile(np.arange(len(states)), len(paths))
+        paths = np.column_stack([np.repeat(paths, len(states), axis=0), new])
     overlaps = size * network.overlaps(states)
     return PathSum(
         size=size,
@@ -185,8 +256,7 @@ def propagate(
     steps = check_integer("steps", steps, low=1)
     states = token_states(network, size)
     context, count = network.context, len(states)
-    if count**context > _LARGEST_SUM:
-        raise ValueError(f"size must leave at most {_LARGEST_SUM} windows, got {count}**{context}")
+    _bounded("size", _LARGEST_SUM, *(count,) * context)
     # Tokens of the initial window are known; an axis exists only for tokens drawn since.
     joint = np.ones(())
     marginals = np.empty((steps, count))
@@ -240,6 +310,8 @@ def saddle_point(
     >>> at_rest.value, bool(at_rest.conjugate.any())
     (0.0, False)
     """
+    import torch
+
     window, position, beta = _start(network, beta, window, position)
     source = check_array("source", source, shape=(None, 4, network.features))
     max_steps = check_integer("max_steps", max_steps, low=1)
@@ -304,3 +376,9 @@ def _start(
     beta = check_real("beta", beta, low=0.0)
     position = network.context - 1 if position is None else check_integer("position", position)
     return window, position, beta
+
+
+def _bounded(name: str, most: int, *axes: int) -> None:
+    number = math.prod(map(float, axes))
+    if number > most:
+        raise ValueError(f"{name} must leave at most {most} terms of a sum, got {number:.3g}")

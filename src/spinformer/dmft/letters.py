@@ -25,8 +25,7 @@ import numpy as np
 from spinformer.core.checks import check_array, check_choice, check_instance, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.dmft.network import MAX_FEATURES, OUTPUT, ROLES, Network
-from spinformer.dmft.weights import AttentionNetwork
+from spinformer.dmft.network import MAX_FEATURES, OUTPUT, ROLES, AttentionNetwork, Network
 
 # A feature's mean over the letters may be off zero by rounding.
 _ROUNDING = 1e-9

@@ -10,8 +10,8 @@ averaged.
 Two limits. With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot: in
 double precision a direction that becomes shorter than about 1e-13 before it is orthonormalized
 is what rounding left of the other directions. Such lengths are counted (`lost`), and the exponent
-and all below it are then only upper bounds (their exact sum is
-`mean_log_determinant_reference`). And a frame needs some steps to align with the expanding
+and all below it are then only upper bounds (their exact
+sum is the orbit average of log |det|). And a frame needs some steps to align with the expanding
 directions: these are dropped.
 
 An error is that of the average over the run, as a sample of the motion in the run. Of a transient
@@ -30,13 +30,9 @@ from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.kernels.lanes import LANES
-from spinformer.dmft.kernels.stepping import Block, Clock
-from spinformer.dmft.kernels.tangent import Frame
-from spinformer.dmft.mean_field import attend, step, tokens
-from spinformer.dmft.network import KEY, QUERY, VALUE
-from spinformer.dmft.state import Context, fitting
-from spinformer.dmft.weights import AttentionNetwork
+from spinformer.dmft.kernels import LANES, Block, Clock, Frame
+from spinformer.dmft.mean_field import attend, softmax_weights, step, tokens
+from spinformer.dmft.network import KEY, QUERY, VALUE, AttentionNetwork, Context, fitting
 
 # The largest t of a jump within a run that chance is allowed: one chaotic run in a thousand has
 # more.
@@ -45,28 +41,38 @@ _JUMP = 6.0
 _ROUNDING = 1e-9
 # An error from fewer blocks is itself too uncertain.
 _FEWEST_BLOCKS = 4
+# Steps until a tangent vector has aligned.
+_ALIGN = 500
 
 
 @record
-class LyapunovSpectrum:
-    """Exponents in nats per step, largest first.
+class Growth:
+    """Average growth (..., k) of a frame over consecutive stretches, nats per step, largest first.
 
-    exponents: (..., k), mean and standard error over `batches` consecutive stretches, widened
-        where neighboring stretches are correlated or the growth jumps.
-    settled: (..., k) True where the growth nowhere jumps, in the run, by more than chance would.
-        False: a transient ended within the run, or there are fewer than 8 batches, too few to tell.
-    before, after: (..., k) growth up to the largest jump, with its error, and from there on; the
-        exponents themselves where settled.
-    lost: (..., k) share of the orthonormalizations that found a length below
-        kernels.ROUNDING_LENGTH; log 0 is replaced by log kernels.ZERO_LENGTH.
-    resolved: (..., k) True where neither this direction nor one before it was ever lost.
-    context: the state at the end.
+    exponents: mean and standard error, widened where neighboring stretches are correlated or the
+        growth jumps.
+    settled: True where the growth nowhere jumps, in the run, by more than chance would. False: a
+        transient ended within the run, or there are fewer than 8 stretches, too few to tell.
+    before, after: growth up to the largest jump, with its error, and from there on; the exponents
+        themselves where settled.
     """
 
     exponents: Estimate
     settled: np.ndarray
     before: Estimate
     after: np.ndarray
+
+
+@record
+class LyapunovSpectrum(Growth):
+    """Lyapunov exponents (..., k), and what is known of their directions.
+
+    lost: (..., k) share of the orthonormalizations that found a length below
+        kernels.ROUNDING_LENGTH; log 0 is replaced by log kernels.ZERO_LENGTH.
+    resolved: (..., k) True where neither this direction nor one before it was ever lost.
+    context: the state at the end.
+    """
+
     lost: np.ndarray
     resolved: np.ndarray
     context: Context
@@ -82,7 +88,7 @@ def lyapunov_spectrum(
     gamma: float | np.ndarray | None = None,
     epsilon: float | np.ndarray | None = None,
     transient: int = 0,
-    align: int = 500,
+    align: int = _ALIGN,
     every: int | None = None,
     batches: int = 20,
     threads: int | None = None,
@@ -94,7 +100,6 @@ def lyapunov_spectrum(
     `transient` steps the frame aligns during `align` steps, then `steps` steps are averaged.
     every: steps between orthonormalizations; None: 2 for more than two exponents, 4 for one or two.
 
-    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = lyapunov_spectrum(Network.document(), start, beta=0.5, steps=1000, count=2)
     >>> found.exponents.value.shape, bool(found.exponents.value[0] < 0)
@@ -109,54 +114,71 @@ def lyapunov_spectrum(
     batches = check_integer("batches", batches, low=1, high=steps)
     every = (4 if count <= 2 else 2) if every is None else check_integer("every", every, low=1)
     lengths = np.diff(np.linspace(0, steps, batches + 1).astype(int))
-    # Generic but fixed directions: no axis of the frame is an invariant subspace.
-    start = np.linalg.qr(np.random.default_rng(0).normal(size=(dimension, count)))[0]
-
-    # One vector needs no matrix, and takes half the time without.
-    push = kernels.grow if count == 1 else kernels.lyapunov
-
-    def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        vectors = np.repeat(start.T[:, :, None], LANES, axis=2)
-        lost = np.zeros((count, LANES), dtype=np.int64)
-        growth = np.empty((batches, count, LANES))
-        for n, length in enumerate((align, *lengths)):
-            mantissa = np.ones((count, LANES))
-            exponent = np.zeros((count, LANES), dtype=np.int64)
-            if n == 1:
-                lost[:] = 0
-            frame = Frame(vectors, mantissa, exponent, lost)
-            clock = push(length, every, frame, block, clock)
-            if n:
-                growth[n - 1] = (np.log(mantissa) + exponent * np.log(2.0)) / length
-        return clock, (growth, lost)
-
     ensemble.advance(transient, progress=progress)
-    growth, lost = ensemble.run(task, progress=progress, label="exponents")
+    growth, lost = _growth(ensemble, [align, *lengths], count, every, progress)
     share = lost / sum(-(-length // every) for length in lengths)
-    average = average_growth(growth, lengths=lengths)
     return LyapunovSpectrum(
-        exponents=average.rate,
-        settled=average.settled,
-        before=average.before,
-        after=average.after,
+        **vars(average_growth(growth, lengths=lengths)),
         lost=share,
         resolved=np.cumsum(share, axis=-1) == 0.0,
         context=ensemble.state(),
     )
 
 
-@record
-class Growth:
-    """Average growth (..., k) of a frame over consecutive stretches.
+def growth_rates(
+    network: AttentionNetwork,
+    context: Context,
+    *,
+    beta: float | np.ndarray,
+    gamma: float | np.ndarray | None = None,
+    epsilon: float | np.ndarray | None = None,
+    stretches: int,
+    stretch: int = 5000,
+    threads: int | None = None,
+    progress: bool = False,
+) -> tuple[np.ndarray, Context]:
+    """Growth rate of a tangent vector, nats per step, in each of consecutive stretches.
 
-    rate: the mean with its error. settled: booleans, whether it jumps nowhere. before, after: the
-    mean up to the largest jump, with its error, and from there on; `rate` where settled.
+    Returns (..., n) rates for n = `stretches` of `stretch` steps each, and the states at the end.
+    β, γ, ε and contexts broadcast as in `mean_field.trajectory`; the mean over the stretches is
+    the leading Lyapunov exponent of `lyapunov_spectrum`.
+
+    >>> start = Context(np.full((4, 3), 0.1), 0)
+    >>> rates, _ = growth_rates(Network.document(), start, beta=0.5, stretches=3, stretch=100)
+    >>> rates.shape, bool((rates < 0).all())
+    ((3,), True)
     """
+    stretches = check_integer("stretches", stretches, low=1)
+    stretch = check_integer("stretch", stretch, low=1)
+    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
+    growth, _ = _growth(ensemble, [_ALIGN] + [stretch] * stretches, 1, 4, progress)
+    return growth[..., 0], ensemble.state()
 
-    rate: Estimate
-    settled: np.ndarray
-    before: Estimate
-    after: np.ndarray
+
+def _growth(
+    ensemble: Ensemble, lengths: Sequence[int], count: int, every: int, progress: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Growth (..., n, k) of k vectors in all stretches but the first, and how many were lost."""
+    dimension = ensemble.window * ensemble.features
+    # Generic but fixed directions: no axis of the frame is an invariant subspace.
+    start = np.linalg.qr(np.random.default_rng(0).normal(size=(dimension, count)))[0]
+
+    def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
+        vectors = np.repeat(start.T[:, :, None], LANES, axis=2)
+        lost = np.zeros((count, LANES), dtype=np.int64)
+        shape = (count, ensemble.window, ensemble.features, LANES)
+        growth, by = np.empty((len(lengths), count, LANES)), kernels.scratch(block)
+        for n, length in enumerate(lengths):
+            mantissa, exponent = np.ones((count, LANES)), np.zeros((count, LANES), dtype=np.int64)
+            if n == 1:
+                lost[:] = 0
+            frame = Frame(vectors, vectors.reshape(shape), mantissa, exponent, lost)
+            clock = kernels.push(length, every, frame, by, block, clock)
+            growth[n] = (np.log(mantissa) + exponent * np.log(2.0)) / max(length, 1)
+        return clock, (growth[1:], lost)
+
+    growth, lost = ensemble.run(task, progress=progress, label="exponents")
+    return growth, lost
 
 
 def average_growth(growth: np.ndarray, *, lengths: np.ndarray) -> Growth:
@@ -169,7 +191,7 @@ def average_growth(growth: np.ndarray, *, lengths: np.ndarray) -> Growth:
 
     >>> rates = np.where(np.arange(20) < 12, 0.1, -0.05)[:, None] + 0.001 * np.eye(20)[:, :1]
     >>> found = average_growth(rates, lengths=np.full(20, 100))
-    >>> found.rate.value.round(3), found.rate.error.round(3), found.settled
+    >>> found.exponents.value.round(3), found.exponents.error.round(3), found.settled
     (array([0.04]), array([0.09]), array([False]))
     >>> found.before.value.round(3), found.after.round(3)
     (array([0.1]), array([-0.05]))
@@ -179,25 +201,22 @@ def average_growth(growth: np.ndarray, *, lengths: np.ndarray) -> Growth:
         raise ValueError(f"growth must have shape (..., n, k), got {growth.shape}")
     lengths = check_array("lengths", lengths, shape=(growth.shape[-2],), low=1.0)
     value = np.einsum("n,...nk->...k", lengths / lengths.sum(), growth)
-    batches = len(lengths)
-    unsettled = np.zeros(value.shape, dtype=bool)
-    if batches < 2:
-        rate = Estimate(value=value, error=np.full_like(value, np.nan), samples=1)
-        return Growth(rate=rate, settled=unsettled, before=rate, after=value)
-    error = _standard_error(growth)
-    blocks = growth
+    batches, blocks = len(lengths), growth
+    error = _standard_error(growth) if batches > 1 else np.full_like(value, np.nan)
     while blocks.shape[-2] >= 2 * _FEWEST_BLOCKS:
         even = blocks.shape[-2] // 2 * 2
         blocks = 0.5 * (blocks[..., -even::2, :] + blocks[..., -even + 1 :: 2, :])
         error = np.maximum(error, _standard_error(blocks))
+    rate = Estimate(value=value, error=error, samples=batches)
     if batches < 2 * _FEWEST_BLOCKS:
-        rate = Estimate(value=value, error=error, samples=batches)
-        return Growth(rate=rate, settled=unsettled, before=rate, after=value)
+        return Growth(
+            exponents=rate, settled=np.zeros(value.shape, dtype=bool), before=rate, after=value
+        )
     size, before, after = _jump(growth)
     settled = size <= _JUMP
     total = np.where(settled, error, np.maximum(error, np.abs(value - after)))
     return Growth(
-        rate=Estimate(value=value, error=total, samples=batches),
+        exponents=Estimate(value=value, error=total, samples=batches),
         settled=settled,
         before=Estimate(
             value=np.where(settled, value, before.value),
@@ -235,7 +254,52 @@ def _standard_error(samples: np.ndarray) -> np.ndarray:
     return np.std(samples, axis=-2, ddof=1) / np.sqrt(samples.shape[-2])
 
 
-# ---- plain references
+# ---- the tangent map itself
+
+
+def returned(
+    network: AttentionNetwork,
+    context: Context,
+    *,
+    beta: float | np.ndarray,
+    steps: int,
+    gamma: float | np.ndarray | None = None,
+    epsilon: float | np.ndarray | None = None,
+    threads: int | None = None,
+) -> tuple[Context, np.ndarray]:
+    """The context after `steps` steps, and its derivative (..., T·P, T·P) by the context before.
+
+    Where the steps are the period of a cycle, this is the monodromy matrix, whose eigenvalues are
+    the Floquet multipliers. Vectors run over age (newest first), then feature, as in `tangent_map`.
+    beta, gamma, epsilon and the context broadcast as in `mean_field.trajectory`. Compiled; the
+    product of `tangent_map` along `mean_field.step` is the plain reference.
+
+    >>> end, matrix = returned(Network.document(), Context(np.zeros((4, 3)), 0), beta=1.2, steps=4)
+    >>> end.position, matrix.shape
+    (0, (12, 12))
+    """
+    steps = check_integer("steps", steps, low=1)
+    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
+    window, features = ensemble.window, ensemble.features
+    dimension = window * features
+
+    def ring(clock: Clock) -> np.ndarray:
+        """Where the components, by age and feature, lie in the ring of the kernels."""
+        slots = (clock.cursor - np.arange(window)) % window
+        return np.asarray((slots[:, None] * features + np.arange(features)).ravel())
+
+    def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
+        vectors = np.zeros((dimension, dimension, LANES))
+        vectors[np.arange(dimension), ring(clock)] = 1.0
+        none = np.zeros((0, LANES), dtype=np.int64)
+        window_of = vectors.reshape(dimension, window, features, LANES)
+        frame = Frame(vectors, window_of, np.zeros((0, LANES)), none, none)
+        clock = kernels.push(steps, 0, frame, kernels.scratch(block), block, clock)
+        # vectors[j, i] is the component i of the vector that began as axis j.
+        return clock, (np.swapaxes(vectors[:, ring(clock)], 0, 1),)
+
+    (matrix,) = ensemble.run(task)
+    return ensemble.state(), matrix
 
 
 def tangent_map(
@@ -250,7 +314,6 @@ def tangent_map(
 
     Rows and columns run over age (newest first), then feature. Raises ValueError for a batch.
 
-    >>> from spinformer.dmft.network import Network
     >>> matrix = tangent_map(Network.document(), Context(np.zeros((4, 3)), 0), 1.2)
     >>> matrix.shape, bool((matrix[3:, :9] == np.eye(9)).all())
     ((12, 12), True)
@@ -264,14 +327,11 @@ def tangent_map(
     )
     size, features = network.context, network.features
     window = tokens(network, context, beta, epsilon=epsilon)
-    newest = attend(window, gamma=gamma)
     # by[t, r, a, b] = ∂m^r_a / ∂A_b of the token of age t.
     by = (1.0 - epsilon) * network.response(context.attention, beta=np.array(beta))
     query = window[0, QUERY]
-    score = gamma * window[:, KEY] @ query
-    share = np.exp(score - score.max())
-    share /= share.sum()
-    lean = share[:, None] * (window[:, VALUE] - newest)
+    share = softmax_weights(window, gamma=gamma)
+    lean = share[:, None] * (window[:, VALUE] - attend(window, gamma=gamma))
     blocks = share[:, None, None] * by[:, VALUE]
     blocks += np.einsum("ta,tb->tab", lean, gamma * np.einsum("c,tcb->tb", query, by[:, KEY]))
     blocks[0] += gamma * np.einsum("ta,tc,cb->ab", lean, window[:, KEY], by[0, QUERY])
@@ -296,7 +356,6 @@ def lyapunov_spectrum_reference(
 
     `core.lyapunov.lyapunov_exponents` of `tangent_map` along `mean_field.step`.
 
-    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = lyapunov_spectrum_reference(Network.document(), start, 0.5, steps=40, count=1)
     >>> bool(found.value[0] < 0)
@@ -319,33 +378,3 @@ def lyapunov_spectrum_reference(
         steps=steps,
         align=align,
     )
-
-
-def mean_log_determinant_reference(
-    network: AttentionNetwork,
-    context: Context,
-    beta: float,
-    *,
-    steps: int,
-    gamma: float | None = None,
-    epsilon: float | None = None,
-) -> float:
-    """Orbit average of log |det ∂(next window)/∂(window)|: the sum of all exponents, exactly.
-
-    The determinant of a block companion matrix is that of its last block, up to sign.
-
-    >>> from spinformer.dmft.network import Network
-    >>> start = Context(np.full((4, 3), 0.1), 0)
-    >>> mean_log_determinant_reference(Network.document(), start, 1.2, steps=10) < 0
-    True
-    """
-    fitting(network, context)
-    steps = check_integer("steps", steps, low=1)
-    features, total = network.features, 0.0
-    for _ in range(steps):
-        block = tangent_map(network, context, beta, gamma=gamma, epsilon=epsilon)[
-            :features, -features:
-        ]
-        total += float(np.linalg.slogdet(block)[1])
-        context, _ = step(network, context, beta, gamma=gamma, epsilon=epsilon)
-    return total / steps

@@ -12,43 +12,123 @@ attention vector and its position. γ stands directly in front of the dot produc
 own γ is √P times it). β, γ and ε are numbers or arrays that broadcast against the batch axes `...`
 of a context; None takes the network's own γ, ε.
 
-`step` is the plain NumPy reference; `trajectory` runs the compiled kernels;
-`differentiable.torch_step` has gradients. Raised are TypeError and ValueError that name the
-argument, for a context that does not fit its network and for parameters out of range.
+`step` is the plain NumPy reference, `torch_step` the same with gradients; `trajectory` runs the
+compiled kernels. The average over the bits stands here three times: `overlaps_explicit` from
+explicit weights, `overlaps_segments` from segments, `overlaps_correlations` from correlations.
+Raised are TypeError and ValueError that name the argument, for a context that does not fit its
+network and for parameters out of range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import softmax
 
-from spinformer.core.checks import check_array, check_instance, check_integer, check_real
-from spinformer.core.random import Seed, numpy_generator
-from spinformer.dmft.averages import (
-    overlaps_correlations,
-    overlaps_explicit,
-    overlaps_segments,
+from spinformer.core.checks import (
+    check_array,
+    check_choice,
+    check_instance,
+    check_integer,
+    check_real,
 )
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.states import spin_states
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
-from spinformer.dmft.state import Context, fitting
-from spinformer.dmft.weights import AttentionNetwork
+from spinformer.dmft.network import (
+    KEY,
+    OUTPUT,
+    QUERY,
+    VALUE,
+    AttentionNetwork,
+    Context,
+    Network,
+    fitting,
+    parameters,
+)
 
-__all__ = [
-    "Context",
-    "attend",
-    "context_from_token",
-    "context_from_tokens",
-    "document_context",
-    "overlaps_correlations",
-    "overlaps_explicit",
-    "overlaps_segments",
-    "random_contexts",
-    "step",
-    "tokens",
-    "trajectory",
-]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# ---- the average over the bits
+
+
+def overlaps_explicit(
+    weights: np.ndarray, *, attention: np.ndarray, beta: float | np.ndarray
+) -> np.ndarray:
+    """From explicit weights (4, P, N): a sum over bits, [poclopez2024dynamical, Eq. (13)].
+
+    >>> weights = Network.document().weights(3)
+    >>> overlaps_explicit(weights, attention=np.zeros(3), beta=1.0).shape
+    (4, 3)
+    """
+    weights = check_array("weights", weights, shape=(4, None, None), values=(-1.0, 1.0))
+    attention, beta = _average_of(weights.shape[1], attention, beta)
+    field = beta[..., None] * (attention @ weights[OUTPUT])
+    return np.einsum("rai,...i->...ra", weights, np.tanh(field)) / weights.shape[2]
+
+
+def overlaps_segments(
+    network: AttentionNetwork, attention: np.ndarray, *, beta: float | np.ndarray
+) -> np.ndarray:
+    """From a network: a sum over segments weighted by their fractions.
+
+    >>> network = Network.document()
+    >>> one = overlaps_segments(network, np.array([0.1, 0.2, 0.3]), beta=1.0)
+    >>> other = overlaps_explicit(network.weights(30), attention=np.array([0.1, 0.2, 0.3]), beta=1)
+    >>> np.allclose(one, other, atol=1e-12)
+    True
+    """
+    attention, beta = _average_of(network.features, attention, beta)
+    return network.mean_overlaps(attention, beta=beta)
+
+
+def overlaps_correlations(
+    correlations: Mapping[tuple[int, ...], np.ndarray],
+    attention: np.ndarray,
+    *,
+    beta: float | np.ndarray,
+) -> np.ndarray:
+    """From `Network.correlations()` alone, for any P [poclopez2024dynamical, Eq. (29)].
+
+    2^{−P} Σ_{σ∈{±1}^P} [Σ_{S odd} (Π_{b∈S} σ_b) C^α_{S,a}] tanh(β Σ_b σ_b A_b); tanh is odd, so
+    the half with σ_1 = 1 counts twice. ValueError if a subset is missing.
+
+    >>> network, vector = Network.document(), np.array([0.1, 0.2, 0.3])
+    >>> one = overlaps_correlations(network.correlations(), vector, beta=1.0)
+    >>> np.allclose(one, overlaps_segments(network, vector, beta=1.0), atol=1e-12)
+    True
+    """
+    sizes = {subset[0] for subset in correlations if len(subset) == 1}
+    features = len(sizes)
+    if sizes != set(range(features)) or len(correlations) != 2 ** (features - 1):
+        raise ValueError(
+            "correlations must hold every odd subset of the features, "
+            f"got {len(correlations)} subsets over features {sorted(sizes)}"
+        )
+    attention, beta = _average_of(features, attention, beta)
+    rest = spin_states(features - 1)[::-1]
+    signs = np.column_stack([np.ones(len(rest)), rest])
+    parity = np.array([signs[:, list(subset)].prod(axis=1) for subset in correlations])
+    moments = np.array([check_array(f"correlations[{s}]", c, shape=(4, features))
+                        for s, c in correlations.items()])  # fmt: skip
+    readout = np.einsum("sra,sn->ran", moments, parity) / 2 ** (features - 1)
+    hidden = np.tanh(beta[..., None] * (attention @ signs.T))
+    return np.einsum("ran,...n->...ra", readout, hidden)
+
+
+def _average_of(
+    features: int, attention: np.ndarray, beta: float | np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    attention = check_array("attention", attention)
+    if attention.shape[-1:] != (features,):
+        raise ValueError(
+            f"attention must have a last axis of {features} features, got shape {attention.shape}"
+        )
+    return attention, check_array("beta", beta, low=0.0)
+
 
 # ---- one step
 
@@ -69,17 +149,33 @@ def tokens(
     ((4, 4, 3), True)
     """
     attention, position = fitting(network, context)
-    beta, _, epsilon = _parameters(network, attention.shape[:-2], beta, None, epsilon)
+    beta, _, epsilon = parameters(network, beta, None, epsilon, batch=attention.shape[:-2])
     share = epsilon[..., None, None, None]
     positions = (position - np.arange(network.context)) % network.positions
-    semantic = overlaps_segments(network, attention, beta=beta[..., None])
+    semantic = network.mean_overlaps(attention, beta=beta[..., None])
     return (1.0 - share) * semantic + share * network.position_overlaps()[positions]
 
 
-def attend(window: np.ndarray, *, gamma: float | np.ndarray) -> np.ndarray:
+def softmax_weights(
+    window: np.ndarray, *, gamma: float | np.ndarray, newest: int = 0
+) -> np.ndarray:
+    """softmax_τ(γ Σ_b m^q_b m^k_{b,τ}), (..., n), over tokens (..., n, 4, P).
+
+    newest: where among the n the query stands.
+
+    >>> softmax_weights(np.ones((2, 4, 3)), gamma=5.0)
+    array([0.5, 0.5])
+    """
+    query = window[..., newest, QUERY, :]
+    score = np.einsum("...a,...ta->...t", query, window[..., KEY, :])
+    return softmax(np.asarray(gamma)[..., None] * score, axis=-1)
+
+
+def attend(window: np.ndarray, *, gamma: float | np.ndarray, newest: int = 0) -> np.ndarray:
     """Attention vector (..., P) of the newest token, from the tokens (..., n, 4, P).
 
-    [poclopez2024dynamical, Eq. (14)]; the newest of the n ≥ 1 tokens comes first.
+    [poclopez2024dynamical, Eq. (14)]; the newest of the n ≥ 1 tokens comes first, or last where
+    `newest` is −1.
 
     >>> attend(np.ones((2, 4, 3)), gamma=5.0)
     array([1., 1., 1.])
@@ -88,10 +184,8 @@ def attend(window: np.ndarray, *, gamma: float | np.ndarray) -> np.ndarray:
     if window.ndim < 3 or window.shape[-2] != 4 or not window.size:
         raise ValueError(f"window must have shape (..., n, 4, P), got {window.shape}")
     gamma = check_array("gamma", gamma, low=0.0)
-    score = np.einsum("...a,...ta->...t", window[..., 0, QUERY, :], window[..., KEY, :])
-    score = gamma[..., None] * score
-    weight = np.exp(score - score.max(axis=-1, keepdims=True))
-    weight /= weight.sum(axis=-1, keepdims=True)
+    newest = check_choice("newest", newest, (0, -1))
+    weight = softmax_weights(window, gamma=gamma, newest=newest)
     return np.einsum("...t,...ta->...a", weight, window[..., VALUE, :])
 
 
@@ -112,7 +206,7 @@ def step(
     (0, array([0., 0., 0.]))
     """
     attention, position = fitting(network, context)
-    beta, gamma, share = _parameters(network, attention.shape[:-2], beta, gamma, epsilon)
+    beta, gamma, share = parameters(network, beta, gamma, epsilon, batch=attention.shape[:-2])
     window = tokens(network, context, beta, epsilon=share)
     newest = attend(window, gamma=gamma)
     position_part = network.position_overlaps()[position, OUTPUT]
@@ -122,6 +216,40 @@ def step(
     )
     following = np.concatenate([newest[..., None, :], older], axis=-2)
     return Context(following, (position + 1) % network.positions), semantic
+
+
+def torch_step(
+    semantic: Tensor,
+    *,
+    fractions: Tensor,
+    position_overlaps: Tensor,
+    attention: Tensor,
+    position: int,
+    beta: Tensor | float,
+    gamma: Tensor | float,
+    epsilon: Tensor | float,
+) -> tuple[Tensor, Tensor]:
+    """`step` in torch, differentiable in weights, context, β, γ and ε; arguments are not checked.
+
+    semantic (4, P, L), any real entries; fractions (L,); position_overlaps (2^K, 4, P) as
+    `Network.position_overlaps` gives them; attention (..., T, P), newest first; beta, gamma and
+    epsilon scalars. Returns the next attention window (..., T, P) and semantic m^o (..., P), which
+    carries its factor 1 − ε.
+    """
+    import torch
+
+    hidden = torch.tanh(beta * (attention @ semantic[OUTPUT]))
+    average = (1.0 - epsilon) * torch.einsum("ral,...tl->...tra", semantic * fractions, hidden)
+    places = [(position - age) % len(position_overlaps) for age in range(attention.shape[-2])]
+    window = average + epsilon * position_overlaps[places]
+    score = torch.einsum("...a,...ta->...t", window[..., 0, QUERY, :], window[..., KEY, :])
+    weight = torch.softmax(gamma * score, dim=-1)
+    newest = torch.einsum("...t,...ta->...a", weight, window[..., VALUE, :])
+    following = torch.cat([newest[..., None, :], attention[..., :-1, :]], dim=-2)
+    return following, average[..., 0, OUTPUT, :]
+
+
+# ---- where a trajectory starts
 
 
 def context_from_tokens(
@@ -150,7 +278,7 @@ def context_from_tokens(
             f"overlaps must have shape (..., n, 4, {network.features}) with n at least 1, "
             f"got {overlaps.shape}"
         )
-    beta, gamma, share = _parameters(network, overlaps.shape[:-3], beta, gamma, epsilon)
+    beta, gamma, share = parameters(network, beta, gamma, epsilon, batch=overlaps.shape[:-3])
     batch = np.broadcast_shapes(overlaps.shape[:-3], beta.shape, gamma.shape, share.shape)
     share = np.broadcast_to(share, batch)[..., None, None]
     drive = network.position_overlaps()
@@ -169,7 +297,7 @@ def context_from_tokens(
         history.insert(0, attend(np.stack(window, axis=-3), gamma=gamma))
         if len(history) == network.context:
             return Context(np.stack(history, axis=-2), position % network.positions)
-        semantic = overlaps_segments(network, history[0], beta=beta)
+        semantic = network.mean_overlaps(history[0], beta=beta)
         window = [placed(semantic, position), *window][: network.context]
         position += 1
 
@@ -265,31 +393,3 @@ def trajectory(
     ensemble.advance(transient, progress=progress)
     overlaps = ensemble.record(steps, every=every, progress=progress)
     return overlaps, ensemble.state()
-
-
-def _parameters(
-    network: AttentionNetwork,
-    batch: tuple[int, ...],
-    beta: float | np.ndarray,
-    gamma: float | np.ndarray | None,
-    epsilon: float | np.ndarray | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """β, γ and ε as arrays that broadcast with each other and with the axes `batch`."""
-    values = (
-        check_array("beta", beta, low=0.0),
-        check_array("gamma", network.gamma if gamma is None else gamma, low=0.0),
-        check_array("epsilon", network.epsilon if epsilon is None else epsilon, low=0.0, high=1.0),
-    )
-    if not network.bits and values[2].any():
-        raise ValueError("epsilon must be 0 without position bits")
-    shapes = [batch, *(value.shape for value in values)]
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise ValueError(
-            "the batch axes of the context, beta, gamma and epsilon must broadcast together, "
-            f"got {shapes}"
-        ) from None
-    if any(0 in shape for shape in shapes):
-        raise ValueError(f"the context, beta, gamma and epsilon must not be empty, got {shapes}")
-    return values

@@ -1,31 +1,169 @@
-"""Weights of a self-attention network with 1-bit tokens, and what of them survives N → ∞.
+"""Weights of a self-attention network, and the state of its mean field.
 
-[poclopez2024dynamical]: tokens are N bits x ∈ {−1, 1}^N, every role α ∈ {o, v, q, k} (output,
-value, query, key) has P features W^α_a ∈ {−1, 1}^N, and a position is a code of K bits
-(`core.states.spin_states`, row p for position p). All that the limit N → ∞ knows of the weights
-is which *kinds of bit* exist (the 4P signs that a bit carries) and which fraction of the bits is
-of each kind. A `Network` stores exactly that: `semantic`, one column of signs for every kind,
-called a segment, and `fractions`. A network of N given bits is the special case of N segments of
-weight 1/N.
+[poclopez2024dynamical]: the tokens of a network are made of many *sites*, each drawn on its own
+given the attention vector; all that attention sees of a token are its overlaps with P features in
+each role α ∈ {o, v, q, k} (output, value, query, key), averages over the sites. In a `Network`
+sites are bits: tokens x ∈ {−1, 1}^N, features W^α_a ∈ {−1, 1}^N; in `letters.LetterNetwork` they
+are letters. A position is a code of K bits (`core.states.spin_states`, row p for position p). All
+that the limit N → ∞ knows of the weights is which *kinds of site* exist and which fraction of the
+sites is of each kind. That is what is stored: `semantic`, one column for every kind, called a
+segment, and `fractions`. A network of N given bits is the special case of N segments of weight
+1/N.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from itertools import combinations
+from typing import Any, Self
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_choice, check_integer
+from spinformer.core.checks import (
+    check_array,
+    check_choice,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.dmft.weights import AttentionNetwork
+from spinformer.core.states import spin_states
 
 ROLES: tuple[str, ...] = ("o", "v", "q", "k")
 OUTPUT, VALUE, QUERY, KEY = range(4)
 
 # Beyond this the 2^{P-1} sign patterns of the correlation form no longer fit in memory.
 MAX_FEATURES = 16
+
+
+@record
+class AttentionNetwork(ABC):
+    """Weights, window, γ and ε; how a site answers to attention is left to the classes below.
+
+    semantic: (4, P, L, ...) features of each segment. position, context, gamma, epsilon and
+    fractions as in `network.Network`, for every kind of site.
+
+    >>> from spinformer.dmft.network import Network
+    >>> isinstance(Network.document(), AttentionNetwork)
+    True
+    """
+
+    semantic: np.ndarray
+    position: np.ndarray
+    context: int
+    gamma: float
+    epsilon: float
+    fractions: np.ndarray = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        """Validate, and store read-only float64 arrays."""
+        semantic = self._checked_semantic().copy()
+        features, segments = semantic.shape[1:3]
+        check_integer("features (axis 1 of semantic)", features, low=1, high=MAX_FEATURES)
+        check_integer("segments (axis 2 of semantic)", segments, low=1)
+        position = check_array(
+            "position", self.position, shape=(4, features, None), values=(-1.0, 1.0)
+        ).copy()
+        bits = check_integer("bits (axis 2 of position)", position.shape[2], low=0, high=20)
+        # Two tokens of one window must not share a position.
+        high = 2**bits if bits else None
+        context = check_integer("context", self.context, low=1, high=high)
+        gamma = check_real("gamma", self.gamma, low=0.0)
+        epsilon = check_real("epsilon", self.epsilon, low=0.0, high=1.0)
+        if not bits and epsilon > 0.0:
+            raise ValueError(f"epsilon must be 0 without position bits, got {epsilon}")
+        fractions = np.full(segments, 1.0 / segments)
+        if self.fractions is not None:
+            fractions = check_array("fractions", self.fractions, shape=(segments,)).copy()
+            if not (fractions > 0.0).all() or abs(fractions.sum() - 1.0) > 1e-12:
+                raise ValueError(f"fractions must be positive and sum to 1, got {fractions}")
+        for array in (semantic, position, fractions):
+            array.setflags(write=False)
+        found = (semantic, position, context, gamma, epsilon, fractions)
+        for field, value in zip(fields(self), found, strict=True):
+            object.__setattr__(self, field.name, value)
+
+    # ---- what a kind of site has to say
+
+    @abstractmethod
+    def _checked_semantic(self) -> np.ndarray:
+        """`semantic` as a float64 array, once its shape and entries are right."""
+
+    @abstractmethod
+    def overlaps(self, token: np.ndarray) -> np.ndarray:
+        """m^α_a of tokens given by their segments, (..., 4, P), without the factor 1 − ε."""
+
+    @abstractmethod
+    def mean_overlaps(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
+        """m^α_a of the mean token, (..., 4, P), of attention vectors (..., P); β broadcasts."""
+
+    @abstractmethod
+    def response(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
+        """∂ mean_overlaps / ∂A_b of one attention vector each: (..., 4, P, P)."""
+
+    @abstractmethod
+    def pair_correlations(self, first: str, second: str) -> np.ndarray:
+        """⟨W^first_a W^second_b⟩ over sites and what they can be, shape (P, P)."""
+
+    @abstractmethod
+    def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`patterns`, `readout` and `degeneracy` as the compiled step takes them."""
+
+    # ---- sizes
+
+    @property
+    def features(self) -> int:
+        """P, features per role."""
+        return self.semantic.shape[1]
+
+    @property
+    def segments(self) -> int:
+        """L, kinds of site."""
+        return self.semantic.shape[2]
+
+    @property
+    def bits(self) -> int:
+        """K, bits of the position code."""
+        return self.position.shape[2]
+
+    @property
+    def positions(self) -> int:
+        """2^K, the period of the position."""
+        return 2**self.bits
+
+    # ---- what the dynamics needs
+
+    def with_parameters(
+        self,
+        *,
+        gamma: float | None = None,
+        epsilon: float | None = None,
+        context: int | None = None,
+    ) -> Self:
+        """The same weights with another γ, ε or context length."""
+        given: dict[str, Any] = {"gamma": gamma, "epsilon": epsilon, "context": context}
+        return replace(self, **{name: v for name, v in given.items() if v is not None})
+
+    def position_overlaps(self) -> np.ndarray:
+        """(1/K) Σ_k W^{α,pos}_{a,k} p_k at every position, shape (2^K, 4, P), without ε."""
+        if not self.bits:
+            return np.zeros((1, 4, self.features))
+        code = spin_states(self.bits)
+        return np.einsum("rak,pk->pra", self.position, code) / self.bits
+
+    def counts(self, size: int) -> np.ndarray:
+        """How many of `size` sites each segment holds, (L,) integers; ValueError if not whole."""
+        size = check_integer("size", size, low=1)
+        exact = self.fractions * size
+        counts = np.rint(exact).astype(np.int64)
+        if np.abs(exact - counts).max() > 1e-9 * size or counts.sum() != size:
+            raise ValueError(
+                f"size must divide into whole segments of fractions {self.fractions}, got {size}"
+            )
+        return counts
 
 
 @record
@@ -49,11 +187,7 @@ class Network(AttentionNetwork):
     """
 
     def _checked_semantic(self) -> np.ndarray:
-        semantic = check_array("semantic", self.semantic, shape=(4, None, None), values=(-1.0, 1.0))
-        features, segments = semantic.shape[1:]
-        check_integer("features (axis 1 of semantic)", features, low=1, high=MAX_FEATURES)
-        check_integer("segments (axis 2 of semantic)", segments, low=1)
-        return semantic
+        return check_array("semantic", self.semantic, shape=(4, None, None), values=(-1.0, 1.0))
 
     # ---- constructors
 
@@ -214,3 +348,99 @@ class Network(AttentionNetwork):
     def weights(self, size: int) -> np.ndarray:
         """Explicit weights of a network of `size` bits, shape (4, P, size), segment by segment."""
         return np.repeat(self.semantic, self.counts(size), axis=2)
+
+
+@record
+class Context:
+    """State of the mean field, of one system or of a batch (axes `...`).
+
+    attention: (..., T, P), the newest vector first.
+    position: position in 0 … 2^K − 1 of the token that attention[..., 0, :] makes.
+
+    The two may be given in this order. Raises ValueError for an attention that is not finite or
+    has fewer than two axes, or for a negative position.
+
+    >>> Context(np.zeros((4, 3)), 2)
+    Context(attention=float64[4, 3] in [0, 0], position=2)
+    """
+
+    attention: np.ndarray
+    position: int
+
+    def __init__(self, attention: np.ndarray, position: int) -> None:
+        vectors = check_array("attention", attention)
+        if vectors.ndim < 2 or not vectors.size:
+            raise ValueError(f"attention must have shape (..., T, P), got {vectors.shape}")
+        object.__setattr__(self, "attention", vectors)
+        object.__setattr__(self, "position", check_integer("position", position, low=0))
+
+    def select(self, index: Any) -> Context:
+        """The contexts at `index` of the batch's axes, for example one of them or a list of them.
+
+        >>> Context(np.zeros((5, 4, 3)), 2).select(0).attention.shape
+        (4, 3)
+        """
+        return Context(self.attention[index], self.position)
+
+
+def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, int]:
+    """Attention and position of a context, once it is sure that they fit the network.
+
+    Raises TypeError if either is something else, ValueError for another window, another number
+    of features or a position that the network does not have.
+
+    >>> attention, position = fitting(Network.document(), Context(np.zeros((4, 3)), 2))
+    >>> position
+    2
+    """
+    check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
+    check_instance("context", context, Context)
+    if context.attention.shape[-2:] != (network.context, network.features):
+        raise ValueError(
+            "context.attention must end in (T, P) = "
+            f"{(network.context, network.features)}, got shape {context.attention.shape}"
+        )
+    check_integer("context.position", context.position, low=0, high=network.positions - 1)
+    return context.attention, context.position
+
+
+def parameters(
+    networks: AttentionNetwork | Sequence[AttentionNetwork],
+    beta: float | np.ndarray,
+    gamma: float | np.ndarray | None,
+    epsilon: float | np.ndarray | None,
+    *,
+    batch: tuple[int, ...] = (),
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """β, γ and ε as arrays that broadcast with each other and with the axes `batch` of a context.
+
+    None takes the networks' own, of shape (M, 1), or () for one network. Raises TypeError or
+    ValueError naming the argument.
+
+    >>> [value.shape for value in parameters(Network.document(), np.ones(5), None, None)]
+    [(5,), (), ()]
+    """
+    single = isinstance(networks, AttentionNetwork)
+    nets = [networks] if isinstance(networks, AttentionNetwork) else networks
+
+    def own(name: str, given: Any) -> Any:
+        if given is not None:
+            return given
+        return np.array([getattr(net, name) for net in nets]).reshape(() if single else (-1, 1))
+
+    values = (
+        check_array("beta", beta, low=0.0),
+        check_array("gamma", own("gamma", gamma), low=0.0),
+        check_array("epsilon", own("epsilon", epsilon), low=0.0, high=1.0),
+    )
+    if not nets[0].bits and values[2].any():
+        raise ValueError("epsilon must be 0 without position bits")
+    shapes = [batch, *(value.shape for value in values)]
+    told = f"attention, beta, gamma and epsilon must broadcast together, got batch shapes {shapes}"
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(told) from None
+    if any(0 in shape for shape in shapes):
+        raise ValueError(told.replace("broadcast together", "not be empty"))
+    return values

@@ -4,7 +4,7 @@
 of a token are independent, and those of one segment share their probabilities, so that a segment
 of n sites is one multinomial draw: a token costs L draws, whatever N.
 
-Conventions of `tokens`: a token is (L, q), how often each letter occurs in each segment. Windows
+Conventions of `spinformer.dmft.finite_size`: a token is (L, q), how often each letter occurs in each segment. Windows
 (..., T, L, q) and paths (..., steps, L, q) run from *old to new*; `position` is the position index
 of the newest token of a window, which is also the query, by default T − 1.
 
@@ -29,8 +29,7 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.mean_field import attend
-from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
-from spinformer.dmft.state import Context, fitting
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, fitting
 
 
 @record

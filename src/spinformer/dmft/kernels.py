@@ -1,0 +1,636 @@
+"""Compiled steps of the mean field and its tangent maps, `LANES` independent systems side by side.
+
+A step is a few hundred floating-point operations, too few to fill a processor's vector units, so
+a kernel works on a `Block` of systems at once: arrays have the lanes, W = `LANES` of them, on
+their last axis, `get` and `put` move such a row between memory and a value of type `lanes`, and
+arithmetic on these values reads as on numbers. Loops over P, U, T and K take sizes as they come,
+so there is one path for every network.
+
+A lane's numbers depend neither on the number of lanes, blocks or threads, nor on the processor:
+no fast-math, products and sums round as IEEE 754 says, fused multiply-adds are asked for by name,
+and exp and tanh are polynomials of their own, not the C library's.
+
+The plain reference of a step is `spinformer.dmft.mean_field.step`, that of a tangent map
+`spinformer.dmft.lyapunov.tangent_map`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core.cgutils import get_or_insert_function
+from numba.extending import intrinsic, models, overload, register_model
+
+LANES = 64
+# Lengths below this count as an exact zero of the tangent map; log 0 is replaced by its log.
+ZERO_LENGTH = 1e-140
+# A direction of the frame shorter than this is what rounding left of the others.
+ROUNDING_LENGTH = 1e-13
+# Below e^−300 a softmax weight is held at e^−300: no double sees the difference in a sum, and
+# the squares that a tangent map's norm needs stay clear of underflow.
+EXP_FLOOR = -300.0
+_MANTISSA = 4503599627370495  # the low 52 bits
+_ONE = 4607182418800017408  # the bits of 1.0
+
+
+# Kernels allocate nothing, so that arrays need no reference counts, which cost a third of the time.
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile without the interpreter's lock, division as in NumPy, and keep the result on disk."""
+    return njit(nogil=True, cache=True, **_OPTIONS)(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile as a part of every kernel that calls it: a call would copy all of a `Block`."""
+    return njit(forceinline=True, **_OPTIONS)(function)
+
+
+def instruction(function: Callable[..., Any]) -> Any:
+    """A function given by the machine instructions that it stands for (`numba.extending`)."""
+    return intrinsic(function)
+
+
+# ---- arithmetic of lanes
+
+
+class Lanes(types.Type):
+    """The type of `LANES` doubles that move together."""
+
+
+lanes = Lanes("lanes")
+_VECTOR = ir.VectorType(ir.DoubleType(), LANES)
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _VECTOR)
+
+
+def _alike(builder: Any, values: Any) -> list[Any]:
+    """Doubles beside lanes are spread over all of them."""
+    if not any(value.type == _VECTOR for value in values):
+        return list(values)
+    undefined, first = ir.Constant(_VECTOR, ir.Undefined), ir.Constant(ir.IntType(32), 0)
+    every = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    return [
+        value
+        if value.type == _VECTOR
+        else builder.shuffle_vector(
+            builder.insert_element(undefined, value, first), undefined, every
+        )
+        for value in values
+    ]
+
+
+def _result(*kinds: Any) -> Any:
+    return lanes if lanes in kinds else types.float64
+
+
+def _arithmetic(symbol: Any, name: str) -> None:
+    @instruction
+    def compute(typingctx, x, y):
+        def codegen(context, builder, signature, args):
+            return getattr(builder, name)(*_alike(builder, args))
+
+        return lanes(x, y), codegen
+
+    @overload(symbol)
+    def offered(x, y):
+        return (lambda x, y: compute(x, y)) if lanes in (x, y) else None
+
+
+for _symbol, _name in {"add": "fadd", "sub": "fsub", "mul": "fmul", "truediv": "fdiv"}.items():
+    _arithmetic(getattr(operator, _symbol), _name)
+
+
+@instruction
+def fma(typingctx, x, y, z):
+    """x·y + z rounded once."""
+
+    def codegen(context, builder, signature, args):
+        values = _alike(builder, args)
+        kind = values[0].type
+        name = f"llvm.fma.v{LANES}f64" if kind == _VECTOR else "llvm.fma.f64"
+        function = get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
+        return builder.call(function, values)
+
+    return _result(x, y, z)(x, y, z), codegen
+
+
+def _chosen(symbol: str) -> Any:
+    @instruction
+    def choose(typingctx, x, y):
+        def codegen(context, builder, signature, args):
+            x, y = _alike(builder, args)
+            return builder.select(builder.fcmp_ordered(symbol, x, y), x, y)
+
+        return _result(x, y)(x, y), codegen
+
+    return choose
+
+
+larger, smaller = _chosen(">"), _chosen("<")
+
+
+@instruction
+def shifted(typingctx, x, t):
+    """x · 2^n where the low bits of t hold n."""
+
+    def codegen(context, builder, signature, args):
+        x, t = _alike(builder, args)
+        whole = ir.IntType(64) if x.type != _VECTOR else ir.VectorType(ir.IntType(64), LANES)
+        places = ir.Constant(whole, 52 if x.type != _VECTOR else [52] * LANES)
+        power = builder.shl(builder.bitcast(t, whole), places)
+        return builder.bitcast(builder.add(builder.bitcast(x, whole), power), x.type)
+
+    return _result(x, t)(x, t), codegen
+
+
+@instruction
+def get(typingctx, row):
+    """The lanes of a contiguous row (W,)."""
+
+    def codegen(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        loaded = builder.load(builder.bitcast(data, _VECTOR.as_pointer()))
+        loaded.align = 8
+        return loaded
+
+    return lanes(row), codegen
+
+
+@instruction
+def put(typingctx, row, value):
+    """Write lanes to a contiguous row (W,)."""
+
+    def codegen(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        builder.store(args[1], builder.bitcast(data, _VECTOR.as_pointer()), align=8)
+        return context.get_dummy_value()
+
+    return types.none(row, value), codegen
+
+
+_MAGIC = 6755399441055744.0  # 1.5 · 2^52: adding it rounds to an integer, held in the low bits
+_LOG2E = 1.4426950408889634
+_LN2_HIGH = 0.6931471803691238  # 21 trailing zero bits: n · _LN2_HIGH is exact
+_LN2_LOW = 1.9082149292705877e-10
+# Minimax polynomial of (e^r − 1 − r)/r² on |r| ≤ ln(2)/2, error 1e-16.
+_C0, _C1 = 0.5000000000000001, 0.16666666666666669
+_C2, _C3 = 0.04166666666662413, 0.008333333333330062
+_C4, _C5 = 0.0013888888917213717, 0.00019841269863053618
+_C6, _C7 = 2.4801521295954376e-05, 2.7557268459997064e-06
+_C8, _C9 = 2.7620088445409746e-07, 2.510038549551032e-08
+
+
+@inlined
+def _reduced(x):
+    """(r, e^r − 1 − r, t): x = n ln 2 + r with |r| ≤ ln(2)/2, n in the low bits of t."""
+    t = fma(x, _LOG2E, _MAGIC)
+    n = t - _MAGIC
+    r = fma(n, -_LN2_LOW, fma(n, -_LN2_HIGH, x))
+    # Estrin's scheme.
+    r2 = r * r
+    r4 = r2 * r2
+    a = fma(fma(_C3, r, _C2), r2, fma(_C1, r, _C0))
+    b = fma(fma(_C7, r, _C6), r2, fma(_C5, r, _C4))
+    b = fma(fma(_C9, r, _C8), r4, b)
+    return r, r2 * fma(b, r4, a), t
+
+
+@inlined
+def exp(x):
+    """e^x for x ≤ 700, held at e^−300 below −300; within 1 ulp of math.exp."""
+    r, rest, t = _reduced(larger(x, EXP_FLOOR))
+    return shifted(1.0 + (r + rest), t)
+
+
+@inlined
+def expm1_double(x):
+    """e^{2x} − 1, held at |x| = 300 beyond, accurate near 0; tanh x is e / (e + 2) of it.
+
+    Within 3 ulp of math.tanh for every x.
+    """
+    r, rest, t = _reduced(larger(smaller(2.0 * x, 600.0), -600.0))
+    scale = shifted(1.0, t)
+    return fma(scale, r + rest, scale - 1.0)
+
+
+@inlined
+def dot(x, y):
+    """Σ_r x[r] y[r] of numbers x (n,) or rows x (n, W), and rows y (n, W)."""
+    total = fma(_at(x, 0), get(y[0]), -0.0)
+    for r in range(1, y.shape[0]):
+        total = fma(_at(x, r), get(y[r]), total)
+    return total
+
+
+def _at(x, r):
+    """x[r], of rows as lanes."""
+
+
+@overload(_at, inline="always")
+def _offered_at(x, r):
+    return (lambda x, r: x[r]) if x.ndim == 1 else (lambda x, r: get(x[r]))
+
+
+# ---- one step
+
+
+class Block(NamedTuple):
+    """`LANES` systems of one network: state, scratch memory, parameters, weights; last axis W.
+
+    ring: (T, 4, P, W), of each token in the window the attention vector that it is made from and
+        its value, query (γ included) and key, written round and round.
+    hidden: (U, W), (1 − ε) tanh(β w_u·A) of the newest token. steep: (T, U + groups, W), slope of
+        the hidden units of each token; with letters the shares of their classes.
+    weight: (T + 1, W), softmax weights by age, not normalized, and the inverse of their sum.
+    beta, gamma, epsilon: (W,).
+    patterns, readout, degeneracy, drive: `AttentionNetwork.hidden_units()` and
+        `AttentionNetwork.position_overlaps()`.
+    """
+
+    ring: np.ndarray
+    hidden: np.ndarray
+    steep: np.ndarray
+    weight: np.ndarray
+    beta: np.ndarray
+    gamma: np.ndarray
+    epsilon: np.ndarray
+    patterns: np.ndarray
+    readout: np.ndarray
+    degeneracy: np.ndarray
+    drive: np.ndarray
+
+
+class Clock(NamedTuple):
+    """The slot of the newest attention vector, and the position of the token that it makes."""
+
+    cursor: int
+    position: int
+
+
+@inlined
+def letter_units(block, slot):
+    """Units of a network of letters: where one of bits has a tanh, a softmax over letters.
+
+    Letters of a site that attention pushes alike form a *class*; class c holds g_c letters and has
+    the logit β d_c·A relative to class 0, d_c = `patterns`, g = `degeneracy` (groups × classes,
+    class 0 first; a class that a group lacks has g_c = 0). The rows of a group are c = 1, 2, …:
+
+        y_c = (1 − ε) (p_c − (g_c / g_0) p_0),    p_c ∝ g_c exp(β d_c·A) .
+
+    A feature averages to zero over the letters, so Σ_c p_c R_c = Σ_{c≥1} y_c R_c / (1 − ε), R_c
+    the mean of the feature over class c: class 0 needs no row. With two letters y_1 is the tanh
+    of half the logit. The largest logit is subtracted. Shares p_c, c ≥ 1, go into `steep`, and
+    after all of them p_0 / g_0 of every group.
+    """
+    groups, classes = block.degeneracy.shape
+    attention, hidden, share = block.ring[slot, 0], block.hidden, block.steep[slot]
+    beta, kept = get(block.beta), 1.0 - get(block.epsilon)
+    for g in range(groups):
+        rows = range(g * (classes - 1), (g + 1) * (classes - 1))
+        largest = 0.0 * beta
+        for u in rows:
+            logit = beta * dot(block.patterns[u], attention)
+            put(hidden[u], logit)
+            largest = larger(logit, largest)
+        floor = exp(0.0 - largest)
+        total = block.degeneracy[g, 0] * floor
+        for c, u in enumerate(rows):
+            many = block.degeneracy[g, c + 1]
+            e = exp(get(hidden[u]) - largest)
+            total = fma(many, e, total)
+            put(hidden[u], many * (e - floor))
+            put(share[u], many * e)
+        scale = kept / total
+        for u in rows:
+            put(hidden[u], get(hidden[u]) * scale)
+            put(share[u], get(share[u]) / total)
+        put(share[hidden.shape[0] + g], floor / total)
+
+
+@inlined
+def make_token(block, slot, phase, tangent):
+    """Token at position `phase` from the attention in `slot` [poclopez2024dynamical, Eq. (15)]."""
+    token, hidden = block.ring[slot], block.hidden
+    beta, gamma, epsilon = get(block.beta), get(block.gamma), get(block.epsilon)
+    if block.degeneracy.shape[0]:
+        letter_units(block, slot)
+    else:
+        for u in range(hidden.shape[0]):
+            e = expm1_double(beta * dot(block.patterns[u], token[0]))
+            put(hidden[u], (1.0 - epsilon) * (e / (e + 2.0)))
+            if tangent:
+                # sech² x = 4 e^{2x} / (e^{2x} + 1)²: no cancellation where tanh saturates.
+                d = 1.0 / (e + 2.0)
+                put(block.steep[slot, u], beta * (1.0 - epsilon) * 4.0 * ((e + 1.0) * d) * d)
+    for a in range(token.shape[1]):
+        for role in range(1, 4):
+            m = epsilon * block.drive[phase, role, a]
+            for u in range(hidden.shape[0]):
+                m = fma(block.readout[role, a, u], get(hidden[u]), m)
+            put(token[role, a], gamma * m if role == 2 else m)
+
+
+@inlined
+def attend(block, slot):
+    """Attention of the token in `slot` over the window into the next slot, which is returned.
+
+    [poclopez2024dynamical, Eqs. (4), (5), (14)]
+    """
+    ring, weight = block.ring, block.weight
+    context = ring.shape[0]
+    largest = dot(ring[slot, 2], ring[slot, 3])
+    put(weight[0], largest)
+    for t in range(1, context):
+        score = dot(ring[slot, 2], ring[aged(slot, t, context), 3])
+        put(weight[t], score)
+        largest = larger(score, largest)
+    total = 0.0 * largest
+    for t in range(context):
+        e = exp(get(weight[t]) - largest)
+        put(weight[t], e)
+        total = total + e
+    norm = 1.0 / total
+    put(weight[context], norm)
+    new = slot + 1 if slot + 1 < context else 0
+    for a in range(ring.shape[2]):
+        mean = get(weight[0]) * get(ring[slot, 1, a])
+        for t in range(1, context):
+            mean = fma(get(weight[t]), get(ring[aged(slot, t, context), 1, a]), mean)
+        put(ring[new, 0, a], mean * norm)
+    return new
+
+
+@inlined
+def aged(slot, age, context):
+    """Slot of the token that is `age` steps older than the newest, in `slot`."""
+    return slot - age if slot >= age else slot - age + context
+
+
+@inlined
+def step(block, clock, tangent):
+    """Make a token, attend, move the clock: one step of every lane."""
+    make_token(block, clock.cursor, clock.position, tangent)
+    cursor = attend(block, clock.cursor)
+    return Clock(cursor, clock.position + 1 if clock.position + 1 < block.drive.shape[0] else 0)
+
+
+@inlined
+def rebuild(block, clock, tangent):
+    """The tokens of a context from its attention vectors, all but the newest."""
+    context, phases = block.ring.shape[0], block.drive.shape[0]
+    for age in range(context - 1, 0, -1):
+        slot = aged(clock.cursor, age, context)
+        make_token(block, slot, (clock.position - age) % phases, tangent)
+
+
+# ---- runs of steps
+
+
+@kernel
+def warm(block, clock):
+    """What a block needs before its first step."""
+    rebuild(block, clock, False)
+
+
+@kernel
+def advance(steps, block, clock):
+    """`steps` steps; returns the clock after them."""
+    for _ in range(steps):
+        clock = step(block, clock, False)
+    return clock
+
+
+@kernel
+def record(out, every, block, clock):
+    """Run out.shape[0] · every steps, m^o of the last step of each stretch in out[i] (P, W).
+
+    Of m^o the semantic part, 1 − ε included.
+    """
+    for i in range(out.shape[0]):
+        for _ in range(every):
+            clock = step(block, clock, False)
+        for a in range(out.shape[1]):
+            put(out[i, a], dot(block.readout[0, a], block.hidden))
+    return clock
+
+
+class Tally(NamedTuple):
+    """What `survey` counts, and where it writes.
+
+    histogram, section: (W, bins) visits of m^o_observed in [−1, 1], the second only where
+        |m^o_plane| < tolerance.
+    sums: (2, P, W). Step n adds window[n'] m^o to sums[half], where half and n' say where in two
+        stretches of window.size steps it falls. overlap: (P, W), scratch memory.
+    """
+
+    histogram: np.ndarray
+    section: np.ndarray
+    sums: np.ndarray
+    window: np.ndarray
+    overlap: np.ndarray
+    observed: int
+    plane: int
+    tolerance: float
+
+
+@kernel
+def survey(steps, tally, block, clock):
+    """Histograms and weighted Birkhoff sums over `steps` steps, in constant memory."""
+    sums, window, bins = tally.sums, tally.window, tally.histogram.shape[1]
+    overlap = tally.overlap
+    for n in range(steps):
+        clock = step(block, clock, False)
+        half = 0 if n < window.size else 1
+        w = window[n - half * window.size] if n < 2 * window.size else 0.0
+        for a in range(overlap.shape[0]):
+            m = dot(block.readout[0, a], block.hidden)
+            put(overlap[a], m)
+            put(sums[half, a], fma(w, m, get(sums[half, a])))
+        for j in range(LANES):
+            i = min(int((overlap[tally.observed, j] + 1.0) * (0.5 * bins)), bins - 1)
+            tally.histogram[j, i] += 1
+            if abs(overlap[tally.plane, j]) < tally.tolerance:
+                tally.section[j, i] += 1
+    return clock
+
+
+@kernel
+def smallest_period(orbit, largest, distance):
+    """Smallest p ≤ `largest` with |orbit[n + p] − orbit[n]| ≤ distance for all n, or 0.
+
+    orbit: (steps, P). The comparison covers all the steps there are.
+    """
+    for p in range(1, largest + 1):
+        n = len(orbit) - p - 1
+        while n >= 0:
+            gap = 0.0
+            for a in range(orbit.shape[1]):
+                gap = max(gap, abs(orbit[n + p, a] - orbit[n, a]))
+            if gap > distance:
+                break
+            n -= 1
+        if n < 0:
+            return p
+    return 0
+
+
+# ---- tangent maps
+
+
+class Frame(NamedTuple):
+    """k tangent vectors of a block and what became of their lengths.
+
+    vectors: (k, T·P, W), components in the order of the ring: slot · P + feature. window: the same
+        memory as (k, T, P, W).
+    mantissa, exponent: (k, W), growth so far = mantissa · 2^exponent.
+    lost: (k, W), how many lengths were below `ROUNDING_LENGTH`.
+    """
+
+    vectors: np.ndarray
+    window: np.ndarray
+    mantissa: np.ndarray
+    exponent: np.ndarray
+    lost: np.ndarray
+
+
+class Deviation(NamedTuple):
+    """Scratch memory of a tangent map, in the direction of one vector.
+
+    units: (T, U, W), derivatives of the hidden units by age; mean: (U, W), their average over the
+    window. pull: (U, W), of a score by the units of its key, the same for every vector.
+    query: (P, W). score: (T, W).
+    """
+
+    units: np.ndarray
+    mean: np.ndarray
+    pull: np.ndarray
+    query: np.ndarray
+    score: np.ndarray
+
+
+@inlined
+def deviate_units(block, slot, vector, out):
+    """Change of the hidden units of the token in `slot` where its attention changes by `vector`.
+
+    With letters δy_c = β (1 − ε) [p_c (δd_c − δd̄) + (g_c / g_0) p_0 δd̄], δd̄ = Σ_c p_c δd_c.
+    """
+    patterns, steep = block.patterns, block.steep[slot]
+    groups, classes = block.degeneracy.shape
+    if not groups:
+        for u in range(patterns.shape[0]):
+            put(out[u], get(steep[u]) * dot(patterns[u], vector))
+        return
+    scale = get(block.beta) * (1.0 - get(block.epsilon))
+    for g in range(groups):
+        first = g * (classes - 1)
+        mean = 0.0 * scale
+        for u in range(first, first + classes - 1):
+            change = dot(patterns[u], vector)
+            put(out[u], change)
+            mean = fma(change, get(steep[u]), mean)
+        floor = get(steep[patterns.shape[0] + g]) * mean
+        for u in range(first, first + classes - 1):
+            many = block.degeneracy[g, u - first + 1]
+            put(out[u], scale * fma(get(steep[u]), get(out[u]) - mean, many * floor))
+
+
+@inlined
+def deviate(block, slot, new, vector, by):
+    """Change of A', in the slot `new`, where the window changes by `vector`: into its rows there.
+
+    δA' = Σ_τ π_τ [δm^v_τ + (m^v_τ − A') δscore_τ], score_τ = γ m^q·m^k_τ, the derivative of
+    [poclopez2024dynamical, Eq. (14)].
+    """
+    ring, weight, readout = block.ring, block.weight, block.readout
+    context, features = ring.shape[0], ring.shape[2]
+    for t in range(context):
+        s = aged(slot, t, context)
+        deviate_units(block, s, vector[s], by.units[t])
+    for a in range(features):
+        put(by.query[a], get(block.gamma) * dot(readout[2, a], by.units[0]))
+    for t in range(context):
+        key = ring[aged(slot, t, context), 3]
+        put(by.score[t], get(weight[t]) * (dot(by.pull, by.units[t]) + dot(by.query, key)))
+    for u in range(by.mean.shape[0]):
+        mean = get(weight[0]) * get(by.units[0, u])
+        for t in range(1, context):
+            mean = fma(get(weight[t]), get(by.units[t, u]), mean)
+        put(by.mean[u], mean)
+    for a in range(features):
+        change = dot(readout[1, a], by.mean)
+        for t in range(context):
+            away = get(ring[aged(slot, t, context), 1, a]) - get(ring[new, 0, a])
+            change = fma(get(by.score[t]), away, change)
+        # The row of the token that leaves the window: nothing reads it any more.
+        put(vector[new, a], change)
+
+
+@inlined
+def orthonormalize(tangent, length):
+    """Modified Gram-Schmidt; the lengths multiply mantissa · 2^exponent."""
+    frame, mantissa, exponent = tangent.vectors, tangent.mantissa, tangent.exponent
+    for i in range(frame.shape[0]):
+        put(length, dot(frame[i], frame[i]))
+        for j in range(LANES):
+            r = np.sqrt(length[j])
+            tangent.lost[i, j] += 1 if r < ROUNDING_LENGTH else 0
+            grown = mantissa[i, j] * (r if r >= ZERO_LENGTH else ZERO_LENGTH)
+            bits = np.float64(grown).view(np.int64)
+            exponent[i, j] += (bits >> 52) - 1023
+            mantissa[i, j] = np.int64((bits & _MANTISSA) | _ONE).view(np.float64)
+            length[j] = 1.0 / r if r >= ZERO_LENGTH else 0.0
+        scale = get(length)
+        for row in range(frame.shape[1]):
+            put(frame[i, row], get(frame[i, row]) * scale)
+        # A direction that the map destroys starts anew along an axis.
+        for j in range(LANES):
+            frame[i, i, j] = 1.0 if length[j] == 0.0 else frame[i, i, j]
+        for l in range(i + 1, frame.shape[0]):
+            share = 0.0 - dot(frame[i], frame[l])
+            for row in range(frame.shape[1]):
+                put(frame[l, row], fma(share, get(frame[i, row]), get(frame[l, row])))
+
+
+def scratch(block: Block) -> Deviation:
+    """Memory for `push`."""
+    context, features = block.ring.shape[0], block.ring.shape[2]
+    units = len(block.patterns)
+    shapes = ((context, units), (units,), (units,), (features,), (context,))
+    return Deviation(*(np.empty((*shape, LANES)) for shape in shapes))
+
+
+@kernel
+def push(steps, every, tangent, by, block, clock):
+    """`steps` steps of a `Frame`, orthonormalized every `every` steps and at the end.
+
+    With `every` 0 the vectors are pushed as they are.
+    """
+    window, units = tangent.window, block.hidden.shape[0]
+    context, features = block.ring.shape[0], block.ring.shape[2]
+    rebuild(block, clock, True)
+    for n in range(steps):
+        slot = clock.cursor
+        clock = step(block, clock, True)
+        for t in range(context):
+            put(block.weight[t], get(block.weight[t]) * get(block.weight[context]))
+        for u in range(units):
+            pull = block.readout[3, 0, u] * get(block.ring[slot, 2, 0])
+            for a in range(1, features):
+                pull = fma(block.readout[3, a, u], get(block.ring[slot, 2, a]), pull)
+            put(by.pull[u], pull)
+        for i in range(window.shape[0]):
+            deviate(block, slot, clock.cursor, window[i], by)
+        if every and ((n + 1) % every == 0 or n + 1 == steps):
+            orthonormalize(tangent, by.query[0])
+    return clock
