@@ -10,7 +10,8 @@ import pytest
 
 from spinformer.chapters.claims import VERDICTS, read_claims
 from spinformer.chapters.frame import FOLDER, PARTS, claim_figures, verdicts
-from spinformer.plotting.welcome import FIGURES, HEADS, welcome_numbers
+from spinformer.plotting.style import COLORS
+from spinformer.plotting.welcome import FIGURES, HEADS, head_tones, welcome_numbers
 
 ROOT = Path(__file__).resolve().parents[1]
 AGAIN = "run python -m spinformer.chapters frame"
@@ -74,7 +75,14 @@ def test_motions_are_what_their_names_say():
     [
         (r"finds (\d+) of them as they are, (\d+) if", ("A19.raw", "A19.norm")),
         (r"all (\d+) if the mean face", ("A19.both",)),
-        (r"six layers (\d+) of 72", ("A14a.climbing",)),
+        (
+            r"(\d+) of 72 attention heads lower their own energy by what they add, and (\d+) raise",
+            ("A14a.lowered", "A14a.raised"),
+        ),
+        (
+            r"goes down in (\d+) heads and up in (\d+)",
+            ("A14a.specific_lowered", "A14a.specific_raised"),
+        ),
         (r"mean spin of ([\d.]+) where", ("B13.leak",)),
     ],
 )
@@ -86,6 +94,30 @@ def test_numbers_of_the_front_page_are_figures_of_claims(printed, pattern, figur
         digits = len(text.partition(".")[2])
         assert f"{value:.{digits}f}" == text
     assert HEADS == 72
+
+
+ALT_HEADS = (
+    "Above, thirty-eight are blue for down, seven red for up; "
+    "below, six are blue and forty-nine red"
+)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"), [("", ("thirty-eight", "seven")), ("specific_", ("six", "forty-nine"))]
+)
+def test_picture_of_the_heads_draws_and_tells_every_head(printed, part, words):
+    """The squares, their colours and the words for those who do not see them."""
+    low, high = (int(printed[f"A14a.{part}{way}"]) for way in ("lowered", "raised"))
+    tones = head_tones(low, high)
+    assert len(tones) == HEADS
+    counts = [tones.count(tone) for tone in (COLORS["blue"], COLORS["red"])]
+    assert counts == [low, high]
+    # Undecided heads are neither colour.
+    assert HEADS - low - high == tones.count("0.8") > 0
+    spelled = {"six": 6, "seven": 7, "thirty-eight": 38, "forty-nine": 49}
+    assert [spelled[word] for word in words] == [low, high]
+    assert ALT_HEADS in WELCOME
+    assert ALT_HEADS.index(words[0]) < ALT_HEADS.index(words[1])
 
 
 def test_one_network_in_six_is_one_in_six(printed):

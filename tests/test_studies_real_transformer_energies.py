@@ -159,7 +159,6 @@ def test_step_account_by_hand():
         assert 0 < counts["opposed_fell"] < counts["opposed"]
 
 
-@pytest.mark.claim("A14b")
 def test_depth_profile_starts_at_each_layers_own_energy():
     """Its entries (l, l) and (l, l + 1) are the mean energies around layer l."""
     small = example_model()

@@ -23,7 +23,10 @@ from spinformer.plotting.style import COLORS
 
 # Figures of claims that the pictures show, `row.figure`.
 FIGURES = (
-    "A14a.climbing",
+    "A14a.lowered",
+    "A14a.raised",
+    "A14a.specific_lowered",
+    "A14a.specific_raised",
     "A19.raw",
     "A19.centred",
     "A19.norm",
@@ -116,22 +119,34 @@ def draw_faces(numbers: Numbers) -> None:
 
 
 def draw_heads(numbers: Numbers) -> None:
-    """One square a head of the pretrained model, colored by whether it climbs its own energy.
+    """One square a head of the pretrained model: what its step does to its own energy.
+
+    Above by all that the head adds, below by the part that depends on the token.
 
     >>> draw_heads(welcome_numbers(dict.fromkeys(FIGURES, 1.0)))
     """
-    axis = _panel((5.2, 2.4))
-    climbing = int(numbers["figures"]["A14a.climbing"])
-    for place in range(HEADS):
-        tone = COLORS["red"] if place < climbing else COLORS["blue"]
-        box = (place % 18, 3 - place // 18)
-        axis.add_patch(Rectangle(box, 0.85, 0.85, color=tone))
+    axis = _panel((5.2, 2.3))
     told: dict[str, Any] = {"style": "normal", "fontsize": 11}
-    axis.text(0, 4.3, f"{climbing} heads step uphill", color=COLORS["red"], **told)
-    downhill = f"{HEADS - climbing} downhill"
-    axis.text(18, 4.3, downhill, ha="right", color=COLORS["blue"], **told)
-    axis.set(xlim=(-0.2, 18.2), ylim=(-0.2, 5.2), aspect="equal")
+    rows = {"": "all that it adds", "specific_": "what depends on the token"}
+    for row, (part, title) in enumerate(rows.items()):
+        low, high = (int(numbers["figures"][f"A14a.{part}{way}"]) for way in ("lowered", "raised"))
+        top = 5.4 * (1 - row)
+        for place, tone in enumerate(head_tones(low, high)):
+            box = (place % 24, top + 2 - place // 24)
+            axis.add_patch(Rectangle(box, 0.85, 0.85, color=tone))
+        axis.text(0, top + 3.3, f"{title}: {low} down", color=COLORS["blue"], **told)
+        axis.text(24, top + 3.3, f"{high} up", ha="right", color=COLORS["red"], **told)
+    axis.set(xlim=(-0.2, 24.2), ylim=(-0.2, 10.0), aspect="equal")
     axis.set_axis_off()
+
+
+def head_tones(low: int, high: int) -> list[str]:
+    """Colours of the squares of all heads: those that go down, the undecided, those that go up.
+
+    >>> head_tones(1, 2)[-2:] == 2 * [COLORS["red"]]
+    True
+    """
+    return low * [COLORS["blue"]] + (HEADS - low - high) * ["0.8"] + high * [COLORS["red"]]
 
 
 def draw_mask(numbers: Numbers) -> None:

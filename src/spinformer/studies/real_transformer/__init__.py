@@ -3,8 +3,9 @@
 Conventions of `spinformer.language`: layers and heads from 0, β = 1/√d in front of every dot
 product. What lives on tokens is a torch tensor (B, H, N, ...); tables with one number a layer or
 head, or a training step, are NumPy arrays, layers first. Files: `energies` and `alignment` (does a
-step go down?), `untrained` and `toy` (what training does to it); `heads` and `sizes` (how many keys
-a head looks at), `loops`, `iteration` and `gain` (where a repeated head would end up).
+step go down?), `steps` (what it does to each head's own energy, and every stage of a layer),
+`untrained` and `toy` (what training does to it); `heads` and `sizes` (how many keys a head looks
+at), `loops`, `iteration` and `gain` (where a repeated head would end up).
 """
 
 from spinformer.studies.real_transformer.alignment import step_alignment, weight_alignment
@@ -15,6 +16,7 @@ from spinformer.studies.real_transformer.energies import (
     energy_gradient,
     overlap_energy,
     query_energy,
+    rescaled_share,
     stage_energies,
 )
 from spinformer.studies.real_transformer.gain import gain_sweep
@@ -25,6 +27,14 @@ from spinformer.studies.real_transformer.heads import (
 )
 from spinformer.studies.real_transformer.iteration import end_points, repeat
 from spinformer.studies.real_transformer.sizes import growth_exponents, read_sizes, size_rows
+from spinformer.studies.real_transformer.steps import (
+    head_steps,
+    read_stages,
+    read_steps,
+    read_turned,
+    stage_changes,
+    turned_steps,
+)
 from spinformer.studies.real_transformer.toy import ToyTask, read_toy, train_toy
 
 __all__ = [
@@ -38,15 +48,22 @@ __all__ = [
     "gaussian_fraction",
     "growth_exponents",
     "head_statistics",
+    "head_steps",
     "overlap_energy",
     "query_energy",
     "read_sizes",
+    "read_stages",
+    "read_steps",
     "read_toy",
+    "read_turned",
     "repeat",
+    "rescaled_share",
     "sampled_gaussian_entries",
     "size_rows",
+    "stage_changes",
     "stage_energies",
     "step_alignment",
     "train_toy",
+    "turned_steps",
     "weight_alignment",
 ]
