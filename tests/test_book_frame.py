@@ -120,6 +120,26 @@ def test_picture_of_the_heads_draws_and_tells_every_head(printed, part, words):
     assert ALT_HEADS.index(words[0]) < ALT_HEADS.index(words[1])
 
 
+# What was once said of everything and is true under a condition, or of something else.
+TOO_WIDE = (
+    "equilibrium can be causal",
+    "equilibrium cannot be causal.",
+    "no layer in equilibrium",
+    "no equilibrium module",
+    "an equilibrium cannot have one",
+    "transformer goes uphill",
+    "heads climb the energy",
+)
+
+
+@pytest.mark.parametrize("words", TOO_WIDE)
+def test_no_page_says_more_than_its_condition_allows(words):
+    for folder in ("book", "notebooks"):
+        for page in (ROOT / folder).rglob("*.md"):
+            text = " ".join(page.read_text(encoding="utf-8").lower().split())
+            assert words not in text, f"{page.name}: {words}"
+
+
 def test_one_network_in_six_is_one_in_six(printed):
     assert "one network in six" in WELCOME
     assert 5.5 < 1 / printed["C16.share"] < 6.6

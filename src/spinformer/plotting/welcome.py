@@ -150,7 +150,7 @@ def head_tones(low: int, high: int) -> list[str]:
 
 
 def draw_mask(numbers: Numbers) -> None:
-    """Two tokens with a mask: in equilibrium the past answers the future, driven it does not.
+    """Two tokens with a mask: in equilibrium the past responds to the future, driven it does not.
 
     >>> draw_mask(welcome_numbers(dict.fromkeys(FIGURES, 0.1)))
     """
@@ -167,7 +167,7 @@ def draw_mask(numbers: Numbers) -> None:
         if value:
             back = {**arrow, "color": COLORS["red"]}
             axis.annotate("", xy=(0.42, y - 0.12), xytext=(1.72, y - 0.12), arrowprops=back)
-        shown = f"answer of the past to the future: {value:.2f}"
+        shown = f"response of the past to the future: {value:.2f}"
         tone = COLORS["red"] if value else COLORS["blue"]
         axis.text(1.1, y - 0.42, shown, ha="center", fontsize=10, color=tone)
     axis.set(xlim=(-2.2, 3.0), ylim=(-0.6, 1.4))
