@@ -129,6 +129,11 @@ TOO_WIDE = (
     "an equilibrium cannot have one",
     "transformer goes uphill",
     "heads climb the energy",
+    "as a language model does, keeps",
+    "which is what layernorm sees to",
+    "of any system in which all spins couple with all",
+    "the energy of attention is the free energy of a reader",
+    "the warmest choice that is tied to no",
 )
 
 
@@ -138,6 +143,30 @@ def test_no_page_says_more_than_its_condition_allows(words):
         for page in (ROOT / folder).rglob("*.md"):
             text = " ".join(page.read_text(encoding="utf-8").lower().split())
             assert words not in text, f"{page.name}: {words}"
+
+
+def test_contents_beside_the_course_are_those_that_the_front_page_names():
+    sentence = re.search(r"What the table of contents lists beside these .*", WELCOME)
+    contents = (ROOT / "_toc.yml").read_text()
+    parts = contents.partition("Part I:")[2]
+    listed = re.findall(r"notebooks/(\d+)([a-z]?)_", parts)
+    course = re.findall(r"notebooks/(\w+?)_", WELCOME.split("**A course.**")[1].split("\n")[0])
+    named = {str(n) for n in range(15, 20)} | set(re.findall(r"\b(24|34|35|36|41)\b", sentence[0]))
+    beside = {number + letter for number, letter in listed} - set(course)
+    assert {chapter for chapter in beside if chapter.isdigit()} == named
+    assert {chapter for chapter in course if not chapter.isdigit()} == {"21a"}
+    assert "the chapters with a letter but 21a" in sentence[0]
+
+
+def test_scales_that_the_front_page_names(printed):
+    """How cold the memory of faces is, and how flat the first motion."""
+    from spinformer.studies import images
+
+    assert "25 times as cold as attention's" in WELCOME
+    assert images.faces().shape[1] ** 0.5 == 25
+    heights = [np.ptp(path) for path in STORED["numbers"]["motions"].values()]
+    assert "seven hundred times flatter" in WELCOME
+    assert heights[-1] / heights[0] == pytest.approx(700, rel=0.05)
 
 
 def test_one_network_in_six_is_one_in_six(printed):

@@ -222,6 +222,18 @@ def test_random_features_converge_as_the_inverse_root():
     np.testing.assert_allclose(ratios, 4.0, rtol=0.35)
 
 
+def test_variance_of_an_estimated_weight_is_what_chapter_10_says():
+    """Of the product of two features, in units of the squared weight: exp(β|q + k|²) − 1."""
+    generator = np.random.default_rng(2)
+    q, k, beta = np.array([0.5, -0.2]), np.array([0.3, 0.4]), 0.7
+    w = generator.standard_normal((400_000, 2)) * beta**0.5
+    product = np.exp(w @ (q + k) - 0.5 * beta * (q @ q + k @ k))
+    weight = np.exp(beta * q @ k)
+    assert product.mean() == pytest.approx(weight, rel=0.01)
+    expected = np.exp(beta * (q + k) @ (q + k)) - 1
+    assert product.var() / weight**2 == pytest.approx(expected, rel=0.03)
+
+
 @pytest.mark.claim("A4")
 def test_cost_of_the_formula_is_quadratic_and_of_the_relatives_linear():
     width = 6

@@ -185,6 +185,7 @@ def draw_motions(numbers: Numbers) -> None:
         path = numbers["motions"][name]
         axis.plot(path, "o-", ms=3, lw=0.8, color=COLORS[tone])
         axis.set_title(f"temperature {1 / beta:.3f}: {name}", loc="left", fontsize=10)
+        axis.set_title(f"height {np.ptp(path):.1g}", loc="right", fontsize=10)
         axis.set_yticks([])
         axis.grid(False)
     axes[-1].set_xlabel("token")
