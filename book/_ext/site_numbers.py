@@ -36,15 +36,22 @@ def assign_numbers(_app: Sphinx, env: BuildEnvironment) -> list[str]:
 
 
 def _numbered(title: nodes.Node, number: str) -> dict[str, tuple[str | int, ...]]:
-    """Write numbers into the contents of a chapter; return them by anchor."""
-    inner = [item for part in title.children[1:] for item in part.children]
-    # Chapters below this one stand among its sections.
-    sections = [item for item in inner if isinstance(item, nodes.list_item)]
-    items = [((number,), title), *(((number, n), item) for n, item in enumerate(sections, 1))]
-    numbers = {}
-    for value, item in items:
+    """Write numbers into the contents of a chapter; return them by anchor.
+
+    Every heading gets one, of whatever level: Sphinx gives one without its own that of the page.
+    """
+    numbers: dict[str, tuple[str | int, ...]] = {}
+
+    def write(item: nodes.Node, value: tuple[str | int, ...]) -> None:
         reference = next(iter(item.findall(nodes.reference)))
         reference["secnumber"] = numbers[reference["anchorname"]] = value
+        inner = [part for below in item.children[1:] for part in below.children]
+        # Chapters below this one stand among its sections.
+        sections = [part for part in inner if isinstance(part, nodes.list_item)]
+        for count, section in enumerate(sections, 1):
+            write(section, (*value, count))
+
+    write(title, (number,))
     return numbers
 
 
