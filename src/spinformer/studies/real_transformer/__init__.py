@@ -16,7 +16,6 @@ from spinformer.studies.real_transformer.energies import (
     energy_gradient,
     overlap_energy,
     query_energy,
-    rescaled_share,
     stage_energies,
 )
 from spinformer.studies.real_transformer.gain import gain_sweep
@@ -27,14 +26,6 @@ from spinformer.studies.real_transformer.heads import (
 )
 from spinformer.studies.real_transformer.iteration import end_points, repeat
 from spinformer.studies.real_transformer.sizes import growth_exponents, read_sizes, size_rows
-from spinformer.studies.real_transformer.steps import (
-    head_steps,
-    read_stages,
-    read_steps,
-    read_turned,
-    stage_changes,
-    turned_steps,
-)
 from spinformer.studies.real_transformer.toy import ToyTask, read_toy, train_toy
 
 __all__ = [
@@ -48,22 +39,15 @@ __all__ = [
     "gaussian_fraction",
     "growth_exponents",
     "head_statistics",
-    "head_steps",
     "overlap_energy",
     "query_energy",
     "read_sizes",
-    "read_stages",
-    "read_steps",
     "read_toy",
-    "read_turned",
     "repeat",
-    "rescaled_share",
     "sampled_gaussian_entries",
     "size_rows",
-    "stage_changes",
     "stage_energies",
     "step_alignment",
     "train_toy",
-    "turned_steps",
     "weight_alignment",
 ]
