@@ -173,6 +173,13 @@ def test_claims_can_be_filtered_and_are_whole_on_every_width(browser: object, si
     assert wait_for(browser, shown) == failed
     browser.execute_script("document.querySelector('.claims-filter [data-key=verdict]').click()")
     assert wait_for(browser, shown) == len(read_rows(ROOT))
+    # The buttons of a kind share out all claims, as the table above them does.
+    for kind in ("part", "verdict"):
+        counts = browser.execute_script(
+            f"return [...document.querySelectorAll('.claims-filter [data-key={kind}] span')]"
+            ".map(span => Number(span.textContent))"
+        )
+        assert sum(counts[1:]) == counts[0] == len(read_rows(ROOT))
     for width in (400, 1400):
         resize(browser, width)
         wide = browser.execute_script(
@@ -266,6 +273,12 @@ def test_the_reference_says_how_a_class_is_called_and_what_it_inherits(site: Pat
 def test_chapters_are_numbered_as_their_files(site: Path) -> None:
     text = (site / "notebooks" / "33b_lifetimes.html").read_text(encoding="utf-8")
     assert '<span class="section-number">33b. </span>' in text
+    # Each heading of a chapter has a number of its own, and only the first that of the chapter.
+    for name in CHAPTERS:
+        page = (site / "notebooks" / f"{name}.html").read_text(encoding="utf-8")
+        headings = re.findall(r'<h[1-6]><span class="section-number">([\w.]+)\. </span>', page)
+        assert headings[0] == name.partition("_")[0]
+        assert len(headings) == len(set(headings)), name
     figures = re.findall(r'"caption-number">Fig\. ([\w.]+)', text)
     assert figures == [f"33b.{n + 1}" for n in range(len(figures))]
     for path in (site / "notebooks").glob("*.html"):

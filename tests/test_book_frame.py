@@ -10,7 +10,8 @@ import pytest
 
 from bookmaker.claims import VERDICTS, read_claims
 from bookmaker.frame import FOLDER, PARTS, claim_figures, verdicts
-from compendium.front.welcome import FIGURES, HEADS, welcome_numbers
+from compendium.front.welcome import FIGURES, HEADS, head_tones, welcome_numbers
+from spinformer.plot.style import COLORS
 
 ROOT = Path(__file__).resolve().parents[1]
 AGAIN = "run python -m bookmaker frame"
@@ -74,7 +75,14 @@ def test_motions_are_what_their_names_say():
     [
         (r"finds (\d+) of them as they are, (\d+) if", ("A19.raw", "A19.norm")),
         (r"all (\d+) if the mean face", ("A19.both",)),
-        (r"six layers (\d+) of 72", ("A14a.climbing",)),
+        (
+            r"(\d+) of 72 attention heads lower their own energy by what they add, and (\d+) raise",
+            ("A14a.lowered", "A14a.raised"),
+        ),
+        (
+            r"goes down in (\d+) heads and up in (\d+)",
+            ("A14a.specific_lowered", "A14a.specific_raised"),
+        ),
         (r"mean spin of ([\d.]+) where", ("B13.leak",)),
     ],
 )
@@ -86,6 +94,79 @@ def test_numbers_of_the_front_page_are_figures_of_claims(printed, pattern, figur
         digits = len(text.partition(".")[2])
         assert f"{value:.{digits}f}" == text
     assert HEADS == 72
+
+
+ALT_HEADS = (
+    "Above, thirty-eight are blue for down, seven red for up; "
+    "below, six are blue and forty-nine red"
+)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"), [("", ("thirty-eight", "seven")), ("specific_", ("six", "forty-nine"))]
+)
+def test_picture_of_the_heads_draws_and_tells_every_head(printed, part, words):
+    """The squares, their colours and the words for those who do not see them."""
+    low, high = (int(printed[f"A14a.{part}{way}"]) for way in ("lowered", "raised"))
+    tones = head_tones(low, high)
+    assert len(tones) == HEADS
+    counts = [tones.count(tone) for tone in (COLORS["blue"], COLORS["red"])]
+    assert counts == [low, high]
+    # Undecided heads are neither colour.
+    assert HEADS - low - high == tones.count("0.8") > 0
+    spelled = {"six": 6, "seven": 7, "thirty-eight": 38, "forty-nine": 49}
+    assert [spelled[word] for word in words] == [low, high]
+    assert ALT_HEADS in WELCOME
+    assert ALT_HEADS.index(words[0]) < ALT_HEADS.index(words[1])
+
+
+# What was once said of everything and is true under a condition, or of something else.
+TOO_WIDE = (
+    "equilibrium can be causal",
+    "equilibrium cannot be causal.",
+    "no layer in equilibrium",
+    "no equilibrium module",
+    "an equilibrium cannot have one",
+    "transformer goes uphill",
+    "heads climb the energy",
+    "as a language model does, keeps",
+    "which is what layernorm sees to",
+    "of any system in which all spins couple with all",
+    "the energy of attention is the free energy of a reader",
+    "the warmest choice that is tied to no",
+)
+
+
+@pytest.mark.parametrize("words", TOO_WIDE)
+def test_no_page_says_more_than_its_condition_allows(words):
+    for folder in ("book", "notebooks"):
+        for page in (ROOT / folder).rglob("*.md"):
+            text = " ".join(page.read_text(encoding="utf-8").lower().split())
+            assert words not in text, f"{page.name}: {words}"
+
+
+def test_contents_beside_the_course_are_those_that_the_front_page_names():
+    sentence = re.search(r"What the table of contents lists beside these .*", WELCOME)
+    contents = (ROOT / "_toc.yml").read_text()
+    parts = contents.partition("Part I:")[2]
+    listed = re.findall(r"notebooks/(\d+)([a-z]?)_", parts)
+    course = re.findall(r"notebooks/(\w+?)_", WELCOME.split("**A course.**")[1].split("\n")[0])
+    named = {str(n) for n in range(15, 20)} | set(re.findall(r"\b(24|34|35|36|41)\b", sentence[0]))
+    beside = {number + letter for number, letter in listed} - set(course)
+    assert {chapter for chapter in beside if chapter.isdigit()} == named
+    assert {chapter for chapter in course if not chapter.isdigit()} == {"21a"}
+    assert "the chapters with a letter but 21a" in sentence[0]
+
+
+def test_scales_that_the_front_page_names(printed):
+    """How cold the memory of faces is, and how flat the first motion."""
+    from spinformer.studies import images
+
+    assert "25 times as cold as attention's" in WELCOME
+    assert images.faces().shape[1] ** 0.5 == 25
+    heights = [np.ptp(path) for path in STORED["numbers"]["motions"].values()]
+    assert "seven hundred times flatter" in WELCOME
+    assert heights[-1] / heights[0] == pytest.approx(700, rel=0.05)
 
 
 def test_one_network_in_six_is_one_in_six(printed):

@@ -42,7 +42,6 @@ def cosine(one, other):
     return (one * other).sum() / np.linalg.norm(one) / np.linalg.norm(other)
 
 
-@pytest.mark.claim("A14a")
 def test_step_alignment_is_the_cosine_of_step_and_descent():
     """Whole step (of the model's run) and autograd's gradient; heads and pairs one by one."""
     small = example_model(seed=3)
@@ -68,7 +67,7 @@ def test_step_alignment_is_the_cosine_of_step_and_descent():
         assert found.pooled == pytest.approx(cosine(step.numpy(), down.numpy()), abs=1e-9)
 
 
-def test_first_layer_descends_and_most_of_its_heads_climb():
+def test_first_layer_descends_and_most_of_its_heads_oppose_their_own_descent():
     """Against the null of the same model; the two verdicts of the chapter, on other windows."""
     model, trace = installed_model(), installed_traces()[0]
     found = alignment.step_alignment(model, trace)

@@ -160,7 +160,6 @@ def test_step_account_by_hand():
         assert 0 < counts["opposed_fell"] < counts["opposed"]
 
 
-@pytest.mark.claim("A14b")
 def test_depth_profile_starts_at_each_layers_own_energy():
     """Its entries (l, l) and (l, l + 1) are the mean energies around layer l."""
     small = example_model()
@@ -178,6 +177,26 @@ def test_depth_profile_starts_at_each_layers_own_energy():
                 assert profile[layer, layer + 1] == pytest.approx(
                     float(after["feed forward"].mean()), rel=1e-10
                 )
+
+
+def test_keys_are_not_equally_long_where_tokens_nearly_are():
+    """What chapter 12 says of a LayerNorm in front of attention, over all heads of the model."""
+    model = installed_model()
+    windows = torch.cat([text_windows(model, text, 128)[:1] for text in sample_texts().values()])
+    tokens, keys, negative = [], [], []
+    for trace in (t for window in windows for t in run_model(model, window[None])):
+        for found, vectors in ((tokens, trace.inputs), (keys, trace.keys)):
+            norms = vectors.norm(dim=-1)
+            found.append((norms.std(-1) / norms.mean(-1))[0].numpy())
+        products = trace.keys @ trace.keys.mT
+        own = products.diagonal(dim1=-2, dim2=-1)
+        others = products - torch.diag(torch.full((128,), torch.inf)).double()
+        negative.append((own < others.amax(-1)).double().mean(-1)[0].numpy())
+    heads = np.mean(np.reshape(keys, (7, 72)), axis=0)
+    assert np.median(tokens) == pytest.approx(0.1, abs=0.02)
+    assert np.median(heads) == pytest.approx(1 / 6, abs=0.01)
+    assert heads.max() > 0.4
+    assert np.mean(negative) == pytest.approx(1 / 3, abs=0.03)
 
 
 def test_overlap_energy_ignores_gauge_and_shift():

@@ -12,7 +12,8 @@
     return found ? found.slice(prefix.length) : "";
   };
   const written = {
-    part: (name) => `Part ${name.toUpperCase()}`,
+    part: (name) => (/^[ivx]+$/.test(name)
+      ? `Part ${name.toUpperCase()}` : name[0].toUpperCase() + name.slice(1).replaceAll("-", " ")),
     verdict: (name) => name.replaceAll("-", " "),
   };
 

@@ -163,7 +163,7 @@ def _entry(row: Row) -> list[str]:
     """Return one row of the page."""
     claim = row.claim
     words = claim.verdict.replace(" ", "-")
-    part = row.part.lower().replace(" ", "-") or "elsewhere"
+    part = row.part.removeprefix("Part ").lower().replace(" ", "-") or "elsewhere"
     facts = [("Condition" if claim.verdict == "holds if" else "Why", claim.condition)]
     facts += [("Figures", row.figures)]
     if claim.criterion:
@@ -177,7 +177,7 @@ def _entry(row: Row) -> list[str]:
         source = f"{{cite:t}}`{DOCUMENTS[claim.id[0]]}`"
         facts += [("Stated in", ", ".join(filter(None, [source, row.passage])))]
     lines = [
-        "::::{container} " + f"claim verdict-{words} {part}",
+        "::::{container} " + f"claim verdict-{words} part-{part}",
         f":name: {row.anchor}",
         f"[{claim.id}](#{row.anchor}) {{bdg-secondary}}`{claim.verdict}`",
         "",

@@ -265,3 +265,15 @@ def test_errors_of_the_relatives_are_measured_against_the_mean():
     pooled = recurrent_attention(x, keys=x, values=x, block=4, compression=2, beta=0.3)
     wanted = float((pooled - exact).norm() / (running - exact).norm())
     assert recurrent_error(x, compression=2, beta=0.3, block=4) == pytest.approx(wanted)
+
+
+def test_variance_of_an_estimated_weight_is_what_chapter_10_says():
+    """Of the product of two features, in units of the squared weight: exp(β|q + k|²) − 1."""
+    generator = np.random.default_rng(2)
+    q, k, beta = np.array([0.5, -0.2]), np.array([0.3, 0.4]), 0.7
+    w = generator.standard_normal((400_000, 2)) * beta**0.5
+    product = np.exp(w @ (q + k) - 0.5 * beta * (q @ q + k @ k))
+    weight = np.exp(beta * q @ k)
+    assert product.mean() == pytest.approx(weight, rel=0.01)
+    expected = np.exp(beta * (q + k) @ (q + k)) - 1
+    assert product.var() / weight**2 == pytest.approx(expected, rel=0.03)

@@ -104,6 +104,30 @@ def stage_energies(
     return before, {stage: _energy(trace, queries[stage], kind) for stage in STAGES}
 
 
+@torch.no_grad()
+def rescaled_share(model: LanguageModel, trace: LayerTrace, *, scale: float) -> np.ndarray:
+    """Share of (head, token) whose Hopfield energy is lower after the attention step: (B,).
+
+    The queries are written `scale` times as long and the keys `scale` times as short, which changes
+    no attention weight and nothing that the model computes: what comes out is what of the share
+    belongs to the way of writing. `scale` 1 is the model as stored. The step includes the residual
+    connection. Raises ValueError for scale ≤ 0 or a trace of another model.
+
+    >>> from spinformer.language import example_model, run_model
+    >>> model = example_model()
+    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
+    >>> rescaled_share(model, trace, scale=1.0).shape
+    (1,)
+    """
+    scale = check_real("scale", scale, low=0.0, open_low=True)
+    moved = project(model, check_trace(model, trace), "query", states=trace.residual)
+    before, after = (
+        hopfield_energy(trace.keys / scale, states=scale * queries, beta=trace.beta)
+        for queries in (trace.queries, moved)
+    )
+    return (after < before).double().mean((1, 2)).numpy()
+
+
 def energy_gradient(
     model: LanguageModel, trace: LayerTrace, *, states: torch.Tensor
 ) -> torch.Tensor:

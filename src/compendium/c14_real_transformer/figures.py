@@ -160,7 +160,9 @@ def depth_maps(profiles: Mapping[str, np.ndarray], *, titles: Mapping[str, str])
     >>> figure = depth_maps({"U": np.arange(6.0).reshape(2, 3)}, titles={"U": "energy"})
     >>> plt.close(figure)
     """
-    figure, axes = plt.subplots(1, len(profiles), figsize=(9.4, 3.4), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(profiles), figsize=(4.7 * len(profiles), 3.4), sharey=True, squeeze=False
+    )
     for axis, (name, values) in zip(axes[0], profiles.items(), strict=True):
         image = axis.imshow(values, aspect="auto")
         middle = 0.5 * (values.min() + values.max())
@@ -175,7 +177,67 @@ def depth_maps(profiles: Mapping[str, np.ndarray], *, titles: Mapping[str, str])
         axis.set(title=titles[name], xlabel="depth (layers passed)")
         figure.colorbar(image, ax=axis, shrink=0.85)
     axes[0, 0].set(ylabel="layer that owns the keys")
-    label_panels(list(axes[0]))
+    if len(profiles) > 1:
+        label_panels(list(axes[0]))
+    return figure
+
+
+def step_parts(changes: Mapping[str, np.ndarray], *, errors: Mapping[str, np.ndarray]) -> Figure:
+    """Changes (L, H) of each head's own energy: falls by the "whole", "specific" against "common".
+
+    >>> one = {name: np.eye(2) - 0.3 for name in ("whole", "common", "specific")}
+    >>> figure = step_parts(one, errors=one)
+    >>> plt.close(figure)
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), width_ratios=(1.5, 1))
+    head_map(axes[0], -changes["whole"], label="fall of own $U$", limit=3.0, digits=1)
+    axis = axes[1]
+    for layer, tone in zip(range(len(changes["whole"])), list(COLORS.values()) * 8, strict=False):
+        axis.errorbar(
+            changes["common"][layer], changes["specific"][layer],
+            xerr=abs(errors["common"][layer]), yerr=abs(errors["specific"][layer]),
+            fmt="o", ms=3.5, lw=0.8, color=tone, label=str(layer),
+        )  # fmt: skip
+    line = np.linspace(-30, 30, 601)
+    axis.plot(line, -line, "--", color=COLORS["black"], lw=0.8)
+    axis.axhline(0, color=COLORS["black"], lw=0.8)
+    axis.axvline(0, color=COLORS["black"], lw=0.8)
+    axis.set_xscale("symlog", linthresh=0.1)
+    axis.set_yscale("symlog", linthresh=0.1)
+    axis.set(xlim=(-10, 1), ylim=(-40, 4), xlabel="change by the common part")
+    axis.set_ylabel("change by the specific part")
+    axis.legend(title="layer", ncols=2, fontsize=7.5, columnspacing=0.6, handletextpad=0.1)
+    label_panels(list(axes))
+    return figure
+
+
+def stage_lines(
+    changes: Mapping[str, np.ndarray],
+    *,
+    errors: Mapping[str, Sequence[float]],
+    null: np.ndarray | None = None,
+) -> Figure:
+    """Change (L,) of each layer's own energy after each stage of it, side by side for every layer.
+
+    null: (draws, L), of the first stage.
+
+    >>> figure = stage_lines({"a": np.ones(2)}, errors={"a": np.ones(2)}, null=np.zeros((3, 2)))
+    >>> plt.close(figure)
+    """
+    figure, axis = plt.subplots(figsize=(6.4, 3.4))
+    tones = ("blue", "orange", "green")
+    for place, ((name, values), tone) in enumerate(zip(changes.items(), tones, strict=False)):
+        at = np.arange(len(values)) + 0.22 * (place - 1)
+        axis.errorbar(at, values, errors[name], fmt="o", ms=5, color=COLORS[tone], label=name)
+    if null is not None:
+        at = np.arange(null.shape[1]) - 0.34
+        axis.errorbar(
+            at, null.mean(0), 2 * null.std(0, ddof=1), fmt="s", ms=3, color="0.6", label="null"
+        )
+    axis.axhline(0, color=COLORS["black"], lw=0.8)
+    axis.set(xlabel="layer", ylabel="change of own $U$ per head")
+    axis.set_xticks(range(len(next(iter(changes.values())))))
+    axis.legend(ncols=2, fontsize=8)
     return figure
 
 

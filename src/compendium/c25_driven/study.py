@@ -3,8 +3,8 @@
 ORDER: where driven networks order, moments of |M| for several sizes.
 
 Prediction, written before the run: Binder's ratio of the sizes 128 and 512 crosses within 0.03 of
-the critical β of the infinite system, 1.1108, at a height within 0.05 of 0.2705, that of every
-system in which all couple with all; the crossing of smaller sizes lies further off.
+the critical β of the infinite system, 1.1108, at a height within 0.05 of 0.2705, that of a
+system in which all couple with all, without random fields; smaller sizes cross further off.
 
 A unit computed again agrees to six digits on one kind of processor; another rounds sums of
 couplings otherwise, and a spin that falls the other way starts another history: then the moments

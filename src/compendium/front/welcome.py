@@ -23,7 +23,10 @@ from spinformer.plot.style import COLORS
 
 # Figures of claims that the pictures show, `row.figure`.
 FIGURES = (
-    "A14a.climbing",
+    "A14a.lowered",
+    "A14a.raised",
+    "A14a.specific_lowered",
+    "A14a.specific_raised",
     "A19.raw",
     "A19.centred",
     "A19.norm",
@@ -107,23 +110,33 @@ def draw_faces(numbers: Numbers) -> None:
 
 
 def draw_heads(numbers: Numbers) -> None:
-    """One square a head of the pretrained model, colored by whether it climbs its own energy."""
-    axis = _panel((5.2, 2.4))
-    climbing = int(numbers["figures"]["A14a.climbing"])
-    for place in range(HEADS):
-        tone = COLORS["red"] if place < climbing else COLORS["blue"]
-        box = (place % 18, 3 - place // 18)
-        axis.add_patch(Rectangle(box, 0.85, 0.85, color=tone))
+    """One square a head of the pretrained model: what its step does to its own energy.
+
+    Above by all that the head adds, below by the part that depends on the token.
+    """
+    axis = _panel((5.2, 2.3))
     told: dict[str, Any] = {"style": "normal", "fontsize": 11}
-    axis.text(0, 4.3, f"{climbing} heads step uphill", color=COLORS["red"], **told)
-    downhill = f"{HEADS - climbing} downhill"
-    axis.text(18, 4.3, downhill, ha="right", color=COLORS["blue"], **told)
-    axis.set(xlim=(-0.2, 18.2), ylim=(-0.2, 5.2), aspect="equal")
+    rows = {"": "all that it adds", "specific_": "what depends on the token"}
+    for row, (part, title) in enumerate(rows.items()):
+        low, high = (int(numbers["figures"][f"A14a.{part}{way}"]) for way in ("lowered", "raised"))
+        top = 5.4 * (1 - row)
+        for place, tone in enumerate(head_tones(low, high)):
+            box = (place % 24, top + 2 - place // 24)
+            axis.add_patch(Rectangle(box, 0.85, 0.85, color=tone))
+        axis.text(0, top + 3.3, f"{title}: {low} down", color=COLORS["blue"], **told)
+        axis.text(24, top + 3.3, f"{high} up", ha="right", color=COLORS["red"], **told)
+    axis.set(xlim=(-0.2, 24.2), ylim=(-0.2, 10.0), aspect="equal")
     axis.set_axis_off()
 
 
+def head_tones(low: int, high: int) -> list[str]:
+    """Colours of the squares of all heads: those that go down, the undecided, those that go up."""
+    return low * [COLORS["blue"]] + (HEADS - low - high) * ["0.8"] + high * [COLORS["red"]]
+
+
 def draw_mask(numbers: Numbers) -> None:
-    """Two tokens with a mask: in equilibrium the past answers the future, driven it does not."""
+    """Two tokens with a mask: in equilibrium the past responds to the future, driven it does not.
+    """
     axis = _panel((5.2, 2.4))
     for y, name, answer in ((1.0, "in equilibrium", "leak"), (0.0, "driven", "causal")):
         value = numbers["figures"][f"B13.{answer}"]
@@ -137,7 +150,7 @@ def draw_mask(numbers: Numbers) -> None:
         if value:
             back = {**arrow, "color": COLORS["red"]}
             axis.annotate("", xy=(0.42, y - 0.12), xytext=(1.72, y - 0.12), arrowprops=back)
-        shown = f"answer of the past to the future: {value:.2f}"
+        shown = f"response of the past to the future: {value:.2f}"
         tone = COLORS["red"] if value else COLORS["blue"]
         axis.text(1.1, y - 0.42, shown, ha="center", fontsize=10, color=tone)
     axis.set(xlim=(-2.2, 3.0), ylim=(-0.6, 1.4))
@@ -152,6 +165,7 @@ def draw_motions(numbers: Numbers) -> None:
         path = numbers["motions"][name]
         axis.plot(path, "o-", ms=3, lw=0.8, color=COLORS[tone])
         axis.set_title(f"temperature {1 / beta:.3f}: {name}", loc="left", fontsize=10)
+        axis.set_title(f"height {np.ptp(path):.1g}", loc="right", fontsize=10)
         axis.set_yticks([])
         axis.grid(False)
     axes[-1].set_xlabel("token")
