@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from compendium.c33e_census.protocol import network_row
+from compendium.c33e_census.study import network_row
 from compendium.c36_learning_through_the_limit.differentiable import torch_step
 from spinformer.dmft import kernels
 from spinformer.dmft.attractors import find_attractors
@@ -32,8 +32,7 @@ from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.lyapunov import lyapunov_spectrum, lyapunov_spectrum_reference
 from spinformer.dmft.mean_field import document_context, random_contexts, step
-from spinformer.dmft.network import Network
-from spinformer.dmft.network import Context
+from spinformer.dmft.network import Context, Network
 
 LANES = 512
 

@@ -22,11 +22,9 @@ import torch
 from bookmaker.meaning import code_cells, python_source
 from bookmaker.source import chapters
 from spinformer.core.continuation import follow
-from spinformer.dmft.bifurcations import follow_cycle
-from spinformer.dmft.cycles import cycle
+from spinformer.dmft.continuation import cycle, follow_cycle
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 from spinformer.language.text import random_tokens
 from spinformer.language.untrained import example_model
 

@@ -160,7 +160,7 @@ def test_contents_beside_the_course_are_those_that_the_front_page_names():
 
 def test_scales_that_the_front_page_names(printed):
     """How cold the memory of faces is, and how flat the first motion."""
-    from spinformer.studies import images
+    from compendium.common import images
 
     assert "25 times as cold as attention's" in WELCOME
     assert images.faces().shape[1] ** 0.5 == 25

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from compendium.common.paths_to_mean_fields import settled_start
+from compendium.common.windows import settled_start
 from spinformer.dmft.finite_size import (
     attention_of_window,
     generate,

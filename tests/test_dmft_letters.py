@@ -20,8 +20,14 @@ from compendium.c35_other_tokens.letter_tokens import (
     predicted_deviation,
     vocabulary,
 )
-from compendium.c35_other_tokens.potts import limit_of_order, one_feature, ordered_branch
-from compendium.c35_other_tokens.words import freezing_beta, random_words, site_information
+from compendium.c35_other_tokens.study import (
+    freezing_beta,
+    limit_of_order,
+    one_feature,
+    ordered_branch,
+    random_words,
+    site_information,
+)
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.continuation import onset
 from spinformer.dmft.finite_size import linear_maps, mean_path, noise_covariance, predicted_rms

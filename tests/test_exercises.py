@@ -28,33 +28,26 @@ from compendium.c12b_continuous_capacity import random_energy
 from compendium.c14_real_transformer.alignment import step_alignment
 from compendium.c15_demonstrations.two_patterns import spinodal
 from compendium.c18_energy_transformer.toys import count_uphill
-from compendium.c19_hopfield_layer.data import draw_bags
-from compendium.c19_hopfield_layer.training import train_bags
-from compendium.c51_synthesis.readers import change_times, readers_in_equilibrium
+from compendium.c19_hopfield_layer.study import draw_bags, train_bags
+from compendium.c21b_large_systems.study import pattern_couplings
+from compendium.c51_synthesis.study import change_times, readers_in_equilibrium
 from compendium.common import images
 from compendium.common.windows import message_start
 from spinformer.core.statistics import share_interval
 from spinformer.dmft.attractors import find_attractors
-from spinformer.dmft.finite_size import linear_maps
+from spinformer.dmft.continuation import onset
+from spinformer.dmft.finite_size import linear_maps, mean_path
 from spinformer.dmft.gauge import count_networks
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.memory import memory_profile, token_noise
-from spinformer.dmft.network import Network
-from spinformer.dmft.onset import onset
-from spinformer.dmft.state import Context
-from spinformer.dmft.tokens import mean_path
+from spinformer.dmft.network import Context, Network
 from spinformer.hopfield.density import pair_mixing
 from spinformer.hopfield.fixed_points import effective_entries
 from spinformer.language.encoder import embed, join_traces, run_layer
 from spinformer.language.text import sample_texts, text_windows
-from spinformer.spins.ising.asymmetric_order import critical_beta
-from spinformer.spins.ising.couplings import sherrington_kirkpatrick
-from spinformer.spins.ising.ensembles import pattern_couplings
-from spinformer.spins.ising.exact import solve_exact
-from spinformer.spins.ising.master_equation import kinetic_stationary
-from spinformer.spins.ising.mean_field import solve_mean_field
-from spinformer.spins.ising.message_passing import unrolled_tap
-from spinformer.spins.ising.replica_symmetric import glass_state
+from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
+from spinformer.spins.kinetic import critical_beta, kinetic_stationary
+from spinformer.spins.mean_field import glass_state, solve_mean_field, unrolled_tap
 
 # Nothing to compute: a derivation, an explanation, or a reading of the chapter's own figures.
 PROOFS = {

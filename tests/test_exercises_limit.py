@@ -13,23 +13,25 @@ from scipy.stats import norm
 
 from compendium.c32b_finite_size.study import follow_limit
 from compendium.c32c_fluctuations.closure import gaussian_closure
+from compendium.c33f_switching.slow_modes import box_labels, slow_modes
 from compendium.c33f_switching.study import chaotic_orbits
-from compendium.c33g_escapes.escapes import escape_law
-from compendium.c33g_escapes.study import ESCAPES, chain_lifetimes
-from compendium.c35_other_tokens.deviations import deviation_rows
-from compendium.c35_other_tokens.potts import one_feature
-from compendium.c35_other_tokens.word_deviations import ATTENTION, BETA
-from compendium.c35_other_tokens.words import site_information
-from compendium.c35b_scaling_and_blocks.blocks_study import block_rows
+from compendium.c33g_escapes.study import ESCAPES, chain_lifetimes, escape_law
+from compendium.c35_other_tokens.study import (
+    ATTENTION,
+    BETA,
+    deviation_rows,
+    one_feature,
+    site_information,
+)
+from compendium.c35b_scaling_and_blocks.blocks import block_rows
 from compendium.c35b_scaling_and_blocks.loaded import resting_state
 from compendium.c36_learning_through_the_limit.horizons import noise_reaches
 from compendium.c36_learning_through_the_limit.quality import one_bit
-from spinformer.core.slow_modes import box_labels, slow_modes
 from spinformer.core.statistics import mean_interval
-from spinformer.dmft.enumeration import exact_moments, token_states, transition_probabilities
+from spinformer.dmft.continuation import onset
+from spinformer.dmft.functional import exact_moments, token_states, transition_probabilities
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.network import Network
-from spinformer.dmft.onset import onset
 
 # One kind of bit, all weights +1, a window of one token.
 COIN = Network(

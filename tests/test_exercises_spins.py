@@ -9,27 +9,21 @@ from exercises import answers, near, said
 from minilm_model import installed_model
 from scipy.optimize import brentq
 
-from compendium.c23_anatomy.study import draw_bilinear, draw_tokens
-from compendium.c23b_response_as_feed_forward.per_token import share_between_groups
-from compendium.c23c_real_layer.parts import mixing_terms
-from compendium.c23c_real_layer.prediction import LAYERS
+from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
+from compendium.c23b_response_as_feed_forward.study import share_between_groups
+from compendium.c23c_real_layer.study import LAYERS, mixing_terms
 from spinformer.core.special import mean_alignment
 from spinformer.language.encoder import embed, run_layer
 from spinformer.language.text import sample_texts, text_windows
-from spinformer.spins.modules.couplings import (
-    response_attention,
-    softmax_couplings,
-    symmetrize,
-)
-from spinformer.spins.modules.dissection import dissect
-from spinformer.spins.vectors.exact import two_spins
-from spinformer.spins.vectors.large_d import (
+from spinformer.spins.large_d import (
     correlations,
+    find_saddle,
     free_energy,
     magnetization,
     vector_spins,
 )
-from spinformer.spins.vectors.saddle import find_saddle
+from spinformer.spins.module import response_attention, softmax_couplings, symmetrize
+from spinformer.spins.vectors import two_spins
 
 
 @answers("22.1", "22.3", "22.4")

@@ -9,9 +9,7 @@ import torch
 from exercises import answers, exercises, near, said
 
 from compendium.common.token_tasks import crowd_share
-from spinformer.spins.modules.couplings import autograd_response
-from spinformer.spins.modules.driven import DrivenSpinModule
-from spinformer.spins.modules.spin_transformer import SpinTransformerModule
+from spinformer.spins.module import DrivenSpinModule, SpinTransformerModule, autograd_response
 
 
 def saddle(**options):

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
+from compendium.c34_memory_beyond_window.signals import spectrum
 from compendium.front.explorables import every_figure, map_data, network_data
-from spinformer.core.signals import spectrum
-from spinformer.dmft.lifetimes import growth_rates
+from spinformer.dmft.lyapunov import growth_rates
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
 from spinformer.hopfield import continuous
-from spinformer.hopfield.separation import CLASSICAL
-from spinformer.spins.ising.exact import solve_exact
-from spinformer.spins.ising.mean_field import solve_mean_field
+from spinformer.hopfield.discrete import CLASSICAL
+from spinformer.spins.ising import solve_exact
+from spinformer.spins.mean_field import solve_mean_field
 from spinformer.spins.module import Solver, SpinTransformerModule
 
 FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compendium.c22_vector_spins.study import three_spins
-from spinformer.core.differences import slope_at_zero
+from compendium.c23_anatomy.differences import slope_at_zero
 from spinformer.spins.module import (
     autograd_response,
     response_attention,

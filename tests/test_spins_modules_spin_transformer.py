@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.core.differences import slope_at_zero
+from compendium.c23_anatomy.differences import slope_at_zero
 from spinformer.core.solve import Status
 from spinformer.spins.large_d import langevin, log_partition, solve_fixed_point, vector_spins
 from spinformer.spins.module import (

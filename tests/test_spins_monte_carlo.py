@@ -15,7 +15,7 @@ from spinformer.spins.monte_carlo import (
     sample_ising,
     tempered_chains,
 )
-from spinformer.spins.vectors.monte_carlo import sample_vector_spins, sample_von_mises_fisher
+from spinformer.spins.vectors import sample_vector_spins, sample_von_mises_fisher
 
 # With a few hundred comparisons in this file, 4.5 standard errors leave room for chance only.
 LIMIT = 4.5

@@ -11,6 +11,7 @@ from minilm_model import installed_model, installed_traces
 
 from compendium.c14_real_transformer import energies
 from spinformer.language.encoder import run_layer, run_model
+from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import example_model
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])

@@ -5,9 +5,10 @@ import pytest
 import torch
 from minilm_model import installed_model, installed_traces
 
-from spinformer.language import example_model, run_model
+from compendium.c14_real_transformer import steps
+from spinformer.language.encoder import run_model
 from spinformer.language.text import TEXTS
-from spinformer.studies.real_transformer import steps
+from spinformer.language.untrained import example_model
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
 

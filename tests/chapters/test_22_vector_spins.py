@@ -11,8 +11,8 @@ from compendium.c22_vector_spins.study import (
     three_spins,
 )
 from spinformer.core.solve import NotConverged, Status
-from spinformer.spins.ising.mean_field import solve_mean_field
 from spinformer.spins.large_d import vector_spins
+from spinformer.spins.mean_field import solve_mean_field
 from spinformer.spins.vectors import one_spin, sample_vector_spins, two_spins
 
 DOUBLE = torch.float64

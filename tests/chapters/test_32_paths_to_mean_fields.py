@@ -6,10 +6,9 @@ import pytest
 from compendium.common.paths_to_mean_fields import order_sensitivity, step_operations
 from compendium.common.windows import settled_start
 from spinformer.core.states import spin_states
+from spinformer.dmft.finite_size import attention_of_window, mean_path, semantic_overlaps
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
-from spinformer.dmft.tokens import attention_of_window, mean_path, semantic_overlaps
+from spinformer.dmft.network import Context, Network
 
 
 @pytest.mark.claim("C6")

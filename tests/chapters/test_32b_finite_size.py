@@ -14,10 +14,16 @@ from compendium.c32b_finite_size.study import (
     sample,
     settled_limits,
 )
-from spinformer.dmft.finite_size import linear_fluctuations, linear_maps, mean_shift
+from spinformer.dmft.finite_size import (
+    linear_fluctuations,
+    linear_maps,
+    mean_path,
+    mean_shift,
+    semantic_overlaps,
+    window_means,
+)
 from spinformer.dmft.functional import propagate, token_states
 from spinformer.dmft.network import Network
-from spinformer.dmft.tokens import mean_path, semantic_overlaps, window_means
 
 CONTEXT = np.array(
     [

@@ -21,25 +21,23 @@ from compendium.c32c_fluctuations.study import (
     law_rows,
     spread_windows,
 )
+from compendium.c33g_escapes.passage import mean_first_passage
 from compendium.c33g_escapes.study import coexisting_cycles
 from spinformer.core.statistics import mean_estimate
-from spinformer.dmft.enumeration import (
-    exact_moments,
-    mean_first_passage,
-    token_states,
-    transition_probabilities,
-)
-from spinformer.dmft.finite_size import linear_maps, mean_shift, noise_covariance
-from spinformer.dmft.lifetimes import growth_rates
-from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import Network
-from spinformer.dmft.tokens import (
+from spinformer.dmft.finite_size import (
     attention_of_window,
     generate,
+    linear_maps,
     mean_path,
+    mean_shift,
+    noise_covariance,
     semantic_overlaps,
     window_means,
 )
+from spinformer.dmft.functional import exact_moments, token_states, transition_probabilities
+from spinformer.dmft.lyapunov import growth_rates
+from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.network import Network
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ from compendium.common.phase_transitions import census, name, protocol_start
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Attractors, Continuation, Regime, Thresholds
 from spinformer.dmft.mean_field import document_context
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 from spinformer.plot.orbits import REGIME_COLORS, diagram_image, orbit_diagram, show_orbit_diagram
 from spinformer.plot.style import COLORS
 

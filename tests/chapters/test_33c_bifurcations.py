@@ -18,11 +18,10 @@ from compendium.c33c_bifurcations.study import (
     staircase_rows,
     tongue_rows,
 )
-from spinformer.dmft.cycles import cycle
+from spinformer.dmft.attractors import rotation_number, strobed
+from spinformer.dmft.continuation import cycle
 from spinformer.dmft.mean_field import document_context, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.rotation import rotation_number, strobed
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 NETWORK = Network.document()
 

@@ -29,11 +29,10 @@ from compendium.c33e_census.study import (
 )
 from compendium.common.networks import draw_networks
 from spinformer.dmft.attractors import Regime
+from spinformer.dmft.continuation import onset
 from spinformer.dmft.gauge import canonical_code
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.onset import onset
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 
 def network_of(row):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from compendium.c33f_switching.slow_modes import phase_surrogate
 from compendium.c33f_switching.study import (
     DWELLS,
     FLASH,
@@ -13,12 +14,11 @@ from compendium.c33f_switching.study import (
     orbit_rows,
     shuffled_blocks,
 )
-from spinformer.core.signals import autocorrelation
-from spinformer.core.slow_modes import phase_surrogate
+from compendium.c34_memory_beyond_window.signals import autocorrelation
+from spinformer.dmft.attractors import strobed
+from spinformer.dmft.lyapunov import returned
 from spinformer.dmft.mean_field import tokens
 from spinformer.dmft.network import OUTPUT, Network
-from spinformer.dmft.return_map import returned
-from spinformer.dmft.rotation import strobed
 
 
 @pytest.mark.claim("C21")

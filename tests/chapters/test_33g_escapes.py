@@ -6,6 +6,7 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.stats import kstest
 
 from compendium.c33g_escapes.action import least_action, path_action
+from compendium.c33g_escapes.passage import mean_first_passage
 from compendium.c33g_escapes.study import (
     ACTIONS,
     ESCAPES,
@@ -18,7 +19,6 @@ from compendium.c33g_escapes.study import (
     quench,
     recognize,
 )
-from compendium.c33g_escapes.passage import mean_first_passage
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import mean_path, semantic_overlaps
 from spinformer.dmft.functional import token_states, transition_probabilities

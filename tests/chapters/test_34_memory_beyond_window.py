@@ -29,11 +29,10 @@ from compendium.c34_memory_beyond_window.study import (
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.windows import MOTIONS, message_start
 from spinformer.core.statistics import mean_interval
-from spinformer.dmft.lifetimes import replicas
+from spinformer.dmft.attractors import replicas
+from spinformer.dmft.finite_size import attention_of_window, window_means
 from spinformer.dmft.mean_field import step
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
-from spinformer.dmft.tokens import attention_of_window, window_means
+from spinformer.dmft.network import Context, Network
 
 
 @pytest.fixture(scope="module")

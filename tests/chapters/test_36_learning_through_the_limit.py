@@ -41,10 +41,9 @@ from compendium.c36_learning_through_the_limit.training import (
     train,
 )
 from spinformer.core.statistics import mean_interval
+from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
-from spinformer.dmft.tokens import generate, mean_path, semantic_overlaps
+from spinformer.dmft.network import Context, Network
 
 SETTING = {"beta": 1.3, "gamma": 4.0}
 

@@ -22,8 +22,7 @@ from compendium.c41_seeds.study import (
     read_seeds,
     rest_by_loops,
 )
-from spinformer.spins.ising.couplings import sherrington_kirkpatrick
-from spinformer.spins.ising.exact import solve_exact
+from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -25,7 +25,7 @@ from compendium.c51_synthesis.study import (
 )
 from spinformer.hopfield.attention import attention
 from spinformer.hopfield.continuous import energy
-from spinformer.spins.ising.master_equation import kinetic_stationary
+from spinformer.spins.kinetic import kinetic_stationary
 
 
 def drawn_keys(seed):

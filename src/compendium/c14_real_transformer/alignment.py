@@ -34,7 +34,9 @@ class StepAlignment:
     (B, H): each head's part of the step against the descent of its own energy alone; `pairs`
     (B, H, H): what head h writes against what head g asks for, as parts of `layer` (their sum).
 
-    >>> from spinformer.language import example_model, run_model
+    >>> from spinformer.language.encoder import run_model
+
+    >>> from spinformer.language.untrained import example_model
     >>> model = example_model()
     >>> found = step_alignment(model, run_model(model, torch.tensor([[2, 5, 6, 3]]))[0], draws=2)
     >>> np.allclose(found.pairs.sum((1, 2)), found.layer), found.null.shape
@@ -57,7 +59,9 @@ def step_alignment(
     `draws` may be 0. Raises
     ValueError for a trace of another model.
 
-    >>> from spinformer.language import example_model, run_model
+    >>> from spinformer.language.encoder import run_model
+
+    >>> from spinformer.language.untrained import example_model
     >>> model = example_model()
     >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
     >>> step_alignment(model, trace, draws=0).heads.shape
@@ -106,7 +110,7 @@ def weight_alignment(model: LanguageModel, layer: int) -> np.ndarray:
     a descent [hoover2023energy]; the other entries, of mismatched heads, are its null. Raises
     ValueError for a layer that is not there.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> weight_alignment(example_model(), 1).shape
     (2, 2)
     """

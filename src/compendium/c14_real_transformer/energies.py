@@ -81,7 +81,9 @@ def stage_energies(
     forward": from the layer's outputs. kind: one of KINDS. Raises ValueError for another, or a
     trace of another model.
 
-    >>> from spinformer.language import example_model, run_model
+    >>> from spinformer.language.encoder import run_model
+
+    >>> from spinformer.language.untrained import example_model
     >>> model = example_model()
     >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
     >>> before, after = stage_energies(model, trace, "hopfield")
@@ -113,7 +115,9 @@ def rescaled_share(model: LanguageModel, trace: LayerTrace, *, scale: float) -> 
     belongs to the way of writing. `scale` 1 is the model as stored. The step includes the residual
     connection. Raises ValueError for scale ≤ 0 or a trace of another model.
 
-    >>> from spinformer.language import example_model, run_model
+    >>> from spinformer.language.encoder import run_model
+
+    >>> from spinformer.language.untrained import example_model
     >>> model = example_model()
     >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
     >>> rescaled_share(model, trace, scale=1.0).shape
@@ -136,7 +140,9 @@ def energy_gradient(
     −∇U = Σ_h W_Qᵀ Σ_j a_j (k_j − k̄): attention whose values are the centered keys and whose
     output matrix is the transposed query map. Raises ValueError for a trace of another model.
 
-    >>> from spinformer.language import example_model, run_model
+    >>> from spinformer.language.encoder import run_model
+
+    >>> from spinformer.language.untrained import example_model
     >>> model = example_model()
     >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
     >>> tuple(energy_gradient(model, trace, states=trace.inputs).shape)
@@ -157,7 +163,9 @@ def layer_overlap_energy(
 
     Raises ValueError for a trace of another model.
 
-    >>> from spinformer.language import example_model, run_model
+    >>> from spinformer.language.encoder import run_model
+
+    >>> from spinformer.language.untrained import example_model
     >>> model = example_model()
     >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
     >>> bool((layer_overlap_energy(model, trace, states=trace.inputs) < 0).all())
@@ -174,7 +182,9 @@ def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray
     With `turned` (a seed) the queries of every head are first turned by a random rotation of its
     own: the same keys and the same lengths of queries, but what the queries ask for is lost.
 
-    >>> from spinformer.language import example_model, run_model
+    >>> from spinformer.language.encoder import run_model
+
+    >>> from spinformer.language.untrained import example_model
     >>> trace = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[0]
     >>> query_energy(trace).shape, bool((query_energy(trace, turned=0) < 0).all())
     ((2,), True)
@@ -212,7 +222,9 @@ def energy_along(
     `direction` has the shape (B, N, D) of the inputs. Raises ValueError for another, for a scale
     that is not finite, or for a trace of another model.
 
-    >>> from spinformer.language import example_model, run_model
+    >>> from spinformer.language.encoder import run_model
+
+    >>> from spinformer.language.untrained import example_model
     >>> model = example_model()
     >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
     >>> descent = -energy_gradient(model, trace, states=trace.inputs)
@@ -258,7 +270,9 @@ def account_steps(model: LanguageModel, traces: Sequence[LayerTrace]) -> StepAcc
 
     Raises ValueError for traces of another model.
 
-    >>> from spinformer.language import example_model, run_model
+    >>> from spinformer.language.encoder import run_model
+
+    >>> from spinformer.language.untrained import example_model
     >>> model = example_model()
     >>> account = account_steps(model, run_model(model, torch.tensor([[2, 5, 6, 3]])))
     >>> account.aligned + account.opposed, bool((account.aligned_fell == account.aligned).all())
@@ -294,7 +308,9 @@ def depth_profile(model: LanguageModel, traces: Sequence[LayerTrace], kind: str)
     moves along a row; a layer's own step leads from entry (l, l) to (l, l + 1). kind: one of
     KINDS. Raises ValueError for another, or unless `traces` are those of all layers in order.
 
-    >>> from spinformer.language import example_model, run_model
+    >>> from spinformer.language.encoder import run_model
+
+    >>> from spinformer.language.untrained import example_model
     >>> model = example_model()
     >>> traces = run_model(model, torch.tensor([[2, 5, 6, 3]]))
     >>> depth_profile(model, traces, "overlap").shape

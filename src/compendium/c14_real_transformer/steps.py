@@ -23,21 +23,20 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from bookmaker.tables import Rows, Table
+from compendium.c14_real_transformer.energies import overlap_energy, stage_energies
+from compendium.c14_real_transformer.rotations import random_rotations
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.language import (
+from spinformer.language.encoder import (
     LanguageModel,
+    LayerTrace,
+    check_trace,
     join_traces,
-    load_model,
     run_model,
-    sample_texts,
-    text_windows,
 )
-from spinformer.language.encoder import LayerTrace, check_trace
-from spinformer.language.text import TEXTS
-from spinformer.studies.real_transformer.energies import overlap_energy, stage_energies
-from spinformer.studies.real_transformer.rotations import random_rotations
-from spinformer.studies.tables import Rows, Table
+from spinformer.language.minilm import load_model
+from spinformer.language.text import TEXTS, sample_texts, text_windows
 
 LENGTHS = (32, 128, 512)
 PARTS = ("whole", "common", "specific")
@@ -68,7 +67,7 @@ def head_steps(model: LanguageModel, trace: LayerTrace) -> HeadSteps:
 
     Raises ValueError for a trace of another model.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> model = example_model()
     >>> head_steps(model, run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]).specific.shape
     (1, 2)
@@ -90,7 +89,7 @@ def turned_steps(
     all of them and the layer's bias together; means over sequences and tokens. Raises ValueError
     for a trace of another model.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> model = example_model()
     >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
     >>> turned_steps(model, trace)[0].shape
@@ -113,7 +112,7 @@ def stage_changes(model: LanguageModel, trace: LayerTrace) -> np.ndarray:
 
     Means over tokens. Raises ValueError for a trace of another model.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> model = example_model()
     >>> stage_changes(model, run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]).shape
     (3, 1)
@@ -125,7 +124,7 @@ def stage_changes(model: LanguageModel, trace: LayerTrace) -> np.ndarray:
 def step_rows(model: LanguageModel, windows: torch.Tensor) -> Rows:
     """Rows of table `steps` for the windows (B, N) of one text: a layer and head, means over B.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> len(step_rows(example_model(), torch.tensor([[2, 5, 6, 3]])))
     4
     """
@@ -143,7 +142,7 @@ def step_rows(model: LanguageModel, windows: torch.Tensor) -> Rows:
 def stage_rows(model: LanguageModel, windows: torch.Tensor) -> Rows:
     """Rows of table `stages` for the windows (B, N) of one text: a layer, means over B.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> [row["layer"] for row in stage_rows(example_model(), torch.tensor([[2, 5, 6, 3]]))]
     [0, 1]
     """
@@ -160,7 +159,7 @@ def turned_rows(model: LanguageModel, windows: torch.Tensor, *, seed: int) -> Ro
     `whole`: the head's own energy, by what stands in its place; `residual`: Σ_h U_h / H by the
     whole turned step, the same for all heads of a layer.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> len(turned_rows(example_model(), torch.tensor([[2, 5, 6, 3]]), seed=0))
     4
     """
@@ -179,7 +178,7 @@ def windows_of(model: LanguageModel, sources: Sequence[str], length: int) -> tor
 
     Raises ValueError for a text that is too short.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> windows_of(example_model(), TEXTS[:1], 4).shape[1]
     4
     """

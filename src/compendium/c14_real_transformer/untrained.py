@@ -25,7 +25,7 @@ SEEDS = 10
 def first_windows(model: LanguageModel, *, length: int = 128) -> torch.Tensor:
     """The first window of every text that ships with the package: (texts, length).
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> first_windows(example_model(), length=5).shape
     torch.Size([7, 5])
     """
@@ -36,7 +36,7 @@ def first_windows(model: LanguageModel, *, length: int = 128) -> torch.Tensor:
 def untrained_rows(model: LanguageModel, kind: str, *, seed: int) -> Rows:
     """Rows of the table for one draw of weights: layer and mean overlap energy.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> [row["layer"] for row in untrained_rows(example_model(), "initial", seed=0)]
     [0, 1]
     """

@@ -140,7 +140,7 @@ GAIN = Table(
 
 
 def read_gain(loop: str) -> dict[str, np.ndarray]:
-    """The stored sweep of a loop: "resting", "count" and "leading", (texts, L, G, H), as in TEXTS."""
+    """The stored sweep of a loop: "resting", "count", "leading", (texts, L, G, H), as in TEXTS."""
     table = GAIN.read()
     chosen = table["loop"] == loop
     sizes = [len(np.unique(table[name])) for name in ("source", "layer", "gain", "head")]

@@ -62,7 +62,7 @@ def logit_spread(logits: torch.Tensor) -> torch.Tensor:
 
 
 def logit_skewness(logits: torch.Tensor) -> torch.Tensor:
-    """Third moment over the keys of logits (..., N) in units of their spread: (...), 0 without any."""
+    """Third moment over the keys of logits (..., N) in units of their spread: (...), or 0."""
     centered = check_tensor("logits", logits) - logits.mean(-1, keepdim=True)
     spread = centered.square().mean(-1).sqrt()
     return torch.where(spread > 0, (centered**3).mean(-1) / spread.clamp_min(1e-30) ** 3, 0.0)

@@ -128,7 +128,7 @@ def boundary(
 
 
 def count_field(shown: tuple[float, float], *, lines: Lines) -> Tensor:
-    """Fields (S, B, 2k) log k_A on demonstrations of A, log k_B on those of B: so many copies each."""
+    """Fields (S, B, 2k): log k_A on demonstrations of A, log k_B on those of B."""
     many, few = (check_real("shown", number, low=0.0, open_low=True) for number in shown)
     trainings, count, length, _ = lines.demonstrations.shape
     logs = torch.log(torch.tensor([many, few], dtype=lines.ends.dtype))

@@ -52,7 +52,7 @@ class Episodes:
 
 
 def digit_inputs() -> Tensor:
-    """All 1797 digits as inputs (1797, 64), float64: each with mean 0 and norm 8 over its pixels."""
+    """All digits as inputs (1797, 64), float64: each with mean 0 and norm 8 over its pixels."""
     images = digits()
     images = images - images.mean(1, keepdims=True)
     return torch.as_tensor(8.0 * images / np.linalg.norm(images, axis=1, keepdims=True))

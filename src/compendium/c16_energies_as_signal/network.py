@@ -66,7 +66,7 @@ class Pass:
 
 
 def initial_weights(shape: Shape, *, seeds: Sequence[int]) -> dict[str, Tensor]:
-    """Fresh weights, one copy a seed, float32: matrices N(0, 1/rows), biases 0, positions N(0, 1)."""
+    """Fresh weights, a copy a seed, float32: matrices N(0, 1/rows), biases 0, positions N(0, 1)."""
     sizes: dict[str, tuple[int, int]] = {"embedding": (shape.pixels, shape.width)}
     for layer in range(shape.layers):
         for name in ("query", "key", "value", "output"):

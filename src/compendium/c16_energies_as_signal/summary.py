@@ -64,7 +64,7 @@ def longer_margin(source: str, *, column: str, block: int = 0) -> float:
 
 
 def mixture_gain(strength: float, *, using: str) -> Interval:
-    """What an energy of this strength beside the labels adds to them, in points of test accuracy."""
+    """What an energy of this strength adds to the labels, in points of test accuracy."""
     return interval(_mixture(strength, f"{using} test") - _mixture(0.0, f"{using} test"))
 
 

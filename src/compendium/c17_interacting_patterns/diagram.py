@@ -29,7 +29,7 @@ class Kinds:
 
 
 def group_patterns(groups: int, *, members: int, overlap: float) -> torch.Tensor:
-    """(N, N) patterns of norm 1 with zero sum, overlap g in each group, equal ones between groups."""
+    """(N, N) patterns of norm 1 with zero sum, overlap g in a group, equal ones between groups."""
     size = groups * members
     between = (1 + (members - 1) * overlap) / (size - members)
     same = np.kron(np.eye(groups), np.ones((members, members)))

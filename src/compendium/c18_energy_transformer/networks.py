@@ -32,7 +32,7 @@ TASKS = ("classes", "patches")
 
 @record
 class Sizes:
-    """Width D, heads H, patterns M and steps T of the energy transformer that all are matched to."""
+    """Width D, heads H, patterns M, steps T of the energy transformer that all are matched to."""
 
     width: int = 16
     heads: int = 2

@@ -82,7 +82,7 @@ def _centred(train: Tensor, labels: Tensor, test: Tensor, test_labels: Tensor) -
 def hidden_patches(
     count: int, *, task: str, seed: int | torch.Generator, tokens: int = 16
 ) -> Tensor:
-    """Which patches of `count` images are hidden, (count, tokens): half for "patches", else none."""
+    """Which patches of `count` images are hidden, (count, tokens): half for "patches", or none."""
     if task == "classes":
         return torch.zeros(count, tokens, dtype=torch.bool)
     noise = torch.rand(count, tokens, generator=torch_generator(seed))

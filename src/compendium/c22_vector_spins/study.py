@@ -12,10 +12,11 @@ import torch
 from scipy.special import gammaln, logsumexp
 from torch import Tensor
 
+from spinformer.core.anderson import anderson
 from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
 from spinformer.core.implicit import implicit_root
 from spinformer.core.records import record
-from spinformer.core.solve import Solution, anderson_unchecked
+from spinformer.core.solve import Solution
 from spinformer.core.special import alignment_over_kappa, log_harmonic, log_sphere_integral
 from spinformer.spins.large_d import (
     check_range,
@@ -213,7 +214,7 @@ def solve_adaptive_tap(
 
     with torch.no_grad():
         limits: Any = {"damping": damping, "tolerance": tolerance, "max_steps": max_steps}
-        found = anderson_unchecked(step, gain_at(fields)[..., None] * fields, **limits)
+        found = anderson(step, gain_at(fields)[..., None] * fields, **limits)
         mean = found.value
         reaction, echo = _reaction(_width(mean), pair, beta, method)
         theta = field(mean, reaction)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spinformer.core.differences import slope_at_zero
+from compendium.c23_anatomy.differences import slope_at_zero
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.large_d import free_energy, vector_spins

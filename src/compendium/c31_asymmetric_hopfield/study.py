@@ -18,13 +18,13 @@ import torch
 from scipy.special import logsumexp, softmax
 
 from bookmaker.tables import Rows, Table
+from compendium.c31_asymmetric_hopfield.networks import analog_exponent, zero_temperature_cycle
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.solve import NotConverged, Status
 from spinformer.core.states import hebbian_couplings, overlaps, spin_states
 from spinformer.core.statistics import Estimate, mean_estimate
-from spinformer.spins.ising.asymmetric import analog_exponent, zero_temperature_cycle
-from spinformer.spins.ising.couplings import gaussian_couplings
-from spinformer.spins.ising.kinetic import draw_spins, kinetic_path
+from spinformer.spins.ising import gaussian_couplings
+from spinformer.spins.kinetic import draw_spins, kinetic_path
 
 
 def bipartite_log_probability(left: np.ndarray, *, right: np.ndarray, beta: float) -> np.ndarray:

@@ -17,21 +17,19 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.finite_size import (
+    TokenRuns,
+    generate,
     linear_fluctuations,
     linear_maps,
+    mean_path,
     mean_shift,
     noise_covariance,
     predicted_rms,
-)
-from spinformer.dmft.mean_field import random_contexts, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.tokens import (
-    TokenRuns,
-    generate,
-    mean_path,
     semantic_overlaps,
     window_of_context,
 )
+from spinformer.dmft.mean_field import random_contexts, trajectory
+from spinformer.dmft.network import Network
 
 _GROUPS = 20  # of texts, left out one after another for the error of a ratio
 

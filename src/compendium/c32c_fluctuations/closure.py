@@ -26,8 +26,8 @@ import numpy as np
 from scipy.special import ndtri, softmax
 from scipy.stats import qmc
 
+from spinformer.dmft.finite_size import semantic_overlaps
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
-from spinformer.dmft.tokens import semantic_overlaps
 
 
 def gaussian_closure(

@@ -35,10 +35,10 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.finite_size import generate, semantic_overlaps, window_of_context
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import OUTPUT, Network
-from spinformer.dmft.tokens import generate, semantic_overlaps, window_of_context
 
 _FOLDER = Path(__file__).parent
 # Inverse temperature, and tokens until a random context has settled. The driven cycle is one

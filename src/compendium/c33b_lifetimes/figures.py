@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
 from compendium.common.drawing import intervals
-from spinformer.dmft.attractors import Regime
-from spinformer.dmft.lifetimes import Escapes
+from spinformer.dmft.attractors import Escapes, Regime
 from spinformer.plot.orbits import REGIME_COLORS
 from spinformer.plot.style import COLORS, label_panels
 

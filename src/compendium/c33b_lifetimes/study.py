@@ -11,10 +11,16 @@ from bookmaker.tables import Rows, Table
 from compendium.common.phase_transitions import census, name, protocol_start
 from spinformer.core.random import Seed
 from spinformer.core.statistics import Lifetime, lifetime_estimate
-from spinformer.dmft.attractors import SHORT_STRETCHES, Regime, find_attractors
-from spinformer.dmft.lifetimes import escape_times, escapes_of, growth_rates, replicas
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.attractors import (
+    SHORT_STRETCHES,
+    Regime,
+    escape_times,
+    escapes_of,
+    find_attractors,
+    replicas,
+)
+from spinformer.dmft.lyapunov import growth_rates
+from spinformer.dmft.network import Context, Network
 
 _FOLDER = Path(__file__).parent
 _COPIES = 64

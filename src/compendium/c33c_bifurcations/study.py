@@ -19,21 +19,21 @@ from scipy.optimize import brentq
 from bookmaker.tables import Rows, Table
 from compendium.common.phase_transitions import protocol_start
 from spinformer.core.random import Seed
-from spinformer.dmft.bifurcations import (
+from spinformer.dmft.attractors import rotation_number, strobed
+from spinformer.dmft.continuation import (
     Bifurcation,
     Branch,
+    Cycle,
+    Kind,
     bifurcation,
+    cycle,
     follow_bifurcation,
     follow_cycle,
 )
-from spinformer.dmft.conditions import Kind
-from spinformer.dmft.cycles import Cycle, cycle
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.rotation import rotation_number, strobed
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 _FOLDER = Path(__file__).parent
 # Where a long run ends on each: β, period, extent of the strobed m^o_1, first step along the

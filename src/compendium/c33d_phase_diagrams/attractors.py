@@ -49,11 +49,9 @@ from spinformer.dmft.attractors import (
     find_attractors,
 )
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.kernels.lanes import LANES
-from spinformer.dmft.kernels.stepping import Block, Clock
+from spinformer.dmft.kernels import LANES, Block, Clock
 from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 # Fingerprints are averages over so many consecutive stretches, exponents agree within so much.
 _STRETCHES = 4

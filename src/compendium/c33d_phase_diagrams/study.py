@@ -23,11 +23,10 @@ from spinformer.dmft.attractors import (
     Thresholds,
     find_attractors,
 )
+from spinformer.dmft.continuation import onset
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import Network
-from spinformer.dmft.onset import onset
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 _FOLDER = Path(__file__).parent
 # Steps dropped and kept in every cell, and of the exponents (of the document's context, and of

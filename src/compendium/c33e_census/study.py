@@ -44,14 +44,20 @@ from bookmaker.tables import Rows, Table
 from compendium.common.networks import draw_networks
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.dmft.attractors import SHORT_STRETCHES, Regime, find_attractors, find_period
+from spinformer.dmft.attractors import (
+    SHORT_STRETCHES,
+    Regime,
+    escapes_of,
+    find_attractors,
+    find_period,
+    replicas,
+)
+from spinformer.dmft.continuation import onset
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.gauge import canonical_code
-from spinformer.dmft.lifetimes import escapes_of, growth_rates, replicas
+from spinformer.dmft.lyapunov import growth_rates
 from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import Network
-from spinformer.dmft.onset import onset
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 Columns = dict[str, np.ndarray]
 _FOLDER = Path(__file__).parent

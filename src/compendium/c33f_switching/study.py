@@ -11,9 +11,7 @@ from scipy.spatial import cKDTree
 
 from bookmaker.tables import Rows, Table
 from compendium.c33c_bifurcations.study import closed_curve, family_branches
-from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
-from spinformer.core.slow_modes import (
+from compendium.c33f_switching.slow_modes import (
     SlowModes,
     box_labels,
     dwells,
@@ -21,12 +19,12 @@ from spinformer.core.slow_modes import (
     phase_surrogate,
     slow_modes,
 )
-from spinformer.dmft.lifetimes import growth_rates
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.dmft.attractors import strobed
+from spinformer.dmft.lyapunov import growth_rates, returned
 from spinformer.dmft.mean_field import random_contexts, tokens
-from spinformer.dmft.network import OUTPUT, Network
-from spinformer.dmft.return_map import returned
-from spinformer.dmft.rotation import strobed
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import OUTPUT, Context, Network
 
 _FOLDER = Path(__file__).parent
 # Steps between two flashes; edge of a box of overlaps; lag of the transfer operator in flashes.

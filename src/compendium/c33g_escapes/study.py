@@ -25,22 +25,22 @@ from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, Table
 from compendium.c33g_escapes.action import least_action, path_action
+from compendium.c33g_escapes.passage import mean_first_passage
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, Lifetime, lifetime_estimate
 from spinformer.dmft.attractors import find_period
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.enumeration import mean_first_passage, token_states, transition_probabilities
-from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
-from spinformer.dmft.tokens import (
+from spinformer.dmft.finite_size import (
     attention_of_window,
     generate,
     mean_path,
     window_means,
     window_of_context,
 )
+from spinformer.dmft.functional import token_states, transition_probabilities
+from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.network import Context, Network
 
 _FOLDER = Path(__file__).parent
 # Noise-free tokens before a text is recognized, and tolerance of the overlaps then.

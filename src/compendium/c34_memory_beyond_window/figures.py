@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
+from compendium.c34_memory_beyond_window.signals import autocorrelation, spectrum
 from compendium.common.drawing import intervals
-from spinformer.core.signals import autocorrelation, spectrum
 from spinformer.plot.style import COLORS, MOTION_COLORS, label_panels
 
 _TOP = 3e4  # of the axis of memory times

@@ -9,10 +9,9 @@ from scipy.special import entr, ndtr
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.finite_size import linear_maps
+from spinformer.dmft.finite_size import generate, linear_maps, mean_path
 from spinformer.dmft.memory import fisher_memory, noise_growth, token_noise
 from spinformer.dmft.network import OUTPUT, Network
-from spinformer.dmft.tokens import generate, mean_path
 
 
 @record

@@ -14,15 +14,14 @@ from compendium.c34_memory_beyond_window.messages import (
     predicted_information,
     trace_message,
 )
+from compendium.c34_memory_beyond_window.signals import autocorrelation, spectrum
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.windows import MOTIONS, message_start
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.core.signals import autocorrelation, spectrum
-from spinformer.dmft.lifetimes import replicas
+from spinformer.dmft.attractors import replicas
 from spinformer.dmft.mean_field import random_contexts, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 STRENGTH = 0.01  # of a message, in standard deviations of the noise of a token of one bit
 LEAST = 0.1  # bits below which a message counts as forgotten

@@ -33,10 +33,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import entr, gammaln
 
 from bookmaker.tables import Rows, Table
-from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.statistics import fit_power, mean_estimate
-from spinformer.dmft.attractors import Attractors, Regime, find_attractors
-from spinformer.dmft.letter_tokens import (
+from compendium.c35_other_tokens.letter_tokens import (
     generate_letters,
     letter_overlaps,
     letter_window,
@@ -44,11 +41,13 @@ from spinformer.dmft.letter_tokens import (
     predicted_deviation,
     vocabulary,
 )
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.statistics import fit_power, mean_estimate
+from spinformer.dmft.attractors import Attractors, Regime, find_attractors
+from spinformer.dmft.continuation import onset
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.mean_field import random_contexts, trajectory
-from spinformer.dmft.network import OUTPUT, Network
-from spinformer.dmft.onset import onset
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import OUTPUT, Context, Network
 
 _FOLDER = Path(__file__).parent
 _GAMMA = 220.0 / 3.0**0.5

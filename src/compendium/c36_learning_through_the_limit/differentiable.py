@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from spinformer.core.checks import check_integer, check_real, check_tensor
-from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
-from spinformer.dmft.state import Context, fitting
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network, fitting
 
 
 def torch_step(

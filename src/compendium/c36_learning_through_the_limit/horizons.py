@@ -19,12 +19,16 @@ from bookmaker.tables import Rows, Table
 from compendium.c36_learning_through_the_limit.differentiable import torch_trajectory
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.windows import MOTIONS, message_start
-from spinformer.dmft.finite_size import linear_maps, noise_covariance
+from spinformer.dmft.finite_size import (
+    generate,
+    linear_maps,
+    mean_path,
+    noise_covariance,
+    semantic_overlaps,
+)
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
-from spinformer.dmft.tokens import generate, mean_path, semantic_overlaps
+from spinformer.dmft.network import Context, Network
 
 GROWTH_STARTS = {"periodic": 10, "quasi-periodic": 10, "chaos at 1.266": 20, "chaos at 1.28": 40}
 SHARE_STARTS = range(24)

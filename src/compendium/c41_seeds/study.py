@@ -11,9 +11,8 @@ from scipy.stats import chi2
 from bookmaker.tables import read_columns
 from spinformer.core.random import numpy_generator
 from spinformer.core.statistics import Estimate, mean_estimate
-from spinformer.spins.ising.couplings import sherrington_kirkpatrick
-from spinformer.spins.ising.exact import solve_exact
-from spinformer.spins.ising.monte_carlo import sample_ising
+from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
+from spinformer.spins.monte_carlo import sample_ising
 
 COMMANDS = {
     "exact.csv": "python -m bookmaker sweep 21_ising -p seed 0:230:24 -o exact",

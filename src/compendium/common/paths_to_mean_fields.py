@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
-from spinformer.dmft.state import Context
-from spinformer.dmft.tokens import attention_of_window
+from spinformer.dmft.finite_size import attention_of_window
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network
 
 
 def order_sensitivity(network: Network, *, window: np.ndarray, position: int) -> float:

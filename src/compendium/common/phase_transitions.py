@@ -6,8 +6,7 @@ import numpy as np
 
 from spinformer.dmft.attractors import Attractors, Regime
 from spinformer.dmft.mean_field import document_context
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 
 
 def protocol_start(network: Network, *, steps: int) -> Context:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from compendium.common.phase_transitions import protocol_start
+from spinformer.dmft.finite_size import mean_path, window_of_context
 from spinformer.dmft.mean_field import random_contexts, trajectory
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
-from spinformer.dmft.tokens import mean_path, window_of_context
+from spinformer.dmft.network import Context, Network
 
 # Inverse temperature; tokens after which transients are over; tokens between two starts.
 MOTIONS: dict[str, tuple[float, int, int]] = {

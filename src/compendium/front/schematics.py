@@ -16,7 +16,7 @@ from spinformer.plot.style import COLORS, label_panels
 
 
 def draw_layer() -> None:
-    """A layer of a transformer from below to above, and who may look at whom under a causal mask."""
+    """A layer of a transformer, from below, and who may look at whom under a causal mask."""
     _, axes = plt.subplots(1, 2, figsize=(8.4, 4.4), width_ratios=(1.7, 1.0))
     draw_boxes(
         {

@@ -16,8 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from spinformer.dmft.mean_field import document_context, step
-from spinformer.dmft.network import Network
-from spinformer.dmft.state import Context
+from spinformer.dmft.network import Context, Network
 from spinformer.hopfield.continuous import energy, update
 from spinformer.plot.style import COLORS
 
@@ -135,8 +134,7 @@ def head_tones(low: int, high: int) -> list[str]:
 
 
 def draw_mask(numbers: Numbers) -> None:
-    """Two tokens with a mask: in equilibrium the past responds to the future, driven it does not.
-    """
+    """Two tokens with a mask: in equilibrium the past answers the future, driven not."""
     axis = _panel((5.2, 2.4))
     for y, name, answer in ((1.0, "in equilibrium", "leak"), (0.0, "driven", "causal")):
         value = numbers["figures"][f"B13.{answer}"]

@@ -98,7 +98,7 @@ class LanguageModel:
     weights: floating-point tensors of one dtype. tokenizer: an object with `encode`, `decode` and
     `token_to_id`, as in the package tokenizers; only reading text needs it.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> example_model().architecture.layers
     2
     """
@@ -117,7 +117,7 @@ class LayerTrace:
     inputs + attended; `normalized` = LayerNorm(residual); `outputs` leaves the layer after
     the feed-forward network, its residual and its LayerNorm.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> trace = run_layer(example_model(), 1, inputs=torch.zeros(1, 3, 8, dtype=torch.float64))
     >>> trace.layer, tuple(trace.queries.shape), trace.beta
     (1, (1, 2, 3, 4), 0.5)
@@ -145,7 +145,7 @@ def check_trace(model: LanguageModel, trace: LayerTrace) -> int:
     Raises TypeError for anything but a LayerTrace; ValueError if the model has no such layer, or
     if its queries of the first token are not those of the trace: a trace of another model.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> inputs = torch.ones(1, 3, 8, dtype=torch.float64)
     >>> trace = run_layer(example_model(), 1, inputs=inputs)
     >>> check_trace(example_model(), trace)
@@ -175,7 +175,7 @@ def project(model: LanguageModel, layer: int, which: str, *, states: torch.Tenso
     which: "query", "key" or "value". Raises ValueError for another name or layer, or states of
     another width or dtype than the model's.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> states = torch.zeros(3, 8, dtype=torch.float64)
     >>> tuple(project(example_model(), 0, "key", states=states).shape)
     (2, 3, 4)
@@ -194,7 +194,7 @@ def layer_norm(model: LanguageModel, name: str, states: torch.Tensor) -> torch.T
     Raises ValueError if the model has no LayerNorm of that name, or for states of another width
     or dtype.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> states = torch.arange(8, dtype=torch.float64)
     >>> one, two = (layer_norm(example_model(), "embeddings", scale * states) for scale in (1, 3))
     >>> torch.allclose(one, two)
@@ -215,7 +215,7 @@ def embed(model: LanguageModel, tokens: torch.Tensor) -> torch.Tensor:
     Raises TypeError for anything but an int64 tensor of two axes, ValueError for token numbers
     outside the vocabulary or sequences longer than the model has positions.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> tuple(embed(example_model(), torch.tensor([[2, 5, 6, 3]])).shape)
     (1, 4, 8)
     """
@@ -247,7 +247,7 @@ def run_layer(model: LanguageModel, layer: int, *, inputs: torch.Tensor) -> Laye
 
     Raises ValueError for a layer the model has not, or states of another shape or dtype.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> inputs = torch.ones(1, 3, 8, dtype=torch.float64)
     >>> trace = run_layer(example_model(), 0, inputs=inputs)
     >>> torch.equal(trace.residual, inputs + trace.attended)
@@ -290,7 +290,7 @@ def run_model(model: LanguageModel, tokens: torch.Tensor) -> list[LayerTrace]:
 
     Raises what `embed` raises.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> traces = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))
     >>> [trace.layer for trace in traces], torch.equal(traces[1].inputs, traces[0].outputs)
     ([0, 1], True)
@@ -332,7 +332,7 @@ def join_traces(runs: Sequence[Sequence[LayerTrace]]) -> list[LayerTrace]:
     Running window by window keeps arrays small. Raises ValueError for no run, or runs that differ
     in their layers or in the shape of a window.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> runs = [run_model(example_model(), torch.tensor([[2, n, 6, 3]])) for n in (5, 7, 8)]
     >>> [tuple(trace.inputs.shape) for trace in join_traces(runs)]
     [(3, 4, 8), (3, 4, 8)]

@@ -57,7 +57,7 @@ def text_windows(model: LanguageModel, text: str, length: int) -> torch.Tensor:
     A last stretch that does not fill a window is dropped. Raises ValueError if `text` is
     too short for one window.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> text_windows(example_model(), "a b c d e", 4)
     tensor([[2, 5, 6, 3],
             [2, 7, 8, 3]])
@@ -84,7 +84,7 @@ def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: TorchSeed) 
     one), so a word is as likely as any word piece: text without any statistics. Raises ValueError
     if `like` has not two axes.
 
-    >>> from spinformer.language import example_model
+    >>> from spinformer.language.untrained import example_model
     >>> drawn = random_tokens(example_model(), torch.tensor([[2, 5, 5, 5, 3]]), seed=0)
     >>> int(drawn[0, 0]), int(drawn[0, -1]), bool((drawn[0, 1:-1] >= 5).all())
     (2, 3, True)

@@ -57,7 +57,9 @@ def orbit_diagram(found: Attractors, *, columns: int = 900) -> np.ndarray:
     Black: values visited on periodic orbits. Yellow: on all others, whose section is orange if
     quasi-periodic, purple if chaotic, green if its chaos ended, blue if undecided.
 
-    >>> from spinformer.dmft import Context, Network, find_attractors
+    >>> from spinformer.dmft.attractors import find_attractors
+
+    >>> from spinformer.dmft.network import Context, Network
     >>> found = find_attractors(
     ...     Network.document(), Context(np.full((4, 3), 0.1), 0), beta=np.array([0.5, 0.6]),
     ...     transient=100, kept=100, exponents=0, bins=8,
@@ -92,7 +94,9 @@ def show_orbit_diagram(
     chosen: (B,) booleans, which of them to draw; None: all. The scale of the exponents is linear
     below 0.01 and logarithmic beyond.
 
-    >>> from spinformer.dmft import Context, Network, find_attractors
+    >>> from spinformer.dmft.attractors import find_attractors
+
+    >>> from spinformer.dmft.network import Context, Network
     >>> betas = np.array([0.5, 0.6])
     >>> found = find_attractors(
     ...     Network.document(), Context(np.full((4, 3), 0.1), 0), beta=betas,

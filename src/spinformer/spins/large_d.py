@@ -35,6 +35,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spinformer.core.anderson import anderson
 from spinformer.core.checks import (
     check_broadcast,
     check_choice,
@@ -45,7 +46,7 @@ from spinformer.core.checks import (
 )
 from spinformer.core.operators import iteration_operator
 from spinformer.core.records import record
-from spinformer.core.solve import Solution, Status, anderson_unchecked
+from spinformer.core.solve import Solution, Status
 
 # Newton's tries with the steps that suit poles, see `_search`.
 _BENT_STEPS = 8
@@ -697,7 +698,7 @@ def _iterate(
         return gain * theta
 
     limits: Any = {"damping": damping, "tolerance": tolerance, "max_steps": max_steps}
-    found = anderson_unchecked(step, langevin_gain(fields, beta) * fields, **limits)
+    found = anderson(step, langevin_gain(fields, beta) * fields, **limits)
     return found.value.contiguous().clone(), found.residual, found.steps, found.status
 
 
