@@ -90,14 +90,14 @@ def test_every_figure_alone_can_turn_the_verdict(claim: Claim) -> None:
 def claims_by_test() -> set[tuple[str, str]]:
     """The ids that tests are marked with, `@pytest.mark.claim("A7")`, each with its test."""
     found = set()
-    for path in sorted((ROOT / "tests").glob("test_*.py")):
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if not isinstance(node, ast.FunctionDef):
                 continue
             for mark in node.decorator_list:
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.claim":
                     ids = [ast.literal_eval(argument) for argument in mark.args]
-                    found |= {(name, f"tests/{path.name}::{node.name}") for name in ids}
+                    found |= {(name, f"{path.relative_to(ROOT).as_posix()}::{node.name}") for name in ids}
     return found
 
 

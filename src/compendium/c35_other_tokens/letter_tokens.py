@@ -5,8 +5,8 @@ of a token are independent, and those of one segment share their probabilities, 
 of n sites is one multinomial draw: a token costs L draws, whatever N.
 
 Conventions of `spinformer.dmft.finite_size`: a token is (L, q), how often each letter occurs in
-each segment. Windows (..., T, L, q) and paths (..., steps, L, q) run from *old to new*; `position` is the position index
-of the newest token of a window, which is also the query, by default T − 1.
+each segment. Windows (..., T, L, q) and paths (..., steps, L, q) run from *old to new*; `position`
+is the position index of the newest token of a window, which is also the query, by default T − 1.
 
 A *vocabulary* is the other way to draw a token: one softmax over a list of V words. It is a network
 of letters with a single site, whose q = V letters are the words (`vocabulary`), so that everything
