@@ -97,7 +97,8 @@ def claims_by_test() -> set[tuple[str, str]]:
             for mark in node.decorator_list:
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.claim":
                     ids = [ast.literal_eval(argument) for argument in mark.args]
-                    found |= {(name, f"{path.relative_to(ROOT).as_posix()}::{node.name}") for name in ids}
+                    test = f"{path.relative_to(ROOT).as_posix()}::{node.name}"
+                    found |= {(name, test) for name in ids}
     return found
 
 
