@@ -208,7 +208,16 @@ def test_a_row_that_cannot_decide_is_named(change: tuple[str, str], message: str
 
 @pytest.mark.parametrize(
     "condition",
-    ["abs(a, b) < 1", "abs(*a) < 1", "max(a) < 1", "a.b < 1", "a[0] < 1", "[a] == 1", "a ** 9 < 1"],
+    [
+        "abs < 1",
+        "abs(a, b) < 1",
+        "abs(*a) < 1",
+        "max(a) < 1",
+        "a.b < 1",
+        "a[0] < 1",
+        "[a] == 1",
+        "a ** 9 < 1",
+    ],
 )
 def test_conditions_execute_nothing(condition: str) -> None:
     with pytest.raises(ConditionError, match="is not allowed in a condition"):

@@ -29,7 +29,7 @@ MAY_IMPORT = {
 }
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
-CODE_CEILINGS = {"src/spinformer": 15_000, "src/bookmaker": 3_400}
+CODE_CEILINGS = {"src/spinformer": 15_000, "src/bookmaker": 2_950}
 LINE_CEILINGS = {"src": 58_000, "tests": 30_200}
 
 
