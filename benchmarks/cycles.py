@@ -19,8 +19,7 @@ from scipy.optimize import fsolve
 from compendium.c33c_bifurcations.ring import closed_curve
 from spinformer.dmft.continuation import cycle
 from spinformer.dmft.mean_field import step
-from spinformer.dmft.network import Network
-from spinformer.dmft.network import Context
+from spinformer.dmft.network import Context, Network
 
 
 def median(action: Callable[[], np.ndarray], repeats: int) -> tuple[float, np.ndarray]:

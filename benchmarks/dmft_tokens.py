@@ -16,8 +16,8 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
-from spinformer.dmft.network import OUTPUT, Network
 from spinformer.dmft.finite_size import attention_of_window, generate, generate_bits_reference
+from spinformer.dmft.network import OUTPUT, Network
 
 BETA, RUNS, STEPS, REPEATS = 1.27, 1000, 100, 7
 
