@@ -1,5 +1,5 @@
 """Self-attention with tokens of N bits or letters, the limit N → ∞, and what it settles on.
 
-NumPy and compiled kernels throughout, float64; `differentiable` is the torch form. The theory is
+NumPy and compiled kernels, float64; `mean_field.torch_step` is the torch form. The theory is
 that of [poclopez2024dynamical].
 """
