@@ -266,8 +266,8 @@ def tempered_chains(
     tempering [hukushima1996exchange]). From random starts, `burn` sweeps are dropped and `sweeps`
     kept; after every sweep neighbours in β try to exchange, and after each `every` sweeps the
     overlaps of the copies are taken. `betas` must increase. The copies draw from two generators and
-    run in one or two `threads`, which does not change the result. Couplings are rounded as `exact_sums` says. Raises ValueError or
-    TypeError for bad input.
+    run in one or two `threads`, which does not change the result. Couplings are rounded as
+    `exact_sums` says. Raises ValueError or TypeError for bad input.
 
     >>> free = {"fields": np.array([0.5]), "betas": np.array([1.0])}
     >>> run = tempered_chains(np.zeros((1, 1)), **free, sweeps=4000, burn=10)
