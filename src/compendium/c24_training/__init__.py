@@ -33,5 +33,5 @@ digits saddle less frozen couplings has an interval that contains zero, its mean
 the correlation is left undriven, as before.
 
 The fixed point without a limit, couplings that do not depend on the tokens, and longer sequences
-are the subject of `sixteen_tokens`; why trainings of recall get stuck, of `stuck`.
+are the subject of chapter 24c, and why trainings of recall get stuck.
 """

@@ -38,7 +38,7 @@ class LayerProbe:
     of the covariance C - m mT over its mean diagonal, 1 for spins that fluctuate alone, N for one
     mode of all. `response`: the response's share of the output, response . m / m . m. `converged`,
     `physical`, `trusted`: shares of the systems, `distance` and `correction` medians, all as in
-    `spins.modules.validity`.
+    `spins.module.Validity`.
 
     Of any layer: `similarity`, cosine of different tokens in the output; `residual`, the distance
     of the tokens from their mean, relative to their size [dong2021attention]; `separation`, the

@@ -177,7 +177,7 @@ _HERE = Path(__file__).parent
 
 
 def tuning_rows(*, experiment: str, arm: str) -> Rows:
-    """Validation loss of every cell of the grid, as `training.tables.tune` has it."""
+    """Validation loss of every cell of the grid, as `tune` of chapter 24 has it."""
     return tune(EXPERIMENTS[experiment], arm=arm, strengths=STRENGTHS)
 
 

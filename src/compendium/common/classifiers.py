@@ -1,7 +1,7 @@
 """Stacks of spin systems, and what they are compared with, that read labels off sets of tokens.
 
 A stack embeds the tokens, lets one layer drive the next, and reads logits from the average over
-tokens, from the last token, or from every token. Its layers are spin systems (`spins.modules`),
+tokens, from the last token, or from every token. Its layers are spin systems (`spins.module`),
 whose magnetizations are the fields of the next system with nothing added in between
 [bal2021transformers, Sec. 10], or layers without spins at the same number of parameters.
 

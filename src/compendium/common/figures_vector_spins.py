@@ -156,7 +156,7 @@ def show_response_idea() -> None:
 
 
 def show_learned(table: Mapping[str, np.ndarray], *, half: Callable[[np.ndarray], float]) -> None:
-    """R² of the table `response_learning.LEARNED`: (a) unseen systems, (b) other prototypes.
+    """R² of the table `LEARNED` of chapter 23b: (a) unseen systems, (b) other prototypes.
 
     `half` gives half the interval of a mean from its samples.
     """
