@@ -50,6 +50,10 @@ def test_the_parts_of_the_chaos_by_counting() -> None:
     parts = calm_parts(points)
     state = np.round(parts.state.reshape(8, -1, 20).mean(axis=-1))
     assert ((state == 0) == (size < 0.24))[:, 5:].mean() > 0.85
+    # Whatever sign the eigenvector comes with, the wild part is upwards.
+    for orbit in points:
+        alone = calm_parts(orbit[None]).value[0]
+        assert np.corrcoef(alone, np.abs(orbit).max(axis=-1))[0, 1] > 0.0
 
 
 def test_shuffling_keeps_blocks_whole_and_following_is_counted() -> None:

@@ -22,6 +22,7 @@ from compendium.c35_other_tokens.study import (
 from spinformer.core.statistics import fit_power, mean_interval, share_interval
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.network import OUTPUT
+from spinformer.dmft.onset import onset
 
 
 def rows_of(table: dict[str, np.ndarray], **unit: float) -> dict[str, np.ndarray]:
@@ -133,5 +134,7 @@ def test_the_onset_of_a_network_without_one_is_refused() -> None:
         for signs in ([[0, 0], [1, 1], [0, 0], [0, 0]], [[0, 1], [0, 0], [0, 0], [0, 0]])
     )
     assert measured_onset(opposed) == pytest.approx(2.0, rel=1e-3)  # μ = −1: β = T
+    turning = LetterNetwork.segmented(1, letters=3)
+    assert measured_onset(turning) == pytest.approx(onset(turning).critical_beta, rel=3e-5)
     with pytest.raises(ValueError, match="disordered state"):
         measured_onset(mixed)
