@@ -20,9 +20,9 @@ from compendium.c35_other_tokens.study import (
     word_rows,
 )
 from spinformer.core.statistics import fit_power, mean_interval, share_interval
+from spinformer.dmft.continuation import onset
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.network import OUTPUT
-from spinformer.dmft.onset import onset
 
 
 def rows_of(table: dict[str, np.ndarray], **unit: float) -> dict[str, np.ndarray]:
