@@ -21,6 +21,9 @@ from bookmaker.source import chapters
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = [chapter.name for chapter in chapters(ROOT)]
 ADDRESS = "https://github.com/owner/book"
+# The pages that every test run looks at; the others are looked at by night.
+SHOWN = ("12_continuous_memory", "21_ising", "33_phase_transitions")
+NIGHTLY = pytest.mark.nightly
 
 
 def build(checkout: Path, out: Path, address: str) -> Path:
@@ -102,7 +105,9 @@ def test_no_internal_link_is_broken_and_nothing_is_loaded_from_elsewhere(site: P
                 assert name in pages[file].anchors, f"{page.name}: {target}"
 
 
-@pytest.mark.parametrize("name", CHAPTERS)
+@pytest.mark.parametrize(
+    "name", [n if n in SHOWN else pytest.param(n, marks=NIGHTLY) for n in CHAPTERS]
+)
 def test_chapter_in_the_browser(browser: object, site: Path, name: str) -> None:
     browser.get(f"file://{site}/notebooks/{name}.html")
     wait_for(browser, "window.MathJax && MathJax.startup && !!MathJax.startup.promise")
@@ -166,6 +171,7 @@ def test_chapters_claims_and_tests_link_to_one_another(site: Path) -> None:
             assert f"claims.html#{row.anchor}" in tests.targets
 
 
+@NIGHTLY
 def test_claims_can_be_filtered_and_are_whole_on_every_width(browser: object, site: Path) -> None:
     shown = "[...document.querySelectorAll('div.claim')].filter(c => c.offsetHeight > 0).length"
     browser.get(f"file://{site}/book/claims.html?verdict=fails")
@@ -192,6 +198,7 @@ def test_claims_can_be_filtered_and_are_whole_on_every_width(browser: object, si
 
 
 @pytest.mark.parametrize("word", ["magnetisation", "Neimark-Sacker", "lyapunov_spectrum"])
+@NIGHTLY
 def test_search_finds_a_word(browser: object, site: Path, word: str) -> None:
     browser.get(f"file://{site}/search.html?q={word}")
     assert wait_for(browser, "document.querySelectorAll('#search-results li a').length") > 0
@@ -312,6 +319,7 @@ def test_live_figures_leave_a_picture_where_scripts_are_off(site: Path) -> None:
         assert "<figcaption>" in picture
 
 
+@NIGHTLY
 def test_front_page_redirects_to_the_welcome(browser: object, site: Path) -> None:
     browser.get(f"file://{site}/index.html")
     assert wait_for(browser, "location.pathname.endsWith('/book/welcome.html')")
@@ -377,6 +385,7 @@ def until(browser: object, condition: Callable[[], bool]) -> None:
     WebDriverWait(browser, 30).until(lambda _: condition())
 
 
+@NIGHTLY
 def test_the_map_takes_its_setting_from_the_address_and_runs(browser: object, site: Path) -> None:
     open_figure(browser, site, "map", "&beta=1.2646&start=random%202&beta_wrong=1")
     assert within(browser, "map", "[name=start]").get_attribute("value") == "random 2"
@@ -387,6 +396,7 @@ def test_the_map_takes_its_setting_from_the_address_and_runs(browser: object, si
     assert "β = 1.26460" in told(browser, "map")
 
 
+@NIGHTLY
 def test_the_map_is_driven_by_mouse_and_by_keyboard(browser: object, site: Path) -> None:
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By
@@ -410,6 +420,7 @@ def test_the_map_is_driven_by_mouse_and_by_keyboard(browser: object, site: Path)
     until(browser, lambda: float(setting(browser).get("beta", 0)) == pytest.approx(moved))
 
 
+@NIGHTLY
 def test_the_landscape_is_driven_by_address_mouse_and_keyboard(browser: object, site: Path) -> None:
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.keys import Keys
@@ -430,6 +441,7 @@ def test_the_landscape_is_driven_by_address_mouse_and_keyboard(browser: object, 
     assert float(setting(browser)["query"].split(",")[1]) == pytest.approx(y + 0.05)
 
 
+@NIGHTLY
 def test_the_three_spins_are_driven_by_address_mouse_and_keyboard(
     browser: object, site: Path
 ) -> None:
@@ -452,6 +464,7 @@ def test_the_three_spins_are_driven_by_address_mouse_and_keyboard(
     until(browser, lambda: float(setting(browser)["beta"]) == pytest.approx(0.78))
 
 
+@NIGHTLY
 def test_the_module_is_driven_by_address_mouse_and_keyboard(browser: object, site: Path) -> None:
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.keys import Keys
@@ -486,6 +499,7 @@ def test_the_module_is_driven_by_address_mouse_and_keyboard(browser: object, sit
         ("33_phase_transitions", "map"),
     ],
 )
+@NIGHTLY
 def test_a_live_figure_stands_in_its_chapter(
     browser: object, site: Path, chapter: str, name: str
 ) -> None:
@@ -533,6 +547,7 @@ def serious_faults(browser: object, place: str) -> list[object]:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("page", KINDS)
+@NIGHTLY
 def test_a_page_is_open_to_everyone(browser: object, site: Path, page: str, theme: str) -> None:
     browser.set_script_timeout(120)
     browser.get(f"file://{site}/{page}")
@@ -541,6 +556,7 @@ def test_a_page_is_open_to_everyone(browser: object, site: Path, page: str, them
     assert serious_faults(browser, "document") == []
 
 
+@NIGHTLY
 def test_pictures_are_not_dimmed_on_the_dark_theme(browser: object, site: Path) -> None:
     browser.get(f"file://{site}/notebooks/33b_lifetimes.html")
     browser.execute_script("document.documentElement.dataset.theme = 'dark'")
@@ -552,6 +568,7 @@ def test_pictures_are_not_dimmed_on_the_dark_theme(browser: object, site: Path) 
     assert all(style == ["none", "rgb(255, 255, 255)"] for style in shown)
 
 
+@NIGHTLY
 def test_code_is_folded_but_for_the_parameters(browser: object, site: Path) -> None:
     browser.get(f"file://{site}/notebooks/33b_lifetimes.html")
     wait_for(browser, "document.readyState === 'complete'")
@@ -570,6 +587,7 @@ def test_code_is_folded_but_for_the_parameters(browser: object, site: Path) -> N
     assert browser.execute_script(f"return {opened}.checkVisibility()")
 
 
+@NIGHTLY
 def test_pages_are_printed_on_white(browser: object, site: Path) -> None:
     browser.get(f"file://{site}/notebooks/33b_lifetimes.html")
     told = browser.execute_script(
@@ -582,6 +600,7 @@ def test_pages_are_printed_on_white(browser: object, site: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CANVASES)
+@NIGHTLY
 def test_a_live_figure_is_open_to_everyone(browser: object, site: Path, name: str) -> None:
     for theme, width in (("light", 1300), ("dark", 420)):
         browser.set_window_size(width, 1000)

@@ -510,3 +510,11 @@ def test_bad_calls(call, message):
     network = Network.document()
     with pytest.raises((ValueError, TypeError), match=message):
         call(network, random_contexts(network, 0, count=2))
+
+
+def test_a_record_of_no_steps_still_moves_the_context_on():
+    network = Network.document()
+    start = random_contexts(network, 0, count=3)
+    nothing, moved = trajectory(network, start, beta=1.3, steps=0, transient=7)
+    assert nothing.shape == (3, 0, 3)
+    assert moved == trajectory(network, start, beta=1.3, steps=1, transient=6)[1]

@@ -29,8 +29,13 @@ MAY_IMPORT = {
 }
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
-CODE_CEILINGS = {"src/spinformer": 15_000, "src/bookmaker": 2_950}
-LINE_CEILINGS = {"src": 58_000, "tests": 30_200}
+CODE_CEILINGS = {
+    "src/spinformer": 8_900,
+    "src/bookmaker": 2_900,
+    "book/_ext": 570,
+    "src/compendium": 18_200,
+}
+LINE_CEILINGS = {"src": 46_600, "tests": 28_600}
 
 
 def trees(root: Path) -> dict[str, tuple[Path, ast.Module]]:

@@ -143,9 +143,12 @@ def test_what_contributing_names_exists() -> None:
     assert set(re.search(r"\.PHONY: (.*)", makefile)[1].split()) == set(listed)
 
 
-def test_the_code_that_readers_copy_runs() -> None:
-    text = (ROOT / "book" / "use.md").read_text(encoding="utf-8")
-    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+@pytest.mark.parametrize("page", ["README.md", "book/use.md"])
+def test_the_code_that_readers_copy_runs(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
         exec(block, {})
 
 

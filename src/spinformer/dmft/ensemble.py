@@ -98,7 +98,9 @@ class Ensemble:
     def _gather(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """Per-block arrays (..., lanes) → (M, B, ...) or, for one network, (B, ...)."""
         stacked = np.moveaxis(np.stack(parts), -1, 1)
-        full = stacked.reshape(self._full[0], -1, *stacked.shape[2:])[:, : self._full[1]]
+        # Not −1: a record of no steps has no entries to tell the number of systems by.
+        padded = len(parts) * LANES // self._full[0]
+        full = stacked.reshape(self._full[0], padded, *stacked.shape[2:])[:, : self._full[1]]
         return np.ascontiguousarray(full).reshape((*self._shape, *full.shape[2:]))
 
     def _block(self, number: int) -> Block:
