@@ -56,6 +56,7 @@ def run_cell(folder: Path, address: str) -> str:
     return result.stdout + result.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform == "win32", reason="the test lays out a POSIX environment")
 def test_installs_from_a_git_address(root: Path, tmp_path: Path) -> None:
     if not (root / ".git").exists():

@@ -309,6 +309,7 @@ main(["build", "--no-progress"])
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_build_killed_while_it_writes_leaves_nothing_half_written(
     built_checkout: Path, tmp_path: Path, how: signal.Signals

@@ -291,7 +291,7 @@ def test_figures_of_claims_are_results() -> None:
 
 STORED = """\
 from compendium.c14_real_transformer.toy import read_toy
-from compendium.c21b_large_systems import results
+from compendium.c21b_large_systems import study
 
 table, live = TABLE.read(), 3.0
 """
@@ -319,7 +319,7 @@ table, live = TABLE.read(), 3.0
         ("with open('x') as file:\n    print(live)", False),
         # Functions of the package that read a table, themselves or through others.
         ("print(read_toy()['recall'])", True),
-        ("print(results.fall_of_errors())", True),
+        ("print(study.fall_of_errors())", True),
         ("from compendium.c16_energies_as_signal.summary import margin\nprint(margin('a'))", True),
         ("from compendium.c14_real_transformer.toy import train_toy\nprint(train_toy())", False),
         ("from pathlib import Path\nprint(Path('x').read_text())", False),
@@ -400,6 +400,7 @@ def test_a_table_of_points_that_end_in_every_way(
     assert [c.get("outputs") for c in injected.cells] == [c.get("outputs") for c in single.cells]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_sweep_that_is_stopped_goes_on(
     chapter: Chapter, tmp_path: Path, log: Path, how: signal.Signals

@@ -24,7 +24,7 @@ from spinformer.spins.module import Solver, SpinTransformerModule
 FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def run(browser: Any) -> Any:
     """Runs an expression after the mathematics was loaded into an empty page."""
     browser.get("about:blank")

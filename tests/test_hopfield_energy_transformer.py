@@ -231,43 +231,6 @@ def test_vmap_trains_many_models_at_once():
         torch.testing.assert_close(found, model(x))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"heads": 0}, "heads must be"),
-        ({"heads": 2, "head_width": None}, "heads must divide width 5, got 2"),
-        ({"patterns": 0}, "patterns must be"),
-        ({"steps": 0}, "steps must be"),
-        ({"step_size": 0.0}, "step_size must be"),
-        ({"beta": -1.0}, "beta must be"),
-        ({"head_width": 0}, "head_width must be"),
-    ],
-)
-def test_bad_sizes_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        make(**options)
-
-
-def test_bad_tensors_are_named():
-    maps = {"query_map": draw(1, 4, 5), "key_map": draw(1, 4, 5)}
-    with pytest.raises(TypeError, match="tokens must be a floating-point"):
-        make().energy(torch.ones(3, 5, dtype=torch.long))
-    with pytest.raises(ValueError, match=r"normalized must have shape \(\.\.\., N, D\)"):
-        attention_energy(draw(5), **maps)
-    with pytest.raises(ValueError, match=r"query_map must have shape \(heads, head_width, 6\)"):
-        attention_energy(draw(3, 6), **maps)
-    with pytest.raises(ValueError, match="key_map must have the shape of query_map"):
-        attention_energy(draw(3, 5), query_map=maps["query_map"], key_map=draw(1, 3, 5))
-    with pytest.raises(TypeError, match="patterns must have the tokens' dtype"):
-        memory_energy(draw(3, 5), patterns=torch.ones(2, 5))
-    with pytest.raises(ValueError, match=r"patterns must have shape \(patterns, 5\)"):
-        memory_gradient(draw(3, 5), patterns=draw(2, 4))
-    with pytest.raises(ValueError, match="mask must fit the shape"):
-        make().energy(draw(3, 5), mask=torch.ones(4, 4, dtype=torch.bool))
-    with pytest.raises(TypeError, match="mask must be a boolean"):
-        make().energy(draw(3, 5), mask=torch.ones(3, 3))
-
-
 def test_the_least_spread_is_that_of_a_fine_grid_and_the_safe_step_is_its_formula():
     start, end = draw(5, 4, 6, seed=20), draw(5, 4, 6, seed=21)
     end[0] = -2.0 * start[0]  # a parabola with its minimum inside, one beyond the end, one before

@@ -219,8 +219,6 @@ def test_goals_of_training_differ_in_their_episodes():
     found = list(losses.values())
     for place, one in enumerate(found):
         assert all(not torch.equal(one, two) for two in found[:place])
-    with pytest.raises(ValueError, match="goal"):
-        Lessons(goal="other")
 
 
 # --- boundaries --------------------------------------------------------------------------------

@@ -139,7 +139,6 @@ def test_stored_sizes_are_those_of_the_model():
     ("call", "words"),
     [
         (lambda: heads.gaussian_fraction(-1.0), "spread"),
-        (lambda: heads.gaussian_fraction(1.0, mass=0.0), "mass"),
         (lambda: heads.head_medians(torch.ones(3)), "per_query"),
         (lambda: heads.head_medians(torch.ones(0, 2, 3)), "per_query"),
         (lambda: heads.class_counts(np.array([0, 1])), "classes"),
@@ -147,7 +146,6 @@ def test_stored_sizes_are_those_of_the_model():
         (lambda: sizes.growth_exponents([[1.0, 2.0]], lengths=[3.0, 3.0]), "lengths"),
         (lambda: sizes.growth_exponents([1.0, 2.0, 3.0], lengths=[1.0, 2.0]), "entries"),
         (lambda: sizes.growth_exponents([0.0, 2.0], lengths=[1.0, 2.0]), "entries"),
-        (lambda: heads.sampled_gaussian_entries([1.0], keys=0), "keys"),
     ],
 )
 def test_bad_input_is_refused(call, words):

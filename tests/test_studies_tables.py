@@ -65,6 +65,7 @@ def test_an_interrupted_table_goes_on_and_the_old_one_stays_until_the_new_is_who
     assert [file.name for file in tmp_path.iterdir()] == ["sums.csv"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_killed_table_loses_at_most_the_units_at_work(tmp_path, workers):
     if workers:

@@ -75,6 +75,7 @@ def test_values_do_not_depend_on_chunks_and_workers(scheduler: str, chunk: int |
     assert sweep(energy, units, workers=Workers(scheduler=scheduler), chunk=chunk) == here
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_killed_costs_one_retry(scheduler: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     units = [{"number": n, "log": str(log), "deadly": 3, "deaths": 1} for n in range(8)]
@@ -84,6 +85,7 @@ def test_a_worker_that_is_killed_costs_one_retry(scheduler: str, tmp_path: Path)
     assert set(begun.values()) == {1}
 
 
+@pytest.mark.nightly
 def test_a_unit_that_kills_every_worker_is_lost_alone(tmp_path: Path) -> None:
     log, said = tmp_path / "log", []
     units = [{"number": n, "log": str(log), "deadly": 3, "deaths": 9} for n in range(6)]

@@ -183,7 +183,9 @@ def classify(
     >>> [Regime(code).label for code in codes]
     ['periodic', 'quasi-periodic', 'chaotic']
     """
-    limit = check_instance("thresholds", thresholds or Thresholds(), Thresholds)
+    limit = check_instance(
+        "thresholds", Thresholds() if thresholds is None else thresholds, Thresholds
+    )
     check_instance("exponent", exponent, Estimate)
     period, rate, error, digits = np.broadcast_arrays(
         period, exponent.value, exponent.error, digits
@@ -234,7 +236,9 @@ def find_attractors(
     >>> Regime(int(found.regime)).label, int(found.period)
     ('periodic', 4)
     """
-    limit = check_instance("thresholds", thresholds or Thresholds(), Thresholds)
+    limit = check_instance(
+        "thresholds", Thresholds() if thresholds is None else thresholds, Thresholds
+    )
     ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
     transient = check_integer("transient", transient, low=0)
     kept = check_integer("kept", kept, low=2)

@@ -207,7 +207,7 @@ def cycle(
     >>> found.period, found.stable, found.residual < 1e-11
     (4, True, True)
     """
-    if fitting(network, start)[0].ndim != 2:
+    if fitting(network, check_instance("start", start, Context))[0].ndim != 2:
         raise ValueError(f"start must be one context (T, P), got {start.attention.shape}")
     beta = check_real("beta", beta, low=0.0)
     gamma = check_real("gamma", network.gamma if gamma is None else gamma, low=0.0)

@@ -100,6 +100,7 @@ def lyapunov_spectrum(
     `transient` steps the frame aligns during `align` steps, then `steps` steps are averaged.
     every: steps between orthonormalizations; None: 2 for more than two exponents, 4 for one or two.
 
+    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = lyapunov_spectrum(Network.document(), start, beta=0.5, steps=1000, count=2)
     >>> found.exponents.value.shape, bool(found.exponents.value[0] < 0)
@@ -143,6 +144,7 @@ def growth_rates(
     β, γ, ε and contexts broadcast as in `mean_field.trajectory`; the mean over the stretches is
     the leading Lyapunov exponent of `lyapunov_spectrum`.
 
+    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> rates, _ = growth_rates(Network.document(), start, beta=0.5, stretches=3, stretch=100)
     >>> rates.shape, bool((rates < 0).all())
@@ -274,6 +276,7 @@ def returned(
     beta, gamma, epsilon and the context broadcast as in `mean_field.trajectory`. Compiled; the
     product of `tangent_map` along `mean_field.step` is the plain reference.
 
+    >>> from spinformer.dmft.network import Network
     >>> end, matrix = returned(Network.document(), Context(np.zeros((4, 3)), 0), beta=1.2, steps=4)
     >>> end.position, matrix.shape
     (0, (12, 12))
@@ -314,6 +317,7 @@ def tangent_map(
 
     Rows and columns run over age (newest first), then feature. Raises ValueError for a batch.
 
+    >>> from spinformer.dmft.network import Network
     >>> matrix = tangent_map(Network.document(), Context(np.zeros((4, 3)), 0), 1.2)
     >>> matrix.shape, bool((matrix[3:, :9] == np.eye(9)).all())
     ((12, 12), True)
@@ -356,6 +360,7 @@ def lyapunov_spectrum_reference(
 
     `core.lyapunov.lyapunov_exponents` of `tangent_map` along `mean_field.step`.
 
+    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = lyapunov_spectrum_reference(Network.document(), start, 0.5, steps=40, count=1)
     >>> bool(found.value[0] < 0)

@@ -99,7 +99,6 @@ def _same(overlaps: np.ndarray) -> np.ndarray:
     return overlaps
 
 
-@cache
 def polynomial(degree: int) -> Separation:
     """F(x) = x^degree, an integer from 2 to 20. Degree 2 is twice the classical energy.
 
@@ -108,7 +107,11 @@ def polynomial(degree: int) -> Separation:
     >>> float(polynomial(3)(np.array(-2.0)))
     -8.0
     """
-    degree = check_integer("degree", degree, low=2, high=MAX_DEGREE)
+    return _polynomial(check_integer("degree", degree, low=2, high=MAX_DEGREE))
+
+
+@cache
+def _polynomial(degree: int) -> Separation:
     return Separation(
         name=f"polynomial of degree {degree}",
         function=partial(_power, exponent=degree),
