@@ -60,10 +60,10 @@ lint: $(INSTALLED) ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint ## physics, claims, every chapter with small values, the core path: five minutes
+test: $(INSTALLED) ## physics, claims, every chapter with small values, the core path: five minutes
 	$(PYTEST) -m "not nightly" tests notebooks src
 
-test-all: $(INSTALLED) ## the rest: every notebook, every page, every stored table, what was killed
+test-all: lint ## the rest: style, types, every notebook, page and stored table, what was killed
 	$(PYTEST) -m nightly tests notebooks src
 
 portability: $(INSTALLED) ## is make test green on other processors, Pythons and versions? one table

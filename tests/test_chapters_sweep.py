@@ -376,6 +376,7 @@ def test_the_table_of_a_sweep_holds_no_figure_of_the_documents_own_network(root:
 # --- on workers -------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_table_of_points_that_end_in_every_way(
     chapter: Chapter, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,7 @@ def test_the_sentence_says_what_the_knob_shows(browser: Any, page: Any, name: st
     until(browser, lambda: words(browser, ".explorable-heard") == told)
 
 
+@pytest.mark.nightly
 def test_a_screen_reader_is_told_at_most_once_in_three_seconds(browser: Any, page: Any) -> None:
     page("landscape")
     changes = browser.execute_async_script("""

@@ -386,6 +386,7 @@ def test_laws_of_the_boundary_have_their_saturations():
     assert ends[1] / ends[0] == pytest.approx(7 / 3)
 
 
+@pytest.mark.nightly
 def test_a_small_training_gives_the_stored_rows():
     stored, (unit,) = SMALL.read(), SMALL.units
     rows = SMALL.rows(**unit)

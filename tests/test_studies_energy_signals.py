@@ -399,6 +399,7 @@ def stored(table: Table, **unit: object) -> dict[str, np.ndarray]:
     return {name: values[chosen] for name, values in columns.items()}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("source", ["pca", "density local"])
 def test_one_copy_of_the_stored_scores_comes_again(source):
     (row,) = scores._score_rows(source, 0, seeds=[3])
@@ -408,6 +409,7 @@ def test_one_copy_of_the_stored_scores_comes_again(source):
     assert row["rank"] == pytest.approx(kept["rank"][0], rel=0.05)
 
 
+@pytest.mark.nightly
 def test_one_copy_of_a_stored_mixture_comes_again():
     """And without an energy it is the training on labels of the scores."""
     (row,) = scores._mixture_rows(1.0, seeds=[3])
@@ -421,6 +423,7 @@ def test_one_copy_of_a_stored_mixture_comes_again():
         assert np.allclose(alone[f"{using} test"], labels[f"mean {using}"], atol=NEAR)
 
 
+@pytest.mark.nightly
 def test_one_copy_of_the_stored_longer_trainings_comes_again():
     """The labels, which must pass; the energies are trained anew in the other tables."""
     (row,) = scores._longer_rows("supervised", 0, seeds=[3])
@@ -430,6 +433,7 @@ def test_one_copy_of_the_stored_longer_trainings_comes_again():
     assert row["energy"] == pytest.approx(kept["energy"][0], rel=0.05)
 
 
+@pytest.mark.nightly
 def test_stored_cosines_at_the_start_come_again():
     data = split_digits([0, 1])
     found = gradients.layer_cosines(
@@ -444,6 +448,7 @@ def test_stored_cosines_at_the_start_come_again():
         assert np.allclose(found[kind][0, 1], kept["cosine"], atol=2e-3)
 
 
+@pytest.mark.nightly
 def test_a_stored_cosine_of_the_pretrained_model_comes_again(monkeypatch):
     installed_model()
     monkeypatch.setattr(pretrained, "PERMUTATIONS", 2)

@@ -307,6 +307,7 @@ def test_references_come_out_again_and_the_completion_is_a_regression():
         assert row["test"] == pytest.approx(float(stored[0]), abs=0.01)
 
 
+@pytest.mark.nightly
 def test_one_seed_of_the_table_comes_out_again():
     """Trainings amplify rounding: accuracies within three points, alignments within 0.1."""
     table = RESULTS["classes"].read()

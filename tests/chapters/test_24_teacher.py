@@ -86,6 +86,7 @@ def test_the_table_is_whole_and_one_bound_repeats():
     assert float(noise_bound(model, fields)) == pytest.approx(table["bound"][here][0], rel=1e-2)
 
 
+@pytest.mark.nightly
 def test_one_student_again(monkeypatch):
     study = "compendium.c24_training.teacher"
     monkeypatch.setattr(f"{study}.TEACHERS", 1)
