@@ -76,7 +76,8 @@ def test_fluctuations():
     assert levels[0] == pytest.approx(1 / 3333, rel=0.5)
     assert np.abs(mean[-1]).max() < 0.02
     beta = options.pop("beta")
-    path = follow_limit(machine, beta, steps=2000, **options).path[1004:]
+    # Long enough to go round the curve evenly, wherever rounding lets it begin.
+    path = follow_limit(machine, beta, steps=40_000, **options).path[1004:]
     # The position turns with the token: every fourth one sees the same.
     curve = np.linalg.eigvalsh(np.cov(path[::4].T))
     assert [curve[2], curve[1], curve[0]] == [near(value, 3) for value in (along, across, 0.0)]
