@@ -191,16 +191,6 @@ def flip(local: float, rng: np.random.Generator) -> float:
     return 1.0 if rng.random() * (1 + math.exp(-2 * local)) < 1 else -1.0
 
 
-def flip_reference(local: float, *, seed: np.random.Generator) -> float:
-    """`flip` in plain Python, for sweeps that are not compiled.
-
-    >>> flip_reference(400.0, seed=np.random.default_rng(0))
-    1.0
-    """
-    # math.exp raises beyond 709, where the compiled version gives infinity.
-    return 1.0 if seed.random() * (1 + math.exp(min(-2 * local, 700.0))) < 1 else -1.0
-
-
 @njit(cache=True)
 def _ising_sweeps(
     spins: np.ndarray,
