@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 # What may be imported of the checkout, by the longest prefix of the importing module's name.
+TOOLS_OF_CHAPTERS = ["bookmaker.tables", "bookmaker.files", "bookmaker.settings"]
 MAY_IMPORT = {
     "spinformer": [],
     "spinformer.core": ["spinformer.core"],
@@ -24,14 +25,14 @@ MAY_IMPORT = {
     "spinformer.dmft": ["spinformer.core", "spinformer.dmft"],
     "spinformer.language": ["spinformer.core", "spinformer.language"],
     "spinformer.plot": ["spinformer"],
-    "compendium": ["spinformer", "compendium", "bookmaker.tables", "bookmaker.files"],
+    "compendium": ["spinformer", "compendium", *TOOLS_OF_CHAPTERS],
     "bookmaker": ["bookmaker", "spinformer.core", "spinformer.plot", "compendium.front"],
 }
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
     "src/spinformer": 8_900,
-    "src/bookmaker": 2_900,
+    "src/bookmaker": 2_950,
     "book/_ext": 570,
     "src/compendium": 18_200,
 }

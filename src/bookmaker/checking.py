@@ -16,6 +16,7 @@ from bookmaker.freshness import read_notebook, state
 from bookmaker.meaning import has_tag
 from bookmaker.results import TAG as RESULTS
 from bookmaker.results import printed_results
+from bookmaker.settings import TABLES, settings_faults
 from bookmaker.source import Chapter, chapters
 from bookmaker.stored import prints_stored
 
@@ -232,6 +233,9 @@ def _row_faults(root: Path, claims: list[Claim]) -> Iterator[Fault]:
             yield claim.fault(f"no cell of {claim.chapter} is tagged {TAG}{claim.id}")
         if problem := _test_problem(root, claim):
             yield claim.fault(problem)
+        if claim.settings:
+            path = root / TABLES / claim.settings
+            yield from map(claim.fault, settings_faults(path, claim.verdict))
 
 
 def _verdict_faults(root: Path, claims: list[Claim], names: set[str]) -> Iterator[Fault]:

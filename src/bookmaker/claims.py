@@ -38,7 +38,10 @@ class Claim:
     id, those of its `chapter` first, hand it over as data (`DATA`), and the row lists its name; or
     they print it, and the row finds it with a regular expression of one group. `criterion` is an
     expression in these names that is true where the statement holds (see `conditions`); `shown` is
-    what the page prints, with `{name}` for a figure. `line` is where the row begins.
+    what the page prints, with `{name}` for a figure. `settings` is the table of settings, below
+    `src/compendium`, of a row whose verdict depends on choices (see `settings`); `before` says of a
+    criterion that was changed after the first run what it was and what it gave. `line` is where
+    the row begins.
     """
 
     id: str
@@ -50,6 +53,8 @@ class Claim:
     figures: Mapping[str, str] = field(default_factory=dict)
     criterion: str = ""
     shown: str = ""
+    settings: str = ""
+    before: str = ""
     line: int = field(default=1, compare=False)
 
     def fault(self, message: str) -> Fault:

@@ -18,6 +18,7 @@ import yaml
 
 from bookmaker.claims import VERDICTS, Claim, printed_by_chapter, read_claims, settle
 from bookmaker.errors import Fault, SourceError
+from bookmaker.settings import TABLES, settings_words
 
 PASSAGES = "book/passages.yml"
 # Ids begin with the letter of the document that makes the statement.
@@ -28,13 +29,14 @@ DOCUMENTS = {"A": "bal2020energy", "B": "bal2021transformers", "C": "poclopez202
 class Row:
     """One row as the page shows it.
 
-    figures: the numbers in words, "" if the row has none. chapters: names of those whose cells
-    settle it, the one that is quoted first. part: of the book, "Part I", say. passage: where in
-    the document, "" if unknown.
+    figures, settings: its numbers and its table of settings in words, "" if it has none. chapters:
+    names of those whose cells settle it, the one that is quoted first. part: of the book, "Part I",
+    say. passage: where in the document, "" if unknown.
     """
 
     claim: Claim
     figures: str
+    settings: str
     chapters: tuple[str, ...]
     part: str
     passage: str
@@ -89,6 +91,7 @@ def read_rows(root: Path) -> list[Row]:
             Row(
                 claim,
                 figures,
+                settings_words(root / TABLES / claim.settings) if claim.settings else "",
                 tuple(name for _, name in places),
                 parts.get(claim.chapter, home.get(claim.id[0], "")),
                 passages.get(claim.id, ""),
@@ -168,6 +171,7 @@ def _entry(row: Row) -> list[str]:
     facts += [("Figures", row.figures)]
     if claim.criterion:
         facts += [("Criterion", f"`{_one_line(claim.criterion)}`")]
+    facts += [("Criterion before", claim.before), ("Settings", row.settings)]
     chapters = [f"[](/notebooks/{name}.ipynb)" for name in row.chapters]
     facts += [("Chapter" if len(chapters) == 1 else "Chapters", ", ".join(chapters))]
     if claim.test:

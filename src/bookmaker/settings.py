@@ -1,0 +1,71 @@
+"""Tables of settings: whether the choices behind a verdict could turn it.
+
+A row of the claims whose verdict depends on choices (a rate, a start, a threshold, a window, a
+null) names a stored table below `src/compendium`. Every line of it is one combination: a column
+for each choice, then `value` with its interval `low`, `high` (95 %), arranged so that a value
+above zero speaks for the statement, and `runs`, the trainings, starts or systems behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bookmaker.tables import read_columns
+
+# Where the names of tables begin.
+TABLES = "src/compendium"
+FIGURES = ("value", "low", "high", "runs")
+# Fewer combinations than this say little about the choices that were not made.
+FEWEST = 12
+# The sign that every value has under a verdict without a condition.
+SIGNS = {"holds": 1, "fails": -1}
+
+
+def settings_faults(path: Path, verdict: str) -> Iterator[str]:
+    """What is wrong with a table of settings, and with a verdict that it does not bear out.
+
+    *Holds* and *fails* need the same sign in every line; *holds if* needs one line that speaks for
+    the statement; what is *open* needs nothing.
+    """
+    if not path.is_file():
+        yield f"there is no table of settings {path.name}"
+        return
+    table = read_columns(path)
+    if missing := [name for name in FIGURES if name not in table]:
+        yield f"the table of settings {path.name} lacks {', '.join(missing)}"
+        return
+    value, low, high = (table[name] for name in FIGURES[:3])
+    if len(value) < FEWEST:
+        yield f"the table of settings {path.name} has {len(value)} lines, at least {FEWEST} needed"
+    if not np.all((low <= value) & (value <= high)):
+        yield f"the table of settings {path.name} has a value outside its interval"
+    sign = SIGNS.get(verdict)
+    if sign and (turned := np.count_nonzero(np.sign(value) != sign)):
+        yield f"verdict {verdict!r}, but {turned} of {len(value)} settings say otherwise"
+    if verdict == "holds if" and not np.any(value > 0):
+        yield f"verdict {verdict!r}, but none of {len(value)} settings speaks for the statement"
+
+
+def settings_words(path: Path) -> str:
+    """The choices that were tried and what they gave, in one sentence for the claims page."""
+    table = read_columns(path)
+    value, runs = table["value"], table["runs"]
+    choices = "; ".join(_choice(name, table) for name in table if name not in FIGURES)
+    each = f"{runs.min()}" if runs.min() == runs.max() else f"{runs.min()} to {runs.max()}"
+    return (
+        f"{np.count_nonzero(value > 0)} of {len(value)} settings speak for the statement "
+        f"({choices}; {each} runs each): {value.min():.2g} to {value.max():.2g}, "
+        f"{np.count_nonzero(table['low'] > 0)} with the whole interval above zero, "
+        f"{np.count_nonzero(table['high'] < 0)} below"
+    )
+
+
+def _choice(name: str, table: Mapping[str, np.ndarray]) -> str:
+    tried = np.unique(table[name])
+    words = [f"{x:g}" if tried.dtype.kind in "if" else str(x) for x in tried]
+    if len(words) > 6 and tried.dtype.kind in "if":
+        words = [f"{words[0]} to {words[-1]}"]
+    return f"{name.replace('_', ' ')} {', '.join(words)}"
