@@ -255,7 +255,7 @@ def read(interpreter: str, chapters: list[str], workers: int) -> tuple[bool, str
     for name in chapters:
         source = ROOT / "notebooks" / f"{name}.ipynb"
         shutil.copy(source, empty)
-        if not installs or source.read_text(encoding="utf-8").count("%pip install") > 1:
+        if not installs or source.read_text(encoding="utf-8").count("%pip install") > 2:
             installs.append(name)
     ended = [end(name) for name in installs]
     with ThreadPoolExecutor(workers) as pool:

@@ -68,5 +68,5 @@ def test_installs_from_a_git_address(root: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="the test lays out a POSIX environment")
 def test_says_what_to_do_while_there_is_no_address(tmp_path: Path) -> None:
     text = run_cell(tmp_path, "")
-    assert "spinformer is missing: run `pip install .` in its checkout" in text
+    assert "spinformer is missing: run `pip install '.[chapters]'` in its checkout" in text
     assert text.strip().endswith("False False False"), text

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # What may be imported of the checkout, by the longest prefix of the importing module's name.
 TOOLS_OF_CHAPTERS = ["bookmaker.tables", "bookmaker.files", "bookmaker.settings"]
 MAY_IMPORT = {
-    "spinformer": [],
+    "spinformer": ["spinformer.core"],
     "spinformer.core": ["spinformer.core"],
     "spinformer.hopfield": ["spinformer.core", "spinformer.hopfield"],
     "spinformer.spins": ["spinformer.core", "spinformer.spins"],
@@ -165,3 +165,13 @@ def test_every_rule_notices_what_breaks_it(tmp_path: Path):
     ]
     assert sizes(tmp_path, "src/spinformer/hopfield") == (3, 9)
     assert unknown_sources(tmp_path) == ["src/compendium/c11_two/study.py:2 nobody2099nothing"]
+
+
+def test_an_init_gives_the_modules_and_nothing_else() -> None:
+    """What a notebook was computed by leaves them out (`bookmaker.meaning`)."""
+    for name, (path, tree) in trees(ROOT).items():
+        if path.name == "__init__.py" and not within(name, "bookmaker"):
+            kinds = {type(node) for node in tree.body}
+            assert kinds <= {ast.Expr, ast.ImportFrom, ast.Assign}, path
+            told = [target for _, target in imported(name, path, tree)]
+            assert told in ([], ["spinformer.core.lazy.modules_on_demand"]), path

@@ -29,7 +29,20 @@ def split(requirement: str) -> tuple[str, str]:
 
 def requirements() -> dict[str, str]:
     extras = PROJECT["optional-dependencies"].values()
-    return dict(split(r) for r in [*PROJECT["dependencies"], *(r for e in extras for r in e)])
+    listed = [*PROJECT["dependencies"], *(r for e in extras for r in e)]
+    return dict(split(r) for r in listed if not r.startswith("spinformer["))
+
+
+def asked_by(*extras: str) -> set[str]:
+    """The libraries of some extras, those that they pass on to, and of the package itself."""
+    found = {split(r)[0].replace("_", "-") for r in PROJECT["dependencies"]}
+    for extra in extras:
+        for line in PROJECT["optional-dependencies"][extra]:
+            passed = re.match(r"spinformer\[(.*)\]", line)
+            found |= (
+                asked_by(*passed[1].split(",")) if passed else {split(line)[0].replace("_", "-")}
+            )
+    return found
 
 
 def test_top_level_is_the_one_promised() -> None:
@@ -61,24 +74,20 @@ def test_every_requirement_is_pinned_where_we_test() -> None:
 def test_every_library_that_is_imported_is_asked_for() -> None:
     distributions = packages_distributions()
     asked = {name.replace("_", "-") for name in requirements()}
-    extras = PROJECT["optional-dependencies"]
-    base = {split(r)[0].replace("_", "-") for r in PROJECT["dependencies"]}
-    book = base | {split(r)[0].replace("_", "-") for r in [*extras["book"], *extras["sweep"]]}
     for folder, allowed in (
-        ("src/spinformer", base),
-        ("src/spinformer/language", book),
-        ("src/compendium", base),
-        ("src/bookmaker", book),
-        ("book/_ext", book),
+        *((f"src/spinformer/{room}", asked_by()) for room in ("core", "hopfield", "spins", "dmft")),
+        ("src/spinformer/language", asked_by("language")),
+        ("src/spinformer/plot", asked_by("plot")),
+        ("src/compendium", asked_by("chapters")),
+        ("src/bookmaker", asked_by("book", "sweep")),
+        ("book/_ext", asked_by("book")),
         ("tests", asked),
         ("benchmarks", asked),
     ):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if "data" in path.parts:  # scripts that made a reference, run once elsewhere
                 continue
-            # The optional parts of the package import what their extras bring.
-            optional = path.parts[-2] == "language" and folder == "src/spinformer"
-            for name in set() if optional else imported(path):
+            for name in imported(path):
                 found = {d.lower().replace("_", "-") for d in distributions.get(name, [name])}
                 assert found & allowed, f"{path.relative_to(ROOT)} imports {name}: not asked for"
 

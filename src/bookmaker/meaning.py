@@ -3,10 +3,6 @@
 The digest covers the code cells and every module of the checkout that they need, as syntax trees
 without comments and docstrings, and the data files beside those modules. It does not depend on
 the version of Python that computes it.
-
-Importing a module of the package defines names and does nothing else. An `__init__` that only
-passes names on therefore counts as what it passes on: a chapter that takes one name from a room
-does not depend on the rest of the room.
 """
 
 from __future__ import annotations
@@ -24,6 +20,9 @@ from IPython.core.inputtransformer2 import TransformerManager
 SOURCE = Path(__file__).resolve().parents[1]
 # What a chapter may import of the checkout.
 PACKAGES = ("spinformer", "compendium", "bookmaker")
+
+# A dotted module.
+Parts = tuple[str, ...]
 
 _DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Where a name stands, comments on types, and how a string was prefixed: not part of the meaning.
@@ -92,25 +91,19 @@ def module_meaning(source: str) -> str:
 def imported_files(code: str) -> list[Path]:
     """Return the files of the package that `code` needs, directly or through one another."""
     found: set[Path] = set()
-    waiting = list(_references(ast.parse(code), ()))
-    seen = set(waiting)
+    waiting = list(_modules(ast.parse(code), ()))
     while waiting:
-        for file, more in _resolve(*waiting.pop()):
-            found.add(file)
-            waiting.extend(reference for reference in more if reference not in seen)
-            seen.update(more)
+        for file in _files(waiting.pop()):
+            if file not in found:
+                found.add(file)
+                waiting += _imports(file, file.stat().st_mtime_ns) if file.suffix == ".py" else ()
     return sorted(found)
-
-
-# A dotted module and a name in it ("" for all).
-Reference = tuple[tuple[str, ...], str]
 
 
 def module_tree(name: str) -> ast.Module | None:
     """Return the syntax tree of a module of the checkout, None if there is no such module."""
-    parts = tuple(name.split("."))
-    path = _plain(parts) if _plain(parts).is_file() else _init(parts)
-    return _module_tree(path) if path.is_file() else None
+    path = _file(tuple(name.split(".")))
+    return ast.parse(path.read_text(encoding="utf-8")) if path else None
 
 
 def _canonical(node: object, *, documented: bool = True) -> str:
@@ -151,54 +144,31 @@ def _file_meaning(path: Path, _changed: int) -> bytes:
 
 
 @cache
-def _tree(path: Path, _changed: int) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def _imports(path: Path, _changed: int) -> Sequence[Parts]:
+    package = path.relative_to(SOURCE).parent.parts
+    return list(_modules(ast.parse(path.read_text(encoding="utf-8")), package))
 
 
-def _module_tree(path: Path) -> ast.Module:
-    return _tree(path, path.stat().st_mtime_ns)
+def _files(module: Parts) -> Iterator[Path]:
+    """Yield the file of a module, and the data of the packages on the way to it.
 
-
-def _file_references(path: Path, package: tuple[str, ...]) -> Sequence[Reference]:
-    return _known_references(path, package, path.stat().st_mtime_ns)
-
-
-@cache
-def _known_references(path: Path, package: tuple[str, ...], _changed: int) -> Sequence[Reference]:
-    return list(_references(_tree(path, _changed), package))
-
-
-def _resolve(module: tuple[str, ...], name: str) -> Iterator[tuple[Path, Sequence[Reference]]]:
-    """Yield files that a reference needs, each with the references it makes itself."""
-    below = (*module, name)
-    if name and (_init(below).is_file() or _plain(below).is_file()):
-        module, name = below, ""
-    # Importing a module runs the __init__ of every package above it.
+    The `__init__` of a package gives its modules and says what it is: it decides no number.
+    """
     for depth in range(1, len(module) + 1):
-        folder = SOURCE.joinpath(*module[:depth])
-        init = folder / "__init__.py"
-        if init.is_file():
-            yield from ((path, ()) for path in folder.glob("*.*") if _is_data(path))
-            if depth < len(module) and not _passes_names_on(init):
-                yield init, _file_references(init, module[:depth])
-    if _plain(module).is_file():
-        yield _plain(module), _file_references(_plain(module), module[:-1])
-    elif _init(module).is_file():
-        references = _file_references(_init(module), module)
-        if name and _passes_names_on(_init(module)):
-            origin = _origin(_module_tree(_init(module)), module, name)
-            if origin is not None:
-                yield from _resolve(*origin)
-                return
-        yield _init(module), references
+        path = _file(module[:depth])
+        if path is None:
+            return
+        if path.name == "__init__.py":
+            yield from filter(_is_data, path.parent.glob("*.*"))
+        else:
+            yield path
 
 
-def _plain(module: tuple[str, ...]) -> Path:
-    return SOURCE.joinpath(*module).with_suffix(".py")
-
-
-def _init(module: tuple[str, ...]) -> Path:
-    return SOURCE.joinpath(*module, "__init__.py")
+def _file(module: Parts) -> Path | None:
+    """Return where a module or package of the checkout is written."""
+    plain = SOURCE.joinpath(*module).with_suffix(".py")
+    init = SOURCE.joinpath(*module, "__init__.py")
+    return next((path for path in (plain, init) if path.is_file()), None)
 
 
 def _is_data(path: Path) -> bool:
@@ -206,57 +176,18 @@ def _is_data(path: Path) -> bool:
     return path.is_file() and path.suffix not in (".py", ".pyc") and not hidden
 
 
-def _passes_names_on(init: Path) -> bool:
-    """Return whether a module holds nothing but imports, strings and plain constants."""
-    for statement in _module_tree(init).body:
-        constant = isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) and all(
-            isinstance(node, _HARMLESS) for node in ast.walk(statement)
-        )
-        if not constant and not isinstance(statement, ast.Import | ast.ImportFrom):
-            return False
-    return True
+def _modules(tree: ast.AST, package: Parts) -> Iterator[Parts]:
+    """Yield what `tree` imports of the checkout, a module with each name that may be one below it.
 
-
-_HARMLESS = (
-    ast.Assign,
-    ast.AnnAssign,
-    ast.Expr,
-    ast.Name,
-    ast.Constant,
-    ast.List,
-    ast.Tuple,
-    ast.expr_context,
-)
-
-
-def _references(tree: ast.AST, package: tuple[str, ...]) -> Iterator[Reference]:
-    """Yield what `tree` imports from the package; `package` is where relative imports start."""
+    `package` is where relative imports start.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                parts = tuple(alias.name.split("."))
-                if parts[0] in PACKAGES:
-                    yield parts, ""
+            found = [tuple(alias.name.split(".")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            module = _source_module(node, package)
-            if module is not None:
-                for alias in node.names:
-                    yield module, "" if alias.name == "*" else alias.name
-
-
-def _source_module(node: ast.ImportFrom, package: tuple[str, ...]) -> tuple[str, ...] | None:
-    parts = tuple(node.module.split(".")) if node.module else ()
-    if node.level:
-        return (*package[: len(package) - node.level + 1], *parts)
-    return parts if parts[:1] and parts[0] in PACKAGES else None
-
-
-def _origin(tree: ast.Module, package: tuple[str, ...], name: str) -> Reference | None:
-    """Return where an `__init__` takes `name` from, None if it does not pass it on."""
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                module = _source_module(node, package)
-                if (alias.asname or alias.name) == name and module is not None:
-                    return module, alias.name
-    return None
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            module = (*above, *(node.module or "").split("."))
+            found = [(*filter(None, module), alias.name) for alias in node.names]
+        else:
+            continue
+        yield from (parts for parts in found if parts[0] in PACKAGES)

@@ -34,10 +34,11 @@ repository = os.environ.get("SPINFORMER_REPOSITORY", "{address}")
 if getattr(find_spec("spinformer"), "origin", None) is None:
     if not repository:
         raise ModuleNotFoundError(
-            "spinformer is missing: run `pip install .` in its checkout, or put the address of "
-            "its repository into the environment variable SPINFORMER_REPOSITORY"
+            "spinformer is missing: run `pip install '.[chapters]'` in its checkout, or put the "
+            "address of its repository into the environment variable SPINFORMER_REPOSITORY"
         )
     %pip install --quiet "git+{{repository}}"
+    %pip install --quiet "spinformer[chapters]"
     importlib.invalidate_caches()
     if getattr(find_spec("spinformer"), "origin", None) is None:
         raise ModuleNotFoundError(f"spinformer could not be installed from {{repository}}")"""

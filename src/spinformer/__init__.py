@@ -7,4 +7,8 @@ which holds what they share. What one chapter alone needs lies in `compendium`, 
 `bookmaker` runs, checks and builds them.
 """
 
+from spinformer.core.lazy import modules_on_demand
+
 __version__ = "0.1.0"
+
+__getattr__, __dir__ = modules_on_demand(__name__, __path__)

@@ -6,3 +6,7 @@ of a context or steps of a series, K bits of position, B or `...` batch axes, al
 β an inverse temperature, γ the sharpness of a softmax over scores, h a field, J couplings.
 A function takes one array by position; whatever else it needs is given by name.
 """
+
+from spinformer.core.lazy import modules_on_demand
+
+__getattr__, __dir__ = modules_on_demand(__name__, __path__)

@@ -6,3 +6,7 @@ that talk to each other) and `two_time_scales` (hidden neurons that lag), each w
 `log_prob` and its way to retrieve. How much a memory holds: `capacity` (spins without noise),
 `replica` (at a temperature), `random_energy` (real states).
 """
+
+from spinformer.core.lazy import modules_on_demand
+
+__getattr__, __dir__ = modules_on_demand(__name__, __path__)

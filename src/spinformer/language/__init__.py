@@ -6,3 +6,7 @@ N tokens, H heads of width d, model width D, L layers. Layers and heads are coun
 everywhere; the states "after m layers" are the embeddings for m = 0. The inverse temperature
 β = 1/√d stands in front of the dot products, as in [vaswani2017attention, Eq. (1)].
 """
+
+from spinformer.core.lazy import modules_on_demand
+
+__getattr__, __dir__ = modules_on_demand(__name__, __path__)
