@@ -1,0 +1,539 @@
+"""A language model that reads the mean of N voices of its own; N → ∞ makes it a map.
+
+Written before the full runs. N voices draw a token each from the law p = softmax(β z) of what
+follows, z the logits, and the model reads the mean of their embedded words next. For N → ∞ that
+is the map F(x_1 … x_T) = Σ_v p_v e_v on windows of T soft tokens at positions 0 … T − 1. A motion
+follows the window; its leading exponent, in nats a token, is the growth of a covector that is
+pulled back along a stored orbit by exact vector–Jacobian products (the transposed product has the
+same exponents), so that no difference of two orbits is taken.
+
+Criteria, before the runs:
+
+R1  √N: the slope of ln deviation against ln N at the first token, N = 10 … 10⁴, has its 95 %
+    interval within −0.50 ± 0.03, at β = 0.5 and at 1.
+R2  The rest is lost below the natural β = 1: |multiplier| crosses one below 0.8 at T = 4, 8, 16.
+R3  Its motion at β = 1 is chaos, and trained: the 95 % interval of the exponent over 16 starts is
+    above zero at T = 4, 8, 16, none of them returns within 0.01, and at T = 4 the exponents of
+    fresh and of shuffled weights at β = 1 are below zero.
+R4  The model as it is used, N = 1, is not what the map predicts: the law of its next token is
+    beyond half the distance of unrelated windows after one token, at β = 0.5 and 1; 10⁴ voices
+    stay within it for at least four.
+R5  Greedy decoding ends in a loop: at most one start in twenty has none by the horizon, at each T.
+
+Tolerances on another processor: a motion in chaos is another one there, so that its exponent is
+compared within what 16 starts scatter by; a rest is the same to 1e-3.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import LinearOperator, eigs
+from torch import Tensor
+
+from bookmaker.tables import Rows, stored
+from spinformer.core.anderson import anderson
+from spinformer.core.records import record
+from spinformer.language.decoder import PARTS, Decoder, load_decoder, run_decoder, token_numbers
+from spinformer.language.text import sample_texts
+
+HERE = Path(__file__).parent
+# What the last tokens of a prompt are if a chat template is put around it.
+TEMPLATE = "<|im_end|>\n<|im_start|>assistant\n"
+# The words whose share of a soft token is drawn.
+SHOWN = (" the", "\n")
+
+
+@cache
+def the_model() -> Decoder:
+    """The language model of this chapter, read once."""
+    return load_decoder()
+
+
+def law(
+    model: Decoder, windows: Tensor, *, beta: float | Tensor, parts: tuple[str, ...] = PARTS
+) -> Tensor:
+    """Probabilities (B, V) of the token after windows (B, T, D), at β or at one each (B, 1)."""
+    states = run_decoder(model, windows, parts=parts)[:, -1]
+    return torch.softmax(beta * (states @ model.embedding.T), -1)
+
+
+def soft_token(
+    model: Decoder, windows: Tensor, *, beta: float | Tensor, parts: tuple[str, ...] = PARTS
+) -> Tensor:
+    """The map F: mean embedding (B, D) of what follows windows (B, T, D)."""
+    return law(model, windows, beta=beta, parts=parts) @ model.embedding
+
+
+def moved_on(windows: Tensor, tokens: Tensor) -> Tensor:
+    """Windows (B, T, D) without their oldest token and with `tokens` (B, D) as the newest."""
+    return torch.cat((windows[:, 1:], tokens[:, None]), 1)
+
+
+def text_starts(model: Decoder, *, span: int, count: int) -> Tensor:
+    """Windows (count, span) of token numbers: the tail of the chat template, then stretches of the
+    seven texts in turn, from their beginnings on."""
+    texts = [token_numbers(model, text) for text in sample_texts().values()]
+    starts = [torch.cat((texts[0][:span], token_numbers(model, TEMPLATE)))[-span:]]
+    for number in range(count - 1):
+        text, place = texts[number % len(texts)], 40 * (number // len(texts))
+        starts.append(text[place : place + span])
+    return torch.stack(starts)
+
+
+@record
+class Rest:
+    """A fixed point x (D,) of the map with windows of `span` tokens that are all x.
+
+    law: probabilities (V,) there. residual: ‖F(x) − x‖/√D at the end, over that of the words'
+    mean. multipliers: leading eigenvalues of the map of windows, by size, complex.
+    """
+
+    token: Tensor
+    law: Tensor
+    residual: float
+    multipliers: np.ndarray
+
+
+@torch.no_grad()
+def find_rest(model: Decoder, *, span: int, beta: float, count: int = 2, seed: int = 0) -> Rest:
+    """The rest next to the mean of all words, and its `count` leading multipliers.
+
+    Solved with Anderson's mixing, stable or not; multipliers by Arnoldi's method on exact
+    vector–Jacobian products.
+    """
+    scale = float(model.embedding.square().mean().sqrt())
+
+    def step(tokens: Tensor) -> Tensor:
+        return soft_token(model, tokens.expand(-1, span, -1), beta=beta)[:, None]
+
+    found = anderson(
+        step, model.embedding.mean(0)[None, None], tolerance=1e-5 * scale, max_steps=300
+    )
+    token = found.value[0, 0]
+    window = token.expand(1, span, -1)
+    return Rest(
+        token=token,
+        law=law(model, window, beta=beta)[0],
+        residual=float(found.residual[0]) / scale,
+        multipliers=_multipliers(model, window, beta=beta, count=count, seed=seed),
+    )
+
+
+def _multipliers(
+    model: Decoder, window: Tensor, *, beta: float, count: int, seed: int
+) -> np.ndarray:
+    with torch.enable_grad():
+        leaf = window.clone().requires_grad_()
+        following = soft_token(model, leaf, beta=beta)
+    size = window[0].numel()
+
+    def pulled(vector: np.ndarray) -> np.ndarray:
+        covector = torch.as_tensor(vector.reshape(window.shape), dtype=window.dtype)
+        return pull_back(leaf, following, covector).numpy().ravel()
+
+    operator = LinearOperator((size, size), matvec=pulled, dtype=np.float32)
+    start = np.random.default_rng(seed).normal(size=size).astype(np.float32)
+    found = eigs(operator, k=count, ncv=20, tol=1e-3, v0=start, return_eigenvectors=False)
+    return found[np.argsort(-abs(found), kind="stable")]
+
+
+def pull_back(leaf: Tensor, following: Tensor, covector: Tensor) -> Tensor:
+    """Jᵀ covector for the map of windows, from windows `leaf` and the tokens made of them."""
+    (back,) = torch.autograd.grad(following, leaf, covector[:, -1], retain_graph=True)
+    back[:, 1:] += covector[:, :-1]
+    return back
+
+
+@torch.no_grad()
+def follow(
+    model: Decoder,
+    windows: Tensor,
+    *,
+    beta: float | Tensor,
+    steps: int,
+    parts: tuple[str, ...] = PARTS,
+) -> Tensor:
+    """The orbit of windows (B, T, D): their tokens and the n = `steps` after them, (B, T + n, D)."""
+    orbit = [*windows.unbind(1)]
+    for _ in range(steps):
+        windows = moved_on(windows, soft_token(model, windows, beta=beta, parts=parts))
+        orbit.append(windows[:, -1])
+    return torch.stack(orbit, 1)
+
+
+def exponents(
+    model: Decoder,
+    orbit: Tensor,
+    *,
+    span: int,
+    beta: float | Tensor,
+    align: int,
+    parts: tuple[str, ...] = PARTS,
+    seed: int = 0,
+) -> np.ndarray:
+    """Leading exponent of each orbit (B, T + n, D), nats a token: (B,).
+
+    A random covector is pulled back from the end to the beginning; the first `align` of the n
+    steps turn it and are not counted.
+    """
+    steps = orbit.shape[1] - span
+    generator = torch.Generator().manual_seed(seed)
+    covector = torch.randn(orbit[:, :span].shape, generator=generator).to(orbit)
+    growth = torch.zeros(len(orbit), dtype=torch.float64)
+    for number in reversed(range(steps)):
+        leaf = orbit[:, number : number + span].clone().requires_grad_()
+        covector = pull_back(leaf, soft_token(model, leaf, beta=beta, parts=parts), covector)
+        size = covector.flatten(1).norm(dim=1)
+        covector = covector / size[:, None, None]
+        if number < steps - align:
+            growth += size.double().log()
+    return (growth / (steps - align)).numpy()
+
+
+def returns(orbit: Tensor, *, longest: int = 64) -> tuple[np.ndarray, np.ndarray]:
+    """Lag and distance at which the end of each orbit (B, n, D) comes back nearest, (B,) each.
+
+    Distances are those of `longest` tokens in a row, over the spread of the words that the orbit
+    visits; a rest comes back at once, with a distance near zero, a cycle after its length.
+    """
+    last = orbit[:, -longest:].flatten(1)
+    steps = orbit.shape[1]
+    lags = range(1, min(longest, steps - longest) + 1)
+    gaps = torch.stack(
+        [
+            (last - orbit[:, steps - longest - lag : steps - lag].flatten(1)).norm(dim=1)
+            for lag in lags
+        ]
+    )
+    scale = orbit[:, 0].norm(dim=-1).mean() * longest**0.5
+    gaps = gaps / scale
+    # The first lag that is as good as the best one, so that a cycle is not called twice itself.
+    good = gaps <= 1.5 * gaps.min(0).values + 1e-6
+    first = good.int().argmax(0)
+    return first.numpy() + 1, gaps.gather(0, first[None])[0].numpy()
+
+
+RESTS = [(span, beta) for span in (4, 8, 16, 32) for beta in (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65)]
+
+
+@stored(
+    HERE / "rests.csv",
+    units=[{"span": span, "beta": beta} for span, beta in RESTS],
+    checked=1,
+    seconds=15.0,
+    within={
+        "residual": np.inf,
+        "real": 0.01,
+        "imaginary": 0.01,
+        "size": 0.01,
+        "entropy": 0.01,
+        "the": 1e-3,
+    },
+)
+def REST_TABLE(span: int, *, beta: float) -> Rows:
+    """A rest: residual, entropy of its law in nats, share of " the", leading multiplier."""
+    model = the_model()
+    rest = find_rest(model, span=span, beta=beta)
+    leading = rest.multipliers[0]
+    word = int(token_numbers(model, SHOWN[0])[0])
+    return [
+        {
+            "residual": rest.residual,
+            "entropy": float(torch.special.entr(rest.law).sum()),
+            "the": float(rest.law[word]),
+            "real": float(leading.real),
+            "imaginary": abs(float(leading.imag)),
+            "size": float(abs(leading)),
+        }
+    ]
+
+
+SETTLE, MEASURE, ALIGN, STARTS = 120, 160, 40, 16
+
+
+def motion_rows(
+    model: Decoder,
+    *,
+    span: int,
+    beta: float,
+    parts: tuple[str, ...] = PARTS,
+    starts: int = STARTS,
+    settle: int = SETTLE,
+    measure: int = MEASURE,
+) -> Rows:
+    """One row a start: leading exponent, where the orbit's end returns, and how far it moves."""
+    windows = model.embedding[text_starts(model, span=span, count=starts)]
+    orbit = follow(model, windows, beta=beta, steps=settle + measure, parts=parts)[:, settle:]
+    rates = exponents(
+        model, orbit, span=span, beta=beta, align=min(ALIGN, measure // 4), parts=parts
+    )
+    lags, gaps = returns(orbit)
+    moves = orbit[:, -64:].std(1).norm(dim=1) / orbit[:, -64:].mean(1).norm(dim=1)
+    columns = zip(rates, lags, gaps, moves, strict=True)
+    return [
+        {"start": k, "exponent": float(e), "lag": int(lag), "gap": float(gap), "moves": float(m)}
+        for k, (e, lag, gap, m) in enumerate(columns)
+    ]
+
+
+MOTIONS = [
+    *((4, beta) for beta in (0.5, 0.6, 0.65, 0.7, 0.8, 1.0, 1.5, 2.0, 4.0)),
+    *((8, beta) for beta in (0.5, 0.6, 0.7, 1.0, 2.0)),
+    (16, 1.0),
+]
+
+
+@stored(HERE / "motions.csv", units=[{"span": span, "beta": beta} for span, beta in MOTIONS])
+def MOTION_TABLE(span: int, *, beta: float) -> Rows:
+    """What 16 starts, fifteen of text and one of the chat template, do after 120 tokens."""
+    return motion_rows(the_model(), span=span, beta=beta)
+
+
+@stored(HERE / "basins.csv", units=[{"span": span} for span in (4, 8)])
+def BASIN_TABLE(span: int) -> Rows:
+    """Does the rest, moved by a thousandth, stay where texts move on? One row a β."""
+    model = the_model()
+    betas = [0.5 + 0.02 * k for k in range(11)]
+    rests = torch.stack([find_rest(model, span=span, beta=beta, count=1).token for beta in betas])
+    noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(0))
+    nudge = 1e-3 * rests.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(noise, dim=1)
+    near = (rests + nudge)[:, None].expand(-1, span, -1)
+    texts = model.embedding[text_starts(model, span=span, count=2)[1]].expand(len(betas), -1, -1)
+    rows = []
+    for start, windows in (("rest", near), ("text", texts)):
+        orbit = follow(model, windows, beta=torch.tensor(betas)[:, None], steps=300)
+        for k, beta in enumerate(betas):
+            away = (orbit[k] - rests[k]).norm(dim=1) / rests[k].norm()
+            rows.append(
+                {
+                    "beta": beta,
+                    "from": start,
+                    "away_100": float(away[80:100].mean()),
+                    "away_300": float(away[-20:].mean()),
+                }
+            )
+    return rows
+
+
+VOICES = (1, 10, 100, 1000, 10_000)
+
+
+@torch.no_grad()
+def voices_orbit(
+    model: Decoder, windows: Tensor, *, beta: float, voices: int, steps: int, seed: int
+) -> Tensor:
+    """Orbit of windows (B, T, D) read by N voices that draw whole tokens: (B, T + n, D)."""
+    generator = np.random.default_rng(seed)
+    orbit = [*windows.unbind(1)]
+    for _ in range(steps):
+        chances = law(model, windows, beta=beta).double().numpy()
+        chances /= chances.sum(1, keepdims=True)
+        drawn = np.stack([generator.multinomial(voices, chance) for chance in chances])
+        said = torch.as_tensor(drawn / voices, dtype=windows.dtype) @ model.embedding
+        windows = moved_on(windows, said)
+        orbit.append(said)
+    return torch.stack(orbit, 1)
+
+
+@torch.no_grad()
+def voices_rows(
+    model: Decoder,
+    *,
+    span: int,
+    beta: float,
+    voices: int,
+    runs: int,
+    steps: int,
+    settle: int,
+    seed: int = 0,
+) -> Rows:
+    """How N voices leave the map that began with them: one row a token.
+
+    deviation: root mean square over `runs` starts of the distance of the read tokens, over the
+    map's spread between the starts. distance: mean total variation between the laws of the next
+    token. apart: the same between the map's own orbits from different starts: what no knowledge
+    of the start would give.
+    """
+    windows = model.embedding[text_starts(model, span=span, count=runs + 1)[1:]]
+    windows = follow(model, windows, beta=beta, steps=settle)[:, -span:]
+    plain = follow(model, windows, beta=beta, steps=steps)
+    drawn = voices_orbit(model, windows, beta=beta, voices=voices, steps=steps, seed=seed)
+    rows = []
+    for step in range(1, steps + 1):
+        one, other = plain[:, step : step + span], drawn[:, step : step + span]
+        gap = (one[:, -1] - other[:, -1]).square().sum(1)
+        laws, spoken = (law(model, windows, beta=beta) for windows in (one, other))
+        distance = 0.5 * (laws - spoken).abs().sum(1)
+        apart = 0.5 * (laws - laws.roll(1, 0)).abs().sum(1)
+        rows.append(
+            {
+                "step": step,
+                "deviation": float(gap.mean().sqrt()),
+                "scatter": float(gap.sqrt().std() / len(gap) ** 0.5),
+                "distance": float(distance.mean()),
+                "error": float(distance.std() / len(distance) ** 0.5),
+                "apart": float(apart.mean()),
+            }
+        )
+    return rows
+
+
+@stored(
+    HERE / "voices.csv",
+    units=[
+        {"beta": beta, "voices": voices} for beta in (0.5, 1.0) for voices in (*VOICES, 100_000)
+    ],
+)
+def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
+    """Voices of a window of four tokens against the map, 24 tokens, 16 starts."""
+    settle = 40
+    return voices_rows(
+        the_model(), span=4, beta=beta, voices=voices, runs=16, steps=24, settle=settle
+    )
+
+
+@torch.no_grad()
+def greedy_loops(
+    model: Decoder, *, span: int, starts: int, horizon: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Length of the loop (0: none yet) and of the way to it, of greedy decoding from each start.
+
+    Each new token is the likeliest one after the window; the window of `span` numbers decides
+    everything, so that the first one to come back closes the loop.
+    """
+    windows = text_starts(model, span=span, count=starts)
+    seen: list[dict[tuple[int, ...], int]] = [{} for _ in range(starts)]
+    loops, ways = np.zeros(starts, dtype=int), np.full(starts, horizon)
+    for step in range(horizon):
+        active = np.flatnonzero(loops == 0)
+        for k in active:
+            before = seen[k].setdefault(tuple(windows[k].tolist()), step)
+            if before < step:
+                loops[k], ways[k] = step - before, before
+        active = np.flatnonzero(loops == 0)
+        if not active.size:
+            break
+        states = run_decoder(model, model.embedding[windows[active]])[:, -1]
+        following = (states @ model.embedding.T).argmax(-1)
+        windows[active] = torch.cat((windows[active, 1:], following[:, None]), 1)
+    return loops, ways
+
+
+@stored(
+    HERE / "loops.csv",
+    units=[
+        {"span": span, "horizon": horizon}
+        for span, horizon in ((2, 600), (4, 600), (8, 600), (16, 400), (32, 300))
+    ],
+    checked=1,
+    seconds=12.0,
+    within={"loop": np.inf, "way": np.inf},
+)
+def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
+    """Loop and way of greedy decoding from 32 starts (16 at the two longest windows)."""
+    found = greedy_loops(the_model(), span=span, starts=32 if span < 16 else 16, horizon=horizon)
+    return [
+        {"start": k, "loop": int(loop), "way": int(way)}
+        for k, (loop, way) in enumerate(zip(*found, strict=True))
+    ]
+
+
+def changed(model: Decoder, what: str, *, seed: int = 0) -> Decoder:
+    """The same architecture with other weights: "trained", "fresh" or "shuffled ..." ones.
+
+    fresh: every matrix Gaussian with the standard deviation that training began with, 1/√D, gains
+    one. shuffled: the entries of each matrix permuted ("shuffled attention", "shuffled
+    feed-forward": of those alone; the words keep their embeddings).
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def shuffled(matrix: Tensor) -> Tensor:
+        return matrix.flatten()[torch.randperm(matrix.numel(), generator=generator)].view_as(matrix)
+
+    def fresh(matrix: Tensor) -> Tensor:
+        if matrix.ndim < 2:
+            return torch.ones_like(matrix)
+        return torch.randn(matrix.shape, generator=generator).to(matrix) / model.width**0.5
+
+    def all_of(
+        block: dict[str, Tensor], names: tuple[str, ...], change: object
+    ) -> dict[str, Tensor]:
+        return {n: change(m) if n in names else m for n, m in block.items()}  # type: ignore[operator]
+
+    heads, inner = ("query", "key", "value", "output"), ("gate", "up", "down")
+    names = {"shuffled attention": heads, "shuffled feed-forward": inner, "shuffled": heads + inner}
+    fields = dict(vars(model))
+    if what == "fresh":
+        fields["blocks"] = [{n: fresh(m) for n, m in block.items()} for block in model.blocks]
+        fields |= {"embedding": fresh(model.embedding), "final_gain": fresh(model.final_gain)}
+    elif what != "trained":
+        fields["blocks"] = [all_of(dict(b), names[what], shuffled) for b in model.blocks]
+    return Decoder(**fields)
+
+
+CONTROLS = [
+    *(("trained", parts, 1.0) for parts in ("all", "attention", "feed-forward")),
+    *((name, "all", 1.0) for name in ("shuffled attention", "shuffled feed-forward", "shuffled")),
+    *(("fresh", "all", beta) for beta in (1.0, 3.0, 10.0, 30.0)),
+]
+
+
+@stored(
+    HERE / "controls.csv",
+    units=[{"weights": name, "parts": parts, "beta": beta} for name, parts, beta in CONTROLS],
+)
+def CONTROL_TABLE(weights: str, *, parts: str, beta: float) -> Rows:
+    """Motions of a window of four tokens, eight starts, with other weights or without a part."""
+    model = changed(the_model(), weights)
+    acting = PARTS if parts == "all" else (parts,)
+    return motion_rows(model, span=4, beta=beta, parts=acting, starts=8, settle=80, measure=120)
+
+
+@torch.no_grad()
+def stream(model: Decoder, windows: Tensor, *, betas: Tensor, steps: int) -> Tensor:
+    """The soft tokens (B, n, D) of the map that keeps keys and values, one β (B,) a stream.
+
+    Each new token looks at itself and at the T − 1 before it in every block, whose keys were made
+    when those tokens were new: what they saw has left the window and still reaches on.
+    """
+    memory: list[tuple[Tensor, Tensor]] = []
+    span = windows.shape[1]
+    states = run_decoder(model, windows, memory=memory, span=span)[:, -1]
+    orbit = []
+    for step in range(steps):
+        token = torch.softmax(betas[:, None] * (states @ model.embedding.T), -1) @ model.embedding
+        orbit.append(token)
+        states = run_decoder(model, token[:, None], memory=memory, span=span, start=span + step)[
+            :, -1
+        ]
+    return torch.stack(orbit, 1)
+
+
+def shown(model: Decoder, tokens: Tensor) -> Tensor:
+    """Two coordinates (..., 2) of soft tokens: along " the" and along the end of a line.
+
+    Each is the component along a word's embedding, seen from the mean of all words and in units
+    in which that word itself is at 1.
+    """
+    mean = model.embedding.mean(0)
+    words = [int(token_numbers(model, word)[0]) for word in SHOWN]
+    axes = model.embedding[words] - mean
+    return (tokens - mean) @ (axes / axes.square().sum(1, keepdim=True)).T
+
+
+@stored(HERE / "diagram.csv", units=[{"span": 8, "steps": 1000}])
+def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
+    """The last 40 tokens of 64 streams of 1,000 tokens, β from 0.4 to 1.35."""
+    model = the_model()
+    betas = torch.linspace(0.4, 1.345, 64)
+    start = model.embedding[text_starts(model, span=span, count=2)[1]]
+    found = shown(model, stream(model, start.expand(64, -1, -1), betas=betas, steps=steps))
+    return [
+        {"beta": round(float(beta), 4), "the": round(float(x), 4), "line": round(float(y), 4)}
+        for beta, orbit in zip(betas, found, strict=True)
+        for x, y in orbit[-40:]
+    ]
