@@ -36,7 +36,6 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from spinformer.core.anderson import anderson
-from spinformer.core.records import record
 from spinformer.language.decoder import PARTS, Decoder, load_decoder, run_decoder, token_numbers
 from spinformer.language.text import sample_texts
 
@@ -84,59 +83,41 @@ def text_starts(model: Decoder, *, span: int, count: int) -> Tensor:
     return torch.stack(starts)
 
 
-@record
-class Rest:
-    """A fixed point x (D,) of the map with windows of `span` tokens that are all x.
-
-    law: probabilities (V,) there. residual: ‖F(x) − x‖/√D at the end, over that of the words'
-    mean. multipliers: leading eigenvalues of the map of windows, by size, complex.
-    """
-
-    token: Tensor
-    law: Tensor
-    residual: float
-    multipliers: np.ndarray
-
-
 @torch.no_grad()
-def find_rest(model: Decoder, *, span: int, beta: float, count: int = 2, seed: int = 0) -> Rest:
-    """The rest next to the mean of all words, and its `count` leading multipliers.
+def find_rest(model: Decoder, *, beta: float) -> tuple[Tensor, float]:
+    """The rest x (D,) next to the mean of all words, and its residual ‖F(x) − x‖/√D.
 
-    Solved with Anderson's mixing, stable or not; multipliers by Arnoldi's method on exact
-    vector–Jacobian products.
+    In a window of equal tokens all values are equal, so that it does not matter where attention
+    looks: the states, and with them the rest, are the same for every length of the window, and a
+    window of one token finds it. Solved with Anderson's mixing, stable or not; the residual is in
+    units of the words' root mean square entry.
     """
     scale = float(model.embedding.square().mean().sqrt())
 
     def step(tokens: Tensor) -> Tensor:
-        return soft_token(model, tokens.expand(-1, span, -1), beta=beta)[:, None]
+        return soft_token(model, tokens, beta=beta)[:, None]
 
-    found = anderson(
-        step, model.embedding.mean(0)[None, None], tolerance=1e-5 * scale, max_steps=300
-    )
-    token = found.value[0, 0]
-    window = token.expand(1, span, -1)
-    return Rest(
-        token=token,
-        law=law(model, window, beta=beta)[0],
-        residual=float(found.residual[0]) / scale,
-        multipliers=_multipliers(model, window, beta=beta, count=count, seed=seed),
-    )
+    mean = model.embedding.mean(0)[None, None]
+    found = anderson(step, mean, tolerance=1e-5 * scale, max_steps=300)
+    return found.value[0, 0], float(found.residual[0]) / scale
 
 
-def _multipliers(
-    model: Decoder, window: Tensor, *, beta: float, count: int, seed: int
+def multipliers(
+    model: Decoder, token: Tensor, *, span: int, beta: float, count: int = 2, seed: int = 0
 ) -> np.ndarray:
-    with torch.enable_grad():
-        leaf = window.clone().requires_grad_()
-        following = soft_token(model, leaf, beta=beta)
-    size = window[0].numel()
+    """Leading eigenvalues of the map of windows at the rest `token` (D,), largest first, complex.
+
+    Arnoldi's method on exact vector–Jacobian products: no differences.
+    """
+    leaf = token.expand(1, span, -1).clone().requires_grad_()
+    following = soft_token(model, leaf, beta=beta)
 
     def pulled(vector: np.ndarray) -> np.ndarray:
-        covector = torch.as_tensor(vector.reshape(window.shape), dtype=window.dtype)
+        covector = torch.as_tensor(vector.reshape(leaf.shape), dtype=leaf.dtype)
         return pull_back(leaf, following, covector).numpy().ravel()
 
-    operator = LinearOperator((size, size), matvec=pulled, dtype=np.float32)
-    start = np.random.default_rng(seed).normal(size=size).astype(np.float32)
+    operator = LinearOperator((leaf.numel(), leaf.numel()), matvec=pulled, dtype=np.float32)
+    start = np.random.default_rng(seed).normal(size=leaf.numel()).astype(np.float32)
     found = eigs(operator, k=count, ncv=20, tol=1e-3, v0=start, return_eigenvectors=False)
     return found[np.argsort(-abs(found), kind="stable")]
 
@@ -237,14 +218,15 @@ RESTS = [(span, beta) for span in (4, 8, 16, 32) for beta in (0.3, 0.4, 0.45, 0.
 def REST_TABLE(span: int, *, beta: float) -> Rows:
     """A rest: residual, entropy of its law in nats, share of " the", leading multiplier."""
     model = the_model()
-    rest = find_rest(model, span=span, beta=beta)
-    leading = rest.multipliers[0]
-    word = int(token_numbers(model, SHOWN[0])[0])
+    rest, residual = find_rest(model, beta=beta)
+    with torch.no_grad():
+        spoken = law(model, rest.expand(1, 1, -1), beta=beta)[0]
+    leading = multipliers(model, rest, span=span, beta=beta)[0]
     return [
         {
-            "residual": rest.residual,
-            "entropy": float(torch.special.entr(rest.law).sum()),
-            "the": float(rest.law[word]),
+            "residual": residual,
+            "entropy": float(torch.special.entr(spoken).sum()),
+            "the": float(spoken[int(token_numbers(model, SHOWN[0])[0])]),
             "real": float(leading.real),
             "imaginary": abs(float(leading.imag)),
             "size": float(abs(leading)),
@@ -252,45 +234,48 @@ def REST_TABLE(span: int, *, beta: float) -> Rows:
     ]
 
 
-SETTLE, MEASURE, ALIGN, STARTS = 120, 160, 40, 16
-
-
 def motion_rows(
     model: Decoder,
     *,
     span: int,
-    beta: float,
+    betas: tuple[float, ...],
     parts: tuple[str, ...] = PARTS,
-    starts: int = STARTS,
-    settle: int = SETTLE,
-    measure: int = MEASURE,
+    starts: int = 16,
+    settle: int = 100,
+    measure: int = 120,
 ) -> Rows:
-    """One row a start: leading exponent, where the orbit's end returns, and how far it moves."""
-    windows = model.embedding[text_starts(model, span=span, count=starts)]
+    """One row a β and start: leading exponent, return of the orbit's end, and how far it moves.
+
+    The last 48 tokens are compared with earlier ones (`returns`); `moves` is their spread over the
+    length of their mean.
+    """
+    begin = model.embedding[text_starts(model, span=span, count=starts)]
+    windows = begin.repeat(len(betas), 1, 1)
+    beta = torch.tensor(betas).repeat_interleave(starts)[:, None]
     orbit = follow(model, windows, beta=beta, steps=settle + measure, parts=parts)[:, settle:]
-    rates = exponents(
-        model, orbit, span=span, beta=beta, align=min(ALIGN, measure // 4), parts=parts
-    )
-    lags, gaps = returns(orbit)
-    moves = orbit[:, -64:].std(1).norm(dim=1) / orbit[:, -64:].mean(1).norm(dim=1)
-    columns = zip(rates, lags, gaps, moves, strict=True)
+    rates = exponents(model, orbit, span=span, beta=beta, align=measure // 4, parts=parts)
+    lags, gaps = returns(orbit, longest=48)
+    moves = orbit[:, -48:].std(1).norm(dim=1) / orbit[:, -48:].mean(1).norm(dim=1)
     return [
-        {"start": k, "exponent": float(e), "lag": int(lag), "gap": float(gap), "moves": float(m)}
-        for k, (e, lag, gap, m) in enumerate(columns)
+        {
+            "beta": betas[k // starts],
+            "start": k % starts,
+            "exponent": float(rates[k]),
+            "lag": int(lags[k]),
+            "gap": float(gaps[k]),
+            "moves": float(moves[k]),
+        }
+        for k in range(len(orbit))
     ]
 
 
-MOTIONS = [
-    *((4, beta) for beta in (0.5, 0.6, 0.65, 0.7, 0.8, 1.0, 1.5, 2.0, 4.0)),
-    *((8, beta) for beta in (0.5, 0.6, 0.7, 1.0, 2.0)),
-    (16, 1.0),
-]
+MOTIONS = {4: (0.5, 0.6, 0.65, 0.7, 0.8, 1.0, 2.0), 8: (0.5, 0.6, 0.7, 1.0), 16: (1.0,)}
 
 
-@stored(HERE / "motions.csv", units=[{"span": span, "beta": beta} for span, beta in MOTIONS])
-def MOTION_TABLE(span: int, *, beta: float) -> Rows:
-    """What 16 starts, fifteen of text and one of the chat template, do after 120 tokens."""
-    return motion_rows(the_model(), span=span, beta=beta)
+@stored(HERE / "motions.csv", units=[{"span": span} for span in MOTIONS])
+def MOTION_TABLE(span: int) -> Rows:
+    """What 16 starts, fifteen of text and one of the chat template, do after 100 tokens."""
+    return motion_rows(the_model(), span=span, betas=MOTIONS[span])
 
 
 @stored(HERE / "basins.csv", units=[{"span": span} for span in (4, 8)])
@@ -298,7 +283,7 @@ def BASIN_TABLE(span: int) -> Rows:
     """Does the rest, moved by a thousandth, stay where texts move on? One row a β."""
     model = the_model()
     betas = [0.5 + 0.02 * k for k in range(11)]
-    rests = torch.stack([find_rest(model, span=span, beta=beta, count=1).token for beta in betas])
+    rests = torch.stack([find_rest(model, beta=beta)[0] for beta in betas])
     noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(0))
     nudge = 1e-3 * rests.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(noise, dim=1)
     near = (rests + nudge)[:, None].expand(-1, span, -1)
@@ -476,21 +461,22 @@ def changed(model: Decoder, what: str, *, seed: int = 0) -> Decoder:
 
 
 CONTROLS = [
-    *(("trained", parts, 1.0) for parts in ("all", "attention", "feed-forward")),
-    *((name, "all", 1.0) for name in ("shuffled attention", "shuffled feed-forward", "shuffled")),
-    *(("fresh", "all", beta) for beta in (1.0, 3.0, 10.0, 30.0)),
+    *(("trained", part) for part in ("attention", "feed-forward")),
+    *((f"shuffled{which}", "all") for which in (" attention", " feed-forward", "")),
+    ("fresh", "all"),
 ]
+HOTTER = (0.5, 1.0, 3.0)
 
 
 @stored(
     HERE / "controls.csv",
-    units=[{"weights": name, "parts": parts, "beta": beta} for name, parts, beta in CONTROLS],
+    units=[{"weights": name, "parts": parts} for name, parts in CONTROLS],
 )
-def CONTROL_TABLE(weights: str, *, parts: str, beta: float) -> Rows:
-    """Motions of a window of four tokens, eight starts, with other weights or without a part."""
+def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
+    """Motions of a window of four tokens, eight starts, with other weights or one part alone."""
     model = changed(the_model(), weights)
     acting = PARTS if parts == "all" else (parts,)
-    return motion_rows(model, span=4, beta=beta, parts=acting, starts=8, settle=80, measure=120)
+    return motion_rows(model, span=4, betas=HOTTER, parts=acting, starts=8, settle=80, measure=100)
 
 
 @torch.no_grad()
