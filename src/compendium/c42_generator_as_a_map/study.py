@@ -138,7 +138,7 @@ def follow(
     steps: int,
     parts: tuple[str, ...] = PARTS,
 ) -> Tensor:
-    """The orbit of windows (B, T, D): their tokens and the n = `steps` after them, (B, T + n, D)."""
+    """Orbits (B, T + n, D) of windows (B, T, D): their tokens and the n = `steps` after them."""
     orbit = [*windows.unbind(1)]
     for _ in range(steps):
         windows = moved_on(windows, soft_token(model, windows, beta=beta, parts=parts))
@@ -304,6 +304,12 @@ def BASIN_TABLE(span: int) -> Rows:
     return rows
 
 
+def spread(model: Decoder, laws: Tensor) -> Tensor:
+    """tr C (B,), the variance of the embedding of one word drawn from each law (B, V)."""
+    squares = model.embedding.square().sum(1)
+    return laws @ squares - (laws @ model.embedding).square().sum(1)
+
+
 VOICES = (1, 10, 100, 1000, 10_000)
 
 
@@ -338,13 +344,14 @@ def voices_rows(
 ) -> Rows:
     """How N voices leave the map that began with them: one row a token.
 
-    deviation: root mean square over `runs` starts of the distance of the read tokens, over the
-    map's spread between the starts. distance: mean total variation between the laws of the next
-    token. apart: the same between the map's own orbits from different starts: what no knowledge
-    of the start would give.
+    deviation: root mean square over `runs` starts of the distance of the read tokens. noise: what
+    it must be at the first token, √(tr C / N), C the covariance of one voice's word. distance:
+    mean total variation between the laws of the next token. apart: the same between the map's own
+    orbits from different starts: what no knowledge of the start would give.
     """
     windows = model.embedding[text_starts(model, span=span, count=runs + 1)[1:]]
     windows = follow(model, windows, beta=beta, steps=settle)[:, -span:]
+    noise = spread(model, law(model, windows, beta=beta)).mean() / voices
     plain = follow(model, windows, beta=beta, steps=steps)
     drawn = voices_orbit(model, windows, beta=beta, voices=voices, steps=steps, seed=seed)
     rows = []
@@ -358,6 +365,7 @@ def voices_rows(
             {
                 "step": step,
                 "deviation": float(gap.mean().sqrt()),
+                "noise": float(noise.sqrt()),
                 "scatter": float(gap.sqrt().std() / len(gap) ** 0.5),
                 "distance": float(distance.mean()),
                 "error": float(distance.std() / len(distance) ** 0.5),
