@@ -36,7 +36,7 @@ CODE_CEILINGS = {
     "book/_ext": 570,
     "src/compendium": 18_200,
 }
-LINE_CEILINGS = {"src": 46_900, "tests": 28_800}
+LINE_CEILINGS = {"src": 47_000, "tests": 28_800}
 
 
 def trees(root: Path) -> dict[str, tuple[Path, ast.Module]]:
