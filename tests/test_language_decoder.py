@@ -94,7 +94,7 @@ def test_scores_know_distances_alone_and_parts_act_alone() -> None:
         alone[:, 4:5], run_decoder(model, inputs[:, 4:5], parts=("feed-forward",))
     )
     seen: list[int] = []
-    run_decoder(model, inputs, parts=("attention",), watch=lambda number, *_: seen.append(number))
+    run_decoder(model, inputs, watch=lambda number, _: seen.append(number))
     assert seen == [0, 1]
 
 

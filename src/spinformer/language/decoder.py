@@ -56,9 +56,6 @@ _BLOCKS = {
 }
 
 Block = Mapping[str, Tensor]
-# What a caller may look at: block, queries (B, H, N, d), keys, values (B, K, M, d), and what the
-# heads bring, before W_o (B, H, N, d).
-Watch = Callable[[int, Tensor, Tensor, Tensor, Tensor], None]
 
 
 @record
@@ -93,6 +90,22 @@ class Decoder:
     def head_width(self) -> int:
         """d, the number of entries of a query; attention's temperature is √d."""
         return self.width // self.heads
+
+
+@record
+class BlockTrace:
+    """What a block computed: `inputs` (B, N, D) enter, its heads add `attended`, `outputs` leave.
+
+    queries (B, H, N, d), keys, values (B, K, M, d), positions turned: query head h reads key head
+    h // (H/K).
+    """
+
+    inputs: Tensor
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    attended: Tensor
+    outputs: Tensor
 
 
 def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.float32) -> Decoder:
@@ -240,7 +253,7 @@ def run_decoder(
     memory: list[tuple[Tensor, Tensor]] | None = None,
     span: int | None = None,
     start: int = 0,
-    watch: Watch | None = None,
+    watch: Callable[[int, BlockTrace], None] | None = None,
 ) -> Tensor:
     """Final states (B, N, D) of inputs (B, N, D), embedded words or mixtures of them.
 
@@ -248,8 +261,8 @@ def run_decoder(
     `states @ model.embedding.T`. inputs[:, 0] has position `start`. With `memory`, a list that is
     empty at first, keys and values are kept there between calls, the last `span` of them, and
     the new tokens see those, too. parts: which of "attention" and "feed-forward" act. `watch` is
-    called in each block with its number, queries, keys, values and what its heads bring, before
-    W_o. Raises TypeError or ValueError for inputs of another width or dtype.
+    called after each block with its number and its BlockTrace, if all parts act. Raises TypeError
+    or ValueError for inputs of another width or dtype.
 
     >>> model = example_decoder()
     >>> whole = run_decoder(model, model.embedding[None, :5])
@@ -270,16 +283,15 @@ def run_decoder(
         )
     for part in parts:
         check_choice("parts", part, PARTS)
-    turn = _angles(model, start=check_integer("start", start, low=0), inputs=inputs)
+    start = check_integer("start", start, low=0)
+    turn = _angles(model, start=start, inputs=inputs)
     states = inputs
     for number, block in enumerate(model.blocks):
+        entered = states
         if "attention" in parts:
             read = _norm(model, states, block["attention_gain"])
             queries, keys, values = (
-                functional.linear(read, block[name])
-                .unflatten(-1, (-1, model.head_width))
-                .transpose(1, 2)
-                for name in ("query", "key", "value")
+                _heads(model, read, block[name]) for name in ("query", "key", "value")
             )
             queries, keys = _turned(queries, turn), _turned(keys, turn)
             if memory is not None:
@@ -291,15 +303,32 @@ def run_decoder(
                 values.repeat_interleave(shared, 1),
                 attn_mask=_seen(queries, keys),
             )
-            if watch is not None:
-                watch(number, queries, keys, values, brought)
-            states = states + functional.linear(brought.transpose(1, 2).flatten(2), block["output"])
+            attended = functional.linear(brought.transpose(1, 2).flatten(2), block["output"])
+            states = states + attended
         if "feed-forward" in parts:
             read = _norm(model, states, block["feed_forward_gain"])
             gate = functional.silu(functional.linear(read, block["gate"]))
             inner = gate * functional.linear(read, block["up"])
             states = states + functional.linear(inner, block["down"])
+        if watch is not None and set(PARTS) <= set(parts):
+            trace = {"inputs": entered, "queries": queries, "keys": keys, "values": values}
+            watch(number, BlockTrace(**trace, attended=attended, outputs=states))
     return _norm(model, states, model.final_gain)
+
+
+def block_queries(model: Decoder, number: int, states: Tensor, *, start: int = 0) -> Tensor:
+    """What states (B, N, D) ask in a block: queries (B, H, N, d), positions turned.
+
+    >>> model, seen = example_decoder(), []
+    >>> _ = run_decoder(model, model.embedding[None, :5], watch=lambda *block: seen.append(block))
+    >>> number, block = seen[1]
+    >>> torch.equal(block_queries(model, number, block.inputs), block.queries)
+    True
+    """
+    block = model.blocks[check_integer("number", number, low=0, high=len(model.blocks) - 1)]
+    read = _norm(model, states, block["attention_gain"])
+    turn = _angles(model, start=start, inputs=states)
+    return _turned(_heads(model, read, block["query"]), turn)
 
 
 def token_numbers(model: Decoder, text: str) -> Tensor:
@@ -337,6 +366,12 @@ def example_decoder(*, blocks: int = 2, vocabulary: int = 32, seed: int = 0) -> 
 def _norm(model: Decoder, states: Tensor, gain: Tensor) -> Tensor:
     size = states.square().mean(-1, keepdim=True) + model.epsilon
     return gain * states * size.rsqrt()
+
+
+def _heads(model: Decoder, states: Tensor, matrix: Tensor) -> Tensor:
+    """States (B, N, D) times a matrix (Hd, D), a row of d numbers a head: (B, H, N, d)."""
+    flat = functional.linear(states, matrix)
+    return flat.unflatten(-1, (-1, model.head_width)).transpose(1, 2)
 
 
 def _angles(model: Decoder, *, start: int, inputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,164 @@
+"""What the 270 heads of a generator do to their own energies, and what kind of head each is.
+
+Written before the run. Measured as for MiniLM in chapter 14: seven texts of 128 tokens, the change
+of a head's own overlap energy U by the step it takes, whole, common to all tokens, specific to one;
+nulls with turned heads; here only what is asked, what is causal, differs: a token sees itself and
+those before it, queries and keys are turned by their positions, three heads share their keys.
+
+Criteria:
+
+R6  As in MiniLM the step of a head as a whole lowers its own U, and the part of it that belongs to
+    a single token raises it: by the 95 % intervals over the texts more than twice as many heads
+    are lower as are higher by the whole step, and more than twice as many higher as lower by the
+    specific part.
+R7  As in MiniLM it is the rest of the block that undoes it: U, summed over the heads of a layer,
+    is lower after attention in more than half of the 30 layers, and after the whole block in
+    less than half.
+R8  The kind explains who climbs: the share of heads whose U rises differs between sinks (more than
+    half of the attention on the first token) and the others by more than 0.3 with its 95 %
+    interval on one side of zero.
+
+Tolerances: float32 sums of a thousand terms, 1e-3 of a change's size.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bookmaker.tables import Rows, stored
+from compendium.c42_generator_as_a_map.study import the_model
+from spinformer.core.statistics import mean_interval
+from spinformer.language.decoder import (
+    BlockTrace,
+    Decoder,
+    block_queries,
+    run_decoder,
+    token_numbers,
+)
+from spinformer.language.heads import head_report, overlap_energy
+from spinformer.language.text import sample_texts
+
+HERE = Path(__file__).parent
+LENGTH = 128
+
+
+def text_inputs(model: Decoder, *, length: int = LENGTH) -> Tensor:
+    """The first `length` words of the seven texts, embedded: (7, length, D)."""
+    numbers = [token_numbers(model, text)[:length] for text in sample_texts().values()]
+    return model.embedding[torch.stack(numbers)]
+
+
+def repeated_inputs(model: Decoder, *, length: int = 64, count: int = 4, seed: int = 0) -> Tensor:
+    """Random words, and the same once more: what a head sees that copies what came before."""
+    generator = torch.Generator().manual_seed(seed)
+    once = torch.randint(100, len(model.embedding), (count, length), generator=generator)
+    return model.embedding[torch.cat((once, once), 1)]
+
+
+@torch.no_grad()
+def trace_of(model: Decoder, inputs: Tensor, number: int) -> BlockTrace:
+    """What block `number` computes on inputs (B, N, D); later blocks are not run."""
+    kept: dict[int, BlockTrace] = {}
+    fields = {**vars(model), "blocks": model.blocks[: number + 1]}
+    run_decoder(Decoder(**fields), inputs, watch=kept.__setitem__)
+    return kept[number]
+
+
+@torch.no_grad()
+def looks(model: Decoder, trace: BlockTrace) -> Tensor:
+    """Attention (B, H, N, N) of a block."""
+    keys = trace.keys.repeat_interleave(model.heads // model.key_heads, 1)
+    scores = trace.queries @ keys.mT / model.head_width**0.5
+    seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    return torch.softmax(scores.masked_fill(~seen, -torch.inf), -1)
+
+
+def kinds(
+    model: Decoder, number: int, *, inputs: Tensor, repeated: Tensor
+) -> dict[str, np.ndarray]:
+    """Mean attention (H,) to the first token, to the one before, to what followed last time.
+
+    The first two on texts, from the second token on; the third on random words said twice, in the
+    second half: to the word after the one that was the same.
+    """
+    weights = looks(model, trace_of(model, inputs, number))[:, :, 1:]
+    again = looks(model, trace_of(model, repeated, number))
+    half = repeated.shape[1] // 2
+    return {
+        "sink": weights[..., 0].mean((0, 2)).numpy(),
+        "previous": weights.diagonal(0, -2, -1).mean((0, 2)).numpy(),
+        "induction": again[:, :, half:].diagonal(1, -2, -1).mean((0, 2)).numpy(),
+    }
+
+
+@torch.no_grad()
+def stage_changes(model: Decoder, number: int, trace: BlockTrace) -> dict[str, Tensor]:
+    """Change of every head's U (B, H), mean over tokens, after attention and after the block.
+
+    The keys are held fixed; the state asks again after each stage. The first token has no U.
+    """
+    shared = model.heads // model.key_heads
+    keys = trace.keys.repeat_interleave(shared, 1)
+    tokens = keys.shape[2]
+    mask = torch.ones(tokens, tokens, dtype=torch.bool).tril()
+
+    def energy(states: Tensor) -> Tensor:
+        asked = block_queries(model, number, states)
+        beta = model.head_width**-0.5
+        return overlap_energy(asked, keys=keys, beta=beta, mask=mask)[..., 1:].mean(-1)
+
+    before = energy(trace.inputs)
+    return {
+        "attention": energy(trace.inputs + trace.attended) - before,
+        "block": energy(trace.outputs) - before,
+    }
+
+
+@stored(
+    HERE / "heads.csv",
+    units=[{"layer": layer} for layer in range(30)],
+    checked=2,
+    seconds=25.0,
+    rtol=1e-2,
+    within=dict.fromkeys(("whole", "common", "specific", "attention", "block"), 1e-3),
+)
+def HEAD_TABLE(layer: int) -> Rows:
+    """Energies and kinds of the nine heads of a layer; `_half`: half of the 95 % interval.
+
+    whole, common, specific: change of the head's own U by its own step; `_z`: in spreads of the
+    null. attention, block: change of U by all that the layer's attention, and the whole block, add.
+    """
+    model = the_model()
+    inputs = text_inputs(model)
+    trace = trace_of(model, inputs, layer)
+    report = head_report(
+        trace.queries,
+        keys=trace.keys,
+        values=trace.values,
+        states=trace.inputs,
+        read=lambda states: block_queries(model, layer, states),
+        output=model.blocks[layer]["output"],
+        outputs=trace.attended,
+        mask=torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril(),
+        draws=20,
+    )
+    stages = stage_changes(model, layer, trace)
+    kind = kinds(model, layer, inputs=inputs, repeated=repeated_inputs(model))
+    rows = []
+    for head, told in enumerate(report.table()):
+        row = {name: told[name] for name in ("head", "energy", "whole", "whole_error", "whole_z")}
+        row |= {name: told[name] for name in ("common", "common_error", "specific")}
+        row |= {name: told[name] for name in ("specific_error", "specific_z")}
+        for name, changes in stages.items():
+            row[name] = float(changes[:, head].mean())
+        # All heads of a layer together: the same in its nine rows.
+        for name, changes in stages.items():
+            low, high = mean_interval(changes.sum(1).numpy())
+            row |= {f"layer_{name}": float(changes.sum(1).mean())}
+            row |= {f"layer_{name}_error": 0.5 * (high - low)}
+        rows.append(row | {name: float(values[head]) for name, values in kind.items()})
+    return rows
