@@ -111,7 +111,7 @@ def LEFT_TABLE(span: int, *, beta: float, count: int = 64) -> Rows:
 
 
 def recurrence(words: np.ndarray, distance: int) -> float:
-    """How often the word `distance` later (texts, words) is the same, over unrelated texts' share."""
+    """How often the word `distance` later (texts, words) is the same, over unrelated texts."""
     same = (words[:, :-distance] == words[:, distance:]).mean()
     chance = np.mean([(words == np.roll(words, k, 0)).mean() for k in range(1, len(words))])
     return float(same / chance)
