@@ -110,24 +110,24 @@ def show_motions(motions: Columns, basins: Columns) -> Figure:
     return figure
 
 
-def show_voices(voices: Columns) -> Figure:
+def show_voices(voices: Columns, noise: Columns) -> Figure:
     """Deviation at the first token against N, and the distance of laws against the token."""
     figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.3))
     shades = plt.get_cmap("cividis")
     counts = np.unique(voices["voices"])
     for beta, mark, color in ((0.5, "o", "blue"), (1.0, "s", "red")):
-        first = (voices["beta"] == beta) & (voices["step"] == 1)
-        n = voices["voices"][first]
+        rows = noise["beta"] == beta
+        n = noise["voices"][rows]
         axes[0].errorbar(
             n,
-            voices["deviation"][first],
-            voices["scatter"][first],
+            noise["deviation"][rows],
+            1.96 * noise["error"][rows],
             fmt=mark,
             ms=5,
             color=COLORS[color],
             label=f"β = {beta:g}",
         )
-        axes[0].plot(n, voices["noise"][first], lw=1, color=COLORS[color])
+        axes[0].plot(n, noise["noise"][rows], lw=1, color=COLORS[color])
     axes[0].set(xscale="log", yscale="log", xlabel="voices N", ylabel="distance at the first token")
     axes[0].legend()
     for axis, beta in zip(axes[1:], (0.5, 1.0), strict=True):

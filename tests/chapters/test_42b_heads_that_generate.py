@@ -1,0 +1,102 @@
+"""Heads of a generator: kinds that were put there, stages written out, heads that descend."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from compendium.c42b_heads_that_generate.study import kinds, looks, stage_changes, trace_of
+from spinformer.language.decoder import Decoder, block_queries, example_decoder
+from spinformer.language.heads import head_report
+
+
+def inputs_of(model: Decoder, *, length: int = 9, count: int = 3) -> Tensor:
+    words = torch.randint(32, (count, length), generator=torch.Generator().manual_seed(0))
+    return model.embedding[words]
+
+
+def energy_of(model: Decoder, number: int, states: Tensor, keys: Tensor) -> Tensor:
+    """U (B, H) by its definition: divergence of attention from equal weights, token by token."""
+    queries, beta = block_queries(model, number, states), model.head_width**-0.5
+    shared = model.heads // model.key_heads
+    total = torch.zeros(queries.shape[:2], dtype=states.dtype)
+    for head in range(model.heads):
+        for token in range(1, states.shape[1]):
+            scores = beta * queries[:, head, token, None] @ keys[:, head // shared, : token + 1].mT
+            seen = scores[:, 0]
+            total[:, head] += (math.log(token + 1) + seen.mean(-1) - seen.logsumexp(-1)) / beta
+    return total / (states.shape[1] - 1)
+
+
+@pytest.mark.claim("R7")
+def test_stages_are_changes_of_the_energy_written_out() -> None:
+    model = example_decoder(seed=1)
+    inputs = inputs_of(model)
+    trace = trace_of(model, inputs, 1)
+    found = stage_changes(model, 1, trace)
+    before = energy_of(model, 1, trace.inputs, trace.keys)
+    for name, states in (
+        ("attention", trace.inputs + trace.attended),
+        ("block", trace.outputs),
+    ):
+        expected = energy_of(model, 1, states, trace.keys) - before
+        torch.testing.assert_close(found[name], expected)
+    # What enters the second block is what left the first.
+    torch.testing.assert_close(trace.inputs, trace_of(model, inputs, 0).outputs)
+
+
+@pytest.mark.claim("R8")
+def test_kinds_are_found_where_they_were_put() -> None:
+    model = example_decoder(seed=2)
+    inputs = inputs_of(model, length=12)
+    again = inputs_of(model, length=6).repeat(1, 2, 1)
+    weights = looks(model, trace_of(model, inputs, 0))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]).double())
+    assert float(weights.triu(1).abs().max()) == 0.0
+    found = kinds(model, 0, inputs=inputs, repeated=again)
+    sink = sum(weights[:, :, i, 0] for i in range(1, 12)) / 11
+    previous = sum(weights[:, :, i, i - 1] for i in range(1, 12)) / 11
+    torch.testing.assert_close(torch.as_tensor(found["sink"]), sink.mean(0))
+    torch.testing.assert_close(torch.as_tensor(found["previous"]), previous.mean(0))
+    weights = looks(model, trace_of(model, again, 0))
+    induction = sum(weights[:, :, i, i - 6 + 1] for i in range(6, 12)) / 6
+    torch.testing.assert_close(torch.as_tensor(found["induction"]), induction.mean(0))
+
+
+@pytest.mark.claim("R6")
+def test_a_head_that_descends_is_told_from_one_that_climbs() -> None:
+    model = example_decoder(seed=3)
+    trace = trace_of(model, inputs_of(model), 0)
+    before = energy_of(model, 0, trace.inputs, trace.keys)
+    values = trace.values.repeat_interleave(2, 1)
+    brought = looks(model, trace) @ values
+    moved = []
+    for scale in (1e-3, -1e-3):
+        output = scale * model.blocks[0]["output"]
+        report = head_report(
+            trace.queries,
+            keys=trace.keys,
+            values=trace.values,
+            states=trace.inputs,
+            read=lambda states: block_queries(model, 0, states),
+            output=output,
+            mask=torch.ones(9, 9, dtype=torch.bool).tril(),
+            draws=0,
+        )
+        assert report.energy == pytest.approx(before.numpy(), abs=1e-9)
+        for head in range(4):
+            step = brought[:, head] @ output[:, 4 * head : 4 * head + 4].T
+            # The first token has no U and no part in the mean that is common to all.
+            common = step[:, 1:].mean(1, keepdim=True)
+            for name, part in (("whole", step), ("common", common), ("specific", step - common)):
+                after = energy_of(model, 0, trace.inputs + part, trace.keys)[:, head]
+                expected = (after - before[:, head]).numpy()
+                assert getattr(report, name)[:, head] == pytest.approx(expected, abs=1e-9)
+        moved.append(report.specific)
+    # A small step and its reverse: who descends by the one climbs by the other.
+    np.testing.assert_allclose(moved[0], -moved[1], rtol=0.05, atol=1e-7)
+    assert (moved[0] < -1e-6).any() or (moved[1] < -1e-6).any()
