@@ -76,14 +76,14 @@ def pairs_apart(
     return distance, apart
 
 
-LEFT = [(4, 1.0), (8, 0.5), (8, 0.7), (8, 1.0), (8, 1.5), (16, 1.0)]
+LEFT = [(4, 1.0), (8, 0.5), (8, 1.0), (8, 2.0)]
 
 
 @stored(
     HERE / "left.csv",
     units=[{"span": span, "beta": beta} for span, beta in LEFT],
 )
-def LEFT_TABLE(span: int, *, beta: float, count: int = 64) -> Rows:
+def LEFT_TABLE(span: int, *, beta: float, count: int = 48) -> Rows:
     """Distances of laws by lag: `changed` pairs, and `unrelated` windows with one noise."""
     model = the_model()
     windows, others = text_windows(model, span=span, count=count, seed=1)
