@@ -567,7 +567,7 @@ def global_continuation(
     context: Context,
     betas: np.ndarray,
     *,
-    reach: float,
+    reach: float = 0.01,
     transient: int = 20_000,
 ) -> Followed:
     """Follow all attractors that the random contexts (B, T, P) find, through `betas` in order.

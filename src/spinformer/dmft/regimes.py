@@ -86,8 +86,8 @@ class Diagram(Attractors):
         >>> from spinformer.dmft.network import Network
         >>> network = Network(semantic=np.ones((4, 1, 1)), context=1, gamma=0.0)
         >>> sizes = {"transient": 500, "kept": 500, "exponent_steps": 100}
-        >>> orbit_diagram(network, beta=[0.5, 2.0], **sizes).report()[:58]
-        '2 orbits, beta 0.5 to 2: periodic 1.00. A share of 0.50 lie'
+        >>> orbit_diagram(network, beta=[0.5, 2.0], **sizes).report()[:57]
+        '2 orbits, beta 0.5 to 2: periodic 1.00. A share of 0.50 li'
         """
         ends = [f"{name} {v.min():g} to {v.max():g}" for name, v in self.values.items()]
         shares = {one.label: float(np.mean(self.regime == one)) for one in Regime}
