@@ -1,0 +1,70 @@
+"""What left the window: pairs with one noise against their chances, words that come back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from compendium.c42_generator_as_a_map.study import law
+from compendium.c42c_what_left_the_window.study import pairs_apart, recurrence, spoken, text_windows
+from spinformer.language.decoder import example_decoder
+
+
+@pytest.mark.claim("R9")
+def test_pairs_with_one_noise_agree_as_often_as_gumbel_says() -> None:
+    model = example_decoder(seed=1)
+    count = 4000
+    words = torch.randint(32, (2, 1), generator=torch.Generator().manual_seed(3))
+    one, other = (words[k].expand(count, 1).clone() for k in (0, 1))
+    distance, apart = pairs_apart(model, one, other, beta=1.0, lags=(0, 1), seed=0)
+    p, q = (law(model, model.embedding[words[k : k + 1]], beta=1.0)[0].numpy() for k in (0, 1))
+    assert distance[0] == pytest.approx(0.5 * abs(p - q).sum(), rel=1e-9)
+    assert apart[0].all()
+    # With one noise both say v with the chance 1 / Σ_u max(p_u/p_v, q_u/q_v).
+    same = sum(1 / np.maximum(p / p[v], q / q[v]).sum() for v in range(32))
+    error = 4 * (same * (1 - same) / count) ** 0.5
+    assert 1 - apart[1].mean() == pytest.approx(same, abs=error)
+    assert 0.05 < same < 0.95
+    # Windows that are the same stay so, and say each word as often as its law has it.
+    assert not pairs_apart(model, one, one.clone(), beta=1.0, lags=(0, 5), seed=0)[1].any()
+
+
+def test_a_change_that_no_later_word_sees_is_forgotten_at_once() -> None:
+    model = example_decoder(seed=2)
+    # Without values to bring, a token says what it alone says: the oldest of two is not heard.
+    deaf = [{**block, "output": torch.zeros_like(block["output"])} for block in model.blocks]
+    model = type(model)(**{**vars(model), "blocks": deaf})
+    one = torch.randint(32, (50, 2), generator=torch.Generator().manual_seed(0))
+    other = torch.cat((31 - one[:, :1], one[:, 1:]), 1)
+    distance, apart = pairs_apart(model, one, other, beta=3.0, lags=(0, 1), seed=0)
+    assert apart[0].mean() > 0.9
+    assert distance[0].max() < 1e-12
+    assert not apart[1].any()
+
+
+@pytest.mark.claim("R10")
+def test_words_that_come_back_are_counted_over_chance() -> None:
+    rng = np.random.default_rng(0)
+    words = rng.integers(20, size=(30, 3000))
+    assert recurrence(words, 5) == pytest.approx(1.0, abs=0.05)
+    # Half of the words are those seven places before: twenty times chance, half of the time.
+    for place in range(7, 3000):
+        again = rng.random(30) < 0.5
+        words[again, place] = words[again, place - 7]
+    assert recurrence(words, 7) == pytest.approx(0.5 * 20 + 0.5, rel=0.03)
+    assert recurrence(words, 14) == pytest.approx(0.25 * 20 + 0.75, rel=0.03)
+    assert recurrence(words, 5) == pytest.approx(1.0, abs=0.1)
+
+
+def test_what_is_spoken_follows_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    from compendium.c42c_what_left_the_window import study
+
+    model = example_decoder(seed=3)
+    start = torch.tensor([[4, 9]]).expand(3000, -1)
+    monkeypatch.setattr(study, "text_windows", lambda *_, **__: (start, start[:, 0]))
+    said = spoken(model, span=2, beta=3.0, count=3000, steps=1, seed=0)[:, 0]
+    expected = law(model, model.embedding[start[:1]], beta=3.0)[0]
+    shares = torch.bincount(said, minlength=32) / 3000
+    assert float((shares - expected).abs().max()) < 4 * (0.25 / 3000) ** 0.5
+    assert text_windows.__module__ == study.__name__
