@@ -75,6 +75,7 @@ def test_multipliers_are_eigenvalues_of_the_dense_derivative(span: int) -> None:
     assert abs(expected[0]) != pytest.approx(abs(found[0]), rel=1e-3)
 
 
+@pytest.mark.claim("R3b")
 def test_exponents_are_those_of_the_dense_product() -> None:
     model = example_decoder(seed=1)
     betas = torch.tensor([[3.0], [20.0]], dtype=torch.float64)

@@ -35,14 +35,14 @@ def show_voices_scheme() -> Figure:
         "",
         xy=(1.85, -0.1),
         xytext=(8.0, -0.45),
-        arrowprops={**arrow, "connectionstyle": "angle3,angleA=-70,angleB=90"},
+        arrowprops={**arrow, "connectionstyle": "arc3,rad=-0.18"},
     )
     for x, y, text in (
         (1.05, 0.72, "window of T tokens"),
         (3.75, 0.2, "language\nmodel"),
         (5.95, 1.25, "law of the next word,\nat inverse temperature β"),
         (8.35, 1.15, "N voices"),
-        (5.2, -1.05, "the mean of the words they say"),
+        (5.0, -1.2, "the mean of the words they say"),
     ):
         axis.text(x, y, text, ha="center", va="center", fontsize=9)
     axis.set(xlim=(-0.2, 9.2), ylim=(-1.3, 1.6))

@@ -76,24 +76,25 @@ def pairs_apart(
     return distance, apart
 
 
-LEFT = [(4, 1.0), (8, 0.5), (8, 1.0), (8, 2.0)]
+LEFT = [(4, 1.0, 128), (8, 0.5, 256), (8, 1.0, 256), (8, 2.0, 48)]
 
 
 @stored(
     HERE / "left.csv",
-    units=[{"span": span, "beta": beta} for span, beta in LEFT],
+    units=[{"span": span, "beta": beta, "count": count} for span, beta, count in LEFT],
 )
-def LEFT_TABLE(span: int, *, beta: float, count: int = 48) -> Rows:
+def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
     """Distances of laws by lag: `changed` pairs, and `unrelated` windows with one noise."""
     model = the_model()
     windows, others = text_windows(model, span=span, count=count, seed=1)
     changed = windows.clone()
     changed[:, 0] = others
-    unlike = windows.roll(1, 0)[: count // 4]
+    few = min(count // 4, 16)
+    unlike = windows.roll(1, 0)[:few]
     rows = []
     for kind, first, second in (
         ("changed", windows, changed),
-        ("unrelated", windows[: count // 4], unlike),
+        ("unrelated", windows[:few], unlike),
     ):
         distance, apart = pairs_apart(model, first, second, beta=beta, lags=LAGS, seed=2)
         for lag, values, live in zip(LAGS, distance, apart, strict=True):
