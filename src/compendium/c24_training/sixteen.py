@@ -3,16 +3,13 @@
 Tokens are (count, 16, features), labels (count, 16) with −100 where nothing is asked. Features are
 one-hot, times the root of their number: embedded, they are about as large as the positions.
 
-The stored tables of chapter 24c: tuning, results, references.
-
-Networks, rates and splits are those of chapter 24 (`c24_training.tables`), of starting strengths
-two.
+Networks, rates and splits of the stored tables are those of `tables`, of starting strengths two.
+Couplings of places come to the crowd's 0.34 in recall, too.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +18,6 @@ from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
 from bookmaker.tables import Rows, Table
-from compendium.c24_training import tables as earlier
 from compendium.c24_training.study import fit
 from compendium.c24_training.tables import SPLITS, STARTS, Experiment, choice, networks, tune
 from compendium.common.classifiers import TokenClassifier, parameter_count
@@ -170,14 +166,13 @@ EXPERIMENTS = {
             *("attention", "transformer"),
         ),
     ),
-    "recall": replace(earlier.EXPERIMENTS["recall"], arms=("positions",)),
 }
 STRENGTHS = (0.6, 2.0)
 _HERE = Path(__file__).parent
 
 
 def tuning_rows(*, experiment: str, arm: str) -> Rows:
-    """Validation loss of every cell of the grid, as `tune` of chapter 24 has it."""
+    """Validation loss of every cell of the grid, as `tune` has it."""
     return tune(EXPERIMENTS[experiment], arm=arm, strengths=STRENGTHS)
 
 
@@ -192,10 +187,8 @@ TUNING = {
 
 
 def chosen_setting(experiment: str, *, arm: str) -> tuple[float, float]:
-    """Rate and strength that tuning chose; for recall those of the saddle in chapter 24."""
-    if experiment in TUNING:
-        return choice(experiment, arm=arm, tuning=TUNING[experiment])
-    return choice(experiment, arm="saddle")
+    """Rate and strength that tuning chose."""
+    return choice(experiment, arm=arm, tuning=TUNING[experiment])
 
 
 def result_rows(*, experiment: str, arm: str, steps: int | None = None) -> Rows:

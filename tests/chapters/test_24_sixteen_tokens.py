@@ -9,10 +9,8 @@ import pytest
 import torch
 from scipy import optimize, stats
 
-from compendium.c24_training.study import fit, score
-from compendium.c24_training.tables import choice
-from compendium.c24c_copies_and_characters import study
-from compendium.c24c_copies_and_characters.study import (
+from compendium.c24_training import sixteen
+from compendium.c24_training.sixteen import (
     COUNTS,
     EXPERIMENTS,
     MARKS,
@@ -26,6 +24,8 @@ from compendium.c24c_copies_and_characters.study import (
     text_parts,
     train,
 )
+from compendium.c24_training.study import fit, score
+from compendium.c24_training.tables import choice
 from compendium.common.classifiers import build_classifier
 from compendium.common.help_text import ALPHABET, WEIGHTS, help_text
 from compendium.common.token_tasks import crowd_share
@@ -97,8 +97,8 @@ def test_counted_neighbours_by_dictionaries():
     sizes = {"train": 3000, "validation": 600, "test": 600}
     cut = {name: text_parts(0)[name][:size] for name, size in sizes.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study, "text_parts", lambda split: cut)
-        found = study.masked_count_bits(0)
+        patch.setattr(sixteen, "text_parts", lambda split: cut)
+        found = sixteen.masked_count_bits(0)
     train, size = cut["train"].tolist(), len(ALPHABET)
     ones, twos = Counter(train), Counter(itertools.pairwise(train))
     around = Counter(zip(train, train[1:], train[2:], strict=False))
@@ -218,7 +218,6 @@ def column(table, arm, name):
     return table[name][table["arm"] == arm]
 
 
-@pytest.mark.claim("B10b")
 def test_copies_are_learned_in_front_of_frozen_couplings():
     """Live, against the crowd; then the tables with an interval of scipy's own."""
     task = copy_task(11)
@@ -267,7 +266,7 @@ def test_tables_hold_what_the_command_gives():
     assert math.isnan(row["converged"])
     counts = COUNTS.read()
     # Another Python ships another text.
-    for name, bits in study.masked_count_bits(2).items():
+    for name, bits in sixteen.masked_count_bits(2).items():
         assert bits == pytest.approx(counts[name][2], abs=0.15)
 
 
