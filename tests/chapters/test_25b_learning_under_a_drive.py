@@ -242,15 +242,9 @@ def test_a_driven_layer_looks_up_and_reads_nothing_of_the_future(trained):
     assert mean_interval(driven)[0] > 0.5
     assert mean_interval(driven - final("accuracy", "uniform"))[0] > 0.2
     text, counts = TEXT.read(), COUNTS.read()
-    gaps = {arm: [] for arm in ("driven", "symmetric")}
-    for arm, gap in gaps.items():
-        for split in (0, 1, 2):
-            here = (text["arm"] == arm) & (text["split"] == split)
-            gap += list(text["bits"][here] - counts["bigram"][split])
-    assert len(gaps["driven"]) == 15
-    assert mean_interval(gaps["driven"])[1] < 0 < np.mean(gaps["symmetric"])
     for split in (0, 1):
         rows = (text["arm"] == "driven") & (text["split"] == split)
+        assert mean_interval(text["bits"][rows])[1] < counts["bigram"][split]
         np.testing.assert_allclose(text["bits_past"][rows], text["bits_quarter"][rows], atol=1e-4)
 
 
