@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from scipy import stats
+from scipy import optimize, stats
 from sklearn.datasets import load_digits
 
+from compendium.c24_training import grids
 from compendium.c24_training.meter import METER
 from compendium.c24_training.study import (
     difference,
@@ -433,3 +434,60 @@ def test_columns_of_a_table_are_found():
     assert found == {(1, 0): 1.0, (1, -1): 3.0, (-1, 0): 2.0, (-1, -1): 4.0}
     with pytest.raises(ValueError, match="arm must be one of"):
         values_of(table, arm="c", name="loss")
+
+
+def test_couplings_that_are_numbers_and_layers_with_any_mixer():
+    """The saddle by scipy's root finder; what a layer adds to its mixer, by hand."""
+    model = build_classifier("numbers", seed=1, tokens=4, features=2, dim=6, heads=2, depth=1)
+    layer = model.layers[0].double()
+    tokens = torch.randn(1, 4, 6, generator=torch.manual_seed(1)).double()
+    with torch.no_grad():
+        found = layer(tokens)[0].numpy()
+    for head in range(2):
+        h = tokens[0].numpy() / np.sqrt((tokens[0].numpy() ** 2).mean(1, keepdims=True))
+        h = h[:, 3 * head : 3 * head + 3] / np.sqrt(3)
+        both = layer.couplings[head].detach().numpy()
+        both = (both + both.T) / 2
+        np.fill_diagonal(both, 0.0)
+
+        def lengths(t, both=both, h=h):
+            inverse = np.linalg.inv(np.diag(t) - both)
+            return np.diag(inverse) / 2 + ((inverse @ h / 2) ** 2).sum(1) - 1
+
+        t = optimize.root(lengths, np.full(4, 2.0)).x
+        want = np.sqrt(3) * np.linalg.inv(np.diag(t) - both) @ h / 2
+        np.testing.assert_allclose(found[:, 3 * head : 3 * head + 3], want, atol=1e-6)
+    trained = {
+        arm: {n.rpartition(".")[2] for n, p in _digits(arm).named_parameters() if p.requires_grad}
+        for arm in ("numbers", "frozen numbers", "answers only")
+    }
+    assert trained["numbers"] - trained["frozen numbers"] == {"couplings", "log_beta"}
+    assert trained["answers only"] == {"map_out", "weight", "bias"}
+    tokens = torch.randn(2, 8, 32)
+    whole = _digits("layer of averaging").layers[0]
+    mixed = whole.mixer(whole.before(tokens))
+    torch.testing.assert_close(mixed, mixed[:, :1].expand_as(mixed))
+    after = tokens + mixed
+    torch.testing.assert_close(whole(tokens), after + whole.forward_network(after))
+    alone = _digits("identity").layers[0]
+    torch.testing.assert_close(alone(tokens)[:, 3:4], alone(tokens[:, 3:4]))
+
+
+def test_a_grid_holds_every_rate_and_both_looks(monkeypatch):
+    small = grids.Grid(
+        task=digit_task, depth=2, splits=(0, 1), rates={"saddle": (0.01, 0.03)}, cells=[], probed=5
+    )
+    monkeypatch.setitem(grids.GRIDS, "small", small)
+    rows = grids.grid_rows("small", arm="saddle", strength=0.5, updates=2)
+    assert len(rows) == 2 * 2 * 2
+    assert {(row["rate"], row["seen"]) for row in rows} == {
+        (r, s) for r in (0.01, 0.03) for s in (1, 2)
+    }
+    model = _digits("saddle", seed=1000, depth=2, strength=0.5)
+    given = {"steps": 2, "rates": [0.03], "seeds": [1000], "looks": (2,), "probed": 0}
+    look = fit([model], tasks=[digit_task(1)], **given)[0][0]
+    (row,) = (r for r in rows if (r["rate"], r["split"], r["seen"]) == (0.03, 1, 2))
+    assert row["bits"] == pytest.approx(look.loss / np.log(2), rel=1e-3)
+    assert row["held"] == pytest.approx(look.held / np.log(2), rel=1e-3)
+    assert row["held"] != row["bits"]
+    assert 0 < row["undriven"] < 1
