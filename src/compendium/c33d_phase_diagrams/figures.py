@@ -7,33 +7,17 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from compendium.c33d_phase_diagrams.attractors import Basins, Followed, Uncertainty
-from spinformer.dmft.attractors import Attractors, Regime
-from spinformer.plot.orbits import REGIME_COLORS, orbit_diagram
-from spinformer.plot.style import COLORS, DIVERGING, label_panels
+from compendium.c33d_phase_diagrams.attractors import Basins, Uncertainty
+from spinformer.dmft.attractors import Regime
+from spinformer.plot.orbits import PARAMETERS, REGIME_COLORS, draw_cells, draw_plane
+from spinformer.plot.style import COLORS, label_panels
 
-_NAMES = {"gamma": r"attention $\gamma$", "epsilon": r"share of the position $\varepsilon$"}
 _NUMBERED = ["blue", "orange", "green", "red", "purple", "sky", "yellow"]
-_BETA = r"inverse temperature $\beta$"
-
-
-def _picture(
-    axis: Axes, image: np.ndarray, across: np.ndarray, upwards: np.ndarray, **how: Any
-) -> AxesImage:
-    """An image whose cells are centered on the values of its axes."""
-    half = [0.5 * (values[1] - values[0]) for values in (across, upwards)]
-    left, right = across[0] - half[0], across[-1] + half[0]
-    low, high = upwards[0] - half[1], upwards[-1] + half[1]
-    axis.grid(False)
-    place: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
-    return axis.imshow(image, extent=(left, right, low, high), **place, **how)
 
 
 def show_plane(
@@ -52,11 +36,7 @@ def show_plane(
     (n, 2) points (β, value) that are marked, point: one that is circled.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 4.1), sharey=True)
-    palette = ListedColormap([REGIME_COLORS[regime] for regime in Regime])
-    _picture(left, layers["regime"], across, upwards, cmap=palette, vmin=-0.5, vmax=4.5)
-    scale: dict[str, Any] = {"cmap": DIVERGING, "vmin": -0.2, "vmax": 0.2}
-    rates = _picture(right, layers["exponent"], across, upwards, **scale)
-    figure.colorbar(rates, ax=right, label="leading exponent (nats per step)")
+    draw_plane((left, right), layers["regime"], layers["exponent"], across=across, upwards=upwards)
     handles: list[Any] = [Patch(color=REGIME_COLORS[code], label=code.label) for code in Regime]
     styles = zip(("red", "blue", "green"), ("-", "--", ":"), strict=True)
     for (word, curve), (color, style) in zip(curves.items(), styles, strict=False):
@@ -70,10 +50,10 @@ def show_plane(
     handles.append(Line2D([], [], ls="", marker="o", mfc="none", color=green, label="document"))
     for axis in (left, right):
         axis.plot(*point, "o", ms=8, mfc="none", mew=1.6, color=green)
-        axis.set_xlabel(_BETA)
+        axis.set_xlabel(PARAMETERS["beta"])
         axis.set_xlim(across[0], across[-1])
         axis.set_ylim(upwards[0], upwards[-1])
-    left.set_ylabel(_NAMES[name])
+    left.set_ylabel(PARAMETERS[name])
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8)
     label_panels([left, right])
     return figure
@@ -96,11 +76,11 @@ def show_crowds(
     ways = ListedColormap([COLORS["black"], COLORS["orange"]])
     for row, (name, layers) in zip(axes, planes.items(), strict=True):
         coarse = len(across[name]) // layers["attractors"].shape[1]
-        grid = across[name][::coarse], upwards[name][::coarse]
+        grid = {"across": across[name][::coarse], "upwards": upwards[name][::coarse]}
         number = np.minimum(layers["attractors"], 4)
-        _picture(row[0], number, *grid, cmap=counts, vmin=0.5, vmax=4.5)
-        _picture(row[1], layers["hysteresis"], *grid, cmap=ways, vmin=0, vmax=1)
-        row[0].set_ylabel(_NAMES[name])
+        draw_cells(row[0], number, **grid, cmap=counts, vmin=0.5, vmax=4.5)
+        draw_cells(row[1], layers["hysteresis"], **grid, cmap=ways, vmin=0, vmax=1)
+        row[0].set_ylabel(PARAMETERS[name])
     words = (["1 attractor", "2", "3", "4 or more"], ["up and down agree", "they differ"])
     above: dict[str, Any] = {
         "loc": "lower center",
@@ -109,7 +89,7 @@ def show_crowds(
         "fontsize": 8,
     }
     for column, palette in enumerate((counts, ways)):
-        axes[-1, column].set_xlabel(_BETA)
+        axes[-1, column].set_xlabel(PARAMETERS["beta"])
         handles = [Patch(color=palette(k), label=word) for k, word in enumerate(words[column])]
         axes[0, column].legend(handles=handles, **above)
     label_panels(list(axes.flat))
@@ -124,9 +104,10 @@ def show_basins(values: np.ndarray, found: Basins, *, names: Sequence[str]) -> F
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 4.1), sharey=True)
     colors = [COLORS[name] for name in _NUMBERED[: len(names)]]
     palette = ListedColormap([COLORS["black"], *colors])
-    _picture(left, found.number.T, values, values, cmap=palette, vmin=-1.5, vmax=len(names) - 0.5)
+    grid = {"across": values, "upwards": values}
+    draw_cells(left, found.number.T, **grid, cmap=palette, vmin=-1.5, vmax=len(names) - 0.5)
     norm = LogNorm(max(1, found.time.min()), max(2, found.time.max()))
-    times = _picture(right, found.time.T, values, values, norm=norm)
+    times = draw_cells(right, found.time.T, **grid, norm=norm)
     figure.colorbar(times, ax=right, label="steps until settled")
     handles = [Patch(color=color, label=word) for color, word in zip(colors, names, strict=True)]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(names))
@@ -154,60 +135,4 @@ def show_uncertainty(found: Uncertainty, *, drawn: float) -> Figure:
     axis.set(xscale="log", yscale="log", ylim=(1e-3, 1.0))
     axis.set(xlabel="distance of two starts", ylabel="share ending apart")
     axis.legend(loc="lower left")
-    return figure
-
-
-def show_followed(found: Followed) -> Figure:
-    """Leading exponents and shares of attractors that were matched by identity, by name."""
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(7.2, 5.2), sharex=True)
-    lasting = [name for name in np.unique(found.name) if (found.name == name).sum() > 1]
-    markers = "osD^vP*X<>"
-    share = found.orbits / found.trials
-    spread = np.stack([share - found.low, found.high - share]).clip(0.0)
-    for index, name in enumerate(np.unique(found.name)):
-        mine = found.name == name
-        color, marker = "0.6", "."
-        if name in lasting:
-            place = lasting.index(name)
-            color = COLORS[_NUMBERED[place % len(_NUMBERED)]]
-            marker = markers[place % len(markers)]
-        how: dict[str, Any] = {"color": color, "marker": marker, "ms": 4, "lw": 0.9, "mfc": "none"}
-        top.plot(found.beta[mine], found.exponent[mine], **how)
-        beside = found.beta[mine] + 2e-5 * (index % 5 - 2)
-        bottom.errorbar(beside, share[mine], spread[:, mine], **how)
-    top.axhline(0, color="0.3", lw=0.8)
-    top.set_ylabel("leading exponent\n(nats per step)")
-    bottom.set(xlabel=_BETA, ylabel="share of random contexts")
-    label_panels([top, bottom])
-    return figure
-
-
-def show_longer(betas: np.ndarray, found: Mapping[int, Attractors]) -> Figure:
-    """Orbit diagrams and leading exponents per window of several lengths T of the window.
-
-    found: attractors over `betas` (n,), by T.
-    """
-    size = (2.3 * len(found) + 0.6, 4.6)
-    shared: dict[str, Any] = {"squeeze": False, "sharex": True, "sharey": "row"}
-    figure, axes = plt.subplots(2, len(found), figsize=size, **shared)
-    place: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
-    for (window, one), top, bottom in zip(found.items(), axes[0], axes[1], strict=True):
-        image = orbit_diagram(one, columns=len(betas))
-        top.imshow(image, extent=(betas[0], betas[-1], -1, 1), **place)
-        top.grid(False)
-        top.set_ylim(-0.8, 0.8)
-        top.set_xlabel(f"T = {window}")
-        top.xaxis.set_label_position("top")
-        for regime in Regime:
-            chosen = one.regime == regime
-            rate = window * one.exponents.value[chosen, 0]
-            bottom.plot(betas[chosen], rate, ".", ms=3, color=REGIME_COLORS[regime])
-        bottom.axhline(0, color="0.3", lw=0.8)
-        bottom.set(ylim=(-1.0, 1.0), xlabel=r"$\beta$")
-    axes[0, 0].set_ylabel("overlap $m^o_1$")
-    axes[1, 0].set_ylabel("exponent (nats per $T$ tokens)")
-    dots: dict[str, Any] = {"ls": "", "marker": "o", "ms": 4}
-    handles = [Line2D([], [], color=REGIME_COLORS[r], label=r.label, **dots) for r in Regime]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8)
-    label_panels(list(axes.flat))
     return figure

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import entr
 
 from bookmaker.tables import Rows, Table
 from compendium.c33d_phase_diagrams.attractors import Fingerprints, identify, settle
@@ -18,7 +17,6 @@ from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import (
     SHORT_STRETCHES,
-    Attractors,
     Regime,
     Thresholds,
     find_attractors,
@@ -27,6 +25,7 @@ from spinformer.dmft.continuation import onset
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.regimes import Diagram, orbit_diagram, phase_diagram
 
 _FOLDER = Path(__file__).parent
 # Steps dropped and kept in every cell, and of the exponents (of the document's context, and of
@@ -297,6 +296,54 @@ CONTROL = Table(
 )
 
 
+# Pieces of the plane of β and ε about the document's parameters, ends of both.
+_PATCHES = {
+    "near": ((1.22, 1.29), (0.0, 0.03)),
+    "middle": ((1.2, 1.4), (0.0, 0.06)),
+    "far": ((1.1, 1.7), (0.0, 0.12)),
+}
+
+
+def patch_rows(patch: str, *, finer: int, wait: int) -> Rows:
+    """Score of quasi-periodic motion in a piece of the plane of β and ε, less one half.
+
+    finer: cells for each one of the plane, in either direction. wait: steps dropped.
+    """
+    plane = PLANES["epsilon"]
+    betas, values = (
+        np.arange(low, high, (axis[1] - axis[0]) / finer)
+        for (low, high), axis in zip(_PATCHES[patch], (plane.across, plane.upwards), strict=True)
+    )
+    found = cells(
+        np.tile(betas, len(values)), transient=wait, random=0,
+        **_at("epsilon", np.repeat(values, len(betas))),
+    )  # fmt: skip
+    regime = found.regime.reshape(len(values), -1)
+    value = agreement(regime)[Regime.QUASI_PERIODIC] - 0.5
+    reach = 1.96 * agreement_errors(regime, blocks=5)[Regime.QUASI_PERIODIC]
+    ends = {"value": value, "low": value - reach, "high": value + reach}
+    return [{**ends, "runs": regime.size}]
+
+
+SETTINGS = Table(
+    path=_FOLDER / "settings_C14.csv",
+    units=[
+        *(
+            {"patch": "near", "finer": finer, "wait": wait}
+            for finer in (1, 2, 4)
+            for wait in (20_000, 100_000)
+        ),
+        *(
+            {"patch": "middle", "finer": finer, "wait": wait}
+            for finer in (1, 2)
+            for wait in (20_000, 100_000)
+        ),
+        *({"patch": "far", "finer": finer, "wait": 20_000} for finer in (1, 2)),
+    ],
+    rows=patch_rows,
+)
+
+
 # ---- summaries
 
 
@@ -352,30 +399,24 @@ def mixed(regimes: np.ndarray) -> np.ndarray:
     return np.isin(regimes, (3, 5, 6, 7))
 
 
-def control_changes(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Points (n, 2) of the control cells of a plane, their labels, and those ten times later.
 
-    The later labels are stored; the earlier ones are computed now.
+    regime: the labels of the plane, as `read_plane` gives them.
     """
-    stored = CONTROL.read()
+    stored, plane = CONTROL.read(), PLANES[name]
     betas, values = control_cells(name)
-    before = cells(betas, random=0, **_at(name, values)).regime
-    return np.stack([betas, values], axis=1), before, stored["regime"][stored["plane"] == name]
+    rows = np.searchsorted(plane.upwards, values - 1e-9)
+    columns = np.searchsorted(plane.across, betas - 1e-9)
+    late = stored["regime"][stored["plane"] == name]
+    return np.stack([betas, values], axis=1), regime[rows, columns], late
 
 
-def diversity(regime: np.ndarray) -> np.ndarray:
-    """Shannon entropy, in nats, of the named regimes along each row of labels (rows, n)."""
-    counts = np.stack([(regime == code).sum(axis=1) for code in NAMED], axis=1)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    return np.asarray(entr(shares).sum(axis=1))
-
-
-def coarse_plane(plane: Plane, *, every: int) -> dict[str, np.ndarray]:
-    """Regimes and exponents of every `every`-th cell of a plane, computed now."""
-    upwards = plane.upwards[::every]
-    found = _grid(plane.name, plane.across[::every], upwards, random=0)
-    layers = {"regime": found.regime, "exponent": found.exponent.value}
-    return {name: layer.reshape(len(upwards), -1) for name, layer in layers.items()}
+def coarse_plane(plane: Plane, *, every: int) -> Diagram:
+    """Every `every`-th cell of a plane, computed now; its defaults are the sizes of the tables."""
+    network, start, _ = start_of_planes()
+    where = {"beta": plane.across[::every], plane.name: plane.upwards[::every]}
+    return phase_diagram(network, start, **where)
 
 
 # ---- longer windows
@@ -404,7 +445,7 @@ def scaled_thresholds(bits: int) -> Thresholds:
 
 def longer_diagram(
     bits: int, *, betas: np.ndarray, seed: Seed = 0, turns: int = 5000, bins: int = 400
-) -> Attractors:
+) -> Diagram:
     """Orbit diagram of `longer_network(bits)` over `betas` (n,), from one random context.
 
     `turns` turns of the clock are dropped, a fifth as many kept, and as many averaged for the
@@ -412,7 +453,7 @@ def longer_diagram(
     """
     network = longer_network(bits, seed=seed)
     steps = turns * network.positions
-    return find_attractors(
+    return orbit_diagram(
         network,
         random_contexts(network, seed, count=1).select(0),
         beta=betas,
