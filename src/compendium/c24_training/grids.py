@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bookmaker.tables import Rows, Table
-from compendium.c24_training.sixteen import character_task, copy_task
+from compendium.c24_training.sixteen import copy_task
 from compendium.c24_training.study import fit
 from compendium.common.classifiers import build_classifier
 from compendium.common.token_tasks import Task, digit_task, recall_task
@@ -66,13 +66,6 @@ GRIDS = {
             (("saddle", "frozen couplings"), (0.6,), (60, 100)),
             (("saddle", "frozen couplings"), (2.0,), (60,)),
         ],
-    ),
-    "characters": Grid(
-        task=character_task,
-        depth=1,
-        splits=range(5),
-        rates=dict.fromkeys(("numbers", "frozen numbers"), R[2::2]),
-        cells=[(("numbers", "frozen numbers"), (0.6,), (300,))],
     ),
     "digits": Grid(
         task=digit_task,

@@ -8,8 +8,7 @@ whose magnetizations are the fields of the next system with nothing added in bet
 Every network is an arm of a comparison, by name in `ARMS`; g is where the couplings start.
 
 - saddle: modules return -dF/dH exactly, at the saddle point. limited: at the fixed point of the
-  mean-field equations, couplings kept below the limit 0.9. fixed point: without that limit, where
-  it need not exist. one step: the first of its iteration.
+  mean-field equations, couplings kept below the limit 0.9. one step: the first of its iteration.
 - no response: ⟨σ⟩ at the saddle only. free spins: no couplings.
 - frozen couplings: W_Q, W_K, β and g stay as they were drawn. couplings only: these and the
   read-out are trained, nothing else. read-out only: the read-out alone.
@@ -68,7 +67,6 @@ _ONE_STEP: dict[str, Any] = {"solver": Solver(steps=1)}
 ARMS = {
     "saddle": Arm(options=_SADDLE),
     "limited": Arm(options={"solver": Solver(max_steps=25), "coupling_limit": LIMIT}),
-    "fixed point": Arm(options={"solver": "fixed point"}),
     "one step": Arm(options=_ONE_STEP),
     "no response": Arm(options={**_SADDLE, "response": False}),
     "frozen couplings": Arm(options=_SADDLE, trained="rest"),
