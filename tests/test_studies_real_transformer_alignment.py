@@ -5,8 +5,9 @@ import pytest
 import torch
 from minilm_model import installed_model, installed_traces
 
-from compendium.c14_real_transformer import alignment, energies, rotations, untrained
+from compendium.c14_real_transformer import alignment, energies, untrained
 from spinformer.language.encoder import run_model
+from spinformer.language.heads import random_rotations
 from spinformer.language.untrained import example_model
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
@@ -158,6 +159,6 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="draws"):
         alignment.step_alignment(model, trace, draws=-1)
     with pytest.raises(ValueError, match="like"):
-        rotations.random_rotations(torch.zeros(2, 3, 4), seed=0)
+        random_rotations(torch.zeros(2, 3, 4), seed=0)
     with pytest.raises(ValueError, match="layer"):
         alignment.weight_alignment(model, 2)

@@ -22,7 +22,6 @@ TABLES = {
 QUICK = {
     *(f"11b_load_and_temperature:{name}" for name in ("copies", "melting", "retrieval")),
     *(f"12b_continuous_capacity:{name}" for name in ("basins", "fold", "kept", "one_step")),
-    *(f"13_memory_density:{name}" for name in ("digits", "held_out")),
     "14_real_transformer:untrained",
     "17_interacting_patterns:search",
     "24_training:references",

@@ -14,10 +14,8 @@ from compendium.c33d_phase_diagrams.attractors import (
     coexisting,
     ends_apart,
     fingerprints,
-    global_continuation,
     grid_neighbors,
     identify,
-    match_attractors,
     separation,
     slice_of_contexts,
     uncertainty_exponent,
@@ -35,7 +33,6 @@ from compendium.c33d_phase_diagrams.study import (
     coarse_plane,
     control_cells,
     control_changes,
-    diversity,
     hysteresis,
     longer_diagram,
     longer_network,
@@ -359,38 +356,6 @@ def test_near_starts_end_apart_as_lots_do(cycles):
 # ---- following
 
 
-def test_matching_takes_the_nearest_pairs_within_reach():
-    before, after = made([0.0, 0.1, 0.2], [0.0] * 3), made([0.19, 0.012, 0.7], [0.0] * 3)
-    assert match_attractors(before, after=after, reach=0.05).tolist() == [2, 0, -1]
-    assert match_attractors(before, after=after, reach=0.011).tolist() == [2, -1, -1]
-    # One partner each: the nearer one gets it.
-    one, two = made([0.0], [0.0]), made([0.01, 0.005], [0.0, 0.0])
-    assert match_attractors(one, after=two, reach=0.05).tolist() == [-1, 0]
-
-
-def test_names_last_as_long_as_attractors():
-    # The cycle of 16 steps lives above 1.2686 only, those of 28 and 56 on both sides.
-    starts, betas = random_contexts(NETWORK, 0, count=64), np.array([1.27, 1.2695, 1.269, 1.268])
-    found = global_continuation(NETWORK, starts, betas, reach=0.02, transient=30_000)
-    last = set(found.name[found.beta == 1.268])
-    assert set(found.name[(found.beta == 1.27) & (found.period == 28)]) <= last
-    assert (found.period == 16).any()
-    assert not set(found.name[found.period == 16]) & last
-    for beta, lost in zip(betas, found.unresolved, strict=True):
-        here = found.beta == beta
-        assert found.orbits[here].sum() + lost == found.trials == 64
-        assert (found.low[here] <= found.orbits[here] / 64).all()
-    # Every state handed on is on its attractor: a further turn of the period returns to it.
-    assert found.context.position == starts.position
-    for entry in np.flatnonzero(found.period == 28):
-        context = found.context.select(int(entry))
-        after = moved(context, 28, beta=float(found.beta[entry])).attention
-        assert np.abs(after - context.attention).max() < 1e-6
-
-
-# ---- planes
-
-
 @pytest.mark.parametrize("name", ["gamma", "epsilon"])
 def test_cells_of_a_stored_plane_again(name):
     plane, layers = PLANES[name], read_plane(TABLES[name])
@@ -518,7 +483,7 @@ def test_the_criterion_of_the_planes_by_counting():
         if name == "epsilon":
             # The condition of the claim: half the resolution, and the strip is no region.
             assert agreement(regime[::2, ::2])[Regime.QUASI_PERIODIC] < 0.5
-        _, before, after = control_changes(name)
+        _, before, after = control_changes(name, regime)
         assert share_interval(int((before != after).sum()), trials=800)[1] < 0.1
 
 
@@ -530,24 +495,19 @@ def test_control_cells_are_those_of_the_plane_and_come_out_again(name):
     assert len(set(zip(betas, values, strict=True))) == 800
     np.testing.assert_allclose(stored["beta"][mine], betas, rtol=1e-5)
     np.testing.assert_allclose(stored["value"][mine], values, rtol=1e-5)
-    points, before, after = control_changes(name)
+    regime = read_plane(TABLES[name])["regime"]
+    points, before, after = control_changes(name, regime)
     assert (points == np.stack([betas, values], axis=1)).all()
     rows, columns = (
         np.searchsorted(axis, at - 1e-9)
         for axis, at in ((plane.upwards, values), (plane.across, betas))
     )
-    assert (before == read_plane(TABLES[name])["regime"][rows, columns]).all()
+    assert (before == regime[rows, columns]).all()
     # Marked is what changes, and nothing else, when it is run again.
     chosen = np.append(np.flatnonzero(before == after)[:12], np.flatnonzero(before != after)[:6])
     late = cells(betas[chosen], transient=200_000, **{name: values[chosen]})
     for layer in ("regime", "period", "attractors", "regimes"):
         assert (getattr(late, layer) == stored[layer][mine[chosen]]).all()
-
-
-def test_diversity_is_an_entropy_of_the_named_regimes():
-    rows = np.array([[0, 1, 2, 2], [0, 0, 0, 3], [3, 3, 3, 3], [4, 2, 2, 0]])
-    third = -(2 / 3 * np.log(2 / 3) + 1 / 3 * np.log(1 / 3))
-    np.testing.assert_allclose(diversity(rows), [1.5 * np.log(2), 0.0, 0.0, third])
 
 
 # ---- longer windows

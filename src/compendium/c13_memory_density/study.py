@@ -6,12 +6,15 @@ exact learning; at distances 3 + δ and 3 − δ the gain is that of a memory at
 digits CD-1 loses to exact learning in every split, by more than two nats, and its patterns with
 freed weights come within two nats of exact learning.
 
-Tolerance of a table's numbers on another processor: 0.02 nats for `held_out`; CD ends in noise on
-the digits, where the draws of its chain decide which patterns are longest: 3 nats for its loss.
+Tolerance of a table's numbers on another processor: 0.02 nats for `held_out`. On the digits CD ends
+in noise: rounding turns a draw of its chain, and the draws decide which patterns are longest.
+Over eight chains on one split its loss has a standard deviation of 0.8 nats, that with freed
+weights 0.1, and the largest weight is anything from 0.27 to 0.92, which is not compared.
 """
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -216,9 +219,16 @@ HELD_OUT = Table(
         for seed in range(SEEDS)
     ],
     rows=held_out_rows,
+    seconds=1.0,
+    within={"excess": 0.02},
 )
 DIGITS = Table(
     path=Path(__file__).parent / "digits.csv",
     units=[{"pictures": name, "seed": seed} for name in PICTURES for seed in range(SEEDS)],
     rows=digit_rows,
+    seconds=3.0,
+    within={
+        **{"loss": 3.0, "free": 0.5, "norms": 0.03, "share": 0.01, "cd_1": 0.3, "cd_10": 0.3},
+        **{"cd_100": 0.3, "weight": math.inf, "effective": math.inf},
+    },
 )

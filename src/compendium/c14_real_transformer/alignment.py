@@ -18,11 +18,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from compendium.c14_real_transformer.rotations import random_rotations
 from spinformer.core.checks import check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace
+from spinformer.language.heads import random_rotations
 
 
 @record

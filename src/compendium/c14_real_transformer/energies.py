@@ -17,16 +17,13 @@ width D, L layers from 0; KINDS names the two energies.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from compendium.c14_real_transformer.rotations import random_rotations
 from spinformer.core.checks import (
     check_array,
-    check_broadcast,
     check_choice,
     check_real,
     check_tensor,
@@ -35,36 +32,10 @@ from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, project
+from spinformer.language.heads import overlap_energy, random_rotations
 
 KINDS = ("hopfield", "overlap")
 STAGES = ("hopfield", "attention", "residual", "layer norm", "feed forward")
-
-
-def overlap_energy(queries: torch.Tensor, *, keys: torch.Tensor, beta: float) -> torch.Tensor:
-    """U = −β⁻¹ [lse(β (k − k̄)·q) − log N] of queries (..., S, d), keys (..., N, d): (..., S).
-
-    Differentiable in both. Raises ValueError for another width, no key, or β ≤ 0.
-
-    >>> keys = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
-    >>> [f"{float(-u):.4f}" for u in overlap_energy(torch.eye(2), keys=keys, beta=1.0)]
-    ['0.4338', '0.0000']
-    """
-    check_tensor("queries", queries)
-    check_tensor("keys", keys, like=("queries", queries))
-    beta = check_real("beta", beta, low=0.0, open_low=True)
-    if keys.ndim < 2 or not keys.shape[-2] or queries.ndim < 2:
-        raise ValueError(
-            "queries and keys must have shapes (..., S, d) and (..., N, d) with N > 0, "
-            f"got {tuple(queries.shape)} and {tuple(keys.shape)}"
-        )
-    if keys.shape[-1] != queries.shape[-1]:
-        raise ValueError(
-            f"keys must have the width of queries, {queries.shape[-1]}, got {keys.shape[-1]}"
-        )
-    check_broadcast(queries=queries.shape[:-2], keys=keys.shape[:-2])
-    centered = keys - keys.mean(-2, keepdim=True)
-    lse = torch.logsumexp(beta * queries @ centered.mT, dim=-1)
-    return -(lse - math.log(keys.shape[-2])) / beta
 
 
 def stage_energies(

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap, TwoSlopeNorm
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
+from spinformer.plot.heads import head_map
 from spinformer.plot.style import COLORS, DIVERGING, label_panels
 
 
@@ -135,23 +136,6 @@ def share_maps(
     figure.colorbar(image, ax=axes[0].tolist(), label="share that fell", shrink=0.85)
     label_panels(list(axes[0]))
     return figure
-
-
-def head_map(axis: Axes, values: np.ndarray, *, label: str, limit: float, digits: int = 2) -> None:
-    """Signed numbers of every head (L, H) as a map with the numbers written in.
-
-    >>> head_map(plt.gca(), np.eye(2) - 0.5, label="cosine", limit=1.0)
-    >>> plt.close()
-    """
-    norm = TwoSlopeNorm(vmin=-limit, vcenter=0.0, vmax=limit)
-    image = axis.imshow(values, cmap=DIVERGING, norm=norm, aspect="auto")
-    for (i, j), value in np.ndenumerate(values):
-        tone = "white" if abs(value) > 0.7 * limit else "black"
-        text = f"{np.round(value, digits) + 0.0:.{digits}f}".replace("0.", ".", 1)
-        axis.text(j, i, text, ha="center", va="center", fontsize=6.5, color=tone)
-    axis.grid(False)
-    axis.set(xlabel="head", ylabel="layer", xticks=range(0, values.shape[1], 2))
-    axis.figure.colorbar(image, ax=axis, label=label, shrink=0.85)
 
 
 def depth_maps(profiles: Mapping[str, np.ndarray], *, titles: Mapping[str, str]) -> Figure:

@@ -24,8 +24,7 @@ import numpy as np
 import torch
 
 from bookmaker.tables import Rows, Table
-from compendium.c14_real_transformer.energies import overlap_energy, stage_energies
-from compendium.c14_real_transformer.rotations import random_rotations
+from compendium.c14_real_transformer.energies import stage_energies
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.language.encoder import (
@@ -35,6 +34,7 @@ from spinformer.language.encoder import (
     join_traces,
     run_model,
 )
+from spinformer.language.heads import overlap_energy, random_rotations
 from spinformer.language.minilm import load_model
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 

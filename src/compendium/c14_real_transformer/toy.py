@@ -29,10 +29,11 @@ import torch
 from torch.nn import functional
 
 from bookmaker.tables import Rows, Table
-from compendium.c14_real_transformer.energies import alignment, overlap_energy
+from compendium.c14_real_transformer.energies import alignment
 from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
+from spinformer.language.heads import overlap_energy
 
 GOALS = ("recall", "translate", "avoid")
 Weights = Mapping[str, torch.Tensor]

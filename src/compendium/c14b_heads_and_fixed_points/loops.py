@@ -23,10 +23,10 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from compendium.c14_real_transformer.rotations import random_rotations
 from spinformer.core.checks import check_array
 from spinformer.core.random import Seed
 from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, layer_norm, project
+from spinformer.language.heads import random_rotations
 
 VALUES = ("keys", "readback", "turned")
 

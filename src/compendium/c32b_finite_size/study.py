@@ -10,9 +10,14 @@ N^{-1/2}. The *onset* is the size from which on the linear law misses at most a 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bookmaker.tables import Rows, Table
+from compendium.common.networks import draw_networks
+from compendium.common.windows import MOTIONS, message_start
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -31,6 +36,12 @@ from spinformer.dmft.finite_size import (
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
 
+_FOLDER = Path(__file__).parent
+_OTHERS = "other networks"
+# Sizes by decades, and tokens at which the onset in chaos is stored.
+_DECADES = 3 * np.rint(10.0 ** np.arange(2, 15.01, 1.0) / 3).astype(int)
+LATER = np.arange(3, 43, 3)
+_CHUNK = 30
 _GROUPS = 20  # of texts, left out one after another for the error of a ratio
 
 
@@ -254,3 +265,93 @@ def agreement_times(limit: Limit, *, sizes: np.ndarray, share: float) -> np.ndar
     width = np.sqrt(2.0 * semantic_overlaps(limit.network, limit.path).var(axis=0).sum())
     beyond = limit.sigma[context:] > share * width * np.sqrt(sizes)[:, None]
     return np.where(beyond.any(axis=1), beyond.argmax(axis=1), beyond.shape[1])
+
+
+# ---- the tables
+
+
+def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
+    """Limits from thirty starts on an attractor of the document's network, or of thirty networks.
+
+    Those begin, at β = 2, from a random context each, followed for 60 tokens.
+    """
+    found = []
+    if motion == _OTHERS:
+        drawn = draw_networks(
+            family=5, features=3, segments=3, context=4, epsilon=0.02, count=_CHUNK
+        )
+        for seed, network in drawn.items():
+            found += settled_limits(network, 2.0, count=1, settle=60, steps=steps, seed=seed)
+        return found
+    network, beta = Network.document(), MOTIONS[motion][0]
+    for number in range(_CHUNK * chunk + 1, _CHUNK * (chunk + 1) + 1):
+        window, position = message_start(network, motion, number=number)
+        found.append(follow_limit(network, beta, window=window, steps=steps, position=position))
+    return found
+
+
+def _pair(limits: list[Limit], *, tokens: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Log10 of the onset, measured from 60 texts a size and computed: (starts, tokens, 2)."""
+    measured = onsets(limits, tokens=tokens, sizes=sizes, runs=60, seed=0)
+    at = limits[0].network.context - 1 + tokens
+    with np.errstate(divide="ignore"):
+        computed = np.log([300.0 * one.crossing()[at] for one in limits])
+    return np.stack([measured, computed], axis=2) / np.log(10.0)
+
+
+def onset_rows(motion: str, chunk: int) -> Rows:
+    """Onset eight tokens after each start, log10 of the bits, measured and computed."""
+    found = _pair(_limits(motion, chunk, steps=8), tokens=np.array([8]), sizes=_DECADES)[:, 0]
+    return [
+        {"start": _CHUNK * chunk + n, "onset": float(one), "computed": float(two)}
+        for n, (one, two) in enumerate(found)
+    ]
+
+
+def growth_rows(chunk: int) -> Rows:
+    """Onset in chaos at β = 1.28 after 3, 6, … 42 tokens, log10 of the bits, as in `onset_rows`."""
+    limits = _limits("chaos at 1.28", chunk, steps=int(LATER[-1]))
+    return [
+        {"start": _CHUNK * chunk + n, "token": int(token), "onset": float(a), "computed": float(b)}
+        for n, row in enumerate(_pair(limits, tokens=LATER, sizes=_DECADES))
+        for token, (a, b) in zip(LATER, row, strict=True)
+    ]
+
+
+def steepness_rows(gamma: float) -> Rows:
+    """Onset four and eight tokens after thirty random windows, at a steepness of the softmax."""
+    document = Network.document()
+    drawn = random_contexts(document, 1, count=_CHUNK)
+    network = document.with_parameters(gamma=gamma)
+    limits = [
+        follow_limit(network, 1.28, window=window, steps=8, position=0)
+        for window in window_of_context(document, drawn, beta=1.28)
+    ]
+    sizes = 3 * np.rint(10.0 ** np.arange(1.5, 10.01, 0.5) / 3).astype(int)
+    found = _pair(limits, tokens=np.array([4, 8]), sizes=sizes)
+    return [
+        {"start": n, "token": token, "onset": float(a), "computed": float(b)}
+        for n, row in enumerate(found)
+        for token, (a, b) in zip((4, 8), row, strict=True)
+    ]
+
+
+ONSETS = Table(
+    path=_FOLDER / "onsets.csv",
+    units=[
+        {"motion": motion, "chunk": chunk}
+        for motion in (*MOTIONS, _OTHERS)
+        for chunk in range(1 if motion == _OTHERS else 2)
+    ],
+    rows=onset_rows,
+)
+GROWTH = Table(
+    path=_FOLDER / "growth.csv",
+    units=[{"chunk": chunk} for chunk in range(10)],
+    rows=growth_rows,
+)
+STEEPNESS = Table(
+    path=_FOLDER / "steepness.csv",
+    units=[{"gamma": float(2**power)} for power in range(2, 10)],
+    rows=steepness_rows,
+)

@@ -12,12 +12,11 @@ Written down before the tables were made, after a look at a coarse grid of regim
 3. Less than 10 % of the cells have more than one regime among eight random contexts.
 4. The borders of chaos are fractal: the share of cells whose neighbor at a distance has another
    label grows with the distance to a power clearly below 1.
-5. The document's γ and ε lie above the median in the diversity of regimes along β.
 
 `LONGER`: the document's features in windows of 4 to 32 tokens, with random signs of the slower
 bits of the clock. Written down before the table, after a look at two draws:
-6. The onset lies within 0.02 of the closed form for ε → 0 divided by 1 − ε, at every T.
-7. The turn of the clock is the unit of time: in chaos the exponent per token falls as 1/T.
+5. The onset lies within 0.02 of the closed form for ε → 0 divided by 1 − ε, at every T.
+6. The turn of the clock is the unit of time: in chaos the exponent per token falls as 1/T.
 
 Conventions of `spinformer.dmft`: β an inverse temperature, γ directly in front of the dot product,
 rates in nats per step.

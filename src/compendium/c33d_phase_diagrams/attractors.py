@@ -1,4 +1,4 @@
-"""Which orbits lie on one attractor, which starts end on it, and how it goes on along β.
+"""Which orbits lie on one attractor, and which starts end on it.
 
 *Identity.* An attractor is a set in the space of windows *and* positions; where ε > 0 the clock of
 2^K positions belongs to the state. Regime and period do not tell two cycles of one period apart.
@@ -20,20 +20,15 @@ d-dimensional slice the share that has a point of another basin at a distance ε
 the basins' border has dimension d − α. The *basin entropy* (Daza et al. 2016): −Σ p ln p of the
 basins' shares p in a small box, averaged over boxes; where its average over the boxes that hold a
 border exceeds ln 2 the border is fractal.
-
-*Following.* At every β the attractors found at the one before are tried again from where they
-ended, and random contexts are run beside them; matched by the least sum of fingerprint distances.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
 from scipy.special import entr
 
@@ -518,103 +513,4 @@ def basin_entropy(labels: np.ndarray, *, box: int = 5) -> BasinEntropy:
         border=mean_estimate(mixed) if len(mixed) > 1 else border,
         boxes=high * wide,
         border_boxes=len(mixed),
-    )
-
-
-# ---- following
-
-
-@record
-class Followed:
-    """One entry for each attractor at each β; all arrays (n,), in the order visited.
-
-    beta: where. name: which attractor, the same integer as long as it is matched. regime, period,
-    exponent: as in `Attractors`. orbits: how many of the `trials` random contexts end
-    on it; low, high: Wilson's interval of their share. context: one state (n, T, P) on each.
-    unresolved: (number of β,) random contexts that could not be assigned.
-    """
-
-    beta: np.ndarray
-    name: np.ndarray
-    regime: np.ndarray
-    period: np.ndarray
-    exponent: np.ndarray
-    orbits: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    trials: int
-    context: Context
-    unresolved: np.ndarray
-
-
-def match_attractors(before: Fingerprints, *, after: Fingerprints, reach: float) -> np.ndarray:
-    """Index of the attractor of `before` (n,) that each one of `after` (m,) continues, or −1.
-
-    The pairing with the smallest sum of distances between fingerprints (`separation`); pairs
-    further apart than `reach` do not count.
-    """
-    gap = _distance(before.moments, after.moments[:, None])
-    found = np.full(len(gap), -1)
-    # What is too far costs the same everywhere: it must not decide between near ones.
-    for row, column in zip(*linear_sum_assignment(np.minimum(gap, 2 * reach)), strict=True):
-        if gap[row, column] <= reach:
-            found[row] = column
-    return found
-
-
-def global_continuation(
-    network: Network,
-    context: Context,
-    betas: np.ndarray,
-    *,
-    reach: float,
-    transient: int = 20_000,
-) -> Followed:
-    """Follow all attractors that the random contexts (B, T, P) find, through `betas` in order.
-
-    Names, shares and matching as in `Followed` and `match_attractors`. An attractor whose name
-    goes on though no random context ends on it was reached from its own last state.
-    """
-    drawn = len(context.attention)
-    entries: list[tuple[float, ...]] = []
-    states, unresolved = [], []
-    last: Fingerprints | None = None
-    names: list[int] = []
-    fresh = 0
-    for beta in betas.tolist():
-        starts = context
-        if last is not None:
-            both = np.concatenate([context.attention, last.context.attention])
-            starts = Context(both, context.position)
-        found, prints, rate = settle(network, starts, transient=transient, beta=beta)
-        numbers = identify(prints, exponent=rate)
-        heads = [
-            min(np.flatnonzero(numbers == number), key=lambda orbit: prints.error[orbit])
-            for number in range(numbers.max() + 1)
-        ]
-        chosen = prints.select(heads)
-        # All states are handed on at one position of the clock.
-        ensemble = Ensemble(network, chosen.context, beta=beta)
-        ensemble.advance((context.position - chosen.context.position) % network.positions)
-        now = replace(chosen, context=ensemble.state())
-        renamed = []
-        old = [-1] * len(heads) if last is None else match_attractors(last, after=now, reach=reach)
-        for index in old:
-            renamed.append(names[index] if index >= 0 else fresh)
-            fresh += index < 0
-        names, last = renamed, now
-        unresolved.append(int((numbers[:drawn] == -1).sum()))
-        states.append(now.context.attention)
-        for number, head in enumerate(heads):
-            orbits = int((numbers[:drawn] == number).sum())
-            what = (found.regime[head], found.period[head], rate.value[head])
-            entries.append(
-                (beta, names[number], *what, orbits, *share_interval(orbits, trials=drawn))
-            )
-    columns = ("beta", "name", "regime", "period", "exponent", "orbits", "low", "high")
-    return Followed(
-        **dict(zip(columns, map(np.array, zip(*entries, strict=True)), strict=True)),
-        trials=drawn,
-        context=Context(np.concatenate(states), context.position),
-        unresolved=np.array(unresolved),
     )

@@ -14,9 +14,9 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from compendium.c33d_phase_diagrams.attractors import Basins, Followed, Uncertainty
-from spinformer.dmft.attractors import Attractors, Regime
-from spinformer.plot.orbits import REGIME_COLORS, orbit_diagram
+from compendium.c33d_phase_diagrams.attractors import Basins, Uncertainty
+from spinformer.dmft.attractors import Regime
+from spinformer.plot.orbits import REGIME_COLORS
 from spinformer.plot.style import COLORS, DIVERGING, label_panels
 
 _NAMES = {"gamma": r"attention $\gamma$", "epsilon": r"share of the position $\varepsilon$"}
@@ -154,60 +154,4 @@ def show_uncertainty(found: Uncertainty, *, drawn: float) -> Figure:
     axis.set(xscale="log", yscale="log", ylim=(1e-3, 1.0))
     axis.set(xlabel="distance of two starts", ylabel="share ending apart")
     axis.legend(loc="lower left")
-    return figure
-
-
-def show_followed(found: Followed) -> Figure:
-    """Leading exponents and shares of attractors that were matched by identity, by name."""
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(7.2, 5.2), sharex=True)
-    lasting = [name for name in np.unique(found.name) if (found.name == name).sum() > 1]
-    markers = "osD^vP*X<>"
-    share = found.orbits / found.trials
-    spread = np.stack([share - found.low, found.high - share]).clip(0.0)
-    for index, name in enumerate(np.unique(found.name)):
-        mine = found.name == name
-        color, marker = "0.6", "."
-        if name in lasting:
-            place = lasting.index(name)
-            color = COLORS[_NUMBERED[place % len(_NUMBERED)]]
-            marker = markers[place % len(markers)]
-        how: dict[str, Any] = {"color": color, "marker": marker, "ms": 4, "lw": 0.9, "mfc": "none"}
-        top.plot(found.beta[mine], found.exponent[mine], **how)
-        beside = found.beta[mine] + 2e-5 * (index % 5 - 2)
-        bottom.errorbar(beside, share[mine], spread[:, mine], **how)
-    top.axhline(0, color="0.3", lw=0.8)
-    top.set_ylabel("leading exponent\n(nats per step)")
-    bottom.set(xlabel=_BETA, ylabel="share of random contexts")
-    label_panels([top, bottom])
-    return figure
-
-
-def show_longer(betas: np.ndarray, found: Mapping[int, Attractors]) -> Figure:
-    """Orbit diagrams and leading exponents per window of several lengths T of the window.
-
-    found: attractors over `betas` (n,), by T.
-    """
-    size = (2.3 * len(found) + 0.6, 4.6)
-    shared: dict[str, Any] = {"squeeze": False, "sharex": True, "sharey": "row"}
-    figure, axes = plt.subplots(2, len(found), figsize=size, **shared)
-    place: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
-    for (window, one), top, bottom in zip(found.items(), axes[0], axes[1], strict=True):
-        image = orbit_diagram(one, columns=len(betas))
-        top.imshow(image, extent=(betas[0], betas[-1], -1, 1), **place)
-        top.grid(False)
-        top.set_ylim(-0.8, 0.8)
-        top.set_xlabel(f"T = {window}")
-        top.xaxis.set_label_position("top")
-        for regime in Regime:
-            chosen = one.regime == regime
-            rate = window * one.exponents.value[chosen, 0]
-            bottom.plot(betas[chosen], rate, ".", ms=3, color=REGIME_COLORS[regime])
-        bottom.axhline(0, color="0.3", lw=0.8)
-        bottom.set(ylim=(-1.0, 1.0), xlabel=r"$\beta$")
-    axes[0, 0].set_ylabel("overlap $m^o_1$")
-    axes[1, 0].set_ylabel("exponent (nats per $T$ tokens)")
-    dots: dict[str, Any] = {"ls": "", "marker": "o", "ms": 4}
-    handles = [Line2D([], [], color=REGIME_COLORS[r], label=r.label, **dots) for r in Regime]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8)
-    label_panels(list(axes.flat))
     return figure

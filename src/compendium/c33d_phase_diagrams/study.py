@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import entr
 
 from bookmaker.tables import Rows, Table
 from compendium.c33d_phase_diagrams.attractors import Fingerprints, identify, settle
@@ -297,6 +296,54 @@ CONTROL = Table(
 )
 
 
+# Pieces of the plane of β and ε about the document's parameters, ends of both.
+_PATCHES = {
+    "near": ((1.22, 1.29), (0.0, 0.03)),
+    "middle": ((1.2, 1.4), (0.0, 0.06)),
+    "far": ((1.1, 1.7), (0.0, 0.12)),
+}
+
+
+def patch_rows(patch: str, *, finer: int, wait: int) -> Rows:
+    """Score of quasi-periodic motion in a piece of the plane of β and ε, less one half.
+
+    finer: cells for each one of the plane, in either direction. wait: steps dropped.
+    """
+    plane = PLANES["epsilon"]
+    betas, values = (
+        np.arange(low, high, (axis[1] - axis[0]) / finer)
+        for (low, high), axis in zip(_PATCHES[patch], (plane.across, plane.upwards), strict=True)
+    )
+    found = cells(
+        np.tile(betas, len(values)), transient=wait, random=0,
+        **_at("epsilon", np.repeat(values, len(betas))),
+    )  # fmt: skip
+    regime = found.regime.reshape(len(values), -1)
+    value = agreement(regime)[Regime.QUASI_PERIODIC] - 0.5
+    reach = 1.96 * agreement_errors(regime, blocks=5)[Regime.QUASI_PERIODIC]
+    ends = {"value": value, "low": value - reach, "high": value + reach}
+    return [{**ends, "runs": regime.size}]
+
+
+SETTINGS = Table(
+    path=_FOLDER / "settings_C14.csv",
+    units=[
+        *(
+            {"patch": "near", "finer": finer, "wait": wait}
+            for finer in (1, 2, 4)
+            for wait in (20_000, 100_000)
+        ),
+        *(
+            {"patch": "middle", "finer": finer, "wait": wait}
+            for finer in (1, 2)
+            for wait in (20_000, 100_000)
+        ),
+        *({"patch": "far", "finer": finer, "wait": 20_000} for finer in (1, 2)),
+    ],
+    rows=patch_rows,
+)
+
+
 # ---- summaries
 
 
@@ -352,22 +399,17 @@ def mixed(regimes: np.ndarray) -> np.ndarray:
     return np.isin(regimes, (3, 5, 6, 7))
 
 
-def control_changes(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Points (n, 2) of the control cells of a plane, their labels, and those ten times later.
 
-    The later labels are stored; the earlier ones are computed now.
+    regime: the labels of the plane, as `read_plane` gives them.
     """
-    stored = CONTROL.read()
+    stored, plane = CONTROL.read(), PLANES[name]
     betas, values = control_cells(name)
-    before = cells(betas, random=0, **_at(name, values)).regime
-    return np.stack([betas, values], axis=1), before, stored["regime"][stored["plane"] == name]
-
-
-def diversity(regime: np.ndarray) -> np.ndarray:
-    """Shannon entropy, in nats, of the named regimes along each row of labels (rows, n)."""
-    counts = np.stack([(regime == code).sum(axis=1) for code in NAMED], axis=1)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    return np.asarray(entr(shares).sum(axis=1))
+    rows = np.searchsorted(plane.upwards, values - 1e-9)
+    columns = np.searchsorted(plane.across, betas - 1e-9)
+    late = stored["regime"][stored["plane"] == name]
+    return np.stack([betas, values], axis=1), regime[rows, columns], late
 
 
 def coarse_plane(plane: Plane, *, every: int) -> dict[str, np.ndarray]:

@@ -129,30 +129,3 @@ def show_predictor(
     axes[1].legend(loc="lower right")
     label_panels(list(axes))
     return figure
-
-
-def show_large(
-    sizes: np.ndarray,
-    *,
-    medians: np.ndarray,
-    errors: np.ndarray,
-    theory: np.ndarray,
-    radii: np.ndarray,
-    shares: np.ndarray,
-    law: np.ndarray,
-) -> Figure:
-    """Median onset against P with the independent-eigenvalue estimate, and the radial law."""
-    figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.3))
-    signs: dict[str, Any] = {"ms": 4, "color": COLORS["blue"], "label": "random signs"}
-    axes[0].plot(radii, law, color=_BLACK, lw=1, label="limit")
-    axes[0].plot(radii, shares, "o", **signs)
-    axes[0].set(xlabel=r"modulus $|\mu|$", ylabel="share of eigenvalues below")
-    axes[1].errorbar(sizes, medians, yerr=errors, fmt="o", capsize=3, **signs)
-    axes[1].plot(sizes, theory, color=COLORS["orange"], label="independent eigenvalues")
-    axes[1].axhline(1.0, color=_BLACK, lw=1, label="limit")
-    axes[1].set_xscale("log", base=2)
-    axes[1].set(xlabel="features $P$", ylabel=r"median of $\beta_c\sqrt{P/L}$")
-    for axis in axes:
-        axis.legend()
-    label_panels(list(axes))
-    return figure

@@ -16,16 +16,6 @@ the document's size the range is the document's.
 
 An orbit is *driven* if all contexts at its β end on one orbit whose period divides that of the
 clock. The onset is the first β where this fails.
-
-*Large networks.* C = W^v W^{o⊤}/L has independent fair signs in both factors. For P, L → ∞ at a
-fixed ratio c = P/L ≤ 1 it is R-diagonal: its eigenvalues have uniform phases, and the share of
-moduli below r is F(r) with F⁻¹(t)² = 1/S(t − 1) (Haagerup and Larsen 2000), S the S-transform of
-C C^⊤. That of W W^⊤/L is 1/(1 + c y), of W^⊤ W/L it is 1/(c + y); freeness multiplies; and from
-L × L to P × P gives S(y) = 1/(c (1 + y)(1 + c y)), so that r² = c t (1 − c + c t). At t = 1 the rim
-r = √c. The closed-form onset reads β|μ| = ρ(arg μ), ρ ≥ 1 with equality for μ > 0 only. If
-the P eigenvalues were independent draws from this law, β_c √c > x would have the probability
-e^{−n(x)}, n(x) = P ∫ dφ/2π [1 − F(√c ρ(φ)/x)], and the median would be where n = ln 2. It tends to
-1, as P^{−2/3}. Left out are repulsion and the some √P real eigenvalues of a real matrix.
 """
 
 from __future__ import annotations
@@ -36,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import entr
 from scipy.stats import rankdata
 
@@ -405,43 +394,3 @@ def judge(score: np.ndarray, *, label: np.ndarray, draws: int = 2000, seed: Seed
         high=float(high),
         permuted=(float(np.percentile(null, 2.5)), float(np.percentile(null, 97.5))),
     )
-
-
-# ---- large networks
-
-
-def radial_share(radius: np.ndarray, *, ratio: float) -> np.ndarray:
-    """F(r), the share of eigenvalues of modulus below r at P/L = `ratio` in (0, 1]."""
-    root = np.sqrt((1.0 - ratio) ** 2 + 4.0 * radius**2)
-    return np.minimum((root - (1.0 - ratio)) / (2.0 * ratio), 1.0)
-
-
-def turning_gain(angle: np.ndarray, *, context: int) -> np.ndarray:
-    """ρ, the gain β|μ| at which an eigenvalue of phase `angle` in [0, π] reaches |z| = 1."""
-    turn = angle / (context + 1)
-    return np.asarray(np.sinc(turn / np.pi) / np.sinc(context * turn / np.pi))
-
-
-def sample_eigenvalues(*, features: int, segments: int, count: int, seed: Seed) -> np.ndarray:
-    """Eigenvalues of ⟨W^v W^o⟩ of `count` networks with fair signs, (count, P), complex."""
-    signs = numpy_generator(seed).choice((-1.0, 1.0), size=(2, count, features, segments))
-    return np.linalg.eigvals(signs[0] @ np.swapaxes(signs[1], 1, 2) / segments).astype(complex)
-
-
-def scaled_onsets(*, features: int, segments: int, context: int, **drawn: int) -> np.ndarray:
-    """β_c √(P/L) of `count` random networks of a `seed` at ε = 0, (count,), by the closed form."""
-    mu = sample_eigenvalues(features=features, segments=segments, **drawn)
-    gain = turning_gain(np.abs(np.angle(mu)), context=context)
-    with np.errstate(divide="ignore"):
-        return np.asarray((gain / np.abs(mu)).min(axis=1) * np.sqrt(features / segments))
-
-
-def median_onset(*, features: int, ratio: float, context: int, points: int = 2000) -> float:
-    """Median of β_c √(P/L) if the eigenvalues were independent draws from the limiting law."""
-    gain = turning_gain(np.pi * (np.arange(points) + 0.5) / points, context=context)
-
-    def excess(x: float) -> float:
-        outside = 1.0 - radial_share(np.sqrt(ratio) * gain / x, ratio=ratio)
-        return float(features * outside.mean() - np.log(2.0))
-
-    return float(brentq(excess, 1.0, 1e4))

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -336,9 +337,11 @@ def make_blocks(network: Network, seed: int, *, condition: str) -> Blocks:
     return Blocks(network=network, residual=residual, feed=feed, hidden=hidden, linear=linear)
 
 
-def _drawn(family: int, start: int, stop: int, step: int = 1) -> dict[int, Network]:
+def _drawn(
+    family: int, start: int, stop: int, step: int = 1, *, epsilon: float = 0.02
+) -> dict[int, Network]:
     """Networks number `start`, `start` + `step`, … of a family of the document's size."""
-    sizes: dict[str, Any] = {"features": 3, "segments": 3, "context": 4, "epsilon": 0.02}
+    sizes: dict[str, Any] = {"features": 3, "segments": 3, "context": 4, "epsilon": epsilon}
     drawn = draw_networks(family=family, count=stop, **sizes)
     return dict(list(drawn.items())[start::step])
 
@@ -380,9 +383,10 @@ def block_rows(
     betas: int = BETAS,
     wait: int = _WAIT,
     steps: int = _EXPONENT,
+    epsilon: float = 0.02,
 ) -> Rows:
     """One row a network: chaos, dimension, variety, and where chaos was strongest."""
-    networks = _drawn(family, size * chunk, size * (chunk + 1))
+    networks = _drawn(family, size * chunk, size * (chunk + 1), epsilon=epsilon)
     found = _exponents(networks, condition=condition, wait=wait, steps=steps, betas=betas)
     code, dimension = _labels(found)
     return [
@@ -397,6 +401,31 @@ def block_rows(
         }
         for n in range(len(networks))
     ]
+
+
+@cache
+def _fresh(condition: str, epsilon: float, chunks: int = 5) -> dict[str, np.ndarray]:
+    """The rows of networks that are not in the census, as columns."""
+    rows = [
+        row
+        for chunk in range(chunks)
+        for row in block_rows(condition, family=2, chunk=chunk, epsilon=epsilon)
+    ]
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def settings_rows(condition: str, *, epsilon: float) -> Rows:
+    """Paired differences from the bare network, by four readings of complexity."""
+    one, two = (_fresh(name, epsilon) for name in (condition, "bare"))
+    found = []
+    for measure in ("chaos", "dimension", "variety", "exponent"):
+        change = one[measure] - two[measure]
+        low, high = mean_interval(change)
+        value = float(change.mean())
+        found.append(
+            {"measure": measure, "value": value, "low": low, "high": high, "runs": len(change)}
+        )
+    return found
 
 
 def longer_rows(condition: str, *, size: int = _CHUNK, wait: int = _WAIT) -> Rows:
@@ -456,6 +485,15 @@ CENSUS = Table(
         for chunk in range(networks // _CHUNK)
     ],
     rows=block_rows,
+)
+SETTINGS = Table(
+    path=_FOLDER / "settings_C23.csv",
+    units=[
+        {"condition": condition, "epsilon": epsilon}
+        for condition in ("residual 1/2", "residual 1", "feed 1", "both 1/2, 1")
+        for epsilon in (0.02, 0.1)
+    ],
+    rows=settings_rows,
 )
 LONGER = Table(
     path=_FOLDER / "longer.csv",

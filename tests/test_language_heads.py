@@ -1,0 +1,211 @@
+"""Reports on heads: beside the code of chapter 14, a decoder written out, heads made to fall."""
+
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from compendium.c14_real_transformer.alignment import step_alignment
+from compendium.c14_real_transformer.steps import head_steps, turned_steps
+from spinformer.language.encoder import project, run_model
+from spinformer.language.heads import head_report, overlap_energy
+from spinformer.language.untrained import example_model
+from spinformer.plot.heads import show_heads
+
+TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
+
+
+def of_encoder(model, trace, **options):
+    name = f"encoder.layer.{trace.layer}.attention.output.dense.weight"
+    return head_report(
+        trace.queries,
+        keys=trace.keys,
+        values=trace.values,
+        states=trace.inputs,
+        read=lambda x: project(model, trace.layer, "query", states=x),
+        output=model.weights[name],
+        outputs=trace.attended,
+        **options,
+    )
+
+
+@pytest.mark.claim("A14a")
+def test_an_encoder_gives_what_chapter_14_measures():
+    """Its changes, cosines and null, which it computes from second moments and products of maps."""
+    model = example_model(seed=3)
+    trace = run_model(model, TOKENS)[1]
+    found, steps = of_encoder(model, trace, draws=1, seed=5), head_steps(model, trace)
+    for name in ("whole", "common", "specific"):
+        np.testing.assert_allclose(getattr(found, name), getattr(steps, name), atol=1e-12)
+    heads = step_alignment(model, trace, draws=0).heads
+    np.testing.assert_allclose(found.centered_cosine, heads, atol=1e-12)
+    turned = turned_steps(model, trace, seed=5)[0]
+    np.testing.assert_allclose(found.null_whole[0], turned, atol=1e-12)
+
+
+class Decoder(nn.Module):
+    """Pre-normalized causal attention, four query heads on two key heads, rotary positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(12)
+        self.q_proj, self.o_proj = nn.Linear(12, 16), nn.Linear(16, 12)
+        self.k_proj, self.v_proj = nn.Linear(12, 8), nn.Linear(12, 8)
+
+    def turn(self, x):
+        angle = torch.arange(x.shape[-2]) * 0.7
+        one, two = x.chunk(2, -1)
+        cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+        return torch.cat([one * cos - two * sin, two * cos + one * sin], -1)
+
+    def forward(self, x):
+        x = self.norm(x)
+        q, k, v = (
+            linear(x).unflatten(-1, (-1, 4)).transpose(1, 2)
+            for linear in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        mixed = functional.scaled_dot_product_attention(
+            self.turn(q), self.turn(k), v, is_causal=True, enable_gqa=True
+        )
+        return self.o_proj(mixed.transpose(1, 2).flatten(-2))
+
+
+@pytest.fixture
+def decoder():
+    torch.manual_seed(1)
+    block, x, seen = Decoder().double(), torch.randn(3, 6, 12).double(), {}
+    for name in ("q_proj", "k_proj", "v_proj"):
+        getattr(block, name).register_forward_hook(
+            lambda _, __, out, name=name: seen.update({name: out})
+        )
+    seen["outputs"] = block(x)
+    q, k, v = (
+        seen[f"{n}_proj"].detach().unflatten(-1, (-1, 4)).transpose(1, 2) for n in ("q", "k", "v")
+    )
+    return block, {
+        "queries": block.turn(q),
+        "keys": block.turn(k),
+        "values": v,
+        "states": x,
+        "read": lambda y: block.turn(
+            block.q_proj(block.norm(y)).unflatten(-1, (4, 4)).transpose(1, 2)
+        ),
+        "output": block.o_proj.weight.detach(),
+        "outputs": seen["outputs"].detach(),
+        "mask": torch.ones(6, 6, dtype=torch.bool).tril(),
+    }
+
+
+def call(given, **changed):
+    given = {**given, **changed}
+    return head_report(given.pop("queries"), **given)
+
+
+def test_a_decoder_written_out(decoder):
+    """Head 3 of one sequence, in NumPy, token by token; gradients by differences."""
+    _, given = decoder
+    found, head, row = call(given, draws=0), 3, 1
+    keys, values = (given[name][row, head // 2].numpy() for name in ("keys", "values"))
+    write = given["output"][:, 4 * head : 4 * head + 4].numpy()
+
+    def energies(states):
+        queries = given["read"](torch.as_tensor(states)[None])[0, head].detach().numpy()
+        told = np.zeros(6)
+        for t in range(6):
+            overlap = keys[: t + 1] @ queries[t] / 2
+            told[t] = -2 * (np.log(np.exp(overlap).mean()) - overlap.mean())
+        return told
+
+    x = given["states"][row].numpy()
+    step = np.zeros((6, 12))
+    for t in range(6):
+        weights = np.exp(keys[: t + 1] @ given["queries"][row, head, t].numpy() / 2)
+        step[t] = write @ (weights @ values[: t + 1] / weights.sum())
+    assert abs(energies(x)[0]) < 1e-14  # a token that sees itself alone is left out
+    common = np.zeros((6, 12)) + step[1:].mean(0)
+    for name, part in (("whole", step), ("common", common), ("specific", step - common)):
+        expected = (energies(x + part) - energies(x))[1:].mean()
+        assert math.isclose(getattr(found, name)[row, head], expected, abs_tol=1e-12), name
+    assert math.isclose(found.energy[row, head], energies(x)[1:].mean(), abs_tol=1e-12)
+    assert found.fell[row, head] == (energies(x + step) < energies(x))[1:].mean()
+    small = 1e-6 * np.eye(72).reshape(72, 6, 12)
+    down = -np.array([(energies(x + e) - energies(x - e)).sum() / 2e-6 for e in small])
+    down = down.reshape(6, 12)[1:]
+
+    def cosine(one, two):
+        return (one * two).sum() / np.sqrt((one**2).sum() * (two**2).sum())
+
+    assert math.isclose(found.cosine[row, head], cosine(step[1:], down), abs_tol=1e-7)
+    bare = cosine((step - common)[1:], down - down.mean(0))
+    assert math.isclose(found.centered_cosine[row, head], bare, abs_tol=1e-7)
+
+
+def test_the_way_queries_and_keys_are_written_changes_nothing(decoder):
+    _, given = decoder
+    torch.manual_seed(2)
+    change, shift = torch.randn(4, 4).double(), torch.randn(4).double()
+    other = {
+        "queries": given["queries"] @ change,
+        "keys": given["keys"] @ torch.linalg.inv(change).T + shift,
+        "read": lambda y: given["read"](y) @ change,
+    }
+    one, two = call(given, draws=3).table(), call(given, draws=3, **other).table()
+    assert [row.keys() for row in one] == [row.keys() for row in two]
+    for name in one[0]:
+        np.testing.assert_allclose([r[name] for r in one], [r[name] for r in two], atol=1e-9)
+    # Numbers that forbid, and a uniform bias of what is allowed, are the same mask.
+    bias = torch.zeros(6, 6).double().masked_fill(~given["mask"], -1e9) + 2.0
+    assert np.allclose(call(given, mask=bias, draws=0).whole, call(given, draws=0).whole)
+    # Tokens that see nothing are not there.
+    short = {n: given[n][..., :4, :] for n in ("queries", "keys", "values", "states", "outputs")}
+    padded = given["mask"].clone()
+    padded[4:] = False
+    cut = call({**given, **short, "mask": given["mask"][:4, :4]}, draws=2)
+    np.testing.assert_allclose(call(given, mask=padded, draws=2).null_whole, cut.null_whole)
+    np.testing.assert_allclose(call(given, mask=padded, draws=2).specific, cut.specific)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_heads_made_to_descend_or_climb_are_told_from_the_null(sign):
+    """W_O W_V = ± W_QᵀW_K with centered keys: the step is the descent, or its reverse."""
+    torch.manual_seed(0)
+    x, (q, k) = torch.randn(4, 16, 48), 0.2 * torch.randn(2, 6, 8, 48)
+    x = x - x.mean(1, keepdim=True)
+    keys = torch.einsum("hdD,bnD->bhnd", k, x)
+
+    def read(y):
+        return torch.einsum("hdD,bnD->bhnd", q, y)
+
+    output = sign * 0.1 * q.permute(2, 0, 1).flatten(1)
+    found = head_report(read(x), keys=keys, values=keys, states=x, read=read, output=output)
+    np.testing.assert_allclose(found.centered_cosine, sign, atol=1e-5)
+    assert (sign * found.z("whole") < -3).all()
+    assert (sign * found.whole < 0).all()
+    assert (sign * found.z("centered_cosine") > 3).all()
+    for reports, panels in ((found, 2), ([found, found], 4)):
+        assert len(show_heads(reports).axes) == panels
+        plt.close()
+
+
+def test_what_does_not_fit_is_refused(decoder):
+    _, given = decoder
+    for changed, message in (
+        ({"mask": None}, "outputs must be what the heads write"),
+        ({"beta": 1.0}, "outputs must be what the heads write"),
+        ({"keys": given["keys"].flip(1)}, "outputs must be what the heads write"),
+        ({"read": lambda y: given["queries"] + 1}, "read must return the queries"),
+        ({"keys": given["keys"][:, [0, 1, 0]]}, "keys and values must have the same groups"),
+        ({"mask": torch.ones(5, 6) > 0}, "mask must have a shape that broadcasts"),
+        ({"mask": torch.eye(6) > 0}, "mask must leave two keys"),
+        ({"output": given["output"].T}, "output must have shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(given, **changed)
+    with pytest.raises(TypeError, match="states must be float32 or float64 like queries"):
+        call(given, states=given["states"].half())
+    with pytest.raises(TypeError, match="mask must be"):
+        overlap_energy(torch.ones(2, 3), keys=torch.ones(2, 3), beta=1.0, mask=torch.ones(2).int())
