@@ -20,7 +20,7 @@ from spinformer.core.statistics import mean_interval
 from spinformer.hopfield.density import contrastive_gradient, fit, loss
 
 SPLITS = 5
-STEPS = 120
+STEPS = 60
 PATTERNS = 20
 # Rates of CD over 1/β; each split takes the one that is best on images it does not learn from.
 RATES = (0.3, 1.0, 3.0)
