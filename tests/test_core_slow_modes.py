@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compendium.c33f_switching.slow_modes import (
+from compendium.c33b_lifetimes.slow_modes import (
     box_labels,
     dwells,
     last_core,

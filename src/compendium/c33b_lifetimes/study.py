@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.common.phase_transitions import census, name, protocol_start
 from spinformer.core.random import Seed
-from spinformer.core.statistics import Lifetime, lifetime_estimate
+from spinformer.core.statistics import Estimate, Lifetime, lifetime_estimate
 from spinformer.dmft.attractors import (
     SHORT_STRETCHES,
     Regime,
@@ -40,6 +41,8 @@ _NEAR_WEAK = [
     {"beta": round(1.2735 + 0.00025 * step, 5), "rate": 0.05, "horizon": 2_000_000}
     for step in range(13)
 ]
+# Further draws of the copies where strong chaos lives long enough to be seen and is over in time.
+_SEEDS = range(1, 6)
 # Where the weakly chaotic attractor ends, found by halving to 2e-6; distances from there.
 CRISIS_BETA = 1.276173
 _DISTANCES = (5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)
@@ -85,6 +88,50 @@ def lifetime_row(
             "ends": ends,
         }
     ]
+
+
+def seed_row(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
+    """Escapes of copies that other noise parts, with the time at risk of all of them together."""
+    network, start = _document()
+    copied = replicas(start, count=_COPIES, seed=seed)
+    found = escape_times(network, copied, beta=beta, rate=rate, horizon=horizon)
+    life = found.lifetime()
+    return [{"escaped": life.ended, "total": float(found.times.sum()), **_interval(life)}]
+
+
+def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Lifetimes near the weakly chaotic attractor from all draws, and two laws fitted to them.
+
+    table: the columns of `LIFETIMES`, draws: those of `SEEDS`. Arrays over β: first, lifetime and
+    error, scatter (of the draws, over what counting escapes allows). Then one lifetime for all,
+    and `middle` exp(`slope` (β − 1.275)), each with its χ².
+    """
+    betas = np.unique(draws["beta"])
+    rows: dict[str, list[float]] = {"first": [], "lifetime": [], "error": [], "scatter": []}
+    for beta in betas:
+        own, more = table["beta"] == beta, draws["beta"] == beta
+        ended = np.append(table["escaped"][own], draws["escaped"][more])
+        total = np.append(table["lifetime"][own] * table["escaped"][own], draws["total"][more])
+        life = total.sum() / ended.sum()
+        rows["first"].append(float(total[0] / ended[0]))
+        rows["lifetime"].append(float(life))
+        rows["error"].append(float(life / np.sqrt(ended.sum())))
+        pulls = (total / ended / life - 1.0) * np.sqrt(ended)
+        rows["scatter"].append(float(pulls.std(ddof=1)))
+    found: dict[str, Any] = {name: np.array(row) for name, row in rows.items()}
+    weight = found["error"] ** -2.0
+    common = float(weight @ found["lifetime"] / weight.sum())
+    logs, sharp = np.log(found["lifetime"]), found["lifetime"] / found["error"]
+    line, spread = np.polyfit(betas - 1.275, logs, 1, w=sharp, cov="unscaled")
+    rest = (logs - np.polyval(line, betas - 1.275)) * sharp
+    return found | {
+        "beta": betas,
+        "common": common,
+        "chi2": float(weight @ (found["lifetime"] - common) ** 2),
+        "middle": float(np.exp(line[1])),
+        "slope": Estimate(value=float(line[0]), error=float(np.sqrt(spread[0, 0]))),
+        "slope_chi2": float(rest @ rest),
+    }
 
 
 @cache
@@ -143,6 +190,19 @@ LIFETIMES = Table(
     path=_FOLDER / "lifetimes.csv",
     units=[*_NEAR_TORUS, *_NEAR_WEAK],
     rows=lifetime_row,
+)
+SEEDS = Table(
+    path=_FOLDER / "seeds.csv",
+    units=[
+        {**unit, "horizon": 1_000_000, "seed": seed}
+        for unit in _NEAR_WEAK
+        if 1.2738 < unit["beta"] < 1.2762
+        for seed in _SEEDS
+    ],
+    rows=seed_row,
+    seconds=8.0,
+    # Chaos amplifies rounding: another processor draws other copies.
+    within={"escaped": 6.0, "total": 6e6, "lifetime": 9e4, "low": 9e4, "high": 2e5},
 )
 CRISIS = Table(
     path=_FOLDER / "crisis.csv",

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from compendium.c33f_switching.slow_modes import phase_surrogate
-from compendium.c33f_switching.study import (
+from compendium.c33b_lifetimes.slow_modes import phase_surrogate
+from compendium.c33b_lifetimes.switching import (
     DWELLS,
     FLASH,
     ORBITS,
