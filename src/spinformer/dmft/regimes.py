@@ -9,6 +9,7 @@ a closed curve is gone round; regimes are defined in `attractors`, bifurcations 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -27,23 +28,14 @@ from spinformer.dmft.attractors import (
     attractors_of,
     bump_weights,
     find_attractors,
-    rotation_number,
 )
-from spinformer.dmft.continuation import cycle, follow_cycle, onset
+from spinformer.dmft.attractors import rotation_number as rotation_number
+from spinformer.dmft.continuation import cycle as cycle
+from spinformer.dmft.continuation import follow_cycle as follow_cycle
+from spinformer.dmft.continuation import onset as onset
 from spinformer.dmft.lyapunov import ALIGN, average_growth
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import AttentionNetwork, Context
-
-__all__ = [
-    "Diagram",
-    "Map",
-    "cycle",
-    "follow_cycle",
-    "onset",
-    "orbit_diagram",
-    "phase_diagram",
-    "rotation_number",
-]
 
 
 @record
@@ -100,7 +92,7 @@ class Diagram(Attractors):
                 "positions. Overlaps of independent weights are of order N^-1/2, and put the onset "
                 "at beta of order N^1/2."
             )
-        return text
+        return textwrap.fill(text, 100)
 
 
 def orbit_diagram(
