@@ -128,22 +128,10 @@ def orbit_diagram(
     (array([1, 1]), array([0.    , 0.9575]), array([ True, False]))
     """
     return _diagram(
-        1,
-        system,
-        start,
-        parameters,
-        transient=transient,
-        kept=kept,
-        exponent_steps=exponent_steps,
-        exponents=exponents,
-        observed=observed,
-        plane=plane,
-        tolerance=tolerance,
-        bins=bins,
-        thresholds=thresholds,
-        threads=threads,
-        progress=progress,
-    )
+        1, system, start, parameters, transient=transient, kept=kept, exponents=exponents,
+        exponent_steps=exponent_steps, observed=observed, plane=plane, tolerance=tolerance,
+        bins=bins, thresholds=thresholds, threads=threads, progress=progress,
+    )  # fmt: skip
 
 
 def phase_diagram(
@@ -171,19 +159,10 @@ def phase_diagram(
     ((2, 3), ['gamma', 'beta'])
     """
     return _diagram(
-        2,
-        system,
-        start,
-        parameters,
-        transient=transient,
-        kept=kept,
-        exponent_steps=exponent_steps,
-        exponents=exponents,
-        bins=1,
-        thresholds=thresholds,
-        threads=threads,
+        2, system, start, parameters, transient=transient, kept=kept, exponents=exponents,
+        exponent_steps=exponent_steps, bins=1, thresholds=thresholds, threads=threads,
         progress=progress,
-    )
+    )  # fmt: skip
 
 
 def _diagram(

@@ -5,7 +5,6 @@ E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i, every pair once (`ising.pair_coup
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
@@ -88,32 +87,30 @@ def free_energies(
     pair, field, beta = check_ising(couplings, fields=fields, beta=beta, single=True)
     system = {"fields": field, "beta": beta}
 
-    def theory(method: str) -> tuple[float, float, bool]:
+    def told(method: str) -> tuple[float, float, bool]:
+        """ln Z, its error, and whether it converged."""
+        if method == "exact":
+            return float(solve_exact(pair, **system).log_partition), 0.0, True
+        if method == "monte carlo":
+            sizes = {"sweeps": sweeps, "copies": copies, "seed": seed}
+            estimate, mixed = sampled_log_partition(pair, **system, **sizes)
+            return float(estimate.value), float(estimate.error), mixed
         if method == "bethe":
             solved = belief_propagation(pair, **system, damping=0.5, max_steps=5000, throw=False)
         else:
             solved = solve_mean_field(pair, **system, method=method, throw=False)
         return float(solved.log_partition), np.nan, bool(solved.converged)
 
-    def exact(_: str) -> tuple[float, float, bool]:
-        return float(solve_exact(pair, **system).log_partition), 0.0, True
-
-    def sampled(_: str) -> tuple[float, float, bool]:
-        sizes = {"sweeps": sweeps, "copies": copies, "seed": seed}
-        estimate, mixed = sampled_log_partition(pair, **system, **sizes)
-        return float(estimate.value), float(estimate.error), mixed
-
-    ways: dict[str, Callable[[str], tuple[float, float, bool]]] = {}
+    methods = (*METHODS, "bethe", "monte carlo")
     if len(field) <= MAX_LISTED_SPINS:
-        ways["exact"] = exact
-    ways |= {**dict.fromkeys((*METHODS, "bethe"), theory), "monte carlo": sampled}
+        methods = ("exact", *methods)
     columns = []
-    for name, way in ways.items():
+    for name in methods:
         start = perf_counter()
-        columns.append((*way(name), perf_counter() - start))
+        columns.append((*told(name), perf_counter() - start))
     log_z, error, converged, seconds = map(np.array, zip(*columns, strict=True))
     return FreeEnergies(
-        beta=beta, methods=tuple(ways), log_partition=log_z, error=error, converged=converged,
+        beta=beta, methods=methods, log_partition=log_z, error=error, converged=converged,
         seconds=seconds,
     )  # fmt: skip
 
