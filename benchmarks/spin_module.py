@@ -34,7 +34,7 @@ def contestants() -> dict[str, torch.nn.Module]:
         "spin module, K = 1, no response": SpinTransformerModule(
             DIM, heads=HEADS, solver=ONE_STEP, response=False
         ),
-        "spin module, fixed point": SpinTransformerModule(DIM, heads=HEADS),
+        "spin module, fixed point": SpinTransformerModule(DIM, heads=HEADS, solver="fixed point"),
         "spin module, fixed point, order 1": SpinTransformerModule(
             DIM, heads=HEADS, solver=Solver(order=1)
         ),

@@ -292,8 +292,6 @@ def test_an_attractor_is_followed_past_where_others_appear(start):
     )
     assert found.period[:3, 0].tolist() == [16, 16, 16]
     assert found.period[4, 0] in (28, 56)
-    with pytest.raises(TypeError, match="thresholds"):
-        continue_attractors(network, sixteen, betas)
 
 
 @pytest.mark.parametrize(

@@ -30,16 +30,16 @@ from compendium.c15_demonstrations.two_patterns import spinodal
 from compendium.c18_energy_transformer.toys import count_uphill
 from compendium.c19_hopfield_layer.study import draw_bags, train_bags
 from compendium.c21b_large_systems.study import pattern_couplings
+from compendium.c34_memory_beyond_window.fisher import memory_profile, token_noise
 from compendium.c51_synthesis.study import change_times, readers_in_equilibrium
 from compendium.common import images
+from compendium.common.gauge import count_networks
 from compendium.common.windows import message_start
 from spinformer.core.statistics import share_interval
 from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.continuation import onset
 from spinformer.dmft.finite_size import linear_maps, mean_path
-from spinformer.dmft.gauge import count_networks
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.memory import memory_profile, token_noise
 from spinformer.dmft.network import Context, Network
 from spinformer.hopfield.density import pair_mixing
 from spinformer.hopfield.fixed_points import effective_entries

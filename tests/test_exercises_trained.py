@@ -125,7 +125,7 @@ def test_a_chain_is_stationary_link_by_link():
             module = DrivenSpinModule(4, heads=1, steps=steps, dtype=torch.float64)
             chain = torch.full((3, 3), -torch.inf, dtype=torch.float64)
             chain[1, 0] = chain[2, 1] = 0.0
-            after.append(module(tokens, attn_mask=chain)[0])
+            after.append(module(tokens, src_mask=chain)[0])
     moved = [(one - after[-1]).abs().amax(-1) > 1e-12 for one in after]
     # Spin 1 rests from the start, 2 after one step, 3 after two.
     assert [row.tolist() for row in moved[:3]] == [

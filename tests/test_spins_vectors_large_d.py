@@ -342,12 +342,14 @@ def test_slow_convergence_is_reported_and_never_silent():
     assert not bool(saddle.converged)
     assert float(saddle.residual) > 1e-12
     for solve in (find_saddle, vector_spins):
-        with pytest.raises(NotConverged, match=r"saddle point t\* was not found .*step limit: 1"):
+        with pytest.raises(
+            NotConverged, match=r"saddle point t\* was not found .step limit after \d"
+        ):
             solve(couplings, fields=fields, beta=beta, max_steps=2)
     hopeless = torch.full((3, 3), 1e300, dtype=torch.float64)
     lost = find_saddle(hopeless, fields=fields[:3], beta=1.0, throw=False)
     assert int(lost.status) == Status.DIVERGED
-    with pytest.raises(NotConverged, match="diverged: 1"):
+    with pytest.raises(NotConverged, match="diverged after"):
         free_energy(hopeless, fields=fields[:3], beta=1.0)
 
 

@@ -12,10 +12,17 @@ from matplotlib.colors import to_rgb
 from compendium.c33_phase_transitions.study import RANGES, SHARES, follow_families, share_row
 from compendium.common.phase_transitions import census, name, protocol_start
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.attractors import Attractors, Continuation, Regime, Thresholds
+from spinformer.dmft.attractors import Attractors, Continuation, Regime
 from spinformer.dmft.mean_field import document_context
 from spinformer.dmft.network import Context, Network
-from spinformer.plot.orbits import REGIME_COLORS, diagram_image, orbit_diagram, show_orbit_diagram
+from spinformer.dmft.regimes import Diagram
+from spinformer.plot.orbits import (
+    REGIME_COLORS,
+    diagram_image,
+    orbit_image,
+    show_orbit_diagram,
+    show_phase_diagram,
+)
 from spinformer.plot.style import COLORS
 
 
@@ -60,7 +67,7 @@ def test_the_start_of_the_protocol_is_rounded():
 
 def test_every_family_starts_at_its_own_orbit_and_returns_from_where_it_went(monkeypatch):
     # Each orbit is followed by adding β to its window: where a leg began can be read off.
-    def follow(network, context, betas, *, thresholds):
+    def follow(network, context, betas):
         ends = context.attention + sum(betas)
         found = made([0] * len(ends), [1] * len(ends), np.zeros((1, 1)), np.zeros((1, 1)))
         shape = (len(betas), len(ends))
@@ -79,9 +86,7 @@ def test_every_family_starts_at_its_own_orbit_and_returns_from_where_it_went(mon
         made([0] * 4, [28, 28, 4, 28], np.zeros((4, 1)), np.zeros((4, 1))),
         context=Context(np.arange(4.0)[:, None, None] + np.zeros((4, 4, 3)), 0),
     )
-    families = follow_families(
-        Network.document(), found, low=1.0, middle=2.0, high=4.0, count=2, thresholds=Thresholds()
-    )
+    families = follow_families(Network.document(), found, low=1.0, middle=2.0, high=4.0, count=2)
     assert families.periods == [4, 28]
     # The first orbit of each period, out to both sides …
     for leg in (families.up, families.down):
@@ -98,7 +103,7 @@ def test_colors_of_an_orbit_diagram():
     # One β a column; cell 0 visited by the orbit, cell 1 also by the section, cell 2 by nothing.
     regimes = [Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.UNDECIDED]
     found = made(regimes, [4, 0, 0, 0], [[2, 2, 0]] * 4, [[0, 1, 0]] * 4)
-    image = orbit_diagram(found)
+    image = orbit_image(found)
     assert image.shape == (3, 4, 3)
     assert (image[2] == 1.0).all()
     assert (image[:2, 0] == 0.0).all()
@@ -112,14 +117,20 @@ def test_colors_of_an_orbit_diagram():
 def test_a_diagram_of_a_single_beta_can_be_drawn():
     found = made([0, 2], [4, 0], [[2, 2, 0]] * 2, [[0, 1, 0]] * 2)
     for betas in (np.array([1.2, 1.3]), np.array([1.3, 1.3])):
-        figure = show_orbit_diagram(betas, found)
+        diagram = Diagram(**vars(found), values={"beta": betas}, disordered=betas < 1.25)
+        figure = show_orbit_diagram(diagram)
         figure.canvas.draw()
         left, right = figure.axes[0].get_xlim()
         assert left < right
         assert figure.legends
         plt.close(figure)
-    with pytest.raises(ValueError, match="betas"):
-        show_orbit_diagram(np.array([1.2]), found)
+    with pytest.raises(TypeError, match="found must be a Diagram"):
+        show_orbit_diagram(found)
+    plane = replace(diagram, values={"gamma": betas, "beta": betas})
+    with pytest.raises(ValueError, match="found must be a diagram over 1 parameter"):
+        show_orbit_diagram(plane)
+    with pytest.raises(ValueError, match="found must be a diagram over 2 parameter"):
+        show_phase_diagram(plane)
     with pytest.raises(ValueError, match="columns"):
         diagram_image(np.ones((2, 2)), columns=0)
     with pytest.raises(ValueError, match="regime"):

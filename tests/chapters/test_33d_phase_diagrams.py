@@ -371,7 +371,7 @@ def test_cells_of_a_stored_plane_again(name):
     assert TABLES[name].read()["value"][row] == pytest.approx(plane.upwards[row], rel=1e-5)
     assert {layer.shape for layer in layers.values()} == {(200, 200), (200 // plane.coarse,) * 2}
     live = coarse_plane(plane, every=40)
-    assert (live["regime"] == layers["regime"][::40, ::40]).all()
+    assert (live.regime == layers["regime"][::40, ::40]).all()
 
 
 def test_rows_hold_what_cells_and_sweeps_give(monkeypatch):

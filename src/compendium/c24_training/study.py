@@ -109,7 +109,7 @@ def _probe_spins(layer: SpinTransformerModule, inputs: Tensor) -> tuple[dict[str
         "connected": off_diagonal(covariance),
         "collective": float((torch.linalg.eigvalsh(covariance)[..., -1] / single).mean()),
         "response": float(share.mean()),
-        **layer.validity().summary(),
+        **parts.validity().summary(),
     }, output
 
 

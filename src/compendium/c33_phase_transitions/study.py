@@ -13,7 +13,6 @@ from spinformer.dmft.attractors import (
     Attractors,
     Continuation,
     Regime,
-    Thresholds,
     continue_attractors,
     find_attractors,
 )
@@ -62,8 +61,7 @@ class Families:
 
 
 def follow_families(
-    network: Network, found: Attractors, *, low: float, middle: float, high: float, count: int,
-    thresholds: Thresholds,
+    network: Network, found: Attractors, *, low: float, middle: float, high: float, count: int
 ) -> Families:  # fmt: skip
     """Follow one attractor of each period in `found`, a batch (B,) at β = `middle`.
 
@@ -73,14 +71,14 @@ def follow_families(
     periods, first = np.unique(found.period, return_index=True)
     start = found.context.select(first)
     above, below = np.linspace(middle, high, count), np.linspace(middle, low, count)
-    up = continue_attractors(network, start, above, thresholds=thresholds)
-    down = continue_attractors(network, start, below, thresholds=thresholds)
+    up = continue_attractors(network, start, above)
+    down = continue_attractors(network, start, below)
     return Families(
         periods=periods.tolist(),
         up=up,
         down=down,
-        back_down=continue_attractors(network, up.context, above[::-1], thresholds=thresholds),
-        back_up=continue_attractors(network, down.context, below[::-1], thresholds=thresholds),
+        back_down=continue_attractors(network, up.context, above[::-1]),
+        back_up=continue_attractors(network, down.context, below[::-1]),
     )
 
 

@@ -7,33 +7,17 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from compendium.c33d_phase_diagrams.attractors import Basins, Uncertainty
 from spinformer.dmft.attractors import Regime
-from spinformer.plot.orbits import REGIME_COLORS
-from spinformer.plot.style import COLORS, DIVERGING, label_panels
+from spinformer.plot.orbits import PARAMETERS, REGIME_COLORS, draw_cells, draw_plane
+from spinformer.plot.style import COLORS, label_panels
 
-_NAMES = {"gamma": r"attention $\gamma$", "epsilon": r"share of the position $\varepsilon$"}
 _NUMBERED = ["blue", "orange", "green", "red", "purple", "sky", "yellow"]
-_BETA = r"inverse temperature $\beta$"
-
-
-def _picture(
-    axis: Axes, image: np.ndarray, across: np.ndarray, upwards: np.ndarray, **how: Any
-) -> AxesImage:
-    """An image whose cells are centered on the values of its axes."""
-    half = [0.5 * (values[1] - values[0]) for values in (across, upwards)]
-    left, right = across[0] - half[0], across[-1] + half[0]
-    low, high = upwards[0] - half[1], upwards[-1] + half[1]
-    axis.grid(False)
-    place: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
-    return axis.imshow(image, extent=(left, right, low, high), **place, **how)
 
 
 def show_plane(
@@ -52,11 +36,7 @@ def show_plane(
     (n, 2) points (β, value) that are marked, point: one that is circled.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 4.1), sharey=True)
-    palette = ListedColormap([REGIME_COLORS[regime] for regime in Regime])
-    _picture(left, layers["regime"], across, upwards, cmap=palette, vmin=-0.5, vmax=4.5)
-    scale: dict[str, Any] = {"cmap": DIVERGING, "vmin": -0.2, "vmax": 0.2}
-    rates = _picture(right, layers["exponent"], across, upwards, **scale)
-    figure.colorbar(rates, ax=right, label="leading exponent (nats per step)")
+    draw_plane((left, right), layers["regime"], layers["exponent"], across=across, upwards=upwards)
     handles: list[Any] = [Patch(color=REGIME_COLORS[code], label=code.label) for code in Regime]
     styles = zip(("red", "blue", "green"), ("-", "--", ":"), strict=True)
     for (word, curve), (color, style) in zip(curves.items(), styles, strict=False):
@@ -70,10 +50,10 @@ def show_plane(
     handles.append(Line2D([], [], ls="", marker="o", mfc="none", color=green, label="document"))
     for axis in (left, right):
         axis.plot(*point, "o", ms=8, mfc="none", mew=1.6, color=green)
-        axis.set_xlabel(_BETA)
+        axis.set_xlabel(PARAMETERS["beta"])
         axis.set_xlim(across[0], across[-1])
         axis.set_ylim(upwards[0], upwards[-1])
-    left.set_ylabel(_NAMES[name])
+    left.set_ylabel(PARAMETERS[name])
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8)
     label_panels([left, right])
     return figure
@@ -96,11 +76,11 @@ def show_crowds(
     ways = ListedColormap([COLORS["black"], COLORS["orange"]])
     for row, (name, layers) in zip(axes, planes.items(), strict=True):
         coarse = len(across[name]) // layers["attractors"].shape[1]
-        grid = across[name][::coarse], upwards[name][::coarse]
+        grid = {"across": across[name][::coarse], "upwards": upwards[name][::coarse]}
         number = np.minimum(layers["attractors"], 4)
-        _picture(row[0], number, *grid, cmap=counts, vmin=0.5, vmax=4.5)
-        _picture(row[1], layers["hysteresis"], *grid, cmap=ways, vmin=0, vmax=1)
-        row[0].set_ylabel(_NAMES[name])
+        draw_cells(row[0], number, **grid, cmap=counts, vmin=0.5, vmax=4.5)
+        draw_cells(row[1], layers["hysteresis"], **grid, cmap=ways, vmin=0, vmax=1)
+        row[0].set_ylabel(PARAMETERS[name])
     words = (["1 attractor", "2", "3", "4 or more"], ["up and down agree", "they differ"])
     above: dict[str, Any] = {
         "loc": "lower center",
@@ -109,7 +89,7 @@ def show_crowds(
         "fontsize": 8,
     }
     for column, palette in enumerate((counts, ways)):
-        axes[-1, column].set_xlabel(_BETA)
+        axes[-1, column].set_xlabel(PARAMETERS["beta"])
         handles = [Patch(color=palette(k), label=word) for k, word in enumerate(words[column])]
         axes[0, column].legend(handles=handles, **above)
     label_panels(list(axes.flat))
@@ -124,9 +104,10 @@ def show_basins(values: np.ndarray, found: Basins, *, names: Sequence[str]) -> F
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 4.1), sharey=True)
     colors = [COLORS[name] for name in _NUMBERED[: len(names)]]
     palette = ListedColormap([COLORS["black"], *colors])
-    _picture(left, found.number.T, values, values, cmap=palette, vmin=-1.5, vmax=len(names) - 0.5)
+    grid = {"across": values, "upwards": values}
+    draw_cells(left, found.number.T, **grid, cmap=palette, vmin=-1.5, vmax=len(names) - 0.5)
     norm = LogNorm(max(1, found.time.min()), max(2, found.time.max()))
-    times = _picture(right, found.time.T, values, values, norm=norm)
+    times = draw_cells(right, found.time.T, **grid, norm=norm)
     figure.colorbar(times, ax=right, label="steps until settled")
     handles = [Patch(color=color, label=word) for color, word in zip(colors, names, strict=True)]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(names))

@@ -17,7 +17,6 @@ from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import (
     SHORT_STRETCHES,
-    Attractors,
     Regime,
     Thresholds,
     find_attractors,
@@ -26,6 +25,7 @@ from spinformer.dmft.continuation import onset
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.regimes import Diagram, orbit_diagram, phase_diagram
 
 _FOLDER = Path(__file__).parent
 # Steps dropped and kept in every cell, and of the exponents (of the document's context, and of
@@ -412,12 +412,11 @@ def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return np.stack([betas, values], axis=1), regime[rows, columns], late
 
 
-def coarse_plane(plane: Plane, *, every: int) -> dict[str, np.ndarray]:
-    """Regimes and exponents of every `every`-th cell of a plane, computed now."""
-    upwards = plane.upwards[::every]
-    found = _grid(plane.name, plane.across[::every], upwards, random=0)
-    layers = {"regime": found.regime, "exponent": found.exponent.value}
-    return {name: layer.reshape(len(upwards), -1) for name, layer in layers.items()}
+def coarse_plane(plane: Plane, *, every: int) -> Diagram:
+    """Every `every`-th cell of a plane, computed now; its defaults are the sizes of the tables."""
+    network, start, _ = start_of_planes()
+    where = {"beta": plane.across[::every], plane.name: plane.upwards[::every]}
+    return phase_diagram(network, start, **where)
 
 
 # ---- longer windows
@@ -446,7 +445,7 @@ def scaled_thresholds(bits: int) -> Thresholds:
 
 def longer_diagram(
     bits: int, *, betas: np.ndarray, seed: Seed = 0, turns: int = 5000, bins: int = 400
-) -> Attractors:
+) -> Diagram:
     """Orbit diagram of `longer_network(bits)` over `betas` (n,), from one random context.
 
     `turns` turns of the clock are dropped, a fifth as many kept, and as many averaged for the
@@ -454,7 +453,7 @@ def longer_diagram(
     """
     network = longer_network(bits, seed=seed)
     steps = turns * network.positions
-    return find_attractors(
+    return orbit_diagram(
         network,
         random_contexts(network, seed, count=1).select(0),
         beta=betas,

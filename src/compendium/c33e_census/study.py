@@ -30,6 +30,7 @@ from scipy.special import entr
 from scipy.stats import rankdata
 
 from bookmaker.tables import Rows, Table
+from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -43,7 +44,6 @@ from spinformer.dmft.attractors import (
 )
 from spinformer.dmft.continuation import onset
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.gauge import canonical_code
 from spinformer.dmft.lyapunov import growth_rates
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network

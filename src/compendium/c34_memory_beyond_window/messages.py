@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import entr, ndtr
 
+from compendium.c34_memory_beyond_window.fisher import fisher_memory, noise_growth, token_noise
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.finite_size import generate, linear_maps, mean_path
-from spinformer.dmft.memory import fisher_memory, noise_growth, token_noise
 from spinformer.dmft.network import OUTPUT, Network
 
 

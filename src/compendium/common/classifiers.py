@@ -59,7 +59,7 @@ _ONE_STEP: dict[str, Any] = {"solver": Solver(steps=1)}
 ARMS = {
     "saddle": Arm(options=_SADDLE),
     "limited": Arm(options={"solver": Solver(max_steps=25), "coupling_limit": LIMIT}),
-    "fixed point": Arm(options={}),
+    "fixed point": Arm(options={"solver": "fixed point"}),
     "one step": Arm(options=_ONE_STEP),
     "no response": Arm(options={**_SADDLE, "response": False}),
     "frozen couplings": Arm(options=_SADDLE, trained="rest"),
@@ -116,7 +116,7 @@ class PositionSpins(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(batch, N, dim) to the same shape."""
-        found: Tensor = self.spins(tokens, attn_mask=self.scores.repeat(len(tokens), 1, 1))
+        found: Tensor = self.spins(tokens, src_mask=self.scores.repeat(len(tokens), 1, 1))
         return found
 
 
@@ -180,7 +180,9 @@ class TokenClassifier(nn.Module):
         options = dict(self.arm.options or {})
         if self.arm.starts:
             options["strength"] = strength
-        return SpinTransformerModule(dim, heads=heads, channel_maps=True, **options)
+        spins = SpinTransformerModule(dim, heads=heads, channel_maps=True, **options)
+        spins.warned = True  # its meter is asked instead
+        return spins
 
     def embed(self, tokens: Tensor) -> Tensor:
         """The input of the first layer, (batch, N, dim)."""

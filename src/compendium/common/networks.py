@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from spinformer.dmft.gauge import canonical_code
+from compendium.common.gauge import canonical_code
 from spinformer.dmft.network import Network
 
 # Seeds of one family.

@@ -79,9 +79,14 @@ class Solution(Generic[V]):
                 residual = residual.detach().cpu()
             residual = np.asarray(residual, dtype=float)
             told = ", ".join(f"{name}: {count}" for name, count in failed.items())
+            steps = int(self.steps.max() if np.ndim(self.steps) else self.steps)
+            if residual.size > 1:
+                told = f"for {sum(failed.values())} of {residual.size} systems ({told})"
+            else:
+                told = f"({next(iter(failed))} after {steps} steps)"
             raise NotConverged(
-                f"{what} was not found for {sum(failed.values())} of {max(residual.size, 1)} "
-                f"system(s) ({told}); the largest residual is {residual.max(initial=0.0):.3g}. "
+                f"{what} was not found {told}; the largest residual is "
+                f"{residual.max(initial=0.0):.3g}. "
                 "Raise max_steps or tolerance, or read the result with throw=False."
             )
 

@@ -30,7 +30,9 @@ several stretches in a row whose growth lies below a given rate.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import IntEnum
+from typing import Any, Self
 
 import numpy as np
 from tqdm import tqdm
@@ -42,11 +44,11 @@ from spinformer.core.statistics import Estimate, Lifetime, lifetime_estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.kernels import LANES, Block, Clock, Tally
-from spinformer.dmft.lyapunov import growth_rates, lyapunov_spectrum
+from spinformer.dmft.lyapunov import Growth, growth_rates, lyapunov_spectrum
 from spinformer.dmft.network import AttentionNetwork, Context, Network, fitting
 
 # Stretches from which the error of an exponent is taken.
-_BATCHES = 20
+BATCHES = 20
 # Smallest empty arc, in turns, that the angles of one flash must leave: there the lift is cut.
 _GAP = 0.05
 # Fewest points of a rotation number.
@@ -78,7 +80,8 @@ class Regime(IntEnum):
 class Thresholds:
     """What counts as what; the defaults are for stretches of 10,000 steps and more.
 
-    distance: a period must repeat to this in every overlap.
+    distance: a period must repeat to this in every overlap, in units of the largest that the
+        weights allow (`AttentionNetwork.reach`): 1 for signs.
     longest: longest period looked for; the stretch compared is at least twice as long.
     neutral: |λ₁| at most this is zero.
     digits_regular: at least so many Birkhoff digits on a quasi-periodic orbit …
@@ -118,7 +121,8 @@ class Attractors:
     settled: False where the leading exponent jumped while it was measured, because a transient
     of the orbit or of its tangent vector ended; its error is wide then.
     digits: Birkhoff digits. mean: (..., P) weighted average of the semantic m^o. histogram,
-    section: (..., bins) visits of m^o_observed in [−1, 1], all and with |m^o_plane| < tolerance.
+    section: (..., bins) visits of m^o_observed, all and with |m^o_plane| < tolerance, in equal bins
+    of the interval `span`: as far as the network's weights let an overlap go, [−1, 1] for signs.
     context: states at the end.
     """
 
@@ -130,7 +134,29 @@ class Attractors:
     mean: np.ndarray
     histogram: np.ndarray
     section: np.ndarray
-    context: Context
+    span: tuple[float, float] = (-1.0, 1.0)
+    context: Any
+
+    def select(self, index: Any) -> Self:
+        """The orbits at `index` of the batch's axes.
+
+        >>> start = Context(np.full((4, 3), 0.1), 0)
+        >>> found = find_attractors(
+        ...     Network.document(), start, beta=np.array([0.5, 0.6]), transient=2000, kept=200,
+        ...     exponent_steps=200,
+        ... )
+        >>> bool(found.select(0).digits == found.digits[0])
+        True
+        """
+
+        def chosen(value: Any) -> Any:
+            if isinstance(value, Estimate):
+                return replace(value, value=value.value[index], error=value.error[index])
+            if isinstance(value, Context):
+                return value.select(index)
+            return value[index] if isinstance(value, np.ndarray) else value
+
+        return replace(self, **{name: chosen(value) for name, value in vars(self).items()})
 
 
 def bump_weights(length: int) -> np.ndarray:
@@ -176,7 +202,9 @@ def classify(
     quasi-periodic: |λ₁| ≤ neutral and enough digits; chaotic: λ₁ clearly above `neutral` and few
     digits. Given the growth `before` and `after` its largest jump (`LyapunovSpectrum`), transient
     chaos: clearly above `neutral` before, not above it after. All else, undecided. The arguments
-    broadcast.
+    broadcast. A network that rests is periodic, too: with period 1, or with that of the clock
+    that drives it. Many independent bits do, whatever β of order 1: their overlaps are of order
+    N^{−1/2}, and too small to feed back (`network.Network`).
 
     >>> rate = Estimate(value=np.array([-0.1, 0.0, 0.2]), error=np.full(3, 0.01))
     >>> codes = classify(np.array([4, 0, 0]), exponent=rate, digits=np.array([16.0, 12.0, 3.0]))
@@ -215,7 +243,7 @@ def find_attractors(
     exponent_steps: int = 10_000,
     exponents: int = 2,
     observed: int = 0,
-    plane: int = 1,
+    plane: int | None = None,
     tolerance: float = 1e-3,
     bins: int = 1000,
     thresholds: Thresholds | None = None,
@@ -227,7 +255,8 @@ def find_attractors(
     β, γ, ε and contexts broadcast as in `mean_field.trajectory`. `transient` steps are dropped,
     `kept` steps streamed into histograms and averages (memory does not grow with `kept`), a
     short stretch searched for a period, and `exponent_steps` steps averaged for the `exponents`
-    leading Lyapunov exponents (0 of them: none; regimes are then periodic or undecided).
+    leading Lyapunov exponents (0 of them: none; regimes are then periodic or undecided). plane:
+    None, the second overlap if there is one.
 
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = find_attractors(
@@ -247,11 +276,13 @@ def find_attractors(
         "exponents", exponents, low=0, high=ensemble.window * ensemble.features
     )
     if exponents:
-        exponent_steps = check_integer("exponent_steps", exponent_steps, low=_BATCHES)
+        exponent_steps = check_integer("exponent_steps", exponent_steps, low=BATCHES)
     last = ensemble.features - 1
     observed = check_integer("observed", observed, low=0, high=last)
-    plane = check_integer("plane", plane, low=0, high=last)
+    plane = check_integer("plane", min(1, last) if plane is None else plane, low=0, high=last)
     tolerance = check_real("tolerance", tolerance, low=0.0)
+    # Weights of zero move nothing.
+    reach, unit = (float(one) or 1.0 for one in (ensemble.reach[observed], ensemble.reach.max()))
     weights = bump_weights(kept // 2)
     stretch = 2 * limit.longest
 
@@ -265,13 +296,14 @@ def find_attractors(
             observed=observed,
             plane=plane,
             tolerance=tolerance,
+            scale=1.0 / reach,
         )
         clock = kernels.survey(kept, tally, block, clock)
         orbit = np.empty((stretch, ensemble.features, LANES))
         clock = kernels.record(orbit, 1, block, clock)
         period = np.array(
             [
-                kernels.smallest_period(lane, limit.longest, limit.distance)
+                kernels.smallest_period(lane, limit.longest, limit.distance * unit)
                 for lane in np.ascontiguousarray(np.moveaxis(orbit, -1, 0))
             ]
         )
@@ -279,47 +311,66 @@ def find_attractors(
 
     ensemble.advance(transient, progress=progress)
     histogram, section, sums, period = ensemble.run(task, progress=progress, label="attractors")
-    gap = np.abs(sums[..., 0, :] - sums[..., 1, :]).max(axis=-1)
-    digits = -np.log10(np.maximum(gap, 1e-16))
-    state = ensemble.state()
-    if not exponents:
-        empty = np.zeros((*period.shape, 0))
-        rates = Estimate(value=empty, error=empty)
-        settled = np.zeros(period.shape, dtype=bool)
-        regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
-    else:
-        spectrum = lyapunov_spectrum(
+    state, growth = ensemble.state(), None
+    if exponents:
+        growth = lyapunov_spectrum(
             network,
             state,
             beta=beta,
             gamma=gamma,
             epsilon=epsilon,
             steps=exponent_steps,
-            batches=_BATCHES,
+            batches=BATCHES,
             count=exponents,
             threads=threads,
             progress=progress,
         )
-        rates, state = spectrum.exponents, spectrum.context
-        settled = spectrum.settled[..., 0]
+        state = growth.context
+    return attractors_of(
+        period,
+        sums=sums / unit,
+        growth=growth,
+        thresholds=limit,
+        mean=sums.mean(axis=-2),
+        histogram=histogram,
+        section=section,
+        span=(-reach, reach),
+        context=state,
+    )
+
+
+def attractors_of(
+    period: np.ndarray,
+    *,
+    sums: np.ndarray,
+    growth: Growth | None,
+    thresholds: Thresholds,
+    **others: Any,
+) -> Attractors:
+    """The verdict on measured orbits (...): `Attractors`, with the fields `others` as given.
+
+    sums: (..., 2, d) averages over two consecutive stretches. growth: of tangent vectors; None:
+    not measured.
+    """
+    gap = np.abs(sums[..., 0, :] - sums[..., 1, :]).max(axis=-1)
+    digits = -np.log10(np.maximum(gap, 1e-16))
+    if growth is None:
+        empty = np.zeros((*period.shape, 0))
+        rates = Estimate(value=empty, error=empty)
+        settled = np.zeros(period.shape, dtype=bool)
+        regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
+    else:
+        rates, settled = growth.exponents, growth.settled[..., 0]
         regime = classify(
             period,
             exponent=_leading(rates),
             digits=digits,
-            before=_leading(spectrum.before),
-            after=spectrum.after[..., 0],
-            thresholds=limit,
+            before=_leading(growth.before),
+            after=growth.after[..., 0],
+            thresholds=thresholds,
         )
     return Attractors(
-        regime=regime,
-        period=period,
-        exponents=rates,
-        settled=settled,
-        digits=digits,
-        mean=sums.mean(axis=-2),
-        histogram=histogram,
-        section=section,
-        context=state,
+        regime=regime, period=period, exponents=rates, settled=settled, digits=digits, **others
     )
 
 
@@ -348,7 +399,7 @@ def continue_attractors(
     context: Context,
     betas: np.ndarray,
     *,
-    thresholds: Thresholds,
+    thresholds: Thresholds = SHORT_STRETCHES,
     gamma: float | None = None,
     epsilon: float | None = None,
     transient: int = 2000,
@@ -360,13 +411,10 @@ def continue_attractors(
     """Follow a batch of contexts (B, T, P) through `betas` in the order given, up or down.
 
     Each β starts where the last one ended, so an attractor is followed past the point where
-    others appear, until it loses its stability. `SHORT_STRETCHES` are thresholds that suit the
-    default numbers of steps.
+    others appear, until it loses its stability.
 
     >>> start = Context(np.full((1, 4, 3), 0.1), 0)
-    >>> followed = continue_attractors(
-    ...     Network.document(), start, np.array([0.5, 0.6]), thresholds=SHORT_STRETCHES
-    ... )
+    >>> followed = continue_attractors(Network.document(), start, np.array([0.5, 0.6]))
     >>> followed.period
     array([[4],
            [4]])

@@ -60,9 +60,9 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import returned
-from spinformer.dmft.network import AttentionNetwork, Context, Network, fitting
+from spinformer.dmft.network import OUTPUT, VALUE, AttentionNetwork, Context, Network, fitting
 
-# Singular values of ⟨W^v W^o⟩, whose entries are averages of signs, below this are rounding.
+# Singular values of ⟨W^v W^o⟩ below this share of what they could be are rounding.
 _SINGULAR = 1e-12
 # Shares of a Newton step that are tried side by side, in the lanes of one block; the best is taken.
 _SHARES = np.array([1.0, 0.5, 0.25, 0.125, 1 / 32, 1 / 128])
@@ -120,7 +120,8 @@ def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
     epsilon = check_real("epsilon", epsilon, low=0.0)
     if epsilon >= 1.0:
         raise ValueError(f"epsilon must be a number in [0, 1), got {epsilon}")
-    mu = _eigenvalues(network.pair_correlations("v", "o"))
+    least = _SINGULAR * network.reach[VALUE].max() * network.reach[OUTPUT].max()
+    mu = _eigenvalues(network.pair_correlations("v", "o"), least=float(least))
     size = np.abs(mu)
     turn = np.abs(np.angle(mu)) / (network.context + 1)
     # sin x / sin Tx through sinc, which knows its limit 1/T at x = 0.
@@ -132,7 +133,7 @@ def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
     return Onset(mu=mu[order], beta=beta[order], rotation=rotation[order])
 
 
-def _eigenvalues(matrix: np.ndarray) -> np.ndarray:
+def _eigenvalues(matrix: np.ndarray, *, least: float) -> np.ndarray:
     """Eigenvalues of a square matrix, those that vanish as exact zeros.
 
     Rounding moves a zero of multiplicity k by its k-th root. The range of a matrix is invariant
@@ -141,7 +142,7 @@ def _eigenvalues(matrix: np.ndarray) -> np.ndarray:
     size = len(matrix)
     while len(matrix):
         basis, lengths, _ = np.linalg.svd(matrix)
-        rank = int((lengths > _SINGULAR).sum())
+        rank = int((lengths > least).sum())
         if rank == len(matrix):
             break
         matrix = basis[:, :rank].T @ matrix @ basis[:, :rank]

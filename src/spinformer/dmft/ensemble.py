@@ -7,6 +7,7 @@ talk to each other, so results do not depend on the number of threads.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from tqdm import tqdm
 from spinformer.core.checks import check_integer
 from spinformer.dmft import kernels
 from spinformer.dmft.kernels import LANES, Block, Clock
-from spinformer.dmft.network import AttentionNetwork, Context, fitting, parameters
+from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context, fitting, parameters
 
 Task = Callable[[Block, Clock], tuple[Clock, tuple[np.ndarray, ...]]]
 
@@ -27,9 +28,9 @@ class Ensemble:
     """State of a batch of systems of equal sizes (P, T, 2^K).
 
     networks: one network, or M networks of equal P, T and K.
-    context: its attention broadcasts to (M, B, T, P) for M networks, else to (B, T, P); all
+    context: its attention broadcasts to (..., T, P), for M networks to (M, ..., T, P); all
         systems share its position.
-    beta, gamma, epsilon: broadcast to (M, B) or (B,); None takes the networks' own.
+    beta, gamma, epsilon: broadcast to (...) or (M, ...); None takes the networks' own.
     threads: how many threads; None: as many as the machine has cores.
 
     Raises TypeError or ValueError, naming the argument, for what does not fit together.
@@ -56,33 +57,39 @@ class Ensemble:
         contexts, position = fitting(nets[0], context)
         values = parameters(networks, beta, gamma, epsilon, batch=contexts.shape[:-2])
         batch = np.broadcast_shapes(contexts.shape[:-2], *(value.shape for value in values))
-        if len(batch) > 2 - single or (len(batch) == 2 and batch[0] not in (1, len(nets))):
+        if not single and len(batch) > 1 and batch[0] not in (1, len(nets)):
             raise ValueError(
-                f"the batch of attention, beta, gamma and epsilon must have at most {2 - single} "
-                f"axes{'' if single else f' (networks first: {len(nets)})'}, got {batch}"
+                "the batch of attention, beta, gamma and epsilon must have the networks "
+                f"({len(nets)}) on its first axis, got {batch}"
             )
         self.threads = check_integer(
             "threads", os.cpu_count() or 1 if threads is None else threads, low=1
         )
-        size = batch[-1] if batch else 1
         # One network has no axis of its own, and a single system of it none at all.
-        self._shape = batch if single else (len(nets), size)
+        self._shape = batch if single else (len(nets), *(batch[1:] or batch or (1,)))
+        size = math.prod(self._shape) // len(nets)
         self._full = (len(nets), size)
         self._per_network = -(-size // LANES)
         self.blocks = len(nets) * self._per_network
         self.features, self.window = nets[0].features, nets[0].context
+        # Of m^o_a, the largest in any of the networks.
+        self.reach = np.max([net.reach[OUTPUT] for net in nets], axis=0)
         self.clock = Clock(0, position)
         self._weights = [
             tuple(map(np.ascontiguousarray, (*net.hidden_units(), net.position_overlaps())))
             for net in nets
         ]
-        self._parameters = [self._lanes(np.broadcast_to(value, self._full)) for value in values]
-        vectors = np.broadcast_to(contexts, (*self._full, self.window, self.features))
+        self._parameters = [self._lanes(self._spread(value)) for value in values]
+        vectors = self._spread(contexts, self.window, self.features)
         self._ring = np.zeros((self.blocks, self.window, 4, self.features, LANES))
         self._ring[:, self._slots(), 0] = self._lanes(vectors)
         self.run(lambda block, clock: (kernels.warm(block, clock) or clock, ()))
 
     # ---- layout
+
+    def _spread(self, value: np.ndarray, *own: int) -> np.ndarray:
+        """A value of the batch, its own axes last, as (M, B, ...)."""
+        return np.broadcast_to(value, (*self._shape, *own)).reshape(*self._full, *own)
 
     def _slots(self) -> np.ndarray:
         """Slots of the ring by age, the newest first."""
@@ -131,8 +138,8 @@ class Ensemble:
 
         A task runs kernels on its block, for the same number of steps on each, and returns the
         clock after them and any number of arrays whose last axis is the lanes, (..., W). The
-        ensemble's clock moves on; returned are these arrays with the batch in front, (B, ...) or
-        (M, B, ...). An exception in a task ends the run.
+        ensemble's clock moves on; returned are these arrays with the axes of the batch in front.
+        An exception in a task ends the run.
         """
 
         def work(number: int) -> tuple[Clock, tuple[np.ndarray, ...]]:

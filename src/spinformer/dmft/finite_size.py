@@ -392,7 +392,7 @@ def generate_bits_reference(
     ((7, 6), [-1, 1])
     """
     check_instance("network", network, Network)
-    weights = check_array("weights", weights, shape=(4, network.features, None), values=(-1, 1))
+    weights = check_array("weights", weights, shape=(4, network.features, None))
     beta = check_real("beta", beta, low=0.0)
     steps = check_integer("steps", steps, low=0)
     context, size = network.context, weights.shape[2]

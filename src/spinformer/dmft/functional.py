@@ -22,6 +22,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.optimize import minimize, root
 from scipy.stats import binom
 
 from spinformer.core.checks import (
@@ -279,7 +280,7 @@ class SaddlePoint(Solution[float]):
     """The stationary point that dominates Z(g) for N → ∞.
 
     value: the limit of (1/N) ln Z(g). overlaps: m (steps, 4, P), without 1 − ε. conjugate: m̂ of
-    the same shape. residual: largest change of m̂ in the last step.
+    the same shape. residual: largest difference of a token's tilt and θ. steps: of the ascent.
     """
 
     overlaps: np.ndarray
@@ -297,12 +298,14 @@ def saddle_point(
     tolerance: float = 1e-12,
     throw: bool = True,
 ) -> SaddlePoint:
-    """Solve for m and m̂ at `source` g (steps, 4, P): forward for m, backward for m̂, repeated.
+    """Solve for m and m̂ at `source` g (steps, 4, P), by climbing to the largest exponent.
 
     m_s = ⟨W tanh(H_s + θ_s)⟩ with H = β W^o A and θ = W (g + m̂), and
     m̂_s = ∂/∂m_s Σ_{s' > s} ⟨ln cosh(H_s' + θ_s') − ln cosh H_s'⟩. With g = 0 all m̂ vanish, and m
-    is the mean field. Raises NotConverged (unless `throw` is False) where the iteration does not
-    settle, ValueError for bad input.
+    is the mean field. For tokens of means μ the exponent is Σ_s ⟨(W g_s) μ_s − D(μ_s | tanh H_s)⟩,
+    D the relative entropy of two bits; its largest value dominates Z. It is climbed to from the
+    tokens that m̂ = 0 gives, in at most `max_steps` steps (0: these tokens themselves). Raises
+    NotConverged (unless `throw` is False) where it does not settle, ValueError for bad input.
 
     >>> at_rest = saddle_point(
     ...     Network.document(), np.zeros((2, 4, 3)), beta=1.0, window=np.zeros((4, 3))
@@ -314,7 +317,7 @@ def saddle_point(
 
     window, position, beta = _start(network, beta, window, position)
     source = check_array("source", source, shape=(None, 4, network.features))
-    max_steps = check_integer("max_steps", max_steps, low=1)
+    max_steps = check_integer("max_steps", max_steps, low=0)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     steps, context = len(source), network.context
     weights = torch.tensor(network.semantic)
@@ -322,6 +325,7 @@ def saddle_point(
     codes = (position + np.arange(1 - context, steps)) % network.positions
     place = torch.from_numpy(network.epsilon * network.position_overlaps()[codes])
     given = torch.from_numpy(network.overlaps(window))
+    push = torch.einsum("tra,ral->tl", torch.from_numpy(source), weights)
 
     def field(past: torch.Tensor, step: int) -> torch.Tensor:
         """H (L,) of token `step`; past: the overlaps of the window and of all tokens before it."""
@@ -330,35 +334,60 @@ def saddle_point(
         weight = torch.softmax(network.gamma * (m[:, KEY] @ m[-1, QUERY]), dim=0)
         return beta * ((weight @ m[:, VALUE]) @ weights[OUTPUT])
 
+    def overlaps_of(means: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("ral,...l->...ra", weights * fractions, means)
+
     def log_cosh(x: torch.Tensor) -> torch.Tensor:
         return torch.logaddexp(x, -x) - math.log(2.0)
 
-    def forward(tilt: torch.Tensor) -> torch.Tensor:
-        past = given
-        for step in range(steps):
-            mean = torch.tanh(field(past, step) + tilt[step])
-            new = torch.einsum("ral,l->ra", weights, fractions * mean)
-            past = torch.cat([past, new[None]])
-        return past[context:]
-
-    sources = torch.tensor(source)
-    conjugate = torch.zeros_like(sources)
-    count, residual = 0, math.inf
-    while residual > tolerance and count < max_steps:
-        tilt = torch.einsum("tra,ral->tl", sources + conjugate, weights)
-        overlaps = forward(tilt).requires_grad_()
+    def fields_of(overlaps: torch.Tensor) -> torch.Tensor:
         past = torch.cat([given, overlaps])
-        fields = torch.stack([field(past, step) for step in range(steps)])
+        return torch.stack([field(past, step) for step in range(steps)])
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        """Minus the exponent at μ = tanh x."""
+        x = x.reshape(steps, -1)
+        fields = fields_of(overlaps_of(torch.tanh(x)))
+        entropy = torch.tanh(x) * (x - fields) - log_cosh(x) + log_cosh(fields)
+        return ((entropy - push * torch.tanh(x)) @ fractions).sum()
+
+    def tilts(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """m, m̂, and by how much x − H misses θ."""
+        m = overlaps_of(torch.tanh(x)).requires_grad_()
+        fields = fields_of(m)
+        tilt = x - fields.detach()
         action = ((log_cosh(fields + tilt) - log_cosh(fields)) @ fractions).sum()
-        (following,) = torch.autograd.grad(action, overlaps)
-        residual = float((following - conjugate).abs().max())
-        conjugate, count = following, count + 1
+        (conjugate,) = torch.autograd.grad(action, m)
+        off = push + torch.einsum("tra,ral->tl", conjugate, weights) - tilt
+        return m.detach(), conjugate, off
+
+    def slope(y: np.ndarray) -> tuple[float, np.ndarray]:
+        x = torch.tensor(y, requires_grad=True)
+        value = loss(x)
+        return float(value.detach()), torch.autograd.grad(value, x)[0].numpy()
+
+    past = given
+    for step in range(steps):
+        new = overlaps_of(torch.tanh(field(past, step) + push[step]))
+        past = torch.cat([past, new[None]])
+    x, count = fields_of(past[context:]) + push, 0
+    if max_steps:
+        # To the right hill; then to its top, whose last digits the exponent does not see.
+        climbed = minimize(slope, x.numpy().ravel(), jac=True, options={"maxiter": max_steps})
+        solved = root(
+            lambda y: tilts(torch.from_numpy(y).reshape(x.shape))[2].numpy().ravel(),
+            climbed.x,
+            options={"xtol": 1e-15, "maxfev": max(1, max_steps - climbed.nit)},
+        )
+        x, count = torch.from_numpy(solved.x).reshape(x.shape), climbed.nit + solved.nfev
+    overlaps, conjugate, off = tilts(x)
+    residual = float(off.abs().max())
     found = SaddlePoint(
-        value=float(action.detach() - (conjugate * overlaps.detach()).sum()),
+        value=-float(loss(x)),
         residual=residual,
         steps=count,
         status=Status.CONVERGED if residual <= tolerance else Status.STEP_LIMIT,
-        overlaps=overlaps.detach().numpy(),
+        overlaps=overlaps.numpy(),
         conjugate=conjugate.numpy(),
     )
     if check_flag("throw", throw):

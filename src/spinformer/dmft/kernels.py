@@ -428,7 +428,7 @@ def record(out, every, block, clock):
 class Tally(NamedTuple):
     """What `survey` counts, and where it writes.
 
-    histogram, section: (W, bins) visits of m^o_observed in [−1, 1], the second only where
+    histogram, section: (W, bins) visits of scale · m^o_observed in [−1, 1], the second only where
         |m^o_plane| < tolerance.
     sums: (2, P, W). Step n adds window[n'] m^o to sums[half], where half and n' say where in two
         stretches of window.size steps it falls. overlap: (P, W), scratch memory.
@@ -442,6 +442,7 @@ class Tally(NamedTuple):
     observed: int
     plane: int
     tolerance: float
+    scale: float
 
 
 @kernel
@@ -458,7 +459,8 @@ def survey(steps, tally, block, clock):
             put(overlap[a], m)
             put(sums[half, a], fma(w, m, get(sums[half, a])))
         for j in range(LANES):
-            i = min(int((overlap[tally.observed, j] + 1.0) * (0.5 * bins)), bins - 1)
+            place = overlap[tally.observed, j] * tally.scale + 1.0
+            i = min(int(place * (0.5 * bins)), bins - 1)
             tally.histogram[j, i] += 1
             if abs(overlap[tally.plane, j]) < tally.tolerance:
                 tally.section[j, i] += 1

@@ -42,7 +42,7 @@ _ROUNDING = 1e-9
 # An error from fewer blocks is itself too uncertain.
 _FEWEST_BLOCKS = 4
 # Steps until a tangent vector has aligned.
-_ALIGN = 500
+ALIGN = 500
 
 
 @record
@@ -88,7 +88,7 @@ def lyapunov_spectrum(
     gamma: float | np.ndarray | None = None,
     epsilon: float | np.ndarray | None = None,
     transient: int = 0,
-    align: int = _ALIGN,
+    align: int = ALIGN,
     every: int | None = None,
     batches: int = 20,
     threads: int | None = None,
@@ -153,7 +153,7 @@ def growth_rates(
     stretches = check_integer("stretches", stretches, low=1)
     stretch = check_integer("stretch", stretch, low=1)
     ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
-    growth, _ = _growth(ensemble, [_ALIGN] + [stretch] * stretches, 1, 4, progress)
+    growth, _ = _growth(ensemble, [ALIGN] + [stretch] * stretches, 1, 4, progress)
     return growth[..., 0], ensemble.state()
 
 

@@ -64,7 +64,7 @@ def overlaps_explicit(
     >>> overlaps_explicit(weights, attention=np.zeros(3), beta=1.0).shape
     (4, 3)
     """
-    weights = check_array("weights", weights, shape=(4, None, None), values=(-1.0, 1.0))
+    weights = check_array("weights", weights, shape=(4, None, None))
     attention, beta = _average_of(weights.shape[1], attention, beta)
     field = beta[..., None] * (attention @ weights[OUTPUT])
     return np.einsum("rai,...i->...ra", weights, np.tanh(field)) / weights.shape[2]
@@ -272,7 +272,7 @@ def context_from_tokens(
     1
     """
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
-    overlaps = check_array("overlaps", overlaps, low=-1.0, high=1.0)
+    overlaps = check_array("overlaps", overlaps)
     if overlaps.ndim < 3 or overlaps.shape[-2:] != (4, network.features) or not overlaps.shape[-3]:
         raise ValueError(
             f"overlaps must have shape (..., n, 4, {network.features}) with n at least 1, "
@@ -313,16 +313,15 @@ def context_from_token(
     """Context reached from one token at position 0.
 
     token: its mean bit on every segment (..., L) in [−1, 1], or the index of an output feature
-    a for the token W^o_a (the document starts from a = 0).
+    a for the token sign W^o_a (the document starts from a = 0).
 
     >>> context_from_token(Network.document(), 0, beta=3.0).attention.shape
     (4, 3)
     """
     check_instance("network", network, Network)
     if np.ndim(token) == 0:
-        token = network.semantic[
-            OUTPUT, check_integer("token", token, low=0, high=network.features - 1)
-        ]
+        index = check_integer("token", token, low=0, high=network.features - 1)
+        token = np.sign(network.semantic[OUTPUT, index])
     return context_from_tokens(
         network,
         network.overlaps(np.asarray(token))[..., None, :, :],
@@ -348,7 +347,9 @@ def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_00
 
 
 def random_contexts(network: AttentionNetwork, seed: Seed, *, count: int) -> Context:
-    """`count` contexts of independent attention vectors, uniform in [−1, 1]^P, position 0.
+    """`count` contexts of independent attention vectors, position 0.
+
+    Each component is uniform within the `reach` of the values: in [−1, 1] for signs.
 
     >>> random_contexts(Network.document(), 0, count=5).attention.shape
     (5, 4, 3)
@@ -356,7 +357,8 @@ def random_contexts(network: AttentionNetwork, seed: Seed, *, count: int) -> Con
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
     rng = numpy_generator(seed)
     count = check_integer("count", count, low=1)
-    return Context(rng.uniform(-1.0, 1.0, (count, network.context, network.features)), 0)
+    shape = (count, network.context, network.features)
+    return Context(rng.uniform(-1.0, 1.0, shape) * network.reach[VALUE], 0)
 
 
 # ---- trajectories
@@ -377,8 +379,9 @@ def trajectory(
 ) -> tuple[np.ndarray, Context]:
     """Semantic m^o (factor 1 − ε included) of `steps` tokens after `transient` dropped ones.
 
-    beta, gamma, epsilon and the context's batch broadcast to (B,); for a sequence of M networks
-    of equal P, T, K, to (M, B). Returns overlaps (..., steps, P), of every `every`-th token, and
+    beta, gamma, epsilon and the batch of the context broadcast like arrays: contexts (C, 1, T, P)
+    and β (B,) give (C, B). For a sequence of M networks of equal P, T, K they broadcast to
+    (M, ...), networks first. Returns overlaps (..., steps, P), of every `every`-th token, and
     the final context. Compiled; `step` is the plain reference.
 
     >>> network = Network.document()

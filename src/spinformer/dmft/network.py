@@ -3,7 +3,8 @@
 [poclopez2024dynamical]: the tokens of a network are made of many *sites*, each drawn on its own
 given the attention vector; all that attention sees of a token are its overlaps with P features in
 each role α ∈ {o, v, q, k} (output, value, query, key), averages over the sites. In a `Network`
-sites are bits: tokens x ∈ {−1, 1}^N, features W^α_a ∈ {−1, 1}^N; in `letters.LetterNetwork` they
+sites are bits: tokens x ∈ {−1, 1}^N, features W^α_a ∈ R^N, in the document signs; in
+`letters.LetterNetwork` they
 are letters. A position is a code of K bits (`core.states.spin_states`, row p for position p). All
 that the limit N → ∞ knows of the weights is which *kinds of site* exist and which fraction of the
 sites is of each kind. That is what is stored: `semantic`, one column for every kind, called a
@@ -36,7 +37,7 @@ ROLES: tuple[str, ...] = ("o", "v", "q", "k")
 OUTPUT, VALUE, QUERY, KEY = range(4)
 
 # Beyond this the 2^{P-1} sign patterns of the correlation form no longer fit in memory.
-MAX_FEATURES = 16
+_MOST_CORRELATED = 16
 
 
 @record
@@ -52,25 +53,23 @@ class AttentionNetwork(ABC):
     """
 
     semantic: np.ndarray
-    position: np.ndarray
+    position: np.ndarray = None  # type: ignore[assignment]
     context: int
     gamma: float
-    epsilon: float
+    epsilon: float = 0.0
     fractions: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         """Validate, and store read-only float64 arrays."""
         semantic = self._checked_semantic().copy()
         features, segments = semantic.shape[1:3]
-        check_integer("features (axis 1 of semantic)", features, low=1, high=MAX_FEATURES)
+        check_integer("features (axis 1 of semantic)", features, low=1)
         check_integer("segments (axis 2 of semantic)", segments, low=1)
-        position = check_array(
-            "position", self.position, shape=(4, features, None), values=(-1.0, 1.0)
-        ).copy()
+        position = np.zeros((4, features, 0))
+        if self.position is not None:
+            position = check_array("position", self.position, shape=(4, features, None)).copy()
         bits = check_integer("bits (axis 2 of position)", position.shape[2], low=0, high=20)
-        # Two tokens of one window must not share a position.
-        high = 2**bits if bits else None
-        context = check_integer("context", self.context, low=1, high=high)
+        context = check_integer("context", self.context, low=1)
         gamma = check_real("gamma", self.gamma, low=0.0)
         epsilon = check_real("epsilon", self.epsilon, low=0.0, high=1.0)
         if not bits and epsilon > 0.0:
@@ -88,9 +87,9 @@ class AttentionNetwork(ABC):
 
     # ---- what a kind of site has to say
 
-    @abstractmethod
     def _checked_semantic(self) -> np.ndarray:
         """`semantic` as a float64 array, once its shape and entries are right."""
+        return check_array("semantic", self.semantic, shape=(4, None, None))
 
     @abstractmethod
     def overlaps(self, token: np.ndarray) -> np.ndarray:
@@ -134,6 +133,13 @@ class AttentionNetwork(ABC):
         """2^K, the period of the position."""
         return 2**self.bits
 
+    @property
+    def reach(self) -> np.ndarray:
+        """The largest |m^α_a| that a token can have, (4, P), the mean size of its weights."""
+        sizes = np.abs(self.semantic).reshape(4, self.features, self.segments, -1).max(axis=3)
+        # Exactly 1 for signs, whatever the fractions.
+        return np.asarray(1.0 + (sizes - 1.0) @ self.fractions)
+
     # ---- what the dynamics needs
 
     def with_parameters(
@@ -168,16 +174,24 @@ class AttentionNetwork(ABC):
 
 @record
 class Network(AttentionNetwork):
-    """The network of [poclopez2024dynamical, Eqs. (7), (8) and (15)].
+    """The network of [poclopez2024dynamical, Eqs. (7), (8) and (15)], with signs or real weights.
 
-    semantic: (4, P, L) signs W^α_a of each segment, roles in the order of `ROLES`.
-    position: (4, P, K) signs W^{α,pos}_a of each position bit; K = 0 means no position.
-    context: T, how many tokens attention sees, the newest (the query) included; at most 2^K
-        when there is a position, since two tokens of one window must not share a position.
+    semantic: (4, P, L) weights W^α_a of each segment, any real numbers, roles in the order of
+        `ROLES`. The entries of one bit of an explicit network are one column: L = N.
+    position: (4, P, K) weights W^{α,pos}_a of each position bit; None, or K = 0: no position.
+    context: T, how many tokens attention sees, the newest (the query) included. With T > 2^K a
+        position occurs several times in a window, and the softmax tells those tokens apart by
+        their bits alone.
     gamma: inverse temperature of the attention softmax, the factor directly in front of the
         dot product Σ_b m^q_b m^k_b. The document's own γ is √P times this (220 for 127.017).
     epsilon: weight of the position in a token, in [0, 1]; 0 when K = 0.
     fractions: (L,) share of the N bits in each segment, positive, summing to 1; None: equal.
+
+    *What makes a network rest.* A token is fed back through C = ⟨W^v W^o⟩, an average over the
+    bits. Independent weights on N bits make it, like every other overlap, of order N^{−1/2}: then
+    β has to be of order N^{1/2} before anything but the drive of the positions moves
+    (`continuation.onset` says where). A network that moves at β of order 1 has few kinds of sites
+    (`segmented`), or values that are correlated with outputs.
 
     Raises ValueError or TypeError naming the argument.
 
@@ -185,9 +199,6 @@ class Network(AttentionNetwork):
     >>> network.features, network.segments, network.bits, network.context
     (3, 3, 2, 4)
     """
-
-    def _checked_semantic(self) -> np.ndarray:
-        return check_array("semantic", self.semantic, shape=(4, None, None), values=(-1.0, 1.0))
 
     # ---- constructors
 
@@ -235,7 +246,7 @@ class Network(AttentionNetwork):
         `seed` and the sizes only.
         """
         rng = numpy_generator(seed)
-        features = check_integer("features", features, low=1, high=MAX_FEATURES)
+        features = check_integer("features", features, low=1)
         segments = check_integer("segments", segments, low=1)
         bits = check_integer("bits", bits, low=0, high=20)
         return cls(
@@ -258,7 +269,10 @@ class Network(AttentionNetwork):
         gamma: float = 220.0 / 3.0**0.5,
         epsilon: float = 0.02,
     ) -> Network:
-        """Independent fair signs for each of `size` bits, equal bits merged into segments."""
+        """Independent fair signs for each of `size` bits, equal bits merged into segments.
+
+        Its overlaps are of order N^{−1/2}: it rests for β up to order N^{1/2}.
+        """
         size = check_integer("size", size, low=1)
         full = cls.segmented(
             seed,
@@ -315,7 +329,7 @@ class Network(AttentionNetwork):
         Returns `patterns` (U, P), the different columns of W^o with w and −w taken as one
         (tanh is odd), and `readout` (4, P, U) = Σ_{bits of pattern u} f ± W^α_a, such that
         Σ_l f_l W^α_{a,l} tanh(β W^o_l·A) = Σ_u readout[α, a, u] tanh(β patterns[u]·A).
-        U is at most min(L, 2^{P−1}).
+        U is at most L, for signs at most 2^{P−1}.
         """
         columns = self.semantic[OUTPUT].T
         flip = np.where(columns[:, :1] < 0.0, -1.0, 1.0)
@@ -329,8 +343,11 @@ class Network(AttentionNetwork):
 
         [poclopez2024dynamical, Eq. (29)]. Keys are the sorted subsets of range(P), of size 1, 3,
         5, …; values have shape (4, P). Size 1 holds the pair correlations, size 3 the averages of
-        four factors, and so on; all 2^{P−1} of them are needed for an exact mean field.
+        four factors, and so on; all 2^{P−1} of them are needed for an exact mean field. ValueError
+        for more than 16 features, and for output features that are not signs.
         """
+        check_integer("features", self.features, high=_MOST_CORRELATED)
+        check_array("semantic[OUTPUT]", self.semantic[OUTPUT], values=(-1.0, 1.0))
         weighted = self.semantic * self.fractions
         output = self.semantic[OUTPUT]
         return {
@@ -414,7 +431,7 @@ def parameters(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """β, γ and ε as arrays that broadcast with each other and with the axes `batch` of a context.
 
-    None takes the networks' own, of shape (M, 1), or () for one network. Raises TypeError or
+    None takes the networks' own, of shape (M, 1, …), or () for one network. Raises TypeError or
     ValueError naming the argument.
 
     >>> [value.shape for value in parameters(Network.document(), np.ones(5), None, None)]
@@ -422,11 +439,13 @@ def parameters(
     """
     single = isinstance(networks, AttentionNetwork)
     nets = [networks] if isinstance(networks, AttentionNetwork) else networks
+    axes = max(2, len(batch), *(np.ndim(value) for value in (beta, gamma, epsilon)))
 
     def own(name: str, given: Any) -> Any:
         if given is not None:
             return given
-        return np.array([getattr(net, name) for net in nets]).reshape(() if single else (-1, 1))
+        values = np.array([getattr(net, name) for net in nets])
+        return values[0] if single else values.reshape(-1, *(1,) * (axes - 1))
 
     values = (
         check_array("beta", beta, low=0.0),

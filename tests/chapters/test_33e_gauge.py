@@ -8,7 +8,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from spinformer.dmft.gauge import canonical_code, canonical_form, count_networks, random_gauge
+from compendium.common.gauge import canonical_code, canonical_form, count_networks, random_gauge
 from spinformer.dmft.mean_field import random_contexts, step
 from spinformer.dmft.network import Context, Network
 
