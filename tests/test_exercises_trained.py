@@ -77,7 +77,7 @@ def test_how_fast_two_tokens_become_alike():
 def test_the_crowd_and_what_a_teacher_is_asked():
     assert crowd_share(2, kinds=8) == near(said("24", r"\\tfrac12=([\d.]+)\$\."), 4)
     numbers, unknowns = said("24a", r"Two: (\d+) numbers for (\d+) unknowns", 2)
-    assert (2 * 6 * 8, 8 * 8 + 2) == (numbers, unknowns)
+    assert (numbers, unknowns) == (2 * 6 * 8, 8 * 8 + 2)
     assert math.ceil(66 / 24) == 3
 
 
