@@ -27,22 +27,18 @@ from compendium.c12_continuous_memory.study import faces_recalled, prepare_faces
 from compendium.c12b_continuous_capacity import random_energy
 from compendium.c14_real_transformer.alignment import step_alignment
 from compendium.c15_demonstrations.two_patterns import spinodal
-from compendium.c18_energy_transformer.toys import count_uphill
-from compendium.c19_hopfield_layer.study import draw_bags, train_bags
 from compendium.c21b_large_systems.study import pattern_couplings
 from compendium.c34_memory_beyond_window.fisher import memory_profile, token_noise
 from compendium.c51_synthesis.study import change_times, readers_in_equilibrium
 from compendium.common import images
 from compendium.common.gauge import count_networks
 from compendium.common.windows import message_start
-from spinformer.core.statistics import share_interval
 from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.continuation import onset
 from spinformer.dmft.finite_size import linear_maps, mean_path
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Context, Network
 from spinformer.hopfield.density import pair_mixing
-from spinformer.hopfield.fixed_points import effective_entries
 from spinformer.language.encoder import embed, join_traces, run_layer
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
@@ -53,9 +49,8 @@ from spinformer.spins.mean_field import glass_state, solve_mean_field, unrolled_
 PROOFS = {
     *("10.1", "10.4", "11.1", "11.3", "11.4", "11b.1", "12.1", "12.2", "12.4", "12b.3"),
     *("12c.1", "12c.2", "13.1", "13.3", "13.5", "14.1", "14b.3", "14b.4", "15.1", "15.2"),
-    *("15.3", "16.3", "17.1", "17.3", "17.4", "18.1", "18.2", "18.3", "18.4", "19.1", "19.3"),
+    *("16.3", "17.1", "17.3", "17.4"),
     *(
-        "19.4",
         "21a.1",
         "21b.3",
         "22.2",
@@ -70,11 +65,11 @@ PROOFS = {
         "32b.2",
     ),
     *("33.1", "33.3", "33.4", "33b.1", "33b.2", "33c.4", "33d.2", "33d.3", "33e.2", "33e.4"),
-    *("24.4", "24b.3", "24b.4", "25b.3"),
+    *("24.4", "24a.2", "24a.3", "25b.3"),
     *("34.1", "34.3", "34b.1", "51.1", "51.4"),
 }
 # Trainings, sweeps and runs of more than some seconds; done by hand when the answer was written.
-TOO_LONG = {"14.4", "16.4", "24c.4", "25b.5", "32b.5", "41.4"}
+TOO_LONG = {"14.4", "16.4", "25b.5", "32b.5"}
 
 
 def test_every_exercise_is_computed_or_named_here():
@@ -259,7 +254,7 @@ def test_classes_of_heads():
         assert math.sqrt(2 * math.log(keys)) == near(edge, 2)
 
 
-@answers("15.4")
+@answers("15.3")
 def test_the_weaker_basin_vanishes():
     found = brentq(lambda k: spinodal(k) - math.log(2), 1.1, 3.0)
     assert found == near(said("15", r"approx([\d.]+)\$\. At"), 2)
@@ -286,33 +281,6 @@ def test_three_bound_patterns():
             scores = beta * coupled @ p
             p = 0.9 * p + 0.1 * np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
         assert bool(np.ptp(p) < 1e-3) is stable
-
-
-@answers("18.5")
-def test_tokens_that_repel_each_other_overshoot():
-    share = count_uphill("opposed keys", factors=[1.0, 64.0], trials=4, batch=5).share
-    assert share[0] == 0.0
-    assert share[1] > 0.1
-
-
-@answers("19.2")
-def test_the_derivative_of_the_rest_diverges():
-    for beta in (1.001, 1.0001):
-        m = brentq(lambda m, b=beta: math.tanh(b * m) - m, 1e-4, 1.0)
-        slope = m * (1 - m * m) / (1 - beta * (1 - m * m))
-        assert slope == pytest.approx(0.5 * math.sqrt(3 / (beta - 1)), rel=5 * (beta - 1) ** 0.5)
-
-
-@answers("19.5")
-def test_a_sparse_layer_reads_few_images():
-    found = train_bags("hopfield, sparse", rule="needle", bags=60, seeds=range(100, 103), steps=60)
-    for seed, model in zip(range(100, 103), found.models, strict=True):
-        test = draw_bags(200, rule="needle", part="test", seed=seed)
-        with torch.no_grad():
-            weights = model.weights(test.images)
-        assert weights.shape[-1] == 11
-        assert 1 < float((weights > 0).double().sum(-1).mean()) < 3
-        assert (effective_entries(weights) <= (weights > 0).sum(-1)).all()
 
 
 @answers("21.1", "21.2", "21.3", "21.4")
@@ -593,26 +561,6 @@ def test_memory_in_noise():
         assert profile[:200].sum() == pytest.approx(distant, abs=0.02)
         beyond.append(profile[: -network.context].sum())
     assert (min(beyond), max(beyond)) == (near(least, 1), near(most, 1))
-
-
-@answers("41.1", "41.2", "41.3", "41.5")
-def test_many_seeds():
-    wilson, ratio, other = said("41", r"so \$K = (\d+)\$.* = ([\d.]+)\$, that is (\d+)\.", 3)
-    seeds = int(wilson)
-    assert share_interval(seeds, trials=seeds)[0] > 0.99
-    assert share_interval(seeds - 1, trials=seeds - 1)[0] < 0.99
-    assert math.log(0.025) / math.log(0.99) == near(ratio, 2)
-    assert math.ceil(ratio) == other
-    assert 1000 * math.erfc(3 / math.sqrt(2)) == near(said("41", r"([\d.]+) on average"), 1)
-    beta, size = 0.7, 4000
-    scale = beta / math.sqrt(size)
-    each = quad(lambda z: norm.pdf(z) * math.log(math.cosh(scale * z)), -12, 12, epsabs=1e-15)[0]
-    loops = [-(beta ** (2 * k)) / (4 * k) for k in (1, 2)]
-    pairs = 0.5 * size * (size - 1) * each
-    assert pairs == pytest.approx(size * beta**2 / 4 + sum(loops), abs=1e-3)
-    square, correlation = said("41", r"/15 = ([\d.]+)\$ and \$c = ([\d.]+)\$", 2)
-    assert near(square, 2) == (16 / 6 - 1) / 15
-    assert math.sqrt((16 / 6 - 1) / 15) == near(correlation, 2)
 
 
 @answers("51.2", "51.3", "51.5")

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from compendium.c17_interacting_patterns.copies import crowd, ring
+from compendium.c17_interacting_patterns.copies import crowd
 from compendium.c17_interacting_patterns.interacting import (
     energy,
     equivalent_patterns,
@@ -205,27 +205,11 @@ def test_crowds_equal_the_sum_over_all_states():
         states = np.array(np.meshgrid(*[range(3)] * copies, indexing="ij")).reshape(copies, -1).T
         single = scores[states].sum(1)
         pairs = couplings[states[:, :, None], states[:, None, :]].sum((1, 2)) / (2 * copies)
-        along = 0.5 * couplings[states, np.roll(states, 1, axis=1)].sum(1)
-        for exact, value in ((crowd, single + pairs), (ring, single + along)):
-            found = exact(scores, couplings=couplings, beta=0.8, copies=copies)
-            boltzmann = np.exp(0.8 * value)
-            shares = np.stack([(states == i).mean(1) for i in range(3)])
-            assert found.free_energy == pytest.approx(-np.log(boltzmann.sum()) / (0.8 * copies))
-            np.testing.assert_allclose(found.weights, shares @ boltzmann / boltzmann.sum())
-
-
-def test_a_frustrated_ring_in_the_cold_is_the_sum_over_its_states():
-    """Three readers of two patterns that want to differ: one pair must agree."""
-    scores, couplings = np.array([0.1, 0.0]), np.array([[-1.0, 1.0], [1.0, -1.0]])
-    states = np.array(np.meshgrid(*[range(2)] * 3, indexing="ij")).reshape(3, -1).T
-    value = scores[states].sum(1) + 0.5 * couplings[states, np.roll(states, 1, 1)].sum(1)
-    for beta in (5.0, 20.0, 60.0):
-        found = ring(scores, couplings=couplings, beta=beta, copies=3)
-        boltzmann = np.exp(beta * (value - value.max()))
-        wanted = -(np.log(boltzmann.sum()) / beta + value.max()) / 3
-        assert found.free_energy == pytest.approx(wanted, rel=1e-12)
-        share = (states == 0).mean(1) @ boltzmann / boltzmann.sum()
-        assert found.weights[0] == pytest.approx(share, rel=1e-10)
+        found = crowd(scores, couplings=couplings, beta=0.8, copies=copies)
+        boltzmann = np.exp(0.8 * (single + pairs))
+        shares = np.stack([(states == i).mean(1) for i in range(3)])
+        assert found.free_energy == pytest.approx(-np.log(boltzmann.sum()) / (0.8 * copies))
+        np.testing.assert_allclose(found.weights, shares @ boltzmann / boltzmann.sum())
 
 
 def test_the_crowd_becomes_the_interacting_memory_as_one_over_its_size():

@@ -1,5 +1,6 @@
 """The trainable layer: the formula, hops until rest, and its place in torch."""
 
+import copy
 import inspect
 import io
 import math
@@ -378,7 +379,13 @@ def test_every_layer_is_saved_and_read_back(lagrangian):
         torch.load(stored, weights_only=False).layer,
     ):
         assert torch.equal(other(x, patterns=x), layer(x, patterns=x))
+    torch.manual_seed(7)
     fresh = HopfieldLayer(12, heads=3, steps=3, memories=2, lagrangian=lagrangian)
+    again = copy.deepcopy(layer)
+    again.log_beta.data += 1.0
+    torch.manual_seed(7)
+    AttentionModule(again).reset_parameters()
+    assert all(map(torch.equal, again.parameters(), fresh.parameters()))
     fresh.load_state_dict(layer.state_dict())
     assert torch.equal(fresh(x, patterns=x), layer(x, patterns=x))
 

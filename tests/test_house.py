@@ -31,12 +31,12 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 9_300,
+    "src/spinformer": 9_660,
     "src/bookmaker": 2_950,
     "book/_ext": 570,
-    "src/compendium": 18_300,
+    "src/compendium": 17_800,
 }
-LINE_CEILINGS = {"src": 47_400, "tests": 29_100}
+LINE_CEILINGS = {"src": 47_200, "tests": 29_100}
 
 
 def trees(root: Path) -> dict[str, tuple[Path, ast.Module]]:

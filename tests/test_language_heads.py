@@ -1,6 +1,8 @@
 """Reports on heads: beside the code of chapter 14, a decoder written out, heads made to fall."""
 
 import math
+import re
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -47,57 +49,71 @@ def test_an_encoder_gives_what_chapter_14_measures():
     np.testing.assert_allclose(found.null_whole[0], turned, atol=1e-12)
 
 
-class Decoder(nn.Module):
-    """Pre-normalized causal attention, four query heads on two key heads, rotary positions."""
+class Attention(nn.Module):
+    """Causal, four query heads on two key heads, rotary positions."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm = nn.RMSNorm(12)
         self.q_proj, self.o_proj = nn.Linear(12, 16), nn.Linear(16, 12)
         self.k_proj, self.v_proj = nn.Linear(12, 8), nn.Linear(12, 8)
 
-    def turn(self, x):
-        angle = torch.arange(x.shape[-2]) * 0.7
-        one, two = x.chunk(2, -1)
-        cos, sin = angle.cos()[:, None], angle.sin()[:, None]
-        return torch.cat([one * cos - two * sin, two * cos + one * sin], -1)
-
     def forward(self, x):
-        x = self.norm(x)
-        q, k, v = (
-            linear(x).unflatten(-1, (-1, 4)).transpose(1, 2)
-            for linear in (self.q_proj, self.k_proj, self.v_proj)
-        )
+        q, k, v = (heads(linear(x)) for linear in (self.q_proj, self.k_proj, self.v_proj))
         mixed = functional.scaled_dot_product_attention(
-            self.turn(q), self.turn(k), v, is_causal=True, enable_gqa=True
+            rotate(q), rotate(k), v, is_causal=True, enable_gqa=True
         )
         return self.o_proj(mixed.transpose(1, 2).flatten(-2))
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.input_layernorm, self.self_attn = nn.RMSNorm(12), Attention()
+
+    def forward(self, x):
+        return x + self.self_attn(self.input_layernorm(x))
+
+
+def heads(x):
+    return x.unflatten(-1, (-1, 4)).transpose(1, 2)
+
+
+def rotate(x):
+    angle = torch.arange(x.shape[-2]) * 0.7
+    one, two = x.chunk(2, -1)
+    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+    return torch.cat([one * cos - two * sin, two * cos + one * sin], -1)
 
 
 @pytest.fixture
 def decoder():
     torch.manual_seed(1)
-    block, x, seen = Decoder().double(), torch.randn(3, 6, 12).double(), {}
-    for name in ("q_proj", "k_proj", "v_proj"):
-        getattr(block, name).register_forward_hook(
-            lambda _, __, out, name=name: seen.update({name: out})
-        )
-    seen["outputs"] = block(x)
-    q, k, v = (
-        seen[f"{n}_proj"].detach().unflatten(-1, (-1, 4)).transpose(1, 2) for n in ("q", "k", "v")
-    )
+    block, x = Block().double(), torch.randn(3, 6, 12).double()
+    attention, normed = block.self_attn, block.input_layernorm(x).detach()
+    with torch.no_grad():
+        q, k, v = (heads(getattr(attention, f"{name}_proj")(normed)) for name in "qkv")
+        outputs = attention(normed)
     return block, {
-        "queries": block.turn(q),
-        "keys": block.turn(k),
+        "queries": rotate(q),
+        "keys": rotate(k),
         "values": v,
         "states": x,
-        "read": lambda y: block.turn(
-            block.q_proj(block.norm(y)).unflatten(-1, (4, 4)).transpose(1, 2)
-        ),
-        "output": block.o_proj.weight.detach(),
-        "outputs": seen["outputs"].detach(),
+        "read": lambda y: rotate(heads(attention.q_proj(block.input_layernorm(y)))),
+        "output": attention.o_proj.weight.detach(),
+        "outputs": outputs,
         "mask": torch.ones(6, 6, dtype=torch.bool).tril(),
     }
+
+
+def test_the_lines_of_the_page_say_the_same(decoder, capsys):
+    """Hooks on the projections of a model that knows nothing of this package."""
+    block, given = decoder
+    page = (Path(__file__).parents[1] / "book" / "use.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"```python\n((?:(?!```).)*head_report\((?:(?!```).)*)```", page, re.S)
+    names = {"model": block, "block": block, "tokens": given["states"], "rotate": rotate}
+    exec(lines, names | {"width": 4, "count": 6, "torch": torch})
+    assert capsys.readouterr().out == "".join(f"{row}\n" for row in call(given).table())
+    plt.close()
 
 
 def call(given, **changed):

@@ -5,16 +5,21 @@ import io
 
 import pytest
 import torch
+from torch import nn
 
-from spinformer.spins.module import Solver, SpinTransformerModule
+from spinformer.spins.module import DrivenSpinModule, Solver, SpinTransformerModule
 
+FIXED = {"solver": "fixed point"}
+DRIVEN = {"theory": "large D"}
 TWO_STEPS = {"solver": Solver(steps=2)}
-SOLVERS = [{"solver": "saddle"}, {}, TWO_STEPS, {"coupling_limit": 0.8}]
+SOLVERS = [{"solver": "saddle"}, FIXED, TWO_STEPS, {"coupling_limit": 0.8}]
 DOUBLE = torch.float64
 
 
 def _module(seed=0, dtype=DOUBLE, **options):
     torch.manual_seed(seed)
+    if "theory" in options:
+        return DrivenSpinModule(12, heads=3, dtype=dtype, **options)
     return SpinTransformerModule(12, heads=3, dtype=dtype, **options)
 
 
@@ -44,27 +49,27 @@ def test_padded_tokens_are_not_there(options):
     padded[1, 4:] = True
     inputs[1, 4:] = torch.nan
     with torch.no_grad():
-        output = module(inputs, key_padding_mask=padded)
+        output = module(inputs, src_key_padding_mask=padded)
         short = module(inputs[1, :4])
         torch.testing.assert_close(output[1, :4], short, rtol=0, atol=1e-11)
         assert output[1, 4:].abs().max() == 0
         torch.testing.assert_close(output[0], module(inputs[0]), rtol=0, atol=1e-11)
-        one = module(inputs[1], key_padding_mask=padded[1])
+        one = module(inputs[1], src_key_padding_mask=padded[1])
         torch.testing.assert_close(one, output[1], rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("options", [{"solver": "saddle"}, {}, TWO_STEPS])
+@pytest.mark.parametrize("options", [{"solver": "saddle"}, FIXED, TWO_STEPS])
 def test_blocks_forbidden_in_both_directions_are_separate_systems(options):
     module, inputs = _module(**options), _inputs(2, 6, 12).requires_grad_()
     forbidden = torch.zeros(6, 6, dtype=torch.bool)
     forbidden[:4, 4:] = forbidden[4:, :4] = True
-    output = module(inputs, attn_mask=forbidden)
+    output = module(inputs, src_mask=forbidden)
     apart = torch.cat([module(inputs[:, :4]), module(inputs[:, 4:])], dim=1)
     torch.testing.assert_close(output, apart, rtol=0, atol=1e-10)
     added = torch.zeros(6, 6, dtype=DOUBLE).masked_fill(forbidden, -torch.inf)
-    torch.testing.assert_close(module(inputs, attn_mask=added), output, rtol=0, atol=0)
+    torch.testing.assert_close(module(inputs, src_mask=added), output, rtol=0, atol=0)
     each = forbidden.expand(6, 6, 6)
-    torch.testing.assert_close(module(inputs, attn_mask=each), output, rtol=0, atol=1e-12)
+    torch.testing.assert_close(module(inputs, src_mask=each), output, rtol=0, atol=1e-12)
     slopes = [torch.autograd.grad(x.square().sum(), inputs)[0] for x in (output, apart)]
     torch.testing.assert_close(*slopes, rtol=0, atol=1e-9)
 
@@ -74,9 +79,9 @@ def test_a_mask_in_one_direction_still_couples_the_pair():
     module, inputs = _module(solver="saddle"), _inputs(1, 5, 12)
     causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
     with torch.no_grad():
-        before = module(inputs, attn_mask=causal)
+        before = module(inputs, src_mask=causal)
         inputs[:, -1] += 1.0
-        assert (module(inputs, attn_mask=causal) - before)[:, 0].abs().max() > 1e-3
+        assert (module(inputs, src_mask=causal) - before)[:, 0].abs().max() > 1e-3
 
 
 def test_a_bias_of_the_scores_is_part_of_the_free_energy():
@@ -84,7 +89,7 @@ def test_a_bias_of_the_scores_is_part_of_the_free_energy():
     module, inputs = _module(solver="saddle"), _inputs(1, 4, 12)
     bias = _inputs(4, 4, seed=3).requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda x, b: module(x, attn_mask=b), (inputs.requires_grad_(), bias)
+        lambda x, b: module(x, src_mask=b), (inputs.requires_grad_(), bias)
     )
 
 
@@ -124,6 +129,7 @@ def test_state_and_copies_hold_no_data():
 def test_what_overflows_is_not_a_number_and_not_converged(options):
     """Never a free spin: (βh)² = ∞ would have looked like one. Neighbours are not harmed."""
     module, inputs = _module(dtype=torch.float32, **options), _inputs(3, 4, 12, dtype=torch.float32)
+    module.warned = True
     with torch.no_grad():
         want = module(inputs)
         inputs[1, 2] = 1e30
@@ -137,7 +143,7 @@ def test_what_overflows_is_not_a_number_and_not_converged(options):
     assert not module.validity().trusted(10.0)[1:].any()
 
 
-@pytest.mark.parametrize("options", SOLVERS)
+@pytest.mark.parametrize("options", [*SOLVERS, DRIVEN])
 def test_vmap_over_inputs_and_over_ensembles(options):
     """A batch of modules in one call, as ensembles are trained: same values, same gradients."""
     module, inputs = _module(**options), _inputs(3, 5, 12)
@@ -158,7 +164,7 @@ def test_vmap_over_inputs_and_over_ensembles(options):
             )
 
 
-@pytest.mark.parametrize("options", [{"solver": "saddle"}, {}])
+@pytest.mark.parametrize("options", [{"solver": "saddle"}, FIXED])
 def test_functional_gradients(options):
     module, inputs = _module(**options), _inputs(2, 4, 12)
     named = {name: p.detach() for name, p in module.named_parameters()}
@@ -173,7 +179,7 @@ def test_functional_gradients(options):
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-@pytest.mark.parametrize("options", [{"solver": "saddle"}, {}])
+@pytest.mark.parametrize("options", [{"solver": "saddle"}, FIXED, DRIVEN])
 def test_compiled_and_exported(options):
     """One graph without breaks, forward and backward; iterations are operators within it."""
     module, inputs = _module(**options), _inputs(2, 4, 12)
@@ -192,6 +198,43 @@ def test_compiled_and_exported(options):
         torch.testing.assert_close(parameter.grad, slopes[name], rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.parametrize("options", [{}, DRIVEN])
+def test_it_stands_in_the_encoder_of_torch(options):
+    """Two layers, training or not, with every mask that physics has, as called by hand."""
+    module, inputs = _module(channel_maps=True, **options), _inputs(2, 5, 12)
+    stack = nn.TransformerEncoder(module, 2, enable_nested_tensor=False)
+    torch.manual_seed(4)
+    stack.layers[1].reset_parameters()
+    fresh = _module(seed=4, channel_maps=True, **options)
+    assert all(map(torch.equal, stack.layers[1].parameters(), fresh.parameters()))
+    padded = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    later, near = torch.ones(5, 5).triu(1) > 0, torch.ones(5, 5).tril(-3) > 0
+    for mode in (True, False):
+        stack.train(mode)
+        for given in ({}, {"mask": near}, {"mask": near, "src_key_padding_mask": padded}):
+            names = {"mask": "src_mask"}
+            by_hand = inputs
+            for layer in stack.layers:
+                by_hand = layer(by_hand, **{names.get(k, k): v for k, v in given.items()})
+            torch.testing.assert_close(stack(inputs, **given), by_hand, rtol=0, atol=1e-13)
+            assert given == {} or not torch.allclose(by_hand, stack(inputs))
+        for layer in stack.layers:
+            if not options and mode:
+                assert layer.validity().converged.all()
+            elif not options:
+                with pytest.raises(RuntimeError, match="in training mode"):
+                    layer.validity()
+        if options:
+            changed = torch.cat([inputs[:, :3], inputs[:, 3:] + 1.0], dim=1)
+            for given in ({}, {"mask": later}, {"mask": later, "is_causal": True}):
+                assert torch.equal(stack(changed, **given)[:, :3], stack(inputs, **given)[:, :3])
+        else:
+            with pytest.raises(ValueError, match="every token feels the future"):
+                stack(inputs, mask=later)
+    stack(inputs).sum().backward()
+    assert stack.layers[0].query.grad.abs().max() > 0
+
+
 def test_masks_are_read_as_torch_means_them():
     """A float mask is a bias, minus infinity forbids; heads of a batch are laid out batch first."""
     module, inputs = _module(solver="saddle"), _inputs(2, 4, 12)
@@ -201,8 +244,8 @@ def test_masks_are_read_as_torch_means_them():
     padded = torch.tensor([[False] * 4, [False, False, False, True]])
     with torch.no_grad():
         _, plain = module(inputs, return_parts=True)
-        _, biased = module(inputs, attn_mask=bias, return_parts=True)
-        given = {"attn_mask": each, "key_padding_mask": padded}
+        _, biased = module(inputs, src_mask=bias, return_parts=True)
+        given = {"src_mask": each, "src_key_padding_mask": padded}
         _, masked = module(inputs, **given, return_parts=True)
     eye = torch.eye(4, dtype=torch.bool)
     odds = (plain.couplings * bias.exp()).masked_fill(eye, 0.0)

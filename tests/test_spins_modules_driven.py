@@ -110,7 +110,7 @@ def test_padding_and_single_tokens():
     padded = torch.zeros(2, 5, dtype=torch.bool)
     padded[1, :2] = True
     with torch.no_grad():
-        output = module(inputs, key_padding_mask=padded)
+        output = module(inputs, src_key_padding_mask=padded)
         torch.testing.assert_close(output[1, 2:], module(inputs[1, 2:]), rtol=0, atol=1e-13)
         assert output[1, :2].abs().max() == 0
         assert module(inputs[:, :1]).shape == (2, 1, 8)
@@ -160,8 +160,8 @@ def test_it_learns_recall():
         (lambda: DrivenSpinModule(6, heads=4), ValueError, "multiple of heads"),
         (lambda: DrivenSpinModule(6, heads=2, steps=0), ValueError, "steps"),
         (lambda: DrivenSpinModule(6, heads=2, theory="tap"), ValueError, "theory"),
-        (lambda: DrivenSpinModule(6, heads=2)(torch.ones(2, 5)), ValueError, "inputs"),
-        (lambda: DrivenSpinModule(6, heads=2)(torch.ones(2, 6).double()), TypeError, "inputs"),
+        (lambda: DrivenSpinModule(6, heads=2)(torch.ones(2, 5)), ValueError, "src"),
+        (lambda: DrivenSpinModule(6, heads=2)(torch.ones(2, 6).double()), TypeError, "src"),
     ],
 )
 def test_bad_input(call, error, words):

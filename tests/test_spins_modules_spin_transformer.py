@@ -138,6 +138,7 @@ def test_gradients(options):
 )
 def test_tokens_are_a_set_and_batches_do_not_mix(sites, seed, options, beta):
     module = _module(seed=seed, beta=beta, **options)
+    module.warned = True
     inputs = _inputs(batch=3, sites=sites, seed=seed)
     # One neighbour is made much harder to solve than the others.
     inputs[2] *= 30
@@ -257,10 +258,11 @@ def test_orders_approach_the_saddle_point_of_large_dimension():
 
 def test_failure_to_converge_is_said():
     module = _module(steps=None, beta=3.0, strength=2.0, max_steps=2)
-    with torch.no_grad():
+    with torch.no_grad(), pytest.warns(RuntimeWarning, match="6 of 6 systems did not converge"):
         _, parts = module(_inputs(), return_parts=True)
     assert not parts.converged.all()
     assert not module.validity().converged.any()
+    module(_inputs())  # once is enough, and a warning would be an error here
 
 
 @pytest.mark.parametrize("steps", [1, 3, 60])
@@ -313,7 +315,7 @@ _H = torch.ones(3, 2)
         (lambda: Solver(order=3), ValueError, "order"),
         (lambda: SpinTransformerModule(6, heads=2, beta=0.0), ValueError, "beta"),
         (lambda: SpinTransformerModule(6.0, heads=2), TypeError, "dim"),
-        (lambda: SpinTransformerModule(6, heads=2)(torch.ones(6)), ValueError, "inputs"),
+        (lambda: SpinTransformerModule(6, heads=2)(torch.ones(6)), ValueError, "src"),
         (lambda: SpinTransformerModule(6, heads=2, solver="exact"), ValueError, "solver"),
         (lambda: Solver("saddle", steps=1), ValueError, "steps"),
         (
@@ -329,25 +331,26 @@ _H = torch.ones(3, 2)
         ),
         (
             lambda: SpinTransformerModule(6, heads=2)(
-                torch.ones(1, 2, 6), attn_mask=torch.ones(3, 3)
+                torch.ones(1, 2, 6), src_mask=torch.ones(3, 3)
             ),
             ValueError,
-            "attn_mask",
+            "src_mask",
         ),
         (
             lambda: SpinTransformerModule(6, heads=2)(
-                torch.ones(1, 2, 6), key_padding_mask=torch.ones(1, 2)
+                torch.ones(1, 2, 6), src_key_padding_mask=torch.ones(1, 2)
             ),
-            TypeError,
-            "key_padding_mask",
+            ValueError,
+            "a token is a spin or it is none",
         ),
         (
             lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 2, 6).double()),
             TypeError,
-            "inputs",
+            "src",
         ),
         (lambda: SpinTransformerModule(6, heads=2, response="False"), TypeError, "response"),
         (lambda: SpinTransformerModule(6, heads=2, dtype=torch.int64), TypeError, "dtype"),
+        (lambda: SpinTransformerModule(6, heads=2, head=1), TypeError, "argument 'head'"),
         (
             lambda: solve_fixed_point(torch.ones(2, 2), fields=_H, beta=1.0),
             ValueError,

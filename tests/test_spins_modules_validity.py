@@ -18,7 +18,7 @@ from spinformer.spins.vectors import sample_vector_spins
 DOUBLE = torch.float64
 SOLVERS = {
     "one step": {"solver": Solver(steps=1)},
-    "fixed point": {},
+    "fixed point": {"solver": "fixed point"},
     "saddle": {"solver": "saddle"},
 }
 
@@ -39,6 +39,7 @@ def test_the_meter_says_what_monte_carlo_finds(seed, strength):
     truth = None
     for name, options in SOLVERS.items():
         module = _module(strength=strength, seed=seed, **options)
+        module.warned = True
         with torch.no_grad():
             _, parts = module(inputs, return_parts=True)
             if truth is None:
@@ -90,7 +91,7 @@ def test_a_pair_without_field_has_no_physical_solution_beyond_strength_one_half(
     with t = (1 + √(1 + 16β²g²))/(4β), which is below one always.
     """
     silent = torch.zeros(1, 2, 16, dtype=DOUBLE)
-    module = _module(strength=coupling, normalize=False)
+    module = _module(strength=coupling, normalize=False, solver="fixed point")
     saddle = _module(strength=coupling, normalize=False, solver="saddle")
     with torch.no_grad():
         module(silent), saddle(silent)
@@ -124,6 +125,7 @@ def test_the_limit_keeps_what_it_promises():
     for order in (1, 2):
         free = _module(solver=Solver(order=order), strength=2.0, seed=2, **sharp)
         kept = _module(solver=Solver(order=order), coupling_limit=0.95, seed=2, **sharp)
+        free.warned = True
         with torch.no_grad():
             kept.log_strength.fill_(20.0)
             free(inputs)
@@ -138,7 +140,8 @@ def test_the_limit_keeps_what_it_promises():
 
 
 def test_the_penalty_pulls_below_the_limit():
-    module = _module(strength=3.0, heads=2)
+    module = _module(strength=3.0, heads=2, solver="fixed point")
+    module.warned = True
     inputs = _inputs(2, 6, 16)
     optimizer = torch.optim.Adam(module.parameters(), lr=0.1)
     for _ in range(60):

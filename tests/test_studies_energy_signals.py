@@ -12,7 +12,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from minilm_model import installed_model
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -20,7 +19,7 @@ from torch import nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
 from bookmaker.tables import Table
-from compendium.c16_energies_as_signal import gradients, pretrained, readouts, scores, summary
+from compendium.c16_energies_as_signal import readouts, scores, summary
 from compendium.c16_energies_as_signal.energies import head_energy, leave_one_out_loss
 from compendium.c16_energies_as_signal.network import Shape, initial_weights, logits, run
 from compendium.c16_energies_as_signal.signals import (
@@ -170,14 +169,12 @@ def test_signals_are_what_they_say():
     )
     assert torch.allclose(mean_energy(found), energy.mean((0, 3, 4)))
 
-    def loss(signal: str, **options: torch.Tensor) -> torch.Tensor:
+    def loss(signal: str) -> torch.Tensor:
         generators = [torch_generator(seed) for seed in (0, 1)]
-        return signal_loss(weights, SMALL, signal=signal, generators=generators, **batch, **options)
+        return signal_loss(weights, SMALL, signal=signal, generators=generators, **batch)
 
     entropy = nn.functional.cross_entropy(logits(weights, found.states[-1])[1], batch["labels"][1])
     assert torch.allclose(loss("supervised")[1], entropy)
-    mixed = loss("mixture", strength=torch.tensor([0.0, 2.0]))
-    assert torch.allclose(mixed, loss("supervised") + torch.tensor([0.0, 2.0]) * loss("raw"))
     assert torch.allclose(loss("density held"), loss("density"))
     order = shuffled_patches(batch["tokens"], generators=[torch_generator(seed) for seed in (0, 1)])
     other = run(weights, SMALL, tokens=order)
@@ -310,84 +307,6 @@ def least_cost(features: np.ndarray, labels: np.ndarray) -> float:
     return float(minimize(cost, np.zeros(3 * padded.shape[1]), tol=1e-12).fun)
 
 
-def test_best_readout_pulls_as_finite_differences_say():
-    features, labels = draw(7, 2).numpy(), np.array([0, 1, 2, 0, 1, 2, 0])
-    _, pull = gradients.best_readout(torch.tensor(features), labels=torch.tensor(labels), classes=3)
-    for place in ((0, 0), (3, 1), (6, 0)):
-        step = np.zeros_like(features)
-        step[place] = 1e-3
-        slope = (least_cost(features + step, labels) - least_cost(features - step, labels)) / 2e-3
-        assert float(pull[place]) == pytest.approx(slope, abs=2e-5)
-
-
-def test_layer_cosines_are_those_of_plain_autograd():
-    weights, batch = double(initial_weights(SMALL, seeds=[0, 1])), small_batch()
-    found = gradients.layer_cosines(weights, SMALL, permutations=2, seed=5, **batch)
-    generator = np.random.default_rng(5)
-    orders = [np.arange(6), generator.permutation(6), generator.permutation(6)]
-    for trial, order in enumerate(orders):
-        for copy in range(2):
-            mine = {n: w[copy : copy + 1].detach().requires_grad_() for n, w in weights.items()}
-            passed = run(mine, SMALL, tokens=batch["tokens"][copy : copy + 1])
-            features = passed.states[-1].mean(-2)[0]
-            _, pull = gradients.best_readout(
-                features, labels=batch["labels"][copy, order], classes=4
-            )
-            for layer in range(2):
-                names = [name for name in mine if name.startswith(f"{layer}.")]
-
-                def flat(value: torch.Tensor, names: list[str] = names, mine=mine) -> np.ndarray:
-                    parts = torch.autograd.grad(
-                        value,
-                        [mine[name] for name in names],
-                        retain_graph=True,
-                        allow_unused=True,
-                        materialize_grads=True,
-                    )
-                    return np.concatenate([part.flatten().numpy() for part in parts])
-
-                one = flat(mean_energy(passed, kind="density").mean())
-                other = flat((features * pull).sum())
-                expected = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
-                assert found["density"][trial, copy, layer] == pytest.approx(expected, abs=1e-4)
-
-
-def test_gradients_that_follow_labels_stand_out_of_the_null():
-    """Power: labels of other images pull at the weights alike, permuted ones do not."""
-    shape, data = Shape(layers=1), split_digits([0])
-    weights = {name: w.requires_grad_() for name, w in initial_weights(shape, seeds=[0]).items()}
-    labels = data.train_labels[:, :256]
-    features = run(weights, shape, tokens=data.train[:, :256]).states[-1].mean(-2)
-    orders = [torch.arange(256)] + [
-        torch.randperm(256, generator=torch_generator(k)) for k in range(8)
-    ]
-
-    def slope(part: slice, order: torch.Tensor) -> torch.Tensor:
-        chosen = features[:, part]
-        pull = gradients.best_readout(chosen, labels=labels[:, order][:, part])[1].float()
-        leaf = weights["0.value"]
-        return torch.autograd.grad(chosen, leaf, pull, retain_graph=True)[0].flatten()
-
-    own = slope(slice(0, 128), orders[0])
-    others = [slope(slice(128, 256), order) for order in orders]
-    true, *null = (float(nn.functional.cosine_similarity(own, o, dim=0)) for o in others)
-    assert true > np.mean(null) + 3 * np.std(null)
-
-
-def test_halves_of_a_text_and_their_loss():
-    windows = torch.tensor([[2, 10, 11, 12, 13, 3], [2, 20, 21, 22, 23, 3]])
-    halves = pretrained.token_halves(windows)
-    assert halves.tolist() == [[2, 10, 12, 3], [2, 11, 13, 3], [2, 20, 22, 3], [2, 21, 23, 3]]
-    states = draw(6, 2, 5)
-    means = nn.functional.normalize(states.mean(1), dim=1).numpy()
-    scores_ = 20 * means[0::2] @ means[1::2].T
-    partners = [2, 0, 1]
-    expected = np.mean(
-        [np.logaddexp.reduce(scores_[i]) - scores_[i, j] for i, j in enumerate(partners)]
-    )
-    assert float(pretrained.pair_loss(states, partners=partners)) == pytest.approx(expected)
-
-
 # --- the stored tables -----------------------------------------------------------------------
 
 NEAR = 0.04  # accuracies after 150 updates agree to this on other processors: 24 of 599 images
@@ -410,20 +329,6 @@ def test_one_copy_of_the_stored_scores_comes_again(source):
 
 
 @pytest.mark.nightly
-def test_one_copy_of_a_stored_mixture_comes_again():
-    """And without an energy it is the training on labels of the scores."""
-    (row,) = scores._mixture_rows(1.0, seeds=[3])
-    kept = stored(scores.MIXTURE_TABLE, strength=1.0, seed=3)
-    for column in ("all validation", "all test", "few validation", "few test"):
-        assert row[column] == pytest.approx(kept[column][0], abs=NEAR)
-    assert row["energy"] == pytest.approx(kept["energy"][0], rel=0.05)
-    alone = stored(scores.MIXTURE_TABLE, strength=0.0)
-    labels = stored(scores.SCORE_TABLE, source="supervised", block=0)
-    for using in ("all", "few"):
-        assert np.allclose(alone[f"{using} test"], labels[f"mean {using}"], atol=NEAR)
-
-
-@pytest.mark.nightly
 def test_one_copy_of_the_stored_longer_trainings_comes_again():
     """The labels, which must pass; the energies are trained anew in the other tables."""
     (row,) = scores._longer_rows("supervised", 0, seeds=[3])
@@ -431,30 +336,6 @@ def test_one_copy_of_the_stored_longer_trainings_comes_again():
     for column in summary.COLUMNS:
         assert row[column] == pytest.approx(kept[column][0], abs=NEAR)
     assert row["energy"] == pytest.approx(kept["energy"][0], rel=0.05)
-
-
-@pytest.mark.nightly
-def test_stored_cosines_at_the_start_come_again():
-    data = split_digits([0, 1])
-    found = gradients.layer_cosines(
-        initial_weights(scores.SHAPE, seeds=[0, 1]),
-        scores.SHAPE,
-        tokens=data.train[:, : gradients.IMAGES],
-        labels=data.train_labels[:, : gradients.IMAGES],
-        permutations=2,
-    )
-    for kind in gradients.KINDS:
-        kept = stored(gradients.COSINE_TABLE, block=0, moment=0, energy=kind, seed=1)
-        assert np.allclose(found[kind][0, 1], kept["cosine"], atol=2e-3)
-
-
-@pytest.mark.nightly
-def test_a_stored_cosine_of_the_pretrained_model_comes_again(monkeypatch):
-    installed_model()
-    monkeypatch.setattr(pretrained, "PERMUTATIONS", 2)
-    rows = pretrained._model_rows("trained", 0)
-    kept = stored(pretrained.MODEL_TABLE, weights="trained", draw=0)
-    assert np.allclose([row["cosine"] for row in rows], kept["cosine"], atol=2e-3)
 
 
 @pytest.mark.claim("A17")

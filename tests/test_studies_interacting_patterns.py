@@ -99,7 +99,39 @@ def test_repelling_patterns_fit_the_query_by_a_mixture():
     np.testing.assert_allclose(found.value[0], best, atol=1e-4)
 
 
-@pytest.mark.claim("A18b", "A18c")
+@pytest.mark.claim("A18b")
+def test_interactions_gain_over_a_look_at_the_same_tokens():
+    """From the rows of the tables; readers that only look would gain nothing."""
+    for links in results.LINKS:
+        found = results.over_a_look(f"hops {links}")
+        tables = [results.HOPS.read(), *([results.HOPS_AGAIN.read()] if links == 2 else [])]
+        best = {}
+        for arm in ("interacting", "dense"):
+            rows = [
+                np.concatenate(
+                    [
+                        t["test"][(t["arm"] == arm) & (t["links"] == links) & (t["rate"] == rate)]
+                        for t in tables
+                    ]
+                )
+                for rate in results.RATES
+            ]
+            best[arm] = rows
+        assert len(found.each) == (20 if links == 2 else 10)
+        assert any(
+            np.allclose(found.each, one - two)
+            for one in best["interacting"]
+            for two in best["dense"]
+        )
+        assert found.low > 0
+    for task in ("recall", "digits", "faces"):
+        scores = results.scores(task)
+        assert mean_interval(scores["interacting"] - scores["attention"])[0] > 0
+    # The measure sees a reader without links: the window alone does not beat the look.
+    assert results.gains("hops 4", of="window")["dense"].mean < 0
+
+
+@pytest.mark.claim("A18c")
 def test_fits_beat_a_look_but_not_a_regression_on_other_faces():
     """Seeds outside of the table; the regression is that of scikit-learn."""
     look, linear = [], []

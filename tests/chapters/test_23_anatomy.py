@@ -231,7 +231,9 @@ def test_the_helpers_of_the_chapter(monkeypatch):
     other = exact_pair(24, beta=0.9, gamma=1.5, strength=0.7)
     torch.testing.assert_close(pair.large.couplings, other.large.couplings)
     torch.manual_seed(0)
-    module = SpinTransformerModule(8, heads=2, strength=0.3, dtype=torch.float64)
+    module = SpinTransformerModule(
+        8, heads=2, solver="fixed point", strength=0.3, dtype=torch.float64
+    )
     with torch.no_grad():
         module.log_beta += torch.tensor([0.0, 0.7])
     inputs = draw_tokens(2, sites=5, dim=8, seed=3)

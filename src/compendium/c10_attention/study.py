@@ -94,8 +94,12 @@ def family_call(
 
 
 def family_operations(tokens: torch.Tensor, *, family: str) -> list[float]:
-    """Matrix-product operations of a family over those of dense attention, for its settings."""
+    """Matrix-product operations of a family over those of what it replaces, for its settings.
+
+    That is dense attention, and for the recurrent family dense causal attention: half of it.
+    """
     dense = count_cost(attention, tokens, keys=tokens, values=tokens).flops
+    dense = dense // 2 if family == "recurrent" else dense
     return [
         count_cost(family_call(tokens, family=family, setting=setting, beta=1.0)).flops / dense
         for setting in SETTINGS[family]
@@ -118,6 +122,54 @@ def family_errors(
             error = relative_error(result, exact=exact, mean=tokens.mean(0))
         found.append(error)
     return found
+
+
+# What a family may use: as many landmarks, neighbours to each side, slots or features at every
+# length, or one for so many tokens.
+FIXED = {"low rank": 16, "sparse": 16, "recurrent": 64, "kernel": 64}
+TOKENS_EACH = {"low rank": 16, "sparse": 16, "recurrent": 16, "kernel": 4}
+
+
+def budget(family: str, *, length: int, fixed: bool) -> int:
+    """Landmarks, neighbours, slots or features of a family for a sequence of `length` tokens."""
+    return FIXED[family] if fixed else length // TOKENS_EACH[family]
+
+
+def budget_call(
+    tokens: torch.Tensor, *, family: str, budget: int, beta: float, seed: int = 0
+) -> Callable[[], torch.Tensor]:
+    """As `family_call`, by a budget; recurrence in blocks of 32 with means of 16, `budget` kept."""
+    if family == "recurrent":
+        itself: dict[str, Any] = {"keys": tokens, "values": tokens, "beta": beta}
+        return partial(
+            recurrent_attention, tokens, block=32, compression=16, slots=budget, **itself
+        )
+    return family_call(tokens, family=family, setting=budget, beta=beta, seed=seed)
+
+
+def budget_exponent(family: str, *, length: int, fixed: bool) -> float:
+    """Exponent of the operations between `length` / 2 and `length` tokens of width 32."""
+    flops = []
+    for size in (length // 2, length):
+        tokens = torch.randn(size, 32, generator=torch_generator(0), dtype=torch.float64)
+        share = budget(family, length=size, fixed=fixed)
+        flops.append(count_cost(budget_call(tokens, family=family, budget=share, beta=0.2)).flops)
+    return math.log2(flops[1] / flops[0])
+
+
+def budget_error(
+    tokens: torch.Tensor, *, family: str, fixed: bool, beta: float, seed: int = 0
+) -> float:
+    """`relative_error` of a family at its budget; recurrence against causal attention."""
+    length = len(tokens)
+    exact, mean = attention(tokens, keys=tokens, values=tokens, beta=beta), tokens.mean(0)
+    if family == "recurrent":
+        causal = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
+        exact = attention(tokens, keys=tokens, values=tokens, beta=beta, mask=causal)
+        mean = tokens.cumsum(0) / torch.arange(1, length + 1, device=tokens.device)[:, None]
+    share = budget(family, length=length, fixed=fixed)
+    result = budget_call(tokens, family=family, budget=share, beta=beta, seed=seed)()
+    return relative_error(result, exact=exact, mean=mean)
 
 
 @record

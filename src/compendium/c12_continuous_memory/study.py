@@ -91,7 +91,7 @@ class BoundCases:
     """Measured quantities and their bounds, one entry a case (a pattern of some memory).
 
     error, error_bound: ‖f(ξ) − x_i‖ after one step and its bound. slope, slope_bound,
-    sharp_bound: largest eigenvalue of the update's Jacobian, the published bound and ours.
+    sharp_bound: largest eigenvalue of the update's Jacobian, the published bound and a tighter one.
     distance, radius: of the patterns that meet the separation condition, how far the fixed point
     lies that retrieval reaches from them, and how far it may.
     """

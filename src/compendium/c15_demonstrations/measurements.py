@@ -5,8 +5,8 @@ images of the training classes that were held out, "test": the classes that were
 and `y`, arguments of the measure (k_A and k_B of a shift, copies, kick, number); `value`. Shifts
 are medians over episodes, inf where the boundary of half of them leaves the line.
 
-A training amplifies rounding: rows computed again on another processor agree within 0.1 for the
-small training of `SMALL`, and for the full ones within the scatter over seeds.
+A training amplifies rounding: rows computed again on another processor agree within the scatter
+over seeds.
 """
 
 from __future__ import annotations
@@ -219,9 +219,4 @@ LABELINGS = Table(
         for number in (1, 4, 16, 64, 0)
     ],
     rows=labelings_rows,
-)
-SMALL = Table(
-    path=_FOLDER / "small.csv",
-    units=[{"training": "balanced", "first_seed": 100, "count": 2, "steps": 60, "episodes": 20}],
-    rows=boundary_rows,
 )

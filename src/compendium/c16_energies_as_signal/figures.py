@@ -84,44 +84,6 @@ def show_scores(
     return figure
 
 
-def show_cosines(
-    panels: Sequence[Mapping[str, np.ndarray]], *, titles: Sequence[str], layers: Sequence[int]
-) -> Figure:
-    """Cosine with the true labels less its null, against the layer, one panel a case.
-
-    panels[i][name]: (layers, 3) mean, low and high end; layers[i] layers from 1.
-    """
-    figure, axes = plt.subplots(
-        1,
-        len(panels),
-        figsize=(8.8, 3.0),
-        sharey=True,
-        squeeze=False,
-        width_ratios=[2 + count for count in layers],
-    )
-    for axis, panel, title, count in zip(axes[0], panels, titles, layers, strict=True):
-        axis.axhline(0, color="0.4", lw=0.8)
-        for shift, (name, values) in enumerate(panel.items()):
-            place = np.arange(1, count + 1) + 0.24 * (shift - 0.5)
-            mean, low, high = values.T
-            axis.errorbar(
-                place,
-                mean,
-                yerr=[mean - low, high - mean],
-                fmt="so"[shift % 2],
-                ms=4,
-                color=COLORS[("red", "blue")[shift % 2]],
-                label=name,
-            )
-        axis.set(xlabel="layer", xticks=range(1, count + 1))
-        axis.set_title(title, fontsize=9)
-    axes[0, 0].set_ylabel("cosine, true − permuted")
-    axes[0, 0].legend(fontsize=8, loc="lower left")
-    for letter, axis in zip("abcdefgh", axes[0], strict=False):
-        axis.set_title(letter, loc="left", fontweight="bold")
-    return figure
-
-
 def _box(axis: Axes, left: float, bottom: float, width: float, text: str, color: str) -> None:
     axis.add_patch(
         FancyBboxPatch(

@@ -9,8 +9,7 @@ said otherwise:
   with queries that the loss does not move, the likelihood of data that do not follow the model;
 * "contrast": softplus(ΣE(image) − ΣE(shuffled)), ΣE over layers and heads, and a shuffled image has
   each patch from another image at the same place: marginals are kept, what patches say about each
-  other is lost;
-* "mixture": "supervised" + strength × "raw".
+  other is lost.
 
 "raw" and "density", with their variants, are energies alone: nothing enters them but E and its
 exact normalization.
@@ -26,7 +25,7 @@ from torch.nn import functional
 
 from compendium.c16_energies_as_signal.energies import head_energy, leave_one_out_loss
 from compendium.c16_energies_as_signal.network import Pass, Shape, Weights, logits, run
-from spinformer.core.checks import check_tensor
+from spinformer.core.checks import check_choice
 
 ALONE = ("raw", "raw local", "density", "density local", "density held")
 SIGNALS = ("supervised", *ALONE, "contrast")
@@ -54,12 +53,10 @@ def signal_loss(
     tokens: Tensor,
     labels: Tensor,
     generators: Sequence[torch.Generator],
-    strength: Tensor | None = None,
 ) -> Tensor:
     """The loss of every copy (C,) on its batch: tokens (C, B, N, pixels), labels (C, B).
 
-    `generators`, one a copy, draw the shuffled patches; `strength` (C,) weighs the
-    energy of the mixture. Raises ValueError for another signal.
+    `generators`, one a copy, draw the shuffled patches. Raises ValueError for another signal.
     """
     found = run(weights, shape, tokens=tokens, local=signal.endswith("local"))
     if signal in ALONE:
@@ -69,12 +66,9 @@ def signal_loss(
         other = run(weights, shape, tokens=shuffled_patches(tokens, generators=generators))
         gap = mean_energy(found) - mean_energy(other)
         return functional.softplus(shape.layers * shape.heads * gap).mean(-1)
+    check_choice("signal", signal, SIGNALS)
     scores = logits(weights, found.states[-1])
-    entropy = functional.cross_entropy(scores.mT, labels, reduction="none").mean(-1)
-    if signal == "supervised":
-        return entropy
-    share = check_tensor("strength", strength, shape=(len(tokens),))
-    return entropy + share * mean_energy(found).mean(-1)
+    return functional.cross_entropy(scores.mT, labels, reduction="none").mean(-1)
 
 
 def shuffled_patches(tokens: Tensor, *, generators: Sequence[torch.Generator]) -> Tensor:

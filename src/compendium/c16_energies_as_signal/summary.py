@@ -10,9 +10,7 @@ from compendium.c16_energies_as_signal.readouts import LABELS, POOLINGS
 from compendium.c16_energies_as_signal.scores import (
     AGAIN_TABLE,
     LONGER_TABLE,
-    MIXTURE_TABLE,
     SCORE_TABLE,
-    STRENGTHS,
 )
 from spinformer.core.records import record
 from spinformer.core.statistics import mean_interval
@@ -61,24 +59,6 @@ def longer_margin(source: str, *, column: str, block: int = 0) -> float:
     mine = 100 * table[column][chosen][np.argsort(table["seed"][chosen])]
     bars = [accuracies(bar, column=column, block=block) for bar in BARS]
     return min(interval(mine - bar).low for bar in bars)
-
-
-def mixture_gain(strength: float, *, using: str) -> Interval:
-    """What an energy of this strength adds to the labels, in points of test accuracy."""
-    return interval(_mixture(strength, f"{using} test") - _mixture(0.0, f"{using} test"))
-
-
-def preferred_strength(using: str) -> float:
-    """The strength above 0 with the largest mean accuracy on validation images."""
-    return max(STRENGTHS, key=lambda s: float(_mixture(s, f"{using} validation").mean()))
-
-
-def _mixture(strength: float, column: str) -> np.ndarray:
-    """A column of the table of mixtures in percent, in the order of the seeds."""
-    table = MIXTURE_TABLE.read()
-    chosen = table["strength"] == strength
-    found: np.ndarray = 100 * table[column][chosen]
-    return found[np.argsort(table["seed"][chosen])]
 
 
 def margin(source: str, *, column: str, block: int = 0) -> float:

@@ -61,16 +61,14 @@ def train_copies(
     data: Digits,
     steps: int,
     batch: int = 32,
-    strengths: Sequence[float] | None = None,
     keep: Sequence[int] = (),
 ) -> dict[int, dict[str, Tensor]]:
     """Weights of all copies after each number of updates in `keep` and at the end, by number.
 
-    Copy c starts from `seeds[c]`, uses split c of `data`, the rate `rates[c]` and, in a mixture,
-    `strengths[c]`. Raises RuntimeError where a loss is no longer finite.
+    Copy c starts from `seeds[c]`, uses split c of `data`, the rate `rates[c]`. Raises
+    RuntimeError where a loss is no longer finite.
     """
     rate = check_tensor("rates", torch.tensor(list(rates)), shape=(len(seeds),), low=0.0)
-    strength = None if strengths is None else torch.tensor(list(strengths))
     generators = [torch_generator(seed + _BATCHES) for seed in seeds]
     weights = {
         name: weight.requires_grad_()
@@ -93,7 +91,6 @@ def train_copies(
             tokens=data.train[rows, chosen],
             labels=data.train_labels[rows, chosen],
             generators=generators,
-            strength=strength,
         )
         if not bool(torch.isfinite(losses.detach()).all()):
             raise RuntimeError(f"the loss is no longer finite in update {step + 1}: lower rates")

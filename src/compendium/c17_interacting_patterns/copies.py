@@ -1,13 +1,11 @@
-"""Readers of one memory whose choices interact: exact sums for all-to-all and for a ring.
+"""Readers of one memory whose choices interact, all with all: exact sums.
 
 n copies of a reader each attend to exactly one of N patterns, copy a to pattern σ_a (a Potts
 spin). A pattern alone is worth s_i, its score; two copies at i and j are worth J_ij. All to all,
 the energy is −Σ_a s_{σ_a} − (2n)⁻¹ Σ_{ab} J_{σ_a σ_b}; it depends only on how many copies sit
 where, so that the sum over N^n states is one over occupation numbers, and for n → ∞ its free
 energy per copy becomes the minimum over weights p of −s·p − ½ pᵀJp + β⁻¹ Σ p log p, the energy of
-`interacting` at fixed state. On a ring, −Σ_a s_{σ_a} − ½ Σ_a J_{σ_a σ_{a+1}} has the same mean
-field, but is solved by a transfer matrix: the chain of [kim2017structured, Sec. 3.1] with one
-potential for all pairs.
+`interacting` at fixed state.
 """
 
 from __future__ import annotations
@@ -55,27 +53,6 @@ def crowd(scores: ArrayLike, *, couplings: ArrayLike, beta: float = 1.0, copies:
     logs = gammaln(copies + 1) - gammaln(counts + 1).sum(1) + beta * copies * value
     total = float(logsumexp(logs))
     return Crowd(free_energy=-total / (beta * copies), weights=np.exp(logs - total) @ shares)
-
-
-def ring(scores: ArrayLike, *, couplings: ArrayLike, beta: float = 1.0, copies: int) -> Crowd:
-    """Exact average over all states of n = `copies` ≥ 2 readers on a ring, by a transfer matrix."""
-    scores, couplings, beta, copies = _check(scores, couplings, beta, copies)
-    pair = scores[:, None] + scores + couplings
-    # Powers by squaring, sums of positive numbers alone: eigenvalues of opposite signs, as those
-    # of a ring that is frustrated, would cancel.
-    square, log_square = np.exp(0.5 * beta * (pair - pair.max())), 0.0
-    power, log_power = np.eye(len(scores)), 0.0
-    left = copies
-    while left:
-        if left % 2:
-            power, log_power = power @ square, log_power + log_square
-            power, log_power = power / power.max(), log_power + math.log(power.max())
-        square, log_square = square @ square, 2.0 * log_square
-        square, log_square = square / square.max(), log_square + math.log(square.max())
-        left //= 2
-    trace = float(np.trace(power))
-    log_trace = log_power + math.log(trace) + 0.5 * beta * copies * float(pair.max())
-    return Crowd(free_energy=-log_trace / (beta * copies), weights=np.diagonal(power) / trace)
 
 
 def _check(

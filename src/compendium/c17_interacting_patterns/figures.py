@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -76,37 +76,3 @@ def draw_kinds(
     axis.set(xscale="log", xlabel="inverse temperature β", xlim=(betas[0], betas[-1]))
     axis.set_ylim(kappas[0], kappas[-1])
     axis.grid(False)
-
-
-def draw_gains(
-    axis: Axes, gains: Mapping[str, tuple[float, float, float]], *, hollow: Sequence[str] = ()
-) -> None:
-    """Means with intervals (mean, low, high) as horizontal bars around zero; `hollow` ones open."""
-    for row, (name, (mean, low, high)) in enumerate(list(gains.items())[::-1]):
-        colour = COLORS["green"] if low > 0 else COLORS["red"] if high < 0 else COLORS["black"]
-        axis.errorbar(
-            mean,
-            row,
-            xerr=[[mean - low], [high - mean]],
-            fmt="o",
-            color=colour,
-            capsize=3,
-            mfc="white" if name in hollow else colour,
-        )
-    axis.set_yticks(range(len(gains)), list(gains)[::-1])
-    axis.axvline(0, color=COLORS["black"], lw=0.8)
-    axis.set_ylim(-0.6, len(gains) - 0.4)
-
-
-def draw_pictures(rows: Sequence[Mapping[str, np.ndarray]]) -> Figure:
-    """A grid of pictures with entries in [−1, 1], a row for each mapping, titles from the first."""
-    figure, axes = plt.subplots(
-        len(rows), len(rows[0]), figsize=(1.35 * len(rows[0]), 1.35 * len(rows))
-    )
-    for number, (row, pictures) in enumerate(zip(axes, rows, strict=True)):
-        for axis, (name, picture) in zip(row, pictures.items(), strict=True):
-            axis.imshow(picture, cmap="gray", vmin=-1, vmax=1)
-            axis.set_axis_off()
-            if number == 0:
-                axis.set_title(name, fontsize=9)
-    return figure

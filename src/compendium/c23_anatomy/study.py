@@ -372,6 +372,7 @@ class ModuleDistance:
 def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> ModuleDistance:
     """How far ⟨σ⟩ of the module is from `large_d` for `inputs` (batch, N, dim)."""
     size = module.dim // module.heads
+    module.warned = True  # whether it converged is part of the answer
     with torch.no_grad():
         _, parts = module(inputs, return_parts=True)
         spins = parts.magnetization - parts.response

@@ -94,7 +94,9 @@ def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
     options = list(allowed)
     for option in options:
         # True equals 1 but is no choice of a number; an array or a list equals nothing.
-        plain = not isinstance(value, list | tuple) and np.ndim(value) == 0
+        plain = isinstance(value, str) or (
+            not isinstance(value, list | tuple) and np.ndim(value) == 0
+        )
         alike = plain and isinstance(value, bool) == isinstance(option, bool)
         if alike and value == option:
             return option

@@ -126,8 +126,8 @@ class HopfieldLayer(nn.Module):
         self.steps = check_integer("steps", default if steps is None else steps, low=1)
         self.lagrangian = check_instance("lagrangian", lagrangian, Lagrangian)
         self.dropout, self.batch_first = 0.0, True
-        log_beta = _log_betas(beta, heads=heads, head_width=head_width)
-        self.log_beta = nn.Parameter(log_beta.to(torch.get_default_dtype()), requires_grad=False)
+        self._start = _log_betas(beta, heads=heads, head_width=head_width)
+        self.log_beta = nn.Parameter(torch.tensor(self._start), requires_grad=False)
         self.query_norm, self.pattern_norm = (
             nn.Identity() if static else nn.LayerNorm(width) for _ in range(2)
         )
@@ -142,6 +142,17 @@ class HopfieldLayer(nn.Module):
                 check_integer("pooling", pooling, low=0),
             )
         )
+
+    def reset_parameters(self) -> None:
+        """Draw every map, memory and pooled query anew; norms and β are as they started."""
+        for part in self.children():
+            if not isinstance(part, nn.Identity):
+                part.reset_parameters()
+        with torch.no_grad():
+            for drawn in (self.memory, self.pooled_queries):
+                if drawn is not None:
+                    drawn.normal_()
+            self.log_beta.copy_(self.log_beta.new_tensor(self._start))
 
     @property
     def beta(self) -> Tensor:
@@ -273,8 +284,8 @@ class HopfieldLayer(nn.Module):
             memories=memories,
         ).to(module.out_proj.weight)
         layer.query_norm = layer.pattern_norm = nn.Identity()
-        log_beta = _log_betas(beta, heads=layer.heads, head_width=module.head_dim)
-        layer.log_beta.data = log_beta.to(module.out_proj.weight)
+        layer._start = _log_betas(beta, heads=layer.heads, head_width=module.head_dim)
+        layer.log_beta.data = layer.log_beta.new_tensor(layer._start)
         packed, given = module.in_proj_weight, module.in_proj_bias
         weights = (
             (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
@@ -421,7 +432,8 @@ class AttentionModule(nn.Module):
 
     `encoder_layer.self_attn = AttentionModule(layer)` puts it into torch's transformers (without
     nested tensors: `nn.TransformerEncoder(..., enable_nested_tensor=False)` says so and saves a
-    warning). Raises ValueError where a query may look at nothing, for which torch returns NaN.
+    warning; its layers start as copies, and `reset_parameters` draws one anew). Raises ValueError
+    where a query may look at nothing, for which torch returns NaN.
 
     >>> module, x = AttentionModule(HopfieldLayer(8, heads=2, steps=3)), torch.ones(1, 4, 8)
     >>> output, weights = module(x, x, x)
@@ -438,6 +450,10 @@ class AttentionModule(nn.Module):
         self.layer = check_instance("layer", layer, HopfieldLayer)
         self.batch_first = layer.batch_first
         self.train(layer.training)
+
+    def reset_parameters(self) -> None:
+        """Those of the layer."""
+        self.layer.reset_parameters()
 
     def forward(
         self,
@@ -468,14 +484,12 @@ class AttentionModule(nn.Module):
 # -- what a layer is given --------------------------------------------------------------------
 
 
-def _log_betas(beta: float | Sequence[float] | None, *, heads: int, head_width: int) -> Tensor:
-    """log β of each head, in double precision."""
+def _log_betas(beta: float | Sequence[float] | None, *, heads: int, head_width: int) -> list[float]:
     given = 1.0 / math.sqrt(head_width) if beta is None else beta
     each = given if isinstance(given, Sequence) and not isinstance(given, str) else [given] * heads
     if len(each) != heads:
         raise ValueError(f"beta must be one number or one per head ({heads}), got {len(each)}")
-    numbers = [check_real("beta", value, low=0.0, open_low=True) for value in each]
-    return torch.tensor(numbers, dtype=torch.float64).log()
+    return [math.log(check_real("beta", value, low=0.0, open_low=True)) for value in each]
 
 
 def _told(flag: Tensor) -> bool | None:
@@ -497,7 +511,7 @@ def _features(name: str, value: Any, like: Tensor) -> Tensor:
         and _told(value.detach().sum(dtype=torch.float32).isfinite()) is not False
     ):
         value = check_tensor(name, value)
-    if value.dtype != like.dtype and not _autocast(value.device.type):
+    if value.dtype != like.dtype and not torch.is_autocast_enabled(value.device.type):
         raise TypeError(f"{name} must be {like.dtype} like the layer, got {value.dtype}")
     if value.ndim not in (2, 3) or 0 in value.shape:
         raise ValueError(
@@ -567,11 +581,3 @@ def _as_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
     if mask.dtype != torch.bool:
         return mask.to(dtype)
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
-
-
-def _autocast(device: str) -> bool:
-    """Whether torch converts types by itself there."""
-    try:
-        return torch.is_autocast_enabled(device)
-    except TypeError:  # torch before 2.4
-        return torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled()

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +48,7 @@ from spinformer.core.checks import (
 )
 from spinformer.core.operators import is_traced
 from spinformer.core.records import record
-from spinformer.core.solve import Solution, status_of
+from spinformer.core.solve import Solution, Status, status_of
 from spinformer.spins.large_d import (
     default_tolerance,
     exponent,
@@ -65,6 +66,12 @@ from spinformer.spins.vectors import THEORIES, driven_start, driven_step, entrop
 
 # What rounding in single precision may do to a correlation.
 _ROUNDING = 1e-3
+_NOT_SHOWN = ("training", "warned", "map_in", "map_out")
+_NOT_CAUSAL = (
+    "is_causal must be False: in equilibrium, and for symmetric spins, the tokens i and j are "
+    "coupled by B = J + J^T, so that every token feels the future, whatever the mask; a "
+    "DrivenSpinModule can be causal"
+)
 
 
 def softmax_couplings(
@@ -255,7 +262,8 @@ class Validity:
     `converged`: whether the equations were solved. `distance`: ‖⟨σ⟩ − saddle‖/‖saddle‖.
     `correction`: the next order in 1/D of the saddle's ⟨σ⟩, relative to it. `largest`: the largest
     |C_ij| of different spins, which cannot exceed one. `lowest`: the smallest eigenvalue of the
-    covariance C − m mᵀ, which cannot be negative. NaN where the numbers overflowed.
+    covariance C − m mᵀ, which cannot be negative. NaN where the numbers overflowed. Spins of one
+    component are none of its business: their `correction` is infinite, and none is trusted.
 
     >>> one = torch.ones(1, 1)
     >>> kept = {"converged": one > 0, "correction": 0 * one, "largest": one, "lowest": 0 * one}
@@ -413,6 +421,8 @@ class ModuleParts:
                 "largest": correlation.masked_fill(eye, 0.0).abs().amax((-2, -1)),
                 "lowest": torch.linalg.eigvalsh(covariance)[..., 0],
             }
+        if fields.shape[-1] == 1:
+            told["correction"] = told["correction"] + torch.inf
         told = {name: torch.where(finite, value, torch.nan) for name, value in told.items()}
         return Validity(converged=self.converged.expand(batch) & finite, **told)
 
@@ -428,7 +438,7 @@ class Solver:
     """How the spins of a module are solved.
 
     kind: "saddle", the saddle point of the large-D free energy, which always exists and is unique,
-    or "fixed point", that of the mean-field equations, cheaper, right for weak couplings. `steps`
+    or "fixed point", that of the mean-field equations, right for weak couplings. `steps`
     K ≥ 1 cuts the second short after K plain iterations from the free spins (K = 1: one attention
     step). `order` of the mean-field equations: 1 is naive, 2 adds the Onsager term. `damping`,
     `tolerance` and `max_steps` are those of `large_d.solve_fixed_point`.
@@ -518,6 +528,8 @@ class Solver:
 class _CoupledHeads(nn.Module):
     """The parameters of `dim` channels that are shared out to `heads` systems, and their masks."""
 
+    batch_first = True
+
     def __init__(
         self,
         dim: int,
@@ -526,28 +538,46 @@ class _CoupledHeads(nn.Module):
         log_strength: float,
         gamma: float,
         channel_maps: bool,
-        factory: dict[str, Any],
+        device: Any,
+        dtype: torch.dtype | None,
     ) -> None:
         super().__init__()
-        if not factory.keys() <= {"device", "dtype"}:
-            raise TypeError(f"unknown arguments {sorted(factory.keys() - {'device', 'dtype'})}")
-        dtype = factory.get("dtype")
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype must be a floating-point type, got {dtype}")
         self.dim = check_integer("dim", dim, low=1)
         self.heads = check_integer("heads", heads, low=1, high=dim)
         if dim % heads:
             raise ValueError(f"dim must be a multiple of heads = {heads}, got {dim}")
-        beta = check_real("beta", beta, low=0.0, open_low=True)
+        self._start = math.log(check_real("beta", beta, low=0.0, open_low=True)), log_strength
         self.gamma = check_real("gamma", gamma, low=0.0)
         self.normalize = True
-        maps = check_flag("channel_maps", channel_maps)
-        self.query = nn.Parameter(torch.randn(dim, dim, **factory) / dim**0.5)
-        self.key = nn.Parameter(torch.randn(dim, dim, **factory) / dim**0.5)
-        self.log_beta = nn.Parameter(torch.full((heads,), math.log(beta), **factory))
-        self.log_strength = nn.Parameter(torch.full((heads,), log_strength, **factory))
-        self.map_in = nn.Parameter(torch.eye(dim, **factory)) if maps else None
-        self.map_out = nn.Parameter(torch.eye(dim, **factory)) if maps else None
+        maps = 4 if check_flag("channel_maps", channel_maps) else 2
+        shapes = [(dim, dim)] * maps + [(heads,)] * 2
+        made = [nn.Parameter(torch.empty(x, device=device, dtype=dtype)) for x in shapes]
+        self.query, self.key, *self_maps, self.log_beta, self.log_strength = made
+        self.map_in, self.map_out = self_maps or (None, None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw W_Q and W_K anew, and put everything else back to where it started."""
+        with torch.no_grad():
+            for weight in (self.query, self.key):
+                weight.copy_(torch.randn_like(weight) / self.dim**0.5)
+            for weight, start in zip((self.log_beta, self.log_strength), self._start, strict=True):
+                weight.fill_(start)
+            for weight in (self.map_in, self.map_out):
+                if weight is not None:
+                    nn.init.eye_(weight)
+
+    def extra_repr(self) -> str:
+        """The options that are not parameters, for `print`."""
+        told = {k: v for k, v in vars(self).items() if k[0] != "_" and k not in _NOT_SHOWN}
+        return ", ".join(f"{name}={value!r}" for name, value in told.items())
+
+    @property
+    def self_attn(self) -> _CoupledHeads:
+        """What `nn.TransformerEncoder` asks for the order of the axes: the module itself."""
+        return self
 
     def fields(self, inputs: Tensor) -> Tensor:
         """The external fields H that `inputs` (batch, N, dim) impose: mapped, then normalised.
@@ -563,49 +593,44 @@ class _CoupledHeads(nn.Module):
         return inputs * (size + torch.finfo(inputs.dtype).eps).rsqrt() + 0 * size
 
     def _read(
-        self, inputs: Tensor, padded: Tensor | None, attn_mask: Tensor | None
+        self, src: Tensor, mask: Tensor | None, padded: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-        """`inputs` with a batch, zero where `padded`; `padded` (batch, N); the pairs that may not
+        """`src` with a batch, zero where `padded`; `padded` (batch, N); the pairs that may not
         couple; and what is added to the scores."""
-        if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
-            raise TypeError("inputs must be a floating-point torch tensor")
-        if inputs.ndim not in (2, 3) or inputs.shape[-1] != self.dim or not inputs.shape[-2]:
+        if not isinstance(src, Tensor) or not src.is_floating_point():
+            raise TypeError("src must be a floating-point torch tensor")
+        if src.ndim not in (2, 3) or src.shape[-1] != self.dim or not src.shape[-2]:
             raise ValueError(
-                f"inputs must have shape (batch, N, {self.dim}) or (N, {self.dim}), N >= 1, "
-                f"got {tuple(inputs.shape)}"
+                f"src must have shape (batch, N, {self.dim}) or (N, {self.dim}), N >= 1, "
+                f"got {tuple(src.shape)}"
             )
-        casting = torch.is_autocast_enabled(inputs.device.type)
-        if inputs.dtype != self.query.dtype and not casting:
-            raise TypeError(
-                f"inputs must be {self.query.dtype} like the parameters, got {inputs.dtype}"
-            )
-        tokens = inputs if inputs.ndim == 3 else inputs.unsqueeze(0)
+        if src.dtype != self.query.dtype and not torch.is_autocast_enabled(src.device.type):
+            raise TypeError(f"src must be {self.query.dtype} like the parameters, got {src.dtype}")
+        tokens = src if src.ndim == 3 else src.unsqueeze(0)
         batch, sites = tokens.shape[:2]
         forbidden, bias = None, None
-        if attn_mask is not None:
-            given = attn_mask.dtype if isinstance(attn_mask, Tensor) else torch.int64
-            if not (given == torch.bool or given.is_floating_point):
-                raise TypeError("attn_mask must be a tensor of booleans or of floating numbers")
-            each = (batch * self.heads, sites, sites)
-            if tuple(attn_mask.shape) not in ((sites, sites), each):
-                raise ValueError(
-                    f"attn_mask must have shape {(sites, sites)} or {each}, "
-                    f"got {tuple(attn_mask.shape)}"
+        if mask is not None:
+            allowed = [(sites, sites), (batch * self.heads, sites, sites)]
+            forbidden = _check_mask("src_mask", mask, allowed)
+            if forbidden.is_floating_point():
+                bias = forbidden.masked_fill(forbidden == -torch.inf, 0.0)
+                forbidden = forbidden == -torch.inf
+            if forbidden.ndim == 3:
+                forbidden, bias = (
+                    x if x is None else x.unflatten(0, (batch, self.heads))
+                    for x in (forbidden, bias)
                 )
-            if attn_mask.ndim == 3:
-                attn_mask = attn_mask.unflatten(0, (batch, self.heads))
-            if given != torch.bool:
-                bias = attn_mask.masked_fill(attn_mask == -torch.inf, 0.0)
-                attn_mask = attn_mask == -torch.inf
-            forbidden = attn_mask
         if padded is not None:
-            if not isinstance(padded, Tensor) or padded.dtype != torch.bool:
-                raise TypeError("key_padding_mask must be a tensor of booleans")
-            padded = padded if padded.ndim == inputs.ndim - 1 == 2 else padded.unsqueeze(0)
-            if tuple(padded.shape) != (batch, sites):
-                raise ValueError(
-                    f"key_padding_mask must have shape {(batch, sites)}, got {tuple(padded.shape)}"
-                )
+            allowed = [(batch, sites)] if src.ndim == 3 else [(sites,), (1, sites)]
+            padded = _check_mask("src_key_padding_mask", padded, allowed).reshape(batch, sites)
+            if padded.is_floating_point():
+                there = (padded == 0) | (padded == -torch.inf)
+                if not is_traced() and not bool(there.all()):
+                    raise ValueError(
+                        "src_key_padding_mask must be boolean, or 0 and minus infinity: "
+                        "a token is a spin or it is none"
+                    )
+                padded = padded == -torch.inf
             either = (padded[:, None, :] | padded[:, :, None])[:, None]
             forbidden = either if forbidden is None else forbidden | either
             tokens = tokens.masked_fill(padded.unsqueeze(-1), 0.0)
@@ -614,6 +639,15 @@ class _CoupledHeads(nn.Module):
     def _split(self, channels: Tensor) -> Tensor:
         """(batch, N, dim) as (batch, heads, N, dim/heads)."""
         return channels.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+
+
+def _check_mask(name: str, mask: Any, shapes: list[tuple[int, ...]]) -> Tensor:
+    if not isinstance(mask, Tensor) or not (mask.dtype == torch.bool or mask.is_floating_point()):
+        raise TypeError(f"{name} must be a tensor of booleans or of floating numbers")
+    if tuple(mask.shape) not in shapes:
+        wanted = " or ".join(map(str, shapes))
+        raise ValueError(f"{name} must have shape {wanted}, got {tuple(mask.shape)}")
+    return mask
 
 
 def merge(heads: Tensor) -> Tensor:
@@ -625,21 +659,25 @@ class SpinTransformerModule(_CoupledHeads):
     """Vector spins with softmax couplings, in the place of a transformer layer.
 
     `dim` channels are shared out to `heads` systems of dimension D = dim/heads. `solver`: a
-    `Solver`, or the word "saddle" or "fixed point". Solved at either, the output is exactly −dF/dH
-    of its free energy F, and differentiated implicitly, any number of times; after K steps it is
-    not. `beta` and `strength` (g) start every head and are learned through their logarithm, `gamma`
-    multiplies the paper's 1/√D in the scores. `coupling_limit` κ keeps β max_i Σ_j B_ij below κ;
-    `log_strength` then holds the logit of g's share of its bound. `response`: add the second term
-    of Eq. (sigmaweird). `normalize`: scale each input token to norm √dim before it acts as a field.
-    `channel_maps`: learned linear maps in front of the fields and behind the magnetisations,
-    started at the identity. `factory`: `device` and `dtype` of the parameters.
+    `Solver`, or the word "saddle" (always there, and faster at usual sizes) or "fixed point".
+    Solved at either, the output is exactly −dF/dH of its free energy F, and differentiated
+    implicitly, any number of times; after K steps it is not. `beta` and `strength` (g) start every
+    head and are learned through their logarithm, `gamma` multiplies the paper's 1/√D in the scores.
+    `coupling_limit` κ keeps β max_i Σ_j B_ij below κ; `log_strength` then holds the logit of g's
+    share of its bound. `response`: add the second term of Eq. (sigmaweird). `normalize`: scale each
+    input token to norm √dim before it acts as a field. `channel_maps`: learned linear maps in front
+    of the fields and behind the magnetisations, started at the identity.
 
-    Parameters: `query`, `key` (dim, dim), `log_beta`, `log_strength` (heads,), with
-    `channel_maps` also `map_in`, `map_out`. After a forward pass `validity()` measures how far it
-    can be trusted. Half precision and autocast solve in single precision. Under `torch.vmap`,
-    `torch.compile` and `torch.export` a pass leaves no record for `validity()`.
+    Called as `torch.nn.TransformerEncoderLayer` with `batch_first` is, alone or in
+    `nn.TransformerEncoder(module, 2, enable_nested_tensor=False)`, whose layers start as copies:
+    `reset_parameters` draws one anew. Parameters: `query`, `key` (dim, dim), `log_beta`,
+    `log_strength` (heads,), with `channel_maps` also `map_in`, `map_out`. Warns once where a system
+    did not converge (with `warned = True` never). After a forward pass in training mode
+    `validity()` measures how far it can be trusted; otherwise, and under `torch.vmap`,
+    `torch.compile` and `torch.export`, a pass leaves nothing behind. Half precision and autocast
+    solve in single precision.
 
-    >>> module = SpinTransformerModule(8, heads=2, solver="saddle")
+    >>> module = SpinTransformerModule(8, heads=2)
     >>> output, parts = module(torch.ones(1, 3, 8), return_parts=True)
     >>> torch.allclose(parts.magnetization, output), bool(module.validity().converged.all())
     (True, True)
@@ -650,7 +688,7 @@ class SpinTransformerModule(_CoupledHeads):
         dim: int,
         *,
         heads: int,
-        solver: Solver | str = "fixed point",
+        solver: Solver | str = "saddle",
         beta: float = 1.0,
         strength: float | None = None,
         gamma: float = 1.0,
@@ -658,7 +696,8 @@ class SpinTransformerModule(_CoupledHeads):
         response: bool = True,
         normalize: bool = True,
         channel_maps: bool = False,
-        **factory: Any,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         if coupling_limit is not None:
             check_real("coupling_limit", coupling_limit, low=0.0, open_low=True)
@@ -666,75 +705,86 @@ class SpinTransformerModule(_CoupledHeads):
                 raise ValueError("strength must be None where coupling_limit is given")
         g = check_real("strength", 0.5 if strength is None else strength, low=0.0, open_low=True)
         start = math.log(g) if coupling_limit is None else 0.0
-        super().__init__(dim, heads, beta, start, gamma, channel_maps, factory)
+        super().__init__(dim, heads, beta, start, gamma, channel_maps, device, dtype)
         self.coupling_limit = coupling_limit
         self.solver = Solver(solver) if isinstance(solver, str) else solver
         self.response = check_flag("response", response)
         self.normalize = check_flag("normalize", normalize)
+        self.warned = False
         self._seen: Heads | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and files hold the module, not its last input."""
         return {**self.__dict__, "_seen": None}
 
-    def extra_repr(self) -> str:
-        """The options that are not parameters, for `print`."""
-        return (
-            f"dim={self.dim}, heads={self.heads}, solver={self.solver}, gamma={self.gamma}, "
-            f"coupling_limit={self.coupling_limit}, response={self.response}"
-        )
-
     def forward(
         self,
-        inputs: Tensor,
-        *,
-        key_padding_mask: Tensor | None = None,
-        attn_mask: Tensor | None = None,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
+        *,
         return_parts: bool = False,
-    ) -> Tensor | tuple[Tensor, ModuleParts]:
-        """Magnetisations for `inputs` (batch, N, dim) or (N, dim), same shape.
+    ) -> Any:
+        """Magnetisations for `src` (batch, N, dim) or (N, dim), same shape.
 
-        Masks in PyTorch's form. `key_padding_mask` (batch, N), True at padded tokens, which are no
-        spins: their output is zero. `attn_mask` (N, N) or (batch·heads, N, N), True where J_ij is
-        forbidden, or added to the scores, where minus infinity forbids; a pair is free only where
-        both directions are. `return_parts` gives both the output and the parts, which are taken
-        before `map_out` and always have a batch. ValueError for another shape and for `is_causal`,
+        `src_mask` (N, N) or (batch·heads, N, N): True where J_ij is forbidden, or added to the
+        scores, where minus infinity forbids; a pair is free only where both directions are.
+        `src_key_padding_mask` (batch, N): True (or minus infinity, and else 0) at padded tokens,
+        which are no spins: their output is zero. `return_parts` gives both the output and the
+        `ModuleParts`, which are taken before `map_out` and always have a batch. ValueError for
+        another shape, and for `is_causal`, which `nn.TransformerEncoder` sets with a causal mask;
         TypeError for another dtype; input that is not finite, or overflows, comes out as NaN.
         """
         check_flag("return_parts", return_parts)
         if check_flag("is_causal", is_causal):
-            raise ValueError(
-                "is_causal must be False: in equilibrium the pair of tokens i and j is coupled by "
-                "B = J + J^T, so that every token feels the future; a driven module can be causal"
-            )
-        tokens, padded, forbidden, bias = self._read(inputs, key_padding_mask, attn_mask)
+            raise ValueError(_NOT_CAUSAL)
+        tokens, padded, forbidden, bias = self._read(src, src_mask, src_key_padding_mask)
         fields = self.fields(tokens)
         if padded is not None:
             fields = fields.masked_fill(padded.unsqueeze(-1), 0.0)
         heads = self._solve(fields, forbidden, bias)
-        with torch.autocast(inputs.device.type, enabled=False):
+        with torch.autocast(src.device.type, enabled=False):
             answer = merge(heads.mean) * heads.fields.shape[-1] ** 0.5
             response = self._response(heads) if self.response else torch.zeros_like(answer)
             answer = answer + response
         if not is_traced():
-            values = {f.name: getattr(heads, f.name) for f in dataclasses.fields(heads)}
-            bare = {k: v.detach() if isinstance(v, Tensor) else v for k, v in values.items()}
-            self._seen = Heads(**bare)
+            self._remember(heads)
         out = answer.to(tokens.dtype)
         if self.map_out is not None:
             out = out @ self.map_out
-        out = out if inputs.ndim == 3 else out[0]
+        out = out if src.ndim == 3 else out[0]
         return (out, self._parts(heads, response)) if return_parts else out
 
-    def validity(self) -> Validity:
-        """How far the last forward pass can be trusted, for each of its systems.
+    def _remember(self, heads: Heads) -> None:
+        self._seen = None
+        if self.training:
+            values = {f.name: getattr(heads, f.name) for f in dataclasses.fields(heads)}
+            bare = {k: v.detach() if isinstance(v, Tensor) else v for k, v in values.items()}
+            self._seen = Heads(**bare)
+        if self.warned or heads.status is None:
+            return
+        lost = int((heads.status != Status.CONVERGED).sum())
+        if lost:
+            self.warned = True
+            warnings.warn(
+                f"{lost} of {heads.status.numel()} systems did not converge, solver "
+                f"{self.solver.kind!r}: validity() says how far to trust them (this is said once)",
+                RuntimeWarning,
+                stacklevel=5,
+            )
 
-        Nothing is computed, and no device waited for, before this is called. RuntimeError if no
-        forward pass left a record.
+    def validity(self) -> Validity:
+        """How far the last forward pass in training mode can be trusted, for each of its systems.
+
+        Nothing is computed before this is called. RuntimeError if no such pass left a record;
+        the parts of any pass have a `validity()` of their own.
         """
         if self._seen is None:
-            raise RuntimeError("validity needs a forward pass of this module, outside transforms")
+            raise RuntimeError(
+                "validity needs a forward pass of this module in training mode, outside "
+                "transforms; otherwise ask for return_parts"
+            )
         with torch.no_grad():
             return self._parts(self._seen, self._seen.mean.new_zeros(())).validity()
 
@@ -850,35 +900,37 @@ class DrivenSpinModule(_CoupledHeads):
         causal: bool = True,
         symmetric: bool = False,
         channel_maps: bool = False,
-        **factory: Any,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        strength = check_real("strength", strength, low=0.0, open_low=True)
-        super().__init__(dim, heads, beta, math.log(strength), gamma, channel_maps, factory)
+        start = math.log(check_real("strength", strength, low=0.0, open_low=True))
+        super().__init__(dim, heads, beta, start, gamma, channel_maps, device, dtype)
         self.steps = check_integer("steps", steps, low=1)
         self.theory = check_choice("theory", theory, THEORIES)
         self.causal = check_flag("causal", causal)
         self.symmetric = check_flag("symmetric", symmetric)
 
-    def extra_repr(self) -> str:
-        """The options that are not parameters, for `print`."""
-        return (
-            f"dim={self.dim}, heads={self.heads}, steps={self.steps}, theory={self.theory!r}, "
-            f"gamma={self.gamma}, causal={self.causal}, symmetric={self.symmetric}"
-        )
-
     def forward(
         self,
-        inputs: Tensor,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
         *,
-        key_padding_mask: Tensor | None = None,
-        attn_mask: Tensor | None = None,
         return_parts: bool = False,
-    ) -> Tensor | tuple[Tensor, DrivenParts]:
-        """⟨σ(K)⟩ for `inputs` (batch, N, dim) or (N, dim), same shape; masks as in
-        `SpinTransformerModule`. ValueError for another shape, TypeError for another dtype; what is
-        not finite stays so."""
+    ) -> Any:
+        """⟨σ(K)⟩ for `src` (batch, N, dim) or (N, dim), same shape; with `DrivenParts` if asked.
+
+        Masks as in `SpinTransformerModule`; `is_causal` is true of a `causal` module anyway, and
+        asks another for the mask. ValueError for another shape, TypeError for another dtype; what
+        is not finite stays so.
+        """
         check_flag("return_parts", return_parts)
-        tokens, _, forbidden, bias = self._read(inputs, key_padding_mask, attn_mask)
+        if check_flag("is_causal", is_causal) and self.symmetric:
+            raise ValueError(_NOT_CAUSAL)
+        if is_causal and not self.causal and src_mask is None:
+            raise ValueError("src_mask must be given with is_causal, as torch asks for")
+        tokens, _, forbidden, bias = self._read(src, src_mask, src_key_padding_mask)
         fields = self.fields(tokens)
         if self.causal:
             sites = fields.shape[-2]
@@ -901,7 +953,7 @@ class DrivenSpinModule(_CoupledHeads):
             state = made.state
         answer = merge(state.mean) * root
         out = answer if self.map_out is None else answer @ self.map_out
-        out = out if inputs.ndim == 3 else out[0]
+        out = out if src.ndim == 3 else out[0]
         if not return_parts:
             return out
         rate = entropy_rate(made.delayed, couplings=couplings, beta=beta)

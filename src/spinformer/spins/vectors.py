@@ -34,7 +34,6 @@ from spinformer.core.checks import (
     check_choice,
     check_integer,
     check_real,
-    check_tensor,
 )
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -490,7 +489,6 @@ def driven_start(fields: Tensor, *, beta: Tensor) -> DrivenState:
     tensor([[1., 0.],
             [0., 1.]])
     """
-    fields = check_tensor("fields", fields)
     square = fields.square().sum(dim=-1, keepdim=True)
     mean = 2 * beta / (1 + (1 + 4 * beta * beta * square).sqrt()) * fields
     return DrivenState(mean=mean, covariance=torch.diag_embed(1 - mean.square().sum(dim=-1)))
@@ -540,5 +538,4 @@ def entropy_rate(delayed: Tensor, *, couplings: Tensor, beta: Tensor) -> Tensor:
     >>> entropy_rate(0.5 * turn, couplings=turn, beta=torch.ones(1, 1))
     tensor(2.)
     """
-    check_tensor("delayed", delayed, square=True)
     return (beta * (couplings - couplings.mT) * delayed).sum(dim=(-2, -1))

@@ -1,0 +1,58 @@
+"""Table of settings of A19: which faces come back, by what is hidden and how they are prepared.
+
+value: the share of the hundred faces that are recalled at β⟨‖x‖²⟩/d = 1, less 0.995, so that above
+zero all of them are. The interval is Wilson's for a share of a hundred.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from bookmaker.tables import Rows, Table
+from compendium.c12_continuous_memory.study import (
+    HALVES,
+    faces_recalled,
+    prepare_faces,
+    visible_half,
+)
+from compendium.common import images
+from spinformer.core.statistics import share_interval
+
+
+def setting_rows(half: str, hidden: float, centring: str, norm: str) -> Rows:
+    """One place and share of what is hidden, one way to prepare the memory."""
+    faces = torch.as_tensor(images.faces())
+    memory, queries = prepare_faces(
+        faces,
+        seen=visible_half(half, hidden=hidden),
+        centring=centring,
+        equal_norm=norm == "equal",
+        scaled_query=True,
+    )
+    count = faces_recalled(memory, queries=queries, coldness=1.0)
+    low, high = share_interval(count, trials=len(faces))
+    return [
+        {
+            "value": count / len(faces) - 0.995,
+            "low": low - 0.995,
+            "high": high - 0.995,
+            "runs": len(faces),
+        }
+    ]
+
+
+SETTINGS = Table(
+    path=Path(__file__).with_name("settings_A19.csv"),
+    units=[
+        {"half": half, "hidden": hidden, "centring": centring, "norm": norm}
+        for half in HALVES
+        for hidden in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+        for centring in ("none", "mean face")
+        for norm in ("own", "equal")
+    ],
+    rows=setting_rows,
+    seconds=0.5,
+    within={"value": 0.011, "low": 0.02, "high": 0.02},
+)

@@ -1,0 +1,278 @@
+"""Teacher and student: at what sample size do fields and magnetizations give the couplings away?
+
+A teacher is one spin system (one head, six tokens of eight channels, β = 1) with drawn W_Q, W_K.
+It answers fields H with its magnetizations -dF/dH: "theory", of the saddle point with Gaussian
+noise of deviation 0.02 a component, or "spins", by Monte Carlo of its spins, 512 sweeps or, "long",
+8,192. A student of the same shape fits the answers by least squares. The scores contain W_Q and W_K
+as A = W_Q W_Kᵀ only, so A is what can be recovered.
+
+What noise allows is known before any student is trained: with J the derivative of all answers by
+(A, ln β, ln g), no unbiased student has a mean square error of A below σ² times the trace of the
+block of (Jᵀ J)⁻¹ that belongs to A. With fewer numbers than the 66 unknowns J has no such inverse.
+
+Predictions, written before the run (a run that timed it, at another noise, had been seen), for
+g = 1, where couplings exceed the limit, at 16 samples. (1) In theory's data the saddle's error
+stays within twice the bound. (2) The limited student cannot follow and its error stays above 0.3,
+that of the saddle below 0.2; the penalty is in between. (3) On data of spins the error of the
+saddle has a floor of the order 1/D: above 0.05.
+
+Predictions for more sizes, written when 2 and 16 samples were known and before the others ran.
+(4) The bound falls by 8 to 32 samples with an exponent between -0.65 and -0.45, noise alone, and
+faster below, where few answers hardly hold some directions of A. (5) The threshold, the smallest
+size at which the saddle's median error in theory's data is within 1.5 times the median bound, is 4
+samples, three times the numbers that counting asks for; from there on it stays within. (6) On data
+of spins the floor begins to show: from 16 to 32 samples the median error falls by less than 1.35
+(theory's by more), and stays above 0.04. (7) Added before any size beyond 8 ran: from 64 to 128 it
+falls by less than 1.15, while in theory's data it still follows the bound, by more than 1.3.
+With these known (on data of spins 0.020 at 128 samples, the answers themselves 5 per cent off),
+"long" data are drawn sixteen times as long, with a quarter of the noise. (8) Written before they
+ran: at 128 samples their error is above 0.010, a half of that at 512 sweeps, because a bias of the
+order 1/D remains in A.
+
+What came of them: (1) and (2) as written, (3) at 16 samples, but for the noise of the draws. (4)
+failed, the bound falls with -0.78 from 8 to 32 samples and with -0.56 from 32 to 128. (5) failed:
+at 3 to 8 samples some students end far from their teacher, and 16 are needed for all. (6), (7) and
+(8) failed for drawn spins: no floor of A was found, longer draws bring 0.009. The bias of the order
+1/D is there, in the answers and, found afterwards, in β and g ("scale"): students of drawn spins
+take β a tenth too high.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from bookmaker.tables import Rows, Table
+from compendium.c24_training.study import sample_module, stacked
+from compendium.common.classifiers import LIMIT
+from spinformer.core.random import torch_generator
+from spinformer.spins.module import Solver, SpinTransformerModule, coupling_excess
+
+SITES, DIM, NOISE = 6, 8, 0.02
+TEACHERS = 10
+PENALTY = 1.0
+STRENGTH = 1.0
+SAMPLES = (2, 3, 4, 8, 16, 32, 64, 128)
+LONGER = 16
+STUDENTS: dict[str, dict[str, Any]] = {
+    "saddle": {"solver": "saddle"},
+    "penalty": {"solver": Solver(max_steps=25)},
+    "limited": {"solver": Solver(max_steps=25), "coupling_limit": LIMIT},
+}
+
+
+def teacher(seed: int, *, strength: float) -> SpinTransformerModule:
+    """A system with W_Q, W_K drawn from `seed`, g = `strength`, in double precision."""
+    return _fresh(seed, solver="saddle", strength=strength)
+
+
+def examples(
+    model: SpinTransformerModule, *, samples: int, data: str, seed: int, sweeps: int = 512
+) -> tuple[Tensor, Tensor]:
+    """Gaussian fields (samples, N, D) and what the teacher answers, as `data` says."""
+    generator = torch_generator(seed)
+    fields = torch.randn(samples, SITES, DIM, generator=generator, dtype=torch.float64)
+    if data != "theory":
+        sweeps *= LONGER if data == "long" else 1
+        return fields, sample_module(model, fields, sweeps=sweeps, seed=seed).output
+    with torch.no_grad():
+        answers = model(fields)
+    return fields, answers + NOISE * torch.randn(
+        answers.shape, generator=generator, dtype=torch.float64
+    )
+
+
+def bilinear(model: SpinTransformerModule) -> Tensor:
+    """A = W_Q W_Kᵀ, (D, D)."""
+    return (model.query @ model.key.mT).detach()
+
+
+def noise_bound(model: SpinTransformerModule, fields: Tensor, *, step: float = 1e-5) -> Tensor:
+    """The least relative error of A from answers to `fields` with noise; infinite if too few.
+
+    The derivative of the answers is taken by central differences of `step`.
+    """
+    target = bilinear(model)
+    if fields.numel() < target.numel() + 2:
+        return torch.tensor(torch.inf, dtype=torch.float64)
+    size = target.numel()
+    base = torch.cat([target.flatten(), model.log_beta.detach(), model.log_strength.detach()])
+    key = torch.eye(DIM, dtype=torch.float64)
+
+    def answer(unknowns: Tensor) -> Tensor:
+        weights = {
+            "query": unknowns[:size].view_as(target),
+            "key": key,
+            "log_beta": unknowns[size : size + 1],
+            "log_strength": unknowns[size + 1 :],
+        }
+        told: Tensor = functional_call(model, weights, (fields,))
+        return told
+
+    pushes = step * torch.eye(len(base), dtype=torch.float64)
+    with torch.no_grad():
+        ahead, behind = (torch.vmap(answer)(base + sign * pushes) for sign in (1, -1))
+    jacobian = ((ahead - behind) / (2 * step)).flatten(1).T
+    variance = torch.linalg.inv(jacobian.mT @ jacobian).diagonal()[:size].sum()
+    return NOISE * variance.sqrt() / target.norm()
+
+
+def learn(
+    student: str, fields: Tensor, *, answers: Tensor, steps: int = 200, rate: float = 0.05
+) -> list[SpinTransformerModule]:
+    """Students of (students, samples, N, D) examples, trained side by side by Adam.
+
+    "penalty" adds the mean over systems of `stability.coupling_excess` beyond 0.9 to the mean
+    square error. All start from other weights than any teacher.
+    """
+    options = STUDENTS[student]
+    models = [_fresh(500_000 + number, **options) for number in range(len(fields))]
+
+    def one(weights: dict[str, Tensor], own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        out, parts = functional_call(models[0], weights, (own,), {"return_parts": True})
+        return out, parts.pair, parts.beta
+
+    run = torch.vmap(one)
+    parameters = [parameter for model in models for parameter in model.parameters()]
+    optimizer = torch.optim.Adam(parameters, lr=rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for _ in range(steps):
+        found, pair, beta = run(stacked(models), fields)
+        cost = (found - answers).square().mean((1, 2, 3)).sum()
+        if student == "penalty":
+            excess = coupling_excess(pair, beta=beta.unsqueeze(1), limit=LIMIT)
+            cost = cost + PENALTY * excess / fields.shape[1]
+        optimizer.zero_grad()
+        cost.backward()
+        optimizer.step()
+        schedule.step()
+    return models
+
+
+def teacher_rows(*, data: str, student: str, samples: int) -> Rows:
+    """One row a teacher: relative error of A, what noise allows, and the state of the student.
+
+    `unseen`: mean square error on 32 answers of the saddle without noise, over their mean square.
+    `converged`, `physical`: shares of these systems.
+    """
+    rows = []
+    for seed, (model, own, found) in enumerate(_pairs(data, student=student, samples=samples)):
+        target = bilinear(model)
+        fresh = torch.randn(32, SITES, DIM, generator=torch_generator(9000 + seed)).double()
+        with torch.no_grad():
+            truth, told = model(fresh), found(fresh)
+        meter = found.validity().summary()
+        bound = torch.tensor(torch.nan)
+        if data == "theory" and student == "saddle":
+            bound = noise_bound(model, own)
+        values = {
+            "error": (bilinear(found) - target).norm() / target.norm(),
+            "bound": bound,
+            "unseen": (told - truth).square().mean() / truth.square().mean(),
+            "converged": meter["converged"],
+            "physical": meter["physical"],
+        }
+        rows.append({"teacher": seed, **{k: float(f"{float(v):.4g}") for k, v in values.items()}})
+    return rows
+
+
+def scale_rows(*, data: str, samples: int) -> Rows:
+    """One row a teacher: what ln β and ln g of the saddle's student are above the teacher's."""
+    return [
+        {
+            "teacher": seed,
+            "beta": round(float((found.log_beta - model.log_beta).detach()), 4),
+            "strength": round(float((found.log_strength - model.log_strength).detach()), 4),
+        }
+        for seed, (model, _, found) in enumerate(_pairs(data, student="saddle", samples=samples))
+    ]
+
+
+def _pairs(
+    data: str, *, student: str, samples: int
+) -> list[tuple[SpinTransformerModule, Tensor, SpinTransformerModule]]:
+    """Each teacher, the fields it was asked (samples, N, D), and its student."""
+    teachers = [teacher(seed, strength=STRENGTH) for seed in range(TEACHERS)]
+    drawn = [
+        examples(model, samples=samples, data=data, seed=1000 + seed)
+        for seed, model in enumerate(teachers)
+    ]
+    fields, answers = (torch.stack(values) for values in zip(*drawn, strict=True))
+    return list(zip(teachers, fields, learn(student, fields, answers=answers), strict=True))
+
+
+TEACHER = Table(
+    path=Path(__file__).with_name("teacher.csv"),
+    units=[
+        {"data": data, "student": student, "samples": samples}
+        for data, students in (
+            ("theory", tuple(STUDENTS)),
+            ("spins", ("saddle",)),
+            ("long", ("saddle",)),
+        )
+        for student in students
+        for samples in (
+            (8, 32, 128) if data == "long" else SAMPLES if student == "saddle" else (2, 16)
+        )
+    ],
+    rows=teacher_rows,
+)
+
+SCALE = Table(
+    path=Path(__file__).with_name("scale.csv"),
+    units=[{"data": data, "samples": 16} for data in ("theory", "spins")],
+    rows=scale_rows,
+)
+
+
+def stored(data: str, *, student: str, column: str = "error") -> tuple[np.ndarray, np.ndarray]:
+    """Sample sizes (S,) and a column of the stored table, (teachers, S)."""
+    table = TEACHER.read()
+    rows = (table["data"] == data) & (table["student"] == student)
+    samples = np.unique(table["samples"][rows])
+    columns = [table[column][rows & (table["samples"] == count)] for count in samples]
+    return samples, np.stack(columns, -1)
+
+
+def _fresh(seed: int, **options: Any) -> SpinTransformerModule:
+    # torch draws initial weights from its global state and nowhere else: it is lent ours.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = SpinTransformerModule(DIM, heads=1, dtype=torch.float64, **options)
+        module.warned = True  # its meter is asked instead
+        return module
+
+
+# What the first prediction allowed: an error within twice the bound.
+AT_THE_BOUND = 2.0
+
+
+def bound_rows(samples: int, teachers: str) -> Rows:
+    """How far the median error of five students over its own bound lies below twice.
+
+    The interval is the range of the five, which holds the median with 94 %.
+    """
+    keep = slice(0, 5) if teachers == "first five" else slice(5, 10)
+    sizes, errors = stored("theory", student="saddle")
+    bound = stored("theory", student="saddle", column="bound")[1]
+    ratio = (errors / bound)[keep, sizes == samples]
+    told = (np.median(ratio), ratio.max(), ratio.min())
+    value, low, high = (AT_THE_BOUND - float(one) for one in told)
+    return [{"value": value, "low": low, "high": high, "runs": len(ratio)}]
+
+
+SETTINGS = Table(
+    path=Path(__file__).with_name("settings_B10c.csv"),
+    units=[
+        {"samples": samples, "teachers": teachers}
+        for samples in (4, 8, 16, 32, 64, 128)
+        for teachers in ("first five", "last five")
+    ],
+    rows=bound_rows,
+    seconds=1.0,
+)

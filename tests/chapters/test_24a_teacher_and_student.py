@@ -1,0 +1,143 @@
+"""Teacher and student: the bound of the noise, recovery of the couplings, what limits do."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from scipy.special import ive
+
+from compendium.c24_training.tables import SPLITS, STARTS
+from compendium.c24a_teacher_and_student.study import (
+    NOISE,
+    SCALE,
+    SETTINGS,
+    STUDENTS,
+    TEACHER,
+    TEACHERS,
+    _pairs,
+    bilinear,
+    examples,
+    learn,
+    noise_bound,
+    scale_rows,
+    stored,
+    teacher,
+    teacher_rows,
+)
+from spinformer.spins.module import largest_row_sum
+
+
+def test_the_bound_is_what_small_noise_does_to_a_local_fit():
+    """Gauss-Newton from the truth, with a derivative by autograd: errors over many noises."""
+    model = teacher(1, strength=1.0)
+    fields, _ = examples(model, samples=3, data="theory", seed=5)
+    target = bilinear(model)
+    key = torch.eye(8).double()
+
+    def answer(unknowns):
+        weights = {
+            "query": unknowns[:64].view(8, 8),
+            "key": key,
+            "log_beta": unknowns[64:65],
+            "log_strength": unknowns[65:],
+        }
+        return torch.func.functional_call(model, weights, (fields,)).flatten()
+
+    base = torch.cat([target.flatten(), model.log_beta.detach(), model.log_strength.detach()])
+    jacobian = torch.autograd.functional.jacobian(answer, base)
+    generator = torch.Generator().manual_seed(0)
+    noise = NOISE * torch.randn(fields.numel(), 4000, generator=generator, dtype=torch.float64)
+    moved = torch.linalg.lstsq(jacobian, noise).solution[:64]
+    scatter = moved.square().sum(0).mean().sqrt() / target.norm()
+    assert float(noise_bound(model, fields)) == pytest.approx(float(scatter), rel=0.03)
+    assert torch.isinf(noise_bound(model, fields[:1]))
+
+
+def test_examples_are_the_teachers_answers():
+    model = teacher(0, strength=0.5)
+    fields, noisy = examples(model, samples=40, data="theory", seed=2)
+    with torch.no_grad():
+        clean = model(fields)
+    assert float((noisy - clean).std()) == pytest.approx(NOISE, rel=0.1)
+    again, drawn = examples(model, samples=40, data="spins", seed=2, sweeps=64)
+    assert torch.equal(again, fields)
+    # Noise of the spins, of the order of one over the root of the draws.
+    off = (drawn - clean).norm() / clean.norm()
+    assert 0.005 < float(off) < 0.3
+
+
+def test_a_limit_keeps_its_word():
+    model = teacher(3, strength=1.0)
+    fields, answers = examples(model, samples=4, data="theory", seed=1)
+    limited = learn("limited", fields[None], answers=answers[None], steps=60)[0]
+    with torch.no_grad():
+        _, parts = limited(fields, return_parts=True)
+    assert float((parts.beta * largest_row_sum(parts.pair)).max()) < 0.9
+    assert bool(parts.converged.all())
+
+
+def test_the_table_is_whole_and_one_bound_repeats():
+    table = TEACHER.read()
+    assert set(table["student"]) == set(STUDENTS)
+    assert TEACHERS == SPLITS * STARTS == len(set(table["teacher"]))
+    here = (table["data"] == "theory") & (table["samples"] == 2)
+    here &= (table["student"] == "saddle") & (table["teacher"] == 4)
+    model = teacher(4, strength=1.0)
+    fields, _ = examples(model, samples=2, data="theory", seed=1004)
+    assert float(noise_bound(model, fields)) == pytest.approx(table["bound"][here][0], rel=1e-2)
+
+
+@pytest.mark.nightly
+def test_one_student_again(monkeypatch):
+    study = "compendium.c24a_teacher_and_student.study"
+    monkeypatch.setattr(f"{study}.TEACHERS", 1)
+    made = _pairs("theory", student="saddle", samples=16)
+    monkeypatch.setattr(f"{study}._pairs", lambda *args, **options: made)
+    (row,) = teacher_rows(data="theory", student="saddle", samples=16)
+    for name in ("error", "bound", "unseen", "converged", "physical"):
+        samples, values = stored("theory", student="saddle", column=name)
+        assert row[name] == pytest.approx(values[0, samples == 16][0], rel=0.05), name
+    (row,) = scale_rows(data="theory", samples=16)
+    table = SCALE.read()
+    here = (table["data"] == "theory") & (table["teacher"] == 0)
+    for name in ("beta", "strength"):
+        assert row[name] == pytest.approx(table[name][here][0], abs=1e-3)
+
+
+@pytest.mark.claim("B10c")
+def test_the_error_of_the_theory_goes_into_the_temperature():
+    """Stored students of drawn spins, and what the exact answer of a free spin makes of them.
+
+    A free spin of D = 8 components answers with a ratio of Bessel functions. The saddle that comes
+    nearest has a larger β: by a little in weak fields, by D/(D - 1) in strong ones. Coupled spins
+    feel their neighbours, too, and lie between.
+    """
+    scale = SCALE.read()
+    off = {data: scale["beta"][scale["data"] == data] for data in ("theory", "spins")}
+    assert len(off["theory"]) == len(off["spins"]) == TEACHERS
+    assert abs(off["theory"].mean()) < 0.01
+    size = 8
+    fields = np.random.default_rng(0).standard_normal((4000, size))
+    scaled = np.sqrt(size) * np.linalg.norm(fields, axis=1)
+    exact = ive(size / 2, scaled) / ive(size / 2 - 1, scaled)
+
+    def miss(shift):
+        x = 2 * np.exp(shift) * scaled / size
+        return np.mean((x / (1 + np.sqrt(1 + x**2)) - exact) ** 2)
+
+    free = minimize_scalar(miss, bounds=(-0.5, 0.5), method="bounded").x
+    assert 0.05 < free < off["spins"].min()
+    assert off["spins"].max() < np.log(size / (size - 1))
+    errors = {data: stored(data, student="saddle") for data in ("theory", "spins", "long")}
+    for data, (samples, found) in errors.items():
+        assert found.shape == (TEACHERS, len(samples))
+        # All students are near from 16 samples on; no floor shows before the last size.
+        assert found[:, samples >= 16].max() < 0.1, data
+        assert np.median(found[:, -1]) < 0.8 * np.median(found[:, -2]), data
+    assert np.median(errors["long"][1][:, -1]) < 0.01
+    # At the bound in every half of the teachers from 16 samples on; students with a limit are not.
+    table, (sizes, bound) = SETTINGS.read(), stored("theory", student="saddle", column="bound")
+    assert (table["value"][table["samples"] >= 16] > 0).all()
+    for student in ("limited", "penalty"):
+        error = stored("theory", student=student)[1][:, -1]
+        assert np.median(error / bound[:, sizes == 16][:, 0]) > 2
