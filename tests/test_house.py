@@ -34,9 +34,9 @@ CODE_CEILINGS = {
     "src/spinformer": 9_330,
     "src/bookmaker": 2_950,
     "book/_ext": 570,
-    "src/compendium": 18_300,
+    "src/compendium": 17_400,
 }
-LINE_CEILINGS = {"src": 47_420, "tests": 29_150}
+LINE_CEILINGS = {"src": 46_400, "tests": 28_800}
 
 
 def trees(root: Path) -> dict[str, tuple[Path, ast.Module]]:
