@@ -26,11 +26,12 @@ from numba import njit
 
 from compendium.c33e_census.study import network_row
 from compendium.c36_learning_through_the_limit.differentiable import torch_step
+from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.dmft import kernels
 from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.letters import LetterNetwork
-from spinformer.dmft.lyapunov import lyapunov_spectrum, lyapunov_spectrum_reference
+from spinformer.dmft.lyapunov import lyapunov_spectrum, tangent_map
 from spinformer.dmft.mean_field import document_context, random_contexts, step
 from spinformer.dmft.network import Context, Network
 
@@ -274,7 +275,15 @@ def main() -> None:
         return run
 
     def reference() -> int:
-        lyapunov_spectrum_reference(network, start, 1.27, steps=50, align=0)
+        state = start
+
+        def push(frame: np.ndarray) -> np.ndarray:
+            nonlocal state
+            moved = tangent_map(network, state, 1.27) @ frame
+            state, _ = step(network, state, 1.27)
+            return moved
+
+        lyapunov_exponents(push, dimension=12, count=12, steps=50)
         return 50
 
     def bare() -> int:

@@ -2,7 +2,7 @@
 
 Process time of one thread, single precision, medians of interleaved runs, and ratios within the
 same run. The yardstick is the layer at its own default feed-forward width, 2048, and at the
-common four times the model width. Run: python benchmarks/spin_module.py
+common four times the model width. Run: python benchmarks/spin_module.py [--width 64]
 """
 
 from __future__ import annotations
@@ -16,33 +16,35 @@ import torch
 
 from spinformer.spins.module import DrivenSpinModule, Solver, SpinTransformerModule
 
-DIM, HEADS, BATCH = 128, 4, 8
+HEADS = 4
+# Batch and number of tokens, of about the same cost.
+SIZES = ((64, 8), (32, 16), (16, 64), (8, 128))
 ONE_STEP = Solver(steps=1)
 
 
-def contestants() -> dict[str, torch.nn.Module]:
-    def layer(width: int) -> torch.nn.Module:
-        return torch.nn.TransformerEncoderLayer(DIM, HEADS, width, dropout=0.0, batch_first=True)
+def contestants(width: int) -> dict[str, torch.nn.Module]:
+    def layer(inner: int) -> torch.nn.Module:
+        return torch.nn.TransformerEncoderLayer(width, HEADS, inner, dropout=0.0, batch_first=True)
 
     return {
         "TransformerEncoderLayer, default 2048": layer(2048),
-        "TransformerEncoderLayer, 512": layer(512),
-        "spin module, K = 1": SpinTransformerModule(DIM, heads=HEADS, solver=ONE_STEP),
+        "TransformerEncoderLayer, 4 widths": layer(4 * width),
+        "spin module, K = 1": SpinTransformerModule(width, heads=HEADS, solver=ONE_STEP),
         "spin module, K = 1, order 1": SpinTransformerModule(
-            DIM, heads=HEADS, solver=Solver(steps=1, order=1)
+            width, heads=HEADS, solver=Solver(steps=1, order=1)
         ),
         "spin module, K = 1, no response": SpinTransformerModule(
-            DIM, heads=HEADS, solver=ONE_STEP, response=False
+            width, heads=HEADS, solver=ONE_STEP, response=False
         ),
-        "spin module, fixed point": SpinTransformerModule(DIM, heads=HEADS, solver="fixed point"),
+        "spin module, fixed point": SpinTransformerModule(width, heads=HEADS, solver="fixed point"),
         "spin module, fixed point, order 1": SpinTransformerModule(
-            DIM, heads=HEADS, solver=Solver(order=1)
+            width, heads=HEADS, solver=Solver(order=1)
         ),
-        "spin module, saddle": SpinTransformerModule(DIM, heads=HEADS, solver="saddle"),
+        "spin module, saddle": SpinTransformerModule(width, heads=HEADS, solver="saddle"),
         "spin module, saddle, g = 2": SpinTransformerModule(
-            DIM, heads=HEADS, solver="saddle", strength=2.0
+            width, heads=HEADS, solver="saddle", strength=2.0
         ),
-        "driven module, 2 steps": DrivenSpinModule(DIM, heads=HEADS),
+        "driven module, 2 steps": DrivenSpinModule(width, heads=HEADS),
     }
 
 
@@ -56,13 +58,15 @@ def once(module: torch.nn.Module, inputs: torch.Tensor) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--width", type=int, default=128)
+    options = parser.parse_args()
+    rounds, width = options.rounds, options.width
     torch.set_num_threads(1)
     torch.manual_seed(0)
     print(f"{platform.machine()}, {platform.system()}, torch {torch.__version__}, one thread")
-    for sites in (64, 256):
-        inputs = torch.randn(BATCH, sites, DIM, requires_grad=True)
-        modules = contestants()
+    for batch, sites in SIZES:
+        inputs = torch.randn(batch, sites, width, requires_grad=True)
+        modules = contestants(width)
         times: dict[str, list[float]] = {name: [] for name in modules}
         for turn in range(rounds + 2):
             for name, module in modules.items():
@@ -76,12 +80,12 @@ def main() -> None:
             for name in solved
         }
         yardsticks = list(medians.values())[:2]
-        print(f"N = {sites}, batch {BATCH}, width {DIM}, {HEADS} heads")
+        print(f"N = {sites}, batch {batch}, width {width}, {HEADS} heads")
         print(f"  at most {', '.join(f'{n} steps ({name})' for name, n in most.items())}")
         for name, median in medians.items():
             print(
                 f"  {name:38} {1e3 * median:7.1f} ms   "
-                f"{median / yardsticks[0]:5.2f} x 2048   {median / yardsticks[1]:5.2f} x 512"
+                f"{median / yardsticks[0]:5.2f} x 2048   {median / yardsticks[1]:5.2f} x 4 widths"
             )
 
 

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from plain_exponents import lyapunov_spectrum_reference
 from scipy.stats import chisquare
 
 from compendium.c35_other_tokens.letter_tokens import (
@@ -34,7 +35,6 @@ from spinformer.dmft.finite_size import linear_maps, mean_path, noise_covariance
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.lyapunov import (
     lyapunov_spectrum,
-    lyapunov_spectrum_reference,
     tangent_map,
 )
 from spinformer.dmft.mean_field import random_contexts, step, trajectory

@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
+from plain_exponents import lyapunov_spectrum_reference
 from scipy.stats import kstest
 
 from compendium.c33b_lifetimes.study import COLUMNS, CRISIS, LIFETIMES, crisis_row, lifetime_row
 from compendium.common.phase_transitions import protocol_start
 from spinformer.dmft.attractors import Regime, escape_times, escapes_of, find_attractors, replicas
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.lyapunov import growth_rates, lyapunov_spectrum, lyapunov_spectrum_reference
+from spinformer.dmft.lyapunov import growth_rates, lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 

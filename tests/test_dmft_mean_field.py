@@ -409,13 +409,12 @@ def test_parts_of_segments_are_no_sites():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"context": 5}, "context must be an integer"),
         ({"context": 0}, "context"),
         ({"context": 2.0}, "context"),
         ({"gamma": -1.0}, "gamma"),
         ({"gamma": math.nan}, "gamma"),
         ({"epsilon": 1.1}, "epsilon"),
-        ({"semantic": np.zeros((4, 3, 3))}, "semantic"),
+        ({"semantic": np.full((4, 3, 3), math.inf)}, "semantic"),
         ({"semantic": np.ones((3, 3, 3))}, "semantic"),
         ({"position": np.ones((4, 2, 2))}, "position"),
         ({"position": np.ones((4, 3, 0))}, "epsilon"),
@@ -465,7 +464,7 @@ def test_bad_networks(change, message):
         (lambda n, c: trajectory(7, c, beta=1.0, steps=3), "networks must be"),
         (lambda n, c: trajectory(n, c, beta=1.0, steps=3, every=0), "every"),
         (lambda n, c: trajectory(n, c, beta=1.0, steps=3, transient=-1), "transient"),
-        (lambda n, c: trajectory(n, c, beta=np.ones((2, 2)), steps=3), "axes"),
+        (lambda n, c: trajectory([n, n], c, beta=np.ones((3, 2)), steps=3), "broadcast"),
         (lambda n, c: trajectory(n, c, beta=np.ones(0), steps=3), "broadcast|empty"),
         (lambda n, c: attend(np.ones((4, 3)), gamma=1.0), "window"),
         (lambda n, c: attend(np.full((2, 4, 3), math.nan), gamma=1.0), "window"),

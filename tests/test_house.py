@@ -31,12 +31,12 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 9_330,
+    "src/spinformer": 9_390,
     "src/bookmaker": 2_950,
     "book/_ext": 570,
     "src/compendium": 17_400,
 }
-LINE_CEILINGS = {"src": 46_400, "tests": 28_800}
+LINE_CEILINGS = {"src": 46_200, "tests": 28_900}
 
 
 def trees(root: Path) -> dict[str, tuple[Path, ast.Module]]:

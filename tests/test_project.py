@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import tomllib
+from importlib import import_module
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -158,7 +159,22 @@ def test_the_code_that_readers_copy_runs(page: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert blocks
     for block in blocks:
+        assert len(block.splitlines()) <= 12
         exec(block, {})
+
+
+def test_the_reference_leads_from_tasks_to_what_there_is_and_leaves_nothing_out() -> None:
+    listed: set[str] = set()
+    for page in sorted((ROOT / "book" / "reference").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        listed |= set(" ".join(re.findall(r"```\{reference\} (.*)", text)).split())
+        for name in re.findall(r"\{py:obj\}`~([\w.]+)`", text):
+            module, _, last = name.rpartition(".")
+            assert hasattr(import_module(module), last), name
+    for room in ("hopfield", "spins", "dmft", "language", "core"):
+        for path in (ROOT / "src" / "spinformer" / room).glob("[a-z]*.py"):
+            if path.stem not in ("kernels", "checks", "inputs"):
+                assert f"{room}.{path.stem}" in listed, path
 
 
 def test_the_cover_is_what_a_chapter_drew() -> None:

@@ -289,6 +289,8 @@ def test_beliefs_are_exact_on_a_tree_and_not_on_a_loop():
     found = belief_propagation(tree, fields=fields, beta=1.3)
     assert np.abs(found.value - exact).max() < 1e-9
     assert found.converged
+    log_z = solve_exact(tree, fields=fields, beta=1.3).log_partition
+    assert found.log_partition == pytest.approx(log_z, abs=1e-9)
     assert (
         np.abs(belief_propagation(tree, fields=fields, beta=1.3, damping=0.5).value - exact).max()
         < 1e-8
@@ -304,6 +306,13 @@ def test_beliefs_are_exact_on_a_tree_and_not_on_a_loop():
     around = belief_propagation(loop, fields=np.array([0.3, 0.0, 0.0]), beta=0.5).value
     exact = solve_exact(loop, fields=np.array([0.3, 0.0, 0.0]), beta=0.5).magnetization
     assert np.abs(around - exact).max() > 1e-3
+    # Stationary: ln Z of the loop changes with a field as its magnetization says.
+    one, other = (
+        belief_propagation(loop, fields=np.array([0.3 + d, 0.0, 0.0]), beta=0.5, tolerance=1e-14)
+        for d in (1e-5, -1e-5)
+    )
+    slope = (one.log_partition - other.log_partition) / (0.5 * 2e-5)
+    assert slope == pytest.approx(around[0], abs=1e-8)
     with pytest.raises(NotConverged, match="belief"):
         belief_propagation(tree, fields=fields, beta=1.3, max_steps=2)
     # Not there yet, however near: a million times the tolerance is no solution.

@@ -5,14 +5,16 @@ Couplings (..., N, N) count every pair once, as in `spins.ising`.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from spinformer.core.records import record
+from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.plot.boxes import draw_boxes
-from spinformer.spins.ising import IsingStatistics, solve_exact
+from spinformer.spins.ising import IsingStatistics, sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import MeanFieldSolution, solve_mean_field
 
 
@@ -92,3 +94,13 @@ def show_module_idea() -> None:
         ],
         colors={"spins": "red", "energy": "blue"},
     )
+
+
+def free_energy_rest(size: int, *, beta: float, systems: int, seed: int) -> Estimate:
+    """Mean of ln Z over random systems without field, less N ln 2 + Nβ²/4, by exact sums.
+
+    `systems` draws of the couplings of [sherrington1975solvable] with N = `size` spins.
+    """
+    couplings, fields = sherrington_kirkpatrick(size, seed=seed, count=systems)
+    log_z = solve_exact(couplings, fields=fields, beta=beta).log_partition
+    return mean_estimate(log_z - size * (math.log(2.0) + beta**2 / 4.0))

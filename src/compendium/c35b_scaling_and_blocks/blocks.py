@@ -494,6 +494,8 @@ SETTINGS = Table(
         for epsilon in (0.02, 0.1)
     ],
     rows=settings_rows,
+    seconds=60.0,
+    within={"value": 0.02, "low": 0.03, "high": 0.03},
 )
 LONGER = Table(
     path=_FOLDER / "longer.csv",

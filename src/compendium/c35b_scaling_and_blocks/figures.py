@@ -141,15 +141,3 @@ def show_differences(differences: dict[str, dict[str, list[tuple[float, float, f
     axes[0, 0].legend(fontsize=8, loc="upper left", ncols=2)
     label_panels(list(axes[0]))
     return figure
-
-
-def show_first_modes(modes: dict[str, np.ndarray]) -> Figure:
-    """Turns a token of the mode that first becomes unstable, (networks,) for each condition."""
-    figure, axis = plt.subplots(figsize=(5.6, 3.2))
-    for (name, turns), color in zip(modes.items(), ("black", "red", "green"), strict=False):
-        ordered = np.sort(turns)
-        share = np.arange(1, len(ordered) + 1) / len(ordered)
-        axis.step(ordered, share, where="post", color=COLORS[color], label=name)
-    axis.set(xlabel="turns a token", ylabel="share of networks at or below", ylim=(0, 1.02))
-    axis.legend(loc="lower right")
-    return figure

@@ -25,13 +25,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from spinformer.core.checks import check_array, check_integer, check_real
-from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.kernels import LANES, Block, Clock, Frame
-from spinformer.dmft.mean_field import attend, softmax_weights, step, tokens
+from spinformer.dmft.mean_field import attend, softmax_weights, tokens
 from spinformer.dmft.network import KEY, QUERY, VALUE, AttentionNetwork, Context, fitting
 
 # The largest t of a jump within a run that chance is allowed: one chaotic run in a thousand has
@@ -343,43 +342,3 @@ def tangent_map(
     full[:features] = np.concatenate(list(blocks), axis=1)
     full[features:, :-features] = np.eye((size - 1) * features)
     return full
-
-
-def lyapunov_spectrum_reference(
-    network: AttentionNetwork,
-    context: Context,
-    beta: float,
-    *,
-    steps: int,
-    count: int | None = None,
-    align: int = 100,
-    gamma: float | None = None,
-    epsilon: float | None = None,
-) -> Estimate:
-    """The `count` largest exponents (None: all T·P) of one system, (count,), in plain NumPy.
-
-    `core.lyapunov.lyapunov_exponents` of `tangent_map` along `mean_field.step`.
-
-    >>> from spinformer.dmft.network import Network
-    >>> start = Context(np.full((4, 3), 0.1), 0)
-    >>> found = lyapunov_spectrum_reference(Network.document(), start, 0.5, steps=40, count=1)
-    >>> bool(found.value[0] < 0)
-    True
-    """
-    fitting(network, context)
-    state = context
-
-    def push(frame: np.ndarray) -> np.ndarray:
-        nonlocal state
-        moved = tangent_map(network, state, beta, gamma=gamma, epsilon=epsilon) @ frame
-        state, _ = step(network, state, beta, gamma=gamma, epsilon=epsilon)
-        return moved
-
-    dimension = network.context * network.features
-    return lyapunov_exponents(
-        push,
-        dimension=dimension,
-        count=dimension if count is None else count,
-        steps=steps,
-        align=align,
-    )

@@ -9,6 +9,7 @@ a closed curve is gone round; regimes are defined in `attractors`, bifurcations 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -27,23 +28,14 @@ from spinformer.dmft.attractors import (
     attractors_of,
     bump_weights,
     find_attractors,
-    rotation_number,
 )
-from spinformer.dmft.continuation import cycle, follow_cycle, onset
+from spinformer.dmft.attractors import rotation_number as rotation_number
+from spinformer.dmft.continuation import cycle as cycle
+from spinformer.dmft.continuation import follow_cycle as follow_cycle
+from spinformer.dmft.continuation import onset as onset
 from spinformer.dmft.lyapunov import ALIGN, average_growth
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import AttentionNetwork, Context
-
-__all__ = [
-    "Diagram",
-    "Map",
-    "cycle",
-    "follow_cycle",
-    "onset",
-    "orbit_diagram",
-    "phase_diagram",
-    "rotation_number",
-]
 
 
 @record
@@ -100,7 +92,7 @@ class Diagram(Attractors):
                 "positions. Overlaps of independent weights are of order N^-1/2, and put the onset "
                 "at beta of order N^1/2."
             )
-        return text
+        return textwrap.fill(text, 100)
 
 
 def orbit_diagram(
@@ -136,22 +128,10 @@ def orbit_diagram(
     (array([1, 1]), array([0.    , 0.9575]), array([ True, False]))
     """
     return _diagram(
-        1,
-        system,
-        start,
-        parameters,
-        transient=transient,
-        kept=kept,
-        exponent_steps=exponent_steps,
-        exponents=exponents,
-        observed=observed,
-        plane=plane,
-        tolerance=tolerance,
-        bins=bins,
-        thresholds=thresholds,
-        threads=threads,
-        progress=progress,
-    )
+        1, system, start, parameters, transient=transient, kept=kept, exponents=exponents,
+        exponent_steps=exponent_steps, observed=observed, plane=plane, tolerance=tolerance,
+        bins=bins, thresholds=thresholds, threads=threads, progress=progress,
+    )  # fmt: skip
 
 
 def phase_diagram(
@@ -179,19 +159,10 @@ def phase_diagram(
     ((2, 3), ['gamma', 'beta'])
     """
     return _diagram(
-        2,
-        system,
-        start,
-        parameters,
-        transient=transient,
-        kept=kept,
-        exponent_steps=exponent_steps,
-        exponents=exponents,
-        bins=1,
-        thresholds=thresholds,
-        threads=threads,
+        2, system, start, parameters, transient=transient, kept=kept, exponents=exponents,
+        exponent_steps=exponent_steps, bins=1, thresholds=thresholds, threads=threads,
         progress=progress,
-    )
+    )  # fmt: skip
 
 
 def _diagram(

@@ -462,6 +462,16 @@ def state_evolution(layers: int, *, beta: float, field_std: float) -> tuple[np.n
     return size, pair
 
 
+@record
+class Beliefs(Solution[np.ndarray]):
+    """What belief propagation ended with. value: (N,) magnetizations, `steps` rounds of messages.
+
+    log_partition: Bethe's ln Z, exact where the couplings form a tree.
+    """
+
+    log_partition: float
+
+
 def belief_propagation(
     couplings: np.ndarray,
     *,
@@ -471,11 +481,12 @@ def belief_propagation(
     tolerance: float = 1e-10,
     max_steps: int = 1000,
     throw: bool = True,
-) -> Solution[np.ndarray]:
-    """Magnetizations of one system by belief propagation, exact where the couplings form a tree.
+) -> Beliefs:
+    """Magnetizations and ln Z of one system by belief propagation, exact on a tree of couplings.
 
     Spin j tells i the field artanh(tanh βJ_ij tanh θ_{j→i}), θ_{j→i} its own field without what
-    i tells it [mezard2009information]. A share `damping` of the old messages is kept. The residual
+    i tells it [mezard2009information]; stationary messages make Bethe's ln Z stationary. A share
+    `damping` of the old messages is kept. The residual
     is the largest change of a message in the last step. Raises ValueError for bad input,
     NotConverged unless `throw` is False.
 
@@ -491,6 +502,7 @@ def belief_propagation(
     check_flag("throw", throw)
 
     def log_cosh(x: np.ndarray) -> np.ndarray:
+        """ln 2 cosh x."""
         return np.abs(x) + np.log1p(np.exp(-2.0 * np.abs(x)))
 
     into, out = np.nonzero(j)
@@ -507,11 +519,19 @@ def belief_propagation(
         residual = float(np.abs(new - told).max(initial=0.0))
         told = damping * told + (1.0 - damping) * new
         steps += 1
-    found = Solution(
-        value=np.tanh(beta * h + np.bincount(into, told, minlength=len(h))),
+    total = beta * h + np.bincount(into, told, minlength=len(h))
+    cavity = total[out] - told[back]
+    # Of every pair of spins, twice, and of every message what normalizes it.
+    pairs = np.logaddexp(
+        log_cosh(cavity + cavity[back]) + strength, log_cosh(cavity - cavity[back]) - strength
+    )
+    messages = log_cosh(cavity + strength) + log_cosh(cavity - strength)
+    found = Beliefs(
+        value=np.tanh(total),
         residual=residual,
         steps=steps,
         status=Status.CONVERGED if residual <= tolerance else Status.STEP_LIMIT,
+        log_partition=float(log_cosh(total).sum() + 0.5 * (messages - pairs).sum()),
     )
     if throw:
         found.require("the messages of belief propagation")

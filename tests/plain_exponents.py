@@ -1,0 +1,44 @@
+"""Lyapunov exponents of a network in plain NumPy, which the compiled ones are held against."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spinformer.core.lyapunov import lyapunov_exponents
+from spinformer.core.statistics import Estimate
+from spinformer.dmft.lyapunov import tangent_map
+from spinformer.dmft.mean_field import step
+from spinformer.dmft.network import AttentionNetwork, Context
+
+
+def lyapunov_spectrum_reference(
+    network: AttentionNetwork,
+    context: Context,
+    beta: float,
+    *,
+    steps: int,
+    count: int | None = None,
+    align: int = 100,
+    gamma: float | None = None,
+    epsilon: float | None = None,
+) -> Estimate:
+    """The `count` largest exponents (None: all T·P) of one system, (count,), in plain NumPy.
+
+    `core.lyapunov.lyapunov_exponents` of `tangent_map` along `mean_field.step`.
+    """
+    state = context
+
+    def push(frame: np.ndarray) -> np.ndarray:
+        nonlocal state
+        moved = tangent_map(network, state, beta, gamma=gamma, epsilon=epsilon) @ frame
+        state, _ = step(network, state, beta, gamma=gamma, epsilon=epsilon)
+        return moved
+
+    dimension = network.context * network.features
+    return lyapunov_exponents(
+        push,
+        dimension=dimension,
+        count=dimension if count is None else count,
+        steps=steps,
+        align=align,
+    )

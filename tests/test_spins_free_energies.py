@@ -1,0 +1,94 @@
+"""All free energies of one system in one table (`spinformer.spins.free_energies`)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spinformer.core.states import spin_states
+from spinformer.spins.free_energies import free_energies, sampled_log_partition
+from spinformer.spins.ising import sherrington_kirkpatrick
+from spinformer.spins.mean_field import solve_mean_field
+
+
+def enumerated(couplings: np.ndarray, fields: np.ndarray, beta: float) -> float:
+    states = spin_states(len(fields))
+    energy = -0.5 * np.einsum("si,ij,sj->s", states, couplings, states) - states @ fields
+    return float(np.log(np.exp(-beta * energy).sum()))
+
+
+def test_every_method_stands_in_the_table():
+    couplings, fields = sherrington_kirkpatrick(9, field_std=0.3, seed=0)
+    found = free_energies(couplings, fields, 0.6, sweeps=300)
+    exact = enumerated(couplings, fields, 0.6)
+    assert found.methods == (
+        "exact", "naive", "tap", "plefka3", "adaptive", "bethe", "monte carlo",
+    )  # fmt: skip
+    row = dict(zip(found.methods, found.log_partition, strict=True))
+    assert row["exact"] == pytest.approx(exact, abs=1e-10)
+    assert row["naive"] < exact
+    tap = solve_mean_field(couplings, fields=fields, beta=0.6, method="tap")
+    assert row["tap"] == tap.log_partition
+    assert abs(found.off[-1]) < 5 * found.error[-1] < 0.1
+    assert np.isnan(found.error[1:-1]).all()
+    assert found.converged.all()
+    assert found.free_energy == pytest.approx(-found.log_partition / 0.6)
+    lines = str(found).splitlines()
+    assert len(lines) == 8
+    assert all(line.endswith(" yes") for line in lines[1:])
+    assert "second" not in str(found)
+    cold = free_energies(couplings, 0 * fields, 0.0, sweeps=4)
+    assert cold.log_partition == pytest.approx(9 * np.log(2))
+
+
+def test_more_spins_than_can_be_summed_are_held_against_monte_carlo():
+    # Spins without couplings: every theory is exact.
+    fields = np.linspace(-1.0, 1.0, 24)
+    found = free_energies(np.zeros((24, 24)), fields, 1.0, sweeps=200)
+    assert "exact" not in found.methods
+    assert found.off[-1] == 0.0
+    exact = np.log(2 * np.cosh(fields)).sum()
+    assert found.log_partition[:-1] == pytest.approx(exact, abs=1e-9)
+    assert abs(found.log_partition[-1] - exact) < 5 * found.error[-1]
+
+
+def test_the_error_of_a_sampled_sum_is_its_scatter():
+    couplings, fields = sherrington_kirkpatrick(6, field_std=0.3, seed=1)
+    exact = enumerated(couplings, fields, 1.5)
+    found = [
+        sampled_log_partition(couplings, fields=fields, beta=1.5, sweeps=150, burn=50, seed=seed)[0]
+        for seed in range(40)
+    ]
+    scores = np.array([(one.value - exact) / one.error for one in found])
+    assert abs(scores.mean()) < 0.6
+    assert 0.7 < scores.std() < 1.4
+
+
+def test_ladders_that_do_not_mix_and_theories_that_do_not_settle_are_flagged():
+    # Two states of all spins, far apart and much colder than any rung beside.
+    block = 40.0 * (np.ones((6, 6)) - np.eye(6))
+    _, mixed = sampled_log_partition(block, fields=np.zeros(6), beta=5.0, sweeps=50, copies=2)
+    assert not mixed
+    couplings, fields = sherrington_kirkpatrick(12, seed=3)
+    found = free_energies(couplings, fields + 0.01, 20.0, sweeps=20, copies=2)
+    assert not found.converged.all()
+    assert " no" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"couplings": np.ones((3, 3))}, "couplings must have a zero diagonal"),
+        ({"couplings": np.triu(np.ones((3, 3)), 1)}, "couplings must be symmetric"),
+        ({"fields": np.zeros(4)}, "fields must have shape"),
+        ({"fields": np.zeros((2, 3))}, "one system"),
+        ({"beta": -1.0}, "beta must be"),
+        ({"beta": np.nan}, "beta must be"),
+        ({"copies": 1}, "copies must be"),
+        ({"sweeps": 0}, "sweeps must be"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(change, message):
+    given = {"couplings": np.zeros((3, 3)), "fields": np.zeros(3), "beta": 1.0} | change
+    with pytest.raises(ValueError, match=message):
+        free_energies(**given)
