@@ -34,9 +34,9 @@ CODE_CEILINGS = {
     "src/spinformer": 9_390,
     "src/bookmaker": 2_950,
     "book/_ext": 570,
-    "src/compendium": 18_300,
+    "src/compendium": 17_400,
 }
-LINE_CEILINGS = {"src": 47_520, "tests": 29_300}
+LINE_CEILINGS = {"src": 46_200, "tests": 28_900}
 
 
 def trees(root: Path) -> dict[str, tuple[Path, ast.Module]]:

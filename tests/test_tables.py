@@ -25,7 +25,6 @@ QUICK = {
     "14_real_transformer:untrained",
     "17_interacting_patterns:search",
     "24_training:references",
-    "24c_copies_and_characters:counts",
     "25_driven:order",
     "25b_learning_under_a_drive:counts",
     "35_other_tokens:words",

@@ -6,8 +6,10 @@ import pytest
 from compendium.c21b_large_systems.study import (
     BETAS,
     ERRORS,
+    FASTER,
     OVERLAPS,
     THEORIES,
+    WIDTHS,
     draw_system,
     fall_of_errors,
     glass_susceptibility,
@@ -115,11 +117,42 @@ def test_the_line_and_the_susceptibility_by_other_means():
     limit = glass_state(0.8, field_std=0.2).susceptibility
     assert table["susceptibility"][rows].mean() == pytest.approx(limit, abs=0.3)
     sizes = np.unique(table["size"])
-    cold = [
-        table["susceptibility"][(table["beta"] == 3.0) & (table["size"] == n)].mean() for n in sizes
-    ]
-    assert np.polyfit(np.log(sizes), np.log(cold), 1)[0] > 0.5
+    # The widths, by an unweighted fit; on the line they fall as N^(-1/3).
+    for beta, low, high in ((0.8, -0.55, -0.36), (2.0, -0.32, 0.0), (3.0, -0.32, 0.0)):
+        rows = [(table["beta"] == beta) & (table["size"] == n) for n in sizes]
+        widths = [table["spread"][here].mean() for here in rows]
+        assert low < np.polyfit(np.log(sizes), np.log(widths), 1)[0] < high
+    assert sum(units_by_hand(WIDTHS)) == 12
     assert table["halves"].mean() == pytest.approx(1.0, abs=0.02)
+
+
+def units_by_hand(table):
+    """Whether each line of a table of settings speaks for its statement with its interval in it."""
+    found = table.read()
+    middle = (found["low"] + found["high"]) / 2
+    return [(v > 0) and abs(v - m) < 1e-5 for v, m in zip(found["value"], middle, strict=True)]
+
+
+@pytest.mark.claim("B7f")
+def test_adaptive_tap_falls_faster_than_the_others():
+    """Unweighted, and system by system: sizes 64 against 512; the same of TAP fails."""
+    table = ERRORS.read()
+    gaussian = table["kind"] == "gaussian"
+    sizes = np.unique(table["size"][gaussian])
+    slopes = {}
+    for theory in ("tap", "adaptive", "beliefs"):
+        means = [table[theory][gaussian & (table["size"] == n)].mean() for n in sizes]
+        slopes[theory] = np.polyfit(np.log(sizes), np.log(means), 1)[0]
+    assert slopes["adaptive"] < -1.3
+    assert slopes["adaptive"] < slopes["tap"] - 0.3
+    assert min(slopes["tap"], slopes["beliefs"]) > -1.3
+    medians = {
+        theory: [np.median(table[theory][gaussian & (table["size"] == n)]) for n in (64, 512)]
+        for theory in ("tap", "adaptive")
+    }
+    fallen = {name: np.log(a / b) / np.log(8) for name, (a, b) in medians.items()}
+    assert fallen["adaptive"] > 1.3 > fallen["tap"]
+    assert sum(units_by_hand(FASTER)) == 12
 
 
 @pytest.mark.claim("B7d")

@@ -10,6 +10,7 @@ from compendium.c23_anatomy.study import dissect
 from compendium.c23c_real_layer.study import (
     LAYERS,
     RIDGES,
+    SETTINGS,
     attention_scores,
     feed_forward_output,
     feed_forward_scores,
@@ -208,3 +209,48 @@ def test_a_unit_of_the_table_by_other_means():
     )
     assert mean < 0.35
     assert added < 0.03
+
+
+@pytest.mark.claim("B9d")
+def test_the_sink_by_other_means():
+    """Layer 2 of the model, plain loops and NumPy's least squares; then the table of settings.
+
+    Weights that are permuted lack the property: they predict less than a third.
+    """
+    model = installed_model()
+    traces = []
+    for words in list(sample_texts().values())[:3]:
+        states = embed(model, text_windows(model, words, 64)[:1])
+        for layer in range(2):
+            states = run_layer(model, layer, inputs=states).outputs
+        traces.append(run_layer(model, 2, inputs=states))
+    output = model.weights["encoder.layer.2.attention.output.dense.weight"].numpy()
+    output = output.reshape(384, 12, 32)
+
+    def share(change, left_out):
+        features, goals = [], []
+        for trace in traces:
+            q, k, v = (x[0].numpy() for x in (trace.queries, trace.keys, trace.values))
+            scores = np.exp(q @ k.swapaxes(-1, -2) / 32**0.5)
+            weights = scores / scores.sum(-1, keepdims=True)
+            keep = np.argsort(weights.sum((0, 1)))[: 64 - left_out]
+            mixed = change(0.5 * (weights + weights.swapaxes(-1, -2)) * (1 - np.eye(64))) @ v
+            parts = np.stack([v, mixed])[:, :, keep]
+            features.append(np.einsum("phnd,ohd->phno", parts, output).reshape(24, -1, 384))
+            goals.append(trace.attended[0].numpy()[keep])
+        shift = np.concatenate(features[1:], 1).mean(1, keepdims=True)
+        centre = np.concatenate(goals[1:]).mean(0)
+        x = [(f - shift).reshape(24, -1).T for f in features]
+        y = [(g - centre).ravel() for g in goals]
+        fitted = np.linalg.lstsq(np.concatenate(x[1:]), np.concatenate(y[1:]), rcond=None)[0]
+        return 1 - ((y[0] - x[0] @ fitted) ** 2).sum() / (y[0] ** 2).sum()
+
+    order = np.random.default_rng(0).permutation(64)
+    assert share(lambda w: w, 0) < 0.4
+    assert share(lambda w: w, 1) > 0.5
+    assert share(lambda w: w / w.sum(-1, keepdims=True), 0) > 0.6
+    moved = share(lambda w: (w / w.sum(-1, keepdims=True))[:, order][:, :, order], 0)
+    assert moved < 0.35
+    found = SETTINGS.read()
+    assert len(found["value"]) == 12
+    assert (found["low"] > 0).all()

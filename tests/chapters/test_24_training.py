@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from scipy import stats
+from scipy import optimize, stats
 from sklearn.datasets import load_digits
 
+from compendium.c24_training import grids
+from compendium.c24_training.meter import METER
 from compendium.c24_training.study import (
     difference,
     fit,
@@ -295,43 +297,78 @@ def test_couplings_alone_carry_the_digits():
     assert gaps[0] > 0.1
     assert abs(gaps[1]) < 0.08
 
-    lows = []
-    for table, arm, other in (
-        (DIGITS.read(), "couplings only", "read-out only"),
-        (RECALL.read(), "saddle", "frozen couplings"),
-    ):
-        last = (table["step"] == table["step"].max()) & (table["layer"] == 1)
-        gap = [table["accuracy"][last & (table["arm"] == name)] for name in (arm, other)]
-        interval = stats.ttest_rel(*gap).confidence_interval(0.95)
-        found = difference(table, arm=arm, other=other)
-        np.testing.assert_allclose(found[1:], (interval.low, interval.high), rtol=1e-9)
-        assert len(gap[0]) == 10
-        lows.append(interval.low)
-    # Couplings can carry a task; that they must, has not been shown.
-    assert lows[0] > 0.05
-    assert lows[1] < 0
-    # Of the cost that other splits show after 200 updates, 400 leave nothing.
-    longer = LONGER.read()
-    gaps = {}
-    for first, steps in ((5, 200), (0, 400), (5, 400)):
-        here = (longer["first"] == first) & (longer["steps"] == steps)
-        trained, frozen = (
-            longer["accuracy"][here & (longer["arm"] == arm)]
-            for arm in ("saddle", "frozen couplings")
-        )
-        gaps[first, steps] = stats.ttest_rel(trained, frozen).confidence_interval(0.95)
-        assert len(trained) == 10
-    assert gaps[5, 200].low > 0
-    assert max(gaps[0, 400].low, gaps[5, 400].low) < 0
-    long = longer["steps"] == 400
-    every = [
-        longer["accuracy"][long & (longer["arm"] == arm)] for arm in ("saddle", "frozen couplings")
+    table = DIGITS.read()
+    last = (table["step"] == table["step"].max()) & (table["layer"] == 1)
+    gap = [
+        table["accuracy"][last & (table["arm"] == a)] for a in ("couplings only", "read-out only")
     ]
-    assert len(every[0]) == 20
-    assert stats.ttest_rel(*every).confidence_interval(0.95).low < 0
+    interval = stats.ttest_rel(*gap).confidence_interval(0.95)
+    found = difference(table, arm="couplings only", other="read-out only")
+    np.testing.assert_allclose(found[1:], (interval.low, interval.high), rtol=1e-9)
+    assert interval.low > 0.05
+    # What freezing costs on recall, all ten splits: something after 200 updates, nothing after 400.
+    longer, recall = LONGER.read(), RECALL.read()
+    first = (recall["step"] == 200) & (recall["layer"] == 1)
+    intervals = {}
+    for steps in (200, 400):
+        arms = []
+        for arm in ("saddle", "frozen couplings"):
+            rows = (longer["steps"] == steps) & (longer["arm"] == arm)
+            earlier = recall["accuracy"][first & (recall["arm"] == arm)] if steps == 200 else []
+            arms.append(np.concatenate([earlier, longer["accuracy"][rows]]))
+        assert [len(one) for one in arms] == [20, 20]
+        intervals[steps] = stats.ttest_rel(*arms).confidence_interval(0.95)
+    assert intervals[200].low > 0 > intervals[400].low
+    # An arm against itself with other starts lacks the property.
+    trained = recall["accuracy"][first & (recall["arm"] == "saddle")]
+    assert stats.ttest_rel(trained, np.roll(trained, 1)).confidence_interval(0.95).low < 0
 
 
-@pytest.mark.claim("B11")
+@pytest.mark.claim("B8b")
+def test_the_meter_on_pairs_by_brute_force():
+    """Pairs of three components by sums over a grid of both spheres, and what must be refused."""
+    generator = torch.Generator().manual_seed(3)
+    cosine, weight = np.polynomial.legendre.leggauss(24)
+    angle = 2 * np.pi * np.arange(40) / 40
+    sine = np.sqrt(1 - cosine**2)[:, None]
+    points = np.stack(
+        [sine * np.cos(angle), sine * np.sin(angle), np.repeat(cosine[:, None], 40, 1)], -1
+    ).reshape(-1, 3)
+    measure = np.repeat(weight, 40)
+    judged = []
+    for strength, solver in (
+        (0.3, "saddle"),
+        (1.0, "saddle"),
+        (1.0, "fixed point"),
+        (2.0, "saddle"),
+    ):
+        options = {"strength": strength, "normalize": False, "dtype": torch.float64}
+        module = SpinTransformerModule(3, heads=1, solver=solver, **options)
+        module.warned = True
+        tokens = torch.randn(4, 2, 3, generator=generator, dtype=torch.float64)
+        with torch.no_grad():
+            _, parts = module(tokens, return_parts=True)
+        trusted = parts.validity().trusted()[:, 0]
+        for place in range(4):
+            pair = float(parts.couplings[place, 0].sum())
+            first, second = (np.sqrt(3) * points @ tokens[place].numpy().T).T
+            power = first[:, None] + second + 3 * pair * points @ points.T
+            chance = np.exp(power - power.max()) * measure[:, None] * measure
+            chance /= chance.sum()
+            truth = np.sqrt(3) * np.stack([chance.sum(1) @ points, chance.sum(0) @ points])
+            off = np.linalg.norm(parts.spins[place].numpy() - truth) / np.linalg.norm(truth)
+            judged.append((bool(trusted[place]), off))
+    assert sum(trusted for trusted, _ in judged) >= 6
+    assert max(off for trusted, off in judged if trusted) < 0.2
+    # One component: nothing is trusted, however weak the couplings.
+    ising = SpinTransformerModule(1, heads=1, solver="saddle", strength=0.01, normalize=False)
+    with torch.no_grad():
+        ising(torch.randn(5, 3, 1, generator=generator))
+    assert not ising.validity().trusted().any()
+    table = METER.read()
+    assert (table["value"] > 0).all()
+
+
 def test_correlations_along_depth():
     """Live, untrained and at weak couplings, then the table with an interval of scipy's own."""
     task = digit_task(2)
@@ -352,7 +389,8 @@ def test_correlations_along_depth():
     kept = table["undriven"][last & (table["layer"] == 4)].mean() / ends[1].mean()
     assert len(ends[0]) == 10
     assert interval.low > 0
-    assert kept > 0.5
+    # A share of a half would be the criterion; the start decides it, so that B11 is open.
+    assert 0.5 < kept < 0.75
 
 
 def test_tables_hold_what_the_command_gives():
@@ -396,3 +434,60 @@ def test_columns_of_a_table_are_found():
     assert found == {(1, 0): 1.0, (1, -1): 3.0, (-1, 0): 2.0, (-1, -1): 4.0}
     with pytest.raises(ValueError, match="arm must be one of"):
         values_of(table, arm="c", name="loss")
+
+
+def test_couplings_that_are_numbers_and_layers_with_any_mixer():
+    """The saddle by scipy's root finder; what a layer adds to its mixer, by hand."""
+    model = build_classifier("numbers", seed=1, tokens=4, features=2, dim=6, heads=2, depth=1)
+    layer = model.layers[0].double()
+    tokens = torch.randn(1, 4, 6, generator=torch.manual_seed(1)).double()
+    with torch.no_grad():
+        found = layer(tokens)[0].numpy()
+    for head in range(2):
+        h = tokens[0].numpy() / np.sqrt((tokens[0].numpy() ** 2).mean(1, keepdims=True))
+        h = h[:, 3 * head : 3 * head + 3] / np.sqrt(3)
+        both = layer.couplings[head].detach().numpy()
+        both = (both + both.T) / 2
+        np.fill_diagonal(both, 0.0)
+
+        def lengths(t, both=both, h=h):
+            inverse = np.linalg.inv(np.diag(t) - both)
+            return np.diag(inverse) / 2 + ((inverse @ h / 2) ** 2).sum(1) - 1
+
+        t = optimize.root(lengths, np.full(4, 2.0)).x
+        want = np.sqrt(3) * np.linalg.inv(np.diag(t) - both) @ h / 2
+        np.testing.assert_allclose(found[:, 3 * head : 3 * head + 3], want, atol=1e-6)
+    trained = {
+        arm: {n.rpartition(".")[2] for n, p in _digits(arm).named_parameters() if p.requires_grad}
+        for arm in ("numbers", "frozen numbers", "answers only")
+    }
+    assert trained["numbers"] - trained["frozen numbers"] == {"couplings", "log_beta"}
+    assert trained["answers only"] == {"map_out", "weight", "bias"}
+    tokens = torch.randn(2, 8, 32)
+    whole = _digits("layer of averaging").layers[0]
+    mixed = whole.mixer(whole.before(tokens))
+    torch.testing.assert_close(mixed, mixed[:, :1].expand_as(mixed))
+    after = tokens + mixed
+    torch.testing.assert_close(whole(tokens), after + whole.forward_network(after))
+    alone = _digits("identity").layers[0]
+    torch.testing.assert_close(alone(tokens)[:, 3:4], alone(tokens[:, 3:4]))
+
+
+def test_a_grid_holds_every_rate_and_both_looks(monkeypatch):
+    small = grids.Grid(
+        task=digit_task, depth=2, splits=(0, 1), rates={"saddle": (0.01, 0.03)}, cells=[], probed=5
+    )
+    monkeypatch.setitem(grids.GRIDS, "small", small)
+    rows = grids.grid_rows("small", arm="saddle", strength=0.5, updates=2)
+    assert len(rows) == 2 * 2 * 2
+    assert {(row["rate"], row["seen"]) for row in rows} == {
+        (r, s) for r in (0.01, 0.03) for s in (1, 2)
+    }
+    model = _digits("saddle", seed=1000, depth=2, strength=0.5)
+    given = {"steps": 2, "rates": [0.03], "seeds": [1000], "looks": (2,), "probed": 0}
+    look = fit([model], tasks=[digit_task(1)], **given)[0][0]
+    (row,) = (r for r in rows if (r["rate"], r["split"], r["seen"]) == (0.03, 1, 2))
+    assert row["bits"] == pytest.approx(look.loss / np.log(2), rel=1e-3)
+    assert row["held"] == pytest.approx(look.held / np.log(2), rel=1e-3)
+    assert row["held"] != row["bits"]
+    assert 0 < row["undriven"] < 1

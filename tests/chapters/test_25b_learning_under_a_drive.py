@@ -248,7 +248,6 @@ def test_a_driven_layer_looks_up_and_reads_nothing_of_the_future(trained):
         np.testing.assert_allclose(text["bits_past"][rows], text["bits_quarter"][rows], atol=1e-4)
 
 
-@pytest.mark.claim("B13c")
 def test_entropy_production_of_a_trained_layer_in_simulated_steps(trained):
     """Spins of 16 components with the trained couplings, before and after; then the table."""
     tokens = draw_recall(1, seed=5).tokens

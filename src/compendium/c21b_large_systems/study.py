@@ -63,11 +63,12 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from spinformer.core.records import record
-from spinformer.core.statistics import Estimate, fit_power, mean_estimate
+from spinformer.core.statistics import Estimate, fit_power, mean_estimate, share_interval
 from spinformer.spins.ising import sherrington_kirkpatrick
 from spinformer.spins.mean_field import (
     belief_propagation,
     glass_state,
+    instability_beta,
     solve_mean_field,
     state_evolution,
     unrolled_tap,
@@ -222,14 +223,50 @@ def fall_of_errors() -> dict[tuple[str, str], Fall]:
             sizes = np.array(list(means))
             value, error = np.array([(m.value, m.error) for m in means.values()]).T
             keep = value > error
-            fit = fit_power(sizes[keep], values=value[keep], errors=error[keep])
-            slope = Estimate(
-                value=fit.slope.value,
-                error=float(fit.slope.error) * max(1.0, fit.chi2**0.5),
-                samples=fit.slope.samples,
-            )
+            slope = _exponent(sizes[keep], value[keep], error[keep])
             found[kind, theory] = Fall(sizes=sizes, value=value, error=error, slope=slope)
     return found
+
+
+def _exponent(sizes: np.ndarray, value: np.ndarray, error: np.ndarray) -> Estimate:
+    fit = fit_power(sizes, values=value, errors=error)
+    scale = max(1.0, fit.chi2**0.5)
+    return Estimate(
+        value=fit.slope.value, error=float(fit.slope.error) * scale, samples=fit.slope.samples
+    )
+
+
+def _setting(slope: Estimate, *, against: float, sign: int, runs: int) -> Rows:
+    value, error = sign * (float(slope.value) - against), float(slope.error)
+    told = {"value": value, "low": value - 1.96 * error, "high": value + 1.96 * error}
+    return [{**told, "runs": runs}]
+
+
+def faster_rows(smallest: int, largest: int, half: int) -> Rows:
+    """How much faster than 1/N the squared error of adaptive TAP falls, by its exponent.
+
+    Of the sizes from `smallest` to `largest` and every second of their systems.
+    """
+    table = ERRORS.read()
+    here = (table["kind"] == "gaussian") & (table["copy"] % 2 == half)
+    here &= (table["size"] >= smallest) & (table["size"] <= largest)
+    means = _means(table["adaptive"], table["size"], here)
+    value, error = np.array([(m.value, m.error) for m in means.values()]).T
+    slope = _exponent(np.array(list(means)), value, error)
+    return _setting(slope, against=-1.0, sign=-1, runs=int(here.sum()))
+
+
+FASTER = Table(
+    path=Path(__file__).parent / "settings_B7f.csv",
+    units=[
+        {"smallest": smallest, "largest": largest, "half": half}
+        for smallest in (32, 64, 128)
+        for largest in (512, 1024)
+        for half in (0, 1)
+    ],
+    rows=faster_rows,
+    seconds=1.0,
+)
 
 
 def _means(values: np.ndarray, sizes: np.ndarray, rows: np.ndarray) -> dict[int, Estimate]:
@@ -296,6 +333,41 @@ def glass_susceptibilities() -> dict[float, dict[int, Estimate]]:
     }
 
 
+# How the width of the distribution of overlaps falls with N on the line itself: χ_SG grows as N^⅓
+# there, and the variance of the overlap is χ_SG/N.
+ON_THE_LINE = -1 / 3
+
+
+def width_exponent(beta: float, *, smallest: int = 32) -> Estimate:
+    """Exponent with which the mean width of a system's overlaps falls, sizes from `smallest` on."""
+    table = OVERLAPS.read()
+    here = (table["beta"] == beta) & (table["size"] >= smallest)
+    means = _means(table["spread"], table["size"], here)
+    value, error = np.array([(m.value, m.error) for m in means.values()]).T
+    return _exponent(np.array(list(means)), value, error)
+
+
+def width_rows(beta: float, smallest: int) -> Rows:
+    """Before the line how much faster, beyond it how much slower than on it the width falls."""
+    beyond = glass_state(beta, field_std=0.2).stability > 1
+    table = OVERLAPS.read()
+    runs = int(((table["beta"] == beta) & (table["size"] >= smallest)).sum())
+    slope = width_exponent(beta, smallest=smallest)
+    return _setting(slope, against=ON_THE_LINE, sign=1 if beyond else -1, runs=runs)
+
+
+WIDTHS = Table(
+    path=Path(__file__).parent / "settings_B7c.csv",
+    units=[
+        {"beta": beta, "smallest": smallest}
+        for beta in (0.8, 1.0, 2.0, 3.0)
+        for smallest in (32, 64, 128)
+    ],
+    rows=width_rows,
+    seconds=1.0,
+)
+
+
 def growth(values: Mapping[int, Estimate]) -> Estimate:
     """The exponent with which positive values grow with the size, a weighted fit."""
     errors = [float(v.error) for v in values.values()]
@@ -349,3 +421,30 @@ def _paths(
         unrolled_tap(j, fields=h, beta=beta, layers=layers, memory=memory)
         for j, h in zip(couplings, fields, strict=True)
     ]
+
+
+def depth_rows(of_the_line: float, size: int, field_std: float) -> Rows:
+    """Share of twenty unrolled networks that converge within 300 layers, less one half.
+
+    At the share `of_the_line` of the inverse temperature of the line of de Almeida and Thouless.
+    """
+    beta = of_the_line * instability_beta(field_std=field_std)
+    given: Any = {"beta": beta, "field_std": field_std, "systems": 20, "seed": 40}
+    share = convergence(size, **given, memory="before")
+    low, high = share_interval(round(20 * share), trials=20)
+    return [{"value": share - 0.5, "low": low - 0.5, "high": high - 0.5, "runs": 20}]
+
+
+DEPTHS = Table(
+    path=Path(__file__).parent / "settings_B7d.csv",
+    units=[
+        {"of_the_line": share, "size": size, "field_std": field_std}
+        for share in (0.3, 0.5, 0.7, 0.8, 0.9, 1.2)
+        for size in (128, 512)
+        for field_std in (0.2, 0.5)
+    ],
+    rows=depth_rows,
+    seconds=2.0,
+    rtol=0.0,
+    within={"value": 0.11, "low": 0.15, "high": 0.15},
+)

@@ -49,7 +49,15 @@ from torch.nn import functional
 from bookmaker.tables import Rows, Table
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
-from spinformer.language.encoder import LanguageModel, LayerTrace, embed, run_layer
+from spinformer.core.statistics import mean_interval
+from spinformer.language.encoder import (
+    LanguageModel,
+    LayerTrace,
+    embed,
+    join_traces,
+    run_layer,
+    run_model,
+)
 from spinformer.language.minilm import load_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import random_weights
@@ -148,6 +156,21 @@ def mixing_terms(
         "shuffled": between[..., moved, :][..., moved] @ values,
     }
     return _written(model, trace, mixed)
+
+
+def without_sinks(
+    terms: Mapping[str, Tensor], trace: LayerTrace, *, left_out: int
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Terms and attention output without the tokens that receive most weight from all heads.
+
+    `left_out` tokens of each window are dropped from what is predicted, and from the fit; they
+    still act on the others. 0 leaves all.
+    """
+    received = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1).sum((-3, -2))
+    keep = received.argsort(-1)[:, : received.shape[-1] - left_out].sort(-1).values
+    rows = torch.arange(len(keep))[:, None]
+    kept = {name: term[rows, :, keep].transpose(1, 2) for name, term in terms.items()}
+    return kept, trace.attended[rows, keep]
 
 
 def _weights(trace: LayerTrace, *, seed: TorchSeed) -> tuple[Tensor, Tensor, Tensor]:
@@ -423,4 +446,52 @@ LAYERS = Table(
         {"weights": "trained", "seed": 1, "layer": 3},
     ],
     rows=_rows,
+)
+
+
+# Sets of terms for the question who is made to look back: live, and for the table of settings.
+MIXED = {n: ("own", n) for n in ("directed", "balanced", "symmetrized", "balanced other")}
+MIXED["other head"] = ("own", "other head")
+
+
+@torch.no_grad()
+def mixing_scores(*, length: int, windows: int, left_out: Sequence[int]) -> dict[int, np.ndarray]:
+    """R² of the attention output, (sets of MIXED, layers, texts), by the tokens left out."""
+    model = _model()
+    runs = [
+        join_traces(
+            [run_model(model, row[None]) for row in text_windows(model, x, length)[:windows]]
+        )
+        for x in sample_texts().values()
+    ]
+    found: dict[int, list[list[list[float]]]] = {count: [] for count in left_out}
+    for layer in range(model.architecture.layers):
+        traces = [run[layer] for run in runs]
+        terms = [mixing_terms(model, trace) for trace in traces]
+        for count, told in found.items():
+            pairs = zip(terms, traces, strict=True)
+            known, goals = zip(
+                *(without_sinks(term, trace, left_out=count) for term, trace in pairs), strict=True
+            )
+            told.append(list(attention_scores(known, targets=goals, sets=MIXED).values()))
+    return {count: np.swapaxes(np.array(told), 0, 1) for count, told in found.items()}
+
+
+def sink_rows(*, length: int) -> Rows:
+    """How far above one half balanced weights predict the output, mean of the layers, by texts."""
+    found = mixing_scores(length=length, windows=256 // length, left_out=(0, 1, 2, 8))
+    rows = []
+    for count, scores in found.items():
+        above = scores[list(MIXED).index("balanced")].mean(0) - 0.5
+        low, high = mean_interval(above)
+        told = {"value": float(above.mean()), "low": low, "high": high, "runs": len(above)}
+        rows.append({"left_out": count, **told})
+    return rows
+
+
+SETTINGS = Table(
+    path=Path(__file__).with_name("settings_B9d.csv"),
+    units=[{"length": length} for length in (32, 64, 128)],
+    rows=sink_rows,
+    seconds=20.0,
 )

@@ -32,6 +32,6 @@ digits saddle less frozen couplings has an interval that contains zero, its mean
 10 points with an interval above zero, so that B10 turns. (12) In stacks of four more than half of
 the correlation is left undriven, as before.
 
-The fixed point without a limit, couplings that do not depend on the tokens, and longer sequences
-are the subject of chapter 24c, and why trainings of recall get stuck.
+What came of (3), (8) and (11) hangs on rates, starting strengths and budgets: `grids` holds the
+trainings that would tell.
 """

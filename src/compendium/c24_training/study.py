@@ -175,11 +175,15 @@ def difference(
 
 @record
 class Look:
-    """A network after `step` updates: accuracy and loss on unseen data, a probe of each layer."""
+    """A network after `step` updates: accuracy and loss on unseen data, a probe of each layer.
+
+    `held`: the loss on the validation set.
+    """
 
     step: int
     accuracy: float
     loss: float
+    held: float
     layers: list[LayerProbe]
 
 
@@ -228,7 +232,7 @@ def fit(
     for step in range(steps + 1):
         if step in looks:
             for model, task, kept in zip(models, tasks, found, strict=True):
-                kept.append(_look(model, task.validation if validate else task.test, step, probed))
+                kept.append(_look(model, task, validate, step, probed))
         if step == steps:
             break
         drawn = [task.sample(batch, g) for task, g in zip(tasks, generators, strict=True)]
@@ -249,11 +253,12 @@ def fit(
     return found
 
 
-def _look(model: TokenClassifier, held: tuple[Tensor, Tensor], step: int, probed: int) -> Look:
-    tokens, labels = held
+def _look(model: TokenClassifier, task: Task, validate: bool, step: int, probed: int) -> Look:
+    tokens, labels = task.validation if validate else task.test
     accuracy, loss = score(model, tokens, labels=labels)
+    held = loss if validate else score(model, task.validation[0], labels=task.validation[1])[1]
     layers = probe_layers(model, tokens[:probed], labels=labels[:probed]) if probed else []
-    return Look(step=step, accuracy=accuracy, loss=loss, layers=layers)
+    return Look(step=step, accuracy=accuracy, loss=loss, held=held, layers=layers)
 
 
 def stacked(models: Sequence[nn.Module]) -> dict[str, Tensor]:

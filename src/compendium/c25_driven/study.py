@@ -175,6 +175,8 @@ def binder_crossing(
 ) -> tuple[Estimate, Estimate]:
     """β and Binder's ratio where those of two sizes cross, with bootstrap errors over systems.
 
+    From few systems these are too small: pairs of sizes scatter by more.
+
     Their difference is fitted by a straight line in β, the ratio of the larger size by another,
     so give the same inverse temperatures near the crossing.
     """

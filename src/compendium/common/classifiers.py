@@ -8,12 +8,18 @@ whose magnetizations are the fields of the next system with nothing added in bet
 Every network is an arm of a comparison, by name in `ARMS`; g is where the couplings start.
 
 - saddle: modules return -dF/dH exactly, at the saddle point. limited: at the fixed point of the
-  mean-field equations, couplings kept below the limit 0.9. fixed point: without that limit, where
-  it need not exist. one step: the first of its iteration.
+  mean-field equations, couplings kept below the limit 0.9. one step: the first of its iteration.
 - no response: ⟨σ⟩ at the saddle only. free spins: no couplings.
 - frozen couplings: W_Q, W_K, β and g stay as they were drawn. couplings only: these and the
   read-out are trained, nothing else. read-out only: the read-out alone.
+- answers only: everything up to and including the spins stays as it was drawn; the map behind them
+  and the read-out are trained.
 - positions: saddle; learned couplings of places, the same for all tokens that may stand there.
+- numbers: saddle; J_ij are numbers of their own, the same whatever the tokens are, and trained.
+  frozen numbers: these, β and all that scales them stay as they were drawn.
+- averaging, identity: in the place of the spins the mean of the tokens, or each token alone, behind
+  a linear map. layer of …: spins, attention, averaging or identity inside a layer, normalization
+  first, with skips and a feed-forward network four times as wide.
 - attention: tokens normalized as in the modules, then multi-head attention; no skip, no
   feed-forward. attention with skip: the same added to its input. transformer: torch's layer with
   the normalization first and four times as many hidden units, narrower, as big as the others.
@@ -27,9 +33,9 @@ import torch
 from torch import Tensor, nn
 
 from spinformer.core.records import record
-from spinformer.spins.module import Solver, SpinTransformerModule
+from spinformer.spins.module import Solver, SpinTransformerModule, merge
 
-COUPLINGS = ("query", "key", "log_beta", "log_strength")
+COUPLINGS = ("query", "key", "log_beta", "log_strength", "couplings")
 LIMIT = 0.9
 # What a free spin's couplings are: too weak to matter, not zero, whose logarithm is none.
 _NONE = 1e-6
@@ -40,18 +46,20 @@ class Arm:
     """One network of a comparison: its layers, the modules' options, and what is trained.
 
     `starts` says whether the strength g that couplings start from is a choice. `trained`: "all",
-    "couplings" (and the read-out), "rest" (all but the couplings), or "read-out".
+    "couplings" (and the read-out), "rest" (all but the couplings), "answers" (the maps behind the
+    spins and the read-out) or "read-out". `layer`: within skips and beside a feed-forward network.
     """
 
     kind: str = "spins"
     options: dict[str, Any] | None = None
     trained: str = "all"
+    layer: bool = False
 
     @property
     def starts(self) -> bool:
         """Whether the couplings start from a strength that is tuned."""
         fixed = {"coupling_limit", "strength"} & set(self.options or {})
-        return self.kind in ("spins", "positions") and not fixed
+        return self.kind in ("spins", "positions", "numbers") and not fixed
 
 
 _SADDLE: dict[str, Any] = {"solver": "saddle"}
@@ -59,7 +67,6 @@ _ONE_STEP: dict[str, Any] = {"solver": Solver(steps=1)}
 ARMS = {
     "saddle": Arm(options=_SADDLE),
     "limited": Arm(options={"solver": Solver(max_steps=25), "coupling_limit": LIMIT}),
-    "fixed point": Arm(options={"solver": "fixed point"}),
     "one step": Arm(options=_ONE_STEP),
     "no response": Arm(options={**_SADDLE, "response": False}),
     "frozen couplings": Arm(options=_SADDLE, trained="rest"),
@@ -70,6 +77,15 @@ ARMS = {
     "attention": Arm(kind="attention"),
     "attention with skip": Arm(kind="attention with skip"),
     "transformer": Arm(kind="transformer"),
+    "answers only": Arm(options=_SADDLE, trained="answers"),
+    "numbers": Arm(kind="numbers"),
+    "frozen numbers": Arm(kind="numbers", trained="rest"),
+    "averaging": Arm(kind="averaging"),
+    "identity": Arm(kind="identity"),
+    "layer of spins": Arm(options=_SADDLE, layer=True),
+    "layer of attention": Arm(kind="attention", layer=True),
+    "layer of averaging": Arm(kind="averaging", layer=True),
+    "layer of identity": Arm(kind="identity", layer=True),
 }
 
 
@@ -120,6 +136,65 @@ class PositionSpins(nn.Module):
         return found
 
 
+class NumberSpins(nn.Module):
+    """Vector spins at the saddle whose couplings J_ij are numbers, one table a head.
+
+    They start from a normal distribution of deviation g/√N; spins answer with ⟨σ⟩.
+    """
+
+    def __init__(self, dim: int, *, heads: int, tokens: int, strength: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.couplings = nn.Parameter(strength * torch.randn(heads, tokens, tokens) / tokens**0.5)
+        self.log_beta = nn.Parameter(torch.zeros(heads))
+        self.map_in, self.map_out = (nn.Parameter(torch.eye(dim)) for _ in range(2))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(batch, N, dim) to the same shape."""
+        dim = tokens.shape[-1]
+        fields = nn.functional.rms_norm(tokens @ self.map_in, (dim,))
+        fields = fields.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+        root = fields.shape[-1] ** 0.5
+        pair = self.couplings + self.couplings.mT
+        pair = (pair * (1 - torch.eye(pair.shape[-1]))).expand(len(tokens), -1, -1, -1)
+        beta = self.log_beta.exp()[:, None, None]
+        mean: Tensor = Solver("saddle").solve(fields / root, pair, beta)["mean"]
+        return root * merge(mean) @ self.map_out
+
+
+class PlainMixer(nn.Module):
+    """The mean of all normalized tokens, or with `alone` each for itself, behind a linear map."""
+
+    def __init__(self, dim: int, *, alone: bool) -> None:
+        super().__init__()
+        self.alone = alone
+        self.map = nn.Linear(dim, dim, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(batch, N, dim) to the same shape."""
+        scaled = nn.functional.rms_norm(tokens, tokens.shape[-1:])
+        mixed = scaled if self.alone else scaled.mean(-2, keepdim=True).expand_as(scaled)
+        found: Tensor = self.map(mixed)
+        return found
+
+
+class MixerLayer(nn.Module):
+    """A layer with any mixer: skips around it and around a feed-forward network, norms first."""
+
+    def __init__(self, dim: int, *, mixer: nn.Module) -> None:
+        super().__init__()
+        self.mixer = mixer
+        self.before = nn.LayerNorm(dim)
+        wide = (nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.ReLU(), nn.Linear(4 * dim, dim))
+        self.forward_network = nn.Sequential(*wide)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(batch, N, dim) to the same shape."""
+        tokens = tokens + self.mixer(self.before(tokens))
+        found: Tensor = tokens + self.forward_network(tokens)
+        return found
+
+
 class TokenClassifier(nn.Module):
     """Embedding with learned positions, `depth` layers of the `arm`, and a linear read-out.
 
@@ -149,12 +224,7 @@ class TokenClassifier(nn.Module):
             dim = transformer_width(dim, heads=heads)
         self.embedding = nn.Linear(features, dim)
         self.position = nn.Parameter(torch.randn(tokens, dim) / 2)
-        self.layers = nn.ModuleList(
-            PositionSpins(dim, heads=heads, tokens=tokens, strength=strength)
-            if self.arm.kind == "positions"
-            else self._layer(dim, heads, strength)
-            for _ in range(depth)
-        )
+        self.layers = nn.ModuleList(self._layer(dim, heads, tokens, strength) for _ in range(depth))
         self.norm = nn.LayerNorm(dim) if self.arm.kind == "transformer" else nn.Identity()
         self.readout = nn.Linear(dim, classes)
         for name, parameter in self.named_parameters():
@@ -165,12 +235,22 @@ class TokenClassifier(nn.Module):
                     "all": True,
                     "rest": not coupling,
                     "couplings": coupling,
+                    "answers": name.endswith("map_out"),
                     "read-out": False,
                 }[self.arm.trained]
             )
             parameter.requires_grad_(trained and parameter.requires_grad)
 
-    def _layer(self, dim: int, heads: int, strength: float) -> nn.Module:
+    def _layer(self, dim: int, heads: int, tokens: int, strength: float) -> nn.Module:
+        mixer = self._mixer(dim, heads, tokens, strength)
+        return MixerLayer(dim, mixer=mixer) if self.arm.layer else mixer
+
+    def _mixer(self, dim: int, heads: int, tokens: int, strength: float) -> nn.Module:
+        if self.arm.kind in ("positions", "numbers"):
+            kind = PositionSpins if self.arm.kind == "positions" else NumberSpins
+            return kind(dim, heads=heads, tokens=tokens, strength=strength)
+        if self.arm.kind in ("averaging", "identity"):
+            return PlainMixer(dim, alone=self.arm.kind == "identity")
         if self.arm.kind == "transformer":
             return nn.TransformerEncoderLayer(
                 dim, heads, 4 * dim, dropout=0.0, batch_first=True, norm_first=True

@@ -262,7 +262,8 @@ class Validity:
     `converged`: whether the equations were solved. `distance`: ‖⟨σ⟩ − saddle‖/‖saddle‖.
     `correction`: the next order in 1/D of the saddle's ⟨σ⟩, relative to it. `largest`: the largest
     |C_ij| of different spins, which cannot exceed one. `lowest`: the smallest eigenvalue of the
-    covariance C − m mᵀ, which cannot be negative. NaN where the numbers overflowed.
+    covariance C − m mᵀ, which cannot be negative. NaN where the numbers overflowed. Spins of one
+    component are none of its business: their `correction` is infinite, and none is trusted.
 
     >>> one = torch.ones(1, 1)
     >>> kept = {"converged": one > 0, "correction": 0 * one, "largest": one, "lowest": 0 * one}
@@ -420,6 +421,8 @@ class ModuleParts:
                 "largest": correlation.masked_fill(eye, 0.0).abs().amax((-2, -1)),
                 "lowest": torch.linalg.eigvalsh(covariance)[..., 0],
             }
+        if fields.shape[-1] == 1:
+            told["correction"] = told["correction"] + torch.inf
         told = {name: torch.where(finite, value, torch.nan) for name, value in told.items()}
         return Validity(converged=self.converged.expand(batch) & finite, **told)
 

@@ -246,3 +246,33 @@ def _fresh(seed: int, **options: Any) -> SpinTransformerModule:
         module = SpinTransformerModule(DIM, heads=1, dtype=torch.float64, **options)
         module.warned = True  # its meter is asked instead
         return module
+
+
+# What the first prediction allowed: an error within twice the bound.
+AT_THE_BOUND = 2.0
+
+
+def bound_rows(samples: int, teachers: str) -> Rows:
+    """How far the median error of five students over its own bound lies below twice.
+
+    The interval is the range of the five, which holds the median with 94 %.
+    """
+    keep = slice(0, 5) if teachers == "first five" else slice(5, 10)
+    sizes, errors = stored("theory", student="saddle")
+    bound = stored("theory", student="saddle", column="bound")[1]
+    ratio = (errors / bound)[keep, sizes == samples]
+    told = (np.median(ratio), ratio.max(), ratio.min())
+    value, low, high = (AT_THE_BOUND - float(one) for one in told)
+    return [{"value": value, "low": low, "high": high, "runs": len(ratio)}]
+
+
+SETTINGS = Table(
+    path=Path(__file__).with_name("settings_B10c.csv"),
+    units=[
+        {"samples": samples, "teachers": teachers}
+        for samples in (4, 8, 16, 32, 64, 128)
+        for teachers in ("first five", "last five")
+    ],
+    rows=bound_rows,
+    seconds=1.0,
+)

@@ -7,9 +7,10 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ive
 
 from compendium.c24_training.tables import SPLITS, STARTS
-from compendium.c24_training.teacher import (
+from compendium.c24a_teacher_and_student.study import (
     NOISE,
     SCALE,
+    SETTINGS,
     STUDENTS,
     TEACHER,
     TEACHERS,
@@ -88,7 +89,7 @@ def test_the_table_is_whole_and_one_bound_repeats():
 
 @pytest.mark.nightly
 def test_one_student_again(monkeypatch):
-    study = "compendium.c24_training.teacher"
+    study = "compendium.c24a_teacher_and_student.study"
     monkeypatch.setattr(f"{study}.TEACHERS", 1)
     made = _pairs("theory", student="saddle", samples=16)
     monkeypatch.setattr(f"{study}._pairs", lambda *args, **options: made)
@@ -103,6 +104,7 @@ def test_one_student_again(monkeypatch):
         assert row[name] == pytest.approx(table[name][here][0], abs=1e-3)
 
 
+@pytest.mark.claim("B10c")
 def test_the_error_of_the_theory_goes_into_the_temperature():
     """Stored students of drawn spins, and what the exact answer of a free spin makes of them.
 
@@ -133,3 +135,9 @@ def test_the_error_of_the_theory_goes_into_the_temperature():
         assert found[:, samples >= 16].max() < 0.1, data
         assert np.median(found[:, -1]) < 0.8 * np.median(found[:, -2]), data
     assert np.median(errors["long"][1][:, -1]) < 0.01
+    # At the bound in every half of the teachers from 16 samples on; students with a limit are not.
+    table, (sizes, bound) = SETTINGS.read(), stored("theory", student="saddle", column="bound")
+    assert (table["value"][table["samples"] >= 16] > 0).all()
+    for student in ("limited", "penalty"):
+        error = stored("theory", student=student)[1][:, -1]
+        assert np.median(error / bound[:, sizes == 16][:, 0]) > 2

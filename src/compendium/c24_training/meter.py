@@ -1,0 +1,68 @@
+"""How often the module's meter is wrong: pairs of spins against quadrature.
+
+Two tokens are the one case in which spins of any dimension are solved exactly with fields that
+point anywhere. A system is wrong if the meter trusts it (off by less than `TOLERANCE`) and its mean
+spins are off by more.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import torch
+
+from bookmaker.tables import Rows, Table
+from spinformer.core.random import torch_generator
+from spinformer.core.statistics import share_interval
+from spinformer.spins.module import SpinTransformerModule
+from spinformer.spins.vectors import two_spins
+
+TOLERANCE, ACCEPTED = 0.2, 0.05
+COUPLINGS = {"weak": (0.1, 0.3, 1.0), "strong": (2.0, 5.0)}
+
+
+@torch.no_grad()
+def judged_pairs(
+    dim: int, *, couplings: str, beta: float, solver: str, each: int = 60, seed: int = 0
+) -> tuple[int, int]:
+    """How many of random pairs the meter trusts, and how many of these are off by more."""
+    generator = torch_generator(seed)
+    trusted = wrong = 0
+    for strength in COUPLINGS[couplings]:
+        options = {"strength": strength, "beta": beta, "solver": solver, "normalize": False}
+        module = SpinTransformerModule(dim, heads=1, dtype=torch.float64, **options)
+        size = 2 * torch.rand(each, 1, 1, generator=generator, dtype=torch.float64)
+        tokens = size * torch.randn(each, 2, dim, generator=generator, dtype=torch.float64)
+        _, parts = module(tokens, return_parts=True)
+        believed = parts.validity().trusted(TOLERANCE)[:, 0]
+        for place in believed.nonzero().flatten().tolist():
+            found = parts.couplings[place, 0].numpy(), tokens[place].numpy()
+            truth = torch.from_numpy(two_spins(found[0], fields=found[1], beta=beta).magnetization)
+            off = (parts.spins[place] - truth).norm() / truth.norm()
+            trusted, wrong = trusted + 1, wrong + int(off > TOLERANCE)
+    return trusted, wrong
+
+
+def meter_rows(dim: int, couplings: str, beta: float, solver: str) -> Rows:
+    """The share of what is trusted that may be wrong, less the share that is."""
+    trusted, wrong = judged_pairs(dim, couplings=couplings, beta=beta, solver=solver)
+    low, high = share_interval(wrong, trials=max(trusted, 1))
+    value = ACCEPTED - wrong / max(trusted, 1)
+    told = {"value": value, "low": ACCEPTED - high, "high": ACCEPTED - low}
+    return [{**told, "runs": trusted}]
+
+
+METER = Table(
+    path=Path(__file__).parent / "settings_B8b.csv",
+    units=[
+        {"dim": dim, "couplings": couplings, "beta": beta, "solver": solver}
+        for dim, beta, (couplings, solver) in itertools.product(
+            (2, 3, 4, 16),
+            (0.5, 1.5, 3.0),
+            (("weak", "saddle"), ("strong", "saddle"), ("weak", "fixed point")),
+        )
+    ],
+    rows=meter_rows,
+    seconds=3.0,
+)
