@@ -32,6 +32,7 @@ def judged_pairs(
     for strength in COUPLINGS[couplings]:
         options = {"strength": strength, "beta": beta, "solver": solver, "normalize": False}
         module = SpinTransformerModule(dim, heads=1, dtype=torch.float64, **options)
+        module.warned = True  # its meter is asked instead
         size = 2 * torch.rand(each, 1, 1, generator=generator, dtype=torch.float64)
         tokens = size * torch.randn(each, 2, dim, generator=generator, dtype=torch.float64)
         _, parts = module(tokens, return_parts=True)
