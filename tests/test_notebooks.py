@@ -17,6 +17,7 @@ import matplotlib
 import nbformat
 import pytest
 import torch
+from IPython.display import display
 
 from bookmaker.checking import all_faults
 from bookmaker.freshness import state
@@ -117,6 +118,8 @@ def run_here(chapter: Chapter, values: dict[str, object]) -> None:
     """
     # Classes that a cell defines look for their module.
     module = ModuleType("chapter")
+    # A kernel offers this without an import.
+    module.__dict__["display"] = display
     with (
         pytest.MonkeyPatch.context() as patch,
         matplotlib.rc_context(),

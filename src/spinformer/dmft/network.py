@@ -439,7 +439,7 @@ def parameters(
     """
     single = isinstance(networks, AttentionNetwork)
     nets = [networks] if isinstance(networks, AttentionNetwork) else networks
-    axes = max(2, len(batch), *(np.ndim(value) for value in (beta, gamma, epsilon)))
+    axes = max(2, len(batch), *(np.ndim(x) for x in (beta, gamma, epsilon) if x is not None))
 
     def own(name: str, given: Any) -> Any:
         if given is not None:

