@@ -35,6 +35,7 @@ def judged_pairs(
         module = SpinTransformerModule(
             dim, heads=1, normalize=False, dtype=torch.float64, **options
         )
+        module.warned = True  # its meter is asked instead
         size = 2 * torch.rand(each, 1, 1, generator=generator, dtype=torch.float64)
         tokens = size * torch.randn(each, 2, dim, generator=generator, dtype=torch.float64)
         _, parts = module(tokens, return_parts=True)
