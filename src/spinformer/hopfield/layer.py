@@ -146,8 +146,7 @@ class HopfieldLayer(nn.Module):
     def reset_parameters(self) -> None:
         """Draw every map, memory and pooled query anew; norms and β are as they started."""
         for part in self.children():
-            if not isinstance(part, nn.Identity):
-                part.reset_parameters()
+            getattr(part, "reset_parameters", bool)()
         with torch.no_grad():
             for drawn in (self.memory, self.pooled_queries):
                 if drawn is not None:

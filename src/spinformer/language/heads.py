@@ -200,8 +200,8 @@ def head_report(
 
     def cosine(head: int, one: Tensor, other: Tensor) -> Tensor:
         kept = tokens[:, head, :, None]
-        pair = ((x * kept).flatten(1) for x in (one, other))
-        return functional.cosine_similarity(*pair, eps=1e-30)
+        flat = [(x * kept).flatten(1) for x in (one, other)]
+        return functional.cosine_similarity(flat[0], flat[1], eps=1e-30)
 
     with torch.enable_grad():
         point = states.detach().clone().requires_grad_()
@@ -230,12 +230,12 @@ def head_report(
             told["null_whole"].append(mean(head, changes(head, step)).mean())
             told["null_specific"].append(mean(head, changes(head, specific)).mean())
             told["null_centered_cosine"].append(cosine(head, specific, bare[head]).mean())
-    found = {}
+    columns = {}
     for name, parts in told.items():
-        values = torch.stack(parts) if parts else torch.zeros(0)
+        column = torch.stack(parts) if parts else torch.zeros(0)
         null = name.startswith("null")
-        found[name] = (values.reshape(draws, heads) if null else values.T).double().numpy()
-    return HeadReport(**found)
+        columns[name] = (column.reshape(draws, heads) if null else column.T).double().numpy()
+    return HeadReport(**columns)
 
 
 def overlap_energy(

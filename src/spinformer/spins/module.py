@@ -554,8 +554,9 @@ class _CoupledHeads(nn.Module):
         maps = 4 if check_flag("channel_maps", channel_maps) else 2
         shapes = [(dim, dim)] * maps + [(heads,)] * 2
         made = [nn.Parameter(torch.empty(x, device=device, dtype=dtype)) for x in shapes]
-        self.query, self.key, *self_maps, self.log_beta, self.log_strength = made
-        self.map_in, self.map_out = self_maps or (None, None)
+        self.query, self.key, *both, self.log_beta, self.log_strength = made
+        self.map_in: nn.Parameter | None = both[0] if both else None
+        self.map_out: nn.Parameter | None = both[1] if both else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -565,9 +566,9 @@ class _CoupledHeads(nn.Module):
                 weight.copy_(torch.randn_like(weight) / self.dim**0.5)
             for weight, start in zip((self.log_beta, self.log_strength), self._start, strict=True):
                 weight.fill_(start)
-            for weight in (self.map_in, self.map_out):
-                if weight is not None:
-                    nn.init.eye_(weight)
+            for mapped in (self.map_in, self.map_out):
+                if mapped is not None:
+                    nn.init.eye_(mapped)
 
     def extra_repr(self) -> str:
         """The options that are not parameters, for `print`."""
