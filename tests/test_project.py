@@ -159,7 +159,7 @@ def test_the_code_that_readers_copy_runs(page: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert blocks
     for block in blocks:
-        assert len(block.splitlines()) <= 12
+        assert page != "README.md" or len(block.splitlines()) <= 12
         exec(block, {})
 
 

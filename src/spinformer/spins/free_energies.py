@@ -17,7 +17,13 @@ from spinformer.core.records import record
 from spinformer.core.states import MAX_LISTED_SPINS
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import check_ising, free_energy, solve_exact
-from spinformer.spins.mean_field import METHODS, belief_propagation, solve_mean_field
+from spinformer.spins.mean_field import (
+    METHODS,
+    Beliefs,
+    MeanFieldSolution,
+    belief_propagation,
+    solve_mean_field,
+)
 from spinformer.spins.monte_carlo import tempered_chains
 
 # Intervals of the integral over β, and the least share of exchanges by which ladders mix.
@@ -96,6 +102,7 @@ def free_energies(
             sizes: dict[str, Any] = {"sweeps": sweeps, "copies": copies, "seed": seed}
             estimate, mixed = sampled_log_partition(pair, **system, **sizes)
             return float(estimate.value), float(estimate.error), mixed
+        solved: Beliefs | MeanFieldSolution
         if method == "bethe":
             solved = belief_propagation(pair, **system, damping=0.5, max_steps=5000, throw=False)
         else:
