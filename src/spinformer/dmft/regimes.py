@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,13 @@ class Diagram(Attractors):
 
     values: dict[str, np.ndarray]
     disordered: np.ndarray | None
+
+    def select(self, index: Any) -> Diagram:
+        """The values at `index` of a diagram along one parameter, from one start."""
+        if self.regime.ndim != 1:
+            raise ValueError(f"the diagram must have one axis, got {self.regime.ndim}")
+        chosen = super().select(index)
+        return replace(chosen, values={name: one[index] for name, one in self.values.items()})
 
     def report(self) -> str:
         """Shares of the regimes in words, and why a network rests where it does.
