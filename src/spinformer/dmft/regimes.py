@@ -12,7 +12,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from tqdm import trange
@@ -73,7 +73,7 @@ class Diagram(Attractors):
     values: dict[str, np.ndarray]
     disordered: np.ndarray | None
 
-    def select(self, index: Any) -> Diagram:
+    def select(self, index: Any) -> Self:
         """The values at `index` of a diagram along one parameter, from one start."""
         if self.regime.ndim != 1:
             raise ValueError(f"the diagram must have one axis, got {self.regime.ndim}")
