@@ -179,6 +179,10 @@ def test_independent_bits_rest_and_the_report_says_why():
     few = Network.segmented(0)
     beyond = onset(few).critical_beta * np.array([1.1, 1.2])
     assert "rests" not in orbit_diagram(few, beta=beyond, **SIZES).report()
+    part = found.select(found.values["beta"] > 2.0)
+    assert part.values["beta"].min() > 2.0
+    assert part.regime.shape == part.values["beta"].shape == part.disordered.shape
+    assert (part.exponents.value == found.exponents.value[-len(part.regime) :]).all()
 
 
 def test_the_onset_scales_with_the_weights():

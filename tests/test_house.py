@@ -31,7 +31,7 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 9_660,
+    "src/spinformer": 9_670,
     "src/bookmaker": 2_950,
     "book/_ext": 570,
     "src/compendium": 17_800,

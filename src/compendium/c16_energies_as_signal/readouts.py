@@ -59,7 +59,7 @@ def probe_accuracy(
 def effective_rank(features: np.ndarray) -> float:
     """exp of the entropy of the normalized singular values of centred features (n, D).
 
-    [roy2007effective]: between 1 (one direction) and D (all alike); 0 if all rows agree.
+    Roy and Vetterli (2007): between 1 (one direction) and D (all alike); 0 if all rows agree.
     """
     features = check_array("features", features, ndim=2)
     values = np.linalg.svd(features - features.mean(0), compute_uv=False)

@@ -415,7 +415,7 @@ def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def coarse_plane(plane: Plane, *, every: int) -> Diagram:
     """Every `every`-th cell of a plane, computed now; its defaults are the sizes of the tables."""
     network, start, _ = start_of_planes()
-    where = {"beta": plane.across[::every], plane.name: plane.upwards[::every]}
+    where: dict[str, Any] = {"beta": plane.across[::every], plane.name: plane.upwards[::every]}
     return phase_diagram(network, start, **where)
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from tqdm import trange
@@ -71,6 +72,13 @@ class Diagram(Attractors):
 
     values: dict[str, np.ndarray]
     disordered: np.ndarray | None
+
+    def select(self, index: Any) -> Self:
+        """The values at `index` of a diagram along one parameter, from one start."""
+        if self.regime.ndim != 1:
+            raise ValueError(f"the diagram must have one axis, got {self.regime.ndim}")
+        chosen = super().select(index)
+        return replace(chosen, values={name: one[index] for name, one in self.values.items()})
 
     def report(self) -> str:
         """Shares of the regimes in words, and why a network rests where it does.
