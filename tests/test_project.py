@@ -185,7 +185,7 @@ def test_every_reference_is_cited_and_every_citation_has_one() -> None:
     bib = (ROOT / "book" / "references.bib").read_text(encoding="utf-8")
     keys = re.findall(r"^@\w+\{([^,]+),", bib, flags=re.MULTILINE)
     assert len(keys) == len(set(keys))
-    pages = [*ROOT.glob("book/*.md"), *ROOT.glob("notebooks/*.md")]
+    pages = [*ROOT.glob("book/**/*.md"), *ROOT.glob("notebooks/*.md")]
     cited = {
         key.strip()
         for page in pages
