@@ -124,6 +124,7 @@ def column(table, arm, name):
     return table[name][table["arm"] == arm]
 
 
+@pytest.mark.claim("B10b")
 def test_copies_are_learned_in_front_of_frozen_couplings():
     """Live, against the crowd; then the tables with an interval of scipy's own."""
     task = copy_task(11)

@@ -369,6 +369,7 @@ def test_the_meter_on_pairs_by_brute_force():
     assert (table["value"] > 0).all()
 
 
+@pytest.mark.claim("B11")
 def test_correlations_along_depth():
     """Live, untrained and at weak couplings, then the table with an interval of scipy's own."""
     task = digit_task(2)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from spinformer.core.statistics import mean_interval
 from spinformer.plot.style import COLORS, label_panels
@@ -20,13 +21,11 @@ def show_voices_scheme() -> Figure:
     figure, axis = plt.subplots(figsize=(7.2, 2.5))
     arrow = {"arrowstyle": "->", "color": COLORS["black"], "lw": 1.3}
     for k in range(4):
-        axis.add_patch(plt.Rectangle((0.55 * k, 0), 0.45, 0.5, color=COLORS["sky"], alpha=0.6))
-    axis.add_patch(plt.Rectangle((3.0, -0.35), 1.5, 1.2, fill=False, lw=1.5))
+        axis.add_patch(Rectangle((0.55 * k, 0), 0.45, 0.5, color=COLORS["sky"], alpha=0.6))
+    axis.add_patch(Rectangle((3.0, -0.35), 1.5, 1.2, fill=False, lw=1.5))
     rng = np.random.default_rng(3)
     for k, height in enumerate(rng.dirichlet(np.ones(9))):
-        axis.add_patch(
-            plt.Rectangle((5.25 + 0.16 * k, 0), 0.12, 2.2 * height, color=COLORS["orange"])
-        )
+        axis.add_patch(Rectangle((5.25 + 0.16 * k, 0), 0.12, 2.2 * height, color=COLORS["orange"]))
     for k in range(5):
         axis.plot(8.0, 0.9 - 0.28 * k, "o", ms=8, color=COLORS["green"])
     for start, end in ((2.25, 2.95), (4.55, 5.2), (6.8, 7.8)):

@@ -155,7 +155,7 @@ def RECURRENCE_TABLE(source: str) -> Rows:
     rows = []
     for distance in DISTANCES:
         left = [recurrence(np.delete(words, group, 0), distance) for group in groups]
-        error = float(np.sqrt(6 / 7 * np.sum((left - np.mean(left)) ** 2)))
+        error = float(np.sqrt(6 / 7 * np.sum((np.array(left) - np.mean(left)) ** 2)))
         ratio = recurrence(words, distance)
         rows.append({"distance": distance, "ratio": ratio, "error": error})
     return rows

@@ -236,10 +236,10 @@ def _tokenizer(facts: Mapping[str, Any]) -> Any:
     numbers = {word: number for number, word in enumerate(words)}
     made = Tokenizer(models.BPE(vocab=numbers, merges=merges))
     bytewise = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.pre_tokenizer = pre_tokenizers.Sequence(  # type: ignore[assignment]
+    made.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), bytewise]
     )
-    made.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    made.decoder = decoders.ByteLevel()
     kinds = zip(words, facts["tokenizer.ggml.token_type"], strict=True)
     made.add_special_tokens([AddedToken(word, special=True) for word, kind in kinds if kind == 3])
     return made
