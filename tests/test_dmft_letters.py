@@ -419,7 +419,6 @@ def test_lists_of_words_drawn_one_by_one() -> None:
     [
         ({"semantic": np.full((4, 1, 1, 3), 0.5)}, "semantic must average to 0"),
         ({"semantic": np.zeros((4, 1, 1, 1))}, "letters"),
-        ({"semantic": 2.0 * one_feature(3).semantic}, "semantic must have entries"),
         ({"fractions": np.array([0.5])}, "fractions"),
         ({"epsilon": 0.1}, "epsilon"),
         ({"context": 0}, "context"),

