@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def moved(name: str, value: float) -> Iterator[float]:
 
 @every_settled_row()
 def test_every_figure_alone_can_turn_the_verdict(claim: Claim) -> None:
-    """Where two clauses of a row that fails are unmet, with one other figure moved beside it."""
+    """Where clauses of a row that fails are unmet beside its own, with up to two others moved."""
     figures = numbers(claim)
     for name in figures:
         others = [{}] if DECIDED[claim.verdict] else beside(figures, name)
@@ -90,9 +91,14 @@ def test_every_figure_alone_can_turn_the_verdict(claim: Claim) -> None:
 
 
 def beside(figures: dict[str, float], name: str) -> list[dict[str, float]]:
-    """Nothing, or one of the other figures elsewhere."""
-    others = [other for other in figures if other != name]
-    return [{}, *({other: value} for other in others for value in moved(other, figures[other]))]
+    """Nothing, or one or two of the other figures far from where they are."""
+    far = {
+        other: [0.0, 10 * value, value + 10, value - 10]
+        for other, value in figures.items()
+        if other != name
+    }
+    pairs = itertools.combinations_with_replacement(far, 2)
+    return [{}, *({a: x, b: y} for a, b in pairs for x in far[a] for y in far[b])]
 
 
 def claims_by_test() -> set[tuple[str, str]]:

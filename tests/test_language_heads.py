@@ -35,7 +35,6 @@ def of_encoder(model, trace, **options):
     )
 
 
-@pytest.mark.claim("A14a")
 def test_an_encoder_gives_what_chapter_14_measures():
     """Its changes, cosines and null, which it computes from second moments and products of maps."""
     model = example_model(seed=3)
