@@ -14,7 +14,6 @@ from compendium.c33c_bifurcations.study import (
     family_branches,
     family_rows,
     first_torus,
-    resonance,
     staircase_rows,
     tongue_rows,
 )
@@ -95,7 +94,7 @@ def test_one_branch_of_56_steps_leaves_the_other_at_a_flip():
     assert np.abs(after.attention - start.attention).max() < 0.02
 
 
-def test_a_curve_made_again_and_its_resonances():
+def test_a_curve_made_again():
     table = CURVES.read()
     rows = (table["curve"] == "torus") & (table["plane"] == "gamma") & (table["sign"] == -1)
     found = curve_rows("torus", plane="gamma", sign=-1, points=5)
@@ -103,9 +102,6 @@ def test_a_curve_made_again_and_its_resonances():
         again = [float(row[name]) for row in found]
         np.testing.assert_allclose(again, table[name][rows][:5], rtol=2e-5)
     assert first_torus().beta == pytest.approx(table["beta"][rows][0], abs=1e-7)
-    met = resonance(0.25, low=0.02, high=0.04)
-    pair = met.multipliers[np.argmin(np.abs(met.multipliers - 1j))]
-    assert pair == pytest.approx(1j, abs=1e-6)
 
 
 @pytest.mark.claim("C9b")

@@ -14,13 +14,11 @@ from compendium.c35_other_tokens.study import (
     REGIMES,
     WORDS,
     deviation_rows,
-    measured_onset,
     regime_rows,
     slopes,
     word_rows,
 )
 from spinformer.core.statistics import fit_power, mean_interval, share_interval
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.network import OUTPUT
 
@@ -125,16 +123,3 @@ def test_the_deviation_of_words_does_not_fall() -> None:
         assert spread == pytest.approx(np.full(4, found[-1]), rel=0.06)
     fit = fit_power([300, 30_000, 3_000_000], values=found, errors=errors)
     assert abs(fit.slope.value) < 0.02
-
-
-def test_the_onset_of_a_network_without_one_is_refused() -> None:
-    still = {"letters": 2, "position": np.zeros((4, 1, 0)), "context": 2, "gamma": 1.0}
-    opposed, mixed = (
-        LetterNetwork.potts(np.array(signs)[:, None], epsilon=0.0, **still)
-        for signs in ([[0, 0], [1, 1], [0, 0], [0, 0]], [[0, 1], [0, 0], [0, 0], [0, 0]])
-    )
-    assert measured_onset(opposed) == pytest.approx(2.0, rel=1e-3)  # μ = −1: β = T
-    turning = LetterNetwork.segmented(1, letters=3)
-    assert measured_onset(turning) == pytest.approx(onset(turning).critical_beta, rel=3e-5)
-    with pytest.raises(ValueError, match="disordered state"):
-        measured_onset(mixed)

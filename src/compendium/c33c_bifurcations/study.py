@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from bookmaker.tables import Rows, Table
 from compendium.common.phase_transitions import protocol_start
@@ -158,26 +157,6 @@ def driven_cycle(beta: float, **others: Any) -> Cycle:
 def first_torus() -> Bifurcation:
     """The Neimark-Sacker point of the driven cycle at the document's γ and ε."""
     return bifurcation(Network.document(), driven_cycle(1.25), kind=Kind.TORUS)
-
-
-def resonance(turns: float, *, low: float, high: float) -> Bifurcation:
-    """The Neimark-Sacker point of the driven cycle where it turns by `turns` a clock period.
-
-    low, high: values of ε between which its rotation crosses `turns`, β solved for at each.
-    """
-    network, point = Network.document(), first_torus()
-
-    def solve(epsilon: float) -> Bifurcation:
-        nonlocal point
-        # In short steps, so that each starts near its solution.
-        count = int(np.ceil(abs(epsilon - point.epsilon) / 2e-3))
-        for value in np.linspace(point.epsilon, epsilon, count + 1)[1:]:
-            moved = replace(point, epsilon=float(value))
-            point = bifurcation(network, moved, kind=Kind.TORUS)
-        return point
-
-    epsilon = brentq(lambda x: solve(x).rotation - turns, low, high, xtol=1e-12)
-    return solve(float(epsilon))
 
 
 def _fold(family: str, near: float) -> Bifurcation:

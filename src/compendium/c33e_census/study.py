@@ -335,12 +335,11 @@ def scores(table: Columns) -> dict[str, np.ndarray]:
     """The predictors of chaos of each network, (n,), larger where chaos is expected.
 
     "onset": β_top/β_c. "rotation": 1 where the eigenvalue that turns unstable first is complex.
-    "both": their product, the predictor named beforehand. "segments": L, a trivial one.
+    "both": their product, the predictor named beforehand.
     """
     reach = 3.0 * np.sqrt(table["segments"] / table["features"]) / table["predicted"]
     turns = ((table["angle"] > 1e-9) & (table["angle"] < 1.0 - 1e-9)).astype(float)
-    segments = table["segments"].astype(float)
-    return {"both": reach * turns, "onset": reach, "rotation": turns, "segments": segments}
+    return {"both": reach * turns, "onset": reach, "rotation": turns}
 
 
 def _areas(ranks: np.ndarray, labels: np.ndarray) -> np.ndarray:
