@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ CODE_CEILINGS = {
 LINE_CEILINGS = {"src": 47_230, "tests": 29_150}
 
 
+@cache
 def trees(root: Path) -> dict[str, tuple[Path, ast.Module]]:
     """Files and syntax trees of the packages below `root`, by dotted name."""
     found = {}
@@ -103,6 +105,7 @@ def code_lines(text: str) -> int:
     )
 
 
+@cache
 def sizes(root: Path, folder: str) -> tuple[int, int]:
     """Lines of code and lines of everything in the Python files of a folder."""
     texts = [path.read_text(encoding="utf-8") for path in (root / folder).rglob("*.py")]
