@@ -137,8 +137,9 @@ def family_rows(family: str) -> Rows:
 
 
 CYCLES = Table(
-    path=_FOLDER / "cycles.csv", units=[{"family": name} for name in FAMILIES], rows=family_rows
-)
+    path=_FOLDER / "cycles.csv", units=[{"family": name} for name in FAMILIES], rows=family_rows,
+    seconds=10.0, within={"largest": 1e-4, "extent": 1e-5},
+)  # fmt: skip
 
 
 # ---- curves
@@ -199,6 +200,8 @@ CURVES = Table(
         for sign in (1, -1)
     ],
     rows=curve_rows,
+    seconds=5.0,
+    rtol=2e-5,
 )
 
 
@@ -334,4 +337,7 @@ TONGUES = Table(
         {"p": 15, "q": 53, "near": 1.267573},
     ],
     rows=tongue_rows,
+    checked=3,
+    seconds=3.0,
+    within={"width": 4e-9},
 )

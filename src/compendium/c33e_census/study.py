@@ -293,6 +293,7 @@ DOCUMENT_SIZE = Table(
         for chunk in range(chunks)
     ],
     rows=census_rows,
+    seconds=10.0,
 )
 # A family for each cell: one stream of signs would give cells of equal P and L the same weights.
 _SIZES = [
@@ -304,12 +305,14 @@ OTHER_SIZES = Table(
     path=_FOLDER / "other_sizes.csv",
     units=[{**size, "chunk": chunk} for size in _SIZES for chunk in range(EACH // _THREE)],
     rows=partial(census_rows, size=_THREE),
+    seconds=3.0,
 )
 # Every tenth network of the first family.
 LONGER = Table(
     path=_FOLDER / "longer.csv",
     units=[{"family": 0, "number": number} for number in range(0, 500, 10)],
     rows=longer_row,
+    seconds=5.0,
 )
 
 

@@ -140,6 +140,8 @@ DEVIATIONS = Table(
         for seed in seeds
     ],
     rows=deviation_rows,
+    seconds=5.0,
+    within={"deviation": 0.02, "error": 0.01},
 )
 
 
