@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bookmaker.figures import cover_png
+from bookmaker.figures import cover_file
 from bookmaker.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -178,7 +178,9 @@ def test_the_reference_leads_from_tasks_to_what_there_is_and_leaves_nothing_out(
 
 
 def test_the_cover_is_what_a_chapter_drew() -> None:
-    assert (ROOT / "book" / "_static" / "cover.png").read_bytes() == cover_png(ROOT)
+    suffix, picture = cover_file(ROOT)
+    assert (ROOT / "book" / "_static" / f"cover.{suffix}").read_bytes() == picture
+    assert f"book/_static/cover.{suffix}" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_reference_is_cited_and_every_citation_has_one() -> None:

@@ -13,7 +13,7 @@ import click
 from bookmaker.checking import all_faults
 from bookmaker.errors import BookError, ChapterError
 from bookmaker.execution import rebuild_all, run, stamp_project, write_notebook
-from bookmaker.figures import cover_png
+from bookmaker.figures import cover_file
 from bookmaker.files import write_atomically
 from bookmaker.frame import verdicts, welcome_pictures
 from bookmaker.freshness import read_notebook, state
@@ -270,9 +270,10 @@ def build(names: tuple[str, ...], everything: bool, jobs: int, progress: bool) -
 
 @main.command("cover")
 def cover() -> None:
-    """Copy the figure that README and the front page show out of its chapter."""
+    """Copy the figure that README shows out of its chapter."""
     root = project_root()
-    path, image = root / "book" / "_static" / "cover.png", cover_png(root)
+    suffix, image = cover_file(root)
+    path = root / "book" / "_static" / f"cover.{suffix}"
     if not path.exists() or path.read_bytes() != image:
         write_atomically(path, image)
 
