@@ -7,6 +7,7 @@ import re
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from spinformer.plot.vector import DENSE, figure_svg
 
@@ -52,6 +53,14 @@ def test_only_what_lies_on_a_picture_keeps_its_colours():
     ink = [text.rindex("<g", 0, text.index(words)) for words in (">above it<", ">on it<")]
     kinds = [text[place : text.index(">", place)] for place in ink]
     assert ['class="ink"' in kind for kind in kinds] == [True, False]
+
+
+def test_dots_on_white_turn_light_with_the_page():
+    figure = Figure()
+    paper = np.ones((9, 9, 3))
+    paper[4] = 0.0
+    figure.add_subplot().imshow(paper)
+    assert "as-drawn" not in figure_svg(figure)
 
 
 def test_a_figure_can_be_cut_between_its_columns_and_nowhere_else():

@@ -18,6 +18,7 @@ from bookmaker.files import write_atomically
 from bookmaker.frame import verdicts, welcome_pictures
 from bookmaker.freshness import read_notebook, state
 from bookmaker.parameters import values_from_pairs
+from bookmaker.pdf import write_pdf
 from bookmaker.points import read_points
 from bookmaker.project import project_root
 from bookmaker.scaffold import next_steps, write_chapter
@@ -266,6 +267,13 @@ def build(names: tuple[str, ...], everything: bool, jobs: int, progress: bool) -
     for problem in problems:
         click.echo(f"Error: {problem}", err=True)
     sys.exit(1 if problems else 0)
+
+
+@main.command("pdf")
+def pdf() -> None:
+    """Print the main path from the built pages into one PDF; `make pdf` installs what it needs."""
+    root = project_root()
+    click.echo(write_pdf(root, root / "_build" / "html").relative_to(root))
 
 
 @main.command("cover")

@@ -109,7 +109,10 @@ def claims_markdown(root: Path) -> str:
     Raises SourceError with every row whose verdict does not follow from its figures.
     """
     rows = read_rows(root)
-    entries = [line for row in rows for line in _entry(row)]
+    # What a reader of the documents would not expect comes first.
+    ordered = sorted(rows, key=lambda row: row.claim.verdict == "holds")
+    ordered = sorted(ordered, key=lambda row: row.claim.verdict != "fails")
+    entries = [line for row in ordered for line in _entry(row)]
     return "\n".join([*_counts(rows), "", ":::::{container} claims", *entries, ":::::", ""])
 
 

@@ -13,6 +13,7 @@ import io
 import re
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import Collection, PathCollection, QuadMesh
@@ -77,7 +78,7 @@ def _mark(axes: Axes) -> None:
         if _points(artist) > DENSE:
             artist.set_rasterized(True)
     pictures = [c for c in axes.collections if isinstance(c, QuadMesh) or _filled(c)]
-    if not (axes.images or pictures):
+    if not (pictures or any(not _on_white(image) for image in axes.images)):
         return
     axes.set_gid("as-drawn")
     for artist in axes.get_children():
@@ -86,6 +87,12 @@ def _mark(axes: Axes) -> None:
             inside = axes.bbox.overlaps(artist.get_window_extent())
         if not inside:
             artist.set_gid("ink")
+
+
+def _on_white(image: AxesImage) -> bool:
+    """Return whether most of a picture is white, as dots on paper are."""
+    colors = image.to_rgba(image.get_array())
+    return bool(np.median(colors[..., :3].min(axis=-1)) > 0.98)
 
 
 def _filled(artist: Artist) -> bool:
