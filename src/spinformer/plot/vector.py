@@ -91,7 +91,7 @@ def _mark(axes: Axes) -> None:
 
 def _on_white(image: AxesImage) -> bool:
     """Return whether most of a picture is white, as dots on paper are."""
-    colors = image.to_rgba(image.get_array())
+    colors = np.asarray(image.to_rgba(image.get_array()))
     return bool(np.median(colors[..., :3].min(axis=-1)) > 0.98)
 
 
