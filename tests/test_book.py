@@ -354,7 +354,7 @@ def test_buttons_point_to_the_notebook_with_an_address(public_site: Path) -> Non
 
 # The theme scrolls smoothly; a press must not meet a page that is still moving.
 STILL = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
-CANVASES = {"landscape": 3, "spins": 3, "module": 4, "map": 6}
+CANVASES = {"landscape": 3, "spins": 3, "module": 4, "map": 6, "recall": 6}
 
 
 def open_figure(browser: object, site: Path, name: str, setting: str = "") -> None:
