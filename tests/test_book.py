@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-=======
 import itertools
-import os
->>>>>>> main
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -495,11 +491,6 @@ def test_a_page_is_open_to_everyone(browser: object, site: Path, page: str, them
     assert serious_faults(browser, "document") == []
 
 
-<<<<<<< HEAD
-def test_pictures_are_not_dimmed_on_the_dark_theme(browser: object, site: Path) -> None:
-    browser.get(f"file://{site}/notebooks/33b_lifetimes.html")
-=======
-@NIGHTLY
 def test_figures_have_no_ground_turn_light_on_dark_and_open_when_pressed(
     browser: object, site: Path
 ) -> None:
@@ -507,7 +498,6 @@ def test_figures_have_no_ground_turn_light_on_dark_and_open_when_pressed(
     style = "getComputedStyle(document.querySelector(arguments[0])).filter"
     chosen = ["svg.figure", "svg.figure .as-drawn"]
     before = [browser.execute_script(f"return {style}", name) for name in chosen]
->>>>>>> main
     browser.execute_script("document.documentElement.dataset.theme = 'dark'")
     dark = [browser.execute_script(f"return {style}", name) for name in chosen]
     # Twice turned round is as drawn.
@@ -522,7 +512,6 @@ def test_figures_have_no_ground_turn_light_on_dark_and_open_when_pressed(
     assert browser.execute_script(opened) == 1
 
 
-@NIGHTLY
 def test_columns_of_a_figure_stand_below_one_another_on_a_telephone(
     browser: object, site: Path
 ) -> None:
