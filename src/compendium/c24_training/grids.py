@@ -4,6 +4,11 @@ A verdict on what learns better must not hang on a rate or a start. Every cell o
 ten trainings, each on a split of its own; rates stand a factor of 10^¼ or 10^½ apart and reach to
 both sides of each arm's best. `settings` compares arms, each at the rate that its own validation
 loss chooses, by the median.
+
+Predictions, written before any of these tables was made. In a layer with skips and a feed-forward
+network spins come within 0.05 of attention's accuracy, on the digits and in recall; on the digits
+averaging in a layer beats attention without one, in recall neither averaging nor identity gets
+beyond the crowd. Couplings that are numbers gain less than 0.05 on the digits from being trained.
 """
 
 from __future__ import annotations
@@ -72,7 +77,7 @@ GRIDS = {
         depth=1,
         splits=range(20, 25),
         rates=dict.fromkeys(("numbers", "frozen numbers"), R[2::2]),
-        cells=[(("numbers", "frozen numbers"), (0.6,), (200,))],
+        cells=[(("numbers", "frozen numbers"), (0.3, 0.6, 2.0), (200,))],
     ),
     "depth": Grid(
         task=digit_task,
@@ -87,14 +92,20 @@ GRIDS = {
         depth=1,
         splits=range(20, 25),
         rates=dict.fromkeys(MIXERS + LAYERS, R[1:6:2]),
-        cells=[(MIXERS + LAYERS, (0.6,), (200,))],
+        cells=[
+            (MIXERS + LAYERS, (0.6,), (200,)),
+            (("layer of spins",), (0.3, 2.0), (200,)),
+        ],
     ),
     "layers_recall": Grid(
         task=recall_task,
         depth=1,
         splits=range(20, 25),
         rates=dict.fromkeys(MIXERS + LAYERS, R[1:6:2]),
-        cells=[(MIXERS + LAYERS, (0.6,), (200,))],
+        cells=[
+            (MIXERS + LAYERS, (0.6,), (200,)),
+            (("layer of spins",), (0.3, 2.0), (200,)),
+        ],
     ),
 }
 

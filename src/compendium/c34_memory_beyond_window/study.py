@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ SIZES = (
     99_999_999,
 )
 STARTS = range(1, 11)
+# Starts and sizes of a second table, which the first did not choose its thresholds by.
+OTHERS, ENDS = range(11, 21), (999_999, 99_999_999)
 
 
 @record
@@ -207,6 +210,11 @@ MEMORY_TIMES = Table(
     path=Path(__file__).parent / "memory_times.csv",
     units=[{"motion": motion, "start": start} for motion in MOTIONS for start in STARTS],
     rows=memory_rows,
+)
+OTHER_TIMES = Table(
+    path=Path(__file__).parent / "other_times.csv",
+    units=[{"motion": motion, "start": start} for motion in MOTIONS for start in OTHERS],
+    rows=partial(memory_rows, sizes=ENDS),
 )
 SPECTRA = Table(
     path=Path(__file__).parent / "spectra.csv",
