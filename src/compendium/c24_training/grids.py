@@ -49,7 +49,7 @@ class Grid:
     probed: int = 0
 
 
-MIXERS = ("saddle", "attention", "averaging", "identity")
+MIXERS = ("attention", "averaging", "identity")
 LAYERS = ("layer of spins", "layer of attention", "layer of averaging", "layer of identity")
 GRIDS = {
     "recall": Grid(
@@ -58,9 +58,16 @@ GRIDS = {
         splits=range(20, 30),
         rates={"saddle": R[1:5], "frozen couplings": R[2:6], "answers only": R[2::2]},
         cells=[
-            (("saddle", "frozen couplings"), (0.6,), (200, 400)),
+            (("saddle", "frozen couplings"), (0.6,), (200,)),
             (("answers only",), (0.6,), (200,)),
         ],
+    ),
+    "recall_longer": Grid(
+        task=recall_task,
+        depth=1,
+        splits=range(20, 25),
+        rates={"saddle": R[2:4], "frozen couplings": R[3:5]},
+        cells=[(("saddle", "frozen couplings"), (0.6,), (400,))],
     ),
     "copies": Grid(
         task=copy_task,
@@ -83,7 +90,7 @@ GRIDS = {
         task=digit_task,
         depth=4,
         splits=range(20, 25),
-        rates={"saddle": R[1:4]},
+        rates={"saddle": R[1:4:2]},
         cells=[(("saddle",), (0.3, 0.6, 0.2, 0.45), (120,))],
         probed=40,
     ),

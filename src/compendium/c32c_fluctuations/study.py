@@ -315,7 +315,7 @@ def exponent_rows(
 
 
 BREAKS = Table(
-    path=_FOLDER / "breaks.csv", units=[{"start": start} for start in range(40)], rows=break_rows
+    path=_FOLDER / "breaks.csv", units=[{"start": start} for start in range(120)], rows=break_rows
 )
 CLOSURES = Table(
     path=_FOLDER / "closures.csv",
