@@ -31,12 +31,12 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 9_670,
+    "src/spinformer": 9_720,
     "src/bookmaker": 2_950,
     "book/_ext": 570,
     "src/compendium": 17_800,
 }
-LINE_CEILINGS = {"src": 47_200, "tests": 29_100}
+LINE_CEILINGS = {"src": 47_230, "tests": 29_150}
 
 
 def trees(root: Path) -> dict[str, tuple[Path, ast.Module]]:
