@@ -1,15 +1,15 @@
 """Tables of settings, read from the grids of trainings.
 
-An arm stands at the rate of its least median validation loss, in every cell anew. Figures are of
-trainings in pairs, the same split and the same start of all weights that both arms have: the median,
-and the range of the five, which holds the median of what they are drawn from with 94 %.
+An arm stands at the rate of its least median validation loss, in every cell anew. Trainings are
+compared in pairs, of the same split and the same start of all weights that both arms have; told are
+the median and the range of five, which holds the median of what they are drawn from with 94 %.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,7 @@ def told(values: np.ndarray) -> Rows:
     return [{"value": value, "low": low, "high": high, "runs": len(values)}]
 
 
-def gap(
-    grid: str, *, arms: Sequence[tuple[str, float]], seen: str, measure: str
-) -> np.ndarray:
+def gap(grid: str, *, arms: Sequence[tuple[str, float]], seen: str, measure: str) -> np.ndarray:
     """How far the first of two (arm, strength) is ahead of the second, training by training.
 
     In "accuracy", or in "bits" an answer.
@@ -66,15 +64,13 @@ def gap(
     return first - second if measure == "accuracy" else second - first
 
 
-def _half(values: np.ndarray, splits: str) -> np.ndarray:
-    return values[:5] if splits == "first five" else values[5:]
-
-
-def needed_rows(null: str, strength: float, seen: str, measure: str, splits: str, task: str) -> Rows:
+def needed_rows(
+    null: str, strength: float, seen: str, measure: str, splits: str, task: str
+) -> Rows:
     """What the saddle with everything trained is ahead of the `null`."""
     grid = "recall_longer" if seen.endswith("400") else task
     ahead = gap(grid, arms=[("saddle", strength), (null, strength)], seen=seen, measure=measure)
-    return told(_half(ahead, splits))
+    return told(ahead[:5] if splits == "first five" else ahead[5:])
 
 
 def driven_rows(strength: float, rate: float, seen: str) -> Rows:
@@ -95,11 +91,10 @@ def mixer_rows(task: str, mixer: str, seen: str, measure: str) -> Rows:
     return told(gap(f"layers_{task}", arms=arms, seen=seen, measure=measure))
 
 
-def exchange_rows(task: str, strength: float, seen: str, measure: str) -> Rows:
-    """What spins in a layer may be behind attention there, less what they are behind."""
+def exchange_rows(task: str, strength: float, seen: str) -> Rows:
+    """How much accuracy spins in a layer may still lose against attention there."""
     arms = [("layer of spins", strength), ("layer of attention", 0.6)]
-    ahead = gap(f"layers_{task}", arms=arms, seen=seen, measure=measure)
-    return told(ahead + SAME * (1.0 if measure == "accuracy" else 3.0))
+    return told(gap(f"layers_{task}", arms=arms, seen=seen, measure="accuracy") + SAME)
 
 
 def number_rows(strength: float, seen: str, measure: str) -> Rows:
@@ -108,10 +103,63 @@ def number_rows(strength: float, seen: str, measure: str) -> Rows:
     return told(gap("digits", arms=arms, seen=seen, measure=measure))
 
 
-def _table(row: str, rows: Callable[..., Rows], **choices: Sequence[Any]) -> Table:
-    units = [dict(zip(choices, unit, strict=True)) for unit in itertools.product(*choices.values())]
+def _settings(row: str, rows: Callable[..., Rows], *choices: dict[str, Sequence[Any]]) -> Table:
+    units = [
+        dict(zip(names, unit, strict=True))
+        for names in choices
+        for unit in itertools.product(*names.values())
+    ]
     return Table(path=_HERE / f"settings_{row}.csv", units=units, rows=rows, seconds=1.0)
 
 
-MEASURES, HALVES = ("accuracy", "bits"), ("first five", "last five")
-_LOOKS = ("100 of 200", "200 of 200")
+def _needed(task: str, null: str, strength: float, *seen: str, halves: int = 2) -> dict[str, Any]:
+    first = {"task": [task], "null": [null], "strength": [strength], "seen": seen}
+    return {**first, "measure": _MEASURES, "splits": ("first five", "last five")[:halves]}
+
+
+_MEASURES, _LOOKS = ("accuracy", "bits"), ("100 of 200", "200 of 200")
+_FROZEN = "frozen couplings"
+TABLES = {
+    "B10": _settings(
+        "B10",
+        needed_rows,
+        _needed("recall", _FROZEN, 0.6, *_LOOKS),
+        _needed("recall", _FROZEN, 0.6, "200 of 400", "400 of 400", halves=1),
+        _needed("recall", "answers only", 0.6, *_LOOKS),
+    ),
+    "B10b": _settings(
+        "B10b",
+        needed_rows,
+        _needed("copies", _FROZEN, 0.6, "30 of 60", "60 of 60", "50 of 100", "100 of 100"),
+        _needed("copies", _FROZEN, 2.0, "30 of 60", "60 of 60"),
+    ),
+    "B11": _settings(
+        "B11",
+        driven_rows,
+        {
+            "strength": (0.2, 0.3, 0.45, 0.6),
+            "rate": grids.GRIDS["depth"].rates["saddle"],
+            "seen": ("60 of 120", "120 of 120"),
+        },
+    ),
+    "B1b": _settings(
+        "B1b",
+        mixer_rows,
+        {
+            "task": ("digits", "recall"),
+            "mixer": ("spins", "averaging", "identity"),
+            "seen": _LOOKS,
+            "measure": _MEASURES,
+        },
+    ),
+    "B8c": _settings(
+        "B8c",
+        exchange_rows,
+        {"task": ("digits", "recall"), "strength": (0.3, 0.6, 2.0), "seen": _LOOKS},
+    ),
+    "B10d": _settings(
+        "B10d",
+        number_rows,
+        {"strength": (0.3, 0.6, 2.0), "seen": _LOOKS, "measure": _MEASURES},
+    ),
+}
