@@ -1,8 +1,7 @@
 """Tables of settings, read from the grids of trainings.
 
 An arm stands at the rate of its least median validation loss, in every cell anew. Trainings are
-compared in pairs, of the same split and the same start of all weights that both arms have; told are
-the median and the range of five, which holds the median of what they are drawn from with 94 %.
+compared in pairs, of the same split and the same start of all weights that both arms have.
 """
 
 from __future__ import annotations
@@ -46,10 +45,19 @@ def trainings(
     return np.asarray(table[name][here & (table["rate"] == best)])
 
 
+def middle(values: np.ndarray) -> tuple[float, float, float]:
+    """Median, and two trainings that hold it: of five the least and the most, of ten the second.
+
+    With 94 and 98 %, whatever the distribution.
+    """
+    ordered, out = np.sort(values), len(values) // 10
+    return float(np.median(ordered)), float(ordered[out]), float(ordered[-1 - out])
+
+
 def told(values: np.ndarray) -> Rows:
-    """A line of a table of settings: median and range."""
-    value, low, high = np.median(values), values.min(), values.max()
-    return [{"value": value, "low": low, "high": high, "runs": len(values)}]
+    """A line of a table of settings."""
+    line = dict(zip(("value", "low", "high"), middle(values), strict=True))
+    return [{**line, "runs": len(values)}]
 
 
 def gap(grid: str, *, arms: Sequence[tuple[str, float]], seen: str, measure: str) -> np.ndarray:
