@@ -376,12 +376,26 @@ def test_mixers_inside_a_layer_and_out_of_it():
             arm: at_best(lines, arm=arm, strength="0.6", updates="200", seen="200")
             for arm in (*grids.MIXERS, *grids.LAYERS)
         }
-@@LAYERTEST@@
+    crowd = crowd_share(7, kinds=8)
+    digits, recall = found["digits"], found["recall"]
+    for split in digits:
+        assert digits["layer of averaging"][split] > digits["attention"][split]
+        assert abs(digits["layer of spins"][split] - digits["layer of attention"][split]) < 0.05
+        assert abs(recall["layer of spins"][split] - recall["layer of attention"][split]) < 0.05
+        assert max(recall["layer of averaging"][split], recall["averaging"][split]) < crowd + 0.05
+        # Mixers that cannot look up lack the property that spins have there.
+        assert recall["layer of attention"][split] > recall["layer of averaging"][split] + 0.5
+        assert recall["layer of identity"][split] < 0.2
 
 
 @pytest.mark.claim("B10d")
 def test_couplings_that_are_numbers_by_hand():
-@@NUMBERTEST@@
+    lines = csv_lines(grids.TABLES["digits"].path)
+    for start in ("0.3", "0.6", "2.0"):
+        cell = {"strength": start, "updates": "200", "seen": "200"}
+        trained, frozen = (at_best(lines, arm=arm, **cell) for arm in ("numbers", "frozen numbers"))
+        gains = [trained[split] - frozen[split] for split in trained]
+        GAINS
 
 
 @pytest.mark.claim("B8b")
