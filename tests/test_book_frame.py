@@ -122,31 +122,6 @@ def test_picture_of_the_heads_draws_and_tells_every_head(printed, part, words):
     assert ALT_HEADS.index(words[0]) < ALT_HEADS.index(words[1])
 
 
-# What was once said of everything and is true under a condition, or of something else.
-TOO_WIDE = (
-    "equilibrium can be causal",
-    "equilibrium cannot be causal.",
-    "no layer in equilibrium",
-    "no equilibrium module",
-    "an equilibrium cannot have one",
-    "transformer goes uphill",
-    "heads climb the energy",
-    "as a language model does, keeps",
-    "which is what layernorm sees to",
-    "of any system in which all spins couple with all",
-    "the energy of attention is the free energy of a reader",
-    "the warmest choice that is tied to no",
-)
-
-
-@pytest.mark.parametrize("words", TOO_WIDE)
-def test_no_page_says_more_than_its_condition_allows(words):
-    for folder in ("book", "notebooks"):
-        for page in (ROOT / folder).rglob("*.md"):
-            text = " ".join(page.read_text(encoding="utf-8").lower().split())
-            assert words not in text, f"{page.name}: {words}"
-
-
 def test_the_course_is_the_main_path_of_the_contents_and_every_chapter_has_a_card(monkeypatch):
     """Parts I to IV and the synthesis; what is below them is called further results."""
     monkeypatch.syspath_prepend(ROOT / "book" / "_ext")

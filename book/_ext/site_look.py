@@ -18,7 +18,6 @@ from bookmaker.project import published_address
 _LIBRARIES = ("numpy", "scipy", "torch", "numba", "scikit-learn", "matplotlib")
 _PICTURE = re.compile(r"<img (?P<rest>[^>]*?src=\"(?P<source>[^\"]+\.png)\"[^>]*?)(?P<end>\s*/?>)")
 _SVG = re.compile(r"<img (?P<rest>[^>]*?src=\"(?P<source>[^\"]+\.svg)\"[^>]*?)\s*/?>")
-_STYLE = re.compile(r' style="([^";]*)')
 _ALT = re.compile(r'alt="([^"]*)"')
 _SIZE = re.compile(r' width="([\d.]+)pt" height="([\d.]+)pt"')
 # What matplotlib draws behind a figure and behind its axes.
@@ -93,9 +92,6 @@ def set_drawings(
         text = _GROUND.sub("", _SIZE.sub(f' width="{width}" height="{height}"', text, count=1))
         alt = _ALT.search(match[0])
         label = f' role="img" aria-label="{alt[1]}"' if alt else ""
-        style = _STYLE.search(match[0])
-        if style:
-            text = text.replace('style="', f'style="{style[1]}; ', 1)
         return text.replace("<svg", f'<svg class="figure"{label}', 1)
 
     if "body" in context:

@@ -1,6 +1,6 @@
 // Figures: pressed, one fills the window; on a narrow page columns stand below one another.
 "use strict";
-(() => {
+addEventListener("DOMContentLoaded", () => {
   const svgs = [...document.querySelectorAll("article svg.figure")];
 
   // ---- columns below one another: the same drawing through one window for each column
@@ -64,4 +64,4 @@
     picture.addEventListener("click", () => open(picture));
     picture.addEventListener("keydown", (event) => { if (event.key === "Enter") open(picture); });
   }
-})();
+});

@@ -189,7 +189,7 @@ spinformer.frame = (() => {
     const axis = (text, size) => ({
       label: text, size, labelSize: 16, labelGap: 0, gap: 2, font: "11px sans-serif",
       labelFont: "12px sans-serif", stroke: () => color("text"),
-      grid: {stroke: () => color("grid")}, ticks: {stroke: () => color("grid")},
+      grid: {stroke: () => color("grid"), width: 0.5}, ticks: {stroke: () => color("grid"), width: 1},
     });
     const plot = new uPlot({
       width: 300, height, legend: {show: false}, cursor: {show: false},

@@ -52,9 +52,10 @@
     });
     const tell = frame.teller(place);
     const panels = frame.element(place, "div", {class: "explorable-panels"});
-    const plane = frame.canvas(panels, {height: small ? 400 : 360, draw: drawPlane,
-      label: "Landscape: drag patterns (discs) and the query (ring). Colour: which pattern a query "
-        + "from there ends at, grey where it ends at a mixture; darker is lower."});
+    const plane = frame.canvas(panels, {height: small ? 440 : 380, draw: drawPlane,
+      label: small ? "Press to drop a query (ring), drag the keys (discs). Colour: where a query ends."
+        : "Landscape: drag patterns (discs) and the query (ring). Colour: which pattern a query "
+          + "from there ends at, grey where it ends at a mixture; darker is lower."});
     frame.pressed(plane, "Landscape. Keys 1 to 6 take a pattern, Q the query, arrows move it.");
     const side = small ? null : frame.element(panels, "div");
     const bars = side && frame.canvas(side, {height: 130, draw: drawBars,
@@ -145,11 +146,15 @@
       cells.getContext("2d").putImageData(picture, 0, 0);
       const over = relief.getContext("2d").createImageData(FINE, FINE);
       const paper = channels("paper"), line = channels("ink"), {heights: high} = basins;
-      const band = (cell) => Math.floor(10 * high[cell]);
       for (let cell = 0; cell < high.length; cell += 1) {
-        const edge = band(cell) !== band(cell + 1) || band(cell) !== band(cell + FINE);
-        const inside = cell % FINE < FINE - 1 && cell < high.length - FINE;
-        over.data.set(edge && inside ? [...line, 70] : [...paper, 60 + 185 * high[cell]], 4 * cell);
+        // How far the next line is, in cells: a line is one and a half of them wide, with soft edges.
+        const right = cell % FINE ? cell - 1 : cell + 1, above = cell < FINE ? cell + FINE : cell - FINE;
+        const slope = 10 * Math.hypot(high[cell] - high[right], high[cell] - high[above]);
+        const share = (10 * high[cell]) % 1;
+        const near = 1.25 - Math.min(share, 1 - share) / (slope + 1e-9);
+        const thick = Math.min(1, Math.max(0, near)) * 0.35;
+        const mixed = paper.map((entry, n) => entry + thick * (line[n] - entry));
+        over.data.set([...mixed, (60 + 185 * high[cell]) * (1 - thick) + 160 * thick], 4 * cell);
       }
       relief.getContext("2d").putImageData(over, 0, 0);
     }
