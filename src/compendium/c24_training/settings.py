@@ -45,7 +45,7 @@ def trainings(
     return np.asarray(table[name][here & (table["rate"] == best)])
 
 
-def middle(values: np.ndarray) -> tuple[float, float, float]:
+def median_interval(values: np.ndarray) -> tuple[float, float, float]:
     """Median, and two trainings that hold it: of five the least and the most, of ten the second.
 
     With 94 and 98 %, whatever the distribution.
@@ -56,7 +56,7 @@ def middle(values: np.ndarray) -> tuple[float, float, float]:
 
 def told(values: np.ndarray) -> Rows:
     """A line of a table of settings."""
-    line = dict(zip(("value", "low", "high"), middle(values), strict=True))
+    line = dict(zip(("value", "low", "high"), median_interval(values), strict=True))
     return [{**line, "runs": len(values)}]
 
 
