@@ -137,7 +137,7 @@ def median_interval(samples: np.ndarray) -> tuple[float, float, float]:
     return float(np.median(ordered)), float(ordered[place - 1]), float(ordered[-place])
 
 
-def powers(few: np.ndarray, many: np.ndarray) -> np.ndarray:
+def growth_powers(few: np.ndarray, many: np.ndarray) -> np.ndarray:
     """Power of N by which times grow over a factor of 100, each; at least half a token counts.
 
     Where a message is not forgotten at either size, nothing is known to grow.
@@ -243,7 +243,7 @@ def power_rows(motion: str, starts: str, time: str) -> Rows:
     longest = 16_384.0 if motion == "quasi-periodic" else 1024.0
     found = np.where((found < 0) | (found > longest), longest, found)
     few, many = (found[(table["motion"] == motion) & (table["size"] == n)] for n in ENDS)
-    ends = [one - 0.5 for one in median_interval(powers(few, many))]
+    ends = [one - 0.5 for one in median_interval(growth_powers(few, many))]
     if motion != "quasi-periodic":
         ends = [-ends[0], -ends[2], -ends[1]]
     return [dict(zip(("value", "low", "high"), ends, strict=True)) | {"runs": len(few)}]
