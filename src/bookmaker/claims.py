@@ -42,8 +42,8 @@ class Claim:
     what the page prints, with `{name}` for a figure. `settings` is the table of settings, below
     `src/compendium`, of a row whose verdict depends on choices (see `settings`); one that
     `holds` or `fails` and has none says in `no_settings` why no choice could turn it; `before` says
-    of a criterion that was changed after the first run what it was and what it gave. `line` is where
-    the row begins.
+    of a criterion that was changed after the first run what it was and what it gave. `line` is
+    where the row begins.
     """
 
     id: str
