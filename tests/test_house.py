@@ -35,9 +35,9 @@ CODE_CEILINGS = {
     "src/spinformer": 9_090,
     "src/bookmaker": 3_085,
     "book/_ext": 670,
-    "src/compendium": 18_120,
+    "src/compendium": 18_350,
 }
-LINE_CEILINGS = {"src": 46_910, "tests": 28_690}
+LINE_CEILINGS = {"src": 47_250, "tests": 28_790}
 
 
 @cache

@@ -322,7 +322,7 @@ def test_couplings_alone_carry_the_digits():
     # Nine of ten pairs above zero hold the median above it with 98 %.
     assert sum(saddle[split] > frozen[split] for split in saddle) >= 9
     assert sum(saddle[split] > answers[split] + 0.3 for split in saddle) >= 9
-    assert max(answers.values()) < crowd_share(7, kinds=8) + 0.05
+    assert max(answers.values()) < crowd_share(7, kinds=8) + 0.1
     # Twice the updates leave nothing of it, and an arm against itself has nothing of it either.
     lines = csv_lines(grids.TABLES["recall_longer"].path)
     late = [
