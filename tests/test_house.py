@@ -33,11 +33,11 @@ MAY_IMPORT = {
 # rises only in a commit that says why.
 CODE_CEILINGS = {
     "src/spinformer": 9_860,
-    "src/bookmaker": 3_085,
+    "src/bookmaker": 3_030,
     "book/_ext": 670,
-    "src/compendium": 17_800,
+    "src/compendium": 17_750,
 }
-LINE_CEILINGS = {"src": 47_640, "tests": 29_260}
+LINE_CEILINGS = {"src": 47_580, "tests": 29_090}
 
 
 @cache
