@@ -27,9 +27,8 @@ from compendium.c34_memory_beyond_window.study import (
     perturbed_distance,
 )
 from compendium.common.phase_transitions import protocol_start
-from compendium.common.windows import MOTIONS, message_start
+from compendium.common.windows import MOTIONS, message_start, replicas
 from spinformer.core.statistics import mean_interval
-from spinformer.dmft.attractors import replicas
 from spinformer.dmft.finite_size import attention_of_window, window_means
 from spinformer.dmft.mean_field import step
 from spinformer.dmft.network import Context, Network

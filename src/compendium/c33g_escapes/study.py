@@ -24,11 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, Table
+from compendium.c33b_lifetimes.escapes import Lifetime, lifetime_estimate
 from compendium.c33g_escapes.action import least_action, path_action
 from compendium.c33g_escapes.passage import mean_first_passage
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.core.statistics import Estimate, Lifetime, lifetime_estimate
+from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import find_period
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import (

@@ -16,10 +16,9 @@ from compendium.c34_memory_beyond_window.messages import (
 )
 from compendium.c34_memory_beyond_window.signals import autocorrelation, spectrum
 from compendium.common.phase_transitions import protocol_start
-from compendium.common.windows import MOTIONS, message_start
+from compendium.common.windows import MOTIONS, message_start, replicas
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.dmft.attractors import replicas
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 
