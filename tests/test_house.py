@@ -33,7 +33,7 @@ MAY_IMPORT = {
 # rises only in a commit that says why.
 CODE_CEILINGS = {
     "src/spinformer": 9_090,
-    "src/bookmaker": 3_085,
+    "src/bookmaker": 3_030,
     "book/_ext": 670,
     "src/compendium": 18_350,
 }
