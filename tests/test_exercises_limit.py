@@ -8,6 +8,7 @@ from exercises import answers, near, said
 from scipy.optimize import brentq
 from scipy.special import binom
 
+from compendium.c32c_fluctuations.texts import exact_moments
 from compendium.c33g_escapes.study import ESCAPES, chain_lifetimes, escape_law
 from compendium.c35_other_tokens.study import (
     ATTENTION,
@@ -18,7 +19,7 @@ from compendium.c35_other_tokens.study import (
 from compendium.c35b_scaling_and_blocks.loaded import resting_state
 from compendium.c36_learning_through_the_limit.quality import one_bit
 from spinformer.dmft.continuation import onset
-from spinformer.dmft.functional import exact_moments, token_states, transition_probabilities
+from spinformer.dmft.functional import token_states, transition_probabilities
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.network import Network
 

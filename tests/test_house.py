@@ -32,12 +32,12 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 9_860,
-    "src/bookmaker": 3_085,
+    "src/spinformer": 9_090,
+    "src/bookmaker": 3_030,
     "book/_ext": 670,
-    "src/compendium": 17_350,
+    "src/compendium": 18_350,
 }
-LINE_CEILINGS = {"src": 47_000, "tests": 28_700}
+LINE_CEILINGS = {"src": 47_250, "tests": 28_790}
 
 
 @cache

@@ -8,11 +8,8 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.common.phase_transitions import protocol_start
-from spinformer.dmft.attractors import (
-    Regime,
-    find_attractors,
-    replicas,
-)
+from compendium.common.windows import replicas
+from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
+from compendium.c33b_lifetimes.escapes import Escapes
 from compendium.common.drawing import intervals
-from spinformer.dmft.attractors import Escapes
 from spinformer.plot.style import COLORS, label_panels
 
 CALM, WILD = COLORS["blue"], COLORS["red"]
