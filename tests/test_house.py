@@ -33,11 +33,11 @@ MAY_IMPORT = {
 # rises only in a commit that says why.
 CODE_CEILINGS = {
     "src/spinformer": 9_090,
-    "src/bookmaker": 3_085,
+    "src/bookmaker": 3_030,
     "book/_ext": 670,
-    "src/compendium": 18_120,
+    "src/compendium": 18_350,
 }
-LINE_CEILINGS = {"src": 46_910, "tests": 28_690}
+LINE_CEILINGS = {"src": 47_250, "tests": 28_790}
 
 
 @cache
