@@ -123,9 +123,8 @@ def show_orbit_diagram(found: Diagram) -> Figure:
     seen = np.linspace(*found.span, bins)[found.histogram.any(axis=0)]
     low, high = found.span
     if low == -high:
-        high = 1.05 * max(np.abs(seen).max(), high / bins)
-        low = -high
-    rows = min(bins, round(_ROWS * (found.span[1] - found.span[0]) / (high - low)))
+        low, high = np.array([-1.05, 1.05]) * max(np.abs(seen).max(), high / bins)
+    rows = min(bins, round(_ROWS * np.ptp(found.span) / (high - low)))
     edges = np.linspace(0, bins, rows + 1).astype(int)[:-1]
     coarse = replace(
         found,
