@@ -41,7 +41,7 @@ from spinformer.spins.mean_field import glass_state, solve_mean_field, unrolled_
 
 # Nothing to compute: a derivation, an explanation, or a reading of the chapter's own figures.
 PROOFS = {
-    *("10.1", "10.4", "11.1", "11.3", "11.4", "11b.1", "12.1", "12.2", "12.4", "12b.3"),
+    *("10.1", "10.4", "11.1", "11.3", "11b.1", "12.1", "12.2", "12.4", "12b.3"),
     *("12c.1", "12c.2", "13.1", "13.3", "13.5", "14.1", "14b.3", "14b.4", "15.1", "15.2"),
     *("42.1", "42.3", "42b.2", "42c.1"),
     *("16.3", "17.1", "17.3", "17.4"),
@@ -64,7 +64,7 @@ PROOFS = {
     *("34.1", "34.3", "34b.1", "51.1", "51.4"),
 }
 # Trainings, sweeps and runs of more than some seconds; done by hand when the answer was written.
-TOO_LONG = {"16.4", "25b.5", "32b.5"}
+TOO_LONG = {"25b.5", "32b.5"}
 
 
 def test_every_exercise_is_computed_or_named_here():
@@ -101,28 +101,12 @@ def test_attention():
     assert abs(ranks.weights - weights) <= 2
 
 
-@answers("11.2", "11.5")
+@answers("11.2")
 def test_discrete_memories():
     root, load = said("11", r"sqrt\\alpha=([\d.]+)\$, \$\\alpha=([\d.]+)\$: above", 2)
     assert 0.5 * erfc(erfcinv(0.02)) == pytest.approx(0.01)
     assert math.sqrt(2) * erfcinv(0.02) == near(root, 2)
     assert 0.5 / erfcinv(0.02) ** 2 == near(load, 2)
-    # Overlaps of unrelated patterns with the other spins: the field of one spin, signal 1.
-    rng = np.random.default_rng(0)
-    dim, count = 41, 400
-    signal = dim**3 - (dim - 2) ** 3
-    others = 2.0 * rng.binomial(dim - 1, 0.5, size=(2000, count)) - (dim - 1)
-    sign = np.where(rng.random((2000, count)) < 0.5, 1.0, -1.0)
-    wrong = {}
-    for name, function in (
-        ("cube", lambda x: x**3),
-        ("even", lambda x: np.abs(x) ** 3),
-        ("rectified", lambda x: np.maximum(x, 0.0) ** 3),
-    ):
-        noise = (sign * (function(others + 1) - function(others - 1))).sum(1)
-        wrong[name] = (noise > signal).mean()
-    assert wrong["even"] == pytest.approx(wrong["cube"], abs=0.02)
-    assert wrong["rectified"] < 0.6 * wrong["cube"]
 
 
 @answers("11b.2", "11b.3", "11b.4")
