@@ -8,7 +8,6 @@ from compendium.c13_memory_density.study import (
     DIGITS,
     HELD_OUT,
     SEEDS,
-    attention_chain,
     digit_pictures,
     digit_rows,
     free_mixture,
@@ -17,7 +16,15 @@ from compendium.c13_memory_density.study import (
     two_clusters,
 )
 from spinformer.core.statistics import mean_interval, series_estimate
-from spinformer.hopfield.density import contrastive_gradient, log_weights, loss, pair_mixing
+from spinformer.hopfield.continuous import attention_weights
+from spinformer.hopfield.density import (
+    contrastive_gradient,
+    gibbs,
+    log_weights,
+    loss,
+    pair_mixing,
+    sample,
+)
 
 
 def stored(table, **unit):
@@ -110,7 +117,12 @@ def test_rows_are_the_definitions():
 def test_the_chain_of_two_patterns_forgets_as_its_eigenvalue_says():
     pair = torch.tensor([[0.8, 0.0], [-1.6, 0.0]], dtype=torch.float64)
     decay = pair_mixing(pair)
-    series = attention_chain(pair, chains=40, sweeps=1000, seed=1)
+    generator = torch.Generator().manual_seed(1)
+    states, rows = sample(pair, count=40, seed=generator), []
+    for _ in range(1000):
+        states = gibbs(pair, states=states, steps=1, seed=generator)
+        rows.append(attention_weights(pair, states=states, beta=1.0)[:, 0].numpy())
+    series = np.stack(rows, 1)
     mean = series_estimate(series)
     assert abs(mean.value - float(log_weights(pair).exp()[0])) < 3 * mean.error
     assert series.size / mean.samples == pytest.approx((1 + decay) / (1 - decay), rel=0.15)
