@@ -42,7 +42,7 @@ from spinformer.spins.mean_field import glass_state, solve_mean_field, unrolled_
 # Nothing to compute: a derivation, an explanation, or a reading of the chapter's own figures.
 PROOFS = {
     *("10.1", "10.4", "11.1", "11.3", "11b.1", "12.1", "12.2", "12.4", "12b.3"),
-    *("12c.1", "12c.2", "13.1", "13.3", "14.1", "14b.3", "14b.4", "15.1", "15.2"),
+    *("12c.1", "12c.2", "13.1", "13.3", "14.1", "14b.3", "15.1", "15.2"),
     *("42.1", "42.3", "42b.2", "42c.1"),
     *("16.3", "17.1", "17.3"),
     *(
