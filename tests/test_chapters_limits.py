@@ -17,8 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Chapter, values on the command line, and what the line of the refusal must name.
 REFUSED = [
-    ("14_real_transformer", {"layer": "6"}, ["layer = 6", "model_path = ''"]),
-    ("14_real_transformer", {"head": "12"}, ["head = 12", "model_path = ''"]),
+    ("14b_heads_and_fixed_points", {"layer": "6"}, ["layer = 6", "model_path = ''"]),
     ("14_real_transformer", {"text": "missing.txt"}, ["text must be", "'missing.txt'"]),
     ("14_real_transformer", {"model_path": "/missing"}, ["model_path must be", "'/missing'"]),
     ("24_training", {"heads": "3"}, ["dim = 32", "heads = 3"]),
