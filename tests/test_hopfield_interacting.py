@@ -61,8 +61,8 @@ def test_a_step_changes_the_energy_by_the_divergences_of_the_derivation(step_siz
 
 
 def test_the_safe_step_size_never_raises_the_energy_and_is_the_largest_for_two_patterns():
-    for seed in range(30):
-        size, beta = 2 + seed % 7, float(np.exp(np.random.default_rng(seed).uniform(-1, 3)))
+    for seed in range(8):
+        size, beta = 2 + seed, float(np.exp(np.random.default_rng(seed).uniform(-1, 3)))
         couplings = 2 * symmetric(size, seed=seed)
         step = safe_step_size(couplings, beta=beta)
         for clamped in (True, False):

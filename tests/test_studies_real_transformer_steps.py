@@ -5,7 +5,7 @@ import pytest
 import torch
 from minilm_model import installed_model, installed_traces
 
-from compendium.c14_real_transformer import alignment, energies, steps, untrained
+from compendium.c14_real_transformer import alignment, energies, steps
 from spinformer.language.encoder import project, run_model
 from spinformer.language.heads import overlap_energy
 from spinformer.language.text import TEXTS, sample_texts, text_windows
@@ -302,15 +302,6 @@ def test_query_energy_by_hand_and_turned():
         by_hand.append(turned.mean((0, 2)).numpy())
     error = np.hypot(drawn.std(0), np.std(by_hand, axis=0)) / 300**0.5
     assert (abs(drawn.mean(0) - np.mean(by_hand, axis=0)) < 4 * error).all()
-
-
-def test_stored_depths_of_untrained_weights():
-    """One draw of the weights that training starts from, computed anew."""
-    stored = untrained.UNTRAINED.read()
-    rows = untrained.untrained_rows(installed_model(), "initial", seed=3)
-    chosen = (stored["kind"] == "initial") & (stored["seed"] == 3)
-    found = [row["energy"] for row in rows]
-    np.testing.assert_allclose(stored["energy"][chosen], found, rtol=1e-4)
 
 
 def test_stored_rows_computed_anew():
