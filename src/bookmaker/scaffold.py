@@ -48,9 +48,10 @@ def write_chapter(root: Path, name: str, title: str = "") -> list[Path]:
 
 
 def listed(text: str, name: str) -> str:
-    """Return a table of contents with chapter `name` behind the last that has a lower number.
+    """Return a table of contents with chapter `name` behind the next lower number, wherever it is.
 
-    It is a section only where its neighbor of the same number is one.
+    A section only where its neighbor of the same number is one. The chapters of the main path and
+    the further results each have their own order.
 
     >>> toc = "- file: notebooks/10_a\\n  sections:\\n    - file: notebooks/10b_a\\n"
     >>> print(listed(toc, "20_b") + listed(toc, "10c_b"))
@@ -71,7 +72,8 @@ def listed(text: str, name: str) -> str:
     if not found:
         raise ChapterError("_toc.yml lists no chapter; add the new one by hand")
     lower = [(i, match) for i, match in found if match["name"] < name]
-    place, neighbor = (lower[-1][0] + 1, lower[-1][1]) if lower else found[0]
+    last, neighbor = max(lower, key=lambda item: item[1]["name"]) if lower else found[0]
+    place = last + 1 if lower else last
     indent = neighbor["indent"]
     if neighbor["name"][:2] != name[:2]:
         indent = min((match["indent"] for _, match in found), key=len)
