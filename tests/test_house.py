@@ -35,9 +35,9 @@ CODE_CEILINGS = {
     "src/spinformer": 9_860,
     "src/bookmaker": 3_085,
     "book/_ext": 670,
-    "src/compendium": 17_800,
+    "src/compendium": 17_650,
 }
-LINE_CEILINGS = {"src": 47_640, "tests": 29_260}
+LINE_CEILINGS = {"src": 47_400, "tests": 28_800}
 
 
 @cache
