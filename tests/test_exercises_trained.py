@@ -8,8 +8,9 @@ import pytest
 import torch
 from exercises import answers, exercises, near, said
 
+from compendium.c23_anatomy.response import autograd_response
 from compendium.common.token_tasks import crowd_share
-from spinformer.spins.module import SpinTransformerModule, autograd_response
+from spinformer.spins.module import SpinTransformerModule
 
 
 def saddle(**options):

@@ -12,7 +12,7 @@ import click
 
 from bookmaker.checking import all_faults
 from bookmaker.errors import BookError, ChapterError
-from bookmaker.execution import rebuild_all, run, stamp_project, write_notebook
+from bookmaker.execution import rebuild_all, run, write_notebook
 from bookmaker.figures import cover_file
 from bookmaker.files import write_atomically
 from bookmaker.frame import verdicts, welcome_pictures
@@ -244,7 +244,6 @@ def build(names: tuple[str, ...], everything: bool, jobs: int, progress: bool) -
     A chapter that fails keeps its old notebook; the others are built all the same.
     """
     selected = chapters(names=names)
-    stamp_project(project_root())
     waiting: list[Chapter] = []
     problems: list[str] = []
     for chapter in selected:
@@ -320,7 +319,7 @@ def check(names: tuple[str, ...]) -> None:
 @click.argument("name")
 @click.option("--title", default="", help="Title of the chapter: a question or a finding.")
 def new(name: str, title: str) -> None:
-    """Begin chapter NAME (NN_words): its source, values for its test run, its place in the book."""
+    """Begin chapter NAME (NN_words): its source, and values for its test run."""
     root = project_root()
     for path in write_chapter(root, name, title):
         click.echo(path.relative_to(root))

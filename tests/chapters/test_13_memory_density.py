@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from compendium.c13_memory_density.mixing import pair_mixing
 from compendium.c13_memory_density.study import (
     DIGITS,
     HELD_OUT,
@@ -22,7 +23,6 @@ from spinformer.hopfield.density import (
     gibbs,
     log_weights,
     loss,
-    pair_mixing,
     sample,
 )
 

@@ -18,13 +18,13 @@ from compendium.c21b_large_systems.study import (
     sparse_couplings,
     squared_error,
 )
+from compendium.c21b_large_systems.unrolled import unrolled_tap
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import (
     belief_propagation,
     glass_state,
     instability_beta,
     solve_mean_field,
-    unrolled_tap,
 )
 from spinformer.spins.monte_carlo import sample_ising, tempered_chains
 

@@ -169,12 +169,19 @@ spinformer.frame = (() => {
     const taken = [];
     names.forEach((name, n) => {
       const values = plot.data[n + 1], last = values.length - 1;
-      // At the right edge the curve is where its name must not be: above it, or below another's.
+      // Above the curve's end, within the chart, and not on another's name.
       let y = plot.valToPos(values[last] ?? NaN, "y", true) - 7 * scale;
       if (!name || !Number.isFinite(y)) return;
-      while (taken.some((other) => Math.abs(other - y) < 13 * scale)) y += 13 * scale;
-      y = Math.max(bbox.top + 12 * scale, Math.min(bbox.top + bbox.height - 3 * scale, y));
+      const low = bbox.top + bbox.height - 4 * scale, far = 13 * scale;
+      y = Math.max(bbox.top + 12 * scale, Math.min(low, y));
+      const free = () => taken.every((other) => Math.abs(other - y) >= far);
+      for (const way of [far, -far]) {
+        while (!free() && y > bbox.top && y <= low) y += way;
+      }
       taken.push(y);
+      context.strokeStyle = color("paper");
+      context.lineWidth = 3 * scale;
+      context.strokeText(name, bbox.left + bbox.width - 4 * scale, y);
       context.fillStyle = color(series[n]);
       context.fillText(name, bbox.left + bbox.width - 4 * scale, y);
     });

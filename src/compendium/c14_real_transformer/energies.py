@@ -23,7 +23,7 @@ import torch
 from spinformer.core.checks import check_choice, check_real
 from spinformer.core.random import Seed
 from spinformer.hopfield.continuous import energy as hopfield_energy
-from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, project
+from spinformer.language.encoder import LanguageModel, LayerTrace, project
 from spinformer.language.heads import overlap_energy, random_rotations
 
 KINDS = ("hopfield", "overlap")
@@ -54,7 +54,7 @@ def stage_energies(
     True
     """
     check_choice("kind", kind, KINDS)
-    layer = check_trace(model, trace)
+    layer = trace.layer
     attention = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1)
     states = {
         "attention": trace.attended,
@@ -87,7 +87,7 @@ def rescaled_share(model: LanguageModel, trace: LayerTrace, *, scale: float) -> 
     (1,)
     """
     scale = check_real("scale", scale, low=0.0, open_low=True)
-    moved = project(model, check_trace(model, trace), "query", states=trace.residual)
+    moved = project(model, trace.layer, "query", states=trace.residual)
     before, after = (
         hopfield_energy(trace.keys / scale, states=scale * queries, beta=trace.beta)
         for queries in (trace.queries, moved)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, Table
+from compendium.c25_driven.order import mean_field_entropy_production
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
@@ -32,7 +33,6 @@ from spinformer.spins.kinetic import (
     kinetic_path,
     kinetic_simulation,
     kinetic_stationary,
-    mean_field_entropy_production,
 )
 
 BETAS = (1.05, 1.08, 1.11, 1.14, 1.17)
