@@ -37,7 +37,7 @@ CODE_CEILINGS = {
     "book/_ext": 670,
     "src/compendium": 18_120,
 }
-LINE_CEILINGS = {"src": 46_910, "tests": 28_690}
+LINE_CEILINGS = {"src": 46_910, "tests": 28_691}
 
 
 @cache
