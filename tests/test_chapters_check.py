@@ -142,6 +142,7 @@ ROWS = """\
     slope: '(unclosed'
   criterion: slope < 1
   shown: 'slope {slope}'
+  no_settings: nothing was chosen
 - id: A4
   statement: Four.
   verdikt: open
@@ -161,9 +162,9 @@ def test_every_row_of_the_claims_with_a_fault_is_named(small_checkout: Path) -> 
         "book/claims.yml:1: A1: there is no chapter 09_gone",
         "book/claims.yml:5: A2: verdict must be one of holds | holds if",
         "book/claims.yml:8: A3: figure slope is no regular expression",
-        "book/claims.yml:17: A4: unknown key 'verdikt'",
-        "book/claims.yml:20: id is missing",
-        "book/claims.yml:21: A1: there is a row in line 1 already",
+        "book/claims.yml:18: A4: unknown key 'verdikt'",
+        "book/claims.yml:21: id is missing",
+        "book/claims.yml:22: A1: there is a row in line 1 already",
     ):
         assert any(line.startswith(start) for line in lines), (start, lines)
     assert len(lines) == 6
@@ -180,6 +181,7 @@ ROW = """\
     beta: 'flat ([.0-9]+)'
   criterion: beta < 1
   shown: 'β = {beta}'
+  no_settings: nothing was chosen
 """
 
 

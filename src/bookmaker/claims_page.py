@@ -175,7 +175,7 @@ def _entry(row: Row) -> list[str]:
     facts += [("Figures", row.figures)]
     if claim.criterion:
         facts += [("Criterion", f"`{_one_line(claim.criterion)}`")]
-    facts += [("Criterion before", claim.before), ("Settings", row.settings)]
+    facts += [("Criterion before", claim.before), ("Settings", row.settings or claim.no_settings)]
     chapters = [f"[](/notebooks/{name}.ipynb)" for name in row.chapters]
     facts += [("Chapter" if len(chapters) == 1 else "Chapters", ", ".join(chapters))]
     if claim.test:

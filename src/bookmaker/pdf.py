@@ -25,6 +25,9 @@ _FLAGS = (
     "--disable-gpu",
     "--host-resolver-rules=MAP * ~NOTFOUND",
 )
+# A4, in inches.
+_SHEET = {"paperWidth": 8.27, "paperHeight": 11.69, "marginTop": 0.7, "marginBottom": 0.7}
+_SHEET |= {"scale": 0.8, "printBackground": True}
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -90,18 +93,7 @@ def _printed(files: list[Path]) -> Iterator[tuple[Path, str, bytes]]:
                 "const h = document.querySelector('article h1').cloneNode(true);"
                 "h.querySelectorAll('.headerlink').forEach(e => e.remove()); return h.textContent"
             )
-            # A4 in inches; a number at the foot of each page.
-            printed = browser.execute_cdp_cmd(
-                "Page.printToPDF",
-                {
-                    "paperWidth": 8.27,
-                    "paperHeight": 11.69,
-                    "marginTop": 0.7,
-                    "marginBottom": 0.7,
-                    "scale": 0.8,
-                    "printBackground": True,
-                },
-            )
+            printed = browser.execute_cdp_cmd("Page.printToPDF", _SHEET)
             yield file, title.strip(), base64.b64decode(printed["data"])
     finally:
         browser.quit()

@@ -8,20 +8,11 @@ in steps of 2/n, so that the distance of the two must stay far above it: it is s
 of N^{-1/2}, the size of the noise, after every few tokens. Texts nearer than a step *merge*, and
 stay together for ever.
 
-Predictions, written after pilots on two starts and before the tables were made. The 1/N law of
-the average text breaks in chaos at a time that grows by 1/(2λ) tokens for each e-fold of N. The
-closure is nearer to the texts than the plain mean field for N from 10² to 10⁸ in driven,
-quasi-periodic and periodic motion; in chaos a Gaussian is no picture of a folded cloud, and it
-loses somewhere between 10³ and 10⁷. The stationary law tends to the attractor's measure: as
-N^{-1/2} on the driven cycle (points become Gaussians), as N^{-3/4} on the quasi-periodic curve
-(the density of an overlap has inverse roots at its ends), with a power between 1/2 and 1 in
-chaos. Exponents at N = 10⁸ are those of the mean field; at β = 1.27 that of N below 10⁶ is
-positive, although the mean field is periodic, because noise holds texts on the chaotic set around
-the cycle.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -29,7 +20,13 @@ import numpy as np
 from scipy.stats import binom, wasserstein_distance
 
 from bookmaker.tables import Rows, Table
-from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, sample
+from compendium.c32b_finite_size.study import (
+    Limit,
+    deviation,
+    follow_limit,
+    median_slope,
+    sample,
+)
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -139,10 +136,14 @@ def _bits(exponent: float) -> int:
     return 3 * round(10.0**exponent / 3)
 
 
-def closure_rows(regime: str, *, start: int, texts: int = 4_000, steps: int = 30) -> Rows:
+def closure_rows(
+    regime: str, *, start: int, texts: int = 4_000, steps: int = 30,
+    exponents: Sequence[float] = tuple(np.arange(2.0, 7.1, 0.5)),
+) -> Rows:  # fmt: skip
     """Errors of three predictions of the average text, root mean square over `steps` tokens.
 
-    A row for each size. naive, corrected, closure: distance of the overlaps from the average of
+    A row for each size, ten to the power `exponents`. naive, corrected, closure: distance of the
+    overlaps from the average of
     the texts; sampling: the standard error of that average, which no prediction can beat. spread
     and closure_spread: measured and predicted root-mean-square deviation of a text from the
     average one.
@@ -155,7 +156,7 @@ def closure_rows(regime: str, *, start: int, texts: int = 4_000, steps: int = 30
         return float(np.sqrt((part[context:] ** 2).sum(axis=1).mean()))
 
     rows = []
-    for size in map(_bits, np.arange(2.0, 7.1, 0.5)):
+    for size in map(_bits, exponents):
         runs = sample(limit, size, runs=texts, seed=start)
         found = deviation(runs, limit=limit).bias
         mean, covariance = gaussian_closure(
@@ -315,7 +316,36 @@ def exponent_rows(
 
 
 BREAKS = Table(
-    path=_FOLDER / "breaks.csv", units=[{"start": start} for start in range(40)], rows=break_rows
+    path=_FOLDER / "breaks.csv", units=[{"start": start} for start in range(120)], rows=break_rows
+)
+
+
+def pace_rows(beyond: str, starts: str) -> Rows:
+    """How far the pace times 2 λ is from one half or three halves, the nearer of the two.
+
+    `beyond`: sizes above this are used; `starts`: forty of them. The interval is two errors.
+    """
+    table, grown = BREAKS.read(), EXPONENTS.read()
+    rate = float(grown["limit"][grown["beta"] == 1.28][0])
+    bits = np.unique(table["bits"]).astype(float)
+    first = int(starts.split(" to ")[0])
+    measured = table["measured"].reshape(-1, len(bits)).astype(float)[first : first + 40]
+    use = bits > float(beyond)
+    pace = median_slope(np.log(bits[use]), rows=measured[:, use], seed=0)
+    value, wide = 2 * rate * pace.value, 4 * rate * pace.error
+    ends = [0.5 - abs(value + move - 1.0) for move in (0.0, -wide, wide)]
+    return [{"value": ends[0], "low": min(ends), "high": max(ends), "runs": len(measured)}]
+
+
+PACE = Table(
+    path=_FOLDER / "settings_C18a.csv",
+    units=[
+        {"beyond": beyond, "starts": starts}
+        for beyond in ("1e4", "1e5", "1e6", "1e7")
+        for starts in ("0 to 39", "40 to 79", "80 to 119")
+    ],
+    rows=pace_rows,
+    seconds=2.0,
 )
 CLOSURES = Table(
     path=_FOLDER / "closures.csv",
