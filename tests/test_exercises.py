@@ -15,36 +15,29 @@ import numpy as np
 import pytest
 import torch
 from exercises import CHAPTERS, DONE, answers, exercises, near, number, said
-from minilm_model import installed_model
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfc, erfcinv
 from scipy.stats import norm
 
-from compendium.c10_attention.study import score_ranks
 from compendium.c11b_load_and_temperature import replica
-from compendium.c12_continuous_memory.study import faces_recalled, prepare_faces
 from compendium.c12b_continuous_capacity import random_energy
 from compendium.c13_memory_density.mixing import pair_mixing
-from compendium.c14_real_transformer.alignment import step_alignment
 from compendium.c15_demonstrations.two_patterns import spinodal
 from compendium.c25_driven.order import critical_beta
 from compendium.c51_synthesis.study import readers_in_equilibrium
-from compendium.common import images
 from spinformer.dmft.continuation import onset
 from spinformer.dmft.network import Network
-from spinformer.language.encoder import embed, join_traces, run_layer
-from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.kinetic import kinetic_stationary
 from spinformer.spins.mean_field import glass_state, solve_mean_field
 
 # Nothing to compute: a derivation, an explanation, or a reading of the chapter's own figures.
 PROOFS = {
-    *("10.1", "10.4", "11.1", "11.3", "11.4", "11b.1", "12.1", "12.2", "12.4", "12b.3"),
-    *("12c.1", "12c.2", "13.1", "13.3", "13.5", "14.1", "14b.3", "14b.4", "15.1", "15.2"),
+    *("10.1", "11.1", "11.3", "11b.1", "12.1", "12.2", "12.4"),
+    *("12c.1", "12c.2", "13.1", "13.3", "14.1", "14b.3", "15.1", "15.2"),
     *("42.1", "42.3", "42b.2", "42c.1"),
-    *("16.3", "17.1", "17.3", "17.4"),
+    *("16.3", "17.1", "17.3"),
     *(
         "21a.1",
         "31.1",
@@ -59,7 +52,7 @@ PROOFS = {
     *("34.1", "34.2", "34b.1", "51.1"),
 }
 # Trainings, sweeps and runs of more than some seconds; done by hand when the answer was written.
-TOO_LONG = {"14.4", "16.4"}
+TOO_LONG: set[str] = set()
 
 
 def test_every_exercise_is_computed_or_named_here():
@@ -78,7 +71,7 @@ def test_every_exercise_is_computed_or_named_here():
     assert sorted(asked - set(named)) == []
 
 
-@answers("10.2", "10.3", "10.5")
+@answers("10.2", "10.3")
 def test_attention():
     b, c = 32, 16
     length = brentq(lambda n: 4 * (b + (n - b) / (2 * c)) - n, 1, 1000)
@@ -87,40 +80,17 @@ def test_attention():
     beta, q, k = 0.7, 0.4, -1.1
     mean = quad(lambda w: norm.pdf(w) * math.exp(math.sqrt(beta) * w * (q + k)), -12, 12)[0]
     assert mean * math.exp(-beta * (q * q + k * k) / 2) == pytest.approx(math.exp(beta * q * k))
-    scores, width, weights, tokens = said(
-        "10", r"need (\d+) of their (\d+) dimensions.*sqrt d\$ (\d+) of (\d+)", 4
-    )
-    drawn = np.random.default_rng(0).standard_normal((int(tokens), int(width)))
-    ranks = score_ranks(torch.as_tensor(drawn), beta=width**-0.5, rank=64)
-    assert abs(ranks.scores - scores) <= 1
-    assert abs(ranks.weights - weights) <= 2
 
 
-@answers("11.2", "11.5")
+@answers("11.2")
 def test_discrete_memories():
     root, load = said("11", r"sqrt\\alpha=([\d.]+)\$, \$\\alpha=([\d.]+)\$: above", 2)
     assert 0.5 * erfc(erfcinv(0.02)) == pytest.approx(0.01)
     assert math.sqrt(2) * erfcinv(0.02) == near(root, 2)
     assert 0.5 / erfcinv(0.02) ** 2 == near(load, 2)
-    # Overlaps of unrelated patterns with the other spins: the field of one spin, signal 1.
-    rng = np.random.default_rng(0)
-    dim, count = 41, 400
-    signal = dim**3 - (dim - 2) ** 3
-    others = 2.0 * rng.binomial(dim - 1, 0.5, size=(2000, count)) - (dim - 1)
-    sign = np.where(rng.random((2000, count)) < 0.5, 1.0, -1.0)
-    wrong = {}
-    for name, function in (
-        ("cube", lambda x: x**3),
-        ("even", lambda x: np.abs(x) ** 3),
-        ("rectified", lambda x: np.maximum(x, 0.0) ** 3),
-    ):
-        noise = (sign * (function(others + 1) - function(others - 1))).sum(1)
-        wrong[name] = (noise > signal).mean()
-    assert wrong["even"] == pytest.approx(wrong["cube"], abs=0.02)
-    assert wrong["rectified"] < 0.6 * wrong["cube"]
 
 
-@answers("11b.2", "11b.3", "11b.4")
+@answers("11b.2", "11b.3")
 def test_load_and_temperature():
     top = minimize_scalar(
         lambda t: -replica.coexistence_load(t), bounds=(0.03, 0.3), method="bounded"
@@ -131,42 +101,15 @@ def test_load_and_temperature():
     overlap, magnet = said("11b", r"gives ([\d.]+); a magnet .*=([\d.]+)\$\.", 2)
     assert replica.retrieval_fold(0.99).overlap / 0.1 == near(overlap, 2)
     assert math.sqrt(3) == near(magnet, 2)
-    # Where the fold has a load it has a response: C = √(2/(πα)) e^{-y²} with m = erf y at T = 0.
-    m = 0.967
-    y = brentq(lambda y: math.erf(y) - m, 0.1, 5)
-    load = 0.1379
-    noise = load / (1 - said("11b", r"C=([\d.]+)\$ at the fold")) ** 2
-    response = math.sqrt(2 / (math.pi * noise)) * math.exp(-y * y)
-    assert response == near(said("11b", r"C=([\d.]+)\$ at the fold"), 2)
 
 
-@answers("12.3", "12.5")
+@answers("12.3")
 def test_the_continuous_memory():
     pair = np.array([[0.6, 0.8], [-0.6, -0.8]]) * 1.7
     assert np.linalg.eigvalsh(np.cov(pair.T, bias=True))[-1] == pytest.approx(1.7**2)
-    raw, equal, centred, both = said(
-        "12",
-        r"half hidden, (\d+) return from raw patterns, (\d+) from those of\s+equal norm, (\d+)"
-        r" from centred and (\d+)",
-        4,
-    )
-    colder = said("12", r"order is another: (\d+), (\d+), (\d+) and (\d+)", 4)
-    digits = torch.as_tensor(images.digits()[:100])
-    seen = torch.arange(64) < 32
-    told = zip((raw, equal, centred, both), colder, strict=True)
-    for (warm, cold), (centring, norms) in zip(
-        told,
-        (("none", False), ("none", True), ("mean face", False), ("mean face", True)),
-        strict=True,
-    ):
-        memory, queries = prepare_faces(
-            digits, seen=seen, centring=centring, equal_norm=norms, scaled_query=True
-        )
-        assert faces_recalled(memory, queries=queries, coldness=1.0) == warm
-        assert faces_recalled(memory, queries=queries, coldness=10.0) == cold
 
 
-@answers("12b.1", "12b.2", "12b.4")
+@answers("12b.1", "12b.2", "12b.3")
 def test_continuous_capacity():
     assert random_energy.capacity(1.3, ensemble="binary") == pytest.approx(
         1.3 - math.log(math.cosh(1.3)), abs=1e-9
@@ -216,22 +159,6 @@ def test_a_long_step_uphill_ends_lower():
     start, end = said("14", r"falls from \$(-[\d.]+)\$ to \$(-[\d.]+)\$\. This", 2)
     assert -math.log(math.cosh(1.0)) == near(start, 3)
     assert -math.log(math.cosh(-2.0)) == near(end, 3)
-
-
-@answers("14.3")
-def test_the_first_layer_without_its_head_2():
-    model = installed_model()
-    windows = [
-        row for words in sample_texts().values() for row in text_windows(model, words, 128)[:2]
-    ]
-    traces = [run_layer(model, 0, inputs=embed(model, row[None])) for row in windows]
-    found = step_alignment(model, join_traces([[trace] for trace in traces])[0], draws=40, seed=0)
-    pairs = found.pairs.mean(0)
-    rest, whole = said("14", r"cosine: ([\d.]+) of ([\d.]+)\.", 2)
-    left = pairs.sum() - pairs[2].sum()
-    assert left == near(rest, 2)
-    assert pairs.sum() == near(whole, 2)
-    assert (left - found.null.mean()) / found.null.std(ddof=1) == pytest.approx(4, abs=1)
 
 
 @answers("14b.1", "14b.2")

@@ -32,12 +32,12 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 9_090,
+    "src/spinformer": 9_086,
     "src/bookmaker": 3_030,
     "book/_ext": 670,
-    "src/compendium": 17_820,
+    "src/compendium": 17_620,
 }
-LINE_CEILINGS = {"src": 46_410, "tests": 28_210}
+LINE_CEILINGS = {"src": 46_000, "tests": 27_750}
 
 
 @cache
