@@ -34,6 +34,7 @@ import numpy as np
 import torch
 from scipy.sparse.linalg import LinearOperator, eigs
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bookmaker.tables import Rows, stored
 from spinformer.core.anderson import anderson
@@ -48,9 +49,9 @@ SHOWN = (" the", "\n")
 
 
 @cache
-def the_model() -> Decoder:
-    """The language model of this chapter, read once."""
-    return load_decoder()
+def the_model(bits: int = 32) -> Decoder:
+    """The language model of this chapter, read once, in 32 or 64 bits."""
+    return load_decoder(dtype=torch.float32 if bits == 32 else torch.float64)
 
 
 def law(
@@ -117,8 +118,9 @@ def multipliers(
         covector = torch.as_tensor(vector.reshape(leaf.shape), dtype=leaf.dtype)
         return pull_back(leaf, following, covector).numpy().ravel()
 
-    operator = LinearOperator((leaf.numel(), leaf.numel()), matvec=pulled, dtype=np.float32)
-    start = np.random.default_rng(seed).normal(size=leaf.numel()).astype(np.float32)
+    kind = following.detach().numpy().dtype
+    operator = LinearOperator((leaf.numel(), leaf.numel()), matvec=pulled, dtype=kind)
+    start = np.random.default_rng(seed).normal(size=leaf.numel()).astype(kind)
     found = eigs(operator, k=count, ncv=40, tol=1e-3, v0=start, return_eigenvectors=False)
     return found[np.argsort(-abs(found), kind="stable")]
 
@@ -201,14 +203,15 @@ def returns(orbit: Tensor, *, longest: int = 64) -> tuple[np.ndarray, np.ndarray
 
 # In a long window far from the loss many multipliers are nearly as large, and take long to part.
 RESTS = [
-    *((span, beta) for span in (4, 8) for beta in (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65)),
-    *((span, beta) for span in (16, 32) for beta in (0.55, 0.6, 0.65)),
+    *((span, beta, 32) for span in (4, 8) for beta in (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65)),
+    *((span, beta, 32) for span in (16, 32) for beta in (0.55, 0.6, 0.65)),
+    *((4, beta, 64) for beta in (0.6, 0.65)),
 ]
 
 
 @stored(
     HERE / "rests.csv",
-    units=[{"span": span, "beta": beta} for span, beta in RESTS],
+    units=[{"span": span, "beta": beta, "bits": bits} for span, beta, bits in RESTS],
     checked=1,
     seconds=15.0,
     within={
@@ -220,9 +223,9 @@ RESTS = [
         "the": 1e-3,
     },
 )
-def REST_TABLE(span: int, *, beta: float) -> Rows:
+def REST_TABLE(span: int, *, beta: float, bits: int) -> Rows:
     """A rest: residual, entropy of its law in nats, share of " the", leading multiplier."""
-    model = the_model()
+    model = the_model(bits)
     rest, residual = find_rest(model, beta=beta)
     with torch.no_grad():
         spoken = law(model, rest.expand(1, 1, -1), beta=beta)[0]
@@ -307,6 +310,72 @@ def BASIN_TABLE(span: int) -> Rows:
                 }
             )
     return rows
+
+
+@stored(HERE / "curves.csv", units=[{"span": 4}], seconds=150.0)
+def CURVE_TABLE(span: int) -> Rows:
+    """The oscillation around a lost rest: its size, exponent and turns a token, one row a β."""
+    model = the_model()
+    betas = [0.63, 0.635, 0.64, 0.645, 0.65]
+    beta = torch.tensor(betas)[:, None]
+    rests = torch.stack([find_rest(model, beta=beta)[0] for beta in betas])
+    noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(1))
+    nudge = 0.02 * rests.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(noise, dim=1)
+    near = (rests + nudge)[:, None].expand(-1, span, -1)
+    orbit = follow(model, near, beta=beta, steps=300)
+    away = (orbit - rests[:, None]).norm(dim=2) / rests.norm(dim=1, keepdim=True)
+    rates = exponents(model, orbit[:, -80 - span :], span=span, beta=beta, align=20)
+    rows = []
+    for k, beta_k in enumerate(betas):
+        # Turns in the plane of the two directions that the orbit fills most.
+        centred = orbit[k, -200:] - orbit[k, -200:].mean(0)
+        plane = torch.linalg.svd(centred, full_matrices=False).U[:, :2]
+        turns = np.unwrap(np.angle(torch.view_as_complex(plane.contiguous()).numpy()))
+        rows.append(
+            {
+                "beta": beta_k,
+                "away_100": float(away[k, 76:100].mean()),
+                "away_300": float(away[k, -24:].mean()),
+                "exponent": float(rates[k]),
+                "turns": abs(float(turns[-1] - turns[0])) / (2 * np.pi * 199),
+            }
+        )
+    return rows
+
+
+KINDS = ("essay", "narrative", "dialogue", "law", "list")
+
+
+PROMPTS = ((0.56, 120), (0.58, 120), (1.0, 70))
+
+
+@stored(HERE / "prompts.csv", units=[{"beta": beta, "steps": steps} for beta, steps in PROMPTS])
+def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
+    """Windows of eight tokens, five kinds of text, plain and before the end of a chat template.
+
+    way: tokens until the orbit stays within a hundredth of the rest, `steps` if it does not;
+    exponent: at β = 1 alone, over the last 40 tokens, of which 10 turn the covector.
+    """
+    model, texts = the_model(), sample_texts()
+    words = [token_numbers(model, texts[kind])[:8] for kind in KINDS]
+    tail = token_numbers(model, TEMPLATE)
+    windows = torch.stack([*words, *(torch.cat((text, tail))[-8:] for text in words)])
+    rest = find_rest(model, beta=beta)[0]
+    orbit = follow(model, model.embedding[windows], beta=beta, steps=steps)
+    rates = np.full(len(orbit), np.nan)
+    if beta == 1.0:
+        rates = exponents(model, orbit[:, -48:], span=8, beta=beta, align=10)
+    away = ((orbit[:, 8:] - rest).norm(dim=2) / rest.norm()).numpy() > 0.01
+    ways = [int(np.flatnonzero(far)[-1]) + 1 if far.any() else 0 for far in away]
+    return [
+        {
+            "kind": KINDS[k % 5],
+            "template": "yes" if k >= 5 else "no",
+            "way": ways[k],
+            "exponent": float(rates[k]),
+        }
+        for k in range(len(orbit))
+    ]
 
 
 def spread(model: Decoder, laws: Tensor) -> Tensor:
@@ -541,6 +610,58 @@ def stream(model: Decoder, windows: Tensor, *, betas: Tensor, steps: int) -> Ten
             :, -1
         ]
     return torch.stack(orbit, 1)
+
+
+def stream_exponents(
+    model: Decoder, windows: Tensor, *, betas: Tensor, settle: int, steps: int
+) -> np.ndarray:
+    """Leading exponent (B,) of each stream, nats a token, after `settle` tokens, over `steps`.
+
+    A tangent of the kept keys and values is carried forward by exact Jacobian–vector products.
+    """
+    memory: list[tuple[Tensor, Tensor]] = []
+    span = windows.shape[1]
+    with torch.no_grad():
+        state = run_decoder(model, windows, memory=memory, span=span)[:, -1]
+    generator = torch.Generator().manual_seed(0)
+    kept = [state, *(part for pair in memory for part in pair)]
+    tangent = [torch.randn(part.shape, generator=generator).to(part) for part in kept]
+    growth = torch.zeros(len(windows), dtype=torch.float64)
+    for step in range(settle + steps):
+
+        def moved(*kept: Tensor, at: int = span + step) -> tuple[Tensor, ...]:
+            law = torch.softmax(betas[:, None] * (kept[0] @ model.embedding.T), -1)
+            memory = list(zip(kept[1::2], kept[2::2], strict=True))
+            token = (law @ model.embedding)[:, None]
+            state = run_decoder(model, token, memory=memory, span=span, start=at)[:, -1]
+            return state, *(part for pair in memory for part in pair)
+
+        if step < settle // 2:
+            with torch.no_grad():
+                kept = list(moved(*kept))
+            continue
+        with sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+            found, pushed = torch.func.jvp(moved, tuple(kept), tuple(tangent))
+        kept = list(found)
+        size = torch.stack([part.flatten(1).square().sum(1) for part in pushed]).sum(0).sqrt()
+        tangent = [part / size.view(-1, *[1] * (part.ndim - 1)) for part in pushed]
+        if step >= settle:
+            growth += size.double().log()
+    return (growth / steps).numpy()
+
+
+@stored(HERE / "streams.csv", units=[{"span": 8, "starts": 6}])
+def STREAM_TABLE(span: int, *, starts: int) -> Rows:
+    """Exponents of streams of texts at four β, 100 tokens dropped and 100 measured."""
+    model = the_model()
+    betas = torch.tensor([0.5, 0.56, 0.6, 1.0])
+    begin = model.embedding[text_starts(model, span=span, count=starts + 1)[1:]]
+    windows, each = begin.repeat(len(betas), 1, 1), betas.repeat_interleave(starts)
+    found = stream_exponents(model, windows, betas=each, settle=100, steps=100)
+    return [
+        {"beta": round(float(beta), 4), "start": k % starts, "exponent": float(rate)}
+        for k, (beta, rate) in enumerate(zip(each, found, strict=True))
+    ]
 
 
 def shown(model: Decoder, tokens: Tensor) -> Tensor:
