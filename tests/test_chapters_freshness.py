@@ -245,6 +245,7 @@ def test_the_meaning_is_written_the_same_by_every_python() -> None:
     )
 
 
+@pytest.mark.nightly
 def test_every_module_of_the_package_keeps_its_meaning_without_comments_and_docstrings() -> None:
     for path in (path for name in PACKAGES for path in (SOURCE / name).rglob("*.py")):
         text = path.read_text(encoding="utf-8")

@@ -27,9 +27,8 @@ from compendium.c12_continuous_memory.study import faces_recalled, prepare_faces
 from compendium.c12b_continuous_capacity import random_energy
 from compendium.c14_real_transformer.alignment import step_alignment
 from compendium.c15_demonstrations.two_patterns import spinodal
-from compendium.c21b_large_systems.study import pattern_couplings
 from compendium.c34_memory_beyond_window.fisher import memory_profile, token_noise
-from compendium.c51_synthesis.study import change_times, readers_in_equilibrium
+from compendium.c51_synthesis.study import readers_in_equilibrium
 from compendium.common import images
 from compendium.common.gauge import count_networks
 from compendium.common.windows import message_start
@@ -43,7 +42,7 @@ from spinformer.language.encoder import embed, join_traces, run_layer
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.kinetic import critical_beta, kinetic_stationary
-from spinformer.spins.mean_field import glass_state, solve_mean_field, unrolled_tap
+from spinformer.spins.mean_field import glass_state, solve_mean_field
 
 # Nothing to compute: a derivation, an explanation, or a reading of the chapter's own figures.
 PROOFS = {
@@ -53,10 +52,6 @@ PROOFS = {
     *("16.3", "17.1", "17.3", "17.4"),
     *(
         "21a.1",
-        "21b.3",
-        "22.2",
-        "23b.2",
-        "23b.3",
         "31.1",
         "31.2",
         "32.1",
@@ -66,11 +61,11 @@ PROOFS = {
         "32b.2",
     ),
     *("33.1", "33.3", "33.4", "33b.1", "33b.2", "33c.4", "33d.2", "33d.3", "33e.2", "33e.4"),
-    *("24.4", "24a.2", "24a.3", "25b.3"),
-    *("34.1", "34.3", "34b.1", "51.1", "51.4"),
+    *("24.4", "24a.2", "24a.3"),
+    *("34.1", "34.3", "34b.1", "51.1"),
 }
 # Trainings, sweeps and runs of more than some seconds; done by hand when the answer was written.
-TOO_LONG = {"14.4", "16.4", "25b.5", "32b.5"}
+TOO_LONG = {"14.4", "16.4", "32b.5"}
 
 
 def test_every_exercise_is_computed_or_named_here():
@@ -306,15 +301,12 @@ def test_exact_sums():
     assert float(found.log_partition) == pytest.approx(math.log(6) + 5.0, abs=1e-6)
 
 
-@answers("21a.2", "21a.3", "21a.4")
+@answers("21a.2", "21a.3")
 def test_cheap_free_energies():
     for k in (0.3, 2.0):
         level = 0.5 * (1 + math.sqrt(1 + 4 * k * k))
         matrix = level * np.eye(2) - k * np.array([[0, 1], [1, 0]])
         assert np.linalg.inv(matrix)[0, 0] == pytest.approx(1.0)
-    spectrum = np.linspace(-2, 2, 401)
-    assert ((1 + 0.99**2 - 0.99 * spectrum) > 0).all()
-    assert (1 + 1 - spectrum).min() == pytest.approx(0.0)
     counts = {}
     for method in ("naive", "tap", "adaptive"):
         counts[method] = []
@@ -340,7 +332,7 @@ def test_cheap_free_energies():
     assert np.mean(counts["naive"]) > np.mean(counts["adaptive"]) > 1.5
 
 
-@answers("21b.1", "21b.2", "21b.4")
+@answers("21b.1", "21b.2")
 def test_large_systems():
     state = glass_state(0.6, field_std=0.01)
     assert state.value == pytest.approx(0.36 * 1e-4 / (1 - 0.36), rel=0.01)
@@ -348,18 +340,9 @@ def test_large_systems():
     near_line, close = said("21b", r"0.58 = (\d+)\$; .*0.99 = ([\d{},]+)\$", 2)
     for factor, layers in ((0.58, near_line), (0.99, close)):
         assert 2 * math.log(1e-3) / math.log(factor) == near(layers, 0)
-    couplings = pattern_couplings(256, load=2.0, seed=0)
-    fields = 0.5 * np.random.default_rng(0).standard_normal(256)
-    last = unrolled_tap(couplings, fields=fields, beta=0.5, layers=100)[-1]
-    kept = {
-        method: solve_mean_field(couplings, fields=fields, beta=0.5, method=method).value
-        for method in ("tap", "adaptive")
-    }
-    assert np.abs(last - kept["tap"]).max() < 1e-3
-    assert np.abs(last - kept["adaptive"]).max() > 0.01
 
 
-@answers("25.1", "25.2", "25.3", "25.4")
+@answers("25.1", "25.2", "25.3")
 def test_driven_spins():
     rng = np.random.default_rng(0)
     couplings = rng.standard_normal((4, 4))
@@ -381,7 +364,6 @@ def test_driven_spins():
         assert (np.abs(driven[spin:]) > 1e-3).all()
         resting = solve_exact(chain + chain.T, fields=pulled, beta=1.0).magnetization - both
         assert (np.abs(resting) > 1e-3).all()
-    assert pytest.approx(2 / 3) == 1 - 1 / 3
     assert critical_beta(0.0, field_scale=0.0) == near(said("25", r"returns ([\d.]+)\."), 6)
 
 
@@ -564,7 +546,7 @@ def test_memory_in_noise():
     assert (min(beyond), max(beyond)) == (near(least, 1), near(most, 1))
 
 
-@answers("51.2", "51.3", "51.5")
+@answers("51.2", "51.3")
 def test_three_views():
     square = said("51", r"3\\cdot 1\.087\} = ([\d.]+)\$")
     found = readers_in_equilibrium(np.array([[1.0], [-1.0]]), beta=0.5, readers=3)
@@ -573,11 +555,3 @@ def test_three_views():
     period = said("51", r"a period of ([\d.]+) steps")
     turn = brentq(lambda w: 0.1 / abs(np.exp(1j * w) - 0.9) - 0.5, 0.01, 3.0)
     assert 2 * math.pi / turn == near(period, 1)
-    sweeps, one, once = said(
-        "51",
-        r"About ([\d.]+) sweeps .* = (\d)\$ sweeps one at a time .* = ([\d.]+)\$ all at once",
-        3,
-    )
-    assert change_times(40, beta=0.8) == (near(sweeps, 1), near(sweeps, 1))
-    assert pytest.approx(one) == 1 / (1 - 0.8)
-    assert -1 / math.log(0.8) == near(once, 1)

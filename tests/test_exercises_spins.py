@@ -11,14 +11,11 @@ from scipy.optimize import brentq
 
 from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
 from compendium.c23b_response_as_feed_forward.study import share_between_groups
-from compendium.c23c_real_layer.study import LAYERS, mixing_terms
-from spinformer.core.special import mean_alignment
+from compendium.c23c_real_layer.study import mixing_terms
 from spinformer.language.encoder import embed, run_layer
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.large_d import (
     correlations,
-    find_saddle,
-    free_energy,
     magnetization,
     vector_spins,
 )
@@ -26,7 +23,7 @@ from spinformer.spins.module import response_attention, softmax_couplings, symme
 from spinformer.spins.vectors import two_spins
 
 
-@answers("22.1", "22.3", "22.4")
+@answers("22.1", "22.2")
 def test_vector_spins():
     beta, h = 1.3, 0.7
     aligned = 2 * beta * h / (1 + math.sqrt(1 + 4 * (beta * h) ** 2))
@@ -38,18 +35,6 @@ def test_vector_spins():
     )[0, :, 0]
     along = beta * (1 - aligned**2) ** 2 / (1 + aligned**2)
     np.testing.assert_allclose(answer, [[along, 0.0], [0.0, aligned / h]], atol=1e-7)
-    # Lengths and correlations from the saddle point, against derivatives by the couplings.
-    rng = np.random.default_rng(0)
-    couplings = torch.tensor(rng.standard_normal((4, 4)) * 0.3).requires_grad_()
-    fields = torch.tensor(rng.standard_normal((4, 3)))
-    (slope,) = torch.autograd.grad(free_energy(couplings, fields=fields, beta=beta), couplings)
-    t = find_saddle(couplings.detach(), fields=fields, beta=beta).t
-    inverse = torch.linalg.inv(torch.diag(t) - (couplings + couplings.mT).detach() / 2)
-    unit = fields / math.sqrt(3)
-    found = inverse / (2 * beta) + inverse @ unit @ unit.mT @ inverse / 4
-    torch.testing.assert_close(found.diagonal(), torch.ones(4, dtype=torch.float64))
-    off = ~torch.eye(4, dtype=torch.bool)
-    torch.testing.assert_close(found[off], -slope[off] / 3)
     told = said("22", r"Both give ([\d.]+): a pair")
     pair = torch.tensor([[0, 0.5], [0.5, 0]]).double()
     by_package = correlations(pair, fields=torch.zeros(2, 1).double(), beta=1.0)
@@ -59,7 +44,7 @@ def test_vector_spins():
     assert 2 / (1 + math.sqrt(5)) == near(told, 3)
 
 
-@answers("23.1", "23.2", "23.3", "23.4")
+@answers("23.1", "23.2", "23.3")
 def test_the_anatomy():
     fields, bilinear = draw_tokens(24, sites=24, dim=32, seed=0), draw_bilinear(32, seed=1)
     couplings = softmax_couplings(fields, bilinear=bilinear, scale=32**0.5, strength=0.7)
@@ -82,10 +67,6 @@ def test_the_anatomy():
         first, second = np.abs(off)
         assert (second < 0.55 * first).all()
         assert (second < 0.035).all()
-    signs = np.triu(np.sign(np.random.default_rng(0).standard_normal((900, 900))), 1) / 30
-    both = (signs + signs.T) / 2
-    assert np.linalg.eigvalsh(both)[-1] == pytest.approx(1.0, abs=0.05)
-    assert np.abs(both).sum(1).mean() > 10
     at, size = said("23", r"near \$g = ([\d.]+)\$, where both have a size of about ([\d.]+)\.", 2)
 
     def sizes(strength):
@@ -97,7 +78,7 @@ def test_the_anatomy():
     assert sizes(crossing) == [near(size, 2)] * 2
 
 
-@answers("23b.1", "23b.4")
+@answers("23b.1", "23b.2")
 def test_the_response():
     pair = torch.tensor([[0.0, 0.4], [0.4, 0.0]], dtype=torch.float64)
     any_two = torch.randn(2, 2, dtype=torch.float64, generator=torch.manual_seed(0))
@@ -124,7 +105,7 @@ def test_the_response():
     assert shares == [near(value, 2) for value in told]
 
 
-@answers("23c.1", "23c.2", "23c.3")
+@answers("23c.1")
 def test_a_real_layer():
     looks = torch.zeros(5, 5, dtype=torch.float64)
     looks[:, -1] = 1.0
@@ -133,18 +114,9 @@ def test_a_real_layer():
     values = torch.randn(5, 3, dtype=torch.float64, generator=torch.manual_seed(0))
     normalized = both / both.sum(-1, keepdim=True)
     torch.testing.assert_close((normalized @ values)[-1], values[:4].mean(0))
-    state = values.T.flatten()
-    centred = state - state.mean()
-    spin = 15**0.5 * float(mean_alignment(15 * 1e6 * float(centred.norm()), dim=15))
-    normed = torch.nn.functional.layer_norm(state, (15,), eps=0.0)
-    torch.testing.assert_close(spin * centred / centred.norm(), normed, rtol=1e-5, atol=0.0)
-    table = LAYERS.read()
-    rows = (table["weights"] == "initial") & (table["target"] == "attention")
-    rows &= (table["part"] == "uniform") & np.isin(table["layer"], (0, 3))
-    assert table["score"][rows].mean() == near(said("23c", r'"uniform" ([\d.]+) in'), 2)
 
 
-@answers("23c.4")
+@answers("23c.2")
 def test_heads_of_a_real_layer():
     model = installed_model()
     square, product, whole, wanted, ahead = (np.zeros(12) for _ in range(5))

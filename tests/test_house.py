@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,14 +32,15 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 9_670,
+    "src/spinformer": 9_720,
     "src/bookmaker": 2_950,
     "book/_ext": 570,
     "src/compendium": 17_800,
 }
-LINE_CEILINGS = {"src": 47_200, "tests": 29_100}
+LINE_CEILINGS = {"src": 47_230, "tests": 29_150}
 
 
+@cache
 def trees(root: Path) -> dict[str, tuple[Path, ast.Module]]:
     """Files and syntax trees of the packages below `root`, by dotted name."""
     found = {}
@@ -103,6 +105,7 @@ def code_lines(text: str) -> int:
     )
 
 
+@cache
 def sizes(root: Path, folder: str) -> tuple[int, int]:
     """Lines of code and lines of everything in the Python files of a folder."""
     texts = [path.read_text(encoding="utf-8") for path in (root / folder).rglob("*.py")]

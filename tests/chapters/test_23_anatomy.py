@@ -33,7 +33,7 @@ from spinformer.spins.module import (
 from spinformer.spins.vectors import two_spins
 
 
-@settings(deadline=None, max_examples=25, derandomize=True)
+@settings(deadline=None, max_examples=12, derandomize=True)
 @given(
     sites=st.integers(2, 10),
     dim=st.integers(2, 12),
@@ -122,31 +122,6 @@ def test_series_and_onsager_term(mask_diagonal):
     torch.testing.assert_close(a.onsager, second, rtol=0.1, atol=0)
 
 
-def test_exact_pair_approaches_the_parts():
-    """Two spins, unmasked: exact ⟨u⟩ and response against large D; the error falls as 1/D."""
-    errors = []
-    for dim in (32, 64, 128):
-        fields = torch.zeros(2, dim, dtype=torch.float64)
-        fields[0, 0], fields[1, 0], fields[1, 1] = 1.0, 0.6, 0.8
-        bilinear = torch.zeros(dim, dim, dtype=torch.float64)
-        bilinear[:2, :2] = torch.tensor([[1.0, -0.5], [0.3, 0.7]]) * 2 / dim**0.5
-        options = {"beta": 1.1, "strength": 0.9, "mask_diagonal": False}
-        large = dissect(fields, bilinear=bilinear, **options)
-        exact = two_spins(large.couplings.numpy(), fields=fields.numpy() * dim**0.5, beta=1.1)
-        mean = torch.from_numpy(exact.magnetization) / dim**0.5
-        response = softmax_response(
-            fields,
-            bilinear=bilinear,
-            couplings=large.couplings,
-            correlation=torch.from_numpy(exact.correlation),
-            scale=dim**0.5,
-            strength=0.9,
-        )
-        errors.append([(mean - large.spins).norm(), (response - large.response).norm()])
-    ratio = np.array(errors)[:-1] / np.array(errors)[1:]
-    np.testing.assert_allclose(ratio, 2.0, rtol=0.1)
-
-
 def test_locality_adds_up():
     """The Jacobian against finite differences, and its frozen part against moving h in G h only."""
     fields, bilinear = draw_tokens(1, sites=5, dim=4, seed=0)[0], draw_bilinear(4, seed=1)
@@ -182,14 +157,14 @@ def test_error_bars_of_the_shares_are_their_scatter():
     bilinear = draw_bilinear(6, seed=0)
     options = {"bilinear": bilinear, "name": "gamma", "values": np.array([0.5, 2.0]), "beta": 1.0}
     found = [
-        share_sweep(draw_tokens(16, sites=5, dim=6, seed=seed), **options) for seed in range(60)
+        share_sweep(draw_tokens(16, sites=5, dim=6, seed=seed), **options) for seed in range(40)
     ]
     scatter = np.std([one.value for one in found], axis=0, ddof=1)
     error = np.sqrt(np.mean([one.error**2 for one in found], axis=0))
     assert found[0].value.shape == (2, 4)
     assert found[0].samples == 16
-    # 60 draws know a scatter to a tenth.
-    np.testing.assert_allclose(error / scatter, 1.0, atol=0.35)
+    # 40 draws know a scatter to an eighth.
+    np.testing.assert_allclose(error / scatter, 1.0, atol=0.4)
     np.testing.assert_allclose(found[0].value.sum(axis=1), 1.0, atol=1e-9)
     direct = dissect(
         draw_tokens(16, sites=5, dim=6, seed=0), bilinear=bilinear, beta=1.0, gamma=2.0

@@ -19,7 +19,7 @@ def test_a_unit_of_the_table_and_what_bounds_it():
     """One network again, and what the table says of all against a look-up of the clusters."""
     table = LEARNED.read()
     unit = {"gamma": 1.0, "surroundings": "clusters", "seed": 3}
-    (again,) = learned_rows(**unit, fits=((1500, 400, 128, "both"),))
+    (again,) = learned_rows(**unit, fits=((1500, 400),))
     rows = np.logical_and.reduce([table[name] == value for name, value in unit.items()])
     row = rows & (table["systems"] == 1500) & (table["steps"] == 400)
     assert row.sum() == 1
@@ -69,12 +69,12 @@ def test_own_token_share_limits():
     weak, strong = (own_token_share(bilinear, sites=8, gamma=g, **settings_) for g in (0.1, 6.0))
     assert weak > 0.2 > 0.1 > strong
     # By hand for one case: variance of the means over many environments.
-    many = {"owners": 30, "environments": 200, "seed": 5, "beta": 1.0}
-    fields = draw_tokens(6000, sites=4, dim=6, seed=5).reshape(30, 200, 4, 6).clone()
+    many = {"owners": 30, "environments": 60, "seed": 5, "beta": 1.0}
+    fields = draw_tokens(1800, sites=4, dim=6, seed=5).reshape(30, 60, 4, 6).clone()
     fields[:, :, 0] = fields[:, :1, 0]
     response = dissect(fields, bilinear=bilinear, beta=1.0).response[:, :, 0]
     plain = response.mean(1).var(0).sum() / response.flatten(0, 1).var(0).sum()
-    assert abs(own_token_share(bilinear, sites=4, **many) - float(plain)) < 0.03
+    assert abs(own_token_share(bilinear, sites=4, **many) - float(plain)) < 0.05
 
 
 def test_share_between_groups():
@@ -90,11 +90,9 @@ def test_per_token_fit_finds_what_is_there():
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(4000, 3, generator=generator)
     targets = torch.stack([inputs[:, 0] - inputs[:, 1], inputs[:, 2].square()], dim=1)
-    linear = fit_per_token(inputs, targets=targets, width=0, steps=400, seed=0)
     network = fit_per_token(
         inputs, targets=targets, width=64, steps=600, seed=0, elsewhere=(inputs, targets)
     )
-    assert abs(linear.test - 0.5) < 0.06
     assert network.test > 0.97
     assert network.elsewhere > 0.97
     noise = torch.randn(4000, 2, generator=generator)

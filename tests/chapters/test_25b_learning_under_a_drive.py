@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from compendium.c25b_learning_under_a_drive import study
+from compendium.c25b_learning_under_a_drive.help_text import help_text
 from compendium.c25b_learning_under_a_drive.study import (
     ARMS,
     PAIRS,
@@ -36,7 +37,6 @@ from compendium.c25b_learning_under_a_drive.tables import (
     UPDATES,
     chosen_setting,
 )
-from compendium.common.help_text import help_text
 from spinformer.core.statistics import mean_interval
 from spinformer.spins.vectors import driven_start, driven_step, entropy_rate
 

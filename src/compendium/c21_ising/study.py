@@ -6,7 +6,6 @@ Couplings (..., N, N) count every pair once, as in `spins.ising`.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -56,23 +55,6 @@ def approximation_errors(
         log_partition=(found.log_partition - truth.log_partition) / difference.shape[-1],
         solution=found,
     )
-
-
-def several_solutions(
-    couplings: np.ndarray, *, fields: np.ndarray, beta: float, method: str, starts: np.ndarray
-) -> np.ndarray:
-    """Whether the climbing solver ends in more than one place, (batch,) booleans.
-
-    `couplings` (batch, N, N), `fields` (batch, N); `starts` (S, batch, N), first magnetizations.
-    Ends differ beyond 1e-3 in some spin; a start that led to no solution does not count.
-    """
-    system: dict[str, Any] = {"fields": fields, "beta": beta, "method": method}
-    found = [solve_mean_field(couplings, **system, start=start, throw=False) for start in starts]
-    ends = np.array([solution.magnetization for solution in found])
-    arrived = np.array([solution.converged for solution in found])[..., None]
-    high = ends.max(axis=0, where=arrived, initial=-1.0)
-    low = ends.min(axis=0, where=arrived, initial=1.0)
-    return (high - low).max(axis=-1) > 1e-3
 
 
 def show_module_idea() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import gammaln, logsumexp, stdtrit
+from scipy.special import logsumexp, stdtrit
 from torch import Tensor
 
 from bookmaker.tables import Rows, Table
@@ -38,50 +38,6 @@ METHODS = ("naive", "tap", "adaptive")
 _SERIES = 1e-4
 # 1 − m² is kept above this while adaptive TAP is under way.
 _WIDTH = 1e-12
-
-
-def triangle(couplings: Any, *, beta: float, dim: int) -> ExactVectorSpins:
-    """Exact three spins without field, by the expansion in spherical harmonics (D ≥ 2).
-
-    Z = Σ_l d_l Π_e λ_l(K_e) over the three edges, K_e = βD(J_ij + J_ji),
-    λ_l(K) = Γ(ν+1)(2/K)^ν I_{ν+l}(K), d_l the dimension of the harmonics of degree l.
-    Raises ValueError where frustration cancels the series beyond double precision.
-
-    >>> triangle(np.zeros((3, 3)), beta=1.0, dim=4).log_partition
-    0.0
-    """
-    none = np.zeros((3, check_integer("dim", dim, low=2)))
-    _, bonds, _, constant = exact_system(couplings, none, beta, sites=3)
-    edges = [(0, 1), (0, 2), (1, 2)]
-    bonds = np.array([bonds[edge] for edge in edges])
-    # λ_l/λ_0 falls like exp(−l²/2K): this keeps everything above the rounding error.
-    top = 24 + int(np.ceil(10 * np.sqrt(np.abs(bonds).max()) + 0.1 * dim))
-    degree = np.arange(top + 2)
-    log_size = np.stack([log_harmonic(abs(bond), dim=dim, degree=degree) for bond in bonds])
-    sign = np.stack([np.sign(bond) ** degree if bond else (degree == 0) * 1.0 for bond in bonds])
-    shift = log_size[:, :1]
-    factor = sign * np.exp(log_size - shift)
-    log_multiplicity = _log_multiplicity(dim, degree[:-1])
-    if log_multiplicity.max() > np.log(np.finfo(float).max):
-        raise ValueError(f"dim must leave the number of harmonics in range, {dim} does not")
-    multiplicity = np.exp(log_multiplicity)
-    terms = multiplicity * factor[:, :-1].prod(axis=0)
-    total = float(terms.sum())
-    # A frustrated triangle makes the series alternate; below this nothing would be left of it.
-    if not total > 1e-8 * np.abs(terms).sum():
-        raise ValueError(
-            "beta times couplings must leave the alternating series at least 8 digits, "
-            f"a frustrated triangle at beta = {beta} does not: use three_spins"
-        )
-    slope = _harmonic_slope(factor, dim)
-    correlation = np.eye(3)
-    for index, (i, j) in enumerate(edges):
-        others = np.delete(factor[:, :-1], index, axis=0).prod(axis=0)
-        correlation[i, j] = correlation[j, i] = multiplicity @ (others * slope[index]) / total
-    log_partition = float(np.log(total) + float(shift.sum()) + constant)
-    return ExactVectorSpins(
-        log_partition=log_partition, magnetization=none, correlation=correlation
-    )
 
 
 def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins:
@@ -130,22 +86,6 @@ def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins
         magnetization=np.sqrt(dim) * np.outer(along, axis),
         correlation=correlation,
     )
-
-
-def _log_multiplicity(dim: int, degree: np.ndarray) -> np.ndarray:
-    """ln of the dimension of the harmonics of degree l on the unit sphere in R^D, D ≥ 2."""
-    if dim == 2:
-        return np.where(degree == 0, 0.0, np.log(2.0))
-    rising = gammaln(degree + dim - 2) - gammaln(degree + 1) - gammaln(dim - 1)
-    return np.log(2 * degree + dim - 2) + rising
-
-
-def _harmonic_slope(factor: np.ndarray, dim: int) -> np.ndarray:
-    """dλ_l/dK = [l λ_{l−1} + (l + 2ν) λ_{l+1}] / (2(ν + l)), λ_0' = λ_1."""
-    nu = dim / 2 - 1
-    degree = np.arange(1, factor.shape[1] - 1)
-    inner = degree * factor[:, :-2] + (degree + 2 * nu) * factor[:, 2:]
-    return np.concatenate([factor[:, 1:2], inner / (2 * (nu + degree))], axis=1)
 
 
 @record

@@ -19,7 +19,6 @@ stays below zero, and longer training makes it worse.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,18 +69,13 @@ def share_between_groups(values: Tensor) -> float:
     return float(between / (between + within))
 
 
-def per_token_data(
-    fields: Tensor, *, bilinear: Tensor, **options: Any
-) -> tuple[dict[str, Tensor], Tensor]:
-    """What a per-token network may be given, and the response that it should find.
+def per_token_data(fields: Tensor, *, bilinear: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+    """What a per-token network is given, h_i and ⟨u_i⟩ side by side, and the response r_i.
 
-    `fields` (systems, N, D). Inputs by name, a row a token: "own field" h_i, "own ⟨u⟩" ⟨u_i⟩, and
-    "both" side by side; targets (systems · N, D) are the responses.
+    `fields` (systems, N, D); both have a row a token, (systems · N, 2 D) and (systems · N, D).
     """
     parts = dissect(fields, bilinear=bilinear, **options)
-    own, spins = fields.flatten(0, -2), parts.spins.flatten(0, -2)
-    inputs = {"own field": own, "own ⟨u⟩": spins, "both": torch.cat([own, spins], -1)}
-    return inputs, parts.response.flatten(0, -2)
+    return torch.cat([fields, parts.spins], -1).flatten(0, -2), parts.response.flatten(0, -2)
 
 
 @record
@@ -92,7 +86,6 @@ class PerTokenFit:
     none was given).
     """
 
-    width: int
     train: float
     test: float
     elsewhere: float
@@ -115,7 +108,7 @@ def fit_per_token(
     `inputs` (samples, features), `targets` (samples, channels); the last `held_out` share of the
     samples is the test set, so give whole systems in order. `elsewhere` is a further pair to
     test on. Inputs are standardised per feature, targets by one number, all from the training
-    set. `width` 0 is linear regression. Adam (Kingma and Ba 2015) with a cosine schedule, double
+    set. Adam (Kingma and Ba 2015) with a cosine schedule, double
     precision.
     """
     inputs, targets = inputs.detach().double(), targets.detach().double()
@@ -127,19 +120,12 @@ def fit_per_token(
         return (x.detach().double() - shift) / scale, (y.detach().double() - centre) / size
 
     x, y = prepared(inputs, targets)
-    network: Callable[[Tensor], Tensor]
-    if width:
-        generator = torch_generator(seed)
-        # torch draws initial weights from its global state and nowhere else: it is lent ours.
-        with torch.random.fork_rng(devices=[]):
-            torch.set_rng_state(generator.get_state())
-            network = _train(x[:cut], y[:cut], width, steps, batch, rate)
-            generator.set_state(torch.get_rng_state())
-    else:
-        solution = torch.linalg.lstsq(x[:cut], y[:cut]).solution
-
-        def network(x: Tensor) -> Tensor:
-            return x @ solution
+    generator = torch_generator(seed)
+    # torch draws initial weights from its global state and nowhere else: it is lent ours.
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(generator.get_state())
+        network = _train(x[:cut], y[:cut], width, steps, batch, rate)
+        generator.set_state(torch.get_rng_state())
 
     def score(x: Tensor, y: Tensor) -> float:
         with torch.no_grad():
@@ -148,7 +134,6 @@ def fit_per_token(
         return 1 - wrong / spread
 
     return PerTokenFit(
-        width=width,
         train=score(x[:cut], y[:cut]),
         test=score(x[cut:], y[cut:]),
         elsewhere=float("nan") if elsewhere is None else score(*prepared(*elsewhere)),
@@ -171,14 +156,11 @@ def _train(x: Tensor, y: Tensor, width: int, steps: int, batch: int, rate: float
 
 SITES, DIM = 12, 16
 SEEDS = 10
-# (systems, steps, width, input) of the networks.
+WIDTH = 128
+# (systems, steps) of the networks.
 FITS = {
-    "clusters": (
-        (1500, 400, 128, "both"),
-        (1500, 2500, 128, "both"),
-        (3000, 2500, 128, "both"),
-    ),
-    "random": ((1500, 400, 128, "both"), (3000, 2500, 128, "both")),
+    "clusters": ((1500, 400), (1500, 2500), (3000, 2500)),
+    "random": ((1500, 400), (3000, 2500)),
 }
 
 
@@ -187,7 +169,7 @@ def learned_rows(
     gamma: float,
     surroundings: str,
     seed: int,
-    fits: tuple[tuple[int, int, int, str], ...] | None = None,
+    fits: tuple[tuple[int, int], ...] | None = None,
     owners: int = 400,
 ) -> Rows:
     """Rows of the table for one draw: a row a network, with `decided`, the share of the variance
@@ -213,7 +195,7 @@ def learned_rows(
         **physics,
     )
     chosen = FITS[surroundings] if fits is None else fits
-    most = max(systems for systems, *_ in chosen)
+    most = max(systems for systems, _ in chosen)
     sizes: dict[str, Any] = {"sites": SITES, "dim": DIM}
     h = draw_tokens(most, seed=100 * seed + 5, prototypes=centres, **sizes)
     inputs, targets = per_token_data(h, **physics)
@@ -222,22 +204,22 @@ def learned_rows(
         h = draw_tokens(most // 4, seed=100 * seed + 6, prototypes=others, **sizes)
         away = per_token_data(h, **physics)
     rows = []
-    for systems, steps, width, name in chosen:
+    for systems, steps in chosen:
         part = slice(0, systems * SITES)
         fit = fit_per_token(
-            inputs[name][part],
+            inputs[part],
             targets=targets[part],
-            width=width,
+            width=WIDTH,
             steps=steps,
             seed=seed,
-            elsewhere=None if away is None else (away[0][name], away[1]),
+            elsewhere=away,
         )
         rows.append(
             {
                 "systems": systems,
                 "steps": steps,
-                "width": width,
-                "input": name,
+                "width": WIDTH,
+                "input": "both",
                 "decided": decided,
                 "train": fit.train,
                 "test": fit.test,

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from compendium.common.help_text import ALPHABET, WEIGHTS, cut_text, mixed
+from compendium.c25b_learning_under_a_drive.help_text import ALPHABET, WEIGHTS, cut_text, mixed
 from spinformer.core.random import Seed, TorchSeed, numpy_generator, torch_generator
 from spinformer.core.records import record
 from spinformer.core.special import log_sphere_integral

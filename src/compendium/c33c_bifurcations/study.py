@@ -172,7 +172,7 @@ def resonance(turns: float, *, low: float, high: float) -> Bifurcation:
         # In short steps, so that each starts near its solution.
         count = int(np.ceil(abs(epsilon - point.epsilon) / 2e-3))
         for value in np.linspace(point.epsilon, epsilon, count + 1)[1:]:
-            moved = replace(point, epsilon=float(value))
+            moved = replace(point, parameters=point.parameters | {"epsilon": float(value)})
             point = bifurcation(network, moved, kind=Kind.TORUS)
         return point
 

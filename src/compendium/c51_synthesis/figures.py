@@ -112,15 +112,3 @@ def show_motion(
     axes[1].set(xlabel=r"angle of the values $\varphi$ (degrees)", ylabel="turns in a step")
     axes[1].legend(loc="upper left")
     label_panels(list(axes))
-
-
-def show_following(
-    periods: np.ndarray, *, gains: np.ndarray, law: np.ndarray, slow: np.ndarray
-) -> None:
-    """How far readers follow a periodic shift, measured, by the law, and by the energy alone."""
-    _, axis = plt.subplots(figsize=(5.6, 3.3))
-    axis.semilogx(periods, gains, "s", ms=5, color=COLORS["red"], label="readers, exact")
-    axis.semilogx(periods, law, "--", lw=1.2, color=COLORS["red"], label="law of the dynamics")
-    axis.semilogx(periods, slow, color=COLORS["black"], label="energy: rests at once")
-    axis.set(xlabel="period of the drive (steps)", ylabel="share that is followed", ylim=(0, 1.1))
-    axis.legend(loc="lower right")

@@ -36,12 +36,15 @@ the last one also at a *neutral saddle*, μ and 1/μ real, which is no bifurcati
 [kuznetsov2004elements, Ch. 10]. Cycle and condition together are one system of equations, regular
 at such a point. Its Jacobian holds the exact monodromy matrix; derivatives by parameters and of
 the conditions are central differences of the compiled return map, all in the lanes of one block.
+
+Cycles and bifurcations of any other `Map` are found in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,7 +61,6 @@ from spinformer.core.checks import (
 from spinformer.core.continuation import Curve, Equations, follow
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
-from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import returned
 from spinformer.dmft.network import OUTPUT, VALUE, AttentionNetwork, Context, Network, fitting
 
@@ -68,10 +70,9 @@ _SINGULAR = 1e-12
 _SHARES = np.array([1.0, 0.5, 0.25, 0.125, 1 / 32, 1 / 128])
 # Two states of an orbit closer than this are one: the cycle is shorter than asked.
 _SAME = 1e-7
-# What a parameter is measured in along a curve, the step of its differences in this unit, and
-# what it is allowed to be.
+# What a parameter of a network is measured in along a curve, the step of differences in this unit,
+# and what it is allowed to be; those of a map are measured in 1 and may be anything.
 _UNIT = {"beta": 1.0, "gamma": 100.0, "epsilon": 0.1}
-_PARAMETERS = tuple(_UNIT)
 _HIGHEST = {"beta": np.inf, "gamma": np.inf, "epsilon": 1.0}
 _DIFFERENCE = 1e-7
 # How near the unit circle the multiplier of a located point must be, and how far off the real
@@ -155,21 +156,61 @@ def _eigenvalues(matrix: np.ndarray, *, least: float) -> np.ndarray:
 
 
 @record
-class Cycle(Solution[Context]):
-    """A cycle, or what Newton's method ended with; `steps` are Newton's.
+class Map:
+    """A map x' = f(x) of real vectors, whose parameters have names; a clock is a component of x.
 
-    value: context (T, P) on the cycle. residual: largest entry of |Φ(x) − x|. status: CONVERGED,
-    STALLED (no share of a Newton step improves it) or STEP_LIMIT.
-    period: steps until the state comes back for the first time; it divides what was asked.
-    multipliers: (T·P,) complex, the largest modulus first, of that period; NaN where not converged.
-    moved: largest distance, entry by entry, from the start: large where the cycle found is another.
+    step: (states (B, n), each parameter by name (B,)) → states (B, n). tangent: of the same,
+    ∂x'/∂x (B, n, n).
+
+    >>> logistic = Map(
+    ...     step=lambda x, r: r[:, None] * x * (1 - x),
+    ...     tangent=lambda x, r: (r[:, None] * (1 - 2 * x))[..., None],
+    ... )
+    >>> found = cycle(logistic, [0.5], r=3.2, period=2)
+    >>> found.value, found.multipliers  # r²(1 − 2x₁)(1 − 2x₂) = 4 + 2r − r²
+    (array([0.51304451]), array([0.16+0.j]))
+    """
+
+    step: Callable[..., np.ndarray]
+    tangent: Callable[..., np.ndarray]
+
+
+@record
+class _Point(Solution[Any]):
+    """A cycle or a bifurcation: what both have.
+
+    value: context (T, P) on the cycle, or state (n,) of a map. parameters: by name; those of a
+    network are `beta`, `gamma` and `epsilon`. multipliers: (n,) complex, n = T·P, the largest
+    modulus first, of one period; NaN where not converged.
     """
 
     period: int
-    beta: float
-    gamma: float
-    epsilon: float
+    parameters: dict[str, float]
     multipliers: np.ndarray
+
+    @property
+    def beta(self) -> float:
+        return self.parameters["beta"]
+
+    @property
+    def gamma(self) -> float:
+        return self.parameters["gamma"]
+
+    @property
+    def epsilon(self) -> float:
+        return self.parameters["epsilon"]
+
+
+@record
+class Cycle(_Point):
+    """A cycle, or what Newton's method ended with; `steps` are Newton's.
+
+    value, parameters, multipliers: as of `Bifurcation`. residual: largest entry of |Φ(x) − x|.
+    status: CONVERGED, STALLED (no share of a Newton step improves it) or STEP_LIMIT.
+    period: steps until the state comes back for the first time; it divides what was asked.
+    moved: largest distance, entry by entry, from the start: large where the cycle found is another.
+    """
+
     moved: float
 
     @property
@@ -186,68 +227,115 @@ class Cycle(Solution[Context]):
 
 
 def cycle(
-    network: Network,
-    start: Context,
+    system: Network | Map,
+    start: Context | np.ndarray,
     *,
-    beta: float,
     period: int,
-    gamma: float | None = None,
-    epsilon: float | None = None,
     tolerance: float = 1e-11,
     max_steps: int = 40,
     throw: bool = True,
+    **parameters: float,
 ) -> Cycle:
     """The cycle of `period` steps (or a divisor of it) that Newton's method reaches from `start`.
 
-    start: one context, for instance where a long run ended. gamma, epsilon: None takes the
-    network's own. Raises NotConverged unless `throw` is False, ValueError for a batch of contexts,
-    or for a period that is no multiple of 2^K with ε > 0.
+    start: one context, for instance where a long run ended, or one state (n,) of a map.
+    parameters: by name, for a network `beta` and, if not its own, `gamma` and `epsilon`. Raises
+    NotConverged unless `throw` is False, ValueError for a batch of starts, or for a period that
+    is no multiple of 2^K with ε > 0.
 
     >>> network = Network.document()
     >>> found = cycle(network, Context(np.zeros((4, 3)), 0), beta=1.2, period=4)
     >>> found.period, found.stable, found.residual < 1e-11
     (4, True, True)
     """
-    if fitting(network, check_instance("start", start, Context))[0].ndim != 2:
-        raise ValueError(f"start must be one context (T, P), got {start.attention.shape}")
-    beta = check_real("beta", beta, low=0.0)
-    gamma = check_real("gamma", network.gamma if gamma is None else gamma, low=0.0)
-    epsilon = check_real(
-        "epsilon", network.epsilon if epsilon is None else epsilon, low=0.0, high=1.0
-    )
+    given = _given(system, parameters)
     period = check_integer("period", period, low=1)
-    unit = network.positions if epsilon > 0.0 else 1
-    if period % unit:
-        raise ValueError(
-            f"period must be a multiple of the {unit} positions while epsilon > 0, got {period}"
-        )
+    unit = 1
+    if isinstance(system, Network):
+        shape = fitting(system, check_instance("start", start, Context))[0].shape
+        if len(shape) != 2:
+            raise ValueError(f"start must be one context (T, P), got {shape}")
+        unit = system.positions if given["epsilon"] > 0.0 else 1
+        if period % unit:
+            raise ValueError(
+                f"period must be a multiple of the {unit} positions while epsilon > 0, got {period}"
+            )
+    else:
+        start = check_array("start", start, ndim=1)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1)
-    given = {"beta": beta, "gamma": gamma, "epsilon": epsilon}
-    x, residual, matrix, steps, status = _newton(
-        network, start, period, given, tolerance, max_steps
-    )
-    context = Context(x, start.position)
+    x, residual, matrix, steps, status = _newton(system, start, period, given, tolerance, max_steps)
+    value = _like(start, x)
     multipliers = np.full(x.size, np.nan, dtype=complex)
     if status == Status.CONVERGED:
-        least = _least_period(network, context, period, unit, given)
+        least = _least_period(system, value, period, unit, given)
         if least < period:
-            _, matrix = returned(network, context, steps=least, threads=1, **given)
+            _, matrix = _returned(system, value, x, least, given)
             period = least
         multipliers = _sorted_multipliers(matrix)
     found = Cycle(
-        value=context,
+        value=value,
         residual=residual,
         steps=steps,
         status=status,
         period=period,
-        **given,
+        parameters=given,
         multipliers=multipliers,
-        moved=float(np.abs(x - start.attention).max()),
+        moved=float(np.abs(x - _flat(start)).max()),
     )
     if check_flag("throw", throw):
         found.require(f"a cycle of {period} steps")
     return found
+
+
+def _given(system: Network | Map, parameters: dict[str, Any]) -> dict[str, float]:
+    """Every parameter of the system, checked."""
+    if isinstance(system, Map):
+        return {name: check_real(name, value) for name, value in parameters.items()}
+    if not isinstance(system, Network):
+        raise TypeError(f"system must be a Network or a Map, got {system!r:.60}")
+    if not {"beta"} <= parameters.keys() <= _UNIT.keys():
+        raise TypeError(
+            "parameters of a network must be beta and, if not its own, gamma and epsilon, "
+            f"got {list(parameters)}"
+        )
+    own = {"gamma": system.gamma, "epsilon": system.epsilon}
+    given = own | {name: value for name, value in parameters.items() if value is not None}
+    return {name: check_real(name, given[name], low=0.0, high=_HIGHEST[name]) for name in _UNIT}
+
+
+def _flat(value: Context | np.ndarray) -> np.ndarray:
+    """The state (n,) of a context or of a map."""
+    return value.attention.ravel() if isinstance(value, Context) else value
+
+
+def _like(value: Context | np.ndarray, x: np.ndarray) -> Any:
+    """States (..., n) as what `value` is."""
+    if not isinstance(value, Context):
+        return x
+    return Context(x.reshape(*x.shape[:-1], *value.attention.shape[-2:]), value.position)
+
+
+def _returned(
+    system: Network | Map,
+    kind: Context | np.ndarray,
+    x: np.ndarray,
+    steps: int,
+    given: dict[str, Any],
+) -> tuple[np.ndarray, np.ndarray]:
+    """States (..., n) after `steps` steps from `x` (..., n), and the derivatives (..., n, n)."""
+    if isinstance(system, Network):
+        end, matrix = returned(system, _like(kind, x), steps=steps, threads=1, **given)
+        return end.attention.reshape(x.shape), matrix
+    states = np.atleast_2d(x)
+    given = {name: np.broadcast_to(value, len(states)) for name, value in given.items()}
+    product: np.ndarray = np.broadcast_to(np.eye(x.shape[-1]), (*states.shape, x.shape[-1]))
+    # Newton's method may try a share of a step that leads out of the map's range; it is not taken.
+    with np.errstate(all="ignore"):
+        for _ in range(steps):
+            product = np.asarray(system.tangent(states, **given)) @ product
+            states = np.asarray(system.step(states, **given))
+    return states.reshape(x.shape), product.reshape(*x.shape, x.shape[-1])
 
 
 def _sorted_multipliers(matrix: np.ndarray) -> np.ndarray:
@@ -258,31 +346,31 @@ def _sorted_multipliers(matrix: np.ndarray) -> np.ndarray:
 
 
 def _newton(
-    network: Network,
-    start: Context,
+    system: Network | Map,
+    start: Context | np.ndarray,
     period: int,
     parameters: dict[str, float],
     tolerance: float,
     max_steps: int,
 ) -> tuple[np.ndarray, float, np.ndarray, int, Status]:
     """Newton's method with the best of several shares of each step; polished by one step more."""
-    best = start.attention
+    best = _flat(start)
     eye = np.eye(best.size)
-    end, matrix = returned(network, start, steps=period, threads=1, **parameters)
-    gap = end.attention - best
+    end, matrix = _returned(system, start, best, period, parameters)
+    gap = end - best
+    if not np.isfinite(matrix).all() or not np.isfinite(gap).all():
+        raise ValueError("start leads out of the range of the map")
     residual = float(np.abs(gap).max())
     # At ε = 0 a period may not bring the position back; the position does not matter then.
     for steps in range(1, max_steps + 1):
         arrived = residual <= tolerance
-        change = np.linalg.lstsq(matrix - eye, -gap.ravel(), rcond=None)[0].reshape(best.shape)
-        tried = best + _SHARES[:, None, None] * change
+        change = np.linalg.lstsq(matrix - eye, -gap, rcond=None)[0]
+        tried = best + _SHARES[:, None] * change
         better = bool(np.isfinite(tried).all())
         if better:
-            ends, matrices = returned(
-                network, Context(tried, start.position), steps=period, threads=1, **parameters
-            )
-            gaps = ends.attention - tried
-            sizes = np.abs(gaps).max(axis=(1, 2))
+            ends, matrices = _returned(system, start, tried, period, parameters)
+            gaps = ends - tried
+            sizes = np.nan_to_num(np.abs(gaps).max(axis=1), nan=np.inf)
             index = int(np.argmin(sizes))
             better = bool(sizes[index] < residual)
         if better:
@@ -296,16 +384,18 @@ def _newton(
 
 
 def _least_period(
-    network: Network, context: Context, period: int, unit: int, parameters: dict[str, float]
+    system: Network | Map,
+    value: Context | np.ndarray,
+    period: int,
+    unit: int,
+    parameters: dict[str, float],
 ) -> int:
     """Smallest divisor of the period, a multiple of `unit`, after which the state is back."""
-    ensemble = Ensemble(network, context, threads=1, **parameters)
-    done = 0
+    x = _flat(value)
     for divisor in range(unit, period, unit):
         if period % divisor == 0:
-            ensemble.advance(divisor - done)
-            done = divisor
-            if np.abs(ensemble.state().attention - context.attention).max() < _SAME:
+            end, _ = _returned(system, value, x, divisor, parameters)
+            if np.abs(end - x).max() < _SAME:
                 return divisor
     return period
 
@@ -322,21 +412,18 @@ class Kind(IntEnum):
 
 
 @record
-class Bifurcation(Solution[Context]):
+class Bifurcation(_Point):
     """A point where a cycle of `period` steps bifurcates; `residual` and `steps` are the solver's.
 
-    value: context (T, P) on the cycle. status: CONVERGED; STALLED where the equations were solved
-    by something that is not of this kind (a neutral saddle); STEP_LIMIT where they were not.
-    multipliers: (T·P,) complex, the largest modulus first.
+    value: context (T, P) on the cycle, or state (n,) of a map. parameters: by name; those of a
+    network are `beta`, `gamma` and `epsilon`, attributes too. multipliers: (n,) complex, n = T·P,
+    the largest modulus first, of one period; NaN where not converged.
+    status: CONVERGED; STALLED where the equations were solved by something that is not of this
+    kind (a neutral saddle); STEP_LIMIT where they were not.
     rotation: turns a period of the critical pair: 0 at a fold, ½ at a flip.
     """
 
     kind: Kind
-    period: int
-    beta: float
-    gamma: float
-    epsilon: float
-    multipliers: np.ndarray
     rotation: float
 
 
@@ -344,14 +431,14 @@ class Bifurcation(Solution[Context]):
 class Branch:
     """Cycles (m of them) along one parameter, and the bifurcations met on the way.
 
-    values: (m,) of the `parameter`. context: (m, T, P). multipliers: (m, T·P). status: of
-    `core.continuation.Curve`.
+    values: (m,) of the `parameter`. context: (m, T, P), or states (m, n) of a map. multipliers:
+    (m, n). status: of `core.continuation.Curve`.
     """
 
     parameter: str
     period: int
     values: np.ndarray
-    context: Context
+    context: Any
     multipliers: np.ndarray
     bifurcations: tuple[Bifurcation, ...]
     status: Status
@@ -374,14 +461,14 @@ class BifurcationCurve:
     parameters: tuple[str, str]
     period: int
     values: np.ndarray
-    context: Context
+    context: Any
     multipliers: np.ndarray
     rotation: np.ndarray
     status: Status
 
 
 def bifurcation(
-    network: Network,
+    system: Network | Map,
     start: Cycle | Bifurcation,
     *,
     kind: Kind,
@@ -401,40 +488,37 @@ def bifurcation(
     >>> f"{found.beta:.5f} {found.rotation:.5f}"
     '1.24344 0.24194'
     """
-    _check_start(network, start)
+    _check_start(system, start, (parameter,))
     kind = Kind(check_choice("kind", kind, list(Kind)))
-    check_choice("parameter", parameter, _PARAMETERS)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1)
-    fixed = _parameters_of(start)
-    equations = equations_of(network, start, free=(parameter,), kind=kind)
+    fixed = dict(start.parameters)
+    equations = equations_of(system, start, free=(parameter,), kind=kind)
 
     def square(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         value, jacobian = equations(u)
         # Out of range: a wall that pushes the solver back.
         return np.nan_to_num(value, nan=1e3), np.nan_to_num(jacobian)
 
-    u = np.append(start.value.attention.ravel(), fixed[parameter])
+    u = np.append(_flat(start.value), fixed[parameter])
     solved = root(square, u, jac=True, options={"xtol": 1e-14, "maxfev": max_steps})
     residual = float(np.abs(square(solved.x)[0]).max())
     fixed[parameter] = float(solved.x[-1])
-    shape = start.value.attention.shape
-    context = Context(solved.x[:-1].reshape(shape), start.value.position)
     multipliers = np.full(len(u) - 1, np.nan, dtype=complex)
     status, rotation = Status.STEP_LIMIT, np.nan
     if residual <= tolerance:
-        _, matrix = returned(network, context, steps=start.period, threads=1, **fixed)
+        _, matrix = _returned(system, start.value, solved.x[:-1], start.period, fixed)
         multipliers = _sorted_multipliers(matrix)
         rotation = float(critical_rotation(multipliers, kind=kind))
         status = Status.CONVERGED if np.isfinite(rotation) else Status.STALLED
     found = Bifurcation(
-        value=context,
+        value=_like(start.value, solved.x[:-1]),
         residual=residual,
         steps=int(solved.nfev),
         status=status,
         kind=kind,
         period=start.period,
-        **fixed,
+        parameters=fixed,
         multipliers=multipliers,
         rotation=rotation,
     )
@@ -444,7 +528,7 @@ def bifurcation(
 
 
 def follow_cycle(
-    network: Network,
+    system: Network | Map,
     start: Cycle | Bifurcation,
     *,
     parameter: str = "beta",
@@ -465,15 +549,14 @@ def follow_cycle(
     >>> [(point.kind.name, f"{point.beta:.4f}") for point in branch.bifurcations]
     [('TORUS', '1.2434')]
     """
-    check_choice("parameter", parameter, _PARAMETERS)
     given = (check_real("step", step),)
     interval = check_array("within", within, shape=(2,))
-    curve = _follow(network, start, (parameter,), None, given, interval[None], max_steps)
-    return _branch(network, start, parameter, curve)
+    curve = _follow(system, start, (parameter,), None, given, interval[None], max_steps)
+    return _branch(system, start, parameter, curve)
 
 
 def follow_bifurcation(
-    network: Network,
+    system: Network | Map,
     start: Bifurcation,
     *,
     parameters: tuple[str, str],
@@ -499,11 +582,9 @@ def follow_bifurcation(
     check_instance("start", start, Bifurcation)
     if not isinstance(parameters, tuple) or len(parameters) != 2:
         raise TypeError(f"parameters must be a pair of names, got {parameters!r:.60}")
-    for name in parameters:
-        check_choice("parameters", name, _PARAMETERS)
     given = (0.0, check_real("step", step))
-    curve = _follow(network, start, parameters, start.kind, given, within, max_steps)
-    context, multipliers = _along(network, start, parameters, curve)
+    curve = _follow(system, start, parameters, start.kind, given, within, max_steps)
+    context, multipliers = _along(system, start, parameters, curve)
     return BifurcationCurve(
         kind=start.kind,
         parameters=parameters,
@@ -552,7 +633,7 @@ def critical_rotation(multipliers: np.ndarray, *, kind: Kind) -> np.ndarray:
 
 
 def equations_of(
-    network: Network, start: Cycle | Bifurcation, *, free: Sequence[str], kind: Kind | None
+    system: Network | Map, start: Cycle | Bifurcation, *, free: Sequence[str], kind: Kind | None
 ) -> Equations:
     """u = (x, free parameters) → Φ(x) − x and, if a kind is given, its condition; the Jacobian.
 
@@ -565,26 +646,29 @@ def equations_of(
     >>> value.shape, jacobian.shape
     ((13,), (13, 13))
     """
-    fixed, shape = _parameters_of(start), start.value.attention.shape
-    size = int(np.prod(shape))
+    fixed, size = start.parameters, _flat(start.value).size
+    lowest, highest = (
+        (np.zeros(len(free)), [_HIGHEST[name] for name in free])
+        if isinstance(system, Network)
+        else (np.full(len(free), -np.inf), np.full(len(free), np.inf))
+    )
+    low = np.append(np.full(size, -np.inf), lowest)
+    high = np.append(np.full(size, np.inf), highest)
+    width = _DIFFERENCE * np.append(np.ones(size), _units(system, free))
 
     def equations(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         count = size + (kind is not None)
-        low = np.append(np.full(size, -np.inf), np.zeros(len(free)))
-        high = np.append(np.full(size, np.inf), [_HIGHEST[name] for name in free])
         if not np.isfinite(u).all() or (u < low).any() or (u > high).any():
             return np.full(count, np.nan), np.full((count, len(u)), np.nan)
         # Without a condition the derivative by x is exact and needs no differences.
         moved = np.arange(0 if kind is not None else size, len(u))
-        width = _DIFFERENCE * np.append(np.ones(size), [_UNIT[name] for name in free])
         shift = np.zeros((len(moved), len(u)))
         shift[np.arange(len(moved)), moved] = width[moved]
         points = np.clip(np.concatenate([u[None], u + shift, u - shift]), low, high)
         given = {name: np.full(len(points), value) for name, value in fixed.items()}
         given |= {name: points[:, size + i] for i, name in enumerate(free)}
-        states = Context(points[:, :size].reshape(-1, *shape), start.value.position)
-        ends, matrices = returned(network, states, steps=start.period, threads=1, **given)
-        value = ends.attention.reshape(-1, size) - points[:, :size]
+        ends, matrices = _returned(system, start.value, points[:, :size], start.period, given)
+        value = ends - points[:, :size]
         if kind is not None:
             extra = conditions(np.linalg.eigvals(matrices))[:, kind]
             value = np.column_stack([value, extra])
@@ -599,21 +683,26 @@ def equations_of(
     return equations
 
 
-def _parameters_of(start: Cycle | Bifurcation) -> dict[str, float]:
-    return {name: float(getattr(start, name)) for name in _PARAMETERS}
+def _units(system: Network | Map, free: Sequence[str]) -> np.ndarray:
+    return np.array([_UNIT[name] if isinstance(system, Network) else 1.0 for name in free])
 
 
-def _check_start(network: Network, start: Cycle | Bifurcation) -> None:
-    check_instance("network", network, Network)
+def _check_start(system: Network | Map, start: Cycle | Bifurcation, free: Sequence[str]) -> None:
+    if not isinstance(system, Network | Map):
+        raise TypeError(f"system must be a Network or a Map, got {system!r:.60}")
     if not isinstance(start, Cycle | Bifurcation):
         raise TypeError(f"start must be a Cycle or a Bifurcation, got {start!r:.60}")
+    if isinstance(system, Network) != isinstance(start.value, Context):
+        raise ValueError(f"start must be a cycle of the system, got one of {type(start.value)}")
+    for name in free:
+        check_choice("parameter", name, tuple(start.parameters))
 
 
 # ---- along a curve
 
 
 def _follow(
-    network: Network,
+    system: Network | Map,
     start: Cycle | Bifurcation,
     free: Sequence[str],
     kind: Kind | None,
@@ -621,12 +710,12 @@ def _follow(
     within: ArrayLike,
     max_steps: int,
 ) -> Curve:
-    _check_start(network, start)
-    size = start.value.attention.size
-    fixed, units = _parameters_of(start), np.array([_UNIT[name] for name in free])
+    _check_start(system, start, free)
+    x, units = _flat(start.value), _units(system, free)
+    size = x.size
     direction = np.append(np.zeros(size), np.array(steps))
-    equations = equations_of(network, start, free=free, kind=kind)
-    u = np.append(start.value.attention.ravel(), [fixed[name] for name in free])
+    equations = equations_of(system, start, free=free, kind=kind)
+    u = np.append(x, [start.parameters[name] for name in free])
     infinite = np.full(size, np.inf)
     low, high = check_array("within", within, shape=(len(free), 2)).T
     return follow(
@@ -641,20 +730,20 @@ def _follow(
 
 
 def _along(
-    network: Network, start: Cycle | Bifurcation, free: Sequence[str], curve: Curve
-) -> tuple[Context, np.ndarray]:
-    """Contexts and multipliers of all points of a curve."""
-    shape = start.value.attention.shape
-    states = curve.points[:, : -len(free)].reshape(-1, *shape)
-    context = Context(states, start.value.position)
-    given = {name: np.full(len(states), value) for name, value in _parameters_of(start).items()}
+    system: Network | Map, start: Cycle | Bifurcation, free: Sequence[str], curve: Curve
+) -> tuple[Any, np.ndarray]:
+    """Contexts or states, and multipliers, of all points of a curve."""
+    states = curve.points[:, : -len(free)]
+    given = {name: np.full(len(states), value) for name, value in start.parameters.items()}
     given |= {name: curve.points[:, i - len(free)] for i, name in enumerate(free)}
-    _, matrices = returned(network, context, steps=start.period, threads=1, **given)
-    return context, _sorted_multipliers(matrices)
+    _, matrices = _returned(system, start.value, states, start.period, given)
+    return _like(start.value, states), _sorted_multipliers(matrices)
 
 
-def _branch(network: Network, start: Cycle | Bifurcation, parameter: str, curve: Curve) -> Branch:
-    context, multipliers = _along(network, start, (parameter,), curve)
+def _branch(
+    system: Network | Map, start: Cycle | Bifurcation, parameter: str, curve: Curve
+) -> Branch:
+    context, multipliers = _along(system, start, (parameter,), curve)
     signs = np.sign(conditions(multipliers))
     values = curve.points[:, -1]
     found = []
@@ -665,8 +754,8 @@ def _branch(network: Network, start: Cycle | Bifurcation, parameter: str, curve:
             ends = curve.points[number : number + 2]
             span = np.abs(ends[1] - ends[0]).max()
             for end in ends:
-                point = _try(network, start, parameter, end, kind)
-                place = np.append(point.value.attention.ravel(), getattr(point, parameter))
+                point = _try(system, start, parameter, end, kind)
+                place = np.append(_flat(point.value), point.parameters[parameter])
                 # Newton's method may have gone to another one, which has its own sign change.
                 if point.converged and np.abs(place - ends).max(axis=1).min() <= span:
                     found.append(point)
@@ -683,19 +772,21 @@ def _branch(network: Network, start: Cycle | Bifurcation, parameter: str, curve:
 
 
 def _try(
-    network: Network, start: Cycle | Bifurcation, parameter: str, point: np.ndarray, kind: Kind
+    system: Network | Map,
+    start: Cycle | Bifurcation,
+    parameter: str,
+    point: np.ndarray,
+    kind: Kind,
 ) -> Bifurcation:
     """The bifurcation from a point of a branch, converged or not."""
-    state = Context(point[:-1].reshape(start.value.attention.shape), start.value.position)
-    given = _parameters_of(start) | {parameter: float(point[-1])}
     cycle = Cycle(
-        value=state,
+        value=_like(start.value, point[:-1]),
         residual=0.0,
         steps=0,
         status=Status.CONVERGED,
         period=start.period,
-        **given,
-        multipliers=np.full(state.attention.size, np.nan, dtype=complex),
+        parameters=start.parameters | {parameter: float(point[-1])},
+        multipliers=np.full(len(point) - 1, np.nan, dtype=complex),
         moved=0.0,
     )
-    return bifurcation(network, cycle, kind=kind, parameter=parameter, throw=False)
+    return bifurcation(system, cycle, kind=kind, parameter=parameter, throw=False)

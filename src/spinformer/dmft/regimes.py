@@ -1,16 +1,16 @@
 """Which regimes a network has, and where: the functions one needs for a network of one's own.
 
-`orbit_diagram` follows a network along one parameter, `phase_diagram` over two; both take any other
-`Map` with a step and a tangent, too. The result is a `Diagram`, which `plot.orbits` draws and
-`Diagram.report` puts in words. `onset` says where the disordered state of a network loses its
-stability, `cycle` and `follow_cycle` find a cycle and its bifurcations, `rotation_number` how fast
-a closed curve is gone round; regimes are defined in `attractors`, bifurcations in `continuation`.
+`orbit_diagram` follows a network along one parameter, `phase_diagram` over two. The result is a
+`Diagram`, which `plot.orbits` draws and `Diagram.report` puts in words. `onset` says where the
+disordered state of a network loses its stability, `cycle` and `follow_cycle` find a cycle and its
+bifurcations, `rotation_number` how fast a closed curve is gone round; regimes are defined in
+`attractors`, bifurcations in `continuation`. All but `onset` take any other `Map` with a step and
+a tangent, too.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -31,32 +31,13 @@ from spinformer.dmft.attractors import (
     find_attractors,
 )
 from spinformer.dmft.attractors import rotation_number as rotation_number
+from spinformer.dmft.continuation import Map as Map
 from spinformer.dmft.continuation import cycle as cycle
 from spinformer.dmft.continuation import follow_cycle as follow_cycle
 from spinformer.dmft.continuation import onset as onset
 from spinformer.dmft.lyapunov import ALIGN, average_growth
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import AttentionNetwork, Context
-
-
-@record
-class Map:
-    """A map x' = f(x) of real vectors, whose parameters have names; a clock is a component of x.
-
-    step: (states (B, n), each parameter by name (B,)) → states (B, n). tangent: of the same,
-    ∂x'/∂x (B, n, n).
-
-    >>> logistic = Map(
-    ...     step=lambda x, r: r[:, None] * x * (1 - x),
-    ...     tangent=lambda x, r: (r[:, None] * (1 - 2 * x))[..., None],
-    ... )
-    >>> found = orbit_diagram(logistic, [0.3], r=[3.2, 4.0], transient=1000)
-    >>> [Regime(code).label for code in found.regime], found.exponents.value[1].round(2)
-    (['periodic', 'chaotic'], array([0.69]))
-    """
-
-    step: Callable[..., np.ndarray]
-    tangent: Callable[..., np.ndarray]
 
 
 @record
