@@ -25,6 +25,7 @@ from compendium.c42_generator_as_a_map.study import (
     soft_token,
     spread,
     stream,
+    stream_exponents,
     the_model,
     voices_orbit,
 )
@@ -142,6 +143,23 @@ def test_a_stream_of_one_token_is_the_map_of_one_token() -> None:
     found = stream(model, start, betas=betas, steps=12)
     expected = follow(model, start, beta=betas[:, None], steps=12)[:, 1:]
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("span", [1, 4])
+def test_a_stream_forgets_its_start_by_its_exponent(span: int) -> None:
+    model = example_decoder(seed=4)
+    start = window_of(model, span=span, count=2)
+    betas = torch.full((2,), 3.0, dtype=torch.float64)
+    found = stream_exponents(model, start, betas=betas, settle=60, steps=200)
+    orbits = stream(model, start, betas=betas, steps=40)
+    gaps = (orbits[0] - orbits[1]).norm(dim=1).log().numpy()
+    # Both come to the one rest, and the distance between them falls as a small change does.
+    slope = np.polyfit(np.arange(8, 34), gaps[8:34], 1)[0]
+    np.testing.assert_allclose(found, slope, atol=0.04)
+    if span == 1:
+        orbit = follow(model, start, beta=3.0, steps=200)
+        alone = exponents(model, orbit, span=1, beta=3.0, align=20)
+        np.testing.assert_allclose(found, alone, atol=1e-3)
 
 
 @pytest.mark.claim("R5")
@@ -270,5 +288,6 @@ def test_one_voice_is_not_what_the_map_says() -> None:
         first = (columns["beta"] == beta) & (columns["step"] == 1)
         order = np.argsort(columns["voices"][first])
         distance = columns["distance"][first][order]
-        # More voices are nearer to the map, from one to a hundred thousand.
+        # More voices are nearer to the map, from one to a hundred thousand, and many as 1/√N.
         assert (np.diff(distance) < 0).all()
+        assert distance[5] / distance[3] == pytest.approx(0.1, rel=0.5)

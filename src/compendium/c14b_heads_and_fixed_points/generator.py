@@ -14,6 +14,7 @@ than half of them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def memory_of(model: Decoder, number: int, inputs: Tensor) -> tuple[Tensor, Tens
     All as the last token meets them.
     """
     seen: list[BlockTrace] = []
-    below = Decoder(**{**vars(model), "blocks": model.blocks[: number + 1]})
+    below = replace(model, blocks=model.blocks[: number + 1])
     run_decoder(below, inputs, watch=lambda _, trace: seen.append(trace))
     trace, last = seen[-1], inputs.shape[1] - 1
     shared = model.heads // model.key_heads

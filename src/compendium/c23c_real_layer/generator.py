@@ -15,6 +15,7 @@ B12, of which the encoder was not asked: the own input predicts more than half o
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def _model() -> Decoder:
 
 def layer_of(model: Decoder, number: int) -> Decoder:
     """The model that is block `number` alone."""
-    return Decoder(**{**vars(model), "blocks": [model.blocks[number]]})
+    return replace(model, blocks=[model.blocks[number]])
 
 
 def traced(model: Decoder, states: Tensor) -> BlockTrace:
@@ -102,7 +103,7 @@ def text_blocks(
     model: Decoder, number: int, inputs: Tensor
 ) -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
     """Terms and output of the attention of a block; own input, responses and output, by token."""
-    below = Decoder(**{**vars(model), "blocks": model.blocks[: number + 1]})
+    below = replace(model, blocks=model.blocks[: number + 1])
     trace, alone = traced(below, inputs), layer_of(model, number)
     stream = trace.inputs + trace.attended
     c = correlations(alone, trace).to(inputs)

@@ -27,6 +27,8 @@ compared within what 16 starts scatter by; a rest is the same to 1e-3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -286,61 +288,63 @@ def MOTION_TABLE(span: int) -> Rows:
     return motion_rows(the_model(), span=span, betas=MOTIONS[span])
 
 
+def beside_rests(
+    model: Decoder, betas: Sequence[float], *, span: int, size: float, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """The rest (n, D) at each β, and windows (n, T, D) of it moved by `size` of its length."""
+    rests = torch.stack([find_rest(model, beta=beta)[0] for beta in betas])
+    noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(seed))
+    nudge = size * rests.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(noise, dim=1)
+    return rests, (rests + nudge)[:, None].expand(-1, span, -1)
+
+
+def distances(orbits: Tensor, rests: Tensor) -> Tensor:
+    """Distance (B, n) of orbits (B, n, D) from rests (B, D), in units of the rests' lengths."""
+    return (orbits - rests[:, None]).norm(dim=2) / rests.norm(dim=1, keepdim=True)
+
+
 @stored(HERE / "basins.csv", units=[{"span": span} for span in (4, 8)])
 def BASIN_TABLE(span: int) -> Rows:
     """Does the rest, moved by a thousandth, stay where texts move on? One row a β."""
     model = the_model()
     betas = [0.5 + 0.02 * k for k in range(11)]
-    rests = torch.stack([find_rest(model, beta=beta)[0] for beta in betas])
-    noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(0))
-    nudge = 1e-3 * rests.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(noise, dim=1)
-    near = (rests + nudge)[:, None].expand(-1, span, -1)
+    rests, near = beside_rests(model, betas, span=span, size=1e-3)
     texts = model.embedding[text_starts(model, span=span, count=2)[1]].expand(len(betas), -1, -1)
     rows = []
     for start, windows in (("rest", near), ("text", texts)):
         orbit = follow(model, windows, beta=torch.tensor(betas)[:, None], steps=300)
-        for k, beta in enumerate(betas):
-            away = (orbit[k] - rests[k]).norm(dim=1) / rests[k].norm()
-            rows.append(
-                {
-                    "beta": beta,
-                    "from": start,
-                    "away_100": float(away[80:100].mean()),
-                    "away_300": float(away[-20:].mean()),
-                }
-            )
+        for beta, away in zip(betas, distances(orbit, rests), strict=True):
+            early, late = float(away[80:100].mean()), float(away[-20:].mean())
+            rows.append({"beta": beta, "from": start, "away_100": early, "away_300": late})
     return rows
 
 
 @stored(HERE / "curves.csv", units=[{"span": 4}], seconds=150.0)
 def CURVE_TABLE(span: int) -> Rows:
-    """The oscillation around a lost rest: its size, exponent and turns a token, one row a β."""
+    """The oscillation around a lost rest: its size, exponent and turns a token, one row a β.
+
+    Turns are counted in the plane of the two directions that the last 200 tokens fill most.
+    """
     model = the_model()
     betas = [0.63, 0.635, 0.64, 0.645, 0.65]
     beta = torch.tensor(betas)[:, None]
-    rests = torch.stack([find_rest(model, beta=beta)[0] for beta in betas])
-    noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(1))
-    nudge = 0.02 * rests.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(noise, dim=1)
-    near = (rests + nudge)[:, None].expand(-1, span, -1)
+    rests, near = beside_rests(model, betas, span=span, size=0.02, seed=1)
     orbit = follow(model, near, beta=beta, steps=300)
-    away = (orbit - rests[:, None]).norm(dim=2) / rests.norm(dim=1, keepdim=True)
+    away = distances(orbit, rests)
     rates = exponents(model, orbit[:, -80 - span :], span=span, beta=beta, align=20)
-    rows = []
-    for k, beta_k in enumerate(betas):
-        # Turns in the plane of the two directions that the orbit fills most.
-        centred = orbit[k, -200:] - orbit[k, -200:].mean(0)
-        plane = torch.linalg.svd(centred, full_matrices=False).U[:, :2]
-        turns = np.unwrap(np.angle(torch.view_as_complex(plane.contiguous()).numpy()))
-        rows.append(
-            {
-                "beta": beta_k,
-                "away_100": float(away[k, 76:100].mean()),
-                "away_300": float(away[k, -24:].mean()),
-                "exponent": float(rates[k]),
-                "turns": abs(float(turns[-1] - turns[0])) / (2 * np.pi * 199),
-            }
-        )
-    return rows
+    centred = orbit[:, -200:] - orbit[:, -200:].mean(1, keepdim=True)
+    plane = torch.linalg.svd(centred, full_matrices=False).U[..., :2]
+    turns = np.unwrap(np.arctan2(plane[..., 1], plane[..., 0]), axis=1)
+    return [
+        {
+            "beta": betas[k],
+            "away_100": float(away[k, 76:100].mean()),
+            "away_300": float(away[k, -24:].mean()),
+            "exponent": float(rates[k]),
+            "turns": abs(float(turns[k, -1] - turns[k, 0])) / (2 * np.pi * 199),
+        }
+        for k in range(len(betas))
+    ]
 
 
 KINDS = ("essay", "narrative", "dialogue", "law", "list")
@@ -360,12 +364,12 @@ def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
     words = [token_numbers(model, texts[kind])[:8] for kind in KINDS]
     tail = token_numbers(model, TEMPLATE)
     windows = torch.stack([*words, *(torch.cat((text, tail))[-8:] for text in words)])
-    rest = find_rest(model, beta=beta)[0]
+    rests = find_rest(model, beta=beta)[0].expand(len(windows), -1)
     orbit = follow(model, model.embedding[windows], beta=beta, steps=steps)
     rates = np.full(len(orbit), np.nan)
     if beta == 1.0:
         rates = exponents(model, orbit[:, -48:], span=8, beta=beta, align=10)
-    away = ((orbit[:, 8:] - rest).norm(dim=2) / rest.norm()).numpy() > 0.01
+    away = distances(orbit[:, 8:], rests).numpy() > 0.01
     ways = [int(np.flatnonzero(far)[-1]) + 1 if far.any() else 0 for far in away]
     return [
         {
@@ -548,29 +552,25 @@ def changed(model: Decoder, what: str, *, seed: int = 0) -> Decoder:
     feed-forward": of those alone; the words keep their embeddings).
     """
     generator = torch.Generator().manual_seed(seed)
-
-    def shuffled(matrix: Tensor) -> Tensor:
-        return matrix.flatten()[torch.randperm(matrix.numel(), generator=generator)].view_as(matrix)
-
-    def fresh(matrix: Tensor) -> Tensor:
-        if matrix.ndim < 2:
-            return torch.ones_like(matrix)
-        return torch.randn(matrix.shape, generator=generator).to(matrix) / model.width**0.5
-
-    def all_of(
-        block: dict[str, Tensor], names: tuple[str, ...], change: object
-    ) -> dict[str, Tensor]:
-        return {n: change(m) if n in names else m for n, m in block.items()}  # type: ignore[operator]
-
     heads, inner = ("query", "key", "value", "output"), ("gate", "up", "down")
-    names = {"shuffled attention": heads, "shuffled feed-forward": inner, "shuffled": heads + inner}
-    fields = dict(vars(model))
-    if what == "fresh":
-        fields["blocks"] = [{n: fresh(m) for n, m in block.items()} for block in model.blocks]
-        fields |= {"embedding": fresh(model.embedding), "final_gain": fresh(model.final_gain)}
-    elif what != "trained":
-        fields["blocks"] = [all_of(dict(b), names[what], shuffled) for b in model.blocks]
-    return Decoder(**fields)
+    names = {"trained": (), "shuffled attention": heads, "shuffled feed-forward": inner}
+    names |= {"shuffled": heads + inner, "fresh": ()}
+
+    def other(name: str, matrix: Tensor) -> Tensor:
+        if what == "fresh":
+            drawn = torch.randn(matrix.shape, generator=generator) if matrix.ndim > 1 else None
+            return torch.ones_like(matrix) if drawn is None else drawn.to(matrix) / model.width**0.5
+        if name not in names[what]:
+            return matrix
+        order = torch.randperm(matrix.numel(), generator=generator)
+        return matrix.flatten()[order].view_as(matrix)
+
+    return replace(
+        model,
+        blocks=[{name: other(name, m) for name, m in block.items()} for block in model.blocks],
+        embedding=other("embedding", model.embedding),
+        final_gain=other("final_gain", model.final_gain),
+    )
 
 
 CONTROLS = [

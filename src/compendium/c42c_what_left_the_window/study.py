@@ -80,6 +80,7 @@ def pairs_apart(
     return distance, apart
 
 
+PAIRS = ("changed", "unrelated")
 LEFT = [(4, 1.0, 128), (8, 0.5, 256), (8, 1.0, 256), (8, 2.0, 48)]
 
 
@@ -96,10 +97,7 @@ def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
     few = min(count // 4, 16)
     unlike = windows.roll(1, 0)[:few]
     rows = []
-    for kind, first, second in (
-        ("changed", windows, changed),
-        ("unrelated", windows[:few], unlike),
-    ):
+    for kind, first, second in zip(PAIRS, (windows, windows[:few]), (changed, unlike), strict=True):
         distance, apart = pairs_apart(model, first, second, beta=beta, lags=LAGS, seed=2)
         for lag, values, live in zip(LAGS, distance, apart, strict=True):
             error = values.std(ddof=1) / len(values) ** 0.5
@@ -113,6 +111,26 @@ def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
                 }
             )
     return rows
+
+
+@stored(
+    HERE / "settings_R9.csv",
+    units=[
+        {"span": span, "beta": beta, "lag": lag}
+        for span, beta, _ in LEFT
+        for lag in (16, 24, 32, 48)
+    ],
+    seconds=1.0,
+)
+def REMEMBERED(span: int, *, beta: float, lag: int) -> Rows:
+    """Distance of the laws less a tenth of that of unrelated windows, by window, β and lag."""
+    table = LEFT_TABLE.read()
+    rows = (table["span"] == span) & (table["beta"] == beta) & (table["lag"] == lag)
+    one, other = (int(np.flatnonzero(rows & (table["pairs"] == k))[0]) for k in PAIRS)
+    value = float(table["distance"][one] - 0.1 * table["distance"][other])
+    half = 1.96 * float(np.hypot(table["error"][one], 0.1 * table["error"][other]))
+    runs = int(table["count"][one])
+    return [{"value": value, "low": value - half, "high": value + half, "runs": runs}]
 
 
 def recurrence(words: np.ndarray, distance: int, *, null: str) -> float:
@@ -187,7 +205,7 @@ def RECURRENCE_TABLE(source: str) -> Rows:
     ],
     seconds=1.0,
 )
-def SETTINGS(texts: str, *, null: str, distance: int) -> Rows:
+def COMPARED(texts: str, *, null: str, distance: int) -> Rows:
     """Recurrence in real texts less that in what the model with a window of eight says."""
     table = RECURRENCE_TABLE.read()
     found = []
