@@ -4,13 +4,14 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PRINTER := $(VENV)/.pdf
 CHAPTERS := $(BIN)/python -m bookmaker
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctest-modules
 
 # One thread per process: same sums in the same order on every machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help book test test-all install notebooks reproduce html check lint portability benchmarks links clean
+.PHONY: help book test test-all install notebooks reproduce html pdf check lint portability benchmarks links clean
 
 book: notebooks html ## environment, stale chapters, pages: says where to open them
 
@@ -51,6 +52,14 @@ reproduce: $(INSTALLED) ## execute every chapter anew; no byte should change
 html: $(INSTALLED) ## the pages from the notebooks as they are; no warning is let through
 	$(BIN)/jupyter-book build . -W -n --keep-going --all
 	@echo "Open file://$(CURDIR)/_build/html/index.html"
+
+$(PRINTER): $(INSTALLED)
+	.ci/browser
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[pdf]'
+	@touch $@
+
+pdf: $(PRINTER) html ## the main path as one PDF, printed from the pages by Chromium
+	$(CHAPTERS) pdf
 
 check: lint ## what a contributor runs often: style, types, every fault of every chapter
 	$(CHAPTERS) check

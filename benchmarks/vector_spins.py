@@ -28,7 +28,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from spinformer.core.implicit import implicit_root
-from spinformer.spins.large_d import find_saddle, saddle_derivatives, vector_spins
+from spinformer.spins.large_d import field_source, find_saddle, stationarity, vector_spins
 
 SIZES = ((32, 128, 8), (128, 64, 8), (256, 64, 8))
 
@@ -54,12 +54,12 @@ def with_generic_derivative(couplings: Tensor, fields: Tensor) -> Tensor:
     """The same saddle, its derivative by a dense Jacobian a backward pass at a time."""
     with torch.no_grad():
         t = find_saddle(couplings, fields=fields, beta=1.0).t
-    t = implicit_root(
-        lambda t, j, h: saddle_derivatives(t, couplings=j, fields=h, beta=1.0)[0],
-        t,
-        couplings,
-        fields,
-    )
+
+    def slopes(t: Tensor, couplings: Tensor, fields: Tensor) -> Tensor:
+        source = field_source(fields / fields.shape[-1] ** 0.5)
+        return stationarity(t, (couplings + couplings.mT) / 2, source, t.new_ones(t.shape[:-1]))[0]
+
+    t = implicit_root(slopes, t, couplings, fields)
     return _observe(t, couplings, fields)
 
 

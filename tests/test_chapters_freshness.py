@@ -14,13 +14,16 @@ import nbformat
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from matplotlib.figure import Figure
 from matplotlib.image import imsave
 
 from bookmaker import execution, meaning
 from bookmaker.__main__ import main
 from bookmaker.freshness import read_notebook, state
 from bookmaker.meaning import PACKAGES, SOURCE, cell_meaning, imported_files, module_meaning
+from bookmaker.pictures import alike_svg
 from bookmaker.source import Chapter
+from spinformer.plot.vector import figure_svg
 
 
 def chapter(checkout: Path) -> Chapter:
@@ -196,6 +199,23 @@ def test_only_pictures_that_differ_by_more_than_rounding_are_replaced(small_chec
     assert write() == first
 
 
+def test_a_drawing_is_replaced_if_a_point_moved_or_a_word_changed() -> None:
+    def drawn(end: float, label: str = "0.5") -> str:
+        figure = Figure(figsize=(2, 2))
+        axes = figure.add_subplot()
+        axes.plot([0, end], [0, 1])
+        axes.imshow(np.full((2, 2), 0.5), extent=(0, 1, 0, 1))
+        axes.set(xlim=(0, 2), xticks=[1], xticklabels=[label])
+        return figure_svg(figure)
+
+    # The same bytes, then other bytes within rounding, other names of parts included.
+    assert drawn(1) == drawn(1)
+    assert drawn(1 + 2e-4) != drawn(1)
+    assert alike_svg(drawn(1), drawn(1 + 2e-4))
+    assert not alike_svg(drawn(1), drawn(1.1))
+    assert not alike_svg(drawn(1), drawn(1, "0.51"))
+
+
 def test_line_endings_do_not_matter(built_checkout: Path) -> None:
     for path in (chapter(built_checkout).source_path, chapter(built_checkout).notebook_path):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
@@ -217,8 +237,8 @@ def test_a_public_remote_changes_nothing_and_the_setting_is_written_once(
     addition = '\n[project.urls]\nRepository = "https://github.com/o/book"\n'
     project.write_text(text + addition, encoding="utf-8")
     build(built_checkout, monkeypatch)
-    for name in ("README.md", "CITATION.cff", "notebooks/01_small.ipynb"):
-        assert "https://github.com/o/book" in (built_checkout / name).read_text(encoding="utf-8")
+    notebook = built_checkout / "notebooks" / "01_small.ipynb"
+    assert "https://github.com/o/book" in notebook.read_text(encoding="utf-8")
     project.write_text(text, encoding="utf-8")
     build(built_checkout, monkeypatch)
     assert {path: path.read_bytes() for path in files} == {p: b for p, (b, _) in before.items()}

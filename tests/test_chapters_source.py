@@ -8,10 +8,8 @@ import pytest
 
 from bookmaker.errors import ChapterError
 from bookmaker.project import (
-    citation_text,
     public_address,
     published_address,
-    readme_text,
     repository_address,
 )
 from bookmaker.source import Chapter, chapters, convert
@@ -68,14 +66,3 @@ def test_the_address_is_one_setting_and_a_variable_for_the_pages(
     project.write_text(text + setting.format("github.com/o/set"), encoding="utf-8")
     with pytest.raises(ChapterError, match="Repository must read https://host/owner/name"):
         repository_address(small_checkout)
-
-
-def test_the_address_reaches_badges_and_citation_and_leaves_them_again(root: Path) -> None:
-    address = "https://github.com/owner/book"
-    for rewrite, name in ((readme_text, "README.md"), (citation_text, "CITATION.cff")):
-        text = (root / name).read_text(encoding="utf-8")
-        bare = rewrite(text, "")
-        stamped = rewrite(bare, address)
-        assert address in stamped
-        assert address not in bare
-        assert rewrite(rewrite(stamped, address), "") == bare

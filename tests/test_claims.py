@@ -140,6 +140,7 @@ ROW = """\
     slope_error: 'slope [-.0-9]+ \\+- ([.0-9]+)'
   criterion: {criterion}
   shown: 'slope {{slope}} ± {{slope_error}}'
+  no_settings: nothing was chosen
 """
 CRITERION = "abs(slope + 1) < 0.1 and slope_error < 0.02"
 
@@ -213,6 +214,8 @@ def test_figures_come_from_the_chapter_of_the_row_first() -> None:
         (("verdict: holds", "verdict: maybe"), "verdict must be one of"),
         (("condition: for small numbers\n", "\n"), ""),
         (("test: tests/test_small.py::test_small", ""), "test is missing"),
+        (("  no_settings: nothing was chosen\n", ""), "needs a table of settings, or no_settings"),
+        (("  no_settings", "  settings: s.csv\n  no_settings"), "needs a table of settings, or"),
     ],
 )
 def test_a_row_that_cannot_decide_is_named(change: tuple[str, str], message: str) -> None:

@@ -59,8 +59,8 @@ def test_a_record_that_extends_a_solution_keeps_its_protocol():
 
 def test_status_of_booleans():
     assert status_of(True) == Status.CONVERGED
-    assert status_of(False, Status.CYCLE) == Status.CYCLE
-    np.testing.assert_array_equal(status_of(np.array([True, False]), Status.DIVERGED), [0, 4])
+    assert status_of(False) == Status.STEP_LIMIT
+    np.testing.assert_array_equal(status_of(np.array([True, False])), [0, 1])
     assert status_of(torch.tensor([False])).tolist() == [1]
 
 

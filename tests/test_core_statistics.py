@@ -6,7 +6,6 @@ from spinformer.core.statistics import (
     Estimate,
     fit_power,
     integrated_autocorrelation_time,
-    lifetime_estimate,
     mean_estimate,
     mean_interval,
     series_estimate,
@@ -64,38 +63,6 @@ def test_interval_of_few_samples_holds_the_mean_as_often_as_it_says():
     np.testing.assert_allclose((low + high) / 2, draws[0].mean())
     with pytest.raises(ValueError, match="samples"):
         mean_interval([1.0])
-
-
-@pytest.mark.parametrize("horizon", [0.2, 1.0, 5.0])
-def test_a_lifetime_holds_the_truth_however_many_are_censored(horizon):
-    rng = np.random.default_rng(4)
-    inside = []
-    for _ in range(1500):
-        times = rng.exponential(1.0, 20)
-        found = lifetime_estimate(np.minimum(times, horizon), ended=times <= horizon)
-        inside.append(found.low <= 1.0 <= found.high)
-    # With few ends, a count that jumps in whole steps, the interval is on the safe side.
-    assert 0.94 < np.mean(inside) < 0.99
-    many = rng.exponential(3.0, 20_000)
-    found = lifetime_estimate(np.minimum(many, 2.0), ended=many <= 2.0)
-    assert found.value == pytest.approx(3.0, abs=0.1)
-    assert found.ended == (many <= 2.0).sum()
-
-
-def test_nothing_ended_gives_a_lower_end_only():
-    found = lifetime_estimate([10.0, 10.0], ended=[False, False])
-    assert (found.value, found.high, found.ended) == (np.inf, np.inf, 0)
-    # P(no end) = exp(−T/τ) is 2.5 % at the lower end.
-    assert np.exp(-20.0 / found.low) == pytest.approx(0.025)
-
-
-@pytest.mark.parametrize(
-    ("times", "ended"),
-    [([1.0], [1]), ([1.0, 2.0], [True]), ([-1.0], [True]), ([], np.zeros(0, dtype=bool))],
-)
-def test_a_lifetime_of_odd_times_is_refused(times, ended):
-    with pytest.raises(ValueError, match=r"times|ended"):
-        lifetime_estimate(times, ended=ended)
 
 
 def autoregressive(seed, chains, length, memory):
@@ -194,7 +161,6 @@ def test_power_law_has_unit_pulls_and_unit_chi2():
         (lambda: mean_estimate([1.0, 2.0], axis=None), TypeError, "axis"),
         (lambda: series_estimate([1.0, 2.0, 3.0]), ValueError, "series"),
         (lambda: series_estimate(np.ones((2, 2, 9))), ValueError, "series"),
-        (lambda: integrated_autocorrelation_time(np.ones(9), window=0.5), ValueError, "window"),
         (lambda: share_interval(3, trials=2), ValueError, "successes"),
         (lambda: share_interval(-1, trials=2), ValueError, "successes"),
         (lambda: share_interval(0, trials=0), ValueError, "trials"),

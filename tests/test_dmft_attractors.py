@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compendium.c33_phase_transitions.continued import continue_attractors
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import (
-    SHORT_STRETCHES,
     Regime,
     Thresholds,
     bump_weights,
     classify,
-    continue_attractors,
     find_attractors,
     find_period,
 )
@@ -258,38 +257,13 @@ def test_chaos_that_ends_in_the_measurement_is_transient():
     assert (later.regime == Regime.PERIODIC).all()
 
 
-def test_continuation_goes_on_where_the_last_value_ended(start):
-    network = Network.document()
-    contexts = random_contexts(network, 0, count=3)
-    # Chaos forgets nothing here: a step that started elsewhere would have other averages.
-    betas = np.array([1.28, 1.281, 1.282])
-    steps = {"transient": 300, "kept": 400, "exponent_steps": 40}
-    found = continue_attractors(network, contexts, betas, thresholds=SHORT_STRETCHES, **steps)
-    state = contexts
-    for n, beta in enumerate(betas):
-        one = find_attractors(
-            network, state, beta=beta, bins=1, exponents=1, thresholds=SHORT_STRETCHES, **steps
-        )
-        assert (one.mean == found.mean[n]).all()
-        assert (one.regime == found.regime[n]).all()
-        assert (one.period == found.period[n]).all()
-        assert (one.exponents.value[:, 0] == found.exponent.value[n]).all()
-        assert (one.exponents.error[:, 0] == found.exponent.error[n]).all()
-        state = one.context
-    assert state == found.context
-    again = continue_attractors(network, contexts, betas[2:], thresholds=SHORT_STRETCHES, **steps)
-    assert (again.mean[0] != found.mean[2]).all()
-
-
 def test_an_attractor_is_followed_past_where_others_appear(start):
     # Of the cycles that coexist at β = 1.27, that of 16 steps lives above 1.2686 only: down and
     # up again ends on another one.
     network = Network.document()
     sixteen = Context(np.array([SIXTEEN]), 0)
     betas = np.array([1.27, 1.2702, 1.27, 1.268, 1.27])
-    found = continue_attractors(
-        network, sixteen, betas, thresholds=SHORT_STRETCHES, transient=20_000
-    )
+    found = continue_attractors(network, sixteen, betas, transient=20_000)
     assert found.period[:3, 0].tolist() == [16, 16, 16]
     assert found.period[4, 0] in (28, 56)
 

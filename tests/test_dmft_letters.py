@@ -10,6 +10,7 @@ import pytest
 from plain_exponents import lyapunov_spectrum_reference
 from scipy.stats import chisquare
 
+from compendium.c32b_finite_size.corrections import predicted_rms
 from compendium.c35_other_tokens.letter_tokens import (
     attention_of_letters,
     enumerate_next,
@@ -31,7 +32,7 @@ from compendium.c35_other_tokens.study import (
 )
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.continuation import onset
-from spinformer.dmft.finite_size import linear_maps, mean_path, noise_covariance, predicted_rms
+from spinformer.dmft.finite_size import linear_maps, mean_path, noise_covariance
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.lyapunov import (
     lyapunov_spectrum,
@@ -86,7 +87,7 @@ def orbit(network: LetterNetwork, context: Context, beta: float, steps: int) -> 
 
 
 def test_two_letters_are_bits() -> None:
-    bits = Network.random(4, 12, features=3)
+    bits = Network.segmented(4, segments=12, features=3).merged()
     letters = LetterNetwork.from_binary(bits)
     start = random_contexts(bits, 0, count=5)
     beta = np.linspace(0.4, 1.0, 5)

@@ -63,38 +63,6 @@ def test_tangent_map_equals_autograd(seed, features, segments, bits, beta, gamma
     assert np.abs(analytic - jacobian.numpy().reshape(size, size)).max() < 1e-11 * scale
 
 
-def test_tangent_map_equals_finite_differences_of_the_compiled_step(start):
-    network, beta, h = Network.document(), 1.28, 1e-6
-    analytic = tangent_map(network, start, beta)
-    flat = start.attention.ravel()
-    for i in range(12):
-        ends = []
-        for sign in (1, -1):
-            moved = flat.copy()
-            moved[i] += sign * h
-            context = Context(moved.reshape(4, 3), start.position)
-            ends.append(trajectory(network, context, beta=beta, steps=1)[1].attention.ravel())
-        assert np.abs((ends[0] - ends[1]) / (2 * h) - analytic[:, i]).max() < 1e-6
-
-
-def test_the_compiled_tangent_map_is_the_analytic_one():
-    # One step, one direction: the growth is log |J q| of the kernel's first direction q, whose
-    # rows follow the ring of attention vectors (slot s holds age −s mod T).
-    for seed in range(20):
-        network = Network.segmented(seed, features=1 + seed % 4, bits=1 + seed % 3)
-        context = random_contexts(network, seed, count=1)
-        size, features = network.context, network.features
-        q = np.linalg.qr(np.random.default_rng(0).normal(size=(size * features, 1)))[0]
-        by_age = q.reshape(size, features)[(-np.arange(size)) % size].ravel()
-        for beta in (0.3, 1.28):
-            alone = Context(context.attention[0], 0)
-            wanted = np.log(np.linalg.norm(tangent_map(network, alone, beta) @ by_age))
-            found = lyapunov_spectrum(
-                network, alone, beta=beta, steps=1, count=1, align=0, every=1, batches=1
-            )
-            assert abs(found.exponents.value[0] - wanted) < 1e-10
-
-
 @pytest.mark.parametrize(("every", "count"), [(1, None), (2, None), (3, 5), (4, 2)])
 def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
     network = gentle_network()
@@ -320,8 +288,6 @@ def test_transient_steps_come_before_the_frame():
     [
         (lambda n, c: tangent_map(n, c, 1.0), "context.attention"),
         (lambda n, c: tangent_map(n, c.select(0), -1.0), "beta"),
-        (lambda n, c: tangent_map(n, c.select(0), np.nan), "beta"),
-        (lambda n, c: tangent_map(n, c.select(0), 1.0, gamma=np.inf), "gamma"),
         (lambda n, c: tangent_map(n, c.select(0), 1.0, epsilon=2.0), "epsilon"),
         (lambda n, c: average_growth(np.ones(3), lengths=np.ones(3)), "growth"),
         (lambda n, c: average_growth(np.ones((3, 1)), lengths=np.ones(2)), "lengths"),

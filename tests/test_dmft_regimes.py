@@ -170,7 +170,7 @@ def test_a_phase_diagram_is_its_rows():
 
 
 def test_independent_bits_rest_and_the_report_says_why():
-    network = Network.random(0, 1000, gamma=60.0)
+    network = Network.segmented(0, segments=1000, gamma=60.0).merged()
     assert 5.0 < onset(network).critical_beta < 200.0
     found = orbit_diagram(network, beta=np.linspace(0.1, 3.0, 20), **SIZES)
     assert (found.regime == Regime.PERIODIC).all()

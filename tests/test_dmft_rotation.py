@@ -36,9 +36,6 @@ def test_against_the_lift_of_a_circle_map(omega):
     # The stated error covers what twice the length changes, and is far below 1/n.
     assert abs(longer.turns.value - found.turns.value) <= 3 * found.turns.error + 1e-12
     assert found.turns.error < 1e-6
-    middle = np.array([5.0, -2.0, 1.0])
-    about = rotation_number(on_a_curve(theta[:8001]), center=middle)
-    assert about.turns.value == pytest.approx(longer.turns.value, abs=1e-9)
 
 
 def test_a_locked_motion_is_rational_and_batches_keep_apart():

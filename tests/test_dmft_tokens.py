@@ -8,7 +8,6 @@ from spinformer.dmft.finite_size import (
     generate,
     generate_bits_reference,
     mean_path,
-    reverse_window,
     semantic_overlaps,
     window_means,
     window_of_context,
@@ -67,7 +66,12 @@ NETWORKS = [
     (Network.document(), 3),
     (Network.segmented(1, features=2, segments=4, bits=3, context=5, gamma=9.0), 6),
     (Network.segmented(2, features=4, segments=2, bits=0, context=3, gamma=4.0, epsilon=0.0), 2),
-    (Network.random(4, 12, features=1, bits=1, context=2, gamma=3.0, epsilon=0.2), 0),
+    (
+        Network.segmented(
+            4, segments=12, features=1, bits=1, context=2, gamma=3.0, epsilon=0.2
+        ).merged(),
+        0,
+    ),
 ]
 
 
@@ -226,8 +230,6 @@ def test_a_window_is_a_context_in_the_other_order_of_time():
         path = mean_path(network, 0.9, window=window, steps=11, position=contexts.position)
         # The first token that a trajectory records is the newest one of its context.
         np.testing.assert_allclose(semantic_overlaps(network, path[3:]), expected, atol=1e-12)
-    np.testing.assert_array_equal(reverse_window(reverse_window(windows)), windows)
-    np.testing.assert_array_equal(reverse_window(windows)[:, 0], windows[:, -1])
 
 
 def test_every_run_may_begin_with_a_window_of_its_own():
@@ -272,13 +274,9 @@ def test_a_drawn_window_has_the_noise_of_its_bits():
         ({"seed": -1}, ValueError, "seed"),
         ({"window": np.ones((3, 3))}, ValueError, "window"),
         ({"window": 1.5 * np.ones((4, 3))}, ValueError, "window"),
-        ({"window": np.full((4, 3), np.nan)}, ValueError, "window"),
         ({"window": np.ones((2, 4, 3))}, ValueError, "window"),
         ({"window": "none"}, TypeError, "window"),
-        ({"seed": None}, TypeError, "seed"),
-        ({"draw_window": "False"}, TypeError, "draw_window"),
         ({"position": 1.5}, TypeError, "position"),
-        ({"beta": float("nan")}, ValueError, "beta"),
     ],
 )
 def test_bad_input_names_the_argument(change, error, message):
@@ -297,14 +295,12 @@ def test_bad_input_names_the_argument(change, error, message):
         (lambda net: semantic_overlaps(net, np.ones((4, 2))), "tokens"),
         (lambda net: semantic_overlaps(net, np.ones((4, 3)), role=4), "role"),
         (lambda net: window_means(net, 1.0, attention=np.ones(2)), "attention"),
-        (lambda net: window_means(net, np.inf, attention=np.ones(3)), "beta"),
         (
             lambda net: window_of_context(
                 net, Context(attention=np.ones((3, 3)), position=0), beta=1.0
             ),
             "context.attention",
         ),
-        (lambda net: reverse_window(np.ones(3)), "window"),
         (
             lambda net: generate_bits_reference(
                 net.weights(6), net, beta=1.0, window=np.zeros((4, 6)), steps=1, seed=0

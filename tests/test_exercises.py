@@ -25,8 +25,10 @@ from compendium.c10_attention.study import score_ranks
 from compendium.c11b_load_and_temperature import replica
 from compendium.c12_continuous_memory.study import faces_recalled, prepare_faces
 from compendium.c12b_continuous_capacity import random_energy
+from compendium.c13_memory_density.mixing import pair_mixing
 from compendium.c14_real_transformer.alignment import step_alignment
 from compendium.c15_demonstrations.two_patterns import spinodal
+from compendium.c25_driven.order import critical_beta
 from compendium.c34_memory_beyond_window.fisher import memory_profile, token_noise
 from compendium.c51_synthesis.study import readers_in_equilibrium
 from compendium.common import images
@@ -37,11 +39,10 @@ from spinformer.dmft.continuation import onset
 from spinformer.dmft.finite_size import linear_maps, mean_path
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Context, Network
-from spinformer.hopfield.density import pair_mixing
 from spinformer.language.encoder import embed, join_traces, run_layer
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
-from spinformer.spins.kinetic import critical_beta, kinetic_stationary
+from spinformer.spins.kinetic import kinetic_stationary
 from spinformer.spins.mean_field import glass_state, solve_mean_field
 
 # Nothing to compute: a derivation, an explanation, or a reading of the chapter's own figures.

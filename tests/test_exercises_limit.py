@@ -13,6 +13,7 @@ from scipy.stats import norm
 
 from compendium.c32b_finite_size.study import follow_limit
 from compendium.c32c_fluctuations.closure import gaussian_closure
+from compendium.c32c_fluctuations.texts import exact_moments
 from compendium.c33g_escapes.study import ESCAPES, chain_lifetimes, escape_law
 from compendium.c35_other_tokens.study import (
     ATTENTION,
@@ -27,7 +28,7 @@ from compendium.c36_learning_through_the_limit.horizons import noise_reaches
 from compendium.c36_learning_through_the_limit.quality import one_bit
 from spinformer.core.statistics import mean_interval
 from spinformer.dmft.continuation import onset
-from spinformer.dmft.functional import exact_moments, token_states, transition_probabilities
+from spinformer.dmft.functional import token_states, transition_probabilities
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.network import Network
 

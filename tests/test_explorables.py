@@ -24,11 +24,14 @@ from spinformer.spins.module import Solver, SpinTransformerModule
 FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables"
 
 
+FIGURES = ("landscape", "spins", "module", "map", "recall")
+
+
 @pytest.fixture
 def run(browser: Any) -> Any:
     """Runs an expression after the mathematics was loaded into an empty page."""
     browser.get("about:blank")
-    for name in ("data.js", "map.math.js", "landscape.math.js", "spins.math.js", "module.math.js"):
+    for name in ("data.js", *(f"{figure}.math.js" for figure in FIGURES)):
         # Strict scripts keep their names to themselves but for what they add to `globalThis`.
         browser.execute_script((FOLDER / name).read_text(encoding="utf-8"))
     return lambda expression, *values: browser.execute_script(f"return {expression}", *values)
@@ -52,9 +55,6 @@ def test_data_is_what_the_package_writes(run: Any) -> None:
     stored = (FOLDER / "data.js").read_text(encoding="utf-8")
     assert stored == every_figure(), "run python -m compendium.front.explorables"
     assert run("Object.keys(spinformer.data.map).length") == len(map_data())
-
-
-FIGURES = ("landscape", "spins", "module", "map")
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_the_sentence_says_what_the_knob_shows(browser: Any, page: Any, name: st
 
     page(name)
     knob = "strength" if name == "module" else "beta"
-    symbol = "g" if name == "module" else "β"
+    symbol = {"module": "g", "recall": "β√d"}.get(name, "β")
     handle = browser.find_element("css selector", f"[name={knob}]")
     until(browser, lambda: words(browser, ".explorable-told"))
     if name == "map":
@@ -241,6 +241,47 @@ def test_the_landscape_is_that_of_the_package(run: Any, number: int) -> None:
     ):
         np.testing.assert_allclose(ours, theirs, atol=1e-9)
     assert len(found["path"]) - 1 == int(wanted.steps)
+
+
+def test_the_memory_of_pictures_is_that_of_the_package_and_an_address_keeps_them(run: Any) -> None:
+    generator = np.random.default_rng(0)
+    patterns = generator.choice([-1.0, 1.0], (3, 16))
+    query, beta = 0.5 * generator.normal(size=16), 0.3
+    found = run(
+        """(() => {
+        const [patterns, query, beta] = arguments, r = spinformer.recall;
+        return {weights: r.weights(patterns, query, beta), once: r.update(patterns, query, beta),
+          rest: r.rest(patterns, query, beta, 2000).state,
+          kept: patterns.map((x) => r.decode(r.encode(x), 16)), wrong: r.decode("00g0", 16)};
+        })(...arguments)""",
+        patterns.tolist(),
+        query.tolist(),
+        beta,
+    )
+    stored, state = torch.from_numpy(patterns), torch.from_numpy(query)
+    rest = continuous.retrieve(stored, queries=state, beta=beta, tolerance=1e-6).states
+    once = continuous.update(stored, states=state, beta=beta)
+    weights = continuous.attention_weights(stored, states=state, beta=beta)
+    for ours, theirs in ((found["weights"], weights), (found["once"], once)):
+        np.testing.assert_allclose(ours, theirs, atol=1e-12)
+    np.testing.assert_allclose(found["rest"], rest, atol=1e-5)
+    assert found["kept"] == patterns.tolist()
+    assert found["wrong"] is None
+
+
+def test_half_of_a_drawing_brings_back_the_whole(browser: Any, page: Any) -> None:
+    """At attention's temperature, by address and by hand; far above it, a mixture."""
+    page("recall", "&asked=2&part=its%20left%20half")
+    until(browser, lambda: "picture 2 with weight 1.00" in words(browser, ".explorable-told"))
+    page("recall", "&asked=2&beta=0.01")
+    until(browser, lambda: "a mixture" in words(browser, ".explorable-told"))
+    page("recall")
+    sheet = browser.find_element("css selector", ".explorable-press")
+    sheet.send_keys(" ")
+    until(browser, lambda: "pictures=" in browser.execute_script("return location.hash"))
+    pictures = browser.execute_script("return decodeURIComponent(location.hash)")
+    # The pixel of the cursor, the upper left one, was paper and is ink.
+    assert pictures.partition("pictures=")[2][0] == "8"
 
 
 @pytest.mark.parametrize("number", range(4))

@@ -3,22 +3,20 @@
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
 
 from spinformer.hopfield.attention import (
     LOG_SUM_EXP,
     Lagrangian,
     attention,
-    entmax,
     hop,
     multi_head_attention,
-    rectified_power,
 )
 from spinformer.hopfield.fixed_points import rest
 from spinformer.hopfield.layer import HopfieldLayer
 
 OWN = Lagrangian(name="own", value=lambda z: (2 + torch.logsumexp(2 * z, -1)).square().sqrt())
-ALL = [LOG_SUM_EXP, entmax(1.3), entmax(1.5), entmax(2.0), rectified_power(2), rectified_power(4)]
+HINGE = Lagrangian(name="hinge", value=lambda z: z.clamp_min(0).square().sum(-1) / 2)
+ALL = [LOG_SUM_EXP, OWN, HINGE]
 
 
 def draw(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -36,48 +34,10 @@ def test_weights_are_the_gradient_of_a_convex_function(lagrangian):
     # A pattern that is masked is a pattern that is not there.
     masked = torch.cat([scores.detach(), torch.full((40, 1), -torch.inf).double()], 1)
     torch.testing.assert_close(lagrangian.value(masked), lagrangian.value(scores).detach())
-    assert float(lagrangian.gradient(masked)[:, -1].abs().max()) == 0.0
+    assert float(lagrangian.gradient(masked).detach()[:, -1].abs().max()) == 0.0
 
 
-@pytest.mark.parametrize("alpha", [1.3, 1.5, 2.0])
-def test_entmax_maximises_score_plus_entropy(alpha):
-    """A general optimizer on the definition, over the simplex."""
-    for seed in range(3):
-        scores = draw(5, seed=seed).numpy()
-
-        def cost(p, scores=scores):
-            return -(p @ scores + (p - np.abs(p) ** alpha).sum() / (alpha * (alpha - 1)))
-
-        simplex = {"type": "eq", "fun": lambda p: p.sum() - 1}
-        options = {"bounds": [(0, 1)] * 5, "constraints": simplex, "tol": 1e-14}
-        found = minimize(cost, np.full(5, 0.2), **options)
-        weights = entmax(alpha).gradient(torch.as_tensor(scores)).numpy()
-        np.testing.assert_allclose(weights, found.x, atol=2e-4)
-        assert cost(weights) <= found.fun + 1e-12
-        assert float(entmax(alpha).value(torch.as_tensor(scores))) == pytest.approx(-cost(weights))
-    near = draw(5)
-    torch.testing.assert_close(
-        entmax(1.0001).gradient(near), torch.softmax(near, -1), rtol=0, atol=1e-3
-    )
-
-
-def test_rectified_powers_weigh_as_a_dense_memory_does():
-    scores = draw(8, 6)
-    scores[0] = -scores[0].abs()
-    scores[1:, 0] = scores[1:, 0].abs()
-    for degree in (2.0, 3.0, 5.0):
-        weights = rectified_power(degree).gradient(scores)
-        powers = scores.clamp_min(0) ** (degree - 1)
-        cosine = torch.nn.functional.cosine_similarity(weights[1:], powers[1:], dim=-1)
-        torch.testing.assert_close(cosine, torch.ones(7).double())
-        norms = (weights[1:] ** (degree / (degree - 1))).sum(-1)
-        torch.testing.assert_close(norms, torch.ones(7).double())
-        assert float(weights[0].abs().max()) == 0.0
-    huge = rectified_power(4).value(1e200 * scores[1])
-    torch.testing.assert_close(huge, 1e200 * rectified_power(4).value(scores[1]))
-
-
-@pytest.mark.parametrize("lagrangian", [*ALL, OWN], ids=str)
+@pytest.mark.parametrize("lagrangian", ALL, ids=str)
 def test_a_hop_lowers_the_energy_by_half_its_squared_length(lagrangian):
     layer = HopfieldLayer(4, heads=2, beta=[0.7, 3.0], lagrangian=lagrangian, static=True).double()
     patterns, queries = 1.5 * draw(3, 6, 4, seed=1), 2 * draw(3, 8, 4, seed=2)
@@ -104,17 +64,7 @@ def test_without_convexity_a_hop_may_climb():
     assert bool(after > before)
 
 
-def test_a_sparse_memory_is_exact_after_one_step():
-    """And log-sum-exp is not: the promise of Santos et al. 2024."""
-    stored = 4 * torch.nn.functional.normalize(draw(5, 16, seed=3), dim=-1)
-    near = stored + 0.05 * draw(5, 16, seed=4)
-    for lagrangian, exact in ((entmax(2.0), True), (LOG_SUM_EXP, False)):
-        layer = HopfieldLayer(16, static=True, lagrangian=lagrangian, beta=1.0).double()
-        off = (layer(near, patterns=stored) - stored).norm(dim=-1).max()
-        assert (float(off) < 1e-12) is exact
-
-
-@pytest.mark.parametrize("lagrangian", [LOG_SUM_EXP, entmax(1.5), OWN], ids=str)
+@pytest.mark.parametrize("lagrangian", [LOG_SUM_EXP, OWN], ids=str)
 def test_first_and_second_derivatives_of_a_rest(lagrangian):
     keys = (0.9 * draw(2, 1, 4, 3, seed=5)).requires_grad_()
     beta = torch.tensor([0.3, 0.5]).double().view(2, 1, 1).requires_grad_()
@@ -134,12 +84,7 @@ def test_first_and_second_derivatives_of_a_rest(lagrangian):
     assert torch.autograd.gradgradcheck(run, few, fast_mode=True)
 
 
-def test_entmax_refuses_orders_outside_its_family():
-    for alpha in (1.0, 2.5):
-        with pytest.raises(ValueError, match="alpha must be"):
-            entmax(alpha)
-    with pytest.raises(ValueError, match="degree must be"):
-        rectified_power(1.0)
+def test_what_is_no_function_is_refused():
     with pytest.raises(TypeError, match="value must be a function"):
         Lagrangian(name="none", value=None)
 
@@ -150,10 +95,9 @@ def test_entmax_refuses_orders_outside_its_family():
         ({"keys": torch.ones(3, 5)}, ValueError, "queries must have the width of the keys"),
         ({"values": torch.ones(2, 4)}, ValueError, "values must be as many as the keys"),
         ({"values": torch.ones(3, 4).double()}, TypeError, "values must have the keys' dtype"),
-        ({"keys": torch.full((3, 4), torch.nan)}, ValueError, "keys must be finite"),
         ({"beta": 0.0}, ValueError, "beta must be"),
         ({"mask": torch.zeros(2, 3, dtype=torch.bool)}, ValueError, "mask must leave"),
-        ({"mask": torch.ones(2, 2, dtype=torch.bool)}, ValueError, "mask must fit"),
+        ({"mask": torch.ones(2, 2, dtype=torch.bool)}, ValueError, "mask"),
         ({"mask": torch.ones(2, 3)}, TypeError, "mask must be a boolean"),
         ({"heads": 3}, ValueError, "heads must divide the width of queries"),
     ],

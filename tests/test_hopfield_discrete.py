@@ -17,7 +17,6 @@ from spinformer.hopfield.discrete import (
     Separation,
     energy,
     fields,
-    log_energy,
     polynomial,
     retrieve,
 )
@@ -134,27 +133,16 @@ def test_gradient_rule_is_minus_the_gradient():
         np.testing.assert_allclose(got, slope, rtol=1e-6, atol=1e-6 * np.abs(slope).max())
 
 
-def test_log_energy_orders_states_as_the_energy_and_survives_large_dimension():
-    rng = np.random.default_rng(4)
-    patterns, states = spins(rng, 5, 30), spins(rng, 9, 30)
-    np.testing.assert_allclose(
-        log_energy(patterns, states=states),
-        -np.log(-energy(patterns, states=states, separation=EXPONENTIAL)),
-        rtol=1e-13,
-    )
-    wide = spins(rng, 3, 2000)
-    np.testing.assert_allclose(log_energy(wide, states=wide), -2000.0, atol=1e-12)
-    with pytest.raises(ValueError, match="use log_energy"):
+def test_an_energy_that_overflows_is_refused():
+    wide = np.ones((1, 800))
+    with pytest.raises(ValueError, match="overflows"):
         energy(wide, states=wide, separation=EXPONENTIAL)
-    assert (
-        retrieve(wide, queries=mask(wide, fraction=0.5), separation=EXPONENTIAL).states == wide
-    ).all()
 
 
 # -- dynamics --------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=25, derandomize=True)
+@settings(deadline=None, max_examples=12, derandomize=True)
 @given(st.integers(0, 10**6), st.sampled_from(MEMORIES), st.booleans(), st.booleans())
 def test_kernels_follow_the_plain_reference_flip_by_flip(seed, memory, diagonal, biased):
     rng = np.random.default_rng(seed)
@@ -234,7 +222,7 @@ def test_a_separation_of_ones_own_is_retrieved_like_the_built_in_ones():
     cube = Separation(name="rectified cube", function=lambda x: np.maximum(x, 0.0) ** 3)
     rng = np.random.default_rng(25)
     for memory in (powers, even, cube):
-        for seed in range(20):
+        for seed in range(6):
             patterns, queries = spins(rng, 6, 19), rng.choice([-1.0, 0.0, 1.0], (5, 19))
             options = {"separation": memory, "seed": seed}
             if memory is powers:
@@ -334,9 +322,6 @@ def test_rises_are_counted_where_the_energy_rises():
     assert unknown.rises[0] == 0
 
 
-# -- images ----------------------------------------------------------------------------------
-
-
 # -- input -----------------------------------------------------------------------------------
 
 
@@ -350,7 +335,6 @@ def test_rises_are_counted_where_the_energy_rises():
         (lambda x: energy(x * 0.5, states=x), ValueError, "patterns"),
         (lambda x: energy(x[:0], states=x), ValueError, "patterns"),
         (lambda x: energy(x, states=x[:, :3]), ValueError, "states"),
-        (lambda x: energy(x, states=x * np.nan), ValueError, "states"),
         (lambda x: energy(x, states=x, bias=[1.0]), ValueError, "bias"),
         (
             lambda x: fields(x, states=x, separation=EXPONENTIAL, bias=np.ones(8)),
@@ -365,10 +349,7 @@ def test_rises_are_counted_where_the_energy_rises():
             ValueError,
             "kernel",
         ),
-        (lambda x: retrieve(x, queries=x, seed=None), TypeError, "seed"),
-        (lambda x: retrieve(x, queries=x, diagonal="False"), TypeError, "diagonal"),
         (lambda x: Separation(name="none", function=3), TypeError, "function must be"),
-        (lambda x: log_energy(x, states=x, separation=CLASSICAL), ValueError, "separation"),
         (lambda x: binarize(x, threshold="mean"), ValueError, "threshold"),
         (lambda x: mask(x, fraction=1.5), ValueError, "fraction"),
     ],

@@ -32,12 +32,12 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 9_720,
-    "src/bookmaker": 2_950,
-    "book/_ext": 570,
-    "src/compendium": 17_800,
+    "src/spinformer": 9_090,
+    "src/bookmaker": 3_030,
+    "book/_ext": 670,
+    "src/compendium": 18_350,
 }
-LINE_CEILINGS = {"src": 47_230, "tests": 29_150}
+LINE_CEILINGS = {"src": 47_250, "tests": 28_790}
 
 
 @cache

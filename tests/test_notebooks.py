@@ -20,6 +20,7 @@ import torch
 from IPython.display import display
 
 from bookmaker.checking import all_faults
+from bookmaker.figures import PICTURES
 from bookmaker.freshness import state
 from bookmaker.meaning import has_tag, python_source
 from bookmaker.source import Chapter, chapters
@@ -84,7 +85,7 @@ def test_outputs_are_there_and_clean(chapter: Chapter) -> None:
 def test_every_figure_has_name_caption_and_alt_text(chapter: Chapter) -> None:
     figures = 0
     for cell in code_cells(chapter):
-        images = [o for o in cell.outputs if "image/png" in o.get("data", {})]
+        images = [o for o in cell.outputs if PICTURES.keys() & o.get("data", {}).keys()]
         assert len(images) <= 1, f"{cell.id} draws {len(images)} figures"
         if images:
             figures += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
 import tomllib
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bookmaker.figures import cover_png
+from bookmaker.figures import cover_file
+from bookmaker.pdf import joined, main_path, with_link
 from bookmaker.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,7 +82,7 @@ def test_every_library_that_is_imported_is_asked_for() -> None:
         ("src/spinformer/language", asked_by("language")),
         ("src/spinformer/plot", asked_by("plot")),
         ("src/compendium", asked_by("chapters")),
-        ("src/bookmaker", asked_by("book", "sweep")),
+        ("src/bookmaker", asked_by("book", "pdf", "sweep")),
         ("book/_ext", asked_by("book")),
         ("tests", asked),
         ("benchmarks", asked),
@@ -178,7 +180,9 @@ def test_the_reference_leads_from_tasks_to_what_there_is_and_leaves_nothing_out(
 
 
 def test_the_cover_is_what_a_chapter_drew() -> None:
-    assert (ROOT / "book" / "_static" / "cover.png").read_bytes() == cover_png(ROOT)
+    suffix, picture = cover_file(ROOT)
+    assert (ROOT / "book" / "_static" / f"cover.{suffix}").read_bytes() == picture
+    assert f"book/_static/cover.{suffix}" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_reference_is_cited_and_every_citation_has_one() -> None:
@@ -193,3 +197,53 @@ def test_every_reference_is_cited_and_every_citation_has_one() -> None:
         for key in group.split(",")
     }
     assert set(keys) == cited
+
+
+def test_links_of_the_pdf_lead_to_its_own_pages(tmp_path: Path) -> None:
+    pypdf = pytest.importorskip("pypdf", reason="`make pdf` installs it")
+    from pypdf.annotations import Link
+
+    def printed(pages: int, links: dict[str, str]) -> bytes:
+        """A chapter with a place called `end` on its last page, and links on its first."""
+        writer = pypdf.PdfWriter()
+        for _ in range(pages):
+            writer.add_blank_page(100, 200)
+        writer.add_named_destination("end", pages - 1)
+        for target in links.values():
+            uri = Link(rect=(0, 0, 9, 9), url=target)
+            writer.add_annotation(0, uri)
+        stream = io.BytesIO()
+        writer.write(stream)
+        return stream.getvalue()
+
+    one, two = tmp_path / "one.html", tmp_path / "two.html"
+    links = {
+        "to": two.as_uri() + "#end",
+        "off": (tmp_path / "gone.html").as_uri(),
+        "out": "https://e.org",
+    }
+    data = joined([(one, "One", printed(2, links)), (two, "Two", printed(1, {}))])
+    book = pypdf.PdfReader(io.BytesIO(data))
+    assert [(item.title, book.get_destination_page_number(item)) for item in book.outline] == [
+        ("One", 0),
+        ("Two", 2),
+    ]
+    kept = [link.get_object() for link in book.pages[0]["/Annots"]]
+    assert [
+        book.get_page_number(link["/Dest"][0].get_object()) for link in kept if "/Dest" in link
+    ] == [2]
+    assert [link["/A"]["/URI"] for link in kept if "/A" in link] == ["https://e.org"]
+
+
+def test_the_pdf_holds_the_main_path_and_the_front_page_names_it_once() -> None:
+    pages = main_path(ROOT)
+    assert pages[0] == "book/welcome"
+    assert pages[-1] == "notebooks/51_synthesis"
+    named = re.findall(
+        r"notebooks/\w+",
+        (ROOT / "book" / "welcome.md").read_text().split("**A course.**")[1].split("\n")[0],
+    )
+    assert [page for page in pages if page.startswith("notebooks/")] == named
+    front = with_link("<h1>Title</h1>\n<p>Text</p>")
+    assert front.index("</h1>") < front.index("book.pdf") < front.index("Text")
+    assert with_link(front) == front

@@ -83,7 +83,6 @@ def test_ladders_that_do_not_mix_and_theories_that_do_not_settle_are_flagged():
         ({"fields": np.zeros(4)}, "fields must have shape"),
         ({"fields": np.zeros((2, 3))}, "one system"),
         ({"beta": -1.0}, "beta must be"),
-        ({"beta": np.nan}, "beta must be"),
         ({"copies": 1}, "copies must be"),
         ({"sweeps": 0}, "sweeps must be"),
     ],

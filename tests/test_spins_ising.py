@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from compendium.c25_driven.order import symmetry_of_asymmetry
 from spinformer.spins.ising import (
     gaussian_couplings,
     ising_log_partition,
-    ordered_couplings,
     pair_couplings,
     sherrington_kirkpatrick,
     solve_exact,
-    symmetry_of_asymmetry,
 )
 from spinformer.spins.monte_carlo import sample_ising
 
@@ -67,9 +66,6 @@ def test_document_s_ordered_pairs_couple_twice():
             s = np.array([a, b])
             total += np.exp(beta * (s @ j @ s + h @ s))
     result = solve_exact(pair_couplings(j), fields=h, beta=beta)
-    half = ordered_couplings(pair_couplings(j))
-    assert np.array_equal(half, half.T)
-    assert np.array_equal(pair_couplings(half), pair_couplings(j))
     assert result.log_partition + beta * np.trace(j) == pytest.approx(np.log(total), rel=1e-13)
 
 
@@ -112,8 +108,8 @@ def test_gradcheck_of_the_log_partition():
     def value(raw, field, b):
         return ising_log_partition(torch.triu(raw, 1) + torch.triu(raw, 1).mT, fields=field, beta=b)
 
-    assert torch.autograd.gradcheck(value, (upper, h, beta))
-    assert torch.autograd.gradgradcheck(value, (upper, h, beta))
+    assert torch.autograd.gradcheck(value, (upper, h, beta), fast_mode=True)
+    assert torch.autograd.gradgradcheck(value, (upper, h, beta), fast_mode=True)
 
 
 def test_sherrington_kirkpatrick_average_free_energy():

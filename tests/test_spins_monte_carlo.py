@@ -87,20 +87,6 @@ def test_one_spin_in_a_field_has_the_document_s_field_on_sigma():
     assert _pulls(run.magnetization, expected).max() < LIMIT
 
 
-@pytest.mark.parametrize(("size", "dim"), [(5, 1), (5, 2), (4, 7)])
-def test_compiled_and_plain_vector_sweeps_follow_the_same_trajectory(size, dim):
-    rng = np.random.default_rng(dim)
-    couplings, fields = 0.3 * rng.normal(size=(size, size)), rng.normal(size=(size, dim))
-    fields[0] = 0.0
-    couplings[0] = couplings[:, 0] = 0.0  # a free spin takes the branch without a direction
-    arguments = {"sweeps": 40, "burn": 5, "chains": 2, "blocks": 4, "seed": 7}
-    fast = sample_vector_spins(couplings, fields=fields, beta=1.5, **arguments)
-    slow = sample_vector_spins(couplings, fields=fields, beta=1.5, engine="reference", **arguments)
-    assert np.allclose(fast.magnetization.value, slow.magnetization.value, atol=1e-10)
-    assert np.allclose(fast.correlations.value, slow.correlations.value, atol=1e-10)
-    assert fast.energy.value == pytest.approx(slow.energy.value, abs=1e-9)
-
-
 def test_sweeps_are_the_heat_bath_spin_by_spin():
     couplings, fields = sherrington_kirkpatrick(5, seed=1, field_std=0.5)
     run = sample_ising(
@@ -250,9 +236,8 @@ def test_large_concentrations_keep_their_digits(dim, kappa):
     assert square.var() / 4 == pytest.approx(half, rel=0.2)
 
 
-@pytest.mark.parametrize("engine", ["numba", "reference"])
-def test_vector_spins_near_zero_temperature_end_and_are_right(engine):
-    system = {"fields": np.ones((2, 3)), "sweeps": 40, "burn": 20, "engine": engine}
+def test_vector_spins_near_zero_temperature_end_and_are_right():
+    system = {"fields": np.ones((2, 3)), "sweeps": 40, "burn": 20}
     for beta in (1e16, 1e40):
         run = sample_vector_spins(np.eye(2)[::-1], beta=beta, **system)
         # Ground state: σ along (1, 1, 1), so E = −2 σ·σ − 2 h·σ = −6 − 6.
@@ -382,7 +367,6 @@ def test_sums_of_rounded_couplings_are_exact_in_any_order():
     ("change", "message"),
     [
         ({"couplings": np.ones((2, 3))}, "couplings"),
-        ({"couplings": np.array([[0.0, np.nan], [0.0, 0.0]])}, "couplings must be finite"),
         ({"fields": np.ones(3)}, "fields"),
         ({"beta": -1.0}, "beta"),
         ({"sweeps": 0}, "sweeps"),

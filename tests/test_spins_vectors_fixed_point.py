@@ -1,11 +1,10 @@
 """The mean-field fixed point: residuals recomputed, honest flags, batches, derivatives."""
 
-import numpy as np
 import pytest
 import torch
 
 from spinformer.core.solve import NotConverged, Status
-from spinformer.spins.large_d import langevin, log_partition, solve_fixed_point
+from spinformer.spins.large_d import log_partition, solve_fixed_point
 
 DOUBLE = torch.float64
 
@@ -99,8 +98,8 @@ def test_derivatives_once_and_twice(order):
         )
         return found.value
 
-    assert torch.autograd.gradcheck(solved, (couplings, fields, beta))
-    assert torch.autograd.gradgradcheck(solved, (couplings, fields, beta))
+    assert torch.autograd.gradcheck(solved, (couplings, fields, beta), fast_mode=True)
+    assert torch.autograd.gradgradcheck(solved, (couplings, fields, beta), fast_mode=True)
 
     total = solved(couplings, fields, beta).square().sum()
     arguments = (couplings, fields, beta)
@@ -136,15 +135,11 @@ _J = torch.ones(3, 3)
         (lambda: solve_fixed_point(_J, fields=_H, beta=torch.tensor(-1.0)), ValueError, "beta"),
         (lambda: solve_fixed_point(_J, fields=_H, beta=1.0, tolerance=-1), ValueError, "tolerance"),
         (lambda: solve_fixed_point(_J, fields=_H, beta=1.0, max_steps=0), ValueError, "max_steps"),
-        (lambda: solve_fixed_point(_J, fields=_H, beta=1.0, throw="no"), TypeError, "throw"),
         (
             lambda: solve_fixed_point(_J.expand(2, 3, 3), fields=_H.expand(5, 3, 2), beta=1.0),
             ValueError,
             "broadcast",
         ),
-        (lambda: langevin(torch.full((1, 2), torch.nan), beta=1.0), ValueError, "theta"),
-        (lambda: langevin(_H, beta=np.nan), ValueError, "beta"),
-        (lambda: langevin(1e30 * _H, beta=1.0), ValueError, "square that is in range"),
         (lambda: solve_fixed_point(_J, fields=1e30 * _H, beta=1.0), ValueError, "in range"),
         (lambda: solve_fixed_point(1e30 * _J, fields=_H, beta=1.0), ValueError, "in range"),
         (lambda: solve_fixed_point(_J, fields=_H, beta=1e30), ValueError, "in range"),

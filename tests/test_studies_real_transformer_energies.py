@@ -226,7 +226,6 @@ def ones(*shape):
     [
         (lambda m, t: energies.stage_energies(m, t[0], "other"), "kind"),
         (lambda m, t: energies.stage_energies(m, replace(t[0], layer=2), "overlap"), "layer"),
-        (lambda m, t: energies.stage_energies(example_model(seed=1), t[0], "overlap"), "trace"),
         (lambda m, t: energies.depth_profile(m, t, "other"), "kind"),
         (lambda m, t: energies.depth_profile(m, t[::-1], "overlap"), "traces .*all layers"),
         (lambda m, t: energies.depth_profile(m, t[:1], "overlap"), "traces .*all layers"),

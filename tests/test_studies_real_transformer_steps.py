@@ -141,11 +141,3 @@ def test_common_parts_go_down_and_specific_ones_up_at_every_length(length):
     assert 36 < down["whole"] < 50
     assert up["whole"] < 12
     assert (steps.read_stages("residual")[length].mean(0) < 0).sum() == 5
-
-
-def test_bad_input_is_refused():
-    model, other = example_model(), example_model(seed=1)
-    trace = run_model(model, TOKENS)[0]
-    for function in (steps.head_steps, steps.turned_steps, steps.stage_changes):
-        with pytest.raises(ValueError, match="another model"):
-            function(other, trace)

@@ -16,9 +16,13 @@ NEEDS = {"module": ("spins.math.js",)}
 
 
 class Explorable(SphinxDirective):
-    """`{explorable} NAME`: a live figure; the content is what is seen where scripts are off."""
+    """`{explorable} NAME`: a live figure; the content is what is seen where scripts are off.
+
+    `{explorable} NAME small` leaves out what is beside its main panel.
+    """
 
     required_arguments = 1
+    optional_arguments = 1
     has_content = True
 
     def run(self) -> list[nodes.Node]:
@@ -30,7 +34,8 @@ class Explorable(SphinxDirective):
         self.env.metadata[self.env.docname]["explorables"] += f" {name}"
         # A heading of the same name is the anchor, if the page has one.
         anchor = "" if name in self.state.document.ids else f' id="{name}"'
-        before = f'<div{anchor} data-explorable="{name}">'
+        small = " data-small" if "small" in self.arguments else ""
+        before = f'<div{anchor} data-explorable="{name}"{small}>'
         return [
             nodes.raw("", before, format="html"),
             *self.parse_content_to_nodes(),

@@ -10,7 +10,7 @@ from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
 from bookmaker.errors import BookError
-from bookmaker.figures import figure_png
+from bookmaker.figures import figure_file
 from bookmaker.freshness import read_notebook
 
 
@@ -26,7 +26,7 @@ class WithoutScripts(Directive):
         root = Path(env.srcdir)
         try:
             notebook = read_notebook(root / "notebooks" / f"{chapter}.ipynb")
-            picture = figure_png(notebook, name)
+            suffix, picture = figure_file(notebook, name)
         except (BookError, OSError) as error:
             raise self.error(f"{chapter}, {name}: {error}") from None
         cell = next(
@@ -34,7 +34,7 @@ class WithoutScripts(Directive):
             for c in notebook.cells
             if c.metadata.get("mystnb", {}).get("figure", {}).get("name") == name
         )
-        path = Path(env.doctreedir).parent / "without_scripts" / f"{name}.png"
+        path = Path(env.doctreedir).parent / "without_scripts" / f"{name}.{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(picture)
         here = (root / env.docname).parent

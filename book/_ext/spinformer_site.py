@@ -8,6 +8,7 @@ from typing import Any
 
 from docutils import nodes
 from pybtex import plugin
+from site_cards import setup_cards
 from site_claims import setup_claims
 from site_code import setup_code
 from site_figures import setup_figures
@@ -89,6 +90,7 @@ def remember_plugins() -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register what the parts of the book need."""
     remember_plugins()
+    setup_cards(app)
     setup_claims(app)
     setup_code(app)
     setup_figures(app)

@@ -12,12 +12,13 @@ import click
 
 from bookmaker.checking import all_faults
 from bookmaker.errors import BookError, ChapterError
-from bookmaker.execution import rebuild_all, run, stamp_project, write_notebook
-from bookmaker.figures import cover_png
+from bookmaker.execution import rebuild_all, run, write_notebook
+from bookmaker.figures import cover_file
 from bookmaker.files import write_atomically
 from bookmaker.frame import verdicts, welcome_pictures
 from bookmaker.freshness import read_notebook, state
 from bookmaker.parameters import values_from_pairs
+from bookmaker.pdf import write_pdf
 from bookmaker.points import read_points
 from bookmaker.project import project_root
 from bookmaker.scaffold import next_steps, write_chapter
@@ -243,7 +244,6 @@ def build(names: tuple[str, ...], everything: bool, jobs: int, progress: bool) -
     A chapter that fails keeps its old notebook; the others are built all the same.
     """
     selected = chapters(names=names)
-    stamp_project(project_root())
     waiting: list[Chapter] = []
     problems: list[str] = []
     for chapter in selected:
@@ -268,11 +268,19 @@ def build(names: tuple[str, ...], everything: bool, jobs: int, progress: bool) -
     sys.exit(1 if problems else 0)
 
 
+@main.command("pdf")
+def pdf() -> None:
+    """Print the main path from the built pages into one PDF; `make pdf` installs what it needs."""
+    root = project_root()
+    click.echo(write_pdf(root, root / "_build" / "html").relative_to(root))
+
+
 @main.command("cover")
 def cover() -> None:
-    """Copy the figure that README and the front page show out of its chapter."""
+    """Copy the figure that README shows out of its chapter."""
     root = project_root()
-    path, image = root / "book" / "_static" / "cover.png", cover_png(root)
+    suffix, image = cover_file(root)
+    path = root / "book" / "_static" / f"cover.{suffix}"
     if not path.exists() or path.read_bytes() != image:
         write_atomically(path, image)
 
@@ -311,7 +319,7 @@ def check(names: tuple[str, ...]) -> None:
 @click.argument("name")
 @click.option("--title", default="", help="Title of the chapter: a question or a finding.")
 def new(name: str, title: str) -> None:
-    """Begin chapter NAME (NN_words): its source, values for its test run, its place in the book."""
+    """Begin chapter NAME (NN_words): its source, and values for its test run."""
     root = project_root()
     for path in write_chapter(root, name, title):
         click.echo(path.relative_to(root))

@@ -12,6 +12,7 @@ from pathlib import Path
 from bookmaker.claims import FILE as CLAIMS
 from bookmaker.claims import TAG, Claim, claim_tags, parse_claims, settle
 from bookmaker.errors import ChapterError, Fault, ParameterError, SourceError
+from bookmaker.figures import PICTURES
 from bookmaker.freshness import read_notebook, state
 from bookmaker.meaning import has_tag
 from bookmaker.results import TAG as RESULTS
@@ -197,7 +198,7 @@ def _age_faults(chapter: Chapter) -> Iterator[Fault]:
     for cell, from_table in zip(notebook.cells, prints_stored(notebook), strict=True):
         if cell.cell_type != "code":
             continue
-        images = [o for o in cell.outputs if "image/png" in o.get("data", {})]
+        images = [o for o in cell.outputs if PICTURES.keys() & o.get("data", {}).keys()]
         if len(images) > 1:
             yield chapter.fault(lines[cell.id], f"the cell draws {len(images)} figures, not one")
         if images and "figure" not in cell.metadata.get("mystnb", {}):

@@ -19,6 +19,7 @@ import yaml
 from bookmaker.conditions import condition_names, is_met
 from bookmaker.errors import ConditionError, Fault, SourceError
 from bookmaker.freshness import read_notebook
+from bookmaker.settings import SIGNS
 
 VERDICTS = ("holds", "holds if", "fails", "open", "not computed yet")
 DECIDED = {"holds": True, "holds if": True, "fails": False}
@@ -39,9 +40,10 @@ class Claim:
     they print it, and the row finds it with a regular expression of one group. `criterion` is an
     expression in these names that is true where the statement holds (see `conditions`); `shown` is
     what the page prints, with `{name}` for a figure. `settings` is the table of settings, below
-    `src/compendium`, of a row whose verdict depends on choices (see `settings`); `before` says of a
-    criterion that was changed after the first run what it was and what it gave. `line` is where
-    the row begins.
+    `src/compendium`, of a row whose verdict depends on choices (see `settings`); one that
+    `holds` or `fails` and has none says in `no_settings` why no choice could turn it; `before` says
+    of a criterion that was changed after the first run what it was and what it gave. `line` is
+    where the row begins.
     """
 
     id: str
@@ -54,6 +56,7 @@ class Claim:
     criterion: str = ""
     shown: str = ""
     settings: str = ""
+    no_settings: str = ""
     before: str = ""
     line: int = field(default=1, compare=False)
 
@@ -87,6 +90,8 @@ class Claim:
                 yield self.fault(f"{key} is missing")
         if self.verdict != "holds" and not self.condition:
             yield self.fault("condition is missing: say when or why")
+        if (self.settings == "") == (self.no_settings == "") and self.verdict in SIGNS:
+            yield self.fault("needs a table of settings, or no_settings: why no choice turns it")
         try:
             compared = set(condition_names(self.criterion)) if self.criterion else set()
             quoted = {name for _, name, _, _ in Formatter().parse(self.shown) if name is not None}

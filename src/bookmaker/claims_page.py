@@ -8,6 +8,7 @@ link to one another.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -108,7 +109,10 @@ def claims_markdown(root: Path) -> str:
     Raises SourceError with every row whose verdict does not follow from its figures.
     """
     rows = read_rows(root)
-    entries = [line for row in rows for line in _entry(row)]
+    # What a reader of the documents would not expect comes first.
+    ordered = sorted(rows, key=lambda row: row.claim.verdict == "holds")
+    ordered = sorted(ordered, key=lambda row: row.claim.verdict != "fails")
+    entries = [line for row in ordered for line in _entry(row)]
     return "\n".join([*_counts(rows), "", ":::::{container} claims", *entries, ":::::", ""])
 
 
@@ -171,7 +175,7 @@ def _entry(row: Row) -> list[str]:
     facts += [("Figures", row.figures)]
     if claim.criterion:
         facts += [("Criterion", f"`{_one_line(claim.criterion)}`")]
-    facts += [("Criterion before", claim.before), ("Settings", row.settings)]
+    facts += [("Criterion before", claim.before), ("Settings", row.settings or claim.no_settings)]
     chapters = [f"[](/notebooks/{name}.ipynb)" for name in row.chapters]
     facts += [("Chapter" if len(chapters) == 1 else "Chapters", ", ".join(chapters))]
     if claim.test:
@@ -212,12 +216,18 @@ def _parts(root: Path) -> dict[str, str]:
     """Return the part of the book in which each chapter stands, without its name."""
     contents = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     return {
-        file.removeprefix("notebooks/"): part.get("caption", "").partition(":")[0]
+        file.removeprefix("notebooks/"): _part(part.get("caption", ""))
         for part in contents.get("parts", [])
         for entry in part.get("chapters", [])
         for file in _files(entry)
         if file.startswith("notebooks/")
     }
+
+
+def _part(caption: str) -> str:
+    """Return the part that a caption names; further results of a part belong to it."""
+    found = re.search(r"Part [IVX]+", caption)
+    return found[0] if found else caption.partition(":")[0]
 
 
 def _files(entry: dict[str, Any]) -> list[str]:

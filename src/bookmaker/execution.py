@@ -25,7 +25,6 @@ from bookmaker.files import keep, prepare_folder, write_atomically
 from bookmaker.freshness import read_notebook, spliced
 from bookmaker.page import page_files, write_page
 from bookmaker.pictures import keep_pictures
-from bookmaker.project import citation_text, readme_text, repository_address
 from bookmaker.source import Chapter
 
 # One thread for each library: the same sums in the same order on every machine, and as many
@@ -155,16 +154,6 @@ def _try_to_rebuild(chapter: Chapter, progress: bool) -> tuple[str, str]:
     except OSError as error:
         return chapter.name, f"cannot write the notebook: {error.strerror}"
     return chapter.name, ""
-
-
-def stamp_project(root: Path) -> None:
-    """Write the public address into README.md and CITATION.cff."""
-    address = repository_address(root)
-    for name, rewrite in (("README.md", readme_text), ("CITATION.cff", citation_text)):
-        path = root / name
-        before = path.read_text(encoding="utf-8")
-        if (after := rewrite(before, address)) != before:
-            write_atomically(path, after)
 
 
 def run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from html import escape
 from pathlib import Path
 
 import nbformat
@@ -13,17 +14,34 @@ from bookmaker.freshness import read_notebook
 COVER = ("33_phase_transitions", "fig-phase-wide")
 
 
-def figure_png(notebook: nbformat.NotebookNode, name: str) -> bytes:
-    """Return the image drawn by the cell whose figure is called `name`; ChapterError if none."""
+PICTURES = {"image/svg+xml": "svg", "image/png": "png"}
+
+
+def figure_file(notebook: nbformat.NotebookNode, name: str) -> tuple[str, bytes]:
+    """Return the kind ("svg", "png") and the data of the figure called `name`.
+
+    Raises ChapterError if no cell draws it.
+    """
     for cell in notebook.cells:
         if cell.metadata.get("mystnb", {}).get("figure", {}).get("name") == name:
             for output in cell.outputs:
-                if "image/png" in output.get("data", {}):
-                    return base64.b64decode(output.data["image/png"])
+                for kind, suffix in PICTURES.items():
+                    if picture := output.get("data", {}).get(kind):
+                        return suffix, picture_bytes(kind, picture)
     raise ChapterError(f"no cell draws a figure named {name!r}")
 
 
-def cover_png(root: Path) -> bytes:
-    """Return the figure that README.md and the front page show."""
+def picture_bytes(kind: str, picture: str) -> bytes:
+    """Return a picture as a notebook holds it, text or base64, as a file."""
+    return picture.encode() if kind == "image/svg+xml" else base64.b64decode(picture)
+
+
+def labelled(svg: str, alt: str) -> str:
+    """Return an SVG that says in words what it shows, as the alt text of an image does."""
+    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
+
+
+def cover_file(root: Path) -> tuple[str, bytes]:
+    """Return kind and data of the figure that README.md shows."""
     chapter, name = COVER
-    return figure_png(read_notebook(root / "notebooks" / f"{chapter}.ipynb"), name)
+    return figure_file(read_notebook(root / "notebooks" / f"{chapter}.ipynb"), name)

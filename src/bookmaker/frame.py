@@ -17,6 +17,8 @@ from bookmaker.claims import VERDICTS, printed_by_chapter, printed_for, read_cla
 
 PARTS = {"A": "part1", "B": "part2", "C": "part3"}
 FOLDER = Path("book") / "_static" / "welcome"
+# The picture that a link to the book shows elsewhere.
+CARD = "motions"
 HEADINGS = {
     "holds": "Holds",
     "holds if": "Holds, if a condition is met",
@@ -66,6 +68,7 @@ def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
     from compendium.front.schematics import draw_generator, draw_layer, draw_spins
     from compendium.front.welcome import FIGURES, PICTURES, welcome_numbers
     from spinformer.plot.style import use_style
+    from spinformer.plot.vector import figure_svg
 
     numbers = welcome_numbers(claim_figures(root, FIGURES))
     draws: dict[str, Callable[[], None]]
@@ -76,13 +79,16 @@ def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
         with plt.rc_context():
             use_style()
             draw()
-            stream = io.BytesIO()
-            # No version of a library in the file.
-            plt.savefig(stream, dpi=200, metadata={"Software": None})
+            files = {f"{name}.svg": figure_svg(plt.gcf()).encode()}
+            if name == CARD:
+                # Elsewhere than in a book a link shows no SVG. No version of a library in the file.
+                stream = io.BytesIO()
+                plt.savefig(stream, dpi=200, metadata={"Software": None})
+                files["card.png"] = stream.getvalue()
             plt.close()
-        path, image = root / FOLDER / f"{name}.png", stream.getvalue()
-        digests[path.name] = hashlib.sha256(image).hexdigest()
-        yield path, image
+        for file, content in files.items():
+            digests[file] = hashlib.sha256(content).hexdigest()
+            yield root / FOLDER / file, content
     stored = {"numbers": numbers, "digests": digests}
     yield root / FOLDER / "pictures.json", (json.dumps(stored, indent=1) + "\n").encode()
 

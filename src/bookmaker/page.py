@@ -17,6 +17,7 @@ from pybtex.database import BibliographyData, parse_file
 from traitlets.config import Config
 
 from bookmaker.errors import OutputError
+from bookmaker.figures import labelled
 from bookmaker.files import write_atomically
 from bookmaker.source import Chapter
 
@@ -82,14 +83,19 @@ def _plain(chapter: Chapter, notebook: nbformat.NotebookNode) -> nbformat.Notebo
             text = _BOX.sub(r'\1<div class="box">\n\n\1**\2**\n\n\3\n\1</div>', text)
             cell.source = _LINK.sub(lambda match: match[1] or _title(chapter, match[2]), text)
         elif figure := cell.metadata.get("mystnb", {}).get("figure"):
-            alt = escape(cell.metadata["mystnb"].get("image", {}).get("alt", ""))
+            alt = cell.metadata["mystnb"].get("image", {}).get("alt", "")
             words = escape(_CITED.sub(cite, figure["caption"]), quote=False)
             for output in cell.outputs:
-                if picture := output.get("data", {}).get("image/png"):
-                    image = f'<img src="data:image/png;base64,{picture}" alt="{alt}">'
-                    output.data = {
-                        "text/html": f"<figure>{image}<figcaption>{words}</figcaption></figure>"
-                    }
+                data = output.get("data", {})
+                if picture := data.get("image/svg+xml"):
+                    image = labelled(picture, alt)
+                elif picture := data.get("image/png"):
+                    image = f'<img src="data:image/png;base64,{picture}" alt="{escape(alt)}">'
+                else:
+                    continue
+                output.data = {
+                    "text/html": f"<figure>{image}<figcaption>{words}</figcaption></figure>"
+                }
     if cited:
         text = library.to_string("bibtex")
         listed = format_from_string(text, "plain", dict.fromkeys(cited), output_backend="html")

@@ -12,7 +12,6 @@ from bookmaker.errors import ChapterError
 # What a reader's browser or Colab can reach; a local path or a file:// remote is not.
 _HTTPS = re.compile(r"^https://[\w.-]+\.[a-z]+/[\w.-]+/[\w.-]+$")
 _SSH = re.compile(r"^(?:ssh://)?git@(?P<host>[\w.-]+)[:/](?P<path>[\w.-]+/[\w.-]+)$")
-_BADGES = re.compile(r"(<!-- badges -->\n).*?(<!-- end of badges -->)", re.DOTALL)
 
 
 def project_root(start: Path | None = None) -> Path:
@@ -61,27 +60,3 @@ def published_address(root: Path) -> str:
     """
     chosen = os.environ.get("SPINFORMER_REPOSITORY")
     return repository_address(root) if chosen is None else public_address(chosen)
-
-
-def citation_text(text: str, address: str) -> str:
-    """Return a CITATION.cff with `repository-code` set to `address`, without it for ""."""
-    lines = [line for line in text.splitlines() if not line.startswith("repository-code:")]
-    if address:
-        lines.append(f"repository-code: {address}")
-    return "\n".join(lines) + "\n"
-
-
-def readme_text(text: str, address: str) -> str:
-    """Return a README whose badges lead to `address`; none for "" or a host without them."""
-    badges = ""
-    if address.startswith("https://github.com/"):
-        path = address.removeprefix("https://github.com/")
-        status = f"{address}/actions/workflows/book.yml"
-        badges = (
-            f"[![tests]({status}/badge.svg)]({status})\n"
-            f"[![Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
-            f"(https://colab.research.google.com/github/{path})\n"
-            f"[![Binder](https://mybinder.org/badge_logo.svg)]"
-            f"(https://mybinder.org/v2/gh/{path}/main)\n"
-        )
-    return _BADGES.sub(lambda match: f"{match[1]}{badges}{match[2]}", text)

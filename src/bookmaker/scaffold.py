@@ -1,4 +1,4 @@
-"""Begin a chapter: its source, the values of its test run and its line in the contents."""
+"""Begin a chapter: its source and the values of its test run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from bookmaker.files import write_atomically
 
 _TEMPLATE = Path(__file__).with_name("template.md")
 _NAME = re.compile(r"^\d\d[a-z]?_[a-z][a-z0-9_]*$")
-_LISTED = re.compile(r"^(?P<indent>\s*)- file: notebooks/(?P<name>\w+)\s*$")
 # What the parameters of the template become in the test run.
 _VALUES = {"beta_high": 2.0, "count": 5}
 
@@ -28,14 +27,12 @@ def write_chapter(root: Path, name: str, title: str = "") -> list[Path]:
         )
     source = root / "notebooks" / f"{name}.md"
     values = root / "tests" / "papermill" / f"{name}.json"
-    contents = root / "_toc.yml"
     for path in (source, source.with_suffix(".ipynb"), values):
         if path.exists():
             raise ChapterError(f"{path.relative_to(root)} exists")
     number, _, words = name.partition("_")
     for path in (root / "notebooks").glob(f"{number}_*.md"):
         raise ChapterError(f"the number {number} is taken: notebooks/{path.name}")
-    listing = listed(contents.read_text(encoding="utf-8"), name)
     text = _TEMPLATE.read_text(encoding="utf-8")
     finding = f"TODO a question or a finding about {words.replace('_', ' ')}"
     text = text.replace("TITLE", title or finding)
@@ -43,40 +40,7 @@ def write_chapter(root: Path, name: str, title: str = "") -> list[Path]:
     values.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(source, text)
     write_atomically(values, json.dumps(_VALUES) + "\n")
-    write_atomically(contents, listing)
-    return [source, values, contents]
-
-
-def listed(text: str, name: str) -> str:
-    """Return a table of contents with chapter `name` behind the last that has a lower number.
-
-    It is a section only where its neighbor of the same number is one.
-
-    >>> toc = "- file: notebooks/10_a\\n  sections:\\n    - file: notebooks/10b_a\\n"
-    >>> print(listed(toc, "20_b") + listed(toc, "10c_b"))
-    - file: notebooks/10_a
-      sections:
-        - file: notebooks/10b_a
-    - file: notebooks/20_b
-    - file: notebooks/10_a
-      sections:
-        - file: notebooks/10b_a
-        - file: notebooks/10c_b
-    <BLANKLINE>
-    """
-    lines = text.splitlines()
-    found = [(i, match) for i, line in enumerate(lines) if (match := _LISTED.match(line))]
-    if any(match["name"] == name for _, match in found):
-        raise ChapterError(f"_toc.yml lists notebooks/{name} already")
-    if not found:
-        raise ChapterError("_toc.yml lists no chapter; add the new one by hand")
-    lower = [(i, match) for i, match in found if match["name"] < name]
-    place, neighbor = (lower[-1][0] + 1, lower[-1][1]) if lower else found[0]
-    indent = neighbor["indent"]
-    if neighbor["name"][:2] != name[:2]:
-        indent = min((match["indent"] for _, match in found), key=len)
-    lines.insert(place, f"{indent}- file: notebooks/{name}")
-    return "\n".join(lines) + "\n"
+    return [source, values]
 
 
 def next_steps(name: str) -> str:
@@ -84,7 +48,8 @@ def next_steps(name: str) -> str:
     command = "python -m bookmaker"
     return f"""
 The chapter runs as it is. Next:
-  1. write it in notebooks/{name}.md; every TODO says what belongs there
+  1. write it in notebooks/{name}.md; every TODO says what belongs there; `- file: notebooks/{name}`
+     in _toc.yml says where it stands
   2. {command} build {name}    executes it
   3. {command} check {name}    names what is missing, by file and line
   4. make html                 the pages; no warning is let through

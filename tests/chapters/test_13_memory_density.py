@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from compendium.c13_memory_density.mixing import pair_mixing
 from compendium.c13_memory_density.study import (
     DIGITS,
     HELD_OUT,
@@ -17,7 +18,7 @@ from compendium.c13_memory_density.study import (
     two_clusters,
 )
 from spinformer.core.statistics import mean_interval, series_estimate
-from spinformer.hopfield.density import contrastive_gradient, log_weights, loss, pair_mixing
+from spinformer.hopfield.density import contrastive_gradient, log_weights, loss
 
 
 def stored(table, **unit):

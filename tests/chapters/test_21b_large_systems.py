@@ -18,25 +18,25 @@ from compendium.c21b_large_systems.study import (
     sparse_couplings,
     squared_error,
 )
+from compendium.c21b_large_systems.unrolled import unrolled_tap
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import (
     belief_propagation,
     glass_state,
     instability_beta,
     solve_mean_field,
-    unrolled_tap,
 )
 from spinformer.spins.monte_carlo import sample_ising, tempered_chains
 
 
-def _errors(kind, size, copies):
+def _errors(kind, size, copies, sweeps=800):
     """Mean squared errors against the other sampler of the package, two runs a system."""
     found = {theory: [] for theory in THEORIES}
     for copy in range(copies):
         couplings, fields = draw_system(kind, size=size, seed=10_000 + 97 * copy + size)
         system = {"fields": fields, "beta": BETAS[kind]}
         runs = [
-            sample_ising(couplings, **system, sweeps=800, burn=100, chains=2, seed=copy + 50 * k)
+            sample_ising(couplings, **system, sweeps=sweeps, burn=100, chains=2, seed=copy + 50 * k)
             for k in range(2)
         ]
         means = np.array([run.magnetization.value for run in runs])
@@ -61,7 +61,7 @@ def test_which_theory_becomes_exact_by_other_simulation():
         assert found["adaptive"] < 0.15 * found["tap"], kind
     # Short loops, which beliefs do not see, are fewer in a larger graph; the error of the others
     # has nothing to do with them.
-    little, sparse = _errors("sparse", 24, 8), _errors("sparse", 200, 2)
+    little, sparse = _errors("sparse", 24, 12, 2000), _errors("sparse", 250, 2, 2000)
     assert sparse["beliefs"] < 0.6 * little["beliefs"]
     assert sparse["adaptive"] > 0.5 * little["adaptive"]
     # The exponents of the stored table by an unweighted fit of the means.

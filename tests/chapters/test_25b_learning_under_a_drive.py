@@ -33,7 +33,6 @@ from compendium.c25b_learning_under_a_drive.tables import (
     RECALL,
     SHUFFLED,
     TEXT,
-    TUNING,
     UPDATES,
     chosen_setting,
 )
@@ -210,17 +209,6 @@ def test_one_seed_of_the_table_comes_out_again(trained):
         assert rate == pytest.approx(table["entropy"][row], rel=slack)
 
 
-def test_settings_are_those_of_the_least_bits():
-    table = TUNING.read()
-    for task in SHAPES:
-        for arm in set(table["arm"][table["task"] == task]):
-            rows = (table["arm"] == arm) & (table["task"] == task)
-            setting = chosen_setting(arm, task=task)
-            best = rows & (table["rate"] == setting["rate"])
-            best &= table["strength"] == setting["strength"]
-            assert table["bits"][best].min() == table["bits"][rows].min()
-
-
 @pytest.mark.claim("B13b")
 def test_a_driven_layer_looks_up_and_reads_nothing_of_the_future(trained):
     """Answers from a dictionary; derivatives of the past by the future; the table's lead."""
@@ -275,23 +263,6 @@ def test_entropy_production_of_a_trained_layer_in_simulated_steps(trained):
     assert mean_interval(change)[0] < 0
     assert mean_interval(final("entropy", "driven") - final("entropy", SHUFFLED))[0] < 0
     assert mean_interval(final("entropy", "one step") - first("entropy", "one step"))[0] > 0
-
-
-def test_numbers_of_the_case_for_the_hand_and_of_the_exercises():
-    fields, beta = torch.eye(2, 8, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
-    for coupling, wanted in ((1.0, 0.1545), (2.0, 0.443)):
-        couplings = coupling * torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
-        state = driven_start(fields, beta=beta)
-        for _ in range(2):
-            made = driven_step(
-                state, couplings=couplings, fields=fields, beta=beta, theory="large D"
-            )
-            state = made.state
-        rate = float(entropy_rate(made.delayed, couplings=couplings, beta=beta)) / 2
-        assert rate == pytest.approx(wanted, abs=5e-4)
-        if coupling == 1.0:
-            assert state.mean[1, :2].tolist() == pytest.approx([0.309, 0.5], abs=5e-4)
-    assert 15 / sum(1 / n for n in range(1, 16)) == pytest.approx(4.5, abs=0.05)
 
 
 def test_focus_is_the_share_of_a_question_that_lies_on_its_pair():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from compendium.c32b_finite_size.corrections import linear_fluctuations, mean_shift
 from compendium.c32b_finite_size.study import (
     Limit,
     agreement_times,
@@ -14,14 +15,7 @@ from compendium.c32b_finite_size.study import (
     sample,
     settled_limits,
 )
-from spinformer.dmft.finite_size import (
-    linear_fluctuations,
-    linear_maps,
-    mean_path,
-    mean_shift,
-    semantic_overlaps,
-    window_means,
-)
+from spinformer.dmft.finite_size import linear_maps, mean_path, semantic_overlaps, window_means
 from spinformer.dmft.functional import propagate, token_states
 from spinformer.dmft.network import Network
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
+from compendium.c32b_finite_size.corrections import mean_shift
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
 from compendium.c32c_fluctuations.study import (
     BREAKS,
@@ -21,6 +22,7 @@ from compendium.c32c_fluctuations.study import (
     law_rows,
     spread_windows,
 )
+from compendium.c32c_fluctuations.texts import exact_moments
 from compendium.c33g_escapes.passage import mean_first_passage
 from spinformer.core.statistics import mean_estimate
 from spinformer.dmft.ensemble import Ensemble
@@ -29,12 +31,11 @@ from spinformer.dmft.finite_size import (
     generate,
     linear_maps,
     mean_path,
-    mean_shift,
     noise_covariance,
     semantic_overlaps,
     window_means,
 )
-from spinformer.dmft.functional import exact_moments, token_states, transition_probabilities
+from spinformer.dmft.functional import token_states, transition_probabilities
 from spinformer.dmft.lyapunov import growth_rates
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network

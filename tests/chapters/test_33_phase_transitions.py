@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
+from compendium.c33_phase_transitions.continued import Continuation
 from compendium.c33_phase_transitions.study import RANGES, SHARES, follow_families, share_row
 from compendium.common.phase_transitions import census, name, protocol_start
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.attractors import Attractors, Continuation, Regime
+from spinformer.dmft.attractors import Attractors, Regime
 from spinformer.dmft.mean_field import document_context
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.regimes import Diagram
@@ -69,7 +70,6 @@ def test_every_family_starts_at_its_own_orbit_and_returns_from_where_it_went(mon
     # Each orbit is followed by adding β to its window: where a leg began can be read off.
     def follow(network, context, betas):
         ends = context.attention + sum(betas)
-        found = made([0] * len(ends), [1] * len(ends), np.zeros((1, 1)), np.zeros((1, 1)))
         shape = (len(betas), len(ends))
         marks = betas[:, None] + 100.0 * context.attention[:, 0, 0]
         return Continuation(
@@ -77,7 +77,6 @@ def test_every_family_starts_at_its_own_orbit_and_returns_from_where_it_went(mon
             regime=np.zeros(shape),
             period=marks,
             exponent=Estimate(value=marks, error=np.zeros(shape)),
-            mean=found.mean,
             context=Context(ends, 0),
         )
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from compendium.c32b_finite_size.corrections import predicted_rms
 from compendium.c34_memory_beyond_window.fisher import (
     fisher_memory,
     memory_profile,
     noise_growth,
     token_noise,
 )
-from spinformer.dmft.finite_size import linear_maps, mean_path, noise_covariance, predicted_rms
+from spinformer.dmft.finite_size import linear_maps, mean_path, noise_covariance
 from spinformer.dmft.network import OUTPUT, Network
 
 

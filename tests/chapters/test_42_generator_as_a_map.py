@@ -25,7 +25,6 @@ from compendium.c42_generator_as_a_map.study import (
     soft_token,
     spread,
     stream,
-    stream_exponents,
     the_model,
     voices_orbit,
 )
@@ -143,23 +142,6 @@ def test_a_stream_of_one_token_is_the_map_of_one_token() -> None:
     found = stream(model, start, betas=betas, steps=12)
     expected = follow(model, start, beta=betas[:, None], steps=12)[:, 1:]
     torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.parametrize("span", [1, 4])
-def test_a_stream_forgets_its_start_by_its_exponent(span: int) -> None:
-    model = example_decoder(seed=4)
-    start = window_of(model, span=span, count=2)
-    betas = torch.full((2,), 3.0, dtype=torch.float64)
-    found = stream_exponents(model, start, betas=betas, settle=60, steps=200)
-    orbits = stream(model, start, betas=betas, steps=40)
-    gaps = (orbits[0] - orbits[1]).norm(dim=1).log().numpy()
-    # Both come to the one rest, and the distance between them falls as a small change does.
-    slope = np.polyfit(np.arange(8, 34), gaps[8:34], 1)[0]
-    np.testing.assert_allclose(found, slope, atol=0.04)
-    if span == 1:
-        orbit = follow(model, start, beta=3.0, steps=200)
-        alone = exponents(model, orbit, span=1, beta=3.0, align=20)
-        np.testing.assert_allclose(found, alone, atol=1e-3)
 
 
 @pytest.mark.claim("R5")

@@ -102,8 +102,8 @@ spinformer.frame = (() => {
   }
 
   // A canvas with a caption; `draw(context, width, height)` in CSS pixels, again on every resize.
-  function canvas(parent, {label, height, draw}) {
-    const box = element(parent, "figure", {class: "explorable-panel"});
+  function canvas(parent, {label, height, draw, wide = false}) {
+    const box = element(parent, "figure", {class: `explorable-panel${wide ? " explorable-wide" : ""}`});
     element(box, "figcaption", {}, label);
     const sheet = element(box, "canvas", {role: "img", "aria-label": label});
     sheet.style.height = `${height}px`;
@@ -160,20 +160,49 @@ spinformer.frame = (() => {
     };
   }
 
-  // A line chart by uPlot that keeps the width of its panel.
-  function chart(parent, {label, height, x, y, series, range = {}}) {
+  // The names of curves beside their ends, in their colours; none covers another.
+  function nameCurves(plot, names, series) {
+    const {ctx: context, bbox} = plot, scale = devicePixelRatio || 1;
+    context.save();
+    context.font = `bold ${11 * scale}px sans-serif`;
+    context.textAlign = "right";
+    const taken = [];
+    names.forEach((name, n) => {
+      const values = plot.data[n + 1], last = values.length - 1;
+      // Above the curve's end, within the chart, and not on another's name.
+      let y = plot.valToPos(values[last] ?? NaN, "y", true) - 7 * scale;
+      if (!name || !Number.isFinite(y)) return;
+      const low = bbox.top + bbox.height - 4 * scale, far = 13 * scale;
+      y = Math.max(bbox.top + 12 * scale, Math.min(low, y));
+      const free = () => taken.every((other) => Math.abs(other - y) >= far);
+      for (const way of [far, -far]) {
+        while (!free() && y > bbox.top && y <= low) y += way;
+      }
+      taken.push(y);
+      context.strokeStyle = color("paper");
+      context.lineWidth = 3 * scale;
+      context.strokeText(name, bbox.left + bbox.width - 4 * scale, y);
+      context.fillStyle = color(series[n]);
+      context.fillText(name, bbox.left + bbox.width - 4 * scale, y);
+    });
+    context.restore();
+  }
+
+  // A line chart by uPlot that keeps the width of its panel; `names` are written at its curves.
+  function chart(parent, {label, height, x, y, series, names = [], range = {}}) {
     const box = element(parent, "figure", {class: "explorable-panel"});
     element(box, "figcaption", {}, label);
     const place = element(box, "div", {role: "img", "aria-label": label});
     const axis = (text, size) => ({
       label: text, size, labelSize: 16, labelGap: 0, gap: 2, font: "11px sans-serif",
       labelFont: "12px sans-serif", stroke: () => color("text"),
-      grid: {stroke: () => color("grid")}, ticks: {stroke: () => color("grid")},
+      grid: {stroke: () => color("grid"), width: 0.5}, ticks: {stroke: () => color("grid"), width: 1},
     });
     const plot = new uPlot({
       width: 300, height, legend: {show: false}, cursor: {show: false},
       scales: {x: {time: false, range: range.x}, y: {range: range.y}},
       axes: [axis(x, 30), axis(y, 46)],
+      hooks: {draw: [(drawn) => nameCurves(drawn, names, series)]},
       series: [{}, ...series.map((hue) => ({
         stroke: () => color(hue), width: 1.25, points: {show: false},
       }))],

@@ -8,13 +8,15 @@
     beta: {label: "β, inverse temperature", low: 0.1, high: 30, digits: 2, log: true},
     step: {label: "step size", low: 0.05, high: 2.5, step: 0.05, digits: 2},
   };
-  const REACH = 2.2, CELLS = 56, STEPS = 300;
+  const REACH = 2.2, CELLS = 72, FINE = 240, STEPS = 300;
 
   function build(place) {
     const given = spinformer.data.landscape;
     const state = {beta: given.beta, step: 1, points: given.patterns.map((x) => [...x]),
       query: [...given.query]};
     let held = "query", basins;
+    // On the front page the plane alone.
+    const small = "small" in place.dataset;
 
     const knobs = frame.element(place, "div", {class: "explorable-knobs"});
     const shown = frame.sliders(knobs, KNOBS, state, (change) => {
@@ -31,14 +33,14 @@
         changed(true);
       }});
     const buttons = frame.element(place, "div", {class: "explorable-buttons"});
-    frame.button(buttons, "Equal norms", () => {
+    if (!small) frame.button(buttons, "Equal norms", () => {
       state.points = state.points.map((x) => {
         const size = Math.hypot(...x) || 1;
         return x.map((entry) => Number(((1.5 * entry) / size).toFixed(3)));
       });
       changed(true);
     });
-    frame.button(buttons, "Second on top of the first", () => {
+    if (!small) frame.button(buttons, "Second on top of the first", () => {
       if (state.points.length < 2) state.points.push([0, 0]);
       state.points[1] = [...state.points[0]];
       changed(true);
@@ -50,14 +52,16 @@
     });
     const tell = frame.teller(place);
     const panels = frame.element(place, "div", {class: "explorable-panels"});
-    const plane = frame.canvas(panels, {height: 360, draw: drawPlane,
-      label: "Landscape: drag patterns (discs) and the query (ring). Colour: which pattern a query "
-        + "from there ends at, grey where it ends at a mixture; darker is lower."});
+    const plane = frame.canvas(panels, {height: small ? 440 : 380, draw: drawPlane,
+      label: small ? "Press to drop a query (ring), drag the keys (discs). Colour: where a query ends."
+        : "Landscape: drag patterns (discs) and the query (ring). Colour: which pattern a query "
+          + "from there ends at, grey where it ends at a mixture; darker is lower."});
     frame.pressed(plane, "Landscape. Keys 1 to 6 take a pattern, Q the query, arrows move it.");
-    const side = frame.element(panels, "div");
-    const bars = frame.canvas(side, {height: 130, draw: drawBars,
+    const side = small ? null : frame.element(panels, "div");
+    const bars = side && frame.canvas(side, {height: 130, draw: drawBars,
       label: "Attention weights of the query where it stands (pale) and where it ends (full)."});
-    const circle = frame.chart(side, {height: 180, x: "direction in turns", y: "energy", series: ["blue", "grey"],
+    const circle = side && frame.chart(side, {height: 180, x: "direction in turns", y: "energy",
+      series: ["blue", "grey"], names: ["attention", "classical"],
       label: "Energy along the circle of radius 1.5: attention (blue) has a valley for every pattern "
         + "that stands apart; the classical quadratic energy (grey, scaled) has two, whatever is stored."});
 
@@ -105,16 +109,16 @@
       return basins.next < CELLS * CELLS;
     }
 
-    // Energies of the cells between 0 and 1, in ten bands, so that lines of equal height are seen.
+    // Energies on a fine grid between 0 and 1.
     function heights() {
-      const values = new Float64Array(CELLS * CELLS);
+      const values = new Float64Array(FINE * FINE);
       for (let cell = 0; cell < values.length; cell += 1) {
-        const x = coordinate(cell % CELLS), y = -coordinate(Math.floor(cell / CELLS));
+        const x = coordinate(cell % FINE, FINE), y = -coordinate(Math.floor(cell / FINE), FINE);
         values[cell] = landscape.energy(state.points, [x, y], state.beta);
       }
       const least = values.reduce((a, b) => Math.min(a, b));
       const most = values.reduce((a, b) => Math.max(a, b));
-      return values.map((e) => Math.floor(10 * Math.sqrt((e - least) / (most - least + 1e-12))) / 10);
+      return values.map((e) => Math.sqrt((e - least) / (most - least + 1e-12)));
     }
 
     // The colour of a theme as red, green and blue from 0 to 255.
@@ -124,19 +128,38 @@
       return [0, 2, 4].map((at) => parseInt(wide.slice(at, at + 2), 16));
     }
 
-    const cells = document.createElement("canvas");
-    cells.width = cells.height = CELLS;
+    function sheet(side) {
+      const made = document.createElement("canvas");
+      made.width = made.height = side;
+      return made;
+    }
+
+    // Two sheets, both drawn larger and smooth: whose basin it is, and over it the height as paper
+    // that grows thicker, with a line wherever a tenth is passed.
+    const cells = sheet(CELLS), relief = sheet(FINE);
     function drawCells() {
       const picture = cells.getContext("2d").createImageData(CELLS, CELLS);
       const hues = [...HUES.map(channels), channels("grey")];
       basins.ends.forEach((end, cell) => {
-        const shade = end === -2 ? 0.1 : 0.12 + 0.55 * (1 - basins.heights[cell]);
-        picture.data.set([...hues[end < 0 ? HUES.length : end], 255 * shade], 4 * cell);
+        picture.data.set([...hues[end < 0 ? HUES.length : end], end === -2 ? 60 : 190], 4 * cell);
       });
       cells.getContext("2d").putImageData(picture, 0, 0);
+      const over = relief.getContext("2d").createImageData(FINE, FINE);
+      const paper = channels("paper"), line = channels("ink"), {heights: high} = basins;
+      for (let cell = 0; cell < high.length; cell += 1) {
+        // How far the next line is, in cells: a line is one and a half of them wide, with soft edges.
+        const right = cell % FINE ? cell - 1 : cell + 1, above = cell < FINE ? cell + FINE : cell - FINE;
+        const slope = 10 * Math.hypot(high[cell] - high[right], high[cell] - high[above]);
+        const share = (10 * high[cell]) % 1;
+        const near = 1.25 - Math.min(share, 1 - share) / (slope + 1e-9);
+        const thick = Math.min(1, Math.max(0, near)) * 0.35;
+        const mixed = paper.map((entry, n) => entry + thick * (line[n] - entry));
+        over.data.set([...mixed, (60 + 185 * high[cell]) * (1 - thick) + 160 * thick], 4 * cell);
+      }
+      relief.getContext("2d").putImageData(over, 0, 0);
     }
 
-    function coordinate(cell) { return REACH * ((2 * (cell + 0.5)) / CELLS - 1); }
+    function coordinate(cell, count = CELLS) { return REACH * ((2 * (cell + 0.5)) / count - 1); }
 
     const tick = frame.ticker(fillBasins, draw);
 
@@ -146,8 +169,11 @@
       if (!basins) return;
       drawCells();
       const [left, top] = at([-REACH, REACH]);
-      context.imageSmoothingEnabled = false;
-      context.drawImage(cells, left, top, 2 * size, 2 * size);
+      context.imageSmoothingQuality = "high";
+      context.save();
+      context.beginPath(); context.roundRect(left, top, 2 * size, 2 * size, 10); context.clip();
+      for (const one of [cells, relief]) context.drawImage(one, left, top, 2 * size, 2 * size);
+      context.restore();
       const states = landscape.path(state.points, state.query, state.beta, state.step, STEPS);
       context.strokeStyle = context.fillStyle = frame.color("text");
       context.lineWidth = 1.5;
@@ -198,6 +224,11 @@
 
     function draw() {
       plane.paint();
+      if (!small) drawSide();
+      tellOutcome();
+    }
+
+    function drawSide() {
       bars.paint();
       const turns = Array.from({length: 241}, (_, n) => n / 240);
       const on = turns.map((t) => [1.5 * Math.cos(2 * Math.PI * t), 1.5 * Math.sin(2 * Math.PI * t)]);
@@ -208,6 +239,9 @@
       const [low, high] = span(own), [least, most] = span(quadratic);
       const scaled = quadratic.map((e) => low + ((e - least) * (high - low)) / (most - least + 1e-12));
       circle.setData([turns, own, scaled]);
+    }
+
+    function tellOutcome() {
       const states = landscape.path(state.points, state.query, state.beta, state.step, STEPS);
       const energies = states.map((point) => landscape.energy(state.points, point, state.beta));
       const climbs = energies.filter((e, n) => n && e > energies[n - 1] + 1e-9).length;

@@ -10,7 +10,7 @@
   };
   const RANGES = {"1.2 to 1.3": [1.2, 1.3], "1.26 to 1.28": [1.26, 1.28], "0.5 to 1.5": [0.5, 1.5],
     "0.5 to 4": [0.5, 4]};
-  const KEPT = 4096, SHOWN = 240, PART = 1500, COLUMNS = 420, APART = 1e-10;
+  const KEPT = 4096, SHOWN = 240, PART = 1500, COLUMNS = 840, HEIGHT = 340, APART = 1e-10;
 
   function build(place) {
     const data = spinformer.data.map;
@@ -41,7 +41,7 @@
     const tell = frame.teller(place);
     const panels = frame.element(place, "div", {class: "explorable-panels"});
 
-    const orbits = frame.canvas(panels, {height: 220, draw: drawOrbits,
+    const orbits = frame.canvas(panels, {height: HEIGHT, draw: drawOrbits, wide: true,
       label: "Orbit diagram: values of the first overlap against β. Press in it to set β."});
     orbits.sheet.classList.add("explorable-press");
     const portrait = frame.canvas(panels, {height: 220, draw: drawPortrait,
@@ -140,8 +140,8 @@
 
     function newDiagram() {
       const canvas = document.createElement("canvas");
-      canvas.width = COLUMNS; canvas.height = 220;
-      const order = Array.from({length: COLUMNS}, (_, i) => (i * 149) % COLUMNS);
+      canvas.width = COLUMNS; canvas.height = 2 * HEIGHT;
+      const order = Array.from({length: COLUMNS}, (_, i) => (i * 389) % COLUMNS);
       diagram = {canvas, order, next: 0, reach: 0.02, columns: []};
       tick();
     }
@@ -180,7 +180,7 @@
       context.fillStyle = frame.color("ink");
       context.globalAlpha = 0.35;
       for (const value of columns[column]) {
-        context.fillRect(column, Math.round((1 - value / reach) * 0.5 * canvas.height), 1, 1);
+        context.fillRect(column, Math.round((1 - value / reach) * 0.5 * canvas.height), 1, 2);
       }
     }
 
@@ -190,7 +190,6 @@
       const [low, high] = RANGES[state.range];
       const inner = width - EDGE - 8, base = height - 26;
       context.clearRect(0, 0, width, height);
-      context.imageSmoothingEnabled = false;
       context.drawImage(diagram.canvas, EDGE, 4, inner, base - 4);
       context.fillStyle = context.strokeStyle = frame.color("text");
       context.font = "11px sans-serif";

@@ -42,12 +42,12 @@
       label: "One token taken apart, tip to tail: residual (blue), mixing (orange), higher orders "
         + "(green), response of the couplings (violet); ring: the exact answer."});
     const errors = frame.chart(side, {height: 220, x: "g", y: "error of ⟨σ⟩", series: ["red", "grey", "violet"],
-      range: {x: [0, KNOBS.strength.high], y: [0, 1]},
+      names: ["error", "", "meter"], range: {x: [0, KNOBS.strength.high], y: [0, 1]},
       label: "How far the spins are from the exact ones, relative to their size (red), and what the "
         + "meter says of it without knowing them (violet). Grey: where g stands."});
     const largest = frame.chart(side, {height: 220, x: "g", y: "largest |C|",
       series: ["text", "blue", "red", "grey"],
-      range: {x: [0, KNOBS.strength.high], y: [0, 2]},
+      names: ["exact", "module", "", ""], range: {x: [0, KNOBS.strength.high], y: [0, 2]},
       label: "Largest correlation of two spins: the module's (blue) and the exact one (dark on a "
         + "light page, light on a dark one). Above one (red line) no spins can have it."});
 

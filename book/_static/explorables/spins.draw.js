@@ -36,9 +36,11 @@
     const side = frame.element(panels, "div");
     const values = frame.chart(side, {height: 170, x: "β", y: "m₁", range: {y: [-1.05, 1.05]},
       series: ["blue", "blue", "orange", "orange", "green", "green", "text"],
+      names: ["naive", "", "TAP", "", "adaptive", "", "exact"],
       label: "Magnetization of spin 1: exact (in the color of this text), naive (blue), TAP (orange), "
         + "adaptive TAP (green); two lines of one color are two solutions."});
     const costs = frame.chart(side, {height: 150, x: "β", y: "error of F", series: Object.values(METHODS),
+      names: ["naive", "TAP", "adaptive"],
       label: "Free energy of the better solution minus the exact one; naive is never below zero."});
 
     function set(change, write = true) {

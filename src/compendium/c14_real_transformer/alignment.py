@@ -21,7 +21,7 @@ import torch
 from spinformer.core.checks import check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace
+from spinformer.language.encoder import LanguageModel, LayerTrace
 from spinformer.language.heads import random_rotations
 
 
@@ -67,7 +67,7 @@ def step_alignment(
     >>> step_alignment(model, trace, draws=0).heads.shape
     (1, 2)
     """
-    layer = check_trace(model, trace)
+    layer = trace.layer
     draws = check_integer("draws", draws, low=0)
     generator = numpy_generator(seed)
     written, asked = _maps(model, layer)

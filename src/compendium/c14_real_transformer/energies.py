@@ -31,7 +31,7 @@ from spinformer.core.checks import (
 from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.hopfield.continuous import energy as hopfield_energy
-from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, project
+from spinformer.language.encoder import LanguageModel, LayerTrace, project
 from spinformer.language.heads import overlap_energy, random_rotations
 
 KINDS = ("hopfield", "overlap")
@@ -62,7 +62,7 @@ def stage_energies(
     True
     """
     check_choice("kind", kind, KINDS)
-    layer = check_trace(model, trace)
+    layer = trace.layer
     attention = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1)
     states = {
         "attention": trace.attended,
@@ -95,7 +95,7 @@ def rescaled_share(model: LanguageModel, trace: LayerTrace, *, scale: float) -> 
     (1,)
     """
     scale = check_real("scale", scale, low=0.0, open_low=True)
-    moved = project(model, check_trace(model, trace), "query", states=trace.residual)
+    moved = project(model, trace.layer, "query", states=trace.residual)
     before, after = (
         hopfield_energy(trace.keys / scale, states=scale * queries, beta=trace.beta)
         for queries in (trace.queries, moved)
@@ -119,7 +119,7 @@ def energy_gradient(
     >>> tuple(energy_gradient(model, trace, states=trace.inputs).shape)
     (1, 4, 8)
     """
-    layer = check_trace(model, trace)
+    layer = trace.layer
     centered = trace.keys - trace.keys.mean(-2, keepdim=True)
     queries = project(model, layer, "query", states=states)
     pulled = torch.softmax(trace.beta * queries @ centered.mT, dim=-1) @ centered
@@ -142,7 +142,7 @@ def layer_overlap_energy(
     >>> bool((layer_overlap_energy(model, trace, states=trace.inputs) < 0).all())
     True
     """
-    queries = project(model, check_trace(model, trace), "query", states=states)
+    queries = project(model, trace.layer, "query", states=states)
     return overlap_energy(queries, keys=trace.keys, beta=trace.beta).sum(1)
 
 
@@ -288,7 +288,7 @@ def depth_profile(model: LanguageModel, traces: Sequence[LayerTrace], kind: str)
     (2, 3)
     """
     check_choice("kind", kind, KINDS)
-    layers = [check_trace(model, trace) for trace in traces]
+    layers = [trace.layer for trace in traces]
     if layers != list(range(model.architecture.layers)):
         raise ValueError(f"traces must be those of all layers in order, got layers {layers}")
     depths = [trace.inputs for trace in traces] + [traces[-1].outputs]

@@ -30,7 +30,6 @@ from spinformer.core.records import record
 from spinformer.language.encoder import (
     LanguageModel,
     LayerTrace,
-    check_trace,
     join_traces,
     run_model,
 )
@@ -251,7 +250,7 @@ def _traces(model: LanguageModel, windows: torch.Tensor) -> list[LayerTrace]:
 
 def _maps(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tensor, torch.Tensor]:
     """Query maps (H, d, D) and output maps (H, D, d) of the layer."""
-    name = f"encoder.layer.{check_trace(model, trace)}.attention"
+    name = f"encoder.layer.{trace.layer}.attention"
     heads = model.architecture.heads
     reads = model.weights[f"{name}.self.query.weight"].unflatten(0, (heads, -1))
     writes = model.weights[f"{name}.output.dense.weight"].unflatten(-1, (heads, -1))

@@ -12,10 +12,11 @@ import torch
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
+from compendium.c14b_heads_and_fixed_points.classes import operating_class
 from spinformer.core.checks import check_array, check_tensor
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.hopfield.fixed_points import effective_entries, operating_class
+from spinformer.hopfield.fixed_points import effective_entries
 from spinformer.language.encoder import LanguageModel, LayerTrace, run_model
 
 CLASS_NAMES = ("I", "II", "III", "IV")

@@ -32,7 +32,7 @@ from spinformer.hopfield.fixed_points import (
     effective_entries,
     find_fixed_points,
 )
-from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, project
+from spinformer.language.encoder import LanguageModel, LayerTrace, project
 
 LOOPS = ("keys", "balanced", "readback", "sub-layer")
 
@@ -72,7 +72,6 @@ def end_points(
     `find_fixed_points`). Raises ValueError for another loop, a sequence that is not there, or a
     trace of another model.
     """
-    check_trace(model, trace)
     heads = range(model.architecture.heads)
     if loop in ("keys", "balanced"):
         queries, keys = (

@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from spinformer.core.checks import check_array
 from spinformer.core.random import Seed
-from spinformer.language.encoder import LanguageModel, LayerTrace, check_trace, layer_norm, project
+from spinformer.language.encoder import LanguageModel, LayerTrace, layer_norm, project
 from spinformer.language.heads import random_rotations
 
 VALUES = ("keys", "readback", "turned")
@@ -46,7 +46,6 @@ def loop_values(
     `seed` draws the rotations of "turned", one a head. Raises ValueError for another loop, or a
     trace of another model.
     """
-    check_trace(model, trace)
     if loop == "keys":
         return trace.keys
     values = readback_values(model, trace)
@@ -97,7 +96,7 @@ def sublayer_step(
 
     Raises ValueError for a trace of another model.
     """
-    prefix = f"encoder.layer.{check_trace(model, trace)}.attention.output"
+    prefix = f"encoder.layer.{trace.layer}.attention.output"
     queries = project(model, trace.layer, "query", states=states)
     logits = trace.beta * queries @ trace.keys[sequence].mT
     heads = (torch.softmax(logits, dim=-1) @ trace.values[sequence]).transpose(0, 1).flatten(1)
@@ -115,7 +114,7 @@ def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tenso
     another model.
     """
     sizes = model.architecture
-    name = f"encoder.layer.{check_trace(model, trace)}.attention.self"
+    name = f"encoder.layer.{trace.layer}.attention.self"
     gauges = []
     for head in range(sizes.heads):
         rows = slice(head * sizes.head_width, (head + 1) * sizes.head_width)
@@ -140,9 +139,7 @@ def readback_values(model: LanguageModel, trace: LayerTrace) -> torch.Tensor:
     model.
     """
     sizes = model.architecture
-    output = model.weights[
-        f"encoder.layer.{check_trace(model, trace)}.attention.output.dense.weight"
-    ]
+    output = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"]
     read = []
     for head in range(sizes.heads):
         columns = output[:, head * sizes.head_width : (head + 1) * sizes.head_width]

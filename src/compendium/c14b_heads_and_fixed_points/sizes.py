@@ -25,11 +25,11 @@ from compendium.c14b_heads_and_fixed_points.heads import (
     logit_spread,
 )
 from spinformer.core.checks import check_array
-from spinformer.core.random import numpy_generator
+from spinformer.core.random import numpy_generator, torch_generator
 from spinformer.hopfield.fixed_points import effective_entries
 from spinformer.language.encoder import LanguageModel, run_model
 from spinformer.language.minilm import load_model
-from spinformer.language.text import TEXTS, random_tokens, sample_texts, text_windows
+from spinformer.language.text import TEXTS, sample_texts, text_windows
 
 LENGTHS = (32, 64, 128, 256, 512)
 DRAWS = ("random 0", "random 1", "random 2")
@@ -55,6 +55,20 @@ def logit_rows(logits: torch.Tensor) -> list[dict[str, float]]:
         {name: float(values[head]) for name, values in found.items()}
         for head in range(logits.shape[1])
     ]
+
+
+def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: int) -> torch.Tensor:
+    """Windows shaped as `like` (B, N), first and last token kept, all others drawn uniformly.
+
+    The draw is over the ordinary tokens of the vocabulary (those after the last special
+    one), so a word is as likely as any word piece: text without any statistics.
+    """
+    special = ("[CLS]", "[SEP]", "[MASK]", "[UNK]")
+    ordinary = 1 + max(model.tokenizer.token_to_id(name) or 0 for name in special)
+    most = model.architecture.vocabulary
+    drawn = torch.randint(ordinary, most, tuple(like.shape), generator=torch_generator(seed))
+    drawn[:, 0], drawn[:, -1] = like[:, 0], like[:, -1]
+    return drawn
 
 
 def size_rows(

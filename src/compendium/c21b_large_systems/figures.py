@@ -10,9 +10,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from compendium.c21b_large_systems.study import Fall, LayerDistances
+from compendium.c21b_large_systems.unrolled import state_evolution
 from compendium.common.figures_spins import plot_size_errors
 from spinformer.plot.style import COLORS, label_panels
-from spinformer.spins.mean_field import glass_state, instability_beta, state_evolution
+from spinformer.spins.mean_field import glass_state, instability_beta
 
 TONES = {"naive": "orange", "tap": "blue", "adaptive": "green", "beliefs": "purple"}
 MARKS = {"naive": "o", "tap": "s", "adaptive": "D", "beliefs": "^"}

@@ -62,6 +62,7 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, Table
+from compendium.c21b_large_systems.unrolled import state_evolution, unrolled_tap
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate, share_interval
 from spinformer.spins.ising import sherrington_kirkpatrick
@@ -70,8 +71,6 @@ from spinformer.spins.mean_field import (
     glass_state,
     instability_beta,
     solve_mean_field,
-    state_evolution,
-    unrolled_tap,
 )
 from spinformer.spins.monte_carlo import TemperedRun, tempered_chains
 

@@ -21,15 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from compendium.c23_anatomy.differences import slope_at_zero
+from compendium.c23_anatomy.response import autograd_response
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.large_d import free_energy, vector_spins
-from spinformer.spins.module import (
-    SpinTransformerModule,
-    autograd_response,
-    softmax_couplings,
-    softmax_response,
-)
+from spinformer.spins.module import SpinTransformerModule, softmax_couplings, softmax_response
 from spinformer.spins.vectors import two_spins
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -237,4 +238,28 @@ LEARNED = Table(
         for surroundings, gamma in (("clusters", 1.0), ("clusters", 3.0), ("random", 1.0))
     ],
     rows=learned_rows,
+)
+
+
+def half_rows(gamma: float, data: str, seeds: str) -> Rows:
+    """How far what is learned of clusters lies above one half: median and range of five."""
+    table = LEARNED.read()
+    systems, steps = (int(word) for word in data.split(" systems, ")[:2])
+    here = (table["surroundings"] == "clusters") & (table["gamma"] == gamma)
+    here &= (table["systems"] == systems) & (table["steps"] == steps)
+    above = table["test"][here & ((table["seed"] < SEEDS // 2) == (seeds == "first five"))] - 0.5
+    told = {"value": np.median(above), "low": above.min(), "high": above.max()}
+    return [{**told, "runs": len(above)}]
+
+
+SETTINGS = Table(
+    path=Path(__file__).with_name("settings_B12.csv"),
+    units=[
+        {"gamma": gamma, "data": data, "seeds": seeds}
+        for gamma in (1.0, 3.0)
+        for data in ("1500 systems, 400", "1500 systems, 2500", "3000 systems, 2500")
+        for seeds in ("first five", "last five")
+    ],
+    rows=half_rows,
+    seconds=1.0,
 )

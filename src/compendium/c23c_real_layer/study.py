@@ -489,6 +489,39 @@ def sink_rows(*, length: int) -> Rows:
     return rows
 
 
+def reading_rows(*, mixing: str, companion: str, layers: str) -> Rows:
+    """What the worse of both halves of the reading lacks, mean of layers, by texts.
+
+    `mixing` is to predict half of the attention output, `companion` to add 0.05 to what the own
+    input tells of the feed-forward output.
+    """
+    table = LAYERS.read()
+    chosen = range(6)[
+        {"all": slice(None), "first three": slice(3), "last three": slice(3, 6)}[layers]
+    ]
+    own = (table["weights"] == "trained") & (table["seed"] == 0) & np.isin(table["layer"], chosen)
+
+    def score(target: str, part: str) -> np.ndarray:
+        rows = own & (table["target"] == target) & (table["part"] == part)
+        return np.asarray(table["score"][rows].reshape(len(chosen), -1).mean(0))
+
+    added = score("feed-forward", companion) - score("feed-forward", "own")
+    above = np.minimum(score("attention", mixing) - 0.5, added - 0.05)
+    low, high = mean_interval(above)
+    return [{"value": float(above.mean()), "low": low, "high": high, "runs": len(above)}]
+
+
+READING = Table(
+    path=Path(__file__).with_name("settings_B9c.csv"),
+    units=[
+        {"mixing": mixing, "companion": companion, "layers": layers}
+        for mixing in ("symmetrized", "all orders", "onsager")
+        for companion in ("response", "onsager")
+        for layers in ("all", "first three", "last three")
+    ],
+    rows=reading_rows,
+    seconds=1.0,
+)
 SETTINGS = Table(
     path=Path(__file__).with_name("settings_B9d.csv"),
     units=[{"length": length} for length in (32, 64, 128)],

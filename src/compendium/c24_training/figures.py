@@ -1,14 +1,16 @@
-"""Drawings of trained stacks: what is trained, differences in pairs, courses, depth."""
+"""Drawings of trained stacks: what is trained, accuracies by arm and rate, courses, depth."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from compendium.c24_training.grids import GRIDS
+from compendium.c24_training.settings import trainings
 from spinformer.core.statistics import mean_interval
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
@@ -16,7 +18,7 @@ from spinformer.plot.style import COLORS, label_panels
 ARM_COLORS = {
     "saddle": COLORS["blue"],
     "limited": COLORS["sky"],
-    "penalty": COLORS["green"],
+    "answers only": COLORS["green"],
     "one step": COLORS["orange"],
     "no response": COLORS["purple"],
     "attention": COLORS["red"],
@@ -51,19 +53,24 @@ def draw_trained_parts() -> Figure:
     return figure
 
 
-def draw_differences(
-    rows: Sequence[tuple[str, tuple[float, float, float]]], *, axis: Axes, unit: str
-) -> None:
-    """One line a comparison: the mean difference and its interval, about a line at zero."""
-    for place, (_, (mean, low, high)) in enumerate(rows):
-        away = low > 0 or high < 0
-        color = COLORS["blue"] if away else "0.5"
-        axis.plot([low, high], [place, place], color=color, lw=2)
-        axis.plot(mean, place, "o", color=color, ms=5)
-    axis.axvline(0, color=COLORS["black"], lw=0.8)
-    axis.set_yticks(range(len(rows)), [label for label, _ in rows])
-    axis.invert_yaxis()
-    axis.set_xlabel(unit)
+def draw_rates(grid: str, *, axis: Axes, seen: str, guess: float) -> None:
+    """Accuracy against the rate, from g = 0.6: medians, second least and most; `guess` dotted."""
+    for arm, rates in GRIDS[grid].rates.items():
+        found = np.array(
+            [
+                np.sort(trainings(grid, arm=arm, strength=0.6, seen=seen, name="accuracy", rate=r))
+                for r in rates
+            ]
+        )
+        middle = np.median(found, axis=1)
+        bars = [middle - found[:, 1], found[:, -2] - middle]
+        color = ARM_COLORS.get(arm, "0.45")
+        axis.errorbar(rates, middle, bars, fmt="o-", capsize=2, color=color, label=arm)
+    axis.axhline(guess, color="0.5", ls=":")
+    axis.set_xscale("log")
+    axis.set_xlabel("learning rate")
+    axis.set_ylabel(f"accuracy, {grid}")
+    axis.legend(fontsize=8)
 
 
 def draw_levels(levels: Mapping[str, np.ndarray], *, axis: Axes, unit: str) -> None:

@@ -4,6 +4,11 @@ A verdict on what learns better must not hang on a rate or a start. Every cell o
 ten trainings, each on a split of its own; rates stand a factor of 10^¼ or 10^½ apart and reach to
 both sides of each arm's best. `settings` compares arms, each at the rate that its own validation
 loss chooses, by the median.
+
+Predictions, written before any of these tables was made. In a layer with skips and a feed-forward
+network spins come within 0.05 of attention's accuracy, on the digits and in recall; on the digits
+averaging in a layer beats attention without one, in recall neither averaging nor identity gets
+beyond the crowd. Couplings that are numbers gain less than 0.05 on the digits from being trained.
 """
 
 from __future__ import annotations
@@ -44,7 +49,7 @@ class Grid:
     probed: int = 0
 
 
-MIXERS = ("saddle", "attention", "averaging", "identity")
+MIXERS = ("attention", "averaging", "identity")
 LAYERS = ("layer of spins", "layer of attention", "layer of averaging", "layer of identity")
 GRIDS = {
     "recall": Grid(
@@ -53,9 +58,16 @@ GRIDS = {
         splits=range(20, 30),
         rates={"saddle": R[1:5], "frozen couplings": R[2:6], "answers only": R[2::2]},
         cells=[
-            (("saddle", "frozen couplings"), (0.6,), (200, 400)),
+            (("saddle", "frozen couplings"), (0.6,), (200,)),
             (("answers only",), (0.6,), (200,)),
         ],
+    ),
+    "recall_longer": Grid(
+        task=recall_task,
+        depth=1,
+        splits=range(20, 25),
+        rates={"saddle": R[2:4], "frozen couplings": R[3:5]},
+        cells=[(("saddle", "frozen couplings"), (0.6,), (400,))],
     ),
     "copies": Grid(
         task=copy_task,
@@ -72,13 +84,13 @@ GRIDS = {
         depth=1,
         splits=range(20, 25),
         rates=dict.fromkeys(("numbers", "frozen numbers"), R[2::2]),
-        cells=[(("numbers", "frozen numbers"), (0.6,), (200,))],
+        cells=[(("numbers", "frozen numbers"), (0.3, 0.6, 2.0), (200,))],
     ),
     "depth": Grid(
         task=digit_task,
         depth=4,
         splits=range(20, 25),
-        rates={"saddle": R[1:4]},
+        rates={"saddle": R[1:4:2]},
         cells=[(("saddle",), (0.3, 0.6, 0.2, 0.45), (120,))],
         probed=40,
     ),
@@ -87,14 +99,20 @@ GRIDS = {
         depth=1,
         splits=range(20, 25),
         rates=dict.fromkeys(MIXERS + LAYERS, R[1:6:2]),
-        cells=[(MIXERS + LAYERS, (0.6,), (200,))],
+        cells=[
+            (MIXERS + LAYERS, (0.6,), (200,)),
+            (("layer of spins",), (0.3, 2.0), (200,)),
+        ],
     ),
     "layers_recall": Grid(
         task=recall_task,
         depth=1,
         splits=range(20, 25),
         rates=dict.fromkeys(MIXERS + LAYERS, R[1:6:2]),
-        cells=[(MIXERS + LAYERS, (0.6,), (200,))],
+        cells=[
+            (MIXERS + LAYERS, (0.6,), (200,)),
+            (("layer of spins",), (0.3, 2.0), (200,)),
+        ],
     ),
 }
 

@@ -1,4 +1,4 @@
-"""The stored tables of chapters 24 and 24b: choices made on validation data, and results.
+"""The stored tables: choices made on validation data, and results.
 
 Networks have 32 channels and two heads. An experiment is a task at a depth; its networks see
 batches of 32. Every arm is tuned over the same grid, two trainings of full length a cell, by their
@@ -89,12 +89,12 @@ EXPERIMENTS = {
 }
 
 
-def tune(experiment: Experiment, *, arm: str, strengths: tuple[float, ...] = STRENGTHS) -> Rows:
-    """Validation loss of every cell of the grid: rates, and starting `strengths` of a spin arm.
+def tune(experiment: Experiment, *, arm: str) -> Rows:
+    """Validation loss of every cell of the grid: rates, and starting strengths of a spin arm.
 
     A row for each of the two trainings of a cell.
     """
-    strengths = strengths if ARMS[arm].starts else (0.6,)
+    strengths = STRENGTHS if ARMS[arm].starts else (0.6,)
     tasks = {split: experiment.task(split) for split in TUNING_SPLITS}
     runs = list(itertools.product(RATES, strengths, TUNING_SPLITS))
     shape = {"depth": experiment.depth, **tasks[TUNING_SPLITS[0]].shape}
@@ -136,9 +136,9 @@ TUNING = Table(
 )
 
 
-def choice(experiment: str, *, arm: str, tuning: Table = TUNING) -> tuple[float, float]:
-    """The rate and the starting strength with the lowest mean validation loss in `tuning`."""
-    table = tuning.read()
+def choice(experiment: str, *, arm: str) -> tuple[float, float]:
+    """The rate and the starting strength with the lowest mean validation loss."""
+    table = TUNING.read()
     here = (table["experiment"] == experiment) & (table["arm"] == arm)
     cells = sorted(set(zip(table["rate"][here], table["strength"][here], strict=True)))
 
@@ -230,39 +230,4 @@ REFERENCES = Table(
     path=_HERE / "references.csv",
     units=[{"split": split} for split in range(SPLITS)],
     rows=reference_rows,
-)
-
-
-def longer_rows(*, arm: str, first: int, steps: int) -> Rows:
-    """Accuracy of recall after `steps` updates on the five splits from `first`, two starts each.
-
-    Rate and strength are those of the results with 200 updates.
-    """
-    recall = EXPERIMENTS["recall"]
-    rate, strength = choice("recall", arm=arm)
-    runs = list(itertools.product(range(first, first + SPLITS), range(STARTS)))
-    models, tasks, seeds = networks(recall, arm=arm, runs=runs, strength=strength)
-    found = fit(
-        models,
-        tasks=tasks,
-        steps=steps,
-        rates=[rate] * len(runs),
-        seeds=seeds,
-        looks=(steps,),
-        probed=0,
-    )
-    return [
-        {"split": split, "start": start, "accuracy": looks[0].accuracy}
-        for (split, start), looks in zip(runs, found, strict=True)
-    ]
-
-
-LONGER = Table(
-    path=_HERE / "longer.csv",
-    units=[
-        {"arm": arm, "first": first, "steps": steps}
-        for first, steps in ((5, 400), (5, 200), (0, 400))
-        for arm in ("saddle", "frozen couplings")
-    ],
-    rows=longer_rows,
 )

@@ -49,9 +49,10 @@ from torch.func import functional_call
 
 from bookmaker.tables import Rows, Table
 from compendium.c24_training.study import sample_module, stacked
+from compendium.c24a_teacher_and_student.penalty import coupling_excess
 from compendium.common.classifiers import LIMIT
 from spinformer.core.random import torch_generator
-from spinformer.spins.module import Solver, SpinTransformerModule, coupling_excess
+from spinformer.spins.module import Solver, SpinTransformerModule
 
 SITES, DIM, NOISE = 6, 8, 0.02
 TEACHERS = 10
@@ -127,7 +128,7 @@ def learn(
 ) -> list[SpinTransformerModule]:
     """Students of (students, samples, N, D) examples, trained side by side by Adam.
 
-    "penalty" adds the mean over systems of `stability.coupling_excess` beyond 0.9 to the mean
+    "penalty" adds the mean over systems of `coupling_excess` beyond 0.9 to the mean
     square error. All start from other weights than any teacher.
     """
     options = STUDENTS[student]

@@ -1,5 +1,7 @@
 """Chapter 25: mean-field theories of kinetic Ising spins held to simulation and to exact sums.
 
+SIZES: squared errors of the theories against the number of spins, β = 1.5, eight steps.
+
 ORDER: where driven networks order, moments of |M| for several sizes.
 
 Prediction, written before the run: Binder's ratio of the sizes 128 and 512 crosses within 0.03 of
@@ -19,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, Table
+from compendium.c25_driven.order import mean_field_entropy_production
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
@@ -30,7 +33,6 @@ from spinformer.spins.kinetic import (
     kinetic_path,
     kinetic_simulation,
     kinetic_stationary,
-    mean_field_entropy_production,
 )
 
 BETAS = (1.05, 1.08, 1.11, 1.14, 1.17)
@@ -118,6 +120,38 @@ def squared_errors(
             ]
             squared[method].append(float(np.mean((m - first) * (m - second))))
     return {method: mean_estimate(values) for method, values in squared.items()}
+
+
+def _size_rows(symmetry: float, size: int) -> Rows:
+    found = squared_errors(
+        size, symmetry=symmetry, beta=1.5, steps=8, systems=max(4, min(32, 1024 // size)),
+        replicas=4000, seed=0,
+    )  # fmt: skip
+    return [
+        {"theory": name, "value": float(one.value), "error": float(one.error)}
+        for name, one in found.items()
+    ]
+
+
+SIZES = Table(
+    path=Path(__file__).parent / "sizes.csv",
+    units=[
+        {"symmetry": symmetry, "size": size}
+        for symmetry in (0.0, 1.0)
+        for size in (16, 32, 64, 128, 256)
+    ],
+    rows=_size_rows,
+    seconds=1.0,
+    rtol=0.2,
+    within={"value": 2e-4, "error": 2e-4},
+)
+
+
+def stored_errors(symmetry: float, theory: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sizes, squared errors and their standard errors from the table, for one kind of couplings."""
+    table = SIZES.read()
+    here = (table["symmetry"] == symmetry) & (table["theory"] == theory)
+    return table["size"][here], table["value"][here], table["error"][here]
 
 
 @record

@@ -4,7 +4,7 @@ Conventions of `dmft.tokens`: windows and paths run from old to new, overlaps ar
 output overlaps with their factor 1 − ε, distances between them Euclidean over the P features.
 
 A text follows the *linear law* if its deviation from the limit is the answer of the limit's
-tangent maps to the text's own noise (`dmft.finite_size.linear_fluctuations`), which is of order
+tangent maps to the text's own noise (`corrections.linear_fluctuations`), which is of order
 N^{-1/2}. The *onset* is the size from which on the linear law misses at most a tenth of it.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, Table
+from compendium.c32b_finite_size.corrections import linear_fluctuations, mean_shift, predicted_rms
 from compendium.common.networks import draw_networks
 from compendium.common.windows import MOTIONS, message_start
 from spinformer.core.random import Seed, numpy_generator
@@ -24,12 +25,9 @@ from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.finite_size import (
     TokenRuns,
     generate,
-    linear_fluctuations,
     linear_maps,
     mean_path,
-    mean_shift,
     noise_covariance,
-    predicted_rms,
     semantic_overlaps,
     window_of_context,
 )

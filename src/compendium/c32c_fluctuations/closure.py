@@ -10,7 +10,7 @@ segment of n bits, the conditional variance (1 − f²)/n. Its exact moments und
 make the next Gaussian, ⟨·⟩ the average over N(μ, C): the mean field of [aguilera2021unifying],
 whose Gaussian fields stand in front of a tanh, for a nonlinearity with a softmax in it. For
 N → ∞ the covariance shrinks and the plain mean field is left; to order 1/N the mean is that of
-`finite_size.mean_shift`, since the nodes below have exact second moments.
+`c32b_finite_size.corrections.mean_shift`, since the nodes below have exact second moments.
 
 The average is taken over fixed nodes: Sobol points made normal, with their mirror images, scaled to
 covariance one exactly. They are the same for every call.

@@ -29,7 +29,13 @@ import numpy as np
 from scipy.stats import binom, wasserstein_distance
 
 from bookmaker.tables import Rows, Table
-from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, sample
+from compendium.c32b_finite_size.study import (
+    Limit,
+    deviation,
+    follow_limit,
+    median_slope,
+    sample,
+)
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -315,7 +321,36 @@ def exponent_rows(
 
 
 BREAKS = Table(
-    path=_FOLDER / "breaks.csv", units=[{"start": start} for start in range(40)], rows=break_rows
+    path=_FOLDER / "breaks.csv", units=[{"start": start} for start in range(120)], rows=break_rows
+)
+
+
+def pace_rows(beyond: str, starts: str) -> Rows:
+    """How far the pace times 2 λ is from one half or three halves, the nearer of the two.
+
+    `beyond`: sizes above this are used; `starts`: forty of them. The interval is two errors.
+    """
+    table, grown = BREAKS.read(), EXPONENTS.read()
+    rate = float(grown["limit"][grown["beta"] == 1.28][0])
+    bits = np.unique(table["bits"]).astype(float)
+    first = int(starts.split(" to ")[0])
+    measured = table["measured"].reshape(-1, len(bits)).astype(float)[first : first + 40]
+    use = bits > float(beyond)
+    pace = median_slope(np.log(bits[use]), rows=measured[:, use], seed=0)
+    value, wide = 2 * rate * pace.value, 4 * rate * pace.error
+    ends = [0.5 - abs(value + move - 1.0) for move in (0.0, -wide, wide)]
+    return [{"value": ends[0], "low": min(ends), "high": max(ends), "runs": len(measured)}]
+
+
+PACE = Table(
+    path=_FOLDER / "settings_C18a.csv",
+    units=[
+        {"beyond": beyond, "starts": starts}
+        for beyond in ("1e4", "1e5", "1e6", "1e7")
+        for starts in ("0 to 39", "40 to 79", "80 to 119")
+    ],
+    rows=pace_rows,
+    seconds=2.0,
 )
 CLOSURES = Table(
     path=_FOLDER / "closures.csv",

@@ -7,15 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from bookmaker.tables import Rows, Table
+from compendium.c33_phase_transitions.continued import Continuation, continue_attractors
 from compendium.common.phase_transitions import protocol_start
 from spinformer.core.records import record
-from spinformer.dmft.attractors import (
-    Attractors,
-    Continuation,
-    Regime,
-    continue_attractors,
-    find_attractors,
-)
+from spinformer.dmft.attractors import Attractors, Regime, find_attractors
 from spinformer.dmft.network import Network
 
 DIAGRAMS = {"wide": (0.0, 3.0), "zoom": (1.24, 1.28)}

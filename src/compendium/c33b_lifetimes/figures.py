@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
+from compendium.c33b_lifetimes.escapes import Escapes
 from compendium.common.drawing import intervals
-from spinformer.dmft.attractors import Escapes, Regime
+from spinformer.dmft.attractors import Regime
 from spinformer.plot.orbits import REGIME_COLORS
 from spinformer.plot.style import COLORS, label_panels
 

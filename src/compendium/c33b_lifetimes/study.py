@@ -9,17 +9,12 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, Table
+from compendium.c33b_lifetimes.escapes import Lifetime, escape_times, escapes_of, lifetime_estimate
 from compendium.common.phase_transitions import census, name, protocol_start
+from compendium.common.windows import replicas
 from spinformer.core.random import Seed
-from spinformer.core.statistics import Estimate, Lifetime, lifetime_estimate
-from spinformer.dmft.attractors import (
-    SHORT_STRETCHES,
-    Regime,
-    escape_times,
-    escapes_of,
-    find_attractors,
-    replicas,
-)
+from spinformer.core.statistics import Estimate
+from spinformer.dmft.attractors import SHORT_STRETCHES, Regime, find_attractors
 from spinformer.dmft.lyapunov import growth_rates
 from spinformer.dmft.network import Context, Network
 

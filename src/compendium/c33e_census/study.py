@@ -30,18 +30,13 @@ from scipy.special import entr
 from scipy.stats import rankdata
 
 from bookmaker.tables import Rows, Table
+from compendium.c33b_lifetimes.escapes import escapes_of
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
+from compendium.common.windows import replicas
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.dmft.attractors import (
-    SHORT_STRETCHES,
-    Regime,
-    escapes_of,
-    find_attractors,
-    find_period,
-    replicas,
-)
+from spinformer.dmft.attractors import SHORT_STRETCHES, Regime, find_attractors, find_period
 from spinformer.dmft.continuation import onset
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import growth_rates

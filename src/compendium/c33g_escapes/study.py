@@ -24,11 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, Table
+from compendium.c33b_lifetimes.escapes import Lifetime, lifetime_estimate
 from compendium.c33g_escapes.action import least_action, path_action
 from compendium.c33g_escapes.passage import mean_first_passage
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.core.statistics import Estimate, Lifetime, lifetime_estimate
+from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import find_period
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import (
@@ -214,6 +215,26 @@ def escape_law(x: ArrayLike, *, total: ArrayLike, ended: ArrayLike) -> EscapeLaw
     )
 
 
+def escape_slope(
+    size: np.ndarray, *, total: np.ndarray, ended: np.ndarray, power: float | None
+) -> Estimate:
+    """Slope of ln τ against N with a factor N^power in front, the power fitted too if None.
+
+    Censored times at sizes (n,), as in `escape_law`.
+    """
+    if power is not None:
+        return escape_law(size, total=total / size**power, ended=ended).slope
+    # The likelihood's own maximum: weighted least squares, iterated.
+    design = np.column_stack([np.ones(len(size)), size / size.mean(), np.log(size)])
+    weighted = design.T * ended
+    guess = np.linalg.solve(weighted @ design, weighted @ np.log(total / ended))
+    for _ in range(200):
+        surplus = total * np.exp(-design @ guess) - ended
+        guess = guess + np.linalg.solve(weighted @ design, design.T @ surplus)
+    error = float(np.sqrt(np.linalg.inv(weighted @ design)[1, 1]))
+    return Estimate(value=float(guess[1] / size.mean()), error=error / float(size.mean()))
+
+
 @record
 class Coexisting:
     """Cycles that coexist at one β.
@@ -394,4 +415,56 @@ ESCAPES = Table(
         for size in sizes
     ],
     rows=escape_row,
+)
+# How far the rate may be from the action and still be said to be it.
+ACCEPTED = 0.25
+
+
+def rates_over_actions(
+    power: float | None, *, sizes: str = "all", seeds: str = "both"
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Slope over least action of the four cycles at β = 3 with its error, and how many texts.
+
+    `power` as in `escape_slope`; `sizes`: "all", "without the least", "without the largest".
+    """
+    table, action = ESCAPES.read(), ACTIONS.read()["action"]
+    ratios, texts = [], 0
+    for cycle in range(4):
+        rows = (table["beta"] == 3.0) & (table["cycle"] == cycle)
+        if seeds != "both":
+            rows &= table["seed"] == int(seeds)
+        drawn = np.unique(table["size"][rows])
+        kept = {"all": drawn, "without the least": drawn[1:], "without the largest": drawn[:-1]}
+        rows &= np.isin(table["size"], kept[sizes])
+        size, total, ended = (table[k][rows].astype(float) for k in ("size", "total", "escaped"))
+        slope = escape_slope(size, total=total, ended=ended, power=power)
+        ratios.append((slope.value / action[cycle], slope.error / action[cycle]))
+        texts += int(table["texts"][rows].sum())
+    value, error = np.array(ratios).T
+    return value, error, texts
+
+
+def rate_rows(power: str, sizes: str, seeds: str) -> Rows:
+    """What the mean over four cycles of rate over action lacks to be off by `ACCEPTED`.
+
+    The interval is two errors of the fits.
+    """
+    free = None if power == "free" else float(power)
+    value, error, texts = rates_over_actions(free, sizes=sizes, seeds=seeds)
+    off, wide = abs(value.mean() - 1.0), 2.0 * float(np.sqrt((error**2).sum())) / len(value)
+    least = 0.0 if off < wide else off - wide
+    told = {"value": ACCEPTED - off, "low": ACCEPTED - off - wide, "high": ACCEPTED - least}
+    return [{**told, "runs": texts}]
+
+
+SETTINGS = Table(
+    path=_FOLDER / "settings_C18d.csv",
+    units=[
+        {"power": power, "sizes": sizes, "seeds": seeds}
+        for power in ("0", "0.25", "0.5", "0.75", "1", "free")
+        for sizes in ("all", "without the least", "without the largest")
+        for seeds in ("0", "1")
+    ],
+    rows=rate_rows,
+    seconds=1.0,
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import binom
 
 from bookmaker.tables import Rows, Table
 from compendium.c34_memory_beyond_window.messages import (
@@ -16,10 +18,9 @@ from compendium.c34_memory_beyond_window.messages import (
 )
 from compendium.c34_memory_beyond_window.signals import autocorrelation, spectrum
 from compendium.common.phase_transitions import protocol_start
-from compendium.common.windows import MOTIONS, message_start
+from compendium.common.windows import MOTIONS, message_start, replicas
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.dmft.attractors import replicas
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 
@@ -30,6 +31,8 @@ SIZES = (
     99_999_999,
 )
 STARTS = range(1, 11)
+# Starts and sizes of a second table, which the first did not choose its thresholds by.
+OTHERS, ENDS = range(11, 21), (999_999, 99_999_999)
 
 
 @record
@@ -123,13 +126,24 @@ def forgotten_at(delays: np.ndarray, *, information: np.ndarray, least: float = 
 
 
 def median_interval(samples: np.ndarray) -> tuple[float, float, float]:
-    """Median of n ≥ 6 samples, their second smallest and their second largest; ∞ is allowed.
+    """Median of n ≥ 6 samples and two of them that hold its true value; ∞ is allowed.
 
-    The two ends hold the median of what the samples are drawn from with probability
-    1 − 2 (1 + n)/2ⁿ, 0.979 for ten, whatever the distribution.
+    With 95 % at least, whatever the distribution: of ten samples the second smallest and the
+    second largest, of twenty the sixth.
     """
     ordered = np.sort(samples)
-    return float(np.median(ordered)), float(ordered[1]), float(ordered[-2])
+    place = int(binom.ppf(0.025, len(ordered), 0.5))
+    return float(np.median(ordered)), float(ordered[place - 1]), float(ordered[-place])
+
+
+def growth_powers(few: np.ndarray, many: np.ndarray) -> np.ndarray:
+    """Power of N by which times grow over a factor of 100, each; at least half a token counts.
+
+    Where a message is not forgotten at either size, nothing is known to grow.
+    """
+    few, many = np.maximum(few, 0.5), np.maximum(many, 0.5)
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(np.log(many / few) / np.log(100.0), nan=0.0, posinf=np.inf)
 
 
 def ladder(longest: int) -> np.ndarray:
@@ -207,6 +221,43 @@ MEMORY_TIMES = Table(
     path=Path(__file__).parent / "memory_times.csv",
     units=[{"motion": motion, "start": start} for motion in MOTIONS for start in STARTS],
     rows=memory_rows,
+)
+OTHER_TIMES = Table(
+    path=Path(__file__).parent / "other_times.csv",
+    units=[{"motion": motion, "start": start} for motion in MOTIONS for start in OTHERS],
+    rows=partial(memory_rows, sizes=ENDS),
+)
+
+
+def power_rows(motion: str, starts: str, time: str) -> Rows:
+    """How far the power of N lies above one half in quasi-periodic motion, below it elsewhere.
+
+    `time`: in "texts" or for "linear noise". Times beyond what was looked at count as that long.
+    """
+    table = (MEMORY_TIMES if starts == "first ten" else OTHER_TIMES).read()
+    found = table["measured"]
+    if time == "linear noise":
+        known = [np.where(table[name] < 0, np.inf, table[name]) for name in ("fisher", "dephased")]
+        found = np.minimum(*known)
+    longest = 16_384.0 if motion == "quasi-periodic" else 1024.0
+    found = np.where((found < 0) | (found > longest), longest, found)
+    few, many = (found[(table["motion"] == motion) & (table["size"] == n)] for n in ENDS)
+    ends = [one - 0.5 for one in median_interval(growth_powers(few, many))]
+    if motion != "quasi-periodic":
+        ends = [-ends[0], -ends[2], -ends[1]]
+    return [dict(zip(("value", "low", "high"), ends, strict=True)) | {"runs": len(few)}]
+
+
+SETTINGS = Table(
+    path=Path(__file__).parent / "settings_C12.csv",
+    units=[
+        {"motion": motion, "starts": starts, "time": time}
+        for motion in MOTIONS
+        for starts in ("first ten", "other ten")
+        for time in ("texts", "linear noise")
+    ],
+    rows=power_rows,
+    seconds=1.0,
 )
 SPECTRA = Table(
     path=Path(__file__).parent / "spectra.csv",

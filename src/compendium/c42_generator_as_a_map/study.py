@@ -36,7 +36,6 @@ import numpy as np
 import torch
 from scipy.sparse.linalg import LinearOperator, eigs
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bookmaker.tables import Rows, stored
 from spinformer.core.anderson import anderson
@@ -319,34 +318,6 @@ def BASIN_TABLE(span: int) -> Rows:
     return rows
 
 
-@stored(HERE / "curves.csv", units=[{"span": 4}], seconds=150.0)
-def CURVE_TABLE(span: int) -> Rows:
-    """The oscillation around a lost rest: its size, exponent and turns a token, one row a β.
-
-    Turns are counted in the plane of the two directions that the last 200 tokens fill most.
-    """
-    model = the_model()
-    betas = [0.63, 0.635, 0.64, 0.645, 0.65]
-    beta = torch.tensor(betas)[:, None]
-    rests, near = beside_rests(model, betas, span=span, size=0.02, seed=1)
-    orbit = follow(model, near, beta=beta, steps=300)
-    away = distances(orbit, rests)
-    rates = exponents(model, orbit[:, -80 - span :], span=span, beta=beta, align=20)
-    centred = orbit[:, -200:] - orbit[:, -200:].mean(1, keepdim=True)
-    plane = torch.linalg.svd(centred, full_matrices=False).U[..., :2]
-    turns = np.unwrap(np.arctan2(plane[..., 1], plane[..., 0]), axis=1)
-    return [
-        {
-            "beta": betas[k],
-            "away_100": float(away[k, 76:100].mean()),
-            "away_300": float(away[k, -24:].mean()),
-            "exponent": float(rates[k]),
-            "turns": abs(float(turns[k, -1] - turns[k, 0])) / (2 * np.pi * 199),
-        }
-        for k in range(len(betas))
-    ]
-
-
 KINDS = ("essay", "narrative", "dialogue", "law", "list")
 
 
@@ -610,58 +581,6 @@ def stream(model: Decoder, windows: Tensor, *, betas: Tensor, steps: int) -> Ten
             :, -1
         ]
     return torch.stack(orbit, 1)
-
-
-def stream_exponents(
-    model: Decoder, windows: Tensor, *, betas: Tensor, settle: int, steps: int
-) -> np.ndarray:
-    """Leading exponent (B,) of each stream, nats a token, after `settle` tokens, over `steps`.
-
-    A tangent of the kept keys and values is carried forward by exact Jacobian–vector products.
-    """
-    memory: list[tuple[Tensor, Tensor]] = []
-    span = windows.shape[1]
-    with torch.no_grad():
-        state = run_decoder(model, windows, memory=memory, span=span)[:, -1]
-    generator = torch.Generator().manual_seed(0)
-    kept = [state, *(part for pair in memory for part in pair)]
-    tangent = [torch.randn(part.shape, generator=generator).to(part) for part in kept]
-    growth = torch.zeros(len(windows), dtype=torch.float64)
-    for step in range(settle + steps):
-
-        def moved(*kept: Tensor, at: int = span + step) -> tuple[Tensor, ...]:
-            law = torch.softmax(betas[:, None] * (kept[0] @ model.embedding.T), -1)
-            memory = list(zip(kept[1::2], kept[2::2], strict=True))
-            token = (law @ model.embedding)[:, None]
-            state = run_decoder(model, token, memory=memory, span=span, start=at)[:, -1]
-            return state, *(part for pair in memory for part in pair)
-
-        if step < settle // 2:
-            with torch.no_grad():
-                kept = list(moved(*kept))
-            continue
-        with sdpa_kernel(SDPBackend.MATH), torch.no_grad():
-            found, pushed = torch.func.jvp(moved, tuple(kept), tuple(tangent))
-        kept = list(found)
-        size = torch.stack([part.flatten(1).square().sum(1) for part in pushed]).sum(0).sqrt()
-        tangent = [part / size.view(-1, *[1] * (part.ndim - 1)) for part in pushed]
-        if step >= settle:
-            growth += size.double().log()
-    return (growth / steps).numpy()
-
-
-@stored(HERE / "streams.csv", units=[{"span": 8, "starts": 6}])
-def STREAM_TABLE(span: int, *, starts: int) -> Rows:
-    """Exponents of streams of texts at four β, 100 tokens dropped and 100 measured."""
-    model = the_model()
-    betas = torch.tensor([0.5, 0.56, 0.6, 1.0])
-    begin = model.embedding[text_starts(model, span=span, count=starts + 1)[1:]]
-    windows, each = begin.repeat(len(betas), 1, 1), betas.repeat_interleave(starts)
-    found = stream_exponents(model, windows, betas=each, settle=100, steps=100)
-    return [
-        {"beta": round(float(beta), 4), "start": k % starts, "exponent": float(rate)}
-        for k, (beta, rate) in enumerate(zip(each, found, strict=True))
-    ]
 
 
 def shown(model: Decoder, tokens: Tensor) -> Tensor:

@@ -17,13 +17,13 @@ def show_settings(table: Mapping[str, np.ndarray], *, value: str) -> Figure:
 
     Above, every combination in the order of its figure with its interval, named `value` on the
     axis, blue where it speaks for the statement, red where against it; below, a mark for the
-    choices of each combination.
+    choices of each combination, of those that were not the same in all.
     """
     order = np.argsort(table["value"], kind="stable")
     choices = [
         (f"{name} {choice}", (table[name] == choice)[order])
         for name in table
-        if name not in FIGURES
+        if name not in FIGURES and len(np.unique(table[name])) > 1
         for choice in np.unique(table[name])
     ]
     middle, low, high = (table[name][order] for name in ("value", "low", "high"))

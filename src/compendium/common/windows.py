@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compendium.common.phase_transitions import protocol_start
+from spinformer.core.random import Seed, numpy_generator
 from spinformer.dmft.finite_size import mean_path, window_of_context
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
@@ -61,3 +62,12 @@ def message_start(network: Network, motion: str, *, number: int) -> tuple[np.nda
     ahead = number * between
     path = mean_path(network, beta, window=window, steps=ahead, position=position)
     return np.round(path[ahead:], 8), (position + ahead) % network.positions
+
+
+def replicas(context: Context, *, count: int, size: float = 1e-10, seed: Seed = 0) -> Context:
+    """`count` copies of one context (T, P), each moved by normal noise of deviation `size`.
+
+    Chaos parts them within some hundred steps; what they have in common is the basin.
+    """
+    noise = numpy_generator(seed).standard_normal((count, *context.attention.shape))
+    return Context(context.attention + size * noise, context.position)

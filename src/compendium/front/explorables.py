@@ -119,6 +119,27 @@ def module_data() -> dict[str, Any]:
     return {**cases["Weakly coupled"], "cases": cases}
 
 
+def recall_data(side: int = 16) -> dict[str, Any]:
+    """Three drawings of side x side pixels as hexadecimal digits, four pixels each, ink 1.
+
+    A face, a heart and a house.
+    """
+    y, x = 1.0 - 2.0 * (np.indices((side, side)) + 0.5) / side
+    x = -x
+    radius = np.hypot(x, y)
+    face = abs(radius - 0.85) < 0.1
+    face |= np.hypot(abs(x) - 0.32, y - 0.28) < 0.13
+    face |= (abs(radius - 0.5) < 0.09) & (y < -0.15)
+    heart = np.hypot(abs(x) - 0.42, y - 0.35) < 0.46
+    heart |= (y < 0.35) & (abs(x) < 0.7 * (y + 0.9))
+    house = (abs(x) < 0.6) & (y < 0.1) & (y > -0.9)
+    house |= (y >= 0.1) & (y < 0.9 - abs(x))
+    house &= ~((abs(x) < 0.2) & (y < -0.3))
+    digits = 1 << np.arange(3, -1, -1)
+    pictures = (picture.reshape(-1, 4) @ digits for picture in (face, heart, house))
+    return {"side": side, "pictures": ["".join(f"{n:x}" for n in rows) for rows in pictures]}
+
+
 def script(data: dict[str, Any]) -> str:
     """The data as a script that adds it to the page."""
     text = json.dumps(data, separators=(",", ":"))
@@ -131,7 +152,7 @@ def script(data: dict[str, Any]) -> str:
 def every_figure() -> str:
     """The whole of data.js."""
     figures = {"landscape": landscape_data(), "map": map_data(), "module": module_data()}
-    return script({**figures, "spins": spins_data()})
+    return script({**figures, "spins": spins_data(), "recall": recall_data()})
 
 
 if __name__ == "__main__":

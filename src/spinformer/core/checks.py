@@ -224,6 +224,22 @@ def check_tensor(
     return value
 
 
+def check_mask(name: str, mask: Any, shapes: Sequence[tuple[int, ...]]) -> torch.Tensor:
+    """Return `mask` if it is a tensor of booleans or floating numbers of one of the `shapes`."""
+    import torch
+
+    if not (
+        isinstance(mask, torch.Tensor) and (mask.dtype == torch.bool or mask.is_floating_point())
+    ):
+        raise TypeError(
+            f"{name} must be a boolean or floating-point torch tensor, got {mask!r:.60}"
+        )
+    if tuple(mask.shape) not in shapes:
+        wanted = " or ".join(map(str, shapes))
+        raise ValueError(f"{name} must have shape {wanted}, got {tuple(mask.shape)}")
+    return mask
+
+
 def check_broadcast(**shapes: Sequence[int]) -> tuple[int, ...]:
     """The common batch shape of arguments given as name=shape; ValueError naming all if none.
 

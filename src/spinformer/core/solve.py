@@ -91,12 +91,12 @@ class Solution(Generic[V]):
             )
 
 
-def status_of(converged: Any, otherwise: Status = Status.STEP_LIMIT) -> Any:
-    """`Status` of booleans, of their type: CONVERGED where True, else `otherwise`.
+def status_of(converged: Any) -> Any:
+    """`Status` of booleans, of their type: CONVERGED where True, else STEP_LIMIT.
 
     >>> status_of(np.array([True, False]))
     array([0, 1])
     """
     if hasattr(converged, "detach"):
-        return (~converged).long() * (otherwise - Status.CONVERGED) + Status.CONVERGED
-    return np.where(converged, int(Status.CONVERGED), int(otherwise))[()]
+        return (~converged).long() * int(Status.STEP_LIMIT)
+    return np.where(converged, int(Status.CONVERGED), int(Status.STEP_LIMIT))[()]

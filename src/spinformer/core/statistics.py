@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import chdtri, ndtri, stdtrit
+from scipy.special import ndtri, stdtrit
 
 from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.core.records import record
@@ -103,11 +103,11 @@ def series_estimate(series: ArrayLike) -> Estimate:
     )
 
 
-def integrated_autocorrelation_time(series: ArrayLike, *, window: float = 6.0) -> float:
+def integrated_autocorrelation_time(series: ArrayLike) -> float:
     """Integrated autocorrelation time 1 + 2 Σ_t ρ(t) of a series, in its own steps.
 
     In this convention the variance of the mean of n samples is var · time / n and
-    independent samples have time 1. The sum stops at the first lag W ≥ `window` · time(W)/2
+    independent samples have time 1. The sum stops at the first lag W ≥ 3 · time(W)
     (Sokal's automatic window; Madras and Sokal 1988). `series` has shape (n,) or (chains, n);
     chains share one mean. A constant series has time 1. Raises ValueError for n < 4.
 
@@ -117,7 +117,6 @@ def integrated_autocorrelation_time(series: ArrayLike, *, window: float = 6.0) -
     values = check_array("series", series)
     if values.ndim not in (1, 2) or values.shape[-1] < 4:
         raise ValueError(f"series must have shape (n,) or (chains, n), n >= 4, got {values.shape}")
-    window = check_real("window", window, low=1.0)
     centred = np.atleast_2d(values) - values.mean()
     length = centred.shape[1]
     padded = 1 << (2 * length - 1).bit_length()
@@ -126,7 +125,7 @@ def integrated_autocorrelation_time(series: ArrayLike, *, window: float = 6.0) -
     if covariance[0] <= 1e-28 * max(1.0, float(np.abs(values).max()) ** 2):
         return 1.0
     times = 2 * np.cumsum(covariance / covariance[0]) - 1
-    enough = np.arange(length) >= window * np.maximum(times, 1.0) / 2
+    enough = np.arange(length) >= 3.0 * np.maximum(times, 1.0)
     stop = int(np.argmax(enough)) if enough.any() else length - 1
     return float(max(times[stop], 1.0))
 
@@ -189,40 +188,3 @@ def fit_power(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> Powe
         scale=float(np.exp(solution[1])),
         chi2=float(residual @ residual / freedom),
     )
-
-
-@record
-class Lifetime:
-    """A lifetime τ of exponential decay with the interval that holds it; steps as the times had.
-
-    low, high: ends of the interval; `high` is infinite, and so is `value`, where nothing ended.
-    ended: how many did.
-    """
-
-    value: float
-    low: float
-    high: float
-    ended: int
-
-
-def lifetime_estimate(times: ArrayLike, *, ended: ArrayLike, level: float = 0.95) -> Lifetime:
-    """Lifetime from times (n,) of which only those marked `ended` are whole (the rest censored).
-
-    The likelihood of k ends in a total time T is maximal at τ = T/k; 2T/τ is χ² distributed with
-    2k degrees of freedom if the k-th end stops the experiment, which gives the upper end; the
-    lower end uses 2k + 2, which covers a fixed horizon, too (Epstein and Sobel 1953).
-
-    >>> found = lifetime_estimate([2.0, 4.0, 10.0, 10.0], ended=[True, True, False, False])
-    >>> f"{found.value:.1f}, {found.low:.1f} to {found.high:.1f}"
-    '13.0, 3.6 to 107.3'
-    """
-    times = check_array("times", times, ndim=1, low=0.0)
-    check_integer("number of times", len(times), low=1)
-    whole = np.asarray(ended)
-    if whole.dtype != bool or whole.shape != times.shape:
-        raise ValueError(f"ended must be {times.shape} booleans, got {whole.dtype} {whole.shape}")
-    level = check_real("level", level, low=0.0, high=1.0)
-    total, count = float(times.sum()), int(whole.sum())
-    low = 2 * total / float(chdtri(2 * count + 2, 0.5 - 0.5 * level))
-    high = 2 * total / float(chdtri(2 * count, 0.5 + 0.5 * level)) if count else float("inf")
-    return Lifetime(value=total / count if count else float("inf"), low=low, high=high, ended=count)

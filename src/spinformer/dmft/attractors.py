@@ -1,4 +1,4 @@
-"""Attractors of the mean field: their regimes, how fast they turn, how long chaos lasts.
+"""Attractors of the mean field: their regimes, and how fast they turn.
 
 Regimes are decided by numbers, not by eye, from three measurements on each orbit after its
 transient:
@@ -18,13 +18,6 @@ last longer than these and end all the same.
 period of the clock, always at the same phase, a cycle of 2^K steps is a point, a quasi-periodic
 motion a closed curve, and the mean angle by which it moves along this curve is the rotation
 number, in turns a period. A rational one, p/q, is a motion locked to the clock.
-
-*Lifetimes.* Chaos that is no attractor ends: after a time that is drawn anew for every start the
-orbit finds a hole in the chaotic set and falls onto an attractor beside it. Far from the hole the
-orbit has forgotten its start, so the times are exponential, P(t > s) = exp(−s/τ), and one number,
-the lifetime τ in steps, says all (Tél and Lai 2008). `escape_times` runs replicas, measures the
-growth of a tangent vector in consecutive stretches, and calls an orbit escaped from the first of
-several stretches in a row whose growth lies below a given rate.
 """
 
 from __future__ import annotations
@@ -35,16 +28,14 @@ from enum import IntEnum
 from typing import Any, Self
 
 import numpy as np
-from tqdm import tqdm
 
 from spinformer.core.checks import check_array, check_instance, check_integer, check_real
-from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.core.statistics import Estimate, Lifetime, lifetime_estimate
+from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.kernels import LANES, Block, Clock, Tally
-from spinformer.dmft.lyapunov import Growth, growth_rates, lyapunov_spectrum
+from spinformer.dmft.lyapunov import Growth, lyapunov_spectrum
 from spinformer.dmft.network import AttentionNetwork, Context, Network, fitting
 
 # Stretches from which the error of an exponent is taken.
@@ -53,8 +44,6 @@ BATCHES = 20
 _GAP = 0.05
 # Fewest points of a rotation number.
 _FEWEST = 16
-# A hole in the chaotic set lets many pass near it: one quiet stretch is no escape.
-_IN_A_ROW = 3
 
 
 class Regime(IntEnum):
@@ -248,7 +237,6 @@ def find_attractors(
     bins: int = 1000,
     thresholds: Thresholds | None = None,
     threads: int | None = None,
-    progress: bool = False,
 ) -> Attractors:
     """Follow a batch of systems to their attractors and say what those are.
 
@@ -309,8 +297,8 @@ def find_attractors(
         )
         return clock, (tally.histogram.T, tally.section.T, tally.sums, period)
 
-    ensemble.advance(transient, progress=progress)
-    histogram, section, sums, period = ensemble.run(task, progress=progress, label="attractors")
+    ensemble.advance(transient)
+    histogram, section, sums, period = ensemble.run(task)
     state, growth = ensemble.state(), None
     if exponents:
         growth = lyapunov_spectrum(
@@ -323,7 +311,6 @@ def find_attractors(
             batches=BATCHES,
             count=exponents,
             threads=threads,
-            progress=progress,
         )
         state = growth.context
     return attractors_of(
@@ -378,82 +365,6 @@ def _leading(rates: Estimate) -> Estimate:
     return Estimate(value=rates.value[..., 0], error=rates.error[..., 0], samples=rates.samples)
 
 
-@record
-class Continuation:
-    """Attractors followed along β.
-
-    betas: (n,), in the order visited. regime, period, exponent (the leading one), mean: (n, B,
-    ...). context: states at the end.
-    """
-
-    betas: np.ndarray
-    regime: np.ndarray
-    period: np.ndarray
-    exponent: Estimate
-    mean: np.ndarray
-    context: Context
-
-
-def continue_attractors(
-    network: AttentionNetwork,
-    context: Context,
-    betas: np.ndarray,
-    *,
-    thresholds: Thresholds = SHORT_STRETCHES,
-    gamma: float | None = None,
-    epsilon: float | None = None,
-    transient: int = 2000,
-    kept: int = 2000,
-    exponent_steps: int = 2000,
-    threads: int | None = None,
-    progress: bool = False,
-) -> Continuation:
-    """Follow a batch of contexts (B, T, P) through `betas` in the order given, up or down.
-
-    Each β starts where the last one ended, so an attractor is followed past the point where
-    others appear, until it loses its stability.
-
-    >>> start = Context(np.full((1, 4, 3), 0.1), 0)
-    >>> followed = continue_attractors(Network.document(), start, np.array([0.5, 0.6]))
-    >>> followed.period
-    array([[4],
-           [4]])
-    """
-    betas = check_array("betas", betas, ndim=1, low=0.0)
-    check_integer("number of betas", len(betas), low=1)
-    rows = []
-    for beta in tqdm(betas, desc="continuation", disable=not progress):
-        found = find_attractors(
-            network,
-            context,
-            beta=float(beta),
-            gamma=gamma,
-            epsilon=epsilon,
-            transient=transient,
-            kept=kept,
-            exponent_steps=exponent_steps,
-            exponents=1,
-            bins=1,
-            thresholds=thresholds,
-            threads=threads,
-        )
-        context = found.context
-        rows.append(found)
-    leading = [_leading(found.exponents) for found in rows]
-    return Continuation(
-        betas=betas,
-        regime=np.stack([found.regime for found in rows]),
-        period=np.stack([found.period for found in rows]),
-        exponent=Estimate(
-            value=np.stack([rate.value for rate in leading]),
-            error=np.stack([rate.error for rate in leading]),
-            samples=leading[0].samples,
-        ),
-        mean=np.stack([found.mean for found in rows]),
-        context=context,
-    )
-
-
 # ---- rotation
 
 
@@ -499,14 +410,14 @@ class Rotation:
     clear: np.ndarray
 
 
-def rotation_number(points: np.ndarray, *, center: np.ndarray | None = None) -> Rotation:
-    """Mean turn a flash of strobed points (..., n, d) about a center (..., d), None: their mean.
+def rotation_number(points: np.ndarray) -> Rotation:
+    """Mean turn a flash of strobed points (..., n, d) about their mean.
 
     Angles are taken in the plane of the two leading principal axes, and averaged with the weight
     e^{−1/(t(1−t))}, 0 < t < 1 the share of the series that has passed: for a quasi-periodic motion
     this converges faster than any power of n [das2017quantitative]. The error is the largest
     difference to the same average over either half; it does not shrink for a chaotic series.
-    Clockwise and counter-clockwise are not told apart. The curve must wind once about the center.
+    Clockwise and counter-clockwise are not told apart. The curve must wind once about its mean.
     ValueError for fewer than 16 points or for one dimension.
 
     >>> angle = 2 * np.pi * 0.2419 * np.arange(500)
@@ -521,11 +432,6 @@ def rotation_number(points: np.ndarray, *, center: np.ndarray | None = None) -> 
             f"got {points.shape}"
         )
     mean = points.mean(axis=-2)
-    if center is not None:
-        given = check_array("center", center)
-        if given.shape[-1:] != mean.shape[-1:] or given.ndim > mean.ndim:
-            raise ValueError(f"center must have shape (..., {mean.shape[-1]}), got {given.shape}")
-        mean = given
     away = points - mean[..., None, :]
     spread = np.einsum("...ni,...nj->...ij", away, away)
     axes = np.linalg.eigh(spread)[1][..., -2:]
@@ -552,140 +458,3 @@ def rotation_number(points: np.ndarray, *, center: np.ndarray | None = None) -> 
 def _smooth(values: np.ndarray) -> np.ndarray:
     """Average (...) of (..., n) with the bump function."""
     return np.asarray(values @ bump_weights(values.shape[-1]))
-
-
-# ---- lifetimes
-
-
-@record
-class Escapes:
-    """Escape times of B replicas at one set of parameters.
-
-    times: (B,) steps until the escape; the horizon for those that never escaped. escaped: (B,)
-    booleans. returned: (B,) whether chaos came back later, which exponential times exclude.
-    growth: (n, B) mean growth rate of a tangent vector in each stretch of `stretch` steps.
-    rate: growth below it is not chaos. context: the states at the end.
-
-    >>> start = replicas(Context(np.full((4, 3), 0.1), 0), count=2)
-    >>> calm = escape_times(
-    ...     Network.document(), start, beta=0.5, rate=0.01, horizon=400, stretch=100, transient=0
-    ... )
-    >>> calm.horizon, calm.lifetime().value
-    (400, 0.0)
-    """
-
-    times: np.ndarray
-    escaped: np.ndarray
-    returned: np.ndarray
-    growth: np.ndarray
-    stretch: int
-    rate: float
-    context: Context
-
-    @property
-    def horizon(self) -> int:
-        """Steps that every replica was followed."""
-        return len(self.growth) * self.stretch
-
-    def lifetime(self, *, level: float = 0.95) -> Lifetime:
-        """Lifetime of the chaos, with its interval, from escaped and censored times."""
-        return lifetime_estimate(self.times, ended=self.escaped, level=level)
-
-
-def replicas(context: Context, *, count: int, size: float = 1e-10, seed: Seed = 0) -> Context:
-    """`count` copies of one context (T, P), each moved by normal noise of deviation `size`.
-
-    Chaos parts them within some hundred steps; what they have in common is the basin.
-
-    >>> replicas(Context(np.zeros((4, 3)), 2), count=8).attention.shape
-    (8, 4, 3)
-    """
-    check_instance("context", context, Context)
-    count = check_integer("count", count, low=1)
-    size = check_real("size", size, low=0.0)
-    if context.attention.ndim != 2:
-        raise ValueError(f"context must be one context (T, P), got {context.attention.shape}")
-    noise = numpy_generator(seed).standard_normal((count, *context.attention.shape))
-    return Context(context.attention + size * noise, context.position)
-
-
-def escapes_of(growth: np.ndarray, *, rate: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First stretch of an escape, whether there was one, and whether chaos returned, each (B,).
-
-    growth: (n, B). A replica escapes at the first of three stretches in a row (fewer at the end
-    do not count) whose growth is below `rate`; n where it never does.
-
-    >>> growth = np.array([[0.1, 0.1], [0.0, 0.0], [0.1, 0.0], [0.1, 0.0], [0.1, 0.0]])
-    >>> [part.tolist() for part in escapes_of(growth, rate=0.05)]
-    [[5, 1], [False, True], [False, False]]
-    """
-    growth = check_array("growth", growth, ndim=2)
-    rate = check_real("rate", rate)
-    quiet = growth < rate
-    stretches = len(quiet)
-    # A replica that is quiet at the end alone has not escaped: no stretch follows the last.
-    padded = np.concatenate([quiet, np.zeros((_IN_A_ROW, quiet.shape[1]), dtype=bool)])
-    runs = np.all([padded[i : i + stretches] for i in range(_IN_A_ROW)], axis=0)
-    escaped = runs.any(axis=0)
-    first = np.where(escaped, runs.argmax(axis=0), stretches)
-    later = np.arange(stretches)[:, None] >= first
-    return first, np.asarray(escaped), np.asarray((later & ~quiet).any(axis=0))
-
-
-def escape_times(
-    network: Network,
-    context: Context,
-    *,
-    beta: float,
-    rate: float,
-    horizon: int,
-    gamma: float | None = None,
-    epsilon: float | None = None,
-    stretch: int = 5000,
-    transient: int = 5000,
-    threads: int | None = None,
-    progress: bool = False,
-) -> Escapes:
-    """Follow replicas, contexts (B, T, P), for `horizon` steps and see which leave their chaos.
-
-    `transient` steps are dropped first, in which replicas of one start part. rate: what growth
-    per step is chaos; between the growth on the chaotic set and that of the attractors beside
-    it. A time is known to one `stretch`, so lifetimes must be several stretches long.
-
-    >>> start = replicas(Context(np.full((4, 3), 0.1), 0), count=2)
-    >>> calm = escape_times(
-    ...     Network.document(), start, beta=0.5, rate=0.01, horizon=400, stretch=100, transient=0
-    ... )
-    >>> calm.times, calm.escaped
-    (array([0, 0]), array([ True,  True]))
-    """
-    check_instance("context", context, Context)
-    if context.attention.ndim != 3:
-        raise ValueError(f"context must hold replicas (B, T, P), got {context.attention.shape}")
-    stretch = check_integer("stretch", stretch, low=1)
-    horizon = check_integer("horizon", horizon, low=_IN_A_ROW * stretch)
-    transient = check_integer("transient", transient, low=0)
-    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
-    ensemble.advance(transient)
-    rates, last = growth_rates(
-        network,
-        ensemble.state(),
-        beta=beta,
-        gamma=gamma,
-        epsilon=epsilon,
-        stretches=horizon // stretch,
-        stretch=stretch,
-        threads=threads,
-        progress=progress,
-    )
-    growth = np.ascontiguousarray(rates.T)
-    first, escaped, returned = escapes_of(growth, rate=rate)
-    return Escapes(
-        times=first * stretch,
-        escaped=escaped,
-        returned=returned,
-        growth=growth,
-        stretch=stretch,
-        rate=float(rate),
-        context=last,
-    )

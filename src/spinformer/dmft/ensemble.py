@@ -11,10 +11,8 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from spinformer.core.checks import check_integer
 from spinformer.dmft import kernels
@@ -131,9 +129,7 @@ class Ensemble:
 
     # ---- running
 
-    def run(
-        self, task: Task, *, progress: bool = False, label: str = "blocks"
-    ) -> tuple[np.ndarray, ...]:
+    def run(self, task: Task) -> tuple[np.ndarray, ...]:
         """Call task(block, clock) for every block, in threads, and collect what it returns.
 
         A task runs kernels on its block, for the same number of steps on each, and returns the
@@ -145,17 +141,14 @@ class Ensemble:
         def work(number: int) -> tuple[Clock, tuple[np.ndarray, ...]]:
             return task(self._block(number), self.clock)
 
-        def shown(results: Any) -> list[tuple[Clock, tuple[np.ndarray, ...]]]:
-            return list(tqdm(results, desc=label, total=self.blocks, disable=not progress))
-
         threads = min(self.threads, self.blocks)
         if threads == 1:
             # A single system's return map is asked for thousands of times: no thread for each.
-            results = shown(map(work, range(self.blocks)))
+            results = list(map(work, range(self.blocks)))
         else:
             with ThreadPoolExecutor(threads) as pool:
                 try:
-                    results = shown(pool.map(work, range(self.blocks)))
+                    results = list(pool.map(work, range(self.blocks)))
                 except BaseException:
                     pool.shutdown(cancel_futures=True)
                     raise
@@ -163,16 +156,12 @@ class Ensemble:
         arrays = zip(*(found for _, found in results), strict=True)
         return tuple(self._gather(parts) for parts in arrays)
 
-    def advance(self, steps: int, *, progress: bool = False) -> None:
+    def advance(self, steps: int) -> None:
         """Run `steps` steps, keeping nothing but the state."""
         if check_integer("steps", steps, low=0):
-            self.run(
-                lambda block, clock: (kernels.advance(steps, block, clock), ()),
-                progress=progress,
-                label="transient",
-            )
+            self.run(lambda block, clock: (kernels.advance(steps, block, clock), ()))
 
-    def record(self, steps: int, *, every: int = 1, progress: bool = False) -> np.ndarray:
+    def record(self, steps: int, *, every: int = 1) -> np.ndarray:
         """Semantic m^o, factor 1 − ε included, of `steps` tokens, every `every`-th one.
 
         Shape (..., steps, P).
@@ -184,7 +173,7 @@ class Ensemble:
             out = np.empty((steps, self.features, LANES))
             return kernels.record(out, every, block, clock), (out,)
 
-        return self.run(task, progress=progress, label="trajectory")[0]
+        return self.run(task)[0]
 
     def state(self) -> Context:
         """The contexts now: attention (..., T, P), newest first, and the position."""

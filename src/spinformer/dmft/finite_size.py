@@ -8,29 +8,22 @@ token is L binomial draws, exact in distribution for any N, and N = 10⁸ costs 
 
 Along a mean-field path the deviation δx of a sampled path obeys, to first order,
 `δx_{t+1} = Σ_s M_{t,s} δx_{t−s} + ξ_{t+1}`, where ξ is the binomial noise of the new token,
-ξ = token − its conditional mean, of variance (1 − m²)/n for a segment of n bits. Hence
-
-- a single run is off by N^{-1/2} times a factor that `noise_covariance` computes without
-  sampling (the linear-noise approximation);
-- the solution of the linear recursion driven by the *actual* noise of a run
-  (`linear_fluctuations`) has mean zero exactly, whatever N, because ξ is a martingale difference
-  and M is fixed: it may be subtracted from a run without touching the mean;
-- the mean over runs is off by 1/N times a vector that `mean_shift` computes without sampling: to
-  second order `E δx_{t+1} = M E δx + ½ Σ H E[δx δx]`, H the curvature of the step.
+ξ = token − its conditional mean, of variance (1 − m²)/n for a segment of n bits. Hence a single
+run is off by N^{-1/2} times a factor that `noise_covariance` computes without sampling (the
+linear-noise approximation).
 
 Conventions. A token is its segment means, shape (L,), entries in [−1, 1]. Windows (..., T, L) and
 paths (..., T + steps, L) run from *old to new*; `position` is the position index of the newest
 token of a window, which is also the query, counted modulo 2^K, by default T − 1. The axis s of
 the maps counts back from the newest token of the window, s = 0, as the sum does. γ is the factor
 directly in front of the dot product. A `network.Context` holds attention vectors from *new to
-old*: `window_of_context` turns one into a window, `reverse_window` turns the order round.
+old*: `window_of_context` turns one into a window.
 """
 
 from __future__ import annotations
 
 import numba
 import numpy as np
-from tqdm import tqdm
 
 from spinformer.core.checks import (
     check_array,
@@ -39,14 +32,10 @@ from spinformer.core.checks import (
     check_integer,
     check_real,
 )
-from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.core.statistics import Estimate
 from spinformer.dmft.mean_field import attend, softmax_weights
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network, fitting
-
-_BATCH = 500  # runs between two moves of the progress bar
 
 
 @record
@@ -100,20 +89,6 @@ def semantic_overlaps(network: Network, tokens: np.ndarray, *, role: int = OUTPU
     return (1.0 - network.epsilon) * (tokens @ pattern.T)
 
 
-def reverse_window(window: np.ndarray) -> np.ndarray:
-    """Windows (..., T, n) in the other order of time: oldest first to newest first, or back.
-
-    Raises ValueError for fewer than two axes.
-
-    >>> reverse_window(np.array([[1.0, 2.0], [3.0, 4.0]]))
-    array([[3., 4.],
-           [1., 2.]])
-    """
-    if np.ndim(window) < 2:
-        raise ValueError(f"window must have shape (..., T, n), got {np.shape(window)}")
-    return np.asarray(window)[..., ::-1, :]
-
-
 def window_of_context(network: Network, context: Context, *, beta: float) -> np.ndarray:
     """The window (..., T, L), oldest first, that a context of the mean field stands for.
 
@@ -131,7 +106,7 @@ def window_of_context(network: Network, context: Context, *, beta: float) -> np.
            [-1.,  1.,  1.]])
     """
     attention, _ = fitting(network, context)
-    return window_means(network, beta, attention=reverse_window(attention))
+    return window_means(network, beta, attention=attention[..., ::-1, :])
 
 
 def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.ndarray:
@@ -303,7 +278,6 @@ def generate(
     seed: Seed,
     position: int | None = None,
     draw_window: bool = True,
-    progress: bool = False,
 ) -> TokenRuns:
     """R independent runs of `steps` tokens of N = `size` bits, each L binomial draws.
 
@@ -326,7 +300,6 @@ def generate(
     steps = check_integer("steps", steps, low=0)
     runs = check_integer("runs", runs, low=1)
     check_flag("draw_window", draw_window)
-    check_flag("progress", progress)
     context, segments = network.context, network.segments
     window = check_array("window", window, low=-1.0, high=1.0)
     if window.shape not in ((context, segments), (runs, context, segments)):
@@ -347,21 +320,10 @@ def generate(
     first = (position - context + 1) % network.positions
     semantic = (1.0 - network.epsilon) * network.semantic * network.fractions
     place = network.epsilon * network.position_overlaps()
-    for begin in tqdm(range(0, runs, _BATCH), disable=not progress, unit="batch"):
-        part = slice(begin, begin + _BATCH)
-        _run(
-            rng,
-            semantic,
-            network.semantic[OUTPUT].copy(),
-            place,
-            counts,
-            beta,
-            network.gamma,
-            context,
-            first,
-            tokens[part],
-            means[part],
-        )
+    _run(
+        rng, semantic, network.semantic[OUTPUT].copy(), place, counts, beta, network.gamma,
+        context, first, tokens, means,
+    )  # fmt: skip
     return TokenRuns(
         network=network, size=size, beta=beta, position=first, tokens=tokens, means=means
     )
@@ -433,7 +395,8 @@ def linear_maps(network: Network, beta: float, *, path: np.ndarray, position: in
     result = np.empty((steps, context, segments, segments))
     for t in range(steps):
         # The axis s of the result counts back.
-        m = _window_overlaps(network, path[t : t + context], position + t)[::-1]
+        overlaps = network.overlaps(path[t : t + context])
+        m = placed_overlaps(network, overlaps, position=position + t + context - 1)[::-1]
         query, value, key = m[0, QUERY], m[:, VALUE], m[:, KEY]
         weight = softmax_weights(m, gamma=network.gamma)
         attention = weight @ value
@@ -444,16 +407,6 @@ def linear_maps(network: Network, beta: float, *, path: np.ndarray, position: in
         slope = beta * (1.0 - path[t + context] ** 2)
         result[t] = slope[:, None] * np.einsum("al,sam->slm", output, jacobian)
     return result
-
-
-def _window_overlaps(network: Network, window: np.ndarray, first: int) -> np.ndarray:
-    """m^α_a of a window (T, L), old to new, whose oldest token has the position `first`."""
-    linear = (1.0 - network.epsilon) * network.semantic * network.fractions
-    codes = (first + np.arange(network.context)) % network.positions
-    return (
-        np.einsum("ral,tl->tra", linear, window)
-        + network.epsilon * network.position_overlaps()[codes]
-    )
 
 
 def noise_covariance(
@@ -472,7 +425,7 @@ def noise_covariance(
            [0., 3., 0.],
            [0., 0., 3.]])
     """
-    joint = _window_covariances(network, path, maps=maps, draw_window=draw_window)
+    joint = window_covariances(network, path, maps=maps, draw_window=draw_window)
     segments = network.segments
     result = joint[:, :segments, :segments]
     # Of the window every token is the newest of a shorter one: its block on the diagonal.
@@ -482,7 +435,7 @@ def noise_covariance(
     return np.concatenate([np.array(blocks)[:0:-1], result])
 
 
-def _window_covariances(
+def window_covariances(
     network: Network, path: np.ndarray, *, maps: np.ndarray, draw_window: bool
 ) -> np.ndarray:
     """N times the covariance of the whole window, newest token first: (steps + 1, TL, TL)."""
@@ -495,7 +448,7 @@ def _window_covariances(
     size = context * segments
     result = np.zeros((len(maps) + 1, size, size))
     if draw_window:
-        result[0] = np.diag(reverse_window(noise[:context]).ravel())
+        result[0] = np.diag(noise[:context][::-1].ravel())
     step = np.zeros((size, size))
     step[segments:, :-segments] = np.eye(size - segments)
     for t, matrices in enumerate(maps):
@@ -503,141 +456,3 @@ def _window_covariances(
         result[t + 1] = step @ result[t] @ step.T
         result[t + 1, :segments, :segments] += np.diag(noise[context + t])
     return result
-
-
-def mean_shift(
-    network: Network,
-    beta: float,
-    *,
-    path: np.ndarray,
-    maps: np.ndarray,
-    position: int,
-    draw_window: bool = True,
-) -> np.ndarray:
-    """N times the deviation of the *mean* token from the mean-field path, (T + steps, L).
-
-    The coefficient of 1/N, exact for N → ∞: cumulants of third order are of order 1/N². `path`,
-    `maps` and `position` as in `linear_maps`, `draw_window` as in `generate`. Raises
-    ValueError for shapes that do not fit.
-
-    >>> machine = Network.document().with_parameters(gamma=0.0)  # an average of the values ...
-    >>> path = np.zeros((5, 3))  # ... and tanh without curvature at rest: no shift
-    >>> maps = linear_maps(machine, 1.0, path=path, position=0)
-    >>> bool(np.allclose(mean_shift(machine, 1.0, path=path, maps=maps, position=0), 0.0))
-    True
-    """
-    check_instance("network", network, Network)
-    beta = check_real("beta", beta, low=0.0)
-    position = check_integer("position", position)
-    context, segments = network.context, network.segments
-    joint = _window_covariances(network, path, maps=maps, draw_window=draw_window)
-    shift = np.zeros_like(check_array("path", path))
-    for t, matrices in enumerate(maps):
-        window = path[t : t + context]
-        # The columns of a square root of the covariance: directions that carry all the noise.
-        size, turn = np.linalg.eigh(joint[t])
-        root = (turn * np.sqrt(np.maximum(size, 0.0))).T
-        directions = reverse_window(root.reshape(-1, context, segments))
-        bend = _curvature(network, beta, window, directions, position=position + t).sum(axis=0)
-        older = reverse_window(shift[t : t + context])
-        shift[context + t] = np.einsum("slm,sm->l", matrices, older) + 0.5 * bend
-    return shift
-
-
-def _curvature(
-    network: Network, beta: float, window: np.ndarray, directions: np.ndarray, *, position: int
-) -> np.ndarray:
-    """Second derivative of the next token along each of the directions (D, T, L): (D, L).
-
-    All arrays oldest first; `position` is that of the window's oldest token.
-    """
-    linear = (1.0 - network.epsilon) * network.semantic * network.fractions
-    m = _window_overlaps(network, window, position)
-    d = np.einsum("ral,dtl->dtra", linear, directions)
-    query, value, key = m[-1, QUERY], m[:, VALUE], m[:, KEY]
-    weight = softmax_weights(m, gamma=network.gamma, newest=-1)
-    # First and second derivative of the scores, then of the weighted average, then of tanh.
-    first = network.gamma * (d[:, -1, QUERY] @ key.T + d[:, :, KEY] @ query)
-    first = first - (first @ weight)[:, None]
-    second = 2.0 * network.gamma * np.einsum("da,dta->dt", d[:, -1, QUERY], d[:, :, KEY])
-    second = second + first**2
-    second = second - (second @ weight)[:, None]
-    slope = np.einsum("t,dta->da", weight, d[:, :, VALUE]) + (weight * first) @ value
-    bend = (weight * second) @ value
-    bend = bend + 2.0 * np.einsum("dt,dta->da", weight * first, d[:, :, VALUE])
-    output = network.semantic[OUTPUT]
-    mean = np.tanh(beta * ((weight @ value) @ output))
-    steep = beta * (1.0 - mean**2)
-    return steep * (bend @ output - 2.0 * beta * mean * (slope @ output) ** 2)
-
-
-def growth_rate(maps: np.ndarray, *, drop: int = 0) -> Estimate:
-    """Mean logarithmic growth per token of a small generic perturbation of the window.
-
-    maps: (steps, T, L, L) from `linear_maps`; the first `drop` steps only turn the perturbation
-    into its own direction. Over long paths this is the leading Lyapunov exponent (nats per
-    token), 0 on a quasi-periodic path; −∞ where the perturbation dies altogether. The error is
-    that of `core.lyapunov.lyapunov_exponents`. Raises ValueError for another shape.
-
-    >>> f"{growth_rate(np.full((50, 1, 1, 1), 0.5)).value:.6f}"  # halved at every token
-    '-0.693147'
-    """
-    maps = check_array("maps", maps, ndim=4)
-    steps, context, segments = maps.shape[:3]
-    check_array("maps", maps, shape=(steps, context, segments, segments))
-    drop = check_integer("drop", drop, low=0, high=steps - 1)
-    remaining = iter(maps)
-
-    def push(frame: np.ndarray) -> np.ndarray:
-        window = frame.reshape(context, segments)
-        newest = np.einsum("slm,sm->l", next(remaining), window)
-        return np.concatenate([newest, window[:-1].ravel()])[:, None]
-
-    rate = lyapunov_exponents(push, dimension=context * segments, steps=steps - drop, align=drop)
-    return Estimate(value=float(rate.value[0]), error=float(rate.error[0]), samples=rate.samples)
-
-
-def linear_fluctuations(runs: TokenRuns, *, maps: np.ndarray) -> np.ndarray:
-    """First-order deviation of every run from the mean field, driven by its own noise.
-
-    Shape (R, T + steps, L). Its expectation is zero exactly at every N, because maps (from
-    `linear_maps`) do not depend on the run. Raises ValueError for maps of another shape.
-
-    >>> machine = Network.document()
-    >>> runs = generate(machine, 30, beta=1.0, window=np.ones((4, 3)), steps=1, runs=2, seed=0)
-    >>> noise = linear_fluctuations(runs, maps=np.zeros((1, 4, 3, 3)))  # no memory: noise alone
-    >>> bool(np.allclose(noise, runs.tokens - runs.means))
-    True
-    """
-    check_instance("runs", runs, TokenRuns)
-    context = runs.network.context
-    noise = runs.tokens - runs.means
-    steps, segments = noise.shape[1] - context, noise.shape[2]
-    maps = check_array("maps", maps, shape=(steps, context, segments, segments))
-    result = noise.copy()
-    for t in range(steps):
-        for s in range(context):
-            result[:, context + t] += result[:, context + t - 1 - s] @ maps[t, s].T
-    return result
-
-
-def predicted_rms(network: Network, covariance: np.ndarray) -> np.ndarray:
-    """√N times the root-mean-square deviation |m − m_∞| of the linear-noise approximation.
-
-    m are the semantic output overlaps (`semantic_overlaps`), |·| the Euclidean norm over
-    their P features; covariance: (..., L, L) from `noise_covariance`. Raises ValueError for
-    another shape.
-
-    >>> machine = Network.document().with_parameters(epsilon=0.0)
-    >>> f"{float(predicted_rms(machine, 3.0 * np.eye(3))):.6f}"  # three overlaps of fair bits
-    '1.732051'
-    """
-    check_instance("network", network, Network)
-    segments = network.segments
-    covariance = check_array("covariance", covariance)
-    if covariance.shape[-2:] != (segments, segments):
-        raise ValueError(
-            f"covariance must end in {(segments, segments)}, got shape {covariance.shape}"
-        )
-    pattern = (1.0 - network.epsilon) * network.semantic[OUTPUT] * network.fractions
-    return np.sqrt(np.einsum("al,...lm,am->...", pattern, covariance, pattern))

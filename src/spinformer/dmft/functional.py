@@ -109,50 +109,6 @@ def transition_probabilities(
     return table.reshape(*(count,) * context, count)
 
 
-def exact_moments(
-    network: Network, size: int, *, beta: float, window: np.ndarray, steps: int, position: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (T + steps, L) and covariance (T + steps, L, L) of every token over all texts.
-
-    window: (T, L) means that the first T tokens are drawn from. `position` as above. Raises
-    ValueError for bad input.
-
-    >>> signs, none = np.ones((4, 1, 1)), np.ones((4, 1, 0))
-    >>> coin = Network(semantic=signs, position=none, context=1, gamma=1.0, epsilon=0.0)
-    >>> mean, _ = exact_moments(coin, 1, beta=0.5, window=np.array([[0.5]]), steps=1, position=0)
-    >>> float(mean[1, 0].round(6))  # ½ tanh(½)
-    0.231059
-    """
-    window, position, beta = _start(network, beta, window, position)
-    steps = check_integer("steps", steps, low=0)
-    states = token_states(network, size)
-    counts = network.counts(size)
-    # Chances depend on the position of the newest token alone: one table for each of them.
-    tables: dict[int, np.ndarray] = {}
-    means, covariances = [], []
-
-    def note(weights: np.ndarray) -> None:
-        mean = weights @ states
-        means.append(mean)
-        covariances.append((states - mean).T @ (weights[:, None] * (states - mean)))
-
-    law = np.ones(())
-    for token in window:
-        chance = np.ones(1)
-        for segment, bits in enumerate(counts):
-            ups = binom.pmf(np.arange(bits + 1), bits, 0.5 * (1.0 + token[segment]))
-            chance = np.outer(chance, ups).ravel()
-        note(chance)
-        law = law[..., None] * chance
-    for step in range(steps):
-        place = (position + step) % network.positions
-        if place not in tables:
-            tables[place] = transition_probabilities(network, size, beta=beta, position=place)
-        law = np.einsum("i...,i...j->...j", law, tables[place])
-        note(law.reshape(-1, len(states)).sum(axis=0))
-    return np.array(means), np.array(covariances)
-
-
 @record
 class PathSum:
     """All paths of `steps` tokens of `size` bits after a fixed window.

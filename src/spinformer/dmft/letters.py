@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_choice, check_instance, check_integer
+from spinformer.core.checks import check_array, check_instance, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.dmft.network import OUTPUT, ROLES, AttentionNetwork, Network
+from spinformer.dmft.network import OUTPUT, AttentionNetwork, Network
 
 # A feature's mean over the letters may be off zero by rounding.
 _ROUNDING = 1e-9
@@ -211,13 +211,6 @@ class LetterNetwork(AttentionNetwork):
         weighted = self.semantic * self.fractions[:, None]
         covariance = np.einsum("rals,...bls->...rab", weighted, lean)
         return np.asarray(beta)[..., None, None, None] * covariance
-
-    def pair_correlations(self, first: str, second: str) -> np.ndarray:
-        """⟨W^first_a W^second_b⟩ over sites and, evenly, over letters: (P, P)."""
-        rows = self.semantic[ROLES.index(check_choice("first", first, ROLES))]
-        columns = self.semantic[ROLES.index(check_choice("second", second, ROLES))]
-        weighted = rows * self.fractions[:, None] / self.letters
-        return np.einsum("als,bls->ab", weighted, columns)
 
     def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The cheapest exact form of the average over sites and letters (`kernels.letters`).

@@ -91,7 +91,6 @@ def lyapunov_spectrum(
     every: int | None = None,
     batches: int = 20,
     threads: int | None = None,
-    progress: bool = False,
 ) -> LyapunovSpectrum:
     """The `count` largest Lyapunov exponents (None: all T·P) of a batch of systems.
 
@@ -114,8 +113,8 @@ def lyapunov_spectrum(
     batches = check_integer("batches", batches, low=1, high=steps)
     every = (4 if count <= 2 else 2) if every is None else check_integer("every", every, low=1)
     lengths = np.diff(np.linspace(0, steps, batches + 1).astype(int))
-    ensemble.advance(transient, progress=progress)
-    growth, lost = _growth(ensemble, [align, *lengths], count, every, progress)
+    ensemble.advance(transient)
+    growth, lost = _growth(ensemble, [align, *lengths], count, every)
     share = lost / sum(-(-length // every) for length in lengths)
     return LyapunovSpectrum(
         **vars(average_growth(growth, lengths=lengths)),
@@ -135,7 +134,6 @@ def growth_rates(
     stretches: int,
     stretch: int = 5000,
     threads: int | None = None,
-    progress: bool = False,
 ) -> tuple[np.ndarray, Context]:
     """Growth rate of a tangent vector, nats per step, in each of consecutive stretches.
 
@@ -152,12 +150,12 @@ def growth_rates(
     stretches = check_integer("stretches", stretches, low=1)
     stretch = check_integer("stretch", stretch, low=1)
     ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
-    growth, _ = _growth(ensemble, [ALIGN] + [stretch] * stretches, 1, 4, progress)
+    growth, _ = _growth(ensemble, [ALIGN] + [stretch] * stretches, 1, 4)
     return growth[..., 0], ensemble.state()
 
 
 def _growth(
-    ensemble: Ensemble, lengths: Sequence[int], count: int, every: int, progress: bool
+    ensemble: Ensemble, lengths: Sequence[int], count: int, every: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Growth (..., n, k) of k vectors in all stretches but the first, and how many were lost."""
     dimension = ensemble.window * ensemble.features
@@ -178,7 +176,7 @@ def _growth(
             growth[n] = (np.log(mantissa) + exponent * np.log(2.0)) / max(length, 1)
         return clock, (growth[1:], lost)
 
-    growth, lost = ensemble.run(task, progress=progress, label="exponents")
+    growth, lost = ensemble.run(task)
     return growth, lost
 
 

@@ -257,8 +257,6 @@ def context_from_tokens(
     overlaps: np.ndarray,
     *,
     beta: float | np.ndarray,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
 ) -> Context:
     """Context reached from n ≥ 1 given tokens at positions 0, 1, …, n − 1, oldest first.
 
@@ -278,7 +276,7 @@ def context_from_tokens(
             f"overlaps must have shape (..., n, 4, {network.features}) with n at least 1, "
             f"got {overlaps.shape}"
         )
-    beta, gamma, share = parameters(network, beta, gamma, epsilon, batch=overlaps.shape[:-3])
+    beta, gamma, share = parameters(network, beta, None, None, batch=overlaps.shape[:-3])
     batch = np.broadcast_shapes(overlaps.shape[:-3], beta.shape, gamma.shape, share.shape)
     share = np.broadcast_to(share, batch)[..., None, None]
     drive = network.position_overlaps()
@@ -302,35 +300,6 @@ def context_from_tokens(
         position += 1
 
 
-def context_from_token(
-    network: Network,
-    token: np.ndarray | int,
-    *,
-    beta: float | np.ndarray,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
-) -> Context:
-    """Context reached from one token at position 0.
-
-    token: its mean bit on every segment (..., L) in [−1, 1], or the index of an output feature
-    a for the token sign W^o_a (the document starts from a = 0).
-
-    >>> context_from_token(Network.document(), 0, beta=3.0).attention.shape
-    (4, 3)
-    """
-    check_instance("network", network, Network)
-    if np.ndim(token) == 0:
-        index = check_integer("token", token, low=0, high=network.features - 1)
-        token = np.sign(network.semantic[OUTPUT, index])
-    return context_from_tokens(
-        network,
-        network.overlaps(np.asarray(token))[..., None, :, :],
-        beta=beta,
-        gamma=gamma,
-        epsilon=epsilon,
-    )
-
-
 def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_000) -> Context:
     """The initial context of the document: at β = 3, from the token W^o_1, after 100,000 steps.
 
@@ -341,7 +310,8 @@ def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_00
     """
     check_instance("network", network, Network)
     beta = check_real("beta", beta, low=0.0)
-    ensemble = Ensemble(network, context_from_token(network, 0, beta=beta), beta=beta)
+    token = network.overlaps(np.sign(network.semantic[OUTPUT, 0]))
+    ensemble = Ensemble(network, context_from_tokens(network, token[None], beta=beta), beta=beta)
     ensemble.advance(steps)
     return ensemble.state()
 
@@ -375,7 +345,6 @@ def trajectory(
     transient: int = 0,
     every: int = 1,
     threads: int | None = None,
-    progress: bool = False,
 ) -> tuple[np.ndarray, Context]:
     """Semantic m^o (factor 1 − ε included) of `steps` tokens after `transient` dropped ones.
 
@@ -393,6 +362,6 @@ def trajectory(
     transient = check_integer("transient", transient, low=0)
     steps = check_integer("steps", steps, low=0)
     ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
-    ensemble.advance(transient, progress=progress)
-    overlaps = ensemble.record(steps, every=every, progress=progress)
+    ensemble.advance(transient)
+    overlaps = ensemble.record(steps, every=every)
     return overlaps, ensemble.state()

@@ -17,6 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any, Self
 
@@ -104,10 +105,6 @@ class AttentionNetwork(ABC):
         """∂ mean_overlaps / ∂A_b of one attention vector each: (..., 4, P, P)."""
 
     @abstractmethod
-    def pair_correlations(self, first: str, second: str) -> np.ndarray:
-        """⟨W^first_a W^second_b⟩ over sites and what they can be, shape (P, P)."""
-
-    @abstractmethod
     def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`patterns`, `readout` and `degeneracy` as the compiled step takes them."""
 
@@ -155,10 +152,22 @@ class AttentionNetwork(ABC):
 
     def position_overlaps(self) -> np.ndarray:
         """(1/K) Σ_k W^{α,pos}_{a,k} p_k at every position, shape (2^K, 4, P), without ε."""
+        return self._position_overlaps
+
+    @cached_property
+    def _position_overlaps(self) -> np.ndarray:
         if not self.bits:
             return np.zeros((1, 4, self.features))
         code = spin_states(self.bits)
         return np.einsum("rak,pk->pra", self.position, code) / self.bits
+
+    def pair_correlations(self, first: str, second: str) -> np.ndarray:
+        """⟨W^first_a W^second_b⟩ over sites and, evenly, over what they can be, shape (P, P)."""
+        values = self.semantic.reshape(4, self.features, self.segments, -1)
+        rows = values[ROLES.index(check_choice("first", first, ROLES))]
+        columns = values[ROLES.index(check_choice("second", second, ROLES))]
+        weighted = rows * self.fractions[:, None] / values.shape[-1]
+        return np.einsum("als,bls->ab", weighted, columns)
 
     def counts(self, size: int) -> np.ndarray:
         """How many of `size` sites each segment holds, (L,) integers; ValueError if not whole."""
@@ -257,34 +266,6 @@ class Network(AttentionNetwork):
             epsilon=epsilon,
         )
 
-    @classmethod
-    def random(
-        cls,
-        seed: Seed,
-        size: int,
-        *,
-        features: int = 3,
-        bits: int = 2,
-        context: int | None = None,
-        gamma: float = 220.0 / 3.0**0.5,
-        epsilon: float = 0.02,
-    ) -> Network:
-        """Independent fair signs for each of `size` bits, equal bits merged into segments.
-
-        Its overlaps are of order N^{−1/2}: it rests for β up to order N^{1/2}.
-        """
-        size = check_integer("size", size, low=1)
-        full = cls.segmented(
-            seed,
-            features=features,
-            segments=size,
-            bits=bits,
-            context=context,
-            gamma=gamma,
-            epsilon=epsilon,
-        )
-        return full.merged()
-
     def merged(self) -> Network:
         """The same network with equal segments merged (their fractions add)."""
         columns = self.semantic.reshape(-1, self.segments)
@@ -355,12 +336,6 @@ class Network(AttentionNetwork):
             for size in range(1, self.features + 1, 2)
             for subset in combinations(range(self.features), size)
         }
-
-    def pair_correlations(self, first: str, second: str) -> np.ndarray:
-        """⟨W^first_a W^second_b⟩ over the bits, shape (P, P); roles named as in `ROLES`."""
-        rows = self.semantic[ROLES.index(check_choice("first", first, ROLES))]
-        columns = self.semantic[ROLES.index(check_choice("second", second, ROLES))]
-        return (rows * self.fractions) @ columns.T
 
     def weights(self, size: int) -> np.ndarray:
         """Explicit weights of a network of `size` bits, shape (4, P, size), segment by segment."""

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from tqdm import trange
 
 from spinformer.core.checks import check_array, check_instance, check_integer, check_real
 from spinformer.core.records import record
@@ -98,7 +97,6 @@ def orbit_diagram(
     bins: int = 1000,
     thresholds: Thresholds | None = None,
     threads: int | None = None,
-    progress: bool = False,
     **parameters: float | np.ndarray,
 ) -> Diagram:
     """What a network, or any map, settles on along one parameter.
@@ -119,7 +117,7 @@ def orbit_diagram(
     return _diagram(
         1, system, start, parameters, transient=transient, kept=kept, exponents=exponents,
         exponent_steps=exponent_steps, observed=observed, plane=plane, tolerance=tolerance,
-        bins=bins, thresholds=thresholds, threads=threads, progress=progress,
+        bins=bins, thresholds=thresholds, threads=threads,
     )  # fmt: skip
 
 
@@ -133,7 +131,6 @@ def phase_diagram(
     exponents: int | None = 1,
     thresholds: Thresholds = SHORT_STRETCHES,
     threads: int | None = None,
-    progress: bool = False,
     **parameters: float | np.ndarray,
 ) -> Diagram:
     """What a network, or any map, settles on over two parameters; arguments as in `orbit_diagram`.
@@ -150,7 +147,6 @@ def phase_diagram(
     return _diagram(
         2, system, start, parameters, transient=transient, kept=kept, exponents=exponents,
         exponent_steps=exponent_steps, bins=1, thresholds=thresholds, threads=threads,
-        progress=progress,
     )  # fmt: skip
 
 
@@ -210,7 +206,6 @@ def _follow_map(
     observed: int = 0,
     plane: int | None = None,
     tolerance: float = 1e-3,
-    progress: bool = False,
     **_threads: Any,
 ) -> Attractors:
     """`find_attractors` for any map, in NumPy, all orbits side by side."""
@@ -240,11 +235,11 @@ def _follow_map(
     def following(x: np.ndarray, steps: int) -> np.ndarray:
         """The next states, (B, steps, n)."""
         orbit = np.empty((len(x), steps, size))
-        for n in trange(steps, disable=not progress):
+        for n in range(steps):
             x = orbit[:, n] = system.step(x, **own)
         return check_array("states returned by step", orbit)
 
-    for _ in trange(transient, disable=not progress):
+    for _ in range(transient):
         x = check_array("states returned by step", system.step(x, **own), shape=x.shape)
     orbit = following(x, kept)
     tail = following(orbit[:, -1], 2 * limit.longest)

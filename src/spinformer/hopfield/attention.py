@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -36,13 +35,9 @@ from spinformer.core.checks import (
     check_broadcast,
     check_function,
     check_integer,
-    check_real,
     check_tensor,
 )
-from spinformer.hopfield.inputs import check_beta, check_like, check_mask, check_result
-
-# Newton steps to the threshold of the entmax: log N to come near it, a handful more from there.
-_NEWTON = 20
+from spinformer.hopfield.inputs import check_beta, check_like, check_result
 
 
 def attention(
@@ -65,7 +60,10 @@ def attention(
     beta = check_attention(queries, keys=keys, values=values, beta=beta)
     scores = beta * queries @ keys.mT
     if mask is not None:
-        check_mask("mask", mask, shape=tuple(scores.shape))
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+            raise TypeError(f"mask must be a boolean torch tensor, got {mask!r:.60}")
+        if check_broadcast(mask=mask.shape, scores=scores.shape) != scores.shape:
+            raise ValueError(f"mask must fit the shape {tuple(scores.shape)}, got {mask.shape}")
         if not bool(mask.any(-1).all()):
             raise ValueError("mask must leave at least one key to each query")
         scores = scores.masked_fill(~mask, -math.inf)
@@ -195,89 +193,3 @@ def hop(
     scores = states @ scaled.mT
     weights = lagrangian.gradient(scores if bias is None else scores + bias)
     return functional.dropout(weights, dropout) @ content
-
-
-def entmax(alpha: float = 1.5) -> Lagrangian:
-    """The conjugate of Tsallis' entropy, 1 < α ≤ 2: weights that can be exactly zero.
-
-    Λ(z) = max_p p·z + Σ_i (p_i − p_i^α) / (α(α − 1)) over distributions p; its gradient is the
-    maximiser p_i = [(α − 1) z_i − τ]₊^{1/(α−1)}, with τ such that Σ p = 1 [peters2019sparse]. α = 2
-    is the sparsemax; α → 1 is log-sum-exp. A memory with these weights retrieves a well separated
-    pattern exactly, after one step [santos2024sparse]. τ is found by Newton's method, whose last
-    two steps carry the derivatives: first and second ones are right.
-
-    >>> entmax(2.0).gradient(torch.tensor([1.0, 0.5, -3.0]))
-    tensor([0.7500, 0.2500, 0.0000])
-    """
-    alpha = check_real("alpha", alpha, low=1.0, high=2.0, open_low=True)
-    return Lagrangian(
-        name=f"entmax {alpha:g}",
-        value=partial(_entmax_value, alpha=alpha),
-        weights=partial(_entmax_weights, rest=alpha - 1.0),
-    )
-
-
-def _entmax_value(scores: Tensor, *, alpha: float) -> Tensor:
-    found = _entmax_weights(scores, rest=alpha - 1.0)
-    entropy = (found - found**alpha).sum(-1) / (alpha * (alpha - 1.0))
-    return torch.where(found > 0, found * scores, 0.0).sum(-1) + entropy
-
-
-def _entmax_weights(scores: Tensor, *, rest: float) -> Tensor:
-    scaled = rest * scores
-
-    def power(excess: Tensor, exponent: float) -> Tensor:
-        held = excess > 0
-        return torch.where(held, torch.where(held, excess, 1.0) ** exponent, 0.0)
-
-    def newton(threshold: Tensor) -> Tensor:
-        # Σ p is convex and falling in τ: steps from its left never pass the root.
-        excess = scaled - threshold
-        over = power(excess, 1.0 / rest).sum(-1, keepdim=True) - 1.0
-        return threshold + rest * over / power(excess, 1.0 / rest - 1.0).sum(-1, keepdim=True)
-
-    with torch.no_grad():
-        threshold = scaled.amax(-1, keepdim=True) - 1.0
-        for _ in range(_NEWTON - 2):
-            threshold = newton(threshold)
-    return power(scaled - newton(newton(threshold)), 1.0 / rest)
-
-
-def rectified_power(degree: float) -> Lagrangian:
-    """Λ(z) = (Σ_i [z_i]₊ⁿ)^{1/n}, n = `degree` ≥ 2: the rectified powers of dense memories, normed.
-
-    The weights are proportional to [z_i]₊ⁿ⁻¹, as in a dense memory of degree n
-    [krotov2016dense], and have Σ_i p_i^{n/(n−1)} = 1. The bare sum Σ [z]₊ⁿ outgrows ½ξ·ξ for
-    n > 2, and the energy has no minimum; its n-th root is convex and homogeneous: β drops out,
-    n alone decides how sharply patterns are told apart. No positive score: all weights are zero.
-
-    >>> rectified_power(3).gradient(torch.tensor([2.0, 0.0, -1.0]))
-    tensor([1., 0., 0.])
-    """
-    degree = check_real("degree", degree, low=2.0)
-    return Lagrangian(
-        name=f"rectified power {degree:g}",
-        value=partial(_power_value, degree=degree),
-        weights=partial(_power_weights, degree=degree),
-    )
-
-
-def _power_value(scores: Tensor, *, degree: float) -> Tensor:
-    _, norm, top = _power_parts(scores, degree)
-    return (norm * top).squeeze(-1)
-
-
-def _power_weights(scores: Tensor, *, degree: float) -> Tensor:
-    shares, norm, _ = _power_parts(scores, degree)
-    return (shares / torch.where(norm > 0, norm, 1.0)) ** (degree - 1.0)
-
-
-def _power_parts(scores: Tensor, degree: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Positive scores in units of the largest, in which nothing overflows, their norm, the unit."""
-    positive = scores.clamp_min(0.0)
-    top = positive.detach().amax(-1, keepdim=True)
-    top = torch.where(top > 0, top, 1.0)
-    shares = positive / top
-    total = (shares**degree).sum(-1, keepdim=True)
-    norm = torch.where(total > 0, torch.where(total > 0, total, 1.0) ** (1.0 / degree), 0.0)
-    return shares, norm, top

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erf, erfc, erfcinv, factorial2, gammaln
 
-from spinformer.core.checks import check_flag, check_instance, check_integer, check_real
+from spinformer.core.checks import check_instance, check_integer, check_real
 from spinformer.hopfield.discrete import MAX_DEGREE, Separation, polynomial
 
 # Sizes up to which powers of degree 20, and their squares, are ordinary numbers.
@@ -93,10 +93,10 @@ def bit_error_at_finite_size(dim: int, *, count: int, separation: Separation) ->
     return float(0.5 * erfc(np.sqrt(_signal_to_noise(dim, separation) / (2.0 * (count - 1)))))
 
 
-def capacity_at_error(dim: int, *, degree: int, error: float, leading_order: bool = False) -> float:
+def capacity_at_error(dim: int, *, degree: int, error: float) -> float:
     """N at which one update turns a fraction `error` in (0, ½) of a stored pattern's spins.
 
-    `leading_order` inverts `bit_error`, the default `bit_error_at_finite_size`.
+    The inverse of `bit_error_at_finite_size`.
 
     >>> f"{capacity_at_error(100, degree=2, error=0.0039):.0f}"
     '15'
@@ -107,8 +107,6 @@ def capacity_at_error(dim: int, *, degree: int, error: float, leading_order: boo
     if error == 0.5:
         raise ValueError("error must be below 0.5, where the capacity is infinite")
     quantile = 2.0 * float(erfcinv(2.0 * error)) ** 2
-    if check_flag("leading_order", leading_order):
-        return float(dim) ** (degree - 1) / (float(factorial2(2 * degree - 3)) * quantile)
     return 1.0 + _signal_to_noise(dim, polynomial(degree)) / quantile
 
 

@@ -26,7 +26,7 @@ import math
 import numpy as np
 import torch
 from scipy.optimize import brentq
-from scipy.special import expit, ndtr, wrightomega
+from scipy.special import wrightomega
 from torch import Tensor
 
 from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
@@ -39,11 +39,7 @@ from spinformer.hopfield.inputs import (
     check_patterns,
     check_result,
     check_states,
-    largest_norm,
 )
-
-# Distance of two patterns, in standard deviations, from which their quadrature costs too much.
-_STEEP = 1e4
 
 
 def log_weights(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
@@ -120,34 +116,6 @@ def gibbs(
             chosen = torch.multinomial(hidden, 1, generator=generator).squeeze(-1)
             states = _noisy(patterns[chosen], beta, generator)
     return states
-
-
-def pair_mixing(patterns: Tensor, *, beta: float = 1.0) -> float:
-    """Second eigenvalue λ in [0, 1] of the hidden unit's Gibbs chain for two patterns, (2, d).
-
-    One sweep sends pattern i to j ≠ i with P_ij = E[softmax_j(βXξ)], ξ ~ N(x_i, 1/β): a Gaussian
-    mean of a logistic function, by quadrature. The weight of a pattern forgets its start
-    as λ^sweeps, λ = 1 − P_12 − P_21; λ → 1 for separated patterns. Raises ValueError if N ≠ 2.
-
-    >>> f"{pair_mixing(torch.tensor([[1.0], [-1.0]])):.2f}"
-    '0.55'
-    """
-    patterns, beta = check_patterns(patterns), check_beta(beta)
-    if patterns.shape[0] != 2:
-        raise ValueError(f"patterns must hold exactly two patterns, got {patterns.shape[0]}")
-    first, second = patterns.detach().double()
-    largest_norm(patterns.detach().double())
-    spread = math.sqrt(beta) * float((second - first).norm())
-    shifts = [
-        beta * float((there - here) @ here) for here, there in ((first, second), (second, first))
-    ]
-    if spread > _STEEP:  # the logistic function is a step, to 1/spread²
-        return 1.0 - sum(float(ndtr(shift / spread)) for shift in shifts)
-    # Trapezoids converge exponentially here while the step resolves the logistic's width.
-    nodes = np.linspace(-12.0, 12.0, 200 * math.ceil(24 + spread) + 1)
-    weights = np.exp(-0.5 * nodes**2)
-    weights /= weights.sum()
-    return 1.0 - sum(float(weights @ expit(shift + spread * nodes)) for shift in shifts)
 
 
 def _noisy(means: Tensor, beta: float, generator: torch.Generator | None) -> Tensor:

@@ -137,7 +137,7 @@ def energy(
 
     The classical energy is −½ ξᵀWξ + b·ξ with the whole W, its diagonal included (with w_ii = 0
     it is larger by the constant N·d/2). Raises ValueError where the energy would overflow, as
-    the exponential one does for overlaps above 700: use `log_energy`.
+    the exponential one does for overlaps above 700; `retrieve` follows −ln Σ F there.
 
     >>> energy([[1, 1, -1]], states=[[1, 1, -1], [1, 0, 1]])
     array([-4.5,  0. ])
@@ -147,22 +147,9 @@ def energy(
         result = -separation(states @ patterns.T).sum(axis=1) + states @ push
     if not np.isfinite(result).all():
         raise ValueError(
-            f"states overlap with patterns so much that the sum of {separation} overflows; "
-            "use log_energy"
+            f"states overlap with patterns so much that the sum of {separation} overflows"
         )
     return result
-
-
-def log_energy(patterns: Any, *, states: Any, separation: Separation = EXPONENTIAL) -> np.ndarray:
-    """−ln Σ_μ F(x_μ·ξ) = −ln(−E), shape (Q,): same order as E, for a separation with a `log`.
-
-    >>> log_energy([[1] * 800], states=[[1] * 800])
-    array([-800.])
-    """
-    patterns, states, _ = _check(patterns, "states", states, separation, None)
-    if separation.log is None:
-        raise ValueError(f"separation must have a log, got {separation}")
-    return -np.asarray(logsumexp(separation.log(states @ patterns.T), axis=1))
 
 
 def fields(

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spinformer.core.checks import check_flag, check_integer, check_real, check_tensor
+from spinformer.core.checks import check_real, check_tensor
 from spinformer.core.implicit import implicit_root
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
@@ -75,19 +75,18 @@ class FixedPoints(Solution[Tensor]):
         return int((~self.converged).sum())
 
 
-def effective_entries(weights: Tensor, *, mass: float = 0.9) -> Tensor:
-    """Fewest entries of each softmax row that sum to at least `mass`, integers, shape (...).
+def effective_entries(weights: Tensor) -> Tensor:
+    """Fewest entries of each softmax row that sum to at least 0.9, integers, shape (...).
 
     `weights` has shape (..., N), rows non-negative and summing to 1 (to 1e-4, so that float32
-    attention maps pass); `mass` in (0, 1]. A deviation of a few rounding errors counts as
-    reaching the mass: 9 of 10 equal weights do sum to 0.9 [ramsauer2020hopfield, Sec. 3 and
+    attention maps pass). A deviation of a few rounding errors counts as
+    reaching it: 9 of 10 equal weights do sum to 0.9 [ramsauer2020hopfield, Sec. 3 and
     Fig. 2, their k].
 
     >>> effective_entries(torch.tensor([[0.8, 0.15, 0.05], [0.95, 0.05, 0.0]]))
     tensor([2, 1])
     """
     weights = check_tensor("weights", weights, low=0.0)
-    mass = check_real("mass", mass, low=0.0, high=1.0, open_low=True)
     if weights.ndim < 1 or weights.shape[-1] == 0:
         raise ValueError(f"weights must have shape (..., N), N > 0, got {tuple(weights.shape)}")
     slack = 4.0 * weights.shape[-1] * torch.finfo(weights.dtype).eps
@@ -100,31 +99,9 @@ def effective_entries(weights: Tensor, *, mass: float = 0.9) -> Tensor:
         )
     # NumPy sorts numbers alone several times faster than torch sorts them with their places.
     ranked = np.sort((weights / totals).cpu().numpy(), axis=-1)[..., ::-1]
-    short = (np.cumsum(ranked, axis=-1) < mass - slack).sum(-1)
+    short = (np.cumsum(ranked, axis=-1) < 0.9 - slack).sum(-1)
     entries = np.minimum(short + 1, weights.shape[-1])
     return torch.as_tensor(entries, dtype=torch.int64, device=weights.device)
-
-
-def operating_class(entries: Tensor, *, size: int) -> Tensor:
-    """Class 1, 2, 3 or 4 of a head whose softmax rows need `entries` of `size` weights for 0.9.
-
-    1: more than N/2 (it averages over nearly everything), 2: (N/8, N/2], 3: (N/32, N/8],
-    4: at most N/32 (few or single patterns). `entries` may be medians over rows, hence a
-    floating-point tensor or an integer one [ramsauer2020hopfield, Sec. 3, classes I to IV].
-
-    >>> operating_class(torch.tensor([100, 30, 5, 1]), size=128).tolist()
-    [1, 2, 3, 4]
-    """
-    size = check_integer("size", size, low=1)
-    if not isinstance(entries, Tensor):
-        raise TypeError(f"entries must be a torch tensor, got {type(entries).__name__}")
-    entries = entries.double()
-    if entries.numel() and not (float(entries.min()) >= 1 and float(entries.max()) <= size):
-        raise ValueError(
-            f"entries must lie in [1, {size}], got values from {float(entries.min()):g} "
-            f"to {float(entries.max()):g}"
-        )
-    return 1 + (entries <= size / 2).int() + (entries <= size / 8) + (entries <= size / 32)
 
 
 def classify(weights: Tensor) -> tuple[str, ...]:
@@ -190,17 +167,15 @@ def find_fixed_points(
     starts: Tensor | None = None,
     tolerance: float = 1e-10,
     max_steps: int = 2_000,
-    merge_radius: float = MERGE_RADIUS,
-    throw: bool = False,
 ) -> FixedPoints:
     """Fixed points that the update reaches from `starts` (default: the mean and every pattern).
 
     `patterns` (N, d), `starts` (S, d). The update runs to `tolerance`; starts still moving after
     `max_steps` (it slows down near a bifurcation) are finished with Newton's method on
     ξ − f(ξ) = 0 and kept only if that arrives within 0.1 of where they were, in units of the
-    largest pattern norm. Points closer than `merge_radius` (same unit) are one. The mean of centred
+    largest pattern norm. Points closer than MERGE_RADIUS (same unit) are one. The mean of centred
     patterns stays put even where it is unstable: it is then reported with `stable` False. Starts
-    that did not arrive are counted in `unresolved`, or raise NotConverged if `throw`.
+    that did not arrive are counted in `unresolved`.
 
     >>> found = find_fixed_points(4.0 * torch.eye(2, dtype=torch.float64), beta=1.0)
     >>> found.kinds, found.basin.tolist(), found.stable.tolist()
@@ -209,8 +184,6 @@ def find_fixed_points(
     patterns = check_wide("patterns", check_patterns(patterns)).detach()
     beta = check_beta(beta)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
-    check_flag("throw", throw)
-    merge_radius = check_real("merge_radius", merge_radius, low=0.0, open_low=True)
     if starts is None:
         starts = torch.cat([patterns.mean(0, keepdim=True), patterns])
     starts = check_tensor("starts", starts, shape=(None, patterns.shape[1])).detach()
@@ -230,7 +203,7 @@ def find_fixed_points(
     basin: list[int] = []
     for index in order[arrived[order]].tolist():
         for known, point in enumerate(representatives):
-            if float((states[index] - point).norm()) <= merge_radius * scale:
+            if float((states[index] - point).norm()) <= MERGE_RADIUS * scale:
                 basin[known] += 1
                 break
         else:
@@ -239,7 +212,7 @@ def find_fixed_points(
     points = torch.stack(representatives) if representatives else states[:0]
     weights = attention_weights(patterns, states=points, beta=beta)
     eigenvalue = jacobian_eigenvalue(patterns, weights=weights, beta=beta)
-    result = FixedPoints(
+    return FixedPoints(
         value=points,
         residual=gradient(patterns, states=states, beta=beta).norm(dim=-1),
         steps=found.steps,
@@ -252,34 +225,6 @@ def find_fixed_points(
         stable=eigenvalue < 1.0,
         basin=torch.as_tensor(np.asarray(basin, dtype=np.int64)),
     )
-    if throw:
-        result.require("a fixed point of the memory")
-    return result
-
-
-def random_pattern_overlap(count: int, *, dim: int, beta: float) -> float:
-    """Overlap m = x_iᵀξ*/d of the fixed point reached from one of N random patterns, theory.
-
-    For N = `count` independent patterns of d = `dim` components of unit variance and norm √d.
-    At ξ = m x_i + (rest) the pattern itself scores βdm, the others are Gaussian of variance β²dm²,
-    and weighted by e^{score} their mean is βξ (annealed: right while β√d stays below √(2 log N)).
-    So p = 1/(1 + (N − 1) exp(β²dm²/2 − βdm)) and m = p/(1 − (1 − p)β), iterated from m = 1; our
-    own estimate, for β < 1. The pattern is lost where the iteration falls to m ≈ 0.
-
-    >>> f"{random_pattern_overlap(256, dim=256, beta=1 / 16):.2f}"
-    '1.00'
-    """
-    count = check_integer("count", count, low=2)
-    dim = check_integer("dim", dim, low=1)
-    beta = check_real("beta", beta, low=0.0, high=1.0, open_low=True)
-    overlap = 1.0
-    for _ in range(2_000):
-        exponent = 0.5 * beta**2 * dim * overlap**2 - beta * dim * overlap
-        weight = 1.0 / (1.0 + (count - 1) * float(np.exp(exponent)))
-        before, overlap = overlap, weight / (1.0 - (1.0 - weight) * beta)
-        if overlap == before:
-            break
-    return overlap
 
 
 def _newton(patterns: Tensor, state: Tensor, beta: float, tolerance: float) -> Tensor | None:

@@ -78,15 +78,3 @@ def check_result(what: str, result: torch.Tensor) -> torch.Tensor:
 def check_beta(beta: Any) -> float:
     """An inverse temperature > 0."""
     return check_real("beta", beta, low=0.0, open_low=True)
-
-
-def check_mask(name: str, mask: Any, *, shape: tuple[int, ...], exact: bool = False) -> None:
-    """Booleans that broadcast to `shape`, or have it if `exact`."""
-    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
-        raise TypeError(f"{name} must be a boolean torch tensor, got {type(mask).__name__}")
-    got = tuple(mask.shape)
-    fits = len(got) <= len(shape) and all(
-        a in (1, b) for a, b in zip(got[::-1], shape[::-1], strict=False)
-    )
-    if not fits or (exact and got != shape):
-        raise ValueError(f"{name} must fit the shape {shape}, got {got}")

@@ -25,6 +25,7 @@ from spinformer.core.checks import (
     check_flag,
     check_instance,
     check_integer,
+    check_mask,
     check_real,
     check_tensor,
 )
@@ -558,13 +559,7 @@ def _mask(
 
 
 def _one_mask(name: str, mask: Any, shapes: Sequence[tuple[int, ...]]) -> Tensor:
-    if not (isinstance(mask, Tensor) and (mask.dtype == torch.bool or mask.is_floating_point())):
-        raise TypeError(
-            f"{name} must be a boolean or floating-point torch tensor, got {mask!r:.60}"
-        )
-    if tuple(mask.shape) not in shapes:
-        wanted = " or ".join(map(str, shapes))
-        raise ValueError(f"{name} must have shape {wanted}, got {tuple(mask.shape)}")
+    mask = check_mask(name, mask, shapes)
     if mask.is_floating_point() and _told((mask < math.inf).all()) is False:
         raise ValueError(f"{name} must have entries below infinity")
     return mask

@@ -139,36 +139,6 @@ class LayerTrace:
         return self.queries.shape[-1] ** -0.5
 
 
-def check_trace(model: LanguageModel, trace: LayerTrace) -> int:
-    """The number of the layer that `trace` belongs to, if it can be one of `model`'s.
-
-    Raises TypeError for anything but a LayerTrace; ValueError if the model has no such layer, or
-    if its queries of the first token are not those of the trace: a trace of another model.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> inputs = torch.ones(1, 3, 8, dtype=torch.float64)
-    >>> trace = run_layer(example_model(), 1, inputs=inputs)
-    >>> check_trace(example_model(), trace)
-    1
-    >>> check_trace(example_model(seed=1), trace)
-    Traceback (most recent call last):
-    ...
-    ValueError: trace must come from the model it is used with, got one of another model
-    """
-    check_instance("trace", trace, LayerTrace)
-    _check_layer(model, trace.layer)
-    first = trace.inputs[:1, :1]
-    fits = first.shape[-1] == model.architecture.width and first.dtype == _weight(model).dtype
-    if fits:
-        expected = project(model, trace.layer, "query", states=first)
-        given = trace.queries[:1, :, :1]
-        scale = 1e-3 * float(expected.detach().abs().max())
-        fits = expected.shape == given.shape and torch.allclose(given, expected, atol=scale)
-    if not fits:
-        raise ValueError("trace must come from the model it is used with, got one of another model")
-    return trace.layer
-
-
 def project(model: LanguageModel, layer: int, which: str, *, states: torch.Tensor) -> torch.Tensor:
     """Queries, keys or values of `layer` for states (..., N, D): (..., H, N, d).
 

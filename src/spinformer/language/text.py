@@ -1,4 +1,4 @@
-"""Text to read: seven short texts, cut into windows of tokens, and windows without statistics.
+"""Text to read: seven short texts, cut into windows of tokens.
 
 The texts lie in `texts/`, one file each, 380 to 1,160 words. Written for this package: "essay"
 (spins and reading machines), "protocol" (how to measure a heat capacity), "list" (an inventory).
@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 
 from spinformer.core.checks import check_instance, check_integer
-from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.language.encoder import LanguageModel
 
 TEXTS = ("essay", "narrative", "dialogue", "law", "protocol", "list", "verse")
@@ -75,34 +74,3 @@ def text_windows(model: LanguageModel, text: str, length: int) -> torch.Tensor:
         for start in range(0, len(tokens) - inside + 1, inside)
     ]
     return torch.tensor(rows)
-
-
-def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: TorchSeed) -> torch.Tensor:
-    """Windows shaped as `like` (B, N), first and last token kept, all others drawn uniformly.
-
-    The draw is over the ordinary tokens of the vocabulary (those after the last special
-    one), so a word is as likely as any word piece: text without any statistics. Raises ValueError
-    if `like` has not two axes.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> drawn = random_tokens(example_model(), torch.tensor([[2, 5, 5, 5, 3]]), seed=0)
-    >>> int(drawn[0, 0]), int(drawn[0, -1]), bool((drawn[0, 1:-1] >= 5).all())
-    (2, 3, True)
-    """
-    check_instance("model", model, LanguageModel)
-    check_instance("like", like, torch.Tensor)
-    if like.ndim != 2:
-        raise ValueError(f"like must have 2 axes (sequences, tokens), got {tuple(like.shape)}")
-    if like.dtype != torch.int64:
-        raise TypeError(f"like must hold token numbers (int64), got {like.dtype}")
-    ordinary = 1 + max(
-        model.tokenizer.token_to_id(name) or 0 for name in ("[CLS]", "[SEP]", "[MASK]", "[UNK]")
-    )
-    drawn = torch.randint(
-        ordinary,
-        model.architecture.vocabulary,
-        tuple(like.shape),
-        generator=torch_generator(seed),
-    )
-    drawn[:, 0], drawn[:, -1] = like[:, 0], like[:, -1]
-    return drawn

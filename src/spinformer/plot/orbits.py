@@ -35,7 +35,7 @@ PARAMETERS = {
     "epsilon": r"share of the position $\varepsilon$",
 }
 
-_ROWS = 330  # of a drawn diagram
+_ROWS = 480  # of a drawn diagram, where values are
 
 
 def diagram_image(
@@ -120,7 +120,12 @@ def show_orbit_diagram(found: Diagram) -> Figure:
     )
     # Rows of the image no thinner than the pixels of the figure, or visits would be lost between.
     bins = found.histogram.shape[1]
-    edges = np.linspace(0, bins, min(bins, _ROWS) + 1).astype(int)[:-1]
+    seen = np.linspace(*found.span, bins)[found.histogram.any(axis=0)]
+    low, high = found.span
+    if low == -high:
+        low, high = np.array([-1.05, 1.05]) * max(np.abs(seen).max(), high / bins)
+    rows = min(bins, round(_ROWS * np.ptp(found.span) / (high - low)))
+    edges = np.linspace(0, bins, rows + 1).astype(int)[:-1]
     coarse = replace(
         found,
         histogram=np.add.reduceat(found.histogram, edges, axis=1),
@@ -133,9 +138,7 @@ def show_orbit_diagram(found: Diagram) -> Figure:
         extent=(left, right, *found.span),
         interpolation="nearest",
     )
-    seen = np.linspace(*found.span, bins)[found.histogram.any(axis=0)]
-    if found.span[0] == -found.span[1]:
-        top.set_ylim(*(1.05 * np.abs(seen).max() * np.array([-1.0, 1.0])))
+    top.set_ylim(low, high)
     top.grid(False)
     top.set_ylabel("state" if found.disordered is None else "overlap $m^o_1$")
     pale = Patch(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import matplotlib.pyplot as plt
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from spinformer.plot.vector import figure_svg
 
 # Okabe and Ito (2008): distinguishable with every common form of colour blindness.
 COLORS: dict[str, str] = {
@@ -32,7 +37,7 @@ MOTION_COLORS: dict[str, str] = {
 
 
 def use_style() -> None:
-    """Set the book's matplotlib defaults (size in inches, 110 dots per inch, palette)."""
+    """Set the book's matplotlib defaults (size in inches, palette); a notebook shows SVG."""
     plt.rcParams.update(
         {
             "figure.figsize": (6.4, 3.8),
@@ -54,6 +59,14 @@ def use_style() -> None:
             "image.cmap": SEQUENTIAL,
         }
     )
+    if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()):
+        if "inline" in plt.rcParams["backend"]:
+            # As soon as it is loaded the backend of notebooks asks for PNG.
+            plt.switch_backend(plt.rcParams["backend"])
+        formatters = shell.display_formatter.formatters
+        for formatter in formatters.values():
+            formatter.pop(Figure, None)
+        formatters["image/svg+xml"].for_type(Figure, figure_svg)
 
 
 def label_panels(axes: list[Axes]) -> None:

@@ -3,7 +3,7 @@
 E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i with s_i = ±1, every pair counted once, J (..., N, N)
 symmetric and zero on the diagonal, h (..., N), weights exp(−βE); entropies and ln Z in nats.
 [bal2021transformers, Eq. (binaryrandomising)] sums over ordered pairs, so that a pair couples with
-J_ij + J_ji: `pair_couplings` and `ordered_couplings` convert. Mean-field theories of the same model
+J_ij + J_ji: `pair_couplings` converts. Mean-field theories of the same model
 are in `mean_field`, its simulation in `monte_carlo`, dynamics without an energy in `kinetic`.
 """
 
@@ -239,18 +239,6 @@ def gaussian_couplings(
     return result
 
 
-def symmetry_of_asymmetry(asymmetry: float) -> float:
-    """η = (1 − k²)/(1 + k²) of couplings S + kA, k the `asymmetry` in [0, 1].
-
-    Half of the literature tunes k, from 0 (symmetric) to 1 (independent), instead of η.
-
-    >>> [symmetry_of_asymmetry(k) for k in (0.0, 0.5, 1.0)]
-    [1.0, 0.6, 0.0]
-    """
-    k = check_real("asymmetry", asymmetry, low=0.0, high=1.0)
-    return (1.0 - k**2) / (1.0 + k**2)
-
-
 def pair_couplings(ordered: np.ndarray) -> np.ndarray:
     """Couplings of unordered pairs, J_ij + J_ji with zero diagonal, from ordered ones (..., N, N).
 
@@ -263,19 +251,6 @@ def pair_couplings(ordered: np.ndarray) -> np.ndarray:
     """
     matrix = check_array("ordered", ordered, square=True)
     return (matrix + matrix.swapaxes(-1, -2)) * (1 - np.eye(matrix.shape[-1]))
-
-
-def ordered_couplings(couplings: np.ndarray) -> np.ndarray:
-    """The symmetric couplings of ordered pairs that describe the same system: half of J.
-
-    Inverse of `pair_couplings` for symmetric couplings (..., N, N) with zero diagonal; raises
-    ValueError for others.
-
-    >>> ordered_couplings(np.array([[0.0, 3.0], [3.0, 0.0]]))
-    array([[0. , 1.5],
-           [1.5, 0. ]])
-    """
-    return 0.5 * _check_couplings(couplings)
 
 
 def check_ising(

@@ -13,11 +13,9 @@ of `core.states.spin_states`, entropy production and exponents are in nats a ste
 
 from __future__ import annotations
 
-import math
 from typing import Generic, TypeVar
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import erf
 
 from spinformer.core.checks import (
@@ -30,7 +28,6 @@ from spinformer.core.checks import (
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.solve import NotConverged
-from spinformer.core.special import normal_average
 from spinformer.core.states import spin_states
 from spinformer.core.statistics import Estimate
 from spinformer.spins.ising import check_strength
@@ -365,26 +362,6 @@ def entropy_production(couplings: np.ndarray, *, beta: float, delayed: np.ndarra
     return float(check_real("beta", beta, low=0.0) * np.sum((j - j.T) * d))
 
 
-def mean_field_entropy_production(
-    couplings: np.ndarray, *, beta: float, magnetization: np.ndarray
-) -> float:
-    """Leading order in J of the entropy production: β²/2 Σ (J_ij − J_ji)² v_i v_j, nats a step.
-
-    v = 1 − m² at the stationary magnetization (N,); from `entropy_production` with the connected
-    delayed correlation β v_i J_ij v_j. Never negative, zero for symmetric couplings. Raises
-    ValueError for bad input.
-
-    >>> turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
-    >>> mean_field_entropy_production(turn, beta=0.5, magnetization=np.zeros(2))
-    1.0
-    """
-    j = check_array("couplings", couplings, ndim=2, square=True)
-    m = check_array("magnetization", magnetization, shape=(len(j),), low=-1.0, high=1.0)
-    beta = check_strength(beta, couplings=j)
-    v = 1 - m**2
-    return float(0.5 * v @ (beta * (j - j.T)) ** 2 @ v)
-
-
 def _transition(
     j: np.ndarray, field: np.ndarray, beta: float, states: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -426,52 +403,3 @@ def _listed_states(size: int) -> np.ndarray:
             f"got {size}"
         )
     return spin_states(size)
-
-
-def critical_beta(
-    coupling_std: float,
-    *,
-    coupling_mean: float = 1.0,
-    field: str = "gaussian",
-    field_scale: float = 0.5,
-) -> float:
-    """Where the model with random fields orders: 1 = β J_0 E[1 − tanh² β(x + J_s z)].
-
-    J_s is `coupling_std`, J_0 `coupling_mean`, and the fields x are normal with standard
-    deviation `field_scale` (`field` "gaussian") or uniform on [−field_scale, field_scale]
-    ("uniform") [aguilera2021unifying]. Returns the smallest such β, or infinity if there is
-    none: the right-hand side stays below 2 J_0 p(0), p the density of x + J_s z, so strong
-    fields prevent order. Raises ValueError or TypeError for bad input.
-
-    >>> critical_beta(0.0, field_scale=0.0), critical_beta(0.1, field_scale=1.0)
-    (1.0, inf)
-    """
-    std = check_real("coupling_std", coupling_std, low=0.0)
-    coupling_mean = check_real("coupling_mean", coupling_mean, low=0.0, open_low=True)
-    uniform = check_choice("field", field, ("gaussian", "uniform")) == "uniform"
-    scale = check_real("field_scale", field_scale, low=0.0)
-    uniform = uniform and scale > 0.0
-    width = std if uniform else math.hypot(scale, std)
-    if width == 0.0 and not uniform:
-        return 1 / coupling_mean
-
-    def gain(beta: float) -> float:
-        if uniform:
-            # The average of sech² over the fields, done in closed form.
-            outer = normal_average(
-                lambda z: np.tanh(beta * (scale + width * z)), steepness=beta * width
-            )
-            return coupling_mean * outer / scale
-        slopes = normal_average(
-            lambda z: np.cosh(np.minimum(np.abs(beta * width * z), 300.0)) ** -2.0,
-            steepness=beta * width,
-        )
-        return coupling_mean * beta * slopes
-
-    high = 1 / coupling_mean
-    while gain(high) < 1.0:
-        high *= 2.0
-        # It grows with β, but steps so steep do not change any more.
-        if high * width > 3e4 or high * coupling_mean > 1e12:
-            return math.inf
-    return float(brentq(lambda b: gain(b) - 1, 0.5 * high, high, xtol=1e-13, rtol=1e-13))

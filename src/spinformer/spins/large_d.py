@@ -148,10 +148,10 @@ def exponent(t: Tensor, inverse: Tensor, logdet: Tensor, source: Tensor, beta: T
     return beta * t.sum(-1) - 0.5 * logdet + beta / 4 * (source * other).sum((-1, -2))
 
 
-def _stationarity(
+def stationarity(
     t: Tensor, couplings: Tensor, source: Tensor, beta: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """∂φ/∂t (..., N) and φ'' (..., N, N)."""
+    """∂φ/∂t (..., N) and φ'' (..., N, N), of symmetric J and a `field_source`."""
     inverse, _ = inverse_logdet(torch.diag_embed(t) - couplings)
     return _slopes(inverse, _spread(inverse, source), beta)
 
@@ -212,34 +212,6 @@ def default_tolerance(like: Tensor) -> float:
     return 1e-12 if like.dtype == torch.float64 else 1e-5
 
 
-def saddle_function(t: Tensor, *, couplings: Tensor, fields: Tensor, beta: Any) -> Tensor:
-    """φ(t), shape (...), written out with torch's own determinant and solver.
-
-    >>> zero = torch.zeros(1, 1)
-    >>> saddle_function(torch.tensor([1.0]), couplings=zero, fields=zero, beta=0.5)
-    tensor(0.5000)
-    """
-    v = torch.diag_embed(t) - (couplings + couplings.mT) / 2
-    h = fields / fields.shape[-1] ** 0.5
-    work = (h * torch.linalg.solve(v, h)).sum((-1, -2))
-    phi: Tensor = beta * t.sum(-1) - torch.logdet(v) / 2 + beta / 4 * work
-    return phi
-
-
-def saddle_derivatives(
-    t: Tensor, *, couplings: Tensor, fields: Tensor, beta: Any
-) -> tuple[Tensor, Tensor]:
-    """∂φ/∂t = β(1 − C_ii), (..., N), and ∂²φ/∂t∂t, (..., N, N); NaN where V has no factor.
-
-    >>> zero = torch.zeros(1, 1)
-    >>> saddle_derivatives(torch.tensor([1.0]), couplings=zero, fields=zero, beta=0.5)
-    (tensor([0.]), tensor([[0.5000]]))
-    """
-    couplings, fields, beta = check_system(couplings, fields, beta)
-    source = field_source(fields / fields.shape[-1] ** 0.5)
-    return _stationarity(t, (couplings + couplings.mT) / 2, source, beta)
-
-
 @record
 class Saddle(Solution[Tensor]):
     """The multipliers t* (..., N) of a batch of systems, differentiable, as `value`.
@@ -294,7 +266,7 @@ def saddle_of(
     given = (couplings, source, beta)
     known = (x.detach() for x in given)
     t, residual, steps, status = _search(*known, tolerance, max_steps)
-    t = implicit_root(t, _stationarity, *given)
+    t = implicit_root(t, stationarity, *given)
     return Saddle(value=t, residual=residual, steps=steps, status=status)
 
 
@@ -551,18 +523,6 @@ def correlations(couplings: Tensor, *, fields: Tensor, beta: Any) -> Tensor:
     return vector_spins(couplings, fields=fields, beta=beta).correlations
 
 
-def langevin(theta: Tensor, *, beta: float) -> Tensor:
-    """L(θ) = 2βθ/(1 + √(1 + 4β²θ²)): ⟨u⟩ of a free spin in the field θ (..., D), D → ∞.
-
-    >>> langevin(torch.tensor([[2.0, 0.0]]), beta=0.75)
-    tensor([[0.7208, 0.0000]])
-    """
-    theta, beta = check_tensor("theta", theta), check_real("beta", beta, low=0.0)
-    if not bool((2 * beta * theta).square().sum(-1).isfinite().all()):
-        raise ValueError("beta times theta must have a square that is in range")
-    return langevin_gain(theta, theta.new_tensor(beta)) * theta
-
-
 def langevin_gain(theta: Tensor, beta: Tensor) -> Tensor:
     """L(θ)/θ, shape (..., N, 1): between 0 and β, falling with the norm of the field."""
     square = theta.square().sum(dim=-1, keepdim=True)
@@ -632,15 +592,14 @@ def solve_fixed_point(
     fields: Tensor,
     beta: Any,
     order: int = 2,
-    damping: float = 1.0,
     tolerance: float | None = None,
     max_steps: int = 500,
     throw: bool = True,
 ) -> Solution[Tensor]:
     """Solve m = L(θ(m)) from the free spins, each system of the batch for itself.
 
-    The couplings J are symmetrised, their diagonal is without effect. `damping` in (0, 1] is the
-    step of the damped iteration that `core.solve.anderson` accelerates [walker2011anderson];
+    The couplings J are symmetrised, their diagonal is without effect. The
+    iteration is accelerated by `core.anderson.anderson` [walker2011anderson];
     `tolerance` on the residual ‖L(θ(m)) − m‖/√N, default 1e-5 in single and 1e-12 in double
     precision. A system that has converged is frozen, so the result does not depend on its
     neighbours. A fixed point always exists; it need not be found, be stable, or give correlations
@@ -654,10 +613,9 @@ def solve_fixed_point(
     couplings, fields, beta = check_system(couplings, fields, beta)
     check_range(couplings, fields, beta)
     check_choice("order", order, (1, 2))
-    damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
     limits = _limits(tolerance, max_steps, couplings)
     pair = pair_couplings(couplings)
-    found = fixed_point_of(pair, fields, beta[..., None, None], order, damping, *limits)
+    found = fixed_point_of(pair, fields, beta[..., None, None], order, *limits)
     if check_flag("throw", throw):
         found.require("the fixed point of the mean-field equations")
     return found
@@ -668,14 +626,13 @@ def fixed_point_of(
     fields: Tensor,
     beta: Tensor,
     order: int,
-    damping: float,
     tolerance: float,
     max_steps: int,
 ) -> Solution[Tensor]:
     """`solve_fixed_point` for B, h and β (..., 1, 1) that need no check."""
     given = (fields, pair, beta)
     known = (x.detach() for x in given)
-    mean, residual, steps, status = _iterate(*known, order, damping, tolerance, max_steps)
+    mean, residual, steps, status = _iterate(*known, order, tolerance, max_steps)
     if torch.is_grad_enabled():
         mean = _attached(mean, *given, order)
     return Solution(value=mean, residual=residual, steps=steps, status=status)
@@ -687,7 +644,6 @@ def _iterate(
     pair: Tensor,
     beta: Tensor,
     order: int,
-    damping: float,
     tolerance: float,
     max_steps: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -697,8 +653,8 @@ def _iterate(
         theta, gain = mean_field(mean, fields, pair, beta, square)
         return gain * theta
 
-    limits: Any = {"damping": damping, "tolerance": tolerance, "max_steps": max_steps}
-    found = anderson(step, langevin_gain(fields, beta) * fields, **limits)
+    start = langevin_gain(fields, beta) * fields
+    found = anderson(step, start, tolerance=tolerance, max_steps=max_steps)
     return found.value.contiguous().clone(), found.residual, found.steps, found.status
 
 

@@ -12,8 +12,8 @@ S(m) the entropy of independent spins, and every sum over both indices:
             from [(Λ − K)⁻¹]_ii = v_i [opper2001adaptive]: a resummation that knows the
             spectrum of K.
 
-`unrolled_tap` applies the TAP equation layer by layer, `belief_propagation` passes messages, and
-`glass_state` is the replica-symmetric state of Sherrington and Kirkpatrick's model.
+`belief_propagation` passes messages, and `glass_state` is the replica-symmetric state of
+Sherrington and Kirkpatrick's model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from scipy.optimize import brentq
 from spinformer.core.checks import check_array, check_choice, check_flag, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
-from spinformer.core.special import normal_average, normal_rule
+from spinformer.core.special import normal_average
 from spinformer.spins.ising import check_ising, free_energy
 
 METHODS = ("naive", "tap", "plefka3", "adaptive")
@@ -37,8 +37,6 @@ METHODS = ("naive", "tap", "plefka3", "adaptive")
 _MAX_EXPANDED = 1e6
 # What the constraint inside the adaptive functional may miss at a solution.
 _SLACK = 1e-9
-# Averages over two layers' fields cost the square of how steep tanh β(field) is.
-_STEEPEST = 50.0
 # Up to here β√(q + field_std²) stays below what averages over a normal have nodes for.
 _MAX_BETA, _MAX_FIELD = 20.0, 1000.0
 
@@ -133,7 +131,7 @@ def _adaptive(k: np.ndarray, theta: np.ndarray) -> Functional:
     return evaluate
 
 
-_FUNCTIONALS = {"naive": _naive, "tap": _tap, "plefka3": _plefka3, "adaptive": _adaptive}
+FUNCTIONALS = {"naive": _naive, "tap": _tap, "plefka3": _plefka3, "adaptive": _adaptive}
 
 
 def _variance(x: np.ndarray) -> np.ndarray:
@@ -259,7 +257,7 @@ def solve_mean_field(
     first = theta if start is None else _atanh("start", start, field.shape).reshape(-1, size)
     found = []
     for system in range(len(theta)):
-        evaluate = _FUNCTIONALS[method](k[system], theta[system])
+        evaluate = FUNCTIONALS[method](k[system], theta[system])
         if newton:
             x, point, steps, stuck = _climb(evaluate, first[system], tolerance, max_steps)
         else:
@@ -362,104 +360,6 @@ def _response(x: np.ndarray, point: Point) -> tuple[np.ndarray, bool]:
         return np.full_like(scaled, np.nan), False
     inverse = (vectors / eigenvalues) @ vectors.T
     return spread[:, None] * inverse * spread, bool(eigenvalues[0] > 0)
-
-
-def gibbs_functional(
-    couplings: np.ndarray,
-    *,
-    fields: np.ndarray,
-    beta: float,
-    magnetization: np.ndarray,
-    method: str,
-) -> float:
-    """psi(m) of `method` for one system at any m (N,) in (−1, 1)^N, stationary or not.
-
-    psi(m) − βh·m approximates the Legendre transform min_θ [ln Z(θ) − θ·m]. Raises ValueError
-    for another method, a batch, or magnetizations outside.
-
-    >>> zero = np.zeros(2)
-    >>> free = {"couplings": np.zeros((2, 2)), "fields": zero, "beta": 1.0, "magnetization": zero}
-    >>> f"{gibbs_functional(**free, method='tap'):.6f} {2 * np.log(2):.6f}"
-    '1.386294 1.386294'
-    """
-    matrix, field, beta = check_ising(
-        couplings, fields=fields, beta=beta, limit=_MAX_EXPANDED, single=True
-    )
-    check_choice("method", method, METHODS)
-    x = _atanh("magnetization", magnetization, field.shape)
-    return _FUNCTIONALS[method](beta * matrix, beta * field)(x, None).psi
-
-
-def unrolled_tap(
-    couplings: np.ndarray,
-    *,
-    fields: np.ndarray,
-    beta: float,
-    layers: int,
-    memory: str = "before",
-) -> np.ndarray:
-    """m after each of `layers` layers, (layers + 1, N), the first zero, for one system.
-
-        m(t+1) = tanh(βh + βJ m(t) − β² m(t′) v(t)),   v_i = Σ_j J_ij² (1 − m_j(t)²).
-
-    With `memory` "before" t′ = t − 1: the reaction of the other spins to m_i(t−1) is what J m(t)
-    contains [bolthausen2014iterative]; with "now" t′ = t, the TAP equation iterated as it is
-    written. Raises ValueError for bad input.
-
-    >>> pair = np.array([[0.0, 0.1], [0.1, 0.0]])
-    >>> m = unrolled_tap(pair, fields=np.array([0.2, 0.2]), beta=1.0, layers=30)[-1]
-    >>> bool(np.allclose(m, np.tanh(0.2 + 0.1 * m - 0.01 * (1 - m**2) * m)))
-    True
-    """
-    j, h, beta = check_ising(couplings, fields=fields, beta=beta, single=True)
-    layers = check_integer("layers", layers, low=1)
-    now = check_choice("memory", memory, ("before", "now")) == "now"
-    square = j**2
-    path = np.zeros((layers + 1, len(h)))
-    for t in range(layers):
-        reaction = beta**2 * (square @ (1.0 - path[t] ** 2))
-        held = path[t] if now else path[max(t - 1, 0)]
-        path[t + 1] = np.tanh(beta * (h + j @ path[t]) - reaction * held)
-    return path
-
-
-def state_evolution(layers: int, *, beta: float, field_std: float) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of m(t)² and of m(t) m(t−1) in `unrolled_tap`, each (layers + 1,), for N → ∞.
-
-    For Gaussian couplings and a memory one layer back, q(t+1) = E tanh² β√(q(t) + field_std²) z,
-    and the same average over two layers whose Gaussian fields have the covariance of the layers
-    before [bolthausen2014iterative]. Entry 0 of both is zero, the start. Raises ValueError where
-    β√(1 + field_std²) exceeds 50 or β exceeds 20.
-
-    >>> q, r = state_evolution(60, beta=1.0, field_std=0.5)
-    >>> f"{q[-1]:.4f} {r[-1]:.4f}"
-    '0.2846 0.2846'
-    """
-    layers = check_integer("layers", layers, low=1)
-    beta = check_real("beta", beta, low=0.0, high=_MAX_BETA)
-    std = check_real("field_std", field_std, low=0.0)
-    steepest = beta * math.hypot(1.0, std)
-    if steepest > _STEEPEST:
-        raise ValueError(
-            f"beta and field_std must keep beta √(1 + field_std²) at most {_STEEPEST:g}, "
-            f"got {steepest:.3g}"
-        )
-    size, pair = np.zeros(layers + 1), np.zeros(layers + 1)
-    for t in range(layers):
-        now = math.hypot(math.sqrt(size[t]), std)
-        outer, weights = normal_rule(beta * now)
-        size[t + 1] = weights @ np.tanh(beta * now * outer) ** 2
-        if t == 0:
-            continue
-        # Layer t − 1 has fields `before` z, layer t `shared` z + `rest` z', z and z' unit normals.
-        before = math.hypot(math.sqrt(size[t - 1]), std)
-        shared = (pair[t] + std**2) / before if before > 0 else 0.0
-        rest = math.sqrt(max(now**2 - shared**2, 0.0))
-        outer, weights = normal_rule(beta * max(before, shared))
-        inner, inner_weights = normal_rule(beta * rest)
-        told = np.tanh(beta * (shared * outer[:, None] + rest * inner)) @ inner_weights
-        pair[t + 1] = weights @ (np.tanh(beta * before * outer) * told)
-    return size, pair
 
 
 @record

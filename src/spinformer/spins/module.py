@@ -23,8 +23,8 @@ for all spins: then β‖B‖ ≤ κ and the naive equations contract; |C_ij| �
 m_i·m_j + κ(1−m_i²)(1−m_j²) ≤ ab + κ(1−ab)² ≤ 1 with ab = |m_i||m_j|; and the covariance
 W(W⁻¹ + βB)W, W = diag(1−m²), is positive definite. Rows of softmax couplings sum to g, but columns
 to anything up to g N. Two ways to keep to the bound are `coupling_limit`, g(H) = κ s/(β n(H)) with
-a learned s in (0, 1) and n the largest row sum of A + Aᵀ, J = g A; and the penalty
-`coupling_excess`. The saddle point needs neither.
+a learned s in (0, 1) and n the largest row sum of A + Aᵀ, J = g A; and a penalty on β n. The
+saddle point needs neither.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -41,8 +40,8 @@ from torch import Tensor, nn
 from spinformer.core.checks import (
     check_choice,
     check_flag,
-    check_function,
     check_integer,
+    check_mask,
     check_real,
     check_tensor,
 )
@@ -161,40 +160,6 @@ def softmax_response(
     return scale * (as_query + as_key)
 
 
-def autograd_response(
-    fields: Tensor,
-    couplings_of: Callable[[Tensor], Tensor],
-    *,
-    correlation: Tensor,
-    create_graph: bool = False,
-) -> Tensor:
-    """Σ_{m,n} C_mn ∂J_mn/∂h_i for any couplings J = `couplings_of`(h), by reverse differentiation.
-
-    C is held fixed, as Eq. (sigmaweird) asks. With `create_graph` the result can be
-    differentiated again; else it carries no history. Raises ValueError if J has not the shape
-    of C.
-
-    >>> field = torch.tensor([[3.0]])
-    >>> autograd_response(field, lambda h: h**2, correlation=torch.ones(1, 1))
-    tensor([[6.]])
-    """
-    check_tensor("fields", fields)
-    if not check_flag("create_graph", create_graph):
-        fields, correlation = fields.detach(), correlation.detach()
-    with torch.enable_grad():
-        probe = fields if fields.requires_grad else fields.clone().requires_grad_()
-        couplings = check_function("couplings_of", couplings_of)(probe)
-        if couplings.shape != correlation.shape:
-            raise ValueError(
-                f"couplings_of must return the shape of correlation, {tuple(correlation.shape)}, "
-                f"got {tuple(couplings.shape)}"
-            )
-        if not couplings.requires_grad:
-            return torch.zeros_like(fields)
-        (response,) = torch.autograd.grad(couplings, probe, correlation, create_graph=create_graph)
-    return response
-
-
 def _attention(
     queries: Tensor,
     keys: Tensor,
@@ -222,18 +187,6 @@ def _attention(
 def largest_row_sum(pair: Tensor) -> Tensor:
     """n = max_i Σ_j B_ij of non-negative B (..., N, N), shape (..., 1, 1); at least ‖B‖."""
     return pair.sum(dim=-1, keepdim=True).amax(dim=-2, keepdim=True)
-
-
-def coupling_excess(pair: Tensor, *, beta: Tensor, limit: float = 1.0) -> Tensor:
-    """Penalty Σ over systems of max(0, β max_i Σ_j |B_ij| − `limit`)², a scalar.
-
-    `pair` B (..., N, N) with β (..., 1, 1). Differentiable; zero where the bound holds.
-
-    >>> pair = torch.tensor([[0.0, 3.0], [3.0, 0.0]])
-    >>> coupling_excess(pair, beta=torch.full((1, 1), 0.5))
-    tensor(0.2500)
-    """
-    return (beta * largest_row_sum(pair.abs()) - limit).clamp_min(0.0).square().sum()
 
 
 def limited_correlation(correlation: Tensor, *, attention: Tensor, pair: Tensor) -> Tensor:
@@ -440,7 +393,7 @@ class Solver:
     kind: "saddle", the saddle point of the large-D free energy, which always exists and is unique,
     or "fixed point", that of the mean-field equations, right for weak couplings. `steps`
     K ≥ 1 cuts the second short after K plain iterations from the free spins (K = 1: one attention
-    step). `order` of the mean-field equations: 1 is naive, 2 adds the Onsager term. `damping`,
+    step). `order` of the mean-field equations: 1 is naive, 2 adds the Onsager term.
     `tolerance` and `max_steps` are those of `large_d.solve_fixed_point`.
 
     >>> Solver("saddle", steps=1)
@@ -451,14 +404,12 @@ class Solver:
     kind: str = "fixed point"
     steps: int | None = None
     order: int = 2
-    damping: float = 1.0
     tolerance: float | None = None
     max_steps: int = 300
 
     def __post_init__(self) -> None:
         check_choice("solver", self.kind, ("saddle", "fixed point"))
         check_choice("order", self.order, (1, 2))
-        check_real("damping", self.damping, low=0.0, high=1.0, open_low=True)
         check_integer("max_steps", self.max_steps, low=1)
         if self.tolerance is not None:
             check_real("tolerance", self.tolerance, low=0.0)
@@ -479,8 +430,7 @@ class Solver:
             mean = 0.5 * (inverse @ fields)
             made = {"mean": mean, "t": found.value, "inverse": inverse, "logdet": logdet}
         elif self.steps is None:
-            limits = (self.damping, tolerance, self.max_steps)
-            found = fixed_point_of(pair, fields, beta, self.order, *limits)
+            found = fixed_point_of(pair, fields, beta, self.order, tolerance, self.max_steps)
             made = {"mean": found.value}
         else:
             square = pair.square() if self.order == 2 else None
@@ -612,7 +562,7 @@ class _CoupledHeads(nn.Module):
         forbidden, bias = None, None
         if mask is not None:
             allowed = [(sites, sites), (batch * self.heads, sites, sites)]
-            forbidden = _check_mask("src_mask", mask, allowed)
+            forbidden = check_mask("src_mask", mask, allowed)
             if forbidden.is_floating_point():
                 bias = forbidden.masked_fill(forbidden == -torch.inf, 0.0)
                 forbidden = forbidden == -torch.inf
@@ -623,7 +573,7 @@ class _CoupledHeads(nn.Module):
                 )
         if padded is not None:
             allowed = [(batch, sites)] if src.ndim == 3 else [(sites,), (1, sites)]
-            padded = _check_mask("src_key_padding_mask", padded, allowed).reshape(batch, sites)
+            padded = check_mask("src_key_padding_mask", padded, allowed).reshape(batch, sites)
             if padded.is_floating_point():
                 there = (padded == 0) | (padded == -torch.inf)
                 if not is_traced() and not bool(there.all()):
@@ -640,15 +590,6 @@ class _CoupledHeads(nn.Module):
     def _split(self, channels: Tensor) -> Tensor:
         """(batch, N, dim) as (batch, heads, N, dim/heads)."""
         return channels.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
-
-
-def _check_mask(name: str, mask: Any, shapes: list[tuple[int, ...]]) -> Tensor:
-    if not isinstance(mask, Tensor) or not (mask.dtype == torch.bool or mask.is_floating_point()):
-        raise TypeError(f"{name} must be a tensor of booleans or of floating numbers")
-    if tuple(mask.shape) not in shapes:
-        wanted = " or ".join(map(str, shapes))
-        raise ValueError(f"{name} must have shape {wanted}, got {tuple(mask.shape)}")
-    return mask
 
 
 def merge(heads: Tensor) -> Tensor:

@@ -14,9 +14,8 @@ from itertools import combinations
 
 import numpy as np
 from numba import njit
-from tqdm import tqdm
 
-from spinformer.core.checks import check_array, check_flag, check_integer
+from spinformer.core.checks import check_array, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, integrated_autocorrelation_time, mean_estimate
@@ -71,7 +70,6 @@ def sample_ising(
     seed: Seed = 0,
     chains: int = 4,
     blocks: int = 16,
-    progress: bool = False,
 ) -> MonteCarloEstimate:
     """Heat-bath averages of one Ising system: magnetization (N,), correlations, energy.
 
@@ -95,7 +93,7 @@ def sample_ising(
 
     return run_chains(
         start, block=block, unit=1.0, sweeps=sweeps, burn=burn, seed=seed, chains=chains,
-        blocks=blocks, progress=progress,
+        blocks=blocks,
     )  # fmt: skip
 
 
@@ -109,7 +107,6 @@ def run_chains(
     seed: Seed,
     chains: int,
     blocks: int,
-    progress: bool,
     offset: float = 0.0,
 ) -> MonteCarloEstimate:
     """Run `chains` independent chains of `blocks` blocks after `burn` sweeps that are dropped.
@@ -127,7 +124,7 @@ def run_chains(
     ...         sum_pairs += np.outer(spins, spins)
     >>> size = {"sweeps": 400, "burn": 1, "chains": 2, "blocks": 20}
     >>> run = run_chains(
-    ...     lambda rng: np.ones(1), block=coins, unit=1.0, seed=0, progress=False, **size
+    ...     lambda rng: np.ones(1), block=coins, unit=1.0, seed=0, **size
     ... )
     >>> bool(0.02 < run.magnetization.error[0] < 0.06), run.block_length
     (True, 20)
@@ -136,25 +133,22 @@ def run_chains(
     check_integer("burn", burn, low=0, high=_MAX_SWEEPS)
     check_integer("chains", chains, low=1, high=_MAX_BLOCKS)
     check_integer("blocks", blocks, low=1, high=_MAX_BLOCKS)
-    check_flag("progress", progress)
     if chains * blocks < 2:
         raise ValueError("chains * blocks must be at least 2 for an error bar, got 1")
     length = max(4, -(-sweeps // blocks))
     spin_sums: list[np.ndarray] = []
     pair_sums: list[np.ndarray] = []
     energies: list[np.ndarray] = []
-    with tqdm(total=chains * blocks, desc="heat bath", unit="block", disable=not progress) as bar:
-        for rng in numpy_generator(seed).spawn(chains):
-            spins = start(rng)
-            pairs = (len(spins), len(spins))
-            block(spins, burn, rng, np.zeros_like(spins), np.zeros(pairs), np.zeros(burn))
-            for _ in range(blocks):
-                sums = np.zeros_like(spins), np.zeros(pairs), np.zeros(length)
-                block(spins, length, rng, *sums)
-                spin_sums.append(sums[0])
-                pair_sums.append(sums[1])
-                energies.append(sums[2])
-                bar.update()
+    for rng in numpy_generator(seed).spawn(chains):
+        spins = start(rng)
+        pairs = (len(spins), len(spins))
+        block(spins, burn, rng, np.zeros_like(spins), np.zeros(pairs), np.zeros(burn))
+        for _ in range(blocks):
+            sums = np.zeros_like(spins), np.zeros(pairs), np.zeros(length)
+            block(spins, length, rng, *sums)
+            spin_sums.append(sums[0])
+            pair_sums.append(sums[1])
+            energies.append(sums[2])
     energy = np.array(energies) + offset
     means = unit * np.array(spin_sums) / length
     found = mean_estimate(means)

@@ -1,7 +1,7 @@
 """Vector spins: a few of them exactly, any number by Monte Carlo, and driven ones.
 
 The model is one, [bal2021transformers, Eq. (vectorrandomising)]: N spins of D components with
-couplings J (any real matrix), fields and the inverse temperature β, written in three ways.
+couplings J (any real matrix), fields and the inverse temperature β, written in two ways.
 
 1. *Sigma*: ‖σ_i‖² = D and E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i over ordered pairs: a pair
    couples with J_ij + J_ji and a diagonal entry adds the constant −D J_ii. Exact systems, Monte
@@ -11,8 +11,6 @@ couplings J (any real matrix), fields and the inverse temperature β, written in
    E/D = −Σ_{i,j} J_ij u_i·u_j − Σ_i h_i·u_i. The mean-field equations of `large_d`, `driven_step`
    and `module`, because nothing in it grows with D. Where B = J + Jᵀ without diagonal, a spin
    feels h_i + Σ_j B_ij u_j.
-3. *Driven*: ‖s_i‖² = R² = D/2 − 1 and p(s_i) ∝ exp(β s_i·(x_i + Σ_j K_ij s_j)), K not
-   symmetric in general. `vector_response`, `vector_mean_field` and `vector_simulation`.
 
 Correlations are ⟨u_i·u_j⟩ everywhere, one for i = j. Functions that take arrays work in logarithms,
 so that large β and large D neither overflow nor underflow; ValueError or TypeError for bad input.
@@ -37,8 +35,7 @@ from spinformer.core.checks import (
 )
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.core.special import alignment_over_kappa, log_harmonic, mean_alignment
-from spinformer.core.statistics import Estimate
+from spinformer.core.special import alignment_over_kappa, log_harmonic
 from spinformer.spins.monte_carlo import MonteCarloEstimate, flip, run_chains
 
 # Nodes of a panel by the number of axes: 20 leave three spins wrong by 1e-11 where they are
@@ -50,8 +47,6 @@ _MAX_PANELS = {1: 4000, 3: 6}
 _LARGEST = 1e9
 # Squares of concentrations must stay finite.
 MAX_CONCENTRATION = 1e150
-# Squares of fields, summed over a system, stay finite.
-MAX_SIZE = 1e90
 THEORIES = ("naive", "second order", "large D")
 
 
@@ -183,16 +178,13 @@ def sample_vector_spins(
     seed: Seed = 0,
     chains: int = 4,
     blocks: int = 16,
-    engine: str = "numba",
-    progress: bool = False,
 ) -> MonteCarloEstimate:
     """Heat-bath averages of one system of D-component spins: ⟨σ_i⟩, ⟨u_i·u_j⟩, ⟨E⟩.
 
     `chains` independent chains start from random states, drop `burn` sweeps and keep `sweeps`
     each (rounded up to a multiple of `blocks`, the blocks per chain). Spins are drawn from their
-    conditional von Mises-Fisher law with concentration β√D |local field|. `engine` is "numba"
-    or "reference" (the same algorithm in plain Python). Raises ValueError or TypeError for bad
-    input, concentrations that may exceed 1e150 among it.
+    conditional von Mises-Fisher law with concentration β√D |local field|. Raises ValueError or
+    TypeError for bad input, concentrations that may exceed 1e150 among it.
 
     >>> fields = np.array([[0.5, 0.0, 0.0]])
     >>> m = sample_vector_spins(np.zeros((1, 1)), fields=fields, beta=1.0).magnetization
@@ -207,8 +199,6 @@ def sample_vector_spins(
     dim = field.shape[1]
     check_integer("the number of components of fields", dim, low=1)
     beta = check_real("beta", beta, low=0.0)
-    check_choice("engine", engine, ("numba", "reference"))
-    sweep = _vector_sweeps if engine == "numba" else _vector_sweeps.py_func
     with np.errstate(over="ignore"):
         pair = matrix + matrix.T
         np.fill_diagonal(pair, 0.0)
@@ -228,11 +218,11 @@ def sample_vector_spins(
         return spins / np.linalg.norm(spins, axis=1, keepdims=True)
 
     def block(spins: np.ndarray, count: int, rng: np.random.Generator, *sums: np.ndarray) -> None:
-        sweep(spins, scaled_pair, scaled_field, beta, count, rng, *sums)
+        _vector_sweeps(spins, scaled_pair, scaled_field, beta, count, rng, *sums)
 
     run: Any = {"sweeps": sweeps, "burn": burn, "seed": seed, "chains": chains, "blocks": blocks}
     unit = math.sqrt(dim)
-    return run_chains(start, block=block, unit=unit, progress=progress, offset=offset, **run)
+    return run_chains(start, block=block, unit=unit, offset=offset, **run)
 
 
 def sample_von_mises_fisher(concentration: np.ndarray, *, seed: Seed) -> np.ndarray:
@@ -363,107 +353,6 @@ def _vector_sweeps(
                 sum_pairs[j, i] += product
                 energy -= pair[i, j] * product
         energies[step] = energy
-
-
-def vector_response(theta: np.ndarray, *, beta: float, kind: str = "exact") -> np.ndarray:
-    """Mean of one spin s, ‖s‖² = R² = D/2 − 1, with weight exp(β s·θ); θ (..., D), D ≥ 3.
-
-    "exact": R I_{D/2}(z)/I_{D/2−1}(z) along θ with z = βR‖θ‖; "large_d": βθ/(1 + γ),
-    γ = √(1 + β²‖θ‖²/R²), its limit. Raises ValueError or TypeError for bad input.
-
-    >>> theta = np.eye(64)[0]
-    >>> exact, limit = (vector_response(theta, beta=1.0, kind=k)[0] for k in ("exact", "large_d"))
-    >>> f"{exact:.2f} {limit:.2f}"
-    '0.48 0.50'
-    """
-    theta = check_array("theta", theta, low=-(MAX_SIZE**1.5), high=MAX_SIZE**1.5)
-    if theta.ndim == 0 or theta.shape[-1] < 3:
-        raise ValueError(f"theta must have shape (..., D) with D >= 3, got {theta.shape}")
-    beta = check_real("beta", beta, low=0.0, high=MAX_SIZE)
-    check_choice("kind", kind, ("exact", "large_d"))
-    radius = math.sqrt(theta.shape[-1] / 2 - 1)
-    norm = np.linalg.norm(theta, axis=-1, keepdims=True)
-    if kind == "large_d":
-        return beta * theta / (1 + np.sqrt(1 + (beta * norm / radius) ** 2))
-    ratio = mean_alignment(beta * radius * norm, dim=theta.shape[-1])
-    return radius * ratio * theta / np.where(norm > 0, norm, 1.0)
-
-
-def vector_mean_field(
-    couplings: np.ndarray,
-    *,
-    drive: np.ndarray,
-    beta: float,
-    initial: np.ndarray,
-    kind: str = "exact",
-) -> np.ndarray:
-    """First-order mean field m_i(t+1) = φ(x_i + Σ_j J_ij m_j(t)), shape (T+1, N, D).
-
-    `couplings` (N, N), `drive` (T, N, D), `initial` (N, D); φ is `vector_response`. Raises
-    ValueError or TypeError for bad input.
-
-    >>> free = {"drive": np.ones((1, 1, 4)), "beta": 1.0, "initial": np.zeros((1, 4))}
-    >>> m = vector_mean_field(np.zeros((1, 1)), **free)
-    >>> bool(np.allclose(m[1, 0], vector_response(np.ones(4), beta=1.0)))
-    True
-    """
-    j, x, m, beta = _vector_arguments(couplings, drive, beta, initial)
-    result = [m]
-    for field in x:
-        result.append(vector_response(field + j @ result[-1], beta=beta, kind=kind))
-    return np.array(result)
-
-
-def vector_simulation(
-    couplings: np.ndarray,
-    *,
-    drive: np.ndarray,
-    beta: float,
-    initial: np.ndarray,
-    replicas: int = 1024,
-    seed: Seed = 0,
-) -> Estimate:
-    """Mean spins (T+1, N, D) of the driven vector model over independent replicas.
-
-    Every replica starts in the configuration `initial` (N, D), rows of norm R. Raises ValueError
-    or TypeError for bad input.
-
-    >>> cold = {"drive": np.full((1, 1, 4), 1e9), "beta": 1.0, "initial": np.eye(4)[:1]}
-    >>> mean = vector_simulation(np.zeros((1, 1)), **cold, replicas=10).value
-    >>> np.round(mean[1, 0], 4)
-    array([0.5, 0.5, 0.5, 0.5])
-    """
-    j, x, first, beta = _vector_arguments(couplings, drive, beta, initial)
-    replicas = check_integer("replicas", replicas, low=2, high=10**9)
-    rng = numpy_generator(seed)
-    radius = math.sqrt(first.shape[-1] / 2 - 1)
-    if not np.allclose(np.linalg.norm(first, axis=-1), radius):
-        raise ValueError(f"initial must have rows of norm sqrt(D/2 - 1) = {radius:.6g}")
-    s = np.broadcast_to(first, (replicas, *first.shape))
-    means, errors = [first], [np.zeros_like(first)]
-    for field in x:
-        s = radius * sample_von_mises_fisher(beta * radius * (field + j @ s), seed=rng)
-        means.append(s.mean(0))
-        errors.append(s.std(0, ddof=1) / math.sqrt(replicas))
-    return Estimate(value=np.array(means), error=np.array(errors), samples=replicas)
-
-
-def _vector_arguments(
-    couplings: np.ndarray, drive: np.ndarray, beta: float, initial: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    j = check_array("couplings", couplings, ndim=2, square=True)
-    x = check_array("drive", drive, shape=(None, len(j), None))
-    m = check_array("initial", initial, shape=(len(j), x.shape[-1]))
-    if x.shape[-1] < 3:
-        raise ValueError(f"drive must have at least 3 components, got {x.shape[-1]}")
-    beta = check_real("beta", beta, low=0.0)
-    for name, array in (("couplings", j), ("drive", x)):
-        largest = max(beta, 1.0) * float(np.abs(array).max(initial=0.0))
-        if not largest <= MAX_SIZE:
-            raise ValueError(
-                f"{name} and beta * {name} must stay within {MAX_SIZE:g}, got {largest:.3g}"
-            )
-    return j, x, m, beta
 
 
 @record

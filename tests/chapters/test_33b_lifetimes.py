@@ -3,9 +3,11 @@ import pytest
 from plain_exponents import lyapunov_spectrum_reference
 from scipy.stats import kstest
 
+from compendium.c33b_lifetimes.escapes import escape_times, escapes_of, lifetime_estimate
 from compendium.c33b_lifetimes.study import COLUMNS, CRISIS, LIFETIMES, crisis_row, lifetime_row
 from compendium.common.phase_transitions import protocol_start
-from spinformer.dmft.attractors import Regime, escape_times, escapes_of, find_attractors, replicas
+from compendium.common.windows import replicas
+from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import growth_rates, lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
@@ -145,24 +147,24 @@ def test_stored_columns_and_crisis_are_what_the_code_makes():
     assert crisis["low"][-1] < row["high"]
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda n, c: replicas(random_contexts(n, 0, count=2), count=3), "context"),
-        (lambda n, c: replicas(c, count=0), "count"),
-        (lambda n, c: replicas(c, count=2, size=-1.0), "size"),
-        (lambda n, c: growth_rates(n, c, beta=-1.0, stretches=2), "beta"),
-        (lambda n, c: growth_rates(n, c, beta=1.0, stretches=0), "stretches"),
-        (lambda n, c: growth_rates(n, c, beta=1.0, stretches=2, stretch=0), "stretch"),
-        (lambda n, c: escapes_of(np.zeros(3), rate=0.0), "growth"),
-        (lambda n, c: escapes_of(np.full((3, 1), np.nan), rate=0.0), "growth"),
-        (lambda n, c: escape_times(n, c, beta=1.0, rate=0.0, horizon=20_000), "context"),
-        (
-            lambda n, c: escape_times(n, replicas(c, count=2), beta=1.0, rate=0.0, horizon=10_000),
-            "horizon",
-        ),
-    ],
-)
-def test_bad_input_is_named(start, call, name):
-    with pytest.raises(ValueError, match=name):
-        call(Network.document(), start)
+@pytest.mark.parametrize("horizon", [0.2, 1.0, 5.0])
+def test_a_lifetime_holds_the_truth_however_many_are_censored(horizon):
+    rng = np.random.default_rng(4)
+    inside = []
+    for _ in range(1500):
+        times = rng.exponential(1.0, 20)
+        found = lifetime_estimate(np.minimum(times, horizon), ended=times <= horizon)
+        inside.append(found.low <= 1.0 <= found.high)
+    # With few ends, a count that jumps in whole steps, the interval is on the safe side.
+    assert 0.94 < np.mean(inside) < 0.99
+    many = rng.exponential(3.0, 20_000)
+    found = lifetime_estimate(np.minimum(many, 2.0), ended=many <= 2.0)
+    assert found.value == pytest.approx(3.0, abs=0.1)
+    assert found.ended == (many <= 2.0).sum()
+
+
+def test_nothing_ended_gives_a_lower_end_only():
+    found = lifetime_estimate([10.0, 10.0], ended=[False, False])
+    assert (found.value, found.high, found.ended) == (np.inf, np.inf, 0)
+    # P(no end) = exp(−T/τ) is 2.5 % at the lower end.
+    assert np.exp(-20.0 / found.low) == pytest.approx(0.025)

@@ -1,0 +1,103 @@
+"""The page of cards: of every chapter its question, its answer in a sentence and a figure.
+
+All three are read from the chapter's source, so that a card says what the chapter says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from bookmaker.errors import BookError
+from bookmaker.figures import figure_file
+from bookmaker.freshness import read_notebook
+from bookmaker.source import Chapter
+
+_BOX = re.compile(r"^:{3,}\{admonition\} In short\n(.*?)^:{3,}$", re.MULTILINE | re.DOTALL)
+# Behind a full stop, at the next capital: not in "e.g. 3", not within mathematics.
+_SENTENCE = re.compile(r"(?<=[.?!])\)? (?=[A-Z\[*$])")
+_LINK = re.compile(r"\]\((\w+)\.md\)")
+
+
+def answer(text: str, number: int = 1) -> str:
+    """Return a sentence of a chapter's "In short", counted without the questions.
+
+    >>> answer(":::{admonition} In short\\nIs it? Yes, it is. Very.\\n:::\\n", 2)
+    'Very.'
+    """
+    found = _BOX.search(text)
+    sentences = _SENTENCE.split(" ".join(found[1].split())) if found else []
+    # Chapters link to each other within their folder.
+    told = [_LINK.sub(r"](../notebooks/\1.md)", s) for s in sentences if not s.endswith("?")]
+    return told[:number][-1] if told else ""
+
+
+def parts(root: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the captions of the table of contents and the chapters below each, if there are any."""
+    contents = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
+    for part in contents.get("parts", []):
+        files = [entry["file"] for entry in part["chapters"]]
+        names = [file.removeprefix("notebooks/") for file in files if file.startswith("notebooks/")]
+        if names:
+            yield part["caption"], names
+
+
+class Cards(SphinxDirective):
+    """A card for each chapter, in the order of the contents.
+
+    A line of the content, `chapter: number figure`, says which sentence and which figure it shows;
+    without a figure it is the second, since the first mostly draws the idea.
+    """
+
+    has_content = True
+
+    def run(self) -> list:
+        """The parsed cards, under the captions of the table of contents."""
+        root = Path(self.env.srcdir)
+        chosen = dict(line.split(": ") for line in self.content)
+        lines = []
+        for caption, names in parts(root):
+            lines += [f"## {caption}", "", ":::::{container} book-cards"]
+            for name in names:
+                try:
+                    lines += self._card(Chapter(root, name), chosen.get(name, ""))
+                except (BookError, OSError) as error:
+                    raise self.error(f"{name}: {error}") from None
+            lines += [":::::", ""]
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+    def _card(self, chapter: Chapter, chosen: str) -> list[str]:
+        number, _, figure = chosen.partition(" ")
+        notebook = read_notebook(chapter.notebook_path)
+        figures = [cell.metadata.get("mystnb", {}) for cell in notebook.cells]
+        known = {f["figure"]["name"]: f for f in figures if "figure" in f}
+        figure = figure or list(known)[:2][-1]
+        suffix, data = figure_file(notebook, figure)
+        path = Path(self.env.doctreedir).parent / "cards" / f"{figure}.{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        here = (Path(self.env.srcdir) / self.env.docname).parent
+        alt = " ".join(known[figure].get("image", {}).get("alt", "").split())
+        return [
+            "::::{container} book-card",
+            f"**[{chapter.title}](../notebooks/{chapter.name}.md)**",
+            "",
+            f"```{{image}} {Path(os.path.relpath(path, here)).as_posix()}",
+            f":alt: {alt}",
+            ":class: card-picture",
+            "```",
+            "",
+            answer(chapter.text, int(number or 1)),
+            "::::",
+        ]
+
+
+def setup_cards(app: Sphinx) -> None:
+    """Register the directive."""
+    app.add_directive("cards", Cards)

@@ -1,0 +1,173 @@
+"""Tables of settings, read from the grids of trainings.
+
+An arm stands at the rate of its least median validation loss, in every cell anew. Trainings are
+compared in pairs, of the same split and the same start of all weights that both arms have.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bookmaker.tables import Rows, Table
+from compendium.c24_training import grids
+
+_HERE = Path(__file__).parent
+# What an accuracy may be off and still be called the same.
+SAME = 0.05
+
+
+@cache
+def _read(grid: str) -> dict[str, np.ndarray]:
+    return grids.TABLES[grid].read()
+
+
+def trainings(
+    grid: str, *, arm: str, strength: float, seen: str, name: str, rate: float | None = None
+) -> np.ndarray:
+    """Column `name` of the trainings of a cell, in the order of their splits.
+
+    `seen`: "60 of 100" updates. At the given `rate`, or at the arm's own best.
+    """
+    table = _read(grid)
+    look, _, updates = seen.partition(" of ")
+    chosen = {"arm": arm, "strength": strength, "updates": int(updates), "seen": int(look)}
+    here = np.all([table[key] == value for key, value in chosen.items()], axis=0)
+    if not here.any():
+        raise ValueError(f"seen, arm and strength must be in the grid {grid}, got {chosen}")
+    rates = np.unique(table["rate"][here]) if rate is None else [rate]
+    best = min(rates, key=lambda r: float(np.median(table["held"][here & (table["rate"] == r)])))
+    return np.asarray(table[name][here & (table["rate"] == best)])
+
+
+def median_interval(values: np.ndarray) -> tuple[float, float, float]:
+    """Median, and two trainings that hold it: of five the least and the most, of ten the second.
+
+    With 94 and 98 %, whatever the distribution.
+    """
+    ordered, out = np.sort(values), len(values) // 10
+    return float(np.median(ordered)), float(ordered[out]), float(ordered[-1 - out])
+
+
+def told(values: np.ndarray) -> Rows:
+    """A line of a table of settings."""
+    line = dict(zip(("value", "low", "high"), median_interval(values), strict=True))
+    return [{**line, "runs": len(values)}]
+
+
+def gap(grid: str, *, arms: Sequence[tuple[str, float]], seen: str, measure: str) -> np.ndarray:
+    """How far the first of two (arm, strength) is ahead of the second, training by training.
+
+    In "accuracy", or in "bits" an answer.
+    """
+    first, second = (
+        trainings(grid, arm=arm, strength=strength, seen=seen, name=measure)
+        for arm, strength in arms
+    )
+    return first - second if measure == "accuracy" else second - first
+
+
+def needed_rows(
+    null: str, strength: float, seen: str, measure: str, splits: str, task: str
+) -> Rows:
+    """What the saddle with everything trained is ahead of the `null`."""
+    grid = "recall_longer" if seen.endswith("400") else task
+    ahead = gap(grid, arms=[("saddle", strength), (null, strength)], seen=seen, measure=measure)
+    return told(ahead[:5] if splits == "first five" else ahead[5:])
+
+
+def driven_rows(strength: float, rate: float, seen: str) -> Rows:
+    """Whether correlations grow along the stack and less than half of them are left undriven.
+
+    The smaller of what they grow by and what the share left undriven lacks to a half.
+    """
+    first, last, undriven = (
+        trainings("depth", arm="saddle", strength=strength, seen=seen, name=name, rate=rate)
+        for name in ("first", "last", "undriven")
+    )
+    return told(np.minimum(last - first, 0.5 - undriven / last))
+
+
+def mixer_rows(task: str, mixer: str, seen: str, measure: str) -> Rows:
+    """What a layer with this mixer is ahead of attention without a layer around it."""
+    arms = [(f"layer of {mixer}", 0.6), ("attention", 0.6)]
+    return told(gap(f"layers_{task}", arms=arms, seen=seen, measure=measure))
+
+
+def exchange_rows(task: str, strength: float, seen: str) -> Rows:
+    """How much accuracy spins in a layer may still lose against attention there."""
+    arms = [("layer of spins", strength), ("layer of attention", 0.6)]
+    return told(gap(f"layers_{task}", arms=arms, seen=seen, measure="accuracy") + SAME)
+
+
+def number_rows(strength: float, seen: str, measure: str) -> Rows:
+    """What couplings that are numbers gain on the digits by being trained."""
+    arms = [("numbers", strength), ("frozen numbers", strength)]
+    return told(gap("digits", arms=arms, seen=seen, measure=measure))
+
+
+def _settings(row: str, rows: Callable[..., Rows], *choices: dict[str, Sequence[Any]]) -> Table:
+    units = [
+        dict(zip(names, unit, strict=True))
+        for names in choices
+        for unit in itertools.product(*names.values())
+    ]
+    return Table(path=_HERE / f"settings_{row}.csv", units=units, rows=rows, seconds=1.0)
+
+
+def _needed(task: str, null: str, strength: float, *seen: str, halves: int = 2) -> dict[str, Any]:
+    first = {"task": [task], "null": [null], "strength": [strength], "seen": seen}
+    return {**first, "measure": _MEASURES, "splits": ("first five", "last five")[:halves]}
+
+
+_MEASURES, _LOOKS = ("accuracy", "bits"), ("100 of 200", "200 of 200")
+_FROZEN = "frozen couplings"
+TABLES = {
+    "B10": _settings(
+        "B10",
+        needed_rows,
+        _needed("recall", _FROZEN, 0.6, *_LOOKS),
+        _needed("recall", _FROZEN, 0.6, "200 of 400", "400 of 400", halves=1),
+        _needed("recall", "answers only", 0.6, *_LOOKS),
+    ),
+    "B10b": _settings(
+        "B10b",
+        needed_rows,
+        _needed("copies", _FROZEN, 0.6, "30 of 60", "60 of 60", "50 of 100", "100 of 100"),
+        _needed("copies", _FROZEN, 2.0, "30 of 60", "60 of 60"),
+    ),
+    "B11": _settings(
+        "B11",
+        driven_rows,
+        {
+            "strength": (0.2, 0.3, 0.45, 0.6),
+            "rate": grids.GRIDS["depth"].rates["saddle"],
+            "seen": ("60 of 120", "120 of 120"),
+        },
+    ),
+    "B1b": _settings(
+        "B1b",
+        mixer_rows,
+        {
+            "task": ("digits", "recall"),
+            "mixer": ("spins", "averaging", "identity"),
+            "seen": _LOOKS,
+            "measure": _MEASURES,
+        },
+    ),
+    "B8c": _settings(
+        "B8c",
+        exchange_rows,
+        {"task": ("digits", "recall"), "strength": (0.3, 0.6, 2.0), "seen": _LOOKS},
+    ),
+    "B10d": _settings(
+        "B10d",
+        number_rows,
+        {"strength": (0.3, 0.6, 2.0), "seen": _LOOKS, "measure": _MEASURES},
+    ),
+}

@@ -1,0 +1,69 @@
+"""Where driven networks order, and two short formulas of chapter 25."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq
+
+from spinformer.core.special import normal_average
+
+
+def critical_beta(
+    coupling_std: float,
+    *,
+    coupling_mean: float = 1.0,
+    field: str = "gaussian",
+    field_scale: float = 0.5,
+) -> float:
+    """Where the model with random fields orders: 1 = β J_0 E[1 − tanh² β(x + J_s z)].
+
+    J_s is `coupling_std`, J_0 `coupling_mean`, and the fields x are normal with standard
+    deviation `field_scale` (`field` "gaussian") or uniform on [−field_scale, field_scale]
+    ("uniform") [aguilera2021unifying]. Returns the smallest such β, or infinity if there is
+    none: the right-hand side stays below 2 J_0 p(0), p the density of x + J_s z, so strong
+    fields prevent order.
+    """
+    uniform = field == "uniform" and field_scale > 0.0
+    width = coupling_std if uniform else math.hypot(field_scale, coupling_std)
+    if width == 0.0 and not uniform:
+        return 1 / coupling_mean
+
+    def gain(beta: float) -> float:
+        if uniform:
+            # The average of sech² over the fields, done in closed form.
+            outer = normal_average(
+                lambda z: np.tanh(beta * (field_scale + width * z)), steepness=beta * width
+            )
+            return coupling_mean * outer / field_scale
+        slopes = normal_average(
+            lambda z: np.cosh(np.minimum(np.abs(beta * width * z), 300.0)) ** -2.0,
+            steepness=beta * width,
+        )
+        return coupling_mean * beta * slopes
+
+    high = 1 / coupling_mean
+    while gain(high) < 1.0:
+        high *= 2.0
+        # It grows with β, but steps so steep do not change any more.
+        if high * width > 3e4 or high * coupling_mean > 1e12:
+            return math.inf
+    return float(brentq(lambda b: gain(b) - 1, 0.5 * high, high, xtol=1e-13, rtol=1e-13))
+
+
+def mean_field_entropy_production(
+    couplings: np.ndarray, *, beta: float, magnetization: np.ndarray
+) -> float:
+    """Leading order in J of the entropy production: β²/2 Σ (J_ij − J_ji)² v_i v_j, nats a step.
+
+    v = 1 − m² at the stationary magnetization (N,); from `kinetic.entropy_production` with the
+    connected delayed correlation β v_i J_ij v_j.
+    """
+    v = 1 - magnetization**2
+    return float(0.5 * v @ (beta * (couplings - couplings.T)) ** 2 @ v)
+
+
+def symmetry_of_asymmetry(asymmetry: float) -> float:
+    """η = (1 − k²)/(1 + k²) of couplings S + kA, k from 0 (symmetric) to 1 (independent)."""
+    return (1.0 - asymmetry**2) / (1.0 + asymmetry**2)

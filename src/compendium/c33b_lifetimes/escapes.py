@@ -1,0 +1,130 @@
+"""How long chaos lasts: escape times of copies of one start, and the lifetime that they give.
+
+Chaos that is no attractor ends: after a time that is drawn anew for every start the orbit finds a
+hole in the chaotic set and falls onto an attractor beside it. Far from the hole the orbit has
+forgotten its start, so the times are exponential, P(t > s) = exp(−s/τ), and one number, the
+lifetime τ in steps, says all (Tél and Lai 2008). Copies have escaped from the first of several
+stretches in a row on which a tangent vector grows by less than a given rate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import chdtri
+
+from spinformer.core.checks import check_integer
+from spinformer.core.records import record
+from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.lyapunov import growth_rates
+from spinformer.dmft.network import Context, Network
+
+# A hole in the chaotic set lets many pass near it: one quiet stretch is no escape.
+_IN_A_ROW = 3
+
+
+@record
+class Lifetime:
+    """A lifetime τ of exponential decay with the interval that holds it; steps as the times had.
+
+    low, high: ends of the interval; `high` is infinite, and so is `value`, where nothing ended.
+    ended: how many did.
+    """
+
+    value: float
+    low: float
+    high: float
+    ended: int
+
+
+def lifetime_estimate(times: ArrayLike, *, ended: ArrayLike, level: float = 0.95) -> Lifetime:
+    """Lifetime from times (n,) of which only those marked `ended` are whole (the rest censored).
+
+    The likelihood of k ends in a total time T is maximal at τ = T/k; 2T/τ is χ² distributed with
+    2k degrees of freedom if the k-th end stops the experiment, which gives the upper end; the
+    lower end uses 2k + 2, which covers a fixed horizon, too (Epstein and Sobel 1953).
+    """
+    total, count = float(np.sum(times)), int(np.sum(ended))
+    low = 2 * total / float(chdtri(2 * count + 2, 0.5 - 0.5 * level))
+    high = 2 * total / float(chdtri(2 * count, 0.5 + 0.5 * level)) if count else np.inf
+    return Lifetime(value=total / count if count else np.inf, low=low, high=high, ended=count)
+
+
+@record
+class Escapes:
+    """Escape times of B copies at one set of parameters.
+
+    times: (B,) steps until the escape; the horizon for those that never escaped. escaped: (B,)
+    booleans. returned: (B,) whether chaos came back later, which exponential times exclude.
+    growth: (n, B) mean growth rate of a tangent vector in each stretch of `stretch` steps.
+    rate: growth below it is not chaos. context: the states at the end.
+    """
+
+    times: np.ndarray
+    escaped: np.ndarray
+    returned: np.ndarray
+    growth: np.ndarray
+    stretch: int
+    rate: float
+    context: Context
+
+    @property
+    def horizon(self) -> int:
+        """Steps that every copy was followed."""
+        return len(self.growth) * self.stretch
+
+    def lifetime(self) -> Lifetime:
+        """Lifetime of the chaos, with its interval, from escaped and censored times."""
+        return lifetime_estimate(self.times, ended=self.escaped)
+
+
+def escapes_of(growth: np.ndarray, *, rate: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First stretch of an escape, whether there was one, and whether chaos returned, each (B,).
+
+    growth: (n, B). A copy escapes at the first of three stretches in a row (fewer at the end
+    do not count) whose growth is below `rate`; n where it never does.
+    """
+    quiet = growth < rate
+    stretches = len(quiet)
+    # A copy that is quiet at the end alone has not escaped: no stretch follows the last.
+    padded = np.concatenate([quiet, np.zeros((_IN_A_ROW, quiet.shape[1]), dtype=bool)])
+    runs = np.all([padded[i : i + stretches] for i in range(_IN_A_ROW)], axis=0)
+    escaped = runs.any(axis=0)
+    first = np.where(escaped, runs.argmax(axis=0), stretches)
+    later = np.arange(stretches)[:, None] >= first
+    return first, np.asarray(escaped), np.asarray((later & ~quiet).any(axis=0))
+
+
+def escape_times(
+    network: Network,
+    context: Context,
+    *,
+    beta: float,
+    rate: float,
+    horizon: int,
+    stretch: int = 5000,
+    transient: int = 5000,
+) -> Escapes:
+    """Follow copies, contexts (B, T, P), for `horizon` steps and see which leave their chaos.
+
+    `transient` steps are dropped first, in which copies of one start part. rate: what growth
+    per step is chaos; between the growth on the chaotic set and that of the attractors beside
+    it. A time is known to one `stretch`, so lifetimes must be several stretches long.
+    """
+    check_integer("horizon", horizon, low=_IN_A_ROW * stretch)
+    ensemble = Ensemble(network, context, beta=beta)
+    ensemble.advance(transient)
+    rates, last = growth_rates(
+        network, ensemble.state(), beta=beta, stretches=horizon // stretch, stretch=stretch
+    )
+    growth = np.ascontiguousarray(rates.T)
+    first, escaped, returned = escapes_of(growth, rate=rate)
+    return Escapes(
+        times=first * stretch,
+        escaped=escaped,
+        returned=returned,
+        growth=growth,
+        stretch=stretch,
+        rate=rate,
+        context=last,
+    )
