@@ -35,9 +35,9 @@ CODE_CEILINGS = {
     "src/spinformer": 9_090,
     "src/bookmaker": 3_030,
     "book/_ext": 670,
-    "src/compendium": 18_350,
+    "src/compendium": 18_570,
 }
-LINE_CEILINGS = {"src": 47_250, "tests": 28_790}
+LINE_CEILINGS = {"src": 47_600, "tests": 28_850}
 
 
 @cache
