@@ -25,14 +25,13 @@ import torch
 from numba import njit
 
 from compendium.c33e_census.study import network_row
-from compendium.c36_learning_through_the_limit.differentiable import torch_step
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.dmft import kernels
 from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.lyapunov import lyapunov_spectrum, tangent_map
-from spinformer.dmft.mean_field import document_context, random_contexts, step
+from spinformer.dmft.mean_field import document_context, random_contexts, step, torch_step
 from spinformer.dmft.network import Context, Network
 
 LANES = 512
@@ -180,7 +179,7 @@ def main() -> None:
             context, _ = step(network, context, betas)
         return 20 * LANES
 
-    tensors = torch.tensor(network.semantic), torch.tensor(drive)
+    tensors = torch.tensor(network.semantic), torch.tensor(drive), torch.tensor(network.fractions)
     window = torch.tensor(np.repeat(start.attention[None], LANES, 0))
 
     def torch_batch() -> int:
@@ -189,7 +188,8 @@ def main() -> None:
             for n in range(20):
                 attention, _ = torch_step(
                     tensors[0], position_overlaps=tensors[1], attention=attention,
-                    position=n % 4, beta=1.27, gamma=network.gamma, epsilon=network.epsilon,
+                    fractions=tensors[2], position=n % 4, beta=1.27, gamma=network.gamma,
+                    epsilon=network.epsilon,
                 )  # fmt: skip
         return 20 * LANES
 

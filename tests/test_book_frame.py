@@ -136,6 +136,11 @@ def test_the_course_is_the_main_path_of_the_contents_and_every_chapter_has_a_car
     assert "The twenty-two chapters" in WELCOME
     cards = re.findall(r"^(\w+): \d", (ROOT / "book" / "results.md").read_text(), flags=re.M)
     assert sorted(cards) == sorted(listed)
+    shown = re.findall(
+        r"^(\w+): \d (fig-\S+)", (ROOT / "book" / "results.md").read_text(), flags=re.M
+    )
+    for chapter, figure in shown:
+        assert f"name: {figure}\n" in (ROOT / "notebooks" / f"{chapter}.md").read_text(), chapter
 
 
 def test_scales_that_the_front_page_names(printed):

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compendium.c33_phase_transitions.continued import continue_attractors
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import (
     Regime,
@@ -255,17 +254,6 @@ def test_chaos_that_ends_in_the_measurement_is_transient():
         network, found.context, beta=1.27, transient=40_000, kept=2, exponent_steps=2000, bins=1
     )
     assert (later.regime == Regime.PERIODIC).all()
-
-
-def test_an_attractor_is_followed_past_where_others_appear(start):
-    # Of the cycles that coexist at β = 1.27, that of 16 steps lives above 1.2686 only: down and
-    # up again ends on another one.
-    network = Network.document()
-    sixteen = Context(np.array([SIXTEEN]), 0)
-    betas = np.array([1.27, 1.2702, 1.27, 1.268, 1.27])
-    found = continue_attractors(network, sixteen, betas, transient=20_000)
-    assert found.period[:3, 0].tolist() == [16, 16, 16]
-    assert found.period[4, 0] in (28, 56)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_exponents import lyapunov_spectrum_reference
 
-from compendium.c36_learning_through_the_limit.differentiable import torch_step
 from spinformer.dmft.lyapunov import (
     average_growth,
     lyapunov_spectrum,
     tangent_map,
 )
-from spinformer.dmft.mean_field import document_context, random_contexts, step, trajectory
+from spinformer.dmft.mean_field import (
+    document_context,
+    random_contexts,
+    step,
+    torch_step,
+    trajectory,
+)
 from spinformer.dmft.network import Context, Network
 
 
@@ -49,6 +54,7 @@ def test_tangent_map_equals_autograd(seed, features, segments, bits, beta, gamma
     jacobian = torch.autograd.functional.jacobian(
         lambda a: torch_step(
             torch.tensor(network.semantic),
+            fractions=torch.tensor(network.fractions),
             position_overlaps=torch.tensor(network.position_overlaps()),
             attention=a,
             position=position,

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from compendium.c36_learning_through_the_limit.differentiable import torch_step, torch_trajectory
 from spinformer.core.states import spin_states
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
@@ -25,6 +24,7 @@ from spinformer.dmft.mean_field import (
     overlaps_segments,
     random_contexts,
     step,
+    torch_step,
     trajectory,
 )
 from spinformer.dmft.network import Context, Network
@@ -259,31 +259,34 @@ def test_start_from_tokens_equals_a_growing_window():
     assert np.abs(context.attention - np.array(history[::-1])).max() < 1e-13
 
 
+def torch_path(network, context, leaves, *, steps):
+    """Semantic m^o (..., steps, P) of β, γ, ε and weights by the form in torch."""
+    beta, gamma, epsilon, weights = leaves
+    attention, found = torch.tensor(context.attention), []
+    for position in range(context.position, context.position + steps):
+        attention, overlap = torch_step(
+            weights, fractions=torch.tensor(network.fractions), attention=attention,
+            position_overlaps=torch.tensor(network.position_overlaps()),
+            position=position % network.positions, beta=beta, gamma=gamma, epsilon=epsilon,
+        )  # fmt: skip
+        found.append(overlap)
+    return torch.stack(found, -2)
+
+
 def test_torch_form_and_its_gradients():
     network = Network.segmented(7, gamma=4.0)
-    context = random_contexts(network, 0, count=2)
-    wanted, _ = trajectory(network, context, beta=1.2, steps=40)
-    got = torch_trajectory(network, context, 1.2, steps=40)
-    assert np.abs(got.numpy() - wanted).max() < 1e-12
-    # Segments of unequal shares.
     uneven = Network.segmented(3, segments=12, features=1, gamma=4.0).merged()
     assert np.ptp(uneven.fractions) > 0.05
-    context_of_one = random_contexts(uneven, 0, count=2)
-    wanted, _ = trajectory(uneven, context_of_one, beta=1.2, steps=20)
-    got = torch_trajectory(uneven, context_of_one, 1.2, steps=20)
-    assert np.abs(got.numpy() - wanted).max() < 1e-12
-    leaves = [
-        torch.tensor(1.2, dtype=torch.float64, requires_grad=True),
-        torch.tensor(4.0, dtype=torch.float64, requires_grad=True),
-        torch.tensor(0.05, dtype=torch.float64, requires_grad=True),
-        torch.tensor(network.semantic, requires_grad=True),
-    ]
+    for net in (network, uneven):
+        context = random_contexts(net, 0, count=2)
+        wanted, _ = trajectory(net, context, beta=1.2, steps=40)
+        leaves = [1.2, net.gamma, net.epsilon, torch.tensor(net.semantic)]
+        assert np.abs(torch_path(net, context, leaves, steps=40).numpy() - wanted).max() < 1e-12
+    context = random_contexts(network, 0, count=2)
+    leaves = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (1.2, 4.0, 0.05)]
+    leaves.append(torch.tensor(network.semantic, requires_grad=True))
     assert torch.autograd.gradcheck(
-        lambda b, g, e, w: torch_trajectory(
-            network, context, b, steps=4, gamma=g, epsilon=e, semantic=w
-        ),
-        leaves,
-        atol=1e-7,
+        lambda *leaves: torch_path(network, context, leaves, steps=4), leaves, atol=1e-7
     )
 
 
@@ -368,26 +371,6 @@ def blind():
     return Network.segmented(0, features=2, segments=2, bits=0, context=2, epsilon=0.0)
 
 
-def one_torch_step(network, **changes):
-    arguments = {
-        "position_overlaps": torch.tensor(network.position_overlaps()),
-        "attention": torch.zeros(4, 3, dtype=torch.float64),
-        "position": 0,
-        "beta": 1.0,
-        "gamma": 1.0,
-        "epsilon": 0.0,
-    }
-    return torch_step(torch.tensor(network.semantic), **{**arguments, **changes})
-
-
-def test_parts_of_segments_are_no_sites():
-    # 1.5 and 4.5 would be rounded to 2 and 4, which sum to the six sites.
-    uneven = replace(Network.segmented(0, segments=2), fractions=np.array([0.25, 0.75]))
-    assert uneven.counts(8).tolist() == [2, 6]
-    with pytest.raises(ValueError, match="size must divide into whole segments"):
-        uneven.counts(6)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -451,28 +434,6 @@ def test_bad_networks(change, message):
         (lambda n, c: Context(np.ones((4, 3)), 1.5), "position"),
         (lambda n, c: random_contexts(n, None, count=2), "seed"),
         (lambda n, c: random_contexts(n, 0, count=0), "count"),
-        (lambda n, c: torch_trajectory(n, c, -1.0, steps=2), "beta"),
-        (lambda n, c: torch_trajectory(n, c, torch.ones(2), steps=2), "beta"),
-        (lambda n, c: torch_trajectory(n, c, 1.0, steps=0), "steps"),
-        (lambda n, c: torch_trajectory(n, c, 1.0, steps=2, epsilon=5.0), "epsilon"),
-        (lambda n, c: torch_trajectory(n, c, 1.0, steps=2, gamma=-1.0), "gamma"),
-        (
-            lambda n, c: torch_trajectory(n, Context(c.attention[:, :2], 0), 1.0, steps=2),
-            "attention",
-        ),
-        (lambda n, c: torch_trajectory(n, Context(c.attention, 99), 1.0, steps=2), "position"),
-        (
-            lambda n, c: torch_trajectory(n, c, 1.0, steps=2, semantic=torch.ones(4, 3, 2)),
-            "semantic",
-        ),
-        (
-            lambda n, c: torch_trajectory(n, c, 1.0, steps=2, semantic=torch.ones(4, 3, 3)),
-            "float64",
-        ),
-        (lambda n, c: one_torch_step(n, position=4), "position"),
-        (lambda n, c: one_torch_step(n, attention=torch.ones(4, 2)), "attention"),
-        (lambda n, c: one_torch_step(n, epsilon=1.5), "epsilon"),
-        (lambda n, c: one_torch_step(n, fractions=torch.ones(2)), "fractions"),
         (lambda n, c: n.counts(31), "size"),
         (lambda n, c: n.overlaps(np.ones(4)), "token"),
     ],

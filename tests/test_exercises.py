@@ -15,58 +15,44 @@ import numpy as np
 import pytest
 import torch
 from exercises import CHAPTERS, DONE, answers, exercises, near, number, said
-from minilm_model import installed_model
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfc, erfcinv
 from scipy.stats import norm
 
-from compendium.c10_attention.study import score_ranks
 from compendium.c11b_load_and_temperature import replica
-from compendium.c12_continuous_memory.study import faces_recalled, prepare_faces
 from compendium.c12b_continuous_capacity import random_energy
 from compendium.c13_memory_density.mixing import pair_mixing
-from compendium.c14_real_transformer.alignment import step_alignment
 from compendium.c15_demonstrations.two_patterns import spinodal
 from compendium.c25_driven.order import critical_beta
-from compendium.c34_memory_beyond_window.fisher import memory_profile, token_noise
 from compendium.c51_synthesis.study import readers_in_equilibrium
-from compendium.common import images
-from compendium.common.gauge import count_networks
-from compendium.common.windows import message_start
-from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.continuation import onset
-from spinformer.dmft.finite_size import linear_maps, mean_path
-from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.network import Context, Network
-from spinformer.language.encoder import embed, join_traces, run_layer
-from spinformer.language.text import sample_texts, text_windows
+from spinformer.dmft.network import Network
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.kinetic import kinetic_stationary
 from spinformer.spins.mean_field import glass_state, solve_mean_field
 
 # Nothing to compute: a derivation, an explanation, or a reading of the chapter's own figures.
 PROOFS = {
-    *("10.1", "10.4", "11.1", "11.3", "11.4", "11b.1", "12.1", "12.2", "12.4", "12b.3"),
-    *("12c.1", "12c.2", "13.1", "13.3", "13.5", "14.1", "14b.3", "14b.4", "15.1", "15.2"),
+    *("10.1", "11.1", "11.3", "11b.1", "12.1", "12.2", "12.4"),
+    *("12c.1", "12c.2", "13.1", "13.3", "14.1", "14b.3", "15.1", "15.2"),
     *("42.1", "42.3", "42b.2", "42c.1"),
-    *("16.3", "17.1", "17.3", "17.4"),
+    *("16.3", "17.1", "17.3"),
     *(
         "21a.1",
         "31.1",
         "31.2",
         "32.1",
         "32.2",
-        "32.5",
         "32b.1",
         "32b.2",
     ),
-    *("33.1", "33.3", "33.4", "33b.1", "33b.2", "33c.4", "33d.2", "33d.3", "33e.2", "33e.4"),
+    *("33.1", "33.3", "33b.1", "33d.2", "33e.1"),
     *("24.4", "24a.2", "24a.3"),
-    *("34.1", "34.3", "34b.1", "51.1"),
+    *("34.1", "34.2", "34b.1", "51.1"),
 }
 # Trainings, sweeps and runs of more than some seconds; done by hand when the answer was written.
-TOO_LONG = {"14.4", "16.4", "32b.5"}
+TOO_LONG: set[str] = set()
 
 
 def test_every_exercise_is_computed_or_named_here():
@@ -85,7 +71,7 @@ def test_every_exercise_is_computed_or_named_here():
     assert sorted(asked - set(named)) == []
 
 
-@answers("10.2", "10.3", "10.5")
+@answers("10.2", "10.3")
 def test_attention():
     b, c = 32, 16
     length = brentq(lambda n: 4 * (b + (n - b) / (2 * c)) - n, 1, 1000)
@@ -94,40 +80,17 @@ def test_attention():
     beta, q, k = 0.7, 0.4, -1.1
     mean = quad(lambda w: norm.pdf(w) * math.exp(math.sqrt(beta) * w * (q + k)), -12, 12)[0]
     assert mean * math.exp(-beta * (q * q + k * k) / 2) == pytest.approx(math.exp(beta * q * k))
-    scores, width, weights, tokens = said(
-        "10", r"need (\d+) of their (\d+) dimensions.*sqrt d\$ (\d+) of (\d+)", 4
-    )
-    drawn = np.random.default_rng(0).standard_normal((int(tokens), int(width)))
-    ranks = score_ranks(torch.as_tensor(drawn), beta=width**-0.5, rank=64)
-    assert abs(ranks.scores - scores) <= 1
-    assert abs(ranks.weights - weights) <= 2
 
 
-@answers("11.2", "11.5")
+@answers("11.2")
 def test_discrete_memories():
     root, load = said("11", r"sqrt\\alpha=([\d.]+)\$, \$\\alpha=([\d.]+)\$: above", 2)
     assert 0.5 * erfc(erfcinv(0.02)) == pytest.approx(0.01)
     assert math.sqrt(2) * erfcinv(0.02) == near(root, 2)
     assert 0.5 / erfcinv(0.02) ** 2 == near(load, 2)
-    # Overlaps of unrelated patterns with the other spins: the field of one spin, signal 1.
-    rng = np.random.default_rng(0)
-    dim, count = 41, 400
-    signal = dim**3 - (dim - 2) ** 3
-    others = 2.0 * rng.binomial(dim - 1, 0.5, size=(2000, count)) - (dim - 1)
-    sign = np.where(rng.random((2000, count)) < 0.5, 1.0, -1.0)
-    wrong = {}
-    for name, function in (
-        ("cube", lambda x: x**3),
-        ("even", lambda x: np.abs(x) ** 3),
-        ("rectified", lambda x: np.maximum(x, 0.0) ** 3),
-    ):
-        noise = (sign * (function(others + 1) - function(others - 1))).sum(1)
-        wrong[name] = (noise > signal).mean()
-    assert wrong["even"] == pytest.approx(wrong["cube"], abs=0.02)
-    assert wrong["rectified"] < 0.6 * wrong["cube"]
 
 
-@answers("11b.2", "11b.3", "11b.4")
+@answers("11b.2", "11b.3")
 def test_load_and_temperature():
     top = minimize_scalar(
         lambda t: -replica.coexistence_load(t), bounds=(0.03, 0.3), method="bounded"
@@ -138,42 +101,15 @@ def test_load_and_temperature():
     overlap, magnet = said("11b", r"gives ([\d.]+); a magnet .*=([\d.]+)\$\.", 2)
     assert replica.retrieval_fold(0.99).overlap / 0.1 == near(overlap, 2)
     assert math.sqrt(3) == near(magnet, 2)
-    # Where the fold has a load it has a response: C = √(2/(πα)) e^{-y²} with m = erf y at T = 0.
-    m = 0.967
-    y = brentq(lambda y: math.erf(y) - m, 0.1, 5)
-    load = 0.1379
-    noise = load / (1 - said("11b", r"C=([\d.]+)\$ at the fold")) ** 2
-    response = math.sqrt(2 / (math.pi * noise)) * math.exp(-y * y)
-    assert response == near(said("11b", r"C=([\d.]+)\$ at the fold"), 2)
 
 
-@answers("12.3", "12.5")
+@answers("12.3")
 def test_the_continuous_memory():
     pair = np.array([[0.6, 0.8], [-0.6, -0.8]]) * 1.7
     assert np.linalg.eigvalsh(np.cov(pair.T, bias=True))[-1] == pytest.approx(1.7**2)
-    raw, equal, centred, both = said(
-        "12",
-        r"half hidden, (\d+) return from raw patterns, (\d+) from those of\s+equal norm, (\d+)"
-        r" from centred and (\d+)",
-        4,
-    )
-    colder = said("12", r"order is another: (\d+), (\d+), (\d+) and (\d+)", 4)
-    digits = torch.as_tensor(images.digits()[:100])
-    seen = torch.arange(64) < 32
-    told = zip((raw, equal, centred, both), colder, strict=True)
-    for (warm, cold), (centring, norms) in zip(
-        told,
-        (("none", False), ("none", True), ("mean face", False), ("mean face", True)),
-        strict=True,
-    ):
-        memory, queries = prepare_faces(
-            digits, seen=seen, centring=centring, equal_norm=norms, scaled_query=True
-        )
-        assert faces_recalled(memory, queries=queries, coldness=1.0) == warm
-        assert faces_recalled(memory, queries=queries, coldness=10.0) == cold
 
 
-@answers("12b.1", "12b.2", "12b.4")
+@answers("12b.1", "12b.2", "12b.3")
 def test_continuous_capacity():
     assert random_energy.capacity(1.3, ensemble="binary") == pytest.approx(
         1.3 - math.log(math.cosh(1.3)), abs=1e-9
@@ -223,22 +159,6 @@ def test_a_long_step_uphill_ends_lower():
     start, end = said("14", r"falls from \$(-[\d.]+)\$ to \$(-[\d.]+)\$\. This", 2)
     assert -math.log(math.cosh(1.0)) == near(start, 3)
     assert -math.log(math.cosh(-2.0)) == near(end, 3)
-
-
-@answers("14.3")
-def test_the_first_layer_without_its_head_2():
-    model = installed_model()
-    windows = [
-        row for words in sample_texts().values() for row in text_windows(model, words, 128)[:2]
-    ]
-    traces = [run_layer(model, 0, inputs=embed(model, row[None])) for row in windows]
-    found = step_alignment(model, join_traces([[trace] for trace in traces])[0], draws=40, seed=0)
-    pairs = found.pairs.mean(0)
-    rest, whole = said("14", r"cosine: ([\d.]+) of ([\d.]+)\.", 2)
-    left = pairs.sum() - pairs[2].sum()
-    assert left == near(rest, 2)
-    assert pairs.sum() == near(whole, 2)
-    assert (left - found.null.mean()) / found.null.std(ddof=1) == pytest.approx(4, abs=1)
 
 
 @answers("14b.1", "14b.2")
@@ -368,7 +288,7 @@ def test_driven_spins():
     assert critical_beta(0.0, field_scale=0.0) == near(said("25", r"returns ([\d.]+)\."), 6)
 
 
-@answers("31.3", "31.4", "31.5")
+@answers("31.3")
 def test_asymmetric_networks():
     rng = np.random.default_rng(1)
     couplings = rng.standard_normal((9, 9))
@@ -379,32 +299,10 @@ def test_asymmetric_networks():
     heights = [-x @ couplings @ y for x, y in itertools.pairwise(path)]
     assert (np.diff(heights) <= 1e-9).all()
     assert (path[-1] == path[-3]).all()
-    z, weight = np.polynomial.hermite_e.hermegauss(120)
-    weight = weight / weight.sum()
-    cubic, mean_log, log_beta = [], [], []
-    for u in (0.005, 0.01):
-        square = weight @ np.tanh(math.sqrt(u) * z) ** 2
-        cubic.append((square - u + 2 * u * u) / u**3)
-        mean_log.append((0.5 * math.log(weight @ np.cosh(math.sqrt(u) * z) ** -4.0) + u) / u**2)
-        log_beta.append((0.5 * math.log(u / square) - u) / u**2)
-    # The next order of each is taken out: twice the first less the second.
-    ends = [2 * first - second for first, second in (cubic, mean_log, log_beta)]
-    assert ends == pytest.approx([17 / 3, 5 / 2, -11 / 6], abs=0.05)
-    assert ends[1] + ends[2] == pytest.approx(2 / 3, abs=0.05)
-    small, larger = said("31", r"package gives ([\d.]+) and ([\d.]+)\.", 2)
-    assert glass_state(1.01).value == near(small, 4)
-    assert glass_state(1.1).value == near(larger, 3)
 
 
-@answers("32.3", "32.4")
+@answers("32.3")
 def test_paths_and_mean_fields():
-    beta, source, m = 1.3, 0.4, 0.2
-    # ∂/∂m of ln 2cosh(βm + g) − ln 2cosh(βm), what the source adds per bit.
-    difference = math.log(
-        math.cosh(beta * (m + 1e-6) + source) / math.cosh(beta * (m + 1e-6))
-    ) - math.log(math.cosh(beta * (m - 1e-6) + source) / math.cosh(beta * (m - 1e-6)))
-    slope = beta * (math.tanh(beta * m + source) - math.tanh(beta * m))
-    assert difference / 2e-6 == pytest.approx(slope, abs=1e-6)
     odd = [s for n in (1, 3) for s in itertools.combinations(range(3), n)]
     assert len(odd) == 4
     signs = np.array(list(itertools.product((1, -1), repeat=3)))
@@ -413,13 +311,8 @@ def test_paths_and_mean_fields():
         assert bool(abs(moment) < 1e-12) is vanishes
 
 
-@answers("32b.3", "32b.4")
+@answers("32b.3")
 def test_finite_size():
-    rng = np.random.default_rng(0)
-    z = 0.7 * rng.standard_normal((400_000, 2))
-    second = 0.5 * 1.9 * (z[:, 0] ** 2 - z[:, 1] ** 2)
-    assert second.mean() == pytest.approx(0.0, abs=0.01)
-    assert second.var() == pytest.approx(1.9**2 * 0.7**4, rel=0.02)
     rate, grown, bits = said(
         "32b", r"2\\lambda=([\d.]+)\$ about \$(\d)\\times10\^6\$ times: \$(\d)\\times10", 3
     )
@@ -427,34 +320,20 @@ def test_finite_size():
     assert grown == bits
 
 
-@answers("33.2", "33.5")
+@answers("33.2")
 def test_phase_transitions():
     strobes, steps = 11, said("33", r"it is back: (\d+) steps")
     assert math.gcd(3, strobes) == 1
     assert 4 * strobes == steps
-    period = said("33", r"cycle of (\d+) steps takes nearly all")
-    network = Network.document()
-    starts = Context(np.zeros((2, 4, 3)) + np.array([0.1, -0.2, 0.3]), 0)
-    found = find_attractors(network, starts, beta=1.2725, transient=200_000, kept=500, exponents=0)
-    assert period in found.period
 
 
-@answers("33b.3", "33b.4")
+@answers("33b.2")
 def test_lifetimes():
     mantissa = said("33b", r"0\.9\) = ([\d.]+)\\times10\^5")
     assert 1 / math.log(1 / 0.9) == near(mantissa, 1)
-    period, rate = said("33b", r"cycle of (\d+) steps; .* at \$(-[\d.]+)\$ a step", 2)
-    end = [[-0.0855, -0.0188, -0.0812], [-0.0782, -0.0359, -0.0115]]
-    end += [[-0.068, -0.0412, 0.0546], [0.0031, -0.0239, 0.1026]]
-    network = Network.document()
-    context = Context(np.array(end), 0)
-    found = find_attractors(network, context, beta=1.2665, transient=4000, kept=1000, exponents=0)
-    assert found.period == period
-    growth = lyapunov_spectrum(network, found.context, beta=1.2665, steps=21_600, count=1)
-    assert float(growth.exponents.value[0]) == near(rate, 3)
 
 
-@answers("33c.1", "33c.2", "33c.3", "33c.5")
+@answers("33c.1", "33c.2")
 def test_bifurcations():
     found = onset(Network.document())
     mu = found.mu[0]
@@ -475,11 +354,6 @@ def test_bifurcations():
     assert z**4 == pytest.approx(
         beta * abs(mu) * np.exp(1j * phase) / 4 * (z ** np.arange(4)).sum()
     )
-    assert 1 * 11 - 3 * 4 == -1
-    assert 1 / 4 < 4 / 15 < 3 / 11
-    first = [onset(Network.segmented(seed)).mu[0] for seed in range(400)]
-    magnetize = sum(m.imag == 0 and m.real > 0 for m in first)
-    assert magnetize == said("33c", r"seeds 0 to 399 it is (\d+)")
 
 
 @answers("33d.1")
@@ -489,62 +363,25 @@ def test_phase_diagrams():
     assert near(missed, 0) == 100 * 0.9**8
 
 
-@answers("33e.1", "33e.3")
+@answers("33e.2")
 def test_census():
-    total = said("33e", r"/4 = (\d+)\$")
-    networks = set()
-    for signs in itertools.product((1, -1), repeat=6):
-        v, q, k = signs[:2], signs[2:4], signs[4:]
-        orbit = []
-        for swap, sign in itertools.product((1, -1), (1, -1)):
-            turned = [w[::swap] for w in (v, q, k)]
-            turned[1:] = [tuple(sign * x for x in w) for w in turned[1:]]
-            orbit.append(tuple(turned))
-        networks.add(min(orbit))
-    assert len(networks) == total == count_networks(features=1, segments=2, bits=0)
     angle = np.linspace(1e-3, np.pi, 400)
     beta = np.sin(angle / 5) / np.sin(4 * angle / 5) * 4
     assert (np.diff(beta) > 0).all()
     assert beta[-1] == pytest.approx(4.0)
 
 
-@answers("34.2", "34.4", "34.5")
+@answers("34.3")
 def test_memory_beyond_the_window():
-    assert said("34", r"\(0\.5\+1\)/2 = ([\d.]+)\$") == (0.5 + 1) / 2
     assert math.log(1e6) / 0.1 == near(said("34", r"0\.1 = (\d+)\$ tokens"), 0)
-    hot, cold = said("34", r"at 1\.4 is about ([\d.]+), that at 1\.28 about ([\d.]+)\.", 2)
-    network = Network.document()
-    start = Context(np.full((4, 3), 0.1) * np.array([1.0, -2.0, 3.0]), 0)
-    for beta, told in ((1.4, hot), (1.28, cold)):
-        found = lyapunov_spectrum(network, start, beta=beta, steps=40_000, count=1)
-        assert float(found.exponents.value[0]) == pytest.approx(told, abs=0.015)
 
 
-@answers("34b.2", "34b.3", "34b.4", "34b.5")
+@answers("34b.2", "34b.3")
 def test_memory_in_noise():
     factor = said("34b", r"a factor of ([\d.]+)\.")
     assert math.exp(2 * 0.05 * 10) == near(factor, 1)
     s, n, c = 0.01, 1e6, 0.3
     assert (2 * s) ** 2 * n * c / (4 * s * s * c * n) == pytest.approx(1.0)
-    maps = np.full((12, 1, 1, 1), 0.8)
-    profile = memory_profile(maps, noise=np.ones((13, 1)))
-    powers = 0.8 ** (2.0 * np.arange(12, -1, -1))
-    np.testing.assert_allclose(profile, powers / powers.sum(), atol=1e-9)
-    assert profile.sum() == pytest.approx(1.0)
-    least, most, whole, distant = said(
-        "34b", r"From ([\d.]+) to ([\d.]+) of (\d+), in six starts.* Exactly (\d) of it", 4
-    )
-    network, beyond = Network.document(), []
-    for start in range(1, 7):
-        window, position = message_start(network, "chaos at 1.28", number=start)
-        path = mean_path(network, 1.4, window=window, steps=256, position=position)
-        maps = linear_maps(network, 1.4, path=path, position=position - network.context + 1)
-        noise = token_noise(network, path)
-        profile = memory_profile(maps[:256], noise=noise[: 256 + network.context])
-        assert profile.sum() == pytest.approx(whole)
-        assert profile[:200].sum() == pytest.approx(distant, abs=0.02)
-        beyond.append(profile[: -network.context].sum())
-    assert (min(beyond), max(beyond)) == (near(least, 1), near(most, 1))
 
 
 @answers("51.2", "51.3")

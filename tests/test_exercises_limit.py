@@ -1,32 +1,23 @@
 """The answers to the exercises on networks of many bits that were not computed elsewhere."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
-import torch
 from exercises import answers, near, said
 from scipy.optimize import brentq
 from scipy.special import binom
-from scipy.stats import norm
 
-from compendium.c32b_finite_size.study import follow_limit
-from compendium.c32c_fluctuations.closure import gaussian_closure
 from compendium.c32c_fluctuations.texts import exact_moments
 from compendium.c33g_escapes.study import ESCAPES, chain_lifetimes, escape_law
 from compendium.c35_other_tokens.study import (
     ATTENTION,
     BETA,
-    deviation_rows,
     one_feature,
     site_information,
 )
-from compendium.c35b_scaling_and_blocks.blocks import block_rows
 from compendium.c35b_scaling_and_blocks.loaded import resting_state
-from compendium.c36_learning_through_the_limit.horizons import noise_reaches
 from compendium.c36_learning_through_the_limit.quality import one_bit
-from spinformer.core.statistics import mean_interval
 from spinformer.dmft.continuation import onset
 from spinformer.dmft.functional import token_states, transition_probabilities
 from spinformer.dmft.letters import LetterNetwork
@@ -38,7 +29,7 @@ COIN = Network(
 )
 
 
-@answers("32c.1", "32c.2", "32c.3", "32c.4", "32c.5")
+@answers("32c.1", "32c.2")
 def test_fluctuations():
     half, excess = np.array([[0.5]]), []
     for size in (3, 100, 1000):
@@ -51,39 +42,12 @@ def test_fluctuations():
         excess.append((1 - mean**2) / size - (1 - square) / size)
         assert excess[-1] == pytest.approx((square - mean**2) / size)
     assert excess[1] / excess[2] == pytest.approx(100.0, rel=0.1)
-    # The distance of the law of cos φ from its own smoothing, by the area between their sums.
-    noise = np.array([0.01, 0.003, 0.001])
-    z = norm.ppf((np.arange(400) + 0.5) / 400)
-    distances = []
-    for delta in noise:
-        m = 1.0 + delta * np.linspace(-40.0, 4.0, 2000)
-        at = 1 - np.arccos(np.clip(m, -1, 1)) / np.pi
-        smooth = 1 - np.arccos(np.clip(m[:, None] - delta * z, -1, 1)).mean(1) / np.pi
-        distances.append(np.trapezoid(np.abs(at - smooth), m))
-    assert np.polyfit(np.log(noise), np.log(distances), 1)[0] == pytest.approx(1.5, abs=0.05)
     few, wanted = said("32c", r"= ?10\^\{(\d+)\}\$ times as many: \$10\^\{(\d+)\}", 2)
     assert math.log10(math.exp(0.29 * (100 - 20))) == near(few, 0)
     assert wanted == few + 6
-    along, across = said("32c", r"the eigenvalues ([\d.]+), ([\d.]+) and 0\.", 2)
-    closed = said("32c", r"roughly, with ([\d.]+), ([\d.]+) and the noise", 2)
-    machine, window = Network.document(), 0.6 * np.sin(np.arange(12.0)).reshape(4, 3)
-    options = {"beta": 1.255, "window": window, "position": 3}
-    mean, covariance = gaussian_closure(machine, 9999, steps=2000, **options)
-    # The closure goes on wandering; what the answer says is an average over a thousand tokens.
-    levels = np.linalg.eigvalsh(covariance[-1000:]).mean(axis=0)
-    assert [levels[2], levels[1]] == [near(value, 3) for value in closed]
-    assert levels[0] == pytest.approx(1 / 3333, rel=0.5)
-    assert np.abs(mean[-1]).max() < 0.02
-    beta = options.pop("beta")
-    # Long enough to go round the curve evenly, wherever rounding lets it begin.
-    path = follow_limit(machine, beta, steps=40_000, **options).path[1004:]
-    # The position turns with the token: every fourth one sees the same.
-    curve = np.linalg.eigvalsh(np.cov(path[::4].T))
-    assert [curve[2], curve[1], curve[0]] == [near(value, 3) for value in (along, across, 0.0)]
-    assert np.linalg.norm(path[::4] - mean[-1], axis=1).min() > 0.05
 
 
-@answers("33b.5")
+@answers("33b.3")
 def test_switching():
     time, first, second = said(
         "33b", r"= ([\d.]+)\$ flashes; shares \$([\d.]+)\$ and \$([\d.]+)\$", 3
@@ -139,7 +103,7 @@ def test_escapes():
     assert steps[0] > 3 * steps[-1]
 
 
-@answers("35.1", "35.2", "35.3", "35.4", "35.5")
+@answers("35.1", "35.2", "35.3", "35.4")
 def test_other_tokens():
     for push in (0.3, 1.4):
         mean = one_feature(2).mean_overlaps(np.array([push]), beta=0.8)
@@ -158,14 +122,9 @@ def test_other_tokens():
     assert site_information(letters, ATTENTION, beta=BETA) / math.log(2) == near(share, 3)
     assert share * words == near(bits, 0)
     assert math.floor(bits * math.log10(2)) == tens
-    few, many, more = (
-        row["deviation"]
-        for row in deviation_rows(2, words=4, seed=1, sizes=[300, 30_000, 3_000_000])
-    )
-    assert abs(many - more) < 0.01 < 0.03 < abs(few - more)
 
 
-@answers("35b.1", "35b.2", "35b.3", "35b.4", "35b.5")
+@answers("35b.1", "35b.2", "35b.3")
 def test_scaling_and_blocks():
     gamma = said("35b", r"\\approx ([\d{},]+)\$\.")
     assert 1e6 / math.sqrt(1000) == near(gamma, -2)
@@ -180,22 +139,9 @@ def test_scaling_and_blocks():
     kept, remembered = said("35b", r"frac\{1\+([\d.]+)\}\{1-0\.990\} \\approx ([\d.]+)\$\.", 2)
     assert math.exp(-1 / 100) == near(kept, 3)
     assert math.atanh(math.exp(-1 / 100)) == near(remembered, 2)
-    product = sum(
-        s * r * math.tanh(0.4 + 0.9 * s + 0.6 * r) for s, r in itertools.product((1, -1), repeat=2)
-    )
-    assert abs(product / 4) > 0.05
-    told = said(
-        "35b", r"from ([\d.]+) to ([\d.]+), quasi-periodic ones from ([\d.]+) to ([\d.]+)\.", 4
-    )
-    bare, kept = (block_rows(name, family=9, chunk=0) for name in ("bare", "residual 1/2"))
-    for name, before, after in (("chaos", *told[:2]), ("quasi", *told[2:])):
-        first, second = (np.array([row[name] for row in rows]) for rows in (bare, kept))
-        assert (first.mean(), second.mean()) == pytest.approx((before, after), abs=0.015)
-        low, high = mean_interval(second - first)
-        assert low < 0 < high
 
 
-@answers("36.1", "36.2", "36.3", "36.4", "36.5")
+@answers("36.1")
 def test_learning_through_the_limit():
     up, down = said("36", r"/4=(-[\d.]+)\$, .*tfrac34=([\d.]+)\$", 2)
     a = math.log(3) / 2
@@ -203,24 +149,3 @@ def test_learning_through_the_limit():
     assert by_package["straight"][:2] == (near(up, 3), near(down, 3))
     for x, slope in ((1, up), (-1, down)):
         assert -2 / math.log(2) * (x + 0.75 * a) / (1 + math.exp(2 * a * x)) == near(slope, 3)
-    p = 0.75
-    costs = np.log2(1 + np.exp(-2 * a * np.array([1, -1])))
-    entropy = -p * math.log2(p) - (1 - p) * math.log2(1 - p)
-    assert np.array([p, 1 - p]) @ costs == pytest.approx(entropy)
-    assert math.log2(1 + math.exp(-2 * a * math.tanh(a))) < entropy
-    m = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
-    for size in (1, 5):
-        raised = torch.arange(size + 1, dtype=torch.float64)
-        chance = torch.tensor(binom(size, raised.numpy())) * ((1 + m) / 2) ** raised
-        chance = chance * ((1 - m) / 2) ** (size - raised)
-        drawn = 2 * raised / size - 1
-        (slope,) = torch.autograd.grad((chance * drawn**2).sum(), m)
-        assert float(slope) == pytest.approx(2 * 0.4 * (1 - 1 / size), abs=1e-12)
-        through = m + (drawn - m).detach()
-        (straight,) = torch.autograd.grad((chance.detach() * through**2).sum(), m)
-        assert float(straight) == pytest.approx(2 * 0.4)
-    scores = np.array([0.5, -1.5])
-    means = [np.array([p, 1 - p]) @ ((costs - baseline) * scores) for baseline in (0.0, 1.7)]
-    assert means[0] == pytest.approx(means[1])
-    tokens, gained = said("36", r"5\. (\d+) tokens, (\d+) more than a million", 2)
-    assert list(noise_reaches(0.2, sizes=[10**6, 10**8])) == [tokens - gained, tokens]

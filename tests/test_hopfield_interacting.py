@@ -3,7 +3,6 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from compendium.c17_interacting_patterns.copies import crowd
 from compendium.c17_interacting_patterns.interacting import (
     energy,
     equivalent_patterns,
@@ -62,8 +61,8 @@ def test_a_step_changes_the_energy_by_the_divergences_of_the_derivation(step_siz
 
 
 def test_the_safe_step_size_never_raises_the_energy_and_is_the_largest_for_two_patterns():
-    for seed in range(30):
-        size, beta = 2 + seed % 7, float(np.exp(np.random.default_rng(seed).uniform(-1, 3)))
+    for seed in range(8):
+        size, beta = 2 + seed, float(np.exp(np.random.default_rng(seed).uniform(-1, 3)))
         couplings = 2 * symmetric(size, seed=seed)
         step = safe_step_size(couplings, beta=beta)
         for clamped in (True, False):
@@ -185,49 +184,6 @@ def test_only_interacting_patterns_keep_a_mixture_in_the_cold():
         assert not bool((mixed & rest.converged).any())
 
 
-def test_derivatives_at_rest_equal_finite_differences():
-    patterns, queries, couplings = draw(4, 3), draw(2, 3, seed=1), 0.5 * symmetric(4)
-
-    def value(x, q, j):
-        return solve(
-            x, queries=q, couplings=(j + j.T) / 2, beta=1.2, clamped=True, tolerance=1e-13
-        ).states
-
-    inputs = [x.clone().requires_grad_() for x in (patterns, queries, couplings)]
-    assert torch.autograd.gradcheck(value, inputs, atol=1e-6, fast_mode=True)
-    with pytest.raises(NotConverged):
-        solve(inputs[0], queries=queries, couplings=couplings, max_steps=1)
-
-
-def test_crowds_equal_the_sum_over_all_states():
-    scores, couplings = draw(3).numpy(), symmetric(3).numpy()
-    for copies in (2, 5):
-        states = np.array(np.meshgrid(*[range(3)] * copies, indexing="ij")).reshape(copies, -1).T
-        single = scores[states].sum(1)
-        pairs = couplings[states[:, :, None], states[:, None, :]].sum((1, 2)) / (2 * copies)
-        found = crowd(scores, couplings=couplings, beta=0.8, copies=copies)
-        boltzmann = np.exp(0.8 * (single + pairs))
-        shares = np.stack([(states == i).mean(1) for i in range(3)])
-        assert found.free_energy == pytest.approx(-np.log(boltzmann.sum()) / (0.8 * copies))
-        np.testing.assert_allclose(found.weights, shares @ boltzmann / boltzmann.sum())
-
-
-def test_the_crowd_becomes_the_interacting_memory_as_one_over_its_size():
-    patterns, query = draw(3, 2), draw(1, 2, seed=1)
-    couplings = 0.7 * symmetric(3)
-    found = solve(patterns, queries=query, couplings=couplings, beta=1.0, clamped=True)
-    at_rest = energy(patterns, states=query, weights=found.value, couplings=couplings)
-    wanted = float(at_rest) - 0.5 * float(query.square().sum())
-    scores = (query @ patterns.T)[0].numpy()
-    gaps = []
-    for copies in (50, 100, 200):
-        exact = crowd(scores, couplings=couplings.numpy(), copies=copies)
-        gaps.append(exact.free_energy - wanted)
-    assert abs(gaps[0] / gaps[1] - 2) < 0.05
-    assert abs(gaps[1] / gaps[2] - 2) < 0.02
-    np.testing.assert_allclose(exact.weights, found.value[0], atol=0.01)
-
-
 def test_what_does_not_fit_is_refused():
     patterns, queries = draw(3, 2), draw(1, 2)
     with pytest.raises(ValueError, match="couplings must be symmetric"):
@@ -236,8 +192,6 @@ def test_what_does_not_fit_is_refused():
         solve(patterns, queries=queries, couplings=symmetric(4))
     with pytest.raises(ValueError, match="weights must sum to 1"):
         update(patterns, states=queries, weights=torch.ones(1, 3).double(), couplings=symmetric(3))
-    with pytest.raises(ValueError, match="occupations"):
-        crowd(np.zeros(10), couplings=np.zeros((10, 10)), copies=100)
 
 
 def test_a_query_is_judged_by_its_own_step_whatever_its_neighbors_do():

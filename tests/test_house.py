@@ -32,12 +32,12 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 9_090,
+    "src/spinformer": 9_086,
     "src/bookmaker": 3_030,
     "book/_ext": 670,
-    "src/compendium": 18_570,
+    "src/compendium": 17_820,
 }
-LINE_CEILINGS = {"src": 47_600, "tests": 28_850}
+LINE_CEILINGS = {"src": 46_300, "tests": 27_790}
 
 
 @cache

@@ -1,7 +1,7 @@
 """Energies of small transformers as training signals, against closed forms, torch and scikit-learn.
 
 The networks are held to `torch.nn.TransformerEncoderLayer`, the densities to torch's mixtures and
-to quadrature, the gradients of the best readout to scipy's minimizer, the stored tables to one
+to quadrature, the stored tables to one
 copy trained again and judged by another classifier.
 """
 
@@ -12,7 +12,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
@@ -282,29 +281,34 @@ def test_probes_know_few_labels_and_ignore_scale():
 def test_pooled_tokens_are_mean_and_components():
     data, weights = split_digits([0]), initial_weights(scores.SHAPE, seeds=[0])
     states = run(weights, scores.SHAPE, tokens=data.test).states[3][0].double()
-    mean = readouts.network_features(weights, scores.SHAPE, data=data, depth=3)[0]["test"]
-    assert np.allclose(mean, states.mean(1), atol=1e-5)
-    found = readouts.network_features(weights, scores.SHAPE, data=data, depth=3, pooling="tokens")[
-        0
-    ]["train"]
+    found = readouts.all_features(weights, scores.SHAPE, data=data, depths=[3])
+    assert np.allclose(found["mean", 3][0]["test"], states.mean(1), atol=1e-5)
     train = run(weights, scores.SHAPE, tokens=data.train).states[3][0].double().flatten(1)
     values = torch.linalg.svdvals(train - train.mean(0))[: scores.SHAPE.width]
-    assert np.allclose(np.linalg.norm(found, axis=0), values, rtol=1e-4)
+    norms = np.linalg.norm(found["tokens", 3][0]["train"], axis=0)
+    assert np.allclose(norms, values, rtol=1e-4)
 
 
-# --- gradients -------------------------------------------------------------------------------
-
-
-def least_cost(features: np.ndarray, labels: np.ndarray) -> float:
-    """min over W of the cross-entropy + ½·0.01‖W‖², by scipy."""
-    padded = np.hstack([features, np.ones((len(features), 1))])
-
-    def cost(flat: np.ndarray) -> float:
-        scores_ = padded @ flat.reshape(padded.shape[1], 3)
-        known = scores_[np.arange(len(labels)), labels]
-        return float(np.mean(np.logaddexp.reduce(scores_, axis=1) - known) + 0.005 * flat @ flat)
-
-    return float(minimize(cost, np.zeros(3 * padded.shape[1]), tol=1e-12).fun)
+def test_uniform_attention_gains_what_the_local_density_does():
+    """Queries and keys of zero, without any training: as good as the trained network."""
+    seeds = [0, 1, 2]
+    data, weights = split_digits(seeds), initial_weights(scores.SHAPE, seeds=seeds)
+    zeroed = {
+        name: 0 * weight if name.endswith((".query", ".key")) else weight
+        for name, weight in weights.items()
+    }
+    found = {}
+    for kind, used in (("uniform", zeroed), ("random", weights)):
+        features = readouts.all_features(used, scores.SHAPE, data=data, depths=[3])["mean", 3]
+        labels = scores._labels(data)
+        found[kind] = [
+            100 * readouts.probe_accuracy(f, labels=k, using="all", penalty=10.0, on="test")
+            for f, k in zip(features, labels, strict=True)
+        ]
+    gain = np.array(found["uniform"]) - found["random"]
+    assert 1 < gain.mean() < 8
+    local = summary.accuracies("density local", column="mean all")[:3]
+    assert abs(np.mean(found["uniform"] - local)) < 3
 
 
 # --- the stored tables -----------------------------------------------------------------------

@@ -26,8 +26,8 @@ from compendium.c10_attention.study import (
     family_operations,
     kernel_error,
     recurrent_error,
-    score_ranks,
 )
+from compendium.common import images
 from spinformer.hopfield.attention import (
     attention,
     multi_head_attention,
@@ -183,23 +183,18 @@ def test_families_cost_and_miss_what_their_functions_do():
     )
 
 
-def test_ranks_are_those_of_the_singular_values():
-    x = draw(40, 6, seed=9)
-    found = score_ranks(x, beta=0.5, rank=6)
-    assert found.scores <= 6
-    assert found.scores_error < 1e-10  # the scores have rank 6, the weights have not
-    assert found.weights_error > 0.05
-    values = x.numpy()
-    scores = 0.5 * values @ values.T
-    weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
-    spectrum = np.linalg.svd(weights, compute_uv=False) ** 2
-    enough = next(r for r in range(1, 41) if spectrum[:r].sum() >= 0.9 * spectrum.sum())
-    assert found.weights == enough
-    u, s, w = np.linalg.svd(weights)
-    cut = u[:, :6] * s[:6] @ w[:6]
-    exact = weights @ values
-    error = np.linalg.norm(cut @ values - exact) / np.linalg.norm(exact - values.mean(0))
-    assert found.weights_error == pytest.approx(error)
+def test_the_weights_of_a_face_have_no_low_rank():
+    """What chapter 10 says of its first picture: six numbers carry the scores, 180 the weights."""
+    picture = torch.as_tensor(images.faces()[3]).view(images.FACE_SHAPE)
+    windows = picture.unfold(0, 10, 1).unfold(1, 10, 1).reshape(256, 100)
+    tokens = torch.nn.functional.layer_norm(windows, (100,), eps=0.0)
+    scores = 0.1 * tokens @ tokens.mT
+    counts = []
+    for matrix in (scores, torch.softmax(scores, -1)):
+        spectrum = torch.linalg.svdvals(matrix).square().cumsum(0)
+        counts.append(int((spectrum < 0.9 * spectrum[-1]).sum()) + 1)
+    assert counts[0] == pytest.approx(6, abs=2)
+    assert counts[1] == pytest.approx(180, abs=25)
 
 
 def test_random_features_converge_as_the_inverse_root():

@@ -14,7 +14,6 @@ from compendium.c12_continuous_memory.study import (
     grouped_patterns,
     prepare_faces,
     shares_of_kinds,
-    stored_share,
     visible_half,
 )
 from compendium.common import images
@@ -170,8 +169,3 @@ def test_kinds_are_those_of_the_fixed_points():
     assert found[0, 2].tolist() == [1.0] * 3
     assert found[1, 1].mean() > 0.5
     assert found[2, 0].tolist() == [1.0] * 3
-
-
-def test_patterns_on_a_sphere_are_lost_when_it_is_small():
-    assert stored_share(200, dim=20, radius_factor=3.0, beta=1.0, seed=1) == 200
-    assert stored_share(200, dim=20, radius_factor=0.5, beta=1.0, seed=1) == 0

@@ -9,7 +9,6 @@ from compendium.c13_memory_density.study import (
     DIGITS,
     HELD_OUT,
     SEEDS,
-    attention_chain,
     digit_pictures,
     digit_rows,
     free_mixture,
@@ -18,34 +17,20 @@ from compendium.c13_memory_density.study import (
     two_clusters,
 )
 from spinformer.core.statistics import mean_interval, series_estimate
-from spinformer.hopfield.density import contrastive_gradient, log_weights, loss
+from spinformer.hopfield.continuous import attention_weights
+from spinformer.hopfield.density import (
+    contrastive_gradient,
+    gibbs,
+    log_weights,
+    loss,
+    sample,
+)
 
 
 def stored(table, **unit):
     columns = table.read()
     chosen = np.logical_and.reduce([columns[name] == value for name, value in unit.items()])
     return {name: column[chosen] for name, column in columns.items()}
-
-
-@pytest.mark.parametrize("unit", [{"half": 3.0, "shift": 1.0, "seed": 4}])
-def test_a_unit_of_the_held_out_table_repeats(unit):
-    rows = held_out_rows(**unit)
-    kept = stored(HELD_OUT, **unit)
-    assert kept["sweeps"].tolist() == [row["sweeps"] for row in rows]
-    np.testing.assert_allclose(kept["excess"], [row["excess"] for row in rows], atol=0.02)
-
-
-def test_a_split_of_the_digits_repeats():
-    rows = digit_rows("equal norm", seed=7)
-    kept = stored(DIGITS, pictures="equal norm", seed=7)
-    assert kept["method"].tolist() == ["exact", "cd"]
-    exact, cd = rows
-    # Exact learning draws nothing, so that its numbers hold anywhere.
-    assert exact["loss"] == pytest.approx(kept["loss"][0], abs=0.01)
-    assert exact["norms"] == pytest.approx(kept["norms"][0], abs=0.01)
-    # The chain of CD decides which patterns are longest; rounding may turn a draw of it.
-    assert cd["loss"] == pytest.approx(kept["loss"][1], abs=3.0)
-    assert cd["free"] == pytest.approx(kept["free"][1], abs=0.5)
 
 
 def test_the_tables_say_what_the_criterion_asks():
@@ -111,7 +96,12 @@ def test_rows_are_the_definitions():
 def test_the_chain_of_two_patterns_forgets_as_its_eigenvalue_says():
     pair = torch.tensor([[0.8, 0.0], [-1.6, 0.0]], dtype=torch.float64)
     decay = pair_mixing(pair)
-    series = attention_chain(pair, chains=40, sweeps=1000, seed=1)
+    generator = torch.Generator().manual_seed(1)
+    states, rows = sample(pair, count=40, seed=generator), []
+    for _ in range(1000):
+        states = gibbs(pair, states=states, steps=1, seed=generator)
+        rows.append(attention_weights(pair, states=states, beta=1.0)[:, 0].numpy())
+    series = np.stack(rows, 1)
     mean = series_estimate(series)
     assert abs(mean.value - float(log_weights(pair).exp()[0])) < 3 * mean.error
     assert series.size / mean.samples == pytest.approx((1 + decay) / (1 - decay), rel=0.15)

@@ -108,11 +108,11 @@ def test_errors_are_the_scatter_over_seeds(size, subtracted):
     network = Network.document().with_parameters(gamma=20.0)
     window = window_means(network, 1.27, attention=CONTEXT)
     limit = follow_limit(network, 1.27, window=window, steps=4, position=3)
-    found = [deviation(sample(limit, size, runs=60, seed=seed), limit=limit) for seed in range(300)]
-    for name, allowed in (("rms", 0.08), ("bias", 0.08), ("missed", 0.25)):
+    found = [deviation(sample(limit, size, runs=60, seed=seed), limit=limit) for seed in range(120)]
+    for name, allowed in (("rms", 0.12), ("bias", 0.12), ("missed", 0.3)):
         value = np.array([getattr(one, name).value[5:] for one in found])
         error = np.array([getattr(one, name).error[5:] for one in found])
-        # 300 seeds know a scatter to 4 %; several tokens and overlaps, correlated ones.
+        # 120 seeds know a scatter to 6 %; several tokens and overlaps, correlated ones.
         ratio = np.sqrt((error**2).mean(axis=0)) / value.std(axis=0, ddof=1)
         assert np.abs(ratio.mean() - 1.0) < allowed, (name, ratio)
     gaps = sample(limit, size, runs=60, seed=0).tokens - limit.path

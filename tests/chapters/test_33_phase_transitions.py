@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from compendium.c33_phase_transitions.continued import Continuation
-from compendium.c33_phase_transitions.study import RANGES, SHARES, follow_families, share_row
+from compendium.c33_phase_transitions.study import RANGES, SHARES, share_row
 from compendium.common.phase_transitions import census, name, protocol_start
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Attractors, Regime
@@ -64,38 +63,6 @@ def test_the_start_of_the_protocol_is_rounded():
     gap = np.abs(found.attention - exact.attention).max()
     assert 1e-10 < gap <= 0.5e-8
     assert (found.attention == np.round(found.attention, 8)).all()
-
-
-def test_every_family_starts_at_its_own_orbit_and_returns_from_where_it_went(monkeypatch):
-    # Each orbit is followed by adding β to its window: where a leg began can be read off.
-    def follow(network, context, betas):
-        ends = context.attention + sum(betas)
-        shape = (len(betas), len(ends))
-        marks = betas[:, None] + 100.0 * context.attention[:, 0, 0]
-        return Continuation(
-            betas=betas,
-            regime=np.zeros(shape),
-            period=marks,
-            exponent=Estimate(value=marks, error=np.zeros(shape)),
-            context=Context(ends, 0),
-        )
-
-    monkeypatch.setattr("compendium.c33_phase_transitions.study.continue_attractors", follow)
-    found = replace(
-        made([0] * 4, [28, 28, 4, 28], np.zeros((4, 1)), np.zeros((4, 1))),
-        context=Context(np.arange(4.0)[:, None, None] + np.zeros((4, 4, 3)), 0),
-    )
-    families = follow_families(Network.document(), found, low=1.0, middle=2.0, high=4.0, count=2)
-    assert families.periods == [4, 28]
-    # The first orbit of each period, out to both sides …
-    for leg in (families.up, families.down):
-        assert (leg.period[0] == [202.0, 2.0]).all()
-    for family, mark in enumerate((200.0, 0.0)):
-        assert (families.period(family) == mark + families.betas).all()
-        assert (families.exponent(family) == mark + families.betas).all()
-    # … and back from where it was then.
-    assert (families.back_down.period[0] == [804.0, 604.0]).all()
-    assert (families.back_up.period[0] == [501.0, 301.0]).all()
 
 
 def test_colors_of_an_orbit_diagram():

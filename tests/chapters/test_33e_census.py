@@ -16,7 +16,6 @@ from compendium.c33e_census.study import (
     escapes,
     highest_beta,
     judge,
-    longer_row,
     network_row,
     scores,
     select,
@@ -47,26 +46,6 @@ def rows_of(table):
     return [
         dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
     ]
-
-
-@pytest.mark.parametrize(
-    "table", [DOCUMENT_SIZE, OTHER_SIZES], ids=["document_size", "other_sizes"]
-)
-def test_a_row_of_the_table_comes_out_again(table):
-    rows = rows_of(table)
-    chaotic = [row for row in rows if row["seen_chaos"] and row["features"] * row["context"] <= 12]
-    calm = [row for row in rows if row["measured"] == 0]
-    for row in (chaotic[3], calm[0]):
-        again = network_row(network_of(row), int(row["seed"]))
-        for name, value in again.items():
-            if isinstance(value, str):
-                assert row[name] == value
-            else:
-                # Six digits are written; labels come from kernels that round alike everywhere.
-                assert row[name] == pytest.approx(value, rel=1e-5, abs=1e-9), name
-    row = rows_of(LONGER)[0]
-    (again,) = longer_row(int(row["number"]), family=int(row["family"]))
-    assert again == {name: row[name] for name in again}
 
 
 def test_no_network_of_the_tables_is_counted_twice():

@@ -23,7 +23,6 @@ from compendium.c34_memory_beyond_window.study import (
     dephased_distance,
     forgotten_at,
     median_interval,
-    memory_rows,
     onset,
     perturbed_distance,
 )
@@ -159,17 +158,6 @@ def test_memory_times_by_bits_and_loops(network):
             lasting = (many < 0) | np.isinf(many)
             count += int((lasting & np.isfinite(few) | (many > 10.0 * np.abs(few))).sum())
         assert (count >= 15) == (motion == "quasi-periodic"), (motion, count)
-
-
-def test_a_unit_of_the_memory_times():
-    rows = memory_rows("driven", 4, sizes=SIZES[:1] + SIZES[4:5], runs=200)
-    table = MEMORY_TIMES.read()
-    mine = (table["motion"] == "driven") & (table["start"] == 4)
-    for row in rows:
-        stored = mine & (table["size"] == row["size"])
-        assert row["fisher"] == pytest.approx(table["fisher"][stored][0], rel=1e-4)
-        assert row["dephased"] == table["dephased"][stored][0] == -1.0
-        assert row["measured"] == pytest.approx(table["measured"][stored][0], rel=0.3)
 
 
 def test_delays_at_which_a_message_is_forgotten():

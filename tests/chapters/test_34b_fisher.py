@@ -114,19 +114,3 @@ def test_noise_of_a_token_is_that_of_its_bits():
     counts = network.counts(size)
     tokens = 2.0 * rng.binomial(counts, 0.5 * (1 + means), (40_000, 3)) / counts - 1.0
     assert size * tokens.var(axis=0) == pytest.approx(token_noise(network, means), rel=0.03)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda m, n: fisher_memory(m[0], noise=n), "maps"),
-        (lambda m, n: fisher_memory(m, noise=n[1:]), "noise"),
-        (lambda m, n: memory_profile(m, noise=0.0 * n), "noise"),
-        (lambda m, n: noise_growth(m, noise=n, readout=np.eye(2)), "readout"),
-        (lambda m, n: token_noise(Network.document(), np.zeros((2, 2))), "path"),
-        (lambda m, n: token_noise(Network.document(), np.full((1, 3), 1.5)), "path"),
-    ],
-)
-def test_bad_input_names_the_argument(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(np.zeros((5, 4, 3, 3)), np.ones((9, 3)))

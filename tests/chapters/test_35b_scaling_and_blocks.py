@@ -3,20 +3,17 @@
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.stats import linregress, ttest_rel
+from scipy.stats import linregress
 
 from compendium.c35b_scaling_and_blocks import blocks as blocks_module
 from compendium.c35b_scaling_and_blocks.blocks import (
     BETAS,
     CENSUS,
-    CONDITIONS,
     TOP,
     WINDOWS,
     BlockEnsemble,
     Blocks,
-    block_rows,
     block_step,
-    compare,
     first_mode,
     generate_blocks,
     make_blocks,
@@ -26,17 +23,12 @@ from compendium.c35b_scaling_and_blocks.loaded import (
     LIMITS,
     ONSETS,
     PATHS,
-    REST,
     SCORES,
     _pair_average,
     largest_load,
-    loaded_onset,
     loaded_path,
-    path_rows,
     power,
-    rest_rows,
     resting_state,
-    score_rows,
     simulate_loaded,
 )
 from compendium.common.networks import draw_networks
@@ -232,31 +224,6 @@ def test_chaos_of_the_census_by_twins_that_part() -> None:
         assert _parting(networks, condition).mean() == pytest.approx(stored, abs=0.06), condition
 
 
-def test_intervals_in_pairs_are_those_of_a_library() -> None:
-    table = CENSUS.read()
-    for condition in list(CONDITIONS)[1:]:
-        rows = [
-            (table["condition"] == name) & (table["family"] == 1) for name in (condition, "bare")
-        ]
-        assert np.array_equal(*(table["network"][row] for row in rows))
-        one, two = (table["dimension"][row] for row in rows)
-        if not np.any(one - two):
-            continue
-        ends = ttest_rel(one, two).confidence_interval()
-        found = compare(table, condition=condition, measure="dimension", family=1)
-        assert found[1:] == pytest.approx((ends.low, ends.high), abs=1e-9)
-
-
-def test_a_stored_row_comes_out_again() -> None:
-    table = CENSUS.read()
-    rows = block_rows("feed 1", family=1, chunk=0, size=3)
-    stored = (table["condition"] == "feed 1") & (table["family"] == 1)
-    for n, row in enumerate(rows):
-        at = np.flatnonzero(stored & (table["network"] == n))[0]
-        assert row["dimension"] == pytest.approx(table["dimension"][at], abs=0.1)
-        assert row["chaos"] == pytest.approx(table["chaos"][at], abs=0.07)
-
-
 def test_the_first_mode_is_the_closed_form_and_starts_to_grow_there() -> None:
     network = Network.document().with_parameters(epsilon=0.0)
     beta, turns = first_mode(Blocks(network=network))
@@ -418,25 +385,11 @@ def test_the_powers_of_the_tables_by_a_plain_line() -> None:
     assert (paths["without"] / paths["with"])[paths["size"] == 2400].mean() > 3.0
 
 
-def test_stored_rows_come_out_again() -> None:
-    scores, paths, rest = SCORES.read(), PATHS.read(), REST.read()
-    (row,) = score_rows("fixed", size=300, seed=1)
-    assert row["deviation"] == pytest.approx(scores["deviation"][0], rel=1e-3)
-    (row,) = path_rows(300, seed=1)
-    assert row["with"] == pytest.approx(paths["with"][0], rel=1e-3)
-    (row,) = rest_rows(0.25, beta=1.0, seed=1)
-    assert row["noise"] == pytest.approx(rest["noise"][0], rel=1e-3)
-
-
 def test_the_largest_load_is_where_the_gain_meets_the_onset() -> None:
     limits, onsets = LIMITS.read(), ONSETS.read()
     critical = onset(Network.document().with_parameters(epsilon=0.0)).critical_beta
     assert limits["onset"][0] == pytest.approx(critical, rel=1e-4)
     edge = largest_load(limits)
-    start, _, gain = loaded_onset(0.3)
-    row = np.flatnonzero(limits["load"] == 0.3)[0]
-    wanted = tuple(float(limits[name][row]) for name in ("onset", "gain"))
-    assert (start, gain) == pytest.approx(wanted, rel=1e-3)
     # On a grid of temperatures no gain at a larger load, and one at a smaller, is enough.
     betas = np.linspace(2.0, 8.0, 7)
     above, below = (

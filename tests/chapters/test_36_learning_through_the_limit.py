@@ -7,16 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from compendium.c36_learning_through_the_limit.differentiable import torch_trajectory
 from compendium.c36_learning_through_the_limit.horizons import (
     GROWTH,
-    SHARES_LEFT,
     gradient_norms,
-    growth_rows,
     growth_slopes,
-    lost_at,
     sampled_derivative,
-    share_rows,
+    torch_path,
 )
 from compendium.c36_learning_through_the_limit.learning import (
     Paths,
@@ -24,7 +20,7 @@ from compendium.c36_learning_through_the_limit.learning import (
     rollout,
     surrogate,
 )
-from compendium.c36_learning_through_the_limit.quality import QUALITY, one_bit, quality_rows
+from compendium.c36_learning_through_the_limit.quality import one_bit
 from compendium.c36_learning_through_the_limit.training import (
     BYTE,
     LEARNING,
@@ -34,7 +30,6 @@ from compendium.c36_learning_through_the_limit.training import (
     draw_cycle,
     examples,
     initial,
-    learning_rows,
     losses,
     tables,
     text_bytes,
@@ -207,20 +202,6 @@ def test_a_gradient_that_is_cut_sees_the_window_as_constant():
     assert not torch.allclose(found, full, atol=1e-3)
 
 
-def _stored(table, rows, unit, tolerance):
-    """Rows computed again against the first of a unit in a stored table."""
-    held = table.read()
-    where = [held[name] == value for name, value in unit.items() if name in held]
-    own = np.flatnonzero(np.all(where, axis=0))[: len(rows)]
-    assert len(own) == len(rows)
-    for place, row in zip(own, rows, strict=True):
-        for name, value in row.items():
-            if isinstance(value, str):
-                assert held[name][place] == value
-            else:
-                assert held[name][place] == pytest.approx(value, rel=tolerance, abs=tolerance)
-
-
 def test_targets_follow_their_windows():
     cycle = draw_cycle(5)
     starts, following = examples("cycle", seeds=[5])
@@ -255,31 +236,21 @@ def test_the_tables_of_bytes_are_counts():
     pairs, alone = Counter(pairwise(read)), Counter(read)
     window, targets = examples("bytes", seeds=[0], part="test")
     signs = torch.cat([window[0, :, 3:, :BYTE], targets[0, :, 1::2]], 1).numpy()
-    total, count = np.zeros(2), 0
+    told = []
     for stretch in np.packbits(signs > 0, axis=-1)[..., 0]:
         for before, after in pairwise(stretch):
             share = (alone[after] + 0.5) / (len(read) + 128)
             follow = alone[before] - (read[-1] == before)
-            total -= np.log2([share, (pairs[before, after] + 10 * share) / (follow + 10)])
-            count += 1
+            told.append(-np.log2((pairs[before, after] + 10 * share) / (follow + 10)) / 8)
     found = tables()
-    assert [found["bytes alone"], found["bytes after a byte"]] == pytest.approx(total / count)
-    assert found["bits alone"] > found["bits after a byte"] > found["bytes after a byte"]
+    assert found["bytes after a byte"] == pytest.approx(np.mean(told))
+    assert 1.0 > found["bits after a byte"] > found["bytes after a byte"]
 
 
 def test_seeds_that_are_trained_together_do_not_touch_each_other():
     both, alone = (train(Lessons(task="cycle", seeds=s, updates=3))[1.0] for s in ((4, 5), (4,)))
     assert torch.allclose(both[0], alone[0], atol=1e-12)
     assert float((both - initial([4, 5])).abs().max()) > 0.01
-
-
-def test_units_of_the_tables_come_out_again():
-    unit = {"task": "cycle", "arm": "limit", "block": 0}
-    _stored(LEARNING, learning_rows(**unit, shares=(1 / 16,)), {**unit, "share": 1 / 16}, 1e-3)
-    _stored(QUALITY, quality_rows(0, size=3), {"seed": 0, "size": 3}, 1e-4)
-    chaos = {"motion": "chaos at 1.28", "start": 0}
-    _stored(GROWTH, growth_rows(**chaos, longest=16), chaos, 1e-2)
-    _stored(SHARES_LEFT, share_rows(**chaos, size=999)[:8], chaos | {"size": 999}, 1e-2)
 
 
 FRESH = (300, 301, 302)
@@ -376,13 +347,13 @@ def test_gradient_norms_are_those_of_finite_differences():
         for side in (1e-6, -1e-6):
             weights = torch.tensor(network.semantic)
             weights[place] += side
-            paths.append(torch_trajectory(network, start, 1.2, steps=5, semantic=weights)[:, 0])
+            paths.append(torch_path(network, start, weights, beta=1.2, steps=5)[:, 0])
         slopes[(slice(None), *place)] = ((paths[0] - paths[1]) / 2e-6)[[0, 4]]
     assert np.allclose(found, np.sqrt((slopes**2).sum((1, 2, 3))), rtol=1e-6)
 
 
 def test_the_sampled_derivative_is_a_difference_of_sampled_means():
-    network, beta, step, runs = Network.document().with_parameters(gamma=10.0), 1.2, 0.05, 20_000
+    network, beta, step, runs = Network.document().with_parameters(gamma=10.0), 1.2, 0.05, 12_000
     window = np.array([[0.5, -0.5, 0.2]] * 4)
     setting = {"window": window, "position": 3, "steps": 3}
     found = sampled_derivative(network, 99, beta=beta, runs=runs, seed=0, **setting)
@@ -393,25 +364,10 @@ def test_the_sampled_derivative_is_a_difference_of_sampled_means():
         for side in (step, -step)
     ]  # fmt: skip
     wanted = semantic_overlaps(network, (sides[0] - sides[1]) / (2 * step))
-    assert np.abs(found - wanted).max() < 0.03
+    assert np.abs(found - wanted).max() < 0.04
     path = [
         mean_path(network, beta + side, window=window, steps=3, position=3)[4:]
         for side in (step, -step)
     ]
     limit = semantic_overlaps(network, (path[0] - path[1]) / (2 * step))
     assert np.abs(limit).max() > 0.05
-
-
-def test_where_half_of_the_gradient_is_lost():
-    held = {
-        "motion": np.array(["m"] * 6),
-        "size": np.full(6, 9),
-        "horizon": np.array([2, 4, 6] * 2),
-    }
-    held["share"] = np.array([1.0, 0.8, 0.2, 1.0, 0.5, 0.0])
-    assert lost_at(held, "m", 9) == pytest.approx(4 + 2 * 0.15 / 0.55)
-    held["share"] = np.ones(6)
-    assert lost_at(held, "m", 9) == float("inf")
-    grown = {"motion": np.array(["m"] * 2), "horizon": np.array([1, 3])}
-    grown["norm"] = np.exp([0.0, 4.0])
-    assert growth_slopes(grown, "m", first=1, last=3) == pytest.approx([2.0])

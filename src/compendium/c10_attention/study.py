@@ -172,39 +172,6 @@ def budget_error(
     return relative_error(result, exact=exact, mean=mean)
 
 
-@record
-class Ranks:
-    """Numbers of singular values that hold 90 % of the squared sum, and errors at a given rank.
-
-    scores, weights: of QKᵀ and of softmax(βQKᵀ). scores_error, weights_error: `relative_error` of
-    attention when the one or the other is replaced by its best approximation of that rank.
-    """
-
-    scores: int
-    weights: int
-    scores_error: float
-    weights_error: float
-
-
-def score_ranks(tokens: torch.Tensor, *, beta: float, rank: int) -> Ranks:
-    """Ranks of scores and weights of self-attention of `tokens` (N, d), and truncation errors."""
-    scores = beta * tokens @ tokens.mT
-    weights = torch.softmax(scores, dim=-1)
-    exact, mean = weights @ tokens, tokens.mean(0)
-    counts, cut = [], []
-    for matrix in (scores, weights):
-        left, sizes, right = torch.linalg.svd(matrix)
-        held = sizes.square().cumsum(0) / sizes.square().sum()
-        counts.append(int((held < 0.9 - 1e-12).sum()) + 1)
-        cut.append((left[:, :rank] * sizes[:rank]) @ right[:rank])
-    return Ranks(
-        scores=counts[0],
-        weights=counts[1],
-        scores_error=relative_error(torch.softmax(cut[0], dim=-1) @ tokens, exact=exact, mean=mean),
-        weights_error=relative_error(cut[1] @ tokens, exact=exact, mean=mean),
-    )
-
-
 def kernel_error(
     tokens: torch.Tensor, *, features: int, beta: float, draws: int = 5, seed: TorchSeed = 0
 ) -> float:

@@ -132,24 +132,6 @@ def coexistence_load(temperature: float) -> float:
     return _load(_field(y, temperature), y, temperature)
 
 
-def unstable_load(temperature: float) -> float | None:
-    """Load above which the retrieval state's replica symmetry is broken; None if it never is.
-
-    The line of de Almeida and Thouless [dealmeida1978stability] for retrieval states, T in
-    [0.01, 1): it starts at the fold near T = 0.02 and lies below that temperature.
-    """
-    temperature = _check_temperature(temperature, below_one=True)
-
-    def replicon(y: float) -> float:
-        return _replicon(_field(y, temperature), y)
-
-    fold = _fold_place(temperature)
-    if replicon(fold) >= 0.0:
-        return None
-    y = float(brentq(replicon, 1e-3 * fold, fold, xtol=1e-11))
-    return _load(_field(y, temperature), y, temperature)
-
-
 def glass_susceptibility(load: float, *, temperature: float) -> float:
     """d⟨q²⟩ of two independent copies above T_g: 1/(1 − αβ²/(1 − β)²), for d → ∞.
 

@@ -153,18 +153,6 @@ def _columns(rows: list[list[torch.Tensor]]) -> list[np.ndarray]:
     return [torch.cat(column).numpy() for column in zip(*rows, strict=True)]
 
 
-def stored_share(count: int, *, dim: int, radius_factor: float, beta: float, seed: Seed = 0) -> int:
-    """How many of `count` random patterns keep a fixed point within 5 % of their norm.
-
-    Patterns are uniform on the sphere of radius K√(d − 1), K = `radius_factor`, as in
-    `bounds.capacity_bound`.
-    """
-    drawn = torch.as_tensor(numpy_generator(seed).standard_normal((count, dim)))
-    patterns = radius_factor * math.sqrt(dim - 1) * normalize(drawn, dim=-1)
-    ends = retrieve(patterns, queries=patterns, beta=beta, tolerance=1e-6, max_steps=500).states
-    return int(((ends - patterns).norm(dim=-1) < 0.05 * patterns.norm(dim=-1)).sum())
-
-
 def grouped_patterns(
     draws: int, *, clusters: int, members: int, dim: int, spread: float = 0.5, seed: Seed = 0
 ) -> torch.Tensor:

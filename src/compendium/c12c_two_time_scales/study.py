@@ -14,11 +14,13 @@ query: for ρ ≥ 10 more than half end elsewhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from bookmaker.tables import Rows, stored
 from compendium.c12c_two_time_scales.two_time_scales import flow, slow_flow, softmax_lagrangian
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -113,6 +115,29 @@ def elsewhere(one: tuple[np.ndarray, np.ndarray], *, other: tuple[np.ndarray, np
     count, tried = int((apart & both).sum()), int(both.sum())
     low, high = share_interval(count, trials=tried)
     return Share(count=count, tried=tried, low=low, high=high, undecided=int((~both).sum()))
+
+
+STARTS: dict[str, Any] = {
+    "in balance": ("adiabatic", (0.03, 0.3, 1.0, 3.0, 30.0)),
+    "empty": ("zero", (0.03, 0.3, 1.0, 3.0, 10.0)),
+    "unit steps": ("adiabatic", (0.0,)),
+}
+
+
+@stored(
+    Path(__file__).with_name("ends.csv"),
+    units=[{"start": start, "ratio": r} for start, (_, ratios) in STARTS.items() for r in ratios],
+    seconds=3.0,
+    within={"count": 2, "tried": 2, "low": 0.02, "high": 0.02},
+)
+def ENDS(start: str, ratio: float) -> Rows:
+    """Queries that end elsewhere than in attention in continuous time, β = 0.8, 200 queries."""
+    drawn = memories(10, queries=20, seed=0)
+    found = elsewhere(
+        ends(drawn, beta=0.8, ratio=0.0),
+        other=ends(drawn, beta=0.8, ratio=ratio or None, hidden_start=STARTS[start][0]),
+    )
+    return [{name: getattr(found, name) for name in ("count", "tried", "low", "high")}]
 
 
 def adiabatic_errors(

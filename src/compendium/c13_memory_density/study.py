@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
@@ -27,16 +26,13 @@ from bookmaker.tables import Rows, Table
 from compendium.common.images import digits
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
-from spinformer.hopfield.continuous import attention_weights
 from spinformer.hopfield.density import (
     Fit,
     contrastive_gradient,
     fit,
-    gibbs,
     log_weights,
     loss,
     loss_gradient,
-    sample,
 )
 
 
@@ -47,24 +43,6 @@ def free_mixture(means: Tensor, *, logits: Tensor, beta: float) -> MixtureSameFa
     """
     noise = torch.full_like(means, beta**-0.5)
     return MixtureSameFamily(Categorical(logits=logits), Independent(Normal(means, noise), 1))
-
-
-def attention_chain(
-    patterns: Tensor, *, chains: int, sweeps: int, beta: float = 1.0, seed: TorchSeed = 0
-) -> np.ndarray:
-    """Attention to the first pattern along Gibbs chains of the memory, (chains, sweeps).
-
-    Each chain starts from an exact sample, so that no sweep is lost to finding its way. For two
-    patterns the autocorrelation after k sweeps is λ^k, λ from `pair_mixing`: each entry is the
-    conditional mean of the hidden unit, on either side of the k sweeps between.
-    """
-    generator = torch_generator(seed)
-    states = sample(patterns, count=chains, beta=beta, seed=generator)
-    found = np.empty((chains, sweeps))
-    for column in found.T:
-        states = gibbs(patterns, states=states, steps=1, beta=beta, seed=generator)
-        column[:] = attention_weights(patterns, states=states, beta=beta)[:, 0].numpy()
-    return found
 
 
 @record

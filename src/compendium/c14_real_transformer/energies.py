@@ -17,19 +17,11 @@ width D, L layers from 0; KINDS names the two energies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
-from spinformer.core.checks import (
-    check_array,
-    check_choice,
-    check_real,
-    check_tensor,
-)
+from spinformer.core.checks import check_choice, check_real
 from spinformer.core.random import Seed
-from spinformer.core.records import record
 from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.language.encoder import LanguageModel, LayerTrace, project
 from spinformer.language.heads import overlap_energy, random_rotations
@@ -103,49 +95,6 @@ def rescaled_share(model: LanguageModel, trace: LayerTrace, *, scale: float) -> 
     return (after < before).double().mean((1, 2)).numpy()
 
 
-def energy_gradient(
-    model: LanguageModel, trace: LayerTrace, *, states: torch.Tensor
-) -> torch.Tensor:
-    """∇_x Σ_h U_h at hidden states (B, N, D), keys of `trace` fixed: (B, N, D).
-
-    −∇U = Σ_h W_Qᵀ Σ_j a_j (k_j − k̄): attention whose values are the centered keys and whose
-    output matrix is the transposed query map. Raises ValueError for a trace of another model.
-
-    >>> from spinformer.language.encoder import run_model
-
-    >>> from spinformer.language.untrained import example_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> tuple(energy_gradient(model, trace, states=trace.inputs).shape)
-    (1, 4, 8)
-    """
-    layer = trace.layer
-    centered = trace.keys - trace.keys.mean(-2, keepdim=True)
-    queries = project(model, layer, "query", states=states)
-    pulled = torch.softmax(trace.beta * queries @ centered.mT, dim=-1) @ centered
-    name = f"encoder.layer.{layer}.attention.self.query.weight"
-    return -pulled.transpose(-2, -3).flatten(-2) @ model.weights[name]
-
-
-def layer_overlap_energy(
-    model: LanguageModel, trace: LayerTrace, *, states: torch.Tensor
-) -> torch.Tensor:
-    """Σ_h U_h at hidden states (B, N, D), keys of `trace` fixed: (B, N).
-
-    Raises ValueError for a trace of another model.
-
-    >>> from spinformer.language.encoder import run_model
-
-    >>> from spinformer.language.untrained import example_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> bool((layer_overlap_energy(model, trace, states=trace.inputs) < 0).all())
-    True
-    """
-    queries = project(model, trace.layer, "query", states=states)
-    return overlap_energy(queries, keys=trace.keys, beta=trace.beta).sum(1)
-
-
 @torch.no_grad()
 def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray:
     """Mean overlap energy of a layer's queries among its own keys, one number a head: (H,).
@@ -164,142 +113,6 @@ def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray
     if turned is not None:
         queries = queries @ random_rotations(queries, seed=turned)
     return overlap_energy(queries, keys=trace.keys, beta=trace.beta).mean((0, 2)).numpy()
-
-
-def alignment(update: torch.Tensor, *, gradient: torch.Tensor) -> torch.Tensor:
-    """Cosine between an update and the descent direction −gradient over the last axis.
-
-    `update` and `gradient` have one shape (..., D), the result (...); it is 0 where one of them
-    is zero. Raises ValueError if the shapes differ.
-
-    >>> alignment(torch.tensor([3.0, 0.0]), gradient=torch.tensor([-1.0, 0.0]))
-    tensor(1.)
-    """
-    check_tensor("update", update)
-    return torch.nn.functional.cosine_similarity(
-        update, -check_tensor("gradient", gradient, shape=update.shape), dim=-1, eps=1e-30
-    )
-
-
-def energy_along(
-    model: LanguageModel,
-    trace: LayerTrace,
-    *,
-    direction: torch.Tensor,
-    scales: Sequence[float],
-) -> torch.Tensor:
-    """Σ_h U_h(x + scale·direction) − Σ_h U_h(x) at the layer's inputs x: (scales, B, N).
-
-    `direction` has the shape (B, N, D) of the inputs. Raises ValueError for another, for a scale
-    that is not finite, or for a trace of another model.
-
-    >>> from spinformer.language.encoder import run_model
-
-    >>> from spinformer.language.untrained import example_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> descent = -energy_gradient(model, trace, states=trace.inputs)
-    >>> bool((energy_along(model, trace, direction=descent, scales=[0.5, 1.0]) < 0).all())
-    True
-    """
-    start = layer_overlap_energy(model, trace, states=trace.inputs)
-    check_tensor("direction", direction, shape=trace.inputs.shape)
-    lengths = check_array("scales", scales, ndim=1).tolist()
-    if not lengths:
-        raise ValueError("scales must hold at least one number, got none")
-    return torch.stack(
-        [
-            layer_overlap_energy(model, trace, states=trace.inputs + length * direction) - start
-            for length in lengths
-        ]
-    )
-
-
-@record
-class StepAccount:
-    """Attention updates Δx of tokens against the descent direction of Σ_h U_h, per layer.
-
-    `cosine` (L,): mean cosine between Δx and −∇U. `aligned`, `opposed` (L,): number of
-    tokens with Δx·(−∇U) > 0 and ≤ 0; `aligned_fell`, `opposed_fell` (L,): for how many of
-    them Σ_h U_h was lower at x + Δx than at x.
-
-    >>> one = np.ones(1)
-    >>> StepAccount(cosine=one, aligned=one, aligned_fell=one, opposed=one, opposed_fell=one).cosine
-    array([1.])
-    """
-
-    cosine: np.ndarray
-    aligned: np.ndarray
-    aligned_fell: np.ndarray
-    opposed: np.ndarray
-    opposed_fell: np.ndarray
-
-
-@torch.no_grad()
-def account_steps(model: LanguageModel, traces: Sequence[LayerTrace]) -> StepAccount:
-    """Compare every layer's attention update with the gradient of its own overlap energy.
-
-    Raises ValueError for traces of another model.
-
-    >>> from spinformer.language.encoder import run_model
-
-    >>> from spinformer.language.untrained import example_model
-    >>> model = example_model()
-    >>> account = account_steps(model, run_model(model, torch.tensor([[2, 5, 6, 3]])))
-    >>> account.aligned + account.opposed, bool((account.aligned_fell == account.aligned).all())
-    (array([4, 4]), True)
-    """
-    if not traces:
-        raise ValueError("traces must hold at least one LayerTrace, got none")
-    rows = []
-    for trace in traces:
-        cosine = alignment(
-            trace.attended, gradient=energy_gradient(model, trace, states=trace.inputs)
-        )
-        fell = energy_along(model, trace, direction=trace.attended, scales=[1.0])[0] < 0
-        aligned = cosine > 0
-        rows.append(
-            {
-                "cosine": float(cosine.flatten().mean()),
-                "aligned": int(aligned.sum()),
-                "aligned_fell": int((aligned & fell).sum()),
-                "opposed": int((~aligned).sum()),
-                "opposed_fell": int((~aligned & fell).sum()),
-            }
-        )
-    return StepAccount(**{name: np.array([row[name] for row in rows]) for name in rows[0]})
-
-
-@torch.no_grad()
-def depth_profile(model: LanguageModel, traces: Sequence[LayerTrace], kind: str) -> np.ndarray:
-    """Energy of every layer's heads at the hidden states of every depth: (L, L + 1).
-
-    Entry (l, m): mean over heads and tokens of the energy that the keys of layer l define,
-    at the hidden states after m layers as layer l's query maps read them. A forward pass
-    moves along a row; a layer's own step leads from entry (l, l) to (l, l + 1). kind: one of
-    KINDS. Raises ValueError for another, or unless `traces` are those of all layers in order.
-
-    >>> from spinformer.language.encoder import run_model
-
-    >>> from spinformer.language.untrained import example_model
-    >>> model = example_model()
-    >>> traces = run_model(model, torch.tensor([[2, 5, 6, 3]]))
-    >>> depth_profile(model, traces, "overlap").shape
-    (2, 3)
-    """
-    check_choice("kind", kind, KINDS)
-    layers = [trace.layer for trace in traces]
-    if layers != list(range(model.architecture.layers)):
-        raise ValueError(f"traces must be those of all layers in order, got layers {layers}")
-    depths = [trace.inputs for trace in traces] + [traces[-1].outputs]
-    rows = [
-        [
-            float(_energy(trace, project(model, trace.layer, "query", states=states), kind).mean())
-            for states in depths
-        ]
-        for trace in traces
-    ]
-    return np.array(rows)
 
 
 def _energy(trace: LayerTrace, queries: torch.Tensor, kind: str) -> torch.Tensor:

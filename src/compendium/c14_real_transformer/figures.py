@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch
 
 from spinformer.plot.heads import head_map
 from spinformer.plot.style import COLORS, DIVERGING, label_panels
@@ -135,34 +135,6 @@ def share_maps(
     axes[0, 0].set(ylabel="layer")
     figure.colorbar(image, ax=axes[0].tolist(), label="share that fell", shrink=0.85)
     label_panels(list(axes[0]))
-    return figure
-
-
-def depth_maps(profiles: Mapping[str, np.ndarray], *, titles: Mapping[str, str]) -> Figure:
-    """Energies (L, L + 1) of every layer's landscape along the depth, own steps outlined.
-
-    >>> figure = depth_maps({"U": np.arange(6.0).reshape(2, 3)}, titles={"U": "energy"})
-    >>> plt.close(figure)
-    """
-    figure, axes = plt.subplots(
-        1, len(profiles), figsize=(4.7 * len(profiles), 3.4), sharey=True, squeeze=False
-    )
-    for axis, (name, values) in zip(axes[0], profiles.items(), strict=True):
-        image = axis.imshow(values, aspect="auto")
-        middle = 0.5 * (values.min() + values.max())
-        for (i, j), value in np.ndenumerate(values):
-            tone = "white" if value < middle else "black"
-            axis.text(j, i, f"{np.round(value) + 0.0:.0f}", ha="center", va="center", fontsize=8,
-                      color=tone)  # fmt: skip
-        for i in range(len(values)):
-            corner = (i - 0.5, i - 0.5)
-            axis.add_patch(Rectangle(corner, 2, 1, fill=False, ec=COLORS["red"], lw=1.8))
-        axis.grid(False)
-        axis.set(title=titles[name], xlabel="depth (layers passed)")
-        figure.colorbar(image, ax=axis, shrink=0.85)
-    axes[0, 0].set(ylabel="layer that owns the keys")
-    if len(profiles) > 1:
-        label_panels(list(axes[0]))
     return figure
 
 

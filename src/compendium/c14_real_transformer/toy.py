@@ -29,7 +29,6 @@ import torch
 from torch.nn import functional
 
 from bookmaker.tables import Rows, Table
-from compendium.c14_real_transformer.energies import alignment
 from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
@@ -232,7 +231,8 @@ def measure_toy(weights: Weights, task: ToyTask, *, count: int = 2000) -> dict[s
             after = toy_energy(weights, layer, patterns=patterns, states=states + update)
             rows["change"].append((after - before).mean(-1))
             rows["fell"].append((after < before).double().mean(-1))
-            rows["cosine"].append(alignment(update, gradient=gradient).mean(-1))
+            cosine = functional.cosine_similarity(update, -gradient, dim=-1, eps=1e-30)
+            rows["cosine"].append(cosine.mean(-1))
             states = states + update
     result = {name: torch.stack(values, dim=-1).numpy() for name, values in rows.items()}
     with torch.no_grad():

@@ -74,14 +74,6 @@ def loop_jacobians(
     return gain * trace.beta * (weights.mT * values[0]).mT @ (keys - weights @ keys)
 
 
-def asymmetry(matrices: np.ndarray) -> np.ndarray:
-    """‖M − Mᵀ‖/‖M + Mᵀ‖ of matrices (..., d, d): 0 for a gradient's, near 1 for random entries."""
-    matrices = check_array("matrices", matrices, square=True)
-    turned = np.swapaxes(matrices, -1, -2)
-    norms = [np.linalg.norm(matrices + sign * turned, axis=(-2, -1)) for sign in (-1, 1)]
-    return np.divide(norms[0], norms[1], out=np.full(norms[0].shape, np.inf), where=norms[1] > 0)
-
-
 def leading_eigenvalues(matrices: np.ndarray) -> np.ndarray:
     """The eigenvalue of largest modulus of matrices (..., d, d), complex (...)."""
     found = np.linalg.eigvals(check_array("matrices", matrices, square=True))

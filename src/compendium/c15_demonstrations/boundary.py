@@ -64,12 +64,11 @@ def draw_lines(
     part: str,
     count: int,
     copies: int = 1,
-    fresh: bool = False,
     seed: int,
 ) -> Lines:
     """Lines from a digit of A to one of B, with `copies` different demonstrations of each class.
 
-    The ends are the first demonstration of each class, or digits not shown (`fresh`).
+    The ends are the first demonstration of each class.
     """
     generators = [np.random.default_rng([seed, place]) for place in range(len(pools))]
     found = draw_episodes(pools, part=part, count=count, shown=(copies, copies), seeds=generators)

@@ -11,7 +11,6 @@ ten of each class. The controls have as many features as the network is wide.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from torch.nn import functional
 
 from compendium.c16_energies_as_signal.network import Shape, Weights, run
 from compendium.c16_energies_as_signal.training import CopiesAdam, Digits
-from spinformer.core.checks import check_array, check_choice, check_integer
+from spinformer.core.checks import check_array, check_integer
 from spinformer.core.random import torch_generator
 
 POOLINGS = ("mean", "tokens")
@@ -70,47 +69,22 @@ def effective_rank(features: np.ndarray) -> float:
 
 
 @torch.no_grad()
-def network_features(
-    weights: Weights,
-    shape: Shape,
-    *,
-    data: Digits,
-    depth: int,
-    pooling: str = "mean",
-    parts: Sequence[str] = PARTS,
-) -> list[Features]:
-    """States after `depth` layers for every copy: features of the `parts`, (n, D) float64.
-
-    pooling: "mean" of the tokens, or all "tokens", reduced to D principal components.
-    """
-    for part in parts:
-        check_choice("parts", part, PARTS)
-    lowest = replace(shape, layers=max(depth, 1))  # the layers above are not needed
-    found = _states(weights, lowest, data=data, depths=[depth], parts=parts)
-    return _pooled(found[depth], pooling=pooling, components=shape.width)
-
-
-@torch.no_grad()
 def all_features(
     weights: Weights, shape: Shape, *, data: Digits, depths: Sequence[int]
 ) -> dict[tuple[str, int], list[Features]]:
-    """`network_features` for every pooling and each of `depths`, from one forward pass."""
+    """States after each of `depths` layers, every pooling and copy: features (n, D), float64.
+
+    pooling: "mean" of the tokens, or all "tokens", reduced to D principal components.
+    """
     for depth in depths:
         check_integer("depths", depth, low=0, high=shape.layers)
-    found = _states(weights, shape, data=data, depths=depths, parts=PARTS)
+    passes = {part: run(weights, shape, tokens=getattr(data, part)).states for part in PARTS}
+    found = {depth: {part: passes[part][depth].double() for part in PARTS} for depth in depths}
     return {
         (pooling, depth): _pooled(found[depth], pooling=pooling, components=shape.width)
         for pooling in POOLINGS
         for depth in depths
     }
-
-
-def _states(
-    weights: Weights, shape: Shape, *, data: Digits, depths: Sequence[int], parts: Sequence[str]
-) -> dict[int, dict[str, Tensor]]:
-    """States (C, n, N, D) by depth and part."""
-    passes = {part: run(weights, shape, tokens=getattr(data, part)).states for part in parts}
-    return {depth: {part: passes[part][depth].double() for part in parts} for depth in depths}
 
 
 def _pooled(states: dict[str, Tensor], *, pooling: str, components: int) -> list[Features]:

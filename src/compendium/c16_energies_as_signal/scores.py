@@ -41,7 +41,6 @@ from compendium.c16_energies_as_signal.readouts import (
     all_features,
     autoencoder_features,
     effective_rank,
-    network_features,
     pixel_features,
     probe_accuracy,
 )
@@ -109,24 +108,6 @@ def condition(weights: Weights, *, data: Digits) -> dict[str, np.ndarray]:
         "density": mean_energy(found, kind="density").mean(-1).numpy(),
         **{name: norm.numpy() for name, norm in norms.items()},
         "tokens": alike.mean(-1).numpy(),
-    }
-
-
-def live_accuracies(weights: Weights, *, data: Digits, depth: int = SHAPE.layers) -> np.ndarray:
-    """Test accuracy of every copy in percent: mean token after `depth` layers, all labels."""
-    features = network_features(weights, SHAPE, data=data, depth=depth, parts=("train", "test"))
-    found = [
-        probe_accuracy(copy, labels=labels, using="all", penalty=10.0, on="test")
-        for copy, labels in zip(features, _labels(data), strict=True)
-    ]
-    return 100 * np.array(found)
-
-
-def uniform_attention(weights: Weights) -> dict[str, torch.Tensor]:
-    """The same weights, but queries and keys are 0: every token attends to all tokens alike."""
-    return {
-        name: torch.zeros_like(weight) if name.endswith((".query", ".key")) else weight
-        for name, weight in weights.items()
     }
 
 

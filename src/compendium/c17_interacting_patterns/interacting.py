@@ -28,7 +28,6 @@ from typing import Any
 import torch
 
 from spinformer.core.checks import check_tensor
-from spinformer.core.implicit import implicit_root
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.hopfield.inputs import (
@@ -100,6 +99,7 @@ def safe_step_size(couplings: torch.Tensor, *, beta: float) -> float:
     return min(1.0, 4.0 / (2.0 - beta * lowest))
 
 
+@torch.no_grad()
 def solve(
     patterns: torch.Tensor,
     *,
@@ -120,25 +120,18 @@ def solve(
     has chosen the start, no more. `clamped`: ξ stays at the query, and what is returned in
     `states` is Xᵀp of the final weights. A cycle of
     two is the only other thing an undamped clamped iteration with symmetric J can end in (the
-    function −pᵀJp' − (p + p')ᵀXξ + β⁻¹(Σ p log p + Σ p' log p') of successive weights falls). If a
-    tensor requires a gradient and the weights rest, value and states are differentiable by the
-    implicit function theorem in queries, patterns and couplings.
+    function −pᵀJp' − (p + p')ᵀXξ + β⁻¹(Σ p log p + Σ p' log p') of successive weights falls).
     """
     patterns, queries, couplings, beta = _check(patterns, queries, couplings, beta, "queries")
-    with torch.no_grad():
-        if start is None:
-            logs = torch.log_softmax(beta * (queries @ patterns.mT), dim=-1)
-        else:
-            logs = _check_weights("start", start, patterns).log()
-        found = _iterate(
-            patterns, queries, logs, couplings, beta, clamped, step_size, tolerance, max_steps
-        )
+    if start is None:
+        logs = torch.log_softmax(beta * (queries @ patterns.mT), dim=-1)
+    else:
+        logs = _check_weights("start", start, patterns).log()
+    found = _iterate(
+        patterns, queries, logs, couplings, beta, clamped, step_size, tolerance, max_steps
+    )
     if throw:
         found.require("the rest of the interacting memory")
-    given = (patterns, queries, couplings)
-    if torch.is_grad_enabled() and any(x.requires_grad for x in given):
-        found.require("the rest of the interacting memory, needed for its derivative,")
-        return _differentiable(found, patterns, queries, couplings, beta, clamped)
     return found
 
 
@@ -297,27 +290,4 @@ def _iterate(
         status=status,
         states=weights @ patterns,
         energies=torch.stack(energies),
-    )
-
-
-def _differentiable(
-    found: InteractingRetrieval,
-    patterns: torch.Tensor,
-    queries: torch.Tensor,
-    couplings: torch.Tensor,
-    beta: float,
-    clamped: bool,
-) -> InteractingRetrieval:
-    def rest(p: torch.Tensor, x: torch.Tensor, q: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
-        state = q if clamped else p @ x
-        return p - torch.softmax(beta * (state @ x.mT + p @ j), dim=-1)
-
-    weights = implicit_root(rest, found.value, patterns, queries, couplings)
-    return InteractingRetrieval(
-        value=weights,
-        residual=found.residual,
-        steps=found.steps,
-        status=found.status,
-        states=weights @ patterns,
-        energies=found.energies,
     )

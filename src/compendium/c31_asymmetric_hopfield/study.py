@@ -18,13 +18,19 @@ import torch
 from scipy.special import logsumexp, softmax
 
 from bookmaker.tables import Rows, Table
-from compendium.c31_asymmetric_hopfield.networks import analog_exponent, zero_temperature_cycle
+from compendium.c31_asymmetric_hopfield.networks import (
+    analog_exponent,
+    asymmetric_gain,
+    zero_temperature_cycle,
+)
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.solve import NotConverged, Status
 from spinformer.core.states import hebbian_couplings, overlaps, spin_states
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import draw_spins, kinetic_path
+
+LAGS = np.array([2, 4, 8, 16, 32, 64, 250])  # of the table of memory, in updates
 
 
 def bipartite_log_probability(left: np.ndarray, *, right: np.ndarray, beta: float) -> np.ndarray:
@@ -196,4 +202,41 @@ EXPONENTS = Table(
         for beta in betas
     ],
     rows=exponent_row,
+)
+
+
+def memory_rows(symmetry: float, *, beta: float) -> Rows:
+    """C(τ) at `LAGS` of ten networks of 500 spins, a row for each lag, with errors."""
+    found = spin_memory(
+        500, symmetry=symmetry, beta=beta, lags=LAGS, steps=1000, replicas=10, seed=0
+    )
+    return [
+        {"lag": int(lag), "kept": float(value), "error": float(error)}
+        for lag, value, error in zip(LAGS, found.value, found.error, strict=True)
+    ]
+
+
+def order_row(ratio: float, *, beta: float) -> Rows:
+    """|m| of ten networks of 500 spins, independent couplings; their mean over the critical one."""
+    mean = ratio / asymmetric_gain(beta)
+    found = mean_order(500, mean=mean, beta=beta, replicas=10, seed=0)
+    return [{"order": float(found.value), "error": float(found.error)}]
+
+
+MEMORY = Table(
+    path=Path(__file__).with_name("memory.csv"),
+    units=[
+        *({"symmetry": symmetry, "beta": 2.0} for symmetry in (1.0, 0.5, 0.0)),
+        {"symmetry": 1.0, "beta": 0.5},
+    ],
+    rows=memory_rows,
+    seconds=2.0,
+    within={"kept": 0.1, "error": 0.05},
+)
+ORDER = Table(
+    path=Path(__file__).with_name("order.csv"),
+    units=[{"ratio": ratio, "beta": 2.0} for ratio in (0.5, 0.8, 1.0, 1.2, 1.5, 2.0)],
+    rows=order_row,
+    seconds=1.0,
+    within={"order": 0.1, "error": 0.05},
 )

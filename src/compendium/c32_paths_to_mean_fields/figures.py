@@ -127,26 +127,3 @@ def show_onsets(
     axes[0].set_ylim(30.0, 1e9)  # room for the legend
     label_panels(list(axes))
     return figure
-
-
-def show_agreement(
-    sizes: np.ndarray, *, times: Mapping[str, np.ndarray], limits: Mapping[str, int],
-    sampled: Mapping[str, tuple[np.ndarray, np.ndarray]],
-) -> Figure:  # fmt: skip
-    """Tokens of agreement against N by regime: linear theory (lines), sampled texts (circles).
-
-    times: (n,) by regime; limits: how many tokens were looked at, where a triangle says "or more";
-    sampled: sizes and times.
-    """
-    figure, axis = plt.subplots(figsize=(6.4, 3.8))
-    for name, values in times.items():
-        color = COLORS[REGIMES[name]]
-        ended = values < limits[name]
-        axis.plot(sizes[ended], np.maximum(values[ended], 1), color=color, label=name)
-        axis.plot(sizes[~ended], values[~ended], "^", ms=4, color=color)
-        if name in sampled:
-            at, found = sampled[name]
-            axis.plot(at, np.maximum(found, 1), "o", ms=6, mfc="none", color=color)
-    axis.set(xscale="log", yscale="log", xlabel="bits $N$", ylabel="tokens of agreement")
-    axis.legend(fontsize=8)
-    return figure

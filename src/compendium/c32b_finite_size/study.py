@@ -10,6 +10,7 @@ N^{-1/2}. The *onset* is the size from which on the linear law misses at most a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike
 from bookmaker.tables import Rows, Table
 from compendium.c32b_finite_size.corrections import linear_fluctuations, mean_shift, predicted_rms
 from compendium.common.networks import draw_networks
-from compendium.common.windows import MOTIONS, message_start
+from compendium.common.windows import MOTIONS, message_start, settled_start
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -31,11 +32,13 @@ from spinformer.dmft.finite_size import (
     semantic_overlaps,
     window_of_context,
 )
-from spinformer.dmft.mean_field import random_contexts, trajectory
+from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
 
 _FOLDER = Path(__file__).parent
 _OTHERS = "other networks"
+# Inverse temperatures of the four regimes.
+BETAS = {"driven": 0.5, "quasi-periodic": 1.255, "periodic": 1.27, "chaotic": 1.28}
 # Sizes by decades, and tokens at which the onset in chaos is stored.
 _DECADES = 3 * np.rint(10.0 ** np.arange(2, 15.01, 1.0) / 3).astype(int)
 LATER = np.arange(3, 43, 3)
@@ -297,6 +300,46 @@ def _pair(limits: list[Limit], *, tokens: np.ndarray, sizes: np.ndarray) -> np.n
     return np.stack([measured, computed], axis=2) / np.log(10.0)
 
 
+def law_rows(
+    regime: str, *, texts: int = 2000, token: int = 8, seed: int = 0,
+    exponents: Sequence[float] = tuple(np.arange(1.5, 9.01, 0.5)),
+) -> Rows:  # fmt: skip
+    """Both laws `token` tokens after a start on an attractor, a row for each size 10^exponent.
+
+    sigma, shift: the coefficients that theory computes, and crossing 300 |b|²/σ². single, average:
+    what `texts` texts give over theory, with errors; missed: as in `Deviation`.
+    """
+    network, beta = Network.document(), BETAS[regime]
+    origin, how = document_context(network), {"settle": 2000}
+    if regime == "periodic":
+        origin, how = random_contexts(network, seed, count=32), {"settle": 20_000}
+    elif regime == "chaotic":  # followed for few tokens only: later states depend on rounding
+        how = {"settle": 60, "look": 20}
+    window, position = settled_start(network, beta, origin, **how)
+    limit = follow_limit(network, beta, window=window, steps=token, position=position)
+    sigma, length = float(limit.sigma[-1]), float(np.linalg.norm(limit.shift[-1]))
+    along, rows = limit.shift[-1] / length, []
+    for number, exponent in enumerate(exponents):
+        size = network.segments * round(10.0**exponent / network.segments)
+        found = deviation(sample(limit, size, runs=texts, seed=seed + number), limit=limit)
+        spread = np.sqrt(found.bias.error[-1] ** 2 @ along**2)
+        rows.append(
+            {
+                "bits": size,
+                "sigma": sigma,
+                "shift": length,
+                "crossing": 300.0 * float(limit.crossing()[-1]),
+                "single": float(found.rms.value[-1]) * np.sqrt(size) / sigma,
+                "single_error": float(found.rms.error[-1]) * np.sqrt(size) / sigma,
+                "average": float(found.bias.value[-1] @ along) * size / length,
+                "average_error": float(spread) * size / length,
+                "missed": float(found.missed.value[-1]),
+                "missed_error": float(found.missed.error[-1]),
+            }
+        )
+    return rows
+
+
 def onset_rows(motion: str, chunk: int) -> Rows:
     """Onset eight tokens after each start, log10 of the bits, measured and computed."""
     found = _pair(_limits(motion, chunk, steps=8), tokens=np.array([8]), sizes=_DECADES)[:, 0]
@@ -334,6 +377,14 @@ def steepness_rows(gamma: float) -> Rows:
     ]
 
 
+LAWS = Table(
+    path=_FOLDER / "laws.csv",
+    units=[{"regime": regime} for regime in BETAS],
+    rows=law_rows,
+    seconds=5.0,
+    rtol=0.05,
+    within={"average": 0.2, "missed_error": 0.01},
+)
 ONSETS = Table(
     path=_FOLDER / "onsets.csv",
     units=[

@@ -77,25 +77,6 @@ def show_closures(
     return figure
 
 
-def show_stationary_laws(table: Mapping[str, np.ndarray]) -> Figure:
-    """Distance of the stationary law at N bits from the attractor's measure, and its null."""
-    figure, axis = plt.subplots(figsize=(6.0, 3.8))
-    colors = REGIMES | {"chaos at 1.28": "red", "chaos at 1.4": "purple"}
-    for name in dict.fromkeys(table["regime"].tolist()):
-        own, color = table["regime"] == name, COLORS[colors[name]]
-        for seed, style, label in ((0, "o-", name), (1, "x", None)):
-            rows = own & (table["seed"] == seed)
-            bits, distance = table["bits"][rows], table["distance"][rows]
-            axis.plot(bits, distance, style, ms=4.5, lw=1, color=color, label=label)
-        floor = float(table["floor"][own].mean())
-        if floor > 1e-12:  # four points have no scatter
-            axis.axhline(floor, ls=":", lw=1.2, color=color)
-    axis.set(xscale="log", yscale="log", xlabel="bits $N$")
-    axis.set_ylabel("Wasserstein-1 distance of the laws")
-    axis.legend(fontsize=8)
-    return figure
-
-
 def show_exponents(table: Mapping[str, np.ndarray], *, limits: Mapping[float, float]) -> Figure:
     """Growth of the distance of texts that share their noise, against N; lines: N → ∞.
 

@@ -8,20 +8,11 @@ in steps of 2/n, so that the distance of the two must stay far above it: it is s
 of N^{-1/2}, the size of the noise, after every few tokens. Texts nearer than a step *merge*, and
 stay together for ever.
 
-Predictions, written after pilots on two starts and before the tables were made. The 1/N law of
-the average text breaks in chaos at a time that grows by 1/(2λ) tokens for each e-fold of N. The
-closure is nearer to the texts than the plain mean field for N from 10² to 10⁸ in driven,
-quasi-periodic and periodic motion; in chaos a Gaussian is no picture of a folded cloud, and it
-loses somewhere between 10³ and 10⁷. The stationary law tends to the attractor's measure: as
-N^{-1/2} on the driven cycle (points become Gaussians), as N^{-3/4} on the quasi-periodic curve
-(the density of an overlap has inverse roots at its ends), with a power between 1/2 and 1 in
-chaos. Exponents at N = 10⁸ are those of the mean field; at β = 1.27 that of N below 10⁶ is
-positive, although the mean field is periodic, because noise holds texts on the chaotic set around
-the cycle.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -145,10 +136,14 @@ def _bits(exponent: float) -> int:
     return 3 * round(10.0**exponent / 3)
 
 
-def closure_rows(regime: str, *, start: int, texts: int = 4_000, steps: int = 30) -> Rows:
+def closure_rows(
+    regime: str, *, start: int, texts: int = 4_000, steps: int = 30,
+    exponents: Sequence[float] = tuple(np.arange(2.0, 7.1, 0.5)),
+) -> Rows:  # fmt: skip
     """Errors of three predictions of the average text, root mean square over `steps` tokens.
 
-    A row for each size. naive, corrected, closure: distance of the overlaps from the average of
+    A row for each size, ten to the power `exponents`. naive, corrected, closure: distance of the
+    overlaps from the average of
     the texts; sampling: the standard error of that average, which no prediction can beat. spread
     and closure_spread: measured and predicted root-mean-square deviation of a text from the
     average one.
@@ -161,7 +156,7 @@ def closure_rows(regime: str, *, start: int, texts: int = 4_000, steps: int = 30
         return float(np.sqrt((part[context:] ** 2).sum(axis=1).mean()))
 
     rows = []
-    for size in map(_bits, np.arange(2.0, 7.1, 0.5)):
+    for size in map(_bits, exponents):
         runs = sample(limit, size, runs=texts, seed=start)
         found = deviation(runs, limit=limit).bias
         mean, covariance = gaussian_closure(

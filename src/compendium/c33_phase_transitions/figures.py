@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from spinformer.dmft.attractors import Attractors, Regime, Thresholds
+from spinformer.dmft.attractors import Attractors, Regime
 from spinformer.plot.orbits import REGIME_COLORS
 from spinformer.plot.style import COLORS, label_panels
 
@@ -50,29 +50,6 @@ def show_loop() -> Figure:
     return figure
 
 
-def show_regime_plane(found: Attractors, *, thresholds: Thresholds) -> Figure:
-    """Leading exponent against Birkhoff digits of every orbit, with the borders between regimes."""
-    figure, axis = plt.subplots(figsize=(6.6, 3.8))
-    for regime in Regime:
-        mine = found.regime == regime
-        style: dict[str, Any] = {"ls": "", "marker": ".", "ms": 4, "color": REGIME_COLORS[regime]}
-        if regime == Regime.PERIODIC:
-            style |= {"marker": "o", "ms": 3, "mfc": "none"}
-        if mine.any():
-            label = f"{regime.label} ({mine.sum()})"
-            rate, digits = found.exponents.value[mine, 0], found.digits[mine]
-            axis.plot(rate, digits, label=label, rasterized=True, **style)
-    for sign in (-1.0, 1.0):
-        axis.axvline(sign * thresholds.neutral, color="0.3", ls="--", lw=1)
-    axis.axhline(thresholds.digits_regular, color=COLORS["orange"], ls="--", lw=1)
-    axis.axhline(thresholds.digits_chaotic, color=COLORS["purple"], ls="--", lw=1)
-    axis.set_xscale("symlog", linthresh=1e-3)
-    axis.set_xticks([-0.1, -0.01, 0.0, 0.01, 0.1])
-    axis.set(xlabel="leading exponent (nats per step)", ylabel="Birkhoff digits")
-    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return figure
-
-
 def show_portraits(
     orbits: Sequence[np.ndarray], *, betas: Sequence[float], found: Sequence[Attractors],
     strobe: int,
@@ -98,28 +75,4 @@ def show_portraits(
     for row in axes:
         row[0].set_ylabel("$m^o_2$")
     label_panels(list(axes.flat))
-    return figure
-
-
-def show_families(
-    betas: np.ndarray, *, periods: Mapping[int, np.ndarray], exponents: Mapping[int, np.ndarray]
-) -> Figure:
-    """Period and leading exponent of attractors that were followed up and down in β (n,).
-
-    periods[p], exponents[p]: (n,), of the family that has period p at β = 1.27; 0: no period.
-    """
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(7.0, 5.2), sharex=True)
-    for index, family in enumerate(periods):
-        color = COLORS[("blue", "green", "red", "purple", "orange")[index % 5]]
-        style: dict[str, Any] = {"marker": "osD^v"[index % 5], "mfc": "none", "color": color}
-        shown = np.where(periods[family] > 0, periods[family], 2)
-        top.plot(betas, shown, ls="", ms=3.5, label=f"{family} steps at 1.27", **style)
-        bottom.plot(betas, exponents[family], ms=3, lw=0.8, **style)
-    top.set_yscale("log", base=2)
-    top.axhline(2, color="0.5", ls="--", lw=0.8)
-    top.set_ylabel("period (steps)")
-    top.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
-    bottom.axhline(0, color="0.3", lw=0.8)
-    bottom.set(xlabel=r"inverse temperature $\beta$", ylabel="leading exponent (nats per step)")
-    label_panels([top, bottom])
     return figure

@@ -1,4 +1,4 @@
-"""Shares of the regimes in ranges of β, and families of attractors followed in β."""
+"""Shares of the regimes in ranges of β, and what many contexts settle on at six of them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from pathlib import Path
 import numpy as np
 
 from bookmaker.tables import Rows, Table
-from compendium.c33_phase_transitions.continued import Continuation, continue_attractors
 from compendium.common.phase_transitions import protocol_start
-from spinformer.core.records import record
-from spinformer.dmft.attractors import Attractors, Regime, find_attractors
-from spinformer.dmft.network import Network
+from compendium.common.windows import replicas
+from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.network import Context, Network
 
 DIAGRAMS = {"wide": (0.0, 3.0), "zoom": (1.24, 1.28)}
 COUNT = 4001
+# Inverse temperatures of the document's six portraits, and where contexts come from.
+SIX = (1.255, 1.26451, 1.266, 1.27, 1.28, 1.4)
+ORIGINS = ("random", "copies")
 RANGES = (
     ("wide", 0.0, 3.0),
     ("wide", 0.0, 1.2),
@@ -24,57 +27,6 @@ RANGES = (
     ("zoom", 1.268, 1.272),
     ("zoom", 1.277, 1.28),
 )
-
-
-@record
-class Families:
-    """Attractors of different periods at β = `middle`, followed up and down from there.
-
-    periods: what each family has at `middle`. up, down: from `middle` outwards. back_down,
-    back_up: from the ends of these back to `middle`.
-    """
-
-    periods: list[int]
-    up: Continuation
-    down: Continuation
-    back_down: Continuation
-    back_up: Continuation
-
-    @property
-    def betas(self) -> np.ndarray:
-        """All values of β visited outwards, ascending."""
-        return np.concatenate([self.down.betas[::-1], self.up.betas[1:]])
-
-    def period(self, family: int) -> np.ndarray:
-        """Period of one family at `betas`, 0 where there is none."""
-        return np.concatenate([self.down.period[::-1, family], self.up.period[1:, family]])
-
-    def exponent(self, family: int) -> np.ndarray:
-        """Leading exponent of one family at `betas`."""
-        up, down = self.up.exponent.value, self.down.exponent.value
-        return np.concatenate([down[::-1, family], up[1:, family]])
-
-
-def follow_families(
-    network: Network, found: Attractors, *, low: float, middle: float, high: float, count: int
-) -> Families:  # fmt: skip
-    """Follow one attractor of each period in `found`, a batch (B,) at β = `middle`.
-
-    Each leg has `count` values of β, from `middle` to `low` or `high`; each starts where the one
-    before ended (`continue_attractors`).
-    """
-    periods, first = np.unique(found.period, return_index=True)
-    start = found.context.select(first)
-    above, below = np.linspace(middle, high, count), np.linspace(middle, low, count)
-    up = continue_attractors(network, start, above)
-    down = continue_attractors(network, start, below)
-    return Families(
-        periods=periods.tolist(),
-        up=up,
-        down=down,
-        back_down=continue_attractors(network, up.context, above[::-1]),
-        back_up=continue_attractors(network, down.context, below[::-1]),
-    )
 
 
 def share_row(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows:
@@ -92,4 +44,40 @@ SHARES = Table(
     path=Path(__file__).parent / "shares.csv",
     units=[{"diagram": diagram, "low": low, "high": high} for diagram, low, high in RANGES],
     rows=share_row,
+)
+
+
+def portrait_rows(origin: str, *, beta: float, count: int = 256) -> Rows:
+    """What `count` contexts settle on after 100,000 steps, one row each, the document's first.
+
+    origin: "random" contexts beside the document's own, or "copies" of it moved by 1e-10.
+    """
+    network = Network.document()
+    start = protocol_start(network, steps=100_000)
+    if origin == ORIGINS[0]:
+        drawn = random_contexts(network, 0, count=count - 1).attention
+        pool = Context(np.concatenate([start.attention[None], drawn]), start.position)
+    else:
+        pool = replicas(start, count=count, seed=0)
+    found = find_attractors(network, pool, beta=beta, exponents=1, bins=1)
+    return [
+        {
+            "regime": int(found.regime[n]),
+            "period": int(found.period[n]),
+            "first": float(round(found.exponents.value[n, 0], 6)),
+        }
+        for n in range(count)
+    ]
+
+
+PORTRAITS = Table(
+    path=Path(__file__).parent / "portraits.csv",
+    units=[
+        *({"origin": ORIGINS[0], "beta": b} for b in SIX),
+        {"origin": ORIGINS[1], "beta": SIX[1]},
+    ],
+    rows=portrait_rows,
+    checked=4,
+    seconds=2.0,
+    within={"first": 0.05},
 )

@@ -12,8 +12,6 @@ from matplotlib.patches import Circle
 
 from compendium.c33b_lifetimes.escapes import Escapes
 from compendium.common.drawing import intervals
-from spinformer.dmft.attractors import Regime
-from spinformer.plot.orbits import REGIME_COLORS
 from spinformer.plot.style import COLORS, label_panels
 
 CALM, WILD = COLORS["blue"], COLORS["red"]
@@ -79,27 +77,6 @@ def plot_lifetimes(
     axis.set_yscale("log")
 
 
-def show_columns(columns: dict[str, np.ndarray], *, diagram: str) -> Figure:
-    """Leading exponents of the chaotic columns of a diagram, early and late, colored by regime.
-
-    columns: the table `COLUMNS`, or one of the same columns.
-    """
-    mine = (columns["diagram"] == diagram) & (columns["ends"] != "none")
-    beta, before, after, ends = (
-        columns[name][mine] for name in ("beta", "before", "after", "ends")
-    )
-    figure, axis = plt.subplots(figsize=(7.2, 3.4))
-    axis.plot(beta, before, ".", ms=5, color="0.8", label="early")
-    for regime in Regime:
-        own, color = ends == regime.label, REGIME_COLORS[regime]
-        if own.any():
-            axis.plot(beta[own], after[own], ".", ms=2.5, color=color, label=regime.label)
-    axis.axhline(0, color="0.3", lw=0.8)
-    axis.set(xlabel=r"inverse temperature $\beta$", ylabel="leading exponent (nats per step)")
-    axis.legend(markerscale=2, loc="center", fontsize=8)
-    return figure
-
-
 def show_parts(points: np.ndarray, *, state: np.ndarray, curve: np.ndarray) -> Figure:
     """Strobed overlaps (n, P) by part, with the closed curve (m, P), and the series by part."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.5), width_ratios=(1.0, 1.5))
@@ -116,43 +93,4 @@ def show_parts(points: np.ndarray, *, state: np.ndarray, curve: np.ndarray) -> F
     left.legend(loc="upper left", fontsize=8)
     right.set(xlabel="flashes (clock periods)", ylabel="first output overlap")
     label_panels([left, right])
-    return figure
-
-
-def show_time_scales(
-    orbits: dict[str, np.ndarray], *, kept: np.ndarray, dwells: dict[str, np.ndarray]
-) -> Figure:
-    """Slow times with their nulls, and mean remaining dwells, against β, from the stored tables.
-
-    kept: which rows of the orbits are drawn.
-    """
-    figure, axes = plt.subplots(1, 3, figsize=(8.8, 3.3), width_ratios=(1.3, 0.6, 1.3))
-    betas = np.unique(orbits["beta"])
-    near = betas < 1.275
-    for axis, chosen in zip(axes[:2], (betas[near], betas[~near]), strict=True):
-        for name, color, marker, words in (
-            ("slow", COLORS["black"], "o", "slowest mode"),
-            ("next", COLORS["sky"], "v", "next mode"),
-            ("surrogate", COLORS["orange"], "s", "same spectrum"),
-            ("shuffled", COLORS["green"], "^", "shuffled"),
-        ):
-            rows = [orbits[name][(orbits["beta"] == beta) & kept] for beta in chosen]
-            mean = np.array([row.mean() for row in rows])
-            error = np.array([1.96 * row.std(ddof=1) / np.sqrt(len(row)) for row in rows])
-            axis.errorbar(chosen, mean, error, fmt=marker, ms=4, color=color, label=words)
-        axis.set(yscale="log", ylim=(20, 3000), xlabel=r"$\beta$")
-    axes[0].set_ylabel("time (tokens)")
-    axes[0].legend(fontsize=8, loc="upper right")
-    axes[1].tick_params(labelleft=False)
-    for part, color in (("calm", CALM), ("wild", WILD)):
-        rows = (dwells["part"] == part) & (dwells["seed"] == dwells["seed"].min())
-        error = 1.96 * dwells["excess"][rows] / np.sqrt(dwells["long"][rows])
-        how: dict[str, Any] = {"fmt": "o", "ms": 4, "color": color, "label": part}
-        axes[2].errorbar(dwells["beta"][rows], dwells["excess"][rows], error, **how)
-    axes[2].set(yscale="log", ylim=(200, 5000), xlabel=r"$\beta$")
-    axes[2].set_ylabel("remaining dwell (tokens)")
-    axes[2].legend(loc="upper right")
-    for axis in (axes[0], axes[2]):
-        axis.set_xticks([1.2655, 1.2665])
-    label_panels(list(axes))
     return figure

@@ -1,4 +1,4 @@
-"""Drawings of bifurcations: multipliers, the staircase, strobed portraits, branches, curves."""
+"""Drawings of bifurcations: multipliers, the staircase, strobed portraits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from spinformer.plot.style import COLORS, label_panels
 
 Columns = Mapping[str, np.ndarray]
 _BETA = r"inverse temperature $\beta$"
-_KINDS = {"fold": ("o", "blue"), "flip": ("s", "red"), "torus": ("D", "green")}
 
 
 def show_three_ways() -> Figure:
@@ -140,61 +139,4 @@ def show_portraits(
         axis.locator_params(nbins=4)
         axis.text(-0.02, 1.08, "abcdef"[number], transform=axis.transAxes, fontweight="bold")
     axes[0, 0].set_ylabel(r"$m^o_2$")
-    return figure
-
-
-def show_branches(table: Columns) -> Figure:
-    """Extent of m^o_1 of cycles against β (`CYCLES`); solid where stable, with events."""
-    figure, axes = plt.subplots(1, 4, figsize=(10.6, 3.6), width_ratios=[0.9, 0.9, 1.5, 1])
-    groups = (["16"], ["44"], ["28", "56 doubled", "56 other"], ["16 large"])
-    colors = {"44": "purple", "56 doubled": "orange", "56 other": "sky"}
-    for axis, names in zip(axes, groups, strict=True):
-        for name in names:
-            rows = table["family"] == name
-            for stable, alpha, size in ((0, 0.35, 3), (1, 1.0, 6)):
-                part = rows & (table["kind"] == "cycle") & (table["stable"] == stable)
-                how: dict[str, Any] = {
-                    "color": COLORS[colors.get(name, "black")],
-                    "ms": size,
-                    "alpha": alpha,
-                }
-                label = name if stable else None
-                axis.plot(table["at"][part], table["extent"][part], ".", label=label, **how)
-            for kind, (marker, color) in _KINDS.items():
-                part = rows & (table["kind"] == kind)
-                how = {"ms": 7, "mfc": "none", "mew": 1.5, "color": COLORS[color]}
-                axis.plot(table["at"][part], table["extent"][part], marker, **how)
-        axis.set_xlabel(_BETA)
-        axis.ticklabel_format(useOffset=False)
-        axis.locator_params(axis="x", nbins=3)
-        axis.legend(fontsize=8, title="steps", title_fontsize=8)
-    axes[0].set_ylabel(r"extent of $m^o_1$")
-    label_panels(list(axes))
-    return figure
-
-
-def show_curves(table: Columns, *, limits: Sequence[tuple[float, float]]) -> Figure:
-    """Bifurcation curves in (β, γ) and (β, ε), that of closed-curve births by its rotation.
-
-    table: columns of `CURVES`. limits: the closed form's β at γ = 0 with its
-    γ, and at ε = 0 with its ε.
-    """
-    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.9), layout="constrained")
-    styles = {"28 fold": ("blue", "--"), "44 high": ("purple", "-"), "44 low": ("purple", "-")}
-    scale: dict[str, Any] = {"s": 12, "cmap": "viridis", "vmin": 0.23, "vmax": 0.45}
-    for axis, plane, limit in zip(axes, ("gamma", "epsilon"), limits, strict=True):
-        rows = table["plane"] == plane
-        turning = rows & (table["curve"] == "torus") & np.isfinite(table["rotation"])
-        beta, value, turns = (table[name][turning] for name in ("beta", plane, "rotation"))
-        drawn = axis.scatter(beta, value, c=turns, **scale)
-        for curve, (color, dash) in styles.items():
-            for sign in (-1, 1):
-                half = rows & (table["curve"] == curve) & (table["sign"] == sign)
-                axis.plot(table["beta"][half], table[plane][half], dash, lw=1, color=COLORS[color])
-        axis.plot(*limit, "*", ms=13, color=COLORS["red"], clip_on=False, zorder=5)
-        axis.set_xlabel(_BETA)
-    figure.colorbar(drawn, ax=axes[1], label="turns a clock period")
-    axes[0].set_ylabel(r"sharpness $\gamma$")
-    axes[1].set_ylabel(r"weight of the position $\varepsilon$")
-    label_panels(list(axes))
     return figure

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from bookmaker.tables import Rows, Table
 from compendium.common.phase_transitions import protocol_start
@@ -138,8 +137,9 @@ def family_rows(family: str) -> Rows:
 
 
 CYCLES = Table(
-    path=_FOLDER / "cycles.csv", units=[{"family": name} for name in FAMILIES], rows=family_rows
-)
+    path=_FOLDER / "cycles.csv", units=[{"family": name} for name in FAMILIES], rows=family_rows,
+    seconds=10.0, within={"largest": 1e-4, "extent": 1e-5},
+)  # fmt: skip
 
 
 # ---- curves
@@ -158,26 +158,6 @@ def driven_cycle(beta: float, **others: Any) -> Cycle:
 def first_torus() -> Bifurcation:
     """The Neimark-Sacker point of the driven cycle at the document's γ and ε."""
     return bifurcation(Network.document(), driven_cycle(1.25), kind=Kind.TORUS)
-
-
-def resonance(turns: float, *, low: float, high: float) -> Bifurcation:
-    """The Neimark-Sacker point of the driven cycle where it turns by `turns` a clock period.
-
-    low, high: values of ε between which its rotation crosses `turns`, β solved for at each.
-    """
-    network, point = Network.document(), first_torus()
-
-    def solve(epsilon: float) -> Bifurcation:
-        nonlocal point
-        # In short steps, so that each starts near its solution.
-        count = int(np.ceil(abs(epsilon - point.epsilon) / 2e-3))
-        for value in np.linspace(point.epsilon, epsilon, count + 1)[1:]:
-            moved = replace(point, parameters=point.parameters | {"epsilon": float(value)})
-            point = bifurcation(network, moved, kind=Kind.TORUS)
-        return point
-
-    epsilon = brentq(lambda x: solve(x).rotation - turns, low, high, xtol=1e-12)
-    return solve(float(epsilon))
 
 
 def _fold(family: str, near: float) -> Bifurcation:
@@ -220,6 +200,8 @@ CURVES = Table(
         for sign in (1, -1)
     ],
     rows=curve_rows,
+    seconds=5.0,
+    rtol=2e-5,
 )
 
 
@@ -355,4 +337,7 @@ TONGUES = Table(
         {"p": 15, "q": 53, "near": 1.267573},
     ],
     rows=tongue_rows,
+    checked=3,
+    seconds=3.0,
+    within={"width": 4e-9},
 )

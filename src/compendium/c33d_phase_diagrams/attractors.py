@@ -17,25 +17,23 @@ within a radius of the attractor's set, and does so at the next check, too. The 
 the attractor visits at one position of the clock. Checks are whole turns of the clock apart.
 The *uncertainty exponent* α (Grebogi et al. 1983, McDonald et al. 1985): of the points of a
 d-dimensional slice the share that has a point of another basin at a distance ε goes as ε^α, where
-the basins' border has dimension d − α. The *basin entropy* (Daza et al. 2016): −Σ p ln p of the
-basins' shares p in a small box, averaged over boxes; where its average over the boxes that hold a
-border exceeds ln 2 the border is fractal.
+the basins' border has dimension d − α.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
-from scipy.special import entr
 
 from compendium.common.phase_transitions import name as named
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.core.statistics import Estimate, fit_power, mean_estimate, share_interval
+from spinformer.core.statistics import Estimate, fit_power, share_interval
 from spinformer.dmft import kernels
 from spinformer.dmft.attractors import (
     SHORT_STRETCHES,
@@ -306,16 +304,6 @@ def attractor_set(
     return np.array(windows)
 
 
-class Basins(NamedTuple):
-    """Where starts (...) end: `number` of the attractor, −1 for none, and `time` in steps.
-
-    time: at the first check on the attractor; the horizon where there is none.
-    """
-
-    number: np.ndarray
-    time: np.ndarray
-
-
 def basins_of_attraction(
     network: Network,
     context: Context,
@@ -325,41 +313,36 @@ def basins_of_attraction(
     radius: float = 1e-4,
     turns: int = 100,
     **parameters: Any,
-) -> Basins:
-    """On which of `sets`, each (n, T·P) of `attractor_set`, the starts (..., T, P) end.
+) -> np.ndarray:
+    """On which of `sets`, each (n, T·P) of `attractor_set`, starts (..., T, P) end; −1: on none.
 
     `turns` turns of the clock lie between checks, `horizon` steps are the most that are run.
     Raises ValueError where two sets come closer than twice the radius.
     """
     check = turns * network.positions
-    trees = [cKDTree(one) for one in sets]
-    for one, tree in enumerate(trees):
-        for other in range(one):
-            gap = float(tree.query(sets[other])[0].min())
-            if gap <= 2 * radius:
-                raise ValueError(f"sets {other} and {one} come within {gap:.1e}")
+    for one, other in combinations(range(len(sets)), 2):
+        gap = float(cKDTree(sets[one]).query(sets[other])[0].min())
+        if gap <= 2 * radius:
+            raise ValueError(f"sets {one} and {other} come within {gap:.1e}")
     tree = cKDTree(np.concatenate(sets))
-    owner = np.repeat(np.arange(len(sets)), [len(one) for one in sets])
+    owner = np.append(np.repeat(np.arange(len(sets)), [len(one) for one in sets]), -1)
     starts = context.attention.reshape(-1, network.context, network.features)
-    number, time = np.full(len(starts), -1), np.full(len(starts), horizon)
-    before, going = np.full(len(starts), -1), np.arange(len(starts))
-    state = Context(starts, context.position)
-    for now in range(check, horizon + 1, check):
+    number = before = np.full(len(starts), -1)
+    going, state = np.arange(len(starts)), Context(starts, context.position)
+    for _ in range(horizon // check):
         ensemble = Ensemble(network, state, **parameters)
         ensemble.advance(check)
         state = ensemble.state()
         windows = state.attention.reshape(len(going), -1)
-        near, index = tree.query(windows, distance_upper_bound=radius)
-        here = np.where(np.isfinite(near), owner[np.minimum(index, len(owner) - 1)], -1)
+        here = owner[tree.query(windows, distance_upper_bound=radius)[1]]
         done = (here >= 0) & (here == before[going])
-        number[going[done]], time[going[done]] = here[done], now - check
-        before[going] = here
+        number, before = number.copy(), before.copy()
+        number[going[done]], before[going] = here[done], here
         going = going[~done]
         if not len(going):
             break
         state = state.select(~done)
-    shape = context.attention.shape[:-2]
-    return Basins(number.reshape(shape), time.reshape(shape))
+    return number.reshape(context.attention.shape[:-2])
 
 
 def ends_apart(
@@ -386,29 +369,8 @@ def ends_apart(
     starts = Context(np.concatenate([base[None], moved]), 0)
     ends = basins_of_attraction(
         network, starts, beta=beta, sets=sets, horizon=horizon, **parameters
-    ).number
+    )
     return np.asarray(ends[1:] != ends[0])[:, (ends >= 0).all(axis=0)]
-
-
-def slice_of_contexts(
-    context: Context,
-    *,
-    first: tuple[int, int],
-    second: tuple[int, int],
-    extent: tuple[float, float],
-    count: int,
-) -> tuple[np.ndarray, Context]:
-    """Contexts (count, count, T, P) on a plane: two components of one window take all values.
-
-    first, second: (age, feature) of the components along the rows and the columns; they take the
-    `count` middles of equal intervals of `extent`, which are returned, too.
-    """
-    low, high = extent
-    values = low + (high - low) * (np.arange(count) + 0.5) / count
-    plane = np.broadcast_to(context.attention, (count, count, *context.attention.shape)).copy()
-    plane[:, :, *first] = values[:, None]
-    plane[:, :, *second] = values
-    return values, Context(plane, context.position)
 
 
 @record
@@ -479,38 +441,3 @@ def grid_neighbors(
             differ[n] |= moved != middle
     rows, columns = np.arange(high) * tiles // high, np.arange(wide) * tiles // wide
     return differ.reshape(len(distances), -1), (tiles * rows[:, None] + columns).ravel()
-
-
-@record
-class BasinEntropy:
-    """Basin entropy in nats: `mean` over all boxes, `border` over those with several labels.
-
-    boxes: how many boxes; border_boxes: how many of them hold more than one label (of a single one
-    the entropy has no error, NaN).
-    """
-
-    mean: Estimate
-    border: Estimate
-    boxes: int
-    border_boxes: int
-
-
-def basin_entropy(labels: np.ndarray, *, box: int = 5) -> BasinEntropy:
-    """Basin entropy of a picture of labels (n, m), cut into boxes of `box` × `box` points.
-
-    What does not fill a box at the edges is left out. Errors are those of the mean over boxes.
-    """
-    high, wide = (size // box for size in labels.shape)
-    _, codes = np.unique(labels, return_inverse=True)
-    codes = codes.reshape(labels.shape)[: high * box, : wide * box]
-    boxes = codes.reshape(high, box, wide, box).swapaxes(1, 2).reshape(high * wide, -1)
-    counts = np.stack([(boxes == code).sum(axis=1) for code in range(codes.max() + 1)], axis=1)
-    entropy = entr(counts / box**2).sum(axis=1)
-    mixed = entropy[(counts > 0).sum(axis=1) > 1]
-    border = Estimate(value=mixed.sum(), error=np.nan if len(mixed) else 0.0, samples=len(mixed))
-    return BasinEntropy(
-        mean=mean_estimate(entropy),
-        border=mean_estimate(mixed) if len(mixed) > 1 else border,
-        boxes=high * wide,
-        border_boxes=len(mixed),
-    )

@@ -25,7 +25,7 @@ from spinformer.dmft.continuation import onset
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
-from spinformer.dmft.regimes import Diagram, orbit_diagram, phase_diagram
+from spinformer.dmft.regimes import Diagram, orbit_diagram
 
 _FOLDER = Path(__file__).parent
 # Steps dropped and kept in every cell, and of the exponents (of the document's context, and of
@@ -412,13 +412,6 @@ def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return np.stack([betas, values], axis=1), regime[rows, columns], late
 
 
-def coarse_plane(plane: Plane, *, every: int) -> Diagram:
-    """Every `every`-th cell of a plane, computed now; its defaults are the sizes of the tables."""
-    network, start, _ = start_of_planes()
-    where: dict[str, Any] = {"beta": plane.across[::every], plane.name: plane.upwards[::every]}
-    return phase_diagram(network, start, **where)
-
-
 # ---- longer windows
 
 
@@ -504,4 +497,5 @@ LONGER = Table(
     path=_FOLDER / "longer.csv",
     units=[{"bits": bits, "seed": seed} for bits in (2, 3, 4, 5) for seed in range(10)],
     rows=longer_rows,
+    seconds=3.0,
 )

@@ -6,10 +6,8 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from spinformer.core.statistics import share_interval
 from spinformer.dmft.attractors import Regime
 from spinformer.dmft.network import Network
 from spinformer.plot.orbits import REGIME_COLORS
@@ -38,49 +36,6 @@ def show_gauge(one: Network, two: Network, *, first: np.ndarray, second: np.ndar
     axes[2].plot(second, "k.", ms=4, label="of the relabeled network")
     axes[2].set(xlabel="step", ylabel="size of the attention")
     axes[2].legend(loc="upper left")
-    label_panels(list(axes))
-    return figure
-
-
-def plot_shares(
-    axis: Axes, at: np.ndarray, *, counts: np.ndarray, trials: np.ndarray, color: str, label: str
-) -> None:
-    """Shares counts/trials, each (n,), at abscissas (n,), with Wilson's 95 % intervals."""
-    share = counts / trials
-    pairs = zip(counts, trials, strict=True)
-    ends = np.array([share_interval(int(k), trials=int(n)) for k, n in pairs])
-    how: dict[str, Any] = {
-        "fmt": "o",
-        "ms": 5,
-        "capsize": 3,
-        "color": COLORS[color],
-        "label": label,
-    }
-    axis.errorbar(at, share, yerr=np.abs(ends.T - share), **how)
-
-
-def show_onsets(
-    *, predicted: np.ndarray, measured: np.ndarray, rotates: np.ndarray, top: float, tick: float
-) -> Figure:
-    """Measured against predicted onset of each network (n,), and the ratio's distribution.
-
-    rotates: (n,) booleans, complex leading eigenvalue. measured: 0 where there is none up to
-    `top`. tick: one even step of β.
-    """
-    figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.4), width_ratios=(1.2, 1))
-    inside = (measured > 0) & (predicted <= top)
-    kinds = ((~rotates, "blue", "s", "real"), (rotates, "orange", "o", "complex"))
-    for chosen, name, marker, word in kinds:
-        x, y = predicted[inside & chosen], measured[inside & chosen]
-        color, label = COLORS[name], f"{word} eigenvalue"
-        axes[0].plot(x, y, marker, ms=3.5, mfc="none", color=color, label=label)
-        bins = np.arange(-24.5, 5.5, 1.0)
-        axes[1].hist((y - x) / tick, bins=bins, histtype="step", lw=1.6, color=color)
-    axes[0].plot([0, top], [0, top], color=_BLACK, lw=1)
-    axes[0].set_xlabel(r"onset in closed form, $\beta_c/(1-\varepsilon)$")
-    axes[0].set_ylabel(r"measured onset, $\beta$")
-    axes[0].legend(loc="upper left")
-    axes[1].set(xlabel="measured minus predicted (even steps)", ylabel="networks")
     label_panels(list(axes))
     return figure
 

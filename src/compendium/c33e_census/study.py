@@ -288,6 +288,7 @@ DOCUMENT_SIZE = Table(
         for chunk in range(chunks)
     ],
     rows=census_rows,
+    seconds=10.0,
 )
 # A family for each cell: one stream of signs would give cells of equal P and L the same weights.
 _SIZES = [
@@ -299,12 +300,14 @@ OTHER_SIZES = Table(
     path=_FOLDER / "other_sizes.csv",
     units=[{**size, "chunk": chunk} for size in _SIZES for chunk in range(EACH // _THREE)],
     rows=partial(census_rows, size=_THREE),
+    seconds=3.0,
 )
 # Every tenth network of the first family.
 LONGER = Table(
     path=_FOLDER / "longer.csv",
     units=[{"family": 0, "number": number} for number in range(0, 500, 10)],
     rows=longer_row,
+    seconds=5.0,
 )
 
 
@@ -330,12 +333,11 @@ def scores(table: Columns) -> dict[str, np.ndarray]:
     """The predictors of chaos of each network, (n,), larger where chaos is expected.
 
     "onset": β_top/β_c. "rotation": 1 where the eigenvalue that turns unstable first is complex.
-    "both": their product, the predictor named beforehand. "segments": L, a trivial one.
+    "both": their product, the predictor named beforehand.
     """
     reach = 3.0 * np.sqrt(table["segments"] / table["features"]) / table["predicted"]
     turns = ((table["angle"] > 1e-9) & (table["angle"] < 1.0 - 1e-9)).astype(float)
-    segments = table["segments"].astype(float)
-    return {"both": reach * turns, "onset": reach, "rotation": turns, "segments": segments}
+    return {"both": reach * turns, "onset": reach, "rotation": turns}
 
 
 def _areas(ranks: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -24,7 +24,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_instance
 from spinformer.dmft.network import Network
 
 
@@ -36,10 +35,6 @@ def token_noise(network: Network, path: np.ndarray) -> np.ndarray:
     >>> token_noise(Network.document(), np.array([[0.0, 0.5, -1.0]]))
     array([[3.  , 2.25, 0.  ]])
     """
-    check_instance("network", network, Network)
-    path = check_array("path", path, low=-1.0, high=1.0)
-    if path.shape[-1:] != (network.segments,):
-        raise ValueError(f"path must end in {network.segments} segments, got shape {path.shape}")
     return (1.0 - path**2) / network.fractions
 
 
@@ -49,14 +44,13 @@ def fisher_memory(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
     A shift of that token by N^{-1/2} D^{1/2} e, D its noise, is known k tokens later with the
     Fisher information |B_k e|², at most |e|²; what stood before the first window is known. The
     singular values of B_k never grow with k.
-    noise: (T + steps, L), positive. Raises ValueError for shapes that do not fit.
+    noise: (T + steps, L), positive.
 
     >>> halved = np.full((3, 1, 1, 1), 0.5)  # one spin, window of one token
     >>> memory = fisher_memory(halved, noise=np.ones((4, 1)))
     >>> (memory[:, 0, 0] ** 2).round(4)  # 4^{-k} / (1 + … + 4^{-k})
     array([1.    , 0.2   , 0.0476, 0.0118])
     """
-    maps, noise = _fitting(maps, noise)
     size = maps.shape[1] * maps.shape[2]
     memory = np.eye(size)[:, : maps.shape[2]]
     followed = [memory]
@@ -76,7 +70,6 @@ def memory_profile(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
     >>> memory_profile(halved, noise=np.ones((4, 1))).round(4)
     array([0.0118, 0.0471, 0.1882, 0.7529])
     """
-    maps, noise = _fitting(maps, noise)
     context, segments = maps.shape[1:3]
     size = context * segments
     # The window is newest first, the profile old to new.
@@ -96,9 +89,7 @@ def noise_growth(maps: np.ndarray, *, noise: np.ndarray, readout: np.ndarray) ->
     >>> noise_growth(doubled, noise=np.ones((3, 1)), readout=np.eye(1)) ** 2
     array([ 1.,  5., 21.])
     """
-    maps, noise = _fitting(maps, noise)
     segments = maps.shape[2]
-    readout = check_array("readout", readout, shape=(None, segments))
     factors = [_start(maps, noise), *(factor for factor, _ in _steps(maps, noise))]
     return np.array([np.linalg.norm(readout @ factor[:segments]) for factor in factors])
 
@@ -122,14 +113,3 @@ def _steps(maps: np.ndarray, noise: np.ndarray) -> Iterator[tuple[np.ndarray, np
         orthogonal, upper = np.linalg.qr(push.T)
         factor = upper.T
         yield factor, orthogonal
-
-
-def _fitting(maps: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Maps and noise that belong to one path; ValueError otherwise."""
-    maps = check_array("maps", maps, ndim=4)
-    steps, context, segments = maps.shape[:3]
-    check_array("maps", maps, shape=(steps, context, segments, segments))
-    noise = check_array("noise", noise, shape=(context + steps, segments), low=0.0)
-    if not (noise > 0.0).all():
-        raise ValueError(f"noise must be positive, got {noise.min()}")
-    return maps, noise

@@ -221,6 +221,8 @@ MEMORY_TIMES = Table(
     path=Path(__file__).parent / "memory_times.csv",
     units=[{"motion": motion, "start": start} for motion in MOTIONS for start in STARTS],
     rows=memory_rows,
+    seconds=15.0,
+    within={"measured": 5.0, "dephased": 1.0},
 )
 OTHER_TIMES = Table(
     path=Path(__file__).parent / "other_times.csv",

@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from spinformer.core.statistics import share_interval
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
 
@@ -95,41 +94,6 @@ def _bars(
         "label": label,
     }
     axis.errorbar(x, middle, (middle - low, high - middle), **how)
-
-
-def show_shares(
-    table: Mapping[str, np.ndarray], *, families: Mapping[str, tuple[int, int]]
-) -> Figure:
-    """Share of networks with lasting chaos and with quasi-periodic motion against the letters.
-
-    `families` gives the first seed of each and the seed after its last.
-    """
-    figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.1), sharey=True)
-    letters = np.unique(table["letters"])
-    kinds = (("lasting", "chaos", "red"), ("quasi", "quasi-periodic motion", "green"))
-    for axis, (name, title, color) in zip(axes, kinds, strict=True):
-        for number, (family, (low, high)) in enumerate(families.items()):
-            points = []
-            for q in letters:
-                keep = (table["letters"] == q) & (table["seed"] >= low) & (table["seed"] < high)
-                hits, trials = int((table[name][keep] > 0).sum()), int(keep.sum())
-                points.append((hits / trials, *share_interval(hits, trials=trials)))
-            share, below, above = np.array(points).T
-            x = np.arange(len(letters)) + 0.16 * (number - 0.5 * (len(families) - 1))
-            how: dict[str, Any] = {
-                "fmt": "os"[number % 2],
-                "ms": 5,
-                "capsize": 3,
-                "color": COLORS[color],
-            }
-            how |= {"mfc": "white" if number else None, "label": f"{family} family"}
-            axis.errorbar(x, share, (share - below, above - share), **how)
-        axis.set_xticks(range(len(letters)), [str(q) for q in letters])
-        axis.set(xlabel="letters $q$", title=title, ylim=(0.0, None))
-        axis.legend(fontsize=8)
-    axes[0].set_ylabel("share of networks")
-    label_panels(list(axes))
-    return figure
 
 
 def show_words(table: Mapping[str, np.ndarray], *, threshold: float) -> Figure:

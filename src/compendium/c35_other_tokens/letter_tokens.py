@@ -18,13 +18,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 
-from spinformer.core.checks import (
-    check_array,
-    check_flag,
-    check_instance,
-    check_integer,
-    check_real,
-)
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft.letters import LetterNetwork
@@ -69,9 +62,6 @@ def letter_overlaps(
     >>> letter_overlaps(network, np.full((3, 3), 1.0 / 3.0)).round(12) + 0.0
     array([0., 0., 0.])
     """
-    check_instance("network", network, LetterNetwork)
-    role = check_integer("role", role, low=0, high=3)
-    tokens = check_array("tokens", tokens, low=0.0, high=1.0)
     return (1.0 - network.epsilon) * network.overlaps(tokens)[..., role, :]
 
 
@@ -90,12 +80,6 @@ def attention_of_letters(
 
 def _window_overlaps(network: LetterNetwork, window: np.ndarray, position: int) -> np.ndarray:
     """m^α_a, positions included, (..., T, 4, P), *newest first*."""
-    check_instance("network", network, LetterNetwork)
-    window = check_array("window", window, low=0.0, high=1.0)
-    wanted = (network.context, network.segments, network.letters)
-    if window.shape[-3:] != wanted:
-        raise ValueError(f"window must end in (T, L, q) = {wanted}, got shape {window.shape}")
-    position = check_integer("position", position)
     places = (position + np.arange(1 - network.context, 1)) % network.positions
     m = (1.0 - network.epsilon) * network.overlaps(window)
     m = m + network.epsilon * network.position_overlaps()[places]
@@ -110,7 +94,7 @@ def letter_window(network: LetterNetwork, context: Context, *, beta: float) -> n
     array([0.5, 0.5])
     """
     attention, _ = fitting(network, context)
-    return network.probabilities(attention[..., ::-1, :], beta=check_real("beta", beta, low=0.0))
+    return network.probabilities(attention[..., ::-1, :], beta=beta)
 
 
 def mean_letter_path(
@@ -132,11 +116,8 @@ def mean_letter_path(
     >>> bool(np.abs(path[-1] - 1.0 / 3.0).max() < 1e-6)
     True
     """
-    check_instance("network", network, LetterNetwork)
-    steps = check_integer("steps", steps, low=0)
-    beta = check_real("beta", beta, low=0.0)
-    position = network.context - 1 if position is None else check_integer("position", position)
-    path = list(check_array("window", window, ndim=3))
+    position = network.context - 1 if position is None else position
+    path = list(window)
     for step in range(steps):
         recent = np.array(path[-network.context :])
         attention = attention_of_letters(network, recent, position=position + step)
@@ -161,8 +142,6 @@ def generate_letters(
     window: (T, L, q) probabilities of the initial tokens, drawn too with `draw_window`, else
         taken as they stand. size: N; the segments must hold whole numbers of sites.
 
-    Raises ValueError or TypeError naming the argument.
-
     >>> window = np.full((4, 3, 4), 0.25)
     >>> runs = generate_letters(
     ...     LetterNetwork.document(4), 300, beta=2.0, window=window, steps=2, runs=5, seed=0
@@ -170,16 +149,10 @@ def generate_letters(
     >>> runs.tokens.shape, bool((runs.means[:, :4] == 0.25).all())
     ((5, 6, 3, 4), True)
     """
-    check_instance("network", network, LetterNetwork)
     counts = network.counts(size)
-    beta = check_real("beta", beta, low=0.0)
-    steps = check_integer("steps", steps, low=0)
-    runs = check_integer("runs", runs, low=1)
-    check_flag("draw_window", draw_window)
     context = network.context
     shape = (context, network.segments, network.letters)
-    window = check_array("window", window, shape=shape, low=0.0, high=1.0)
-    position = context - 1 if position is None else check_integer("position", position)
+    position = context - 1 if position is None else position
     rng = numpy_generator(seed)
 
     def draw(chance: np.ndarray) -> np.ndarray:
@@ -224,13 +197,10 @@ def enumerate_next(
     >>> found.tokens.shape, f"{found.chance.sum():.6f}"
     ((27, 3, 3), '1.000000')
     """
-    check_instance("network", network, LetterNetwork)
     counts = network.counts(size)
     letters = network.letters
     if letters**size > 10**6:
         raise ValueError(f"size must give at most 10**6 tokens, got {letters}**{size}")
-    beta = check_real("beta", beta, low=0.0)
-    attention = check_array("attention", attention, shape=(network.features,))
     sites = np.indices((letters,) * size).reshape(size, -1).T
     hot = np.eye(letters)[sites]
     owner = np.repeat(np.eye(network.segments), counts, axis=0)
@@ -249,14 +219,8 @@ def overlap_covariance(network: LetterNetwork, chance: np.ndarray) -> np.ndarray
     >>> np.round(np.diag(one)[:3], 12)  # fair bits: variance 1 each
     array([1., 1., 1.])
     """
-    check_instance("network", network, LetterNetwork)
     size = 4 * network.features
     values = network.semantic.reshape(size, network.segments, network.letters)
-    chance = check_array("chance", chance, low=0.0, high=1.0)
-    if chance.shape[-2:] != values.shape[1:]:
-        raise ValueError(
-            f"chance must end in (L, q) = {values.shape[1:]}, got shape {chance.shape}"
-        )
     mean = np.einsum("als,...ls->...al", values, chance)
     square = np.einsum("l,als,bls,...ls->...ab", network.fractions, values, values, chance)
     return square - np.einsum("l,...al,...bl->...ab", network.fractions, mean, mean)
@@ -277,11 +241,8 @@ def predicted_deviation(
     >>> predicted_deviation(network, 0.0, path=path, position=3).round(6)  # three fair overlaps
     array([1.732051, 1.732051, 1.732051, 1.732051, 1.732051])
     """
-    check_instance("network", network, LetterNetwork)
-    beta, position = check_real("beta", beta, low=0.0), check_integer("position", position)
     context, features = network.context, network.features
-    path = check_array("path", path, ndim=3)
-    steps = check_integer("steps of path", len(path) - context, low=0)
+    steps = len(path) - context
     share, width = 1.0 - network.epsilon, 4 * network.features
     noise = share**2 * overlap_covariance(network, path)
     joint = np.zeros((context * width, context * width))
@@ -324,9 +285,7 @@ def vocabulary(
     >>> vocabulary(LetterNetwork.document(3), 300, words=16, seed=0).semantic.shape
     (4, 3, 1, 16)
     """
-    check_instance("network", network, LetterNetwork)
     counts = network.counts(size)
-    words = check_integer("words", words, low=2)
     rng = numpy_generator(seed)
     chance = rng.dirichlet(np.ones(network.letters), size=(words, network.segments))
     tokens = rng.multinomial(counts, chance) / counts[:, None]

@@ -466,16 +466,6 @@ def first_mode(blocks: Blocks, *, top: float = 20.0) -> tuple[float, float]:
     return beta, float(np.abs(np.angle(found[together])).min() / (2.0 * np.pi))
 
 
-def compare(
-    table: dict[str, np.ndarray], *, condition: str, measure: str, family: int, to: str = "bare"
-) -> tuple[float, float, float]:
-    """Mean paired difference of a measure over the networks of a family, and its 95 % interval."""
-    rows = [(table["condition"] == name) & (table["family"] == family) for name in (condition, to)]
-    one, two = (table[measure][row][np.argsort(table["network"][row])] for row in rows)
-    low, high = mean_interval(one - two)
-    return float((one - two).mean()), low, high
-
-
 CENSUS = Table(
     path=_FOLDER / "census.csv",
     units=[
@@ -485,6 +475,10 @@ CENSUS = Table(
         for chunk in range(networks // _CHUNK)
     ],
     rows=block_rows,
+    seconds=15.0,
+    rtol=1e-3,
+    within=dict.fromkeys(("chaos", "quasi", "dimension", "variety"), 0.1)
+    | {"exponent": 0.01, "capped": 0.1},
 )
 SETTINGS = Table(
     path=_FOLDER / "settings_C23.csv",

@@ -115,29 +115,3 @@ def show_load(
     axes[0].legend(fontsize=8, loc="upper center")
     label_panels(list(axes))
     return figure
-
-
-def show_differences(differences: dict[str, dict[str, list[tuple[float, float, float]]]]) -> Figure:
-    """Paired differences from the bare network: {measure: {condition: [(mean, low, high), ...]}}.
-
-    One entry for each family of networks.
-    """
-    count = len(differences)
-    size = (3.0 * count + 0.6, 3.4)
-    figure, axes = plt.subplots(1, count, figsize=size, sharey=True, squeeze=False)
-    looks = (("black", "first family"), ("sky", "second family"))
-    for axis, (measure, found) in zip(axes[0], differences.items(), strict=True):
-        axis.axvline(0.0, color="0.5", lw=1)
-        for row, families in enumerate(found.values()):
-            for shift, ((mean, low, high), (color, word)) in enumerate(
-                zip(families, looks, strict=False)
-            ):
-                bars = [[mean - low], [high - mean]]
-                how: dict[str, Any] = {"color": COLORS[color], "label": None if row else word}
-                axis.errorbar(mean, row + 0.22 * shift, xerr=bars, fmt="o", ms=4, **how)
-        axis.set_yticks(range(len(found)), list(found))
-        axis.set_xlabel(f"change of {measure}")
-    axes[0, 0].set_ylim(len(next(iter(differences.values()))) - 0.4, -1.3)
-    axes[0, 0].legend(fontsize=8, loc="upper left", ncols=2)
-    label_panels(list(axes[0]))
-    return figure

@@ -106,28 +106,6 @@ def show_losses(table: Columns, *, measure: str = "n9900", tables: Mapping[str, 
     return figure
 
 
-def show_transfer(table: Columns) -> Figure:
-    """Loss at finite N less the loss in the limit of one and the same weights, against N."""
-    sizes = np.array([99, 990, 9900, 99_000])
-    figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.8))
-    for axis, task in zip(axes, ("cycle", "bytes"), strict=True):
-        for arm, kind in (("limit", "limit"), ("straight, 99", "straight"), ("score, 99", "score")):
-            own = (table["arm"] == arm) & (table["task"] == task) & (table["share"] == 1.0)
-            excess = np.array([table[f"n{size}"][own] - table["limit"][own] for size in sizes])
-            error = [np.ptp(mean_interval(row)) / 2 for row in excess]
-            color, name = GRADIENTS[kind]
-            trained = "in the limit" if kind == "limit" else f"at N = 99, {name}"
-            style = {"fmt": "o-", "ms": 4, "label": f"trained {trained}"}
-            points(axis, sizes, excess.mean(1), error, color, **style)
-        axis.plot(sizes, 9.9 / sizes, color="0.5", ls="--", lw=1, label="slope −1")
-        axis.set(xscale="log", yscale="log", ylim=(1e-5, 1.0), xlabel="bits N", title=task)
-        axis.set_ylabel("excess over the limit (bits per bit)")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
-    label_panels(list(axes))
-    return figure
-
-
 def show_horizons(growth: Columns, shares: Columns, *, rates: Mapping[str, float]) -> Figure:
     """Norm of the gradient by the motion, and what of it the network of N bits has.
 

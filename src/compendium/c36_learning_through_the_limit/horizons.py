@@ -16,18 +16,15 @@ import numpy as np
 import torch
 
 from bookmaker.tables import Rows, Table
-from compendium.c36_learning_through_the_limit.differentiable import torch_trajectory
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.windows import MOTIONS, message_start
 from spinformer.dmft.finite_size import (
     generate,
-    linear_maps,
     mean_path,
-    noise_covariance,
     semantic_overlaps,
 )
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.mean_field import random_contexts, trajectory
+from spinformer.dmft.mean_field import random_contexts, torch_step, trajectory
 from spinformer.dmft.network import Context, Network
 
 GROWTH_STARTS = {"periodic": 10, "quasi-periodic": 10, "chaos at 1.266": 20, "chaos at 1.28": 40}
@@ -48,12 +45,29 @@ def growth_start(network: Network, motion: str, *, number: int) -> Context:
     return Context(np.round(found.attention, 8), found.position)
 
 
+def torch_path(
+    network: Network, context: Context, weights: torch.Tensor, *, beta: float, steps: int
+) -> torch.Tensor:
+    """Semantic m^o of `steps` tokens, (steps, P), differentiable in the `weights` (4, P, L)."""
+    attention = torch.tensor(context.attention)
+    fractions = torch.tensor(network.fractions)
+    places, found = torch.tensor(network.position_overlaps()), []
+    for age in range(steps):
+        attention, overlap = torch_step(
+            weights, fractions=fractions, position_overlaps=places, attention=attention,
+            position=(context.position + age) % network.positions, beta=beta, gamma=network.gamma,
+            epsilon=network.epsilon,
+        )  # fmt: skip
+        found.append(overlap)
+    return torch.stack(found)
+
+
 def gradient_norms(
     network: Network, context: Context, *, beta: float, horizons: Sequence[int]
 ) -> np.ndarray:
     """Norm of ∂m^o_1/∂W, the first overlap of token t + h in all weights, for every horizon h."""
     weights = torch.tensor(network.semantic).requires_grad_()
-    path = torch_trajectory(network, context, beta, steps=max(horizons), semantic=weights)
+    path = torch_path(network, context, weights, beta=beta, steps=max(horizons))
     found = [torch.autograd.grad(path[h - 1, 0], weights, retain_graph=True)[0] for h in horizons]
     return torch.stack(found).flatten(1).norm(dim=1).numpy()
 
@@ -140,25 +154,6 @@ def lost_at(table: Mapping[str, np.ndarray], motion: str, size: int) -> float:
     return float(np.interp(0.5, middle[around], steps[around]))
 
 
-def noise_reaches(
-    level: float, *, sizes: Sequence[int], motion: str = "chaos at 1.28", starts: int = 24
-) -> np.ndarray:
-    """Tokens until the linear noise of N bits exceeds `level`, medians over the starts, (sizes,).
-
-    Root of the summed variances of the segments; infinite where it stays below for 80 tokens.
-    """
-    network, beta = Network.document(), MOTIONS[motion][0]
-    noise = []
-    for number in range(starts):
-        window, position = message_start(network, motion, number=number)
-        path = mean_path(network, beta, window=window, steps=LONGEST, position=position)
-        maps = linear_maps(network, beta, path=path, position=position - network.context + 1)
-        covariance = noise_covariance(network, path, maps=maps, draw_window=False)
-        noise.append(np.trace(covariance[network.context :], axis1=1, axis2=2) ** 0.5)
-    over = np.array(noise) / np.sqrt(np.array(sizes))[:, None, None] > level
-    return np.median(np.where(over.any(-1), over.argmax(-1) + 1.0, np.inf), axis=1)
-
-
 _FOLDER = Path(__file__).parent
 GROWTH = Table(
     path=_FOLDER / "growth.csv",
@@ -168,6 +163,8 @@ GROWTH = Table(
         for start in range(count)
     ],
     rows=growth_rows,
+    seconds=2.0,
+    rtol=1e-2,
 )
 RATES = Table(
     path=_FOLDER / "rates.csv",
@@ -183,4 +180,6 @@ SHARES_LEFT = Table(
         for start in SHARE_STARTS
     ],
     rows=share_rows,
+    seconds=8.0,
+    rtol=1e-2,
 )

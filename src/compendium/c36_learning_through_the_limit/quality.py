@@ -131,4 +131,6 @@ QUALITY = Table(
     path=Path(__file__).parent / "quality.csv",
     units=[{"seed": seed, "size": size} for seed in range(10) for size in SIZES],
     rows=quality_rows,
+    seconds=2.0,
+    rtol=1e-3,
 )

@@ -133,11 +133,10 @@ def text_bits(part: str) -> np.ndarray:
 
 
 def tables(*, smoothing: float = 10.0) -> dict[str, float]:
-    """Bits per byte of tables counted on the training part, on the test's stretches.
+    """Bits per bit of tables of pairs counted on the training part, on the test's stretches.
 
-    "bytes alone" and "bytes after a byte" predict whole bytes, the second a mixture with the first
-    of weight `smoothing` counts; "bits alone" and "bits after a byte" predict the eight bits of a
-    byte as if they were independent, as the network has to.
+    "bytes after a byte" predicts whole bytes, a mixture with the bytes alone of weight `smoothing`
+    counts; "bits after a byte" the eight bits as if they were independent, as the network has to.
     """
     read, signs = text_bytes("train").astype(int), text_bits("train")
     window, targets = examples("bytes", seeds=[0], part="test")
@@ -149,19 +148,13 @@ def tables(*, smoothing: float = 10.0) -> dict[str, float]:
     np.add.at(pairs, (read[:-1], read[1:]), 1.0)
     np.add.at(ups, read[:-1], signs[1:] > 0)
     count = pairs.sum(1, keepdims=True) + smoothing
-    mixed = (pairs + smoothing * alone) / count
+    whole = (pairs + smoothing * alone) / count
     share = ((signs > 0).sum(0) + 0.5) / (len(signs) + 1.0)
-    follow = (ups + smoothing * share) / count
+    up = ((ups + smoothing * share) / count)[before]
     wanted = np.unpackbits(after.astype(np.uint8)[:, None], axis=1) == 1
-
-    def bits(chance: np.ndarray) -> float:
-        return float(-np.log2(np.where(wanted, chance, 1.0 - chance)).sum(1).mean())
-
     return {
-        "bytes alone": float(-np.log2(alone[after]).mean()),
-        "bytes after a byte": float(-np.log2(mixed[before, after]).mean()),
-        "bits alone": bits(np.broadcast_to(share, wanted.shape)),
-        "bits after a byte": bits(follow[before]),
+        "bytes after a byte": float(-np.log2(whole[before, after]).mean() / BYTE),
+        "bits after a byte": float(-np.log2(np.where(wanted, up, 1.0 - up)).mean()),
     }
 
 

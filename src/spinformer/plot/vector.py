@@ -91,7 +91,7 @@ def _mark(axes: Axes) -> None:
 
 def _on_white(image: AxesImage) -> bool:
     """Return whether most of a picture is white, as dots on paper are."""
-    colors = np.asarray(image.to_rgba(image.get_array()))
+    colors = np.asarray(image.to_rgba(np.ma.asarray(image.get_array())))
     return bool(np.median(colors[..., :3].min(axis=-1)) > 0.98)
 
 
@@ -104,13 +104,13 @@ def _points(artist: Artist) -> int:
     if isinstance(artist, Line2D):
         marked = artist.get_marker() not in (None, "None", "none", "", " ")
         # Lines are simplified, markers are not.
-        return len(artist.get_xydata()) // (1 if marked else 4)
+        return len(np.asarray(artist.get_xydata())) // (1 if marked else 4)
     if isinstance(artist, QuadMesh):
         return DENSE + 1
-    if isinstance(artist, PathCollection) and len(artist.get_offsets()) > 1:
-        return len(artist.get_offsets())
+    if isinstance(artist, PathCollection) and (many := len(np.asarray(artist.get_offsets()))) > 1:
+        return many
     if isinstance(artist, Collection):
-        return sum(len(path.vertices) for path in artist.get_paths()) // 4
+        return sum(len(np.asarray(path.vertices)) for path in artist.get_paths()) // 4
     return 0
 
 
