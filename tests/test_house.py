@@ -35,9 +35,9 @@ CODE_CEILINGS = {
     "src/spinformer": 9_086,
     "src/bookmaker": 3_030,
     "book/_ext": 670,
-    "src/compendium": 17_620,
+    "src/compendium": 17_820,
 }
-LINE_CEILINGS = {"src": 46_000, "tests": 27_750}
+LINE_CEILINGS = {"src": 46_300, "tests": 27_790}
 
 
 @cache

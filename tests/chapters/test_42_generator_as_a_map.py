@@ -270,5 +270,6 @@ def test_one_voice_is_not_what_the_map_says() -> None:
         first = (columns["beta"] == beta) & (columns["step"] == 1)
         order = np.argsort(columns["voices"][first])
         distance = columns["distance"][first][order]
-        # More voices are nearer to the map, from one to a hundred thousand.
+        # More voices are nearer to the map, from one to a hundred thousand, and many as 1/√N.
         assert (np.diff(distance) < 0).all()
+        assert distance[5] / distance[3] == pytest.approx(0.1, rel=0.5)

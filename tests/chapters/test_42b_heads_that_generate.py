@@ -9,6 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from compendium.c14b_heads_and_fixed_points.generator import memory_of
+from compendium.c23c_real_layer.generator import (
+    STRENGTH,
+    correlations,
+    mixed_values,
+    response,
+    traced,
+    weights_of,
+)
 from compendium.c42b_heads_that_generate.study import kinds, looks, stage_changes, trace_of
 from spinformer.language.decoder import Decoder, block_queries, example_decoder
 from spinformer.language.heads import head_report
@@ -100,3 +109,43 @@ def test_a_head_that_descends_is_told_from_one_that_climbs() -> None:
     # A small step and its reverse: who descends by the one climbs by the other.
     np.testing.assert_allclose(moved[0], -moved[1], rtol=0.05, atol=1e-7)
     assert (moved[0] < -1e-6).any() or (moved[1] < -1e-6).any()
+
+
+def test_what_a_head_writes_to_itself_is_read_as_the_model_reads() -> None:
+    model = example_decoder(blocks=3, seed=4)
+    inputs = inputs_of(model, length=9, count=1)
+    keys, read, queries = memory_of(model, 1, inputs)
+    trace = trace_of(model, inputs, 1)
+    weights = looks(model, trace)[0]
+    # The last of the queries that are asked at the end, the ninth token, stands there anyway.
+    scores = model.head_width**-0.5 * torch.einsum("hd,hnd->hn", queries[:, -1], keys)
+    torch.testing.assert_close(scores.softmax(-1), weights[:, -1])
+    # What one key returns, as the query of a state that is it alone, but for the state's size.
+    size = trace.inputs[0].square().mean(-1).sqrt().median()
+    for head in range(4):
+        columns = model.blocks[1]["output"][:, 4 * head : 4 * head + 4]
+        states = trace.values[0, head // 2] @ columns.T
+        asked = block_queries(model, 1, 1e4 * states[:, None], start=8)[:, head, 0]
+        own = states.square().mean(-1, keepdim=True).sqrt()
+        torch.testing.assert_close(read[head], asked * own / size, rtol=1e-6, atol=1e-9)
+
+
+def test_parts_of_a_causal_block_add_up_and_its_response_is_a_derivative() -> None:
+    model = example_decoder(blocks=1, seed=5)
+    inputs = inputs_of(model)
+    trace = traced(model, inputs)
+    terms, weights = mixed_values(model, trace), weights_of(model, trace)
+    own = weights.diagonal(0, -2, -1)[..., None] * terms["own"]
+    torch.testing.assert_close((terms["directed"] + own).sum(1), trace.attended)
+    # The first token has nobody before it, and, symmetrised, sees those who look back.
+    assert float(terms["directed"][:, :, 0].abs().max()) == 0.0
+    assert float(terms["symmetrized"][:, :, 0].abs().min()) > 0.0
+    c = correlations(model, trace)
+    torch.testing.assert_close(c, c.mT)
+    found = response(model, inputs, c)
+    step = torch.randn(inputs.shape, generator=torch.Generator().manual_seed(1)).double()
+    sums = [
+        float((STRENGTH * weights_of(model, traced(model, inputs + h * step)) * c).sum())
+        for h in (1e-5, -1e-5)
+    ]
+    assert float((found * step).sum()) == pytest.approx((sums[0] - sums[1]) / 2e-5, rel=1e-6)

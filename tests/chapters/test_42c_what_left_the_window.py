@@ -44,17 +44,18 @@ def test_a_change_that_no_later_word_sees_is_forgotten_at_once() -> None:
 
 
 @pytest.mark.claim("R10")
-def test_words_that_come_back_are_counted_over_chance() -> None:
+@pytest.mark.parametrize("null", ["unrelated", "shuffled"])
+def test_words_that_come_back_are_counted_over_chance(null: str) -> None:
     rng = np.random.default_rng(0)
     words = rng.integers(20, size=(30, 3000))
-    assert recurrence(words, 5) == pytest.approx(1.0, abs=0.05)
+    assert recurrence(words, 5, null=null) == pytest.approx(1.0, abs=0.05)
     # Half of the words are those seven places before: twenty times chance, half of the time.
     for place in range(7, 3000):
         again = rng.random(30) < 0.5
         words[again, place] = words[again, place - 7]
-    assert recurrence(words, 7) == pytest.approx(0.5 * 20 + 0.5, rel=0.03)
-    assert recurrence(words, 14) == pytest.approx(0.25 * 20 + 0.75, rel=0.03)
-    assert recurrence(words, 5) == pytest.approx(1.0, abs=0.1)
+    assert recurrence(words, 7, null=null) == pytest.approx(0.5 * 20 + 0.5, rel=0.03)
+    assert recurrence(words, 14, null=null) == pytest.approx(0.25 * 20 + 0.75, rel=0.03)
+    assert recurrence(words, 5, null=null) == pytest.approx(1.0, abs=0.1)
 
 
 def test_what_is_spoken_follows_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,3 +69,11 @@ def test_what_is_spoken_follows_the_law(monkeypatch: pytest.MonkeyPatch) -> None
     shares = torch.bincount(said, minlength=32) / 3000
     assert float((shares - expected).abs().max()) < 4 * (0.25 / 3000) ** 0.5
     assert text_windows.__module__ == study.__name__
+
+
+def test_words_of_one_topic_are_beyond_chance_in_no_order_of_their_own() -> None:
+    # Each text has ten words of its own: twenty times chance between texts, none within.
+    words = np.random.default_rng(1).integers(10, size=(20, 3000)) + 10 * np.arange(20)[:, None]
+    words[1::2] -= 10
+    assert recurrence(words, 9, null="shuffled") == pytest.approx(1.0, abs=0.03)
+    assert recurrence(words, 9, null="unrelated") == pytest.approx(19.0, rel=0.03)

@@ -27,6 +27,8 @@ compared within what 16 starts scatter by; a rest is the same to 1e-3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -48,9 +50,9 @@ SHOWN = (" the", "\n")
 
 
 @cache
-def the_model() -> Decoder:
-    """The language model of this chapter, read once."""
-    return load_decoder()
+def the_model(bits: int = 32) -> Decoder:
+    """The language model of this chapter, read once, in 32 or 64 bits."""
+    return load_decoder(dtype=torch.float32 if bits == 32 else torch.float64)
 
 
 def law(
@@ -117,8 +119,9 @@ def multipliers(
         covector = torch.as_tensor(vector.reshape(leaf.shape), dtype=leaf.dtype)
         return pull_back(leaf, following, covector).numpy().ravel()
 
-    operator = LinearOperator((leaf.numel(), leaf.numel()), matvec=pulled, dtype=np.float32)
-    start = np.random.default_rng(seed).normal(size=leaf.numel()).astype(np.float32)
+    kind = following.detach().numpy().dtype
+    operator = LinearOperator((leaf.numel(), leaf.numel()), matvec=pulled, dtype=kind)
+    start = np.random.default_rng(seed).normal(size=leaf.numel()).astype(kind)
     found = eigs(operator, k=count, ncv=40, tol=1e-3, v0=start, return_eigenvectors=False)
     return found[np.argsort(-abs(found), kind="stable")]
 
@@ -201,14 +204,15 @@ def returns(orbit: Tensor, *, longest: int = 64) -> tuple[np.ndarray, np.ndarray
 
 # In a long window far from the loss many multipliers are nearly as large, and take long to part.
 RESTS = [
-    *((span, beta) for span in (4, 8) for beta in (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65)),
-    *((span, beta) for span in (16, 32) for beta in (0.55, 0.6, 0.65)),
+    *((span, beta, 32) for span in (4, 8) for beta in (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65)),
+    *((span, beta, 32) for span in (16, 32) for beta in (0.55, 0.6, 0.65)),
+    *((4, beta, 64) for beta in (0.6, 0.65)),
 ]
 
 
 @stored(
     HERE / "rests.csv",
-    units=[{"span": span, "beta": beta} for span, beta in RESTS],
+    units=[{"span": span, "beta": beta, "bits": bits} for span, beta, bits in RESTS],
     checked=1,
     seconds=15.0,
     within={
@@ -220,9 +224,9 @@ RESTS = [
         "the": 1e-3,
     },
 )
-def REST_TABLE(span: int, *, beta: float) -> Rows:
+def REST_TABLE(span: int, *, beta: float, bits: int) -> Rows:
     """A rest: residual, entropy of its law in nats, share of " the", leading multiplier."""
-    model = the_model()
+    model = the_model(bits)
     rest, residual = find_rest(model, beta=beta)
     with torch.no_grad():
         spoken = law(model, rest.expand(1, 1, -1), beta=beta)[0]
@@ -283,30 +287,70 @@ def MOTION_TABLE(span: int) -> Rows:
     return motion_rows(the_model(), span=span, betas=MOTIONS[span])
 
 
+def beside_rests(
+    model: Decoder, betas: Sequence[float], *, span: int, size: float, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """The rest (n, D) at each β, and windows (n, T, D) of it moved by `size` of its length."""
+    rests = torch.stack([find_rest(model, beta=beta)[0] for beta in betas])
+    noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(seed))
+    nudge = size * rests.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(noise, dim=1)
+    return rests, (rests + nudge)[:, None].expand(-1, span, -1)
+
+
+def distances(orbits: Tensor, rests: Tensor) -> Tensor:
+    """Distance (B, n) of orbits (B, n, D) from rests (B, D), in units of the rests' lengths."""
+    return (orbits - rests[:, None]).norm(dim=2) / rests.norm(dim=1, keepdim=True)
+
+
 @stored(HERE / "basins.csv", units=[{"span": span} for span in (4, 8)])
 def BASIN_TABLE(span: int) -> Rows:
     """Does the rest, moved by a thousandth, stay where texts move on? One row a β."""
     model = the_model()
     betas = [0.5 + 0.02 * k for k in range(11)]
-    rests = torch.stack([find_rest(model, beta=beta)[0] for beta in betas])
-    noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(0))
-    nudge = 1e-3 * rests.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(noise, dim=1)
-    near = (rests + nudge)[:, None].expand(-1, span, -1)
+    rests, near = beside_rests(model, betas, span=span, size=1e-3)
     texts = model.embedding[text_starts(model, span=span, count=2)[1]].expand(len(betas), -1, -1)
     rows = []
     for start, windows in (("rest", near), ("text", texts)):
         orbit = follow(model, windows, beta=torch.tensor(betas)[:, None], steps=300)
-        for k, beta in enumerate(betas):
-            away = (orbit[k] - rests[k]).norm(dim=1) / rests[k].norm()
-            rows.append(
-                {
-                    "beta": beta,
-                    "from": start,
-                    "away_100": float(away[80:100].mean()),
-                    "away_300": float(away[-20:].mean()),
-                }
-            )
+        for beta, away in zip(betas, distances(orbit, rests), strict=True):
+            early, late = float(away[80:100].mean()), float(away[-20:].mean())
+            rows.append({"beta": beta, "from": start, "away_100": early, "away_300": late})
     return rows
+
+
+KINDS = ("essay", "narrative", "dialogue", "law", "list")
+
+
+PROMPTS = ((0.56, 120), (0.58, 120), (1.0, 70))
+
+
+@stored(HERE / "prompts.csv", units=[{"beta": beta, "steps": steps} for beta, steps in PROMPTS])
+def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
+    """Windows of eight tokens, five kinds of text, plain and before the end of a chat template.
+
+    way: tokens until the orbit stays within a hundredth of the rest, `steps` if it does not;
+    exponent: at β = 1 alone, over the last 40 tokens, of which 10 turn the covector.
+    """
+    model, texts = the_model(), sample_texts()
+    words = [token_numbers(model, texts[kind])[:8] for kind in KINDS]
+    tail = token_numbers(model, TEMPLATE)
+    windows = torch.stack([*words, *(torch.cat((text, tail))[-8:] for text in words)])
+    rests = find_rest(model, beta=beta)[0].expand(len(windows), -1)
+    orbit = follow(model, model.embedding[windows], beta=beta, steps=steps)
+    rates = np.full(len(orbit), np.nan)
+    if beta == 1.0:
+        rates = exponents(model, orbit[:, -48:], span=8, beta=beta, align=10)
+    away = distances(orbit[:, 8:], rests).numpy() > 0.01
+    ways = [int(np.flatnonzero(far)[-1]) + 1 if far.any() else 0 for far in away]
+    return [
+        {
+            "kind": KINDS[k % 5],
+            "template": "yes" if k >= 5 else "no",
+            "way": ways[k],
+            "exponent": float(rates[k]),
+        }
+        for k in range(len(orbit))
+    ]
 
 
 def spread(model: Decoder, laws: Tensor) -> Tensor:
@@ -479,29 +523,25 @@ def changed(model: Decoder, what: str, *, seed: int = 0) -> Decoder:
     feed-forward": of those alone; the words keep their embeddings).
     """
     generator = torch.Generator().manual_seed(seed)
-
-    def shuffled(matrix: Tensor) -> Tensor:
-        return matrix.flatten()[torch.randperm(matrix.numel(), generator=generator)].view_as(matrix)
-
-    def fresh(matrix: Tensor) -> Tensor:
-        if matrix.ndim < 2:
-            return torch.ones_like(matrix)
-        return torch.randn(matrix.shape, generator=generator).to(matrix) / model.width**0.5
-
-    def all_of(
-        block: dict[str, Tensor], names: tuple[str, ...], change: object
-    ) -> dict[str, Tensor]:
-        return {n: change(m) if n in names else m for n, m in block.items()}  # type: ignore[operator]
-
     heads, inner = ("query", "key", "value", "output"), ("gate", "up", "down")
-    names = {"shuffled attention": heads, "shuffled feed-forward": inner, "shuffled": heads + inner}
-    fields = dict(vars(model))
-    if what == "fresh":
-        fields["blocks"] = [{n: fresh(m) for n, m in block.items()} for block in model.blocks]
-        fields |= {"embedding": fresh(model.embedding), "final_gain": fresh(model.final_gain)}
-    elif what != "trained":
-        fields["blocks"] = [all_of(dict(b), names[what], shuffled) for b in model.blocks]
-    return Decoder(**fields)
+    names = {"trained": (), "shuffled attention": heads, "shuffled feed-forward": inner}
+    names |= {"shuffled": heads + inner, "fresh": ()}
+
+    def other(name: str, matrix: Tensor) -> Tensor:
+        if what == "fresh":
+            drawn = torch.randn(matrix.shape, generator=generator) if matrix.ndim > 1 else None
+            return torch.ones_like(matrix) if drawn is None else drawn.to(matrix) / model.width**0.5
+        if name not in names[what]:
+            return matrix
+        order = torch.randperm(matrix.numel(), generator=generator)
+        return matrix.flatten()[order].view_as(matrix)
+
+    return replace(
+        model,
+        blocks=[{name: other(name, m) for name, m in block.items()} for block in model.blocks],
+        embedding=other("embedding", model.embedding),
+        final_gain=other("final_gain", model.final_gain),
+    )
 
 
 CONTROLS = [

@@ -23,6 +23,7 @@ Tolerances: float32 sums of a thousand terms, 1e-3 of a change's size.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -63,8 +64,8 @@ def repeated_inputs(model: Decoder, *, length: int = 64, count: int = 4, seed: i
 def trace_of(model: Decoder, inputs: Tensor, number: int) -> BlockTrace:
     """What block `number` computes on inputs (B, N, D); later blocks are not run."""
     kept: dict[int, BlockTrace] = {}
-    fields = {**vars(model), "blocks": model.blocks[: number + 1]}
-    run_decoder(Decoder(**fields), inputs, watch=kept.__setitem__)
+    below = replace(model, blocks=model.blocks[: number + 1])
+    run_decoder(below, inputs, watch=kept.__setitem__)
     return kept[number]
 
 

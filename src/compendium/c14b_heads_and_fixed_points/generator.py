@@ -1,0 +1,106 @@
+"""Where the heads of a second model, which is causal, would come to rest if they were repeated.
+
+Written before the run. Every sixth layer of SmolLM2, seven texts of 128 tokens. The memory of a
+head is what the last token sees: all keys, each turned by its own position. Each fourth token of
+the text asks as if it stood last. The loops are those of the encoder: "keys", the query becomes
+the average of the keys; "readback", what the head's output matrix writes as its own query matrix
+reads it, over the median size of the states, which the norm would divide by, held fixed.
+
+A15 as for the encoder: by their keys the heads show all three kinds of resting points (each more
+than 0.05 of the queries less the error over texts), and some attend to at most one key in 32;
+through its own values no head has more than one resting point, and negative feedback leads in more
+than half of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bookmaker.tables import Rows, stored
+from compendium.c14b_heads_and_fixed_points.iteration import _from_hopfield, _from_states, repeat
+from compendium.c14b_heads_and_fixed_points.loops import attend, leading_eigenvalues
+from spinformer.hopfield.fixed_points import effective_entries
+from spinformer.language.decoder import (
+    BlockTrace,
+    Decoder,
+    block_queries,
+    load_decoder,
+    run_decoder,
+    token_numbers,
+)
+from spinformer.language.text import sample_texts
+
+LENGTH, TOLERANCE = 128, 1e-6
+
+
+@cache
+def _model() -> Decoder:
+    return load_decoder()
+
+
+@torch.no_grad()
+def memory_of(model: Decoder, number: int, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Keys, read-back values (H, N, d) and queries (H, S, d) of one text (1, N, D), in float64.
+
+    All as the last token meets them.
+    """
+    seen: list[BlockTrace] = []
+    below = replace(model, blocks=model.blocks[: number + 1])
+    run_decoder(below, inputs, watch=lambda _, trace: seen.append(trace))
+    trace, last = seen[-1], inputs.shape[1] - 1
+    shared = model.heads // model.key_heads
+    keys, values = (x[0].repeat_interleave(shared, 0) for x in (trace.keys, trace.values))
+
+    def asked(states: Tensor) -> Tensor:
+        """Queries (H, S, d) of states (S, D) that stand last."""
+        return block_queries(model, number, states[:, None], start=last)[:, :, 0].transpose(0, 1)
+
+    size = trace.inputs[0].square().mean(-1).sqrt().median()
+    output = model.blocks[number]["output"].unflatten(1, (model.heads, -1))
+    read = []
+    for head in range(model.heads):
+        # Large, so that the norm's small constant does not count; then its division undone.
+        written = 1e4 * values[head] @ output[:, head].T
+        scale = written.square().mean(-1, keepdim=True).sqrt() / (1e4 * size)
+        read.append(asked(written)[head] * scale)
+    queries = asked(trace.inputs[0, ::4])
+    return keys.double(), torch.stack(read).double(), queries.double()
+
+
+@torch.no_grad()
+def generator_rows(model: Decoder, number: int, *, source: str) -> Rows:
+    """One row a head: kinds of resting points by its keys; what its own values lead to."""
+    numbers = token_numbers(model, sample_texts()[source])[:LENGTH]
+    keys, read, queries = memory_of(model, number, model.embedding[numbers][None])
+    beta, rows = model.head_width**-0.5, []
+    for head in range(model.heads):
+        now = effective_entries(torch.softmax(beta * queries[head] @ keys[head].mT, -1))
+        ends = _from_hopfield(keys[head], queries[head], beta, TOLERANCE, 1000)
+        step = attend(keys[head], values=read[head], beta=beta)
+        found = repeat(step, queries[head], tolerance=TOLERANCE, max_steps=1000)
+        back = _from_states(found, torch.softmax(beta * found.value @ keys[head].mT, -1))
+        weights = torch.softmax(beta * found.value[0] @ keys[head].mT, -1)
+        slope = beta * (weights[:, None] * read[head]).mT @ (keys[head] - weights @ keys[head])
+        leading = leading_eigenvalues(slope[None].numpy())[0]
+        names = ("single", "metastable", "average")
+        row = {"source": source, "head": head, "entries": float(now.median())}
+        row |= dict(zip(names, ends.shares[0].tolist(), strict=True))
+        row |= {"count": int(back.count[0]), "resting": float(back.resting[0])}
+        rows.append(row | {"real": float(leading.real), "imaginary": abs(float(leading.imag))})
+    return rows
+
+
+@stored(
+    Path(__file__).with_name("generator.csv"),
+    units=[{"layer": layer} for layer in range(0, 30, 6)],
+    seconds=40.0,
+    within={"single": 0.05, "metastable": 0.05, "average": 0.05, "real": 0.01, "imaginary": 0.01},
+)
+def GENERATOR(layer: int) -> Rows:
+    """Resting points of the nine heads of a layer of SmolLM2 in seven texts."""
+    return [row for name in sample_texts() for row in generator_rows(_model(), layer, source=name)]

@@ -1,0 +1,169 @@
+"""The parts of the spins of a layer put to a second trained model, which is causal.
+
+Written before the run. As for the encoder, with the same fits (`attention_scores`, the ridge), in
+every sixth of the 30 layers of SmolLM2. What differs: half of all weights are zero, "uniform" is
+the mean of the tokens seen, and the response Σ C_mn ∂J_mn/∂x is taken by automatic derivatives, so
+that positions turn and the norm divides; "other head" gives each head the correlations of another.
+
+B9c as for the encoder: symmetrised weights predict more than half of the attention output, and 0.1
+more than another head's, and the response adds more than 0.05 to what the own input tells of the
+feed-forward output. Expected: less than in the encoder, since to symmetrise a causal mask is to
+show the future.
+
+B12, of which the encoder was not asked: the own input predicts more than half of the response.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bookmaker.tables import Rows, stored
+from compendium.c23c_real_layer.study import _ridge, _without_diagonal, attention_scores
+from spinformer.language.decoder import (
+    BlockTrace,
+    Decoder,
+    load_decoder,
+    run_decoder,
+    token_numbers,
+)
+from spinformer.language.text import sample_texts
+from spinformer.spins.large_d import vector_spins
+
+PARTS = ("own", "uniform", "symmetrized", "balanced", "directed", "other head")
+STRENGTH = 0.5
+
+
+@cache
+def _model() -> Decoder:
+    return load_decoder()
+
+
+def layer_of(model: Decoder, number: int) -> Decoder:
+    """The model that is block `number` alone."""
+    return replace(model, blocks=[model.blocks[number]])
+
+
+def traced(model: Decoder, states: Tensor) -> BlockTrace:
+    """What the last block computes on inputs (B, N, D)."""
+    seen: list[BlockTrace] = []
+    run_decoder(model, states, watch=lambda _, trace: seen.append(trace))
+    return seen[-1]
+
+
+def weights_of(model: Decoder, trace: BlockTrace) -> Tensor:
+    """Attention (B, H, N, N) of a causal block."""
+    keys = trace.keys.repeat_interleave(model.heads // model.key_heads, 1)
+    scores = trace.queries @ keys.mT / model.head_width**0.5
+    seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    return torch.softmax(scores.masked_fill(~seen, -torch.inf), -1)
+
+
+def mixed_values(model: Decoder, trace: BlockTrace) -> dict[str, Tensor]:
+    """What each head's PARTS write into the residual stream, (B, H, N, D)."""
+    weights = weights_of(model, trace)
+    values = trace.values.repeat_interleave(model.heads // model.key_heads, 1)
+    between = _without_diagonal(0.5 * (weights + weights.mT))
+    steps = torch.arange(1, values.shape[2] + 1, dtype=values.dtype)[:, None]
+    mixed = {
+        "own": values,
+        "uniform": values.cumsum(2) / steps,
+        "symmetrized": between @ values,
+        "balanced": between / between.sum(-1, keepdim=True) @ values,
+        "directed": _without_diagonal(weights) @ values,
+        "other head": between.roll(1, 1) @ values,
+    }
+    output = model.blocks[-1]["output"].unflatten(1, (model.heads, -1))
+    return {name: torch.einsum("bhnd,ohd->bhno", part, output) for name, part in mixed.items()}
+
+
+def correlations(model: Decoder, trace: BlockTrace) -> Tensor:
+    """C (B, H, N, N) of the spins of every head, as in `layer_parts`."""
+    values = trace.values.repeat_interleave(model.heads // model.key_heads, 1).double()
+    size = values.square().sum(-1).mean(-1).sqrt()[..., None, None]
+    fields = values / size * model.head_width**0.5
+    couplings = STRENGTH * weights_of(model, trace).double()
+    return vector_spins(couplings, fields=fields, beta=1.0, tolerance=1e-8).correlations
+
+
+def response(model: Decoder, states: Tensor, correlation: Tensor) -> Tensor:
+    """Σ C_mn ∂J_mn/∂x of the one block of `model`, (B, N, D)."""
+    leaf = states.detach().clone().requires_grad_()
+    couplings = STRENGTH * weights_of(model, traced(model, leaf))
+    (found,) = torch.autograd.grad((couplings * correlation).sum(), leaf)
+    return found
+
+
+@torch.no_grad()
+def text_blocks(
+    model: Decoder, number: int, inputs: Tensor
+) -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
+    """Terms and output of the attention of a block; own input, responses and output, by token."""
+    below = replace(model, blocks=model.blocks[: number + 1])
+    trace, alone = traced(below, inputs), layer_of(model, number)
+    stream = trace.inputs + trace.attended
+    c = correlations(alone, trace).to(inputs)
+    with torch.enable_grad():
+        answers = {
+            "response": response(alone, trace.inputs, c),
+            "other head": response(alone, trace.inputs, c.roll(1, 1)),
+        }
+    blocks = {"own": stream / stream.square().mean(-1, keepdim=True).sqrt(), **answers}
+    blocks["output"] = trace.outputs - stream
+    flat = {name: part.flatten(0, 1).double() for name, part in blocks.items()}
+    terms = {name: part.double() for name, part in mixed_values(alone, trace).items()}
+    return terms, trace.attended.double(), flat
+
+
+def generator_rows(model: Decoder, number: int, *, windows: int = 4, length: int = 64) -> Rows:
+    """R² of every part on each text, fitted on the others."""
+    texts = sample_texts()
+    found = [
+        text_blocks(
+            model,
+            number,
+            model.embedding[token_numbers(model, text)[: windows * length].view(windows, length)],
+        )
+        for text in texts.values()
+    ]
+    sets = {part: ("own",) if part == "own" else ("own", part) for part in PARTS}
+    scores = attention_scores(
+        [terms for terms, _, _ in found], targets=[goal for _, goal, _ in found], sets=sets
+    )
+    blocks = [flat for _, _, flat in found]
+    fits = {
+        "fed, own": (("own",), "output"),
+        "fed, response": (("own", "response"), "output"),
+        "fed, other head": (("own", "other head"), "output"),
+        "response of own": (("own",), "response"),
+    }
+    for name, (chosen, goal) in fits.items():
+        inputs = [torch.cat([block[k] for k in chosen], -1) for block in blocks]
+        goals = [block[goal] for block in blocks]
+        scores[name] = []
+        for unseen in range(len(blocks)):
+            tune = (unseen + 1) % len(blocks)
+            train = [n for n in range(len(blocks)) if n not in (unseen, tune)]
+            told = _ridge(inputs, goals, train=train, tune=tune, unseen=unseen)
+            scores[name].append(told)
+    return [
+        {"text": text, "part": part, "score": score}
+        for part, values in scores.items()
+        for text, score in zip(texts, values, strict=True)
+    ]
+
+
+@stored(
+    Path(__file__).with_name("generator.csv"),
+    units=[{"layer": layer} for layer in range(0, 30, 6)],
+    seconds=40.0,
+    rtol=1e-3,
+    within={"score": 2e-3},
+)
+def GENERATOR(layer: int) -> Rows:
+    """What the parts of its spins predict of a layer of SmolLM2, texts left out one by one."""
+    return generator_rows(_model(), layer)
