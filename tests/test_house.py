@@ -33,11 +33,11 @@ MAY_IMPORT = {
 # rises only in a commit that says why.
 CODE_CEILINGS = {
     "src/spinformer": 9_086,
-    "src/bookmaker": 3_030,
+    "src/bookmaker": 3_040,
     "book/_ext": 670,
     "src/compendium": 17_820,
 }
-LINE_CEILINGS = {"src": 46_300, "tests": 27_790}
+LINE_CEILINGS = {"src": 46_310, "tests": 27_790}
 
 
 @cache

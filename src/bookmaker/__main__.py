@@ -319,7 +319,7 @@ def check(names: tuple[str, ...]) -> None:
 @click.argument("name")
 @click.option("--title", default="", help="Title of the chapter: a question or a finding.")
 def new(name: str, title: str) -> None:
-    """Begin chapter NAME (NN_words): its source, and values for its test run."""
+    """Begin chapter NAME (NN_words): its source, values for its test run, its place in the book."""
     root = project_root()
     for path in write_chapter(root, name, title):
         click.echo(path.relative_to(root))
