@@ -317,11 +317,11 @@ def test_two_ways_differ_where_an_attractor_was_lost_on_one(monkeypatch):
     # 1.2735 down it is kept.
     start = NETWORK, Context(np.array(SIXTEEN), 0), None
     monkeypatch.setattr(study, "start_of_planes", lambda: start)
-    betas = np.linspace(1.268, 1.2735, 6)
+    betas = np.linspace(1.268, 1.2735, 12)
     found = hysteresis(betas, gamma=np.array([NETWORK.gamma]), transient=30_000)
-    assert found.shape == (1, 6)
+    assert found.shape == (1, 12)
     assert not found[0, 0]
-    assert found[0, 2:].all()
+    assert found[0, 3:].all()
 
 
 def test_labels_of_the_planes_against_brute_force():

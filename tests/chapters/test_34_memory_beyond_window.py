@@ -180,7 +180,8 @@ def test_starts_that_never_get_there_count_as_late():
     distance[2, 6] = 1.0
     found = onset(distance, level=0.5)
     assert (found.median, found.reached, found.starts) == (6.0, 3, 5)
-    assert median_interval(np.array([np.inf, 3.0, 1.0, 2.0, 5.0, 4.0])) == (3.5, 2.0, 5.0)
+    # Of six the smallest and the largest hold the median in 31 of 32 cases; the others in 25.
+    assert median_interval(np.array([np.inf, 3.0, 1.0, 2.0, 5.0, 4.0])) == (3.5, 1.0, np.inf)
 
 
 def test_perturbations_follow_the_exponents(network):
