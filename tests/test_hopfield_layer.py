@@ -416,6 +416,7 @@ def test_half_precision_is_near(options):
     assert float((got - wanted).detach().abs().max()) < 0.05
 
 
+@pytest.mark.nightly
 # Torch's tracer itself asks a tensor for a gradient it has not.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 @pytest.mark.parametrize("options", [{"steps": 3}, {"tolerance": 1e-9, "steps": 300}])

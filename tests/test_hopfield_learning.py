@@ -189,6 +189,7 @@ def test_cd_gradient_approaches_the_exact_one_where_the_chain_mixes():
     assert float((short - exact).abs().max()) > 0.03
 
 
+@pytest.mark.nightly
 def test_exact_likelihood_beats_cd1_on_digits():
     images = torch.tensor(digits())
     train, held_out = images[:1200], images[1200:]

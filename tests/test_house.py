@@ -37,7 +37,7 @@ CODE_CEILINGS = {
     "book/_ext": 670,
     "src/compendium": 17_820,
 }
-LINE_CEILINGS = {"src": 46_310, "tests": 27_790}
+LINE_CEILINGS = {"src": 46_320, "tests": 27_830}
 
 
 @cache

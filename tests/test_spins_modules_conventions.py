@@ -178,6 +178,7 @@ def test_functional_gradients(options):
         torch.testing.assert_close(found[name], parameter.grad, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("options", [{"solver": "saddle"}, FIXED, DRIVEN])
 def test_compiled_and_exported(options):

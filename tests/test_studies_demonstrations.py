@@ -194,6 +194,7 @@ def test_fields_are_copies(kind):
     np.testing.assert_allclose(found.numpy(), plain, atol=1e-10)
 
 
+@pytest.mark.nightly
 def test_trainings_side_by_side_are_those_alone(trained):
     few = Lessons(first_seed=100, count=1, steps=3)
     alone, pair = train(few), train(Lessons(first_seed=100, count=2, steps=3))

@@ -221,6 +221,7 @@ def test_a_copy_does_not_depend_on_its_neighbours():
         assert torch.allclose(both[name][1], weight[0], atol=1e-4), name
 
 
+@pytest.mark.nightly
 def test_collapse_at_a_rate_that_teaches_labels():
     """What the two-token case says: keys grow and tokens align; with log Z both norms shrink."""
     data, shape = split_digits([3]), scores.SHAPE
@@ -342,6 +343,7 @@ def test_one_copy_of_the_stored_longer_trainings_comes_again():
     assert row["energy"] == pytest.approx(kept["energy"][0], rel=0.05)
 
 
+@pytest.mark.nightly
 @pytest.mark.claim("A17")
 def test_energies_alone_teach_less_than_components_of_pixels():
     """The verdict, from the tables and from a judge that shares nothing with them.

@@ -23,6 +23,7 @@ def rows_like(table, found, **unit):
             yield name, stored[name][here], np.array(column)
 
 
+@pytest.mark.nightly
 def test_one_seed_of_the_completion_again():
     for data in ("digits", "faces"):
         found = results._completion_rows(data=data, seed=3)
@@ -39,6 +40,7 @@ def test_one_seed_of_the_recall_again(monkeypatch):
         assert abs(stored["recalled"][here][0] - row["recalled"]) < 2 / 180
 
 
+@pytest.mark.nightly
 def test_one_unit_of_the_hops_again():
     found = results._hops_rows(arm="window", links=1, rate=0.1)
     for name, stored, again in rows_like(results.HOPS, found, arm="window", links=1, rate=0.1):

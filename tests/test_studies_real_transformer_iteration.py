@@ -437,6 +437,7 @@ def test_bad_input_is_refused(call, words):
         call(model, trace)
 
 
+@pytest.mark.nightly
 def test_one_text_of_the_stored_end_points_again():
     """Two layers of the loops that need few steps, one of those that need many."""
     model = installed_model()

@@ -304,6 +304,7 @@ def test_query_energy_by_hand_and_turned():
     assert (abs(drawn.mean(0) - np.mean(by_hand, axis=0)) < 4 * error).all()
 
 
+@pytest.mark.nightly
 def test_stored_rows_computed_anew():
     model = installed_model()
     windows = steps.windows_of(model, [TEXTS[3]], 32)

@@ -125,6 +125,7 @@ def test_measurements_by_hand():
     assert float(found["accuracy"][0]) == np.mean(right)
 
 
+@pytest.mark.nightly
 @pytest.mark.claim("A14c")
 def test_training_aligns_or_opposes_the_update_as_the_goal_asks():
     """Short trainings of two copies: recall goes up by more than 0.5, the others below −0.2."""

@@ -103,7 +103,12 @@ def imported_files(code: str) -> list[Path]:
 def module_tree(name: str) -> ast.Module | None:
     """Return the syntax tree of a module of the checkout, None if there is no such module."""
     path = _file(tuple(name.split(".")))
-    return ast.parse(path.read_text(encoding="utf-8")) if path else None
+    return _tree(path, path.stat().st_mtime_ns) if path else None
+
+
+@cache
+def _tree(path: Path, _changed: int) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def _canonical(node: object, *, documented: bool = True) -> str:
@@ -146,7 +151,7 @@ def _file_meaning(path: Path, _changed: int) -> bytes:
 @cache
 def _imports(path: Path, _changed: int) -> Sequence[Parts]:
     package = path.relative_to(SOURCE).parent.parts
-    return list(_modules(ast.parse(path.read_text(encoding="utf-8")), package))
+    return list(_modules(_tree(path, _changed), package))
 
 
 def _files(module: Parts) -> Iterator[Path]:

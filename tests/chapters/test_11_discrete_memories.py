@@ -292,6 +292,7 @@ def test_errors_are_the_scatter_over_seeds():
         assert (ratio < 1.25).all()
 
 
+@pytest.mark.nightly
 def test_errors_of_the_fitted_exponent_are_the_scatter_over_seeds():
     fits = [
         capacity_exponent([20, 30, 45], degree=2, blocks=8, bits=1000, seed=s) for s in range(24)

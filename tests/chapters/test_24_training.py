@@ -290,6 +290,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_validation_is_validation():
     assert looks[0][0].accuracy == score(fresh, task.validation[0], labels=task.validation[1])[0]
 
 
+@pytest.mark.nightly
 @pytest.mark.claim("B10")
 def test_couplings_alone_carry_the_digits():
     """Live; spins without couplings fail the same probe; then what the tables say."""

@@ -195,6 +195,7 @@ def test_the_error_of_simulated_entropy_is_its_scatter():
     assert np.mean([float(one.error) for one in found]) == pytest.approx(scatter, rel=0.3)
 
 
+@pytest.mark.nightly
 def test_one_seed_of_the_table_comes_out_again(trained):
     """Trainings amplify rounding: tight at the beginning, within a third at the end."""
     table = RECALL.read()

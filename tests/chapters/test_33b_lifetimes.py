@@ -132,6 +132,7 @@ def test_stored_lifetimes_hold_for_another_seed(beta):
     assert stored["low"][at] < row["high"]
 
 
+@pytest.mark.nightly
 def test_stored_columns_and_crisis_are_what_the_code_makes():
     columns = COLUMNS.read()
     network = Network.document()

@@ -82,6 +82,7 @@ def test_cells_are_full_and_other_tables_are_about_networks_of_the_first_family(
     assert late["seed"].tolist() == first["seed"][late["number"]].tolist()
 
 
+@pytest.mark.nightly
 @pytest.mark.claim("C16")
 def test_the_share_of_networks_with_all_three_regimes():
     for family in (0, 1):
