@@ -335,7 +335,7 @@ def test_the_map_takes_its_setting_from_the_address_and_runs(browser: object, si
     beta = float(within(browser, "map", "[name=beta]").get_attribute("value"))
     assert beta == pytest.approx(1.2646)
     before = tokens_shown(browser)
-    until(browser, lambda: tokens_shown(browser) > before + 1000)
+    until(browser, lambda: tokens_shown(browser) > before + 100)
     assert "β = 1.26460" in told(browser, "map")
 
 
