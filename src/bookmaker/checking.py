@@ -236,7 +236,7 @@ def _row_faults(root: Path, claims: list[Claim]) -> Iterator[Fault]:
             yield claim.fault(problem)
         if claim.settings:
             path = root / TABLES / claim.settings
-            yield from map(claim.fault, settings_faults(path, claim.verdict))
+            yield from map(claim.fault, settings_faults(path, claim.verdict, claim.region))
 
 
 def _verdict_faults(root: Path, claims: list[Claim], names: set[str]) -> Iterator[Fault]:

@@ -19,7 +19,6 @@ import yaml
 from bookmaker.conditions import condition_names, is_met
 from bookmaker.errors import ConditionError, Fault, SourceError
 from bookmaker.freshness import read_notebook
-from bookmaker.settings import SIGNS
 
 VERDICTS = ("holds", "holds if", "fails", "open", "not computed yet")
 DECIDED = {"holds": True, "holds if": True, "fails": False}
@@ -40,8 +39,9 @@ class Claim:
     they print it, and the row finds it with a regular expression of one group. `criterion` is an
     expression in these names that is true where the statement holds (see `conditions`); `shown` is
     what the page prints, with `{name}` for a figure. `settings` is the table of settings, below
-    `src/compendium`, of a row whose verdict depends on choices (see `settings`); one that
-    `holds` or `fails` and has none says in `no_settings` why no choice could turn it; `before` says
+    `src/compendium`, of a row whose verdict depends on choices (see `settings`), and `region` the
+    condition on its columns under which a row `holds if`; a row without a table
+    says in `no_settings` why no choice could turn it; `before` says
     of a criterion that was changed after the first run what it was and what it gave. `line` is
     where the row begins.
     """
@@ -56,6 +56,7 @@ class Claim:
     criterion: str = ""
     shown: str = ""
     settings: str = ""
+    region: str = ""
     no_settings: str = ""
     before: str = ""
     line: int = field(default=1, compare=False)
@@ -79,6 +80,12 @@ class Claim:
                 continue
             if groups != 1:
                 yield self.fault(f"figure {name} needs one group, got {groups}")
+        if self.verdict != "not computed yet" and bool(self.settings) == bool(self.no_settings):
+            yield self.fault("needs a table of settings, or no_settings: why no choice turns it")
+        if self.region and (not self.settings or self.verdict != "holds if"):
+            yield self.fault(
+                "a region belongs to a row that 'holds if' and has a table of settings"
+            )
         if self.settled:
             yield from self._row_faults()
         elif self.criterion or self.figures or self.shown:
@@ -90,8 +97,6 @@ class Claim:
                 yield self.fault(f"{key} is missing")
         if self.verdict != "holds" and not self.condition:
             yield self.fault("condition is missing: say when or why")
-        if (self.settings == "") == (self.no_settings == "") and self.verdict in SIGNS:
-            yield self.fault("needs a table of settings, or no_settings: why no choice turns it")
         try:
             compared = set(condition_names(self.criterion)) if self.criterion else set()
             quoted = {name for _, name, _, _ in Formatter().parse(self.shown) if name is not None}

@@ -92,7 +92,9 @@ def read_rows(root: Path) -> list[Row]:
             Row(
                 claim,
                 figures,
-                settings_words(root / TABLES / claim.settings) if claim.settings else "",
+                settings_words(root / TABLES / claim.settings, claim.region)
+                if claim.settings
+                else "",
                 tuple(name for _, name in places),
                 parts.get(claim.chapter, home.get(claim.id[0], "")),
                 passages.get(claim.id, ""),
