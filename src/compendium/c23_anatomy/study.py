@@ -358,7 +358,7 @@ def hub_couplings(sites: int, *, strength: float) -> Tensor:
 
 
 def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[float, bool]:
-    """Relative distance of the module's ⟨σ⟩ from `large_d` at its own couplings; did it converge."""
+    """Relative distance of the module's ⟨σ⟩ from `large_d` at its own couplings; converged?"""
     size = module.dim // module.heads
     module.warned = True  # whether it converged is part of the answer
     with torch.no_grad():
