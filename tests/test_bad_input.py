@@ -39,8 +39,7 @@ BAD: dict[str, Any] = {
 # An error is no function; a folder that is not there is an error of its own; a check names the
 # argument it is told. The rest are parts that a chapter shows at work on arrays it has just made.
 LEFT_OUT = (
-    *("ModelUnavailable", "model_directory", "check_integer", "Solver"),
-    *("hop", "rest", "overlaps_segments", "overlaps_correlations", "response_attention"),
+    *("ModelUnavailable", "check_integer", "Solver", "hop", "rest", "response_attention"),
     *("driven_start", "driven_step", "entropy_rate"),
 )
 # A bar that is shown or not; what torch itself reads and refuses.
