@@ -35,7 +35,7 @@ CODE_CEILINGS = {
     "src/spinformer": 8_910,
     "src/bookmaker": 3_040,
     "book/_ext": 670,
-    "src/compendium": 17_700,
+    "src/compendium": 17_600,
 }
 LINE_CEILINGS = {"src": 46_320, "tests": 27_830}
 
