@@ -34,8 +34,8 @@ from spinformer.spins.mean_field import glass_state, solve_mean_field
 
 # Nothing to compute: a derivation, an explanation, or a reading of the chapter's own figures.
 PROOFS = {
-    *("10.1", "11.1", "11.3", "11b.1", "12.1", "12.2", "12.4"),
-    *("12c.1", "12c.2", "13.1", "13.3", "14.1", "14b.3", "15.1", "15.2"),
+    *("10.1", "11.1", "11.3", "11b.1", "12.1", "12.2", "12.5"),
+    *("13.1", "13.3", "14.1", "14b.3", "15.1", "15.2"),
     *("42.1", "42.3", "42b.2", "42c.1"),
     *("16.3", "17.1", "17.3"),
     *(
@@ -129,16 +129,14 @@ def test_continuous_capacity():
     ) == near(asked, 0)
 
 
-@answers("12c.3", "12c.4")
-def test_two_time_scales():
+@answers("12.4")
+def test_hidden_neurons():
     # ρ ü + (1 + ρ) u̇ + (1 − a) u = 0 near a rest; rates of the slow mode.
-    rho = said("12c", r"tfrac12\$ at \$\\rho=(\d)")
-    assert np.roots([rho, 1 + rho, 1.0]).max() == pytest.approx(-0.5)
-    edge = said("12c", r"at \$\\omega_0=(\d)\$, with")
+    edge = said("12", r"at \$\\omega_0=(\d)\$, with")
     rates = np.roots([1.0, 2.0, 1.0 - 1j * edge])
     slow = rates[np.argmax(rates.real)]
     assert slow.real == pytest.approx(0.0, abs=1e-9)
-    assert abs(slow.imag) == near(said("12c", r"\(1\+\\rho\)=(\d)\$ in units"), 6)
+    assert abs(slow.imag) == near(said("12", r"\(1\+\\rho\)=(\d)\$ in units"), 6)
 
 
 @answers("13.2", "13.4")

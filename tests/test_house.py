@@ -32,10 +32,10 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 9_086,
+    "src/spinformer": 8_910,
     "src/bookmaker": 3_040,
     "book/_ext": 670,
-    "src/compendium": 17_820,
+    "src/compendium": 17_700,
 }
 LINE_CEILINGS = {"src": 46_320, "tests": 27_830}
 
