@@ -10,6 +10,8 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctes
 
 # One thread per process: same sums in the same order on every machine.
 export OMP_NUM_THREADS ?= 1
+# A hundred processes import the same modules: what one has compiled the others read.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help book test test-all install notebooks reproduce html pdf check lint portability benchmarks links clean
 

@@ -19,8 +19,6 @@ import numpy as np
 import pytest
 import torch
 
-from bookmaker.meaning import code_cells, python_source
-from bookmaker.source import chapters
 from spinformer.core.continuation import follow
 from spinformer.dmft.continuation import cycle, follow_cycle
 from spinformer.dmft.ensemble import Ensemble
@@ -39,26 +37,25 @@ BAD: dict[str, Any] = {
 # An error is no function; a folder that is not there is an error of its own; a check names the
 # argument it is told. The rest are parts that a chapter shows at work on arrays it has just made.
 LEFT_OUT = (
-    *("ModelUnavailable", "model_directory", "check_integer", "Solver"),
-    *("hop", "rest", "overlaps_segments", "overlaps_correlations", "response_attention"),
+    *("ModelUnavailable", "check_integer", "Solver", "hop", "rest", "response_attention"),
     *("driven_start", "driven_step", "entropy_rate"),
 )
 # A bar that is shown or not; what torch itself reads and refuses.
 NOT_TRIED = ("progress", "device", "dtype")
 
 
+# `from spinformer.x import a, b`, on one line or in parentheses.
+IMPORT = re.compile(r"^from (spinformer\.(?!plot)[\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
+
+
 def offered() -> Iterator[tuple[str, Callable[..., Any]]]:
     """The public door: functions and classes of the package that a chapter imports."""
-    for chapter in chapters(ROOT):
-        for cell in code_cells(chapter.template):
-            for node in ast.walk(ast.parse(python_source(cell.source))):
-                source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-                if not source.startswith("spinformer.") or source.startswith("spinformer.plot"):
-                    continue
-                for alias in node.names:
-                    found = getattr(importlib.import_module(source), alias.name, None)
-                    if callable(found) and alias.name not in LEFT_OUT:
-                        yield f"{source}.{alias.name}", found
+    chapters = sorted((ROOT / "notebooks").glob("*.md"))
+    for module, names in IMPORT.findall("".join(path.read_text("utf-8") for path in chapters)):
+        for name in re.findall(r"\w+", re.sub(r" as \w+|#.*", "", names)):
+            found = getattr(importlib.import_module(module), name, None)
+            if callable(found) and name not in LEFT_OUT:
+                yield f"{module}.{name}", found
 
 
 def example(function: Callable[..., Any]) -> str:

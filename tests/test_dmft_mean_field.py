@@ -13,15 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from compendium.c32_paths_to_mean_fields.averages import (
+    overlaps_correlations,
+    overlaps_explicit,
+    overlaps_segments,
+)
 from spinformer.core.states import spin_states
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import (
     attend,
     context_from_tokens,
-    overlaps_correlations,
-    overlaps_explicit,
-    overlaps_segments,
     random_contexts,
     step,
     torch_step,

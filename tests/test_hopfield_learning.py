@@ -14,8 +14,8 @@ from compendium.c13_memory_density.study import free_mixture, two_clusters
 from compendium.common.images import digits
 from spinformer.core.solve import NotConverged, Status
 from spinformer.hopfield.density import (
+    _em_update,
     contrastive_gradient,
-    em_update,
     fit,
     log_prob,
     log_weights,
@@ -71,7 +71,7 @@ def test_gradcheck_and_the_missing_diag_of_the_document():
 def test_em_step_maximises_its_bound_and_never_raises_the_loss(setting):
     seed, number, d, beta = setting
     patterns, data = normal(seed, number, d), 2 * normal(seed + 1, 30, d) + 1
-    after = em_update(patterns, data=data, beta=beta)
+    after = _em_update(patterns, data=data, beta=beta)
     assert (
         float(loss(after, data=data, beta=beta))
         <= float(loss(patterns, data=data, beta=beta)) + 1e-12

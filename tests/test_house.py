@@ -31,16 +31,13 @@ MAY_IMPORT = {
 }
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
-CODE_CEILINGS = (
-    ("src/spinformer", 9_086),
-    ("src/bookmaker", 3_040),
-    ("book/_ext", 670),
-    ("src/compendium", 17_820),
-)
-LINE_CEILINGS = (
-    ("src", 46_320),
-    ("tests", 27_830),
-)
+CODE_CEILINGS = {
+    "src/spinformer": 8_910,
+    "src/bookmaker": 2_910,
+    "book/_ext": 650,
+    "src/compendium": 17_700,
+}
+LINE_CEILINGS = {"src": 46_320, "tests": 27_500}
 
 
 @cache
@@ -146,12 +143,12 @@ def test_imports_point_downwards():
     assert forbidden_imports(ROOT) == []
 
 
-@pytest.mark.parametrize(("folder", "ceiling"), CODE_CEILINGS)
+@pytest.mark.parametrize(("folder", "ceiling"), CODE_CEILINGS.items())
 def test_code_stays_below_its_ceiling(folder: str, ceiling: int):
     assert sizes(ROOT, folder)[0] <= ceiling
 
 
-@pytest.mark.parametrize(("folder", "ceiling"), LINE_CEILINGS)
+@pytest.mark.parametrize(("folder", "ceiling"), LINE_CEILINGS.items())
 def test_everything_stays_below_its_ceiling(folder: str, ceiling: int):
     assert sizes(ROOT, folder)[1] <= ceiling
 

@@ -14,19 +14,21 @@ from spinformer.core.solve import NotConverged, Status
 from spinformer.spins import mean_field
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import (
-    FUNCTIONALS,
+    _FUNCTIONALS,
     METHODS,
+    _unit_diagonal,
     belief_propagation,
     glass_state,
     instability_beta,
     solve_mean_field,
-    unit_diagonal,
 )
 
 
 def gibbs_functional(couplings, *, fields, beta, magnetization, method):
     """psi(m) at any m, stationary or not."""
-    return FUNCTIONALS[method](beta * couplings, beta * fields)(np.arctanh(magnetization), None).psi
+    return _FUNCTIONALS[method](beta * couplings, beta * fields)(
+        np.arctanh(magnetization), None
+    ).psi
 
 
 def _glass(seed, size, batch=(), field=0.5):
@@ -178,7 +180,7 @@ def test_unit_diagonal(seed, size, scale):
     matrix = scale * _glass(seed, size)[0]
     # A start outside the positive definite shifts is replaced.
     for start in (None, np.full(size, -5.0)):
-        shift, inverse, log_det = unit_diagonal(matrix, start=start)
+        shift, inverse, log_det = _unit_diagonal(matrix, start=start)
         full = np.diag(1 + shift) - matrix
         assert np.allclose(np.diag(np.linalg.inv(full)), 1, atol=1e-8)
         assert np.allclose(inverse @ full, np.eye(size), atol=1e-8)
@@ -207,7 +209,7 @@ def _next_magnetization(method, k, theta, m):
         field = field + 2 / 3 * (1 - 3 * m**2) * (k**3 @ (m * v)) - m * loops
     if method == "adaptive":
         root = np.sqrt(v)
-        shift, _, _ = unit_diagonal(root[:, None] * k * root)
+        shift, _, _ = _unit_diagonal(root[:, None] * k * root)
         field = field - m * shift / v
     return np.tanh(field)
 
@@ -262,7 +264,7 @@ def test_a_climb_that_cannot_rise_is_stalled():
     falls = iter(range(100))
 
     def evaluate(x, _):
-        return mean_field.Point(
+        return mean_field._Point(
             psi=-float(next(falls)), gradient=np.ones(2), curvature=np.zeros((2, 2))
         )
 
