@@ -157,19 +157,26 @@ def budget_exponent(family: str, *, length: int, fixed: bool) -> float:
     return math.log2(flops[1] / flops[0])
 
 
-def budget_error(
-    tokens: torch.Tensor, *, family: str, fixed: bool, beta: float, seed: int = 0
-) -> float:
-    """`relative_error` of a family at its budget; recurrence against causal attention."""
+def budget_errors(
+    tokens: torch.Tensor, *, family: str, beta: float, seed: int = 0
+) -> tuple[float, float]:
+    """`relative_error` of a family at a fixed budget and at a share of the tokens.
+
+    Recurrence is held against causal attention.
+    """
     length = len(tokens)
     exact, mean = attention(tokens, keys=tokens, values=tokens, beta=beta), tokens.mean(0)
     if family == "recurrent":
         causal = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
         exact = attention(tokens, keys=tokens, values=tokens, beta=beta, mask=causal)
         mean = tokens.cumsum(0) / torch.arange(1, length + 1, device=tokens.device)[:, None]
-    share = budget(family, length=length, fixed=fixed)
-    result = budget_call(tokens, family=family, budget=share, beta=beta, seed=seed)()
-    return relative_error(result, exact=exact, mean=mean)
+
+    def error(fixed: bool) -> float:
+        most = budget(family, length=length, fixed=fixed)
+        result = budget_call(tokens, family=family, budget=most, beta=beta, seed=seed)()
+        return relative_error(result, exact=exact, mean=mean)
+
+    return error(True), error(False)
 
 
 def kernel_error(
