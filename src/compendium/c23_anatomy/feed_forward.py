@@ -145,10 +145,8 @@ SITES, DIM = 12, 16
 SEEDS = 10
 WIDTH = 128
 # (systems, steps) of the networks.
-FITS = {
-    "clusters": ((1500, 400), (1500, 2500), (3000, 2500)),
-    "random": ((1500, 400), (3000, 2500)),
-}
+SHORT, LONG = (1500, 400), (3000, 2500)
+FITS = {"clusters": (SHORT, (1500, 2500), LONG), "random": (SHORT, LONG)}
 
 
 def learned_rows(
@@ -156,7 +154,6 @@ def learned_rows(
     gamma: float,
     surroundings: str,
     seed: int,
-    fits: tuple[tuple[int, int], ...] | None = None,
     owners: int = 400,
 ) -> Rows:
     """Rows of the table for one draw: a row a network, with `decided`, the share of the variance
@@ -181,7 +178,7 @@ def learned_rows(
         prototypes=centres,
         **physics,
     )
-    chosen = FITS[surroundings] if fits is None else fits
+    chosen = FITS[surroundings]
     most = max(systems for systems, _ in chosen)
     sizes: dict[str, Any] = {"sites": SITES, "dim": DIM}
     h = draw_tokens(most, seed=100 * seed + 5, prototypes=centres, **sizes)
