@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 from torch.utils.flop_counter import FlopCounterMode
 
+from bookmaker.tables import Rows, stored
 from compendium.c10_attention.relatives import (
     kernel_attention,
     low_rank_attention,
@@ -155,6 +157,18 @@ def budget_exponent(family: str, *, length: int, fixed: bool) -> float:
         share = budget(family, length=size, fixed=fixed)
         flops.append(count_cost(budget_call(tokens, family=family, budget=share, beta=0.2)).flops)
     return math.log2(flops[1] / flops[0])
+
+
+@stored(
+    Path(__file__).with_name("exponents.csv"),
+    units=[{"family": family, "kind": kind} for family in FIXED for kind in ("fixed", "share")],
+    seconds=2.0,
+)
+def EXPONENTS(family: str, kind: str) -> Rows:
+    """Exponent of the operations at a fixed budget and at a share of the tokens."""
+    # Recurrence bends late; the others cost more memory at a fixed share.
+    length = 8192 if kind == "fixed" or family == "recurrent" else 2048
+    return [{"exponent": budget_exponent(family, length=length, fixed=kind == "fixed")}]
 
 
 def budget_errors(
