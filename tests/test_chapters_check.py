@@ -64,6 +64,8 @@ BETA = "beta: float = 1.5  # inverse temperature, in [0, 10]"
         (SOURCE, change(HEADING, "No heading."), "12: the text must begin with a heading"),
         (SOURCE, change("  language: python", "  language: [python"), "8: Notebook metadata"),
         (SOURCE, change("tags: [parameters]", "tags: [parameters"), "21: "),
+        (SOURCE, change("tags: [parameters]", "tags: 7"), "1: the file cannot be read: 7 is not"),
+        (SOURCE, change(":tags: [param", ":mystnb: 3\n:tags: [param"), "21: mystnb must hold"),
         (SOURCE, change("in [1, 100]", "in [1, 100"), "24: count has a range that cannot be read"),
         (SOURCE, change("in [0, 10]", "in [10, 0]"), "23: the range of beta is empty"),
         (SOURCE, change(BETA, f"{BETA}\n{BETA}"), "24: beta stands in line 1 of the cell already"),
