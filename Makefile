@@ -43,12 +43,10 @@ install: $(INSTALLED) ## the environment, once; again when versions change
 
 notebooks: $(INSTALLED) ## execute the chapters whose code changed, take over the text of the others
 	$(CHAPTERS) build --jobs $(WORKERS)
-	$(CHAPTERS) cover
 	$(CHAPTERS) frame
 
 reproduce: $(INSTALLED) ## execute every chapter anew; no byte should change
 	$(CHAPTERS) build --all --jobs $(WORKERS)
-	$(CHAPTERS) cover
 	$(CHAPTERS) frame
 
 html: $(INSTALLED) ## the pages from the notebooks as they are; no warning is let through
