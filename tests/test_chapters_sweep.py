@@ -304,7 +304,7 @@ def test_figures_of_claims_are_results() -> None:
 
 STORED = """\
 from compendium.c14_real_transformer.toy import read_toy
-from compendium.c21b_large_systems import study
+from compendium.c21a_cheap_free_energies import study
 
 table, live = TABLE.read(), 3.0
 """

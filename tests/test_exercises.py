@@ -1,6 +1,6 @@
 """Every exercise's answer is computed, and the number that stands in its text is the one found.
 
-Those of chapters 22 to 23c are in `test_exercises_spins.py`, those from 32c to 36 that are not
+Those of chapters 22 to 23c are in `test_exercises_spins.py`, those from 32b to 36 that are not
 here in `test_exercises_limit.py`. What no test computes is in `PROOFS` (nothing to compute, or
 nothing that a number would prove) or in `TOO_LONG`.
 """
@@ -251,12 +251,12 @@ def test_cheap_free_energies():
     assert np.mean(counts["naive"]) > np.mean(counts["adaptive"]) > 1.5
 
 
-@answers("21b.1", "21b.2")
+@answers("21a.4", "21a.5")
 def test_large_systems():
     state = glass_state(0.6, field_std=0.01)
     assert state.value == pytest.approx(0.36 * 1e-4 / (1 - 0.36), rel=0.01)
     assert state.stability == pytest.approx(0.36, rel=0.01)
-    near_line, close = said("21b", r"0.58 = (\d+)\$; .*0.99 = ([\d{},]+)\$", 2)
+    near_line, close = said("21a", r"0.58 = (\d+)\$; .*0.99 = ([\d{},]+)\$", 2)
     for factor, layers in ((0.58, near_line), (0.99, close)):
         assert 2 * math.log(1e-3) / math.log(factor) == near(layers, 0)
 

@@ -35,7 +35,7 @@ CODE_CEILINGS = {
     "src/spinformer": 8_910,
     "src/bookmaker": 2_910,
     "book/_ext": 650,
-    "src/compendium": 17_700,
+    "src/compendium": 17_630,
 }
 LINE_CEILINGS = {"src": 46_320, "tests": 27_620}
 
