@@ -33,11 +33,11 @@ MAY_IMPORT = {
 # rises only in a commit that says why.
 CODE_CEILINGS = {
     "src/spinformer": 8_910,
-    "src/bookmaker": 2_910,
+    "src/bookmaker": 2_905,
     "book/_ext": 650,
     "src/compendium": 17_630,
 }
-LINE_CEILINGS = {"src": 46_320, "tests": 27_620}
+LINE_CEILINGS = {"src": 46_320, "tests": 27_582}
 
 
 @cache
