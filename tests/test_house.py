@@ -33,7 +33,7 @@ MAY_IMPORT = {
 # rises only in a commit that says why.
 CODE_CEILINGS = {
     "src/spinformer": 8_910,
-    "src/bookmaker": 2_905,
+    "src/bookmaker": 2_910,
     "book/_ext": 650,
     "src/compendium": 17_630,
 }
