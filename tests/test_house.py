@@ -34,10 +34,10 @@ MAY_IMPORT = {
 CODE_CEILINGS = {
     "src/spinformer": 9_086,
     "src/bookmaker": 3_040,
-    "book/_ext": 670,
+    "book/_ext": 970,
     "src/compendium": 17_820,
 }
-LINE_CEILINGS = {"src": 46_320, "tests": 27_830}
+LINE_CEILINGS = {"src": 46_320, "tests": 28_000}
 
 
 @cache
