@@ -28,7 +28,7 @@ def printed():
 
 def test_verdicts_of_the_parts_are_those_of_the_claims():
     for path, text in verdicts(ROOT):
-        assert path.read_text() == text, AGAIN
+        assert path.read_bytes() == text, AGAIN
     claims = [claim for claim in read_claims(ROOT) if claim.id[0] in PARTS]
     pages = "".join(path.read_text() for path, _ in verdicts(ROOT))
     for claim in claims:

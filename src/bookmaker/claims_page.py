@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from bookmaker.claims import VERDICTS, Claim, printed_by_chapter, read_claims, settle
 from bookmaker.errors import Fault, SourceError
+from bookmaker.project import contents
 from bookmaker.settings import TABLES, settings_words
 
 PASSAGES = "book/passages.yml"
@@ -213,27 +213,13 @@ def _passages(root: Path) -> dict[str, str]:
 
 
 def _parts(root: Path) -> dict[str, str]:
-    """Return the part of the book in which each chapter stands, without its name."""
-    contents = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
+    """Return the part of the book in which each chapter stands; further results belong to it."""
     return {
-        file.removeprefix("notebooks/"): _part(part.get("caption", ""))
-        for part in contents.get("parts", [])
-        for entry in part.get("chapters", [])
-        for file in _files(entry)
+        Path(file).name: (re.findall(r"Part [IVX]+", caption) or caption.split(":"))[0]
+        for caption, files in contents(root)
+        for file in files
         if file.startswith("notebooks/")
     }
-
-
-def _part(caption: str) -> str:
-    """Return the part that a caption names; further results of a part belong to it."""
-    found = re.search(r"Part [IVX]+", caption)
-    return found[0] if found else caption.partition(":")[0]
-
-
-def _files(entry: dict[str, Any]) -> list[str]:
-    """Return the file of an entry in the table of contents, and those below it."""
-    below = (file for inner in entry.get("sections", []) for file in _files(inner))
-    return [entry.get("file", ""), *below]
 
 
 def _function_source(path: Path, name: str) -> str:

@@ -31,12 +31,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spinformer.core.checks import (
-    check_broadcast,
-    check_function,
-    check_integer,
-    check_tensor,
-)
+from spinformer.core.checks import check_broadcast, check_function, check_integer, check_tensor
 from spinformer.hopfield.inputs import check_beta, check_like, check_result
 
 

@@ -29,7 +29,6 @@ from torch import Tensor, nn
 from bookmaker.tables import Rows, Table
 from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
 from spinformer.core.random import TorchSeed, torch_generator
-from spinformer.core.records import record
 
 
 def own_token_share(
@@ -79,19 +78,6 @@ def per_token_data(fields: Tensor, *, bilinear: Tensor, **options: Any) -> tuple
     return torch.cat([fields, parts.spins], -1).flatten(0, -2), parts.response.flatten(0, -2)
 
 
-@record
-class PerTokenFit:
-    """R² of a trained per-token network, pooled over channels.
-
-    `train` and `test` on the two parts of its data, `elsewhere` on data of another kind (NaN if
-    none was given).
-    """
-
-    train: float
-    test: float
-    elsewhere: float
-
-
 def fit_per_token(
     inputs: Tensor,
     *,
@@ -103,9 +89,11 @@ def fit_per_token(
     batch: int = 256,
     rate: float = 3e-3,
     held_out: float = 0.25,
-) -> PerTokenFit:
+) -> dict[str, float]:
     """Train x ↦ W₂ gelu(W₁x + b₁) + b₂ on one token at a time, as a transformer's feed-forward.
 
+    Returns R², pooled over channels: "train" and "test" on the two parts of the data, "elsewhere"
+    on data of another kind, NaN if none was given.
     `inputs` (samples, features), `targets` (samples, channels); the last `held_out` share of the
     samples is the test set, so give whole systems in order. `elsewhere` is a further pair to
     test on. Inputs are standardised per feature, targets by one number, all from the training
@@ -134,11 +122,8 @@ def fit_per_token(
         spread = float((y - y.mean(0)).square().sum())
         return 1 - wrong / spread
 
-    return PerTokenFit(
-        train=score(x[:cut], y[:cut]),
-        test=score(x[cut:], y[cut:]),
-        elsewhere=float("nan") if elsewhere is None else score(*prepared(*elsewhere)),
-    )
+    away = float("nan") if elsewhere is None else score(*prepared(*elsewhere))
+    return {"train": score(x[:cut], y[:cut]), "test": score(x[cut:], y[cut:]), "elsewhere": away}
 
 
 def _train(x: Tensor, y: Tensor, width: int, steps: int, batch: int, rate: float) -> nn.Module:
@@ -207,26 +192,10 @@ def learned_rows(
     rows = []
     for systems, steps in chosen:
         part = slice(0, systems * SITES)
-        fit = fit_per_token(
-            inputs[part],
-            targets=targets[part],
-            width=WIDTH,
-            steps=steps,
-            seed=seed,
-            elsewhere=away,
-        )
-        rows.append(
-            {
-                "systems": systems,
-                "steps": steps,
-                "width": WIDTH,
-                "input": "both",
-                "decided": decided,
-                "train": fit.train,
-                "test": fit.test,
-                "elsewhere": fit.elsewhere,
-            }
-        )
+        data: dict[str, Any] = {"targets": targets[part], "elsewhere": away}
+        fit = fit_per_token(inputs[part], width=WIDTH, steps=steps, seed=seed, **data)
+        tried = {"systems": systems, "steps": steps, "width": WIDTH, "input": "both"}
+        rows.append({**tried, "decided": decided, **fit})
     return rows
 
 
