@@ -34,10 +34,10 @@ MAY_IMPORT = {
 CODE_CEILINGS = {
     "src/spinformer": 8_910,
     "src/bookmaker": 2_910,
-    "book/_ext": 650,
+    "book/_ext": 940,
     "src/compendium": 17_630,
 }
-LINE_CEILINGS = {"src": 46_320, "tests": 27_765}
+LINE_CEILINGS = {"src": 46_320, "tests": 27_790}
 
 
 @cache
