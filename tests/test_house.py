@@ -34,7 +34,7 @@ MAY_IMPORT = {
 CODE_CEILINGS = {
     "src/spinformer": 8_910,
     "src/bookmaker": 2_910,
-    "book/_ext": 940,
+    "book/_ext": 950,
     "src/compendium": 17_630,
 }
 LINE_CEILINGS = {"src": 46_320, "tests": 27_790}
