@@ -169,7 +169,7 @@ OUT_OF_RANGE: dict[str, Any] = {
     **dict.fromkeys(("kept", "bins", "threads", "stretches", "stretch", "cd_steps", "rate"), 0),
     **dict.fromkeys(("method", "solver", "theory", "schedule", "kernel"), "no such"),
     **{"epsilon": 1.5, "level": 1.5, "corruption": 0.6, "order": 3, "position": 0.5},
-    "couplings": np.ones((2, 3)),
+    **dict.fromkeys(("couplings", "ordered"), np.ones((2, 3))),
 }
 # They say that they check nothing: results, and inner steps of loops.
 UNCHECKED = (
