@@ -1,6 +1,6 @@
 """Every exercise's answer is computed, and the number that stands in its text is the one found.
 
-Those of chapters 22 to 23c are in `test_exercises_spins.py`, those from 32c to 36 that are not
+Those of chapters 22 to 23c are in `test_exercises_spins.py`, those from 32b to 36 that are not
 here in `test_exercises_limit.py`. What no test computes is in `PROOFS` (nothing to compute, or
 nothing that a number would prove) or in `TOO_LONG`.
 """
