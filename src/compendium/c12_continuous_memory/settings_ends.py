@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bookmaker.tables import Rows, Table
-from compendium.c12c_two_time_scales.study import ENDS
+from compendium.c12_continuous_memory.hidden_neurons import ENDS
 
 STARTS = ("in balance", "empty")
 
