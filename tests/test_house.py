@@ -37,7 +37,7 @@ CODE_CEILINGS = {
     "book/_ext": 950,
     "src/compendium": 17_940,
 }
-LINE_CEILINGS = {"src": 46_070, "tests": 27_715}
+LINE_CEILINGS = {"src": 46_145, "tests": 27_715}
 
 
 @cache
