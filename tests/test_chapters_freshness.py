@@ -107,6 +107,12 @@ def clear(text: str) -> str:
     return json.dumps(notebook)
 
 
+def drop_outputs(text: str) -> str:
+    notebook = json.loads(text)
+    del notebook["cells"][-1]["outputs"]
+    return json.dumps(notebook)
+
+
 def drop_a_cell(text: str) -> str:
     notebook = json.loads(text)
     del notebook["cells"][-1]
@@ -118,6 +124,7 @@ def drop_a_cell(text: str) -> str:
     [
         lambda text: text.replace("flat 1.50", "flat 9.99"),
         clear,
+        drop_outputs,
         drop_a_cell,
         lambda text: text[: len(text) // 2],
         lambda text: "",

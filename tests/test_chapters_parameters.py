@@ -14,6 +14,7 @@ from bookmaker.parameters import ParameterCell, check_values, parse_parameters, 
 LINES = """\
 beta: float = 1.27  # inverse temperature of the output, in [0, 10]
 gain: float = 2.0  # gain, in (0, inf)
+share: float = 0.5  # share, in [0, 1)
 steps: int = 2000  # steps kept, in [10, 100000]
 network: str = "document"  # which network, one of {document | random}
 text: str = ""  # any text
@@ -30,7 +31,7 @@ def read(source: str) -> ParameterCell:
 
 def test_reads_names_types_defaults_ranges_and_help() -> None:
     found = {p.name: p for p in read(LINES).parameters}
-    assert list(found) == ["beta", "gain", "steps", "network", "text", "exact", "seed"]
+    assert list(found) == ["beta", "gain", "share", "steps", "network", "text", "exact", "seed"]
     assert (found["beta"].type, found["beta"].default, found["beta"].high) == (float, 1.27, 10.0)
     assert found["beta"].help == "inverse temperature of the output"
     assert found["gain"].open_low
@@ -69,6 +70,7 @@ def test_accepts_what_is_allowed(name: str, text: str, value: object) -> None:
         ("beta", "hot", "got 'hot'"),
         ("gain", "0", r"gain must be float in \(0, inf\)"),
         ("gain", "inf", "got inf"),
+        ("share", "1", r"share must be float in \[0, 1\), got 1"),
         ("steps", "50.0", r"steps must be int in \[10, 100000\], got 50.0"),
         ("steps", "True", "got True"),
         ("network", "other", "network must be one of document | random, got 'other'"),

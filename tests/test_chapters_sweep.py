@@ -22,6 +22,7 @@ from click.testing import Result
 from bookmaker import execution, sweeping
 from bookmaker.claims import Claim
 from bookmaker.errors import ChapterError, OutputError, ParameterError
+from bookmaker.execution import CellFailed
 from bookmaker.freshness import read_notebook
 from bookmaker.points import read_points
 from bookmaker.results import claims_of, results
@@ -186,6 +187,29 @@ def test_a_sweep_grows_and_the_table_is_that_of_one_command(
     betas = [row["beta"] for row in rows(tmp_path / "grown")]
     assert betas[0] == "3.0"
     assert sorted(betas) == ["1.0", "2.0", "3.0"]
+
+
+def test_a_point_that_failed_is_tried_again_when_asked_for(
+    chapter: Chapter,
+    tmp_path: Path,
+    no_kernel: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    points = read_points(chapter, [("beta", "1,2")])
+    given = {"workers": HERE, "progress": False}
+    good = sweeping.execute
+
+    def execute(chapter: Chapter, values: dict[str, Any], **_: Any) -> nbformat.NotebookNode:
+        if values["beta"] == 2:
+            raise CellFailed("it is two", chapter.template)
+        return good(chapter, values)
+
+    monkeypatch.setattr(sweeping, "execute", execute)
+    for again, computed, failed in ((False, 2, 1), (False, 0, 1), (True, 1, 1), (True, 1, 0)):
+        if not failed:
+            monkeypatch.setattr(sweeping, "execute", good)
+        report = sweep_chapter(chapter, tmp_path / "out", points, again=again, **given)
+        assert (report.computed, len(report.failed)) == (computed, failed)
 
 
 def test_a_full_disk_is_said_and_what_is_finished_stays(

@@ -245,7 +245,6 @@ def test_the_default_position_is_that_of_a_text_that_begins_with_the_window():
         ({"steps": 0}, "steps"),
         ({"steps": 9}, "steps"),
         ({"size": 4}, "size"),
-        ({"beta": -1.0}, "beta"),
         ({"window": np.ones((3, 3))}, "window"),
         ({"window": 2.0 * np.ones((2, 3))}, "window"),
         ({"size": 3 * 10**4}, "size"),

@@ -92,7 +92,7 @@ def test_what_is_no_function_is_refused():
     [
         ({"keys": torch.ones(3, 5)}, ValueError, "queries must have the width of the keys"),
         ({"values": torch.ones(2, 4)}, ValueError, "values must be as many as the keys"),
-        ({"values": torch.ones(3, 4).double()}, TypeError, "values must have the keys' dtype"),
+        ({"values": torch.ones(3, 4).double()}, TypeError, "values must be .* like keys"),
         ({"beta": 0.0}, ValueError, "beta must be"),
         ({"mask": torch.zeros(2, 3, dtype=torch.bool)}, ValueError, "mask must leave"),
         ({"mask": torch.ones(2, 2, dtype=torch.bool)}, ValueError, "mask"),

@@ -213,6 +213,9 @@ def test_the_record_says_what_another_hop_would_do():
     def ended(**options):
         return make(**options)(queries, patterns=patterns, return_states=True)[1]
 
+    nearly = ended(tolerance=tolerance, steps=9)
+    assert torch.equal(nearly.converged, nearly.residual <= tolerance)
+    assert bool((~nearly.converged & (nearly.residual < 1e-3)).any())
     short = ended(tolerance=tolerance, steps=2)
     assert short.count(Status.STEP_LIMIT) > 0
     assert int(short.steps.max()) == 2

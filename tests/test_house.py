@@ -32,12 +32,12 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 8_910,
+    "src/spinformer": 8_900,
     "src/bookmaker": 2_910,
-    "book/_ext": 650,
-    "src/compendium": 17_630,
+    "book/_ext": 950,
+    "src/compendium": 17_500,
 }
-LINE_CEILINGS = {"src": 46_320, "tests": 27_620}
+LINE_CEILINGS = {"src": 45_600, "tests": 27_695}
 
 
 @cache

@@ -366,11 +366,7 @@ def test_sums_of_rounded_couplings_are_exact_in_any_order():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"couplings": np.ones((2, 3))}, "couplings"),
         ({"fields": np.ones(3)}, "fields"),
-        ({"beta": -1.0}, "beta"),
-        ({"sweeps": 0}, "sweeps"),
-        ({"chains": 0}, "chains"),
         ({"chains": 1, "blocks": 1}, "chains \\* blocks"),
     ],
 )
@@ -387,7 +383,6 @@ def test_bad_input_is_named(sampler, change, message):
     ("change", "message"),
     [
         ({"betas": np.array([1.0, 0.5])}, "increase"),
-        ({"sweeps": 0}, "sweeps"),
         ({"every": 9}, "every"),
         ({"couplings": np.zeros((3, 2, 2))}, "one system"),
         ({"couplings": np.eye(2)}, "zero diagonal"),

@@ -122,7 +122,7 @@ def _citation_faults(path: str, text: str, keys: set[str]) -> list[Fault]:
 def _cell_faults(cell: NotebookNode, claims: set[str]) -> Iterator[str]:
     settings = cell.metadata.get("mystnb", {})
     if cell.cell_type == "code" and "figure" in settings:
-        figure, image = settings["figure"] or {}, settings.get("image") or {}
+        figure, image = settings["figure"], settings.get("image", {})
         if not str(figure.get("name", "")).startswith("fig-"):
             yield "the figure needs a name that begins with `fig-`"
         if len(str(figure.get("caption", ""))) <= 20:

@@ -13,7 +13,7 @@ import math
 import torch
 
 from spinformer.core.checks import check_flag, check_real, check_tensor
-from spinformer.hopfield.inputs import check_beta, check_like, check_patterns, largest_norm
+from spinformer.hopfield.inputs import check_beta, check_patterns, largest_norm
 
 
 def pattern_separation(patterns: torch.Tensor) -> torch.Tensor:
@@ -104,8 +104,9 @@ def _log_leak(
     patterns = _several(patterns)
     beta = check_beta(beta)
     if isinstance(radius, torch.Tensor):
-        radius = check_tensor("radius", radius, shape=(patterns.shape[0],), low=0.0).detach()
-        check_like("radius", radius, model=patterns, role="patterns")
+        like = ("patterns", patterns)
+        radius = check_tensor("radius", radius, shape=patterns.shape[:1], low=0.0, like=like)
+        radius = radius.detach()
     else:
         radius = check_real("radius", radius, low=0.0)
     norm = largest_norm(patterns)
