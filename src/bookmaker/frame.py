@@ -81,7 +81,10 @@ def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
     for name in (*PICTURES, *plain):
         with plt.rc_context():
             use_style()
-            plain[name]() if name in plain else PICTURES[name](numbers)
+            if name in plain:
+                plain[name]()
+            else:
+                PICTURES[name](numbers)
             files = {f"{name}.svg": figure_svg(plt.gcf()).encode()}
             if name == CARD:
                 # Elsewhere than in a book a link shows no SVG. No version of a library in the file.

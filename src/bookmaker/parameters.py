@@ -31,7 +31,7 @@ from bookmaker.errors import ParameterError
 
 _NUMBER = r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|inf)"
 # What the end of a comment may allow, and the types it may be said of.
-_LIMITS = {
+_LIMITS: dict[str, tuple[str, tuple[type, ...]]] = {
     rf",?\s*in\s*([\[(])\s*({_NUMBER})\s*,\s*({_NUMBER})\s*([\])])$": ("range", (int, float)),
     r",?\s*one of\s*\{([^{}]*)\}$": ("list of choices", (str,)),
     r",?\s*path of\s*\{\s*(file|folder)\s*\}$": ("path", (str,)),

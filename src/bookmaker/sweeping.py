@@ -102,8 +102,7 @@ def sweep_chapter(
     try:
         with store.writing(folder / POINTS, about=_about(chapter)):
             done = finished(chapter, folder)
-            failed = {key for key, row in done.items() if again and row["error"]}
-            missing = [p for p in wanted if p.key not in done or p.key in failed]
+            missing = [p for p in wanted if p.key not in done or (again and done[p.key]["error"])]
             try:
                 for key, row in _compute(chapter, folder, missing, workers, progress):
                     done[key] = row
