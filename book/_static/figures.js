@@ -54,8 +54,9 @@ addEventListener("DOMContentLoaded", () => {
     });
     if (!all.length) return;
     const middle = all.map(size).sort((a, b) => a - b)[Math.floor(all.length / 2)];
-    const most = Math.min(MOST, WANTED / middle);
-    if (most < 1.05) return;
+    // Letters in boxes that would stay small keep their size in them.
+    const most = middle * MOST < LEAST ? 1 : Math.min(MOST, WANTED / middle);
+    if (most !== 1 && most < 1.05) return;
     const rows = new Map();
     for (const text of all) {
       const box = text.getBoundingClientRect();
