@@ -37,7 +37,7 @@ CODE_CEILINGS = {
     "book/_ext": 950,
     "src/compendium": 17_500,
 }
-LINE_CEILINGS = {"src": 45_600, "tests": 27_695}
+LINE_CEILINGS = {"src": 45_600, "tests": 27_705}
 
 
 @cache
