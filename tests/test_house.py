@@ -35,9 +35,9 @@ CODE_CEILINGS = {
     "src/spinformer": 8_900,
     "src/bookmaker": 2_935,
     "book/_ext": 950,
-    "src/compendium": 17_940,
+    "src/compendium": 17_880,
 }
-LINE_CEILINGS = {"src": 46_145, "tests": 27_715}
+LINE_CEILINGS = {"src": 46_065, "tests": 27_705}
 
 
 @cache
