@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from compendium.c42_generator_as_a_map import study
+from compendium.c42_generator_as_a_map.edges import stream
 from compendium.c42_generator_as_a_map.study import (
     MOTION_TABLE,
     NOISE_TABLE,
@@ -16,7 +17,7 @@ from compendium.c42_generator_as_a_map.study import (
     VOICES_TABLE,
     changed,
     exponents,
-    find_rest,
+    find_rests,
     follow,
     greedy_loops,
     law,
@@ -24,7 +25,6 @@ from compendium.c42_generator_as_a_map.study import (
     returns,
     soft_token,
     spread,
-    stream,
     the_model,
     voices_orbit,
 )
@@ -60,7 +60,7 @@ def dense(model: Decoder, window: Tensor, *, beta: float) -> np.ndarray:
 @pytest.mark.parametrize("span", [1, 3])
 def test_multipliers_are_eigenvalues_of_the_dense_derivative(span: int) -> None:
     model = example_decoder(seed=3)
-    rest, residual = find_rest(model, beta=6.0)
+    (rest,), (residual,) = find_rests(model, [6.0])
     assert residual < 1e-4
     # The rest does not know how long the window is.
     window = rest.expand(span, -1)
@@ -139,7 +139,7 @@ def test_a_stream_of_one_token_is_the_map_of_one_token() -> None:
     model = example_decoder(seed=4)
     start = window_of(model, span=1, count=3)
     betas = torch.tensor([2.0, 5.0, 9.0], dtype=torch.float64)
-    found = stream(model, start, betas=betas, steps=12)
+    found = stream(model, start, betas=betas, steps=12)[0]
     expected = follow(model, start, beta=betas[:, None], steps=12)[:, 1:]
     torch.testing.assert_close(found, expected)
 

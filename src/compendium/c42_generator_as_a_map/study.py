@@ -39,6 +39,7 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from spinformer.core.anderson import anderson
+from spinformer.core.statistics import mean_interval
 from spinformer.language.decoder import PARTS, Decoder, load_decoder, run_decoder, token_numbers
 from spinformer.language.text import sample_texts
 
@@ -87,22 +88,23 @@ def text_starts(model: Decoder, *, span: int, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def find_rest(model: Decoder, *, beta: float) -> tuple[Tensor, float]:
-    """The rest x (D,) next to the mean of all words, and its residual ‖F(x) − x‖/√D.
+def find_rests(model: Decoder, betas: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """The rests x (n, D) next to the mean of all words, one a β, and residuals ‖F(x) − x‖/√D.
 
     In a window of equal tokens all values are equal, so that it does not matter where attention
     looks: the states, and with them the rest, are the same for every length of the window, and a
     window of one token finds it. Solved with Anderson's mixing, stable or not; the residual is in
     units of the words' root mean square entry.
     """
-    scale = float(model.embedding.square().mean().sqrt())
+    scale = model.embedding.square().mean().sqrt()
+    beta = torch.tensor(betas, dtype=model.embedding.dtype)[:, None]
 
     def step(tokens: Tensor) -> Tensor:
         return soft_token(model, tokens, beta=beta)[:, None]
 
-    mean = model.embedding.mean(0)[None, None]
-    found = anderson(step, mean, tolerance=1e-5 * scale, max_steps=300)
-    return found.value[0, 0], float(found.residual[0]) / scale
+    mean = model.embedding.mean(0).expand(len(betas), 1, -1)
+    found = anderson(step, mean, tolerance=1e-5 * float(scale), max_steps=300)
+    return found.value[:, 0], found.residual / scale
 
 
 def multipliers(
@@ -227,13 +229,13 @@ RESTS = [
 def REST_TABLE(span: int, *, beta: float, bits: int) -> Rows:
     """A rest: residual, entropy of its law in nats, share of " the", leading multiplier."""
     model = the_model(bits)
-    rest, residual = find_rest(model, beta=beta)
+    (rest,), (residual,) = find_rests(model, [beta])
     with torch.no_grad():
         spoken = law(model, rest.expand(1, 1, -1), beta=beta)[0]
     leading = multipliers(model, rest, span=span, beta=beta)[0]
     return [
         {
-            "residual": residual,
+            "residual": float(residual),
             "entropy": float(torch.special.entr(spoken).sum()),
             "the": float(spoken[int(token_numbers(model, SHOWN[0])[0])]),
             "real": float(leading.real),
@@ -291,7 +293,7 @@ def beside_rests(
     model: Decoder, betas: Sequence[float], *, span: int, size: float, seed: int = 0
 ) -> tuple[Tensor, Tensor]:
     """The rest (n, D) at each β, and windows (n, T, D) of it moved by `size` of its length."""
-    rests = torch.stack([find_rest(model, beta=beta)[0] for beta in betas])
+    rests = find_rests(model, betas)[0]
     noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(seed))
     nudge = size * rests.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(noise, dim=1)
     return rests, (rests + nudge)[:, None].expand(-1, span, -1)
@@ -335,7 +337,7 @@ def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
     words = [token_numbers(model, texts[kind])[:8] for kind in KINDS]
     tail = token_numbers(model, TEMPLATE)
     windows = torch.stack([*words, *(torch.cat((text, tail))[-8:] for text in words)])
-    rests = find_rest(model, beta=beta)[0].expand(len(windows), -1)
+    rests = find_rests(model, [beta])[0].expand(len(windows), -1)
     orbit = follow(model, model.embedding[windows], beta=beta, steps=steps)
     rates = np.full(len(orbit), np.nan)
     if beta == 1.0:
@@ -563,47 +565,19 @@ def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
     return motion_rows(model, span=4, betas=COLDER, parts=acting, starts=4, settle=80, measure=100)
 
 
-@torch.no_grad()
-def stream(model: Decoder, windows: Tensor, *, betas: Tensor, steps: int) -> Tensor:
-    """The soft tokens (B, n, D) of the map that keeps keys and values, one β (B,) a stream.
-
-    Each new token looks at itself and at the T − 1 before it in every block, whose keys were made
-    when those tokens were new: what they saw has left the window and still reaches on.
-    """
-    memory: list[tuple[Tensor, Tensor]] = []
-    span = windows.shape[1]
-    states = run_decoder(model, windows, memory=memory, span=span)[:, -1]
-    orbit = []
-    for step in range(steps):
-        token = torch.softmax(betas[:, None] * (states @ model.embedding.T), -1) @ model.embedding
-        orbit.append(token)
-        states = run_decoder(model, token[:, None], memory=memory, span=span, start=span + step)[
-            :, -1
-        ]
-    return torch.stack(orbit, 1)
-
-
-def shown(model: Decoder, tokens: Tensor) -> Tensor:
-    """Two coordinates (..., 2) of soft tokens: along " the" and along the end of a line.
-
-    Each is the component along a word's embedding, seen from the mean of all words and in units
-    in which that word itself is at 1.
-    """
-    mean = model.embedding.mean(0)
-    words = [int(token_numbers(model, word)[0]) for word in SHOWN]
-    axes = model.embedding[words] - mean
-    return (tokens - mean) @ (axes / axes.square().sum(1, keepdim=True)).T
-
-
-@stored(HERE / "diagram.csv", units=[{"span": 8, "steps": 600}])
-def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
-    """The last 40 tokens of 48 streams of 600 tokens, β from 0.4 to 1.34."""
-    model = the_model()
-    betas = 0.4 + 0.02 * torch.arange(48)
-    start = model.embedding[text_starts(model, span=span, count=2)[1]]
-    found = shown(model, stream(model, start.expand(48, -1, -1), betas=betas, steps=steps))
-    return [
-        {"beta": round(float(beta), 4), "the": round(float(x), 4), "line": round(float(y), 4)}
-        for beta, orbit in zip(betas, found, strict=True)
-        for x, y in orbit[-40:]
-    ]
+@stored(
+    HERE / "settings_R3b.csv",
+    units=[
+        {"weights": weights, "draw": draw, "span": span}
+        for span in (4, 8)
+        for weights in ("fresh", "shuffled")
+        for draw in range(1, 7)
+    ],
+)
+def UNTRAINED(weights: str, *, draw: int, span: int) -> Rows:
+    """Minus the exponent of other weights at β = 1, six draws, four starts, 60 + 60 tokens."""
+    model = changed(the_model(), weights, seed=draw)
+    rows = motion_rows(model, span=span, betas=(1.0,), starts=4, settle=60, measure=60)
+    rates = np.array([row["exponent"] for row in rows])
+    low, high = mean_interval(rates)
+    return [{"value": -float(rates.mean()), "low": -high, "high": -low, "runs": len(rates)}]
