@@ -14,7 +14,7 @@ R3c  Rest and chaos coexist: at T = 4 and 8 there is an interval of β, longer t
      every orbit that comes up from the rest is within 0.1 of it and every one that comes down from
      chaos is farther away, when β moves by 0.01 and each stays for 60 tokens.
 R3d  The map that keeps its keys is chaotic where the model is used, too: at T = 8 and β = 1 the
-     95 % interval of its leading exponent over 16 starts is above zero; and it rests at β = 0.56
+     95 % interval of its leading exponent over 16 starts is above zero; and it rests at β = 0.54
      or below, with an interval below zero.
 """
 
@@ -25,8 +25,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bookmaker.tables import Rows, stored
 from compendium.c42_generator_as_a_map.study import (
@@ -42,27 +40,27 @@ from compendium.c42_generator_as_a_map.study import (
     text_starts,
     the_model,
 )
+from compendium.common.rows import rows_of
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
 
 HERE = Path(__file__).parent
 # Farther than this from the rest, in its lengths, is chaos; small oscillations reach 0.05.
 FAR = 0.1
+# How far a stream's twin is from it, in all its keys, values and its state together.
+TWIN = 0.05
 
 
 @stored(
     HERE / "pairs.csv",
-    units=[{"span": span, "beta": beta} for span in (4, 8) for beta in (0.61, 0.62, 0.63)],
+    units=[{"span": span, "beta": beta} for span in (4, 8) for beta in (0.61, 0.63)],
 )
 def PAIR_TABLE(span: int, *, beta: float) -> Rows:
     """The leading multipliers of the rest around its loss, one of each pair: size and turns."""
     model = the_model()
     rest = find_rests(model, [beta])[0][0]
     found = multipliers(model, rest, span=span, beta=beta, count=4)
-    return [
-        {"size": float(abs(mu)), "turns": float(np.angle(mu)) / (2 * np.pi)}
-        for mu in found
-        if mu.imag >= 0
-    ]
+    found = found[found.imag >= 0]
+    return rows_of(size=abs(found), turns=np.angle(found) / (2 * np.pi))
 
 
 def turns_about(orbit: Tensor) -> tuple[float, float]:
@@ -93,13 +91,15 @@ def CIRCLE_TABLE(span: int) -> Rows:
     orbit = follow(model, start.expand(len(betas), -1, -1), beta=betas, steps=460)[:, 300:]
     away = distances(orbit, find_rests(model, CIRCLE_BETAS)[0])
     rates = exponents(model, orbit, span=span, beta=betas, align=40)
-    rows = []
-    for k, beta in enumerate(CIRCLE_BETAS):
-        turns, evenly = turns_about(orbit[k])
-        row = {"beta": beta, "size": float(away[k].square().mean().sqrt()), "turns": turns}
-        row |= {"evenly": evenly, "farthest": float(away[k].max()), "exponent": float(rates[k])}
-        rows.append(row)
-    return rows
+    turns, evenly = zip(*map(turns_about, orbit), strict=True)
+    return rows_of(
+        beta=CIRCLE_BETAS,
+        size=away.square().mean(1).sqrt(),
+        farthest=away.amax(1),
+        turns=turns,
+        evenly=evenly,
+        exponent=rates,
+    )
 
 
 @stored(HERE / "branches.csv", units=[{"span": span} for span in (4, 8)])
@@ -112,7 +112,7 @@ def BRANCH_TABLE(span: int) -> Rows:
     model = the_model()
     betas = [round(0.54 + 0.01 * k, 2) for k in range(17)]
     rests, nudged = beside_rests(model, betas, span=span, size=1e-3)
-    texts = model.embedding[text_starts(model, span=span, count=4)]
+    texts = text_starts(model, span=span, count=4)
     windows, rows = torch.cat((nudged[:1].expand(4, -1, -1), texts)), []
     generator = torch.Generator().manual_seed(1)
     for k in range(len(betas)):
@@ -123,17 +123,18 @@ def BRANCH_TABLE(span: int) -> Rows:
         beta = torch.tensor([betas[p] for p in place])[:, None]
         orbit = follow(model, windows, beta=beta, steps=60)
         windows = orbit[:, -span:].clone()
-        away = distances(orbit[:, -20:], rests[place]).mean(1)
-        rows += [
-            {"way": "down" if s > 3 else "up", "beta": betas[place[s]], "start": s % 4, "away": a}
-            for s, a in enumerate(away.tolist())
-        ]
+        rows += rows_of(
+            way=["up"] * 4 + ["down"] * 4,
+            beta=beta.double().numpy().round(2)[:, 0],
+            start=[*range(4), *range(4)],
+            away=distances(orbit[:, -20:], rests[place]).mean(1),
+        )
     return rows
 
 
 LIVES = [
     *((4, beta, 400) for beta in (0.54, 0.55, 0.56, 0.57, 0.58, 0.6)),
-    *((8, beta, 200) for beta in (0.54, 0.55, 0.56, 0.57, 0.58)),
+    *((8, beta, 200) for beta in (0.55, 0.56, 0.57, 0.58)),
 ]
 
 
@@ -148,7 +149,7 @@ def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
     """
     model = the_model()
     rest = find_rests(model, [beta])[0]
-    windows = model.embedding[text_starts(model, span=span, count=16)]
+    windows = text_starts(model, span=span)
     times, live = np.zeros(16, dtype=int), np.arange(16)
     for begin in range(0, horizon, 20):
         orbit = follow(model, windows[live], beta=beta, steps=20)
@@ -160,57 +161,46 @@ def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
         if not live.size:
             break
     times[live] = horizon
-    return [{"start": k, "time": int(t), "ended": int(k not in live)} for k, t in enumerate(times)]
+    numbers = np.arange(16)
+    return rows_of(start=numbers, time=times, ended=(~np.isin(numbers, live)).astype(int))
 
 
+@torch.no_grad()
 def stream(
-    model: Decoder, windows: Tensor, *, betas: Tensor, steps: int, settle: int = 0, align: int = 0
+    model: Decoder, windows: Tensor, *, betas: Tensor, steps: int, settle: int | None = None
 ) -> tuple[Tensor, np.ndarray]:
-    """The map that keeps keys and values, one β (B,) a stream: tokens (B, n, D), exponents (B,).
+    """The map that keeps keys and values, one β (B,) a stream: tokens (B, n, D), growth (m, B).
 
     Each new token looks at itself and at the T − 1 before it in every block, whose keys were made
     when those tokens were new: what they saw has left the window and still reaches on. After
-    `settle` of the n tokens a random tangent of the next one is carried on through the kept keys
-    and values by exact forward derivatives; `align` tokens turn it and are not counted. Without
-    any that are counted the exponents are zero.
+    `settle` tokens a twin runs beside each stream, its keys, values and state a distance TWIN away
+    and brought back there after each token; growth holds the logarithms of what the m tokens made
+    of it.
     """
     memory: list[tuple[Tensor, Tensor]] = []
-    span, measure = windows.shape[1], settle > 0
-    growth, orbit = torch.zeros(len(windows), dtype=torch.float64), []
-    generator = torch.Generator().manual_seed(0)
-    # Of the ways to compute attention only the plain one knows forward derivatives.
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), forward_ad.dual_level():
-        states = run_decoder(model, windows, memory=memory, span=span)[:, -1]
-        for step in range(steps):
-            chances = torch.softmax(betas[:, None] * (states @ model.embedding.T), -1)
-            token = chances @ model.embedding
-            if measure and step == settle:
-                noise = torch.randn(token.shape, generator=generator).to(token)
-                token = forward_ad.make_dual(token, noise)
-            orbit.append(forward_ad.unpack_dual(token).primal)
-            place = span + step
-            states = run_decoder(model, token[:, None], memory=memory, span=span, start=place)[
-                :, -1
+    span, count = windows.shape[1], len(windows)
+    states = run_decoder(model, windows, memory=memory, span=span)[:, -1]
+    orbit, growth = [], []
+    for step in range(steps):
+        if step == settle:
+            memory[:] = [
+                (keys.repeat(2, 1, 1, 1), values.repeat(2, 1, 1, 1)) for keys, values in memory
             ]
-            if measure and step >= settle:
-                states, size = rescaled(memory, states)
-                if step > settle + align:
-                    growth += size.double().log()
-    return torch.stack(orbit, 1), (growth / max(steps - settle - align - 1, 1)).numpy()
-
-
-def rescaled(memory: list[tuple[Tensor, Tensor]], states: Tensor) -> tuple[Tensor, Tensor]:
-    """States with their tangents, and those of the memory, over the length (B,) of the latter."""
-    pairs = [[forward_ad.unpack_dual(one) for one in pair] for pair in memory]
-    squares = [one.tangent.square().flatten(1).sum(1) for pair in pairs for one in pair]
-    size = torch.stack(squares).sum(0).sqrt()
-    for number, (keys, values) in enumerate(pairs):
-        memory[number] = tuple(
-            forward_ad.make_dual(one.primal, one.tangent / size[:, None, None, None])
-            for one in (keys, values)
-        )
-    state = forward_ad.unpack_dual(states)
-    return forward_ad.make_dual(state.primal, state.tangent / size[:, None]), size
+            noise = torch.randn(states.shape, generator=torch.Generator().manual_seed(0))
+            states, betas = torch.cat((states, states + 0.01 * noise)), betas.repeat(2)
+        chances = torch.softmax(betas[:, None] * (states @ model.embedding.T), -1)
+        token = chances @ model.embedding
+        orbit.append(token[:count])
+        place = span + step
+        states = run_decoder(model, token[:, None], memory=memory, span=span, start=place)[:, -1]
+        if settle is not None and step >= settle:
+            parts = [*(one for pair in memory for one in pair), states]
+            gaps = [one[count:] - one[:count] for one in parts]
+            size = torch.stack([gap.square().flatten(1).sum(1) for gap in gaps]).sum(0).sqrt()
+            for one, gap in zip(parts, gaps, strict=True):
+                one[count:] = one[:count] + gap * (TWIN / size).view(-1, *[1] * (gap.ndim - 1))
+            growth.append((size / TWIN).double().log())
+    return torch.stack(orbit, 1), torch.stack(growth).numpy() if growth else np.empty((0, count))
 
 
 def shown(model: Decoder, tokens: Tensor) -> Tensor:
@@ -230,56 +220,42 @@ def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
     """The last 40 tokens of 48 streams of 600 tokens, β from 0.4 to 1.34."""
     model = the_model()
     betas = 0.4 + 0.02 * torch.arange(48)
-    start = model.embedding[text_starts(model, span=span, count=2)[1]]
+    start = text_starts(model, span=span, count=2)[1]
     found = shown(model, stream(model, start.expand(48, -1, -1), betas=betas, steps=steps)[0])
-    return [
-        {"beta": round(float(beta), 4), "the": round(float(x), 4), "line": round(float(y), 4)}
-        for beta, orbit in zip(betas, found, strict=True)
-        for x, y in orbit[-40:]
-    ]
+    the, line = found[:, -40:].flatten(0, 1).T.numpy().round(4)
+    return rows_of(beta=betas.double().numpy().round(4).repeat(40), the=the, line=line)
 
 
 @stored(
     HERE / "streams.csv",
-    units=[{"span": 8, "beta": beta} for beta in (0.5, 0.56, 0.58, 0.6, 0.7, 1.0)],
+    units=[{"span": 8, "beta": beta} for beta in (0.54, 0.58, 0.6, 1.0)],
 )
 def STREAM_TABLE(span: int, *, beta: float) -> Rows:
-    """Leading exponents of the map that keeps its keys: 16 texts, 80 tokens dropped, 80 measured.
+    """Leading exponents of the map that keeps its keys: 16 texts, 60 tokens dropped, 50 measured.
 
     away: mean distance from the rest of windows over the last 20 tokens.
     """
     model = the_model()
-    windows = model.embedding[text_starts(model, span=span, count=16)]
+    windows = text_starts(model, span=span)
     betas = torch.full((16,), beta)
-    orbit, rates = stream(model, windows, betas=betas, steps=180, settle=80, align=20)
+    orbit, growth = stream(model, windows, betas=betas, steps=130, settle=60)
     away = distances(orbit[:, -20:], find_rests(model, [beta])[0].expand(16, -1)).mean(1)
-    return [
-        {"start": k, "exponent": float(rate), "away": float(far)}
-        for k, (rate, far) in enumerate(zip(rates, away, strict=True))
-    ]
+    return rows_of(start=np.arange(16), exponent=growth[20:].mean(0), away=away)
 
 
 @stored(HERE / "cold.csv", units=[{"span": span} for span in (2, 4)])
 def COLD_TABLE(span: int) -> Rows:
-    """The soft map at large β from sixteen of the starts of greedy decoding, 200 tokens.
+    """The soft map at large β from sixteen of the starts of greedy decoding, 150 tokens.
 
     lag, gap: where the last 48 tokens come back nearest; sure: mean largest probability of 8.
     """
-    model, betas = the_model(), (3.0, 10.0, 30.0)
-    windows = model.embedding[text_starts(model, span=span, count=16)].repeat(len(betas), 1, 1)
+    model, betas = the_model(), (5.0, 30.0)
+    windows = text_starts(model, span=span).repeat(len(betas), 1, 1)
     beta = torch.tensor(betas).repeat_interleave(16)[:, None]
-    orbit = follow(model, windows, beta=beta, steps=200)
+    orbit = follow(model, windows, beta=beta, steps=150)
     lags, gaps = returns(orbit[:, span:], longest=48)
     with torch.no_grad():
         ends = [orbit[:, n - span : n] for n in range(orbit.shape[1] - 8, orbit.shape[1])]
         sure = torch.stack([law(model, end, beta=beta).amax(1) for end in ends]).mean(0)
-    return [
-        {
-            "beta": betas[k // 16],
-            "start": k % 16,
-            "lag": int(lags[k]),
-            "gap": float(gaps[k]),
-            "sure": float(sure[k]),
-        }
-        for k in range(len(orbit))
-    ]
+    starts = np.tile(np.arange(16), 2)
+    return rows_of(beta=np.repeat(betas, 16), start=starts, lag=lags, gap=gaps, sure=sure)
