@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compendium.c42_generator_as_a_map import study
-from compendium.c42_generator_as_a_map.edges import stream
+from compendium.c42_generator_as_a_map.edges import stream, turns_about
 from compendium.c42_generator_as_a_map.study import (
     MOTION_TABLE,
     NOISE_TABLE,
@@ -28,7 +30,7 @@ from compendium.c42_generator_as_a_map.study import (
     the_model,
     voices_orbit,
 )
-from spinformer.language.decoder import Decoder, example_decoder, token_numbers
+from spinformer.language.decoder import Decoder, example_decoder, run_decoder, token_numbers
 from spinformer.language.minilm import ModelUnavailable
 from spinformer.language.text import sample_texts
 
@@ -135,20 +137,55 @@ def test_voices_leave_the_map_by_the_noise_of_one_word() -> None:
     )
 
 
-def test_a_stream_of_one_token_is_the_map_of_one_token() -> None:
-    model = example_decoder(seed=4)
-    start = window_of(model, span=1, count=3)
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.claim("R3d")
+def test_a_stream_and_its_twin_are_the_map_and_its_derivative() -> None:
+    model = example_decoder(seed=7)
     betas = torch.tensor([2.0, 5.0, 9.0], dtype=torch.float64)
+    start = window_of(model, span=1, count=3)
     found = stream(model, start, betas=betas, steps=12)[0]
     expected = follow(model, start, beta=betas[:, None], steps=12)[:, 1:]
     torch.testing.assert_close(found, expected)
+    # Kept keys of three tokens: the twin's growth against exact forward derivatives.
+    start, betas = window_of(model, span=3, count=3), torch.tensor([3.0, 9.0, 30.0]).double()
+    orbit, growth = stream(model, start, betas=betas, steps=40, settle=5)
+    memory: list[tuple[Tensor, Tensor]] = []
+    with sdpa_kernel(SDPBackend.MATH), forward_ad.dual_level():
+        states = run_decoder(model, start, memory=memory, span=3)[:, -1]
+        sizes = []
+        for step in range(40):
+            if step == 5:
+                noise = torch.randn(states.shape, generator=torch.Generator().manual_seed(0))
+                states = forward_ad.make_dual(states, noise.double())
+            token = torch.softmax(betas[:, None] * (states @ model.embedding.T), -1)
+            token = (token @ model.embedding)[:, None]
+            torch.testing.assert_close(forward_ad.unpack_dual(token).primal[:, 0], orbit[:, step])
+            states = run_decoder(model, token, memory=memory, span=3, start=3 + step)[:, -1]
+            if step >= 5:
+                parts = [*(one for pair in memory for one in pair), states]
+                found = [forward_ad.unpack_dual(one).tangent for one in parts]
+                sizes.append(sum(one.square().flatten(1).sum(1) for one in found).sqrt().log())
+    expected = torch.stack(sizes).diff(dim=0)
+    assert expected.abs().max() > 0.5
+    np.testing.assert_allclose(growth[1:].mean(0), expected.mean(0), atol=0.05)
+
+
+@pytest.mark.claim("R2b")
+def test_turns_are_counted_on_a_curve_and_on_none() -> None:
+    turned = 2 * torch.pi * 0.21 * torch.arange(160)
+    drawn = torch.randn(2, 30, generator=torch.Generator().manual_seed(0))
+    curve = torch.cos(turned)[:, None] * drawn[0] + 0.7 * torch.sin(turned)[:, None] * drawn[1]
+    turns, evenly = turns_about(curve + 3.0)
+    assert turns == pytest.approx(0.21, abs=2e-3)
+    assert evenly > 0.3
+    assert turns_about(torch.randn(160, 30, generator=torch.Generator().manual_seed(1)))[1] < 0
 
 
 @pytest.mark.claim("R5")
 def test_greedy_loops_are_those_of_brent(monkeypatch: pytest.MonkeyPatch) -> None:
     model = example_decoder(seed=5)
     starts = torch.randint(32, (6, 2), generator=torch.Generator().manual_seed(0))
-    monkeypatch.setattr(study, "text_starts", lambda *_, **__: starts.clone())
+    monkeypatch.setattr(study, "text_starts", lambda *_, **__: model.embedding[starts])
     loops, ways = greedy_loops(model, span=2, starts=6, horizon=400)
 
     def moved(pair: tuple[int, int]) -> tuple[int, int]:

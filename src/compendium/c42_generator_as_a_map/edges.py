@@ -40,7 +40,7 @@ from compendium.c42_generator_as_a_map.study import (
     text_starts,
     the_model,
 )
-from compendium.common.rows import rows_of
+from compendium.common.rows import Columns, rows_of
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
 
 HERE = Path(__file__).parent
@@ -61,6 +61,14 @@ def PAIR_TABLE(span: int, *, beta: float) -> Rows:
     found = multipliers(model, rest, span=span, beta=beta, count=4)
     found = found[found.imag >= 0]
     return rows_of(size=abs(found), turns=np.angle(found) / (2 * np.pi))
+
+
+def lost_at(rows: Columns) -> float:
+    """β at which the size of the leading multiplier passes one: ln |μ| drawn straight between."""
+    betas = np.unique(rows["beta"])
+    logs = np.log([rows["size"][rows["beta"] == beta].max() for beta in betas])
+    after = int(np.argmax(logs > 0))
+    return float(np.interp(0, logs[after - 1 : after + 1], betas[after - 1 : after + 1]))
 
 
 def turns_about(orbit: Tensor) -> tuple[float, float]:

