@@ -11,7 +11,14 @@ from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compendium.c42_generator_as_a_map import study
-from compendium.c42_generator_as_a_map.edges import stream, turns_about
+from compendium.c42_generator_as_a_map.edges import (
+    BRANCH_TABLE,
+    CIRCLE_TABLE,
+    PAIR_TABLE,
+    lost_at,
+    stream,
+    turns_about,
+)
 from compendium.c42_generator_as_a_map.study import (
     MOTION_TABLE,
     NOISE_TABLE,
@@ -30,6 +37,8 @@ from compendium.c42_generator_as_a_map.study import (
     the_model,
     voices_orbit,
 )
+from compendium.common.rows import groups
+from spinformer.core.statistics import mean_interval
 from spinformer.language.decoder import Decoder, example_decoder, run_decoder, token_numbers
 from spinformer.language.minilm import ModelUnavailable
 from spinformer.language.text import sample_texts
@@ -208,6 +217,23 @@ def test_greedy_loops_are_those_of_brent(monkeypatch: pytest.MonkeyPatch) -> Non
             one, other, before = moved(one), moved(other), before + 1
         assert way == before
     assert greedy_loops(model, span=2, starts=6, horizon=1)[0].max() == 0
+
+
+@pytest.mark.claim("R3c")
+def test_chaos_lies_where_the_multipliers_say_that_the_rest_is_stable() -> None:
+    branches, circles, motions = BRANCH_TABLE.read(), CIRCLE_TABLE.read(), MOTION_TABLE.read()
+    for span in (4, 8):
+        lost = lost_at(dict(groups(PAIR_TABLE.read(), "span"))[span])
+        texts = motions["exponent"][(motions["span"] == span) & (motions["beta"] == 0.6)]
+        assert 0.6 < lost < 0.63
+        assert len(texts) == 16
+        assert mean_interval(texts)[0] > 0
+        up = (branches["span"] == span) & (branches["way"] == "up")
+        assert branches["away"][up & (branches["beta"] <= 0.59)].max() < 1e-4
+        # Above, the orbit that came up is as far as the oscillation that was begun from one side.
+        here = up & (branches["beta"] == 0.63)
+        size = circles["size"][(circles["span"] == span) & (circles["beta"] == 0.63)]
+        np.testing.assert_allclose(np.median(branches["away"][here]), size, rtol=0.3)
 
 
 def test_other_weights_are_what_they_say() -> None:

@@ -93,15 +93,15 @@ CIRCLES = {
 def CIRCLE_TABLE(span: int) -> Rows:
     """The small oscillation: size, turns a token, leading exponent; from its state at β = 0.63.
 
-    250 tokens are dropped, 150 measured, 40 of which turn the covector.
+    200 tokens are dropped, 100 measured, 25 of which turn the covector.
     """
     model = the_model()
     _, nudged = beside_rests(model, [0.63], span=span, size=0.05)
-    start = follow(model, nudged, beta=0.63, steps=100)[:, -span:]
+    start = follow(model, nudged, beta=0.63, steps=80)[:, -span:]
     betas = torch.tensor(CIRCLES[span])[:, None]
-    orbit = follow(model, start.expand(len(betas), -1, -1), beta=betas, steps=400)[:, 250:]
+    orbit = follow(model, start.expand(len(betas), -1, -1), beta=betas, steps=300)[:, 200:]
     away = distances(orbit, find_rests(model, CIRCLES[span])[0])
-    rates = exponents(model, orbit, span=span, beta=betas, align=40)
+    rates = exponents(model, orbit, span=span, beta=betas, align=25)
     turns, evenly = zip(*map(turns_about, orbit), strict=True)
     return rows_of(
         beta=CIRCLES[span],
@@ -146,8 +146,9 @@ def BRANCH_TABLE(span: int) -> Rows:
 
 
 LIVES = [
-    *((4, beta, 400) for beta in (0.54, 0.55, 0.56, 0.57, 0.58, 0.6)),
-    *((8, beta, 200) for beta in (0.55, 0.56, 0.57, 0.58)),
+    *((4, beta, 400) for beta in (0.54, 0.55)),
+    *((4, beta, 240) for beta in (0.56, 0.57, 0.58)),
+    *((8, beta, 160) for beta in (0.54, 0.56, 0.58)),
 ]
 
 

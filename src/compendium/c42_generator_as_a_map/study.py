@@ -303,6 +303,15 @@ def spread(model: Decoder, laws: Tensor) -> Tensor:
 VOICES = (1, 10, 100, 1000, 10_000)
 
 
+def mean_word(
+    model: Decoder, chances: Tensor, voices: int, generator: np.random.Generator
+) -> Tensor:
+    """Mean embedding (B, D) of the words that N voices draw from each law (B, V)."""
+    laws = chances.double().numpy()
+    drawn = [generator.multinomial(voices, law / law.sum()) for law in laws]
+    return torch.as_tensor(np.stack(drawn) / voices, dtype=chances.dtype) @ model.embedding
+
+
 @torch.no_grad()
 def voices_orbit(
     model: Decoder, windows: Tensor, *, beta: float, voices: int, steps: int, seed: int
@@ -311,10 +320,7 @@ def voices_orbit(
     generator = np.random.default_rng(seed)
     orbit = [*windows.unbind(1)]
     for _ in range(steps):
-        chances = law(model, windows, beta=beta).double().numpy()
-        chances /= chances.sum(1, keepdims=True)
-        drawn = np.stack([generator.multinomial(voices, chance) for chance in chances])
-        said = torch.as_tensor(drawn / voices, dtype=windows.dtype) @ model.embedding
+        said = mean_word(model, law(model, windows, beta=beta), voices, generator)
         windows = moved_on(windows, said)
         orbit.append(said)
     return torch.stack(orbit, 1)
@@ -398,9 +404,8 @@ def NOISE_TABLE(beta: float, *, voices: int) -> Rows:
         noise = float(spread(model, chances).mean() / voices) ** 0.5
     generator = np.random.default_rng(voices)
     gaps = []
-    for chance, token in zip(chances.double().numpy(), plain, strict=True):
-        drawn = generator.multinomial(voices, chance / chance.sum(), size=32)
-        said = torch.as_tensor(drawn / voices, dtype=token.dtype) @ model.embedding
+    for chance, token in zip(chances, plain, strict=True):
+        said = mean_word(model, chance.expand(32, -1), voices, generator)
         gaps.append((said - token).square().sum(1))
     squares = torch.cat(gaps).double().numpy()
     deviation = squares.mean() ** 0.5
