@@ -6,7 +6,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from compendium.c42_generator_as_a_map.edges import lost_at
 from compendium.common.drawing import points
 from compendium.common.rows import Columns, groups
 from spinformer.plot.style import COLORS, label_panels
@@ -81,20 +80,17 @@ def show_motions(motions: Columns, branches: Columns) -> Figure:
     return figure
 
 
-def show_circles(circles: Columns, pairs: Columns) -> Figure:
-    """Square of the small oscillation's size and its turns against β, beside the multipliers."""
+def show_circles(circles: Columns, cycle: Columns, lost: float) -> Figure:
+    """Square of the small oscillation's size against β, and its tokens one after another."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.2))
-    for span, rows in groups(circles, "span"):
-        style = {"ms": 5, "color": COLORS[HUES[span]], "label": f"T = {span}"}
-        left.plot(rows["beta"], rows["size"] ** 2, "o", **style)
-        right.plot(rows["beta"], rows["turns"], "o", **style)
-    for span, rows in groups(pairs, "span"):
-        color = COLORS[HUES[span]]
-        left.axvline(lost_at(rows), color=color, lw=1, ls="--")
-        right.plot(rows["beta"], rows["turns"], "+", ms=9, color=color)
-    left.set(xlabel="inverse temperature β", ylabel="mean square distance from the rest")
-    right.set(xlabel="inverse temperature β", ylabel="turns a token")
-    left.legend()
+    small = circles["size"] < 0.1
+    left.plot(circles["beta"][small], circles["size"][small] ** 2, "o", ms=5, color=COLORS["blue"])
+    left.axvline(lost, color="0.5", lw=1, ls="--")
+    left.set(
+        xlabel="inverse temperature β", ylabel="mean square distance from the rest", ylim=(0, None)
+    )
+    right.plot(cycle["token"], cycle["away"], "o-", ms=5, lw=0.8, color=COLORS["blue"])
+    right.set(xlabel="token", ylabel="distance from the rest", ylim=(0, None))
     label_panels([left, right])
     return figure
 

@@ -280,18 +280,27 @@ def distances(orbits: Tensor, rests: Tensor) -> Tensor:
 KINDS = ("essay", "narrative", "dialogue", "law", "list")
 
 
-@stored(HERE / "prompts.csv", units=[{"span": 8}], seconds=60.0)
-def PROMPT_TABLE(span: int) -> Rows:
-    """Motions at β = 1 from five kinds of text, plain and before the end of a chat template."""
+PROMPTS = ((0.56, 120), (0.58, 120), (1.0, 70))
+
+
+@stored(HERE / "prompts.csv", units=[{"beta": beta, "steps": steps} for beta, steps in PROMPTS])
+def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
+    """Windows of eight tokens, five kinds of text, plain and before the end of a chat template.
+
+    way: tokens until the orbit stays within a hundredth of the rest, `steps` if it does not;
+    exponent: at β = 1 alone, over the last 40 tokens, of which 10 turn the covector.
+    """
     model, texts = the_model(), sample_texts()
-    words = [token_numbers(model, texts[kind])[:span] for kind in KINDS]
+    words = [token_numbers(model, texts[kind])[:8] for kind in KINDS]
     tail = token_numbers(model, TEMPLATE)
-    windows = torch.stack([*words, *(torch.cat((text, tail))[-span:] for text in words)])
-    found = motion_rows(model, model.embedding[windows], betas=(1.0,), settle=40, measure=48)
-    return [
-        {"kind": KINDS[k % 5], "template": ("no", "yes")[k // 5], "exponent": row["exponent"]}
-        for k, row in enumerate(found)
-    ]
+    windows = torch.stack([*words, *(torch.cat((text, tail))[-8:] for text in words)])
+    orbit = follow(model, model.embedding[windows], beta=beta, steps=steps)
+    rates = np.full(len(orbit), np.nan)
+    if beta == 1.0:
+        rates = exponents(model, orbit[:, -48:], span=8, beta=beta, align=10)
+    away = distances(orbit[:, 8:], find_rests(model, [beta])[0].expand(len(windows), -1))
+    ways = [max(np.flatnonzero(far > 0.01), default=-1) + 1 for far in away.numpy()]
+    return rows_of(kind=KINDS * 2, template=["no"] * 5 + ["yes"] * 5, way=ways, exponent=rates)
 
 
 def spread(model: Decoder, laws: Tensor) -> Tensor:
@@ -506,16 +515,15 @@ def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
 
 
 @stored(
-    HERE / "settings_R3b.csv",
+    HERE / "untrained.csv",
     units=[
-        {"weights": weights, "draw": draw, "span": span}
-        for span in (4,)
-        for weights in ("fresh", "shuffled")
-        for draw in range(1, 7)
+        {"weights": weights, "draw": draw, "span": 4}
+        for weights, draws in (("fresh", 6), ("shuffled", 2))
+        for draw in range(1, draws + 1)
     ],
 )
 def UNTRAINED(weights: str, *, draw: int, span: int) -> Rows:
-    """Minus the exponent of other weights at β = 1, six draws, four starts, 30 + 52 tokens."""
+    """Minus the exponent of other weights at β = 1, one draw, four starts, 30 + 52 tokens."""
     model = changed(the_model(), weights, seed=draw)
     begin = text_starts(model, span=span, count=4)
     rows = motion_rows(model, begin, betas=(1.0,), settle=30, measure=52)
