@@ -10,6 +10,8 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctes
 
 # One thread per process: same sums in the same order on every machine.
 export OMP_NUM_THREADS ?= 1
+# A hundred processes import the same modules: what one has compiled the others read.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help book test test-all install notebooks reproduce html pdf check lint portability benchmarks links clean
 
@@ -41,12 +43,10 @@ install: $(INSTALLED) ## the environment, once; again when versions change
 
 notebooks: $(INSTALLED) ## execute the chapters whose code changed, take over the text of the others
 	$(CHAPTERS) build --jobs $(WORKERS)
-	$(CHAPTERS) cover
 	$(CHAPTERS) frame
 
 reproduce: $(INSTALLED) ## execute every chapter anew; no byte should change
 	$(CHAPTERS) build --all --jobs $(WORKERS)
-	$(CHAPTERS) cover
 	$(CHAPTERS) frame
 
 html: $(INSTALLED) ## the pages from the notebooks as they are; no warning is let through

@@ -114,9 +114,8 @@ def main() -> None:
     for tolerance, beta in ((1e-2, None), (1e-3, None), (1e-3, 0.3)):
         resting = HopfieldLayer(WIDTH, heads=HEADS, tolerance=tolerance, beta=beta, steps=200)
         torch.manual_seed(0)
-        found = resting.retrieve(
-            torch.randn(BATCH, LENGTH, WIDTH), patterns=torch.randn(BATCH, LENGTH, WIDTH)
-        )
+        queries, patterns = torch.randn(2, BATCH, LENGTH, WIDTH)
+        _, found = resting(queries, patterns=patterns, return_states=True)
         steps = int(found.steps.max()) + 1
         fixed = HopfieldLayer(WIDTH, heads=HEADS, steps=steps, beta=beta)
         fixed.load_state_dict(resting.state_dict())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Before numpy, torch and numba start their pools: as many processes as cores run the tests, one
@@ -13,6 +13,7 @@ for _name in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
     os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
 
 import pytest  # noqa: E402
+from click.testing import CliRunner, Result  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -96,6 +97,20 @@ def write_checkout(folder: Path) -> Path:
     for name in ("_static", "_ext", "references.bib"):
         (folder / "book" / name).symlink_to(ROOT / "book" / name)
     return folder
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """`call(folder, "run", …)`: the command line in a folder, in this process, which is faster."""
+    from bookmaker.__main__ import main
+
+    def call(folder: Path, *arguments: str) -> Result:
+        monkeypatch.chdir(folder)
+        result = CliRunner().invoke(main, arguments)
+        assert isinstance(result.exception, SystemExit | None), result.exception
+        return result
+
+    return call
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import ast
 import doctest
 import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,8 +20,7 @@ import numpy as np
 import pytest
 import torch
 
-from bookmaker.meaning import code_cells, python_source
-from bookmaker.source import chapters
+import spinformer
 from spinformer.core.continuation import follow
 from spinformer.dmft.continuation import cycle, follow_cycle
 from spinformer.dmft.ensemble import Ensemble
@@ -39,26 +39,25 @@ BAD: dict[str, Any] = {
 # An error is no function; a folder that is not there is an error of its own; a check names the
 # argument it is told. The rest are parts that a chapter shows at work on arrays it has just made.
 LEFT_OUT = (
-    *("ModelUnavailable", "model_directory", "check_integer", "Solver"),
-    *("hop", "rest", "overlaps_segments", "overlaps_correlations", "response_attention"),
+    *("ModelUnavailable", "check_integer", "Solver", "hop", "rest", "response_attention"),
     *("driven_start", "driven_step", "entropy_rate"),
 )
 # A bar that is shown or not; what torch itself reads and refuses.
 NOT_TRIED = ("progress", "device", "dtype")
 
 
+# `from spinformer.x import a, b`, on one line or in parentheses.
+IMPORT = re.compile(r"^from (spinformer\.(?!plot)[\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
+
+
 def offered() -> Iterator[tuple[str, Callable[..., Any]]]:
     """The public door: functions and classes of the package that a chapter imports."""
-    for chapter in chapters(ROOT):
-        for cell in code_cells(chapter.template):
-            for node in ast.walk(ast.parse(python_source(cell.source))):
-                source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-                if not source.startswith("spinformer.") or source.startswith("spinformer.plot"):
-                    continue
-                for alias in node.names:
-                    found = getattr(importlib.import_module(source), alias.name, None)
-                    if callable(found) and alias.name not in LEFT_OUT:
-                        yield f"{source}.{alias.name}", found
+    chapters = sorted((ROOT / "notebooks").glob("*.md"))
+    for module, names in IMPORT.findall("".join(path.read_text("utf-8") for path in chapters)):
+        for name in re.findall(r"\w+", re.sub(r" as \w+|#.*", "", names)):
+            found = getattr(importlib.import_module(module), name, None)
+            if callable(found) and name not in LEFT_OUT:
+                yield f"{module}.{name}", found
 
 
 def example(function: Callable[..., Any]) -> str:
@@ -157,6 +156,64 @@ def test_nonsense_is_refused_by_name(name: str) -> None:
                 if argument in flags and kind == "a word":
                     unclear.append(f"{argument} takes a word for a flag")
     assert unclear == []
+
+
+# What no argument of such a name may be, in any function of the package with an example.
+OUT_OF_RANGE: dict[str, Any] = {
+    **dict.fromkeys(("beta", "gamma", "tolerance", "distance", "field_std", "radius"), -1.0),
+    **dict.fromkeys(("load", "scale", "strength", "step_size", "damping"), -1.0),
+    **dict.fromkeys(("steps", "count", "seed", "align", "transient", "burn", "draws"), -1),
+    **dict.fromkeys(("exponents", "observed", "plane", "phase"), -1),
+    **dict.fromkeys(("max_steps", "dim", "size", "heads", "length", "trials", "batches"), 0),
+    **dict.fromkeys(("sweeps", "copies", "chains", "blocks", "replicas", "runs", "every"), 0),
+    **dict.fromkeys(("kept", "bins", "threads", "stretches", "stretch", "cd_steps", "rate"), 0),
+    **dict.fromkeys(("method", "solver", "theory", "schedule", "kernel"), "no such"),
+    **{"epsilon": 1.5, "level": 1.5, "corruption": 0.6, "order": 3, "position": 0.5},
+    **dict.fromkeys(("couplings", "ordered"), np.ones((2, 3))),
+}
+# They say that they check nothing: results, and inner steps of loops.
+UNCHECKED = (
+    *("Solution", "descend", "example_decoder", "free_energy", "rest", "softmax_weights"),
+    *("response_attention", "softmax_response", "driven_start", "driven_step", "entropy_rate"),
+)
+
+
+def everything() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Functions and classes of the package whose example calls them."""
+    for module in pkgutil.walk_packages(spinformer.__path__, "spinformer."):
+        if re.search(r"\.(kernels|checks|plot)", module.name):
+            continue
+        for own, found in vars(importlib.import_module(module.name)).items():
+            here = getattr(found, "__module__", "") == module.name and callable(found)
+            public = here and own[0] != "_" and own not in UNCHECKED
+            if public and call_in(ast.parse(example(found)), own):
+                yield f"{module.name}.{own}", found
+
+
+EVERY = dict(everything())
+# No step is asked for, and the point that the steps begin at is the answer.
+ALLOWED = {("spinformer.dmft.functional.saddle_point", "max_steps")}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_what_is_out_of_range_is_refused_by_name(name: str) -> None:
+    function, own = EVERY[name], name.split(".")[-1]
+    source = example(function)
+    found = call_in(ast.parse(source), own)
+    assert found is not None
+    # An exception has no signature of its own.
+    error = isinstance(function, type) and issubclass(function, Exception)
+    names = [] if error else list(inspect.signature(function).parameters)
+    scope = {"np": np, "torch": torch, **vars(inspect.getmodule(function))}
+    tried = [one for one in names if one in OUT_OF_RANGE and (name, one) not in ALLOWED]
+    for number, argument in enumerate(tried):
+        place = names.index(argument)
+        by_name = place >= len(found.args)
+        first, code = with_bad(source, own, argument if by_name else place)
+        if not number:
+            exec(first, scope)
+        with pytest.raises((TypeError, ValueError), match=rf"\b{argument}\b"):
+            exec(code, {**scope, "bad": OUT_OF_RANGE[argument]})
 
 
 WINDOW = np.zeros((4, 3))

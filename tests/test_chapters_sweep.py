@@ -11,17 +11,19 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from bookmaker import execution, sweeping
-from bookmaker.__main__ import main
 from bookmaker.claims import Claim
 from bookmaker.errors import ChapterError, OutputError, ParameterError
+from bookmaker.execution import CellFailed
+from bookmaker.freshness import read_notebook
 from bookmaker.points import read_points
 from bookmaker.results import claims_of, results
 from bookmaker.source import Chapter
@@ -47,6 +49,7 @@ print(f"double = {2 * beta:.1f} in units of one half")
 ```
 """
 HERE = Workers()
+Call = Callable[..., Result]
 
 
 @pytest.fixture
@@ -62,13 +65,6 @@ def chapter(small_checkout: Path) -> Chapter:
     path = small_checkout / "notebooks" / "01_small.md"
     path.write_text(path.read_text(encoding="utf-8") + LAST_CELL, encoding="utf-8")
     return Chapter(small_checkout, "01_small")
-
-
-def invoke(chapter: Chapter, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
-    monkeypatch.chdir(chapter.root)
-    result = CliRunner().invoke(main, ["sweep", "01_small", *arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -149,9 +145,9 @@ def test_a_file_holds_a_grid_or_a_list(chapter: Chapter, tmp_path: Path) -> None
     ],
 )
 def test_what_can_be_no_point_is_refused_before_anything_starts(
-    chapter: Chapter, monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str], message: str
+    chapter: Chapter, call: Call, pair: tuple[str, str], message: str
 ) -> None:
-    result = invoke(chapter, monkeypatch, "-p", *pair, "-o", "out")
+    result = call(chapter.root, "sweep", "01_small", "-p", *pair, "-o", "out")
     assert result.exit_code == 2
     assert message in result.stderr
     assert not (chapter.root / "out").exists()
@@ -163,13 +159,18 @@ def test_what_can_be_no_point_is_refused_before_anything_starts(
 def test_a_point_that_is_not_allowed_fails_alone_before_its_kernel(
     chapter: Chapter, tmp_path: Path, no_kernel: list[dict[str, Any]]
 ) -> None:
-    points = read_points(chapter, [("beta", "1,11,2")])
+    pandas = pytest.importorskip("pandas")
+    points = read_points(chapter, [("beta", "1,11,2"), ("kind", "flat,steep")])
     report = sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
-    assert [values["beta"] for values in no_kernel] == [1.0, 2.0]
-    assert [row["double"] for row in rows(tmp_path / "out")] == ["2.0", "", "4.0"]
-    assert [bool(row["error"]) for row in rows(tmp_path / "out")] == [False, True, False]
-    assert "3 points: 2 computed now, 0 there already, 1 refused; 1 failed" in str(report)
-    assert "beta = 11: 01_small: beta must be float in [0, 10], got 11" in str(report)
+    assert [values["beta"] for values in no_kernel] == [1.0, 1.0, 2.0, 2.0]
+    assert "6 points: 4 computed now, 0 there already, 2 refused; 2 failed" in str(report)
+    told = "beta = 11, kind = flat: 01_small: beta must be float in [0, 10], got 11"
+    assert told in str(report)
+    frame = eval(str(report).splitlines()[-1], {"pandas": pandas})
+    assert frame.point.tolist() == [point.key for point in points]
+    assert frame.error.isna().tolist() == [True, True, False, False, True, True]
+    assert frame.double[frame.error.isna()].tolist() == [2.0, 2.0, 4.0, 4.0]
+    assert frame.kind.tolist() == 3 * ["flat", "steep"]
 
 
 def test_a_sweep_grows_and_the_table_is_that_of_one_command(
@@ -186,6 +187,29 @@ def test_a_sweep_grows_and_the_table_is_that_of_one_command(
     betas = [row["beta"] for row in rows(tmp_path / "grown")]
     assert betas[0] == "3.0"
     assert sorted(betas) == ["1.0", "2.0", "3.0"]
+
+
+def test_a_point_that_failed_is_tried_again_when_asked_for(
+    chapter: Chapter,
+    tmp_path: Path,
+    no_kernel: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    points = read_points(chapter, [("beta", "1,2")])
+    given = {"workers": HERE, "progress": False}
+    good = sweeping.execute
+
+    def execute(chapter: Chapter, values: dict[str, Any], **_: Any) -> nbformat.NotebookNode:
+        if values["beta"] == 2:
+            raise CellFailed("it is two", chapter.template)
+        return good(chapter, values)
+
+    monkeypatch.setattr(sweeping, "execute", execute)
+    for again, computed, failed in ((False, 2, 1), (False, 0, 1), (True, 1, 1), (True, 1, 0)):
+        if not failed:
+            monkeypatch.setattr(sweeping, "execute", good)
+        report = sweep_chapter(chapter, tmp_path / "out", points, again=again, **given)
+        assert (report.computed, len(report.failed)) == (computed, failed)
 
 
 def test_a_full_disk_is_said_and_what_is_finished_stays(
@@ -215,18 +239,6 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(
     assert [row["double"] for row in rows(folder)] == ["2.0"]
 
 
-def test_the_table_is_a_frame_in_one_line(
-    chapter: Chapter, tmp_path: Path, no_kernel: list[dict[str, Any]]
-) -> None:
-    pandas = pytest.importorskip("pandas")
-    points = read_points(chapter, [("beta", "1,2,11"), ("kind", "flat,steep")])
-    report = sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
-    frame = eval(str(report).splitlines()[-1], {"pandas": pandas})
-    assert frame.point.tolist() == [point.key for point in points]
-    assert frame.double[frame.error.isna()].tolist() == [2.0, 2.0, 4.0, 4.0]
-    assert frame.kind.tolist() == 3 * ["flat", "steep"]
-
-
 def test_code_that_changed_is_refused(
     chapter: Chapter, tmp_path: Path, no_kernel: list[dict[str, Any]]
 ) -> None:
@@ -243,28 +255,29 @@ def test_code_that_changed_is_refused(
         sweeping.run_point(**function)
 
 
-def test_two_sweeps_into_one_folder_refuse_each_other(
-    chapter: Chapter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_sweeps_into_one_folder_refuse_each_other(chapter: Chapter, call: Call) -> None:
     folder = chapter.root / "out"
     folder.mkdir()
     about = {"chapter": chapter.name, "code": chapter.digest}
     with writing(folder / POINTS, about=about):
-        result = invoke(chapter, monkeypatch, "-p", "beta", "1", "-o", "out")
+        result = call(chapter.root, "sweep", "01_small", "-p", "beta", "1", "-o", "out")
     assert result.exit_code == 2
     assert result.stderr == "Error: another process is at work on out/points\n"
 
 
 def test_a_dry_run_lists_and_writes_nothing(
-    chapter: Chapter, monkeypatch: pytest.MonkeyPatch, no_kernel: list[dict[str, Any]]
+    chapter: Chapter, call: Call, no_kernel: list[dict[str, Any]]
 ) -> None:
     folder = chapter.root / "out"
     points = read_points(chapter, [("beta", "1")])
     arguments = ("-p", "beta=1,2,11", "-o", "out", "--dry-run")
-    assert "beta = 1: to run\nbeta = 2: to run\n" in invoke(chapter, monkeypatch, *arguments).stdout
+    assert (
+        "beta = 1: to run\nbeta = 2: to run\n"
+        in call(chapter.root, "sweep", "01_small", *arguments).stdout
+    )
     assert not folder.exists()
     sweep_chapter(chapter, folder, points, workers=HERE, progress=False)
-    found = invoke(chapter, monkeypatch, *arguments).stdout
+    found = call(chapter.root, "sweep", "01_small", *arguments).stdout
     assert found.startswith("beta = 1: finished\nbeta = 2: to run\nbeta = 11: refused, 01_small: ")
 
 
@@ -291,7 +304,7 @@ def test_figures_of_claims_are_results() -> None:
 
 STORED = """\
 from compendium.c14_real_transformer.toy import read_toy
-from compendium.c21b_large_systems import study
+from compendium.c21a_cheap_free_energies import study
 
 table, live = TABLE.read(), 3.0
 """
@@ -321,7 +334,7 @@ def test_what_a_cell_prints_from_a_table_is_known_from_its_code(source: str, sto
     cells = [nbformat.v4.new_code_cell(text) for text in (STORED, source)]
     words = nbformat.v4.new_markdown_cell("print(table)")
     notebook = nbformat.v4.new_notebook(cells=[cells[0], words, cells[1]])
-    assert prints_stored(notebook) == [False, False, stored]
+    assert prints_stored(notebook.cells) == [False, False, stored]
 
 
 def test_what_a_stored_table_holds_is_no_result() -> None:
@@ -349,32 +362,28 @@ def test_chapters_offered_for_sweeping_have_results_of_their_own(root: Path) -> 
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     names = {name for name, _ in OFFER.findall(text)}
     assert {"33_phase_transitions", "33b_lifetimes", "21_ising"} <= names
-    for name in names:
-        notebook = nbformat.read(root / "notebooks" / f"{name}.ipynb", as_version=4)
-        assert any(name.isidentifier() for name in results(notebook, [])), name
-
-
-def test_the_table_of_a_sweep_holds_no_figure_of_the_documents_own_network(root: Path) -> None:
-    """Chapter 33 prints shares and portraits from stored tables, whatever its parameters are."""
-    name = "33_phase_transitions"
-    notebook = nbformat.read(root / "notebooks" / f"{name}.ipynb", as_version=4)
-    found = results(notebook, claims_of(root, name))
-    assert not any(figure.startswith(("C9.", "C10.")) for figure in found)
-    shares = [float(text) for figure, text in found.items() if figure.startswith("wide_")][:-1]
+    found = {
+        name: results(read_notebook(root / "notebooks" / f"{name}.ipynb"), claims_of(root, name))
+        for name in names
+    }
+    for name, numbers in found.items():
+        assert any(number.isidentifier() for number in numbers), name
+    # Chapter 33 prints shares and portraits from stored tables, whatever its parameters are.
+    numbers = found["33_phase_transitions"]
+    assert not any(number.startswith(("C9.", "C10.")) for number in numbers)
+    shares = [float(text) for number, text in numbers.items() if number.startswith("wide_")][:-1]
     assert sum(shares) == pytest.approx(1.0, abs=0.003)
-    assert "C13.rate" in found
+    assert "C13.rate" in numbers
 
 
 # --- on workers -------------------------------------------------------------------------------
 
 
 @pytest.mark.nightly
-def test_a_table_of_points_that_end_in_every_way(
-    chapter: Chapter, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_of_points_that_end_in_every_way(chapter: Chapter, log: Path, call: Call) -> None:
     pytest.importorskip("distributed")
     arguments = ("-p", "beta", "1,7,8", "-o", "out", "--workers", "2", "--retries", "1")
-    result = invoke(chapter, monkeypatch, *arguments)
+    result = call(chapter.root, "sweep", "01_small", *arguments)
     assert result.exit_code == 1
     assert "3 points: 3 computed now, 0 there already, 0 refused; 2 failed" in result.stdout
     folder = chapter.root / "out"

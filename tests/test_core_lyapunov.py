@@ -57,11 +57,11 @@ def test_the_logistic_map_at_four_grows_by_two():
 def test_error_is_the_scatter_over_orbits():
     found = [
         lyapunov_exponents(Henon(seed).push, dimension=2, steps=400, align=20, batches=8)
-        for seed in range(100)
+        for seed in range(60)
     ]
     values = np.array([estimate.value[0] for estimate in found])
     errors = np.array([estimate.error[0] for estimate in found])
-    assert abs(values.mean() - 0.41922) < 4 * values.std() / 10
+    assert abs(values.mean() - 0.41922) < 4 * values.std() / 60**0.5
     assert np.sqrt((errors**2).mean()) / values.std() == pytest.approx(1.0, abs=0.25)
 
 
@@ -104,8 +104,6 @@ def test_what_dies_has_no_error():
         ({"dimension": 0}, "dimension"),
         ({"count": 3}, "count"),
         ({"steps": 0}, "steps"),
-        ({"align": -1}, "align"),
-        ({"batches": 0}, "batches"),
         ({"push": lambda frame: frame * np.nan}, "frame returned by push must be finite"),
         ({"push": lambda frame: frame[:1]}, "frame returned by push"),
     ],

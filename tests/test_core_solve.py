@@ -145,8 +145,6 @@ def test_anderson_keeps_systems_apart():
         ({"start": np.zeros((1, 1))}, TypeError, "start"),
         ({"damping": 0.0}, ValueError, "damping"),
         ({"damping": 1.5}, ValueError, "damping"),
-        ({"tolerance": -1.0}, ValueError, "tolerance"),
-        ({"max_steps": 0}, ValueError, "max_steps"),
         ({"max_steps": 2.0}, TypeError, "max_steps"),
     ],
 )

@@ -45,7 +45,6 @@ def test_overlaps_are_means_over_spins_for_any_batch():
     ("call", "error", "told"),
     [
         (lambda: spin_states(21), ValueError, "count"),
-        (lambda: spin_states(-1), ValueError, "count"),
         (lambda: spin_states(2.0), TypeError, "count"),
         (lambda: hebbian_couplings(np.ones(3)), ValueError, "patterns"),
         (lambda: hebbian_couplings(np.ones((2, 3)), other=np.ones((3, 3))), ValueError, "other"),

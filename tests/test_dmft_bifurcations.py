@@ -10,11 +10,11 @@ from spinformer.dmft.attractors import rotation_number, strobed
 from spinformer.dmft.continuation import (
     Kind,
     Map,
+    _conditions,
+    _equations_of,
     bifurcation,
-    conditions,
     critical_rotation,
     cycle,
-    equations_of,
     follow_bifurcation,
     follow_cycle,
     onset,
@@ -37,9 +37,9 @@ def test_conditions_by_hand():
     fold = abs(1 - pair) ** 2 * (1 - 1 / 0.36)
     flip = abs(1 + pair) ** 2 * (1 + 1 / 0.36)
     neutral = (1 - 0.36) * abs(1 - pair / 0.36) ** 2
-    np.testing.assert_allclose(conditions(mu), [fold, flip, neutral], atol=1e-12)
+    np.testing.assert_allclose(_conditions(mu), [fold, flip, neutral], atol=1e-12)
     for kind, values in ((0, [1.0, 0.3]), (1, [-1.0, 0.3]), (2, [1j, -1j]), (2, [2.0, 0.5])):
-        assert conditions(np.array(values))[kind] == pytest.approx(0.0, abs=1e-15)
+        assert _conditions(np.array(values))[kind] == pytest.approx(0.0, abs=1e-15)
 
 
 def test_a_neimark_sacker_point_by_bisection(torus):
@@ -112,7 +112,7 @@ def test_folds_bound_a_window_of_locking(branch):
     both = branch[0].bifurcations + branch[1].bifurcations
     for one in branch:
         # One where the sign of its condition changes between neighbors, and near them.
-        signs = np.sign(conditions(one.multipliers))
+        signs = np.sign(_conditions(one.multipliers))
         changes = np.argwhere(signs[1:] != signs[:-1])
         assert len(one.bifurcations) == len(changes)
         for (at, kind), found in zip(changes, one.bifurcations, strict=True):
@@ -178,7 +178,7 @@ def test_what_is_called_found_has_the_residual_asked_for(torus):
         residuals.append(found.residual)
     assert any(1e-9 < residual < 1e-3 for residual in residuals)
     assert residuals[-1] <= 1e-9
-    equations = equations_of(NETWORK, torus, free=("epsilon",), kind=None)
+    equations = _equations_of(NETWORK, torus, free=("epsilon",), kind=None)
     inside = np.append(torus.value.attention.ravel(), 0.3)
     for epsilon, known in ((0.3, True), (1.2, False), (-0.1, False)):
         inside[-1] = epsilon

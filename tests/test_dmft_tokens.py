@@ -268,15 +268,9 @@ def test_a_drawn_window_has_the_noise_of_its_bits():
     [
         ({"size": 100}, ValueError, "size"),
         ({"size": 3.0}, TypeError, "size"),
-        ({"beta": -0.1}, ValueError, "beta"),
-        ({"steps": -1}, ValueError, "steps"),
-        ({"runs": 0}, ValueError, "runs"),
-        ({"seed": -1}, ValueError, "seed"),
         ({"window": np.ones((3, 3))}, ValueError, "window"),
         ({"window": 1.5 * np.ones((4, 3))}, ValueError, "window"),
         ({"window": np.ones((2, 4, 3))}, ValueError, "window"),
-        ({"window": "none"}, TypeError, "window"),
-        ({"position": 1.5}, TypeError, "position"),
     ],
 )
 def test_bad_input_names_the_argument(change, error, message):
@@ -291,7 +285,6 @@ def test_bad_input_names_the_argument(change, error, message):
         (lambda net: attention_of_window(net, np.full((4, 3), 1.1), position=0), "window"),
         (lambda net: attention_of_window(net, np.ones((3, 3)), position=0), "window"),
         (lambda net: mean_path(net, 1.0, window=np.ones((4, 2)), steps=1), "window"),
-        (lambda net: mean_path(net, -1.0, window=np.ones((4, 3)), steps=1), "beta"),
         (lambda net: semantic_overlaps(net, np.ones((4, 2))), "tokens"),
         (lambda net: semantic_overlaps(net, np.ones((4, 3)), role=4), "role"),
         (lambda net: window_means(net, 1.0, attention=np.ones(2)), "attention"),

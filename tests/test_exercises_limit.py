@@ -29,7 +29,7 @@ COIN = Network(
 )
 
 
-@answers("32c.1", "32c.2")
+@answers("32b.4", "32b.5")
 def test_fluctuations():
     half, excess = np.array([[0.5]]), []
     for size in (3, 100, 1000):
@@ -42,7 +42,7 @@ def test_fluctuations():
         excess.append((1 - mean**2) / size - (1 - square) / size)
         assert excess[-1] == pytest.approx((square - mean**2) / size)
     assert excess[1] / excess[2] == pytest.approx(100.0, rel=0.1)
-    few, wanted = said("32c", r"= ?10\^\{(\d+)\}\$ times as many: \$10\^\{(\d+)\}", 2)
+    few, wanted = said("32b", r"= ?10\^\{(\d+)\}\$ times as many: \$10\^\{(\d+)\}", 2)
     assert math.log10(math.exp(0.29 * (100 - 20))) == near(few, 0)
     assert wanted == few + 6
 

@@ -9,8 +9,8 @@ from exercises import answers, near, said
 from minilm_model import installed_model
 from scipy.optimize import brentq
 
+from compendium.c23_anatomy.feed_forward import share_between_groups
 from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
-from compendium.c23b_response_as_feed_forward.study import share_between_groups
 from compendium.c23c_real_layer.study import mixing_terms
 from spinformer.language.encoder import embed, run_layer
 from spinformer.language.text import sample_texts, text_windows
@@ -78,14 +78,14 @@ def test_the_anatomy():
     assert sizes(crossing) == [near(size, 2)] * 2
 
 
-@answers("23b.1", "23b.2")
+@answers("23.4", "23.5")
 def test_the_response():
     pair = torch.tensor([[0.0, 0.4], [0.4, 0.0]], dtype=torch.float64)
     any_two = torch.randn(2, 2, dtype=torch.float64, generator=torch.manual_seed(0))
     weights = response_attention(pair, correlation=any_two @ any_two.mT, strength=0.4)
     assert float(weights.abs().max()) == 0.0
     told = said(
-        "23b",
+        "23",
         r"is ([\d.]+) for random directions and ([\d.]+) for clusters .*"
         r"against ([\d.]+) and ([\d.]+) for the response",
         4,

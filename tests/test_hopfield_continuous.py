@@ -206,13 +206,11 @@ def test_batched_memories_and_gradients_through_retrieval():
     ("change", "error", "message"),
     [
         ({"beta": 0.0}, ValueError, "beta must be a finite number in"),
-        ({"beta": "warm"}, TypeError, "beta must be a real number"),
         ({"patterns": np.ones((3, 2))}, TypeError, "patterns must be a floating-point torch"),
         ({"patterns": torch.ones(2)}, ValueError, r"patterns must have shape \(\.\.\., N, d\)"),
         ({"queries": torch.ones(3)}, ValueError, "queries must have as last axis"),
-        ({"queries": torch.ones(2).double()}, TypeError, "queries must have the patterns' dtype"),
+        ({"queries": torch.ones(2).double()}, TypeError, "queries must be .* like patterns"),
         ({"steps": 0}, ValueError, "steps must be an integer in"),
-        ({"steps": 1.5}, TypeError, "steps must be an integer"),
         ({"step_size": 0.0}, ValueError, "step_size must be"),
     ],
 )
@@ -275,7 +273,7 @@ def test_overflow_and_misfits_are_refused(function):
     patterns = torch.eye(3)
     with pytest.raises(ValueError, match=r"too large for torch\.float32"):
         function(patterns * 1e20, states=patterns * 1e20)
-    with pytest.raises(TypeError, match="states must have the patterns' dtype"):
+    with pytest.raises(TypeError, match=r"states must be torch\.float32 on cpu like patterns"):
         function(patterns, states=patterns.double())
     with pytest.raises(ValueError, match="states and patterns must have batch shapes"):
         function(patterns.expand(2, 3, 3), states=patterns.expand(3, 3, 3))

@@ -12,7 +12,7 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily, Nor
 
 from compendium.c13_memory_density.mixing import pair_mixing
 from spinformer.hopfield.continuous import energy
-from spinformer.hopfield.density import gibbs, log_partition, log_prob, log_weights, sample
+from spinformer.hopfield.density import _gibbs, log_partition, log_prob, log_weights, sample
 
 SETTINGS = st.tuples(
     st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 5), st.floats(0.3, 4.0)
@@ -101,16 +101,16 @@ def test_gibbs_sampling_keeps_the_density():
     patterns = normal(4, 3, 2)
     generator = torch.Generator().manual_seed(2)
     start = sample(patterns, count=100_000, beta=1.0, seed=generator)
-    after = gibbs(patterns, states=start, steps=2, beta=1.0, seed=generator)
+    after = _gibbs(patterns, states=start, steps=2, beta=1.0, seed=generator)
     for moment in (lambda x: x, lambda x: x**2, lambda x: x[:, :1] * x[:, 1:]):
         gap = (moment(after) - moment(start)).mean(0)
         error = torch.hypot(moment(after).std(0), moment(start).std(0)) / math.sqrt(100_000)
         assert (gap.abs() < 4 * error).all()
     # and from elsewhere it goes there: one well-mixing pair
-    far = gibbs(
+    far = _gibbs(
         patterns,
         states=torch.full((50_000, 2), 3.0, dtype=torch.float64),
-        steps=60,
+        steps=20,
         seed=generator,
     )
     exact = log_weights(patterns).exp() @ patterns
@@ -127,7 +127,7 @@ def test_pair_mixing_is_the_decay_of_the_gibbs_chain(left, right, beta):
     )
     weight = float(log_weights(patterns, beta=beta)[0].exp())
     for sweeps in (1, 3):
-        after = gibbs(patterns, states=start, steps=sweeps, beta=beta, seed=generator)[:, 0]
+        after = _gibbs(patterns, states=start, steps=sweeps, beta=beta, seed=generator)[:, 0]
         # The mean is linear in the share p of the first pattern, p − w = λ^sweeps (1 − w).
         share = weight + pair_mixing(patterns, beta=beta) ** sweeps * (1 - weight)
         expected = share * left - (1 - share) * right
@@ -154,9 +154,9 @@ def test_pair_mixing_of_far_patterns_is_the_normal_distribution():
         (lambda x: log_prob(x, states=x, beta=0.0), ValueError, "beta"),
         (lambda x: log_partition(x / 0), ValueError, "patterns"),
         (lambda x: sample(x, count=0), ValueError, "count"),
-        (lambda x: gibbs(x, states=x, steps=0), ValueError, "steps"),
+        (lambda x: _gibbs(x, states=x, steps=0), ValueError, "steps"),
         (lambda x: log_partition(x * 1e200), ValueError, "too large"),
-        (lambda x: gibbs(x * 1e200, states=x * 1e200, steps=1), ValueError, "too large"),
+        (lambda x: _gibbs(x * 1e200, states=x * 1e200, steps=1), ValueError, "too large"),
     ],
 )
 def test_bad_input_is_refused_by_name(call, error, message):

@@ -342,8 +342,6 @@ def test_rises_are_counted_where_the_energy_rises():
             "bias",
         ),
         (lambda x: retrieve(x, queries=x + 1), ValueError, "queries"),
-        (lambda x: retrieve(x, queries=x, schedule="random"), ValueError, "schedule"),
-        (lambda x: retrieve(x, queries=x, max_steps=0), ValueError, "max_steps"),
         (
             lambda x: retrieve(x, queries=x, separation=EXPONENTIAL, kernel="couplings"),
             ValueError,

@@ -32,21 +32,34 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 9_086,
-    "src/bookmaker": 3_040,
-    "book/_ext": 670,
-    "src/compendium": 17_820,
+    "src/spinformer": 8_900,
+    "src/bookmaker": 2_910,
+    "book/_ext": 950,
+    "src/compendium": 17_630,
 }
-LINE_CEILINGS = {"src": 46_320, "tests": 27_830}
+LINE_CEILINGS = {"src": 45_600, "tests": 27_695}
 
 
 @cache
-def trees(root: Path) -> dict[str, tuple[Path, ast.Module]]:
-    """Files and syntax trees of the packages below `root`, by dotted name."""
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def modules(root: Path) -> dict[str, Path]:
+    """Files of the packages below `root`, by dotted name."""
     found = {}
     for path in sorted((root / "src").rglob("*.py")):
         name = ".".join(path.relative_to(root / "src").with_suffix("").parts)
-        found[name.removesuffix(".__init__")] = path, ast.parse(path.read_text(encoding="utf-8"))
+        found[name.removesuffix(".__init__")] = path
+    return found
+
+
+def statements(path: Path) -> list[ast.AST]:
+    """Everything in a file that is no expression, in breadth: ten times less than everything."""
+    found: list[ast.AST] = [tree(path)]
+    for node in found:
+        for block in ("body", "orelse", "handlers", "finalbody", "cases"):
+            found += getattr(node, block, ())
     return found
 
 
@@ -54,9 +67,9 @@ def within(name: str, prefix: str) -> bool:
     return name == prefix or name.startswith(prefix + ".")
 
 
-def imported(name: str, path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+def imported(name: str, path: Path) -> Iterator[tuple[int, str]]:
     """Lines and full names of what a module imports, modules and names alike."""
-    for node in ast.walk(tree):
+    for node in statements(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -79,9 +92,9 @@ def own_folder(name: str) -> str:
 
 def forbidden_imports(root: Path) -> list[str]:
     wrong = []
-    for name, (path, tree) in trees(root).items():
+    for name, path in modules(root).items():
         room = max((key for key in MAY_IMPORT if within(name, key)), key=len, default="")
-        for line, target in imported(name, path, tree):
+        for line, target in imported(name, path):
             if target.partition(".")[0] not in ("spinformer", "compendium", "bookmaker"):
                 continue
             allowed = room and any(within(target, prefix) for prefix in MAY_IMPORT[room])
@@ -91,25 +104,23 @@ def forbidden_imports(root: Path) -> list[str]:
     return wrong
 
 
-def code_lines(text: str) -> int:
-    """Lines that are neither blank nor comment nor docstring."""
-    quiet: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+@cache
+def lines(path: Path) -> tuple[int, int]:
+    """Lines of a file that are neither blank nor comment nor docstring, and all of them."""
+    text = path.read_text(encoding="utf-8").splitlines()
+    quiet = {number for number, line in enumerate(text, 1) if line.strip()[:1] in ("", "#")}
+    for node in statements(path):
         body = getattr(node, "body", None)
         documented = isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) and body
         if documented and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
             quiet |= set(range(body[0].lineno, body[0].end_lineno + 1))
-    return sum(
-        bool(line.strip()) and not line.strip().startswith("#") and number not in quiet
-        for number, line in enumerate(text.splitlines(), start=1)
-    )
+    return len(text) - len(quiet), len(text)
 
 
-@cache
 def sizes(root: Path, folder: str) -> tuple[int, int]:
     """Lines of code and lines of everything in the Python files of a folder."""
-    texts = [path.read_text(encoding="utf-8") for path in (root / folder).rglob("*.py")]
-    return sum(map(code_lines, texts)), sum(len(text.splitlines()) for text in texts)
+    code, everything = zip(*map(lines, (root / folder).rglob("*.py")), strict=True)
+    return sum(code), sum(everything)
 
 
 def unknown_sources(root: Path) -> list[str]:
@@ -132,14 +143,14 @@ def test_imports_point_downwards():
     assert forbidden_imports(ROOT) == []
 
 
-@pytest.mark.parametrize("folder", CODE_CEILINGS)
-def test_code_stays_below_its_ceiling(folder: str):
-    assert sizes(ROOT, folder)[0] <= CODE_CEILINGS[folder]
+@pytest.mark.parametrize(("folder", "ceiling"), CODE_CEILINGS.items())
+def test_code_stays_below_its_ceiling(folder: str, ceiling: int):
+    assert sizes(ROOT, folder)[0] <= ceiling
 
 
-@pytest.mark.parametrize("folder", LINE_CEILINGS)
-def test_everything_stays_below_its_ceiling(folder: str):
-    assert sizes(ROOT, folder)[1] <= LINE_CEILINGS[folder]
+@pytest.mark.parametrize(("folder", "ceiling"), LINE_CEILINGS.items())
+def test_everything_stays_below_its_ceiling(folder: str, ceiling: int):
+    assert sizes(ROOT, folder)[1] <= ceiling
 
 
 def test_sources_are_cited_by_their_keys():
@@ -172,9 +183,9 @@ def test_every_rule_notices_what_breaks_it(tmp_path: Path):
 
 def test_an_init_gives_the_modules_and_nothing_else() -> None:
     """What a notebook was computed by leaves them out (`bookmaker.meaning`)."""
-    for name, (path, tree) in trees(ROOT).items():
+    for name, path in modules(ROOT).items():
         if path.name == "__init__.py" and not within(name, "bookmaker"):
-            kinds = {type(node) for node in tree.body}
+            kinds = {type(node) for node in tree(path).body}
             assert kinds <= {ast.Expr, ast.ImportFrom, ast.Assign}, path
-            told = [target for _, target in imported(name, path, tree)]
+            told = [target for _, target in imported(name, path)]
             assert told in ([], ["spinformer.core.lazy.modules_on_demand"]), path

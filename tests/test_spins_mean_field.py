@@ -9,24 +9,26 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from compendium.c21b_large_systems.unrolled import state_evolution, unrolled_tap
+from compendium.c21a_cheap_free_energies.unrolled import state_evolution, unrolled_tap
 from spinformer.core.solve import NotConverged, Status
 from spinformer.spins import mean_field
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import (
-    FUNCTIONALS,
+    _FUNCTIONALS,
     METHODS,
+    _unit_diagonal,
     belief_propagation,
     glass_state,
     instability_beta,
     solve_mean_field,
-    unit_diagonal,
 )
 
 
 def gibbs_functional(couplings, *, fields, beta, magnetization, method):
     """psi(m) at any m, stationary or not."""
-    return FUNCTIONALS[method](beta * couplings, beta * fields)(np.arctanh(magnetization), None).psi
+    return _FUNCTIONALS[method](beta * couplings, beta * fields)(
+        np.arctanh(magnetization), None
+    ).psi
 
 
 def _glass(seed, size, batch=(), field=0.5):
@@ -178,7 +180,7 @@ def test_unit_diagonal(seed, size, scale):
     matrix = scale * _glass(seed, size)[0]
     # A start outside the positive definite shifts is replaced.
     for start in (None, np.full(size, -5.0)):
-        shift, inverse, log_det = unit_diagonal(matrix, start=start)
+        shift, inverse, log_det = _unit_diagonal(matrix, start=start)
         full = np.diag(1 + shift) - matrix
         assert np.allclose(np.diag(np.linalg.inv(full)), 1, atol=1e-8)
         assert np.allclose(inverse @ full, np.eye(size), atol=1e-8)
@@ -207,7 +209,7 @@ def _next_magnetization(method, k, theta, m):
         field = field + 2 / 3 * (1 - 3 * m**2) * (k**3 @ (m * v)) - m * loops
     if method == "adaptive":
         root = np.sqrt(v)
-        shift, _, _ = unit_diagonal(root[:, None] * k * root)
+        shift, _, _ = _unit_diagonal(root[:, None] * k * root)
         field = field - m * shift / v
     return np.tanh(field)
 
@@ -262,7 +264,7 @@ def test_a_climb_that_cannot_rise_is_stalled():
     falls = iter(range(100))
 
     def evaluate(x, _):
-        return mean_field.Point(
+        return mean_field._Point(
             psi=-float(next(falls)), gradient=np.ones(2), curvature=np.zeros((2, 2))
         )
 
@@ -446,11 +448,8 @@ def test_a_root_that_is_none_is_not_called_one(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "bethe"}, "method must be one of"),
-        ({"solver": "magic"}, "solver must be one of"),
         ({"damping": 1.0}, "damping"),
         ({"tolerance": 0.0}, "tolerance"),
-        ({"max_steps": 0}, "max_steps"),
         ({"start": np.array([1.0, 0.0])}, "start"),
         ({"start": np.zeros(3)}, "start"),
         ({"couplings": 1e7 * (1 - np.eye(2))}, "beta must keep beta \\* couplings"),
@@ -470,7 +469,6 @@ def test_bad_input_is_named(change, message):
         (lambda j: belief_propagation(j[None], fields=np.zeros(2), beta=1.0), "one system"),
         (lambda _: glass_state(21.0), "beta"),
         (lambda _: glass_state(1.0, field_std=2000.0), "field_std"),
-        (lambda _: instability_beta(field_std=-1.0), "field_std"),
     ],
 )
 def test_numbers_out_of_range_are_named(call, message):

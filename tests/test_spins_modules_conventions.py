@@ -89,7 +89,7 @@ def test_a_bias_of_the_scores_is_part_of_the_free_energy():
     module, inputs = _module(solver="saddle"), _inputs(1, 4, 12)
     bias = _inputs(4, 4, seed=3).requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda x, b: module(x, src_mask=b), (inputs.requires_grad_(), bias)
+        lambda x, b: module(x, src_mask=b), (inputs.requires_grad_(), bias), fast_mode=True
     )
 
 

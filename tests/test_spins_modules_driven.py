@@ -161,7 +161,6 @@ def test_it_learns_recall():
     [
         (lambda: DrivenSpinModule(6, heads=4), ValueError, "multiple of heads"),
         (lambda: DrivenSpinModule(6, heads=2, steps=0), ValueError, "steps"),
-        (lambda: DrivenSpinModule(6, heads=2, theory="tap"), ValueError, "theory"),
         (lambda: DrivenSpinModule(6, heads=2)(torch.ones(2, 5)), ValueError, "src"),
         (lambda: DrivenSpinModule(6, heads=2)(torch.ones(2, 6).double()), TypeError, "src"),
     ],

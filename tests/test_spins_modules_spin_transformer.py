@@ -312,7 +312,6 @@ _H = torch.ones(3, 2)
     [
         (lambda: SpinTransformerModule(6, heads=4), ValueError, "multiple of heads"),
         (lambda: Solver(steps=0), ValueError, "steps"),
-        (lambda: Solver(order=3), ValueError, "order"),
         (lambda: SpinTransformerModule(6, heads=2, beta=0.0), ValueError, "beta"),
         (lambda: SpinTransformerModule(6.0, heads=2), TypeError, "dim"),
         (lambda: SpinTransformerModule(6, heads=2)(torch.ones(6)), ValueError, "src"),
@@ -355,7 +354,6 @@ _H = torch.ones(3, 2)
             ValueError,
             "couplings",
         ),
-        (lambda: solve_fixed_point(torch.ones(3, 3), fields=_H, beta=-1.0), ValueError, "beta"),
         (
             lambda: log_partition(_H, couplings=torch.ones(3, 3), fields=_H, beta=1.0),
             ValueError,

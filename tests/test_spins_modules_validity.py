@@ -6,12 +6,12 @@ import torch
 from compendium.c24a_teacher_and_student.penalty import coupling_excess
 from spinformer.spins.large_d import find_saddle, magnetization
 from spinformer.spins.module import (
-    Heads,
     Solver,
     SpinTransformerModule,
     Validity,
+    _Heads,
+    _limited_correlation,
     largest_row_sum,
-    limited_correlation,
 )
 from spinformer.spins.vectors import sample_vector_spins
 
@@ -194,7 +194,7 @@ def test_rows_that_tie_share_what_a_limited_strength_takes_back():
         pair = (a + a.mT).masked_fill(eye, 0.0)
         n = largest_row_sum(pair)
         (slope,) = torch.autograd.grad((correlation * a / n).sum(), a)
-        found = limited_correlation(correlation, attention=attention, pair=pair.detach())
+        found = _limited_correlation(correlation, attention=attention, pair=pair.detach())
         torch.testing.assert_close(found, n.detach() * slope)
 
 
@@ -209,7 +209,7 @@ def test_free_spins_have_one_partition_function_whatever_the_solver():
             given = {"fields": fields, "pair": pair, "beta": beta}
             nothing = dict.fromkeys(("queries", "keys", "strength"), pair)
             solved = Solver(solver).solve(**given)
-            told.append(Heads(**given, **nothing, couplings=pair, **solved).log_partition(2))
+            told.append(_Heads(**given, **nothing, couplings=pair, **solved).log_partition(2))
         torch.testing.assert_close(told[0], told[1], rtol=1e-9, atol=1e-11)
         assert bool((told[0] > 0.01).all()) is (size > 0)
         if not size:

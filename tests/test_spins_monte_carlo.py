@@ -11,7 +11,7 @@ from spinformer.core.statistics import Estimate
 from spinformer.spins.ising import pair_couplings, sherrington_kirkpatrick, solve_exact
 from spinformer.spins.monte_carlo import (
     MonteCarloEstimate,
-    exact_sums,
+    _exact_sums,
     sample_ising,
     tempered_chains,
 )
@@ -291,7 +291,7 @@ def test_every_temperature_of_a_ladder_has_its_own_averages():
 
 def plain_ladders(couplings, *, fields, betas, sweeps, burn, copies, every, seed):
     """The draws of `tempered_chains` in plain Python, every local field summed anew."""
-    j, h = (a.astype(float) for a in exact_sums(couplings, fields=fields))
+    j, h = (a.astype(float) for a in _exact_sums(couplings, fields=fields))
     half = -(-copies // 2)
     streams = np.random.default_rng(seed).spawn(2)
     chosen = [streams[c >= half] for c in range(copies)]
@@ -345,7 +345,7 @@ def test_ladders_follow_the_plain_loop_and_threads_change_nothing():
 
 def test_sums_of_rounded_couplings_are_exact_in_any_order():
     couplings, fields = sherrington_kirkpatrick(700, seed=0, field_std=0.5)
-    j, h = exact_sums(couplings, fields=fields)
+    j, h = _exact_sums(couplings, fields=fields)
     assert j.dtype == h.dtype == np.float32
     assert np.abs(j - couplings).max() < 1e-5
     signs = np.random.default_rng(1).choice([-1.0, 1.0], 700)
@@ -360,17 +360,13 @@ def test_sums_of_rounded_couplings_are_exact_in_any_order():
     for value in j[0] * worst:
         running += value
     assert running[0] == np.abs(j[0]).astype(float).sum() + abs(float(h[0]))
-    assert np.abs(exact_sums(1e-3 * couplings, fields=0 * h)[0] - 1e-3 * couplings).max() < 1e-8
+    assert np.abs(_exact_sums(1e-3 * couplings, fields=0 * h)[0] - 1e-3 * couplings).max() < 1e-8
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"couplings": np.ones((2, 3))}, "couplings"),
         ({"fields": np.ones(3)}, "fields"),
-        ({"beta": -1.0}, "beta"),
-        ({"sweeps": 0}, "sweeps"),
-        ({"chains": 0}, "chains"),
         ({"chains": 1, "blocks": 1}, "chains \\* blocks"),
     ],
 )
@@ -387,7 +383,6 @@ def test_bad_input_is_named(sampler, change, message):
     ("change", "message"),
     [
         ({"betas": np.array([1.0, 0.5])}, "increase"),
-        ({"sweeps": 0}, "sweeps"),
         ({"every": 9}, "every"),
         ({"couplings": np.zeros((3, 2, 2))}, "one system"),
         ({"couplings": np.eye(2)}, "zero diagonal"),

@@ -352,14 +352,9 @@ def test_slow_convergence_is_reported_and_never_silent():
         ({"fields": torch.zeros(3, 4).double()}, TypeError, "fields must be torch.float32"),
         ({"beta": 0.0}, ValueError, "beta"),
         ({"beta": torch.tensor([1.0, -1.0])}, ValueError, "beta must have entries"),
-        ({"beta": "1"}, TypeError, "beta"),
         ({"couplings": torch.zeros(2, 3, 3), "beta": torch.ones(5)}, ValueError, "broadcast"),
-        ({"tolerance": -1.0}, ValueError, "tolerance"),
-        ({"max_steps": 0}, ValueError, "max_steps"),
         ({"beta": 1e-30}, ValueError, "beta"),
         ({"couplings": torch.zeros(3, 3).half()}, TypeError, "couplings must be torch.float32 or"),
-        ({"throw": "no"}, TypeError, "throw"),
-        ({"corrected": 1}, TypeError, "corrected"),
     ],
 )
 def test_bad_input(change, error, message):

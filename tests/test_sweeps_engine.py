@@ -67,7 +67,7 @@ def refuse(number: int) -> int:
     return number
 
 
-@pytest.mark.parametrize("chunk", [None, 1, 7, 100])
+@pytest.mark.parametrize("chunk", [None, 7])
 def test_values_do_not_depend_on_chunks_and_workers(scheduler: str, chunk: int | None) -> None:
     units = [{"seed": seed, "size": 40} for seed in range(50)]
     here = sweep(energy, units)
@@ -135,6 +135,7 @@ def test_what_is_missing_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> N
     assert sweep(refuse, [{"number": 1}]) == [1]
 
 
+@pytest.mark.nightly
 def test_the_room_of_sweeps_needs_no_large_library() -> None:
     code = "import sys, bookmaker.sweeping as _; "
     code += "print({'torch', 'scipy', 'distributed'} & {*sys.modules})"

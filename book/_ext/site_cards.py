@@ -5,18 +5,16 @@ All three are read from the chapter's source, so that a card says what the chapt
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
+from site_figures import written
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from bookmaker.errors import BookError
-from bookmaker.figures import figure_file
-from bookmaker.freshness import read_notebook
+from bookmaker.project import contents
 from bookmaker.source import Chapter
 
 _BOX = re.compile(r"^:{3,}\{admonition\} In short\n(.*?)^:{3,}$", re.MULTILINE | re.DOTALL)
@@ -40,12 +38,10 @@ def answer(text: str, number: int = 1) -> str:
 
 def parts(root: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield the captions of the table of contents and the chapters below each, if there are any."""
-    contents = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
-    for part in contents.get("parts", []):
-        files = [entry["file"] for entry in part["chapters"]]
+    for caption, files in contents(root):
         names = [file.removeprefix("notebooks/") for file in files if file.startswith("notebooks/")]
         if names:
-            yield part["caption"], names
+            yield caption, names
 
 
 class Cards(SphinxDirective):
@@ -74,22 +70,13 @@ class Cards(SphinxDirective):
 
     def _card(self, chapter: Chapter, chosen: str) -> list[str]:
         number, _, figure = chosen.partition(" ")
-        notebook = read_notebook(chapter.notebook_path)
-        figures = [cell.metadata.get("mystnb", {}) for cell in notebook.cells]
-        known = {f["figure"]["name"]: f for f in figures if "figure" in f}
-        figure = figure or list(known)[:2][-1]
-        suffix, data = figure_file(notebook, figure)
-        path = Path(self.env.doctreedir).parent / "cards" / f"{figure}.{suffix}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        here = (Path(self.env.srcdir) / self.env.docname).parent
-        alt = " ".join(known[figure].get("image", {}).get("alt", "").split())
+        uri, told = written(self.env, chapter.name, figure)
         return [
             "::::{container} book-card",
             f"**[{chapter.title}](../notebooks/{chapter.name}.md)**",
             "",
-            f"```{{image}} {Path(os.path.relpath(path, here)).as_posix()}",
-            f":alt: {alt}",
+            f"```{{image}} {uri}",
+            f":alt: {' '.join(told.get('image', {}).get('alt', '').split())}",
             ":class: card-picture",
             "```",
             "",

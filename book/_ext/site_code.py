@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from site_printed import take_printed
 from sphinx.application import Sphinx
 
 from bookmaker.claims import DATA
@@ -17,13 +18,20 @@ def fold_code(app: Sphinx, docname: str, source: list[str]) -> None:
     if not str(app.env.doc2path(docname)).endswith(".ipynb"):
         return
     notebook = json.loads(source[0])
+    cells = []
     for cell in notebook["cells"]:
+        cells.append(cell)
         if "outputs" in cell:
             # Figures of claims are for the tool, nothing to show.
             cell["outputs"] = [o for o in cell["outputs"] if set(o.get("data", "-")) != {DATA}]
+            if html := take_printed(cell):
+                name = f"{cell['id']}-printed"
+                told = {"cell_type": "markdown", "id": name, "metadata": {}, "source": html}
+                cells.append(told)
         tags = cell["metadata"].setdefault("tags", [])
         if cell["cell_type"] == "code" and not _OPEN & set(tags):
             tags.append("hide-input")
+    notebook["cells"] = cells
     source[0] = json.dumps(notebook)
 
 

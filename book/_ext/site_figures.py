@@ -4,14 +4,34 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 
 from bookmaker.errors import BookError
 from bookmaker.figures import figure_file
 from bookmaker.freshness import read_notebook
+
+
+def written(env: BuildEnvironment, chapter: str, name: str = "") -> tuple[str, dict[str, Any]]:
+    """Write a chapter's figure for Sphinx to copy; return where, and what its cell says of it.
+
+    Without a name it is the second one, since the first mostly draws the idea.
+    """
+    root = Path(env.srcdir)
+    notebook = read_notebook(root / "notebooks" / f"{chapter}.ipynb")
+    told = [cell.metadata.get("mystnb", {}) for cell in notebook.cells]
+    known = {settings["figure"]["name"]: settings for settings in told if "figure" in settings}
+    name = name or list(known)[:2][-1]
+    suffix, picture = figure_file(notebook, name)
+    path = Path(env.doctreedir).parent / "figures" / f"{name}.{suffix}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(picture)
+    here = (root / env.docname).parent
+    return Path(os.path.relpath(path, here)).as_posix(), known[name]
 
 
 class WithoutScripts(Directive):
@@ -22,27 +42,14 @@ class WithoutScripts(Directive):
     def run(self) -> list[nodes.Node]:
         """Write the picture for Sphinx to copy; return the figure with a link to the chapter."""
         chapter, name = self.arguments
-        env = self.state.document.settings.env
-        root = Path(env.srcdir)
         try:
-            notebook = read_notebook(root / "notebooks" / f"{chapter}.ipynb")
-            suffix, picture = figure_file(notebook, name)
+            uri, told = written(self.state.document.settings.env, chapter, name)
         except (BookError, OSError) as error:
             raise self.error(f"{chapter}, {name}: {error}") from None
-        cell = next(
-            c
-            for c in notebook.cells
-            if c.metadata.get("mystnb", {}).get("figure", {}).get("name") == name
-        )
-        path = Path(env.doctreedir).parent / "without_scripts" / f"{name}.{suffix}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(picture)
-        here = (root / env.docname).parent
-        alt = cell.metadata["mystnb"].get("image", {}).get("alt", "")
-        image = nodes.image(uri=Path(os.path.relpath(path, here)).as_posix(), alt=alt)
+        image = nodes.image(uri=uri, alt=told.get("image", {}).get("alt", ""))
         caption, _ = self.state.inline_text(
             f"Not live, from the chapter [](/notebooks/{chapter}.ipynb). "
-            + " ".join(cell.metadata["mystnb"]["figure"]["caption"].split()),
+            + " ".join(told["figure"]["caption"].split()),
             self.lineno,
         )
         figure = nodes.figure("", image, nodes.caption("", "", *caption))

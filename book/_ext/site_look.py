@@ -17,11 +17,6 @@ from bookmaker.project import published_address
 # What the numbers of the book depend on most.
 _LIBRARIES = ("numpy", "scipy", "torch", "numba", "scikit-learn", "matplotlib")
 _PICTURE = re.compile(r"<img (?P<rest>[^>]*?src=\"(?P<source>[^\"]+\.png)\"[^>]*?)(?P<end>\s*/?>)")
-_SVG = re.compile(r"<img (?P<rest>[^>]*?src=\"(?P<source>[^\"]+\.svg)\"[^>]*?)\s*/?>")
-_ALT = re.compile(r'alt="([^"]*)"')
-_SIZE = re.compile(r' width="([\d.]+)pt" height="([\d.]+)pt"')
-# What matplotlib draws behind a figure and behind its axes.
-_GROUND = re.compile(r'<path d="[^"]*" style="fill: #ffffff"/>\n?')
 _PNG = b"\x89PNG\r\n\x1a\n"
 _LONGEST = 200
 
@@ -66,36 +61,6 @@ def set_sizes(
         body = _PICTURE.sub(sized, context["body"])
         # What is called a list must have items; the entries of a bibliography are something else.
         context["body"] = body.replace('<div role="list" class="cit', '<div class="cit')
-
-
-def set_drawings(
-    app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: nodes.document
-) -> None:
-    """Put drawings into the page itself: its font, its ground, and what is dark on it is light.
-
-    Those on cards stay files, since a page of many would become heavy.
-    """
-    sources = {name: path for path, name in getattr(app.builder, "images", {}).items()}
-
-    def drawn(match: re.Match[str]) -> str:
-        source = sources.get(Path(match["source"]).name)
-        if source is None:
-            return match[0]
-        text = Path(app.srcdir, source).read_text(encoding="utf-8")
-        size = _SIZE.search(text)
-        # Points are four thirds of a pixel.
-        width, height = (
-            (round(float(number) * 4 / 3) for number in size.groups()) if size else (0, 0)
-        )
-        if "card-picture" in match[0] or not size:
-            return f'<img {match["rest"]} width="{width}" height="{height}" loading="lazy">'
-        text = _GROUND.sub("", _SIZE.sub(f' width="{width}" height="{height}"', text, count=1))
-        alt = _ALT.search(match[0])
-        label = f' role="img" aria-label="{alt[1]}"' if alt else ""
-        return text.replace("<svg", f'<svg class="figure"{label}', 1)
-
-    if "body" in context:
-        context["body"] = _SVG.sub(drawn, context["body"])
 
 
 def _png_size(path: Path) -> tuple[int, int] | None:
@@ -153,5 +118,4 @@ def setup_look(app: Sphinx) -> None:
     """Register the hooks."""
     app.connect("config-inited", set_foot, priority=901)
     app.connect("html-page-context", set_sizes)
-    app.connect("html-page-context", set_drawings)
     app.connect("html-page-context", add_card)

@@ -11,6 +11,7 @@ from pybtex import plugin
 from site_cards import setup_cards
 from site_claims import setup_claims
 from site_code import setup_code
+from site_drawings import setup_drawings
 from site_figures import setup_figures
 from site_look import setup_look
 from site_numbers import setup_numbers
@@ -93,6 +94,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     setup_cards(app)
     setup_claims(app)
     setup_code(app)
+    setup_drawings(app)
     setup_figures(app)
     setup_look(app)
     setup_numbers(app)

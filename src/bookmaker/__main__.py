@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 import signal
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from bookmaker.checking import all_faults
 from bookmaker.errors import BookError, ChapterError
 from bookmaker.execution import rebuild_all, run, write_notebook
-from bookmaker.figures import cover_file
 from bookmaker.files import write_atomically
-from bookmaker.frame import verdicts, welcome_pictures
+from bookmaker.frame import cover, verdicts, welcome_pictures
 from bookmaker.freshness import read_notebook, state
 from bookmaker.parameters import values_from_pairs
 from bookmaker.pdf import write_pdf
@@ -29,12 +29,6 @@ from bookmaker.sweeps.store import StoreError
 from bookmaker.tables import tables_of
 
 
-class Refused(click.ClickException):
-    """What the user asked for does not exist or is not allowed: one line, exit code 2."""
-
-    exit_code = 2
-
-
 class Commands(click.Group):
     """The one place that turns errors into a line."""
 
@@ -43,11 +37,14 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BookError as error:
-            kind = Refused if error.exit_code == 2 else click.ClickException
-            raise kind(str(error)) from None
+            message, code = str(error), error.exit_code
+        except (SweepError, StoreError) as error:
+            message, code = str(error), 1
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            raise Refused(f"{where}{error.strerror or error}") from None
+            message, code = f"{where}{error.strerror or error}", 2
+        click.echo(f"Error: {message}", err=True)
+        sys.exit(code)
 
 
 class RunCommand(click.Command):
@@ -63,6 +60,17 @@ class RunCommand(click.Command):
             else:
                 split.append(argument)
         return super().parse_args(ctx, split)
+
+
+AT_LEAST_ONE = click.IntRange(min=1)
+values_option = partial(click.option, "-p", "--parameter", "values", type=(str, str), multiple=True)
+output_option = partial(
+    click.option, "-o", "--output", type=click.Path(path_type=Path), required=True
+)
+progress_option = click.option("--progress/--no-progress", default=True, help="Show a bar.")
+scheduler_option = click.option(
+    "--scheduler", default="", help="Address of a Dask scheduler that is there."
+)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -81,9 +89,7 @@ def list_chapters(names: tuple[str, ...]) -> None:
             for parameter in chapter.parameters:
                 lines.append(f"  {parameter.name} = {parameter.default!r}  ({parameter.allowed})")
                 lines.append(f"      {parameter.help}")
-            for requirement in chapter.parameter_cell.requirements:
-                why = f"  ({requirement.reason})" if requirement.reason else ""
-                lines.append(f"  requires {requirement.condition}{why}")
+            lines += [f"  requires {r}" for r in chapter.parameter_cell.requirements]
             click.echo("\n".join(lines))
         except BookError as error:
             unreadable += 1
@@ -93,30 +99,12 @@ def list_chapters(names: tuple[str, ...]) -> None:
 
 @main.command("run", cls=RunCommand)
 @click.argument("name")
-@click.option(
-    "-p",
-    "--parameter",
-    "values",
-    type=(str, str),
-    multiple=True,
-    metavar="NAME VALUE",
-    help="Set a parameter; may be repeated.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Folder for the executed notebook.",
-)
+@values_option(metavar="NAME VALUE", help="Set a parameter; may be repeated.")
+@output_option(help="Folder for the executed notebook.")
 @click.option("--html", is_flag=True, help="Write a page beside the notebook, too.")
-@click.option("--progress/--no-progress", default=True, help="Show a bar over the cells.")
+@progress_option
 def run_chapter(
-    name: str,
-    values: tuple[tuple[str, str], ...],
-    output: Path,
-    html: bool,
-    progress: bool,
+    name: str, values: tuple[tuple[str, str], ...], output: Path, html: bool, progress: bool
 ) -> None:
     """Run chapter NAME with other parameters into a folder of your own."""
     (chapter,) = chapters(names=(name,))
@@ -129,12 +117,7 @@ def run_chapter(
 
 @main.command("sweep", cls=RunCommand)
 @click.argument("name")
-@click.option(
-    "-p",
-    "--parameter",
-    "values",
-    type=(str, str),
-    multiple=True,
+@values_option(
     metavar="NAME VALUES",
     help="Values of a parameter, `1.2:1.3:11` or `a,b`; several options multiply.",
 )
@@ -144,15 +127,9 @@ def run_chapter(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="YAML: a grid (name: values) or a list of points.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Folder for table and notebooks; what is finished there is not computed again.",
-)
-@click.option("--workers", type=click.IntRange(min=1), help="Processes; as many as cores.")
-@click.option("--scheduler", default="", help="Address of a Dask scheduler that is there.")
+@output_option(help="Folder for table and notebooks; what is finished there is not computed again.")
+@click.option("--workers", type=AT_LEAST_ONE, help="Processes; as many as cores.")
+@scheduler_option
 @click.option(
     "--retries",
     type=click.IntRange(min=0),
@@ -162,7 +139,7 @@ def run_chapter(
 )
 @click.option("--again", is_flag=True, help="Also compute points anew that failed before.")
 @click.option("--dry-run", is_flag=True, help="Only list what would run.")
-@click.option("--progress/--no-progress", default=True, help="Show a bar over the points.")
+@progress_option
 def sweep(
     name: str,
     values: tuple[tuple[str, str], ...],
@@ -197,16 +174,17 @@ def sweep(
         )
     except KeyboardInterrupt:
         count = len(finished(chapter, output, points))
-        click.echo(
-            f"stopped: {count} of {len(points)} points are finished and kept in {output}; "
-            "the same command goes on",
-            err=True,
-        )
-        sys.exit(130)
+        stopped(f"{count} of {len(points)} points are finished and kept in {output}")
     finally:
         signal.signal(signal.SIGTERM, before)
     click.echo(report)
     sys.exit(1 if report.failed else 0)
+
+
+def stopped(kept: str) -> NoReturn:
+    """End a command that was interrupted."""
+    click.echo(f"stopped: {kept}; the same command goes on", err=True)
+    sys.exit(130)
 
 
 @main.command("table")
@@ -214,7 +192,7 @@ def sweep(
 @click.argument("name", required=False)
 @click.option("--limit", type=click.IntRange(min=0), help="Stop after so many units.")
 @click.option("--workers", type=click.IntRange(min=0), default=0, help="Processes beside this one.")
-@click.option("--scheduler", default="", help="Address of a Dask scheduler that is there.")
+@scheduler_option
 def table(chapter: str, name: str | None, limit: int | None, workers: int, scheduler: str) -> None:
     """Make a chapter's stored table anew, or go on with it; without NAME list what there is."""
     found = tables_of(chapter)
@@ -225,19 +203,16 @@ def table(chapter: str, name: str | None, limit: int | None, workers: int, sched
         raise ChapterError(f"{chapter} has no table {name!r}; it has {', '.join(found) or 'none'}")
     try:
         whole = found[name].make(limit=limit, workers=Workers(count=workers, scheduler=scheduler))
-    except (SweepError, StoreError) as error:
-        raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
-        click.echo("stopped; what is done is kept: the same command goes on", err=True)
-        sys.exit(130)
+        stopped("what is done is kept")
     click.echo(found[name].path if whole else "not all units are done: call it again")
 
 
 @main.command("build")
 @click.argument("names", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Also those that are up to date.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Chapters at a time.")
-@click.option("--progress/--no-progress", default=True, help="Show a bar over the cells.")
+@click.option("--jobs", type=AT_LEAST_ONE, default=1, help="Chapters at a time.")
+@progress_option
 def build(names: tuple[str, ...], everything: bool, jobs: int, progress: bool) -> None:
     """Bring the notebooks (or those of NAMES) up to date; execute where code or outputs changed.
 
@@ -275,22 +250,11 @@ def pdf() -> None:
     click.echo(write_pdf(root, root / "_build" / "html").relative_to(root))
 
 
-@main.command("cover")
-def cover() -> None:
-    """Copy the figure that README shows out of its chapter."""
-    root = project_root()
-    suffix, image = cover_file(root)
-    path = root / "book" / "_static" / f"cover.{suffix}"
-    if not path.exists() or path.read_bytes() != image:
-        write_atomically(path, image)
-
-
 @main.command("frame")
 def frame() -> None:
-    """Write what stands around the chapters: verdicts of the parts, pictures of the front page."""
+    """Write what stands around the chapters: README's figure, verdicts, front page pictures."""
     root = project_root()
-    files = [(path, text.encode()) for path, text in verdicts(root)]
-    for path, content in [*files, *welcome_pictures(root)]:
+    for path, content in [cover(root), *verdicts(root), *welcome_pictures(root)]:
         if not path.exists() or path.read_bytes() != content:
             path.parent.mkdir(exist_ok=True)
             write_atomically(path, content)

@@ -7,7 +7,10 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+
+from nbformat import NotebookNode
 
 from bookmaker.claims import FILE as CLAIMS
 from bookmaker.claims import TAG, Claim, claim_tags, parse_claims, settle
@@ -21,6 +24,7 @@ from bookmaker.settings import TABLES, settings_faults
 from bookmaker.source import Chapter, chapters
 from bookmaker.stored import prints_stored
 
+BIBLIOGRAPHY = "book/references.bib"
 _CITATION = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
 _BIB_ENTRY = re.compile(r"^@\w+\{\s*([^,\s]+)\s*,", re.MULTILINE)
 _LISTED = re.compile(r"^\s*-\s*file:\s*[\"']?([\w/.-]+)")
@@ -32,45 +36,43 @@ _CODE = re.compile(r"^```\{code-cell\}.*?^```\s*$", re.MULTILINE | re.DOTALL)
 
 def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
     """Return the faults of the chapters called `names` (of all and of the book: none named)."""
-    selected = chapters(root, names)
-    claims, claim_faults = _claims(root)
-    keys, bibliography_faults = _bibliography(root)
-    paths = {f"notebooks/{chapter.name}.md" for chapter in selected}
-    found = [] if names else [*claim_faults, *bibliography_faults, *_contents_faults(root)]
-    for chapter in selected:
-        found += _chapter_faults(chapter, keys, claims)
-    found += [fault for fault in _neighbor_faults(root) if not names or fault.path in paths]
-    if not names:
-        found += _page_citation_faults(root, keys)
-        found += _row_faults(root, claims)
-    found += _verdict_faults(root, claims, {chapter.name for chapter in selected})
+    wanted = {chapter.name for chapter in chapters(root, names)}
+    book = chapters(root)
+    path = root / CLAIMS
+    claims, found = parse_claims(path.read_text(encoding="utf-8")) if path.is_file() else ([], [])
+    keys, bibliography = _bibliography(root)
+    if names:
+        found = []
+    else:
+        found += [*bibliography, *_contents_faults(root), *_row_faults(root, claims, book)]
+        for page in sorted((root / "book").glob("*.md")):
+            found += _citation_faults(f"book/{page.name}", page.read_text(encoding="utf-8"), keys)
+    for chapter in book:
+        if chapter.name in wanted:
+            found += _chapter_faults(chapter, keys, {claim.id for claim in claims})
+    paths = {f"notebooks/{name}.md" for name in wanted}
+    found += [fault for fault in _neighbor_faults(book) if fault.path in paths]
+    found += _verdict_faults(root, [claim for claim in claims if claim.chapter in wanted])
     return sorted(set(found))
 
 
-def _chapter_faults(chapter: Chapter, keys: set[str], claims: list[Claim]) -> list[Fault]:
-    found = [*_listing_faults(chapter), *chapter.faults()]
+def _chapter_faults(chapter: Chapter, keys: set[str], claims: set[str]) -> list[Fault]:
+    found = chapter.faults()
+    if f"notebooks/{chapter.name}" not in (name for _, name in _contents(chapter.root)):
+        found.append(Fault("_toc.yml", 1, f"does not list notebooks/{chapter.name}"))
     if chapter.unreadable():
         return found
-    text = chapter.text
-    for line, key in _citations(text):
-        if key not in keys:
-            found.append(chapter.fault(line, f"no entry {key} in book/references.bib"))
-    for line, content in enumerate(text.split("\n"), start=1):
+    found += _citation_faults(f"notebooks/{chapter.name}.md", chapter.text, keys)
+    for line, content in enumerate(chapter.text.split("\n"), start=1):
         if _TODO.search(content):
             found.append(chapter.fault(line, f"still to do: {content.strip()}"))
-    found += _figure_faults(chapter)
-    found += _tag_faults(chapter, {claim.id for claim in claims})
-    if not chapter.parameter_faults():
-        found += _value_faults(chapter)
+    for cell, line in zip(chapter.template.cells, chapter.cell_lines, strict=True):
+        found += [chapter.fault(line, message) for message in _cell_faults(cell, claims)]
+    if not chapter.parameter_faults() and (problem := _value_problem(chapter)):
+        found.append(Fault(f"tests/papermill/{chapter.name}.json", 1, problem))
     if not chapter.faults():
         found += _age_faults(chapter)
     return found
-
-
-def _listing_faults(chapter: Chapter) -> Iterator[Fault]:
-    listed = [name for _, name in _contents(chapter.root)]
-    if f"notebooks/{chapter.name}" not in listed:
-        yield Fault("_toc.yml", 1, f"does not list notebooks/{chapter.name}")
 
 
 def _contents_faults(root: Path) -> Iterator[Fault]:
@@ -106,85 +108,67 @@ def _bibliography(root: Path) -> tuple[set[str], list[Fault]]:
     return set(seen), faults
 
 
-def _citations(text: str) -> Iterator[tuple[int, str]]:
+def _citation_faults(path: str, text: str, keys: set[str]) -> list[Fault]:
     # Not in code: a cell may print such a thing.
     prose = _CODE.sub(lambda match: "\n" * match[0].count("\n"), text)
-    for match in _CITATION.finditer(prose):
-        for key in match[1].split(","):
-            yield prose.count("\n", 0, match.start()) + 1, key.strip()
+    return [
+        Fault(path, prose.count("\n", 0, match.start()) + 1, f"no entry {key} in {BIBLIOGRAPHY}")
+        for match in _CITATION.finditer(prose)
+        for key in map(str.strip, match[1].split(","))
+        if key not in keys
+    ]
 
 
-def _page_citation_faults(root: Path, keys: set[str]) -> Iterator[Fault]:
-    for path in sorted((root / "book").glob("*.md")):
-        for line, key in _citations(path.read_text(encoding="utf-8")):
-            if key not in keys:
-                yield Fault(f"book/{path.name}", line, f"no entry {key} in book/references.bib")
-
-
-def _figure_faults(chapter: Chapter) -> Iterator[Fault]:
-    for cell, line in zip(chapter.template.cells, chapter.cell_lines, strict=True):
-        settings = cell.metadata.get("mystnb", {})
-        if cell.cell_type != "code" or "figure" not in settings:
-            continue
-        figure, image = settings["figure"] or {}, settings.get("image") or {}
+def _cell_faults(cell: NotebookNode, claims: set[str]) -> Iterator[str]:
+    settings = cell.metadata.get("mystnb", {})
+    if cell.cell_type == "code" and "figure" in settings:
+        figure, image = settings["figure"], settings.get("image", {})
         if not str(figure.get("name", "")).startswith("fig-"):
-            yield chapter.fault(line, "the figure needs a name that begins with `fig-`")
+            yield "the figure needs a name that begins with `fig-`"
         if len(str(figure.get("caption", ""))) <= 20:
-            yield chapter.fault(line, "the figure needs a caption")
+            yield "the figure needs a caption"
         if len(str(image.get("alt", ""))) <= 20:
-            yield chapter.fault(line, "the figure needs alt text (mystnb: image: alt:)")
+            yield "the figure needs alt text (mystnb: image: alt:)"
+    for tag in cell.metadata.get("tags", []):
+        name = tag.removeprefix(TAG)
+        if tag.startswith(TAG) and name not in claims and not _TODO.search(name):
+            yield f"the cell is tagged {tag}, but {CLAIMS} has no {name}"
 
 
-def _tag_faults(chapter: Chapter, known: set[str]) -> Iterator[Fault]:
-    for cell, line in zip(chapter.template.cells, chapter.cell_lines, strict=True):
-        for tag in cell.metadata.get("tags", []):
-            name = tag.removeprefix(TAG)
-            if tag.startswith(TAG) and name not in known and not _TODO.search(name):
-                yield chapter.fault(line, f"the cell is tagged {tag}, but {CLAIMS} has no {name}")
-
-
-def _neighbor_faults(root: Path) -> Iterator[Fault]:
+def _neighbor_faults(book: list[Chapter]) -> Iterator[Fault]:
     """Yield what a chapter builds on or leads to that does not say so the other way round."""
+    ways = ("Builds on", "Leads to")
     lines: dict[str, int] = {}
-    named: dict[str, tuple[set[str], set[str]]] = {}
-    for chapter in chapters(root):
+    said: dict[tuple[str, str], set[str]] = {}
+    for chapter in book:
         if not chapter.unreadable() and (match := _NEIGHBORS.search(chapter.text)):
             lines[chapter.name] = chapter.text.count("\n", 0, match.start()) + 1
-            up, down = (set(_NEIGHBOR.findall(part)) for part in match.groups())
-            named[chapter.name] = up, down
-    for name, directions in named.items():
-        for way, back in ((0, 1), (1, 0)):
-            for other in directions[way] & set(named):
-                if name not in named[other][back]:
-                    said, unsaid = ("Builds on", "Leads to")[way], ("Builds on", "Leads to")[back]
-                    message = f"{name} says {said} {other}, {other} does not say {unsaid} {name}"
-                    # In both: whoever checks one of them is told.
-                    yield Fault(f"notebooks/{name}.md", lines[name], message)
-                    yield Fault(f"notebooks/{other}.md", lines[other], message)
+            for way, part in zip(ways, match.groups(), strict=True):
+                said[chapter.name, way] = set(_NEIGHBOR.findall(part))
+    for (name, way), others in said.items():
+        back = ways[way == ways[0]]
+        for other in others & set(lines):
+            if name not in said[other, back]:
+                message = f"{name} says {way} {other}, {other} does not say {back} {name}"
+                # In both: whoever checks one of them is told.
+                yield Fault(f"notebooks/{name}.md", lines[name], message)
+                yield Fault(f"notebooks/{other}.md", lines[other], message)
 
 
-def _value_faults(chapter: Chapter) -> Iterator[Fault]:
-    name = f"tests/papermill/{chapter.name}.json"
-    path = chapter.root / name
+def _value_problem(chapter: Chapter) -> str:
+    """Return what is wrong with the values of the test run, "" if nothing."""
+    path = chapter.root / "tests" / "papermill" / f"{chapter.name}.json"
     if not path.is_file():
-        yield Fault(name, 1, "is missing: a line of JSON with small values for the test run")
-        return
+        return "is missing: a line of JSON with small values for the test run"
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        yield Fault(name, getattr(error, "lineno", 1), f"not JSON: {error}")
-        return
-    if not isinstance(values, dict):
-        yield Fault(name, 1, "expected names and values, `{…}`")
-        return
-    try:
-        checked = chapter.check_values(values)
+        checked = chapter.check_values(dict(json.loads(path.read_text(encoding="utf-8"))))
     except ParameterError as error:
-        yield Fault(name, 1, str(error))
-        return
+        return str(error)
+    except (ValueError, TypeError) as error:
+        return f"not JSON of names and values, `{{…}}`: {error}"
     defaults = {parameter.name: parameter.default for parameter in chapter.parameters}
-    if all(value == defaults[key] for key, value in checked.items()):
-        yield Fault(name, 1, "must change at least one parameter")
+    unchanged = all(value == defaults[key] for key, value in checked.items())
+    return "must change at least one parameter" if unchanged else ""
 
 
 def _age_faults(chapter: Chapter) -> Iterator[Fault]:
@@ -193,54 +177,72 @@ def _age_faults(chapter: Chapter) -> Iterator[Fault]:
         yield chapter.fault(1, f"the notebook is stale, {found.reason}: run `make notebooks`")
     if found.execute:
         return
-    notebook = read_notebook(chapter.notebook_path)
+    cells = read_notebook(chapter.notebook_path).cells
+    results = [has_tag(cell, RESULTS) for cell in cells]
+    stored = prints_stored(cells) if any(results) else results
     lines = dict(zip((c.id for c in chapter.template.cells), chapter.cell_lines, strict=True))
-    for cell, from_table in zip(notebook.cells, prints_stored(notebook), strict=True):
+    for cell, result, from_table in zip(cells, results, stored, strict=True):
         if cell.cell_type != "code":
             continue
+        line = lines[cell.id]
         images = [o for o in cell.outputs if PICTURES.keys() & o.get("data", {}).keys()]
         if len(images) > 1:
-            yield chapter.fault(lines[cell.id], f"the cell draws {len(images)} figures, not one")
+            yield chapter.fault(line, f"the cell draws {len(images)} figures, not one")
         if images and "figure" not in cell.metadata.get("mystnb", {}):
-            yield chapter.fault(lines[cell.id], "the figure needs name, caption and alt text")
-        if has_tag(cell, RESULTS) and not printed_results(cell):
-            message = f"the cell is tagged {RESULTS} and prints no line `name = number`"
-            yield chapter.fault(lines[cell.id], message)
-        if has_tag(cell, RESULTS) and from_table:
-            message = f"the cell is tagged {RESULTS} and prints what a stored table holds"
-            yield chapter.fault(lines[cell.id], message)
+            yield chapter.fault(line, "the figure needs name, caption and alt text")
+        if result and (from_table or not printed_results(cell)):
+            what = "what a stored table holds" if from_table else "no line `name = number`"
+            yield chapter.fault(line, f"the cell is tagged {RESULTS} and prints {what}")
 
 
-def _claims(root: Path) -> tuple[list[Claim], list[Fault]]:
-    path = root / CLAIMS
-    return parse_claims(path.read_text(encoding="utf-8")) if path.is_file() else ([], [])
-
-
-def _row_faults(root: Path, claims: list[Claim]) -> Iterator[Fault]:
-    tagged: dict[str, set[str]] = {}
-    for chapter in chapters(root):
-        if chapter.unreadable():
-            continue
-        cells = chapter.template.cells
-        tags = {tag for cell in cells for tag in cell.metadata.get("tags", [])}
-        tagged[chapter.name] = {tag.removeprefix(TAG) for tag in tags if tag.startswith(TAG)}
-    sources = {path.stem for path in (root / "notebooks").glob("*.md")}
+def _row_faults(root: Path, claims: list[Claim], book: list[Chapter]) -> Iterator[Fault]:
+    names = {chapter.name for chapter in book}
+    tagged = {
+        (chapter.name, tag.removeprefix(TAG))
+        for chapter in book
+        if not chapter.unreadable()
+        for cell in chapter.template.cells
+        for tag in cell.metadata.get("tags", [])
+    }
+    held = cache(marks)
     for claim in claims:
         if claim.verdict == "not computed yet":
             continue
-        if claim.chapter not in sources:
+        if claim.chapter not in names:
             yield claim.fault(f"there is no chapter {claim.chapter!r}")
-        elif claim.chapter in tagged and claim.id not in tagged[claim.chapter]:
+        elif (claim.chapter, claim.id) not in tagged:
             yield claim.fault(f"no cell of {claim.chapter} is tagged {TAG}{claim.id}")
-        if problem := _test_problem(root, claim):
-            yield claim.fault(problem)
+        file, _, test = claim.test.partition("::")
+        path = root / file
+        if not file or not path.is_file():
+            yield claim.fault(f"there is no file of tests {file!r}")
+        elif test not in held(path):
+            yield claim.fault(f"there is no test {test!r} in {file}")
+        elif claim.id not in held(path)[test]:
+            mark = f'`@pytest.mark.claim("{claim.id}")`'
+            yield claim.fault(f"the test {test} is not marked {mark}")
         if claim.settings:
             path = root / TABLES / claim.settings
             yield from map(claim.fault, settings_faults(path, claim.verdict))
 
 
-def _verdict_faults(root: Path, claims: list[Claim], names: set[str]) -> Iterator[Fault]:
-    """Yield the rows of the chapters called `names` that their figures do not bear out."""
+def marks(path: Path) -> dict[str, set[str]]:
+    """Return the tests of a file, each with the claims that it is marked with."""
+    return {
+        node.name: {
+            str(argument.value)
+            for mark in node.decorator_list
+            if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.claim"
+            for argument in mark.args
+            if isinstance(argument, ast.Constant)
+        }
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def _verdict_faults(root: Path, claims: list[Claim]) -> Iterator[Fault]:
+    """Yield the rows that their figures do not bear out."""
     printed: dict[str, dict[str, str]] = {}
     for path in sorted((root / "notebooks").glob("*.ipynb")):
         # One that cannot be read is named as stale.
@@ -248,23 +250,8 @@ def _verdict_faults(root: Path, claims: list[Claim], names: set[str]) -> Iterato
             printed[path.stem] = claim_tags(read_notebook(path))
     for claim in claims:
         # Nor is one that was never executed a fault of its rows.
-        if claim.chapter in names and claim.chapter in printed and not list(claim.faults()):
+        if claim.chapter in printed and not claim.faults():
             try:
                 settle(claim, printed)
             except SourceError as error:
                 yield from error.faults
-
-
-def _test_problem(root: Path, claim: Claim) -> str:
-    file, _, name = claim.test.partition("::")
-    path = root / file
-    if not file or not path.is_file():
-        return f"there is no file of tests {file!r}"
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            marks = map(ast.unparse, node.decorator_list)
-            named = [mark for mark in marks if mark.startswith("pytest.mark.claim(")]
-            if any(repr(claim.id) in mark for mark in named):
-                return ""
-            return f'the test {name} is not marked `@pytest.mark.claim("{claim.id}")`'
-    return f"there is no test {name!r} in {file}"

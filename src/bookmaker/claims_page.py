@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from bookmaker.claims import VERDICTS, Claim, printed_by_chapter, read_claims, settle
 from bookmaker.errors import Fault, SourceError
+from bookmaker.project import contents
 from bookmaker.settings import TABLES, settings_words
 
 PASSAGES = "book/passages.yml"
@@ -73,7 +73,8 @@ def read_rows(root: Path) -> list[Row]:
     Raises SourceError with every row whose verdict does not follow from its figures.
     """
     printed = printed_by_chapter(root)
-    passages = _passages(root)
+    path = root / PASSAGES
+    passages = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
     claims = read_claims(root)
     parts = _parts(root)
     # A statement that no chapter has computed stands with the others of its document.
@@ -88,16 +89,10 @@ def read_rows(root: Path) -> list[Row]:
         places = sorted(
             (name != claim.chapter, name) for name in printed if claim.id in printed[name]
         )
-        rows.append(
-            Row(
-                claim,
-                figures,
-                settings_words(root / TABLES / claim.settings) if claim.settings else "",
-                tuple(name for _, name in places),
-                parts.get(claim.chapter, home.get(claim.id[0], "")),
-                passages.get(claim.id, ""),
-            )
-        )
+        names = tuple(name for _, name in places)
+        settings = settings_words(root / TABLES / claim.settings) if claim.settings else ""
+        part = parts.get(claim.chapter, home.get(claim.id[0], ""))
+        rows.append(Row(claim, figures, settings, names, part, passages.get(claim.id, "")))
     if faults:
         raise SourceError(sorted(faults))
     return rows
@@ -171,31 +166,34 @@ def _entry(row: Row) -> list[str]:
     claim = row.claim
     words = claim.verdict.replace(" ", "-")
     part = row.part.removeprefix("Part ").lower().replace(" ", "-") or "elsewhere"
-    facts = [("Condition" if claim.verdict == "holds if" else "Why", claim.condition)]
-    facts += [("Figures", row.figures)]
-    if claim.criterion:
-        facts += [("Criterion", f"`{_one_line(claim.criterion)}`")]
-    facts += [("Criterion before", claim.before), ("Settings", row.settings or claim.no_settings)]
-    chapters = [f"[](/notebooks/{name}.ipynb)" for name in row.chapters]
-    facts += [("Chapter" if len(chapters) == 1 else "Chapters", ", ".join(chapters))]
-    if claim.test:
-        name = claim.test.partition("::")[2]
-        facts += [("Test", f"[{_words(name)}](#{anchor_of_test(claim.test)})")]
-    if claim.id[0] in DOCUMENTS:
-        source = f"{{cite:t}}`{DOCUMENTS[claim.id[0]]}`"
-        facts += [("Stated in", ", ".join(filter(None, [source, row.passage])))]
-    lines = [
+    test, name = anchor_of_test(claim.test), _words(claim.test.partition("::")[2])
+    source = f"{{cite:t}}`{DOCUMENTS[claim.id[0]]}`" if claim.id[0] in DOCUMENTS else ""
+    facts = {
+        "Condition" if claim.verdict == "holds if" else "Why": claim.condition,
+        "Figures": row.figures,
+        "Criterion": f"`{_one_line(claim.criterion)}`" if claim.criterion else "",
+        "Criterion before": claim.before,
+        "Settings": row.settings or claim.no_settings,
+        "Chapter" if len(row.chapters) == 1 else "Chapters": ", ".join(
+            f"[](/notebooks/{chapter}.ipynb)" for chapter in row.chapters
+        ),
+        "Test": f"[{name}](#{test})" if claim.test else "",
+        "Stated in": ", ".join(filter(None, [source, source and row.passage])),
+    }
+    told = [
+        line for name, text in facts.items() if text for line in (name, f": {_one_line(text)}", "")
+    ]
+    return [
         "::::{container} " + f"claim verdict-{words} part-{part}",
         f":name: {row.anchor}",
         f"[{claim.id}](#{row.anchor}) {{bdg-secondary}}`{claim.verdict}`",
         "",
         f"**{_one_line(claim.statement)}**",
         "",
+        *told,
+        "::::",
+        "",
     ]
-    for name, text in facts:
-        if text:
-            lines += [name, f": {_one_line(text)}", ""]
-    return [*lines, "::::", ""]
 
 
 def _words(test: str) -> str:
@@ -206,34 +204,14 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _passages(root: Path) -> dict[str, str]:
-    """Return where each statement stands in its document."""
-    path = root / PASSAGES
-    return yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
 def _parts(root: Path) -> dict[str, str]:
-    """Return the part of the book in which each chapter stands, without its name."""
-    contents = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
+    """Return the part of the book in which each chapter stands; further results belong to it."""
     return {
-        file.removeprefix("notebooks/"): _part(part.get("caption", ""))
-        for part in contents.get("parts", [])
-        for entry in part.get("chapters", [])
-        for file in _files(entry)
+        Path(file).name: (re.findall(r"Part [IVX]+", caption) or caption.split(":"))[0]
+        for caption, files in contents(root)
+        for file in files
         if file.startswith("notebooks/")
     }
-
-
-def _part(caption: str) -> str:
-    """Return the part that a caption names; further results of a part belong to it."""
-    found = re.search(r"Part [IVX]+", caption)
-    return found[0] if found else caption.partition(":")[0]
-
-
-def _files(entry: dict[str, Any]) -> list[str]:
-    """Return the file of an entry in the table of contents, and those below it."""
-    below = (file for inner in entry.get("sections", []) for file in _files(inner))
-    return [entry.get("file", ""), *below]
 
 
 def _function_source(path: Path, name: str) -> str:

@@ -92,6 +92,10 @@ class Requirement:
         """The parameters that the condition compares, in order."""
         return condition_names(self.condition)
 
+    def __str__(self) -> str:
+        """As a reader is told."""
+        return f"{self.condition} ({self.reason})" if self.reason else self.condition
+
 
 def read_requirement(line: str, known: Iterable[str]) -> Requirement | None:
     """Return the requirement that a line states, None if it states none.
@@ -125,5 +129,4 @@ def check_together(requirements: Iterable[Requirement], values: Mapping[str, Any
             raise ParameterError(str(error)) from None
         if not held:
             got = ", ".join(f"{name} = {values[name]!r}" for name in requirement.names)
-            why = f" ({requirement.reason})" if requirement.reason else ""
-            raise ParameterError(f"the chapter requires {requirement.condition}{why}, got {got}")
+            raise ParameterError(f"the chapter requires {requirement}, got {got}")

@@ -23,7 +23,8 @@ from papermill.exceptions import PapermillExecutionError
 from bookmaker.errors import BookError, OutputError, RunError
 from bookmaker.files import keep, prepare_folder, write_atomically
 from bookmaker.freshness import read_notebook, spliced
-from bookmaker.page import page_files, write_page
+from bookmaker.meaning import has_tag
+from bookmaker.page import write_page
 from bookmaker.pictures import keep_pictures
 from bookmaker.source import Chapter
 
@@ -35,23 +36,14 @@ _IN_CELL = re.compile(r"Cell In\[\d+\], line (\d+)")
 
 
 class CellFailed(RunError):
-    """A cell raised, wrote to stderr, or its kernel died.
-
-    `partial` is the notebook so far; `exception` names what the cell raised, "" if nothing.
-    """
+    """A cell raised, wrote to stderr, or its kernel died; `partial` is the notebook so far."""
 
     def __init__(
-        self,
-        message: str,
-        partial: nbformat.NotebookNode,
-        *,
-        exception: str = "",
-        traceback: str = "",
+        self, message: str, partial: nbformat.NotebookNode, *, traceback: str = ""
     ) -> None:
         """Keep the notebook for whoever wants to look at it."""
         super().__init__(message)
         self.partial = partial
-        self.exception = exception
         self.traceback = traceback
 
 
@@ -83,15 +75,22 @@ def execute(
                 kernel_name="python3",
                 progress_bar={"desc": chapter.name} if progress else False,
                 extra_arguments=["--IPKernelApp.log_level=50"],
+                # A kernel that is asked to end while a cell runs, since Ctrl-C or a worker's end
+                # stops the run, closes its sockets under that cell and complains of it.
+                shutdown_kernel="immediate",
             )
         except NoSuchKernel:
             message = "Jupyter knows no kernel named python3: `python -m ipykernel install --user`"
             raise RunError(f"{chapter.name}: {message}") from None
         except DeadKernelError:
             partial = read_notebook(reached)
-            begun = _cells_begun(partial)
+            # papermill says of each code cell how far it is; the last one begun is where it died.
+            states = [c.metadata.get("papermill", {}).get("status") for c in partial.cells]
+            begun = [n for n, state in enumerate(states) if state not in (None, "pending")]
             partial = _forget_the_run(partial, chapter)
-            raise KernelDied(_how_it_died(chapter, partial, begun), partial) from None
+            message = "the kernel died in this cell (out of memory?)"
+            cell = partial.cells[begun[-1]].id if begun else ""
+            raise KernelDied(_at(chapter, cell, 1, message), partial) from None
         except PapermillExecutionError as error:
             partial = _forget_the_run(read_notebook(reached), chapter)
             raise _cell_failed(chapter, partial, error) from None
@@ -172,7 +171,7 @@ def run(
     chapter.require_sound()
     checked = chapter.check_values(values)
     name = f"{chapter.name}.ipynb"
-    prepare_folder(folder, [name, *(page_files(chapter) if html else [])])
+    prepare_folder(folder, [name, *([f"{chapter.name}.html"] if html else [])])
     try:
         notebook = execute(chapter, checked, progress=progress)
     except CellFailed as error:
@@ -193,11 +192,8 @@ def _forget_the_run(notebook: nbformat.NotebookNode, chapter: Chapter) -> nbform
     for position, cell in enumerate(notebook.cells):
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
-        added = (
-            "injected-parameters"
-            if "injected-parameters" in cell.metadata.get("tags", [])
-            else f"added-{position}"
-        )
+        injected = has_tag(cell, "injected-parameters")
+        added = "injected-parameters" if injected else f"added-{position}"
         cell.id = ids.get((cell.cell_type, cell.source), added)
     return notebook
 
@@ -226,21 +222,4 @@ def _cell_failed(
             line = int(match[1]) if match else 1
             place = _at(chapter, cell.id, line, what if failed or not printed else printed)
             break
-    return CellFailed(place, partial, exception=error.ename, traceback=traceback)
-
-
-def _cells_begun(notebook: nbformat.NotebookNode) -> list[int]:
-    """Return the places of the code cells that papermill has begun with."""
-    return [
-        place
-        for place, cell in enumerate(notebook.cells)
-        if cell.cell_type == "code"
-        and cell.metadata.get("papermill", {}).get("status", "pending") != "pending"
-    ]
-
-
-def _how_it_died(chapter: Chapter, partial: nbformat.NotebookNode, begun: list[int]) -> str:
-    if begun:
-        cell = partial.cells[begun[-1]]
-        return _at(chapter, cell.id, 1, "the kernel died in this cell (out of memory?)")
-    return f"{chapter.name}: the kernel died"
+    return CellFailed(place, partial, traceback=traceback)

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import base64
 from html import escape
-from pathlib import Path
 
 import nbformat
 
 from bookmaker.errors import ChapterError
-from bookmaker.freshness import read_notebook
-
-COVER = ("33_phase_transitions", "fig-phase-wide")
-
 
 PICTURES = {"image/svg+xml": "svg", "image/png": "png"}
 
@@ -39,9 +34,3 @@ def picture_bytes(kind: str, picture: str) -> bytes:
 def labelled(svg: str, alt: str) -> str:
     """Return an SVG that says in words what it shows, as the alt text of an image does."""
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
-
-
-def cover_file(root: Path) -> tuple[str, bytes]:
-    """Return kind and data of the figure that README.md shows."""
-    chapter, name = COVER
-    return figure_file(read_notebook(root / "notebooks" / f"{chapter}.ipynb"), name)

@@ -1,6 +1,6 @@
-"""What stands around the chapters: verdicts of each part, and the pictures of the front page.
+"""What stands around the chapters: README's figure, verdicts, pictures of the front page.
 
-`python -m bookmaker frame` writes both anew: `book/verdicts/partN.md`, which the pages of
+`python -m bookmaker frame` writes all anew: `book/verdicts/partN.md`, which the pages of
 the parts include, from `book/claims.yml`; and `book/_static/welcome/`, from the figures of claims.
 """
 
@@ -9,26 +9,28 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 
 from bookmaker.claims import VERDICTS, printed_by_chapter, printed_for, read_claims
+from bookmaker.figures import figure_file
+from bookmaker.freshness import read_notebook
 
+# The figure that README.md shows.
+COVER = ("33_phase_transitions", "fig-phase-wide")
 PARTS = {"A": "part1", "B": "part2", "C": "part3"}
 FOLDER = Path("book") / "_static" / "welcome"
 # The picture that a link to the book shows elsewhere.
 CARD = "motions"
-HEADINGS = {
-    "holds": "Holds",
-    "holds if": "Holds, if a condition is met",
-    "fails": "Fails",
-    "open": "Open",
-    "not computed yet": "Not computed yet",
-}
 
 
-def verdicts(root: Path) -> Iterator[tuple[Path, str]]:
+def cover(root: Path) -> tuple[Path, bytes]:
+    """Return the file of README's figure and what belongs there."""
+    suffix, image = figure_file(read_notebook(root / "notebooks" / f"{COVER[0]}.ipynb"), COVER[1])
+    return root / "book" / "_static" / f"cover.{suffix}", image
+
+
+def verdicts(root: Path) -> Iterator[tuple[Path, bytes]]:
     """Yield for each part the file of its verdicts and what belongs there."""
     claims = read_claims(root)
     for letter, name in PARTS.items():
@@ -38,15 +40,18 @@ def verdicts(root: Path) -> Iterator[tuple[Path, str]]:
             rows = [claim for claim in mine if claim.verdict == verdict]
             if not rows:
                 continue
-            lines += [f"**{HEADINGS[verdict]}** ({len(rows)} of {len(mine)})", ""]
+            words = (
+                "Holds, if a condition is met" if verdict == "holds if" else verdict.capitalize()
+            )
+            lines += [f"**{words}** ({len(rows)} of {len(mine)})", ""]
             for claim in rows:
                 word = "Instead" if claim.verdict == "fails" else "Condition"
                 text = claim.condition.rstrip(".")
                 condition = f" *{word}:* {text}." if text else ""
-                where = f" ([]({_chapter(claim.chapter)}))" if claim.chapter else ""
+                where = f" ([](/notebooks/{claim.chapter}.ipynb))" if claim.chapter else ""
                 lines.append(f"- **{claim.id}** {claim.statement}{condition}{where}")
             lines.append("")
-        yield root / "book" / "verdicts" / f"{name}.md", "\n".join(lines)
+        yield root / "book" / "verdicts" / f"{name}.md", "\n".join(lines).encode()
 
 
 def claim_figures(root: Path, names: tuple[str, ...]) -> dict[str, float]:
@@ -71,14 +76,15 @@ def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
     from spinformer.plot.vector import figure_svg
 
     numbers = welcome_numbers(claim_figures(root, FIGURES))
-    draws: dict[str, Callable[[], None]]
-    draws = {name: partial(draw, numbers) for name, draw in PICTURES.items()}
-    draws |= {"layer": draw_layer, "spins": draw_spins, "generator": draw_generator}
+    plain = {"layer": draw_layer, "spins": draw_spins, "generator": draw_generator}
     digests = {}
-    for name, draw in draws.items():
+    for name in (*PICTURES, *plain):
         with plt.rc_context():
             use_style()
-            draw()
+            if name in plain:
+                plain[name]()
+            else:
+                PICTURES[name](numbers)
             files = {f"{name}.svg": figure_svg(plt.gcf()).encode()}
             if name == CARD:
                 # Elsewhere than in a book a link shows no SVG. No version of a library in the file.
@@ -91,7 +97,3 @@ def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
             yield root / FOLDER / file, content
     stored = {"numbers": numbers, "digests": digests}
     yield root / FOLDER / "pictures.json", (json.dumps(stored, indent=1) + "\n").encode()
-
-
-def _chapter(name: str) -> str:
-    return f"/notebooks/{name}.ipynb"

@@ -8,6 +8,7 @@ taken over from the source without executing anything.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import nbformat
@@ -29,17 +30,24 @@ class State:
 def read_notebook(path: Path) -> nbformat.NotebookNode:
     """Return a notebook; ChapterError that names the file if it cannot be read."""
     try:
-        notebook = nbformat.read(path, as_version=4)
-        nbformat.validate(notebook)
-        # What every reader of a notebook here looks at.
-        for cell in notebook.cells:
-            cell.source.splitlines()
-            cell.metadata.get("tags")
+        return _parsed(path.read_text(encoding="utf-8"))
     except Exception as error:
         # nbformat raises a dozen kinds of errors for what is not a notebook.
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         message = f"notebooks/{path.name} cannot be read ({first}): `make notebooks` writes it anew"
         raise ChapterError(message) from None
+
+
+@lru_cache(maxsize=100)
+def _parsed(text: str) -> nbformat.NotebookNode:
+    problem: dict[str, Exception] = {}
+    notebook = nbformat.reads(text, as_version=4, capture_validation_error=problem)
+    if problem:
+        raise problem["ValidationError"]
+    # What every reader of a notebook here looks at.
+    for cell in notebook.cells:
+        cell.source.splitlines()
+        cell.metadata.get("tags")
     return notebook
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def code_digest(notebook: nbformat.NotebookNode) -> str:
     sha = hashlib.sha256()
     for source in sources:
         sha.update(cell_meaning(source).encode() + b"\0")
-    for path in imported_files("\n".join(map(python_source, sources))):
+    for path in imported_files(map(cell_tree, sources)):
         sha.update(path.relative_to(SOURCE).as_posix().encode() + b"\0")
         sha.update(_file_meaning(path, path.stat().st_mtime_ns))
     return sha.hexdigest()
@@ -59,7 +59,17 @@ def has_tag(cell: nbformat.NotebookNode, tag: str) -> bool:
 
 def python_source(source: str) -> str:
     """Return a cell with its magics written as the calls that IPython makes of them."""
-    return TransformerManager().transform_cell(source)
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return TransformerManager().transform_cell(source)
+    return source
+
+
+@cache
+def cell_tree(source: str) -> ast.Module:
+    """Return the syntax tree of a cell; SyntaxError if it has none."""
+    return ast.parse(python_source(source))
 
 
 def cell_meaning(source: str) -> str:
@@ -70,7 +80,7 @@ def cell_meaning(source: str) -> str:
     >>> cell_meaning("x = 1") == cell_meaning("x = 2")
     False
     """
-    tree = ast.parse(python_source(source))
+    tree = cell_tree(source)
     # A string alone in a cell is shown, and a semicolon at the end keeps a value from being shown.
     code = [line for line in source.splitlines() if line.strip() and line.strip()[0] != "#"]
     quiet = bool(code) and code[-1].partition("#")[0].rstrip().endswith(";")
@@ -88,21 +98,23 @@ def module_meaning(source: str) -> str:
     return _canonical(ast.parse(source))
 
 
-def imported_files(code: str) -> list[Path]:
-    """Return the files of the package that `code` needs, directly or through one another."""
-    found: set[Path] = set()
-    waiting = list(_modules(ast.parse(code), ()))
+def imported_files(trees: Iterable[ast.Module]) -> list[Path]:
+    """Return the files of the package that code needs, directly or through one another."""
+    waiting = {
+        file for tree in trees for module in _modules(tree, ()) for file in _files(module, SOURCE)
+    }
+    found = set[Path]()
     while waiting:
-        for file in _files(waiting.pop()):
-            if file not in found:
-                found.add(file)
-                waiting += _imports(file, file.stat().st_mtime_ns) if file.suffix == ".py" else ()
+        file = waiting.pop()
+        found.add(file)
+        if file.suffix == ".py":
+            waiting |= _needs(file, file.stat().st_mtime_ns) - found
     return sorted(found)
 
 
 def module_tree(name: str) -> ast.Module | None:
     """Return the syntax tree of a module of the checkout, None if there is no such module."""
-    path = _file(tuple(name.split(".")))
+    path = _file(tuple(name.split(".")), SOURCE)
     return _tree(path, path.stat().st_mtime_ns) if path else None
 
 
@@ -139,40 +151,43 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 @cache
-def _file_meaning(path: Path, _changed: int) -> bytes:
-    data = path.read_bytes()
+def _file_meaning(path: Path, changed: int) -> bytes:
     if path.suffix == ".py":
-        data = module_meaning(data.decode()).encode()
-    elif b"\0" not in data:
+        return hashlib.sha256(_canonical(_tree(path, changed)).encode()).digest()
+    data = path.read_bytes()
+    if b"\0" not in data:
         data = data.replace(b"\r\n", b"\n")
     return hashlib.sha256(data).digest()
 
 
 @cache
-def _imports(path: Path, _changed: int) -> Sequence[Parts]:
+def _needs(path: Path, changed: int) -> set[Path]:
     package = path.relative_to(SOURCE).parent.parts
-    return list(_modules(_tree(path, _changed), package))
+    modules = set(_modules(_tree(path, changed), package))
+    return {file for module in modules for file in _files(module, SOURCE)}
 
 
-def _files(module: Parts) -> Iterator[Path]:
-    """Yield the file of a module, and the data of the packages on the way to it.
+@cache
+def _files(module: Parts, source: Path) -> set[Path]:
+    """Return the file of a module, and the data of the packages on the way to it.
 
     The `__init__` of a package gives its modules and says what it is: it decides no number.
     """
+    found = set[Path]()
     for depth in range(1, len(module) + 1):
-        path = _file(module[:depth])
+        path = _file(module[:depth], source)
         if path is None:
-            return
-        if path.name == "__init__.py":
-            yield from filter(_is_data, path.parent.glob("*.*"))
-        else:
-            yield path
+            break
+        found |= (
+            set(filter(_is_data, path.parent.glob("*.*"))) if path.stem == "__init__" else {path}
+        )
+    return found
 
 
-def _file(module: Parts) -> Path | None:
+def _file(module: Parts, source: Path) -> Path | None:
     """Return where a module or package of the checkout is written."""
-    plain = SOURCE.joinpath(*module).with_suffix(".py")
-    init = SOURCE.joinpath(*module, "__init__.py")
+    plain = source.joinpath(*module).with_suffix(".py")
+    init = source.joinpath(*module, "__init__.py")
     return next((path for path in (plain, init) if path.is_file()), None)
 
 
@@ -186,7 +201,11 @@ def _modules(tree: ast.AST, package: Parts) -> Iterator[Parts]:
 
     `package` is where relative imports start.
     """
-    for node in ast.walk(tree):
+    waiting: list[ast.AST] = [tree]
+    for node in waiting:
+        # Statements alone: expressions import nothing.
+        for block in ("body", "orelse", "handlers", "finalbody", "cases"):
+            waiting += getattr(node, block, ())
         if isinstance(node, ast.Import):
             found = [tuple(alias.name.split(".")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -40,11 +40,6 @@ _TEMPLATE = """\
 """
 
 
-def page_files(chapter: Chapter) -> list[str]:
-    """Return the names of the files that `write_page` writes; the folder comes on top."""
-    return [f"{chapter.name}.html"]
-
-
 def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) -> list[Path]:
     """Write the page of an executed chapter into `folder`, with `<name>_files` beside it."""
     config = Config()

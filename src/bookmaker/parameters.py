@@ -20,7 +20,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import nbformat
@@ -30,11 +30,12 @@ from bookmaker.conditions import Requirement, check_together, read_requirement
 from bookmaker.errors import ParameterError
 
 _NUMBER = r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|inf)"
-_RANGE = re.compile(
-    rf",?\s*in\s*(?P<left>[\[(])\s*(?P<low>{_NUMBER})\s*,\s*(?P<high>{_NUMBER})\s*(?P<right>[\])])$"
-)
-_CHOICES = re.compile(r",?\s*one of\s*\{(?P<choices>[^{}]*)\}$")
-_PATH = re.compile(r",?\s*path of\s*\{\s*(?P<kind>file|folder)\s*\}$")
+# What the end of a comment may allow, and the types it may be said of.
+_LIMITS: dict[str, tuple[str, tuple[type, ...]]] = {
+    rf",?\s*in\s*([\[(])\s*({_NUMBER})\s*,\s*({_NUMBER})\s*([\])])$": ("range", (int, float)),
+    r",?\s*one of\s*\{([^{}]*)\}$": ("list of choices", (str,)),
+    r",?\s*path of\s*\{\s*(file|folder)\s*\}$": ("path", (str,)),
+}
 _EXISTS = {"file": os.path.isfile, "folder": os.path.isdir}
 # What was probably meant to be one of those above.
 _HALF_LIMITS = re.compile(
@@ -95,14 +96,12 @@ class Parameter:
         if value is None and self.optional:
             return None
         wrong = ParameterError(f"{self.name} must be {self.allowed}, got {_short(value)}")
-        if self.type is float and isinstance(value, int) and not isinstance(value, bool):
+        if self.type is float and type(value) is int:
             try:
                 value = float(value)
             except OverflowError:
                 raise wrong from None
-        if not isinstance(value, self.type) or (self.type is int and isinstance(value, bool)):
-            raise wrong
-        if self.choices and value not in self.choices:
+        if type(value) is not self.type or (self.choices and value not in self.choices):
             raise wrong
         if self.path and value:
             # A chapter runs in a folder of its own: a relative path would lead elsewhere there.
@@ -112,8 +111,7 @@ class Parameter:
         if self.type in (int, float):
             above = value > self.low if self.open_low else value >= self.low
             below = value < self.high if self.open_high else value <= self.high
-            finite = isinstance(value, int) or math.isfinite(value)
-            if not (above and below and finite):
+            if not (above and below and abs(value) < math.inf):
                 raise wrong
         return value
 
@@ -129,8 +127,7 @@ class ParameterCell:
 
 def parse_parameters(source: str) -> ParameterCell:
     """Return parameters, requirements and all faults of a parameters cell."""
-    found: dict[str, Parameter] = {}
-    lines: dict[str, int] = {}
+    found: dict[str, tuple[int, Parameter]] = {}
     faults: list[tuple[int, str]] = []
     try:
         statements = ast.parse(source).body
@@ -139,44 +136,22 @@ def parse_parameters(source: str) -> ParameterCell:
     for node in statements:
         try:
             parameter = _parameter(node, source)
+            line, _ = found.setdefault(parameter.name, (node.lineno, parameter))
+            if line != node.lineno:
+                raise ParameterError(f"{parameter.name} stands in line {line} of the cell already")
         except ParameterError as error:
             faults.append((node.lineno, str(error)))
-            continue
-        if parameter.name in found:
-            faults.append(
-                (
-                    node.lineno,
-                    f"{parameter.name} stands in line {lines[parameter.name]} of the cell already",
-                )
-            )
-        found.setdefault(parameter.name, parameter)
-        lines.setdefault(parameter.name, node.lineno)
+    parameters = [parameter for _, parameter in found.values()]
     requirements = []
-    for number, line in enumerate(source.splitlines(), start=1):
+    for number, text in enumerate(source.splitlines(), start=1):
         try:
-            requirement = read_requirement(line, found)
-            if requirement is None:
-                continue
-            if not faults:
-                check_together([requirement], {p.name: p.default for p in found.values()})
-            requirements.append(requirement)
+            if requirement := read_requirement(text, found):
+                if not faults:
+                    check_together([requirement], {p.name: p.default for p in parameters})
+                requirements.append(requirement)
         except ParameterError as error:
             faults.append((number, str(error)))
-    return ParameterCell(list(found.values()), requirements, sorted(faults))
-
-
-def read_parameters(notebook: nbformat.NotebookNode) -> ParameterCell:
-    """Return what the cell tagged `parameters` says, as papermill sees it.
-
-    Raises ParameterError for a line that papermill would drop or that lacks type or help.
-    """
-    cells = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
-    if len(cells) != 1:
-        raise ParameterError(f"expected one cell tagged parameters, found {len(cells)}")
-    cell = parse_parameters(cells[0].source)
-    if cell.faults:
-        raise ParameterError("; ".join(message for _, message in cell.faults))
-    return cell
+    return ParameterCell(parameters, requirements, sorted(faults))
 
 
 def check_values(
@@ -226,62 +201,49 @@ def _parameter(node: ast.stmt, source: str) -> Parameter:
         isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value
     ) or (node.lineno != node.end_lineno):
         raise ParameterError(_FORM)
-    line = source.splitlines()[node.lineno - 1]
+    name, line = node.target.id, source.splitlines()[node.lineno - 1]
     cell = nbformat.v4.new_code_cell(line)
     seen = papermill_translators.find_translator("python3", "python").inspect(cell)
-    if [p.name for p in seen] != [node.target.id]:
+    if [p.name for p in seen] != [name]:
         raise ParameterError(
             f"{_FORM}; papermill drops this one (a `|` in the type, an `=` in the comment?)"
         )
     try:
         default = ast.literal_eval(node.value)
     except ValueError:
-        raise ParameterError(f"the default of {node.target.id} must be a plain value") from None
-    (line,) = seen
-    return _from_line(line.name, line.inferred_type_name, default, line.help)
-
-
-def _from_line(name: str, annotation: str, default: Any, comment: str) -> Parameter:
-    annotation = (annotation or "").strip().strip("'\"")
-    optional = annotation.startswith("Optional[")
-    inner = annotation.removeprefix("Optional[").removesuffix("]") if optional else annotation
+        raise ParameterError(f"the default of {name} must be a plain value") from None
+    annotation = (seen[0].inferred_type_name or "").strip().strip("'\"")
+    inner = re.sub(r"^Optional\[(.*)\]$", r"\1", annotation)
     if inner not in _TYPES:
         raise ParameterError(f"{name} needs a type among {sorted(_TYPES)}, got {annotation!r}")
-    comment = (comment or "").strip()
+    comment = (seen[0].help or "").strip()
     if not comment:
         raise ParameterError(f"{name} needs a comment that says what it is")
     limits, text = _limits(name, _TYPES[inner], comment)
-    bare = Parameter(name, _TYPES[inner], None, text, optional, **limits)
+    found = Parameter(name, _TYPES[inner], None, text, inner != annotation, **limits)
     try:
-        return Parameter(name, _TYPES[inner], bare.check(default), text, optional, **limits)
+        return replace(found, default=found.check(default))
     except ParameterError as error:
         raise ParameterError(f"the default is not allowed: {error}") from None
 
 
 def _limits(name: str, kind: type, comment: str) -> tuple[dict[str, Any], str]:
     """Return the limits that the end of a comment sets, and the comment before them."""
-    if match := _RANGE.search(comment):
-        low, high = float(match["low"]), float(match["high"])
-        if kind not in (int, float):
-            raise ParameterError(f"{name} has a range, but is no number")
-        if low > high:
-            raise ParameterError(f"the range of {name} is empty: {match['low']} > {match['high']}")
-        limits = {
-            "low": low,
-            "high": high,
-            "open_low": match["left"] == "(",
-            "open_high": match["right"] == ")",
-        }
-        return limits, comment[: match.start()].strip()
-    if match := _CHOICES.search(comment):
-        if kind is not str:
-            raise ParameterError(f"{name} has choices, but is no str")
-        choices = tuple(choice.strip() for choice in match["choices"].split("|"))
-        return {"choices": choices}, comment[: match.start()].strip()
-    if match := _PATH.search(comment):
-        if kind is not str:
-            raise ParameterError(f"{name} is a path, but is no str")
-        return {"path": match["kind"]}, comment[: match.start()].strip()
+    for pattern, (what, kinds) in _LIMITS.items():
+        if not (match := re.search(pattern, comment)):
+            continue
+        if kind not in kinds:
+            raise ParameterError(f"{name} has a {what}, but is no {kinds[0].__name__}")
+        text = comment[: match.start()].strip()
+        if what == "path":
+            return {"path": match[1]}, text
+        if what != "range":
+            return {"choices": tuple(map(str.strip, match[1].split("|")))}, text
+        left, low, high, right = match.groups()
+        if float(low) > float(high):
+            raise ParameterError(f"the range of {name} is empty: {low} > {high}")
+        ends = {"open_low": left == "(", "open_high": right == ")"}
+        return {"low": float(low), "high": float(high), **ends}, text
     if match := _HALF_LIMITS.search(comment):
         raise ParameterError(
             f"{name} has a range that cannot be read, {comment[match.start() :]!r}; the comment "

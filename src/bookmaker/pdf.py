@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import yaml
-
 from bookmaker.errors import BookError
+from bookmaker.project import contents
 
 NAME = "book.pdf"
 _LINK = f'<p><a href="../{NAME}">The main path as a PDF</a></p>'
@@ -36,13 +35,11 @@ def main_path(root: Path) -> list[str]:
 
     What is called further results, and what surrounds the chapters, is left to the pages.
     """
-    contents = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
-    pages = [contents["root"]]
-    for part in contents["parts"]:
-        files = [entry["file"] for entry in part["chapters"]]
-        if part["caption"].startswith("Part "):
+    pages = ["book/welcome"]
+    for caption, files in contents(root):
+        if caption.startswith("Part "):
             pages += files
-        elif "Further results" not in part["caption"]:
+        elif "Further results" not in caption:
             pages += [file for file in files if file.startswith("notebooks/")]
     return pages
 

@@ -81,14 +81,8 @@ def _grid(
 ) -> list[Texts]:
     """The product of the values of several parameters, the last one changing fastest."""
     _check_names(chapter, known, asked)
-    values = [
-        [
-            value
-            for text in ([texts] if isinstance(texts, str) else texts)
-            for value in _values(known[name], text)
-        ]
-        for name, texts in asked.items()
-    ]
+    lists = {name: [text] if isinstance(text, str) else text for name, text in asked.items()}
+    values = [[v for t in texts for v in _values(known[name], t)] for name, texts in lists.items()]
     return [dict(zip(asked, chosen, strict=True)) for chosen in product(*values)]
 
 
@@ -125,15 +119,13 @@ def _values(parameter: Parameter, text: str) -> list[str]:
 def _range(parameter: Parameter, text: str) -> list[str]:
     if ":" not in text:
         return [text]
-    wrong = ParameterError(
-        f"{parameter.name}: a range reads low:high:count, 1.2:1.3:11 say, got {text!r}"
-    )
+    wrong = f"{parameter.name}: a range reads low:high:count, 1.2:1.3:11 say, got {text!r}"
     try:
         low, high, count = (kind(part) for kind, part in zip(_PARTS, text.split(":"), strict=True))
     except ValueError:
-        raise wrong from None
+        raise ParameterError(wrong) from None
     if not (math.isfinite(low) and math.isfinite(high) and 1 <= count <= 10**6):
-        raise wrong
+        raise ParameterError(wrong)
     # Twelve digits: 1.23, not 1.2300000000000002.
     found = [float(f"{value:.12g}") for value in np.linspace(low, high, int(count))]
     if parameter.type is float:

@@ -6,6 +6,9 @@ import os
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from bookmaker.errors import ChapterError
 
@@ -60,3 +63,14 @@ def published_address(root: Path) -> str:
     """
     chosen = os.environ.get("SPINFORMER_REPOSITORY")
     return repository_address(root) if chosen is None else public_address(chosen)
+
+
+def contents(root: Path) -> list[tuple[str, list[str]]]:
+    """Return the captions of the table of contents, each with the files below it."""
+
+    def files(entries: list[dict[str, Any]]) -> list[str]:
+        return [f for e in entries for f in (e.get("file", ""), *files(e.get("sections", [])))]
+
+    listed = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
+    parts = listed.get("parts", [])
+    return [(part.get("caption", ""), files(part.get("chapters", []))) for part in parts]

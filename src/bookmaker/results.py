@@ -54,37 +54,21 @@ def printed_results(cell: nbformat.NotebookNode) -> dict[str, str]:
 def results(notebook: nbformat.NotebookNode, claims: Sequence[Claim]) -> dict[str, str]:
     """Return the results by name, as they were printed; none from a cell that prints a table."""
     found: dict[str, str] = {}
-    stored = prints_stored(notebook)
-    for cell, from_table in zip(notebook.cells, stored, strict=True):
+    cells = list(zip(notebook.cells, prints_stored(notebook.cells), strict=True))
+    for cell, from_table in cells:
         if has_tag(cell, TAG) and not from_table:
             found |= printed_results(cell)
     for claim in claims:
-        texts = [
-            (printed_text(cell), from_table)
-            for cell, from_table in zip(notebook.cells, stored, strict=True)
-            if has_tag(cell, CLAIM_TAG + claim.id)
+        mine = [
+            (printed_text(c), stored) for c, stored in cells if has_tag(c, CLAIM_TAG + claim.id)
         ]
-        figures = {
-            name: text
-            for name, pattern in claim.figures.items()
-            if (text := _computed(pattern, texts)) is not None
-        }
+        text = "".join(text for text, _ in mine)
+        computed = [not stored for text, stored in mine for _ in text]
+        matches = {name: re.search(pattern, text) for name, pattern in claim.figures.items()}
+        figures = {name: m[1] for name, m in matches.items() if m and computed[m.start(1)]}
         found |= {f"{claim.id}.{name}": text for name, text in figures.items()}
         if len(figures) == len(claim.figures):
             with contextlib.suppress(ConditionError, ValueError):
                 numbers = {name: float(text) for name, text in figures.items()}
                 found[f"{claim.id}.met"] = str(int(is_met(claim.criterion, numbers)))
     return found
-
-
-def _computed(pattern: str, texts: Sequence[tuple[str, bool]]) -> str | None:
-    """The figure that `pattern` finds in the texts together, None if it comes from a table."""
-    match = re.search(pattern, "".join(text for text, _ in texts))
-    if match is None:
-        return None
-    end = 0
-    for text, from_table in texts:
-        end += len(text)
-        if match.start(1) < end:
-            return None if from_table else match[1]
-    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +12,10 @@ from typing import Any
 import nbformat
 import yaml
 from jupytext.myst import MystMetadataParsingError, myst_to_notebook
+from nbformat import ValidationError
 
 from bookmaker.errors import ChapterError, Fault, ParameterError, SourceError
-from bookmaker.meaning import code_digest, has_tag, python_source
+from bookmaker.meaning import cell_tree, code_digest, has_tag
 from bookmaker.parameters import Parameter, ParameterCell, check_values, parse_parameters
 from bookmaker.project import project_root
 
@@ -96,11 +96,10 @@ class Chapter:
     @cached_property
     def parameter_cell(self) -> ParameterCell:
         """What papermill can change in this chapter and what must fit together."""
-        faults = self.parameter_faults()
-        if faults:
+        if faults := self.parameter_faults():
             raise SourceError(faults)
-        position = next(i for i, c in enumerate(self.template.cells) if has_tag(c, "parameters"))
-        return parse_parameters(self.template.cells[position].source)
+        cells = self.template.cells
+        return parse_parameters(next(c.source for c in cells if has_tag(c, "parameters")))
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -156,28 +155,31 @@ class Chapter:
 
     def parameter_faults(self) -> list[Fault]:
         """Return the faults of the parameters cell."""
-        positions = [i for i, c in enumerate(self.template.cells) if has_tag(c, "parameters")]
-        if not positions:
+        tagged = self._tagged("parameters")
+        if not tagged:
             return [self.fault(1, "there is no code cell tagged `parameters`")]
-        faults = [
-            self.fault(self.cell_lines[i], "a second cell is tagged `parameters`")
-            for i in positions[1:]
+        first, source = tagged[0]
+        read = parse_parameters(source).faults
+        return [
+            *(self.fault(line, "a second cell is tagged `parameters`") for line, _ in tagged[1:]),
+            *(self.fault(first + line - 1, message) for line, message in read),
         ]
-        first = self.cell_lines[positions[0]]
-        read = parse_parameters(self.template.cells[positions[0]].source)
-        return faults + [self.fault(first + line - 1, message) for line, message in read.faults]
+
+    def _tagged(self, tag: str) -> list[tuple[int, str]]:
+        """Return line and source of the cells with a tag."""
+        cells = zip(self.cell_lines, self.template.cells, strict=True)
+        return [(line, cell.source) for line, cell in cells if has_tag(cell, tag)]
 
     def _code_faults(self) -> list[Fault]:
         faults = []
-        installs = [i for i, c in enumerate(self.template.cells) if has_tag(c, "install")]
+        installs = [line for line, _ in self._tagged("install")]
         if len(installs) != 1:
-            line = self.cell_lines[installs[1]] if installs else 1
             message = f"expected one cell tagged `install`, found {len(installs)}"
-            faults.append(self.fault(line, message))
+            faults.append(self.fault([*installs, 1, 1][1], message))
         for begin, cell in zip(self.cell_lines, self.template.cells, strict=True):
             if cell.cell_type == "code" and not has_tag(cell, "install"):
                 try:
-                    ast.parse(python_source(cell.source))
+                    cell_tree(cell.source)
                 except SyntaxError as error:
                     line = begin + (error.lineno or 1) - 1
                     faults.append(self.fault(line, f"not Python: {error.msg}"))
@@ -189,22 +191,24 @@ class Chapter:
         if text.startswith("\ufeff"):
             message = "begins with a byte-order mark: save the file as UTF-8 without one"
             raise SourceError([self.fault(1, message)])
-        conflicts = [
-            self.fault(number, "a conflict of a merge is left")
-            for number, line in enumerate(text.split("\n"), start=1)
-            if _CONFLICT.match(line)
-        ]
-        if conflicts:
-            raise SourceError(conflicts)
+        lines = [n for n, line in enumerate(text.split("\n"), start=1) if _CONFLICT.match(line)]
+        if lines:
+            raise SourceError([self.fault(n, "a conflict of a merge is left") for n in lines])
         try:
             notebook = myst_to_notebook(text, add_source_map=True)
         except MystMetadataParsingError as error:
             line, message = _place_of(str(error), text)
             raise SourceError([self.fault(line, message)]) from None
-        except (ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-            message = f"the file cannot be read: {' '.join(str(error).split())}"
-            raise SourceError([self.fault(1, message)]) from None
+        except (ValueError, TypeError, AttributeError, yaml.YAMLError, ValidationError) as error:
+            words = " ".join(str(getattr(error, "message", error)).split())
+            raise SourceError([self.fault(1, f"the file cannot be read: {words}")]) from None
         lines = [line + 1 for line in notebook.metadata.source_map]
+        for line, cell in zip(lines, notebook.cells, strict=True):
+            settings = cell.metadata.get("mystnb", {})
+            parts = settings.values() if isinstance(settings, dict) else [settings]
+            if not all(isinstance(part, dict) for part in parts):
+                message = f"mystnb must hold `figure:` and `image:` with settings, got {settings}"
+                raise SourceError([self.fault(line, message)])
         return _completed(notebook), lines
 
 
@@ -219,11 +223,6 @@ def chapters(root: Path | None = None, names: tuple[str, ...] = ()) -> list[Chap
         if name not in known:
             raise ChapterError(f"no chapter named {name!r}; there are: {', '.join(sorted(known))}")
     return [known[name] for name in dict.fromkeys(names) or sorted(known)]
-
-
-def convert(text: str) -> nbformat.NotebookNode:
-    """Return the notebook of a MyST source: ids by position, the install cell filled in."""
-    return _completed(myst_to_notebook(text))
 
 
 def install_source(address: str) -> str:
@@ -247,28 +246,18 @@ def _completed(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
             # The book shows the equation's number; Jupyter and Colab show the label, which
             # they also print beside the equation.
             cell.source = _EQUATION_LINK.sub(r"[(\1)](#\1)", cell.source)
-    notebook.metadata = nbformat.from_dict(
-        {
-            "kernelspec": {
-                "display_name": "Python 3 (ipykernel)",
-                "language": "python",
-                "name": "python3",
-            },
-            "language_info": {"name": "python"},
-        }
-    )
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    notebook.metadata = nbformat.from_dict(metadata)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
-    nbformat.validate(notebook)
     return notebook
 
 
 def _first_line(lines: list[str], begin: int, source: str) -> int:
     """Return the line, from 1, where `source` stands at or after line `begin`."""
-    head = source.split("\n")[0]
-    for number in range(begin, len(lines) + 1):
-        if lines[number - 1].strip() == head.strip() and head.strip():
-            return number
-    return begin
+    head = source.split("\n")[0].strip()
+    after = (n for n, line in enumerate(lines[begin - 1 :], begin) if head and line.strip() == head)
+    return next(after, begin)
 
 
 def _place_of(message: str, text: str) -> tuple[int, str]:

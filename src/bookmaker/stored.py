@@ -10,28 +10,28 @@ and to functions that use it; and a cell prints it if a statement that prints us
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
-import nbformat
+from nbformat import NotebookNode
 
-from bookmaker.meaning import PACKAGES, module_tree, python_source
+from bookmaker.meaning import PACKAGES, cell_tree, module_tree
 
 _FILLS = ("append", "extend", "insert", "add", "update")
 
 
-def prints_stored(notebook: nbformat.NotebookNode) -> list[bool]:
+def prints_stored(cells: Sequence[NotebookNode]) -> list[bool]:
     """Return for each cell of a chapter whether it prints what a stored table holds.
 
-    >>> from nbformat.v4 import new_code_cell, new_notebook
+    >>> from nbformat.v4 import new_code_cell
     >>> cells = ["a, b = TABLE.read(), 2", "print(b)", "c = a['x'].mean()", "print(b, f'{c:.1f}')"]
-    >>> prints_stored(new_notebook(cells=[new_code_cell(cell) for cell in cells]))
+    >>> prints_stored([new_code_cell(cell) for cell in cells])
     [False, False, False, True]
     """
     stored, printing, imported = set[str](), {"print", "display"}, dict[str, str]()
     found = []
-    for cell in notebook.cells:
-        tree = ast.parse(python_source(cell.source) if cell.cell_type == "code" else "")
+    for cell in cells:
+        tree = cell_tree(cell.source if cell.cell_type == "code" else "")
         imported |= _imports(tree)
         followed = [_follow(node, stored, printing, imported) for node in tree.body]
         found.append(any(followed))

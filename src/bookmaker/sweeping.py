@@ -102,11 +102,7 @@ def sweep_chapter(
     try:
         with store.writing(folder / POINTS, about=_about(chapter)):
             done = finished(chapter, folder)
-            missing = [
-                point
-                for point in wanted
-                if point.key not in done or (again and done[point.key]["error"])
-            ]
+            missing = [p for p in wanted if p.key not in done or (again and done[p.key]["error"])]
             try:
                 for key, row in _compute(chapter, folder, missing, workers, progress):
                     done[key] = row
@@ -124,13 +120,9 @@ def sweep_chapter(
             "kept, the same command goes on"
         ) from None
     errors = [(point, point.error or done[point.key]["error"]) for point in points]
-    return Report(
-        len(missing),
-        len(wanted) - len(missing),
-        len(points) - len(wanted),
-        [(point, error) for point, error in errors if error],
-        folder / TABLE,
-    )
+    there, refused = len(wanted) - len(missing), len(points) - len(wanted)
+    failed = [(point, error) for point, error in errors if error]
+    return Report(len(missing), there, refused, failed, folder / TABLE)
 
 
 def _compute(
@@ -232,18 +224,13 @@ def _table(chapter: Chapter, points: Sequence[Point], done: Rows) -> str:
     keys += sorted(set(done) - set(asked))
     parameters = [parameter.name for parameter in chapter.parameters]
     figures = dict.fromkeys(name for key in keys if key in done for name in done[key]["figures"])
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     last = ["seconds", "versions", "error"]
-    writer.writerow(["point", *parameters, *figures, *last])
+    text = io.StringIO()
+    writer = csv.DictWriter(text, ["point", *parameters, *figures, *last], lineterminator="\n")
+    writer.writeheader()
     for key in keys:
         row = done.get(key) or {"values": refused[key].values, "error": refused[key].error}
-        writer.writerow(
-            [
-                key,
-                *(row["values"].get(name, "") for name in parameters),
-                *(row.get("figures", {}).get(name, "") for name in figures),
-                *(row.get(name, "") for name in last),
-            ]
-        )
+        values = {name: row["values"][name] for name in parameters if name in row["values"]}
+        told = {name: row[name] for name in last if name in row}
+        writer.writerow({"point": key, **values, **row.get("figures", {}), **told})
     return text.getvalue()

@@ -19,8 +19,8 @@ from compendium.c13_memory_density.study import (
 from spinformer.core.statistics import mean_interval, series_estimate
 from spinformer.hopfield.continuous import attention_weights
 from spinformer.hopfield.density import (
+    _gibbs,
     contrastive_gradient,
-    gibbs,
     log_weights,
     loss,
     sample,
@@ -99,7 +99,7 @@ def test_the_chain_of_two_patterns_forgets_as_its_eigenvalue_says():
     generator = torch.Generator().manual_seed(1)
     states, rows = sample(pair, count=40, seed=generator), []
     for _ in range(1000):
-        states = gibbs(pair, states=states, steps=1, seed=generator)
+        states = _gibbs(pair, states=states, steps=1, seed=generator)
         rows.append(attention_weights(pair, states=states, beta=1.0)[:, 0].numpy())
     series = np.stack(rows, 1)
     mean = series_estimate(series)

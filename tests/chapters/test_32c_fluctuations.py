@@ -13,8 +13,8 @@ from compendium.c32c_fluctuations.study import (
     BREAKS,
     CLOSURES,
     EXPONENTS,
-    LAWS,
     REGIMES,
+    STATIONARY,
     break_rows,
     closure_rows,
     coupled_growth,
@@ -288,7 +288,7 @@ def test_a_unit_of_the_closures_comes_out_again_and_agrees_with_plain_averages()
 
 @pytest.mark.claim("C18c")
 def test_stationary_laws_tend_to_the_measure_of_the_attractor():
-    table = LAWS.read()
+    table = STATIONARY.read()
     for regime in dict.fromkeys(table["regime"]):
         for seed in (0, 1):
             rows = (table["regime"] == regime) & (table["seed"] == seed)

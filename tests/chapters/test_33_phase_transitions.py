@@ -18,8 +18,8 @@ from spinformer.dmft.network import Context, Network
 from spinformer.dmft.regimes import Diagram
 from spinformer.plot.orbits import (
     REGIME_COLORS,
-    diagram_image,
-    orbit_image,
+    _diagram_image,
+    _orbit_image,
     show_orbit_diagram,
     show_phase_diagram,
 )
@@ -69,7 +69,7 @@ def test_colors_of_an_orbit_diagram():
     # One β a column; cell 0 visited by the orbit, cell 1 also by the section, cell 2 by nothing.
     regimes = [Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.UNDECIDED]
     found = made(regimes, [4, 0, 0, 0], [[2, 2, 0]] * 4, [[0, 1, 0]] * 4)
-    image = orbit_image(found)
+    image = _orbit_image(found)
     assert image.shape == (3, 4, 3)
     assert (image[2] == 1.0).all()
     assert (image[:2, 0] == 0.0).all()
@@ -98,9 +98,9 @@ def test_a_diagram_of_a_single_beta_can_be_drawn():
     with pytest.raises(ValueError, match="found must be a diagram over 2 parameter"):
         show_phase_diagram(plane)
     with pytest.raises(ValueError, match="columns"):
-        diagram_image(np.ones((2, 2)), columns=0)
+        _diagram_image(np.ones((2, 2)), columns=0)
     with pytest.raises(ValueError, match="regime"):
-        diagram_image(np.ones((2, 2)), columns=1, regime=np.zeros(3))
+        _diagram_image(np.ones((2, 2)), columns=1, regime=np.zeros(3))
 
 
 def test_stored_shares_are_those_of_fewer_columns():

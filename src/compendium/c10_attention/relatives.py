@@ -12,7 +12,6 @@ import math
 import torch
 
 from spinformer.core.random import TorchSeed, torch_generator
-from spinformer.hopfield.attention import check_attention
 
 
 def low_rank_attention(
@@ -29,7 +28,7 @@ def low_rank_attention(
     exact for r = S = N if the attention matrix is regular. Self-attention shapes: S = N, a
     multiple of r [xiong2021nystromformer, with the exact pseudo-inverse].
     """
-    beta = check_attention(queries, keys=keys, values=values, beta=beta)
+    beta = _inverse_temperature(queries, beta)
     few_q, few_k = (tensor.unflatten(-2, (landmarks, -1)).mean(-2) for tensor in (queries, keys))
     left = torch.softmax(beta * queries @ few_k.mT, dim=-1)
     core = torch.softmax(beta * few_q @ few_k.mT, dim=-1)
@@ -50,7 +49,7 @@ def sparse_attention(
     Equal to `attention` under a band mask, hence exact for window ≥ N − 1; S = N. The band is
     gathered, the full matrix never made [beltagy2020longformer, the local part].
     """
-    beta = check_attention(queries, keys=keys, values=values, beta=beta)
+    beta = _inverse_temperature(queries, beta)
     length = keys.shape[-2]
     reach = min(window, length - 1)
     offsets = torch.arange(-reach, reach + 1, device=keys.device)
@@ -82,7 +81,7 @@ def recurrent_attention(
     older is forgotten. S = N, a multiple of `block`, which is a multiple of `compression`
     [rae2020compressive, mean pooling].
     """
-    beta = check_attention(queries, keys=keys, values=values, beta=beta)
+    beta = _inverse_temperature(queries, beta)
     length = keys.shape[-2]
     allowed = torch.ones(block, block, dtype=torch.bool, device=keys.device).tril()
     past_keys, past_values = keys[..., :0, :], values[..., :0, :]
@@ -118,11 +117,9 @@ def kernel_attention(
     of one feature, about exp(β‖q + k‖²). Sums over keys are done once, so the cost is m(S + N).
     [choromanski2021rethinking, without orthogonalization].
     """
-    beta = check_attention(queries, keys=keys, values=values, beta=beta)
-    generator = torch_generator(seed, device=keys.device)
-    draws = torch.randn(
-        features, keys.shape[-1], dtype=keys.dtype, device=keys.device, generator=generator
-    )
+    beta = _inverse_temperature(queries, beta)
+    generator, shape = torch_generator(seed), (features, keys.shape[-1])
+    draws = torch.randn(shape, dtype=keys.dtype, generator=generator).to(keys.device)
 
     def log_feature(x: torch.Tensor) -> torch.Tensor:
         return math.sqrt(beta) * x @ draws.mT - 0.5 * beta * x.square().sum(-1, keepdim=True)
@@ -148,7 +145,7 @@ def streaming_attention(
     A running maximum, normalizer and weighted sum are rescaled whenever the maximum grows. Time
     stays N² [rabe2021selfattention].
     """
-    beta = check_attention(queries, keys=keys, values=values, beta=beta)
+    beta = _inverse_temperature(queries, beta)
     top = queries.new_full((*queries.shape[:-1], 1), -math.inf)
     norm, total = torch.zeros_like(top), torch.zeros_like(top) * values[..., :1, :]
     for k, v in zip(keys.split(block, dim=-2), values.split(block, dim=-2), strict=True):
@@ -159,3 +156,7 @@ def streaming_attention(
         total = total * shrink + weights @ v
         top = higher
     return total / norm
+
+
+def _inverse_temperature(queries: torch.Tensor, beta: float | None) -> float:
+    return queries.shape[-1] ** -0.5 if beta is None else beta

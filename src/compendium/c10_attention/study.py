@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 from torch.utils.flop_counter import FlopCounterMode
 
+from bookmaker.tables import Rows, stored
 from compendium.c10_attention.relatives import (
     kernel_attention,
     low_rank_attention,
@@ -157,19 +159,38 @@ def budget_exponent(family: str, *, length: int, fixed: bool) -> float:
     return math.log2(flops[1] / flops[0])
 
 
-def budget_error(
-    tokens: torch.Tensor, *, family: str, fixed: bool, beta: float, seed: int = 0
-) -> float:
-    """`relative_error` of a family at its budget; recurrence against causal attention."""
+@stored(
+    Path(__file__).with_name("exponents.csv"),
+    units=[{"family": family, "kind": kind} for family in FIXED for kind in ("fixed", "share")],
+    seconds=2.0,
+)
+def EXPONENTS(family: str, kind: str) -> Rows:
+    """Exponent of the operations at a fixed budget and at a share of the tokens."""
+    # Recurrence bends late; the others cost more memory at a fixed share.
+    length = 8192 if kind == "fixed" or family == "recurrent" else 2048
+    return [{"exponent": budget_exponent(family, length=length, fixed=kind == "fixed")}]
+
+
+def budget_errors(
+    tokens: torch.Tensor, *, family: str, beta: float, seed: int = 0
+) -> tuple[float, float]:
+    """`relative_error` of a family at a fixed budget and at a share of the tokens.
+
+    Recurrence is held against causal attention.
+    """
     length = len(tokens)
     exact, mean = attention(tokens, keys=tokens, values=tokens, beta=beta), tokens.mean(0)
     if family == "recurrent":
         causal = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
         exact = attention(tokens, keys=tokens, values=tokens, beta=beta, mask=causal)
         mean = tokens.cumsum(0) / torch.arange(1, length + 1, device=tokens.device)[:, None]
-    share = budget(family, length=length, fixed=fixed)
-    result = budget_call(tokens, family=family, budget=share, beta=beta, seed=seed)()
-    return relative_error(result, exact=exact, mean=mean)
+
+    def error(fixed: bool) -> float:
+        most = budget(family, length=length, fixed=fixed)
+        result = budget_call(tokens, family=family, budget=most, beta=beta, seed=seed)()
+        return relative_error(result, exact=exact, mean=mean)
+
+    return error(True), error(False)
 
 
 def kernel_error(

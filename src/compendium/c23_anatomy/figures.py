@@ -84,11 +84,6 @@ def show_share_bars(controls: Mapping[str, Mapping[str, float]]) -> None:
     axis.invert_yaxis()
     axis.set_xlabel("share of $m$")
     keys = [Patch(color=COLORS[PART_COLORS[part]]) for part in PART_LABELS]
-    place_below: Any = {
-        "loc": "upper center",
-        "bbox_to_anchor": (0.4, -0.14),
-        "ncols": 2,
-        "fontsize": 8,
-    }
-    axis.legend(keys, list(PART_LABELS.values()), **place_below)
+    below: Any = {"bbox_to_anchor": (0.4, -0.14), "ncols": 2, "fontsize": 8}
+    axis.legend(keys, list(PART_LABELS.values()), loc="upper center", **below)
     axis.grid(axis="y", visible=False)

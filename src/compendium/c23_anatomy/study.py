@@ -357,16 +357,8 @@ def hub_couplings(sites: int, *, strength: float) -> Tensor:
     return couplings
 
 
-@dataclass(frozen=True)
-class ModuleDistance:
-    """Relative distance of a module's ⟨σ⟩ from the saddle point at its own couplings."""
-
-    distance: float
-    converged: bool
-
-
-def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> ModuleDistance:
-    """How far ⟨σ⟩ of the module is from `large_d` for `inputs` (batch, N, dim)."""
+def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[float, bool]:
+    """Relative distance of the module's ⟨σ⟩ from `large_d` at its own couplings; converged?"""
     size = module.dim // module.heads
     module.warned = True  # whether it converged is part of the answer
     with torch.no_grad():
@@ -376,7 +368,4 @@ def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> ModuleD
         beta = module.log_beta.exp()
         truth = vector_spins(parts.couplings, fields=fields, beta=beta).magnetization
         truth = truth.transpose(1, 2).flatten(2)
-    return ModuleDistance(
-        distance=float((spins - truth).norm() / truth.norm()),
-        converged=bool(parts.converged.all()),
-    )
+    return float((spins - truth).norm() / truth.norm()), bool(parts.converged.all())

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.c23c_real_layer.study import _ridge, _without_diagonal, attention_scores
+from compendium.c23c_real_layer.study import _without_diagonal, attention_scores, unseen_scores
 from spinformer.language.decoder import (
     BlockTrace,
     Decoder,
@@ -142,14 +142,7 @@ def generator_rows(model: Decoder, number: int, *, windows: int = 4, length: int
         "response of own": (("own",), "response"),
     }
     for name, (chosen, goal) in fits.items():
-        inputs = [torch.cat([block[k] for k in chosen], -1) for block in blocks]
-        goals = [block[goal] for block in blocks]
-        scores[name] = []
-        for unseen in range(len(blocks)):
-            tune = (unseen + 1) % len(blocks)
-            train = [n for n in range(len(blocks)) if n not in (unseen, tune)]
-            told = _ridge(inputs, goals, train=train, tune=tune, unseen=unseen)
-            scores[name].append(told)
+        scores[name] = unseen_scores(blocks, chosen, [block[goal] for block in blocks])
     return [
         {"text": text, "part": part, "score": score}
         for part, values in scores.items()

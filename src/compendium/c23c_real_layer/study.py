@@ -322,8 +322,6 @@ def feed_forward_scores(
     model: LanguageModel, texts: Sequence[Text], *, seed: int = 0
 ) -> dict[str, list[float]]:
     """R² of the feed-forward output on each text, from the others; at least three texts."""
-    if len(texts) < 3:
-        raise ValueError(f"texts must be three at least, got {len(texts)}")
     width = model.architecture.width
     draw = torch.randn(width, width, generator=torch_generator(seed), dtype=torch.float64)
     blocks, targets = [], []
@@ -334,34 +332,32 @@ def feed_forward_scores(
         random = functional.gelu(functional.normalize(own, dim=-1) @ draw)
         blocks.append({"own": own, **known, "onsager": share * own, "random units": random})
         targets.append(feed_forward_output(model, trace).flatten(0, 1))
-    scores: dict[str, list[float]] = {
-        name: [] for name in (*FEED_FORWARD, "response alone", "cosine")
-    }
-    for unseen in range(len(texts)):
-        tune = (unseen + 1) % len(texts)
-        train = [n for n in range(len(texts)) if n not in (unseen, tune)]
-        for name in (*FEED_FORWARD, "response alone"):
-            chosen = ("own",) if name == "own" else ("own", name)
-            if name == "response alone":
-                chosen = ("response",)
-            inputs = [torch.cat([block[k] for k in chosen], dim=-1) for block in blocks]
-            scores[name].append(_ridge(inputs, targets, train=train, tune=tune, unseen=unseen))
-        response, output = (
-            x - x.mean(dim=0) for x in (blocks[unseen]["response"], targets[unseen])
-        )
+    sets = {name: ("own",) if name == "own" else ("own", name) for name in FEED_FORWARD}
+    sets["response alone"] = ("response",)
+    scores = {name: unseen_scores(blocks, chosen, targets) for name, chosen in sets.items()}
+    scores["cosine"] = []
+    for block, target in zip(blocks, targets, strict=True):
+        response, output = (x - x.mean(dim=0) for x in (block["response"], target))
         cosine = (response * output).sum() / response.norm() / output.norm()
         scores["cosine"].append(float(cosine))
     return scores
 
 
-def _ridge(
-    inputs: Sequence[Tensor],
-    targets: Sequence[Tensor],
-    *,
-    train: Sequence[int],
-    tune: int,
-    unseen: int,
-) -> float:
+def unseen_scores(
+    blocks: Sequence[Mapping[str, Tensor]], chosen: Sequence[str], targets: Sequence[Tensor]
+) -> list[float]:
+    """R² of ridge regression on the `chosen` vectors of a token, for each text left out in turn.
+
+    The next text chooses the ridge, the others train.
+    """
+    inputs = [torch.cat([block[name] for name in chosen], dim=-1) for block in blocks]
+    return [
+        _ridge(inputs, targets, unseen, (unseen + 1) % len(inputs)) for unseen in range(len(inputs))
+    ]
+
+
+def _ridge(inputs: Sequence[Tensor], targets: Sequence[Tensor], unseen: int, tune: int) -> float:
+    train = [n for n in range(len(inputs)) if n not in (unseen, tune)]
     x, y = torch.cat([inputs[n] for n in train]), torch.cat([targets[n] for n in train])
     shift, scale, centre = x.mean(dim=0), x.std(dim=0).clamp_min(1e-12), y.mean(dim=0)
     x, y = (x - shift) / scale, y - centre

@@ -13,29 +13,6 @@ from compendium.common.drawing import intervals, points, quartiles
 from spinformer.plot.style import COLORS, label_panels
 
 
-def show_averaging() -> Figure:
-    """A schematic: the value at the average and the average of the values, on a bent curve."""
-    figure, axis = plt.subplots(figsize=(6.4, 3.0))
-    x = np.linspace(-1.2, 3.4, 200)
-    axis.plot(x, np.tanh(x), color=COLORS["black"], lw=2)
-    axis.text(2.75, 1.04, "next mean $f(w)$", ha="center")
-    middle, width = 1.0, 0.8
-    cloud = np.exp(-0.5 * ((x - middle) / width) ** 2)
-    axis.fill_between(x, -1.35, -1.35 + 0.55 * cloud, color=COLORS["blue"], alpha=0.35)
-    axis.text(1.0, -1.2, "windows of many texts", ha="center", fontsize=8.5)
-    z = np.linspace(-4, 4, 401)
-    weight = np.exp(-0.5 * z**2)
-    mean = float(weight @ np.tanh(middle + width * z) / weight.sum())
-    axis.plot([middle], [np.tanh(middle)], "o", color=COLORS["black"], ms=7)
-    axis.text(middle - 0.15, np.tanh(middle) + 0.12, "naive: $f(⟨w⟩)$", ha="right")
-    axis.plot([middle], [mean], "D", color=COLORS["red"], ms=7)
-    axis.text(middle + 0.15, mean - 0.22, "closure: $⟨f(w)⟩$", color=COLORS["red"])
-    axis.plot([middle, middle], [-0.8, mean - 0.1], color="0.6", lw=0.8, ls=":")
-    axis.set_ylim(-1.4, 1.35)
-    axis.axis("off")
-    return figure
-
-
 def show_breaks(
     sizes: np.ndarray, *, measured: np.ndarray, expected: np.ndarray, rate: float
 ) -> Figure:

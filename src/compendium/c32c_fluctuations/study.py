@@ -360,7 +360,7 @@ SETTINGS = Table(
     seconds=120.0,
     within={"value": 0.1, "low": 0.2, "high": 0.2},
 )
-LAWS = Table(
+STATIONARY = Table(
     path=_FOLDER / "laws.csv",
     units=[
         {"regime": regime, "exponent": float(exponent), "seed": seed}

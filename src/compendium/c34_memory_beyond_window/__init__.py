@@ -1,4 +1,4 @@
-"""How long a network whose window has passed a message remembers it: chapters 34 and 34b.
+"""How long a network whose window has passed a message remembers it.
 
 A message of one bit is written into the newest token of a window: its N bits are drawn with means
 x + s D^{1/2} e or x − s D^{1/2} e, where D = (1 − x²)/f is N times the variance of a token's own

@@ -17,8 +17,8 @@ from spinformer.plot.style import COLORS, MOTION_COLORS, label_panels
 _TOP = 3e4  # of the axis of memory times
 
 
-def show_tape(*, noise: bool = False) -> Figure:
-    """A tape of tokens, the window of four, a message that has left it, the only way it acts."""
+def show_tape() -> Figure:
+    """A tape of tokens, the window of four, a message that has left it, how it acts, the noise."""
     figure, axis = plt.subplots(figsize=(7.4, 2.5))
     axis.set(xlim=(-0.6, 12.4), ylim=(-1.25, 2.2), aspect="equal")
     axis.axis("off")
@@ -27,7 +27,7 @@ def show_tape(*, noise: bool = False) -> Figure:
         style: dict[str, Any] = {"fc": face, "ec": COLORS["black"], "ls": line}
         box = FancyBboxPatch((place, 0), 0.72, 0.72, boxstyle="round,pad=0.04", **style)
         axis.add_patch(box)
-        if noise and place > 3:
+        if place > 3:
             axis.text(place + 0.36, -0.42, "~", ha="center", fontsize=15, color=COLORS["blue"])
     axis.text(3.36, 0.36, "x", ha="center", va="center", color="white")
     axis.add_patch(Rectangle((6.85, -0.16), 4.03, 1.04, fill=False, ec=COLORS["black"], lw=1.6))
@@ -39,8 +39,7 @@ def show_tape(*, noise: bool = False) -> Figure:
     axis.text(8.86, 1.9, "what it changed acts on, token by token", ha="center", fontsize=9)
     axis.text(8.86, -1.15, "window of the last four", ha="center")
     axis.text(11.36, 0.36, "?", ha="center", va="center")
-    if noise:
-        axis.text(4.0, -1.15, "every token adds noise", ha="left", color=COLORS["blue"])
+    axis.text(4.0, -1.15, "every token adds noise", ha="left", color=COLORS["blue"])
     return figure
 
 

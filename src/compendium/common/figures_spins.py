@@ -1,4 +1,4 @@
-"""Errors against the number of spins, as chapters 21b and 25 draw them."""
+"""Errors against the number of spins, as chapters 21a and 25 draw them."""
 
 from __future__ import annotations
 

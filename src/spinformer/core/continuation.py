@@ -36,7 +36,7 @@ class Curve:
     """Points of a curve of solutions, in their order.
 
     points: (m, n + 1), the first is the corrected start. tangents: (m, n + 1), in scaled
-    unknowns, of unit length. residual: (m,), largest entry of |F|.
+    unknowns, of unit length.
     status: CONVERGED where the curve was left at a bound of `within`, CYCLE where it closed upon
     its start, STEP_LIMIT after `max_steps` points, STALLED where even the smallest step failed,
     DIVERGED where the start is no solution (then there is no point).
@@ -44,7 +44,6 @@ class Curve:
 
     points: np.ndarray
     tangents: np.ndarray
-    residual: np.ndarray
     status: Status
 
 
@@ -102,15 +101,15 @@ def follow(
     first = _correct(scaled, v, t, tolerance)
     if first is None:
         empty = np.empty((0, len(u)))
-        return Curve(points=empty, tangents=empty, residual=np.empty(0), status=Status.DIVERGED)
-    v, residual, jacobian, _ = first
+        return Curve(points=empty, tangents=empty, status=Status.DIVERGED)
+    v, jacobian, _ = first
     t = _tangent(jacobian, t)
-    points, tangents, residuals = [v], [t], [residual]
+    points, tangents = [v], [t]
     status, left = Status.STEP_LIMIT, False
     while len(points) < max_steps:
         found = _correct(scaled, v + step * t, t, tolerance)
         if found is not None:
-            new, residual, jacobian, effort = found
+            new, jacobian, effort = found
             turned = _tangent(jacobian, t)
             if np.linalg.norm(new - v - step * t) > _ASTRAY * step or turned @ t < _STRAIGHT:
                 found = None
@@ -123,7 +122,6 @@ def follow(
         v, t = new, turned
         points.append(v)
         tangents.append(t)
-        residuals.append(residual)
         if ((v * size < low) | (v * size > high)).any():
             status = Status.CONVERGED
             break
@@ -134,12 +132,7 @@ def follow(
             break
         if effort <= _QUICK:
             step = min(1.3 * step, largest)
-    return Curve(
-        points=np.array(points) * size,
-        tangents=np.array(tangents),
-        residual=np.array(residuals),
-        status=status,
-    )
+    return Curve(points=np.array(points) * size, tangents=np.array(tangents), status=status)
 
 
 def _limits(within: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -155,8 +148,8 @@ def _limits(within: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray
 
 def _correct(
     scaled: Equations, guess: np.ndarray, t: np.ndarray, tolerance: float
-) -> tuple[np.ndarray, float, np.ndarray, int] | None:
-    """Newton's method in the plane through `guess` across t: point, residual, Jacobian, effort."""
+) -> tuple[np.ndarray, np.ndarray, int] | None:
+    """Newton's method in the plane through `guess` across t: point, Jacobian, effort."""
     v = guess
     for effort in range(_NEWTON_STEPS + 1):
         value, jacobian = scaled(v)
@@ -164,7 +157,7 @@ def _correct(
         if not np.isfinite(residual) or not np.isfinite(jacobian).all():
             return None
         if residual <= tolerance:
-            return v, residual, jacobian, effort
+            return v, jacobian, effort
         try:
             change = np.linalg.solve(np.vstack([jacobian, t]), np.append(value, t @ (v - guess)))
         except np.linalg.LinAlgError:

@@ -35,7 +35,7 @@ Three functions of the multipliers vanish there and are smooth in state and para
 the last one also at a *neutral saddle*, μ and 1/μ real, which is no bifurcation and is told apart
 [kuznetsov2004elements, Ch. 10]. Cycle and condition together are one system of equations, regular
 at such a point. Its Jacobian holds the exact monodromy matrix; derivatives by parameters and of
-the conditions are central differences of the compiled return map, all in the lanes of one block.
+the _conditions are central differences of the compiled return map, all in the lanes of one block.
 
 Cycles and bifurcations of any other `Map` are found in the same way.
 """
@@ -493,7 +493,7 @@ def bifurcation(
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1)
     fixed = dict(start.parameters)
-    equations = equations_of(system, start, free=(parameter,), kind=kind)
+    equations = _equations_of(system, start, free=(parameter,), kind=kind)
 
     def square(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         value, jacobian = equations(u)
@@ -540,7 +540,7 @@ def follow_cycle(
 
     step: first change of the parameter; its sign is the direction in which the branch starts.
     within: the branch ends where the parameter leaves this interval. Sign changes of the three
-    conditions between neighboring points are located; two of a kind within one step cancel, so
+    _conditions between neighboring points are located; two of a kind within one step cancel, so
     that a small step finds more.
 
     >>> network = Network.document()
@@ -597,10 +597,10 @@ def follow_bifurcation(
     )
 
 
-def conditions(multipliers: np.ndarray) -> np.ndarray:
+def _conditions(multipliers: np.ndarray) -> np.ndarray:
     """The three functions (..., 3), in the order of `Kind`, of multipliers (..., n).
 
-    >>> conditions(np.array([0.5, -1.0]))
+    >>> _conditions(np.array([0.5, -1.0]))
     array([1. , 0. , 1.5])
     """
     mu = np.asarray(multipliers)
@@ -632,7 +632,7 @@ def critical_rotation(multipliers: np.ndarray, *, kind: Kind) -> np.ndarray:
     return np.where(nearest < _NEAR, turns, np.nan)
 
 
-def equations_of(
+def _equations_of(
     system: Network | Map, start: Cycle | Bifurcation, *, free: Sequence[str], kind: Kind | None
 ) -> Equations:
     """u = (x, free parameters) → Φ(x) − x and, if a kind is given, its condition; the Jacobian.
@@ -641,7 +641,7 @@ def equations_of(
 
     >>> network = Network.document()
     >>> found = cycle(network, Context(np.zeros((4, 3)), 0), beta=1.2, period=4)
-    >>> equations = equations_of(network, found, free=("beta",), kind=Kind.TORUS)
+    >>> equations = _equations_of(network, found, free=("beta",), kind=Kind.TORUS)
     >>> value, jacobian = equations(np.append(found.value.attention.ravel(), 1.2))
     >>> value.shape, jacobian.shape
     ((13,), (13, 13))
@@ -670,7 +670,7 @@ def equations_of(
         ends, matrices = _returned(system, start.value, points[:, :size], start.period, given)
         value = ends - points[:, :size]
         if kind is not None:
-            extra = conditions(np.linalg.eigvals(matrices))[:, kind]
+            extra = _conditions(np.linalg.eigvals(matrices))[:, kind]
             value = np.column_stack([value, extra])
         ahead, behind = np.split(points[1:], 2)
         distance = (ahead - behind)[np.arange(len(moved)), moved]
@@ -714,7 +714,7 @@ def _follow(
     x, units = _flat(start.value), _units(system, free)
     size = x.size
     direction = np.append(np.zeros(size), np.array(steps))
-    equations = equations_of(system, start, free=free, kind=kind)
+    equations = _equations_of(system, start, free=free, kind=kind)
     u = np.append(x, [start.parameters[name] for name in free])
     infinite = np.full(size, np.inf)
     low, high = check_array("within", within, shape=(len(free), 2)).T
@@ -744,7 +744,7 @@ def _branch(
     system: Network | Map, start: Cycle | Bifurcation, parameter: str, curve: Curve
 ) -> Branch:
     context, multipliers = _along(system, start, (parameter,), curve)
-    signs = np.sign(conditions(multipliers))
+    signs = np.sign(_conditions(multipliers))
     values = curve.points[:, -1]
     found = []
     for number in range(len(values) - 1):
@@ -772,11 +772,7 @@ def _branch(
 
 
 def _try(
-    system: Network | Map,
-    start: Cycle | Bifurcation,
-    parameter: str,
-    point: np.ndarray,
-    kind: Kind,
+    system: Network | Map, start: Cycle | Bifurcation, parameter: str, point: np.ndarray, kind: Kind
 ) -> Bifurcation:
     """The bifurcation from a point of a branch, converged or not."""
     cycle = Cycle(

@@ -19,7 +19,7 @@ from spinformer.dmft import kernels
 from spinformer.dmft.kernels import LANES, Block, Clock
 from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context, fitting, parameters
 
-Task = Callable[[Block, Clock], tuple[Clock, tuple[np.ndarray, ...]]]
+_Task = Callable[[Block, Clock], tuple[Clock, tuple[np.ndarray, ...]]]
 
 
 class Ensemble:
@@ -129,7 +129,7 @@ class Ensemble:
 
     # ---- running
 
-    def run(self, task: Task) -> tuple[np.ndarray, ...]:
+    def run(self, task: _Task) -> tuple[np.ndarray, ...]:
         """Call task(block, clock) for every block, in threads, and collect what it returns.
 
         A task runs kernels on its block, for the same number of steps on each, and returns the

@@ -185,7 +185,7 @@ def mean_path(
     return path
 
 
-@numba.njit
+@numba.njit(cache=True)
 def _attention(
     value: np.ndarray,
     query: np.ndarray,
@@ -215,7 +215,7 @@ def _attention(
         result[a] /= total
 
 
-@numba.njit
+@numba.njit(cache=True)
 def _run(
     rng: np.random.Generator,
     semantic: np.ndarray,

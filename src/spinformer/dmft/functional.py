@@ -66,14 +66,14 @@ def token_states(network: Network, size: int) -> np.ndarray:
     return 2.0 * ups / counts - 1.0
 
 
-def token_probabilities(
+def _token_probabilities(
     network: Network, size: int, *, beta: float, attention: np.ndarray
 ) -> np.ndarray:
     """p(token | A), shape (..., S), for all S `token_states`, given A (..., P); sums to 1.
 
     [poclopez2024dynamical, Eq. (8)]. Raises ValueError for a negative β or another width.
 
-    >>> table = token_probabilities(Network.document(), 3, beta=1.0, attention=np.zeros(3))
+    >>> table = _token_probabilities(Network.document(), 3, beta=1.0, attention=np.zeros(3))
     >>> table  # eight states of three fair bits
     array([0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125])
     """
@@ -105,7 +105,7 @@ def transition_probabilities(
     _bounded("size", _LARGEST_TABLE, *(count,) * (context + 1))
     grid = np.indices((count,) * context).reshape(context, -1).T
     attention = attention_of_window(network, states[grid], position=position)
-    table = token_probabilities(network, size, beta=beta, attention=attention)
+    table = _token_probabilities(network, size, beta=beta, attention=attention)
     return table.reshape(*(count,) * context, count)
 
 
@@ -176,7 +176,7 @@ def enumerate_paths(
         known = np.broadcast_to(window, (len(paths), *window.shape))
         recent = np.concatenate([known, states[paths]], axis=1)[:, -network.context :]
         attention = attention_of_window(network, recent, position=position + step)
-        table = token_probabilities(network, size, beta=beta, attention=attention)
+        table = _token_probabilities(network, size, beta=beta, attention=attention)
         probability = (probability[:, None] * table).ravel()
         new = np.tile(np.arange(len(states)), len(paths))
         paths = np.column_stack([np.repeat(paths, len(states), axis=0), new])
@@ -223,7 +223,7 @@ def propagate(
         fixed = np.broadcast_to(known, (len(drawn), *known.shape))
         recent = np.concatenate([fixed, drawn], axis=1)
         attention = attention_of_window(network, recent, position=position + step)
-        kernel = token_probabilities(network, size, beta=beta, attention=attention)
+        kernel = _token_probabilities(network, size, beta=beta, attention=attention)
         joint = joint[..., None] * kernel.reshape(*joint.shape, count)
         marginals[step] = joint.reshape(-1, count).sum(axis=0)
         if joint.ndim > context:

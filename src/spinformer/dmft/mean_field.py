@@ -13,15 +13,14 @@ own γ is √P times it). β, γ and ε are numbers or arrays that broadcast aga
 of a context; None takes the network's own γ, ε.
 
 `step` is the plain NumPy reference, `torch_step` the same with gradients; `trajectory` runs the
-compiled kernels. The average over the bits stands here three times: `overlaps_explicit` from
-explicit weights, `overlaps_segments` from segments, `overlaps_correlations` from correlations.
-Raised are TypeError and ValueError that name the argument, for a context that does not fit its
-network and for parameters out of range.
+compiled kernels. The average over the bits is `Network.mean_overlaps`. Raised are TypeError and
+ValueError that name the argument, for a context that does not fit its network and for parameters
+out of range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,7 +34,6 @@ from spinformer.core.checks import (
     check_real,
 )
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.states import spin_states
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.network import (
     KEY,
@@ -51,84 +49,6 @@ from spinformer.dmft.network import (
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-# ---- the average over the bits
-
-
-def overlaps_explicit(
-    weights: np.ndarray, *, attention: np.ndarray, beta: float | np.ndarray
-) -> np.ndarray:
-    """From explicit weights (4, P, N): a sum over bits, [poclopez2024dynamical, Eq. (13)].
-
-    >>> weights = Network.document().weights(3)
-    >>> overlaps_explicit(weights, attention=np.zeros(3), beta=1.0).shape
-    (4, 3)
-    """
-    weights = check_array("weights", weights, shape=(4, None, None))
-    attention, beta = _average_of(weights.shape[1], attention, beta)
-    field = beta[..., None] * (attention @ weights[OUTPUT])
-    return np.einsum("rai,...i->...ra", weights, np.tanh(field)) / weights.shape[2]
-
-
-def overlaps_segments(
-    network: AttentionNetwork, attention: np.ndarray, *, beta: float | np.ndarray
-) -> np.ndarray:
-    """From a network: a sum over segments weighted by their fractions.
-
-    >>> network = Network.document()
-    >>> one = overlaps_segments(network, np.array([0.1, 0.2, 0.3]), beta=1.0)
-    >>> other = overlaps_explicit(network.weights(30), attention=np.array([0.1, 0.2, 0.3]), beta=1)
-    >>> np.allclose(one, other, atol=1e-12)
-    True
-    """
-    attention, beta = _average_of(network.features, attention, beta)
-    return network.mean_overlaps(attention, beta=beta)
-
-
-def overlaps_correlations(
-    correlations: Mapping[tuple[int, ...], np.ndarray],
-    attention: np.ndarray,
-    *,
-    beta: float | np.ndarray,
-) -> np.ndarray:
-    """From `Network.correlations()` alone, for any P [poclopez2024dynamical, Eq. (29)].
-
-    2^{−P} Σ_{σ∈{±1}^P} [Σ_{S odd} (Π_{b∈S} σ_b) C^α_{S,a}] tanh(β Σ_b σ_b A_b); tanh is odd, so
-    the half with σ_1 = 1 counts twice. ValueError if a subset is missing.
-
-    >>> network, vector = Network.document(), np.array([0.1, 0.2, 0.3])
-    >>> one = overlaps_correlations(network.correlations(), vector, beta=1.0)
-    >>> np.allclose(one, overlaps_segments(network, vector, beta=1.0), atol=1e-12)
-    True
-    """
-    sizes = {subset[0] for subset in correlations if len(subset) == 1}
-    features = len(sizes)
-    if sizes != set(range(features)) or len(correlations) != 2 ** (features - 1):
-        raise ValueError(
-            "correlations must hold every odd subset of the features, "
-            f"got {len(correlations)} subsets over features {sorted(sizes)}"
-        )
-    attention, beta = _average_of(features, attention, beta)
-    rest = spin_states(features - 1)[::-1]
-    signs = np.column_stack([np.ones(len(rest)), rest])
-    parity = np.array([signs[:, list(subset)].prod(axis=1) for subset in correlations])
-    moments = np.array([check_array(f"correlations[{s}]", c, shape=(4, features))
-                        for s, c in correlations.items()])  # fmt: skip
-    readout = np.einsum("sra,sn->ran", moments, parity) / 2 ** (features - 1)
-    hidden = np.tanh(beta[..., None] * (attention @ signs.T))
-    return np.einsum("ran,...n->...ra", readout, hidden)
-
-
-def _average_of(
-    features: int, attention: np.ndarray, beta: float | np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    attention = check_array("attention", attention)
-    if attention.shape[-1:] != (features,):
-        raise ValueError(
-            f"attention must have a last axis of {features} features, got shape {attention.shape}"
-        )
-    return attention, check_array("beta", beta, low=0.0)
-
 
 # ---- one step
 
@@ -253,10 +173,7 @@ def torch_step(
 
 
 def context_from_tokens(
-    network: AttentionNetwork,
-    overlaps: np.ndarray,
-    *,
-    beta: float | np.ndarray,
+    network: AttentionNetwork, overlaps: np.ndarray, *, beta: float | np.ndarray
 ) -> Context:
     """Context reached from n ≥ 1 given tokens at positions 0, 1, …, n − 1, oldest first.
 

@@ -2,7 +2,7 @@
 
 Each kind of memory is a module of its own: `discrete` (spins, NumPy), `continuous` (real states,
 torch), `density` (the continuous one as a probability, with `learning`), `interacting` (patterns
-that talk to each other) and `two_time_scales` (hidden neurons that lag), each with its `energy` or
+that talk to each other), each with its `energy` or
 `log_prob` and its way to retrieve. How much a memory holds: `capacity` (spins without noise),
 `replica` (at a temperature), `random_energy` (real states).
 """

@@ -31,13 +31,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spinformer.core.checks import (
-    check_broadcast,
-    check_function,
-    check_integer,
-    check_tensor,
-)
-from spinformer.hopfield.inputs import check_beta, check_like, check_result
+from spinformer.core.checks import check_broadcast, check_function, check_integer, check_tensor
+from spinformer.hopfield.inputs import check_beta, check_result
 
 
 def attention(
@@ -98,8 +93,7 @@ def multi_head_attention(
 def check_attention(queries: Tensor, *, keys: Tensor, values: Tensor, beta: float | None) -> float:
     """β, 1/√d where it is None; TypeError or ValueError where the arguments do not fit."""
     for name, tensor in (("keys", keys), ("queries", queries), ("values", values)):
-        check_tensor(name, tensor)
-        check_like(name, tensor, model=keys, role="keys")
+        check_tensor(name, tensor, like=("keys", keys))
         if tensor.ndim < 2 or 0 in tensor.shape[-2:]:
             raise ValueError(
                 f"{name} must have shape (..., length, width), got {tuple(tensor.shape)}"

@@ -1,4 +1,4 @@
-"""Guarantees for continuous retrieval: separation, one-step error, contraction, capacity.
+"""Guarantees for continuous retrieval: separation, one-step error, contraction.
 
 Patterns are rows, shape (N, d); M is the largest pattern norm; energy and update are those of
 `continuous`. Everything is evaluated in logarithms first, so a bound far below 1e-308 becomes 0
@@ -9,13 +9,11 @@ their docstrings.
 from __future__ import annotations
 
 import math
-import sys
 
 import torch
-from scipy.special import lambertw
 
-from spinformer.core.checks import check_flag, check_integer, check_real, check_tensor
-from spinformer.hopfield.inputs import check_beta, check_like, check_patterns, largest_norm
+from spinformer.core.checks import check_flag, check_real, check_tensor
+from spinformer.hopfield.inputs import check_beta, check_patterns, largest_norm
 
 
 def pattern_separation(patterns: torch.Tensor) -> torch.Tensor:
@@ -93,68 +91,6 @@ def jacobian_bound(
     return beta * factor * norm**2 * log_leak.exp()
 
 
-def single_fixed_point_beta(patterns: torch.Tensor) -> float:
-    """β below which the update has exactly one fixed point, whatever the query: β R² < 1.
-
-    ‖∂f/∂ξ‖ = β λ_max(Cov_p) ≤ β R² for every weight vector p, with R the radius of any ball that
-    holds all patterns (a variance is at most the mean square distance to any centre); so the
-    update contracts everywhere. R is measured from the mean here. Returns inf for R = 0.
-
-    >>> f"{single_fixed_point_beta(torch.eye(2)):.3f}"
-    '2.000'
-    """
-    patterns = check_patterns(patterns).detach()
-    radius = float((patterns - patterns.mean(0)).norm(dim=-1).max())
-    return 1.0 / radius**2 if radius > 0.0 else math.inf
-
-
-def energy_range(patterns: torch.Tensor, *, beta: float) -> tuple[float, float]:
-    """Bounds of E(ξ) on the ball ‖ξ‖ ≤ M, where every state lies after one step.
-
-    [ramsauer2020hopfield, Lemma A1] for E without their constant β⁻¹ log N + ½M²: between
-    −(β⁻¹ log N + ½M²) and 3M²/2 − β⁻¹ log N.
-
-    >>> low, high = energy_range(torch.eye(1), beta=1.0)
-    >>> low, high
-    (-0.5, 1.5)
-    """
-    patterns = check_patterns(patterns)
-    beta = check_beta(beta)
-    norm, offset = largest_norm(patterns), math.log(patterns.shape[0]) / beta
-    return -offset - 0.5 * norm**2, 1.5 * norm**2 - offset
-
-
-def capacity_bound(
-    dim: int, *, beta: float, radius_factor: float, failure: float
-) -> tuple[float, float]:
-    """Base c and number √p c^{(d−1)/4} of random patterns that are stored for certain.
-
-    The patterns are uniform on the sphere of radius M = K√(d − 1) in d = `dim` ≥ 2, K =
-    `radius_factor`, and p = `failure` in (0, 1] the probability allowed to fail. c = b/W₀(e^{a +
-    log b}), a = 2/(d − 1)·(1 + log(2βK²p(d − 1))), b = 2K²β/5, W₀ the Lambert function. The number
-    is NaN where the theorem's own condition c ≥ (2/√p)^{4/(d−1)} fails
-    [ramsauer2020hopfield, Theorem 3].
-
-    >>> f"{capacity_bound(20, beta=1.0, radius_factor=3.0, failure=0.001)[0]:.4f}"
-    '3.1546'
-    """
-    dim = check_integer("dim", dim, low=2)
-    beta = check_beta(beta)
-    radius_factor = check_real("radius_factor", radius_factor, low=0.0, open_low=True)
-    failure = check_real("failure", failure, low=0.0, high=1.0, open_low=True)
-    free = dim - 1
-    a = 2.0 / free * (1.0 + math.log(2.0 * beta * radius_factor**2 * failure * free))
-    b = 0.4 * radius_factor**2 * beta
-    exponent = a + math.log(b)
-    if exponent > math.log(sys.float_info.max):
-        raise ValueError(
-            f"beta must leave the bound a number, got {beta:g} with radius_factor {radius_factor:g}"
-        )
-    base = b / float(lambertw(math.exp(exponent)).real)
-    holds = base >= (2.0 / math.sqrt(failure)) ** (4.0 / free)
-    return base, math.sqrt(failure) * base ** (free / 4.0) if holds else math.nan
-
-
 def _several(patterns: torch.Tensor) -> torch.Tensor:
     patterns = check_patterns(patterns, least=2).detach()
     largest_norm(patterns)
@@ -168,8 +104,9 @@ def _log_leak(
     patterns = _several(patterns)
     beta = check_beta(beta)
     if isinstance(radius, torch.Tensor):
-        radius = check_tensor("radius", radius, shape=(patterns.shape[0],), low=0.0).detach()
-        check_like("radius", radius, model=patterns, role="patterns")
+        like = ("patterns", patterns)
+        radius = check_tensor("radius", radius, shape=patterns.shape[:1], low=0.0, like=like)
+        radius = radius.detach()
     else:
         radius = check_real("radius", radius, low=0.0)
     norm = largest_norm(patterns)

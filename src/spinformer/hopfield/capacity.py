@@ -17,8 +17,8 @@ from spinformer.core.checks import check_instance, check_integer, check_real
 from spinformer.hopfield.discrete import MAX_DEGREE, Separation, polynomial
 
 # Sizes up to which powers of degree 20, and their squares, are ordinary numbers.
-MAX_DIM = 10**6
-MAX_COUNT = 10**150
+_MAX_DIM = 10**6
+_MAX_COUNT = 10**150
 
 
 def _load(y: float) -> float:
@@ -69,8 +69,8 @@ def bit_error(dim: int, *, count: int, degree: int) -> float:
     >>> f"{bit_error(100, count=14, degree=2):.4f}"
     '0.0038'
     """
-    dim = check_integer("dim", dim, low=1, high=MAX_DIM)
-    count = check_integer("count", count, low=1, high=MAX_COUNT)
+    dim = check_integer("dim", dim, low=1, high=_MAX_DIM)
+    count = check_integer("count", count, low=1, high=_MAX_COUNT)
     degree = check_integer("degree", degree, low=2, high=MAX_DEGREE)
     ratio = float(dim) ** (degree - 1) / (factorial2(2 * degree - 3) * count)
     return float(0.5 * erfc(np.sqrt(ratio / 2.0)))
@@ -85,8 +85,8 @@ def bit_error_at_finite_size(dim: int, *, count: int, separation: Separation) ->
     >>> f"{bit_error_at_finite_size(100, count=15, separation=polynomial(2)):.4f}"
     '0.0039'
     """
-    dim = check_integer("dim", dim, low=1, high=MAX_DIM)
-    count = check_integer("count", count, low=1, high=MAX_COUNT)
+    dim = check_integer("dim", dim, low=1, high=_MAX_DIM)
+    count = check_integer("count", count, low=1, high=_MAX_COUNT)
     check_instance("separation", separation, Separation)
     if count == 1:
         return 0.0
@@ -101,7 +101,7 @@ def capacity_at_error(dim: int, *, degree: int, error: float) -> float:
     >>> f"{capacity_at_error(100, degree=2, error=0.0039):.0f}"
     '15'
     """
-    dim = check_integer("dim", dim, low=2, high=MAX_DIM)
+    dim = check_integer("dim", dim, low=2, high=_MAX_DIM)
     degree = check_integer("degree", degree, low=2, high=MAX_DEGREE)
     error = check_real("error", error, low=0.0, high=0.5, open_low=True)
     if error == 0.5:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import torch
 
-from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
+from spinformer.core.checks import check_flag, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
 from spinformer.hopfield.inputs import check_memory, check_result
@@ -56,7 +56,7 @@ def energy(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -
     tensor(-0.6931)
     """
     patterns, states, beta = check_memory(patterns, states=states, beta=beta)
-    return check_result("energy", _energy(patterns, states, beta))
+    return check_result("energy", _energy_of(states, _scores(patterns, states, beta), beta))
 
 
 def attention_weights(
@@ -148,7 +148,7 @@ def retrieve(
     tolerance = check_real("tolerance", tolerance, low=0.0)
     max_steps = check_integer("max_steps", max_steps, low=1)
     check_flag("throw", throw)
-    check_choice("keep_trajectory", keep_trajectory, (True, False))
+    check_flag("keep_trajectory", keep_trajectory)
     limit = max_steps if steps is None else steps
 
     # One product with the patterns a step: its scores give a state's energy and its weights.
@@ -201,10 +201,6 @@ def _scores(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.
 
 def _weights(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.Tensor:
     return torch.softmax(_scores(patterns, states, beta), dim=-1)
-
-
-def _energy(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.Tensor:
-    return _energy_of(states, _scores(patterns, states, beta), beta)
 
 
 def _energy_of(states: torch.Tensor, scores: torch.Tensor, beta: float) -> torch.Tensor:

@@ -34,12 +34,7 @@ from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.hopfield.continuous import energy
-from spinformer.hopfield.inputs import (
-    check_beta,
-    check_patterns,
-    check_result,
-    check_states,
-)
+from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
 
 
 def log_weights(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
@@ -91,20 +86,15 @@ def sample(patterns: Tensor, *, count: int, beta: float = 1.0, seed: TorchSeed =
         return _noisy(patterns[chosen], beta, generator)
 
 
-def gibbs(
-    patterns: Tensor,
-    *,
-    states: Tensor,
-    steps: int,
-    beta: float = 1.0,
-    seed: TorchSeed = 0,
+def _gibbs(
+    patterns: Tensor, *, states: Tensor, steps: int, beta: float = 1.0, seed: TorchSeed = 0
 ) -> Tensor:
     """Run block Gibbs sampling from `states`, (M, d), for `steps` ≥ 1: z | ξ, then ξ | z.
 
     Leaves p invariant, but hops between patterns of equal norm at a rate of order
     exp(−β‖x_i − x_j‖²/8) only: separated patterns do not mix in any affordable time. No gradient.
 
-    >>> gibbs(torch.zeros(1, 2), states=torch.ones(5, 2), steps=1).shape
+    >>> _gibbs(torch.zeros(1, 2), states=torch.ones(5, 2), steps=1).shape
     torch.Size([5, 2])
     """
     patterns, states, beta = _check_sample(patterns, states, beta, "states")
@@ -166,12 +156,7 @@ def loss_gradient(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tenso
 
 
 def contrastive_gradient(
-    patterns: Tensor,
-    *,
-    data: Tensor,
-    beta: float = 1.0,
-    steps: int = 1,
-    seed: TorchSeed = 0,
+    patterns: Tensor, *, data: Tensor, beta: float = 1.0, steps: int = 1, seed: TorchSeed = 0
 ) -> Tensor:
     """CD-k: the gradient with the model average replaced by k Gibbs steps from the data, (N, d).
 
@@ -181,12 +166,12 @@ def contrastive_gradient(
     torch.Size([1, 2])
     """
     patterns, data, beta = _check_sample(patterns, data, beta)
-    negatives = gibbs(patterns, states=data, steps=steps, beta=beta, seed=seed)
+    negatives = _gibbs(patterns, states=data, steps=steps, beta=beta, seed=seed)
     slope = beta * (_pull(patterns, negatives, beta) - _pull(patterns, data, beta))
     return check_result("gradient", slope)
 
 
-def em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
+def _em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     """One expectation–maximisation step under the tied weights, (N, d); never raises `loss`.
 
     With s_i = mean of softmax_i(βXξ) ξ held, the expected complete log-likelihood
@@ -195,7 +180,7 @@ def em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     that is Lambert's function, βt_i² = W₀(β‖s_i‖²S²); what is left is one monotone equation for
     S. A pattern with s_i = 0 goes to 0. No gradient.
 
-    >>> em_update(torch.ones(1, 2), data=torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
+    >>> _em_update(torch.ones(1, 2), data=torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
     tensor([[2., 0.]])
     """
     patterns, data, beta = _check_sample(patterns, data, beta)
@@ -269,7 +254,7 @@ def fit(
     rounding = 100.0 * torch.finfo(patterns.dtype).eps
     for _ in range(max_steps):
         if method == "em":
-            patterns = em_update(patterns, data=data, beta=beta)
+            patterns = _em_update(patterns, data=data, beta=beta)
         elif method == "gradient":
             patterns = patterns - rate * loss_gradient(patterns, data=data, beta=beta)
         else:

@@ -46,7 +46,7 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
 from spinformer.core.states import hebbian_couplings
 
-Function = Callable[[np.ndarray], np.ndarray]
+_Function = Callable[[np.ndarray], np.ndarray]
 MAX_DEGREE = 20
 
 
@@ -64,10 +64,10 @@ class Separation:
     """
 
     name: str
-    function: Function
-    derivative: Function | None = None
-    log: Function | None = None
-    log_derivative: Function | None = None
+    function: _Function
+    derivative: _Function | None = None
+    log: _Function | None = None
+    log_derivative: _Function | None = None
 
     def __post_init__(self) -> None:
         """Raise TypeError for what is not a function."""
@@ -207,9 +207,9 @@ def _fields(memory: _Memory, states: np.ndarray) -> np.ndarray:
     return field - push
 
 
-def _slope(separation: Separation) -> Function:
+def _slope(separation: Separation) -> _Function:
     name = "derivative" if separation.log is None else "log_derivative"
-    slope: Function | None = getattr(separation, name)
+    slope: _Function | None = getattr(separation, name)
     if slope is None:
         raise ValueError(f"separation must have a {name} for diagonal=True, got {separation}")
     return slope
@@ -451,7 +451,7 @@ def _tabulate(separation: Separation, dim: int, count: int, diagonal: bool) -> t
     magnitude, that of the overlap d − k at `rank[k]`, or at k where `rank` is empty."""
     levels, nothing = np.arange(-dim, dim + 1.0), np.zeros(0, dtype=np.int64)
 
-    def at_levels(function: Function) -> np.ndarray:
+    def at_levels(function: _Function) -> np.ndarray:
         with np.errstate(all="ignore"):
             found = np.asarray(function(levels), dtype=float)
         if found.shape != levels.shape or not np.isfinite(found).all():

@@ -31,7 +31,6 @@ from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, hop
 from spinformer.hopfield.continuous import attention_weights, energy, gradient, retrieve
 from spinformer.hopfield.inputs import (
     check_beta,
-    check_like,
     check_patterns,
     check_result,
     check_states,
@@ -131,8 +130,8 @@ def jacobian_eigenvalue(patterns: Tensor, *, weights: Tensor, beta: float) -> Te
     tensor([1.0000])
     """
     patterns = check_wide("patterns", check_patterns(patterns))
-    weights = check_tensor("weights", weights, shape=(None, patterns.shape[0]), low=0.0)
-    check_like("weights", weights, model=patterns, role="patterns")
+    shape, like = (None, patterns.shape[0]), ("patterns", patterns)
+    weights = check_tensor("weights", weights, shape=shape, low=0.0, like=like)
     beta = check_beta(beta)
     values = []
     for row in weights:

@@ -24,13 +24,12 @@ def check_patterns(patterns: Any, *, ndim: int | None = 2, least: int = 1) -> to
 
 def check_states(name: str, states: Any, *, patterns: torch.Tensor) -> torch.Tensor:
     """States (..., d) that fit `patterns` (..., N, d) in width, type, device and batch axes."""
-    states, width = check_tensor(name, states), patterns.shape[-1]
+    states, width = check_tensor(name, states, like=("patterns", patterns)), patterns.shape[-1]
     if states.ndim == 0 or states.shape[-1] != width:
         raise ValueError(
             f"{name} must have as last axis the patterns' width {width}, "
             f"got shape {tuple(states.shape)}"
         )
-    check_like(name, states, model=patterns, role="patterns")
     check_broadcast(**{name: states.shape[:-2], "patterns": patterns.shape[:-2]})
     return states
 
@@ -41,14 +40,6 @@ def check_memory(
     """A continuous memory: patterns (..., N, d), states that fit them, β."""
     patterns = check_patterns(patterns, ndim=None)
     return patterns, check_states(name, states, patterns=patterns), check_beta(beta)
-
-
-def check_like(name: str, tensor: torch.Tensor, *, model: torch.Tensor, role: str) -> None:
-    """Same dtype and device as `model`, which the error calls `role`."""
-    for what in ("dtype", "device"):
-        wanted, got = getattr(model, what), getattr(tensor, what)
-        if wanted != got:
-            raise TypeError(f"{name} must have the {role}' {what} {wanted}, got {got}")
 
 
 def check_wide(name: str, tensor: torch.Tensor) -> torch.Tensor:

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from spinformer.core.checks import (
-    check_flag,
     check_instance,
     check_integer,
     check_mask,
@@ -35,7 +34,7 @@ from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, hop
 from spinformer.hopfield.fixed_points import rest
 
 # How still a state must be to count as at rest, where nobody says it.
-TOLERANCE = 1e-3
+_TOLERANCE = 1e-3
 
 
 class _Parts(NamedTuple):
@@ -54,8 +53,8 @@ class LayerRetrieval(Solution[Tensor]):
     value: (B, heads, S, head width), the states that read the values. residual: (B, heads, S), how
     far the last hop moved each (with a tolerance), or one more would (fixed steps, which may not
     hop at all). steps: (B, heads, S), hops made. status: CONVERGED where the residual is within
-    the tolerance, DIVERGED where a state is not finite, else STEP_LIMIT: there the implicit
-    derivative is as inexact as the state. start: the projected queries, as `value`.
+    the tolerance (fixed steps: 1e-3), DIVERGED where a state is not finite, else STEP_LIMIT: there
+    the implicit derivative is as inexact as the state. start: the projected queries, as `value`.
     """
 
     start: Tensor
@@ -69,22 +68,19 @@ class LayerRetrieval(Solution[Tensor]):
 class HopfieldLayer(nn.Module):
     """Multi-head continuous Hopfield retrieval, differentiable, in place of attention.
 
-    width: features of queries, patterns and output. heads, head_width: number and width of the
-        heads (default width/heads, which must be whole).
+    width: features of queries, patterns and output. heads: their number, which divides it.
     steps: n − 1 hops and a read (default 1: attention). tolerance: instead, hop until no state
         moves farther than this, or `steps` times (default 100), then read; the derivative is
         implicit, and the query has none through the rest it reached (it chooses the basin).
-    beta: one inverse temperature > 0, or one per head (default 1/√head_width). Its logarithm is
+    beta: one inverse temperature > 0, or one per head (default 1/√(width/heads)). Its logarithm is
         the parameter `log_beta`, which learns after `layer.log_beta.requires_grad_()`.
-    lagrangian: what turns scores into weights (`hopfield.attention`).
     memories: number of learned patterns, stored beside those given to `forward`, or alone.
     pooling: number of learned queries; then `forward` takes none, and the output has this length.
-    static: neither norms nor projections, queries and patterns are used as they are (the output
-        has the values' width).
 
-    The maps are attributes, and what is put in their place is used: `query_norm`, `pattern_norm`
-    (LayerNorm), `to_query`, `to_key`, `to_value`, `to_output` (Linear). `to_value = None` ties
-    values to keys, so that the read is one more hop. Further attributes: `dropout` (0.0), a
+    The maps are attributes, and what is put in their place, an identity, say, is used:
+    `query_norm`, `pattern_norm` (LayerNorm), `to_query`, `to_key`, `to_value`, `to_output`
+    (Linear). `to_value = None` ties values to keys, so that the read is one more hop. So are
+    `lagrangian`, what turns scores into weights (`hopfield.attention`); `dropout` (0.0), a
     probability on the weights, when training, with a tolerance at the read only; `batch_first`
     (True), False for (length, batch, width). Type and device are torch's defaults, or those of
     `layer.to`.
@@ -104,38 +100,29 @@ class HopfieldLayer(nn.Module):
         width: int,
         *,
         heads: int = 1,
-        head_width: int | None = None,
         steps: int | None = None,
         tolerance: float | None = None,
         beta: float | Sequence[float] | None = None,
-        lagrangian: Lagrangian = LOG_SUM_EXP,
         memories: int = 0,
         pooling: int = 0,
-        static: bool = False,
     ) -> None:
         super().__init__()
         self.width = check_integer("width", width, low=1)
         self.heads = check_integer("heads", heads, low=1)
-        if head_width is None and width % heads:
+        if width % heads:
             raise ValueError(f"heads must divide width {width}, got {heads}")
-        head_width = width // heads if head_width is None else head_width
-        inner = self.heads * check_integer("head_width", head_width, low=1)
-        if check_flag("static", static) and inner != width:
-            raise ValueError("static must be False where widths differ: there is no projection")
         self.tolerance = None if tolerance is None else check_real("tolerance", tolerance, low=0.0)
         default = 1 if tolerance is None else 100
         self.steps = check_integer("steps", default if steps is None else steps, low=1)
-        self.lagrangian = check_instance("lagrangian", lagrangian, Lagrangian)
+        self.lagrangian: Lagrangian = LOG_SUM_EXP
         self.dropout, self.batch_first = 0.0, True
-        self._start = _log_betas(beta, heads=heads, head_width=head_width)
+        self._start = _log_betas(beta, heads=heads, head_width=width // heads)
         self.log_beta = nn.Parameter(torch.tensor(self._start), requires_grad=False)
-        self.query_norm, self.pattern_norm = (
-            nn.Identity() if static else nn.LayerNorm(width) for _ in range(2)
+        self.query_norm: nn.Module = nn.LayerNorm(width)
+        self.pattern_norm: nn.Module = nn.LayerNorm(width)
+        self.to_query, self.to_key, self.to_value, self.to_output = (
+            nn.Linear(width, width) for _ in range(4)
         )
-        self.to_query, self.to_key, self.to_value = (
-            nn.Identity() if static else nn.Linear(width, inner) for _ in range(3)
-        )
-        self.to_output = nn.Identity() if static else nn.Linear(inner, width)
         self.memory, self.pooled_queries = (
             nn.Parameter(torch.randn(count, width)) if count else None
             for count in (
@@ -186,7 +173,7 @@ class HopfieldLayer(nn.Module):
         """
         part = self._prepare(queries, patterns, values, key_padding_mask, attn_mask)
         dropout = self.dropout if self.training else 0.0
-        found = self._hops(part, self.tolerance, dropout)
+        found = self._hops(part, dropout)
         state, weights = found[0], None
         if need_weights:
             weights = self.lagrangian.gradient(_scores(part, state))
@@ -200,53 +187,8 @@ class HopfieldLayer(nn.Module):
             weights = weights.mean(1) if average_attn_weights else weights
             results.append(weights if part.batched else weights.squeeze(0))
         if return_states:
-            results.append(self._judge(part, found, self.tolerance))
+            results.append(self._judge(part, found))
         return results[0] if len(results) == 1 else tuple(results)
-
-    def retrieve(
-        self,
-        queries: Tensor | None = None,
-        *,
-        patterns: Tensor | None = None,
-        key_padding_mask: Tensor | None = None,
-        attn_mask: Tensor | None = None,
-        tolerance: float | None = None,
-    ) -> LayerRetrieval:
-        """The states only, without dropout. Arguments as in `forward`.
-
-        tolerance: what counts as at rest, and where a layer with a tolerance stops, in place of
-        the layer's own (default; 1e-3 for a layer of fixed steps).
-        """
-        if tolerance is not None:
-            check_real("tolerance", tolerance, low=0.0)
-        part = self._prepare(queries, patterns, None, key_padding_mask, attn_mask)
-        wanted = self.tolerance if tolerance is None else tolerance
-        found = self._hops(part, None if self.tolerance is None else wanted, 0.0)
-        return self._judge(part, found, wanted)
-
-    def energy(
-        self,
-        queries: Tensor | None = None,
-        *,
-        patterns: Tensor | None = None,
-        key_padding_mask: Tensor | None = None,
-        attn_mask: Tensor | None = None,
-        states: Tensor | None = None,
-    ) -> Tensor:
-        """E(ξ) = ½ ξ·ξ − β⁻¹ Λ(β k·ξ), (B, heads, S), Λ the log-sum-exp unless another is chosen.
-
-        states: (B, heads, S, head width) as in `LayerRetrieval`; default: the projected queries.
-        Other arguments as in `forward`; floating-point masks are added inside of Λ. No hop raises
-        it; the read does not belong to it, unless values and keys are tied.
-        """
-        part = self._prepare(queries, patterns, None, key_padding_mask, attn_mask)
-        state = part.start if states is None else check_tensor("states", states)
-        if state.shape != part.start.shape:
-            raise ValueError(
-                f"states must have shape {tuple(part.start.shape)}, got {tuple(state.shape)}"
-            )
-        depth = self.lagrangian.value(_scores(part, state))
-        return 0.5 * state.square().sum(-1) - depth / self.beta.view(-1, 1)
 
     @classmethod
     def from_attention(
@@ -256,7 +198,6 @@ class HopfieldLayer(nn.Module):
         steps: int | None = None,
         tolerance: float | None = None,
         beta: float | Sequence[float] | None = None,
-        lagrangian: Lagrangian = LOG_SUM_EXP,
         memories: int = 0,
     ) -> HopfieldLayer:
         """A layer with the weights of `module`, and its output for the same masks at one step.
@@ -280,11 +221,10 @@ class HopfieldLayer(nn.Module):
             heads=module.num_heads,
             steps=steps,
             tolerance=tolerance,
-            lagrangian=lagrangian,
+            beta=beta,
             memories=memories,
         ).to(module.out_proj.weight)
         layer.query_norm = layer.pattern_norm = nn.Identity()
-        layer._start = _log_betas(beta, heads=layer.heads, head_width=module.head_dim)
         layer.log_beta.data = layer.log_beta.new_tensor(layer._start)
         packed, given = module.in_proj_weight, module.in_proj_bias
         weights = (
@@ -308,7 +248,7 @@ class HopfieldLayer(nn.Module):
     def extra_repr(self) -> str:
         """What `print` shows."""
         stop = f"steps={self.steps}" if self.tolerance is None else f"tolerance={self.tolerance}"
-        return f"width={self.width}, heads={self.heads}, {stop}, lagrangian={self.lagrangian}"
+        return f"width={self.width}, heads={self.heads}, {stop}"
 
     def _prepare(
         self,
@@ -381,12 +321,10 @@ class HopfieldLayer(nn.Module):
             dropout=dropout,
         )
 
-    def _hops(
-        self, part: _Parts, tolerance: float | None, dropout: float
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def _hops(self, part: _Parts, dropout: float) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """States after all hops; for hops until rest also how far the last went, and how many."""
         state = part.start
-        if tolerance is None:
+        if self.tolerance is None:
             for _ in range(self.steps - 1):
                 state = self._hop(part, state, part.keys, dropout)
             return state, None, None
@@ -399,16 +337,13 @@ class HopfieldLayer(nn.Module):
                 beta=self.beta.view(-1, 1, 1).to(wide),
                 bias=None if part.mask is None else _as_bias(part.mask, wide),
                 lagrangian=self.lagrangian,
-                tolerance=tolerance,
+                tolerance=self.tolerance,
                 max_steps=self.steps,
             )
         return found.to(state.dtype), moved, hops
 
     def _judge(
-        self,
-        part: _Parts,
-        found: tuple[Tensor, Tensor | None, Tensor | None],
-        tolerance: float | None,
+        self, part: _Parts, found: tuple[Tensor, Tensor | None, Tensor | None]
     ) -> LayerRetrieval:
         state, moved, hops = found
         if moved is None or hops is None:
@@ -416,7 +351,7 @@ class HopfieldLayer(nn.Module):
                 landed = self._hop(part, state, part.keys, 0.0)
             moved = torch.linalg.vector_norm(landed - state.detach(), dim=-1)
             hops = torch.full_like(moved, self.steps - 1, dtype=torch.int64)
-        status = status_of(moved <= (TOLERANCE if tolerance is None else tolerance))
+        status = status_of(moved <= (_TOLERANCE if self.tolerance is None else self.tolerance))
         finite = torch.isfinite(state.detach()).all(-1)
         return LayerRetrieval(
             value=state,

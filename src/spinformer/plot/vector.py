@@ -27,10 +27,10 @@ from matplotlib.spines import Spine
 from matplotlib.text import Text
 
 # More points, or corners of polygons, than this are a picture.
-DENSE = 1500
+_DENSE = 1500
 # Dots per inch of what is a picture: two for each pixel of an ordinary screen.
-RESOLUTION = 192
-FONTS = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
+_RESOLUTION = 192
+_FONTS = "-apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
 # Room is kept for letters as large as those of DejaVu Sans: this is their height in its size.
 _HEIGHT = 0.547
 _TALL = 1.7
@@ -67,7 +67,7 @@ def figure_svg(figure: Figure) -> str:
     stream = io.StringIO()
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "spinformer"}):
         figure.savefig(
-            stream, format="svg", dpi=RESOLUTION, bbox_inches="tight", metadata={"Date": None}
+            stream, format="svg", dpi=_RESOLUTION, bbox_inches="tight", metadata={"Date": None}
         )
     return _tidied(stream.getvalue(), columns)
 
@@ -75,7 +75,7 @@ def figure_svg(figure: Figure) -> str:
 def _mark(axes: Axes) -> None:
     """Make pictures of what is dense, and note what lies on a picture."""
     for artist in axes.get_children():
-        if _points(artist) > DENSE:
+        if _points(artist) > _DENSE:
             artist.set_rasterized(True)
     pictures = [c for c in axes.collections if isinstance(c, QuadMesh) or _filled(c)]
     if not (pictures or any(not _on_white(image) for image in axes.images)):
@@ -106,7 +106,7 @@ def _points(artist: Artist) -> int:
         # Lines are simplified, markers are not.
         return len(np.asarray(artist.get_xydata())) // (1 if marked else 4)
     if isinstance(artist, QuadMesh):
-        return DENSE + 1
+        return _DENSE + 1
     if isinstance(artist, PathCollection) and (many := len(np.asarray(artist.get_offsets()))) > 1:
         return many
     if isinstance(artist, Collection):
@@ -149,7 +149,7 @@ def _tidied(text: str, columns: list[float]) -> str:
     given = f' data-columns="{" ".join(map(str, columns))}"' if columns else ""
     return (
         text.replace(
-            "<svg", f'<svg font-family="{FONTS}" style="font-size-adjust: {_HEIGHT}"{given}', 1
+            "<svg", f'<svg font-family="{_FONTS}" style="font-size-adjust: {_HEIGHT}"{given}', 1
         ).strip()
         + "\n"
     )

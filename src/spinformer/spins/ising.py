@@ -26,10 +26,7 @@ from spinformer.core.records import record
 from spinformer.core.states import MAX_LISTED_SPINS, spin_states
 
 # Largest β times a coupling or a field: third powers, summed over a system, stay finite.
-MAX_STRENGTH = 1e90
-
-# Steps, sweeps, replicas beyond are a slip: nobody has the time.
-MAX_COUNT = 10**9
+_MAX_STRENGTH = 1e90
 
 # Elements of the table of states held at once for a batch of small systems.
 _CHUNK = 1 << 21
@@ -258,7 +255,7 @@ def check_ising(
     *,
     fields: np.ndarray,
     beta: float,
-    limit: float = MAX_STRENGTH,
+    limit: float = _MAX_STRENGTH,
     single: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Return J (..., N, N) and h (..., N), broadcast to one batch, and β; or raise.
@@ -284,7 +281,7 @@ def check_ising(
     )
 
 
-def check_strength(beta: float, *, limit: float = MAX_STRENGTH, **arrays: np.ndarray) -> float:
+def check_strength(beta: float, *, limit: float = _MAX_STRENGTH, **arrays: np.ndarray) -> float:
     """Return β if it is not negative and keeps β times every entry of `arrays` within `limit`.
 
     >>> check_strength(1e50, fields=np.array([1e50]))

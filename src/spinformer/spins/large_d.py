@@ -23,7 +23,7 @@ the brackets being order 2, the Onsager term.
 
 Arguments are torch tensors with any leading batch axes: couplings (..., N, N), fields (..., N, D),
 beta a positive number or (...). Results are differentiable twice: unknowns, found by any iteration,
-get the derivatives of the implicit function theorem from `implicit_root`.
+get the derivatives of the implicit function theorem from `_implicit_root`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _ImplicitRoot(torch.autograd.Function):
         return None, None, *pull(-adjoint)
 
 
-def implicit_root(
+def _implicit_root(
     root: Tensor, equations: Callable[..., tuple[Tensor, Tensor]], *parameters: Tensor
 ) -> Tensor:
     """`root` (..., n) again, with the derivatives of the solution of g(x, parameters) = 0.
@@ -86,7 +86,7 @@ def implicit_root(
     `torch.vmap`, and once under a compiler.
 
     >>> square = torch.tensor([4.0], requires_grad=True)
-    >>> root = implicit_root(torch.tensor([2.0]), lambda x, a: (x * x - a, 2 * x[None]), square)
+    >>> root = _implicit_root(torch.tensor([2.0]), lambda x, a: (x * x - a, 2 * x[None]), square)
     >>> root.backward()
     >>> float(square.grad)
     0.25
@@ -266,7 +266,7 @@ def saddle_of(
     given = (couplings, source, beta)
     known = (x.detach() for x in given)
     t, residual, steps, status = _search(*known, tolerance, max_steps)
-    t = implicit_root(t, stationarity, *given)
+    t = _implicit_root(t, stationarity, *given)
     return Saddle(value=t, residual=residual, steps=steps, status=status)
 
 
@@ -622,12 +622,7 @@ def solve_fixed_point(
 
 
 def fixed_point_of(
-    pair: Tensor,
-    fields: Tensor,
-    beta: Tensor,
-    order: int,
-    tolerance: float,
-    max_steps: int,
+    pair: Tensor, fields: Tensor, beta: Tensor, order: int, tolerance: float, max_steps: int
 ) -> Solution[Tensor]:
     """`solve_fixed_point` for B, h and β (..., 1, 1) that need no check."""
     given = (fields, pair, beta)
@@ -640,12 +635,7 @@ def fixed_point_of(
 
 @iteration_operator("mean_field_fixed_point", axes=(2, 2, 2))
 def _iterate(
-    fields: Tensor,
-    pair: Tensor,
-    beta: Tensor,
-    order: int,
-    tolerance: float,
-    max_steps: int,
+    fields: Tensor, pair: Tensor, beta: Tensor, order: int, tolerance: float, max_steps: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     square = pair.square() if order == 2 else None
 
@@ -688,7 +678,7 @@ def _attached(mean: Tensor, fields: Tensor, pair: Tensor, beta: Tensor, order: i
         square = pair.square() if order == 2 else None
         _, gain = mean_field(mean, fields, pair, beta, square)
         a = 1 / gain if square is None else 1 / gain + onsager_gain(mean, square, beta)
-    a = implicit_root(a[..., 0], equations, pair, fields, beta)
+    a = _implicit_root(a[..., 0], equations, pair, fields, beta)
     again = torch.linalg.solve_ex(torch.diag_embed(a) - pair, fields).result
     # The value is what the iteration found; the graph adds its derivatives and nothing else, not
     # even where an iteration that did not arrive left a matrix without an inverse.

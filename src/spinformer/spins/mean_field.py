@@ -42,7 +42,7 @@ _MAX_BETA, _MAX_FIELD = 20.0, 1000.0
 
 
 @record
-class Point:
+class _Point:
     """psi, its gradient g, and R with −d²psi/dm² = diag(1/v) + R, at m = tanh(x).
 
     root: where the inner problem of the adaptive functional ended, a start for the next one.
@@ -57,37 +57,37 @@ class Point:
 
 
 # A functional of one system: takes x = atanh m and a start for its inner problem.
-Functional = Callable[[np.ndarray, np.ndarray | None], Point]
+_Functional = Callable[[np.ndarray, np.ndarray | None], _Point]
 
 
-def _naive(k: np.ndarray, theta: np.ndarray) -> Functional:
-    def evaluate(x: np.ndarray, _: np.ndarray | None) -> Point:
+def _naive(k: np.ndarray, theta: np.ndarray) -> _Functional:
+    def evaluate(x: np.ndarray, _: np.ndarray | None) -> _Point:
         m = np.tanh(x)
         km = k @ m
         entropy = float(np.sum(np.logaddexp(x, -x) - x * m))
         psi = entropy + m @ theta + 0.5 * m @ km
-        return Point(psi=float(psi), gradient=theta + km - x, curvature=-k)
+        return _Point(psi=float(psi), gradient=theta + km - x, curvature=-k)
 
     return evaluate
 
 
-def _tap(k: np.ndarray, theta: np.ndarray) -> Functional:
+def _tap(k: np.ndarray, theta: np.ndarray) -> _Functional:
     naive, square = _naive(k, theta), k**2
 
-    def evaluate(x: np.ndarray, _: np.ndarray | None) -> Point:
+    def evaluate(x: np.ndarray, _: np.ndarray | None) -> _Point:
         base, m, v = naive(x, None), np.tanh(x), _variance(x)
         onsager = square @ v
         psi = base.psi + 0.25 * v @ onsager
         curvature = base.curvature + np.diag(onsager) - 2 * np.outer(m, m) * square
-        return Point(psi=float(psi), gradient=base.gradient - m * onsager, curvature=curvature)
+        return _Point(psi=float(psi), gradient=base.gradient - m * onsager, curvature=curvature)
 
     return evaluate
 
 
-def _plefka3(k: np.ndarray, theta: np.ndarray) -> Functional:
+def _plefka3(k: np.ndarray, theta: np.ndarray) -> _Functional:
     tap, cube = _tap(k, theta), k**3
 
-    def evaluate(x: np.ndarray, _: np.ndarray | None) -> Point:
+    def evaluate(x: np.ndarray, _: np.ndarray | None) -> _Point:
         base, m, v = tap(x, None), np.tanh(x), _variance(x)
         two = (k * v) @ k
         three = ((two * v) * k).sum(1)
@@ -97,18 +97,18 @@ def _plefka3(k: np.ndarray, theta: np.ndarray) -> Functional:
         gradient = base.gradient + 2 / 3 * slope * pull - m * three
         curvature = base.curvature + np.diag(three + 4 * m * pull)
         curvature -= 4 * np.outer(m, m) * k * two + 2 / 3 * np.outer(slope, slope) * cube
-        return Point(psi=float(psi), gradient=gradient, curvature=curvature)
+        return _Point(psi=float(psi), gradient=gradient, curvature=curvature)
 
     return evaluate
 
 
-def _adaptive(k: np.ndarray, theta: np.ndarray) -> Functional:
+def _adaptive(k: np.ndarray, theta: np.ndarray) -> _Functional:
     naive = _naive(k, theta)
 
-    def evaluate(x: np.ndarray, warm: np.ndarray | None) -> Point:
+    def evaluate(x: np.ndarray, warm: np.ndarray | None) -> _Point:
         base, m = naive(x, None), np.tanh(x)
         spread = np.sqrt(_variance(x))
-        shift, inverse, log_det = unit_diagonal(spread[:, None] * k * spread, start=warm)
+        shift, inverse, log_det = _unit_diagonal(spread[:, None] * k * spread, start=warm)
         # V = shift / v, written so that it keeps its digits where v is tiny.
         reaction = (k * inverse) @ spread / spread
         psi = base.psi - 0.5 * log_det + 0.5 * shift.sum()
@@ -120,7 +120,7 @@ def _adaptive(k: np.ndarray, theta: np.ndarray) -> Functional:
         bend = -np.linalg.solve(squared, off)
         weight = m / spread**2
         curvature = base.curvature + np.diag(reaction) + 2 * weight[:, None] * bend * weight
-        return Point(
+        return _Point(
             psi=float(psi),
             gradient=base.gradient - reaction * m,
             curvature=0.5 * (curvature + curvature.T),
@@ -131,7 +131,7 @@ def _adaptive(k: np.ndarray, theta: np.ndarray) -> Functional:
     return evaluate
 
 
-FUNCTIONALS = {"naive": _naive, "tap": _tap, "plefka3": _plefka3, "adaptive": _adaptive}
+_FUNCTIONALS = {"naive": _naive, "tap": _tap, "plefka3": _plefka3, "adaptive": _adaptive}
 
 
 def _variance(x: np.ndarray) -> np.ndarray:
@@ -140,7 +140,7 @@ def _variance(x: np.ndarray) -> np.ndarray:
     return np.maximum(4 * decay / (1 + decay) ** 2, 1e-280)
 
 
-def unit_diagonal(
+def _unit_diagonal(
     matrix: np.ndarray, *, start: np.ndarray | None = None, max_steps: int = 200
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """The shift a for which A = [diag(1 + a) − matrix]⁻¹ has ones on its diagonal.
@@ -151,7 +151,7 @@ def unit_diagonal(
     set and converge from any `start` (N,) in it (one outside is replaced), until rounding stops
     them. For v > 0 this solves [(Λ − K)⁻¹]_ii = v_i of adaptive TAP, scaled by √v on both sides.
 
-    >>> shift, _, _ = unit_diagonal(np.array([[0.0, 2.0], [2.0, 0.0]]))
+    >>> shift, _, _ = _unit_diagonal(np.array([[0.0, 2.0], [2.0, 0.0]]))
     >>> f"{shift[0]:.6f} {(np.sqrt(17) - 1) / 2:.6f}"
     '1.561553 1.561553'
     """
@@ -257,7 +257,7 @@ def solve_mean_field(
     first = theta if start is None else _atanh("start", start, field.shape).reshape(-1, size)
     found = []
     for system in range(len(theta)):
-        evaluate = FUNCTIONALS[method](k[system], theta[system])
+        evaluate = _FUNCTIONALS[method](k[system], theta[system])
         if newton:
             x, point, steps, stuck = _climb(evaluate, first[system], tolerance, max_steps)
         else:
@@ -296,13 +296,13 @@ def _atanh(name: str, magnetization: np.ndarray, shape: tuple[int, ...]) -> np.n
     return np.arctanh(m)
 
 
-def _residual(x: np.ndarray, point: Point) -> float:
+def _residual(x: np.ndarray, point: _Point) -> float:
     return float(np.abs(np.tanh(x + point.gradient) - np.tanh(x)).max())
 
 
 def _climb(
-    evaluate: Functional, x: np.ndarray, tolerance: float, max_steps: int
-) -> tuple[np.ndarray, Point, int, bool]:
+    evaluate: _Functional, x: np.ndarray, tolerance: float, max_steps: int
+) -> tuple[np.ndarray, _Point, int, bool]:
     """Climb psi from atanh m = x; each step is kept only if psi does not fall.
 
     Returns x, the point there, the steps, and whether no step could be kept.
@@ -336,8 +336,8 @@ def _climb(
 
 
 def _iterate(
-    evaluate: Functional, x: np.ndarray, damping: float, tolerance: float, max_steps: int
-) -> tuple[np.ndarray, Point, int, bool]:
+    evaluate: _Functional, x: np.ndarray, damping: float, tolerance: float, max_steps: int
+) -> tuple[np.ndarray, _Point, int, bool]:
     """Apply the equation of state, with a fraction `damping` of the old m kept."""
     point = evaluate(x, None)
     for step_count in range(max_steps):
@@ -351,7 +351,7 @@ def _iterate(
     return x, point, max_steps, False
 
 
-def _response(x: np.ndarray, point: Point) -> tuple[np.ndarray, bool]:
+def _response(x: np.ndarray, point: _Point) -> tuple[np.ndarray, bool]:
     """Susceptibility (−d²psi/dm²)⁻¹ and whether it is positive definite."""
     spread = np.sqrt(_variance(x))
     scaled = np.eye(len(x)) + spread[:, None] * point.curvature * spread

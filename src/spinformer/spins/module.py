@@ -189,7 +189,7 @@ def largest_row_sum(pair: Tensor) -> Tensor:
     return pair.sum(dim=-1, keepdim=True).amax(dim=-2, keepdim=True)
 
 
-def limited_correlation(correlation: Tensor, *, attention: Tensor, pair: Tensor) -> Tensor:
+def _limited_correlation(correlation: Tensor, *, attention: Tensor, pair: Tensor) -> Tensor:
     """C less what a strength g = κ s/(β n) takes back, so that Σ C ∂J = g Σ C' ∂A.
 
     `attention` A (..., N, N), `pair` A + Aᵀ without diagonal. With n the largest row sum of that,
@@ -256,7 +256,7 @@ class Validity:
 
 
 @record
-class Heads:
+class _Heads:
     """The systems of a pass, (batch, heads, ...), and ⟨u⟩ `mean`, as far as it was solved for.
 
     h, queries and keys (..., N, D), J and B (..., N, N), β and g broadcasting as (..., 1, 1).
@@ -419,7 +419,7 @@ class Solver:
                 raise ValueError('steps must be None for the solver "saddle", which has no K steps')
 
     def solve(self, fields: Tensor, pair: Tensor, beta: Tensor) -> dict[str, Any]:
-        """⟨u⟩ `mean`, and what else `Heads` holds of a solution."""
+        """⟨u⟩ `mean`, and what else `_Heads` holds of a solution."""
         tolerance = default_tolerance(fields) if self.tolerance is None else self.tolerance
         found: Solution[Tensor]
         if self.kind == "saddle":
@@ -443,7 +443,7 @@ class Solver:
         ended = {"residual": found.residual, "steps": found.steps, "status": found.status}
         return made | ended | {"origin": made["mean"]}
 
-    def decompose(self, heads: Heads) -> tuple[Tensor, Tensor, Tensor, Tensor, Solution[Tensor]]:
+    def decompose(self, heads: _Heads) -> tuple[Tensor, Tensor, Tensor, Tensor, Solution[Tensor]]:
         """⟨u⟩ as gain·h + gain·B m + Onsager term, the gain (..., N, 1), and how it ended.
 
         The gain is that of a free spin in the whole local field; at the saddle, where the field is
@@ -653,7 +653,7 @@ class SpinTransformerModule(_CoupledHeads):
         self.response = check_flag("response", response)
         self.normalize = check_flag("normalize", normalize)
         self.warned = False
-        self._seen: Heads | None = None
+        self._seen: _Heads | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and files hold the module, not its last input."""
@@ -698,12 +698,12 @@ class SpinTransformerModule(_CoupledHeads):
         out = out if src.ndim == 3 else out[0]
         return (out, self._parts(heads, response)) if return_parts else out
 
-    def _remember(self, heads: Heads) -> None:
+    def _remember(self, heads: _Heads) -> None:
         self._seen = None
         if self.training:
             values = {f.name: getattr(heads, f.name) for f in dataclasses.fields(heads)}
             bare = {k: v.detach() if isinstance(v, Tensor) else v for k, v in values.items()}
-            self._seen = Heads(**bare)
+            self._seen = _Heads(**bare)
         if self.warned or heads.status is None:
             return
         lost = int((heads.status != Status.CONVERGED).sum())
@@ -740,7 +740,7 @@ class SpinTransformerModule(_CoupledHeads):
         log_z = heads.log_partition(self.solver.order) / heads.beta[..., 0, 0]
         return -heads.fields.shape[-1] * log_z.sum(dim=-1)
 
-    def _solve(self, fields: Tensor, forbidden: Tensor | None, bias: Tensor | None) -> Heads:
+    def _solve(self, fields: Tensor, forbidden: Tensor | None, bias: Tensor | None) -> _Heads:
         root = (self.dim // self.heads) ** 0.5
         query, key = self.query.to(fields.dtype), self.key.to(fields.dtype)
         queries, keys = (self._split(fields @ x).to(fields.dtype) for x in (query, key))
@@ -759,20 +759,20 @@ class SpinTransformerModule(_CoupledHeads):
             given = {"fields": self._split(fields) / root, "pair": pair, "beta": beta}
             found = self.solver.solve(**given)
         known = {"queries": queries, "keys": keys, "couplings": couplings, "strength": strength}
-        return Heads(**given, **known, **found)
+        return _Heads(**given, **known, **found)
 
-    def _response(self, heads: Heads) -> Tensor:
+    def _response(self, heads: _Heads) -> Tensor:
         couplings = heads.couplings
         correlation = heads.correlation(self.solver.order, diagonal=False)
         if self.coupling_limit is not None:
-            correlation = limited_correlation(correlation, attention=couplings, pair=heads.pair)
+            correlation = _limited_correlation(correlation, attention=couplings, pair=heads.pair)
         weights = response_attention(couplings, correlation=correlation, strength=heads.strength)
         along, back = merge(weights @ heads.keys), merge(weights.mT @ heads.queries)
         query, key = self.query.to(along.dtype), self.key.to(along.dtype)
         scale = self.gamma * heads.queries.shape[-1] ** 0.5
         return scale * (along @ query.mT + back @ key.mT)
 
-    def _parts(self, heads: Heads, response: Tensor) -> ModuleParts:
+    def _parts(self, heads: _Heads, response: Tensor) -> ModuleParts:
         *parts, gain, solution = self.solver.decompose(heads)
         root = heads.fields.shape[-1] ** 0.5
         residual, mixing, onsager = (merge(part) * root for part in parts)

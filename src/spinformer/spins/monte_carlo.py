@@ -251,7 +251,7 @@ def tempered_chains(
     kept; after every sweep neighbours in β try to exchange, and after each `every` sweeps the
     overlaps of the copies are taken. `betas` must increase. The copies draw from two generators and
     run in one or two `threads`, which does not change the result. Couplings are rounded as
-    `exact_sums` says. Raises ValueError or TypeError for bad input.
+    `_exact_sums` says. Raises ValueError or TypeError for bad input.
 
     >>> free = {"fields": np.array([0.5]), "betas": np.array([1.0])}
     >>> run = tempered_chains(np.zeros((1, 1)), **free, sweeps=4000, burn=10)
@@ -262,7 +262,7 @@ def tempered_chains(
     if len(betas) < 1 or np.any(np.diff(betas) <= 0):
         raise ValueError(f"betas must increase, got {betas}")
     matrix, field, _ = check_ising(couplings, fields=fields, beta=float(betas[-1]), single=True)
-    matrix, field = exact_sums(matrix, fields=field)
+    matrix, field = _exact_sums(matrix, fields=field)
     sweeps = check_integer("sweeps", sweeps, low=1, high=_MAX_SWEEPS)
     burn = check_integer("burn", burn, low=0, high=_MAX_SWEEPS)
     copies = check_integer("copies", copies, low=1, high=10_000)
@@ -299,14 +299,14 @@ def tempered_chains(
     )
 
 
-def exact_sums(couplings: np.ndarray, *, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _exact_sums(couplings: np.ndarray, *, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """J (N, N) and h (N,) rounded to float32 so that no sum of them is rounded.
 
     To multiples of a power of two so small (below 1e-5 for couplings of the size of Sherrington
     and Kirkpatrick's) that every local field is exact in single precision, in whatever order it is
     summed: none drifts, and the same seed gives the same run on every processor.
 
-    >>> j, h = exact_sums(np.array([[0.0, 0.1], [0.1, 0.0]]), fields=np.zeros(2))
+    >>> j, h = _exact_sums(np.array([[0.0, 0.1], [0.1, 0.0]]), fields=np.zeros(2))
     >>> bool(0 < abs(float(j[0, 1]) - 0.1) < 1e-7)
     True
     """

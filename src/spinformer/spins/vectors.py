@@ -27,12 +27,7 @@ from numba import njit
 from scipy.special import gammaln, logsumexp
 from torch import Tensor
 
-from spinformer.core.checks import (
-    check_array,
-    check_choice,
-    check_integer,
-    check_real,
-)
+from spinformer.core.checks import check_array, check_choice, check_integer, check_real
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.special import alignment_over_kappa, log_harmonic
@@ -46,7 +41,7 @@ _MAX_PANELS = {1: 4000, 3: 6}
 # Largest exponent βD times fields and couplings that the Bessel functions resolve.
 _LARGEST = 1e9
 # Squares of concentrations must stay finite.
-MAX_CONCENTRATION = 1e150
+_MAX_CONCENTRATION = 1e150
 THEORIES = ("naive", "second order", "large D")
 
 
@@ -206,10 +201,10 @@ def sample_vector_spins(
         scaled_pair, scaled_field = dim * pair, math.sqrt(dim) * field
         strength = np.abs(scaled_pair).sum(1) + np.abs(scaled_field).sum(1)
     largest = beta * float(strength.max())
-    if not largest <= MAX_CONCENTRATION:
+    if not largest <= _MAX_CONCENTRATION:
         raise ValueError(
             f"beta must keep beta * D * couplings and beta * sqrt(D) * fields within "
-            f"{MAX_CONCENTRATION:g}, got {largest:.3g}"
+            f"{_MAX_CONCENTRATION:g}, got {largest:.3g}"
         )
     offset = -dim * float(np.trace(matrix))
 
@@ -237,7 +232,7 @@ def sample_von_mises_fisher(concentration: np.ndarray, *, seed: Seed) -> np.ndar
     array([[0., 1.],
            [1., 0.]])
     """
-    bound = MAX_CONCENTRATION
+    bound = _MAX_CONCENTRATION
     vectors = check_array("concentration", concentration, low=-bound, high=bound)
     if vectors.ndim == 0 or vectors.shape[-1] == 0:
         raise ValueError(f"concentration must have shape (..., D), got {vectors.shape}")

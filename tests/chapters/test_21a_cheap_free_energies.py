@@ -1,9 +1,9 @@
-"""Chapter 21b: what its rows state, by other simulation and by linear algebra."""
+"""Chapter 21a: what its rows state, by other simulation and by linear algebra."""
 
 import numpy as np
 import pytest
 
-from compendium.c21b_large_systems.study import (
+from compendium.c21a_cheap_free_energies.study import (
     BETAS,
     ERRORS,
     FASTER,
@@ -18,7 +18,7 @@ from compendium.c21b_large_systems.study import (
     sparse_couplings,
     squared_error,
 )
-from compendium.c21b_large_systems.unrolled import unrolled_tap
+from compendium.c21a_cheap_free_energies.unrolled import unrolled_tap
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import (
     belief_propagation,

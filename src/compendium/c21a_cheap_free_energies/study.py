@@ -1,4 +1,4 @@
-"""Chapter 21b: theories held to simulation, overlaps of copies, and unrolled networks.
+"""Chapter 21a: theories held to simulation, overlaps of copies, and unrolled networks.
 
 ERRORS: how wrong the theories are, against simulation, for four kinds of couplings and many sizes.
 
@@ -62,7 +62,7 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, Table
-from compendium.c21b_large_systems.unrolled import state_evolution, unrolled_tap
+from compendium.c21a_cheap_free_energies.unrolled import state_evolution, unrolled_tap
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate, share_interval
 from spinformer.spins.ising import sherrington_kirkpatrick

@@ -1,0 +1,265 @@
+"""Visible and hidden neurons with two time scales, of which attention is the fast limit.
+
+[krotov2021large, Eqs. (1) and (2)], without external input, for patterns as rows x_i, (N, d):
+
+    τ_v dv/dt = Xᵀ softmax(βh) − v ,    τ_h dh/dt = X v − h
+
+with visible neurons v (d,) and one hidden neuron for each pattern, h (N,). Time is measured in τ_v,
+so that only the ratio ρ = τ_h/τ_v is left. h = Xv, the limit ρ → 0, leaves dv/dt = −∇E of
+`hopfield.continuous`: attention is one Euler step of size τ_v. For any ρ, if h starts as Xu, it
+stays Xu, v = u + ρ du/dt, and (our own derivation, in the chapter)
+
+    ρ d²u/dt² + (1 + ρ) du/dt = −∇E(u) .
+
+To first order in ρ, (1 + ρA) dv/dt = −∇E, A = β Cov_p(x) the slope of attention.
+
+Table ENDS: random memories (normal patterns, COUNT of width DIM) and normal queries; the reference
+is attention in continuous time, ρ = 0. Predicted before the shares were computed: the share of
+queries that end at another rest grows in proportion to ρ while it is small, is below 2 % at ρ =
+0.01, and saturates below 25 % for ρ ≥ 10, if the hidden neurons start at Xv; if they start at 0,
+more than half end elsewhere for ρ ≥ 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy.integrate import odeint
+
+from bookmaker.tables import Rows, stored
+from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.core.statistics import share_interval
+from spinformer.hopfield.continuous import retrieve
+
+Array = np.ndarray
+COUNT, DIM = 24, 8
+APART = 0.05  # rests at a larger distance are different ones
+AT_REST = 1e-4  # what the velocity may be there
+
+
+def softmax(scores: Array) -> Array:
+    """Weights over the last axis; SciPy's checks take several times as long as these lines."""
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def flow(
+    patterns: Array,
+    *,
+    queries: Array,
+    beta: float,
+    ratio: float,
+    empty: bool = False,
+    duration: float,
+    points: int,
+    accuracy: float,
+) -> tuple[Array, Array, Array]:
+    """Both kinds of neurons from v = query and h = Xv, or 0 if `empty`; ρ = `ratio` > 0.
+
+    Times (T,), v (S, T, d) and h (S, T, N) at `points` times up to `duration`, in units of τ_v.
+    """
+    width = patterns.shape[1]
+
+    def velocity(state: Array) -> Array:
+        v, h = state[:, :width], state[:, width:]
+        drive = softmax(beta * h) @ patterns - v
+        return np.concatenate([drive, (v @ patterns.T - h) / ratio], axis=1)
+
+    hidden = queries @ patterns.T
+    starts = np.concatenate([queries, 0.0 * hidden if empty else hidden], axis=1)
+    times, states = _integrate(velocity, starts, duration, points, accuracy)
+    return times, states[..., :width], states[..., width:]
+
+
+def slow_flow(
+    patterns: Array,
+    *,
+    queries: Array,
+    beta: float,
+    ratio: float = 0.0,
+    duration: float,
+    points: int,
+    accuracy: float,
+) -> tuple[Array, Array]:
+    """The visible neurons alone: (1 + ρA) dv/dt = Xᵀ softmax(βXv) − v; times and v as in `flow`.
+
+    ρ = `ratio` = 0 is attention in continuous time; ρ > 0 the first correction.
+    """
+
+    def velocity(v: Array) -> Array:
+        weights = softmax(beta * v @ patterns.T)
+        mean = weights @ patterns
+        if ratio == 0.0:
+            return mean - v
+        centred = patterns - mean[:, None]
+        slope = beta * centred.swapaxes(-1, -2) @ (weights[..., None] * centred)
+        drag = np.eye(patterns.shape[1]) + ratio * slope
+        return np.asarray(np.linalg.solve(drag, (mean - v)[..., None])[..., 0])
+
+    return _integrate(velocity, queries, duration, points, accuracy)
+
+
+def _integrate(
+    velocity: Callable[[Array], Array],
+    starts: Array,
+    duration: float,
+    points: int,
+    accuracy: float,
+) -> tuple[Array, Array]:
+    """Times (T,) and states (S, T, n); all S are one system whose Jacobian lies in a band."""
+    times = np.linspace(0.0, duration, points)
+    count, width = starts.shape
+    # LSODA measures an error by its mean square over the system: one query may have all of it.
+    each = max(accuracy / np.sqrt(count), 1e-13)
+    states, told = odeint(
+        lambda _, state: velocity(state.reshape(count, width)).ravel(),
+        starts.ravel(),
+        times,
+        rtol=each,
+        atol=each,
+        ml=width - 1,
+        mu=width - 1,
+        mxstep=10**6,
+        full_output=True,
+        tfirst=True,
+    )
+    if told["message"] != "Integration successful.":
+        raise RuntimeError(f"the integration failed: {told['message']}")
+    return times, states.reshape(points, count, width).transpose(1, 0, 2)
+
+
+def relaxation_rates(slopes: ArrayLike, *, ratio: float) -> Array:
+    """Eigenvalues (..., 2) of the linearised flow at a rest: (1 + λ)(1 + ρλ) = a.
+
+    `slopes`, real or complex (...): the eigenvalues a of the attention step Xᵀ softmax(βXv), or
+    with values that differ from keys of Vᵀ softmax(βXv).
+    """
+    a = np.asarray(slopes, dtype=complex)
+    both = 1.0 + ratio + np.sqrt((1.0 - ratio) ** 2 + 4.0 * ratio * a)
+    # The slow one from their product (1 − a)/ρ: the difference of the roots would lose it.
+    return np.stack([-both / (2.0 * ratio), -2.0 * (1.0 - a) / both], axis=-1)
+
+
+def memories(count: int, *, queries: int, seed: Seed = 0) -> list[tuple[Array, Array]]:
+    """`count` random memories, patterns (COUNT, DIM) and `queries` (n, DIM) of each."""
+    generator = numpy_generator(seed)
+    shapes = ((COUNT, DIM), (queries, DIM))
+    return [tuple(generator.standard_normal(s) for s in shapes) for _ in range(count)]  # type: ignore[misc]
+
+
+def distances(
+    drawn: Sequence[tuple[Array, Array]], *, beta: float, ratios: Sequence[float]
+) -> tuple[Array, Array]:
+    """Largest distance of v from attention and from its first correction, (ratios,) each.
+
+    Over queries and 61 times up to 3 τ_v, a time in which few basins matter.
+    """
+    plain, corrected = np.zeros(len(ratios)), np.zeros(len(ratios))
+    for patterns, queries in drawn:
+        given: dict[str, Any] = {
+            "queries": queries,
+            "beta": beta,
+            "duration": 3.0,
+            "points": 61,
+            "accuracy": 1e-11,
+        }
+        reference = slow_flow(patterns, **given)[1]
+        for index, ratio in enumerate(ratios):
+            full = flow(patterns, ratio=ratio, **given)[1]
+            better = slow_flow(patterns, ratio=ratio, **given)[1]
+            for errors, other in ((plain, reference), (corrected, better)):
+                gap = float(np.linalg.norm(full - other, axis=-1).max())
+                errors[index] = max(errors[index], gap)
+    return plain, corrected
+
+
+def ends(
+    drawn: Sequence[tuple[Array, Array]],
+    *,
+    beta: float,
+    ratio: float | None,
+    empty: bool = False,
+) -> tuple[Array, Array]:
+    """Where all queries end, (n, DIM), and whether they rest there, (n,) booleans.
+
+    `ratio` ρ; 0 for attention in continuous time; None for its unit steps.
+    """
+    points, resting = [], []
+    for patterns, queries in drawn:
+        given: dict[str, Any] = {
+            "queries": queries,
+            "beta": beta,
+            "duration": 200.0 * max(1.0, ratio or 0.0),
+            "points": 2,
+            "accuracy": 1e-6,
+        }
+        if ratio is None:
+            stored_ones, states = torch.as_tensor(patterns), torch.as_tensor(queries)
+            steps = retrieve(stored_ones, queries=states, beta=beta, tolerance=1e-8)
+            end, rest = steps.states.numpy(), steps.converged.numpy()
+        elif ratio == 0.0:
+            end = slow_flow(patterns, **given)[1][:, -1]
+            rest = _length(softmax(beta * end @ patterns.T) @ patterns - end) <= AT_REST
+        else:
+            _, v, h = flow(patterns, ratio=ratio, empty=empty, **given)
+            end, hidden = v[:, -1], h[:, -1]
+            rest = _length(softmax(beta * hidden) @ patterns - end) <= AT_REST
+            rest &= _length(end @ patterns.T - hidden) <= AT_REST
+        points.append(end)
+        resting.append(rest)
+    return np.concatenate(points), np.concatenate(resting)
+
+
+def _length(vectors: Array) -> Array:
+    return np.asarray(np.linalg.norm(vectors, axis=1))
+
+
+@record
+class Share:
+    """Queries that ended elsewhere, of those tried, Wilson's interval, and those not at rest."""
+
+    count: int
+    tried: int
+    low: float
+    high: float
+    undecided: int
+
+
+def elsewhere(one: tuple[Array, Array], *, other: tuple[Array, Array]) -> Share:
+    """How many of the queries of `ends` end at another place in `other`, of those that rest in
+    both.
+    """
+    both = one[1] & other[1]
+    apart = np.linalg.norm(one[0] - other[0], axis=1) > APART
+    count, tried = int((apart & both).sum()), int(both.sum())
+    low, high = share_interval(count, trials=tried)
+    return Share(count=count, tried=tried, low=low, high=high, undecided=int((~both).sum()))
+
+
+STARTS: dict[str, tuple[float, ...]] = {
+    "in balance": (0.03, 0.3, 1.0, 3.0, 30.0),
+    "empty": (0.03, 0.3, 1.0, 3.0, 10.0),
+    "unit steps": (0.0,),
+}
+
+
+@stored(
+    Path(__file__).with_name("ends.csv"),
+    units=[{"start": start, "ratio": r} for start, ratios in STARTS.items() for r in ratios],
+    seconds=3.0,
+    within={"count": 2, "tried": 2, "low": 0.02, "high": 0.02},
+)
+def ENDS(start: str, ratio: float) -> Rows:
+    """Queries that end elsewhere than in attention in continuous time, β = 0.8, 200 queries."""
+    drawn = memories(10, queries=20, seed=0)
+    found = elsewhere(
+        ends(drawn, beta=0.8, ratio=0.0),
+        other=ends(drawn, beta=0.8, ratio=ratio or None, empty=start == "empty"),
+    )
+    return [{name: getattr(found, name) for name in ("count", "tried", "low", "high")}]

@@ -1,1 +1,0 @@
-"""A continuous memory whose hidden neurons lag behind."""

@@ -1,0 +1,153 @@
+"""What the site makes of printed lines and of drawings, without building it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+EXTENSIONS = Path(__file__).resolve().parents[1] / "book" / "_ext"
+
+
+def extension(name: str) -> ModuleType:
+    """A part of the site's extension, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, EXTENSIONS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+PRINTED = extension("site_printed")
+DRAWINGS = extension("site_drawings")
+
+
+def rows(html: str) -> list[list[str]]:
+    """The cells of all tables."""
+    found = re.findall(r"<tr>(.*?)</tr>", html)
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [
+        pytest.param(
+            "d =  500: lost 0.22 +- 0.01, theory -1\nd = 1000: lost 0.39 +- 0.02, theory 0\n",
+            [["d", "lost", "theory"], ["500", "0.22 ± 0.01", "−1"], ["1000", "0.39 ± 0.02", "0"]],
+            id="the same words around other numbers",
+        ),
+        pytest.param(
+            "T = 4, beta 0.5: 0 of 16 come back\nT = 8, beta 0.6: 3 of 16 come back\n",
+            [["T", "β", "come back"], ["4", "0.5", "0 of 16"], ["8", "0.6", "3 of 16"]],
+            id="words behind a number",
+        ),
+        pytest.param(
+            " N   states  factor  one step\n 6       64            36\n 8      256  4.13      64\n",
+            [
+                ["N", "states", "factor", "one step"],
+                ["6", "64", "", "36"],
+                ["8", "256", "4.13", "64"],
+            ],
+            id="columns with a gap",
+        ),
+        pytest.param(
+            "  hidden:  lower  upper\nas it is:     57     71\n  scaled:     59     72\n",
+            [["hidden:", "lower", "upper"], ["as it is:", "57", "71"]],
+            id="columns without a gap",
+        ),
+        pytest.param(
+            "cubic: 0 rises in 10 flips; left: 0\nsquare: 0 rises in 10 flips; left: 2\n",
+            [["", "0 rises in 10 flips, left"], ["cubic", "0"], ["square", "2"]],
+            id="a phrase is not cut at its numbers",
+        ),
+    ],
+)
+def test_printed_lines_are_a_table(text: str, cells: list[list[str]]) -> None:
+    assert rows(PRINTED.printed(text))[: len(cells)] == cells
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # One line, lines of different kinds, and numbers of which no word says what they are.
+        "largest deviation: 0.25",
+        "mean 0.5\nat most 3 of 10, at least 0.1",
+        "random: share at 1, 8 times: 0.0, 0.1\nopposed: share at 1, 8 times: 0.0, 0.9",
+    ],
+)
+def test_other_printed_lines_are_sentences(text: str) -> None:
+    html = PRINTED.printed(text)
+    assert re.findall(r"<p>(.*?)</p>", html) == text.splitlines()
+    assert "<table" not in html
+
+
+def test_no_number_is_lost_on_a_page(root: Path) -> None:
+    number = re.compile(r"\d+(?:\.\d+)?")
+    count = 0
+    for path in sorted((root / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            tags = cell["metadata"].get("tags", [])
+            if cell["cell_type"] != "code" or {"remove-cell", "results"} & set(tags):
+                continue
+            text = "".join("".join(o["text"]) for o in cell["outputs"] if o.get("name") == "stdout")
+            html = PRINTED.take_printed(cell)
+            shown = set(number.findall(re.sub(r"<[^>]*>|&#x27;", " ", html)))
+            assert set(number.findall(text)) <= shown, f"{path.name}: {text}"
+            assert "\n\n" not in html
+            count += bool(html)
+    assert count > 200
+
+
+def test_numbers_of_a_figure_and_long_tables_are_folded_and_tables_name_their_command() -> None:
+    made = "made by: python -m bookmaker table 33_a b, python -m bookmaker table 33_a c\n"
+    html = PRINTED.printed(made + "at rest: 3\n", folded=True)
+    assert html.count("<details>") == 1
+    assert re.findall("<code>(.*?)</code>", html) == [
+        "python -m bookmaker table 33_a b",
+        "python -m bookmaker table 33_a c",
+    ]
+    assert "<details>" not in PRINTED.printed("at rest: 3\n" * 12)
+    assert "<details>" in PRINTED.printed("at rest: 3\n" * 13)
+
+
+def test_a_colour_keeps_its_name_on_the_dark_ground_and_ink_turns() -> None:
+    from spinformer.plot.style import COLORS
+
+    values = {
+        name: np.array([int(color[n : n + 2], 16) for n in (1, 3, 5)])
+        for name, color in COLORS.items()
+    }
+    for name, color in values.items():
+        dark = DRAWINGS.on_dark(color)
+        if name == "black":
+            assert dark.min() > 200
+        else:
+            assert np.abs(dark - color).max() < 15, name
+    assert DRAWINGS.on_dark(np.array([255, 255, 255])).max() < 40
+    # The colours of a scale keep the order of their lightness.
+    from matplotlib import colormaps
+
+    scale = 255 * colormaps["cividis"](np.linspace(0, 1, 12))[:, :3]
+    assert (np.diff(DRAWINGS.on_dark(scale)[[0, 3, 9, 11]] @ [0.2, 0.7, 0.1]) > 0).all()
+
+
+def test_what_lies_on_a_picture_keeps_its_colours() -> None:
+    picture = '<g class="as-drawn"><path style="fill: #000000"/><g class="ink"/></g>'
+    text, changed = DRAWINGS.two_grounds(f'<svg>{picture}<path style="stroke: #e69f00"/></svg>')
+    assert changed == {"#000000"}
+    assert 'style="fill: var(--on000000,#000000)"' in text
+    assert 'style="stroke: #e69f00"' in text
+    rule = DRAWINGS.dark_rule(changed)
+    assert "svg.figure .ink{--on000000:#e8e8e8;}" in rule
+    assert "svg.figure .as-drawn{--on000000:initial;}" in rule
+
+
+def test_words_of_a_caption_follow_the_theme_but_not_within_a_tag() -> None:
+    told = DRAWINGS.two_words('<a class="black">light green, pale</a> in light')
+    assert re.sub("<span.*?</span>", "|", told) == '<a class="black">|| green, ||</a> in light'
