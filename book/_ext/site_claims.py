@@ -6,26 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from docutils.parsers.rst import Directive
-from docutils.statemachine import StringList
 from sphinx.application import Sphinx
-from sphinx.util.nodes import nested_parse_with_titles
+from sphinx.util.docutils import SphinxDirective
 
 from bookmaker.claims_page import claims_markdown, sources_markdown
 
 
-class FromText(Directive):
+class FromText(SphinxDirective):
     """A directive that stands for the text that `write` returns."""
 
     write = staticmethod(claims_markdown)
 
     def run(self) -> list[nodes.Node]:
         """Return the parsed text."""
-        root = Path(self.state.document.settings.env.app.srcdir)
-        container = nodes.Element()
-        lines = StringList(self.write(root).splitlines(), source="claims.yml")
-        nested_parse_with_titles(self.state, lines, container)
-        return container.children
+        text = self.write(Path(self.env.srcdir))
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
 class Claims(FromText):

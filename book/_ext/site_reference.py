@@ -12,11 +12,10 @@ from typing import Any
 
 import nbformat
 from docutils import nodes
-from docutils.parsers.rst import Directive, directives
-from docutils.statemachine import StringList
+from docutils.parsers.rst import directives
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
-from sphinx.util.nodes import nested_parse_with_titles
+from sphinx.util.docutils import SphinxDirective
 
 from bookmaker.claims_page import chapter_claims_markdown, read_rows
 
@@ -67,7 +66,7 @@ def used(root: Path) -> dict[str, list[str]]:
     return found
 
 
-class ReferenceOf(Directive):
+class ReferenceOf(SphinxDirective):
     """The rooms named: what each file is for, then, unless `:index:` is given, its entries."""
 
     required_arguments = 1
@@ -76,7 +75,7 @@ class ReferenceOf(Directive):
 
     def run(self) -> list[nodes.Node]:
         """Return the parsed text."""
-        source = Path(self.state.document.settings.env.app.srcdir) / "src"
+        source = Path(self.env.srcdir) / "src"
         table, entries = ["| to | use |", "| --- | --- |"], []
         for room in self.arguments:
             for name, tree in modules(source, room).items():
@@ -91,9 +90,7 @@ class ReferenceOf(Directive):
                 table.append(f"| {task} | {', '.join(links)} |")
                 entries += [f"## {short}", "", "```{eval-rst}", f".. automodule:: {name}", "```"]
         lines = [*table, "", *([] if "index" in self.options else entries)]
-        container = nodes.Element()
-        nested_parse_with_titles(self.state, StringList(lines, source="reference"), container)
-        return container.children
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
 def plain_docstring(
