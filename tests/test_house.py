@@ -35,9 +35,9 @@ CODE_CEILINGS = {
     "src/spinformer": 8_900,
     "src/bookmaker": 2_910,
     "book/_ext": 950,
-    "src/compendium": 17_630,
+    "src/compendium": 17_660,
 }
-LINE_CEILINGS = {"src": 45_600, "tests": 27_695}
+LINE_CEILINGS = {"src": 45_760, "tests": 27_745}
 
 
 @cache
