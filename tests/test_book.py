@@ -530,10 +530,21 @@ def test_columns_of_a_figure_stand_below_one_another_on_a_telephone(
     views = browser.execute_script(shown)
     for one, after in itertools.pairwise(views):
         if after[2] > 0:
-            # The next window on the same drawing begins where this one ends, and lies below it.
+            # The next window on the same drawing begins where this one ends, and lies below it
+            # or, if it is small, beside it.
             assert after[2] == pytest.approx(one[2] + one[3])
-            assert after[1] > one[1]
+            assert after[1] > one[1] or after[0] >= one[0] + one[4]
     assert sum(view[3] for view in views) == pytest.approx(sum(view[3] for view in whole))
+    # Letters are as large as there is room for, and the page is as wide as the window.
+    sizes = (
+        "return [...document.querySelectorAll('article svg.figure')].map(s => {"
+        "const found = [...s.querySelectorAll('text')].filter(t => t.textContent.trim()).map(t => {"
+        "const m = t.getScreenCTM(), one = t.firstElementChild ?? t;"
+        "return parseFloat(getComputedStyle(one).fontSize) * Math.hypot(m.a, m.b); });"
+        "return found.sort((a, b) => a - b)[found.length >> 1]; })"
+    )
+    assert min(browser.execute_script(sizes)) > 8
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     until(browser, lambda: len(browser.execute_script(shown)) == len(whole))
 

@@ -11,6 +11,7 @@ addEventListener("DOMContentLoaded", () => {
     svg.setAttribute("viewBox", view);
     svg.setAttribute("width", Math.round(width * 4 / 3));
     svg.setAttribute("height", Math.round(height * 4 / 3));
+    svg.style.setProperty("--drawn", `${Math.round(width * 4 / 3)}px`);
   }
   function split(svg) {
     const [, , width, height] = svg.dataset.whole.split(" ").map(Number);
@@ -27,12 +28,85 @@ addEventListener("DOMContentLoaded", () => {
     });
     svg.after(...copies.slice(1));
   }
+
+  // ---- letters as large as there is room for; a drawing whose letters stay small is wider than the page
+  const WANTED = 10, LEAST = 8.5, MOST = 1.4;
+  const texts = (svg) => [...svg.querySelectorAll("text")].filter((one) => one.textContent.trim());
+  function size(text) {
+    const matrix = text.getScreenCTM();
+    const parts = text.children.length ? [...text.children] : [text];
+    const sizes = parts.map((one) => parseFloat(getComputedStyle(one).fontSize));
+    return Math.max(...sizes) * Math.hypot(matrix.a, matrix.b);
+  }
+  function scale(text, by) {
+    text.dataset.drawn ??= text.getAttribute("transform") ?? "";
+    const box = text.getBBox(), anchor = getComputedStyle(text).textAnchor;
+    // Formulas say nothing of their anchor; short ones stand at ticks.
+    const share = anchor === "end" ? 1 : anchor === "middle" || box.width < 30 ? 0.5 : 0;
+    const x = box.x + share * box.width, y = box.y + box.height / 2;
+    text.setAttribute("transform", `${text.dataset.drawn} translate(${x} ${y}) scale(${by}) translate(${-x} ${-y})`);
+  }
+  function enlarge(svg) {
+    const frame = svg.getBoundingClientRect();
+    const all = texts(svg).filter((text) => {
+      const box = text.getBoundingClientRect();
+      return box.width && box.right > frame.left && box.left < frame.right;
+    });
+    if (!all.length) return;
+    const middle = all.map(size).sort((a, b) => a - b)[Math.floor(all.length / 2)];
+    // Letters in boxes that would stay small keep their size in them.
+    const most = middle * MOST < LEAST ? 1 : Math.min(MOST, WANTED / middle);
+    if (most !== 1 && most < 1.05) return;
+    const rows = new Map();
+    for (const text of all) {
+      const box = text.getBoundingClientRect();
+      const row = Math.round((box.top + box.bottom) / 6);
+      if (!rows.has(row)) rows.set(row, { texts: [], by: most });
+      rows.get(row).texts.push(text);
+    }
+    const apart = (a, b) => a.right < b.left + 1 || b.right < a.left + 1 || a.bottom < b.top + 2 || b.bottom < a.top + 2;
+    for (let round = 0; round < 5; round += 1) {
+      const boxes = [];
+      for (const row of rows.values()) {
+        for (const text of row.texts) {
+          scale(text, row.by);
+          boxes.push([text.getBoundingClientRect(), row]);
+        }
+      }
+      const tight = new Set();
+      boxes.forEach(([one, row], n) => {
+        if (one.left < frame.left - 2 || one.right > frame.right + 2) tight.add(row);
+        for (const [other, second] of boxes.slice(n + 1)) if (!apart(one, other)) tight.add(row).add(second);
+      });
+      for (const row of tight) row.by = round < 3 ? 1 + (row.by - 1) / 2 : 1;
+      if (!tight.size) break;
+    }
+    const now = all.map(size).sort((a, b) => a - b)[Math.floor(all.length / 2)];
+    if (now < LEAST) {
+      svg.style.setProperty("width", `${Math.round(frame.width * LEAST / now)}px`, "important");
+      svg.style.maxWidth = "none";
+      svg.parentElement.classList.add("figure-wide");
+    }
+  }
+  function restore(svg) {
+    for (const text of svg.querySelectorAll("text[data-drawn]")) {
+      text.setAttribute("transform", text.dataset.drawn);
+    }
+    svg.style.removeProperty("width");
+    svg.style.maxWidth = "";
+    svg.parentElement.classList.remove("figure-wide");
+  }
+
   function arrange() {
     for (const copy of document.querySelectorAll("svg.figure.column")) copy.remove();
     for (const svg of svgs.filter((one) => one.dataset.columns)) {
       svg.dataset.whole ??= svg.getAttribute("viewBox");
       show(svg, svg.dataset.whole);
       if (narrow.matches) split(svg);
+    }
+    for (const svg of svgs) {
+      restore(svg);
+      if (narrow.matches && !svg.dataset.columns) enlarge(svg);
     }
   }
   narrow.addEventListener("change", arrange);
@@ -55,6 +129,8 @@ addEventListener("DOMContentLoaded", () => {
   function open(picture) {
     const copy = picture.cloneNode(true);
     if (copy.dataset.whole) show(copy, copy.dataset.whole);
+    for (const text of copy.querySelectorAll("text[data-drawn]")) text.setAttribute("transform", text.dataset.drawn);
+    for (const name of ["width", "max-width"]) copy.style.removeProperty(name);
     place.replaceChildren(copy);
     dialog.showModal();
   }

@@ -463,7 +463,7 @@ SETTINGS = Table(
         {"power": power, "sizes": sizes, "seeds": seeds}
         for power in ("0", "0.25", "0.5", "0.75", "1", "free")
         for sizes in ("all", "without the least", "without the largest")
-        for seeds in ("0", "1")
+        for seeds in ("0", "1", "both")
     ],
     rows=rate_rows,
     seconds=1.0,

@@ -37,7 +37,7 @@ import torch
 from scipy.sparse.linalg import LinearOperator, eigs
 from torch import Tensor
 
-from bookmaker.tables import Rows, stored
+from bookmaker.tables import Rows, Table, stored
 from compendium.common.rows import rows_of
 from spinformer.core.anderson import anderson
 from spinformer.core.statistics import mean_interval
@@ -390,6 +390,40 @@ def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
     return voices_rows(
         the_model(), span=4, beta=beta, voices=voices, runs=16, steps=24, settle=settle
     )
+
+
+# At how many tokens, and within which total variation, R4 may be asked.
+TOKENS, THRESHOLDS = (1, 2, 4, 8), (0.1, 0.2, 0.25, 0.3, 0.4)
+
+
+def crowd_rows(beta: float, tokens: int, threshold: float) -> Rows:
+    """Whether one voice is outside a threshold at its first word, 10,000 inside for some tokens.
+
+    value: the smaller of both distances to the threshold, with two errors over 16 starts.
+    """
+    table = VOICES_TABLE.read()
+    here = table["beta"] == beta
+    one = here & (table["voices"] == 1) & (table["step"] == 1)
+    crowd = here & (table["voices"] == 10_000) & (table["step"] <= tokens)
+    value = np.concatenate(
+        [table["distance"][one] - threshold, threshold - table["distance"][crowd]]
+    )
+    error = 2.0 * np.concatenate([table["error"][one], table["error"][crowd]])
+    ends = (value.min(), (value - error).min(), (value + error).min())
+    return [dict(zip(("value", "low", "high"), ends, strict=True)) | {"runs": 16}]
+
+
+CROWD = Table(
+    path=HERE / "settings_R4.csv",
+    units=[
+        {"beta": beta, "tokens": tokens, "threshold": threshold}
+        for beta in (0.5, 1.0)
+        for tokens in TOKENS
+        for threshold in THRESHOLDS
+    ],
+    rows=crowd_rows,
+    seconds=1.0,
+)
 
 
 @stored(

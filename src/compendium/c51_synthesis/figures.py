@@ -107,7 +107,7 @@ def show_motion(
     axes[0].set(xlabel=r"angle of the values $\varphi$ (degrees)")
     axes[0].set_ylabel(r"inverse temperature $\beta$")
     axes[0].grid(False)
-    axes[1].plot(*turns.T, color=COLORS["black"], label=r"attention, $N\to\infty$")
+    axes[1].plot(*turns.T, color=COLORS["green"], label=r"attention, $N\to\infty$")
     axes[1].plot(*chain.T, "s", ms=4, color=COLORS["red"], label="readers, exact")
     axes[1].set(xlabel=r"angle of the values $\varphi$ (degrees)", ylabel="turns in a step")
     axes[1].legend(loc="upper left")
