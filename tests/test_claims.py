@@ -196,6 +196,7 @@ def test_figures_come_from_the_chapter_of_the_row_first() -> None:
         (("test: tests/test_small.py::test_small", ""), "test is missing"),
         (("  no_settings: nothing was chosen\n", ""), "needs a table of settings, or no_settings"),
         (("  no_settings", "  settings: s.csv\n  no_settings"), "needs a table of settings, or"),
+        (("  no_settings", "  region: a < 1\n  no_settings"), "a region belongs to a row"),
     ],
 )
 def test_a_row_that_cannot_decide_is_named(change: tuple[str, str], message: str) -> None:
@@ -230,8 +231,9 @@ def table_of_settings(path: Path, values: list[float], missing: str = "") -> Pat
         ([0.2] * 12, "holds", ""),
         ([0.2] * 11 + [-0.01], "holds", "but 1 of 12 settings say otherwise"),
         ([-0.2] * 11 + [0.0], "fails", "but 1 of 12 settings say otherwise"),
-        ([0.2] * 11 + [-0.01], "holds if", ""),
-        ([-0.2] * 12, "holds if", "none of 12 settings speaks for the statement"),
+        ([0.2] * 11 + [0.05], "holds", "but the intervals of 1 of 12 settings include zero"),
+        ([-0.2] * 11 + [-0.05], "fails", "but the intervals of 1 of 12 settings include zero"),
+        ([0.2] * 11 + [-0.01], "holds if", "but 1 of 12 settings say otherwise"),
         ([0.2, -0.2] * 6, "open", ""),
         ([0.2] * 11, "holds", "has 11 lines"),
         ([float("nan")] + [0.2] * 11, "open", "outside its interval"),
@@ -241,6 +243,25 @@ def test_settings_that_turn_a_verdict_are_named(
     tmp_path: Path, values: list[float], verdict: str, message: str
 ) -> None:
     told = "; ".join(settings_faults(table_of_settings(tmp_path / "s.csv", values), verdict))
+    assert message in told
+    assert bool(message) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("region", "message"),
+    [
+        ("rate < 0.025", ""),
+        ("rate < 0.025 and start == 'cold'", ""),
+        ("start == 'cold'", "but 2 of 6 settings with start == 'cold' say otherwise"),
+        ("rate > 1", "no line of the table of settings s.csv has rate > 1"),
+        ("speed > 1", "compares speed, which is unknown"),
+    ],
+)
+def test_a_condition_names_the_settings_that_must_agree(
+    tmp_path: Path, region: str, message: str
+) -> None:
+    path = table_of_settings(tmp_path / "s.csv", [0.2, 0.2, -0.2] * 4)
+    told = "; ".join(settings_faults(path, "holds if", region))
     assert message in told
     assert bool(message) == bool(told)
 
@@ -258,3 +279,4 @@ def test_settings_are_told_in_words(tmp_path: Path) -> None:
         "10 of 12 settings speak for the statement (rate 0.01, 0.02, 0.03; start cold, warm; 5 runs"
         " each): -0.3 to 0.2, 8 with the whole interval above zero, 2 below"
     )
+    assert settings_words(path, "rate > 0.02").endswith(" below; all 4 with `rate > 0.02` do")

@@ -33,11 +33,11 @@ MAY_IMPORT = {
 # rises only in a commit that says why.
 CODE_CEILINGS = {
     "src/spinformer": 8_900,
-    "src/bookmaker": 2_910,
+    "src/bookmaker": 2_935,
     "book/_ext": 950,
-    "src/compendium": 17_630,
+    "src/compendium": 17_990,
 }
-LINE_CEILINGS = {"src": 45_600, "tests": 27_705}
+LINE_CEILINGS = {"src": 46_270, "tests": 27_740}
 
 
 @cache

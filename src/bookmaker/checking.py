@@ -223,7 +223,7 @@ def _row_faults(root: Path, claims: list[Claim], book: list[Chapter]) -> Iterato
             yield claim.fault(f"the test {test} is not marked {mark}")
         if claim.settings:
             path = root / TABLES / claim.settings
-            yield from map(claim.fault, settings_faults(path, claim.verdict))
+            yield from map(claim.fault, settings_faults(path, claim.verdict, claim.region))
 
 
 def marks(path: Path) -> dict[str, set[str]]:

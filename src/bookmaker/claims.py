@@ -20,7 +20,6 @@ from yaml.constructor import SafeConstructor
 from bookmaker.conditions import condition_names, is_met
 from bookmaker.errors import ConditionError, Fault, SourceError
 from bookmaker.freshness import read_notebook
-from bookmaker.settings import SIGNS
 
 VERDICTS = ("holds", "holds if", "fails", "open", "not computed yet")
 DECIDED = {"holds": True, "holds if": True, "fails": False}
@@ -43,10 +42,10 @@ class Claim:
     they print it, and the row finds it with a regular expression of one group. `criterion` is an
     expression in these names that is true where the statement holds (see `conditions`); `shown` is
     what the page prints, with `{name}` for a figure. `settings` is the table of settings, below
-    `src/compendium`, of a row whose verdict depends on choices (see `settings`); one that
-    `holds` or `fails` and has none says in `no_settings` why no choice could turn it; `before` says
-    of a criterion that was changed after the first run what it was and what it gave. `line` is
-    where the row begins.
+    `src/compendium`, of a row whose verdict depends on choices (see `settings`), and `region` the
+    condition on its columns under which it `holds if`; a row without a table says in
+    `no_settings` why no choice could turn it; `before` says of a criterion that was changed after
+    the first run what it was and what it gave. `line` is where the row begins.
     """
 
     id: str
@@ -59,6 +58,7 @@ class Claim:
     criterion: str = ""
     shown: str = ""
     settings: str = ""
+    region: str = ""
     no_settings: str = ""
     before: str = ""
     line: int = field(default=1, compare=False)
@@ -83,6 +83,10 @@ class Claim:
                     yield f"figure {name} needs one group, got {groups}"
             except re.error as error:
                 yield f"figure {name} is no regular expression: {error}"
+        if self.verdict != "not computed yet" and bool(self.settings) == bool(self.no_settings):
+            yield "needs a table of settings, or no_settings: why no choice turns it"
+        if self.region and (not self.settings or self.verdict != "holds if"):
+            yield "a region belongs to a row that holds if, with a table of settings"
         if not self.settled:
             if self.criterion or self.figures or self.shown:
                 yield f"a row that is {self.verdict!r} has no figures and no criterion"
@@ -92,8 +96,6 @@ class Claim:
                 yield f"{key} is missing"
         if self.verdict != "holds" and not self.condition:
             yield "condition is missing: say when or why"
-        if bool(self.settings) == bool(self.no_settings) and self.verdict in SIGNS:
-            yield "needs a table of settings, or no_settings: why no choice turns it"
         try:
             compared = set(condition_names(self.criterion)) if self.criterion else set()
             quoted = {name for _, name, _, _ in Formatter().parse(self.shown) if name is not None}

@@ -90,7 +90,8 @@ def read_rows(root: Path) -> list[Row]:
             (name != claim.chapter, name) for name in printed if claim.id in printed[name]
         )
         names = tuple(name for _, name in places)
-        settings = settings_words(root / TABLES / claim.settings) if claim.settings else ""
+        table = root / TABLES / claim.settings
+        settings = settings_words(table, claim.region) if claim.settings else ""
         part = parts.get(claim.chapter, home.get(claim.id[0], ""))
         rows.append(Row(claim, figures, settings, names, part, passages.get(claim.id, "")))
     if faults:

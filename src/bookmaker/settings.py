@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bookmaker.conditions import is_met
+from bookmaker.errors import ConditionError
 from bookmaker.tables import read_columns
 
 # Where the names of tables begin.
@@ -20,15 +22,16 @@ TABLES = "src/compendium"
 FIGURES = ("value", "low", "high", "runs")
 # Fewer combinations than this say little about the choices that were not made.
 FEWEST = 12
-# The sign that every value has under a verdict without a condition.
-SIGNS = {"holds": 1, "fails": -1}
+# The sign that every value has under a verdict, in the region of one with a condition.
+SIGNS = {"holds": 1, "holds if": 1, "fails": -1}
 
 
-def settings_faults(path: Path, verdict: str) -> Iterator[str]:
+def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]:
     """What is wrong with a table of settings, and with a verdict that it does not bear out.
 
-    *Holds* and *fails* need the same sign in every line; *holds if* needs one line that speaks for
-    the statement; what is *open* needs nothing.
+    *Holds* and *fails* need the whole interval on one side of zero in every line; *holds if* in
+    every line of `region`, a condition on the columns (see `conditions`; "" for all lines). What
+    is *open* needs nothing.
     """
     if not path.is_file():
         yield f"there is no table of settings {path.name}"
@@ -43,23 +46,47 @@ def settings_faults(path: Path, verdict: str) -> Iterator[str]:
     if not np.all((low <= value) & (value <= high)):
         yield f"the table of settings {path.name} has a value outside its interval"
     sign = SIGNS.get(verdict)
-    if sign and (turned := np.count_nonzero(np.sign(value) != sign)):
-        yield f"verdict {verdict!r}, but {turned} of {len(value)} settings say otherwise"
-    if verdict == "holds if" and not np.any(value > 0):
-        yield f"verdict {verdict!r}, but none of {len(value)} settings speaks for the statement"
+    if not sign:
+        return
+    try:
+        inside = settings_region(table, region)
+    except ConditionError as error:
+        yield str(error)
+        return
+    turned = inside & (sign * value <= 0)
+    unsure = inside & ~turned & (np.minimum(sign * low, sign * high) <= 0)
+    lines = f"{inside.sum()} settings" + (f" with {region}" if region else "")
+    if not inside.any():
+        yield f"no line of the table of settings {path.name} has {region}"
+    if turned.any():
+        yield f"verdict {verdict!r}, but {turned.sum()} of {lines} say otherwise"
+    if unsure.any():
+        yield f"verdict {verdict!r}, but the intervals of {unsure.sum()} of {lines} include zero"
 
 
-def settings_words(path: Path) -> str:
+def settings_region(table: Mapping[str, np.ndarray], region: str) -> np.ndarray:
+    """Which lines of a table of settings lie in a region; all if it is "".
+
+    >>> settings_region({"rate": np.array([0.1, 0.3]), "runs": np.array([5, 5])}, "rate < 0.2")
+    array([ True, False])
+    """
+    lines = zip(*(column.tolist() for column in table.values()), strict=True)
+    met = [not region or is_met(region, dict(zip(table, line, strict=True))) for line in lines]
+    return np.array(met, dtype=bool)
+
+
+def settings_words(path: Path, region: str = "") -> str:
     """The choices that were tried and what they gave, in one sentence for the claims page."""
     table = read_columns(path)
     value, runs = table["value"], table["runs"]
     choices = "; ".join(_choice(name, table) for name in table if name not in FIGURES)
     each = f"{runs.min()}" if runs.min() == runs.max() else f"{runs.min()} to {runs.max()}"
+    where = f"; all {settings_region(table, region).sum()} with `{region}` do" if region else ""
     return (
         f"{np.count_nonzero(value > 0)} of {len(value)} settings speak for the statement "
         f"({choices}; {each} runs each): {value.min():.2g} to {value.max():.2g}, "
         f"{np.count_nonzero(table['low'] > 0)} with the whole interval above zero, "
-        f"{np.count_nonzero(table['high'] < 0)} below"
+        f"{np.count_nonzero(table['high'] < 0)} below{where}"
     )
 
 

@@ -15,7 +15,6 @@ from compendium.c35b_scaling_and_blocks.blocks import (
     Blocks,
     block_step,
     first_mode,
-    generate_blocks,
     make_blocks,
     random_hidden,
 )
@@ -93,23 +92,6 @@ def test_the_mean_field_is_the_limit_of_exact_sums_over_all_texts() -> None:
     error, rest = np.abs(large - limit).max(), np.abs(3.0 * large - 2.0 * small - limit).max()
     assert 0.002 < error < 0.2
     assert rest < 0.3 * error
-
-
-@pytest.mark.parametrize(("residual", "feed"), [(0.6, 0.0), (0.0, 2.0), (0.5, 1.0)])
-def test_a_large_network_follows_the_mean_field(residual: float, feed: float) -> None:
-    blocks, beta = _blocks(residual, feed), 1.1
-    size, steps = 60_000, 8
-    texts = generate_blocks(
-        blocks, WINDOW, size=size, position=3, beta=beta, steps=steps, seed=2, runs=200
-    )
-    window, path = WINDOW, []
-    for n in range(steps):
-        window, _ = block_step(blocks, window, position=(3 + n) % 4, beta=beta)
-        path.append(window[0])
-    gap = texts.mean(axis=0) - np.array(path)
-    assert np.abs(gap).max() < 6.0 / np.sqrt(200 * size / 3) + 20.0 / size
-    spread = texts[:, 0].var(axis=0) * size / 3
-    assert (spread < 3.5).all()
 
 
 def _bare(context: Context, beta: float) -> BlockEnsemble:

@@ -28,8 +28,8 @@ from compendium.common.token_tasks import Task, digit_task, recall_task
 from spinformer.core.records import record
 
 _HERE = Path(__file__).parent
-# A decade by quarters.
-R = (0.001, 0.0018, 0.0032, 0.0056, 0.01, 0.018, 0.032)
+# Two decades by quarters.
+R = (0.001, 0.0018, 0.0032, 0.0056, 0.01, 0.018, 0.032, 0.056, 0.1)
 
 
 @record
@@ -56,7 +56,7 @@ GRIDS = {
         task=recall_task,
         depth=1,
         splits=range(20, 30),
-        rates={"saddle": R[1:5], "frozen couplings": R[2:6], "answers only": R[2::2]},
+        rates={"saddle": R[1:5], "frozen couplings": R[2:6], "answers only": R[2:7:2]},
         cells=[
             (("saddle", "frozen couplings"), (0.6,), (200,)),
             (("answers only",), (0.6,), (200,)),
@@ -73,7 +73,7 @@ GRIDS = {
         task=copy_task,
         depth=1,
         splits=range(20, 30),
-        rates={"saddle": R[2:6], "frozen couplings": R[3:]},
+        rates={"saddle": R[2:6], "frozen couplings": R[3:7]},
         cells=[
             (("saddle", "frozen couplings"), (0.6,), (60, 100)),
             (("saddle", "frozen couplings"), (2.0,), (60,)),
@@ -90,7 +90,7 @@ GRIDS = {
         task=digit_task,
         depth=4,
         splits=range(20, 25),
-        rates={"saddle": R[1:4:2]},
+        rates={"saddle": R[1:8:2]},
         cells=[(("saddle",), (0.3, 0.6, 0.2, 0.45), (120,))],
         probed=40,
     ),
@@ -98,7 +98,7 @@ GRIDS = {
         task=digit_task,
         depth=1,
         splits=range(20, 25),
-        rates=dict.fromkeys(MIXERS + LAYERS, R[1:6:2]),
+        rates=dict.fromkeys(MIXERS + LAYERS, R[1:8:2]),
         cells=[
             (MIXERS + LAYERS, (0.6,), (200,)),
             (("layer of spins",), (0.3, 2.0), (200,)),

@@ -31,6 +31,8 @@ RATES, STRENGTHS = (0.003, 0.01, 0.03), (1.0, 3.0)
 UPDATES = 400
 LOOKS = (0, 25, 50, 100, 200, 300)
 SEEDS, TEXT_SEEDS, SPLITS = tuple(range(10)), tuple(range(5)), (0, 1)
+# A split on which two arms were trained later, to see whether the lead is one of the first two.
+THIRD = 2
 # The recall arm that is trained on answers dealt out by chance.
 SHUFFLED = "shuffled"
 TEXT_ARMS = ("driven", "symmetric", "uniform", "attention")
@@ -151,9 +153,16 @@ TEXT = Table(
         for seed in TEXT_SEEDS
         for split in SPLITS
         for arm in TEXT_ARMS
+    ]
+    + [
+        {"arm": arm, "split": THIRD, "seed": seed}
+        for seed in TEXT_SEEDS
+        for arm in ("driven", "uniform")
     ],
     rows=text_rows,
 )
 COUNTS = Table(
-    path=FOLDER / "counts.csv", units=[{"split": split} for split in SPLITS], rows=count_rows
+    path=FOLDER / "counts.csv",
+    units=[{"split": split} for split in (*SPLITS, THIRD)],
+    rows=count_rows,
 )

@@ -16,8 +16,6 @@ from spinformer.dmft.attractors import Regime
 from spinformer.plot.orbits import PARAMETERS, REGIME_COLORS, draw_plane
 from spinformer.plot.style import COLORS, label_panels
 
-_NUMBERED = ["blue", "orange", "green", "red", "purple", "sky", "yellow"]
-
 
 def show_plane(
     layers: Mapping[str, np.ndarray],

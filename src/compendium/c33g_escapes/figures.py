@@ -12,34 +12,6 @@ from compendium.common.drawing import intervals
 from spinformer.plot.style import COLORS, label_panels
 
 
-def show_valleys() -> Figure:
-    """A schematic: two valleys, noise that shakes a text in one of them, the way over the pass."""
-    figure, axis = plt.subplots(figsize=(6.4, 2.6))
-    x = np.linspace(-1.75, 1.75, 300)
-
-    def height(at: np.ndarray) -> np.ndarray:
-        return (at**2 - 1.0) ** 2 + 0.25 * at
-
-    axis.plot(x, height(x), color=COLORS["black"], lw=2)
-    rng = np.random.default_rng(2)
-    at = np.linspace(-1.03, 0.0, 40)
-    axis.plot(at, height(at) + 0.12 + 0.04 * rng.standard_normal(40), color=COLORS["red"], lw=1.2)
-    axis.plot([-1.03], [height(at)[0] + 0.12], "o", color=COLORS["red"], ms=8)
-    at = np.linspace(0.0, 0.95, 30)
-    axis.plot(at, height(at) + 0.12, color=COLORS["blue"], lw=1.6)
-    arrow = {"arrowstyle": "<->", "color": "0.3", "lw": 1.2}
-    axis.annotate("", xy=(-1.62, -0.25), xytext=(-1.62, 1.02), arrowprops=arrow)
-    axis.text(-1.68, 0.4, "action $V$", ha="right", va="center")
-    axis.axhline(1.02, xmin=0.1, xmax=0.52, color="0.7", lw=0.8, ls=":")
-    axis.text(-0.55, 1.15, "up: each token\ncosts probability", color=COLORS["red"], ha="center")
-    axis.text(0.62, 1.1, "down: free", color=COLORS["blue"], ha="center")
-    axis.text(-1.0, -0.72, "one cycle", ha="center")
-    axis.text(1.0, -0.2, "another cycle", ha="center")
-    axis.set(xlim=(-2.4, 1.9), ylim=(-0.85, 1.7))
-    axis.axis("off")
-    return figure
-
-
 def show_chain(
     sizes: np.ndarray, *, lifetimes: np.ndarray, action: float, constant: float
 ) -> Figure:

@@ -231,31 +231,44 @@ OTHER_TIMES = Table(
 )
 
 
-def power_rows(motion: str, starts: str, time: str) -> Rows:
+def power_rows(motion: str, left_out: str, time: str) -> Rows:
     """How far the power of N lies above one half in quasi-periodic motion, below it elsewhere.
 
-    `time`: in "texts" or for "linear noise". Times beyond what was looked at count as that long.
+    `left_out`: five of the twenty starts, or "none"; `time`: in "texts" or for "linear noise".
+    Times beyond what was looked at count as that long.
     """
-    table = (MEMORY_TIMES if starts == "first ten" else OTHER_TIMES).read()
+    few, many = (
+        np.concatenate(
+            [_times(one.read(), motion, size, time) for one in (MEMORY_TIMES, OTHER_TIMES)]
+        )
+        for size in ENDS
+    )
+    powers = growth_powers(few, many)
+    if left_out != "none":
+        first = int(left_out.split(" to ")[0])
+        powers = np.delete(powers, slice(first, first + 5))
+    ends = [one - 0.5 for one in median_interval(powers)]
+    if motion != "quasi-periodic":
+        ends = [-ends[0], -ends[2], -ends[1]]
+    return [dict(zip(("value", "low", "high"), ends, strict=True)) | {"runs": len(powers)}]
+
+
+def _times(table: dict[str, np.ndarray], motion: str, size: int, time: str) -> np.ndarray:
     found = table["measured"]
     if time == "linear noise":
         known = [np.where(table[name] < 0, np.inf, table[name]) for name in ("fisher", "dephased")]
         found = np.minimum(*known)
     longest = 16_384.0 if motion == "quasi-periodic" else 1024.0
     found = np.where((found < 0) | (found > longest), longest, found)
-    few, many = (found[(table["motion"] == motion) & (table["size"] == n)] for n in ENDS)
-    ends = [one - 0.5 for one in median_interval(growth_powers(few, many))]
-    if motion != "quasi-periodic":
-        ends = [-ends[0], -ends[2], -ends[1]]
-    return [dict(zip(("value", "low", "high"), ends, strict=True)) | {"runs": len(few)}]
+    return np.asarray(found[(table["motion"] == motion) & (table["size"] == size)])
 
 
 SETTINGS = Table(
     path=Path(__file__).parent / "settings_C12.csv",
     units=[
-        {"motion": motion, "starts": starts, "time": time}
+        {"motion": motion, "left_out": left_out, "time": time}
         for motion in MOTIONS
-        for starts in ("first ten", "other ten")
+        for left_out in ("none", "0 to 4", "5 to 9", "10 to 14", "15 to 19")
         for time in ("texts", "linear noise")
     ],
     rows=power_rows,

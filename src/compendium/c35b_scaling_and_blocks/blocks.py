@@ -23,7 +23,7 @@ temperature of the hidden spins; "linear" blocks take its argument for tanh, a g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.special import softmax
 from scipy.stats import entropy
 
 from bookmaker.tables import Rows, Table
@@ -91,30 +91,6 @@ def random_hidden(seed: Seed, *, features: int, kinds: int = 3) -> np.ndarray:
     return numpy_generator(seed).choice((-1.0, 1.0), size=(2, features, kinds))
 
 
-def _fields(
-    blocks: Blocks,
-    past: np.ndarray,
-    *,
-    position: int,
-    beta: float,
-    bend: Callable[[np.ndarray], np.ndarray],
-) -> np.ndarray:
-    """Fields h (..., L) that windows (..., T, L) make; `bend`: what hidden spins do with βUᵀA."""
-    network = blocks.network
-    places = (position - np.arange(network.context)) % network.positions
-    share, drive = network.epsilon, network.position_overlaps()[places]
-    overlap = (1.0 - share) * network.overlaps(past) + share * drive
-    score = np.einsum("...a,...ta->...t", overlap[..., 0, QUERY, :], overlap[..., KEY, :])
-    weight = np.exp(network.gamma * (score - score.max(axis=-1, keepdims=True)))
-    weight /= weight.sum(axis=-1, keepdims=True)
-    attention = np.einsum("...t,...ta->...a", weight, overlap[..., VALUE, :])
-    inward, outward = blocks.signs
-    argument = beta * attention @ inward
-    bent = argument if blocks.linear else bend(argument)
-    stream = attention + blocks.feed * bent @ outward.T / inward.shape[1]
-    return np.asarray(stream @ network.semantic[OUTPUT])
-
-
 def block_step(
     blocks: Blocks, window: np.ndarray, *, position: int, beta: float
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +98,17 @@ def block_step(
 
     With it the fields h (L,) of the segments, residual connection not included.
     """
-    field = _fields(blocks, window, position=position, beta=beta, bend=np.tanh)
+    network = blocks.network
+    places = (position - np.arange(network.context)) % network.positions
+    share, drive = network.epsilon, network.position_overlaps()[places]
+    overlap = (1.0 - share) * network.overlaps(window) + share * drive
+    weight = softmax(network.gamma * overlap[:, KEY] @ overlap[0, QUERY])
+    attention = weight @ overlap[:, VALUE]
+    inward, outward = blocks.signs
+    argument = beta * attention @ inward
+    bent = argument if blocks.linear else np.tanh(argument)
+    stream = attention + blocks.feed * bent @ outward.T / inward.shape[1]
+    field = np.asarray(stream @ network.semantic[OUTPUT])
     plus, minus = (np.tanh(beta * (field + sign * blocks.residual)) for sign in (1.0, -1.0))
     newest = 0.5 * (plus + minus) + 0.5 * (plus - minus) * window[0]
     return np.concatenate([newest[None], window[:-1]]), field
@@ -147,42 +133,6 @@ def rest_multipliers(blocks: Blocks, *, beta: float) -> np.ndarray:
     step[:segments, :segments] += stay * np.eye(segments)
     found = np.linalg.eigvals(step)
     return np.asarray(found[np.lexsort((-found.imag, -np.abs(found)))])
-
-
-def generate_blocks(
-    blocks: Blocks,
-    window: np.ndarray,
-    *,
-    size: int,
-    position: int,
-    beta: float,
-    steps: int,
-    seed: Seed,
-    runs: int = 1,
-) -> np.ndarray:
-    """Texts of a network of `size` bits and as many hidden spins: mean bits (runs, steps, L).
-
-    window: (T, L) mean bits of the first tokens, newest first, on `position`. Bits of a segment
-    differ only in their sign, so a segment is a number of bits that are up, and a step draws how
-    many of those up and of those down are up next: exact, at any size.
-    """
-    network, rng = blocks.network, numpy_generator(seed)
-    counts, hidden = network.counts(size), size // blocks.signs.shape[2]
-
-    def draw(argument: np.ndarray) -> np.ndarray:
-        return np.asarray(2.0 * rng.binomial(hidden, expit(2.0 * argument)) / hidden - 1.0)
-
-    past = np.broadcast_to(window, (runs, *window.shape))
-    up = np.rint(0.5 * (1.0 + past[:, 0]) * counts).astype(np.int64)
-    found = []
-    for n in range(steps):
-        field = _fields(blocks, past, position=position + n, beta=beta, bend=draw)
-        stay, rise = (expit(2.0 * beta * (field + sign * blocks.residual)) for sign in (1.0, -1.0))
-        up = rng.binomial(up, stay) + rng.binomial(counts - up, rise)
-        token = 2.0 * up / counts - 1.0
-        past = np.concatenate([token[:, None], past[:, :-1]], axis=1)
-        found.append(token)
-    return np.moveaxis(np.array(found), 0, 1)
 
 
 class BlockEnsemble:

@@ -1,0 +1,51 @@
+"""Table of settings of A17: what signals lack to beat random features and components of pixels.
+
+value: how far a signal is behind the better of the two bars, in points of accuracy, with Student's
+interval over ten splits.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from bookmaker.tables import Rows, Table
+from compendium.c16_energies_as_signal.scores import LONGER_TABLE
+from compendium.c16_energies_as_signal.signals import ALONE
+from compendium.c16_energies_as_signal.summary import BARS, COLUMNS, accuracies, interval
+
+LENGTHS = (150, 600)
+
+
+def setting_rows(signal: str, updates: int, splits: str, readout: str) -> Rows:
+    """One signal, read out in one way, over the first or another ten splits."""
+    block = int(splits == "other ten")
+    if updates == LENGTHS[0]:
+        mine = accuracies(signal, column=readout, block=block)
+    else:
+        table = LONGER_TABLE.read()
+        here = (table["source"] == signal) & (table["block"] == block)
+        mine = 100 * table[readout][here][np.argsort(table["seed"][here])]
+    bars = [accuracies(bar, column=readout, block=block) - mine for bar in BARS]
+    found = max((interval(bar) for bar in bars), key=lambda one: one.mean)
+    return [{"value": found.mean, "low": found.low, "high": found.high, "runs": len(mine)}]
+
+
+NEAREST = ("raw", "density local")
+SETTINGS = Table(
+    path=Path(__file__).with_name("settings_A17.csv"),
+    units=[
+        {"signal": signal, "updates": updates, "splits": splits, "readout": readout}
+        for updates, splits, signals in (
+            (150, "first ten", (*ALONE, "supervised")),
+            (150, "other ten", NEAREST),
+            (600, "first ten", (*NEAREST, "supervised")),
+            (600, "other ten", (*NEAREST, "supervised")),
+        )
+        for signal in signals
+        for readout in COLUMNS
+    ],
+    rows=setting_rows,
+    seconds=0.1,
+)

@@ -1,0 +1,38 @@
+"""Table of settings of C18e: exponents of finite networks against that of the mean field.
+
+value: what they may differ by less what they differ by, with two errors over pairs of texts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bookmaker.tables import Rows, Table
+from compendium.c32c_fluctuations.study import EXPONENTS
+
+PAIRS = 24
+
+
+def setting_rows(beta: float, exponent: float, seed: int, allowed: float) -> Rows:
+    """10^`exponent` bits at one temperature."""
+    table = EXPONENTS.read()
+    here = (table["beta"] == beta) & (table["exponent"] == exponent) & (table["seed"] == seed)
+    ((growth, error, limit),) = zip(
+        *(table[name][here] for name in ("growth", "error", "limit")), strict=True
+    )
+    off, wide = abs(growth - limit), 2.0 * error
+    told = {"value": off, "low": off + wide, "high": max(off - wide, 0.0)}
+    return [{**{name: allowed - one for name, one in told.items()}, "runs": PAIRS}]
+
+
+EXPONENTS_APART = Table(
+    path=Path(__file__).with_name("settings_C18e.csv"),
+    units=[
+        {name: unit[name] for name in ("beta", "exponent", "seed")} | {"allowed": allowed}
+        for unit in EXPONENTS.units
+        if unit["exponent"] > 5
+        for allowed in (0.015, 0.03)
+    ],
+    rows=setting_rows,
+    seconds=0.1,
+)

@@ -1,0 +1,79 @@
+"""Tables of settings of C19 and C19d, read from the stored trainings.
+
+`settings_C19`: bits per bit by which training in the limit ends below a rival, pairs of seeds.
+`settings_C19d`: a quarter less the distance of the power of the excess from −1.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from bookmaker.tables import Rows, Table
+from compendium.c36_learning_through_the_limit.training import LEARNING, SIZES, TASKS, column
+from spinformer.core.statistics import mean_interval
+
+# How far the power may be from −1.
+ACCEPTED = 0.25
+
+
+def rival_rows(task: str, rival: str, size: int, budget: float) -> Rows:
+    """Against a rival trained at N = 9,900, tested at `size`, after a share of the budget."""
+    table = LEARNING.read()
+    ours, theirs = (
+        column(table, task=task, arm=arm, measure=f"n{size}", share=budget)
+        for arm in ("limit", f"{rival}, 9900")
+    )
+    low, high = mean_interval(theirs - ours)
+    return [{"value": (theirs - ours).mean(), "low": low, "high": high, "runs": len(ours)}]
+
+
+def power_rows(task: str, smallest: int, largest: int, middle: str) -> Rows:
+    """The power by a straight line through the "mean" or "median" excess of the seeds.
+
+    The interval is that of 2,000 draws of the seeds with replacement.
+    """
+    table = LEARNING.read()
+    sizes = [size for size in SIZES if smallest <= size <= largest]
+    limit = column(table, task=task, arm="limit", measure="limit")
+    excess = np.array(
+        [column(table, task=task, arm="limit", measure=f"n{n}") - limit for n in sizes]
+    )
+    drawn = np.random.default_rng(0).integers(len(limit), size=(2000, len(limit)))
+    chosen = np.concatenate([np.arange(len(limit))[None], drawn])
+    reduce = np.mean if middle == "mean" else np.median
+    levels = np.log(np.maximum(reduce(excess[:, chosen], axis=-1), 1e-6))
+    powers = np.polyfit(np.log(sizes), levels, 1)[0]
+    low, high = np.quantile(powers[1:], (0.025, 0.975)) + 1.0
+    value = ACCEPTED - abs(powers[0] + 1.0)
+    best = ACCEPTED - (0.0 if low < 0.0 < high else min(abs(low), abs(high)))
+    worst = ACCEPTED - max(abs(low), abs(high))
+    told = {"value": value, "low": min(worst, value), "high": max(best, value)}
+    return [{**told, "runs": len(limit)}]
+
+
+_FOLDER = Path(__file__).parent
+RIVALS = Table(
+    path=_FOLDER / "settings_C19.csv",
+    units=[
+        {"task": task, "rival": rival, "size": size, "budget": budget}
+        for task in TASKS
+        for rival in ("score", "straight")
+        for size in SIZES
+        for budget in (0.25, 1.0)
+    ],
+    rows=rival_rows,
+    seconds=0.5,
+)
+POWERS = Table(
+    path=_FOLDER / "settings_C19d.csv",
+    units=[
+        {"task": task, "smallest": smallest, "largest": largest, "middle": middle}
+        for task in TASKS
+        for smallest, largest in ((99, 9900), (99, 99_000), (990, 99_000))
+        for middle in ("mean", "median")
+    ],
+    rows=power_rows,
+    seconds=1.0,
+)
