@@ -35,9 +35,9 @@ CODE_CEILINGS = {
     "src/spinformer": 8_900,
     "src/bookmaker": 2_935,
     "book/_ext": 950,
-    "src/compendium": 17_880,
+    "src/compendium": 17_990,
 }
-LINE_CEILINGS = {"src": 46_065, "tests": 27_705}
+LINE_CEILINGS = {"src": 46_270, "tests": 27_740}
 
 
 @cache

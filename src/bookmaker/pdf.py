@@ -83,7 +83,10 @@ def _printed(files: list[Path]) -> Iterator[tuple[Path, str, bytes]]:
         for file in files:
             browser.get(file.resolve().as_uri())
             browser.execute_async_script(
-                "const done = arguments[0]; const wait = () => window.MathJax?.startup?.promise"
+                # A page without mathematics has no MathJax to wait for.
+                "const done = arguments[0];"
+                "const typeset = document.querySelector('script[src*=mathjax]');"
+                "const wait = () => !typeset ? done() : window.MathJax?.startup?.promise"
                 " ? MathJax.startup.promise.then(() => done()) : setTimeout(wait, 50); wait();"
             )
             title = browser.execute_script(

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, Table
-from compendium.c33b_lifetimes.escapes import Lifetime, escape_times, escapes_of, lifetime_estimate
+from compendium.c33b_lifetimes.escapes import escape_times, escapes_of
+from compendium.common.lifetimes import Lifetime, lifetime_estimate
 from compendium.common.phase_transitions import census, name, protocol_start
 from compendium.common.windows import replicas
 from spinformer.core.random import Seed

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, Table
-from compendium.c33b_lifetimes.escapes import Lifetime, lifetime_estimate
 from compendium.c33g_escapes.action import least_action, path_action
 from compendium.c33g_escapes.passage import mean_first_passage
+from compendium.common.lifetimes import Lifetime, lifetime_estimate
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
@@ -185,7 +185,7 @@ def escape_law(x: ArrayLike, *, total: ArrayLike, ended: ArrayLike) -> EscapeLaw
     """Fit exponential lifetimes at points x (n,), at least three, by maximum likelihood.
 
     total: (n,) time at risk, all texts together. ended: (n,) escapes, positive. At one point the
-    likelihood is τ^{−k} exp(−S/τ) (`core.statistics.lifetime_estimate`); the product over the
+    likelihood is τ^{−k} exp(−S/τ) (`common.lifetimes`); the product over the
     points is maximized in intercept and slope, errors are those of the Fisher information.
 
     >>> law = escape_law([1.0, 2.0, 3.0], total=np.exp([1.0, 3.0, 5.0]) * 100, ended=[100] * 3)

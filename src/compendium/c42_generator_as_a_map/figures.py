@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from compendium.common.drawing import points
+from compendium.common.rows import Columns, groups
 from spinformer.plot.style import COLORS, label_panels
 
-Columns = Mapping[str, np.ndarray]
 HUES = dict(zip((2, 4, 8, 16, 32), ("sky", "blue", "orange", "green", "purple"), strict=True))
 
 
@@ -45,12 +44,11 @@ def show_rests(rests: Columns) -> Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4), width_ratios=(1.5, 1))
     angle = np.linspace(0, np.pi, 100)
     right.plot(np.cos(angle), np.sin(angle), color="0.6", lw=1)
-    for span in np.unique(rests["span"]):
-        chosen = (rests["span"] == span) & (rests["bits"] == 32)
-        beta, size, x, y = (rests[name][chosen] for name in ("beta", "size", "real", "imaginary"))
-        color = COLORS[HUES[int(span)]]
-        left.plot(beta, size, "o-", ms=4, color=color, label=f"T = {span}")
-        right.plot(x, y, "o-", ms=3, lw=0.8, color=color)
+    for (span, bits), rows in groups(rests, "span", "bits"):
+        if bits == 32:
+            style = {"ms": 3, "lw": 0.9, "color": COLORS[HUES[span]]}
+            left.plot(rows["beta"], rows["size"], "o-", label=f"T = {span}", **style)
+            right.plot(rows["real"], rows["imaginary"], "o-", **style)
     left.axhline(1, color="0.5", lw=1, ls="--")
     left.set(xlabel="inverse temperature β", ylabel="size of the leading multiplier")
     left.legend()
@@ -59,27 +57,40 @@ def show_rests(rests: Columns) -> Figure:
     return figure
 
 
-def show_motions(motions: Columns, basins: Columns) -> Figure:
-    """Exponents of all starts against β; how far starts at the rest and in a text end from it."""
+def show_motions(motions: Columns, branches: Columns) -> Figure:
+    """Exponents of all starts against β; how far from the rest orbits are, up and down in β."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4))
-    for shift, span in zip((-0.008, 0.0, 0.008), np.unique(motions["span"]), strict=True):
-        chosen, color = motions["span"] == span, COLORS[HUES[int(span)]]
-        beta, rates = motions["beta"][chosen], motions["exponent"][chosen]
-        left.plot(beta + shift, rates, ".", ms=4, alpha=0.6, color=color)
-        means = [rates[beta == one].mean() for one in np.unique(beta)]
-        left.plot(np.unique(beta), means, "-", lw=1, color=color, label=f"T = {span}")
+    for span, rows in groups(motions, "span"):
+        color, shift = COLORS[HUES[span]], 0.004 * (np.log2(span) - 3)
+        left.plot(rows["beta"] + shift, rows["exponent"], ".", ms=4, alpha=0.6, color=color)
+        means = [(beta, one["exponent"].mean()) for beta, one in groups(rows, "beta")]
+        left.plot(*zip(*means, strict=True), "-", lw=1, color=color, label=f"T = {span}")
     left.axhline(0, color="0.5", lw=1, ls="--")
     left.set(xlabel="inverse temperature β", ylabel="leading exponent (nats a token)")
     left.legend()
-    for start, mark, name in (("rest", "o", "the rest"), ("text", "s", "a text")):
-        for span in np.unique(basins["span"]):
-            chosen = (basins["span"] == span) & (basins["from"] == start)
-            style = {"mfc": "none"} if start == "text" else {}
-            style |= {"color": COLORS[HUES[int(span)]], "label": f"T = {span}, from {name}"}
-            away = basins["away_300"][chosen]
-            right.plot(basins["beta"][chosen], away, f"{mark}-", ms=5, lw=0.8, **style)
+    for (span, way), rows in groups(branches, "span", "way"):
+        mark, face = ("^", COLORS[HUES[span]]) if way == "up" else ("v", "none")
+        for start, one in groups(rows, "start"):
+            label = f"T = {span}, {way}" if start == 0 else None
+            style = {"ms": 4, "lw": 0.7, "color": COLORS[HUES[span]], "mfc": face, "label": label}
+            right.plot(one["beta"], one["away"], f"{mark}-", **style)
     right.set(xlabel="inverse temperature β", ylabel="distance from the rest", yscale="log")
     right.legend(fontsize=8)
+    label_panels([left, right])
+    return figure
+
+
+def show_circles(circles: Columns, cycle: Columns, lost: float) -> Figure:
+    """Square of the small oscillation's size against β, and its tokens one after another."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.2))
+    small = circles["size"] < 0.1
+    left.plot(circles["beta"][small], circles["size"][small] ** 2, "o", ms=5, color=COLORS["blue"])
+    left.axvline(lost, color="0.5", lw=1, ls="--")
+    left.set(
+        xlabel="inverse temperature β", ylabel="mean square distance from the rest", ylim=(0, None)
+    )
+    right.plot(cycle["token"], cycle["away"], "o-", ms=5, lw=0.8, color=COLORS["blue"])
+    right.set(xlabel="token", ylabel="distance from the rest", ylim=(0, None))
     label_panels([left, right])
     return figure
 
@@ -87,25 +98,19 @@ def show_motions(motions: Columns, basins: Columns) -> Figure:
 def show_voices(voices: Columns, noise: Columns) -> Figure:
     """Deviation at the first token against N, and the distance of laws against the token."""
     figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.3))
-    shades = plt.get_cmap("cividis")
-    counts = np.unique(voices["voices"])
-    for beta, mark, hue in ((0.5, "o", "blue"), (1.0, "s", "red")):
-        rows = noise["beta"] == beta
-        n, found, error, told = (
-            noise[name][rows] for name in ("voices", "deviation", "error", "noise")
-        )
-        style = {"fmt": mark, "ms": 5, "color": COLORS[hue], "label": f"β = {beta:g}"}
-        axes[0].errorbar(n, found, 1.96 * error, **style)
-        axes[0].plot(n, told, lw=1, color=COLORS[hue])
+    for (beta, rows), mark, hue in zip(groups(noise, "beta"), "os", ("blue", "red"), strict=True):
+        error = 1.96 * rows["error"]
+        style = {"fmt": mark, "ms": 5, "label": f"β = {beta:g}"}
+        points(axes[0], rows["voices"], rows["deviation"], error, hue, **style)
+        axes[0].plot(rows["voices"], rows["noise"], lw=1, color=COLORS[hue])
     axes[0].set(xscale="log", yscale="log", xlabel="voices N", ylabel="distance at the first token")
     axes[0].legend()
-    for axis, beta in zip(axes[1:], (0.5, 1.0), strict=True):
-        for k, count in enumerate(counts):
-            chosen = (voices["beta"] == beta) & (voices["voices"] == count)
-            step, gap, apart = (voices[name][chosen] for name in ("step", "distance", "apart"))
-            axis.plot(step, gap, lw=1.3, color=shades(k / len(counts)), label=f"N = {count:,}")
+    for axis, (beta, some) in zip(axes[1:], groups(voices, "beta"), strict=True):
+        for count, rows in groups(some, "voices"):
+            shade = plt.get_cmap("cividis")(np.log10(count) / 6)
+            axis.plot(rows["step"], rows["distance"], lw=1.3, color=shade, label=f"N = {count:,}")
             if count == 1:
-                axis.plot(step, apart, color=COLORS["red"], ls="--", lw=1)
+                axis.plot(rows["step"], rows["apart"], color=COLORS["red"], ls="--", lw=1)
         axis.set(xlabel="token", ylabel="distance of laws", ylim=(-0.02, 1.02))
         axis.set_title(f"β = {beta:g}")
     axes[1].legend(fontsize=7.5)
@@ -116,10 +121,9 @@ def show_voices(voices: Columns, noise: Columns) -> Figure:
 def show_diagram(diagram: Columns) -> Figure:
     """Two coordinates of the last tokens of each stream, against β."""
     figure, axes = plt.subplots(2, 1, figsize=(7.6, 4.6), sharex=True)
-    labels = {"the": 'along " the"', "line": "along a line's end"}
-    for axis, (name, label) in zip(axes, labels.items(), strict=True):
+    for axis, name, label in zip(axes, ("the", "line"), ('" the"', "a line's end"), strict=True):
         axis.plot(diagram["beta"], diagram[name], ".", ms=1.5, color=COLORS["black"])
-        axis.set(ylabel=label)
+        axis.set(ylabel=f"along {label}")
     axes[1].set(xlabel="inverse temperature β")
     label_panels(list(axes))
     return figure
@@ -128,16 +132,15 @@ def show_diagram(diagram: Columns) -> Figure:
 def show_loops(loops: Columns) -> Figure:
     """Lengths of greedy loops and of the ways to them, one column of points a window."""
     figure, axes = plt.subplots(1, 2, figsize=(8.0, 3.2), sharex=True)
-    rng = np.random.default_rng(0)
-    closed = loops["loop"] > 0
-    at = np.log2(loops["span"]) + rng.uniform(-0.2, 0.2, len(loops["span"]))
+    closed, spans = loops["loop"] > 0, np.unique(loops["span"])
+    shift = np.random.default_rng(0).uniform(-0.2, 0.2, len(closed))
+    at = np.log2(loops["span"]) + shift
     labels = {"way": "tokens before the loop", "loop": "length of the loop"}
     for axis, (name, label) in zip(axes, labels.items(), strict=True):
         shown = np.maximum(loops[name][closed], 0.7)
         axis.plot(at[closed], shown, "o", ms=4, alpha=0.5, color=COLORS["blue"])
         axis.set(yscale="log", xlabel="window T", ylabel=label)
-        spans = np.unique(loops["span"])
-        axis.set_xticks(np.log2(spans), [str(s) for s in spans])
+        axis.set_xticks(np.log2(spans), [str(span) for span in spans])
     axes[0].plot(at[~closed], loops["way"][~closed], "^", ms=5, color=COLORS["red"])
     label_panels(list(axes))
     return figure

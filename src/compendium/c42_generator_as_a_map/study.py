@@ -38,7 +38,9 @@ from scipy.sparse.linalg import LinearOperator, eigs
 from torch import Tensor
 
 from bookmaker.tables import Rows, Table, stored
+from compendium.common.rows import rows_of
 from spinformer.core.anderson import anderson
+from spinformer.core.statistics import mean_interval
 from spinformer.language.decoder import PARTS, Decoder, load_decoder, run_decoder, token_numbers
 from spinformer.language.text import sample_texts
 
@@ -75,34 +77,35 @@ def moved_on(windows: Tensor, tokens: Tensor) -> Tensor:
     return torch.cat((windows[:, 1:], tokens[:, None]), 1)
 
 
-def text_starts(model: Decoder, *, span: int, count: int) -> Tensor:
-    """Windows (count, span) of token numbers: the tail of the chat template, then stretches of the
-    seven texts in turn, from their beginnings on."""
+def text_starts(model: Decoder, *, span: int, count: int = 16) -> Tensor:
+    """Embedded windows (count, span, D): the tail of the chat template, then stretches of the seven
+    texts in turn, from their beginnings on."""
     texts = [token_numbers(model, text) for text in sample_texts().values()]
     starts = [torch.cat((texts[0][:span], token_numbers(model, TEMPLATE)))[-span:]]
     for number in range(count - 1):
         text, place = texts[number % len(texts)], 40 * (number // len(texts))
         starts.append(text[place : place + span])
-    return torch.stack(starts)
+    return model.embedding[torch.stack(starts)]
 
 
 @torch.no_grad()
-def find_rest(model: Decoder, *, beta: float) -> tuple[Tensor, float]:
-    """The rest x (D,) next to the mean of all words, and its residual ‖F(x) − x‖/√D.
+def find_rests(model: Decoder, betas: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """The rests x (n, D) next to the mean of all words, one a β, and residuals ‖F(x) − x‖/√D.
 
     In a window of equal tokens all values are equal, so that it does not matter where attention
     looks: the states, and with them the rest, are the same for every length of the window, and a
     window of one token finds it. Solved with Anderson's mixing, stable or not; the residual is in
     units of the words' root mean square entry.
     """
-    scale = float(model.embedding.square().mean().sqrt())
+    scale = model.embedding.square().mean().sqrt()
+    beta = torch.tensor(betas, dtype=model.embedding.dtype)[:, None]
 
     def step(tokens: Tensor) -> Tensor:
         return soft_token(model, tokens, beta=beta)[:, None]
 
-    mean = model.embedding.mean(0)[None, None]
-    found = anderson(step, mean, tolerance=1e-5 * scale, max_steps=300)
-    return found.value[0, 0], float(found.residual[0]) / scale
+    mean = model.embedding.mean(0).expand(len(betas), 1, -1)
+    found = anderson(step, mean, tolerance=1e-5 * float(scale), max_steps=300)
+    return found.value[:, 0], found.residual / scale
 
 
 def multipliers(
@@ -185,17 +188,9 @@ def returns(orbit: Tensor, *, longest: int = 64) -> tuple[np.ndarray, np.ndarray
     Distances are those of `longest` tokens in a row, over the spread of the words that the orbit
     visits; a rest comes back at once, with a distance near zero, a cycle after its length.
     """
-    last = orbit[:, -longest:].flatten(1)
-    steps = orbit.shape[1]
-    lags = range(1, min(longest, steps - longest) + 1)
-    gaps = torch.stack(
-        [
-            (last - orbit[:, steps - longest - lag : steps - lag].flatten(1)).norm(dim=1)
-            for lag in lags
-        ]
-    )
+    pieces = orbit.unfold(1, longest, 1).flatten(2).flip(1)[:, : longest + 1]
     scale = orbit[:, 0].norm(dim=-1).mean() * longest**0.5
-    gaps = gaps / scale
+    gaps = (pieces[:, 1:] - pieces[:, :1]).norm(dim=2).T / scale
     # The first lag that is as good as the best one, so that a cycle is not called twice itself.
     good = gaps <= 1.5 * gaps.min(0).values + 1e-6
     first = good.int().argmax(0)
@@ -215,67 +210,47 @@ RESTS = [
     units=[{"span": span, "beta": beta, "bits": bits} for span, beta, bits in RESTS],
     checked=1,
     seconds=15.0,
-    within={
-        "residual": np.inf,
-        "real": 0.01,
-        "imaginary": 0.01,
-        "size": 0.01,
-        "entropy": 0.01,
-        "the": 1e-3,
-    },
+    within=dict.fromkeys(("real", "imaginary", "size", "entropy", "the"), 0.01)
+    | {"residual": np.inf},
 )
 def REST_TABLE(span: int, *, beta: float, bits: int) -> Rows:
     """A rest: residual, entropy of its law in nats, share of " the", leading multiplier."""
     model = the_model(bits)
-    rest, residual = find_rest(model, beta=beta)
+    (rest,), (residual,) = find_rests(model, [beta])
     with torch.no_grad():
         spoken = law(model, rest.expand(1, 1, -1), beta=beta)[0]
     leading = multipliers(model, rest, span=span, beta=beta)[0]
-    return [
-        {
-            "residual": residual,
-            "entropy": float(torch.special.entr(spoken).sum()),
-            "the": float(spoken[int(token_numbers(model, SHOWN[0])[0])]),
-            "real": float(leading.real),
-            "imaginary": abs(float(leading.imag)),
-            "size": float(abs(leading)),
-        }
-    ]
+    return rows_of(
+        residual=residual,
+        entropy=torch.special.entr(spoken).sum(),
+        the=spoken[token_numbers(model, SHOWN[0])],
+        real=leading.real,
+        imaginary=abs(leading.imag),
+        size=abs(leading),
+    )
 
 
 def motion_rows(
     model: Decoder,
+    begin: Tensor,
     *,
-    span: int,
-    betas: tuple[float, ...],
+    betas: Sequence[float],
     parts: tuple[str, ...] = PARTS,
-    starts: int = 16,
     settle: int = 100,
     measure: int = 120,
 ) -> Rows:
-    """One row a β and start: leading exponent, return of the orbit's end, and how far it moves.
+    """One row a β and window of `begin` (n, T, D): leading exponent, and return of the orbit's end.
 
-    The last 48 tokens are compared with earlier ones (`returns`); `moves` is their spread over the
-    length of their mean.
+    The last 48 tokens are compared with earlier ones (`returns`).
     """
-    begin = model.embedding[text_starts(model, span=span, count=starts)]
+    count, span, _ = begin.shape
+    beta = torch.tensor(betas).repeat_interleave(count)[:, None]
     windows = begin.repeat(len(betas), 1, 1)
-    beta = torch.tensor(betas).repeat_interleave(starts)[:, None]
     orbit = follow(model, windows, beta=beta, steps=settle + measure, parts=parts)[:, settle:]
     rates = exponents(model, orbit, span=span, beta=beta, align=measure // 4, parts=parts)
     lags, gaps = returns(orbit, longest=48)
-    moves = orbit[:, -48:].std(1).norm(dim=1) / orbit[:, -48:].mean(1).norm(dim=1)
-    return [
-        {
-            "beta": betas[k // starts],
-            "start": k % starts,
-            "exponent": float(rates[k]),
-            "lag": int(lags[k]),
-            "gap": float(gaps[k]),
-            "moves": float(moves[k]),
-        }
-        for k in range(len(orbit))
-    ]
+    starts = np.tile(np.arange(count), len(betas))
+    return rows_of(beta=np.repeat(betas, count), start=starts, exponent=rates, lag=lags, gap=gaps)
 
 
 MOTIONS = {4: (0.5, 0.6, 0.65, 0.7, 0.8, 1.0, 2.0), 8: (0.5, 0.6, 0.7, 1.0), 16: (1.0,)}
@@ -284,14 +259,14 @@ MOTIONS = {4: (0.5, 0.6, 0.65, 0.7, 0.8, 1.0, 2.0), 8: (0.5, 0.6, 0.7, 1.0), 16:
 @stored(HERE / "motions.csv", units=[{"span": span} for span in MOTIONS])
 def MOTION_TABLE(span: int) -> Rows:
     """What 16 starts, fifteen of text and one of the chat template, do after 100 tokens."""
-    return motion_rows(the_model(), span=span, betas=MOTIONS[span])
+    return motion_rows(the_model(), text_starts(the_model(), span=span), betas=MOTIONS[span])
 
 
 def beside_rests(
     model: Decoder, betas: Sequence[float], *, span: int, size: float, seed: int = 0
 ) -> tuple[Tensor, Tensor]:
     """The rest (n, D) at each β, and windows (n, T, D) of it moved by `size` of its length."""
-    rests = torch.stack([find_rest(model, beta=beta)[0] for beta in betas])
+    rests = find_rests(model, betas)[0]
     noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(seed))
     nudge = size * rests.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(noise, dim=1)
     return rests, (rests + nudge)[:, None].expand(-1, span, -1)
@@ -300,22 +275,6 @@ def beside_rests(
 def distances(orbits: Tensor, rests: Tensor) -> Tensor:
     """Distance (B, n) of orbits (B, n, D) from rests (B, D), in units of the rests' lengths."""
     return (orbits - rests[:, None]).norm(dim=2) / rests.norm(dim=1, keepdim=True)
-
-
-@stored(HERE / "basins.csv", units=[{"span": span} for span in (4, 8)])
-def BASIN_TABLE(span: int) -> Rows:
-    """Does the rest, moved by a thousandth, stay where texts move on? One row a β."""
-    model = the_model()
-    betas = [0.5 + 0.02 * k for k in range(11)]
-    rests, near = beside_rests(model, betas, span=span, size=1e-3)
-    texts = model.embedding[text_starts(model, span=span, count=2)[1]].expand(len(betas), -1, -1)
-    rows = []
-    for start, windows in (("rest", near), ("text", texts)):
-        orbit = follow(model, windows, beta=torch.tensor(betas)[:, None], steps=300)
-        for beta, away in zip(betas, distances(orbit, rests), strict=True):
-            early, late = float(away[80:100].mean()), float(away[-20:].mean())
-            rows.append({"beta": beta, "from": start, "away_100": early, "away_300": late})
-    return rows
 
 
 KINDS = ("essay", "narrative", "dialogue", "law", "list")
@@ -335,22 +294,13 @@ def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
     words = [token_numbers(model, texts[kind])[:8] for kind in KINDS]
     tail = token_numbers(model, TEMPLATE)
     windows = torch.stack([*words, *(torch.cat((text, tail))[-8:] for text in words)])
-    rests = find_rest(model, beta=beta)[0].expand(len(windows), -1)
     orbit = follow(model, model.embedding[windows], beta=beta, steps=steps)
     rates = np.full(len(orbit), np.nan)
     if beta == 1.0:
         rates = exponents(model, orbit[:, -48:], span=8, beta=beta, align=10)
-    away = distances(orbit[:, 8:], rests).numpy() > 0.01
-    ways = [int(np.flatnonzero(far)[-1]) + 1 if far.any() else 0 for far in away]
-    return [
-        {
-            "kind": KINDS[k % 5],
-            "template": "yes" if k >= 5 else "no",
-            "way": ways[k],
-            "exponent": float(rates[k]),
-        }
-        for k in range(len(orbit))
-    ]
+    away = distances(orbit[:, 8:], find_rests(model, [beta])[0].expand(len(windows), -1))
+    ways = [max(np.flatnonzero(far > 0.01), default=-1) + 1 for far in away.numpy()]
+    return rows_of(kind=KINDS * 2, template=["no"] * 5 + ["yes"] * 5, way=ways, exponent=rates)
 
 
 def spread(model: Decoder, laws: Tensor) -> Tensor:
@@ -362,6 +312,15 @@ def spread(model: Decoder, laws: Tensor) -> Tensor:
 VOICES = (1, 10, 100, 1000, 10_000)
 
 
+def mean_word(
+    model: Decoder, chances: Tensor, voices: int, generator: np.random.Generator
+) -> Tensor:
+    """Mean embedding (B, D) of the words that N voices draw from each law (B, V)."""
+    laws = chances.double().numpy()
+    drawn = [generator.multinomial(voices, law / law.sum()) for law in laws]
+    return torch.as_tensor(np.stack(drawn) / voices, dtype=chances.dtype) @ model.embedding
+
+
 @torch.no_grad()
 def voices_orbit(
     model: Decoder, windows: Tensor, *, beta: float, voices: int, steps: int, seed: int
@@ -370,10 +329,7 @@ def voices_orbit(
     generator = np.random.default_rng(seed)
     orbit = [*windows.unbind(1)]
     for _ in range(steps):
-        chances = law(model, windows, beta=beta).double().numpy()
-        chances /= chances.sum(1, keepdims=True)
-        drawn = np.stack([generator.multinomial(voices, chance) for chance in chances])
-        said = torch.as_tensor(drawn / voices, dtype=windows.dtype) @ model.embedding
+        said = mean_word(model, law(model, windows, beta=beta), voices, generator)
         windows = moved_on(windows, said)
         orbit.append(said)
     return torch.stack(orbit, 1)
@@ -398,7 +354,7 @@ def voices_rows(
     mean total variation between the laws of the next token. apart: the same between the map's own
     orbits from different starts: what no knowledge of the start would give.
     """
-    windows = model.embedding[text_starts(model, span=span, count=runs + 1)[1:]]
+    windows = text_starts(model, span=span, count=runs + 1)[1:]
     windows = follow(model, windows, beta=beta, steps=settle)[:, -span:]
     noise = spread(model, law(model, windows, beta=beta)).mean() / voices
     plain = follow(model, windows, beta=beta, steps=steps)
@@ -410,16 +366,14 @@ def voices_rows(
         laws, spoken = (law(model, windows, beta=beta) for windows in (one, other))
         distance = 0.5 * (laws - spoken).abs().sum(1)
         apart = 0.5 * (laws - laws.roll(1, 0)).abs().sum(1)
-        rows.append(
-            {
-                "step": step,
-                "deviation": float(gap.mean().sqrt()),
-                "noise": float(noise.sqrt()),
-                "scatter": float(gap.sqrt().std() / len(gap) ** 0.5),
-                "distance": float(distance.mean()),
-                "error": float(distance.std() / len(distance) ** 0.5),
-                "apart": float(apart.mean()),
-            }
+        rows += rows_of(
+            step=step,
+            deviation=gap.mean().sqrt(),
+            noise=noise.sqrt(),
+            scatter=gap.sqrt().std() / runs**0.5,
+            distance=distance.mean(),
+            error=distance.std() / runs**0.5,
+            apart=apart.mean(),
         )
     return rows
 
@@ -485,7 +439,7 @@ def NOISE_TABLE(beta: float, *, voices: int) -> Rows:
     deviation: root mean square distance from the map, with its error. noise: its prediction.
     """
     model = the_model()
-    windows = model.embedding[text_starts(model, span=4, count=17)[1:]]
+    windows = text_starts(model, span=4, count=17)[1:]
     windows = follow(model, windows, beta=beta, steps=40)[:, -4:]
     with torch.no_grad():
         chances = law(model, windows, beta=beta)
@@ -493,14 +447,13 @@ def NOISE_TABLE(beta: float, *, voices: int) -> Rows:
         noise = float(spread(model, chances).mean() / voices) ** 0.5
     generator = np.random.default_rng(voices)
     gaps = []
-    for chance, token in zip(chances.double().numpy(), plain, strict=True):
-        drawn = generator.multinomial(voices, chance / chance.sum(), size=32)
-        said = torch.as_tensor(drawn / voices, dtype=token.dtype) @ model.embedding
+    for chance, token in zip(chances, plain, strict=True):
+        said = mean_word(model, chance.expand(32, -1), voices, generator)
         gaps.append((said - token).square().sum(1))
     squares = torch.cat(gaps).double().numpy()
     deviation = squares.mean() ** 0.5
     error = squares.std(ddof=1) / len(squares) ** 0.5 / (2 * deviation)
-    return [{"deviation": float(deviation), "error": float(error), "noise": noise}]
+    return rows_of(deviation=deviation, error=error, noise=noise)
 
 
 @torch.no_grad()
@@ -513,20 +466,19 @@ def greedy_loops(
     everything, so that the first one to come back closes the loop.
     """
     windows = text_starts(model, span=span, count=starts)
-    seen: list[dict[tuple[int, ...], int]] = [{} for _ in range(starts)]
+    seen: list[dict[bytes, int]] = [{} for _ in range(starts)]
     loops, ways = np.zeros(starts, dtype=int), np.full(starts, horizon)
     for step in range(horizon):
-        active = np.flatnonzero(loops == 0)
-        for k in active:
-            before = seen[k].setdefault(tuple(windows[k].tolist()), step)
+        for k in np.flatnonzero(loops == 0):
+            before = seen[k].setdefault(windows[k].numpy().tobytes(), step)
             if before < step:
                 loops[k], ways[k] = step - before, before
         active = np.flatnonzero(loops == 0)
         if not active.size:
             break
-        states = run_decoder(model, model.embedding[windows[active]])[:, -1]
-        following = (states @ model.embedding.T).argmax(-1)
-        windows[active] = torch.cat((windows[active, 1:], following[:, None]), 1)
+        states = run_decoder(model, windows[active])[:, -1]
+        said = model.embedding[(states @ model.embedding.T).argmax(-1)]
+        windows[active] = moved_on(windows[active], said)
     return loops, ways
 
 
@@ -542,11 +494,9 @@ def greedy_loops(
 )
 def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
     """Loop and way of greedy decoding from 32 starts (16 at the longest window)."""
-    found = greedy_loops(the_model(), span=span, starts=32 if span < 16 else 16, horizon=horizon)
-    return [
-        {"start": k, "loop": int(loop), "way": int(way)}
-        for k, (loop, way) in enumerate(zip(*found, strict=True))
-    ]
+    starts = 32 if span < 16 else 16
+    loops, ways = greedy_loops(the_model(), span=span, starts=starts, horizon=horizon)
+    return rows_of(start=np.arange(starts), loop=loops, way=ways)
 
 
 def changed(model: Decoder, what: str, *, seed: int = 0) -> Decoder:
@@ -594,50 +544,23 @@ def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
     """Motions of a window of four tokens, four starts, with other weights or one part alone."""
     model = changed(the_model(), weights)
     acting = PARTS if parts == "all" else (parts,)
-    return motion_rows(model, span=4, betas=COLDER, parts=acting, starts=4, settle=80, measure=100)
+    begin = text_starts(model, span=4, count=4)
+    return motion_rows(model, begin, betas=COLDER, parts=acting, settle=80, measure=100)
 
 
-@torch.no_grad()
-def stream(model: Decoder, windows: Tensor, *, betas: Tensor, steps: int) -> Tensor:
-    """The soft tokens (B, n, D) of the map that keeps keys and values, one β (B,) a stream.
-
-    Each new token looks at itself and at the T − 1 before it in every block, whose keys were made
-    when those tokens were new: what they saw has left the window and still reaches on.
-    """
-    memory: list[tuple[Tensor, Tensor]] = []
-    span = windows.shape[1]
-    states = run_decoder(model, windows, memory=memory, span=span)[:, -1]
-    orbit = []
-    for step in range(steps):
-        token = torch.softmax(betas[:, None] * (states @ model.embedding.T), -1) @ model.embedding
-        orbit.append(token)
-        states = run_decoder(model, token[:, None], memory=memory, span=span, start=span + step)[
-            :, -1
-        ]
-    return torch.stack(orbit, 1)
-
-
-def shown(model: Decoder, tokens: Tensor) -> Tensor:
-    """Two coordinates (..., 2) of soft tokens: along " the" and along the end of a line.
-
-    Each is the component along a word's embedding, seen from the mean of all words and in units
-    in which that word itself is at 1.
-    """
-    mean = model.embedding.mean(0)
-    words = [int(token_numbers(model, word)[0]) for word in SHOWN]
-    axes = model.embedding[words] - mean
-    return (tokens - mean) @ (axes / axes.square().sum(1, keepdim=True)).T
-
-
-@stored(HERE / "diagram.csv", units=[{"span": 8, "steps": 600}])
-def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
-    """The last 40 tokens of 48 streams of 600 tokens, β from 0.4 to 1.34."""
-    model = the_model()
-    betas = 0.4 + 0.02 * torch.arange(48)
-    start = model.embedding[text_starts(model, span=span, count=2)[1]]
-    found = shown(model, stream(model, start.expand(48, -1, -1), betas=betas, steps=steps))
-    return [
-        {"beta": round(float(beta), 4), "the": round(float(x), 4), "line": round(float(y), 4)}
-        for beta, orbit in zip(betas, found, strict=True)
-        for x, y in orbit[-40:]
-    ]
+@stored(
+    HERE / "untrained.csv",
+    units=[
+        {"weights": weights, "draw": draw, "span": 4}
+        for weights, draws in (("fresh", 6), ("shuffled", 2))
+        for draw in range(1, draws + 1)
+    ],
+)
+def UNTRAINED(weights: str, *, draw: int, span: int) -> Rows:
+    """Minus the exponent of other weights at β = 1, one draw, four starts, 30 + 52 tokens."""
+    model = changed(the_model(), weights, seed=draw)
+    begin = text_starts(model, span=span, count=4)
+    rows = motion_rows(model, begin, betas=(1.0,), settle=30, measure=52)
+    rates = np.array([-row["exponent"] for row in rows])
+    low, high = mean_interval(rates)
+    return rows_of(value=rates.mean(), low=low, high=high, runs=len(rates))

@@ -33,6 +33,8 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.c42_generator_as_a_map.study import the_model
+from compendium.common.rows import rows_of
+from spinformer.core.statistics import mean_estimate
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
 from spinformer.language.text import sample_texts
 
@@ -100,16 +102,9 @@ def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
     for kind, first, second in zip(PAIRS, (windows, windows[:few]), (changed, unlike), strict=True):
         distance, apart = pairs_apart(model, first, second, beta=beta, lags=LAGS, seed=2)
         for lag, values, live in zip(LAGS, distance, apart, strict=True):
-            error = values.std(ddof=1) / len(values) ** 0.5
-            rows.append(
-                {
-                    "pairs": kind,
-                    "lag": lag,
-                    "distance": float(values.mean()),
-                    "error": float(error),
-                    "apart": float(live.mean()),
-                }
-            )
+            found = mean_estimate(values)
+            told = {"distance": found.value, "error": found.error, "apart": live.mean()}
+            rows += rows_of(pairs=kind, lag=lag, **told)
     return rows
 
 
@@ -127,10 +122,9 @@ def REMEMBERED(span: int, *, beta: float, lag: int) -> Rows:
     table = LEFT_TABLE.read()
     rows = (table["span"] == span) & (table["beta"] == beta) & (table["lag"] == lag)
     one, other = (int(np.flatnonzero(rows & (table["pairs"] == k))[0]) for k in PAIRS)
-    value = float(table["distance"][one] - 0.1 * table["distance"][other])
-    half = 1.96 * float(np.hypot(table["error"][one], 0.1 * table["error"][other]))
-    runs = int(table["count"][one])
-    return [{"value": value, "low": value - half, "high": value + half, "runs": runs}]
+    value = table["distance"][one] - 0.1 * table["distance"][other]
+    half = 1.96 * np.hypot(table["error"][one], 0.1 * table["error"][other])
+    return rows_of(value=value, low=value - half, high=value + half, runs=table["count"][one])
 
 
 def recurrence(words: np.ndarray, distance: int, *, null: str) -> float:
@@ -190,8 +184,8 @@ def RECURRENCE_TABLE(source: str) -> Rows:
         left = [recurrence(np.delete(words, group, 0), distance, null=null) for group in groups]
         error = (6 / 7 * np.square(np.array(left) - np.mean(left)).sum()) ** 0.5
         ratio = recurrence(words, distance, null=null)
-        row = {"null": null, "distance": distance, "ratio": ratio}
-        rows.append(row | {"error": float(error), "texts": len(words)})
+        told = {"ratio": ratio, "error": error, "texts": len(words)}
+        rows += rows_of(null=null, distance=distance, **told)
     return rows
 
 
@@ -208,12 +202,8 @@ def RECURRENCE_TABLE(source: str) -> Rows:
 def COMPARED(texts: str, *, null: str, distance: int) -> Rows:
     """Recurrence in real texts less that in what the model with a window of eight says."""
     table = RECURRENCE_TABLE.read()
-    found = []
-    for source in (texts, "window 8"):
-        rows = (table["source"] == source) & (table["null"] == null)
-        row = int(np.flatnonzero(rows & (table["distance"] == distance))[0])
-        found.append((table["ratio"][row], table["error"][row]))
-    value = float(found[0][0] - found[1][0])
-    half = 1.96 * float(np.hypot(found[0][1], found[1][1]))
-    runs = int(table["texts"][table["source"] == texts][0])
-    return [{"value": value, "low": value - half, "high": value + half, "runs": runs}]
+    rows = (table["null"] == null) & (table["distance"] == distance)
+    one, other = (np.flatnonzero(rows & (table["source"] == k))[0] for k in (texts, "window 8"))
+    value = table["ratio"][one] - table["ratio"][other]
+    half = 1.96 * np.hypot(table["error"][one], table["error"][other])
+    return rows_of(value=value, low=value - half, high=value + half, runs=table["texts"][one])
