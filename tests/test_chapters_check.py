@@ -124,6 +124,7 @@ ROWS = """\
 - id: A1
   statement: One.
   verdict: open
+  no_settings: nothing is computed
   chapter: 09_gone
 - id: A4
   statement: Four.
@@ -132,6 +133,7 @@ ROWS = """\
 - id: A1
   statement: Again.
   verdict: open
+  no_settings: nothing is computed
 """
 
 
@@ -142,9 +144,9 @@ def test_every_row_of_the_claims_with_a_fault_is_named(small_checkout: Path) -> 
     lines = str(caught.value).splitlines()
     for start in (
         "book/claims.yml:1: A1: there is no chapter 09_gone",
-        "book/claims.yml:5: A4: unknown key 'verdikt'",
-        "book/claims.yml:8: id is missing",
-        "book/claims.yml:9: A1: there is a row in line 1 already",
+        "book/claims.yml:6: A4: unknown key 'verdikt'",
+        "book/claims.yml:9: id is missing",
+        "book/claims.yml:10: A1: there is a row in line 1 already",
     ):
         assert any(line.startswith(start) for line in lines), (start, lines)
     assert len(lines) == 4
