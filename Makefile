@@ -69,7 +69,7 @@ lint: $(INSTALLED) ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: $(INSTALLED) ## physics, claims, every chapter with small values, the core path: seven minutes
+test: $(INSTALLED) ## physics, claims, every chapter with small values, the core path: five minutes
 	$(PYTEST) -m "not nightly" tests notebooks src
 
 test-all: lint ## the rest: style, types, every notebook, page and stored table, what was killed

@@ -110,6 +110,9 @@ def test_chapters_claims_and_tests_link_to_one_another(site: Path) -> None:
     rows = read_rows(ROOT)
     claims = read_links(site / "book" / "claims.html")
     tests = read_links(site / "book" / "claim_tests.html")
+    page = (site / "book" / "claims.html").read_text(encoding="utf-8")
+    for table in (Path(row.claim.settings) for row in rows if row.claim.settings):
+        assert f"{table.parent}-{table.stem}.svg" in page
     assert {row.anchor for row in rows} <= claims.anchors
     for name in CHAPTERS:
         mine = {row.anchor for row in rows if name in row.chapters}

@@ -34,10 +34,10 @@ MAY_IMPORT = {
 CODE_CEILINGS = {
     "src/spinformer": 8_900,
     "src/bookmaker": 2_935,
-    "book/_ext": 950,
+    "book/_ext": 970,
     "src/compendium": 17_990,
 }
-LINE_CEILINGS = {"src": 46_270, "tests": 27_740}
+LINE_CEILINGS = {"src": 46_280, "tests": 27_750}
 
 
 @cache

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from bookmaker.claims_page import claims_markdown, sources_markdown
+from bookmaker.settings import TABLES
+from bookmaker.tables import read_columns
+from compendium.common.settings import show_settings
+from spinformer.plot.style import use_style
+from spinformer.plot.vector import figure_svg
 
 
 class FromText(SphinxDirective):
@@ -33,6 +40,35 @@ class ClaimTests(FromText):
     write = staticmethod(sources_markdown)
 
 
+class Settings(SphinxDirective):
+    """A table of settings, below `src/compendium`, as a drawing behind a line to press."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Draw the table for Sphinx to copy; return the folded picture."""
+        table = Path(self.env.srcdir, TABLES, self.arguments[0])
+        folder = Path(self.env.doctreedir).parent / "figures"
+        path = folder / f"{table.parent.name}-{table.stem}.svg"
+        folder.mkdir(parents=True, exist_ok=True)
+        with plt.rc_context():
+            use_style()
+            figure = show_settings(read_columns(table), value="for (+), against (−)")
+            path.write_text(figure_svg(figure), encoding="utf-8")
+            plt.close(figure)
+        here = Path(self.env.srcdir, self.env.docname).parent
+        return [
+            nodes.raw("", "<details><summary>Every setting, drawn</summary>", format="html"),
+            nodes.image(
+                uri=Path(os.path.relpath(path, here)).as_posix(),
+                alt="What decides at every combination of choices, in rising order, with "
+                "intervals; below, which choices each is made of.",
+                classes=["card-picture"],
+            ),
+            nodes.raw("", "</details>", format="html"),
+        ]
+
+
 def add_filter(
     app: Sphinx, pagename: str, _template: str, _context: dict[str, Any], _doctree: nodes.document
 ) -> None:
@@ -45,4 +81,5 @@ def setup_claims(app: Sphinx) -> None:
     """Register directives and hooks."""
     app.add_directive("claims", Claims)
     app.add_directive("claim-tests", ClaimTests)
+    app.add_directive("settings", Settings)
     app.connect("html-page-context", add_filter)

@@ -192,6 +192,7 @@ def _entry(row: Row) -> list[str]:
         f"**{_one_line(claim.statement)}**",
         "",
         *told,
+        *(["```{settings} " + claim.settings, "```", ""] if claim.settings else []),
         "::::",
         "",
     ]
