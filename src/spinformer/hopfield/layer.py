@@ -270,7 +270,7 @@ class HopfieldLayer(nn.Module):
             for name, value in (("queries", queries), ("patterns", patterns), ("values", values))
             if value is not None
         }
-        batched = next((x.ndim == 3 for x in given.values()), True)
+        batched = next(iter(given.values())).ndim == 3 if given else True
         for name, x in given.items():
             if (x.ndim == 3) != batched:
                 raise ValueError(f"{name} must have a batch axis exactly where the other inputs do")
