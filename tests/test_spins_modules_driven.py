@@ -118,6 +118,7 @@ def test_padding_and_single_tokens():
         assert module(inputs[:, :1]).shape == (2, 1, 8)
 
 
+@pytest.mark.nightly
 def test_it_learns_recall():
     """Pairs (key, value) and then a key: which value? Chance is one in eight."""
     torch.manual_seed(0)

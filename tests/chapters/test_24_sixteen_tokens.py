@@ -137,6 +137,7 @@ def test_copies_are_learned_in_front_of_frozen_couplings():
     assert (judged["value"][late] < 0.01).all()
 
 
+@pytest.mark.nightly
 def test_the_table_holds_what_the_command_gives():
     """One training of the table again, alone."""
     table = COPIES.read()

@@ -555,6 +555,7 @@ def test_couplings_that_are_numbers_and_layers_with_any_mixer():
     torch.testing.assert_close(alone(tokens)[:, 3:4], alone(tokens[:, 3:4]))
 
 
+@pytest.mark.nightly
 def test_a_grid_holds_every_rate_and_both_looks(monkeypatch):
     small = grids.Grid(
         task=digit_task, depth=2, splits=(0, 1), rates={"saddle": (0.01, 0.03)}, cells=[], probed=5

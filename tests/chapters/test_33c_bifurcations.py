@@ -32,6 +32,7 @@ def test_windows_stand_in_the_order_of_farey():
         assert width[p + r, q + s] < min(width[p, q], width[r, s])
 
 
+@pytest.mark.nightly
 def test_the_staircase_made_again():
     table = STAIRCASE.read()
     short = {"count": 1, "flashes": 1500, "steps": 6000, "transient": 12_000}
