@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 from docutils import nodes
+from site_figures import offered
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -48,19 +48,16 @@ class Settings(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Draw the table for Sphinx to copy; return the folded picture."""
         table = Path(self.env.srcdir, TABLES, self.arguments[0])
-        folder = Path(self.env.doctreedir).parent / "figures"
-        path = folder / f"{table.parent.name}-{table.stem}.svg"
-        folder.mkdir(parents=True, exist_ok=True)
         with plt.rc_context():
             use_style()
             figure = show_settings(read_columns(table), value="for (+), against (−)")
-            path.write_text(figure_svg(figure), encoding="utf-8")
+            drawn = figure_svg(figure).encode()
             plt.close(figure)
-        here = Path(self.env.srcdir, self.env.docname).parent
+        name = f"{table.parent.name}-{table.stem}.svg"
         return [
             nodes.raw("", "<details><summary>Every setting, drawn</summary>", format="html"),
             nodes.image(
-                uri=Path(os.path.relpath(path, here)).as_posix(),
+                uri=offered(self.env, name, drawn),
                 alt="What decides at every combination of choices, in rising order, with "
                 "intervals; below, which choices each is made of.",
                 classes=["card-picture"],

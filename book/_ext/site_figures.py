@@ -27,11 +27,15 @@ def written(env: BuildEnvironment, chapter: str, name: str = "") -> tuple[str, d
     known = {settings["figure"]["name"]: settings for settings in told if "figure" in settings}
     name = name or list(known)[:2][-1]
     suffix, picture = figure_file(notebook, name)
-    path = Path(env.doctreedir).parent / "figures" / f"{name}.{suffix}"
+    return offered(env, f"{name}.{suffix}", picture), known[name]
+
+
+def offered(env: BuildEnvironment, name: str, picture: bytes) -> str:
+    """Write a picture for Sphinx to copy; return where, as seen from the present page."""
+    path = Path(env.doctreedir).parent / "figures" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(picture)
-    here = (root / env.docname).parent
-    return Path(os.path.relpath(path, here)).as_posix(), known[name]
+    return Path(os.path.relpath(path, Path(env.srcdir, env.docname).parent)).as_posix()
 
 
 class WithoutScripts(Directive):

@@ -22,11 +22,11 @@ from compendium.c34_memory_beyond_window.study import (
     STRENGTH,
     dephased_distance,
     forgotten_at,
-    median_interval,
     onset,
     perturbed_distance,
 )
 from compendium.common.phase_transitions import protocol_start
+from compendium.common.rows import median_interval
 from compendium.common.windows import MOTIONS, message_start, replicas
 from spinformer.core.statistics import mean_interval
 from spinformer.dmft.finite_size import attention_of_window, window_means

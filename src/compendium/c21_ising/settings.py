@@ -1,16 +1,14 @@
 """Table of settings of B7: each bound of its criterion, in thirds of the chapter's other seeds.
 
-value: what is left to the bound, over the bound; the median of eight runs of the chapter and the
-two that hold it with 93 %.
+value: what is left to the bound, over the bound; the median of eight runs of the chapter.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from bookmaker.tables import Rows, Table, read_columns
+from compendium.common.rows import median_rows
 
 _FOLDER = Path(__file__).parent
 BOUNDS = {"tap": 0.015, "third": 0.015, "adaptive": 0.05}
@@ -28,9 +26,7 @@ def setting_rows(clause: str, seeds: str) -> Rows:
         left = 1.0 - abs(table["B7.edge"] - 0.5) / 0.05
     else:
         left = 1.0 - table[f"B7.{clause}"] / BOUNDS[clause]
-    ordered = np.sort(left[runs])
-    told = {"value": np.median(ordered), "low": ordered[1], "high": ordered[-2]}
-    return [{**told, "runs": len(ordered)}]
+    return median_rows(left[runs])
 
 
 SETTINGS = Table(

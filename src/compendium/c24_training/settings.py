@@ -16,6 +16,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c24_training import grids
+from compendium.common.rows import median_rows
 
 _HERE = Path(__file__).parent
 # What an accuracy may be off and still be called the same.
@@ -45,21 +46,6 @@ def trainings(
     return np.asarray(table[name][here & (table["rate"] == best)])
 
 
-def median_interval(values: np.ndarray) -> tuple[float, float, float]:
-    """Median, and two trainings that hold it: of five the least and the most, of ten the second.
-
-    With 94 and 98 %, whatever the distribution.
-    """
-    ordered, out = np.sort(values), len(values) // 10
-    return float(np.median(ordered)), float(ordered[out]), float(ordered[-1 - out])
-
-
-def told(values: np.ndarray) -> Rows:
-    """A line of a table of settings."""
-    line = dict(zip(("value", "low", "high"), median_interval(values), strict=True))
-    return [{**line, "runs": len(values)}]
-
-
 def gap(grid: str, *, arms: Sequence[tuple[str, float]], seen: str, measure: str) -> np.ndarray:
     """How far the first of two (arm, strength) is ahead of the second, training by training.
 
@@ -78,7 +64,7 @@ def needed_rows(
     """What the saddle with everything trained is ahead of the `null`."""
     grid = "recall_longer" if seen.endswith("400") else task
     ahead = gap(grid, arms=[("saddle", strength), (null, strength)], seen=seen, measure=measure)
-    return told(ahead[:5] if splits == "first five" else ahead[5:])
+    return median_rows(ahead[:5] if splits == "first five" else ahead[5:])
 
 
 def driven_rows(strength: float, rate: float, seen: str) -> Rows:
@@ -90,25 +76,25 @@ def driven_rows(strength: float, rate: float, seen: str) -> Rows:
         trainings("depth", arm="saddle", strength=strength, seen=seen, name=name, rate=rate)
         for name in ("first", "last", "undriven")
     )
-    return told(np.minimum(last - first, 0.5 - undriven / last))
+    return median_rows(np.minimum(last - first, 0.5 - undriven / last))
 
 
 def mixer_rows(task: str, mixer: str, seen: str, measure: str) -> Rows:
     """What a layer with this mixer is ahead of attention without a layer around it."""
     arms = [(f"layer of {mixer}", 0.6), ("attention", 0.6)]
-    return told(gap(f"layers_{task}", arms=arms, seen=seen, measure=measure))
+    return median_rows(gap(f"layers_{task}", arms=arms, seen=seen, measure=measure))
 
 
 def exchange_rows(task: str, strength: float, seen: str) -> Rows:
     """How much accuracy spins in a layer may still lose against attention there."""
     arms = [("layer of spins", strength), ("layer of attention", 0.6)]
-    return told(gap(f"layers_{task}", arms=arms, seen=seen, measure="accuracy") + SAME)
+    return median_rows(gap(f"layers_{task}", arms=arms, seen=seen, measure="accuracy") + SAME)
 
 
 def number_rows(strength: float, seen: str, measure: str) -> Rows:
     """What couplings that are numbers gain on the digits by being trained."""
     arms = [("numbers", strength), ("frozen numbers", strength)]
-    return told(gap("digits", arms=arms, seen=seen, measure=measure))
+    return median_rows(gap("digits", arms=arms, seen=seen, measure=measure))
 
 
 def _settings(row: str, rows: Callable[..., Rows], *choices: dict[str, Sequence[Any]]) -> Table:

@@ -51,6 +51,7 @@ from bookmaker.tables import Rows, Table
 from compendium.c24_training.study import sample_module, stacked
 from compendium.c24a_teacher_and_student.penalty import coupling_excess
 from compendium.common.classifiers import LIMIT
+from compendium.common.rows import median_rows
 from spinformer.core.random import torch_generator
 from spinformer.spins.module import Solver, SpinTransformerModule
 
@@ -250,15 +251,10 @@ def _fresh(seed: int, **options: Any) -> SpinTransformerModule:
 
 
 def bound_rows(samples: int, factor: float) -> Rows:
-    """How far the error of ten students over their own bounds lies below `factor`, by the median.
-
-    The interval are the second and the ninth of the ten, which hold the median with 98 %.
-    """
+    """How far the error of ten students over their own bounds is below `factor`, by the median."""
     sizes, errors = stored("theory", student="saddle")
     bound = stored("theory", student="saddle", column="bound")[1]
-    ratio = np.sort((errors / bound)[:, sizes == samples].ravel())
-    value, low, high = (factor - float(one) for one in (np.median(ratio), ratio[-2], ratio[1]))
-    return [{"value": value, "low": low, "high": high, "runs": len(ratio)}]
+    return median_rows(factor - (errors / bound)[:, sizes == samples].ravel())
 
 
 SETTINGS = Table(

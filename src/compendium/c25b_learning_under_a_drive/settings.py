@@ -20,12 +20,7 @@ from compendium.c25b_learning_under_a_drive.tables import (
     TEXT,
     THIRD,
 )
-
-
-def _told(lead: np.ndarray) -> Rows:
-    ordered, out = np.sort(lead), len(lead) // 10
-    told = {"value": np.median(ordered), "low": ordered[out], "high": ordered[-1 - out]}
-    return [{**told, "runs": len(ordered)}]
+from compendium.common.rows import median_rows
 
 
 def setting_rows(task: str, null: str, place: str) -> Rows:
@@ -40,7 +35,7 @@ def setting_rows(task: str, null: str, place: str) -> Rows:
 
     if task == "recall":
         other = 1 / PAIRS if null == "chance" else column(null, "accuracy")
-        return _told(column("driven", "accuracy") - other)
+        return median_rows(column("driven", "accuracy") - other)
     counts = COUNTS.read()
     known = {"counted pairs": "bigram", "counted letters": "unigram"}
     other = (
@@ -48,7 +43,7 @@ def setting_rows(task: str, null: str, place: str) -> Rows:
         if null in known
         else column(null, "bits")
     )
-    return _told(other - column("driven", "bits"))
+    return median_rows(other - column("driven", "bits"))
 
 
 SETTINGS = Table(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
 
 from bookmaker.tables import Rows, Table
 from compendium.c34_memory_beyond_window.messages import (
@@ -18,6 +17,7 @@ from compendium.c34_memory_beyond_window.messages import (
 )
 from compendium.c34_memory_beyond_window.signals import autocorrelation, spectrum
 from compendium.common.phase_transitions import protocol_start
+from compendium.common.rows import median_rows
 from compendium.common.windows import MOTIONS, message_start, replicas
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -123,17 +123,6 @@ def forgotten_at(delays: np.ndarray, *, information: np.ndarray, least: float = 
         return float(delays[first])
     share = (before - least) / (before - after)
     return float(delays[first - 1] * (delays[first] / delays[first - 1]) ** share)
-
-
-def median_interval(samples: np.ndarray) -> tuple[float, float, float]:
-    """Median of n ≥ 6 samples and two of them that hold its true value; ∞ is allowed.
-
-    With 95 % at least, whatever the distribution: of ten samples the second smallest and the
-    second largest, of twenty the sixth.
-    """
-    ordered = np.sort(samples)
-    place = int(binom.ppf(0.025, len(ordered), 0.5))
-    return float(np.median(ordered)), float(ordered[place - 1]), float(ordered[-place])
 
 
 def growth_powers(few: np.ndarray, many: np.ndarray) -> np.ndarray:
@@ -247,10 +236,7 @@ def power_rows(motion: str, left_out: str, time: str) -> Rows:
     if left_out != "none":
         first = int(left_out.split(" to ")[0])
         powers = np.delete(powers, slice(first, first + 5))
-    ends = [one - 0.5 for one in median_interval(powers)]
-    if motion != "quasi-periodic":
-        ends = [-ends[0], -ends[2], -ends[1]]
-    return [dict(zip(("value", "low", "high"), ends, strict=True)) | {"runs": len(powers)}]
+    return median_rows(powers - 0.5 if motion == "quasi-periodic" else 0.5 - powers)
 
 
 def _times(table: dict[str, np.ndarray], motion: str, size: int, time: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Rows of a stored table from columns, and groups of rows back from it."""
+"""Rows of a stored table from columns, groups of rows back from it, lines of tables of settings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from scipy.stats import binom
 
 from bookmaker.tables import Rows
 
@@ -35,3 +36,23 @@ def groups(table: Columns, *names: str) -> Iterator[tuple[Any, dict[str, np.ndar
         chosen = np.array([one == key for one in keys])
         rows = {name: column[chosen] for name, column in table.items()}
         yield key if len(names) > 1 else key[0], rows
+
+
+def median_interval(samples: np.ndarray) -> tuple[float, float, float]:
+    """Median of n samples and two of them that hold its true value; ∞ is allowed.
+
+    With 95 %, whatever the distribution: of ten samples the second smallest and the second
+    largest, of twenty the sixth; of five the ends, with 94 %.
+
+    >>> median_interval(np.array([np.inf, 3.0, 1.0, 2.0, 5.0]))
+    (3.0, 1.0, inf)
+    """
+    ordered = np.sort(samples)
+    place = max(int(binom.ppf(0.025, len(ordered), 0.5)), 1)
+    return float(np.median(ordered)), float(ordered[place - 1]), float(ordered[-place])
+
+
+def median_rows(samples: np.ndarray) -> Rows:
+    """The line of a table of settings that samples give by their median."""
+    line = dict(zip(("value", "low", "high"), median_interval(samples), strict=True))
+    return [{**line, "runs": len(samples)}]

@@ -35,7 +35,7 @@ Three functions of the multipliers vanish there and are smooth in state and para
 the last one also at a *neutral saddle*, μ and 1/μ real, which is no bifurcation and is told apart
 [kuznetsov2004elements, Ch. 10]. Cycle and condition together are one system of equations, regular
 at such a point. Its Jacobian holds the exact monodromy matrix; derivatives by parameters and of
-the _conditions are central differences of the compiled return map, all in the lanes of one block.
+the conditions are central differences of the compiled return map, all in the lanes of one block.
 
 Cycles and bifurcations of any other `Map` are found in the same way.
 """
@@ -540,7 +540,7 @@ def follow_cycle(
 
     step: first change of the parameter; its sign is the direction in which the branch starts.
     within: the branch ends where the parameter leaves this interval. Sign changes of the three
-    _conditions between neighboring points are located; two of a kind within one step cancel, so
+    conditions between neighboring points are located; two of a kind within one step cancel, so
     that a small step finds more.
 
     >>> network = Network.document()
