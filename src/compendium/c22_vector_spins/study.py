@@ -70,8 +70,14 @@ def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins
     x1, s1 = x1[:, None, None], s1[:, None, None]
     cosine = x1 * x2 + s1 * s2 * z
     square = k3**2 + b13**2 + b23**2 + 2 * k3 * (b13 * x1 + b23 * x2) + 2 * b13 * b23 * cosine
+    log_terms = log_terms + k1 * x1 + k2 * x2 + b12 * cosine
+    # The closed form lies between 1 and exp(square/2D): what cannot count is left out.
+    keep = log_terms + square / (2 * dim) > log_terms.max() - 45.0
+    x1, x2, cosine, square, log_terms = (
+        np.broadcast_to(part, keep.shape)[keep] for part in (x1, x2, cosine, square, log_terms)
+    )
     size = np.sqrt(np.maximum(square, 0.0))
-    log_terms = log_terms + k1 * x1 + k2 * x2 + b12 * cosine + log_harmonic(size, dim=dim, degree=0)
+    log_terms = log_terms + log_harmonic(size, dim=dim, degree=0)
     log_triple = float(logsumexp(log_terms))
     p = np.exp(log_terms - log_triple)
     ratio = p * alignment_over_kappa(size, dim=dim)

@@ -60,16 +60,15 @@ def figure_svg(figure: Figure) -> str:
     >>> figure_svg(figure)[:4]
     '<svg'
     """
-    figure.draw_without_rendering()
     for axes in figure.axes:
         _mark(axes)
-    columns = _columns(figure)
     stream = io.StringIO()
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "spinformer"}):
         figure.savefig(
             stream, format="svg", dpi=_RESOLUTION, bbox_inches="tight", metadata={"Date": None}
         )
-    return _tidied(stream.getvalue(), columns)
+    # Saving has laid the figure out.
+    return _tidied(stream.getvalue(), _columns(figure))
 
 
 def _mark(axes: Axes) -> None:
@@ -80,6 +79,7 @@ def _mark(axes: Axes) -> None:
     pictures = [c for c in axes.collections if isinstance(c, QuadMesh) or _filled(c)]
     if not (pictures or any(not _on_white(image) for image in axes.images)):
         return
+    axes.figure.draw_without_rendering()
     axes.set_gid("as-drawn")
     for artist in axes.get_children():
         inside = isinstance(artist, _CONTENT) and not isinstance(artist, Spine)
@@ -116,19 +116,17 @@ def _points(artist: Artist) -> int:
 
 def _columns(figure: Figure) -> list[float]:
     """Return where a figure may be cut into columns, as shares of its width."""
-    whole = figure.get_tightbbox()
-    main = [a for a in figure.axes if a.get_visible() and a.get_label() != "<colorbar>"]
-    boxes = [(box.x0, box.x1) for a in figure.axes if (box := a.get_tightbbox()) is not None]
+    shown = [(axes, axes.get_tightbbox()) for axes in figure.axes]
+    boxes = [box for _, box in shown if box is not None]
     other = [*figure.texts, *figure.legends]
-    boxes += [(box.x0, box.x1) for o in other if (box := o.get_window_extent()).width > 0]
-    left = whole.x0 * figure.dpi
+    boxes += [box for o in other if (box := o.get_window_extent()).width > 0]
+    left, right = min(box.x0 for box in boxes), max(box.x1 for box in boxes)
     found = []
-    for axes in main:
-        box = axes.get_tightbbox()
-        if box is None or box.x0 - left < 0.15 * whole.width * figure.dpi:
+    for axes, box in shown:
+        if box is None or axes.get_label() == "<colorbar>" or box.x0 - left < 0.15 * (right - left):
             continue
-        if not any(low < box.x0 - 1 and high > box.x0 + 1 for low, high in boxes):
-            found.append(round((box.x0 - left) / (whole.width * figure.dpi) - 0.005, 3))
+        if not any(other.x0 < box.x0 - 1 and other.x1 > box.x0 + 1 for other in boxes):
+            found.append(round((box.x0 - left) / (right - left) - 0.005, 3))
     return sorted(set(found))
 
 
