@@ -332,16 +332,6 @@ def until(browser: object, condition: Callable[[], bool]) -> None:
     WebDriverWait(browser, 30).until(lambda _: condition())
 
 
-def test_the_map_takes_its_setting_from_the_address_and_runs(browser: object, site: Path) -> None:
-    open_figure(browser, site, "map", "&beta=1.2646&start=random%202&beta_wrong=1")
-    assert within(browser, "map", "[name=start]").get_attribute("value") == "random 2"
-    beta = float(within(browser, "map", "[name=beta]").get_attribute("value"))
-    assert beta == pytest.approx(1.2646)
-    before = tokens_shown(browser)
-    until(browser, lambda: tokens_shown(browser) > before + 100)
-    assert "β = 1.26460" in told(browser, "map")
-
-
 def test_the_map_is_driven_by_mouse_and_by_keyboard(browser: object, site: Path) -> None:
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By

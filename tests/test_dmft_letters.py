@@ -160,12 +160,6 @@ def test_logits_of_any_size() -> None:
     assert (spectrum.exponents.value < 0.0).all()
 
 
-def test_many_letters_cost_no_more_than_classes() -> None:
-    few, many = (LetterNetwork.document(q).hidden_units() for q in (3, 50))
-    assert few[0].shape == many[0].shape
-    assert many[2].sum(axis=1) == pytest.approx(50.0)
-
-
 @pytest.mark.parametrize("name", MACHINES)
 def test_tangent_maps_by_finite_differences(name: str) -> None:
     network = MACHINES[name].with_parameters(gamma=5.0)

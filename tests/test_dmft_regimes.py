@@ -10,7 +10,6 @@ import pytest
 from spinformer.dmft import regimes
 from spinformer.dmft.attractors import Regime, strobed
 from spinformer.dmft.continuation import Kind
-from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.lyapunov import returned, tangent_map
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
@@ -62,15 +61,6 @@ def test_explicit_bits_of_real_weights_are_segments():
     bound = np.abs(weights) @ network.fractions
     assert np.allclose(network.reach, bound)
     assert np.abs(one).max() <= bound[0].max()
-
-
-def test_letters_may_have_any_values():
-    network = drawn(3)
-    start = random_contexts(network, 0, count=3)
-    letters = LetterNetwork.from_binary(network)
-    one, other = (trajectory(n, start, beta=0.7, steps=20)[0] for n in (network, letters))
-    assert np.allclose(one, other, atol=1e-9)
-    assert np.allclose(network.reach, letters.reach)
 
 
 def test_contexts_and_parameters_are_axes():

@@ -113,16 +113,6 @@ def test_version_is_written_once_more_only_where_it_must_be() -> None:
     assert f'__version__ = "{version}"' in init
 
 
-def test_readme_opens_with_a_figure_and_the_two_commands() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    opening = text[:2500]
-    assert "make book" in opening
-    assert "make test" in opening
-    for path in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", opening):
-        assert (ROOT / path).is_file()
-    assert "![" in opening
-
-
 @pytest.mark.parametrize("page", ["README.md", "book/use.md"])
 def test_the_commands_that_readers_copy_are_accepted(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")

@@ -94,17 +94,6 @@ def test_derivative_of_log_z_is_the_magnetisation(method, beta):
             response += w * (sides[0].magnetization - sides[1].magnetization) / step
         assert slope == pytest.approx(base.magnetization[i], abs=1e-10)
         assert np.allclose(response, base.susceptibility[:, i], atol=1e-9)
-        # The same as in [bal2021transformers, Eq. (sigma)], m = -dF/dh with F = -ln Z / beta.
-        h = 1e-4
-        up, down = (
-            solve_mean_field(
-                couplings, fields=fields + s * h * np.eye(10)[i], beta=beta, method=method
-            )
-            for s in (1, -1)
-        )
-        assert -(up.free_energy - down.free_energy) / (2 * h) == pytest.approx(
-            base.magnetization[i], abs=1e-6
-        )
 
 
 def _median_error(method, beta, couplings, fields, field_of):

@@ -10,11 +10,10 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from compendium.c33_phase_transitions.study import RANGES, SHARES, share_row
-from compendium.common.phase_transitions import census, name, protocol_start
+from compendium.common.phase_transitions import census, name
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Attractors, Regime
-from spinformer.dmft.mean_field import document_context
-from spinformer.dmft.network import Context, Network
+from spinformer.dmft.network import Context
 from spinformer.dmft.regimes import Diagram
 from spinformer.plot.orbits import (
     REGIME_COLORS,
@@ -53,16 +52,6 @@ def test_a_census_counts_regimes_and_periods():
     assert [name(*kind) for kind in counted] == [
         "periodic 4", "periodic 28", "quasi-periodic", "chaotic",
     ]  # fmt: skip
-
-
-def test_the_start_of_the_protocol_is_rounded():
-    network = Network.document()
-    exact = document_context(network, steps=200)
-    found = protocol_start(network, steps=200)
-    assert found.position == exact.position
-    gap = np.abs(found.attention - exact.attention).max()
-    assert 1e-10 < gap <= 0.5e-8
-    assert (found.attention == np.round(found.attention, 8)).all()
 
 
 def test_colors_of_an_orbit_diagram():
