@@ -26,6 +26,7 @@ def table() -> dict[str, np.ndarray]:
     return exact | cheap
 
 
+@pytest.mark.nightly
 def test_rows_computed_again(table: dict[str, np.ndarray]) -> None:
     row = 3
     found = free_energy_rest(16, beta=0.5, systems=200, seed=int(table["seed"][row]) + 1)

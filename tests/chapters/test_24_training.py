@@ -465,6 +465,7 @@ def test_correlations_along_depth():
     assert np.all(np.diff([np.median(share) for share in shares.values()]) > 0.05)
 
 
+@pytest.mark.nightly
 def test_tables_hold_what_the_command_gives():
     """One arm of one start again, alone; the references of one split; the choice by hand."""
     rate, strength = choice("recall", arm="attention")

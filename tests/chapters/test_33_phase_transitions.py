@@ -92,6 +92,7 @@ def test_a_diagram_of_a_single_beta_can_be_drawn():
         _diagram_image(np.ones((2, 2)), columns=1, regime=np.zeros(3))
 
 
+@pytest.mark.nightly
 def test_stored_shares_are_those_of_fewer_columns():
     # Eight or so of the values of each range, at full length, from the same grid of β.
     table = SHARES.read()

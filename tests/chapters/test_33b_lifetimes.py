@@ -112,6 +112,7 @@ def test_lasting_chaos_is_censored_at_the_horizon(start):
     assert 400_000 / 4 < life.low < 400_000 / 3  # no end in a total time T: τ > T/3.69
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("beta", [1.27375, 1.275])
 def test_stored_lifetimes_hold_for_another_seed(beta):
     stored = LIFETIMES.read()

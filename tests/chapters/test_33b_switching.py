@@ -79,6 +79,7 @@ def test_flashes_pushed_with_their_tangents_are_those_of_a_run() -> None:
     np.testing.assert_allclose(made, wanted[:, 0], atol=1e-9)
 
 
+@pytest.mark.nightly
 def test_stored_rows_come_out_again_and_dwells_fit_the_modes() -> None:
     rows = orbit_rows(1.266, seed=5, count=2)
     table = ORBITS.read()

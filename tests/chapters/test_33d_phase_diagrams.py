@@ -296,6 +296,7 @@ def test_near_starts_end_apart_as_lots_do(cycles):
 # ---- following
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["gamma", "epsilon"])
 def test_cells_of_a_stored_plane_again(name):
     plane, layers = PLANES[name], read_plane(TABLES[name])
@@ -407,6 +408,7 @@ def test_the_criterion_of_the_planes_by_counting():
         assert share_interval(int((before != after).sum()), trials=800)[1] < 0.1
 
 
+@pytest.mark.nightly
 def test_control_cells_are_those_of_the_plane_and_come_out_again():
     name = "epsilon"
     plane, stored = PLANES[name], CONTROL.read()

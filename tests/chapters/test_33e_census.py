@@ -96,6 +96,7 @@ def parts(network, seed, beta):
     return bool(np.abs(context.attention - twin.attention).max() > 1e-4)
 
 
+@pytest.mark.nightly
 def test_transient_chaos_is_told_from_lasting_chaos():
     # Lifetimes of chapter 33b: 200,000 steps at 1.274, no end seen at 1.4.
     network = Network.document()
