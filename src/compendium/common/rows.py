@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import binom
 
 from bookmaker.tables import Rows
+from spinformer.core.statistics import mean_interval
 
 Columns = Mapping[str, np.ndarray]
 
@@ -56,3 +57,9 @@ def median_rows(samples: np.ndarray) -> Rows:
     """The line of a table of settings that samples give by their median."""
     line = dict(zip(("value", "low", "high"), median_interval(samples), strict=True))
     return [{**line, "runs": len(samples)}]
+
+
+def mean_rows(samples: np.ndarray) -> Rows:
+    """The line of a table of settings that samples give by their mean, with Student's interval."""
+    low, high = mean_interval(samples)
+    return [{"value": float(np.mean(samples)), "low": low, "high": high, "runs": len(samples)}]
