@@ -17,7 +17,7 @@ from compendium.c12b_continuous_capacity.study import (
     outweighed_at,
     weight_concentration,
 )
-from compendium.common.rows import mean_rows
+from compendium.common.rows import grid, mean_rows
 from spinformer.core.statistics import mean_estimate
 
 HERE = Path(__file__).parent
@@ -108,12 +108,7 @@ KEPT_TABLE = Table(
 
 @stored(
     HERE / "settings_A13b.csv",
-    units=[
-        {"count": count, "dim": dim, "hotter": hotter}
-        for count in (128, 512, 2048)
-        for dim in (16, 64, 256)
-        for hotter in (1.0, 1.5)
-    ],
+    units=grid(count=(128, 512, 2048), dim=(16, 64, 256), hotter=(1.0, 1.5)),
     seconds=1.0,
 )
 def CROWDS(count: int, dim: int, hotter: float) -> Rows:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bookmaker.tables import Rows, Table
 from compendium.c14b_heads_and_fixed_points.ends import ENDS
-from compendium.common.rows import mean_rows
+from compendium.common.rows import grid, mean_rows
 
 KINDS = ("single", "metastable", "average")
 
@@ -23,12 +23,11 @@ def setting_rows(loop: str, source: str, asked: float) -> Rows:
 
 SETTINGS = Table(
     path=Path(__file__).with_name("settings_A15.csv"),
-    units=[
-        {"loop": loop, "source": source, "asked": asked}
-        for loop in ("keys", "readback")
-        for source in dict.fromkeys(unit["source"] for unit in ENDS.units)
-        for asked in (0.02, 0.05)
-    ],
+    units=grid(
+        loop=("keys", "readback"),
+        source=dict.fromkeys(unit["source"] for unit in ENDS.units),
+        asked=(0.02, 0.05),
+    ),
     rows=setting_rows,
     seconds=0.1,
 )

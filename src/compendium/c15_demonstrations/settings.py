@@ -20,7 +20,7 @@ from compendium.c15_demonstrations.episodes import Pools, split_digits
 from compendium.c15_demonstrations.measurements import BOUNDARY, column, saturation
 from compendium.c15_demonstrations.model import Weights
 from compendium.c15_demonstrations.training import Lessons, train
-from compendium.common.rows import mean_rows
+from compendium.common.rows import grid, mean_rows
 
 STORED = {
     "balanced": {"training": "balanced", "first_seed": 0},
@@ -68,23 +68,13 @@ def pull_rows(training: str, demonstrations: int, kick: float) -> Rows:
 
 PULL = Table(
     path=Path(__file__).with_name("settings_A16.csv"),
-    units=[
-        {"training": training, "demonstrations": count, "kick": kick}
-        for training in (*STORED, FAST)
-        for count in (1, 8)
-        for kick in (0.5, 2.0)
-    ],
+    units=grid(training=(*STORED, FAST), demonstrations=(1, 8), kick=(0.5, 2.0)),
     rows=pull_rows,
     seconds=0.5,
 )
 LAW = Table(
     path=Path(__file__).with_name("settings_A16b.csv"),
-    units=[
-        {"training": training, "images": images, "ratio": ratio}
-        for training in STORED
-        for images in ("training classes", "unseen classes")
-        for ratio in (4, 8)
-    ],
+    units=grid(training=STORED, images=("training classes", "unseen classes"), ratio=(4, 8)),
     rows=law_rows,
     seconds=0.5,
 )

@@ -63,6 +63,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c21a_cheap_free_energies.unrolled import state_evolution, unrolled_tap
+from compendium.common.rows import grid
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate, share_interval
 from spinformer.spins.ising import sherrington_kirkpatrick
@@ -257,12 +258,7 @@ def faster_rows(smallest: int, largest: int, half: int) -> Rows:
 
 FASTER = Table(
     path=Path(__file__).parent / "settings_B7f.csv",
-    units=[
-        {"smallest": smallest, "largest": largest, "half": half}
-        for smallest in (32, 64, 128)
-        for largest in (512, 1024)
-        for half in (0, 1)
-    ],
+    units=grid(smallest=(32, 64, 128), largest=(512, 1024), half=(0, 1)),
     rows=faster_rows,
     seconds=1.0,
 )
@@ -414,11 +410,7 @@ def width_rows(beta: float, smallest: int) -> Rows:
 
 WIDTHS = Table(
     path=Path(__file__).parent / "settings_B7c.csv",
-    units=[
-        {"beta": beta, "smallest": smallest}
-        for beta in (0.8, 1.0, 2.0, 3.0)
-        for smallest in (32, 64, 128)
-    ],
+    units=grid(beta=(0.8, 1.0, 2.0, 3.0), smallest=(32, 64, 128)),
     rows=width_rows,
     seconds=1.0,
 )
@@ -493,12 +485,7 @@ def depth_rows(of_the_line: float, size: int, field_std: float) -> Rows:
 
 DEPTHS = Table(
     path=Path(__file__).parent / "settings_B7d.csv",
-    units=[
-        {"of_the_line": share, "size": size, "field_std": field_std}
-        for share in (0.3, 0.5, 0.7, 0.8, 0.9, 1.2)
-        for size in (128, 512)
-        for field_std in (0.2, 0.5)
-    ],
+    units=grid(of_the_line=(0.3, 0.5, 0.7, 0.8, 0.9, 1.2), size=(128, 512), field_std=(0.2, 0.5)),
     rows=depth_rows,
     seconds=2.0,
     rtol=0.0,

@@ -47,7 +47,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bookmaker.tables import Rows, Table
-from compendium.common.rows import mean_rows
+from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.language.encoder import (
@@ -505,12 +505,11 @@ def reading_rows(*, mixing: str, companion: str, layers: str) -> Rows:
 
 READING = Table(
     path=Path(__file__).with_name("settings_B9c.csv"),
-    units=[
-        {"mixing": mixing, "companion": companion, "layers": layers}
-        for mixing in ("symmetrized", "all orders", "onsager")
-        for companion in ("response", "onsager")
-        for layers in ("all", "first three", "last three")
-    ],
+    units=grid(
+        mixing=("symmetrized", "all orders", "onsager"),
+        companion=("response", "onsager"),
+        layers=("all", "first three", "last three"),
+    ),
     rows=reading_rows,
     seconds=1.0,
 )

@@ -23,6 +23,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c25_driven.order import critical_beta, mean_field_entropy_production
+from compendium.common.rows import grid
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
@@ -136,11 +137,7 @@ def _size_rows(symmetry: float, size: int) -> Rows:
 
 SIZES = Table(
     path=Path(__file__).parent / "sizes.csv",
-    units=[
-        {"symmetry": symmetry, "size": size}
-        for symmetry in (0.0, 1.0)
-        for size in (16, 32, 64, 128, 256)
-    ],
+    units=grid(symmetry=(0.0, 1.0), size=(16, 32, 64, 128, 256)),
     rows=_size_rows,
     seconds=1.0,
     rtol=0.2,

@@ -28,7 +28,7 @@ from compendium.c32b_finite_size.study import (
     sample,
 )
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
-from compendium.common.rows import mean_rows
+from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -341,11 +341,9 @@ def pace_rows(beyond: str, left_out: str) -> Rows:
 
 PACE = Table(
     path=_FOLDER / "settings_C18a.csv",
-    units=[
-        {"beyond": beyond, "left_out": left_out}
-        for beyond in ("1e4", "1e5", "1e6", "1e7")
-        for left_out in ("none", "0 to 39", "40 to 79", "80 to 119")
-    ],
+    units=grid(
+        beyond=("1e4", "1e5", "1e6", "1e7"), left_out=("none", "0 to 39", "40 to 79", "80 to 119")
+    ),
     rows=pace_rows,
     seconds=2.0,
 )

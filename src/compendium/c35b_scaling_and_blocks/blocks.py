@@ -36,7 +36,7 @@ from scipy.stats import entropy
 
 from bookmaker.tables import Rows, Table
 from compendium.common.networks import draw_networks
-from compendium.common.rows import mean_rows
+from compendium.common.rows import grid, mean_rows
 from spinformer.core.chaos import kaplan_yorke_dimension
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
@@ -426,11 +426,9 @@ CENSUS = Table(
 )
 SETTINGS = Table(
     path=_FOLDER / "settings_C23.csv",
-    units=[
-        {"condition": condition, "epsilon": epsilon}
-        for condition in ("residual 1/2", "residual 1", "feed 1", "both 1/2, 1")
-        for epsilon in (0.02, 0.1)
-    ],
+    units=grid(
+        condition=("residual 1/2", "residual 1", "feed 1", "both 1/2, 1"), epsilon=(0.02, 0.1)
+    ),
     rows=settings_rows,
     seconds=60.0,
     within={"value": 0.02, "low": 0.03, "high": 0.03},

@@ -14,7 +14,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c36_learning_through_the_limit.training import LEARNING, SIZES, TASKS, column
-from compendium.common.rows import mean_rows
+from compendium.common.rows import grid, mean_rows
 
 # How far the power may be from −1.
 ACCEPTED = 0.25
@@ -65,24 +65,13 @@ def power_rows(task: str, smallest: int, largest: int, middle: str) -> Rows:
 _FOLDER = Path(__file__).parent
 RIVALS = Table(
     path=_FOLDER / "settings_C19.csv",
-    units=[
-        {"task": task, "rival": rival, "size": size, "budget": budget}
-        for task in TASKS
-        for rival in ("score", "straight")
-        for size in SIZES
-        for budget in (0.25, 1.0)
-    ],
+    units=grid(task=TASKS, rival=("score", "straight"), size=SIZES, budget=(0.25, 1.0)),
     rows=rival_rows,
     seconds=0.5,
 )
 EXCESSES = Table(
     path=_FOLDER / "settings_C19b.csv",
-    units=[
-        {"task": task, "size": size, "budget": budget}
-        for task in TASKS
-        for size in SIZES
-        for budget in (0.25, 0.5, 1.0)
-    ],
+    units=grid(task=TASKS, size=SIZES, budget=(0.25, 0.5, 1.0)),
     rows=excess_rows,
     seconds=0.5,
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,15 @@ from bookmaker.tables import Rows
 from spinformer.core.statistics import mean_interval
 
 Columns = Mapping[str, np.ndarray]
+
+
+def grid(**choices: Iterable[Any]) -> Rows:
+    """The units of a table that has every combination of choices, the last changing fastest.
+
+    >>> grid(beta=(0.5, 1.0), size=(8,))
+    [{'beta': 0.5, 'size': 8}, {'beta': 1.0, 'size': 8}]
+    """
+    return [dict(zip(choices, unit, strict=True)) for unit in product(*choices.values())]
 
 
 def rows_of(**columns: Any) -> Rows:
