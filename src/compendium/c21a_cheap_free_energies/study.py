@@ -236,6 +236,14 @@ def _exponent(sizes: np.ndarray, value: np.ndarray, error: np.ndarray) -> Estima
     )
 
 
+def _fall(column: np.ndarray, sizes: np.ndarray, rows: np.ndarray, *, seen: bool) -> Estimate:
+    """The exponent of the means over systems of each size; `seen`: of those above their error."""
+    means = _means(column, sizes, rows)
+    value, error = np.array([(m.value, m.error) for m in means.values()]).T
+    keep = (value > error) | (not seen)
+    return _exponent(np.array(list(means))[keep], value[keep], error[keep])
+
+
 def _setting(slope: Estimate, *, against: float, sign: int, runs: int) -> Rows:
     value, error = sign * (float(slope.value) - against), float(slope.error)
     told = {"value": value, "low": value - 1.96 * error, "high": value + 1.96 * error}
@@ -250,9 +258,7 @@ def faster_rows(smallest: int, largest: int, half: int) -> Rows:
     table = ERRORS.read()
     here = (table["kind"] == "gaussian") & (table["copy"] % 2 == half)
     here &= (table["size"] >= smallest) & (table["size"] <= largest)
-    means = _means(table["adaptive"], table["size"], here)
-    value, error = np.array([(m.value, m.error) for m in means.values()]).T
-    slope = _exponent(np.array(list(means)), value, error)
+    slope = _fall(table["adaptive"], table["size"], here, seen=False)
     return _setting(slope, against=-1.0, sign=-1, runs=int(here.sum()))
 
 
@@ -287,23 +293,11 @@ def exact_rows(clause: str, smallest: int, systems: str) -> Rows:
         here &= table["copy"] % 2 == int(systems == "odd")
     sizes, counts = np.unique(table["size"][here], return_counts=True)
     here &= np.isin(table["size"], sizes[counts > 1])
-
-    def exponent(name: str) -> Estimate:
-        means = _means(table[name], table["size"], here)
-        sizes = np.array(list(means))
-        value, error = np.array([(m.value, m.error) for m in means.values()]).T
-        keep = value > error
-        return _exponent(sizes[keep], value[keep], error[keep])
-
-    mine, runs = exponent(theory), int(here.sum())
+    mine, runs = _fall(table[theory], table["size"], here, seen=True), int(here.sum())
     if rival is None:
         return _setting(mine, against=bound, sign=1 if theory == "naive" else -1, runs=runs)
-    other = exponent(rival)
-    gap = Estimate(
-        value=other.value - mine.value,
-        error=np.hypot(other.error, mine.error),
-        samples=mine.samples,
-    )
+    other = _fall(table[rival], table["size"], here, seen=True)
+    gap = Estimate(value=other.value - mine.value, error=np.hypot(other.error, mine.error))
     return _setting(gap, against=bound, sign=1, runs=runs)
 
 
@@ -394,9 +388,7 @@ def width_exponent(beta: float, *, smallest: int = 32) -> Estimate:
     """Exponent with which the mean width of a system's overlaps falls, sizes from `smallest` on."""
     table = OVERLAPS.read()
     here = (table["beta"] == beta) & (table["size"] >= smallest)
-    means = _means(table["spread"], table["size"], here)
-    value, error = np.array([(m.value, m.error) for m in means.values()]).T
-    return _exponent(np.array(list(means)), value, error)
+    return _fall(table["spread"], table["size"], here, seen=False)
 
 
 def width_rows(beta: float, smallest: int) -> Rows:
