@@ -1,11 +1,7 @@
 import numpy as np
 import pytest
 
-from compendium.c32b_finite_size.corrections import (
-    growth_rate,
-    mean_shift,
-    predicted_rms,
-)
+from compendium.c32b_finite_size.corrections import growth_rate, mean_shift, predicted_rms
 from compendium.common.windows import settled_start
 from spinformer.dmft.finite_size import (
     attention_of_window,
@@ -42,7 +38,7 @@ NETWORKS = [
 ]
 
 
-def uneven_network() -> Network:
+def uneven_network():
     """Segments of different length, which equal fractions would hide."""
     document = Network.document()
     return Network(

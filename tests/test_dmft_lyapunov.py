@@ -1,7 +1,5 @@
 """Tangent maps against automatic differentiation, exponents against QR in NumPy and sum rules."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -9,17 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_exponents import lyapunov_spectrum_reference
 
-from spinformer.dmft.lyapunov import (
-    average_growth,
-    lyapunov_spectrum,
-    tangent_map,
-)
-from spinformer.dmft.mean_field import (
-    document_context,
-    random_contexts,
-    torch_step,
-    trajectory,
-)
+from spinformer.dmft.lyapunov import average_growth, lyapunov_spectrum, tangent_map
+from spinformer.dmft.mean_field import document_context, random_contexts, torch_step, trajectory
 from spinformer.dmft.network import Context, Network
 
 
@@ -239,11 +228,7 @@ def test_bad_arguments(call, message):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"count": 13}, "count"),
-        ({"count": 0}, "count"),
-        ({"steps": 0}, "steps"),
-    ],
+    [({"count": 13}, "count"), ({"count": 0}, "count"), ({"steps": 0}, "steps")],
 )
 def test_bad_calls(change, message):
     network = Network.document()

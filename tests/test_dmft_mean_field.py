@@ -1,7 +1,5 @@
 """The mean field of self-attention against a plain-Python implementation and exact identities."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

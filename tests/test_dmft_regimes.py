@@ -1,7 +1,5 @@
 """Diagrams of networks with real weights and of other maps (`spinformer.dmft.regimes`)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +24,7 @@ from spinformer.dmft.regimes import (
 SIZES = {"transient": 3000, "kept": 2000, "exponent_steps": 2000}
 
 
-def drawn(seed: int, *, bits: int = 2, context: int = 4, **others: float) -> Network:
+def drawn(seed, *, bits=2, context=4, **others):
     """A network of five kinds of sites with normal weights."""
     rng = np.random.default_rng(seed)
     return Network(
@@ -38,7 +36,7 @@ def drawn(seed: int, *, bits: int = 2, context: int = 4, **others: float) -> Net
 
 
 @pytest.mark.parametrize(("bits", "context"), [(2, 4), (1, 5), (0, 3)])
-def test_real_weights_and_long_windows_move_as_the_plain_step_says(bits: int, context: int):
+def test_real_weights_and_long_windows_move_as_the_plain_step_says(bits, context):
     network = drawn(1, bits=bits, context=context)
     state = random_contexts(network, 0, count=1).select(0)
     found, end = trajectory(network, state, beta=0.8, steps=30)
@@ -87,11 +85,11 @@ def test_contexts_and_parameters_are_axes():
 def test_a_network_and_the_same_map_in_plain_numpy_have_one_diagram():
     network, shape = drawn(6, bits=0, context=2), (2, 3)
 
-    def plain(x: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    def plain(x, beta):
         following, _ = step(network, Context(x.reshape(-1, *shape), 0), beta)
         return following.attention.reshape(x.shape)
 
-    def tangent(x: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    def tangent(x, beta):
         # Central differences, of all directions side by side.
         width = 1e-6 * np.eye(6)
         ends = [plain((x[:, None] + s * width).reshape(-1, 6), np.repeat(beta, 6)) for s in (1, -1)]
@@ -127,7 +125,7 @@ def test_known_maps_have_the_regimes_that_they_should():
 
     # Two rotations of one circle, by the golden mean and by a third of a turn, over a second axis
     # that does nothing.
-    def turn(angle: np.ndarray) -> np.ndarray:
+    def turn(angle):
         c, s = np.cos(2 * np.pi * angle), np.sin(2 * np.pi * angle)
         return np.array([[c, -s], [s, c]]).transpose(2, 0, 1)
 

@@ -29,11 +29,11 @@ def _double():
     torch.set_default_dtype(torch.float32)
 
 
-def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+def draw(*shape, seed=0):
     return torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
 
 
-def make(width: int = 12, heads: int = 3, *, learn_beta: bool = False, **options) -> HopfieldLayer:
+def make(width=12, heads=3, *, learn_beta=False, **options):
     torch.manual_seed(4)
     layer = HopfieldLayer(width, heads=heads, **options)
     layer.log_beta.requires_grad_(learn_beta)
@@ -43,7 +43,7 @@ def make(width: int = 12, heads: int = 3, *, learn_beta: bool = False, **options
     return layer
 
 
-def explicit(layer: HopfieldLayer, queries, patterns, allowed=None, memories=0) -> torch.Tensor:
+def explicit(layer, queries, patterns, allowed=None, memories=0):
     """The same computation for one head, one sample and one query at a time, in NumPy."""
 
     def norm(x, module):
@@ -371,10 +371,7 @@ def test_every_layer_is_saved_and_read_back(lagrangian):
     stored = io.BytesIO()
     torch.save(AttentionModule(layer), stored)
     stored.seek(0)
-    for other in (
-        pickle.loads(pickle.dumps(layer)),
-        torch.load(stored, weights_only=False).layer,
-    ):
+    for other in (pickle.loads(pickle.dumps(layer)), torch.load(stored, weights_only=False).layer):
         assert torch.equal(other(x, patterns=x), layer(x, patterns=x))
     torch.manual_seed(7)
     fresh = HopfieldLayer(12, heads=3, steps=3, memories=2)

@@ -90,9 +90,7 @@ def test_em_step_maximises_its_bound_and_never_raises_the_loss(setting):
 
 def test_em_and_gradient_reach_the_same_likelihood():
     data = sample(
-        torch.tensor([[2.0, 0.0], [0.0, -2.0], [-2.2, 0.4]], dtype=torch.float64),
-        count=600,
-        seed=3,
+        torch.tensor([[2.0, 0.0], [0.0, -2.0], [-2.2, 0.4]], dtype=torch.float64), count=600, seed=3
     )
     start = data[:3].clone()
     em = fit(start, data=data, method="em", max_steps=3000, tolerance=1e-13)
@@ -127,14 +125,7 @@ def test_exact_likelihood_beats_cd1_where_radii_differ(seed):
     centres, train = two_radii(2000, seed)
     _, held_out = two_radii(2000, seed + 100)
     exact = fit(centres, data=train, max_steps=3000, tolerance=1e-12)
-    cd = fit(
-        centres,
-        data=train,
-        method="cd",
-        max_steps=200,
-        rate=0.3,
-        seed=seed,
-    )
+    cd = fit(centres, data=train, method="cd", max_steps=200, rate=0.3, seed=seed)
     gain = log_prob(exact.patterns, states=held_out) - log_prob(cd.patterns, states=held_out)
     assert float(gain.mean()) > 1.0
     assert float(gain.mean()) > 5 * float(gain.std()) / math.sqrt(2000)
@@ -178,15 +169,7 @@ def test_exact_likelihood_beats_cd1_on_digits():
     train, held_out = images[:1200], images[1200:]
     start = train[torch.randperm(1200, generator=torch.Generator().manual_seed(5))[:10]]
     exact = fit(start, data=train, beta=4.0, max_steps=300)
-    cd = fit(
-        start,
-        data=train,
-        beta=4.0,
-        method="cd",
-        max_steps=300,
-        rate=0.2,
-        seed=6,
-    )
+    cd = fit(start, data=train, beta=4.0, method="cd", max_steps=300, rate=0.2, seed=6)
     assert (
         float(loss(exact.patterns, data=held_out, beta=4.0))
         < float(loss(cd.patterns, data=held_out, beta=4.0)) - 1

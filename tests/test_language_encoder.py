@@ -10,13 +10,7 @@ import torch
 from minilm_model import installed_model
 
 from compendium.c14b_heads_and_fixed_points.sizes import random_tokens
-from spinformer.language.encoder import (
-    Architecture,
-    layer_norm,
-    project,
-    run_layer,
-    run_model,
-)
+from spinformer.language.encoder import Architecture, layer_norm, project, run_layer, run_model
 from spinformer.language.text import sample_text, text_windows
 from spinformer.language.untrained import example_model, random_weights
 

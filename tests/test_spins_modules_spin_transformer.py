@@ -48,12 +48,7 @@ def _inputs(batch=2, sites=5, dim=12, seed=1):
 @pytest.mark.claim("B8")
 def test_output_is_minus_the_gradient_of_the_free_energy(options):
     """By autograd through F(H, J(H), m*(H)), and by finite differences with m* solved again."""
-    module = _module(
-        **options,
-        gamma=1.5,
-        normalize=False,
-        tolerance=3e-15,
-    )
+    module = _module(**options, gamma=1.5, normalize=False, tolerance=3e-15)
     fields = _inputs().requires_grad_()
     energy = module.free_energy(fields).sum()
     (slope,) = torch.autograd.grad(-energy, fields)
@@ -107,14 +102,7 @@ def test_one_head_is_the_formula_of_the_couplings_module():
     ],
 )
 def test_gradients(options):
-    module = _module(
-        dim=4,
-        heads=2,
-        **options,
-        channel_maps=True,
-        beta=1.4,
-        tolerance=1e-13,
-    )
+    module = _module(dim=4, heads=2, **options, channel_maps=True, beta=1.4, tolerance=1e-13)
     names = [name for name, _ in module.named_parameters()]
     values = [value.detach().clone().requires_grad_() for value in module.parameters()]
     assert set(names) == {"query", "key", "log_beta", "log_strength", "map_in", "map_out"}
@@ -285,18 +273,10 @@ _H = torch.ones(3, 2)
             ValueError,
             "a token is a spin or it is none",
         ),
-        (
-            lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 2, 6).double()),
-            TypeError,
-            "src",
-        ),
+        (lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 2, 6).double()), TypeError, "src"),
         (lambda: SpinTransformerModule(6, heads=2, dtype=torch.int64), TypeError, "dtype"),
         (lambda: SpinTransformerModule(6, heads=2, head=1), TypeError, "argument 'head'"),
-        (
-            lambda: solve_fixed_point(torch.ones(2, 2), fields=_H, beta=1.0),
-            ValueError,
-            "couplings",
-        ),
+        (lambda: solve_fixed_point(torch.ones(2, 2), fields=_H, beta=1.0), ValueError, "couplings"),
         (
             lambda: log_partition(_H, couplings=torch.ones(3, 3), fields=_H, beta=1.0),
             ValueError,

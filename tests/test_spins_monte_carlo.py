@@ -345,10 +345,7 @@ def test_sums_of_rounded_couplings_are_exact_in_any_order():
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"fields": np.ones(3)}, "fields"),
-        ({"chains": 1, "blocks": 1}, "chains \\* blocks"),
-    ],
+    [({"fields": np.ones(3)}, "fields"), ({"chains": 1, "blocks": 1}, "chains \\* blocks")],
 )
 @pytest.mark.parametrize("sampler", [sample_ising, sample_vector_spins])
 def test_bad_input_is_named(sampler, change, message):

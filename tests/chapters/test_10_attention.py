@@ -28,23 +28,20 @@ from compendium.c10_attention.study import (
     recurrent_error,
 )
 from compendium.common import images
-from spinformer.hopfield.attention import (
-    attention,
-    multi_head_attention,
-)
+from spinformer.hopfield.attention import attention, multi_head_attention
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+def draw(*shape, seed=0):
     return torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
 
 
-def triple(length: int, width: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def triple(length, width=6):
     return tuple(draw(2, length, width, seed=seed) for seed in (1, 2, 3))
 
 
-def cost(function, length: int, width: int, **options):
+def cost(function, length, width, **options):
     q, k, v = triple(length, width)
     return count_cost(function, q, keys=k, values=v, **options)
 

@@ -1,7 +1,5 @@
 """The classical memory at a temperature: theory against other algebra, heat bath against sums."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.integrate import quad

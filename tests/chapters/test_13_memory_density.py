@@ -12,11 +12,7 @@ from compendium.c13_memory_density.study import (
     learn_digits,
     two_clusters,
 )
-from spinformer.hopfield.density import (
-    contrastive_gradient,
-    log_weights,
-    loss,
-)
+from spinformer.hopfield.density import contrastive_gradient, log_weights, loss
 
 
 def stored(table, **unit):

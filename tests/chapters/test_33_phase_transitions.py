@@ -1,7 +1,5 @@
 """What chapter 33 computes beyond the theory, and the diagrams that it draws."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """The census against plain runs, libraries, random matrices, and its own stored tables."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binomtest, entropy
