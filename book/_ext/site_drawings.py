@@ -125,32 +125,19 @@ def _dark_picture(image: str) -> str:
     return re.sub(r' id="[^"]*"', "", copy.replace("<image", '<image class="on-dark"', 1))
 
 
-def _values(colors: set[str]) -> tuple[str, str]:
-    """Return the colours' values on the dark ground, and those that undo them."""
-    names = sorted(colors)
-    dark = "".join(f"--on{name[1:]}:{_dark_name(name)};" for name in names)
-    return dark, "".join(f"--on{name[1:]}:initial;" for name in names)
-
-
-def dark_rule(colors: set[str]) -> str:
-    """Return the style sheet that gives these colours their values on the dark theme."""
-    dark, drawn = _values(colors)
-    dark_theme = 'html[data-theme="dark"] '
-    return (
-        f"<style>@media screen{{{dark_theme}svg.figure,{dark_theme}svg.figure .ink{{{dark}}}"
-        f"{dark_theme}svg.figure .as-drawn{{{drawn}}}}}</style>"
-    )
+def dark_rule(colors: set[str], svg: str = 'html[data-theme="dark"] svg.figure') -> str:
+    """Return the style sheet that gives these colours their values on the dark ground."""
+    dark = "".join(f"--on{name[1:]}:{_dark_name(name)};" for name in sorted(colors))
+    drawn = re.sub(":.*?;", ":initial;", dark)
+    return f"<style>@media screen{{{svg},{svg} .ink{{{dark}}}{svg} .as-drawn{{{drawn}}}}}</style>"
 
 
 def dark_file(text: str) -> str:
     """Return an SVG as it is drawn on the dark ground, for a page that shows it as a file."""
     text, changed = two_grounds(_GROUND.sub("", text))
-    dark, drawn = _values(changed)
-    style = (
-        f"<style>svg,.ink{{fill:#e8e8e8;{dark}}}.as-drawn{{fill:#000;{drawn}}}"
-        ".on-light{display:none}</style>"
-    )
-    return re.sub(r"(<svg\b[^>]*>)", lambda m: m[0] + style, text, count=1)
+    ink = "svg,.as-drawn .ink{fill:#e8e8e8}.as-drawn{fill:#000}.on-light{display:none}"
+    style = dark_rule(changed, "svg") + f"<style>{ink}</style>"
+    return re.sub(r"<svg\b[^>]*>", lambda m: m[0] + style, text, count=1)
 
 
 def two_words(caption: str) -> str:
@@ -184,20 +171,14 @@ def set_drawings(
         text = Path(app.srcdir, source).read_text(encoding="utf-8")
         size = _SIZE.search(text)
         # Points are four thirds of a pixel.
-        width, height = (
-            (round(float(number) * 4 / 3) for number in size.groups()) if size else (0, 0)
-        )
+        width, height = (round(float(n) * 4 / 3) for n in size.groups()) if size else (0, 0)
         shown = f'<img {match["rest"]} width="{width}" height="{height}" loading="lazy">'
         if "card-picture" in match[0]:
-            name = Path(match["source"]).stem + ".dark.svg"
-            folder = Path(app.outdir, "_images")
-            folder.mkdir(exist_ok=True)
-            (folder / name).write_text(dark_file(text), encoding="utf-8")
-            light, dark = (
-                shown.replace("card-picture", f"card-picture dark-light {ground}")
-                for ground in ("on-light", "on-dark")
-            )
-            return light + dark.replace(Path(match["source"]).name, name)
+            path = Path(app.outdir, "_images", "dark-" + Path(match["source"]).name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(dark_file(text), encoding="utf-8")
+            light = shown.replace("card-picture", "card-picture dark-light on-light")
+            return light + light.replace("on-light", "on-dark").replace("_images/", "_images/dark-")
         if not size:
             return shown
         text = _GROUND.sub("", _SIZE.sub(f' width="{width}" height="{height}"', text, count=1))
