@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -143,6 +144,17 @@ def test_what_lies_on_a_picture_keeps_its_colours():
     rule = DRAWINGS.dark_rule(changed)
     assert "svg.figure .ink{--on000000:#e8e8e8;}" in rule
     assert "svg.figure .as-drawn{--on000000:initial;}" in rule
+
+
+def test_a_card_shows_a_drawing_made_for_each_ground(tmp_path):
+    (tmp_path / "a.svg").write_text('<svg><path style="stroke: #000000"/></svg>')
+    images = SimpleNamespace(images={"a.svg": "b.svg"})
+    app = SimpleNamespace(srcdir=tmp_path, outdir=tmp_path, builder=images)
+    context = {"body": '<img class="card-picture" src="../_images/b.svg">'}
+    DRAWINGS.set_drawings(app, "book/results", "", context, None)
+    shown = re.findall(r'dark-light ([\w-]+)" src="../_images/([^"]+)"', context["body"])
+    assert shown == [("on-light", "b.svg"), ("on-dark", "dark-b.svg")]
+    assert "svg .ink{--on000000:#e8e8e8;}" in (tmp_path / "_images" / "dark-b.svg").read_text()
 
 
 def test_words_of_a_caption_follow_the_theme_but_not_within_a_tag():
