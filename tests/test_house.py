@@ -32,12 +32,12 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 8_900,
+    "src/spinformer": 7_650,
     "src/bookmaker": 2_935,
     "book/_ext": 970,
-    "src/compendium": 17_990,
+    "src/compendium": 18_830,
 }
-LINE_CEILINGS = {"src": 46_280, "tests": 27_750}
+LINE_CEILINGS = {"src": 45_250, "tests": 27_510}
 
 
 @cache
