@@ -12,7 +12,7 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ NOT_TRIED = ("progress", "device", "dtype")
 IMPORT = re.compile(r"^from (spinformer\.(?!plot)[\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
-def offered() -> Iterator[tuple[str, Callable[..., Any]]]:
+def offered():
     """The public door: functions and classes of the package that a chapter imports."""
     chapters = sorted((ROOT / "notebooks").glob("*.md"))
     for module, names in IMPORT.findall("".join(path.read_text("utf-8") for path in chapters)):
@@ -58,12 +58,12 @@ def offered() -> Iterator[tuple[str, Callable[..., Any]]]:
                 yield f"{module}.{name}", found
 
 
-def example(function: Callable[..., Any]) -> str:
+def example(function):
     parsed = doctest.DocTestParser().get_examples(inspect.getdoc(function) or "")
     return "".join(part.source for part in parsed)
 
 
-def call_in(tree: ast.Module, name: str) -> ast.Call | None:
+def call_in(tree, name):
     """The first call of `name` in an example that stands outside of a loop of its own."""
     inner = (ast.GeneratorExp, ast.ListComp, ast.DictComp, ast.SetComp, ast.Lambda)
     loops = [node for node in ast.walk(tree) if isinstance(node, inner)]
@@ -79,7 +79,7 @@ OFFERED = {
 }
 
 
-def with_bad(source: str, name: str, place: int | str) -> tuple[Any, Any]:
+def with_bad(source, name, place):
     """The example up to the call, and the call with the name `bad` for the argument at `place`."""
     tree = ast.parse(source)
     call = call_in(tree, name)
@@ -103,7 +103,7 @@ def with_bad(source: str, name: str, place: int | str) -> tuple[Any, Any]:
     return first, last
 
 
-def is_number(result: Any) -> bool:
+def is_number(result):
     """Whether no part of a result is NaN."""
     if isinstance(result, tuple | list):
         return all(map(is_number, result))
@@ -115,7 +115,7 @@ def is_number(result: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", OFFERED)
-def test_nonsense_is_refused_by_name(name: str) -> None:
+def test_nonsense_is_refused_by_name(name):
     function = OFFERED[name]
     source, own = example(function), name.split(".")[-1]
     found = call_in(ast.parse(source), own)
@@ -176,7 +176,7 @@ UNCHECKED = (
 )
 
 
-def everything() -> Iterator[tuple[str, Callable[..., Any]]]:
+def everything():
     """Functions and classes of the package whose example calls them."""
     for module in pkgutil.walk_packages(spinformer.__path__, "spinformer."):
         if re.search(r"\.(kernels|checks|plot)", module.name):
@@ -192,7 +192,7 @@ EVERY = dict(everything())
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_what_is_out_of_range_is_refused_by_name(name: str) -> None:
+def test_what_is_out_of_range_is_refused_by_name(name):
     function, own = EVERY[name], name.split(".")[-1]
     source = example(function)
     found = call_in(ast.parse(source), own)
@@ -221,6 +221,6 @@ TOGETHER: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "told"), TOGETHER)
-def test_what_does_not_fit_together_is_refused_by_name(call: Callable[[], Any], told: str) -> None:
+def test_what_does_not_fit_together_is_refused_by_name(call, told):
     with pytest.raises((TypeError, ValueError), match=f"^{told}"):
         call()

@@ -1,12 +1,9 @@
 """Networks with real weights, long windows and batches of contexts and parameters."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from compendium.c33c_bifurcations.cycles import Kind, cycle, follow_cycle
-from compendium.c35_other_tokens.letters import LetterNetwork
 from spinformer.dmft.attractors import rotation_number, strobed
 from spinformer.dmft.lyapunov import returned, tangent_map
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
@@ -14,7 +11,7 @@ from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
 
 
-def drawn(seed: int, *, bits: int = 2, context: int = 4, **others: float) -> Network:
+def drawn(seed, *, bits=2, context=4, **others):
     """A network of five kinds of sites with normal weights."""
     rng = np.random.default_rng(seed)
     return Network(
@@ -26,7 +23,7 @@ def drawn(seed: int, *, bits: int = 2, context: int = 4, **others: float) -> Net
 
 
 @pytest.mark.parametrize(("bits", "context"), [(2, 4), (1, 5), (0, 3)])
-def test_real_weights_and_long_windows_move_as_the_plain_step_says(bits: int, context: int):
+def test_real_weights_and_long_windows_move_as_the_plain_step_says(bits, context):
     network = drawn(1, bits=bits, context=context)
     state = random_contexts(network, 0, count=1).select(0)
     found, end = trajectory(network, state, beta=0.8, steps=30)
@@ -49,15 +46,6 @@ def test_explicit_bits_of_real_weights_are_segments():
     bound = np.abs(weights) @ network.fractions
     assert np.allclose(network.reach, bound)
     assert np.abs(one).max() <= bound[0].max()
-
-
-def test_letters_may_have_any_values():
-    network = drawn(3)
-    start = random_contexts(network, 0, count=3)
-    letters = LetterNetwork.from_binary(network)
-    one, other = (trajectory(n, start, beta=0.7, steps=20)[0] for n in (network, letters))
-    assert np.allclose(one, other, atol=1e-9)
-    assert np.allclose(network.reach, letters.reach)
 
 
 def test_contexts_and_parameters_are_axes():

@@ -13,7 +13,7 @@ from spinformer.dmft.finite_size import mean_path, token_probabilities, token_st
 from spinformer.dmft.network import Network
 
 
-def small_network(seed: int = 3) -> Network:
+def small_network(seed=3):
     """Three bits, each a segment of its own; weights without symmetry, T = 2, one position bit."""
     return Network.segmented(
         seed, features=2, segments=3, bits=1, context=2, gamma=1.7, epsilon=0.3

@@ -6,7 +6,6 @@ import pytest
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size.corrections import linear_fluctuations, mean_shift
 from compendium.c32b_finite_size.study import (
-    Limit,
     agreement_times,
     deviation,
     follow_limit,
@@ -36,7 +35,7 @@ CONTEXT = np.array(
 
 
 @pytest.fixture(scope="module")
-def limit() -> Limit:
+def limit():
     network = Network.document()
     window = window_means(network, 1.27, attention=CONTEXT)
     return follow_limit(network, 1.27, window=window, steps=6, position=3)

@@ -1,7 +1,5 @@
 """What chapter 33 computes beyond the theory, and the diagrams that it draws."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -13,11 +11,10 @@ from compendium.c33_phase_transitions.orbits import (
     show_orbit_diagram,
 )
 from compendium.c33_phase_transitions.study import RANGES, SHARES, share_row
-from compendium.common.phase_transitions import census, name, protocol_start
+from compendium.common.phase_transitions import census, name
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Attractors, Regime
-from spinformer.dmft.mean_field import document_context
-from spinformer.dmft.network import Context, Network
+from spinformer.dmft.network import Context
 from spinformer.plot.style import COLORS
 
 
@@ -50,16 +47,6 @@ def test_a_census_counts_regimes_and_periods():
     ]  # fmt: skip
 
 
-def test_the_start_of_the_protocol_is_rounded():
-    network = Network.document()
-    exact = document_context(network, steps=200)
-    found = protocol_start(network, steps=200)
-    assert found.position == exact.position
-    gap = np.abs(found.attention - exact.attention).max()
-    assert 1e-10 < gap <= 0.5e-8
-    assert (found.attention == np.round(found.attention, 8)).all()
-
-
 def test_colors_of_an_orbit_diagram():
     # One β a column; cell 0 visited by the orbit, cell 1 also by the section, cell 2 by nothing.
     regimes = [Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.UNDECIDED]
@@ -86,6 +73,7 @@ def test_a_diagram_of_a_single_beta_can_be_drawn():
         plt.close(figure)
 
 
+@pytest.mark.nightly
 def test_stored_shares_are_those_of_fewer_columns():
     # Eight or so of the values of each range, at full length, from the same grid of β.
     table = SHARES.read()

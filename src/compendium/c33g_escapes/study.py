@@ -27,6 +27,7 @@ from bookmaker.tables import Rows, Table
 from compendium.c33g_escapes.action import least_action, path_action
 from compendium.c33g_escapes.passage import mean_first_passage
 from compendium.common.lifetimes import Lifetime, lifetime_estimate
+from compendium.common.rows import grid
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
@@ -456,12 +457,11 @@ def rate_rows(power: str, sizes: str, seeds: str) -> Rows:
 
 SETTINGS = Table(
     path=_FOLDER / "settings_C18d.csv",
-    units=[
-        {"power": power, "sizes": sizes, "seeds": seeds}
-        for power in ("0", "0.25", "0.5", "0.75", "1", "free")
-        for sizes in ("all", "without the least", "without the largest")
-        for seeds in ("0", "1", "both")
-    ],
+    units=grid(
+        power=("0", "0.25", "0.5", "0.75", "1", "free"),
+        sizes=("all", "without the least", "without the largest"),
+        seeds=("0", "1", "both"),
+    ),
     rows=rate_rows,
     seconds=1.0,
 )

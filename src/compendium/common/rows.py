@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
 from scipy.stats import binom
 
 from bookmaker.tables import Rows
+from spinformer.core.statistics import mean_interval
 
 Columns = Mapping[str, np.ndarray]
+
+
+def grid(**choices: Iterable[Any]) -> Rows:
+    """The units of a table that has every combination of choices, the last changing fastest.
+
+    >>> grid(beta=(0.5, 1.0), size=(8,))
+    [{'beta': 0.5, 'size': 8}, {'beta': 1.0, 'size': 8}]
+    """
+    return [dict(zip(choices, unit, strict=True)) for unit in product(*choices.values())]
 
 
 def rows_of(**columns: Any) -> Rows:
@@ -44,3 +55,9 @@ def median_rows(samples: np.ndarray) -> Rows:
     """The line of a table of settings that samples give by their median."""
     line = dict(zip(("value", "low", "high"), median_interval(samples), strict=True))
     return [{**line, "runs": len(samples)}]
+
+
+def mean_rows(samples: np.ndarray) -> Rows:
+    """The line of a table of settings that samples give by their mean, with Student's interval."""
+    low, high = mean_interval(samples)
+    return [{"value": float(np.mean(samples)), "low": low, "high": high, "runs": len(samples)}]
