@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compendium.c33_phase_transitions.orbits import _diagram_image
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import (
     Regime,
@@ -16,7 +17,6 @@ from spinformer.dmft.attractors import (
 )
 from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
-from spinformer.plot.orbits import _diagram_image
 
 QUICK = {"transient": 30_000, "kept": 10_000, "exponent_steps": 10_000}
 
@@ -116,7 +116,7 @@ def test_diagram_image_shares_columns():
     counts = np.zeros((6, 4), dtype=int)
     counts[:, 1] = 1
     counts[::2, 3] = 5
-    image = _diagram_image(counts, columns=3)
+    image = _diagram_image(counts, columns=3, regime=np.zeros(6), only=[0])
     assert image.shape == (4, 3)
     assert image[1].tolist() == [1.0, 1.0, 1.0]
     assert image[3].tolist() == [0.5, 0.5, 0.5]

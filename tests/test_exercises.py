@@ -26,8 +26,8 @@ from compendium.c13_memory_density.mixing import pair_mixing
 from compendium.c15_demonstrations.two_patterns import spinodal
 from compendium.c25_driven.order import critical_beta
 from compendium.c51_synthesis.study import readers_in_equilibrium
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.network import Network
+from spinformer.dmft.onset import onset
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.kinetic import kinetic_stationary
 from spinformer.spins.mean_field import glass_state, solve_mean_field

@@ -31,12 +31,12 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 8_900,
+    "src/spinformer": 7_650,
     "src/bookmaker": 2_935,
     "book/_ext": 970,
-    "src/compendium": 17_990,
+    "src/compendium": 18_812,
 }
-LINE_CEILINGS = {"src": 46_280, "tests": 26_390}
+LINE_CEILINGS = {"src": 45_268, "tests": 26_400}
 
 
 @cache

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from known_networks import CONTEXT
 
+from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size.corrections import linear_fluctuations, mean_shift
 from compendium.c32b_finite_size.study import (
     agreement_times,
@@ -15,8 +16,13 @@ from compendium.c32b_finite_size.study import (
     sample,
     settled_limits,
 )
-from spinformer.dmft.finite_size import linear_maps, mean_path, semantic_overlaps, window_means
-from spinformer.dmft.functional import propagate, token_states
+from spinformer.dmft.finite_size import (
+    linear_maps,
+    mean_path,
+    semantic_overlaps,
+    token_states,
+    window_means,
+)
 from spinformer.dmft.network import Network
 
 

@@ -39,10 +39,10 @@ from compendium.c33d_phase_diagrams.study import (
 from spinformer.core.random import numpy_generator
 from spinformer.core.statistics import Estimate, share_interval
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.onset import onset
 
 NETWORK = Network.document()
 # On the cycle of 16 steps of the document's network at β = 1.27, position 0.

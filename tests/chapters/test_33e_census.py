@@ -20,9 +20,9 @@ from compendium.c33e_census.study import (
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
 from spinformer.dmft.attractors import Regime
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.onset import onset
 
 
 def network_of(row):

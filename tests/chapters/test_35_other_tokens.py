@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 from compendium.c35_other_tokens.letter_tokens import generate_letters, vocabulary
-from compendium.c35_other_tokens.study import DEVIATIONS, FAMILIES, REGIMES, slopes, word_rows
+from compendium.c35_other_tokens.letters import LetterNetwork
+from compendium.c35_other_tokens.study import (
+    DEVIATIONS,
+    FAMILIES,
+    REGIMES,
+    slopes,
+    word_rows,
+)
 from spinformer.core.statistics import fit_power, mean_interval, share_interval
-from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.network import OUTPUT
 
 

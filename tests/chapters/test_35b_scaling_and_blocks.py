@@ -33,11 +33,11 @@ from compendium.c35b_scaling_and_blocks.loaded import (
 from compendium.common.networks import draw_networks
 from spinformer.core.solve import NotConverged
 from spinformer.core.states import spin_states
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.onset import onset
 
 WINDOW = np.array([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
 

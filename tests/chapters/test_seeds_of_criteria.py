@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from compendium.c32_paths_to_mean_fields.functional import enumerate_paths, saddle_point
 from spinformer.dmft.attractors import find_attractors
-from spinformer.dmft.functional import enumerate_paths, saddle_point
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 

@@ -20,6 +20,7 @@ from compendium.c35_other_tokens.letter_tokens import (
     predicted_deviation,
     vocabulary,
 )
+from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import (
     freezing_beta,
     one_feature,
@@ -27,12 +28,14 @@ from compendium.c35_other_tokens.study import (
     site_information,
 )
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.finite_size import linear_maps, mean_path, noise_covariance
-from spinformer.dmft.letters import LetterNetwork
-from spinformer.dmft.lyapunov import lyapunov_spectrum, tangent_map
+from spinformer.dmft.lyapunov import (
+    lyapunov_spectrum,
+    tangent_map,
+)
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.onset import onset
 
 
 def anything(letters, *, seed=0, features=2, segments=5):
