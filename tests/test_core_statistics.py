@@ -132,9 +132,7 @@ def test_power_law_has_unit_pulls_and_unit_chi2():
     truth = 3.0 * sizes**-0.7
     fits = [
         fit_power(
-            sizes,
-            values=truth * (1.0 + relative * rng.standard_normal(6)),
-            errors=truth * relative,
+            sizes, values=truth * (1.0 + relative * rng.standard_normal(6)), errors=truth * relative
         )
         for _ in range(800)
     ]

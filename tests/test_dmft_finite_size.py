@@ -1,12 +1,7 @@
 import numpy as np
 import pytest
 
-from compendium.c32b_finite_size.corrections import (
-    growth_rate,
-    linear_fluctuations,
-    mean_shift,
-    predicted_rms,
-)
+from compendium.c32b_finite_size.corrections import growth_rate, mean_shift, predicted_rms
 from compendium.common.windows import settled_start
 from spinformer.dmft.finite_size import (
     attention_of_window,
@@ -43,7 +38,7 @@ NETWORKS = [
 ]
 
 
-def uneven_network() -> Network:
+def uneven_network():
     """Segments of different length, which equal fractions would hide."""
     document = Network.document()
     return Network(
@@ -100,23 +95,6 @@ def test_the_mean_shift_is_curvature_times_covariance(network, position):
         bend += 0.5 * noise[t, s, s] * (up + down - 2 * path[context]) / h**2
     assert not found[:context].any()
     np.testing.assert_allclose(found[context], bend, rtol=1e-3, atol=1e-4)
-
-
-def test_noise_covariance_is_that_of_the_linear_recursion_and_of_large_networks():
-    network = Network.document()
-    window = window_means(network, 1.27, attention=CONTEXT)
-    path = mean_path(network, 1.27, window=window, steps=12, position=3)
-    maps = linear_maps(network, 1.27, path=path, position=0)
-    size = 3 * 10**11
-    runs = generate(
-        network, size, beta=1.27, window=window, steps=12, runs=6000, seed=0, position=3
-    )
-    linear = linear_fluctuations(runs, maps=maps)
-    predicted = noise_covariance(network, path, maps=maps)
-    measured = np.einsum("rtl,rtm->tlm", linear, linear) / 6000 * size
-    scale = np.sqrt(np.einsum("tll->tl", predicted))
-    gap = (measured - predicted) / (scale[:, :, None] * scale[:, None, :] + 1e-300)
-    assert np.abs(gap).max() < 5 * np.sqrt(2 / 6000)
 
 
 @pytest.mark.parametrize("draw_window", [True, False])

@@ -3,16 +3,17 @@ import pytest
 from scipy.special import softmax
 from scipy.stats import binom, chi2
 
+from compendium.c32_paths_to_mean_fields.functional import propagate
 from spinformer.dmft.finite_size import (
     attention_of_window,
     generate,
     generate_bits_reference,
     mean_path,
     semantic_overlaps,
+    token_states,
     window_means,
     window_of_context,
 )
-from spinformer.dmft.functional import propagate, token_states
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 

@@ -18,7 +18,7 @@ HINGE = Lagrangian(name="hinge", value=lambda z: z.clamp_min(0).square().sum(-1)
 ALL = [LOG_SUM_EXP, OWN, HINGE]
 
 
-def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+def draw(*shape, seed=0):
     return torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
 
 

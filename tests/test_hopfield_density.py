@@ -108,10 +108,7 @@ def test_gibbs_sampling_keeps_the_density():
         assert (gap.abs() < 4 * error).all()
     # and from elsewhere it goes there: one well-mixing pair
     far = _gibbs(
-        patterns,
-        states=torch.full((50_000, 2), 3.0, dtype=torch.float64),
-        steps=20,
-        seed=generator,
+        patterns, states=torch.full((50_000, 2), 3.0, dtype=torch.float64), steps=20, seed=generator
     )
     exact = log_weights(patterns).exp() @ patterns
     assert ((far.mean(0) - exact).abs() < 5 * far.std(0) / math.sqrt(50_000)).all()

@@ -10,14 +10,7 @@ import torch
 from minilm_model import installed_model
 
 from compendium.c14b_heads_and_fixed_points.sizes import random_tokens
-from spinformer.language.encoder import (
-    Architecture,
-    embed,
-    layer_norm,
-    project,
-    run_layer,
-    run_model,
-)
+from spinformer.language.encoder import Architecture, layer_norm, project, run_layer, run_model
 from spinformer.language.text import sample_text, text_windows
 from spinformer.language.untrained import example_model, random_weights
 
@@ -80,22 +73,6 @@ def test_layer_agrees_with_torch_encoder_layer():
     torch.testing.assert_close(
         run_layer(model, 1, inputs=inputs).outputs, layer(inputs), atol=1e-12, rtol=0
     )
-
-
-def test_embedding_by_hand():
-    """LayerNorm of word + position + first segment, written out."""
-    model = example_model(seed=5)
-    tokens = torch.tensor([[2, 7, 7, 3]])
-    words, positions, segments = (
-        model.weights[f"embeddings.{kind}_embeddings.weight"].numpy()
-        for kind in ("word", "position", "token_type")
-    )
-    raw = words[tokens[0].numpy()] + positions[:4] + segments[0]
-    raw = (raw - raw.mean(-1, keepdims=True)) / raw.std(-1, keepdims=True)
-    gain, shift = (
-        model.weights[f"embeddings.LayerNorm.{part}"].numpy() for part in ("weight", "bias")
-    )
-    np.testing.assert_allclose(embed(model, tokens)[0].numpy(), raw * gain + shift, atol=1e-10)
 
 
 def test_controls_have_the_promised_spread():

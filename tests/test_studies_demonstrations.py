@@ -27,12 +27,7 @@ from compendium.c15_demonstrations.episodes import (
     draw_labelings,
     split_digits,
 )
-from compendium.c15_demonstrations.measurements import (
-    BOUNDARY,
-    NUMBERS,
-    half_point,
-    saturation,
-)
+from compendium.c15_demonstrations.measurements import BOUNDARY, NUMBERS, half_point, saturation
 from compendium.c15_demonstrations.model import initial_weights, read
 from compendium.c15_demonstrations.settings import laws
 from compendium.c15_demonstrations.training import Lessons, accuracy, train

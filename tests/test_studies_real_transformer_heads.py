@@ -66,6 +66,7 @@ def test_growth_exponents_of_power_laws():
     np.testing.assert_allclose(found, [0.4, 1.0, 0.0], atol=1e-12)
 
 
+@pytest.mark.nightly
 def test_stored_sizes_are_those_of_the_model():
     """The shortest windows of random tokens, computed anew."""
     model = installed_model()

@@ -328,6 +328,7 @@ def test_gain_at_which_a_loop_flips():
     assert memory.count[:, 0].tolist() == [1, 2]
 
 
+@pytest.mark.nightly
 def test_stored_gains_are_what_the_loops_do():
     """One head at two gains of the stored sweep, computed anew."""
     model = installed_model()

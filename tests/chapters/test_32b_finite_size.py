@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size.corrections import linear_fluctuations, mean_shift
 from compendium.c32b_finite_size.study import (
-    Limit,
     agreement_times,
     deviation,
     follow_limit,
@@ -15,8 +15,13 @@ from compendium.c32b_finite_size.study import (
     sample,
     settled_limits,
 )
-from spinformer.dmft.finite_size import linear_maps, mean_path, semantic_overlaps, window_means
-from spinformer.dmft.functional import propagate, token_states
+from spinformer.dmft.finite_size import (
+    linear_maps,
+    mean_path,
+    semantic_overlaps,
+    token_states,
+    window_means,
+)
 from spinformer.dmft.network import Network
 
 CONTEXT = np.array(
@@ -30,7 +35,7 @@ CONTEXT = np.array(
 
 
 @pytest.fixture(scope="module")
-def limit() -> Limit:
+def limit():
     network = Network.document()
     window = window_means(network, 1.27, attention=CONTEXT)
     return follow_limit(network, 1.27, window=window, steps=6, position=3)
