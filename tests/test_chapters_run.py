@@ -59,16 +59,10 @@ def test_run_writes_notebook_and_page_with_the_values(small_checkout, tmp_path, 
     ("arguments", "message"),
     [
         (["-p", "bet", "2"], "no parameter named bet; there are: beta, count, kind"),
-        (["-p", "beta", "11"], "beta must be float in [0, 10], got 11"),
         (["-p", "count", "x"], "count must be int in [1, 100], got 'x'"),
-        (["-p", "count=x"], "count must be int in [1, 100], got 'x'"),
         (
             ["-p", "beta", "1" + 400 * "0"],
             f"beta must be float in [0, 10], got 1{39 * '0'}… (401 characters)",
-        ),
-        (
-            ["-p", "count", 5000 * "9"],
-            f"count must be int in [1, 100], got '{39 * '9'}… (5002 characters)",
         ),
         (
             ["-p", "kind", "steep", "-p", "count", "10"],

@@ -70,22 +70,6 @@ def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
     assert np.abs(found.exponents.value[0] - reference[:count]).max() < 5e-3
 
 
-def test_periodic_window_equals_the_monodromy_matrix(start):
-    # Exponents of a cycle: logarithms of its multipliers, divided by the period.
-    network, beta = Network.document(), 1.27
-    end = trajectory(network, start, beta=beta, steps=1, transient=60_000)[1]
-    orbit, _ = trajectory(network, end, beta=beta, steps=400)
-    period = next(p for p in range(4, 200, 4) if np.abs(orbit[p:] - orbit[:-p]).max() < 1e-9)
-    product, context = np.eye(12), end
-    for _ in range(period):
-        product = tangent_map(network, context, beta) @ product
-        context = trajectory(network, context, beta=beta, steps=1)[1]
-    multipliers = np.log(np.sort(np.abs(np.linalg.eigvals(product)))[::-1][:2]) / period
-    found = lyapunov_spectrum(network, end, beta=beta, steps=200 * period, count=2, align=4000)
-    assert np.abs(found.exponents.value - multipliers).max() < 1e-3
-    assert found.exponents.value[0] < -2e-3
-
-
 def test_same_numbers_whatever_the_lanes_and_threads(start):
     network, beta = Network.document(), np.linspace(1.24, 1.4, 130)
     many = lyapunov_spectrum(network, start, beta=beta, steps=200, count=3, align=50, threads=2)

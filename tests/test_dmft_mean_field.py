@@ -19,7 +19,6 @@ from spinformer.core.states import spin_states
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import (
-    attend,
     context_from_tokens,
     random_contexts,
     step,
@@ -312,9 +311,6 @@ def blind():
     ("change", "message"),
     [
         ({"context": 0}, "context"),
-        ({"context": 2.0}, "context"),
-        ({"gamma": -1.0}, "gamma"),
-        ({"epsilon": 1.1}, "epsilon"),
         ({"semantic": np.ones((3, 3, 3))}, "semantic"),
         ({"position": np.ones((4, 2, 2))}, "position"),
         ({"position": np.ones((4, 3, 0))}, "epsilon"),
@@ -334,7 +330,6 @@ def test_bad_networks(change, message):
     ("call", "message"),
     [
         (lambda n, c: trajectory(n, c, beta=np.ones(3), steps=3), "broadcast"),
-        (lambda n, c: trajectory([], c, beta=1.0, steps=3), "networks"),
         (lambda n, c: trajectory([n, Network.segmented(0, bits=3)], c, beta=1.0, steps=3), "share"),
         (lambda n, c: trajectory(n, Context(c.attention, 4), beta=1.0, steps=3), "position"),
         (
@@ -349,21 +344,11 @@ def test_bad_networks(change, message):
             ),
             "odd",
         ),
-        (lambda n, c: step(n, c, np.ones(3)), "broadcast"),
-        (lambda n, c: step(n, c, 1.0, epsilon=-0.1), "epsilon"),
         (lambda n, c: step(blind(), Context(np.ones((2, 2)), 0), 1.0, epsilon=0.5), "epsilon"),
         (lambda n, c: trajectory(blind(), c, beta=1.0, steps=1), "attention"),
-        (lambda n, c: step(n, c.attention, 1.0), "context must be a Context"),
-        (lambda n, c: step("document", c, 1.0), "network must be a"),
-        (lambda n, c: trajectory(7, c, beta=1.0, steps=3), "networks must be"),
         (lambda n, c: trajectory([n, n], c, beta=np.ones((3, 2)), steps=3), "broadcast"),
-        (lambda n, c: trajectory(n, c, beta=np.ones(0), steps=3), "broadcast|empty"),
-        (lambda n, c: attend(np.ones((4, 3)), gamma=1.0), "window"),
-        (lambda n, c: Context(np.full((4, 3), math.nan), 0), "attention"),
         (lambda n, c: Context(np.ones(3), 0), "attention"),
         (lambda n, c: Context(np.ones((4, 3)), -1), "position"),
-        (lambda n, c: Context(np.ones((4, 3)), 1.5), "position"),
-        (lambda n, c: random_contexts(n, 0, count=0), "count"),
         (lambda n, c: n.counts(31), "size"),
         (lambda n, c: n.overlaps(np.ones(4)), "token"),
     ],

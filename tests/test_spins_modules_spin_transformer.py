@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from compendium.c23_anatomy.differences import slope_at_zero
 from compendium.c23_anatomy.response import autograd_response
 from spinformer.core.solve import Status
-from spinformer.spins.large_d import log_partition, solve_fixed_point, vector_spins
+from spinformer.spins.large_d import solve_fixed_point, vector_spins
 from spinformer.spins.module import (
     Solver,
     SpinTransformerModule,
@@ -242,22 +242,12 @@ _H = torch.ones(3, 2)
     ("call", "error", "words"),
     [
         (lambda: SpinTransformerModule(6, heads=4), ValueError, "multiple of heads"),
-        (lambda: Solver(steps=0), ValueError, "steps"),
-        (lambda: SpinTransformerModule(6, heads=2, beta=0.0), ValueError, "beta"),
-        (lambda: SpinTransformerModule(6.0, heads=2), TypeError, "dim"),
         (lambda: SpinTransformerModule(6, heads=2)(torch.ones(6)), ValueError, "src"),
-        (lambda: SpinTransformerModule(6, heads=2, solver="exact"), ValueError, "solver"),
         (lambda: Solver("saddle", steps=1), ValueError, "steps"),
         (
             lambda: SpinTransformerModule(6, heads=2, coupling_limit=1.0, strength=0.5),
             ValueError,
             "strength",
-        ),
-        (lambda: SpinTransformerModule(6, heads=2).validity(), RuntimeError, "forward pass"),
-        (
-            lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 2, 6), is_causal=True),
-            ValueError,
-            "every token feels the future",
         ),
         (
             lambda: SpinTransformerModule(6, heads=2)(
@@ -275,13 +265,7 @@ _H = torch.ones(3, 2)
         ),
         (lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 2, 6).double()), TypeError, "src"),
         (lambda: SpinTransformerModule(6, heads=2, dtype=torch.int64), TypeError, "dtype"),
-        (lambda: SpinTransformerModule(6, heads=2, head=1), TypeError, "argument 'head'"),
         (lambda: solve_fixed_point(torch.ones(2, 2), fields=_H, beta=1.0), ValueError, "couplings"),
-        (
-            lambda: log_partition(_H, couplings=torch.ones(3, 3), fields=_H, beta=1.0),
-            ValueError,
-            "norm below 1",
-        ),
     ],
 )
 def test_bad_input(call, error, words):

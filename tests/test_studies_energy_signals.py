@@ -79,19 +79,6 @@ def test_leave_one_out_is_the_mixture_of_the_other_keys():
         )
 
 
-def test_leave_one_out_is_normalized_and_has_a_floor():
-    keys = torch.tensor([[0.3], [-2.0], [1.5]], dtype=torch.float64)
-    grid = torch.linspace(-12, 12, 2001, dtype=torch.float64)
-    queries = grid.reshape(-1, 1, 1).expand(-1, 3, 1)
-    loss = leave_one_out_loss(queries, keys=keys.expand(2001, 3, 1))
-    total = (-loss).exp().sum(0) * (grid[1] - grid[0])
-    assert torch.allclose(total, torch.ones(3, dtype=torch.float64), atol=1e-10)
-    floor = 0.5 * math.log(2 * math.pi)
-    assert bool((loss > floor).all())
-    point = torch.full((3, 1), 7.0, dtype=torch.float64)
-    assert torch.allclose(leave_one_out_loss(point, keys=point), point.new_full((3,), floor))
-
-
 # --- the network -----------------------------------------------------------------------------
 
 

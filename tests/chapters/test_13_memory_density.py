@@ -21,6 +21,7 @@ def stored(table, **unit):
     return {name: column[chosen] for name, column in columns.items()}
 
 
+@pytest.mark.nightly
 def test_rows_are_the_definitions():
     clusters = two_clusters(3.0, shift=0.5, count=200, seed=torch.Generator().manual_seed(502))
     exact = held_out_rows(3.0, shift=0.5, seed=2, count=200)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from known_networks import CONTEXT
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size.corrections import linear_fluctuations, mean_shift
@@ -23,15 +24,6 @@ from spinformer.dmft.finite_size import (
     window_means,
 )
 from spinformer.dmft.network import Network
-
-CONTEXT = np.array(
-    [
-        (0.30752717, 0.29189849, 0.93811547),
-        (-0.24761087, -0.23431948, 0.38146146),
-        (-0.23496112, -0.24696923, 0.39411121),
-        (-0.22889904, -0.25303131, 0.4001733),
-    ]
-)
 
 
 @pytest.fixture(scope="module")

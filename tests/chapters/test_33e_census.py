@@ -118,6 +118,7 @@ def test_transient_chaos_is_told_from_lasting_chaos():
     assert ended[1] == 0
 
 
+@pytest.mark.nightly
 def test_driven_networks_are_those_of_one_cycle():
     network = Network.document()
     found = sweep(network, 0, even=12, fine=0, contexts=3)
