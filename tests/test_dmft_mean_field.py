@@ -111,6 +111,8 @@ def test_the_three_forms_of_the_average_agree(seed, features, size, beta):
     direct = overlaps_explicit(network.weights(size), attention=attention, beta=beta)
     assert np.abs(overlaps_segments(network, attention, beta=beta) - direct).max() < 1e-12
     moments = network.correlations()
+    pairs = [moments[feature,][1] for feature in range(features)]
+    np.testing.assert_allclose(network.pair_correlations("o", "v"), pairs, atol=1e-12)
     assert np.abs(overlaps_correlations(moments, attention, beta=beta) - direct).max() < 1e-12
     patterns, readout = network.output_patterns()
     assert len(patterns) <= 2 ** (features - 1)

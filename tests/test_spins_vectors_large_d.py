@@ -346,12 +346,9 @@ def test_slow_convergence_is_reported_and_never_silent():
     ("change", "error", "message"),
     [
         ({"couplings": torch.zeros(3, 4)}, ValueError, "couplings must have shape"),
-        ({"couplings": np.zeros((3, 3))}, TypeError, "couplings must be a floating-point torch"),
         ({"fields": torch.zeros(2, 4)}, ValueError, "fields must have shape"),
         ({"fields": torch.zeros(3, 0)}, ValueError, "fields must have shape"),
         ({"fields": torch.zeros(3, 4).double()}, TypeError, "fields must be torch.float32"),
-        ({"beta": 0.0}, ValueError, "beta"),
-        ({"beta": torch.tensor([1.0, -1.0])}, ValueError, "beta must have entries"),
         ({"couplings": torch.zeros(2, 3, 3), "beta": torch.ones(5)}, ValueError, "broadcast"),
         ({"beta": 1e-30}, ValueError, "beta"),
         ({"couplings": torch.zeros(3, 3).half()}, TypeError, "couplings must be torch.float32 or"),
