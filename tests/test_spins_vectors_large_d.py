@@ -69,18 +69,17 @@ def test_mean_spin_is_minus_the_derivative_of_the_free_energy(dimension):
     assert (diagonal - 1).abs().max() < 1e-11
 
 
-@pytest.mark.parametrize("corrected", [False, True])
-def test_finite_differences_with_resolved_saddles(corrected):
+def test_finite_differences_with_resolved_saddles():
     couplings, fields, beta = _system()
-    mean = magnetization(couplings, fields=fields, beta=beta, corrected=corrected)
+    mean = magnetization(couplings, fields=fields, beta=beta, corrected=True)
     step = 1e-4
     for i in range(fields.shape[0]):
         for a in range(fields.shape[1]):
             shift = torch.zeros_like(fields)
             shift[i, a] = step
             one, two = (
-                free_energy(couplings, fields=fields + k * shift, beta=beta, corrected=corrected)
-                - free_energy(couplings, fields=fields - k * shift, beta=beta, corrected=corrected)
+                free_energy(couplings, fields=fields + k * shift, beta=beta, corrected=True)
+                - free_energy(couplings, fields=fields - k * shift, beta=beta, corrected=True)
                 for k in (1, 2)
             )
             # Fourth order: the error is step^4, the rounding 1e-12 of F over the step.
