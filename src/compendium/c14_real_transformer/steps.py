@@ -143,7 +143,7 @@ def turned_rows(model: LanguageModel, windows: torch.Tensor, *, seed: int) -> Ro
 
 
 def windows_of(model: LanguageModel, sources: Sequence[str], length: int) -> torch.Tensor:
-    """All windows of `length` tokens in the first 512 of each text: (texts · 512/length, length)."""
+    """Windows of `length` tokens in the first 512 of each text: (texts · 512/length, length)."""
     parts = [text_windows(model, sample_texts()[name], length) for name in sources]
     return torch.cat([part[: max(LENGTHS) // length] for part in parts])
 

@@ -102,7 +102,7 @@ def cycle(
     max_steps: int = 40,
     throw: bool = True,
 ) -> Cycle:
-    """The cycle of `period` steps (or a divisor of it) that Newton's method reaches from `start`."""
+    """The cycle of `period` steps (or a divisor) that Newton's method reaches from `start`."""
     given = {
         "beta": beta,
         "gamma": network.gamma if gamma is None else gamma,
