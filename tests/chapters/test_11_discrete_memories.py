@@ -114,13 +114,6 @@ def test_crossing_finds_where_two_noisy_lines_cross():
         crossing(curves[0], large=curve(x + 1, samples=curves[1].samples))
 
 
-def test_keeping_the_diagonal_hides_the_transition():
-    kept = retrieval_overlap(800, loads=[0.18], networks=3, queries=8, diagonal=True, seed=15)
-    left_out = retrieval_overlap(800, loads=[0.18], networks=3, queries=8, seed=15)
-    assert kept.estimate.value[0] > 0.98
-    assert left_out.estimate.value[0] < 0.7
-
-
 def test_runs_start_where_they_should_and_are_compared_with_what_is_asked():
     loads = [0.02, 0.5]
     exact, far = end_overlaps(

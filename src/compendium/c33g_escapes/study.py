@@ -37,10 +37,11 @@ from spinformer.dmft.finite_size import (
     attention_of_window,
     generate,
     mean_path,
+    token_states,
+    transition_probabilities,
     window_means,
     window_of_context,
 )
-from spinformer.dmft.functional import token_states, transition_probabilities
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 
@@ -188,10 +189,6 @@ def escape_law(x: ArrayLike, *, total: ArrayLike, ended: ArrayLike) -> EscapeLaw
     total: (n,) time at risk, all texts together. ended: (n,) escapes, positive. At one point the
     likelihood is τ^{−k} exp(−S/τ) (`common.lifetimes`); the product over the
     points is maximized in intercept and slope, errors are those of the Fisher information.
-
-    >>> law = escape_law([1.0, 2.0, 3.0], total=np.exp([1.0, 3.0, 5.0]) * 100, ended=[100] * 3)
-    >>> f"{law.slope.value:.3f} +- {law.slope.error:.3f}, deviance {abs(law.deviance):.2f}"
-    '2.000 +- 0.071, deviance 0.00'
     """
     x, total, ended = (np.asarray(one, dtype=float) for one in (x, total, ended))
     center = float(ended @ x / ended.sum())

@@ -107,9 +107,6 @@ def forgotten_at(delays: np.ndarray, *, information: np.ndarray, least: float = 
 
     For good: at two delays in a row, or at the last. Interpolated in ln(delay); 0 if it is below
     from the first on, infinite if it never falls.
-
-    >>> float(forgotten_at(np.array([1, 2, 4, 8]), information=np.array([1.0, 0.3, 0.1, 0.0])))
-    4.0
     """
     below = information <= least
     lasting = below & np.append(below[1:], True)

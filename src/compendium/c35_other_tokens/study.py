@@ -41,14 +41,14 @@ from compendium.c35_other_tokens.letter_tokens import (
     predicted_deviation,
     vocabulary,
 )
+from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.common.rows import mean_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import fit_power, mean_estimate
 from spinformer.dmft.attractors import Attractors, Regime, find_attractors
-from spinformer.dmft.continuation import onset
-from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import OUTPUT, Context, Network
+from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
 _GAMMA = 220.0 / 3.0**0.5

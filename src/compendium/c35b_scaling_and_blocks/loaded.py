@@ -37,8 +37,8 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.core.special import normal_rule
 from spinformer.core.statistics import PowerLaw, fit_power, mean_estimate
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
+from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
 # Two-time averages cost the square of how steep the bits are, tanh(steepness z).
