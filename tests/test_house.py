@@ -34,9 +34,9 @@ CODE_CEILINGS = {
     "src/spinformer": 7_650,
     "src/bookmaker": 2_935,
     "book/_ext": 970,
-    "src/compendium": 18_812,
+    "src/compendium": 18_850,
 }
-LINE_CEILINGS = {"src": 45_268, "tests": 26_200}
+LINE_CEILINGS = {"src": 45_320, "tests": 26_200}
 
 
 @cache
