@@ -31,12 +31,12 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 7_650,
+    "src/spinformer": 7_512,
     "src/bookmaker": 2_935,
     "book/_ext": 970,
-    "src/compendium": 18_850,
+    "src/compendium": 18_925,
 }
-LINE_CEILINGS = {"src": 45_320, "tests": 26_200}
+LINE_CEILINGS = {"src": 45_080, "tests": 26_180}
 
 
 @cache

@@ -6,6 +6,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import erf
 
+from compendium.c11_discrete_memories.capacity import ags_capacity
 from compendium.c11b_load_and_temperature.replica import (
     coexistence_load,
     glass_susceptibility,
@@ -16,7 +17,6 @@ from compendium.c11b_load_and_temperature.replica import (
 )
 from compendium.c11b_load_and_temperature.study import copies_overlap, retrieval, run_heat_bath
 from spinformer.core.solve import NotConverged, Status
-from spinformer.hopfield.capacity import ags_capacity
 
 
 def average(function):
