@@ -136,6 +136,15 @@ def pull_back(leaf: Tensor, following: Tensor, covector: Tensor) -> Tensor:
     return back
 
 
+def mean_word(
+    model: Decoder, chances: Tensor, voices: int, generator: np.random.Generator
+) -> Tensor:
+    """Mean embedding (B, D) of the words that N voices draw from each law (B, V)."""
+    laws = chances.double().numpy()
+    drawn = [generator.multinomial(voices, law / law.sum()) for law in laws]
+    return torch.as_tensor(np.stack(drawn) / voices, dtype=chances.dtype) @ model.embedding
+
+
 @torch.no_grad()
 def follow(
     model: Decoder,
@@ -144,12 +153,23 @@ def follow(
     beta: float | Tensor,
     steps: int,
     parts: tuple[str, ...] = PARTS,
+    voices: int | None = None,
+    seed: int = 0,
 ) -> Tensor:
-    """Orbits (B, T + n, D) of windows (B, T, D): their tokens and the n = `steps` after them."""
+    """Orbits (B, T + n, D) of windows (B, T, D): their tokens and the n = `steps` after them.
+
+    Without `voices` those of the map; else what N voices draw, whole tokens, is averaged.
+    """
+    generator = np.random.default_rng(seed)
     orbit = [*windows.unbind(1)]
     for _ in range(steps):
-        windows = moved_on(windows, soft_token(model, windows, beta=beta, parts=parts))
-        orbit.append(windows[:, -1])
+        chances = law(model, windows, beta=beta, parts=parts)
+        if voices is None:
+            said = chances @ model.embedding
+        else:
+            said = mean_word(model, chances, voices, generator)
+        windows = moved_on(windows, said)
+        orbit.append(said)
     return torch.stack(orbit, 1)
 
 
@@ -312,29 +332,6 @@ def spread(model: Decoder, laws: Tensor) -> Tensor:
 VOICES = (1, 10, 100, 1000, 10_000)
 
 
-def mean_word(
-    model: Decoder, chances: Tensor, voices: int, generator: np.random.Generator
-) -> Tensor:
-    """Mean embedding (B, D) of the words that N voices draw from each law (B, V)."""
-    laws = chances.double().numpy()
-    drawn = [generator.multinomial(voices, law / law.sum()) for law in laws]
-    return torch.as_tensor(np.stack(drawn) / voices, dtype=chances.dtype) @ model.embedding
-
-
-@torch.no_grad()
-def voices_orbit(
-    model: Decoder, windows: Tensor, *, beta: float, voices: int, steps: int, seed: int
-) -> Tensor:
-    """Orbit of windows (B, T, D) read by N voices that draw whole tokens: (B, T + n, D)."""
-    generator = np.random.default_rng(seed)
-    orbit = [*windows.unbind(1)]
-    for _ in range(steps):
-        said = mean_word(model, law(model, windows, beta=beta), voices, generator)
-        windows = moved_on(windows, said)
-        orbit.append(said)
-    return torch.stack(orbit, 1)
-
-
 @torch.no_grad()
 def voices_rows(
     model: Decoder, begin: Tensor, *, beta: float, voices: int, steps: int, seed: int = 0
@@ -349,7 +346,7 @@ def voices_rows(
     count, span, _ = begin.shape
     noise = spread(model, law(model, begin, beta=beta)).mean() / voices
     plain = follow(model, begin, beta=beta, steps=steps)
-    drawn = voices_orbit(model, begin, beta=beta, voices=voices, steps=steps, seed=seed)
+    drawn = follow(model, begin, beta=beta, steps=steps, voices=voices, seed=seed)
     rows = []
     for step in range(1, steps + 1):
         one, other = plain[:, step : step + span], drawn[:, step : step + span]
@@ -485,21 +482,23 @@ def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
 GREEDY = 1e6
 
 
-@stored(HERE / "cold.csv", units=[{"span": span} for span in (2, 4)])
-def COLD_TABLE(span: int) -> Rows:
-    """The map at large β beside greedy decoding, 100 tokens from the same 16 starts.
+@stored(
+    HERE / "cold.csv",
+    units=[{"span": span, "beta": beta} for span in (2, 4) for beta in (4.0, 16.0, 64.0)],
+)
+def COLD_TABLE(span: int, *, beta: float) -> Rows:
+    """The map at large β beside greedy decoding, 80 tokens from the same 16 starts.
 
     along: how many tokens it says what greedy decoding says, to a hundredth of a word's length.
+    lag, gap: return of the last 32 tokens (`returns`); greedy: the lag of greedy decoding.
     """
-    model, betas = the_model(), (4.0, 16.0, 64.0, GREEDY)
-    beta = torch.tensor(betas).repeat_interleave(16)[:, None]
-    windows = text_starts(model, span=span).repeat(len(betas), 1, 1)
-    orbit = follow(model, windows, beta=beta, steps=100)[:, span:]
-    lags, gaps = returns(orbit, longest=48)
-    apart = (orbit - orbit[-16:].repeat(len(betas), 1, 1)).norm(dim=2) > 0.03
-    along = torch.where(apart.any(1), apart.int().argmax(1), 100)
-    starts = np.tile(np.arange(16), len(betas))
-    return rows_of(beta=np.repeat(betas, 16), start=starts, along=along, lag=lags, gap=gaps)
+    betas = torch.tensor([beta, GREEDY]).repeat_interleave(16)[:, None]
+    windows = text_starts(the_model(), span=span).repeat(2, 1, 1)
+    orbit = follow(the_model(), windows, beta=betas, steps=80)[:, span:]
+    (lags, other), (gaps, _) = (found.reshape(2, 16) for found in returns(orbit, longest=32))
+    apart = (orbit[:16] - orbit[16:]).norm(dim=2) > 0.03
+    along = torch.where(apart.any(1), apart.int().argmax(1), 80)
+    return rows_of(start=np.arange(16), along=along, lag=lags, gap=gaps, greedy=other)
 
 
 def changed(model: Decoder, what: str, *, seed: int = 0) -> Decoder:
