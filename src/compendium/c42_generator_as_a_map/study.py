@@ -478,29 +478,6 @@ def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
     return rows_of(start=np.arange(starts), loop=loops, way=ways)
 
 
-# So cold that each token is the likeliest word.
-GREEDY = 1e6
-
-
-@stored(
-    HERE / "cold.csv",
-    units=[{"span": span, "beta": beta} for span in (2, 4) for beta in (4.0, 16.0, 64.0)],
-)
-def COLD_TABLE(span: int, *, beta: float) -> Rows:
-    """The map at large β beside greedy decoding, 80 tokens from the same 16 starts.
-
-    along: how many tokens it says what greedy decoding says, to a hundredth of a word's length.
-    lag, gap: return of the last 32 tokens (`returns`); greedy: the lag of greedy decoding.
-    """
-    betas = torch.tensor([beta, GREEDY]).repeat_interleave(16)[:, None]
-    windows = text_starts(the_model(), span=span).repeat(2, 1, 1)
-    orbit = follow(the_model(), windows, beta=betas, steps=80)[:, span:]
-    (lags, other), (gaps, _) = (found.reshape(2, 16) for found in returns(orbit, longest=32))
-    apart = (orbit[:16] - orbit[16:]).norm(dim=2) > 0.03
-    along = torch.where(apart.any(1), apart.int().argmax(1), 80)
-    return rows_of(start=np.arange(16), along=along, lag=lags, gap=gaps, greedy=other)
-
-
 def changed(model: Decoder, what: str, *, seed: int = 0) -> Decoder:
     """The same architecture with other weights: "trained", "fresh" or "shuffled ..." ones.
 
@@ -554,7 +531,7 @@ def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
     HERE / "untrained.csv",
     units=[
         {"weights": weights, "draw": draw, "span": 4}
-        for weights, draws in (("fresh", 6), ("shuffled", 6))
+        for weights, draws in (("fresh", 6), ("shuffled", 2))
         for draw in range(1, draws + 1)
     ],
 )
