@@ -3,7 +3,7 @@
     python benchmarks/cycles.py
 
 Rows: the driven cycle of 4 steps and the locked ones of 16 and 44, each from a start 1e-3 off, by
-`dmft.cycles.cycle` and by `scipy.optimize.fsolve` on the plain step, whose derivatives are
+`cycle` and by `scipy.optimize.fsolve` on the plain step, whose derivatives are
 differences. Medians of processor time; both must end on the same cycle.
 """
 
@@ -16,8 +16,8 @@ from functools import partial
 import numpy as np
 from scipy.optimize import fsolve
 
+from compendium.c33c_bifurcations.cycles import cycle
 from compendium.c33c_bifurcations.study import closed_curve
-from spinformer.dmft.continuation import cycle
 from spinformer.dmft.mean_field import step
 from spinformer.dmft.network import Context, Network
 

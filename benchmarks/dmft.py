@@ -25,11 +25,11 @@ import torch
 from numba import njit
 
 from compendium.c33e_census.study import network_row
+from compendium.c35_other_tokens.letters import LetterNetwork
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.dmft import kernels
 from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.lyapunov import lyapunov_spectrum, tangent_map
 from spinformer.dmft.mean_field import document_context, random_contexts, step, torch_step
 from spinformer.dmft.network import Context, Network

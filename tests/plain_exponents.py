@@ -1,34 +1,20 @@
 """Lyapunov exponents of a network in plain NumPy, which the compiled ones are held against."""
 
-from __future__ import annotations
-
-import numpy as np
-
 from spinformer.core.lyapunov import lyapunov_exponents
-from spinformer.core.statistics import Estimate
 from spinformer.dmft.lyapunov import tangent_map
 from spinformer.dmft.mean_field import step
-from spinformer.dmft.network import AttentionNetwork, Context
 
 
 def lyapunov_spectrum_reference(
-    network: AttentionNetwork,
-    context: Context,
-    beta: float,
-    *,
-    steps: int,
-    count: int | None = None,
-    align: int = 100,
-    gamma: float | None = None,
-    epsilon: float | None = None,
-) -> Estimate:
+    network, context, beta, *, steps, count=None, align=100, gamma=None, epsilon=None
+):
     """The `count` largest exponents (None: all T·P) of one system, (count,), in plain NumPy.
 
     `core.lyapunov.lyapunov_exponents` of `tangent_map` along `mean_field.step`.
     """
     state = context
 
-    def push(frame: np.ndarray) -> np.ndarray:
+    def push(frame):
         nonlocal state
         moved = tangent_map(network, state, beta, gamma=gamma, epsilon=epsilon) @ frame
         state, _ = step(network, state, beta, gamma=gamma, epsilon=epsilon)

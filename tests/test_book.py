@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
 from html.parser import HTMLParser
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,18 +23,18 @@ pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     """The book as long as nobody decided where it lives (any warning fails the build)."""
     return build(ROOT, tmp_path_factory.mktemp("site"), "file:///nowhere")
 
 
-def wait_for(browser: object, script: str) -> object:
+def wait_for(browser, script):
     from selenium.webdriver.support.ui import WebDriverWait
 
     return WebDriverWait(browser, 30).until(lambda b: b.execute_script(f"return {script}"))
 
 
-def resize(browser: object, width: int) -> None:
+def resize(browser, width):
     """Show a page as wide as that: a window of its own has a least width."""
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
@@ -43,7 +42,7 @@ def resize(browser: object, width: int) -> None:
     )
 
 
-def test_no_internal_link_is_broken_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+def test_no_internal_link_is_broken_and_nothing_is_loaded_from_elsewhere(site):
     pages = {page: read_links(page) for page in site.rglob("*.html") if "_static" not in page.parts}
     for page, links in pages.items():
         for target in links.targets:
@@ -61,7 +60,7 @@ def test_no_internal_link_is_broken_and_nothing_is_loaded_from_elsewhere(site: P
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_chapter_in_the_browser(browser: object, site: Path, name: str) -> None:
+def test_chapter_in_the_browser(browser, site, name):
     browser.get(f"file://{site}/notebooks/{name}.html")
     wait_for(browser, "window.MathJax && MathJax.startup && !!MathJax.startup.promise")
     browser.execute_async_script("MathJax.startup.promise.then(arguments[arguments.length - 1])")
@@ -106,7 +105,7 @@ def test_chapter_in_the_browser(browser: object, site: Path, name: str) -> None:
     assert complaints == []
 
 
-def test_chapters_claims_and_tests_link_to_one_another(site: Path) -> None:
+def test_chapters_claims_and_tests_link_to_one_another(site):
     rows = read_rows(ROOT)
     claims = read_links(site / "book" / "claims.html")
     tests = read_links(site / "book" / "claim_tests.html")
@@ -127,7 +126,7 @@ def test_chapters_claims_and_tests_link_to_one_another(site: Path) -> None:
             assert f"claims.html#{row.anchor}" in tests.targets
 
 
-def test_claims_can_be_filtered_and_are_whole_on_every_width(browser: object, site: Path) -> None:
+def test_claims_can_be_filtered_and_are_whole_on_every_width(browser, site):
     shown = "[...document.querySelectorAll('div.claim')].filter(c => c.offsetHeight > 0).length"
     browser.get(f"file://{site}/book/claims.html?verdict=fails")
     failed = sum(row.claim.verdict == "fails" for row in read_rows(ROOT))
@@ -153,7 +152,7 @@ def test_claims_can_be_filtered_and_are_whole_on_every_width(browser: object, si
 
 
 @pytest.mark.parametrize("word", ["magnetisation", "Neimark-Sacker", "lyapunov_spectrum"])
-def test_search_finds_a_word(browser: object, site: Path, word: str) -> None:
+def test_search_finds_a_word(browser, site, word):
     browser.get(f"file://{site}/search.html?q={word}")
     assert wait_for(browser, "document.querySelectorAll('#search-results li a').length") > 0
 
@@ -161,25 +160,25 @@ def test_search_finds_a_word(browser: object, site: Path, word: str) -> None:
 class Places(HTMLParser):
     """Collects where links of a kind stand: their targets, and the tags around them."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind):
         super().__init__()
         self.kind = kind
         self.open: list[str] = []
         self.found: list[tuple[str, tuple[str, ...]]] = []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         values = dict(attrs)
         if tag == "a" and self.kind in (values.get("class") or "").split():
             self.found.append((values["href"] or "", tuple(self.open)))
         if tag not in ("area", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"):
             self.open.append(tag)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         while tag in self.open and self.open.pop() != tag:
             pass
 
 
-def test_terms_lead_to_the_glossary_where_a_chapter_first_uses_them(site: Path) -> None:
+def test_terms_lead_to_the_glossary_where_a_chapter_first_uses_them(site):
     used = set()
     for name in CHAPTERS:
         places = Places("term")
@@ -197,9 +196,7 @@ def test_terms_lead_to_the_glossary_where_a_chapter_first_uses_them(site: Path) 
     assert len(used) > 80
 
 
-def test_chapters_and_the_functions_they_use_link_to_one_another(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chapters_and_the_functions_they_use_link_to_one_another(site, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "book" / "_ext")
     reference = import_module("site_reference")
     folder = site / "book" / "reference"
@@ -223,7 +220,7 @@ def test_chapters_and_the_functions_they_use_link_to_one_another(
     assert uses > 4 * len(CHAPTERS)
 
 
-def test_the_reference_says_how_a_class_is_called_and_what_it_inherits(site: Path) -> None:
+def test_the_reference_says_how_a_class_is_called_and_what_it_inherits(site):
     text = (site / "book" / "reference" / "dynamics.html").read_text(encoding="utf-8")
     entry = text[text.index('id="spinformer.dmft.network.Network"') :]
     call = re.sub(r"<[^>]+>", "", entry[: entry.index("</dt>")])
@@ -231,7 +228,7 @@ def test_the_reference_says_how_a_class_is_called_and_what_it_inherits(site: Pat
     assert 'id="spinformer.dmft.network.Network.with_parameters"' in text
 
 
-def test_chapters_are_numbered_as_their_files(site: Path) -> None:
+def test_chapters_are_numbered_as_their_files(site):
     text = (site / "notebooks" / "33b_lifetimes.html").read_text(encoding="utf-8")
     assert '<span class="section-number">33b. </span>' in text
     # Each heading of a chapter has a number of its own, and only the first that of the chapter.
@@ -247,7 +244,7 @@ def test_chapters_are_numbered_as_their_files(site: Path) -> None:
     assert re.findall(r'class="eqno">\(([\w.]+)\)', text)[:2] == ["33b.1", "33b.2"]
 
 
-def test_pages_are_light_still_and_say_what_they_are(site: Path) -> None:
+def test_pages_are_light_still_and_say_what_they_are(site):
     for page in site.rglob("*.html"):
         if "_static" in page.parts or page.name in ("index.html", "search.html", "genindex.html"):
             continue
@@ -269,7 +266,7 @@ def test_pages_are_light_still_and_say_what_they_are(site: Path) -> None:
         assert 'class="skip-link' in text
 
 
-def test_live_figures_leave_a_picture_where_scripts_are_off(site: Path) -> None:
+def test_live_figures_leave_a_picture_where_scripts_are_off(site):
     text = (site / "book" / "explorables.html").read_text(encoding="utf-8")
     pictures = re.findall(r"<noscript><figure(.*?)</noscript>", text, flags=re.DOTALL)
     assert len(pictures) == len(CANVASES)
@@ -278,12 +275,12 @@ def test_live_figures_leave_a_picture_where_scripts_are_off(site: Path) -> None:
         assert "<figcaption>" in picture
 
 
-def test_front_page_redirects_to_the_welcome(browser: object, site: Path) -> None:
+def test_front_page_redirects_to_the_welcome(browser, site):
     browser.get(f"file://{site}/index.html")
     assert wait_for(browser, "location.pathname.endsWith('/book/welcome.html')")
 
 
-def test_no_dead_badge_without_an_address(site: Path) -> None:
+def test_no_dead_badge_without_an_address(site):
     for name in CHAPTERS:
         text = (site / "notebooks" / f"{name}.html").read_text(encoding="utf-8")
         assert "colab" not in text.split("<article")[0].lower()
@@ -298,7 +295,7 @@ STILL = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
 CANVASES = {"landscape": 3, "spins": 3, "module": 4, "map": 6, "recall": 6}
 
 
-def open_figure(browser: object, site: Path, name: str, setting: str = "") -> None:
+def open_figure(browser, site, name, setting=""):
     # Another address of the same page would not load it anew.
     browser.get("about:blank")
     browser.get(f"file://{site}/book/explorables.html#{name}{setting}")
@@ -306,43 +303,33 @@ def open_figure(browser: object, site: Path, name: str, setting: str = "") -> No
     wait_for(browser, f"{place} === {CANVASES[name]}")
 
 
-def told(browser: object, name: str) -> str:
+def told(browser, name):
     place = f"document.querySelector('[data-explorable={name}] .explorable-told')"
     return browser.execute_script(f"return {place}.textContent")
 
 
-def within(browser: object, name: str, selector: str) -> object:
+def within(browser, name, selector):
     """The element of a live figure that a selector names."""
     return browser.find_element("css selector", f"[data-explorable={name}] {selector}")
 
 
-def tokens_shown(browser: object) -> int:
+def tokens_shown(browser):
     text = within(browser, "map", ".explorable-counter").get_attribute("textContent")
     return int(text.split()[0].replace(",", ""))
 
 
-def setting(browser: object) -> dict[str, str]:
+def setting(browser):
     pairs = browser.execute_script("return location.hash").split("&")[1:]
     return dict(unquote(pair).split("=") for pair in pairs)
 
 
-def until(browser: object, condition: Callable[[], bool]) -> None:
+def until(browser, condition):
     from selenium.webdriver.support.ui import WebDriverWait
 
     WebDriverWait(browser, 30).until(lambda _: condition())
 
 
-def test_the_map_takes_its_setting_from_the_address_and_runs(browser: object, site: Path) -> None:
-    open_figure(browser, site, "map", "&beta=1.2646&start=random%202&beta_wrong=1")
-    assert within(browser, "map", "[name=start]").get_attribute("value") == "random 2"
-    beta = float(within(browser, "map", "[name=beta]").get_attribute("value"))
-    assert beta == pytest.approx(1.2646)
-    before = tokens_shown(browser)
-    until(browser, lambda: tokens_shown(browser) > before + 100)
-    assert "β = 1.26460" in told(browser, "map")
-
-
-def test_the_map_is_driven_by_mouse_and_by_keyboard(browser: object, site: Path) -> None:
+def test_the_map_is_driven_by_mouse_and_by_keyboard(browser, site):
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
@@ -365,7 +352,7 @@ def test_the_map_is_driven_by_mouse_and_by_keyboard(browser: object, site: Path)
     until(browser, lambda: float(setting(browser).get("beta", 0)) == pytest.approx(moved))
 
 
-def test_the_landscape_is_driven_by_address_mouse_and_keyboard(browser: object, site: Path) -> None:
+def test_the_landscape_is_driven_by_address_mouse_and_keyboard(browser, site):
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.keys import Keys
 
@@ -385,9 +372,7 @@ def test_the_landscape_is_driven_by_address_mouse_and_keyboard(browser: object, 
     assert float(setting(browser)["query"].split(",")[1]) == pytest.approx(y + 0.05)
 
 
-def test_the_three_spins_are_driven_by_address_mouse_and_keyboard(
-    browser: object, site: Path
-) -> None:
+def test_the_three_spins_are_driven_by_address_mouse_and_keyboard(browser, site):
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.keys import Keys
 
@@ -407,7 +392,7 @@ def test_the_three_spins_are_driven_by_address_mouse_and_keyboard(
     until(browser, lambda: float(setting(browser)["beta"]) == pytest.approx(0.78))
 
 
-def test_the_module_is_driven_by_address_mouse_and_keyboard(browser: object, site: Path) -> None:
+def test_the_module_is_driven_by_address_mouse_and_keyboard(browser, site):
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.keys import Keys
 
@@ -441,9 +426,7 @@ def test_the_module_is_driven_by_address_mouse_and_keyboard(browser: object, sit
         ("33_phase_transitions", "map"),
     ],
 )
-def test_a_live_figure_stands_in_its_chapter(
-    browser: object, site: Path, chapter: str, name: str
-) -> None:
+def test_a_live_figure_stands_in_its_chapter(browser, site, chapter, name):
     browser.get("about:blank")
     browser.get(f"file://{site}/notebooks/{chapter}.html#{name}&beta=1.25")
     place = f"document.querySelectorAll('[data-explorable={name}] canvas').length"
@@ -476,7 +459,7 @@ SUDDEN = (
 )
 
 
-def serious_faults(browser: object, place: str) -> list[object]:
+def serious_faults(browser, place):
     """What axe finds in a part of the page that is open."""
     browser.execute_script(AXE.read_text(encoding="utf-8"))
     return browser.execute_async_script(
@@ -488,7 +471,7 @@ def serious_faults(browser: object, place: str) -> list[object]:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("page", KINDS)
-def test_a_page_is_open_to_everyone(browser: object, site: Path, page: str, theme: str) -> None:
+def test_a_page_is_open_to_everyone(browser, site, page, theme):
     browser.set_script_timeout(120)
     browser.get(f"file://{site}/{page}")
     browser.execute_script(SUDDEN)
@@ -496,9 +479,7 @@ def test_a_page_is_open_to_everyone(browser: object, site: Path, page: str, them
     assert serious_faults(browser, "document") == []
 
 
-def test_figures_have_no_ground_turn_light_on_dark_and_open_when_pressed(
-    browser: object, site: Path
-) -> None:
+def test_figures_have_no_ground_turn_light_on_dark_and_open_when_pressed(browser, site):
     browser.get(f"file://{site}/notebooks/12_continuous_memory.html")
     style = "getComputedStyle(document.querySelector(arguments[0])).fill"
     chosen = ["svg.figure", "svg.figure .as-drawn", "svg.figure .as-drawn .ink"]
@@ -518,9 +499,7 @@ def test_figures_have_no_ground_turn_light_on_dark_and_open_when_pressed(
     assert browser.execute_script(opened) == 1
 
 
-def test_columns_of_a_figure_stand_below_one_another_on_a_telephone(
-    browser: object, site: Path
-) -> None:
+def test_columns_of_a_figure_stand_below_one_another_on_a_telephone(browser, site):
     shown = (
         "return [...document.querySelectorAll('svg.figure[data-columns]')].map(s => {"
         "const b = s.getBoundingClientRect(); const [x, , w] ="
@@ -552,7 +531,7 @@ def test_columns_of_a_figure_stand_below_one_another_on_a_telephone(
     until(browser, lambda: len(browser.execute_script(shown)) == len(whole))
 
 
-def test_code_is_folded_but_for_the_parameters(browser: object, site: Path) -> None:
+def test_code_is_folded_but_for_the_parameters(browser, site):
     browser.get(f"file://{site}/notebooks/33b_lifetimes.html")
     wait_for(browser, "document.readyState === 'complete'")
     found = browser.execute_script(
@@ -570,7 +549,7 @@ def test_code_is_folded_but_for_the_parameters(browser: object, site: Path) -> N
     assert browser.execute_script(f"return {opened}.checkVisibility()")
 
 
-def test_pages_are_printed_on_white(browser: object, site: Path) -> None:
+def test_pages_are_printed_on_white(browser, site):
     browser.get(f"file://{site}/notebooks/33b_lifetimes.html")
     told = browser.execute_script(
         "const root = document.documentElement; root.dataset.theme = 'dark';"
@@ -582,7 +561,7 @@ def test_pages_are_printed_on_white(browser: object, site: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CANVASES)
-def test_a_live_figure_is_open_to_everyone(browser: object, site: Path, name: str) -> None:
+def test_a_live_figure_is_open_to_everyone(browser, site, name):
     for theme, width in (("light", 1300), ("dark", 420)):
         browser.set_window_size(width, 1000)
         open_figure(browser, site, name)

@@ -1,13 +1,11 @@
 """What the site makes of printed lines and of drawings, without building it."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ import pytest
 EXTENSIONS = Path(__file__).resolve().parents[1] / "book" / "_ext"
 
 
-def extension(name: str) -> ModuleType:
+def extension(name):
     """A part of the site's extension, which is no package."""
     spec = importlib.util.spec_from_file_location(name, EXTENSIONS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
@@ -28,7 +26,7 @@ PRINTED = extension("site_printed")
 DRAWINGS = extension("site_drawings")
 
 
-def rows(html: str) -> list[list[str]]:
+def rows(html):
     """The cells of all tables."""
     found = re.findall(r"<tr>(.*?)</tr>", html)
     return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in found]
@@ -68,7 +66,7 @@ def rows(html: str) -> list[list[str]]:
         ),
     ],
 )
-def test_printed_lines_are_a_table(text: str, cells: list[list[str]]) -> None:
+def test_printed_lines_are_a_table(text, cells):
     assert rows(PRINTED.printed(text))[: len(cells)] == cells
 
 
@@ -81,13 +79,13 @@ def test_printed_lines_are_a_table(text: str, cells: list[list[str]]) -> None:
         "random: share at 1, 8 times: 0.0, 0.1\nopposed: share at 1, 8 times: 0.0, 0.9",
     ],
 )
-def test_other_printed_lines_are_sentences(text: str) -> None:
+def test_other_printed_lines_are_sentences(text):
     html = PRINTED.printed(text)
     assert re.findall(r"<p>(.*?)</p>", html) == text.splitlines()
     assert "<table" not in html
 
 
-def test_no_number_is_lost_on_a_page(root: Path) -> None:
+def test_no_number_is_lost_on_a_page(root):
     number = re.compile(r"\d+(?:\.\d+)?")
     count = 0
     for path in sorted((root / "notebooks").glob("*.ipynb")):
@@ -104,7 +102,7 @@ def test_no_number_is_lost_on_a_page(root: Path) -> None:
     assert count > 200
 
 
-def test_numbers_of_a_figure_and_long_tables_are_folded_and_tables_name_their_command() -> None:
+def test_numbers_of_a_figure_and_long_tables_are_folded_and_tables_name_their_command():
     made = "made by: python -m bookmaker table 33_a b, python -m bookmaker table 33_a c\n"
     html = PRINTED.printed(made + "at rest: 3\n", folded=True)
     assert html.count("<details>") == 1
@@ -116,7 +114,7 @@ def test_numbers_of_a_figure_and_long_tables_are_folded_and_tables_name_their_co
     assert "<details>" in PRINTED.printed("at rest: 3\n" * 13)
 
 
-def test_a_colour_keeps_its_name_on_the_dark_ground_and_ink_turns() -> None:
+def test_a_colour_keeps_its_name_on_the_dark_ground_and_ink_turns():
     from spinformer.plot.style import COLORS
 
     values = {
@@ -137,7 +135,7 @@ def test_a_colour_keeps_its_name_on_the_dark_ground_and_ink_turns() -> None:
     assert (np.diff(DRAWINGS.on_dark(scale)[[0, 3, 9, 11]] @ [0.2, 0.7, 0.1]) > 0).all()
 
 
-def test_what_lies_on_a_picture_keeps_its_colours() -> None:
+def test_what_lies_on_a_picture_keeps_its_colours():
     picture = '<g class="as-drawn"><path style="fill: #000000"/><g class="ink"/></g>'
     text, changed = DRAWINGS.two_grounds(f'<svg>{picture}<path style="stroke: #e69f00"/></svg>')
     assert changed == {"#000000"}
@@ -148,6 +146,17 @@ def test_what_lies_on_a_picture_keeps_its_colours() -> None:
     assert "svg.figure .as-drawn{--on000000:initial;}" in rule
 
 
-def test_words_of_a_caption_follow_the_theme_but_not_within_a_tag() -> None:
+def test_a_card_shows_a_drawing_made_for_each_ground(tmp_path):
+    (tmp_path / "a.svg").write_text('<svg><path style="stroke: #000000"/></svg>')
+    images = SimpleNamespace(images={"a.svg": "b.svg"})
+    app = SimpleNamespace(srcdir=tmp_path, outdir=tmp_path, builder=images)
+    context = {"body": '<img class="card-picture" src="../_images/b.svg">'}
+    DRAWINGS.set_drawings(app, "book/results", "", context, None)
+    shown = re.findall(r'dark-light ([\w-]+)" src="../_images/([^"]+)"', context["body"])
+    assert shown == [("on-light", "b.svg"), ("on-dark", "dark-b.svg")]
+    assert "svg .ink{--on000000:#e8e8e8;}" in (tmp_path / "_images" / "dark-b.svg").read_text()
+
+
+def test_words_of_a_caption_follow_the_theme_but_not_within_a_tag():
     told = DRAWINGS.two_words('<a class="black">light green, pale</a> in light')
     assert re.sub("<span.*?</span>", "|", told) == '<a class="black">|| green, ||</a> in light'

@@ -11,7 +11,7 @@ from pathlib import Path
 ADDRESS = "https://github.com/owner/book"
 
 
-def build(checkout: Path, out: Path, address: str) -> Path:
+def build(checkout, out, address):
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(checkout)]
     options = ["-W", "-n", "--keep-going", "--all", "--path-output", str(out)]
     result = subprocess.run(
@@ -28,12 +28,12 @@ def build(checkout: Path, out: Path, address: str) -> Path:
 class Links(HTMLParser):
     """Collects what a page points to and the anchors it has."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.targets: list[str] = []
         self.anchors: set[str] = set()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         values = dict(attrs)
         for name in ("href", "src"):
             if values.get(name) and tag in ("a", "img", "link", "script"):
@@ -41,15 +41,13 @@ class Links(HTMLParser):
         self.anchors.update(v for n in ("id", "name") if (v := values.get(n)))
 
 
-def read_links(page: Path) -> Links:
+def read_links(page):
     links = Links()
     links.feed(page.read_text(encoding="utf-8"))
     return links
 
 
-def test_buttons_point_to_the_notebook_with_an_address(
-    tmp_path: Path, executed_checkout: Path
-) -> None:
+def test_buttons_point_to_the_notebook_with_an_address(tmp_path, executed_checkout):
     site = build(executed_checkout, tmp_path, ADDRESS)
     targets = read_links(site / "notebooks" / "01_small.html").targets
     colab = [t for t in targets if t.startswith("https://colab.research.google.com/")]

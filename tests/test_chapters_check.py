@@ -1,12 +1,6 @@
 """`check` names every fault by file and line; a `new` chapter lacks only its text."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-from click.testing import Result
 
 from bookmaker.claims import parse_claims, read_claims
 from bookmaker.claims_page import claims_markdown
@@ -15,18 +9,15 @@ from bookmaker.errors import SourceError
 SOURCE = "notebooks/01_small.md"
 
 
-Call = Callable[..., Result]
-
-
-def change(old: str, new: str) -> Callable[[bytes], bytes]:
-    def changed(data: bytes) -> bytes:
+def change(old, new):
+    def changed(data):
         assert old.encode() in data
         return data.replace(old.encode(), new.encode())
 
     return changed
 
 
-def test_a_sound_chapter_has_no_fault(built_checkout: Path, call: Call) -> None:
+def test_a_sound_chapter_has_no_fault(built_checkout, call):
     result = call(built_checkout, "check")
     assert (result.exit_code, result.output) == (
         0,
@@ -37,7 +28,7 @@ def test_a_sound_chapter_has_no_fault(built_checkout: Path, call: Call) -> None:
 NEIGHBORS = "**Builds on** [one]({}.md). **Leads to** [another]({}.md)."
 
 
-def test_neighbors_name_each_other(built_checkout: Path, call: Call) -> None:
+def test_neighbors_name_each_other(built_checkout, call):
     first = built_checkout / SOURCE
     text = first.read_text(encoding="utf-8")
     first.write_text(f"{text}\n{NEIGHBORS.format('00_none', '02_more')}\n", encoding="utf-8")
@@ -93,13 +84,7 @@ BETA = "beta: float = 1.5  # inverse temperature, in [0, 10]"
         ("book/welcome.md", lambda data: b"# W\n\n{cite}`nobody1900`\n", "3: no entry nobody1900"),
     ],
 )
-def test_every_fault_names_file_and_line(
-    built_checkout: Path,
-    call: Call,
-    file: str,
-    damage: Callable[[bytes], bytes],
-    line: str,
-) -> None:
+def test_every_fault_names_file_and_line(built_checkout, call, file, damage, line):
     path = built_checkout / file
     path.write_bytes(damage(path.read_bytes()))
     result = call(built_checkout, "check")
@@ -108,9 +93,7 @@ def test_every_fault_names_file_and_line(
     assert any(line in text for text in found), result.output
 
 
-def test_a_missing_parameter_file_is_a_fault_like_any_other(
-    built_checkout: Path, call: Call
-) -> None:
+def test_a_missing_parameter_file_is_a_fault_like_any_other(built_checkout, call):
     (built_checkout / "tests/papermill/01_small.json").unlink()
     (built_checkout / "_toc.yml").write_text("format: jb-book\nroot: book/welcome\n")
     lines = call(built_checkout, "check", "01_small").output.splitlines()
@@ -137,7 +120,7 @@ ROWS = """\
 """
 
 
-def test_every_row_of_the_claims_with_a_fault_is_named(small_checkout: Path) -> None:
+def test_every_row_of_the_claims_with_a_fault_is_named(small_checkout):
     (small_checkout / "book" / "claims.yml").write_text(ROWS, encoding="utf-8")
     with pytest.raises(SourceError) as caught:
         read_claims(small_checkout)
@@ -168,8 +151,8 @@ ROW = """\
 
 
 def test_a_verdict_that_its_figures_deny_and_a_test_that_does_not_know_its_row(
-    built_checkout: Path, call: Call
-) -> None:
+    built_checkout, call
+):
     source, claims = built_checkout / SOURCE, built_checkout / "book" / "claims.yml"
     test = built_checkout / "tests" / "test_small.py"
     cell = "```{code-cell} ipython3\nfrom"
@@ -193,7 +176,7 @@ def test_a_verdict_that_its_figures_deny_and_a_test_that_does_not_know_its_row(
     assert "β = 1.50" in claims_markdown(built_checkout)
 
 
-def test_a_new_chapter_runs_and_lacks_only_its_text(small_checkout: Path, call: Call) -> None:
+def test_a_new_chapter_runs_and_lacks_only_its_text(small_checkout, call):
     result = call(small_checkout, "new", "02_lattice", "--title", "Does it melt?")
     assert result.exit_code == 0
     assert "notebooks/02_lattice.md" in result.output
@@ -221,8 +204,8 @@ def test_a_new_chapter_runs_and_lacks_only_its_text(small_checkout: Path, call: 
     ],
 )
 def test_new_refuses_a_name_that_does_not_fit_and_writes_nothing(
-    small_checkout: Path, call: Call, name: str, message: str
-) -> None:
+    small_checkout, call, name, message
+):
     (small_checkout / "tests/papermill/02_values.json").touch()
     with (small_checkout / "_toc.yml").open("a") as file:
         file.write("  - file: notebooks/02_listed\n")

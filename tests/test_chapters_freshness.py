@@ -1,19 +1,14 @@
 """A notebook is executed again when the meaning of its code or its outputs changed, only then."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import io
 import json
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
 import nbformat
 import numpy as np
 import pytest
-from click.testing import Result
 from matplotlib.figure import Figure
 from matplotlib.image import imsave
 
@@ -25,22 +20,22 @@ from bookmaker.source import Chapter
 from spinformer.plot.vector import figure_svg
 
 
-def chapter(checkout: Path) -> Chapter:
+def chapter(checkout):
     return Chapter(checkout, "01_small")
 
 
-def edit(path: Path, old: str, new: str) -> None:
+def edit(path, old, new):
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
 @pytest.fixture
-def build(call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], str]:
+def build(call, monkeypatch):
     """Run `build` in a checkout; fail if it executes anything."""
     monkeypatch.setattr(execution, "execute", lambda *a, **k: pytest.fail("executed"))
 
-    def build(checkout: Path) -> str:
+    def build(checkout):
         result = call(checkout, "build", "--no-progress")
         assert result.exit_code == 0, result.output
         return result.output
@@ -66,8 +61,8 @@ OPTIONS = "---\nmystnb:\n  figure:\n    caption: Words.\n  image:\n    alt: Seen
     ],
 )
 def test_prose_comments_format_and_tags_are_taken_over_without_execution(
-    built_checkout: Path, build: Callable[[Path], str], old: str, new: str
-) -> None:
+    built_checkout, build, old, new
+):
     before = read_notebook(chapter(built_checkout).notebook_path)
     edit(chapter(built_checkout).source_path, old, new)
     found = state(chapter(built_checkout))
@@ -94,12 +89,12 @@ def test_prose_comments_format_and_tags_are_taken_over_without_execution(
         ("    print(", "    pass\n    print("),
     ],
 )
-def test_code_and_defaults_are_executed_again(built_checkout: Path, old: str, new: str) -> None:
+def test_code_and_defaults_are_executed_again(built_checkout, old, new):
     edit(chapter(built_checkout).source_path, old, new)
     assert state(chapter(built_checkout)).execute
 
 
-def clear(text: str) -> str:
+def clear(text):
     notebook = json.loads(text)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
@@ -107,13 +102,13 @@ def clear(text: str) -> str:
     return json.dumps(notebook)
 
 
-def drop_outputs(text: str) -> str:
+def drop_outputs(text):
     notebook = json.loads(text)
     del notebook["cells"][-1]["outputs"]
     return json.dumps(notebook)
 
 
-def drop_a_cell(text: str) -> str:
+def drop_a_cell(text):
     notebook = json.loads(text)
     del notebook["cells"][-1]
     return json.dumps(notebook)
@@ -135,9 +130,7 @@ def drop_a_cell(text: str) -> str:
         lambda text: text.replace('"execution_count": 3', '"execution_count": 7'),
     ],
 )
-def test_a_damaged_notebook_counts_as_stale(
-    built_checkout: Path, damage: Callable[[str], str]
-) -> None:
+def test_a_damaged_notebook_counts_as_stale(built_checkout, damage):
     path = chapter(built_checkout).notebook_path
     good = path.read_text(encoding="utf-8")
     assert damage(good) != good
@@ -145,10 +138,10 @@ def test_a_damaged_notebook_counts_as_stale(
     assert state(chapter(built_checkout)).execute
 
 
-def test_only_pictures_that_differ_by_more_than_rounding_are_replaced(small_checkout: Path) -> None:
+def test_only_pictures_that_differ_by_more_than_rounding_are_replaced(small_checkout):
     path = chapter(small_checkout).notebook_path
 
-    def write(*, shade: float = 0.5, size: int = 8, text: str = "1") -> bytes:
+    def write(*, shade=0.5, size=8, text="1"):
         """The committed notebook after a run that drew a square, one pixel of it in `shade`."""
         square = np.full((size, size), 0.5)
         square[3, 4] = shade
@@ -176,8 +169,8 @@ def test_only_pictures_that_differ_by_more_than_rounding_are_replaced(small_chec
     assert write() == first
 
 
-def test_a_drawing_is_replaced_if_a_point_moved_or_a_word_changed() -> None:
-    def drawn(end: float, label: str = "0.5") -> str:
+def test_a_drawing_is_replaced_if_a_point_moved_or_a_word_changed():
+    def drawn(end, label="0.5"):
         figure = Figure(figsize=(2, 2))
         axes = figure.add_subplot()
         axes.plot([0, end], [0, 1])
@@ -193,15 +186,15 @@ def test_a_drawing_is_replaced_if_a_point_moved_or_a_word_changed() -> None:
     assert not alike_svg(drawn(1), drawn(1, "0.51"))
 
 
-def test_line_endings_do_not_matter(built_checkout: Path) -> None:
+def test_line_endings_do_not_matter(built_checkout):
     for path in (chapter(built_checkout).source_path, chapter(built_checkout).notebook_path):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     assert state(chapter(built_checkout)).reason == ""
 
 
 def test_a_public_remote_changes_nothing_and_the_setting_is_written_once(
-    built_checkout: Path, monkeypatch: pytest.MonkeyPatch, build: Callable[[Path], str]
-) -> None:
+    built_checkout, monkeypatch, build
+):
     for command in (["init", "-q"], ["remote", "add", "origin", "git@github.com:o/book.git"]):
         subprocess.run(["git", "-C", str(built_checkout), *command], check=True)
     files = [p for p in built_checkout.rglob("*") if p.is_file() and ".git" not in p.parts]
@@ -221,7 +214,7 @@ def test_a_public_remote_changes_nothing_and_the_setting_is_written_once(
     assert {path: path.read_bytes() for path in files} == {p: b for p, (b, _) in before.items()}
 
 
-def test_what_a_cell_and_a_module_mean() -> None:
+def test_what_a_cell_and_a_module_mean():
     assert cell_meaning("x;") != cell_meaning("x")
     assert cell_meaning("x;  # no") == cell_meaning("x;")
     assert cell_meaning('"shown"') != cell_meaning('"other"')
@@ -233,7 +226,7 @@ def test_what_a_cell_and_a_module_mean() -> None:
     assert module_meaning("x = 'a'") != module_meaning("x = a")
 
 
-def test_the_meaning_is_written_the_same_by_every_python() -> None:
+def test_the_meaning_is_written_the_same_by_every_python():
     assert module_meaning('"""Doc."""\ndef f(x, *, y=1.0): return f"{x:>{y}.2f}a"\n') == (
         "Module(body=[FunctionDef(name='f',args=arguments(args=[arg(arg='x')],"
         "kwonlyargs=[arg(arg='y')],kw_defaults=[1.0]),body=[Return(value=JoinedStr(values=["
@@ -243,19 +236,19 @@ def test_the_meaning_is_written_the_same_by_every_python() -> None:
 
 
 @pytest.mark.nightly
-def test_every_module_of_the_package_keeps_its_meaning_without_comments_and_docstrings() -> None:
+def test_every_module_of_the_package_keeps_its_meaning_without_comments_and_docstrings():
     for path in (path for name in PACKAGES for path in (SOURCE / name).rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         assert module_meaning(ast.unparse(ast.parse(text))) == module_meaning(text)
 
 
-def names(code: str) -> set[str]:
+def names(code):
     package = meaning.SOURCE / "spinformer"
     return {path.relative_to(package).as_posix() for path in imported_files([ast.parse(code)])}
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def package(tmp_path, monkeypatch):
     """A package of two rooms."""
     folder = tmp_path / "spinformer"
     files = {
@@ -275,7 +268,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("package")
-def test_imports_are_followed_from_file_to_file() -> None:
+def test_imports_are_followed_from_file_to_file():
     assert names("from spinformer.a.two import g") == {"a/two.py", "a/data.txt"}
     assert names("from spinformer.a import two") == {"a/two.py", "a/data.txt"}
     assert names("import spinformer.a.one") == {"a/one.py", "a/data.txt", "b/three.py"}
@@ -284,8 +277,8 @@ def test_imports_are_followed_from_file_to_file() -> None:
 
 
 def test_only_what_changes_the_meaning_of_an_imported_module_changes_the_digest(
-    small_checkout: Path, package: Path
-) -> None:
+    small_checkout, package
+):
     edit(
         chapter(small_checkout).source_path,
         "from bookmaker.errors import Fault",

@@ -1,13 +1,10 @@
 """The first cell of a chapter installs the package where it is missing, and only there."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import sysconfig
 import venv
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +22,7 @@ print(before, result.success, importlib.util.find_spec("spinformer") is not None
 """
 
 
-def run_cell(folder: Path, address: str) -> str:
+def run_cell(folder, address):
     """Run the install cell in `folder` with every library at hand except the package."""
     environment = folder / "environment"
     venv.create(environment, with_pip=False, symlinks=True)
@@ -58,7 +55,7 @@ def run_cell(folder: Path, address: str) -> str:
 
 @pytest.mark.nightly
 @pytest.mark.skipif(sys.platform == "win32", reason="the test lays out a POSIX environment")
-def test_installs_from_a_git_address(root: Path, tmp_path: Path) -> None:
+def test_installs_from_a_git_address(root, tmp_path):
     if not (root / ".git").exists():
         pytest.skip("installing from git needs a git checkout of the book")
     text = run_cell(tmp_path, f"file://{root}")
@@ -66,7 +63,7 @@ def test_installs_from_a_git_address(root: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the test lays out a POSIX environment")
-def test_says_what_to_do_while_there_is_no_address(tmp_path: Path) -> None:
+def test_says_what_to_do_while_there_is_no_address(tmp_path):
     text = run_cell(tmp_path, "")
     assert "spinformer is missing: run `pip install '.[chapters]'` in its checkout" in text
     assert text.strip().endswith("False False False"), text

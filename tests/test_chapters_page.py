@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -41,11 +40,11 @@ from"""
 class Loads(HTMLParser):
     """Collects what a page loads."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.targets: list[str] = []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         values = dict(attrs)
         name = {"link": "href", "script": "src", "img": "src"}.get(tag, "")
         if values.get(name):
@@ -53,7 +52,7 @@ class Loads(HTMLParser):
 
 
 @pytest.fixture
-def page(small_checkout: Path, tmp_path: Path) -> Path:
+def page(small_checkout, tmp_path):
     """The page of the small chapter with a citation, an equation, a box and a figure."""
     chapter = Chapter(small_checkout, "01_small")
     text = chapter.source_path.read_text(encoding="utf-8")
@@ -68,7 +67,7 @@ def page(small_checkout: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_page_needs_nothing_from_elsewhere_and_resolves_what_the_source_writes(page: Path) -> None:
+def test_page_needs_nothing_from_elsewhere_and_resolves_what_the_source_writes(page):
     text = page.read_text(encoding="utf-8")
     loads = Loads()
     loads.feed(text)

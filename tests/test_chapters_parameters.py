@@ -1,15 +1,12 @@
 """Parameters are checked against their source before a kernel starts."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
 
 import pytest
 
 from bookmaker.conditions import Requirement, check_together, read_requirement
 from bookmaker.errors import ParameterError
-from bookmaker.parameters import ParameterCell, check_values, parse_parameters, values_from_pairs
+from bookmaker.parameters import check_values, parse_parameters, values_from_pairs
 
 LINES = """\
 beta: float = 1.27  # inverse temperature of the output, in [0, 10]
@@ -22,14 +19,14 @@ exact: bool = False  # whether to enumerate
 seed: Optional[int] = None  # seed, in [0, 9]"""
 
 
-def read(source: str) -> ParameterCell:
+def read(source):
     cell = parse_parameters(source)
     if cell.faults:
         raise ParameterError("; ".join(message for _, message in cell.faults))
     return cell
 
 
-def test_reads_names_types_defaults_ranges_and_help() -> None:
+def test_reads_names_types_defaults_ranges_and_help():
     found = {p.name: p for p in read(LINES).parameters}
     assert list(found) == ["beta", "gain", "share", "steps", "network", "text", "exact", "seed"]
     assert (found["beta"].type, found["beta"].default, found["beta"].high) == (float, 1.27, 10.0)
@@ -55,7 +52,7 @@ def test_reads_names_types_defaults_ranges_and_help() -> None:
         ("seed", "4", 4),
     ],
 )
-def test_accepts_what_is_allowed(name: str, text: str, value: object) -> None:
+def test_accepts_what_is_allowed(name, text, value):
     got = check_values(read(LINES), {name: text}, text=True)
     assert got == {name: value}
     assert type(got[name]) is type(value)
@@ -78,12 +75,12 @@ def test_accepts_what_is_allowed(name: str, text: str, value: object) -> None:
         ("seed", "10", r"seed must be int in \[0, 9\] or None, got 10"),
     ],
 )
-def test_refuses_the_rest_with_one_clear_sentence(name: str, text: str, message: str) -> None:
+def test_refuses_the_rest_with_one_clear_sentence(name, text, message):
     with pytest.raises(ParameterError, match=message.replace("|", r"\|")):
         check_values(read(LINES), {name: text}, text=True)
 
 
-def test_a_path_is_absolute_and_leads_to_something(tmp_path: Path) -> None:
+def test_a_path_is_absolute_and_leads_to_something(tmp_path):
     cell = read(
         'text: str = ""  # text to read, path of {file}\n'
         'model: str = ""  # another model, path of {folder}'
@@ -123,7 +120,7 @@ def test_a_path_is_absolute_and_leads_to_something(tmp_path: Path) -> None:
         'text: str = ""  # text to read, path of [file]',
     ],
 )
-def test_refuses_lines_that_say_too_little_or_that_papermill_would_misread(line: str) -> None:
+def test_refuses_lines_that_say_too_little_or_that_papermill_would_misread(line):
     with pytest.raises(ParameterError):
         read(line)
 
@@ -142,9 +139,7 @@ def test_refuses_lines_that_say_too_little_or_that_papermill_would_misread(line:
         ("low is None or low < high", (None, 0, 1), (2, 0, 1)),
     ],
 )
-def test_a_requirement_holds_exactly_where_it_says(
-    condition: str, met: tuple[object, ...], unmet: tuple[object, ...]
-) -> None:
+def test_a_requirement_holds_exactly_where_it_says(condition, met, unmet):
     requirement = read_requirement(
         f"  # require: {condition}  # since so", ["low", "middle", "high"]
     )
@@ -175,18 +170,18 @@ def test_a_requirement_holds_exactly_where_it_says(
         "abs(*low) < 1",
     ],
 )
-def test_a_requirement_that_is_more_than_a_comparison_is_refused(condition: str) -> None:
+def test_a_requirement_that_is_more_than_a_comparison_is_refused(condition):
     with pytest.raises(ParameterError):
         read_requirement(f"# require: {condition}", ["low", "high"])
 
 
-def test_what_cannot_be_decided_is_refused() -> None:
+def test_what_cannot_be_decided_is_refused():
     for condition, values in (("low % 0 == 1", {"low": 1}), ("low < 1", {"low": None})):
         with pytest.raises(ParameterError, match="cannot be decided"):
             check_together([Requirement(condition)], values)
 
 
-def test_values_are_checked_with_the_defaults_of_the_others() -> None:
+def test_values_are_checked_with_the_defaults_of_the_others():
     lines = "low: int = 1  # low, in [0, 9]\nhigh: int = 2  # high, in [0, 9]\n"
     cell = read(f"{lines}# require: low < high")
     assert check_values(cell, {"low": 3, "high": 4}) == {"low": 3, "high": 4}

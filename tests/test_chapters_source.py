@@ -1,9 +1,5 @@
 """From a source to its notebook, and where the public address comes from."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from bookmaker.errors import ChapterError
@@ -11,7 +7,7 @@ from bookmaker.project import public_address, published_address, repository_addr
 from bookmaker.source import Chapter, chapters
 
 
-def test_conversion_is_deterministic_and_fills_the_install_cell(small_checkout: Path) -> None:
+def test_conversion_is_deterministic_and_fills_the_install_cell(small_checkout):
     chapter, again = Chapter(small_checkout, "01_small"), Chapter(small_checkout, "01_small")
     text = chapter.source_path.read_text(encoding="utf-8")
     equation = "chapter\n\nSee [](#eq-e).\n\n$$ E = 0 $$ (eq-e)\n"
@@ -24,7 +20,7 @@ def test_conversion_is_deterministic_and_fills_the_install_cell(small_checkout: 
     assert "[(eq-e)](#eq-e)" in chapter.template.cells[0].source
 
 
-def test_unknown_chapter_is_named(small_checkout: Path) -> None:
+def test_unknown_chapter_is_named(small_checkout):
     with pytest.raises(ChapterError, match="no chapter named '02_other'; there are: 01_small"):
         chapters(small_checkout, ("02_other",))
 
@@ -41,13 +37,11 @@ def test_unknown_chapter_is_named(small_checkout: Path) -> None:
         ("", ""),
     ],
 )
-def test_only_public_addresses_count(address: str, public: str) -> None:
+def test_only_public_addresses_count(address, public):
     assert public_address(address) == public
 
 
-def test_the_address_is_one_setting_and_a_variable_for_the_pages(
-    small_checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_address_is_one_setting_and_a_variable_for_the_pages(small_checkout, monkeypatch):
     monkeypatch.delenv("SPINFORMER_REPOSITORY", raising=False)
     assert repository_address(small_checkout) == published_address(small_checkout) == ""
     project = small_checkout / "pyproject.toml"

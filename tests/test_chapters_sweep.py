@@ -11,13 +11,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from click.testing import Result
 
 from bookmaker import execution, sweeping
 from bookmaker.claims import Claim
@@ -49,39 +46,38 @@ print(f"double = {2 * beta:.1f} in units of one half")
 ```
 """
 HERE = Workers()
-Call = Callable[..., Result]
 
 
 @pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def log(tmp_path, monkeypatch):
     """Where the chapter notes which points were begun."""
     monkeypatch.setenv("SWEEP_LOG", str(tmp_path / "log"))
     return tmp_path / "log"
 
 
 @pytest.fixture
-def chapter(small_checkout: Path) -> Chapter:
+def chapter(small_checkout):
     """The small chapter with a result."""
     path = small_checkout / "notebooks" / "01_small.md"
     path.write_text(path.read_text(encoding="utf-8") + LAST_CELL, encoding="utf-8")
     return Chapter(small_checkout, "01_small")
 
 
-def rows(folder: Path) -> list[dict[str, str]]:
+def rows(folder):
     with (folder / TABLE).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def asked(chapter: Chapter, *pairs: tuple[str, str], file: Path | None = None) -> list[str]:
+def asked(chapter, *pairs, file=None):
     return [str(point) for point in read_points(chapter, pairs, file)]
 
 
 @pytest.fixture
-def no_kernel(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def no_kernel(monkeypatch):
     """Replace execution; the values that were to be run with."""
     ran: list[dict[str, Any]] = []
 
-    def execute(chapter: Chapter, values: dict[str, Any], **_: Any) -> nbformat.NotebookNode:
+    def execute(chapter, values, **_):
         ran.append(values)
         notebook = nbformat.from_dict(chapter.template)
         notebook.cells[-1].outputs = [
@@ -96,7 +92,7 @@ def no_kernel(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 # --- the points -------------------------------------------------------------------------------
 
 
-def test_ranges_and_lists_multiply_and_doubles_count_once(chapter: Chapter) -> None:
+def test_ranges_and_lists_multiply_and_doubles_count_once(chapter):
     found = read_points(chapter, [("beta", "1.2:1.3:11"), ("count", "1:5:3")])
     assert len(found) == 33
     assert [point.values["beta"] for point in found[::3]] == [
@@ -114,7 +110,7 @@ def test_ranges_and_lists_multiply_and_doubles_count_once(chapter: Chapter) -> N
     assert default.key == read_points(chapter, [("beta", "1.5")])[0].key
 
 
-def test_a_file_holds_a_grid_or_a_list(chapter: Chapter, tmp_path: Path) -> None:
+def test_a_file_holds_a_grid_or_a_list(chapter, tmp_path):
     file = tmp_path / "points.yml"
     file.write_text("beta: 1:2:2\nkind: [flat, steep]\n")
     assert len(asked(chapter, file=file)) == 4
@@ -144,9 +140,7 @@ def test_a_file_holds_a_grid_or_a_list(chapter: Chapter, tmp_path: Path) -> None
         (("beta", "11"), "beta must be float in [0, 10], got 11"),
     ],
 )
-def test_what_can_be_no_point_is_refused_before_anything_starts(
-    chapter: Chapter, call: Call, pair: tuple[str, str], message: str
-) -> None:
+def test_what_can_be_no_point_is_refused_before_anything_starts(chapter, call, pair, message):
     result = call(chapter.root, "sweep", "01_small", "-p", *pair, "-o", "out")
     assert result.exit_code == 2
     assert message in result.stderr
@@ -156,9 +150,7 @@ def test_what_can_be_no_point_is_refused_before_anything_starts(
 # --- one after the other, here ----------------------------------------------------------------
 
 
-def test_a_point_that_is_not_allowed_fails_alone_before_its_kernel(
-    chapter: Chapter, tmp_path: Path, no_kernel: list[dict[str, Any]]
-) -> None:
+def test_a_point_that_is_not_allowed_fails_alone_before_its_kernel(chapter, tmp_path, no_kernel):
     pandas = pytest.importorskip("pandas")
     points = read_points(chapter, [("beta", "1,11,2"), ("kind", "flat,steep")])
     report = sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
@@ -173,9 +165,7 @@ def test_a_point_that_is_not_allowed_fails_alone_before_its_kernel(
     assert frame.kind.tolist() == 3 * ["flat", "steep"]
 
 
-def test_a_sweep_grows_and_the_table_is_that_of_one_command(
-    chapter: Chapter, tmp_path: Path, no_kernel: list[dict[str, Any]]
-) -> None:
+def test_a_sweep_grows_and_the_table_is_that_of_one_command(chapter, tmp_path, no_kernel):
     for values in ("2,1", "1,2,3", "3,1,2"):
         points = read_points(chapter, [("beta", values)])
         sweep_chapter(chapter, tmp_path / "grown", points, workers=HERE, progress=False)
@@ -190,16 +180,13 @@ def test_a_sweep_grows_and_the_table_is_that_of_one_command(
 
 
 def test_a_point_that_failed_is_tried_again_when_asked_for(
-    chapter: Chapter,
-    tmp_path: Path,
-    no_kernel: list[dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    chapter, tmp_path, no_kernel, monkeypatch
+):
     points = read_points(chapter, [("beta", "1,2")])
     given = {"workers": HERE, "progress": False}
     good = sweeping.execute
 
-    def execute(chapter: Chapter, values: dict[str, Any], **_: Any) -> nbformat.NotebookNode:
+    def execute(chapter, values, **_):
         if values["beta"] == 2:
             raise CellFailed("it is two", chapter.template)
         return good(chapter, values)
@@ -212,17 +199,12 @@ def test_a_point_that_failed_is_tried_again_when_asked_for(
         assert (report.computed, len(report.failed)) == (computed, failed)
 
 
-def test_a_full_disk_is_said_and_what_is_finished_stays(
-    chapter: Chapter,
-    tmp_path: Path,
-    no_kernel: list[dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_full_disk_is_said_and_what_is_finished_stays(chapter, tmp_path, no_kernel, monkeypatch):
     write = sweeping.write_atomically
     points = read_points(chapter, [("beta", "1,2,3")])
     folder = tmp_path / "out"
 
-    def full(path: Path, content: str) -> None:
+    def full(path, content):
         if len(list((folder / POINTS).glob("*.ipynb"))) == 1:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         write(path, content)
@@ -239,9 +221,7 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(
     assert [row["double"] for row in rows(folder)] == ["2.0"]
 
 
-def test_code_that_changed_is_refused(
-    chapter: Chapter, tmp_path: Path, no_kernel: list[dict[str, Any]]
-) -> None:
+def test_code_that_changed_is_refused(chapter, tmp_path, no_kernel):
     points = read_points(chapter, [("beta", "1")])
     sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
     text = chapter.text.replace("2 * beta", "3 * beta")
@@ -255,7 +235,7 @@ def test_code_that_changed_is_refused(
         sweeping.run_point(**function)
 
 
-def test_two_sweeps_into_one_folder_refuse_each_other(chapter: Chapter, call: Call) -> None:
+def test_two_sweeps_into_one_folder_refuse_each_other(chapter, call):
     folder = chapter.root / "out"
     folder.mkdir()
     about = {"chapter": chapter.name, "code": chapter.digest}
@@ -265,9 +245,7 @@ def test_two_sweeps_into_one_folder_refuse_each_other(chapter: Chapter, call: Ca
     assert result.stderr == "Error: another process is at work on out/points\n"
 
 
-def test_a_dry_run_lists_and_writes_nothing(
-    chapter: Chapter, call: Call, no_kernel: list[dict[str, Any]]
-) -> None:
+def test_a_dry_run_lists_and_writes_nothing(chapter, call, no_kernel):
     folder = chapter.root / "out"
     points = read_points(chapter, [("beta", "1")])
     arguments = ("-p", "beta=1,2,11", "-o", "out", "--dry-run")
@@ -281,7 +259,7 @@ def test_a_dry_run_lists_and_writes_nothing(
     assert found.startswith("beta = 1: finished\nbeta = 2: to run\nbeta = 11: refused, 01_small: ")
 
 
-def test_figures_of_claims_are_results() -> None:
+def test_figures_of_claims_are_results():
     cell = nbformat.v4.new_code_cell("", metadata={"tags": ["claim-A1", "results"]})
     text = "slope: 3.1 +- 0.2\n  rate = -1.5e-3 a step\nm = 2.x\nv2 = inf\n"
     cell.outputs = [nbformat.v4.new_output("stream", text=text)]
@@ -330,14 +308,14 @@ table, live = TABLE.read(), 3.0
         ("from pathlib import Path\nprint(Path('x').read_text())", False),
     ],
 )
-def test_what_a_cell_prints_from_a_table_is_known_from_its_code(source: str, stored: bool) -> None:
+def test_what_a_cell_prints_from_a_table_is_known_from_its_code(source, stored):
     cells = [nbformat.v4.new_code_cell(text) for text in (STORED, source)]
     words = nbformat.v4.new_markdown_cell("print(table)")
     notebook = nbformat.v4.new_notebook(cells=[cells[0], words, cells[1]])
     assert prints_stored(notebook.cells) == [False, False, stored]
 
 
-def test_what_a_stored_table_holds_is_no_result() -> None:
+def test_what_a_stored_table_holds_is_no_result():
     """Neither its figures, nor whether a criterion is met that needs one of them."""
     cells = []
     for source, text, tag in (
@@ -356,7 +334,7 @@ def test_what_a_stored_table_holds_is_no_result() -> None:
 OFFER = re.compile(r"bookmaker sweep (\w+)((?: +-p [\w.]+[ =][^ \\`]+)*)")
 
 
-def test_chapters_offered_for_sweeping_have_results_of_their_own(root: Path) -> None:
+def test_chapters_offered_for_sweeping_have_results_of_their_own(root):
     """Numbers of the run itself, in every chapter whose sweep a reader is told to type."""
     pages = [root / "README.md", *(root / "book").glob("*.md"), *(root / "notebooks").glob("*.md")]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
@@ -380,7 +358,7 @@ def test_chapters_offered_for_sweeping_have_results_of_their_own(root: Path) -> 
 
 
 @pytest.mark.nightly
-def test_a_table_of_points_that_end_in_every_way(chapter: Chapter, log: Path, call: Call) -> None:
+def test_a_table_of_points_that_end_in_every_way(chapter, log, call):
     pytest.importorskip("distributed")
     arguments = ("-p", "beta", "1,7,8", "-o", "out", "--workers", "2", "--retries", "1")
     result = call(chapter.root, "sweep", "01_small", *arguments)
@@ -404,9 +382,7 @@ def test_a_table_of_points_that_end_in_every_way(chapter: Chapter, log: Path, ca
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_sweep_that_is_stopped_goes_on(
-    chapter: Chapter, tmp_path: Path, log: Path, how: signal.Signals
-) -> None:
+def test_a_sweep_that_is_stopped_goes_on(chapter, tmp_path, log, how):
     pytest.importorskip("distributed")
     command = [sys.executable, "-m", "bookmaker", "sweep", "01_small", "-p", "beta=1:3:3"]
     command += ["-o", str(tmp_path / "out"), "--workers", "2", "--no-progress"]

@@ -1,9 +1,6 @@
 """The claims table: every verdict follows from figures, every row is held by a test."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,6 @@ from bookmaker.checking import marks
 from bookmaker.claims import (
     DATA,
     DECIDED,
-    Claim,
     claim_tags,
     parse_claims,
     printed_by_chapter,
@@ -39,17 +35,17 @@ SETTLED = [claim for claim in CLAIMS if claim.settled]
 PRINTED = printed_by_chapter(ROOT)
 
 
-def numbers(claim: Claim) -> dict[str, float]:
+def numbers(claim):
     found = claim.read(printed_for(claim, PRINTED))
     return {name: float(text) for name, text in found.items()}
 
 
-def test_every_statement_of_the_documents_has_a_row() -> None:
+def test_every_statement_of_the_documents_has_a_row():
     statements = yaml.safe_load((ROOT / PASSAGES).read_text(encoding="utf-8"))
     assert set(statements) == {claim.id for claim in CLAIMS if claim.id[0] in DOCUMENTS}
 
 
-def moved(name: str, value: float) -> Iterator[float]:
+def moved(name, value):
     """Values a figure might have had: near the one it has and far from it."""
     yield from (factor * value for factor in (0.0, 0.1, 0.5, 0.9, 1.1, 1.5, 3.0, 10.0))
     for step in (1e-6, 1e-3, 0.1, 1.0, 10.0):
@@ -60,7 +56,7 @@ def moved(name: str, value: float) -> Iterator[float]:
 
 
 @pytest.mark.parametrize("claim", SETTLED, ids=[claim.id for claim in SETTLED])
-def test_every_figure_alone_can_turn_the_verdict(claim: Claim) -> None:
+def test_every_figure_alone_can_turn_the_verdict(claim):
     """Where clauses of a row that fails are unmet beside its own, with up to two others moved."""
     figures = numbers(claim)
     for name in figures:
@@ -73,7 +69,7 @@ def test_every_figure_alone_can_turn_the_verdict(claim: Claim) -> None:
         ), f"{claim.id}: {name} decides nothing"
 
 
-def beside(figures: dict[str, float], name: str) -> list[dict[str, float]]:
+def beside(figures, name):
     """Nothing, or one or two of the other figures far from where they are."""
     far = {
         other: [0.0, 10 * value, value + 10, value - 10]
@@ -84,7 +80,7 @@ def beside(figures: dict[str, float], name: str) -> list[dict[str, float]]:
     return [{}, *({a: x, b: y} for a, b in pairs for x in far[a] for y in far[b])]
 
 
-def test_rows_and_their_tests_name_each_other() -> None:
+def test_rows_and_their_tests_name_each_other():
     marked = {
         (name, f"{path.relative_to(ROOT).as_posix()}::{test}")
         for path in (ROOT / "tests").rglob("test_*.py")
@@ -95,7 +91,7 @@ def test_rows_and_their_tests_name_each_other() -> None:
     assert marked == {(claim.id, claim.test) for claim in CLAIMS if claim.test}
 
 
-def test_the_lists_of_the_chapters_are_made_from_the_rows() -> None:
+def test_the_lists_of_the_chapters_are_made_from_the_rows():
     rows = read_rows(ROOT)
     for name, cells in PRINTED.items():
         text = chapter_claims_markdown(rows, name)
@@ -125,7 +121,7 @@ ROW = """\
 CRITERION = "abs(slope + 1) < 0.1 and slope_error < 0.02"
 
 
-def small_row(verdict: str = "holds", criterion: str = CRITERION) -> Claim:
+def small_row(verdict="holds", criterion=CRITERION):
     claims, faults = parse_claims(ROW.format(verdict=verdict, criterion=criterion))
     assert not faults
     return claims[0]
@@ -144,7 +140,7 @@ def small_row(verdict: str = "holds", criterion: str = CRITERION) -> Claim:
         ("holds", "slope - +- 0.01", "not all figures are numbers: slope = -"),
     ],
 )
-def test_a_figure_across_its_criterion_is_refused(verdict: str, text: str, message: str) -> None:
+def test_a_figure_across_its_criterion_is_refused(verdict, text, message):
     claim, printed = small_row(verdict), {"01_small": {"A1": text}}
     if not message:
         assert settle(claim, printed) == text.replace("+-", "±")
@@ -157,7 +153,7 @@ def test_a_figure_across_its_criterion_is_refused(verdict: str, text: str, messa
         assert CRITERION in str(caught.value)
 
 
-def test_a_row_may_list_figures_that_its_cell_hands_over_as_data() -> None:
+def test_a_row_may_list_figures_that_its_cell_hands_over_as_data():
     text = ROW.format(verdict="holds", criterion=CRITERION)
     begin, end = text.index("  figures:"), text.index("  criterion:")
     claims, faults = parse_claims(f"{text[:begin]}  figures: [slope, slope_error]\n{text[end:]}")
@@ -173,7 +169,7 @@ def test_a_row_may_list_figures_that_its_cell_hands_over_as_data() -> None:
         settle(claims[0], {"01_small": claim_tags(new_notebook(cells=[cell]))})
 
 
-def test_figures_come_from_the_chapter_of_the_row_first() -> None:
+def test_figures_come_from_the_chapter_of_the_row_first():
     printed = {"00_other": {"A1": "slope 5 +- 1"}, "01_small": {"A1": "slope -1.0 +- 0.01"}}
     assert settle(small_row(), printed) == "slope -1.0 ± 0.01"
     with pytest.raises(SourceError, match="01_small has not been executed"):
@@ -199,19 +195,19 @@ def test_figures_come_from_the_chapter_of_the_row_first() -> None:
         (("  no_settings", "  region: a < 1\n  no_settings"), "a region belongs to a row"),
     ],
 )
-def test_a_row_that_cannot_decide_is_named(change: tuple[str, str], message: str) -> None:
+def test_a_row_that_cannot_decide_is_named(change, message):
     _, faults = parse_claims(ROW.format(verdict="holds", criterion=CRITERION).replace(*change))
     assert any(message in str(fault) for fault in faults) if message else not faults
 
 
-def test_conditions_that_cannot_be_decided_say_so() -> None:
+def test_conditions_that_cannot_be_decided_say_so():
     assert is_met("1 < a <= 2 and not (a == b or abs(a - b) < 0.1)", {"a": 2.0, "b": 1.0})
     for condition in ("a / b < 1", "a < 'x'", "a < c"):
         with pytest.raises(ConditionError, match=condition):
             is_met(condition, {"a": 1.0, "b": 0.0})
 
 
-def table_of_settings(path: Path, values: list[float], missing: str = "") -> Path:
+def table_of_settings(path, values, missing=""):
     """A table of settings with these values, two choices and intervals of ± 0.1."""
     columns = [
         name for name in ("rate", "start", "value", "low", "high", "runs") if name != missing
@@ -239,9 +235,7 @@ def table_of_settings(path: Path, values: list[float], missing: str = "") -> Pat
         ([float("nan")] + [0.2] * 11, "open", "outside its interval"),
     ],
 )
-def test_settings_that_turn_a_verdict_are_named(
-    tmp_path: Path, values: list[float], verdict: str, message: str
-) -> None:
+def test_settings_that_turn_a_verdict_are_named(tmp_path, values, verdict, message):
     told = "; ".join(settings_faults(table_of_settings(tmp_path / "s.csv", values), verdict))
     assert message in told
     assert bool(message) == bool(told)
@@ -257,23 +251,21 @@ def test_settings_that_turn_a_verdict_are_named(
         ("speed > 1", "compares speed, which is unknown"),
     ],
 )
-def test_a_condition_names_the_settings_that_must_agree(
-    tmp_path: Path, region: str, message: str
-) -> None:
+def test_a_condition_names_the_settings_that_must_agree(tmp_path, region, message):
     path = table_of_settings(tmp_path / "s.csv", [0.2, 0.2, -0.2] * 4)
     told = "; ".join(settings_faults(path, "holds if", region))
     assert message in told
     assert bool(message) == bool(told)
 
 
-def test_a_table_of_settings_must_be_there_and_whole(tmp_path: Path) -> None:
+def test_a_table_of_settings_must_be_there_and_whole(tmp_path):
     path = tmp_path / "s.csv"
     assert list(settings_faults(path, "holds")) == ["there is no table of settings s.csv"]
     table_of_settings(path, [0.2] * 12, missing="low")
     assert list(settings_faults(path, "holds")) == ["the table of settings s.csv lacks low"]
 
 
-def test_settings_are_told_in_words(tmp_path: Path) -> None:
+def test_settings_are_told_in_words(tmp_path):
     path = table_of_settings(tmp_path / "s.csv", [0.2] * 8 + [-0.3] * 2 + [0.05] * 2)
     assert settings_words(path) == (
         "10 of 12 settings speak for the statement (rate 0.01, 0.02, 0.03; start cold, warm; 5 runs"

@@ -12,7 +12,7 @@ from compendium.c33b_lifetimes.slow_modes import (
 )
 
 
-def _chain(kernel: np.ndarray, *, steps: int, seed: int) -> np.ndarray:
+def _chain(kernel, *, steps, seed):
     state, found = 0, []
     for draw in np.random.default_rng(seed).random(steps).tolist():
         state = int(draw > kernel[state, 0])
@@ -21,7 +21,7 @@ def _chain(kernel: np.ndarray, *, steps: int, seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("lag", [1, 5])
-def test_the_time_of_two_parts_is_that_of_the_chain(lag: int) -> None:
+def test_the_time_of_two_parts_is_that_of_the_chain(lag):
     # Leaves part 0 with probability 0.01, part 1 with 0.03: the eigenvalue is 1 - 0.01 - 0.03.
     chain = _chain(np.array([[0.99, 0.01], [0.03, 0.97]]), steps=60_000, seed=0)
     # Within a part 40 boxes at random each, so that more than the small problem is solved.
@@ -42,7 +42,7 @@ def test_the_time_of_two_parts_is_that_of_the_chain(lag: int) -> None:
     assert modes.vector[:40].mean() * modes.vector[40:].mean() < 0.0
 
 
-def test_turning_is_no_part_and_an_end_that_is_never_left_is_no_trap() -> None:
+def test_turning_is_no_part_and_an_end_that_is_never_left_is_no_trap():
     turning = np.arange(6000) % 3
     noisy = np.where(np.random.default_rng(0).random(6000) < 0.1, 2, turning)
     assert slow_modes(noisy, lag=1, count=1).times[0] < 1.0
@@ -55,7 +55,7 @@ def test_turning_is_no_part_and_an_end_that_is_never_left_is_no_trap() -> None:
     assert slow_modes(ended, lag=1, count=1).times[0] < 1.0
 
 
-def test_boxes_are_those_of_a_plain_loop() -> None:
+def test_boxes_are_those_of_a_plain_loop():
     points = np.random.default_rng(3).uniform(-1, 1, (2, 50, 3))
     labels = box_labels(points, side=0.5)
     named: dict[tuple[int, ...], int] = {}
@@ -65,7 +65,7 @@ def test_boxes_are_those_of_a_plain_loop() -> None:
     assert sorted(named.values()) == list(range(len(named)))
 
 
-def test_dwells_of_two_series_do_not_join_and_their_ends_are_left_out() -> None:
+def test_dwells_of_two_series_do_not_join_and_their_ends_are_left_out():
     states = np.array([[0, 0, 1, 1, 0], [1, 1, 1, 0, 1]])
     lengths, which = dwells(states)
     assert lengths.tolist() == [2, 1]
@@ -75,7 +75,7 @@ def test_dwells_of_two_series_do_not_join_and_their_ends_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("length", [200, 201])
-def test_a_surrogate_keeps_spectra_and_cross_spectra_and_nothing_else(length: int) -> None:
+def test_a_surrogate_keeps_spectra_and_cross_spectra_and_nothing_else(length):
     rng = np.random.default_rng(4)
     series = rng.standard_normal((length, 2)).cumsum(axis=0) ** 2
     twin = phase_surrogate(series, seed=5)

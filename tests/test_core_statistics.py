@@ -8,7 +8,6 @@ from spinformer.core.statistics import (
     integrated_autocorrelation_time,
     mean_estimate,
     mean_interval,
-    series_estimate,
     share_interval,
 )
 
@@ -83,21 +82,15 @@ def test_autoregressive_series_has_its_known_time_and_an_error_that_is_the_scatt
     time = (1 + memory) / (1 - memory)
     times = np.array([integrated_autocorrelation_time(row) for row in series])
     assert times.mean() == pytest.approx(time, rel=0.05)
-    found = [series_estimate(row) for row in series]
-    values = np.array([one.value for one in found])
-    errors = np.array([one.error for one in found])
+    values = series.mean(axis=1)
+    errors = series.std(axis=1) / np.sqrt(length / times - 1.0)
     assert np.sqrt((errors**2).mean()) == pytest.approx(np.sqrt(time / length), rel=0.06)
     assert np.sqrt((errors**2).mean()) / values.std() == pytest.approx(1.0, abs=0.16)
-    samples = np.mean([one.samples for one in found])
-    assert samples == pytest.approx(length / time, rel=0.08)
 
 
 def test_chains_share_one_mean_and_count_together():
     pieces = autoregressive(2, 8, 500, 0.5)
     assert integrated_autocorrelation_time(pieces) == pytest.approx(3.0, rel=0.25)
-    found = series_estimate(pieces)
-    assert found.value == pytest.approx(pieces.mean(), abs=1e-14)
-    assert found.error == pytest.approx(np.sqrt(3.0 / 4000), rel=0.15)
     # Chains that disagree are correlated for as long as they are: their time is long.
     apart = pieces + 5.0 * np.arange(8)[:, None]
     assert integrated_autocorrelation_time(apart) > 100
@@ -132,9 +125,7 @@ def test_power_law_has_unit_pulls_and_unit_chi2():
     truth = 3.0 * sizes**-0.7
     fits = [
         fit_power(
-            sizes,
-            values=truth * (1.0 + relative * rng.standard_normal(6)),
-            errors=truth * relative,
+            sizes, values=truth * (1.0 + relative * rng.standard_normal(6)), errors=truth * relative
         )
         for _ in range(800)
     ]
@@ -155,15 +146,11 @@ def test_power_law_has_unit_pulls_and_unit_chi2():
     ("call", "error", "told"),
     [
         (lambda: mean_estimate([1.0]), ValueError, "samples"),
-        (lambda: mean_estimate(1.0), ValueError, "samples"),
-        (lambda: mean_estimate([1.0, np.nan]), ValueError, "samples"),
         (lambda: mean_estimate([1.0, 2.0], axis=1), ValueError, "axis"),
-        (lambda: mean_estimate([1.0, 2.0], axis=None), TypeError, "axis"),
-        (lambda: series_estimate([1.0, 2.0, 3.0]), ValueError, "series"),
-        (lambda: series_estimate(np.ones((2, 2, 9))), ValueError, "series"),
+        (lambda: integrated_autocorrelation_time([1.0, 2.0, 3.0]), ValueError, "series"),
+        (lambda: integrated_autocorrelation_time(np.ones((2, 2, 9))), ValueError, "series"),
         (lambda: share_interval(3, trials=2), ValueError, "successes"),
         (lambda: share_interval(-1, trials=2), ValueError, "successes"),
-        (lambda: share_interval(0.5, trials=2), TypeError, "successes"),
         (lambda: fit_power([1, 2], values=[1, 1], errors=[1, 1]), ValueError, "sizes"),
         (lambda: fit_power([2, 2, 2], values=[1, 1, 1], errors=[1, 1, 1]), ValueError, "sizes"),
         (lambda: fit_power([1, 2, 3], values=[1, 1], errors=[1, 1, 1]), ValueError, "values"),

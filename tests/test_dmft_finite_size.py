@@ -1,12 +1,8 @@
 import numpy as np
 import pytest
+from known_networks import CONTEXT, NETWORKS
 
-from compendium.c32b_finite_size.corrections import (
-    growth_rate,
-    linear_fluctuations,
-    mean_shift,
-    predicted_rms,
-)
+from compendium.c32b_finite_size.corrections import growth_rate, mean_shift, predicted_rms
 from compendium.common.windows import settled_start
 from spinformer.dmft.finite_size import (
     attention_of_window,
@@ -20,30 +16,8 @@ from spinformer.dmft.finite_size import (
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Context, Network
 
-# Context of the document's network, oldest first, and the overlaps that follow at beta = 1.27.
-CONTEXT = np.array(
-    [
-        (0.30752717, 0.29189849, 0.93811547),
-        (-0.24761087, -0.23431948, 0.38146146),
-        (-0.23496112, -0.24696923, 0.39411121),
-        (-0.22889904, -0.25303131, 0.4001733),
-    ]
-)
 
-NETWORKS = [
-    (Network.document(), 3),
-    (Network.segmented(1, features=2, segments=4, bits=3, context=5, gamma=9.0), 6),
-    (Network.segmented(2, features=4, segments=2, bits=0, context=3, gamma=4.0, epsilon=0.0), 2),
-    (
-        Network.segmented(
-            4, segments=12, features=1, bits=1, context=2, gamma=3.0, epsilon=0.2
-        ).merged(),
-        0,
-    ),
-]
-
-
-def uneven_network() -> Network:
+def uneven_network():
     """Segments of different length, which equal fractions would hide."""
     document = Network.document()
     return Network(
@@ -100,23 +74,6 @@ def test_the_mean_shift_is_curvature_times_covariance(network, position):
         bend += 0.5 * noise[t, s, s] * (up + down - 2 * path[context]) / h**2
     assert not found[:context].any()
     np.testing.assert_allclose(found[context], bend, rtol=1e-3, atol=1e-4)
-
-
-def test_noise_covariance_is_that_of_the_linear_recursion_and_of_large_networks():
-    network = Network.document()
-    window = window_means(network, 1.27, attention=CONTEXT)
-    path = mean_path(network, 1.27, window=window, steps=12, position=3)
-    maps = linear_maps(network, 1.27, path=path, position=0)
-    size = 3 * 10**11
-    runs = generate(
-        network, size, beta=1.27, window=window, steps=12, runs=6000, seed=0, position=3
-    )
-    linear = linear_fluctuations(runs, maps=maps)
-    predicted = noise_covariance(network, path, maps=maps)
-    measured = np.einsum("rtl,rtm->tlm", linear, linear) / 6000 * size
-    scale = np.sqrt(np.einsum("tll->tl", predicted))
-    gap = (measured - predicted) / (scale[:, :, None] * scale[:, None, :] + 1e-300)
-    assert np.abs(gap).max() < 5 * np.sqrt(2 / 6000)
 
 
 @pytest.mark.parametrize("draw_window", [True, False])

@@ -1,7 +1,5 @@
 """Tangent maps against automatic differentiation, exponents against QR in NumPy and sum rules."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -9,18 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_exponents import lyapunov_spectrum_reference
 
-from spinformer.dmft.lyapunov import (
-    average_growth,
-    lyapunov_spectrum,
-    tangent_map,
-)
-from spinformer.dmft.mean_field import (
-    document_context,
-    random_contexts,
-    step,
-    torch_step,
-    trajectory,
-)
+from spinformer.dmft.lyapunov import average_growth, lyapunov_spectrum, tangent_map
+from spinformer.dmft.mean_field import document_context, random_contexts, torch_step, trajectory
 from spinformer.dmft.network import Context, Network
 
 
@@ -80,89 +68,6 @@ def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
     )
     assert found.resolved.all()
     assert np.abs(found.exponents.value[0] - reference[:count]).max() < 5e-3
-
-
-def test_chaotic_window_equals_householder_qr(start):
-    # Same orbit only for a while, so the comparison is statistical: 4 standard errors of each.
-    network = Network.document()
-    found = lyapunov_spectrum(
-        network, start, beta=1.28, steps=40_000, count=3, transient=2000, every=2
-    )
-    reference = np.mean(
-        [
-            lyapunov_spectrum_reference(
-                network, Context(context, 0), 1.28, steps=700, align=100
-            ).value[:3]
-            for context in trajectory(
-                network, random_contexts(network, 0, count=4), beta=1.28, steps=1, transient=3999
-            )[1].attention
-        ],
-        axis=0,
-    )
-    spread = found.exponents.error * np.sqrt(40_000 / 2800)
-    assert (
-        np.abs(found.exponents.value - reference) < 4 * np.hypot(spread, found.exponents.error)
-    ).all()
-    assert 0.12 < found.exponents.value[0] < 0.17
-
-
-def test_periodic_window_equals_the_monodromy_matrix(start):
-    # Exponents of a cycle: logarithms of its multipliers, divided by the period.
-    network, beta = Network.document(), 1.27
-    end = trajectory(network, start, beta=beta, steps=1, transient=60_000)[1]
-    orbit, _ = trajectory(network, end, beta=beta, steps=400)
-    period = next(p for p in range(4, 200, 4) if np.abs(orbit[p:] - orbit[:-p]).max() < 1e-9)
-    product, context = np.eye(12), end
-    for _ in range(period):
-        product = tangent_map(network, context, beta) @ product
-        context = trajectory(network, context, beta=beta, steps=1)[1]
-    multipliers = np.log(np.sort(np.abs(np.linalg.eigvals(product)))[::-1][:2]) / period
-    found = lyapunov_spectrum(network, end, beta=beta, steps=200 * period, count=2, align=4000)
-    assert np.abs(found.exponents.value - multipliers).max() < 1e-3
-    assert found.exponents.value[0] < -2e-3
-
-
-def test_quasi_periodic_window_has_a_zero_exponent(start):
-    found = lyapunov_spectrum(
-        Network.document(), start, beta=1.255, steps=100_000, count=2, transient=50_000
-    )
-    assert abs(found.exponents.value[0]) < 2e-3
-    assert found.exponents.value[1] < -5e-3
-
-
-def mean_log_determinant_reference(network, context, beta, *, steps):
-    """The determinant of a block companion matrix is that of its last block, up to sign."""
-    total = 0.0
-    for _ in range(steps):
-        block = tangent_map(network, context, beta)[: network.features, -network.features :]
-        total += float(np.linalg.slogdet(block)[1])
-        context, _ = step(network, context, beta)
-    return total / steps
-
-
-def test_sum_of_the_exponents_is_the_mean_log_determinant_reference():
-    network = gentle_network()
-    context = random_contexts(network, 0, count=1)
-    found = lyapunov_spectrum(network, context, beta=1.3, steps=500, align=200)
-    middle = trajectory(
-        network, Context(context.attention[0], 0), beta=1.3, steps=1, transient=199
-    )[1]
-    wanted = mean_log_determinant_reference(network, middle, 1.3, steps=500)
-    assert found.exponents.value[0].sum() == pytest.approx(wanted, abs=5e-3)
-
-
-def test_rounding_is_reported_and_log_zero_is_finite(start):
-    found = lyapunov_spectrum(
-        Network.document(), start, beta=1.4, steps=2000, every=4, transient=1000
-    )
-    assert np.isfinite(found.exponents.value).all()
-    assert found.resolved[:3].all()
-    assert not found.resolved[-1]
-    # All bits of one kind: the map has rank below its dimension.
-    dead = Network.segmented(0, features=3, segments=1, bits=1)
-    found = lyapunov_spectrum(dead, random_contexts(dead, 0, count=1), beta=1.0, steps=200)
-    assert np.isfinite(found.exponents.value).all()
-    assert not found.resolved[0, -1]
 
 
 def test_same_numbers_whatever_the_lanes_and_threads(start):
@@ -260,6 +165,7 @@ def test_shares_of_lost_lengths():
     found = lyapunov_spectrum(
         dead, random_contexts(dead, 0, count=1), beta=1.0, steps=205, align=50, every=2
     )
+    assert np.isfinite(found.exponents.value).all()
     assert found.lost[0, -1] == 1.0
     assert (found.lost[0, :1] == 0.0).all()
     assert ((found.lost >= 0.0) & (found.lost <= 1.0)).all()
@@ -306,11 +212,7 @@ def test_bad_arguments(call, message):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"count": 13}, "count"),
-        ({"count": 0}, "count"),
-        ({"steps": 0}, "steps"),
-    ],
+    [({"count": 13}, "count"), ({"count": 0}, "count"), ({"steps": 0}, "steps")],
 )
 def test_bad_calls(change, message):
     network = Network.document()

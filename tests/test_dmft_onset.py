@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.lyapunov import tangent_map
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.onset import onset
 
 SIZES = [(2, 3, 4), (3, 5, 2), (4, 5, 3), (3, 16, 8), (1, 3, 1), (5, 9, 1)]
 

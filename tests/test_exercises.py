@@ -26,8 +26,8 @@ from compendium.c13_memory_density.mixing import pair_mixing
 from compendium.c15_demonstrations.two_patterns import spinodal
 from compendium.c25_driven.order import critical_beta
 from compendium.c51_synthesis.study import readers_in_equilibrium
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.network import Network
+from spinformer.dmft.onset import onset
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.kinetic import kinetic_stationary
 from spinformer.spins.mean_field import glass_state, solve_mean_field
@@ -38,15 +38,7 @@ PROOFS = {
     *("13.1", "13.3", "14.1", "14b.3", "15.1", "15.2"),
     *("42.1", "42.3", "42b.2", "42c.1"),
     *("16.3", "17.1", "17.3"),
-    *(
-        "21a.1",
-        "31.1",
-        "31.2",
-        "32.1",
-        "32.2",
-        "32b.1",
-        "32b.2",
-    ),
+    *("21a.1", "31.1", "31.2", "32.1", "32.2", "32b.1", "32b.2"),
     *("33.1", "33.3", "33b.1", "33d.2", "33e.1"),
     *("24.4", "24a.2", "24a.3"),
     *("34.1", "34.2", "51.1"),

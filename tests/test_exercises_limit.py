@@ -9,6 +9,7 @@ from scipy.special import binom
 
 from compendium.c32c_fluctuations.texts import exact_moments
 from compendium.c33g_escapes.study import ESCAPES, escape_law
+from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import (
     ATTENTION,
     BETA,
@@ -17,9 +18,8 @@ from compendium.c35_other_tokens.study import (
 )
 from compendium.c35b_scaling_and_blocks.loaded import resting_state
 from compendium.c36_learning_through_the_limit.quality import one_bit
-from spinformer.dmft.continuation import onset
-from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.network import Network
+from spinformer.dmft.onset import onset
 
 # One kind of bit, all weights +1, a window of one token.
 COIN = Network(

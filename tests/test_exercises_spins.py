@@ -14,11 +14,7 @@ from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
 from compendium.c23c_real_layer.study import mixing_terms
 from spinformer.language.encoder import embed, run_layer
 from spinformer.language.text import sample_texts, text_windows
-from spinformer.spins.large_d import (
-    correlations,
-    magnetization,
-    vector_spins,
-)
+from spinformer.spins.large_d import correlations, magnetization, vector_spins
 from spinformer.spins.module import response_attention, softmax_couplings, symmetrize
 from spinformer.spins.vectors import two_spins
 

@@ -1,10 +1,7 @@
 """The live figures compute what the package computes: their mathematics, run in a browser."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +25,7 @@ FIGURES = ("landscape", "spins", "module", "map", "recall")
 
 
 @pytest.fixture
-def run(browser: Any) -> Any:
+def run(browser):
     """Runs an expression after the mathematics was loaded into an empty page."""
     browser.get("about:blank")
     for name in ("data.js", *(f"{figure}.math.js" for figure in FIGURES)):
@@ -37,7 +34,7 @@ def run(browser: Any) -> Any:
     return lambda expression, *values: browser.execute_script(f"return {expression}", *values)
 
 
-def drawn(number: int) -> tuple[Network, Any, dict[str, float]]:
+def drawn(number):
     """A network, a context and parameters; odd numbers take the document's network."""
     generator = np.random.default_rng(number)
     bits = number % 3
@@ -51,17 +48,17 @@ def drawn(number: int) -> tuple[Network, Any, dict[str, float]]:
     return network, random_contexts(network, number, count=1).select(0), parameters
 
 
-def test_data_is_what_the_package_writes(run: Any) -> None:
+def test_data_is_what_the_package_writes(run):
     stored = (FOLDER / "data.js").read_text(encoding="utf-8")
     assert stored == every_figure(), "run python -m compendium.front.explorables"
     assert run("Object.keys(spinformer.data.map).length") == len(map_data())
 
 
 @pytest.fixture
-def page(browser: Any, tmp_path: Path) -> Any:
+def page(browser, tmp_path):
     """Opens a page that holds nothing but one live figure, with the scripts of the book."""
 
-    def open_page(name: str, setting: str = "") -> None:
+    def open_page(name, setting=""):
         files = ["uPlot.iife.min.js", "data.js", "frame.js", "spins.math.js"]
         files += [f"{name}.math.js", f"{name}.draw.js"]
         scripts = "".join(f'<script src="{(FOLDER / file).as_uri()}"></script>' for file in files)
@@ -75,18 +72,18 @@ def page(browser: Any, tmp_path: Path) -> Any:
     return open_page
 
 
-def words(browser: Any, selector: str) -> str:
+def words(browser, selector):
     return browser.find_element("css selector", selector).get_attribute("textContent")
 
 
-def until(browser: Any, condition: Any) -> None:
+def until(browser, condition):
     from selenium.webdriver.support.ui import WebDriverWait
 
     WebDriverWait(browser, 10).until(lambda _: condition())
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_the_sentence_says_what_the_knob_shows(browser: Any, page: Any, name: str) -> None:
+def test_the_sentence_says_what_the_knob_shows(browser, page, name):
     """Dragged with the mouse there and back, as quickly as a hand does."""
     from selenium.webdriver import ActionChains
 
@@ -115,7 +112,7 @@ def test_the_sentence_says_what_the_knob_shows(browser: Any, page: Any, name: st
 
 
 @pytest.mark.nightly
-def test_a_screen_reader_is_told_at_most_once_in_three_seconds(browser: Any, page: Any) -> None:
+def test_a_screen_reader_is_told_at_most_once_in_three_seconds(browser, page):
     page("landscape")
     changes = browser.execute_async_script("""
         const done = arguments[arguments.length - 1], times = [];
@@ -148,16 +145,14 @@ def test_a_screen_reader_is_told_at_most_once_in_three_seconds(browser: Any, pag
         ("&beta=8&points=1,0;-1,0&query=0.5,1&step=2.5", "runs away"),
     ],
 )
-def test_the_landscape_says_where_a_query_ends(
-    browser: Any, page: Any, setting: str, end: str
-) -> None:
+def test_the_landscape_says_where_a_query_ends(browser, page, setting, end):
     page("landscape", setting)
     until(browser, lambda: words(browser, ".explorable-told"))
     assert end in words(browser, ".explorable-told")
 
 
 @pytest.mark.parametrize("number", range(8))
-def test_the_map_takes_the_steps_of_the_package(run: Any, number: int) -> None:
+def test_the_map_takes_the_steps_of_the_package(run, number):
     network, context, parameters = drawn(number)
     start = {"attention": context.attention.tolist(), "position": context.position}
     given = (network_data(network), start, parameters)
@@ -169,7 +164,7 @@ def test_the_map_takes_the_steps_of_the_package(run: Any, number: int) -> None:
 
 
 @pytest.mark.parametrize(("beta", "tolerance"), [(0.9, 1e-4), (1.255, 1e-4), (1.29, 6e-3)])
-def test_its_exponent_is_that_of_the_package(run: Any, beta: float, tolerance: float) -> None:
+def test_its_exponent_is_that_of_the_package(run, beta, tolerance):
     network, context, parameters = drawn(1)
     parameters = {"beta": beta, "gamma": network.gamma, "epsilon": network.epsilon}
     start = {"attention": context.attention.tolist(), "position": context.position}
@@ -186,14 +181,14 @@ def test_its_exponent_is_that_of_the_package(run: Any, beta: float, tolerance: f
     assert found == pytest.approx(wanted[0], abs=tolerance)
 
 
-def test_its_spectrum_is_that_of_the_package(run: Any) -> None:
+def test_its_spectrum_is_that_of_the_package(run):
     signal = np.random.default_rng(0).standard_normal(256)
     found = np.array(run("Array.from(spinformer.map.power(arguments[0]))", signal.tolist()))
     wanted = 256 * spectrum(signal, window=True).amplitude ** 2
     np.testing.assert_allclose(found, wanted, atol=1e-12)
 
 
-def test_other_parameters_make_the_window_anew(run: Any) -> None:
+def test_other_parameters_make_the_window_anew(run):
     """Moving a knob in the middle of a text equals starting from its context."""
     network, context, parameters = drawn(3)
     start = {"attention": context.attention.tolist(), "position": context.position}
@@ -213,7 +208,7 @@ def test_other_parameters_make_the_window_anew(run: Any) -> None:
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_the_landscape_is_that_of_the_package(run: Any, number: int) -> None:
+def test_the_landscape_is_that_of_the_package(run, number):
     generator = np.random.default_rng(number)
     patterns, query = generator.uniform(-2, 2, (3 + number, 2)), generator.uniform(-2, 2, 2)
     beta, step = float(generator.uniform(0.3, 20.0)), float(generator.uniform(0.2, 1.4))
@@ -243,7 +238,7 @@ def test_the_landscape_is_that_of_the_package(run: Any, number: int) -> None:
     assert len(found["path"]) - 1 == int(wanted.steps)
 
 
-def test_the_memory_of_pictures_is_that_of_the_package_and_an_address_keeps_them(run: Any) -> None:
+def test_the_memory_of_pictures_is_that_of_the_package_and_an_address_keeps_them(run):
     generator = np.random.default_rng(0)
     patterns = generator.choice([-1.0, 1.0], (3, 16))
     query, beta = 0.5 * generator.normal(size=16), 0.3
@@ -269,7 +264,7 @@ def test_the_memory_of_pictures_is_that_of_the_package_and_an_address_keeps_them
     assert found["wrong"] is None
 
 
-def test_half_of_a_drawing_brings_back_the_whole(browser: Any, page: Any) -> None:
+def test_half_of_a_drawing_brings_back_the_whole(browser, page):
     """At attention's temperature, by address and by hand; far above it, a mixture."""
     page("recall", "&asked=2&part=its%20left%20half")
     until(browser, lambda: "picture 2 with weight 1.00" in words(browser, ".explorable-told"))
@@ -285,7 +280,7 @@ def test_half_of_a_drawing_brings_back_the_whole(browser: Any, page: Any) -> Non
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_the_three_spins_are_those_of_the_package(run: Any, number: int) -> None:
+def test_the_three_spins_are_those_of_the_package(run, number):
     generator = np.random.default_rng(number)
     pairs, fields = generator.normal(size=3), generator.normal(size=3)
     beta = float(generator.uniform(0.1, 1.5))
@@ -314,7 +309,7 @@ def test_the_three_spins_are_those_of_the_package(run: Any, number: int) -> None
 
 @pytest.mark.parametrize("solver", ["saddle", "fixed point", "one step"])
 @pytest.mark.parametrize("number", range(3))
-def test_the_module_is_that_of_the_package(run: Any, number: int, solver: str) -> None:
+def test_the_module_is_that_of_the_package(run, number, solver):
     generator = np.random.default_rng(number)
     tokens = generator.normal(size=(3, 2))
     # Weak enough that the fixed point is one: two solvers may end at different ones of several.
@@ -364,7 +359,7 @@ def test_the_module_is_that_of_the_package(run: Any, number: int, solver: str) -
 
 
 @pytest.mark.parametrize("number", range(2))
-def test_its_truth_is_the_integral_over_all_directions(run: Any, number: int) -> None:
+def test_its_truth_is_the_integral_over_all_directions(run, number):
     generator = np.random.default_rng(number)
     tokens, strength = generator.normal(size=(3, 2)), 0.5 + 1.5 * number
     knobs = {"strength": strength, "beta": 0.8, "gamma": 1.0, "turn": 30.0}

@@ -108,10 +108,7 @@ def test_gibbs_sampling_keeps_the_density():
         assert (gap.abs() < 4 * error).all()
     # and from elsewhere it goes there: one well-mixing pair
     far = _gibbs(
-        patterns,
-        states=torch.full((50_000, 2), 3.0, dtype=torch.float64),
-        steps=20,
-        seed=generator,
+        patterns, states=torch.full((50_000, 2), 3.0, dtype=torch.float64), steps=20, seed=generator
     )
     exact = log_weights(patterns).exp() @ patterns
     assert ((far.mean(0) - exact).abs() < 5 * far.std(0) / math.sqrt(50_000)).all()
@@ -149,12 +146,6 @@ def test_pair_mixing_of_far_patterns_is_the_normal_distribution():
     [
         (lambda x: log_prob(x, states=x[:, :1]), ValueError, "states"),
         (lambda x: log_prob(x, states=x.float()), TypeError, "states"),
-        (lambda x: log_prob(x[:0], states=x), ValueError, "patterns"),
-        (lambda x: log_prob(x.numpy(), states=x), TypeError, "patterns"),
-        (lambda x: log_prob(x, states=x, beta=0.0), ValueError, "beta"),
-        (lambda x: log_partition(x / 0), ValueError, "patterns"),
-        (lambda x: sample(x, count=0), ValueError, "count"),
-        (lambda x: _gibbs(x, states=x, steps=0), ValueError, "steps"),
         (lambda x: log_partition(x * 1e200), ValueError, "too large"),
         (lambda x: _gibbs(x * 1e200, states=x * 1e200, steps=1), ValueError, "too large"),
     ],

@@ -1,7 +1,6 @@
 """The trainable layer: the formula, hops until rest, and its place in torch."""
 
 import copy
-import inspect
 import io
 import math
 import pickle
@@ -30,11 +29,11 @@ def _double():
     torch.set_default_dtype(torch.float32)
 
 
-def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+def draw(*shape, seed=0):
     return torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
 
 
-def make(width: int = 12, heads: int = 3, *, learn_beta: bool = False, **options) -> HopfieldLayer:
+def make(width=12, heads=3, *, learn_beta=False, **options):
     torch.manual_seed(4)
     layer = HopfieldLayer(width, heads=heads, **options)
     layer.log_beta.requires_grad_(learn_beta)
@@ -44,7 +43,7 @@ def make(width: int = 12, heads: int = 3, *, learn_beta: bool = False, **options
     return layer
 
 
-def explicit(layer: HopfieldLayer, queries, patterns, allowed=None, memories=0) -> torch.Tensor:
+def explicit(layer, queries, patterns, allowed=None, memories=0):
     """The same computation for one head, one sample and one query at a time, in NumPy."""
 
     def norm(x, module):
@@ -176,20 +175,6 @@ def test_implicit_derivatives_are_those_of_many_unrolled_steps():
             assert float(grad.abs().max()) < 1e-7
         else:
             torch.testing.assert_close(grads[name], grad, rtol=0, atol=1e-7)
-
-
-def test_gradcheck_of_a_resting_layer():
-    layer = make(4, 2, tolerance=1e-12, steps=2000, learn_beta=True, beta=0.8)
-    layer.to_value = None
-    queries, patterns = draw(1, 2, 4, seed=1), draw(1, 3, 4, seed=2).requires_grad_()
-    names = [name for name, _ in layer.named_parameters() if "query" not in name]
-    values = [layer.get_parameter(name).detach().requires_grad_() for name in names]
-
-    def run(patterns, *parameters):
-        named = dict(zip(names, parameters, strict=True))
-        return functional_call(layer, named, (queries,), {"patterns": patterns})
-
-    assert torch.autograd.gradcheck(run, (patterns, *values), fast_mode=True)
 
 
 def test_the_record_says_what_another_hop_would_do():
@@ -386,10 +371,7 @@ def test_every_layer_is_saved_and_read_back(lagrangian):
     stored = io.BytesIO()
     torch.save(AttentionModule(layer), stored)
     stored.seek(0)
-    for other in (
-        pickle.loads(pickle.dumps(layer)),
-        torch.load(stored, weights_only=False).layer,
-    ):
+    for other in (pickle.loads(pickle.dumps(layer)), torch.load(stored, weights_only=False).layer):
         assert torch.equal(other(x, patterns=x), layer(x, patterns=x))
     torch.manual_seed(7)
     fresh = HopfieldLayer(12, heads=3, steps=3, memories=2)
@@ -401,14 +383,6 @@ def test_every_layer_is_saved_and_read_back(lagrangian):
     assert all(map(torch.equal, again.parameters(), fresh.parameters()))
     fresh.load_state_dict(layer.state_dict())
     assert torch.equal(fresh(x, patterns=x), layer(x, patterns=x))
-
-
-def test_signatures_are_seen_and_words_refused_as_typed():
-    names = inspect.signature(HopfieldLayer.forward).parameters
-    assert {"queries", "patterns", "key_padding_mask", "attn_mask"} <= set(names)
-    with pytest.raises(TypeError, match=r"forward\(\) got an unexpected .*maks"):
-        make()(draw(1, 2, 12), maks=1)
-    assert len(inspect.signature(HopfieldLayer).parameters) <= 10
 
 
 @pytest.mark.parametrize("options", [{"steps": 3}, {"tolerance": 1e-3, "steps": 60}])
@@ -487,10 +461,6 @@ def test_an_ensemble_by_vmap(options):
         ({"heads": 5}, ValueError, "heads must divide width"),
         ({"beta": [1.0, 2.0]}, ValueError, "beta must be one number or one per head"),
         ({"beta": 0.0}, ValueError, "beta must be a finite number"),
-        ({"beta": "x"}, TypeError, "beta must be a real number"),
-        ({"steps": 0}, ValueError, "steps must be an integer"),
-        ({"memories": -1}, ValueError, "memories must be"),
-        ({"tolerance": -1.0}, ValueError, "tolerance must be"),
     ],
 )
 def test_bad_options_are_refused(options, error, message):

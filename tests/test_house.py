@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -32,20 +31,20 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 8_900,
+    "src/spinformer": 7_512,
     "src/bookmaker": 2_935,
     "book/_ext": 970,
-    "src/compendium": 17_990,
+    "src/compendium": 18_887,
 }
-LINE_CEILINGS = {"src": 46_280, "tests": 27_750}
+LINE_CEILINGS = {"src": 45_144, "tests": 26_159}
 
 
 @cache
-def tree(path: Path) -> ast.Module:
+def tree(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def modules(root: Path) -> dict[str, Path]:
+def modules(root):
     """Files of the packages below `root`, by dotted name."""
     found = {}
     for path in sorted((root / "src").rglob("*.py")):
@@ -54,7 +53,7 @@ def modules(root: Path) -> dict[str, Path]:
     return found
 
 
-def statements(path: Path) -> list[ast.AST]:
+def statements(path):
     """Everything in a file that is no expression, in breadth: ten times less than everything."""
     found: list[ast.AST] = [tree(path)]
     for node in found:
@@ -63,11 +62,11 @@ def statements(path: Path) -> list[ast.AST]:
     return found
 
 
-def within(name: str, prefix: str) -> bool:
+def within(name, prefix):
     return name == prefix or name.startswith(prefix + ".")
 
 
-def imported(name: str, path: Path) -> Iterator[tuple[int, str]]:
+def imported(name, path):
     """Lines and full names of what a module imports, modules and names alike."""
     for node in statements(path):
         if isinstance(node, ast.Import):
@@ -80,7 +79,7 @@ def imported(name: str, path: Path) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{source}.{alias.name}") for alias in node.names)
 
 
-def own_folder(name: str) -> str:
+def own_folder(name):
     """The number of the chapter that a module of `compendium` belongs to, "" for none.
 
     Chapters of one number (33, 33b, 33c) may share.
@@ -90,7 +89,7 @@ def own_folder(name: str) -> str:
     return number[0] if parts[0] == "compendium" and number else ""
 
 
-def forbidden_imports(root: Path) -> list[str]:
+def forbidden_imports(root):
     wrong = []
     for name, path in modules(root).items():
         room = max((key for key in MAY_IMPORT if within(name, key)), key=len, default="")
@@ -105,7 +104,7 @@ def forbidden_imports(root: Path) -> list[str]:
 
 
 @cache
-def lines(path: Path) -> tuple[int, int]:
+def lines(path):
     """Lines of a file that are neither blank nor comment nor docstring, and all of them."""
     text = path.read_text(encoding="utf-8").splitlines()
     quiet = {number for number, line in enumerate(text, 1) if line.strip()[:1] in ("", "#")}
@@ -117,13 +116,13 @@ def lines(path: Path) -> tuple[int, int]:
     return len(text) - len(quiet), len(text)
 
 
-def sizes(root: Path, folder: str) -> tuple[int, int]:
+def sizes(root, folder):
     """Lines of code and lines of everything in the Python files of a folder."""
     code, everything = zip(*map(lines, (root / folder).rglob("*.py")), strict=True)
     return sum(code), sum(everything)
 
 
-def unknown_sources(root: Path) -> list[str]:
+def unknown_sources(root):
     """Numbers of documents, and keys such as author2020word that the bibliography has not."""
     known = set(
         re.findall(r"^@\w+\{([^,\s]+)", (root / "book/references.bib").read_text("utf-8"), re.M)
@@ -144,12 +143,12 @@ def test_imports_point_downwards():
 
 
 @pytest.mark.parametrize(("folder", "ceiling"), CODE_CEILINGS.items())
-def test_code_stays_below_its_ceiling(folder: str, ceiling: int):
+def test_code_stays_below_its_ceiling(folder, ceiling):
     assert sizes(ROOT, folder)[0] <= ceiling
 
 
 @pytest.mark.parametrize(("folder", "ceiling"), LINE_CEILINGS.items())
-def test_everything_stays_below_its_ceiling(folder: str, ceiling: int):
+def test_everything_stays_below_its_ceiling(folder, ceiling):
     assert sizes(ROOT, folder)[1] <= ceiling
 
 
@@ -157,7 +156,7 @@ def test_sources_are_cited_by_their_keys():
     assert unknown_sources(ROOT) == []
 
 
-def test_every_rule_notices_what_breaks_it(tmp_path: Path):
+def test_every_rule_notices_what_breaks_it(tmp_path):
     for name, text in {
         "spinformer/core/tools.py": "from spinformer import hopfield\n",
         "spinformer/hopfield/__init__.py": "from ..core import tools\nfrom ..plot import style\n",
@@ -181,7 +180,7 @@ def test_every_rule_notices_what_breaks_it(tmp_path: Path):
     assert unknown_sources(tmp_path) == ["src/compendium/c11_two/study.py:2 nobody2099nothing"]
 
 
-def test_an_init_gives_the_modules_and_nothing_else() -> None:
+def test_an_init_gives_the_modules_and_nothing_else():
     """What a notebook was computed by leaves them out (`bookmaker.meaning`)."""
     for name, path in modules(ROOT).items():
         if path.name == "__init__.py" and not within(name, "bookmaker"):

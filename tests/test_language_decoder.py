@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import gguf
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ import torch
 from spinformer.language import decoder
 from spinformer.language.decoder import (
     _MATRICES,
-    Decoder,
     example_decoder,
     load_decoder,
     run_decoder,
@@ -26,19 +23,19 @@ from spinformer.language.text import sample_texts
 REFERENCE = {"narrative": (8648, 17.9264), "list": (33, 35.8105)}
 
 
-def plain(model: Decoder, inputs: np.ndarray, *, span: int | None = None) -> np.ndarray:
+def plain(model, inputs, *, span=None):
     """Final states (N, D) of one sequence, token by token; complex numbers turn the pairs.
 
     With `span` a token sees itself and the span − 1 before it in every block.
     """
 
-    def norm(x: np.ndarray, gain: torch.Tensor) -> np.ndarray:
+    def norm(x, gain):
         return x / np.sqrt((x**2).mean(-1, keepdims=True) + model.epsilon) * gain.numpy()
 
     d = model.head_width
     speed = model.base ** (-2 * np.arange(d // 2) / d)
 
-    def turned(x: np.ndarray, place: int) -> np.ndarray:
+    def turned(x, place):
         z = (x[..., ::2] + 1j * x[..., 1::2]) * np.exp(1j * place * speed)
         return np.stack((z.real, z.imag), -1).reshape(x.shape)
 
@@ -67,7 +64,7 @@ def plain(model: Decoder, inputs: np.ndarray, *, span: int | None = None) -> np.
     return norm(x, model.final_gain)
 
 
-def test_states_are_those_of_the_formulas() -> None:
+def test_states_are_those_of_the_formulas():
     model = example_decoder(blocks=3, seed=1)
     inputs = torch.randn(2, 7, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     found = run_decoder(model, inputs)
@@ -84,7 +81,7 @@ def test_states_are_those_of_the_formulas() -> None:
         np.testing.assert_allclose(torch.stack(last, 1)[0], expected, atol=1e-12)
 
 
-def test_scores_know_distances_alone_and_parts_act_alone() -> None:
+def test_scores_know_distances_alone_and_parts_act_alone():
     model = example_decoder()
     inputs = model.embedding[None, :6]
     torch.testing.assert_close(run_decoder(model, inputs, start=90), run_decoder(model, inputs))
@@ -98,7 +95,7 @@ def test_scores_know_distances_alone_and_parts_act_alone() -> None:
     assert seen == [0, 1]
 
 
-def test_a_file_is_read_as_the_library_reads_it(tmp_path: Path) -> None:
+def test_a_file_is_read_as_the_library_reads_it(tmp_path):
     rng = np.random.default_rng(0)
     file = tmp_path / "small.gguf"
     writer = gguf.GGUFWriter(file, "llama")
@@ -145,7 +142,7 @@ def test_a_file_is_read_as_the_library_reads_it(tmp_path: Path) -> None:
             load_decoder(tmp_path / "broken.gguf")
 
 
-def test_bad_input_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_input_is_refused_by_name(monkeypatch):
     model = example_decoder()
     inputs = model.embedding[None, :6]
     for wrong, error, says in (
@@ -163,7 +160,7 @@ def test_bad_input_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         load_decoder()
 
 
-def test_the_installed_model_says_what_another_program_says() -> None:
+def test_the_installed_model_says_what_another_program_says():
     try:
         model = load_decoder()
     except ModelUnavailable as missing:

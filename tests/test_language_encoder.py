@@ -10,14 +10,7 @@ import torch
 from minilm_model import installed_model
 
 from compendium.c14b_heads_and_fixed_points.sizes import random_tokens
-from spinformer.language.encoder import (
-    Architecture,
-    embed,
-    layer_norm,
-    project,
-    run_layer,
-    run_model,
-)
+from spinformer.language.encoder import Architecture, project, run_layer, run_model
 from spinformer.language.text import sample_text, text_windows
 from spinformer.language.untrained import example_model, random_weights
 
@@ -82,22 +75,6 @@ def test_layer_agrees_with_torch_encoder_layer():
     )
 
 
-def test_embedding_by_hand():
-    """LayerNorm of word + position + first segment, written out."""
-    model = example_model(seed=5)
-    tokens = torch.tensor([[2, 7, 7, 3]])
-    words, positions, segments = (
-        model.weights[f"embeddings.{kind}_embeddings.weight"].numpy()
-        for kind in ("word", "position", "token_type")
-    )
-    raw = words[tokens[0].numpy()] + positions[:4] + segments[0]
-    raw = (raw - raw.mean(-1, keepdims=True)) / raw.std(-1, keepdims=True)
-    gain, shift = (
-        model.weights[f"embeddings.LayerNorm.{part}"].numpy() for part in ("weight", "bias")
-    )
-    np.testing.assert_allclose(embed(model, tokens)[0].numpy(), raw * gain + shift, atol=1e-10)
-
-
 def test_controls_have_the_promised_spread():
     # 400,000 trained numbers a matrix, far from normal: cubes of normal numbers.
     sizes = Architecture(layers=1, heads=2, width=400, inner=4, vocabulary=20, positions=10)
@@ -142,7 +119,6 @@ def test_random_tokens_are_uniform_over_ordinary_ones():
         (torch.zeros(3, dtype=torch.int64), TypeError, "2 axes"),
         (torch.zeros(1, 11, dtype=torch.int64), ValueError, "1 to 10 tokens"),
         (torch.full((1, 3), 20), ValueError, r"\[0, 19\]"),
-        (torch.full((1, 3), -1), ValueError, r"\[0, 19\]"),
     ],
 )
 def test_bad_tokens_are_refused(tokens, error, words):
@@ -157,29 +133,20 @@ def states(*shape, fill=0.0, dtype=torch.float64):
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda m: Architecture(layers=0), ValueError, "layers"),
         (lambda m: Architecture(heads=7), ValueError, "width must be a multiple of the 7 heads"),
-        (lambda m: random_weights(m, "other", seed=0), ValueError, "kind"),
-        (lambda m: random_weights(m, "initial", seed=None), TypeError, "seed"),
         (lambda m: run_layer(m, 2, inputs=states(1, 2, 8)), ValueError, "layer"),
-        (lambda m: run_layer(m, -1, inputs=states(1, 2, 8)), ValueError, "layer"),
         (lambda m: run_layer(m, 0, inputs=states(2, 8)), ValueError, r"inputs .*\(B, N, 8\)"),
         (lambda m: run_layer(m, 0, inputs=states(1, 2, 7)), ValueError, "inputs must have shape"),
-        (lambda m: run_layer(m, 0, inputs=states(0, 2, 8)), ValueError, "none empty"),
-        (lambda m: project(m, 0, "key", states=states(0, 8)), ValueError, "none empty"),
         (lambda m: run_layer(m, 0, inputs=states(1, 2, 8, fill=np.nan)), ValueError, "NaN"),
         (
             lambda m: run_layer(m, 0, inputs=states(1, 2, 8, dtype=torch.float32)),
             TypeError,
             "inputs must be torch.float64 .*, got torch.float32",
         ),
-        (lambda m: run_layer(None, 0, inputs=states(1, 2, 8)), TypeError, "model"),
         (lambda m: project(m, 0, "queries", states=states(2, 8)), ValueError, "which"),
         (lambda m: project(m, 5, "query", states=states(2, 8)), ValueError, "layer"),
-        (lambda m: layer_norm(m, "nowhere", states(8)), ValueError, "name .*'nowhere'"),
         (lambda m: sample_text("/no/such/file"), ValueError, "path must name a file"),
         (lambda m: text_windows(m, "a b", 2), ValueError, "length"),
-        (lambda m: text_windows(m, "a b", 11), ValueError, "length"),
     ],
 )
 def test_bad_input_is_refused(call, error, words):

@@ -51,7 +51,7 @@ def test_an_encoder_gives_what_chapter_14_measures():
 class Attention(nn.Module):
     """Causal, four query heads on two key heads, rotary positions."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.q_proj, self.o_proj = nn.Linear(12, 16), nn.Linear(16, 12)
         self.k_proj, self.v_proj = nn.Linear(12, 8), nn.Linear(12, 8)
@@ -65,7 +65,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.input_layernorm, self.self_attn = nn.RMSNorm(12), Attention()
 

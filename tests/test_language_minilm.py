@@ -2,13 +2,11 @@
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from spinformer.language import minilm
-from spinformer.language.encoder import LanguageModel
 from spinformer.language.minilm import ModelUnavailable, load_model
 from spinformer.language.text import text_windows
 from spinformer.language.untrained import example_model
@@ -26,7 +24,7 @@ def test_loader_names_the_missing_package(monkeypatch):
     assert "pip install" in lines[0]
 
 
-def write_model(folder: Path, model: LanguageModel) -> dict:
+def write_model(folder, model):
     """Files of a model in the format the loader reads, with a word-level tokenizer."""
     safetensors = pytest.importorskip("safetensors.torch")
     tokenizers = pytest.importorskip("tokenizers")

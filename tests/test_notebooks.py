@@ -22,7 +22,7 @@ from bookmaker.checking import all_faults
 from bookmaker.figures import PICTURES
 from bookmaker.freshness import read_notebook
 from bookmaker.meaning import has_tag, python_source
-from bookmaker.source import Chapter, chapters
+from bookmaker.source import chapters
 from spinformer.language.minilm import ModelUnavailable
 
 matplotlib.use("Agg")
@@ -34,13 +34,13 @@ CHAPTERS = chapters(ROOT)
 every_chapter = pytest.mark.parametrize("chapter", CHAPTERS, ids=[c.name for c in CHAPTERS])
 
 
-def test_no_chapter_lacks_anything_and_no_file_of_the_book_has_a_fault() -> None:
+def test_no_chapter_lacks_anything_and_no_file_of_the_book_has_a_fault():
     """A stale notebook, one without source, a figure without words, a row without its test."""
     assert [str(fault) for fault in all_faults(ROOT)] == []
 
 
 @every_chapter
-def test_cells_ran_in_order_and_left_clean_outputs(chapter: Chapter) -> None:
+def test_cells_ran_in_order_and_left_clean_outputs(chapter):
     cells = read_notebook(chapter.notebook_path).cells
     for cell in cells:
         # A link within a chapter can be read outside of the book.
@@ -59,7 +59,7 @@ def test_cells_ran_in_order_and_left_clean_outputs(chapter: Chapter) -> None:
 
 
 @every_chapter
-def test_runs_with_other_parameters(chapter: Chapter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_with_other_parameters(chapter, monkeypatch):
     values = json.loads((ROOT / "tests" / "papermill" / f"{chapter.name}.json").read_text())
     checked = chapter.check_values(values)
     figures: list[Figure] = []
@@ -71,7 +71,7 @@ def test_runs_with_other_parameters(chapter: Chapter, monkeypatch: pytest.Monkey
     assert figures
 
 
-def run_here(chapter: Chapter, values: dict[str, object]) -> None:
+def run_here(chapter, values):
     """Run the cells of a chapter in this process: what chapters share is compiled only once.
 
     nbval runs every chapter in a kernel of its own; that papermill passes the values on is tested
@@ -81,11 +81,7 @@ def run_here(chapter: Chapter, values: dict[str, object]) -> None:
     module = ModuleType("chapter")
     # A kernel offers this without an import.
     module.__dict__["display"] = display
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        matplotlib.rc_context(),
-        warnings.catch_warnings(),
-    ):
+    with pytest.MonkeyPatch.context() as patch, matplotlib.rc_context(), warnings.catch_warnings():
         # Python shows this one to the developers of a library only.
         warnings.simplefilter("ignore", DeprecationWarning)
         patch.setitem(sys.modules, "chapter", module)

@@ -1,7 +1,5 @@
 """Figures as SVG: what a page can do with them, and that they are small and the same again."""
 
-from __future__ import annotations
-
 import re
 
 import matplotlib.pyplot as plt
@@ -12,7 +10,7 @@ from matplotlib.figure import Figure
 from spinformer.plot.vector import _DENSE, figure_svg
 
 
-def draw(points: int = 20, *, label: str = "field $\\beta h$"):
+def draw(points=20, *, label="field $\\beta h$"):
     """A line with a label beside a picture with words on it."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(6, 3), layout="constrained")
     left.plot(np.arange(points), np.sin(np.arange(points)), "o", label="sine")

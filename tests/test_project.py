@@ -25,19 +25,19 @@ CONDA_NAMES = {"torch": "pytorch"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def split(requirement: str) -> tuple[str, str]:
+def split(requirement):
     match = re.match(r"([A-Za-z0-9._-]+)(.*)", requirement)
     assert match, requirement
     return match[1].lower(), match[2].replace(" ", "")
 
 
-def requirements() -> dict[str, str]:
+def requirements():
     extras = PROJECT["optional-dependencies"].values()
     listed = [*PROJECT["dependencies"], *(r for e in extras for r in e)]
     return dict(split(r) for r in listed if not r.startswith("spinformer["))
 
 
-def asked_by(*extras: str) -> set[str]:
+def asked_by(*extras):
     """The libraries of some extras, those that they pass on to, and of the package itself."""
     found = {split(r)[0].replace("_", "-") for r in PROJECT["dependencies"]}
     for extra in extras:
@@ -49,7 +49,7 @@ def asked_by(*extras: str) -> set[str]:
     return found
 
 
-def test_conda_and_pip_ask_for_the_same_packages() -> None:
+def test_conda_and_pip_ask_for_the_same_packages():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
     parts = environment["dependencies"]
     # What conda-forge does not have comes from PyPI.
@@ -61,7 +61,7 @@ def test_conda_and_pip_ask_for_the_same_packages() -> None:
     assert listed == {CONDA_NAMES.get(name, name): rest for name, rest in requirements().items()}
 
 
-def test_every_requirement_is_pinned_where_we_test() -> None:
+def test_every_requirement_is_pinned_where_we_test():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {split(line)[0] for line in lines if not line.startswith("#")}
     assert set(requirements()) <= pinned
@@ -69,7 +69,7 @@ def test_every_requirement_is_pinned_where_we_test() -> None:
 
 
 @pytest.mark.nightly
-def test_every_library_that_is_imported_is_asked_for() -> None:
+def test_every_library_that_is_imported_is_asked_for():
     distributions = packages_distributions()
     asked = {name.replace("_", "-") for name in requirements()}
     for folder, allowed in (
@@ -90,7 +90,7 @@ def test_every_library_that_is_imported_is_asked_for() -> None:
                 assert found & allowed, f"{path.relative_to(ROOT)} imports {name}: not asked for"
 
 
-def imported(path: Path) -> set[str]:
+def imported(path):
     """Return the top-level names that a file imports from other people's libraries."""
     names = set()
     for node in statements(path):
@@ -104,7 +104,7 @@ def imported(path: Path) -> set[str]:
     return names - ours - set(sys.stdlib_module_names)
 
 
-def test_version_is_written_once_more_only_where_it_must_be() -> None:
+def test_version_is_written_once_more_only_where_it_must_be():
     version = PROJECT["version"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == version
@@ -113,18 +113,8 @@ def test_version_is_written_once_more_only_where_it_must_be() -> None:
     assert f'__version__ = "{version}"' in init
 
 
-def test_readme_opens_with_a_figure_and_the_two_commands() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    opening = text[:2500]
-    assert "make book" in opening
-    assert "make test" in opening
-    for path in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", opening):
-        assert (ROOT / path).is_file()
-    assert "![" in opening
-
-
 @pytest.mark.parametrize("page", ["README.md", "book/use.md"])
-def test_the_commands_that_readers_copy_are_accepted(page: str) -> None:
+def test_the_commands_that_readers_copy_are_accepted(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     calls = re.findall(r"(?:bookmaker run |papermill notebooks/)(\w+)(.*)", text)
     assert "`papermill" not in text, "the command lies in the environment"
@@ -135,7 +125,7 @@ def test_the_commands_that_readers_copy_are_accepted(page: str) -> None:
         chapters(ROOT, (name,))[0].check_values(values, text=True)
 
 
-def test_what_contributing_names_exists() -> None:
+def test_what_contributing_names_exists():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"\bmake ([a-z-]+)", text)
@@ -155,7 +145,7 @@ def test_what_contributing_names_exists() -> None:
     "page",
     [pytest.param("README.md", marks=pytest.mark.nightly), "book/use.md"],
 )
-def test_the_code_that_readers_copy_runs(page: str) -> None:
+def test_the_code_that_readers_copy_runs(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert blocks
@@ -164,7 +154,7 @@ def test_the_code_that_readers_copy_runs(page: str) -> None:
         exec(block, {})
 
 
-def test_the_reference_leads_from_tasks_to_what_there_is_and_leaves_nothing_out() -> None:
+def test_the_reference_leads_from_tasks_to_what_there_is_and_leaves_nothing_out():
     listed: set[str] = set()
     for page in sorted((ROOT / "book" / "reference").glob("*.md")):
         text = page.read_text(encoding="utf-8")
@@ -178,13 +168,13 @@ def test_the_reference_leads_from_tasks_to_what_there_is_and_leaves_nothing_out(
                 assert f"{room}.{path.stem}" in listed, path
 
 
-def test_the_cover_is_what_a_chapter_drew() -> None:
+def test_the_cover_is_what_a_chapter_drew():
     path, picture = cover(ROOT)
     assert path.read_bytes() == picture
     assert path.relative_to(ROOT).as_posix() in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_every_reference_is_cited_and_every_citation_has_one() -> None:
+def test_every_reference_is_cited_and_every_citation_has_one():
     bib = (ROOT / "book" / "references.bib").read_text(encoding="utf-8")
     keys = re.findall(r"^@\w+\{([^,]+),", bib, flags=re.MULTILINE)
     assert len(keys) == len(set(keys))
@@ -198,11 +188,11 @@ def test_every_reference_is_cited_and_every_citation_has_one() -> None:
     assert set(keys) == cited
 
 
-def test_links_of_the_pdf_lead_to_its_own_pages(tmp_path: Path) -> None:
+def test_links_of_the_pdf_lead_to_its_own_pages(tmp_path):
     pypdf = pytest.importorskip("pypdf", reason="`make pdf` installs it")
     from pypdf.annotations import Link
 
-    def printed(pages: int, links: dict[str, str]) -> bytes:
+    def printed(pages, links):
         """A chapter with a place called `end` on its last page, and links on its first."""
         writer = pypdf.PdfWriter()
         for _ in range(pages):
@@ -234,7 +224,7 @@ def test_links_of_the_pdf_lead_to_its_own_pages(tmp_path: Path) -> None:
     assert [link["/A"]["/URI"] for link in kept if "/A" in link] == ["https://e.org"]
 
 
-def test_the_pdf_holds_the_main_path_and_the_front_page_names_it_once() -> None:
+def test_the_pdf_holds_the_main_path_and_the_front_page_names_it_once():
     pages = main_path(ROOT)
     assert pages[0] == "book/welcome"
     assert pages[-1] == "notebooks/51_synthesis"

@@ -1,7 +1,5 @@
 """All free energies of one system in one table (`spinformer.spins.free_energies`)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from spinformer.spins.ising import sherrington_kirkpatrick
 from spinformer.spins.mean_field import solve_mean_field
 
 
-def enumerated(couplings: np.ndarray, fields: np.ndarray, beta: float) -> float:
+def enumerated(couplings, fields, beta):
     states = spin_states(len(fields))
     energy = -0.5 * np.einsum("si,ij,sj->s", states, couplings, states) - states @ fields
     return float(np.log(np.exp(-beta * energy).sum()))

@@ -99,19 +99,6 @@ def test_enumeration_autograd_finite_differences_and_monte_carlo_agree():
     assert np.sqrt(np.mean(pulls**2)) < 3
 
 
-def test_gradcheck_of_the_log_partition():
-    couplings, fields = _glass(2, 4)
-    upper = torch.tensor(np.triu(couplings), requires_grad=True)
-    h = torch.tensor(fields, requires_grad=True)
-    beta = torch.tensor(0.6, dtype=torch.float64, requires_grad=True)
-
-    def value(raw, field, b):
-        return ising_log_partition(torch.triu(raw, 1) + torch.triu(raw, 1).mT, fields=field, beta=b)
-
-    assert torch.autograd.gradcheck(value, (upper, h, beta), fast_mode=True)
-    assert torch.autograd.gradgradcheck(value, (upper, h, beta), fast_mode=True)
-
-
 def test_sherrington_kirkpatrick_average_free_energy():
     # E ln Z = N ln 2 + N beta^2/4 + 1/4 ln(1 - beta^2) to O(1/N) (Aizenman, Lebowitz, Ruelle
     # 1987); couplings of variance 1/N give the (N-1)/N of the leading term by themselves.
@@ -179,10 +166,8 @@ def test_bad_input_is_named(arguments, message):
     ("couplings", "fields", "beta", "error", "message"),
     [
         (np.zeros((2, 2)), torch.zeros(2), 1.0, TypeError, "couplings"),
-        (torch.zeros(2, 2), torch.zeros(3), 1.0, ValueError, "fields"),
         (torch.zeros(2, 2), torch.zeros(2, dtype=torch.float64), 1.0, TypeError, "fields"),
         (torch.zeros(3, 2, 2), torch.zeros(4, 2), 1.0, ValueError, "broadcast"),
-        (torch.zeros(2, 2), torch.zeros(2), torch.tensor(float("nan")), ValueError, "beta"),
     ],
 )
 def test_bad_tensors_are_named(couplings, fields, beta, error, message):

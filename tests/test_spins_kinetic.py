@@ -189,6 +189,7 @@ def test_what_the_gaussian_theory_leaves_out_is_the_skewness():
         assert np.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.1)
 
 
+@pytest.mark.nightly
 def test_height_of_binders_ratio_needs_fields_that_are_spread_evenly():
     """Drawn fields tip the order parameter: 0.44 for 64 spins where the even grid has 0.26."""
     size, beta, heights = 64, critical_beta(0.1, field="uniform", field_scale=0.5), {}

@@ -94,17 +94,6 @@ def test_derivative_of_log_z_is_the_magnetisation(method, beta):
             response += w * (sides[0].magnetization - sides[1].magnetization) / step
         assert slope == pytest.approx(base.magnetization[i], abs=1e-10)
         assert np.allclose(response, base.susceptibility[:, i], atol=1e-9)
-        # The same as in [bal2021transformers, Eq. (sigma)], m = -dF/dh with F = -ln Z / beta.
-        h = 1e-4
-        up, down = (
-            solve_mean_field(
-                couplings, fields=fields + s * h * np.eye(10)[i], beta=beta, method=method
-            )
-            for s in (1, -1)
-        )
-        assert -(up.free_energy - down.free_energy) / (2 * h) == pytest.approx(
-            base.magnetization[i], abs=1e-6
-        )
 
 
 def _median_error(method, beta, couplings, fields, field_of):
@@ -190,7 +179,7 @@ def test_unit_diagonal(seed, size, scale):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_low_temperature_stays_finite_and_flagged(method):
-    couplings, fields = _glass(12, 14, (6,))
+    couplings, fields = _glass(12, 9, (4,))
     for beta in (5.0, 50.0):
         result = solve_mean_field(couplings, fields=fields, beta=beta, method=method, throw=False)
         for value in (result.magnetization, result.log_partition, result.residual):

@@ -164,20 +164,6 @@ def test_vmap_over_inputs_and_over_ensembles(options):
             )
 
 
-@pytest.mark.parametrize("options", [{"solver": "saddle"}, FIXED])
-def test_functional_gradients(options):
-    module, inputs = _module(**options), _inputs(2, 4, 12)
-    named = {name: p.detach() for name, p in module.named_parameters()}
-
-    def loss(parameters):
-        return torch.func.functional_call(module, parameters, (inputs,)).square().sum()
-
-    found = torch.func.grad(loss)(named)
-    module(inputs).square().sum().backward()
-    for name, parameter in module.named_parameters():
-        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-8, atol=1e-9)
-
-
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("options", [{"solver": "saddle"}, FIXED, DRIVEN])

@@ -17,7 +17,6 @@ from spinformer.spins.module import (
     softmax_response,
     symmetrize,
 )
-from spinformer.spins.vectors import two_spins
 
 
 def two_term_magnetization(fields, couplings_of, *, spins):
@@ -101,35 +100,6 @@ def test_two_terms_for_exact_vector_spins(mask_diagonal):
         slope = slope_at_zero(log_z, step=1e-3) / (beta * dim)
         assert abs(((mean + response) * push).sum() - slope) < 1e-9
     assert response.abs().max() > 1e-3
-
-
-def test_a_masked_pair_does_not_respond():
-    """Two sites without diagonal: softmax over one entry is constant; with it, it is not."""
-    dim, beta = 6, 1.1
-    fields, bilinear = _draw(2, dim, seed=1)
-
-    def spins(h, couplings):
-        result = two_spins(couplings.numpy(), fields=(h * dim**0.5).numpy(), beta=beta)
-        mean = torch.from_numpy(result.magnetization) / dim**0.5
-        return mean, torch.from_numpy(result.correlation)
-
-    for mask_diagonal in (True, False):
-
-        def couplings_of(h, mask=mask_diagonal):
-            return softmax_couplings(h, bilinear=bilinear, scale=2.0, mask_diagonal=mask)
-
-        mean, response = two_term_magnetization(fields, couplings_of, spins=spins)
-        assert (response.abs().max() == 0) == mask_diagonal
-        push = torch.randn(2, dim, generator=torch.Generator().manual_seed(0)).double()
-
-        def log_z(s, push=push, couplings_of=couplings_of):
-            moved = fields + s * push
-            couplings = couplings_of(moved).numpy()
-            found = two_spins(couplings, fields=(moved * dim**0.5).numpy(), beta=beta)
-            return found.log_partition
-
-        slope = slope_at_zero(log_z, step=1e-3) / (beta * dim)
-        assert abs(((mean + response) * push).sum() - slope) < 1e-9
 
 
 @settings(deadline=None, max_examples=25, derandomize=True)

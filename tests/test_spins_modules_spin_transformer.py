@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 from compendium.c23_anatomy.differences import slope_at_zero
 from compendium.c23_anatomy.response import autograd_response
 from spinformer.core.solve import Status
-from spinformer.spins.large_d import langevin_gain, log_partition, solve_fixed_point, vector_spins
+from spinformer.spins.large_d import solve_fixed_point, vector_spins
 from spinformer.spins.module import (
     Solver,
     SpinTransformerModule,
     softmax_couplings,
     softmax_response,
 )
-from spinformer.spins.vectors import one_spin
 
 DOUBLE = torch.float64
 
@@ -49,12 +48,7 @@ def _inputs(batch=2, sites=5, dim=12, seed=1):
 @pytest.mark.claim("B8")
 def test_output_is_minus_the_gradient_of_the_free_energy(options):
     """By autograd through F(H, J(H), m*(H)), and by finite differences with m* solved again."""
-    module = _module(
-        **options,
-        gamma=1.5,
-        normalize=False,
-        tolerance=3e-15,
-    )
+    module = _module(**options, gamma=1.5, normalize=False, tolerance=3e-15)
     fields = _inputs().requires_grad_()
     energy = module.free_energy(fields).sum()
     (slope,) = torch.autograd.grad(-energy, fields)
@@ -108,14 +102,7 @@ def test_one_head_is_the_formula_of_the_couplings_module():
     ],
 )
 def test_gradients(options):
-    module = _module(
-        dim=4,
-        heads=2,
-        **options,
-        channel_maps=True,
-        beta=1.4,
-        tolerance=1e-13,
-    )
+    module = _module(dim=4, heads=2, **options, channel_maps=True, beta=1.4, tolerance=1e-13)
     names = [name for name, _ in module.named_parameters()]
     values = [value.detach().clone().requires_grad_() for value in module.parameters()]
     assert set(names) == {"query", "key", "log_beta", "log_strength", "map_in", "map_out"}
@@ -179,62 +166,6 @@ def test_parts_add_up_and_point_where_they_should(seed, options):
         assert (spins.norm(dim=-1) < 2).all()
         if options.get("order") == 1:
             assert (parts.onsager == 0).all()
-
-
-def test_many_steps_reach_the_fixed_point():
-    inputs = _inputs()
-    with torch.no_grad():
-        fixed = _module(steps=None)(inputs)
-        errors = [(_module(steps=k)(inputs) - fixed).abs().max() for k in (1, 3, 10, 150)]
-    assert errors[0] > errors[1] > errors[2] > errors[3]
-    assert errors[-1] < 1e-10
-
-
-def test_the_free_spin_is_exact_for_many_dimensions():
-    """L(θ) and ln Z of one spin against Bessel functions: the error falls as 1/D."""
-    errors = []
-    for dim in (50, 100, 200):
-        field = torch.ones(1, dim, dtype=DOUBLE)
-        exact = one_spin(field[0].numpy(), beta=0.8)
-        scaled = field / dim**0.5
-        mean = langevin_gain(scaled, torch.tensor(0.8, dtype=DOUBLE)) * scaled
-        log_z = log_partition(
-            mean, couplings=torch.zeros(1, 1, dtype=DOUBLE), fields=scaled, beta=0.8
-        )
-        errors.append(
-            [
-                abs(exact.log_partition / dim - float(log_z)),
-                abs(float(torch.from_numpy(exact.magnetization).norm()) / dim**0.5 - mean.norm()),
-            ]
-        )
-    errors = torch.tensor(errors, dtype=DOUBLE)
-    torch.testing.assert_close(
-        errors[0] / errors[1], torch.full((2,), 2.0, dtype=DOUBLE), rtol=0.05, atol=0
-    )
-    torch.testing.assert_close(
-        errors[1] / errors[2], torch.full((2,), 2.0, dtype=DOUBLE), rtol=0.05, atol=0
-    )
-
-
-def test_stack_trains_in_single_precision():
-    torch.manual_seed(0)
-    stack = torch.nn.Sequential(
-        SpinTransformerModule(16, heads=2, solver=Solver(steps=1)),
-        SpinTransformerModule(16, heads=2, solver="saddle", channel_maps=True),
-        SpinTransformerModule(16, heads=2, channel_maps=True),
-    )
-    inputs, target = torch.randn(8, 6, 16), torch.randn(8, 6, 16)
-    optimizer = torch.optim.Adam(stack.parameters(), lr=1e-2)
-    losses = []
-    for _ in range(40):
-        optimizer.zero_grad()
-        loss = (stack(inputs) - target).square().mean()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert all(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in stack.parameters())
-    assert losses[-1] < 0.6 * losses[0]
-    assert stack[1].validity().converged.all()
 
 
 def test_orders_approach_the_saddle_point_of_large_dimension():
@@ -311,22 +242,12 @@ _H = torch.ones(3, 2)
     ("call", "error", "words"),
     [
         (lambda: SpinTransformerModule(6, heads=4), ValueError, "multiple of heads"),
-        (lambda: Solver(steps=0), ValueError, "steps"),
-        (lambda: SpinTransformerModule(6, heads=2, beta=0.0), ValueError, "beta"),
-        (lambda: SpinTransformerModule(6.0, heads=2), TypeError, "dim"),
         (lambda: SpinTransformerModule(6, heads=2)(torch.ones(6)), ValueError, "src"),
-        (lambda: SpinTransformerModule(6, heads=2, solver="exact"), ValueError, "solver"),
         (lambda: Solver("saddle", steps=1), ValueError, "steps"),
         (
             lambda: SpinTransformerModule(6, heads=2, coupling_limit=1.0, strength=0.5),
             ValueError,
             "strength",
-        ),
-        (lambda: SpinTransformerModule(6, heads=2).validity(), RuntimeError, "forward pass"),
-        (
-            lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 2, 6), is_causal=True),
-            ValueError,
-            "every token feels the future",
         ),
         (
             lambda: SpinTransformerModule(6, heads=2)(
@@ -342,23 +263,9 @@ _H = torch.ones(3, 2)
             ValueError,
             "a token is a spin or it is none",
         ),
-        (
-            lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 2, 6).double()),
-            TypeError,
-            "src",
-        ),
+        (lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 2, 6).double()), TypeError, "src"),
         (lambda: SpinTransformerModule(6, heads=2, dtype=torch.int64), TypeError, "dtype"),
-        (lambda: SpinTransformerModule(6, heads=2, head=1), TypeError, "argument 'head'"),
-        (
-            lambda: solve_fixed_point(torch.ones(2, 2), fields=_H, beta=1.0),
-            ValueError,
-            "couplings",
-        ),
-        (
-            lambda: log_partition(_H, couplings=torch.ones(3, 3), fields=_H, beta=1.0),
-            ValueError,
-            "norm below 1",
-        ),
+        (lambda: solve_fixed_point(torch.ones(2, 2), fields=_H, beta=1.0), ValueError, "couplings"),
     ],
 )
 def test_bad_input(call, error, words):

@@ -132,20 +132,13 @@ _J = torch.ones(3, 3)
             ValueError,
             "beta",
         ),
-        (lambda: solve_fixed_point(_J, fields=_H, beta=torch.tensor(-1.0)), ValueError, "beta"),
         (
             lambda: solve_fixed_point(_J.expand(2, 3, 3), fields=_H.expand(5, 3, 2), beta=1.0),
             ValueError,
             "broadcast",
         ),
-        (lambda: solve_fixed_point(_J, fields=1e30 * _H, beta=1.0), ValueError, "in range"),
         (lambda: solve_fixed_point(1e30 * _J, fields=_H, beta=1.0), ValueError, "in range"),
         (lambda: solve_fixed_point(_J, fields=_H, beta=1e30), ValueError, "in range"),
-        (
-            lambda: log_partition(0 * _H, couplings=_J, fields=_H * torch.inf, beta=1.0),
-            ValueError,
-            "fields must be finite",
-        ),
         (
             lambda: log_partition(
                 1.01 * _H / _H.norm(dim=1, keepdim=True), couplings=_J, fields=_H, beta=1.0

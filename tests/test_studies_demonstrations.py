@@ -27,12 +27,7 @@ from compendium.c15_demonstrations.episodes import (
     draw_labelings,
     split_digits,
 )
-from compendium.c15_demonstrations.measurements import (
-    BOUNDARY,
-    NUMBERS,
-    half_point,
-    saturation,
-)
+from compendium.c15_demonstrations.measurements import BOUNDARY, NUMBERS, half_point, saturation
 from compendium.c15_demonstrations.model import initial_weights, read
 from compendium.c15_demonstrations.settings import laws
 from compendium.c15_demonstrations.training import Lessons, accuracy, train
@@ -377,20 +372,3 @@ def test_demonstrations_against_memory(trained):
     assert (abs(shares[:, 0] - 0.5) < 0.25).all()
     points = half_point([[0.6] * len(NUMBERS), [0.2] * len(NUMBERS)])
     np.testing.assert_array_equal(points, [0.0, np.inf])
-
-
-def test_laws_of_the_boundary_have_their_saturations():
-    """3 for a step of the memory, 7/3 for a step of linear regression on ±1, found by halving."""
-    one, eight = (boundary_position(np.log(k), strength=3.0) for k in (2, 8))
-    assert eight / one == pytest.approx(3.0)
-    x = np.array([[1.0, 0.0], [0.0, 1.0]])
-    ends = []
-    for k in (2, 8):
-        weights = (k * x[0] - x[1]) / (k + 1)
-        low, high = -1.0, 1.0
-        for _ in range(50):
-            t = (low + high) / 2
-            ahead = weights @ (x.mean(0) + t * (x[0] - x[1]) / 2) > 0
-            low, high = (low, t) if ahead else (t, high)
-        ends.append(low)
-    assert ends[1] / ends[0] == pytest.approx(7 / 3)

@@ -5,8 +5,6 @@ to quadrature, the stored tables to one
 copy trained again and judged by another classifier.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -17,7 +15,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from bookmaker.tables import Table
 from compendium.c16_energies_as_signal import readouts, scores, summary
 from compendium.c16_energies_as_signal.energies import head_energy, leave_one_out_loss
 from compendium.c16_energies_as_signal.network import Shape, initial_weights, logits, run
@@ -33,15 +30,15 @@ from spinformer.core.random import torch_generator
 SMALL = Shape(tokens=5, pixels=3, width=8, heads=2, layers=2, inner=6, classes=4)
 
 
-def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+def draw(*shape, seed=0):
     return torch.randn(shape, generator=torch_generator(seed), dtype=torch.float64)
 
 
-def double(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def double(weights):
     return {name: weight.double().requires_grad_() for name, weight in weights.items()}
 
 
-def small_batch(copies: int = 2, images: int = 6) -> dict[str, torch.Tensor]:
+def small_batch(copies=2, images=6):
     labels = torch.randint(4, (copies, images), generator=torch_generator(3))
     return {"tokens": draw(copies, images, 5, 3, seed=2), "labels": labels}
 
@@ -82,19 +79,6 @@ def test_leave_one_out_is_the_mixture_of_the_other_keys():
         )
 
 
-def test_leave_one_out_is_normalized_and_has_a_floor():
-    keys = torch.tensor([[0.3], [-2.0], [1.5]], dtype=torch.float64)
-    grid = torch.linspace(-12, 12, 2001, dtype=torch.float64)
-    queries = grid.reshape(-1, 1, 1).expand(-1, 3, 1)
-    loss = leave_one_out_loss(queries, keys=keys.expand(2001, 3, 1))
-    total = (-loss).exp().sum(0) * (grid[1] - grid[0])
-    assert torch.allclose(total, torch.ones(3, dtype=torch.float64), atol=1e-10)
-    floor = 0.5 * math.log(2 * math.pi)
-    assert bool((loss > floor).all())
-    point = torch.full((3, 1), 7.0, dtype=torch.float64)
-    assert torch.allclose(leave_one_out_loss(point, keys=point), point.new_full((3,), floor))
-
-
 # --- the network -----------------------------------------------------------------------------
 
 
@@ -133,7 +117,7 @@ def test_a_copy_is_torchs_encoder():
 # --- signals ---------------------------------------------------------------------------------
 
 
-def slopes_of(signal: str) -> dict[str, float]:
+def slopes_of(signal):
     """Size of the gradient of a signal in every weight of a small network."""
     weights = double(initial_weights(SMALL, seeds=[0, 1]))
     generators = [torch_generator(seed) for seed in (0, 1)]
@@ -168,7 +152,7 @@ def test_signals_are_what_they_say():
     )
     assert torch.allclose(mean_energy(found), energy.mean((0, 3, 4)))
 
-    def loss(signal: str) -> torch.Tensor:
+    def loss(signal):
         generators = [torch_generator(seed) for seed in (0, 1)]
         return signal_loss(weights, SMALL, signal=signal, generators=generators, **batch)
 
@@ -317,7 +301,7 @@ def test_uniform_attention_gains_what_the_local_density_does():
 NEAR = 0.04  # accuracies after 150 updates agree to this on other processors: 24 of 599 images
 
 
-def stored(table: Table, **unit: object) -> dict[str, np.ndarray]:
+def stored(table, **unit):
     columns = table.read()
     chosen = np.all([columns[name] == value for name, value in unit.items()], axis=0)
     return {name: values[chosen] for name, values in columns.items()}

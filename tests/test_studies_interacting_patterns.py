@@ -31,6 +31,7 @@ def test_one_seed_of_the_completion_again():
             np.testing.assert_allclose(again, stored, atol=2e-3)
 
 
+@pytest.mark.nightly
 def test_one_seed_of_the_recall_again(monkeypatch):
     """Of the arms that are quick; one query more or less is rounding."""
     monkeypatch.setattr(faces, "ARMS", ("attention", "pseudo-inverse"))

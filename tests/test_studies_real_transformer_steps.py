@@ -351,12 +351,3 @@ def test_keys_are_not_equally_long_where_tokens_nearly_are():
     assert np.median(heads) == pytest.approx(1 / 6, abs=0.01)
     assert heads.max() > 0.4
     assert np.mean(negative) == pytest.approx(1 / 3, abs=0.03)
-
-
-def test_bad_input_is_refused():
-    model = example_model()
-    trace = run_model(model, TOKENS)[0]
-    with pytest.raises(ValueError, match="kind"):
-        energies.stage_energies(model, trace, "other")
-    with pytest.raises(ValueError, match="layer"):
-        alignment.weight_alignment(model, 2)

@@ -163,29 +163,3 @@ def test_stored_trainings_are_those_of_the_code():
 def start(task):
     patterns, states, _ = draw(task, 2)
     return toy.initial_weights(task), {"patterns": patterns, "states": states}
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda t: toy.ToyTask(goal="other"), ValueError, "goal"),
-        (lambda t: toy.ToyTask(layers=0), ValueError, "layers"),
-        (lambda t: toy.ToyTask(noise=0.0), ValueError, "noise"),
-        (lambda t: toy.ToyTask(copies=0), ValueError, "copies"),
-        (lambda t: toy.ToyTask(learning_rate=0.0), ValueError, "learning_rate"),
-        (lambda t: toy.train_toy(t, steps=0), ValueError, "steps"),
-        (lambda t: toy.train_toy(t, record_every=0), ValueError, "record_every"),
-        (lambda t: draw(t, 0), ValueError, "count"),
-        (lambda t: toy.draw_examples(t, 1, streams=[]), ValueError, "streams"),
-        (lambda t: toy.toy_energy(start(t)[0], 3, **start(t)[1]), ValueError, "layer"),
-        (lambda t: toy.toy_update(start(t)[0], -1, **start(t)[1]), ValueError, "layer"),
-        (
-            lambda t: toy.toy_update(start(t)[0], 0, **start(replace(t, width=8))[1]),
-            ValueError,
-            "states",
-        ),
-    ],
-)
-def test_bad_input_is_refused(call, error, words):
-    with pytest.raises(error, match=words):
-        call(toy.ToyTask())

@@ -1,14 +1,11 @@
 """The same values on Dask's workers as here, in whatever chunks, and whatever dies."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +19,7 @@ from bookmaker.sweeps.engine import Lost, SweepError, Workers, stream, sweep
 
 
 @pytest.fixture(scope="module")
-def scheduler() -> Iterator[str]:
+def scheduler():
     """The address of a scheduler with two workers."""
     with LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
@@ -30,7 +27,7 @@ def scheduler() -> Iterator[str]:
         yield cluster.scheduler_address
 
 
-def energy(seed: int, size: int) -> bytes:
+def energy(seed, size):
     """Something whose last bits would show a different order of sums."""
     rng = np.random.default_rng(seed)
     couplings = rng.normal(size=(size, size))
@@ -40,7 +37,7 @@ def energy(seed: int, size: int) -> bytes:
     return state.tobytes()
 
 
-def logged(number: int, log: str, deadly: int, deaths: int) -> int:
+def logged(number, log, deadly, deaths):
     """Note that a unit was begun; at the unit `deadly` the first `deaths` processes die."""
     with open(log, "a") as file:
         file.write(f"{number}\n")
@@ -55,11 +52,11 @@ def logged(number: int, log: str, deadly: int, deaths: int) -> int:
 class Odd(Exception):
     """An error that cannot be sent: its arguments are not those of its constructor."""
 
-    def __init__(self, number: int, text: str) -> None:
+    def __init__(self, number, text):
         super().__init__(f"{text} {number}")
 
 
-def refuse(number: int) -> int:
+def refuse(number):
     if number == 2:
         raise Odd(number, "odd")
     if number == 3:
@@ -68,7 +65,7 @@ def refuse(number: int) -> int:
 
 
 @pytest.mark.parametrize("chunk", [None, 7])
-def test_values_do_not_depend_on_chunks_and_workers(scheduler: str, chunk: int | None) -> None:
+def test_values_do_not_depend_on_chunks_and_workers(scheduler, chunk):
     units = [{"seed": seed, "size": 40} for seed in range(50)]
     here = sweep(energy, units)
     assert len(set(here)) == 50
@@ -76,7 +73,7 @@ def test_values_do_not_depend_on_chunks_and_workers(scheduler: str, chunk: int |
 
 
 @pytest.mark.nightly
-def test_a_worker_that_is_killed_costs_one_retry(scheduler: str, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_costs_one_retry(scheduler, tmp_path):
     log = tmp_path / "log"
     units = [{"number": n, "log": str(log), "deadly": 3, "deaths": 1} for n in range(8)]
     assert sweep(logged, units, workers=Workers(scheduler=scheduler), chunk=1) == list(range(8))
@@ -86,7 +83,7 @@ def test_a_worker_that_is_killed_costs_one_retry(scheduler: str, tmp_path: Path)
 
 
 @pytest.mark.nightly
-def test_a_unit_that_kills_every_worker_is_lost_alone(tmp_path: Path) -> None:
+def test_a_unit_that_kills_every_worker_is_lost_alone(tmp_path):
     log, said = tmp_path / "log", []
     units = [{"number": n, "log": str(log), "deadly": 3, "deaths": 9} for n in range(6)]
     workers = Workers(count=2, retries=1)
@@ -103,7 +100,7 @@ def test_a_unit_that_kills_every_worker_is_lost_alone(tmp_path: Path) -> None:
     assert line.startswith("workers: 2, dashboard http://127.0.0.1:")
 
 
-def test_an_error_stays_with_its_unit_and_arrives_with_its_traceback(scheduler: str) -> None:
+def test_an_error_stays_with_its_unit_and_arrives_with_its_traceback(scheduler):
     units = [{"number": number} for number in range(5)]
     workers = Workers(scheduler=scheduler)
     found = list(stream(refuse, units, workers=workers, chunk=5))
@@ -117,7 +114,7 @@ def test_an_error_stays_with_its_unit_and_arrives_with_its_traceback(scheduler: 
         sweep(refuse, units)
 
 
-def test_what_is_missing_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_said_in_a_line(monkeypatch):
     monkeypatch.setattr(engine, "PATIENCE", 0.5)
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
         with pytest.raises(SweepError, match=f"no scheduler answers at {address}"):
@@ -136,7 +133,7 @@ def test_what_is_missing_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.nightly
-def test_the_room_of_sweeps_needs_no_large_library() -> None:
+def test_the_room_of_sweeps_needs_no_large_library():
     code = "import sys, bookmaker.sweeping as _; "
     code += "print({'torch', 'scipy', 'distributed'} & {*sys.modules})"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,7 +1,5 @@
 """What is finished stays finished: whoever dies, and wherever."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -9,8 +7,6 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -30,7 +26,7 @@ with writing(Path(sys.argv[1]), about={"work": "squares"}):
 
 
 @contextlib.contextmanager
-def largest_file(size: int) -> Iterator[None]:
+def largest_file(size):
     """Let no file grow beyond `size` bytes: writes end as on a full disk, in the middle."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -42,7 +38,7 @@ def largest_file(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, before)
 
 
-def test_only_whole_results_have_a_final_name(tmp_path: Path) -> None:
+def test_only_whole_results_have_a_final_name(tmp_path):
     """On a full disk nothing is left; a file that the machine cut when it went down is not done."""
     folder = tmp_path / "squares"
     whole = {"p1": 1, "p2": {"ü": [2.5, float("inf")]}, "p3": "nine\n"}
@@ -61,7 +57,7 @@ def test_only_whole_results_have_a_final_name(tmp_path: Path) -> None:
         assert set(finished(folder)) == {"p1", "p3"}
 
 
-def test_one_process_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path: Path) -> None:
+def test_one_process_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path):
     folder = tmp_path / "squares"
     command = [sys.executable, "-c", HOLD, str(folder)]
     holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -82,15 +78,12 @@ def test_one_process_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path: Path) -
             assert finished(folder) == {}
 
 
-def test_other_work_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_other_work_is_refused_and_left_as_it_is(tmp_path):
     folder = tmp_path / "squares"
     folder.mkdir()
     for text in (json.dumps({"work": "cubes"}), '{"{}": []}', "no store", ""):
         (folder / ABOUT).write_text(text)
-        with (
-            pytest.raises(StoreError, match="not to work squares"),
-            writing(folder, about=WORK),
-        ):
+        with pytest.raises(StoreError, match="not to work squares"), writing(folder, about=WORK):
             pass
         assert (folder / ABOUT).read_text() == text
     assert belongs_to(tmp_path / "nowhere") == {}

@@ -1,7 +1,5 @@
 """One unit of every stored table of every chapter, computed again."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from pathlib import Path
@@ -32,7 +30,7 @@ QUICK = {
 }
 
 
-def test_tables_are_found() -> None:
+def test_tables_are_found():
     assert len(TABLES) > 100
     assert set(TABLES) >= QUICK
 
@@ -46,14 +44,14 @@ def test_tables_are_found() -> None:
         if name in QUICK or math.isfinite(table.seconds)
     ],
 )
-def test_a_unit_computed_again_is_what_the_table_holds(table: Table) -> None:
+def test_a_unit_computed_again_is_what_the_table_holds(table):
     with warnings.catch_warnings():
         # A unit alone may end where all of them together would go on.
         warnings.simplefilter("default")
         assert table.deviations() == []
 
 
-def test_a_row_that_is_another_one_is_noticed(tmp_path: Path) -> None:
+def test_a_row_that_is_another_one_is_noticed(tmp_path):
     path = tmp_path / "squares.csv"
     table = Table(path=path, units=[{"x": 2}], rows=lambda x: [{"y": x**2, "z": 0.1 * x}])
     table.make(progress=False)

@@ -125,16 +125,19 @@ def _dark_picture(image: str) -> str:
     return re.sub(r' id="[^"]*"', "", copy.replace("<image", '<image class="on-dark"', 1))
 
 
-def dark_rule(colors: set[str]) -> str:
-    """Return the style sheet that gives these colours their values on the dark theme."""
-    names = sorted(colors)
-    dark = "".join(f"--on{name[1:]}:{_dark_name(name)};" for name in names)
-    drawn = "".join(f"--on{name[1:]}:initial;" for name in names)
-    dark_theme = 'html[data-theme="dark"] '
-    return (
-        f"<style>@media screen{{{dark_theme}svg.figure,{dark_theme}svg.figure .ink{{{dark}}}"
-        f"{dark_theme}svg.figure .as-drawn{{{drawn}}}}}</style>"
-    )
+def dark_rule(colors: set[str], svg: str = 'html[data-theme="dark"] svg.figure') -> str:
+    """Return the style sheet that gives these colours their values on the dark ground."""
+    dark = "".join(f"--on{name[1:]}:{_dark_name(name)};" for name in sorted(colors))
+    drawn = re.sub(":.*?;", ":initial;", dark)
+    return f"<style>@media screen{{{svg},{svg} .ink{{{dark}}}{svg} .as-drawn{{{drawn}}}}}</style>"
+
+
+def dark_file(text: str) -> str:
+    """Return an SVG as it is drawn on the dark ground, for a page that shows it as a file."""
+    text, changed = two_grounds(_GROUND.sub("", text))
+    ink = "svg,.as-drawn .ink{fill:#e8e8e8}.as-drawn{fill:#000}.on-light{display:none}"
+    style = dark_rule(changed, "svg") + f"<style>{ink}</style>"
+    return re.sub(r"<svg\b[^>]*>", lambda m: m[0] + style, text, count=1)
 
 
 def two_words(caption: str) -> str:
@@ -156,7 +159,7 @@ def set_drawings(
 ) -> None:
     """Put drawings into the page itself, with what the dark theme needs.
 
-    Those on cards stay files, since a page of many would become heavy.
+    Those on cards stay files, one for each ground, since a page of many would become heavy.
     """
     sources = {name: path for path, name in getattr(app.builder, "images", {}).items()}
     colors: set[str] = set()
@@ -168,11 +171,16 @@ def set_drawings(
         text = Path(app.srcdir, source).read_text(encoding="utf-8")
         size = _SIZE.search(text)
         # Points are four thirds of a pixel.
-        width, height = (
-            (round(float(number) * 4 / 3) for number in size.groups()) if size else (0, 0)
-        )
-        if "card-picture" in match[0] or not size:
-            return f'<img {match["rest"]} width="{width}" height="{height}" loading="lazy">'
+        width, height = (round(float(n) * 4 / 3) for n in size.groups()) if size else (0, 0)
+        shown = f'<img {match["rest"]} width="{width}" height="{height}" loading="lazy">'
+        if "card-picture" in match[0]:
+            path = Path(app.outdir, "_images", "dark-" + Path(match["source"]).name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(dark_file(text), encoding="utf-8")
+            light = shown.replace("card-picture", "card-picture dark-light on-light")
+            return light + light.replace("on-light", "on-dark").replace("_images/", "_images/dark-")
+        if not size:
+            return shown
         text = _GROUND.sub("", _SIZE.sub(f' width="{width}" height="{height}"', text, count=1))
         text, changed = two_grounds(text)
         colors.update(changed)

@@ -1,15 +1,12 @@
 """The classical memory at a temperature: theory against other algebra, heat bath against sums."""
 
-from __future__ import annotations
-
-import itertools
-
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import erf
 
+from compendium.c11_discrete_memories.capacity import ags_capacity
 from compendium.c11b_load_and_temperature.replica import (
     coexistence_load,
     glass_susceptibility,
@@ -18,11 +15,8 @@ from compendium.c11b_load_and_temperature.replica import (
     replica_state,
     retrieval_fold,
 )
-from compendium.c11b_load_and_temperature.results import RETRIEVAL
 from compendium.c11b_load_and_temperature.study import copies_overlap, retrieval, run_heat_bath
 from spinformer.core.solve import NotConverged, Status
-from spinformer.core.statistics import mean_estimate
-from spinformer.hopfield.capacity import ags_capacity
 
 
 def average(function):
@@ -144,28 +138,6 @@ def test_free_energies_cross_at_the_coexistence_load():
     assert coexistence_load(0.01) == pytest.approx(0.052, abs=0.001)
 
 
-def test_heat_bath_samples_the_boltzmann_distribution():
-    rng = np.random.default_rng(5)
-    patterns = rng.choice([-1.0, 1.0], (2, 7))
-    couplings = patterns.T @ patterns / 7
-    np.fill_diagonal(couplings, 0)
-    states = np.array(list(itertools.product([-1.0, 1.0], repeat=7)))
-    energies = -0.5 * np.einsum("si,ij,sj->s", states, couplings, states)
-    weight = np.exp(-energies / 0.7)
-    weight /= weight.sum()
-    runs = [
-        run_heat_bath(patterns, starts=patterns[:1], temperature=0.7, sweeps=4000, seed=s)
-        for s in range(16)
-    ]
-    for found, exact in (
-        ([run.energies.mean() for run in runs], weight @ energies / 7),
-        ([(run.overlaps**2).mean() for run in runs], weight @ (states @ patterns[0] / 7) ** 2),
-    ):
-        estimate = mean_estimate(found)
-        assert abs(estimate.value - exact) < 4 * estimate.error
-        assert estimate.error < 0.005
-
-
 def test_compiled_sweeps_are_the_plain_ones():
     """With the couplings written out and the draws of the same generator."""
     rng = np.random.default_rng(6)
@@ -233,14 +205,3 @@ def test_copies_have_the_susceptibility_of_the_replicon():
         theory = glass_susceptibility(load, temperature=temperature)
         assert 250 * found.value == pytest.approx(theory, abs=4 * 250 * found.error + 0.05)
         assert 250 * found.error < 0.15
-
-
-def test_stored_tables_are_what_the_study_computes():
-    for table, unit in ((RETRIEVAL, {"dim": 500, "load": 0.05, "fraction": 0.6}),):
-        stored = table.read()
-        rows = np.all([stored[name] == value for name, value in unit.items()], axis=0)
-        again = table.rows(**unit)
-        assert rows.sum() == len(again)
-        for name in again[0]:
-            # The last digit of an exponential may turn a spin on another processor.
-            assert stored[name][rows] == pytest.approx([row[name] for row in again], rel=1e-4)

@@ -1,7 +1,5 @@
 """Sweeps of chapters 21 and 21a over the seed: rows again, and their criteria at every seed."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -20,13 +18,14 @@ FILES = {name: Path(ising_study.__file__).with_name(name) for name in ("exact.cs
 
 
 @pytest.fixture(scope="module")
-def table() -> dict[str, np.ndarray]:
+def table():
     exact, cheap = (read_columns(path) for path in FILES.values())
     assert np.array_equal(exact["seed"], cheap["seed"])
     return exact | cheap
 
 
-def test_rows_computed_again(table: dict[str, np.ndarray]) -> None:
+@pytest.mark.nightly
+def test_rows_computed_again(table):
     row = 3
     found = free_energy_rest(16, beta=0.5, systems=200, seed=int(table["seed"][row]) + 1)
     assert abs(found.value - table["B2.log_z"][row]) < 6e-5
@@ -44,9 +43,7 @@ def test_rows_computed_again(table: dict[str, np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize("name", list(FILES))
-def test_the_commands_ask_for_the_rows_that_are_stored(
-    name: str, table: dict[str, np.ndarray]
-) -> None:
+def test_the_commands_ask_for_the_rows_that_are_stored(name, table):
     first = FILES[name].read_text(encoding="utf-8").splitlines()[0]
     match = re.search(r"sweep (\w+) -p (\w+) (\S+) -o", first)
     assert match is not None
@@ -54,7 +51,7 @@ def test_the_commands_ask_for_the_rows_that_are_stored(
     assert [point.values["seed"] for point in points] == table["seed"].tolist()
 
 
-def test_the_criteria_are_met_at_every_seed(table: dict[str, np.ndarray]) -> None:
+def test_the_criteria_are_met_at_every_seed(table):
     assert len(table["seed"]) == 24
     assert (table["B2.met"] == 1).all()
     away = np.abs(table["B4.sampled"] - table["B4.enumeration"])

@@ -137,7 +137,7 @@ def test_derivatives(method):
     assert float(up - down) / 2e-4 == pytest.approx(slope, rel=1e-7)
 
 
-def test_second_derivatives_and_the_alignment():
+def test_second_derivatives():
     couplings, fields = _system(sites=2, dim=2)
 
     def solve(fields):
@@ -153,20 +153,6 @@ def test_second_derivatives_and_the_alignment():
         moved = (fields.detach() + sign * step).requires_grad_()
         ends.append(torch.autograd.grad(solve(moved)[0, 1], moved)[0][1, 0])
     assert float(second[0, 1]) == pytest.approx(float(ends[0] - ends[1]) / 2e-4, rel=1e-6)
-    # From the series to the quotient of Bessel functions without a step.
-    beta = torch.tensor(0.8, dtype=DOUBLE)
-    for dim in (1, 3, 40):
-        edge = 1e-4 / (0.8**2 * dim)
-        square = torch.tensor([0.0, 0.5 * edge, 0.999 * edge, 1.001 * edge, 0.7], dtype=DOUBLE)
-        probe = square.requires_grad_()
-        (slope,) = torch.autograd.grad(alignment_gain(probe, beta=beta, dim=dim).sum(), probe)
-        assert slope[0] == pytest.approx(-(0.8**3) * dim / (dim + 2), rel=1e-12)
-        assert slope[2] == pytest.approx(float(slope[3]), rel=1e-5)
-        gain = [
-            alignment_gain(torch.tensor(x, dtype=DOUBLE), beta=beta, dim=dim)
-            for x in (0.70001, 0.69999)
-        ]
-        assert slope[4] == pytest.approx(float(gain[0] - gain[1]) / 2e-5, rel=1e-7)
 
 
 def test_batches_flags_and_bad_input():

@@ -74,15 +74,6 @@ def test_own_token_share_limits():
     assert abs(own_token_share(bilinear, sites=4, **many) - float(plain)) < 0.05
 
 
-def test_share_between_groups():
-    """Groups that explain a quarter of the variance, and groups that explain nothing."""
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(4000, 3, 2, generator=generator, dtype=torch.float64)
-    means = torch.randn(4000, 1, 2, generator=generator, dtype=torch.float64)
-    assert abs(share_between_groups(means + 3**0.5 * noise) - 0.25) < 0.03
-    assert abs(share_between_groups(noise)) < 0.03
-
-
 def test_per_token_fit_finds_what_is_there():
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(4000, 3, generator=generator)

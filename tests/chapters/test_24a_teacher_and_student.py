@@ -6,13 +6,10 @@ import torch
 from scipy.optimize import minimize_scalar
 from scipy.special import ive
 
-from compendium.c24_training.tables import SPLITS, STARTS
 from compendium.c24a_teacher_and_student.study import (
     NOISE,
     SCALE,
     SETTINGS,
-    STUDENTS,
-    TEACHER,
     TEACHERS,
     _pairs,
     bilinear,
@@ -74,17 +71,6 @@ def test_a_limit_keeps_its_word():
         _, parts = limited(fields, return_parts=True)
     assert float((parts.beta * largest_row_sum(parts.pair)).max()) < 0.9
     assert bool(parts.converged.all())
-
-
-def test_the_table_is_whole_and_one_bound_repeats():
-    table = TEACHER.read()
-    assert set(table["student"]) == set(STUDENTS)
-    assert TEACHERS == SPLITS * STARTS == len(set(table["teacher"]))
-    here = (table["data"] == "theory") & (table["samples"] == 2)
-    here &= (table["student"] == "saddle") & (table["teacher"] == 4)
-    model = teacher(4, strength=1.0)
-    fields, _ = examples(model, samples=2, data="theory", seed=1004)
-    assert float(noise_bound(model, fields)) == pytest.approx(table["bound"][here][0], rel=1e-2)
 
 
 @pytest.mark.nightly

@@ -196,16 +196,6 @@ def test_stored_exponents_extrapolate_to_the_theory_and_come_out_again():
     assert (table["exponent"][mutual] + 3 * table["error"][mutual] < 0).all()
 
 
-def test_memory_freezes_with_symmetric_couplings_only():
-    run = {"beta": 3.0, "lags": np.array([2, 20]), "steps": 400, "replicas": 6}
-    frozen, free = (spin_memory(100, symmetry=eta, **run, seed=0) for eta in (1.0, 0.0))
-    assert (frozen.value > 0.6).all()
-    assert np.abs(free.value).max() < 4 * free.error.max() + 0.05
-    # One lag after another, not one network after another.
-    assert frozen.value.shape == (2,)
-    assert frozen.samples == 6
-
-
 def test_memory_drops_the_first_half_of_every_run():
     rng = np.random.default_rng(5)
     expected = []

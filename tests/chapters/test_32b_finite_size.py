@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from known_networks import CONTEXT
 
+from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size.corrections import linear_fluctuations, mean_shift
 from compendium.c32b_finite_size.study import (
-    Limit,
     agreement_times,
     deviation,
     follow_limit,
@@ -15,22 +16,18 @@ from compendium.c32b_finite_size.study import (
     sample,
     settled_limits,
 )
-from spinformer.dmft.finite_size import linear_maps, mean_path, semantic_overlaps, window_means
-from spinformer.dmft.functional import propagate, token_states
-from spinformer.dmft.network import Network
-
-CONTEXT = np.array(
-    [
-        (0.30752717, 0.29189849, 0.93811547),
-        (-0.24761087, -0.23431948, 0.38146146),
-        (-0.23496112, -0.24696923, 0.39411121),
-        (-0.22889904, -0.25303131, 0.4001733),
-    ]
+from spinformer.dmft.finite_size import (
+    linear_maps,
+    mean_path,
+    semantic_overlaps,
+    token_states,
+    window_means,
 )
+from spinformer.dmft.network import Network
 
 
 @pytest.fixture(scope="module")
-def limit() -> Limit:
+def limit():
     network = Network.document()
     window = window_means(network, 1.27, attention=CONTEXT)
     return follow_limit(network, 1.27, window=window, steps=6, position=3)

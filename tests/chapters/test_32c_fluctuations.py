@@ -33,9 +33,10 @@ from spinformer.dmft.finite_size import (
     mean_path,
     noise_covariance,
     semantic_overlaps,
+    token_states,
+    transition_probabilities,
     window_means,
 )
-from spinformer.dmft.functional import token_states, transition_probabilities
 from spinformer.dmft.lyapunov import growth_rates
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network

@@ -1,28 +1,20 @@
 """What chapter 33 computes beyond the theory, and the diagrams that it draws."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from compendium.c33_phase_transitions.study import RANGES, SHARES, share_row
-from compendium.common.phase_transitions import census, name, protocol_start
-from spinformer.core.statistics import Estimate
-from spinformer.dmft.attractors import Attractors, Regime
-from spinformer.dmft.mean_field import document_context
-from spinformer.dmft.network import Context, Network
-from spinformer.dmft.regimes import Diagram
-from spinformer.plot.orbits import (
+from compendium.c33_phase_transitions.orbits import (
     REGIME_COLORS,
-    _diagram_image,
     _orbit_image,
     show_orbit_diagram,
-    show_phase_diagram,
 )
+from compendium.c33_phase_transitions.study import RANGES, SHARES, share_row
+from compendium.common.phase_transitions import census, name
+from spinformer.core.statistics import Estimate
+from spinformer.dmft.attractors import Attractors, Regime
+from spinformer.dmft.network import Context
 from spinformer.plot.style import COLORS
 
 
@@ -55,16 +47,6 @@ def test_a_census_counts_regimes_and_periods():
     ]  # fmt: skip
 
 
-def test_the_start_of_the_protocol_is_rounded():
-    network = Network.document()
-    exact = document_context(network, steps=200)
-    found = protocol_start(network, steps=200)
-    assert found.position == exact.position
-    gap = np.abs(found.attention - exact.attention).max()
-    assert 1e-10 < gap <= 0.5e-8
-    assert (found.attention == np.round(found.attention, 8)).all()
-
-
 def test_colors_of_an_orbit_diagram():
     # One β a column; cell 0 visited by the orbit, cell 1 also by the section, cell 2 by nothing.
     regimes = [Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.UNDECIDED]
@@ -83,26 +65,15 @@ def test_colors_of_an_orbit_diagram():
 def test_a_diagram_of_a_single_beta_can_be_drawn():
     found = made([0, 2], [4, 0], [[2, 2, 0]] * 2, [[0, 1, 0]] * 2)
     for betas in (np.array([1.2, 1.3]), np.array([1.3, 1.3])):
-        diagram = Diagram(**vars(found), values={"beta": betas}, disordered=betas < 1.25)
-        figure = show_orbit_diagram(diagram)
+        figure = show_orbit_diagram(found, beta=betas)
         figure.canvas.draw()
         left, right = figure.axes[0].get_xlim()
         assert left < right
         assert figure.legends
         plt.close(figure)
-    with pytest.raises(TypeError, match="found must be a Diagram"):
-        show_orbit_diagram(found)
-    plane = replace(diagram, values={"gamma": betas, "beta": betas})
-    with pytest.raises(ValueError, match="found must be a diagram over 1 parameter"):
-        show_orbit_diagram(plane)
-    with pytest.raises(ValueError, match="found must be a diagram over 2 parameter"):
-        show_phase_diagram(plane)
-    with pytest.raises(ValueError, match="columns"):
-        _diagram_image(np.ones((2, 2)), columns=0)
-    with pytest.raises(ValueError, match="regime"):
-        _diagram_image(np.ones((2, 2)), columns=1, regime=np.zeros(3))
 
 
+@pytest.mark.nightly
 def test_stored_shares_are_those_of_fewer_columns():
     # Eight or so of the values of each range, at full length, from the same grid of β.
     table = SHARES.read()

@@ -57,16 +57,6 @@ def test_an_escape_is_quiet_from_some_stretch_on():
     assert returned.tolist() == [False, False, False, False, False, True]
 
 
-def test_copies_part_from_one_state_by_the_stated_noise(start):
-    copies = replicas(start, count=4000, size=1e-3, seed=5)
-    moved = (copies.attention - start.attention) / 1e-3
-    assert moved.std() == pytest.approx(1.0, abs=0.02)
-    assert copies.position == start.position
-    np.testing.assert_array_equal(
-        copies.attention, replicas(start, count=4000, size=1e-3, seed=5).attention
-    )
-
-
 def test_times_of_escape_are_exponential_and_another_seed_agrees(start):
     network = Network.document()
     found = escape_times(
@@ -122,6 +112,7 @@ def test_lasting_chaos_is_censored_at_the_horizon(start):
     assert 400_000 / 4 < life.low < 400_000 / 3  # no end in a total time T: τ > T/3.69
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("beta", [1.27375, 1.275])
 def test_stored_lifetimes_hold_for_another_seed(beta):
     stored = LIFETIMES.read()

@@ -22,12 +22,12 @@ from spinformer.dmft.network import OUTPUT, Network
 
 
 @pytest.mark.claim("C21")
-def test_the_parts_of_the_chaos_by_counting() -> None:
+def test_the_parts_of_the_chaos_by_counting():
     """No operator: the overlap's size in stretches of 20 flashes, and how slowly it forgets."""
     points, _ = chaotic_orbits(1.266, count=8, flashes=12_000, seed=21)
     assert len(points) == 8
 
-    def memory(series: np.ndarray) -> float:
+    def memory(series):
         """Tokens until the size of the motion has forgotten all but 1/e, over all orbits."""
         size = (series**2).sum(axis=-1).reshape(len(series), -1, 20).mean(axis=-1)
         falling = autocorrelation(size, lags=60, unbiased=True).mean(axis=0)
@@ -56,7 +56,7 @@ def test_the_parts_of_the_chaos_by_counting() -> None:
         assert np.corrcoef(alone, np.abs(orbit).max(axis=-1))[0, 1] > 0.0
 
 
-def test_shuffling_keeps_blocks_whole_and_following_is_counted() -> None:
+def test_shuffling_keeps_blocks_whole_and_following_is_counted():
     points = np.arange(48.0).reshape(2, 24, 1)
     mixed = shuffled_blocks(points, block=4, seed=1)
     assert sorted(mixed[0].ravel()) == sorted(points[0].ravel())
@@ -68,7 +68,7 @@ def test_shuffling_keeps_blocks_whole_and_following_is_counted() -> None:
     assert runs[0].tolist() == [False, False, False, True, True, True]
 
 
-def test_flashes_pushed_with_their_tangents_are_those_of_a_run() -> None:
+def test_flashes_pushed_with_their_tangents_are_those_of_a_run():
     network = Network.document()
     _, context = chaotic_orbits(1.28, count=2, flashes=64, seed=1, transient=400)
     wanted, _ = strobed(network, context, beta=1.28, count=1)
@@ -79,7 +79,8 @@ def test_flashes_pushed_with_their_tangents_are_those_of_a_run() -> None:
     np.testing.assert_allclose(made, wanted[:, 0], atol=1e-9)
 
 
-def test_stored_rows_come_out_again_and_dwells_fit_the_modes() -> None:
+@pytest.mark.nightly
+def test_stored_rows_come_out_again_and_dwells_fit_the_modes():
     rows = orbit_rows(1.266, seed=5, count=2)
     table = ORBITS.read()
     here = table["beta"] == 1.266

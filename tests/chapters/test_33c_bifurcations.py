@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from compendium.c33c_bifurcations.cycles import cycle
 from compendium.c33c_bifurcations.study import (
     CYCLES,
     ON_CURVE,
@@ -13,7 +14,6 @@ from compendium.c33c_bifurcations.study import (
     staircase_rows,
 )
 from spinformer.dmft.attractors import rotation_number, strobed
-from spinformer.dmft.continuation import cycle
 from spinformer.dmft.mean_field import document_context, trajectory
 from spinformer.dmft.network import Context, Network
 
@@ -58,6 +58,7 @@ def test_long_runs_lock_inside_of_the_windows_and_nowhere_near():
         assert not np.isclose(staircase["rotation"][below], p / q, atol=1e-9).any()
 
 
+@pytest.mark.nightly
 def test_one_branch_of_56_steps_leaves_the_other_at_a_flip():
     table = CYCLES.read()
     flips = table["at"][(table["family"] == "28") & (table["kind"] == "flip")]
@@ -102,6 +103,7 @@ def parting(context, beta, steps):
     return np.linalg.norm(gap, axis=(1, 2)) / (1e-9 * np.sqrt(12))
 
 
+@pytest.mark.nightly
 def test_the_curve_does_not_end_on_the_saddle_of_28_steps():
     down = family_branches("28")[1]
     saddles = np.flatnonzero(np.arange(len(down.values)) >= np.argmin(down.values))

@@ -1,7 +1,5 @@
 """The census against plain runs, libraries, random matrices, and its own stored tables."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binomtest, entropy
@@ -9,8 +7,6 @@ from sklearn.metrics import confusion_matrix, roc_auc_score
 
 from compendium.c33e_census.study import (
     DOCUMENT_SIZE,
-    EACH,
-    LONGER,
     OTHER_SIZES,
     entropy_of_labels,
     escapes,
@@ -24,9 +20,9 @@ from compendium.c33e_census.study import (
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
 from spinformer.dmft.attractors import Regime
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.onset import onset
 
 
 def network_of(row):
@@ -64,24 +60,6 @@ def test_no_network_of_the_tables_is_counted_twice():
     assert codes == set(DOCUMENT_SIZE.read()["code"][:40])
 
 
-def test_cells_are_full_and_other_tables_are_about_networks_of_the_first_family():
-    others = OTHER_SIZES.read()
-    sizes = [
-        tuple(int(others[name][row]) for name in ("features", "segments", "context"))
-        for row in range(len(others["code"]))
-    ]
-    assert {sizes.count(size) for size in sizes} == {EACH}
-    assert len(set(sizes)) == 35
-    assert (3, 3, 4) not in sizes
-    table = DOCUMENT_SIZE.read()
-    first = select(table, family=0, epsilon=0.02)
-    for epsilon in (0.002, 0.1, 0.3):
-        moved = select(table, family=0, epsilon=epsilon)
-        assert moved["code"].tolist() == first["code"][: len(moved["code"])].tolist()
-    late = LONGER.read()
-    assert late["seed"].tolist() == first["seed"][late["number"]].tolist()
-
-
 @pytest.mark.nightly
 @pytest.mark.claim("C16")
 def test_the_share_of_networks_with_all_three_regimes():
@@ -116,6 +94,7 @@ def parts(network, seed, beta):
     return bool(np.abs(context.attention - twin.attention).max() > 1e-4)
 
 
+@pytest.mark.nightly
 def test_transient_chaos_is_told_from_lasting_chaos():
     # Lifetimes of chapter 33b: 200,000 steps at 1.274, no end seen at 1.4.
     network = Network.document()
@@ -139,6 +118,7 @@ def test_transient_chaos_is_told_from_lasting_chaos():
     assert ended[1] == 0
 
 
+@pytest.mark.nightly
 def test_driven_networks_are_those_of_one_cycle():
     network = Network.document()
     found = sweep(network, 0, even=12, fine=0, contexts=3)
@@ -206,24 +186,6 @@ def test_scores_say_what_they_are_named_for():
     found = scores(columns)
     assert found["rotation"][0] == 1.0
     assert found["both"][0] == pytest.approx(3.0 / onset(network, epsilon=0.02).critical_beta)
-
-
-def test_rotation_foretells_chaos_under_a_weak_clock_only():
-    table = DOCUMENT_SIZE.read()
-    for epsilon, real, holds in (
-        (0.002, 0.11, True),
-        (0.02, 0.09, True),
-        (0.1, 0.5, False),
-        (0.3, 0.55, False),
-    ):
-        rows = select(table, family=0, epsilon=epsilon)
-        turns = (rows["angle"] > 1e-9) & (rows["angle"] < 1 - 1e-9)
-        chaos = rows["seen_chaos"] > 0
-        assert chaos[turns].mean() > 0.8
-        assert chaos[~turns].mean() == pytest.approx(real, abs=0.01)
-        area = roc_auc_score(chaos[1::2], turns[1::2])
-        assert judge(scores(rows)["rotation"], label=chaos, draws=50).area == pytest.approx(area)
-        assert (area > 0.7) == holds
 
 
 def test_many_features_share_an_onset():

@@ -1,7 +1,5 @@
 """Gauge of networks against the dynamics itself, and counts against enumeration."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import permutations, product
 

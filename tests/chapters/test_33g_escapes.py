@@ -21,8 +21,12 @@ from compendium.c33g_escapes.study import (
     recognize,
 )
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.finite_size import mean_path, semantic_overlaps
-from spinformer.dmft.functional import token_states, transition_probabilities
+from spinformer.dmft.finite_size import (
+    mean_path,
+    semantic_overlaps,
+    token_states,
+    transition_probabilities,
+)
 from spinformer.dmft.network import Context, Network
 
 

@@ -1,7 +1,5 @@
 """Memory beyond the window: claims C11 and C12 by other means, and the stored tables."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.signal import periodogram

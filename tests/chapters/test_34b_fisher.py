@@ -1,7 +1,5 @@
 """Fisher memory against exact inverses, sums over noise and closed forms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -16,7 +14,7 @@ from spinformer.dmft.finite_size import linear_maps, mean_path, noise_covariance
 from spinformer.dmft.network import OUTPUT, Network
 
 
-def uneven_network() -> Network:
+def uneven_network():
     """Segments of different length, which equal fractions would hide."""
     document = Network.document()
     return Network(

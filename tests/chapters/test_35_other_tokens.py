@@ -1,13 +1,12 @@
 """Chapter 35: rows of its tables computed again, and its claims against exact laws."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 import pytest
 
 from compendium.c35_other_tokens.letter_tokens import generate_letters, vocabulary
+from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import (
     DEVIATIONS,
     FAMILIES,
@@ -16,16 +15,15 @@ from compendium.c35_other_tokens.study import (
     word_rows,
 )
 from spinformer.core.statistics import fit_power, mean_interval, share_interval
-from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.network import OUTPUT
 
 
-def rows_of(table: dict[str, np.ndarray], **unit: float) -> dict[str, np.ndarray]:
+def rows_of(table, **unit):
     keep = np.all([table[name] == value for name, value in unit.items()], axis=0)
     return {name: column[keep] for name, column in table.items()}
 
 
-def test_chaos_survives_in_both_families() -> None:
+def test_chaos_survives_in_both_families():
     table = REGIMES.read()
     for letters, first in itertools.product((2, 3, 4, 8), (1000, 2000)):
         mine = rows_of(table, letters=letters)
@@ -34,7 +32,7 @@ def test_chaos_survives_in_both_families() -> None:
         assert share_interval(int((lasting > 0).sum()), trials=100)[0] > 0.05
 
 
-def exact_deviation(network: LetterNetwork, size: int, beta: float) -> float:
+def exact_deviation(network, size, beta):
     """Of one token from its mean, from one attention vector: every token by loops."""
     attention = np.array([0.5, -0.4, 0.7])
     chance = network.probabilities(attention, beta=beta)
@@ -48,14 +46,14 @@ def exact_deviation(network: LetterNetwork, size: int, beta: float) -> float:
     return float(np.sqrt(square - (mean**2).sum()))
 
 
-def test_the_error_of_a_gap_is_its_scatter_over_sets_of_lists() -> None:
+def test_the_error_of_a_gap_is_its_scatter_over_sets_of_lists():
     found = [word_rows(24, share=0.3, first=20 * k)[0] for k in range(60)]
     scatter = np.std([row["gap"] for row in found], ddof=1)
     assert np.mean([row["error"] for row in found]) == pytest.approx(scatter, rel=0.3)
 
 
 @pytest.mark.claim("C17")
-def test_the_deviation_of_letters_falls_as_the_root_of_their_number() -> None:
+def test_the_deviation_of_letters_falls_as_the_root_of_their_number():
     table = DEVIATIONS.read()
     for letters, seeds in itertools.product((3, 4, 8), FAMILIES.values()):
         low, high = mean_interval(slopes(table, letters=letters, words=0, seeds=seeds))
@@ -72,7 +70,7 @@ def test_the_deviation_of_letters_falls_as_the_root_of_their_number() -> None:
 
 
 @pytest.mark.claim("C17b")
-def test_the_deviation_of_words_does_not_fall() -> None:
+def test_the_deviation_of_words_does_not_fall():
     table = DEVIATIONS.read()
     for (letters, words), seeds in itertools.product(
         ((2, 64), (2, 256), (8, 64)), FAMILIES.values()

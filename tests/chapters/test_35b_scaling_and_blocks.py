@@ -33,22 +33,22 @@ from compendium.c35b_scaling_and_blocks.loaded import (
 from compendium.common.networks import draw_networks
 from spinformer.core.solve import NotConverged
 from spinformer.core.states import spin_states
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.onset import onset
 
 WINDOW = np.array([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
 
 
-def _blocks(residual: float, feed: float, *, gamma: float = 3.0, linear: bool = False) -> Blocks:
+def _blocks(residual, feed, *, gamma=3.0, linear=False):
     network = Network.document().with_parameters(gamma=gamma, epsilon=0.1)
     hidden = random_hidden(1, features=3, kinds=2)
     return Blocks(network=network, residual=residual, feed=feed, hidden=hidden, linear=linear)
 
 
-def _exact(blocks: Blocks, *, size: int, beta: float) -> np.ndarray:
+def _exact(blocks, *, size, beta):
     """⟨u⟩ after two steps, summed over every token of `size` bits and every hidden state."""
     network, hidden = blocks.network, 2 * size // 3
     weights = network.weights(size)
@@ -56,7 +56,7 @@ def _exact(blocks: Blocks, *, size: int, beta: float) -> np.ndarray:
     into, out = (np.repeat(part, hidden // part.shape[1], axis=1) for part in blocks.signs)
     code, spins = spin_states(network.bits), spin_states(hidden)
 
-    def means(newest: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
+    def means(newest, position):
         """Probability of each hidden state, and the mean bits that it makes, for each newest."""
         overlap = []
         for age in range(4):
@@ -83,7 +83,7 @@ def _exact(blocks: Blocks, *, size: int, beta: float) -> np.ndarray:
     return total.reshape(3, -1).mean(axis=1)
 
 
-def test_the_mean_field_is_the_limit_of_exact_sums_over_all_texts() -> None:
+def test_the_mean_field_is_the_limit_of_exact_sums_over_all_texts():
     blocks, beta = _blocks(0.5, 0.6, gamma=1.0), 0.7
     window, _ = block_step(blocks, WINDOW, position=3, beta=beta)
     limit = block_step(blocks, window, position=4, beta=beta)[0][0]
@@ -94,7 +94,7 @@ def test_the_mean_field_is_the_limit_of_exact_sums_over_all_texts() -> None:
     assert rest < 0.3 * error
 
 
-def _bare(context: Context, beta: float) -> BlockEnsemble:
+def _bare(context, beta):
     """The document's network without blocks, its mean tokens those of attention vectors."""
     blocks, count = Blocks(network=Network.document()), len(context.attention)
     window = np.tanh(beta * context.attention @ blocks.network.semantic[0])
@@ -102,7 +102,7 @@ def _bare(context: Context, beta: float) -> BlockEnsemble:
     return BlockEnsemble([blocks] * count, window, beta=np.full(count, beta), position=position)
 
 
-def test_without_blocks_it_is_the_mean_field() -> None:
+def test_without_blocks_it_is_the_mean_field():
     network = Network.document()
     context = random_contexts(network, 3, count=2)
     plain = Ensemble(network, context, beta=1.27).record(41)
@@ -118,7 +118,7 @@ def test_without_blocks_it_is_the_mean_field() -> None:
 
 
 @pytest.mark.parametrize("linear", [False, True])
-def test_many_systems_do_what_one_does_and_tangents_are_differences(linear: bool) -> None:
+def test_many_systems_do_what_one_does_and_tangents_are_differences(linear):
     blocks = _blocks(0.4, 1.3, gamma=8.0, linear=linear)
     rng = np.random.default_rng(5)
     start = rng.uniform(-0.8, 0.8, (3, 4, 3))
@@ -173,7 +173,7 @@ def test_errors_stay_with_their_exponents_and_what_aligns_first_does_not_count(m
     assert np.abs(one.window).max() < 1.0
 
 
-def _parting(networks: dict[int, Network], condition: str) -> np.ndarray:
+def _parting(networks, condition):
     """Share of systems (networks,) whose twins, 1e-9 apart after the wait, part to 1e-3."""
     betas = np.repeat(TOP * np.arange(1, BETAS + 1) / BETAS, WINDOWS)
     systems, windows = [], []
@@ -191,7 +191,7 @@ def _parting(networks: dict[int, Network], condition: str) -> np.ndarray:
 
 
 @pytest.mark.claim("C23")
-def test_chaos_of_the_census_by_twins_that_part() -> None:
+def test_chaos_of_the_census_by_twins_that_part():
     table = CENSUS.read()
     first = table["family"] == 0
     bare = first & (table["condition"] == "bare")
@@ -206,7 +206,7 @@ def test_chaos_of_the_census_by_twins_that_part() -> None:
         assert _parting(networks, condition).mean() == pytest.approx(stored, abs=0.06), condition
 
 
-def test_the_first_mode_is_the_closed_form_and_starts_to_grow_there() -> None:
+def test_the_first_mode_is_the_closed_form_and_starts_to_grow_there():
     network = Network.document().with_parameters(epsilon=0.0)
     beta, turns = first_mode(Blocks(network=network))
     wanted = onset(network)
@@ -226,7 +226,7 @@ def test_the_first_mode_is_the_closed_form_and_starts_to_grow_there() -> None:
 SOFT = Network.document().with_parameters(gamma=5.0, epsilon=0.1)
 
 
-def test_without_load_it_is_the_mean_field_of_few_features() -> None:
+def test_without_load_it_is_the_mean_field_of_few_features():
     path = loaded_path(SOFT, WINDOW, position=3, beta=1.3, load=0.0, steps=12)
     window, found = WINDOW, []
     for n in range(12):
@@ -238,7 +238,7 @@ def test_without_load_it_is_the_mean_field_of_few_features() -> None:
     assert not path.noise.any()
 
 
-def test_explicit_networks_follow_the_theory_at_their_load() -> None:
+def test_explicit_networks_follow_the_theory_at_their_load():
     size, draws, steps = 900, 24, 8
     path = loaded_path(SOFT, WINDOW, position=3, beta=1.4, load=0.4, steps=steps)
     runs = [
@@ -257,7 +257,7 @@ def test_explicit_networks_follow_the_theory_at_their_load() -> None:
     assert np.abs(means - bare.means[4:]).max() > 5.0 * np.abs(means - path.means[4:]).max()
 
 
-def test_the_resting_state_is_that_of_a_sampled_process() -> None:
+def test_the_resting_state_is_that_of_a_sampled_process():
     # A Gaussian process with the covariance that the state claims for its fields, bit by bit.
     rest, load, beta = resting_state(1.2, load=0.6, context=4), 0.6, 1.2
     assert rest.residual < 1e-10
@@ -284,7 +284,7 @@ def test_the_resting_state_is_that_of_a_sampled_process() -> None:
     assert rest.gain == pytest.approx(gain, rel=0.01)
 
 
-def test_pair_averages_are_sums_over_the_plane() -> None:
+def test_pair_averages_are_sums_over_the_plane():
     first, second = np.array([0.3]), np.array([[-0.2], [0.5]])
     there, both = np.array([0.4, 0.9]), np.array([0.2, -0.5])
     grid = np.linspace(-6.0, 6.0, 1201)
@@ -300,7 +300,7 @@ def test_pair_averages_are_sums_over_the_plane() -> None:
             assert found[n, 0] == pytest.approx(wanted, abs=tolerance)
 
 
-def test_what_the_theory_cannot_resolve_is_refused_or_said() -> None:
+def test_what_the_theory_cannot_resolve_is_refused_or_said():
     with pytest.raises(ValueError, match="beta and load"):
         loaded_path(SOFT, WINDOW, position=3, beta=30.0, load=0.5, steps=2)
     with pytest.raises(ValueError, match="beta and load"):
@@ -318,7 +318,7 @@ def test_what_the_theory_cannot_resolve_is_refused_or_said() -> None:
         resting_state(1.2, load=0.6, context=4, max_steps=3)
 
 
-def test_steep_gains_by_another_quadrature() -> None:
+def test_steep_gains_by_another_quadrature():
     """The gain over the scale of sech²."""
     rest = resting_state(200.0, load=2.0, context=4)
     width = 200.0 * np.sqrt(rest.noise)
@@ -326,7 +326,7 @@ def test_steep_gains_by_another_quadrature() -> None:
     assert rest.gain == pytest.approx(200.0 * gain / width / np.sqrt(2 * np.pi), rel=1e-6)
 
 
-def test_steep_bits_at_rest_obey_the_arcsine_law() -> None:
+def test_steep_bits_at_rest_obey_the_arcsine_law():
     rest = resting_state(200.0, load=0.5, context=1, lags=8)
     # One token in the window: lags have nothing in common, and R is the load.
     assert rest.noise == pytest.approx(0.5)
@@ -351,7 +351,7 @@ def test_unit_scores_count_few_and_many_features():
 
 
 @pytest.mark.claim("C22")
-def test_the_powers_of_the_tables_by_a_plain_line() -> None:
+def test_the_powers_of_the_tables_by_a_plain_line():
     scores, paths = SCORES.read(), PATHS.read()
     wanted = {"fixed": -0.5, "unit, P = 3 + alpha N": 0.0, "unit, P = 3": 1.0}
     for rule, exponent in wanted.items():
@@ -367,7 +367,7 @@ def test_the_powers_of_the_tables_by_a_plain_line() -> None:
     assert (paths["without"] / paths["with"])[paths["size"] == 2400].mean() > 3.0
 
 
-def test_the_largest_load_is_where_the_gain_meets_the_onset() -> None:
+def test_the_largest_load_is_where_the_gain_meets_the_onset():
     limits, onsets = LIMITS.read(), ONSETS.read()
     critical = onset(Network.document().with_parameters(epsilon=0.0)).critical_beta
     assert limits["onset"][0] == pytest.approx(critical, rel=1e-4)

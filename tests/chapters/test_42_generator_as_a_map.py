@@ -40,38 +40,37 @@ from compendium.c42_generator_as_a_map.study import (
 )
 from compendium.common.rows import groups
 from spinformer.core.statistics import mean_interval
-from spinformer.language.decoder import Decoder, example_decoder, run_decoder, token_numbers
+from spinformer.language.decoder import example_decoder, run_decoder, token_numbers
 from spinformer.language.minilm import ModelUnavailable
 from spinformer.language.text import sample_texts
 
 
-def installed() -> Decoder:
+def installed():
     try:
         return the_model()
     except ModelUnavailable as missing:
         pytest.skip(str(missing))
 
 
-def window_of(model: Decoder, *, span: int, count: int = 1, seed: int = 0) -> Tensor:
+def window_of(model, *, span, count=1, seed=0):
     words = torch.randint(
         len(model.embedding), (count, span), generator=torch.Generator().manual_seed(seed)
     )
     return model.embedding[words]
 
 
-def dense(model: Decoder, window: Tensor, *, beta: float) -> np.ndarray:
+def dense(model, window, *, beta):
     """The derivative of the map of windows (T, D), built column by column from the whole map."""
 
-    def whole(flat: Tensor) -> Tensor:
+    def whole(flat):
         windows = flat.reshape(1, *window.shape)
         return torch.cat((windows[0, 1:], soft_token(model, windows, beta=beta))).flatten()
 
     return torch.autograd.functional.jacobian(whole, window.flatten()).numpy()
 
 
-@pytest.mark.parametrize("span", [1, 3])
-def test_multipliers_are_eigenvalues_of_the_dense_derivative(span: int) -> None:
-    model = example_decoder(seed=3)
+def test_multipliers_are_eigenvalues_of_the_dense_derivative():
+    model, span = example_decoder(seed=3), 3
     (rest,), (residual,) = find_rests(model, [6.0])
     assert residual < 1e-4
     # The rest does not know how long the window is.
@@ -88,7 +87,7 @@ def test_multipliers_are_eigenvalues_of_the_dense_derivative(span: int) -> None:
 
 
 @pytest.mark.claim("R3b")
-def test_exponents_are_those_of_the_dense_product() -> None:
+def test_exponents_are_those_of_the_dense_product():
     model = example_decoder(seed=1)
     betas = torch.tensor([[3.0], [20.0]], dtype=torch.float64)
     orbit = follow(model, window_of(model, span=2, count=2), beta=betas, steps=8)
@@ -103,7 +102,7 @@ def test_exponents_are_those_of_the_dense_product() -> None:
         assert found[b] == pytest.approx(np.log(sizes[-1] / sizes[2]) / 5, rel=1e-6)
 
 
-def test_returns_tell_rests_cycles_and_curves() -> None:
+def test_returns_tell_rests_cycles_and_curves():
     turns = 2 * np.pi * np.arange(400) / np.array([[7.0], [20 * 2**0.5]])
     orbit = torch.as_tensor(np.stack((np.cos(turns), np.sin(turns)), -1))
     orbit = torch.cat((orbit, torch.ones(1, 400, 2, dtype=torch.float64)))
@@ -115,7 +114,7 @@ def test_returns_tell_rests_cycles_and_curves() -> None:
 
 
 @pytest.mark.claim("R1")
-def test_voices_leave_the_map_by_the_noise_of_one_word() -> None:
+def test_voices_leave_the_map_by_the_noise_of_one_word():
     model = example_decoder(seed=2)
     window = window_of(model, span=3)
     chances = law(model, window, beta=2.0)
@@ -126,7 +125,7 @@ def test_voices_leave_the_map_by_the_noise_of_one_word() -> None:
     # The response of the next token to the final state is β times that covariance.
     state = torch.randn(16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
-    def answer(state: Tensor) -> Tensor:
+    def answer(state):
         return torch.softmax(2.0 * model.embedding @ state, -1) @ model.embedding
 
     p = torch.softmax(2.0 * model.embedding @ state, -1)
@@ -150,7 +149,7 @@ def test_voices_leave_the_map_by_the_noise_of_one_word() -> None:
 # Torch loads its forward derivatives in a way that it deprecates itself.
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.claim("R3d")
-def test_a_stream_and_its_twin_are_the_map_and_its_derivative() -> None:
+def test_a_stream_and_its_twin_are_the_map_and_its_derivative():
     model = example_decoder(seed=7)
     betas = torch.tensor([2.0, 5.0, 9.0], dtype=torch.float64)
     start = window_of(model, span=1, count=3)
@@ -182,13 +181,13 @@ def test_a_stream_and_its_twin_are_the_map_and_its_derivative() -> None:
 
 
 @pytest.mark.claim("R5")
-def test_greedy_loops_are_those_of_brent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_greedy_loops_are_those_of_brent(monkeypatch):
     model = example_decoder(seed=5)
     starts = torch.randint(32, (6, 2), generator=torch.Generator().manual_seed(0))
     monkeypatch.setattr(study, "text_starts", lambda *_, **__: model.embedding[starts])
     loops, ways = greedy_loops(model, span=2, starts=6, horizon=400)
 
-    def moved(pair: tuple[int, int]) -> tuple[int, int]:
+    def moved(pair):
         logits = law(model, model.embedding[torch.tensor([pair])], beta=1.0)
         return pair[1], int(logits.argmax())
 
@@ -212,7 +211,7 @@ def test_greedy_loops_are_those_of_brent(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.claim("R2b")
 @pytest.mark.claim("R3c")
-def test_chaos_lies_where_the_multipliers_say_that_the_rest_is_stable() -> None:
+def test_chaos_lies_where_the_multipliers_say_that_the_rest_is_stable():
     branches, circles, motions = BRANCH_TABLE.read(), CIRCLE_TABLE.read(), MOTION_TABLE.read()
     assert 0.61 < lost_at(dict(groups(PAIR_TABLE.read(), "span"))[4]) < 0.6225
     texts = motions["exponent"][(motions["span"] == 4) & (motions["beta"] == 0.6)]
@@ -233,7 +232,7 @@ def test_chaos_lies_where_the_multipliers_say_that_the_rest_is_stable() -> None:
     assert ended[0] > ended[1] == 0
 
 
-def test_other_weights_are_what_they_say() -> None:
+def test_other_weights_are_what_they_say():
     model = example_decoder()
     shuffled = changed(model, "shuffled attention")
     one, other = model.blocks[1], shuffled.blocks[1]
@@ -245,14 +244,14 @@ def test_other_weights_are_what_they_say() -> None:
     assert torch.equal(changed(model, "trained").embedding, model.embedding)
 
 
-def second_map(model: Decoder, windows: Tensor, beta: float) -> Tensor:
+def second_map(model, windows, beta):
     """F, from the chapter's text and the layout of the weights: complex numbers turn the pairs."""
     d, x = model.head_width, windows.double()
     tokens = x.shape[1]
     speed = model.base ** (-torch.arange(0, d, 2).double() / d)
     turn = torch.polar(torch.ones(tokens, d // 2).double(), torch.arange(tokens)[:, None] * speed)
 
-    def norm(x: Tensor, gain: Tensor) -> Tensor:
+    def norm(x, gain):
         return x / (x.pow(2).mean(-1, keepdim=True) + model.epsilon).sqrt() * gain.double()
 
     for block in model.blocks:
@@ -277,7 +276,7 @@ def second_map(model: Decoder, windows: Tensor, beta: float) -> Tensor:
     return (beta * norm(x[:, -1], model.final_gain) @ words.T).softmax(-1) @ words
 
 
-def growth(model: Decoder, start: Tensor, *, beta: float, steps: int, size: float) -> float:
+def growth(model, start, *, beta, steps, size):
     """Growth, nats a token, of a small distance between two orbits of the second map."""
     noise = torch.randn(start.shape, generator=torch.Generator().manual_seed(0)).double()
     pair = torch.stack((start, start + size * noise / noise.norm())).double()
@@ -291,7 +290,7 @@ def growth(model: Decoder, start: Tensor, *, beta: float, steps: int, size: floa
 
 @pytest.mark.nightly
 @pytest.mark.claim("R2")
-def test_a_second_map_loses_its_rest_where_the_table_says() -> None:
+def test_a_second_map_loses_its_rest_where_the_table_says():
     model = installed()
     columns = REST_TABLE.read()
     rates = {}
@@ -312,7 +311,7 @@ def test_a_second_map_loses_its_rest_where_the_table_says() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.claim("R3")
-def test_a_second_map_is_chaotic_where_the_table_says() -> None:
+def test_a_second_map_is_chaotic_where_the_table_says():
     model = installed()
     columns = MOTION_TABLE.read()
     start = model.embedding[token_numbers(model, sample_texts()["essay"])[:4]].double()
@@ -324,7 +323,7 @@ def test_a_second_map_is_chaotic_where_the_table_says() -> None:
 
 
 @pytest.mark.claim("R4")
-def test_one_voice_is_not_what_the_map_says() -> None:
+def test_one_voice_is_not_what_the_map_says():
     columns = VOICES_TABLE.read()
     for beta in (0.5, 1.0):
         first = (columns["beta"] == beta) & (columns["step"] == 1)

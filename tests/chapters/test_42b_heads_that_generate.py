@@ -1,13 +1,10 @@
 """Heads of a generator: kinds that were put there, stages written out, heads that descend."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from compendium.c14b_heads_and_fixed_points.generator import memory_of
 from compendium.c23c_real_layer.generator import (
@@ -19,16 +16,16 @@ from compendium.c23c_real_layer.generator import (
     weights_of,
 )
 from compendium.c42b_heads_that_generate.study import kinds, looks, stage_changes, trace_of
-from spinformer.language.decoder import Decoder, block_queries, example_decoder
+from spinformer.language.decoder import block_queries, example_decoder
 from spinformer.language.heads import head_report
 
 
-def inputs_of(model: Decoder, *, length: int = 9, count: int = 3) -> Tensor:
+def inputs_of(model, *, length=9, count=3):
     words = torch.randint(32, (count, length), generator=torch.Generator().manual_seed(0))
     return model.embedding[words]
 
 
-def energy_of(model: Decoder, number: int, states: Tensor, keys: Tensor) -> Tensor:
+def energy_of(model, number, states, keys):
     """U (B, H) by its definition: divergence of attention from equal weights, token by token."""
     queries, beta = block_queries(model, number, states), model.head_width**-0.5
     shared = model.heads // model.key_heads
@@ -42,16 +39,13 @@ def energy_of(model: Decoder, number: int, states: Tensor, keys: Tensor) -> Tens
 
 
 @pytest.mark.claim("R7")
-def test_stages_are_changes_of_the_energy_written_out() -> None:
+def test_stages_are_changes_of_the_energy_written_out():
     model = example_decoder(seed=1)
     inputs = inputs_of(model)
     trace = trace_of(model, inputs, 1)
     found = stage_changes(model, 1, trace)
     before = energy_of(model, 1, trace.inputs, trace.keys)
-    for name, states in (
-        ("attention", trace.inputs + trace.attended),
-        ("block", trace.outputs),
-    ):
+    for name, states in (("attention", trace.inputs + trace.attended), ("block", trace.outputs)):
         expected = energy_of(model, 1, states, trace.keys) - before
         torch.testing.assert_close(found[name], expected)
     # What enters the second block is what left the first.
@@ -59,7 +53,7 @@ def test_stages_are_changes_of_the_energy_written_out() -> None:
 
 
 @pytest.mark.claim("R8")
-def test_kinds_are_found_where_they_were_put() -> None:
+def test_kinds_are_found_where_they_were_put():
     model = example_decoder(seed=2)
     inputs = inputs_of(model, length=12)
     again = inputs_of(model, length=6).repeat(1, 2, 1)
@@ -77,7 +71,7 @@ def test_kinds_are_found_where_they_were_put() -> None:
 
 
 @pytest.mark.claim("R6")
-def test_a_head_that_descends_is_told_from_one_that_climbs() -> None:
+def test_a_head_that_descends_is_told_from_one_that_climbs():
     model = example_decoder(seed=3)
     trace = trace_of(model, inputs_of(model), 0)
     before = energy_of(model, 0, trace.inputs, trace.keys)
@@ -111,7 +105,7 @@ def test_a_head_that_descends_is_told_from_one_that_climbs() -> None:
     assert (moved[0] < -1e-6).any() or (moved[1] < -1e-6).any()
 
 
-def test_what_a_head_writes_to_itself_is_read_as_the_model_reads() -> None:
+def test_what_a_head_writes_to_itself_is_read_as_the_model_reads():
     model = example_decoder(blocks=3, seed=4)
     inputs = inputs_of(model, length=9, count=1)
     keys, read, queries = memory_of(model, 1, inputs)
@@ -130,7 +124,7 @@ def test_what_a_head_writes_to_itself_is_read_as_the_model_reads() -> None:
         torch.testing.assert_close(read[head], asked * own / size, rtol=1e-6, atol=1e-9)
 
 
-def test_parts_of_a_causal_block_add_up_and_its_response_is_a_derivative() -> None:
+def test_parts_of_a_causal_block_add_up_and_its_response_is_a_derivative():
     model = example_decoder(blocks=1, seed=5)
     inputs = inputs_of(model)
     trace = traced(model, inputs)

@@ -1,7 +1,5 @@
 """What left the window: pairs with one noise against their chances, words that come back."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,7 @@ from spinformer.language.decoder import example_decoder
 
 
 @pytest.mark.claim("R9")
-def test_pairs_with_one_noise_agree_as_often_as_gumbel_says() -> None:
+def test_pairs_with_one_noise_agree_as_often_as_gumbel_says():
     model = example_decoder(seed=1)
     count = 4000
     words = torch.randint(32, (2, 1), generator=torch.Generator().manual_seed(3))
@@ -30,7 +28,7 @@ def test_pairs_with_one_noise_agree_as_often_as_gumbel_says() -> None:
     assert not pairs_apart(model, one, one.clone(), beta=1.0, lags=(0, 5), seed=0)[1].any()
 
 
-def test_a_change_that_no_later_word_sees_is_forgotten_at_once() -> None:
+def test_a_change_that_no_later_word_sees_is_forgotten_at_once():
     model = example_decoder(seed=2)
     # Without values to bring, a token says what it alone says: the oldest of two is not heard.
     deaf = [{**block, "output": torch.zeros_like(block["output"])} for block in model.blocks]
@@ -45,7 +43,7 @@ def test_a_change_that_no_later_word_sees_is_forgotten_at_once() -> None:
 
 @pytest.mark.claim("R10")
 @pytest.mark.parametrize("null", ["unrelated", "shuffled"])
-def test_words_that_come_back_are_counted_over_chance(null: str) -> None:
+def test_words_that_come_back_are_counted_over_chance(null):
     rng = np.random.default_rng(0)
     words = rng.integers(20, size=(30, 3000))
     assert recurrence(words, 5, null=null) == pytest.approx(1.0, abs=0.05)
@@ -58,7 +56,7 @@ def test_words_that_come_back_are_counted_over_chance(null: str) -> None:
     assert recurrence(words, 5, null=null) == pytest.approx(1.0, abs=0.1)
 
 
-def test_what_is_spoken_follows_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_spoken_follows_the_law(monkeypatch):
     from compendium.c42c_what_left_the_window import study
 
     model = example_decoder(seed=3)
@@ -71,7 +69,7 @@ def test_what_is_spoken_follows_the_law(monkeypatch: pytest.MonkeyPatch) -> None
     assert text_windows.__module__ == study.__name__
 
 
-def test_words_of_one_topic_are_beyond_chance_in_no_order_of_their_own() -> None:
+def test_words_of_one_topic_are_beyond_chance_in_no_order_of_their_own():
     # Each text has ten words of its own: twenty times chance between texts, none within.
     words = np.random.default_rng(1).integers(10, size=(20, 3000)) + 10 * np.arange(20)[:, None]
     words[1::2] -= 10

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from compendium.c32_paths_to_mean_fields.functional import enumerate_paths, saddle_point
 from spinformer.dmft.attractors import find_attractors
-from spinformer.dmft.functional import enumerate_paths, saddle_point
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
@@ -13,7 +13,7 @@ SEEDS = 20
 
 
 @pytest.mark.nightly
-def test_attractors_coexist_at_19_of_20_seeds() -> None:
+def test_attractors_coexist_at_19_of_20_seeds():
     """C13: two cycles at β = 1.27, each reached by more than ten of 256 contexts, both stable."""
     network, met, rare = Network.document(), 0, 0
     for seed in range(SEEDS):
@@ -34,7 +34,7 @@ def test_attractors_coexist_at_19_of_20_seeds() -> None:
 
 
 @pytest.mark.nightly
-def test_the_saddle_point_is_the_limit_at_19_of_20_seeds() -> None:
+def test_the_saddle_point_is_the_limit_at_19_of_20_seeds():
     """C20: sums over all texts, extrapolated, for twenty draws of the sources."""
     network, counts = Network.document().with_parameters(context=2, gamma=6.0), (15, 18, 21)
     window = np.where(np.arange(6).reshape(2, -1) % 3 == 0, 1.0, -1.0)

@@ -2,7 +2,7 @@
 
 Patterns are N = `count` rows of d = `dim` independent fair coins ±1; α = N/d is the load. Errors
 are taken over independent networks: queries of one network share its patterns and are not
-independent. The theory beside them is `spinformer.hopfield.capacity`. At the end recall that is all
+independent. The theory beside them is `capacity`. At the end recall that is all
 or nothing: of the exponential memory, and of faces.
 """
 
@@ -16,11 +16,11 @@ from scipy.optimize import minimize_scalar
 from scipy.special import erfcinv
 from tqdm import tqdm
 
+from compendium.c11_discrete_memories.capacity import capacity_at_error
 from compendium.common.images import mask
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate
-from spinformer.hopfield.capacity import capacity_at_error
 from spinformer.hopfield.discrete import (
     EXPONENTIAL,
     Separation,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bookmaker.tables import Rows, Table
 from compendium.c11b_load_and_temperature.study import copies_overlap, melting, retrieval
+from compendium.common.rows import grid
 
 HERE = Path(__file__).parent
 LOADS = (0.02, 0.05, 0.08, 0.11)
@@ -48,12 +49,7 @@ def _copies_rows(dim: int, temperature: float) -> Rows:
 
 RETRIEVAL = Table(
     path=HERE / "retrieval.csv",
-    units=[
-        {"dim": dim, "load": load, "fraction": fraction}
-        for dim in NETWORKS
-        for load in LOADS
-        for fraction in FRACTIONS
-    ],
+    units=grid(dim=NETWORKS, load=LOADS, fraction=FRACTIONS),
     rows=_retrieval_rows,
 )
 MELTING = Table(
@@ -63,10 +59,6 @@ MELTING = Table(
 )
 COPIES = Table(
     path=HERE / "copies.csv",
-    units=[
-        {"dim": dim, "temperature": temperature}
-        for dim in (500, 1000, 2000)
-        for temperature in GLASS_TEMPERATURES
-    ],
+    units=grid(dim=(500, 1000, 2000), temperature=GLASS_TEMPERATURES),
     rows=_copies_rows,
 )

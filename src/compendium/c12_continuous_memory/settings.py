@@ -19,6 +19,7 @@ from compendium.c12_continuous_memory.study import (
     visible_half,
 )
 from compendium.common import images
+from compendium.common.rows import grid
 
 
 def setting_rows(half: str, hidden: float, centring: str, norm: str) -> Rows:
@@ -38,13 +39,12 @@ def setting_rows(half: str, hidden: float, centring: str, norm: str) -> Rows:
 
 SETTINGS = Table(
     path=Path(__file__).with_name("settings_A19.csv"),
-    units=[
-        {"half": half, "hidden": hidden, "centring": centring, "norm": norm}
-        for half in HALVES
-        for hidden in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-        for centring in ("none", "mean face")
-        for norm in ("own", "equal")
-    ],
+    units=grid(
+        half=HALVES,
+        hidden=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
+        centring=("none", "mean face"),
+        norm=("own", "equal"),
+    ),
     rows=setting_rows,
     seconds=0.5,
     within={"value": 0.011, "low": 0.011, "high": 0.011},

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
+from compendium.c12_continuous_memory import bounds
 from compendium.common.images import FACE_SHAPE
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.hopfield import bounds
 from spinformer.hopfield.continuous import attention_weights, retrieve
 from spinformer.hopfield.fixed_points import effective_entries, jacobian_eigenvalue
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c12b_continuous_capacity.random_energy import ENSEMBLES, capacity, retrieval_fold
 from compendium.c12b_continuous_capacity.study import (
     half_log_count,
@@ -14,7 +15,9 @@ from compendium.c12b_continuous_capacity.study import (
     kept_patterns,
     level_log_sums,
     outweighed_at,
+    weight_concentration,
 )
+from compendium.common.rows import grid, mean_rows
 from spinformer.core.statistics import mean_estimate
 
 HERE = Path(__file__).parent
@@ -101,3 +104,15 @@ KEPT_TABLE = Table(
     units=[{"count": count, "dim": dim} for count in COUNTS for dim in DIMS],
     rows=_kept_rows,
 )
+
+
+@stored(
+    HERE / "settings_A13b.csv",
+    units=grid(count=(128, 512, 2048), dim=(16, 64, 256), hotter=(1.0, 1.5)),
+    seconds=1.0,
+)
+def CROWDS(count: int, dim: int, hotter: float) -> Rows:
+    """Y of an unrelated query at β = `hotter`/√d, less the 0.1 of a glass."""
+    given: dict[str, Any] = {"memories": 10, "seed": count + dim}
+    found = weight_concentration(count, dim=dim, spreads=np.array([hotter]), **given)
+    return mean_rows(found[0] - 0.1)

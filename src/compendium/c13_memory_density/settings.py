@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, Table
 from compendium.c13_memory_density.study import PICTURES, digit_pictures
-from spinformer.core.statistics import mean_interval
+from compendium.common.rows import grid, mean_rows
 from spinformer.hopfield.density import contrastive_gradient, fit, loss
 
 SPLITS = 5
@@ -63,19 +63,12 @@ def lost_by_cd(pictures: str, *, beta: float, schedule: str, split: int) -> floa
 def setting_rows(pictures: str, beta: float, schedule: str) -> Rows:
     """One kind of pictures, temperature and schedule, all splits."""
     lost = [lost_by_cd(pictures, beta=beta, schedule=schedule, split=s) for s in range(SPLITS)]
-    values = 1.0 - np.array(lost)
-    low, high = mean_interval(values)
-    return [{"value": float(values.mean()), "low": low, "high": high, "runs": SPLITS}]
+    return mean_rows(1.0 - np.array(lost))
 
 
 SETTINGS = Table(
     path=Path(__file__).with_name("settings_A12.csv"),
-    units=[
-        {"pictures": pictures, "beta": beta, "schedule": schedule}
-        for pictures in PICTURES
-        for beta in (1.0, 2.0, 5.0)
-        for schedule in ("constant", "annealed")
-    ],
+    units=grid(pictures=PICTURES, beta=(1.0, 2.0, 5.0), schedule=("constant", "annealed")),
     rows=setting_rows,
     seconds=20.0,
     within={"value": 1.0, "low": 2.0, "high": 2.0},

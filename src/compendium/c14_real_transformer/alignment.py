@@ -58,14 +58,6 @@ def step_alignment(
 
     `draws` may be 0. Raises
     ValueError for a trace of another model.
-
-    >>> from spinformer.language.encoder import run_model
-
-    >>> from spinformer.language.untrained import example_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> step_alignment(model, trace, draws=0).heads.shape
-    (1, 2)
     """
     layer = trace.layer
     draws = check_integer("draws", draws, low=0)
@@ -109,10 +101,6 @@ def weight_alignment(model: LanguageModel, layer: int) -> np.ndarray:
     On the diagonal stands what one head has of the tie W_O W_V = W_QᵀW_K, with which every step is
     a descent [hoover2023energy]; the other entries, of mismatched heads, are its null. Raises
     ValueError for a layer that is not there.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> weight_alignment(example_model(), 1).shape
-    (2, 2)
     """
     sizes = model.architecture
     layer = check_integer("layer", layer, low=0, high=sizes.layers - 1)

@@ -43,15 +43,6 @@ def stage_energies(
     "residual": from inputs + attention output; "layer norm": from its LayerNorm; "feed
     forward": from the layer's outputs. kind: one of KINDS. Raises ValueError for another, or a
     trace of another model.
-
-    >>> from spinformer.language.encoder import run_model
-
-    >>> from spinformer.language.untrained import example_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> before, after = stage_energies(model, trace, "hopfield")
-    >>> bool((after["hopfield"] <= before).all())
-    True
     """
     check_choice("kind", kind, KINDS)
     layer = trace.layer
@@ -101,13 +92,6 @@ def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray
 
     With `turned` (a seed) the queries of every head are first turned by a random rotation of its
     own: the same keys and the same lengths of queries, but what the queries ask for is lost.
-
-    >>> from spinformer.language.encoder import run_model
-
-    >>> from spinformer.language.untrained import example_model
-    >>> trace = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> query_energy(trace).shape, bool((query_energy(trace, turned=0) < 0).all())
-    ((2,), True)
     """
     queries = trace.queries
     if turned is not None:

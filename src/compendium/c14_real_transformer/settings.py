@@ -1,4 +1,9 @@
-"""Table of settings of A14c: whether depth or length of a toy's training would turn its direction.
+"""Tables of settings of A14a, A14b and A14c.
+
+A14a: the share of the model's heads whose own energy falls by a part of what they add, less one
+half; A14b: the share of its layers that leave their own energy lower, less the five sixths that are
+to be exceeded. Text by text, in windows of three lengths, with Wilson's interval over heads or
+layers. A14c: whether depth or length of a toy's training would turn its direction.
 
 value: the change by training of the mean cosine over layers between a step and the descent of its
 layer's overlap energy, counted in the direction that the goal asks for: up for "recall", down for
@@ -13,8 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from bookmaker.tables import Rows, Table
+from compendium.c14_real_transformer.steps import PARTS, STAGES, STEPS
 from compendium.c14_real_transformer.toy import GOALS, ToyTask, read_toy, train_toy
-from spinformer.core.statistics import mean_interval
+from compendium.common.rows import mean_rows
+from spinformer.core.statistics import share_interval
 
 COPIES = 5
 SHORT = 120
@@ -29,14 +36,31 @@ def setting_rows(goal: str, layers: int) -> Rows:
         task = ToyTask(goal=goal, layers=layers, batch=64, copies=COPIES, seed=100)
         trained = train_toy(task, steps=SHORT, record_every=SHORT)
         steps, cosine = np.array(trained.steps), trained.cosine.mean(-1)
-    rows = []
-    for step, values in zip(steps[1:], cosine[1:], strict=True):
-        change = (values - cosine[0]) * (1 if goal == "recall" else -1)
-        low, high = mean_interval(change)
-        rows.append({"steps": int(step), "value": change.mean(), "low": low, "high": high})
-    return [row | {"runs": cosine.shape[1]} for row in rows]
+    change = (cosine[1:] - cosine[0]) * (1 if goal == "recall" else -1)
+    pairs = zip(steps[1:], change, strict=True)
+    return [{"steps": int(step)} | row for step, values in pairs for row in mean_rows(values)]
 
 
+def lower_rows(length: int, source: str, part: str) -> Rows:
+    """One text in windows of one length, by a part of a head's step or by the "whole layer"."""
+    layer = part == "whole layer"
+    table = (STAGES if layer else STEPS).read()
+    here = (table["length"] == length) & (table["source"] == source)
+    falls = table["feed forward" if layer else part][here] < 0
+    ends = (falls.mean(), *share_interval(int(falls.sum()), trials=len(falls)))
+    told = zip(("value", "low", "high"), np.array(ends) - (5 / 6 if layer else 1 / 2), strict=True)
+    return [dict(told) | {"runs": len(falls)}]
+
+
+HEADS, PASSES = (
+    Table(
+        path=Path(__file__).with_name(f"settings_{row}.csv"),
+        units=[unit | {"part": part} for part in parts for unit in STEPS.units],
+        rows=lower_rows,
+        seconds=0.1,
+    )
+    for row, parts in (("A14a", PARTS), ("A14b", ("whole layer",)))
+)
 SETTINGS = Table(
     path=Path(__file__).with_name("settings_A14c.csv"),
     units=[{"goal": goal, "layers": layers} for goal in GOALS for layers in (3, 2, 6)],

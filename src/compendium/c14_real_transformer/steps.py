@@ -65,11 +65,6 @@ def head_steps(model: LanguageModel, trace: LayerTrace) -> HeadSteps:
     """What each head of a layer does to its own energy (see HeadSteps).
 
     Raises ValueError for a trace of another model.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> model = example_model()
-    >>> head_steps(model, run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]).specific.shape
-    (1, 2)
     """
     reads, writes = _maps(model, trace)
     moved = _returned(trace) @ torch.einsum("hqD,hDv->hvq", reads, writes)
@@ -87,12 +82,6 @@ def turned_steps(
     Returns (H,), by what stands in the place of the head, and the mean over heads of the change by
     all of them and the layer's bias together; means over sequences and tokens. Raises ValueError
     for a trace of another model.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> turned_steps(model, trace)[0].shape
-    (2,)
     """
     reads, writes = _maps(model, trace)
     generator = numpy_generator(seed)
@@ -110,23 +99,13 @@ def stage_changes(model: LanguageModel, trace: LayerTrace) -> np.ndarray:
     """Change of Σ_h U_h / H since the layer's inputs, after each of STAGES_OF_U: (stages, B).
 
     Means over tokens. Raises ValueError for a trace of another model.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> model = example_model()
-    >>> stage_changes(model, run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]).shape
-    (3, 1)
     """
     before, after = stage_energies(model, trace, "overlap")
     return np.stack([(after[s] - before).mean((1, 2)).numpy() for s in STAGES_OF_U])
 
 
 def step_rows(model: LanguageModel, windows: torch.Tensor) -> Rows:
-    """Rows of table `steps` for the windows (B, N) of one text: a layer and head, means over B.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> len(step_rows(example_model(), torch.tensor([[2, 5, 6, 3]])))
-    4
-    """
+    """Rows of table `steps` for the windows (B, N) of one text: a layer and head, means over B."""
     rows = []
     for trace in _traces(model, windows):
         found = head_steps(model, trace)
@@ -139,12 +118,7 @@ def step_rows(model: LanguageModel, windows: torch.Tensor) -> Rows:
 
 
 def stage_rows(model: LanguageModel, windows: torch.Tensor) -> Rows:
-    """Rows of table `stages` for the windows (B, N) of one text: a layer, means over B.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> [row["layer"] for row in stage_rows(example_model(), torch.tensor([[2, 5, 6, 3]]))]
-    [0, 1]
-    """
+    """Rows of table `stages` for the windows (B, N) of one text: a layer, means over B."""
     rows = []
     for trace in _traces(model, windows):
         changes = stage_changes(model, trace).mean(1)
@@ -176,10 +150,6 @@ def windows_of(model: LanguageModel, sources: Sequence[str], length: int) -> tor
     """All windows of `length` tokens in the first 512 of each text: (texts · 512/length, length).
 
     Raises ValueError for a text that is too short.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> windows_of(example_model(), TEXTS[:1], 4).shape[1]
-    4
     """
     parts = [text_windows(model, sample_texts()[name], length) for name in sources]
     return torch.cat([part[: max(LENGTHS) // length] for part in parts])
@@ -213,20 +183,12 @@ TURNED = Table(
 
 
 def read_steps(part: str) -> np.ndarray:
-    """A column of the stored steps of heads: (lengths, texts, L, H).
-
-    >>> read_steps("whole").shape
-    (3, 7, 6, 12)
-    """
+    """A column of the stored steps of heads: (lengths, texts, L, H)."""
     return _column(STEPS, part, "length", "source", "layer", "head")
 
 
 def read_stages(stage: str) -> np.ndarray:
-    """A column of the stored changes along the stages of a layer: (lengths, texts, L).
-
-    >>> read_stages("residual").shape
-    (3, 7, 6)
-    """
+    """A column of the stored changes along the stages of a layer: (lengths, texts, L)."""
     return _column(STAGES, stage, "length", "source", "layer")
 
 

@@ -48,9 +48,6 @@ class ToyTask:
     added to a pattern; goal: one of GOALS; learning_rate: Adam's at the beginning; batch: examples
     a step; copies: E, trained from seeds `seed` to `seed` + E − 1, each as it would be alone.
     Raises TypeError or ValueError for a field out of range.
-
-    >>> ToyTask(goal="avoid").layers
-    3
     """
 
     width: int = 16
@@ -101,11 +98,7 @@ class ToyRecord:
 
 
 def initial_weights(task: ToyTask) -> dict[str, torch.Tensor]:
-    """Random W_Q, W_K, W_O of all layers and copies, (L, E, D, D), entries N(0, 1/(4D)), float64.
-
-    >>> tuple(initial_weights(ToyTask(width=4, copies=2))["query"].shape)
-    (3, 2, 4, 4)
-    """
+    """W_Q, W_K, W_O of all layers and copies, (L, E, D, D), entries N(0, 1/(4D)), float64."""
     drawn = [
         {name: _normal(stream, task.layers, task.width, task.width) for name in NAMES}
         for stream in task.streams(0)
@@ -115,12 +108,7 @@ def initial_weights(task: ToyTask) -> dict[str, torch.Tensor]:
 
 
 def rotation(task: ToyTask) -> torch.Tensor:
-    """The fixed rotations R (E, D, D) of the task: Q of QR decompositions of Gaussian matrices.
-
-    >>> turn = rotation(ToyTask(width=3))
-    >>> torch.allclose(turn @ turn.mT, torch.eye(3, dtype=torch.float64))
-    True
-    """
+    """The fixed rotations R (E, D, D) of the task: Q of QR decompositions of Gaussian matrices."""
     drawn = [_normal(stream, task.width, task.width) for stream in task.streams(3)]
     return torch.linalg.qr(torch.stack(drawn)).Q
 
@@ -130,11 +118,6 @@ def draw_examples(task: ToyTask, count: int, *, streams: Sequence[torch.Generato
 
     Returns patterns (E, B, N, D), queries (E, B, D), which pattern each is of (E, B). Raises
     ValueError for a count below one or another number of generators than copies.
-
-    >>> task = ToyTask()
-    >>> patterns, states, target = draw_examples(task, 2, streams=task.streams(1))
-    >>> tuple(patterns.shape), tuple(states.shape), tuple(target.shape)
-    ((1, 2, 16, 16), (1, 2, 16), (1, 2))
     """
     count = check_integer("count", count, low=1)
     if len(streams) != task.copies:
@@ -161,11 +144,6 @@ def toy_energy(
     """Overlap energy (see `overlap_energy`) of a layer's keys at the states (E, B, D): (E, B).
 
     Raises ValueError for shapes that do not fit or a layer that is not there.
-
-    >>> task = ToyTask()
-    >>> patterns, states, _ = draw_examples(task, 5, streams=task.streams(1))
-    >>> bool((toy_energy(initial_weights(task), 0, patterns=patterns, states=states) < 0).all())
-    True
     """
     layer = _check(weights, layer, patterns, states)
     queries = (states @ weights["query"][layer].mT).unsqueeze(-2)
@@ -179,11 +157,6 @@ def toy_update(
     """The attention output that layer `layer` adds to the states (E, B, D).
 
     Raises ValueError for shapes that do not fit or a layer that is not there.
-
-    >>> task = ToyTask()
-    >>> patterns, states, _ = draw_examples(task, 5, streams=task.streams(1))
-    >>> tuple(toy_update(initial_weights(task), 0, patterns=patterns, states=states).shape)
-    (1, 5, 16)
     """
     layer = _check(weights, layer, patterns, states)
     # (W_K x)·(W_Q ξ) = x·(W_Kᵀ W_Q ξ): the keys need not be formed.
@@ -197,13 +170,7 @@ def toy_update(
 def toy_logits(
     weights: Weights, task: ToyTask, *, patterns: torch.Tensor, states: torch.Tensor
 ) -> torch.Tensor:
-    """Scores (E, B, N) of the patterns after all layers, as the goal asks (see the module).
-
-    >>> task = ToyTask()
-    >>> patterns, states, _ = draw_examples(task, 5, streams=task.streams(1))
-    >>> tuple(toy_logits(initial_weights(task), task, patterns=patterns, states=states).shape)
-    (1, 5, 16)
-    """
+    """Scores (E, B, N) of the patterns after all layers, as the goal asks (see the module)."""
     for layer in range(task.layers):
         states = states + toy_update(weights, layer, patterns=patterns, states=states)
     if task.goal == "translate":
@@ -213,12 +180,7 @@ def toy_logits(
 
 
 def measure_toy(weights: Weights, task: ToyTask, *, count: int = 2000) -> dict[str, np.ndarray]:
-    """Energies of every layer's update on `count` fresh examples (the entries of ToyRecord).
-
-    >>> task = ToyTask()
-    >>> sorted(measure_toy(initial_weights(task), task, count=20))
-    ['accuracy', 'change', 'cosine', 'fell', 'floor', 'loss']
-    """
+    """Energies of every layer's update on `count` fresh examples (the entries of ToyRecord)."""
     patterns, start, target = draw_examples(task, count, streams=task.streams(1))
     rows: dict[str, list[torch.Tensor]] = {"change": [], "fell": [], "cosine": []}
     states = start
@@ -253,9 +215,6 @@ def train_toy(task: ToyTask, *, steps: int = 300, record_every: int = 50) -> Toy
     falls to zero along a quarter of a cosine's period squared, cos²(π t/2T). Measured before
     training, after every `record_every` steps and at the end. Raises ValueError for numbers below
     one.
-
-    >>> train_toy(ToyTask(layers=2, batch=8, copies=2), steps=3, record_every=2).cosine.shape
-    (3, 2, 2)
     """
     steps = check_integer("steps", steps, low=1)
     record_every = check_integer("record_every", record_every, low=1)
@@ -310,11 +269,7 @@ TOY = Table(
 
 
 def read_toy() -> dict[str, dict[str, np.ndarray]]:
-    """The stored trainings by goal: "step" (T,), and arrays (T, E, L) or (T, E) as in ToyRecord.
-
-    >>> read_toy()["recall"]["cosine"].shape
-    (9, 12, 3)
-    """
+    """The stored trainings by goal: "step" (T,), and arrays (T, E, L) or (T, E) as in ToyRecord."""
     table = TOY.read()
     sizes = [len(np.unique(table[name])) for name in ("step", "copy", "layer")]
     found = {}

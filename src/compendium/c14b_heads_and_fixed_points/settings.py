@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bookmaker.tables import Rows, Table
 from compendium.c14b_heads_and_fixed_points.ends import ENDS
-from spinformer.core.statistics import mean_interval
+from compendium.common.rows import grid, mean_rows
 
 KINDS = ("single", "metastable", "average")
 
@@ -18,23 +18,16 @@ def setting_rows(loop: str, source: str, asked: float) -> Rows:
     """A row for each kind: heads iterated on one text, as memories of keys or in another loop."""
     table = ENDS.read()
     here = (table["loop"] == loop) & (table["source"] == source)
-    rows: Rows = []
-    for kind in KINDS:
-        shares = table[kind][here] - asked
-        low, high = mean_interval(shares)
-        told = {"value": shares.mean(), "low": low, "high": high, "runs": len(shares)}
-        rows.append({"kind": kind, **told})
-    return rows
+    return [{"kind": k} | row for k in KINDS for row in mean_rows(table[k][here] - asked)]
 
 
 SETTINGS = Table(
     path=Path(__file__).with_name("settings_A15.csv"),
-    units=[
-        {"loop": loop, "source": source, "asked": asked}
-        for loop in ("keys", "readback")
-        for source in dict.fromkeys(unit["source"] for unit in ENDS.units)
-        for asked in (0.02, 0.05)
-    ],
+    units=grid(
+        loop=("keys", "readback"),
+        source=dict.fromkeys(unit["source"] for unit in ENDS.units),
+        asked=(0.02, 0.05),
+    ),
     rows=setting_rows,
     seconds=0.1,
 )

@@ -20,7 +20,7 @@ from compendium.c15_demonstrations.episodes import Pools, split_digits
 from compendium.c15_demonstrations.measurements import BOUNDARY, column, saturation
 from compendium.c15_demonstrations.model import Weights
 from compendium.c15_demonstrations.training import Lessons, train
-from spinformer.core.statistics import mean_interval
+from compendium.common.rows import grid, mean_rows
 
 STORED = {
     "balanced": {"training": "balanced", "first_seed": 0},
@@ -40,16 +40,11 @@ def _placed(found: np.ndarray, most: float) -> np.ndarray:
     return (found - regression) / (memory - regression) - 0.5
 
 
-def _row(values: np.ndarray) -> Rows:
-    low, high = mean_interval(values)
-    return [{"value": float(values.mean()), "low": low, "high": high, "runs": len(values)}]
-
-
 def law_rows(training: str, images: str, ratio: int) -> Rows:
     """How the boundary of the stored trainings saturates: one row of `settings_A16b`."""
     part = {"training classes": "valid", "unseen classes": "test"}[images]
     found = saturation(BOUNDARY.read(), most=ratio, part=part, **STORED[training])
-    return _row(_placed(found, ratio))
+    return mean_rows(_placed(found, ratio))
 
 
 @cache
@@ -68,28 +63,18 @@ def pull_rows(training: str, demonstrations: int, kick: float) -> Rows:
         name = f"moved, copies {demonstrations}"
         moved = column(BOUNDARY.read(), name, part="test", **STORED[training])
         left = moved[KICKS.index(kick)]
-    return _row(0.5 - left / kick)
+    return mean_rows(0.5 - left / kick)
 
 
 PULL = Table(
     path=Path(__file__).with_name("settings_A16.csv"),
-    units=[
-        {"training": training, "demonstrations": count, "kick": kick}
-        for training in (*STORED, FAST)
-        for count in (1, 8)
-        for kick in (0.5, 2.0)
-    ],
+    units=grid(training=(*STORED, FAST), demonstrations=(1, 8), kick=(0.5, 2.0)),
     rows=pull_rows,
     seconds=0.5,
 )
 LAW = Table(
     path=Path(__file__).with_name("settings_A16b.csv"),
-    units=[
-        {"training": training, "images": images, "ratio": ratio}
-        for training in STORED
-        for images in ("training classes", "unseen classes")
-        for ratio in (4, 8)
-    ],
+    units=grid(training=STORED, images=("training classes", "unseen classes"), ratio=(4, 8)),
     rows=law_rows,
     seconds=0.5,
 )

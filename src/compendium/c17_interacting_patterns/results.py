@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c17_interacting_patterns import completion, faces, readers
+from compendium.common.rows import grid
 from spinformer.core.records import record
 from spinformer.core.statistics import mean_interval
 
@@ -29,23 +31,12 @@ def _completion_rows(data: str, *, seed: int) -> Rows:
     return [{"method": method, "error": error} for method, error in found.items()]
 
 
-def _hops_rows(arm: str, *, links: int, rate: float) -> Rows:
+def _hops_rows(arm: str, *, links: int, rate: float, first: int = 0) -> Rows:
     """One arm, chain and rate of the table `hops`, all seeds trained at once: a row for each."""
-    tuning, test = readers.train_readers(arm, links=links, seeds=range(SEEDS), rate=rate)
-    return [
-        {"seed": seed, "validation": float(tuning[seed]), "test": float(test[seed])}
-        for seed in range(SEEDS)
-    ]
-
-
-def _again_rows(arm: str, *, links: int, rate: float) -> Rows:
-    """As `hops`, ten other seeds of the closest case, two links."""
-    others = range(SEEDS, 2 * SEEDS)
-    tuning, test = readers.train_readers(arm, links=links, seeds=others, rate=rate)
-    return [
-        {"seed": seed, "validation": float(tuning[place]), "test": float(test[place])}
-        for place, seed in enumerate(others)
-    ]
+    seeds = range(first, first + SEEDS)
+    found = readers.train_readers(arm, links=links, seeds=seeds, rate=rate)
+    scores = zip(seeds, *found, strict=True)
+    return [{"seed": seed, "validation": float(v), "test": float(t)} for seed, v, t in scores]
 
 
 def _setting_rows(task: str, choice: str) -> Rows:
@@ -80,12 +71,7 @@ COMPLETION = Table(
 )
 HOPS = Table(
     path=HERE / "hops.csv",
-    units=[
-        {"arm": arm, "links": links, "rate": rate}
-        for arm in readers.ARMS
-        for links in LINKS
-        for rate in RATES
-    ],
+    units=grid(arm=readers.ARMS, links=LINKS, rate=RATES),
     rows=_hops_rows,
 )
 HOPS_AGAIN = Table(
@@ -93,18 +79,13 @@ HOPS_AGAIN = Table(
     units=[
         {"arm": arm, "links": 2, "rate": rate} for arm in ("dense", "interacting") for rate in RATES
     ],
-    rows=_again_rows,
+    rows=partial(_hops_rows, first=SEEDS),  # ten other seeds of the closest case
     seconds=20.0,
     within={"validation": 0.02, "test": 0.02},
 )
 SEARCH = Table(
     path=HERE / "search.csv",
-    units=[
-        {"arm": arm, "links": links, "seed": seed}
-        for arm in ("interacting", "directed")
-        for links in LINKS
-        for seed in range(SEARCHES)
-    ],
+    units=grid(arm=("interacting", "directed"), links=LINKS, seed=range(SEARCHES)),
     rows=_search_rows,
 )
 

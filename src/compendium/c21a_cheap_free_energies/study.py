@@ -63,6 +63,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c21a_cheap_free_energies.unrolled import state_evolution, unrolled_tap
+from compendium.common.rows import grid
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate, share_interval
 from spinformer.spins.ising import sherrington_kirkpatrick
@@ -235,6 +236,14 @@ def _exponent(sizes: np.ndarray, value: np.ndarray, error: np.ndarray) -> Estima
     )
 
 
+def _fall(column: np.ndarray, sizes: np.ndarray, rows: np.ndarray, *, seen: bool) -> Estimate:
+    """The exponent of the means over systems of each size; `seen`: of those above their error."""
+    means = _means(column, sizes, rows)
+    value, error = np.array([(m.value, m.error) for m in means.values()]).T
+    keep = (value > error) | (not seen)
+    return _exponent(np.array(list(means))[keep], value[keep], error[keep])
+
+
 def _setting(slope: Estimate, *, against: float, sign: int, runs: int) -> Rows:
     value, error = sign * (float(slope.value) - against), float(slope.error)
     told = {"value": value, "low": value - 1.96 * error, "high": value + 1.96 * error}
@@ -249,20 +258,13 @@ def faster_rows(smallest: int, largest: int, half: int) -> Rows:
     table = ERRORS.read()
     here = (table["kind"] == "gaussian") & (table["copy"] % 2 == half)
     here &= (table["size"] >= smallest) & (table["size"] <= largest)
-    means = _means(table["adaptive"], table["size"], here)
-    value, error = np.array([(m.value, m.error) for m in means.values()]).T
-    slope = _exponent(np.array(list(means)), value, error)
+    slope = _fall(table["adaptive"], table["size"], here, seen=False)
     return _setting(slope, against=-1.0, sign=-1, runs=int(here.sum()))
 
 
 FASTER = Table(
     path=Path(__file__).parent / "settings_B7f.csv",
-    units=[
-        {"smallest": smallest, "largest": largest, "half": half}
-        for smallest in (32, 64, 128)
-        for largest in (512, 1024)
-        for half in (0, 1)
-    ],
+    units=grid(smallest=(32, 64, 128), largest=(512, 1024), half=(0, 1)),
     rows=faster_rows,
     seconds=1.0,
 )
@@ -291,23 +293,11 @@ def exact_rows(clause: str, smallest: int, systems: str) -> Rows:
         here &= table["copy"] % 2 == int(systems == "odd")
     sizes, counts = np.unique(table["size"][here], return_counts=True)
     here &= np.isin(table["size"], sizes[counts > 1])
-
-    def exponent(name: str) -> Estimate:
-        means = _means(table[name], table["size"], here)
-        sizes = np.array(list(means))
-        value, error = np.array([(m.value, m.error) for m in means.values()]).T
-        keep = value > error
-        return _exponent(sizes[keep], value[keep], error[keep])
-
-    mine, runs = exponent(theory), int(here.sum())
+    mine, runs = _fall(table[theory], table["size"], here, seen=True), int(here.sum())
     if rival is None:
         return _setting(mine, against=bound, sign=1 if theory == "naive" else -1, runs=runs)
-    other = exponent(rival)
-    gap = Estimate(
-        value=other.value - mine.value,
-        error=np.hypot(other.error, mine.error),
-        samples=mine.samples,
-    )
+    other = _fall(table[rival], table["size"], here, seen=True)
+    gap = Estimate(value=other.value - mine.value, error=np.hypot(other.error, mine.error))
     return _setting(gap, against=bound, sign=1, runs=runs)
 
 
@@ -398,9 +388,7 @@ def width_exponent(beta: float, *, smallest: int = 32) -> Estimate:
     """Exponent with which the mean width of a system's overlaps falls, sizes from `smallest` on."""
     table = OVERLAPS.read()
     here = (table["beta"] == beta) & (table["size"] >= smallest)
-    means = _means(table["spread"], table["size"], here)
-    value, error = np.array([(m.value, m.error) for m in means.values()]).T
-    return _exponent(np.array(list(means)), value, error)
+    return _fall(table["spread"], table["size"], here, seen=False)
 
 
 def width_rows(beta: float, smallest: int) -> Rows:
@@ -414,11 +402,7 @@ def width_rows(beta: float, smallest: int) -> Rows:
 
 WIDTHS = Table(
     path=Path(__file__).parent / "settings_B7c.csv",
-    units=[
-        {"beta": beta, "smallest": smallest}
-        for beta in (0.8, 1.0, 2.0, 3.0)
-        for smallest in (32, 64, 128)
-    ],
+    units=grid(beta=(0.8, 1.0, 2.0, 3.0), smallest=(32, 64, 128)),
     rows=width_rows,
     seconds=1.0,
 )
@@ -493,12 +477,7 @@ def depth_rows(of_the_line: float, size: int, field_std: float) -> Rows:
 
 DEPTHS = Table(
     path=Path(__file__).parent / "settings_B7d.csv",
-    units=[
-        {"of_the_line": share, "size": size, "field_std": field_std}
-        for share in (0.3, 0.5, 0.7, 0.8, 0.9, 1.2)
-        for size in (128, 512)
-        for field_std in (0.2, 0.5)
-    ],
+    units=grid(of_the_line=(0.3, 0.5, 0.7, 0.8, 0.9, 1.2), size=(128, 512), field_std=(0.2, 0.5)),
     rows=depth_rows,
     seconds=2.0,
     rtol=0.0,

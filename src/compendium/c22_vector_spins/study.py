@@ -47,10 +47,6 @@ def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins
     integrated in closed form; what remains are the two polar angles of the others and the angle
     between their transverse parts. Raises ValueError for other fields and if the weight is too
     sharp for the grid (βD times fields and couplings above a few hundred).
-
-    >>> free = three_spins(np.zeros((3, 3)), fields=np.zeros((3, 2)), beta=1.0)
-    >>> f"{abs(free.log_partition):.9f}"
-    '0.000000000'
     """
     fields, bonds, _, constant = exact_system(couplings, fields, beta, sites=3)
     dim = check_integer("the dimension of fields", fields.shape[1], low=2)
@@ -132,12 +128,6 @@ def solve_adaptive_tap(
     free spins; `tolerance` on the residual, default 1e-5 in single and 1e-12 in double precision.
     Derivatives by a dense N × N matrix: up to some hundred spins. Raises NotConverged unless
     `throw` is false.
-
-    >>> pair = torch.tensor([[0.0, 0.25], [0.25, 0.0]], dtype=torch.float64)
-    >>> fields = torch.tensor([[0.8], [0.0]], dtype=torch.float64)
-    >>> found = solve_adaptive_tap(pair, fields=fields, beta=1.0)
-    >>> [f"{x:.3f}" for x in found.value[:, 0].tolist()]
-    ['0.668', '0.290']
     """
     couplings, fields, beta = check_system(couplings, fields, beta)
     check_range(couplings, fields, beta)
@@ -216,11 +206,7 @@ def _reaction(width: Tensor, pair: Tensor, beta: Tensor, method: str) -> tuple[T
 
 
 def alignment_gain(square: Tensor, *, beta: Tensor, dim: int) -> Tensor:
-    """A_D(βD|θ|)/|θ| as a function of θ², differentiable any number of times; β at θ = 0.
-
-    >>> alignment_gain(torch.zeros(1), beta=torch.tensor(0.75), dim=3)
-    tensor([0.7500])
-    """
+    """A_D(βD|θ|)/|θ| as a function of θ², differentiable any number of times; β at θ = 0."""
     scale = beta * dim
     return scale * _Alignment.apply(scale * scale * square, dim)
 

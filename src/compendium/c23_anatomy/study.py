@@ -96,11 +96,6 @@ def dissect(
 
     `fields` h (..., N, D); `bilinear` A (D, D); `strength` g; `couplings` replaces the softmax by
     fixed couplings (..., N, N), without response. Differentiable.
-
-    >>> h = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
-    >>> parts = dissect(h, bilinear=0 * h, beta=1.0).shares()
-    >>> f"{sum(float(share) for share in parts.values()):.6f}", float(parts["response"])
-    ('1.000000', 0.0)
     """
     root = fields.shape[-1] ** 0.5
     options: dict[str, Any] = {"strength": strength, "mask_diagonal": mask_diagonal}

@@ -47,9 +47,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from bookmaker.tables import Rows, Table
+from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
-from spinformer.core.statistics import mean_interval
 from spinformer.language.encoder import (
     LanguageModel,
     LayerTrace,
@@ -479,9 +479,7 @@ def sink_rows(*, length: int) -> Rows:
     rows = []
     for count, scores in found.items():
         above = scores[list(MIXED).index("balanced")].mean(0) - 0.5
-        low, high = mean_interval(above)
-        told = {"value": float(above.mean()), "low": low, "high": high, "runs": len(above)}
-        rows.append({"left_out": count, **told})
+        rows += [{"left_out": count} | row for row in mean_rows(above)]
     return rows
 
 
@@ -502,19 +500,16 @@ def reading_rows(*, mixing: str, companion: str, layers: str) -> Rows:
         return np.asarray(table["score"][rows].reshape(len(chosen), -1).mean(0))
 
     added = score("feed-forward", companion) - score("feed-forward", "own")
-    above = np.minimum(score("attention", mixing) - 0.5, added - 0.05)
-    low, high = mean_interval(above)
-    return [{"value": float(above.mean()), "low": low, "high": high, "runs": len(above)}]
+    return mean_rows(np.minimum(score("attention", mixing) - 0.5, added - 0.05))
 
 
 READING = Table(
     path=Path(__file__).with_name("settings_B9c.csv"),
-    units=[
-        {"mixing": mixing, "companion": companion, "layers": layers}
-        for mixing in ("symmetrized", "all orders", "onsager")
-        for companion in ("response", "onsager")
-        for layers in ("all", "first three", "last three")
-    ],
+    units=grid(
+        mixing=("symmetrized", "all orders", "onsager"),
+        companion=("response", "onsager"),
+        layers=("all", "first three", "last three"),
+    ),
     rows=reading_rows,
     seconds=1.0,
 )

@@ -6,7 +6,6 @@ compared in pairs, of the same split and the same start of all weights that both
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c24_training import grids
-from compendium.common.rows import median_rows
+from compendium.common.rows import grid, median_rows
 
 _HERE = Path(__file__).parent
 # What an accuracy may be off and still be called the same.
@@ -98,11 +97,7 @@ def number_rows(strength: float, seen: str, measure: str) -> Rows:
 
 
 def _settings(row: str, rows: Callable[..., Rows], *choices: dict[str, Sequence[Any]]) -> Table:
-    units = [
-        dict(zip(names, unit, strict=True))
-        for names in choices
-        for unit in itertools.product(*names.values())
-    ]
+    units = [unit for names in choices for unit in grid(**names)]
     return Table(path=_HERE / f"settings_{row}.csv", units=units, rows=rows, seconds=1.0)
 
 

@@ -51,7 +51,7 @@ from bookmaker.tables import Rows, Table
 from compendium.c24_training.study import sample_module, stacked
 from compendium.c24a_teacher_and_student.penalty import coupling_excess
 from compendium.common.classifiers import LIMIT
-from compendium.common.rows import median_rows
+from compendium.common.rows import grid, median_rows
 from spinformer.core.random import torch_generator
 from spinformer.spins.module import Solver, SpinTransformerModule
 
@@ -259,11 +259,7 @@ def bound_rows(samples: int, factor: float) -> Rows:
 
 SETTINGS = Table(
     path=Path(__file__).with_name("settings_B10c.csv"),
-    units=[
-        {"samples": samples, "factor": factor}
-        for samples in (4, 8, 16, 32, 64, 128)
-        for factor in (1.5, 2.0, 3.0)
-    ],
+    units=grid(samples=(4, 8, 16, 32, 64, 128), factor=(1.5, 2.0, 3.0)),
     rows=bound_rows,
     seconds=1.0,
 )

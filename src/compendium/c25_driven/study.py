@@ -15,13 +15,15 @@ of one network agree to a few per cent.
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bookmaker.tables import Rows, Table
-from compendium.c25_driven.order import mean_field_entropy_production
+from compendium.c25_driven.order import critical_beta, mean_field_entropy_production
+from compendium.common.rows import grid
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
@@ -135,11 +137,7 @@ def _size_rows(symmetry: float, size: int) -> Rows:
 
 SIZES = Table(
     path=Path(__file__).parent / "sizes.csv",
-    units=[
-        {"symmetry": symmetry, "size": size}
-        for symmetry in (0.0, 1.0)
-        for size in (16, 32, 64, 128, 256)
-    ],
+    units=grid(symmetry=(0.0, 1.0), size=(16, 32, 64, 128, 256)),
     rows=_size_rows,
     seconds=1.0,
     rtol=0.2,
@@ -257,3 +255,39 @@ def stored_moments(size: int) -> OrderMoments:
         for name in ("absolute", "second", "fourth")
     )
     return OrderMoments(betas=np.array(BETAS), absolute=absolute, second=second, fourth=fourth)
+
+
+def crossing_rows(small: int, large: int, *, half: str, betas: int) -> Rows:
+    """What the crossing of two sizes lacks to be 0.05 off the critical point of the theory.
+
+    Of all networks or every second, at all `betas` or the inner three; the interval is that of two
+    bootstrap errors.
+    """
+    chosen = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}[half]
+    edge = (len(BETAS) - betas) // 2
+    inner = slice(edge, len(BETAS) - edge)
+    runs = []
+    for size in (small, large):
+        run = stored_moments(size)
+        parts = {
+            name: getattr(run, name)[chosen, inner] for name in ("absolute", "second", "fourth")
+        }
+        runs.append(OrderMoments(betas=run.betas[inner], **parts))
+    at = binder_crossing(runs[0], large=runs[1])[0]
+    off = float(at.value) - critical_beta(0.1, field="uniform", field_scale=0.5)
+    ends = [0.05 - abs(off + move * float(at.error)) for move in (0.0, -2.0, 2.0)]
+    told = {"value": ends[0], "low": min(ends), "high": max(ends)}
+    return [{**told, "runs": len(runs[0].second)}]
+
+
+CROSSINGS = Table(
+    path=Path(__file__).parent / "settings_B13.csv",
+    units=[
+        {"small": small, "large": large, "half": half, "betas": betas}
+        for small, large in combinations((64, 128, 256, 512), 2)
+        for half in ("all", "even", "odd")
+        for betas in (5, 3)
+    ],
+    rows=crossing_rows,
+    seconds=1.0,
+)

@@ -38,11 +38,6 @@ def bipartite_log_probability(left: np.ndarray, *, right: np.ndarray, beta: floa
 
     p(x, y) ∝ exp(β/N Σ_ij x_i J_ij y_j), J = Σ_a left_a right_aᵀ, N the number of spins of x
     (the group that is summed over in an overlap) [poclopez2024dynamical, Eq. (2)].
-
-    >>> one = np.ones((1, 1))
-    >>> np.exp(bipartite_log_probability(one, right=one, beta=0.0))
-    array([[0.25, 0.25],
-           [0.25, 0.25]])
     """
     x, y = spin_states(left.shape[1]), spin_states(right.shape[1])
     exponent = beta / left.shape[1] * (x @ hebbian_couplings(left, other=right) @ y.T)
@@ -56,10 +51,6 @@ def conditional_means(
 
     Given x the spins of y are independent, p(y_j = ±1 | x) ∝ exp(±β Σ_a right_aj m_a)
     [poclopez2024dynamical, Eq. (3)], so the means are the whole conditional distribution.
-
-    >>> stored = np.array([[1, -1, 1]])
-    >>> conditional_means(stored[0], left=stored, right=stored, beta=99.0)
-    array([ 1., -1.,  1.])
     """
     return np.tanh(beta * (overlaps(states, patterns=left) @ right))
 
@@ -72,11 +63,6 @@ def iterate_pair(
     `states` (..., N), `left` and `right` both (P, N). With `right = left` this is the Hopfield
     network in parallel (Little) dynamics; with `right[a] = left[a + 1]` it walks through a
     sequence: the dynamics of `kinetic` with J_ij = Σ_a right_ai left_aj / N, never formed.
-
-    >>> stored = np.array([[1, 1, -1, -1], [1, -1, 1, -1]])
-    >>> walk = iterate_pair(stored[0], left=stored, right=stored[::-1], beta=99.0, steps=2, seed=0)
-    >>> bool((walk == stored[[0, 1, 0]]).all())
-    True
     """
     rng, path = numpy_generator(seed), [states]
     for _ in range(steps):

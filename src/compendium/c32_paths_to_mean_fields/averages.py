@@ -14,12 +14,7 @@ from spinformer.dmft.network import OUTPUT, Network
 def overlaps_explicit(
     weights: np.ndarray, *, attention: np.ndarray, beta: float | np.ndarray
 ) -> np.ndarray:
-    """From explicit weights (4, P, N): a sum over bits, [poclopez2024dynamical, Eq. (13)].
-
-    >>> weights = Network.document().weights(3)
-    >>> overlaps_explicit(weights, attention=np.zeros(3), beta=1.0).shape
-    (4, 3)
-    """
+    """From explicit weights (4, P, N): a sum over bits, [poclopez2024dynamical, Eq. (13)]."""
     weights = check_array("weights", weights, shape=(4, None, None))
     attention, beta = _average_of(weights.shape[1], attention, beta)
     field = beta[..., None] * (attention @ weights[OUTPUT])
@@ -29,14 +24,7 @@ def overlaps_explicit(
 def overlaps_segments(
     network: Network, attention: np.ndarray, *, beta: float | np.ndarray
 ) -> np.ndarray:
-    """From a network: a sum over segments weighted by their fractions.
-
-    >>> network = Network.document()
-    >>> one = overlaps_segments(network, np.array([0.1, 0.2, 0.3]), beta=1.0)
-    >>> other = overlaps_explicit(network.weights(30), attention=np.array([0.1, 0.2, 0.3]), beta=1)
-    >>> np.allclose(one, other, atol=1e-12)
-    True
-    """
+    """From a network: a sum over segments weighted by their fractions."""
     attention, beta = _average_of(network.features, attention, beta)
     return network.mean_overlaps(attention, beta=beta)
 
@@ -51,11 +39,6 @@ def overlaps_correlations(
 
     2^{−P} Σ_{σ∈{±1}^P} [Σ_{S odd} (Π_{b∈S} σ_b) C^α_{S,a}] tanh(β Σ_b σ_b A_b); tanh is odd, so
     the half with σ_1 = 1 counts twice. ValueError if a subset is missing.
-
-    >>> network, vector = Network.document(), np.array([0.1, 0.2, 0.3])
-    >>> one = overlaps_correlations(network.correlations(), vector, beta=1.0)
-    >>> np.allclose(one, overlaps_segments(network, vector, beta=1.0), atol=1e-12)
-    True
     """
     sizes = {subset[0] for subset in correlations if len(subset) == 1}
     features = len(sizes)

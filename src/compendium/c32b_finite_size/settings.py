@@ -12,6 +12,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c32b_finite_size.study import LAWS
+from compendium.common.rows import grid
 
 ALLOWED = {"single": 0.1, "average": 0.25}
 
@@ -30,12 +31,11 @@ def setting_rows(text: str, regime: str, decade: int) -> Rows:
 RUNS = 2000
 SETTINGS = Table(
     path=Path(__file__).with_name("settings_C5.csv"),
-    units=[
-        {"text": text, "regime": regime, "decade": decade}
-        for text in ALLOWED
-        for regime in dict.fromkeys(unit["regime"] for unit in LAWS.units)
-        for decade in range(3, 10)
-    ],
+    units=grid(
+        text=ALLOWED,
+        regime=dict.fromkeys(unit["regime"] for unit in LAWS.units),
+        decade=range(3, 10),
+    ),
     rows=setting_rows,
     seconds=0.1,
 )

@@ -78,12 +78,6 @@ def follow_limit(
     """`Limit` of `steps` tokens after a window (T, L) that is drawn with N bits, too.
 
     `position` is that of the window's newest token.
-
-    >>> fair = follow_limit(  # no coupling: every overlap is that of fair bits, and unbiased
-    ...     Network.document(), 0.0, window=np.zeros((4, 3)), steps=1, position=3
-    ... )
-    >>> f"{fair.sigma[-1] / 0.98:.3f} {np.abs(fair.shift).max():.3f} {fair.crossing()[-1]:.3f}"
-    '1.732 0.000 0.000'
     """
     path = mean_path(network, beta, window=window, steps=steps, position=position)
     first = position - network.context + 1

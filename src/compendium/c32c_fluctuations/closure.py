@@ -38,13 +38,6 @@ def gaussian_closure(
 
     window: (T, L) means that the first T tokens are drawn from. `position` is that of the
     window's newest token. nodes: half the number of nodes, a power of two.
-
-    >>> machine = Network.document().with_parameters(gamma=0.0)  # at rest nothing is curved
-    >>> mean, covariance = gaussian_closure(
-    ...     machine, 300, beta=1.0, window=np.zeros((4, 3)), steps=1, position=3
-    ... )
-    >>> bool(np.abs(mean[:4]).max() == 0.0), covariance[0].round(6)[0]
-    (True, array([0.01, 0.  , 0.  ]))
     """
     context, segments = network.context, network.segments
     bits = network.counts(size)

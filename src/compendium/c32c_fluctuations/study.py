@@ -28,9 +28,10 @@ from compendium.c32b_finite_size.study import (
     sample,
 )
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
+from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.core.statistics import Estimate, mean_estimate, mean_interval
+from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import generate, semantic_overlaps, window_of_context
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -205,10 +206,8 @@ def horizon_rows(regime: str, *, starts: int = 12, texts: int = 1_000) -> Rows:
     rows = []
     for row, horizon in enumerate(horizons):
         for column, exponent in enumerate(sizes):
-            low, high = mean_interval(gains[:, row, column])
-            value = float(gains[:, row, column].mean())
             where = {"tokens": horizon, "size": f"10^{exponent}"}
-            rows.append(where | {"value": value, "low": low, "high": high, "runs": starts})
+            rows += [where | found for found in mean_rows(gains[:, row, column])]
     return rows
 
 
@@ -342,11 +341,9 @@ def pace_rows(beyond: str, left_out: str) -> Rows:
 
 PACE = Table(
     path=_FOLDER / "settings_C18a.csv",
-    units=[
-        {"beyond": beyond, "left_out": left_out}
-        for beyond in ("1e4", "1e5", "1e6", "1e7")
-        for left_out in ("none", "0 to 39", "40 to 79", "80 to 119")
-    ],
+    units=grid(
+        beyond=("1e4", "1e5", "1e6", "1e7"), left_out=("none", "0 to 39", "40 to 79", "80 to 119")
+    ),
     rows=pace_rows,
     seconds=2.0,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import binom
 
-from spinformer.dmft.functional import token_states, transition_probabilities
+from spinformer.dmft.finite_size import token_states, transition_probabilities
 from spinformer.dmft.network import Network
 
 

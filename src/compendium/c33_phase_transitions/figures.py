@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
+from compendium.c33_phase_transitions.orbits import REGIME_COLORS
 from spinformer.dmft.attractors import Attractors, Regime
-from spinformer.plot.orbits import REGIME_COLORS
 from spinformer.plot.style import COLORS, label_panels
 
 

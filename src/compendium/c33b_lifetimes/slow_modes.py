@@ -43,9 +43,6 @@ def box_labels(points: np.ndarray, *, side: float) -> np.ndarray:
     """Which box of edge `side` each of the points (..., d) lies in: integers (...) from 0.
 
     Only boxes that are visited have a number.
-
-    >>> box_labels(np.array([[0.01, 0.0], [0.09, 0.0], [0.02, 0.03]]), side=0.05)
-    array([0, 1, 0])
     """
     boxes = np.floor(points / side).astype(np.int64).reshape(-1, points.shape[-1])
     _, labels = np.unique(boxes, axis=0, return_inverse=True)
@@ -57,10 +54,6 @@ def slow_modes(labels: np.ndarray, *, lag: int, count: int = 2) -> SlowModes:
 
     A longer `lag` lets what the boxes do not resolve decay; times that no longer grow with it are
     those of the motion.
-
-    >>> chain = np.repeat([0, 1] * 50, 20)
-    >>> round(float(slow_modes(chain, lag=1, count=1).times[0]))
-    10
     """
     values = np.atleast_2d(labels)
     size = int(values.max()) + 1
@@ -92,9 +85,6 @@ def last_core(values: np.ndarray, *, low: float, high: float) -> np.ndarray:
     """Which of two cores a series (n,) or (orbits, n) was in last: 0 below `low`, 1 above `high`.
 
     −1 before the first visit. A border that is crossed to and fro does not count as switching.
-
-    >>> last_core(np.array([0.5, 0.1, 0.5, 0.9, 0.6]), low=0.2, high=0.8)
-    array([-1,  0,  0,  1,  1])
     """
     seen = np.where(values < low, 0, np.where(values > high, 1, -1))
     index = np.where(seen >= 0, np.arange(values.shape[-1]), 0)
@@ -107,9 +97,6 @@ def dwells(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Lengths of the whole dwells of series of states (n,) or (orbits, n), and their states.
 
     The first and the last dwell of each series are cut off by its ends and left out.
-
-    >>> dwells(np.array([0, 0, 1, 1, 1, 0, 1]))
-    (array([3, 1]), array([1, 0]))
     """
     lengths, which = [], []
     for row in np.atleast_2d(states):
@@ -124,11 +111,6 @@ def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
 
     The phases of every frequency are turned by one random angle, the same for all d components
     [prichard1994generating]. What is left is a linear process driven by noise.
-
-    >>> wave = np.random.default_rng(0).standard_normal((64, 2))
-    >>> twin = phase_surrogate(wave, seed=1)
-    >>> bool(np.allclose(wave.T @ wave, twin.T @ twin)), bool(np.allclose(wave, twin))
-    (True, False)
     """
     n = series.shape[-2]
     mean = series.mean(axis=-2, keepdims=True)

@@ -12,6 +12,7 @@ from bookmaker.tables import Rows, Table
 from compendium.c33b_lifetimes.escapes import escape_times, escapes_of
 from compendium.common.lifetimes import Lifetime, lifetime_estimate
 from compendium.common.phase_transitions import census, name, protocol_start
+from compendium.common.rows import grid
 from compendium.common.windows import replicas
 from spinformer.core.random import Seed
 from spinformer.core.statistics import Estimate
@@ -207,10 +208,6 @@ CRISIS = Table(
 )
 COLUMNS = Table(
     path=_FOLDER / "columns.csv",
-    units=[
-        {"diagram": diagram, "chunk": chunk}
-        for diagram in _DIAGRAMS
-        for chunk in range(-(-_COUNT // _CHUNK))
-    ],
+    units=grid(diagram=_DIAGRAMS, chunk=range(-(-_COUNT // _CHUNK))),
     rows=_column_rows,
 )

@@ -33,6 +33,7 @@ from compendium.c33b_lifetimes.slow_modes import (
     slow_modes,
 )
 from compendium.c33c_bifurcations.study import closed_curve, family_branches
+from compendium.common.rows import median_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft.attractors import strobed
@@ -278,6 +279,22 @@ ORBITS = Table(
     path=_FOLDER / "orbits.csv",
     units=[{"beta": beta, "seed": seed} for beta in (*BETAS, *OTHER_BETAS) for seed in _SEEDS],
     rows=orbit_rows,
+)
+NULLS = {"next mode": "next", "same spectrum": "surrogate", "shuffled blocks": "shuffled"}
+
+
+def slow_rows(beta: float, *, seed: int, null: str) -> Rows:
+    """ln of the time of the slowest mode over three times that of a null, orbit by orbit."""
+    table = ORBITS.read()
+    here = (table["beta"] == beta) & (table["seed"] == seed) & stationary(table, ends=ENDS.read())
+    return median_rows(np.log(table["slow"] / (3.0 * table[NULLS[null]]))[here])
+
+
+SLOWER = Table(
+    path=_FOLDER / "settings_C21.csv",
+    units=[unit | {"null": null} for unit in ORBITS.units for null in NULLS],
+    rows=slow_rows,
+    seconds=0.5,
 )
 ENDS = Table(path=_FOLDER / "ends.csv", units=ORBITS.units, rows=end_rows)
 DWELLS = Table(

@@ -16,10 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, Table
-from compendium.common.phase_transitions import protocol_start
-from spinformer.core.random import Seed
-from spinformer.dmft.attractors import rotation_number, strobed
-from spinformer.dmft.continuation import (
+from compendium.c33c_bifurcations.cycles import (
     Bifurcation,
     Branch,
     Cycle,
@@ -29,6 +26,9 @@ from spinformer.dmft.continuation import (
     follow_bifurcation,
     follow_cycle,
 )
+from compendium.common.phase_transitions import protocol_start
+from spinformer.core.random import Seed
+from spinformer.dmft.attractors import rotation_number, strobed
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, trajectory

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from compendium.c33_phase_transitions.orbits import PARAMETERS, REGIME_COLORS, draw_plane
 from compendium.c33d_phase_diagrams.attractors import Uncertainty
 from spinformer.dmft.attractors import Regime
-from spinformer.plot.orbits import PARAMETERS, REGIME_COLORS, draw_plane
 from spinformer.plot.style import COLORS, label_panels
 
 

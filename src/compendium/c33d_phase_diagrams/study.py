@@ -17,15 +17,15 @@ from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import (
     SHORT_STRETCHES,
+    Attractors,
     Regime,
     Thresholds,
     find_attractors,
 )
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
-from spinformer.dmft.regimes import Diagram, orbit_diagram
+from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
 # Steps dropped and kept in every cell, and of the exponents (of the document's context, and of
@@ -438,7 +438,7 @@ def scaled_thresholds(bits: int) -> Thresholds:
 
 def longer_diagram(
     bits: int, *, betas: np.ndarray, seed: Seed = 0, turns: int = 5000, bins: int = 400
-) -> Diagram:
+) -> Attractors:
     """Orbit diagram of `longer_network(bits)` over `betas` (n,), from one random context.
 
     `turns` turns of the clock are dropped, a fifth as many kept, and as many averaged for the
@@ -446,7 +446,7 @@ def longer_diagram(
     """
     network = longer_network(bits, seed=seed)
     steps = turns * network.positions
-    return orbit_diagram(
+    return find_attractors(
         network,
         random_contexts(network, seed, count=1).select(0),
         beta=betas,

@@ -8,9 +8,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from compendium.c33_phase_transitions.orbits import REGIME_COLORS
 from spinformer.dmft.attractors import Regime
 from spinformer.dmft.network import Network
-from spinformer.plot.orbits import REGIME_COLORS
 from spinformer.plot.style import COLORS, label_panels
 
 _BLACK = COLORS["black"]

@@ -37,11 +37,11 @@ from compendium.common.windows import replicas
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft.attractors import SHORT_STRETCHES, Regime, find_attractors, find_period
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import growth_rates
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.onset import onset
 
 Columns = dict[str, np.ndarray]
 _FOLDER = Path(__file__).parent

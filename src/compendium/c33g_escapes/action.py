@@ -33,12 +33,6 @@ def path_action(network: Network, fields: np.ndarray, *, beta: float, position: 
     """Action of every token after the first window, (steps,), per bit of N.
 
     fields: (T + steps, L), artanh of the tokens. `position`: of the first window's newest token.
-
-    >>> machine = Network.document()
-    >>> coin = np.zeros((5, 3))  # at β = 0 coins are fair: tokens of mean 0 cost nothing ...
-    >>> coin[-1] = 50.0  # ... and one of N equal bits ln 2 per bit
-    >>> float(path_action(machine, coin, beta=0.0, position=3)[0].round(6))
-    0.693147
     """
     path = torch.tensor(fields)
     parts = _residuals(

@@ -15,10 +15,6 @@ def mean_first_passage(chances: np.ndarray, *, inside: np.ndarray) -> np.ndarray
     numbers alone, so that times of any length have all their digits, where 1 − Q would round a
     chance of leaving below 1e-16 away. Raises ValueError for another shape, or where there is no
     way out.
-
-    >>> coin = np.array([[0.9, 0.1], [0.1, 0.9]])
-    >>> mean_first_passage(coin, inside=np.array([True, False])).round(6) + 0.0
-    array([10.,  0.])
     """
     chances = check_array("chances", chances, ndim=2, low=0.0, high=1.0)
     count = len(chances)

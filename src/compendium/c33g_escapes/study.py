@@ -27,6 +27,7 @@ from bookmaker.tables import Rows, Table
 from compendium.c33g_escapes.action import least_action, path_action
 from compendium.c33g_escapes.passage import mean_first_passage
 from compendium.common.lifetimes import Lifetime, lifetime_estimate
+from compendium.common.rows import grid
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
@@ -36,10 +37,11 @@ from spinformer.dmft.finite_size import (
     attention_of_window,
     generate,
     mean_path,
+    token_states,
+    transition_probabilities,
     window_means,
     window_of_context,
 )
-from spinformer.dmft.functional import token_states, transition_probabilities
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 
@@ -187,10 +189,6 @@ def escape_law(x: ArrayLike, *, total: ArrayLike, ended: ArrayLike) -> EscapeLaw
     total: (n,) time at risk, all texts together. ended: (n,) escapes, positive. At one point the
     likelihood is τ^{−k} exp(−S/τ) (`common.lifetimes`); the product over the
     points is maximized in intercept and slope, errors are those of the Fisher information.
-
-    >>> law = escape_law([1.0, 2.0, 3.0], total=np.exp([1.0, 3.0, 5.0]) * 100, ended=[100] * 3)
-    >>> f"{law.slope.value:.3f} +- {law.slope.error:.3f}, deviance {abs(law.deviance):.2f}"
-    '2.000 +- 0.071, deviance 0.00'
     """
     x, total, ended = (np.asarray(one, dtype=float) for one in (x, total, ended))
     center = float(ended @ x / ended.sum())
@@ -459,12 +457,11 @@ def rate_rows(power: str, sizes: str, seeds: str) -> Rows:
 
 SETTINGS = Table(
     path=_FOLDER / "settings_C18d.csv",
-    units=[
-        {"power": power, "sizes": sizes, "seeds": seeds}
-        for power in ("0", "0.25", "0.5", "0.75", "1", "free")
-        for sizes in ("all", "without the least", "without the largest")
-        for seeds in ("0", "1", "both")
-    ],
+    units=grid(
+        power=("0", "0.25", "0.5", "0.75", "1", "free"),
+        sizes=("all", "without the least", "without the largest"),
+        seeds=("0", "1", "both"),
+    ),
     rows=rate_rows,
     seconds=1.0,
 )

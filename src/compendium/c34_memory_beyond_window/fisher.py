@@ -31,9 +31,6 @@ def token_noise(network: Network, path: np.ndarray) -> np.ndarray:
     """N times the variance of the noise of every token of a path (..., L) of segment means.
 
     A segment that holds the share f of N bits of mean m has variance (1 − m²)/(f N).
-
-    >>> token_noise(Network.document(), np.array([[0.0, 0.5, -1.0]]))
-    array([[3.  , 2.25, 0.  ]])
     """
     return (1.0 - path**2) / network.fractions
 
@@ -45,11 +42,6 @@ def fisher_memory(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
     Fisher information |B_k e|², at most |e|²; what stood before the first window is known. The
     singular values of B_k never grow with k.
     noise: (T + steps, L), positive.
-
-    >>> halved = np.full((3, 1, 1, 1), 0.5)  # one spin, window of one token
-    >>> memory = fisher_memory(halved, noise=np.ones((4, 1)))
-    >>> (memory[:, 0, 0] ** 2).round(4)  # 4^{-k} / (1 + … + 4^{-k})
-    array([1.    , 0.2   , 0.0476, 0.0118])
     """
     size = maps.shape[1] * maps.shape[2]
     memory = np.eye(size)[:, : maps.shape[2]]
@@ -65,10 +57,6 @@ def memory_profile(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
 
     The trace of B Bᵀ for each token: L where all of its components are known as well as they
     were written, 0 where nothing is. They add up to T·L, the size of the window.
-
-    >>> halved = np.full((3, 1, 1, 1), 0.5)
-    >>> memory_profile(halved, noise=np.ones((4, 1))).round(4)
-    array([0.0118, 0.0471, 0.1882, 0.7529])
     """
     context, segments = maps.shape[1:3]
     size = context * segments
@@ -84,10 +72,6 @@ def noise_growth(maps: np.ndarray, *, noise: np.ndarray, readout: np.ndarray) ->
     """√N times the rms deviation of `readout @ x` after each of the steps, (steps + 1,).
 
     readout: (P, L). The noise of the first window is the first noise there is.
-
-    >>> doubled = np.full((2, 1, 1, 1), 2.0)
-    >>> noise_growth(doubled, noise=np.ones((3, 1)), readout=np.eye(1)) ** 2
-    array([ 1.,  5., 21.])
     """
     segments = maps.shape[2]
     factors = [_start(maps, noise), *(factor for factor, _ in _steps(maps, noise))]

@@ -82,9 +82,6 @@ def gaussian_information(distance: ArrayLike) -> np.ndarray:
 
     distance: of their means, in standard deviations along it (any shape, at least 0). The guess
     errs with probability q = Φ(−distance/2) and tells 1 − h(q) bits, h the binary entropy.
-
-    >>> gaussian_information([0.0, 2.0]).round(4)
-    array([0.    , 0.3689])
     """
     wrong = ndtr(-0.5 * np.asarray(distance))
     return np.asarray(1.0 - (entr(wrong) + entr(1.0 - wrong)) / np.log(2.0))

@@ -48,11 +48,6 @@ def spectrum(signal: np.ndarray, *, window: bool = False) -> Spectrum:
 
     With `window` the signal is tapered by a Hann window of unit mean square first: lines leak
     less into their neighbourhood, and the total power is kept on average only.
-
-    >>> wave = np.cos(2.0 * np.pi * np.arange(100) / 10)
-    >>> frequencies, amplitudes = spectrum(wave).lines(1)
-    >>> f"{frequencies[0]:.2f} {amplitudes[0]:.2f}"
-    '0.10 0.50'
     """
     n = len(signal)
     centred = signal - signal.mean()
@@ -72,9 +67,6 @@ def autocorrelation(signal: np.ndarray, *, lags: int, unbiased: bool = False) ->
 
     By FFT with zero padding, O(n log n). `unbiased` divides lag l by n − l instead of n.
     A constant signal has no autocorrelation: ValueError.
-
-    >>> autocorrelation(np.array([1.0, -1.0, 1.0, -1.0]), lags=1, unbiased=True)
-    array([ 1., -1.])
     """
     n = signal.shape[-1]
     centred = signal - signal.mean(axis=-1, keepdims=True)

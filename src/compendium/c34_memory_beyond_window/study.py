@@ -17,7 +17,7 @@ from compendium.c34_memory_beyond_window.messages import (
 )
 from compendium.c34_memory_beyond_window.signals import autocorrelation, spectrum
 from compendium.common.phase_transitions import protocol_start
-from compendium.common.rows import median_rows
+from compendium.common.rows import grid, median_rows
 from compendium.common.windows import MOTIONS, message_start, replicas
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -107,9 +107,6 @@ def forgotten_at(delays: np.ndarray, *, information: np.ndarray, least: float = 
 
     For good: at two delays in a row, or at the last. Interpolated in ln(delay); 0 if it is below
     from the first on, infinite if it never falls.
-
-    >>> float(forgotten_at(np.array([1, 2, 4, 8]), information=np.array([1.0, 0.3, 0.1, 0.0])))
-    4.0
     """
     below = information <= least
     lasting = below & np.append(below[1:], True)
@@ -251,12 +248,11 @@ def _times(table: dict[str, np.ndarray], motion: str, size: int, time: str) -> n
 
 SETTINGS = Table(
     path=Path(__file__).parent / "settings_C12.csv",
-    units=[
-        {"motion": motion, "left_out": left_out, "time": time}
-        for motion in MOTIONS
-        for left_out in ("none", "0 to 4", "5 to 9", "10 to 14", "15 to 19")
-        for time in ("texts", "linear noise")
-    ],
+    units=grid(
+        motion=MOTIONS,
+        left_out=("none", "0 to 4", "5 to 9", "10 to 14", "15 to 19"),
+        time=("texts", "linear noise"),
+    ),
     rows=power_rows,
     seconds=1.0,
 )

@@ -15,6 +15,6 @@ with short runs had shown chaos in 0.32, 0.38, 0.23 and 0.18 of them for 2, 3, 4
 4. A list of V random words has the means of its N sites if ln V > N ΔS, with a gap that shrinks
    with N; below that the gap tends to that of the frozen temperature (`study.freezing_beta`).
 
-β and γ count in units of features of variance 1 (`dmft.letters`): the network has both divided by
+β and γ count in units of features of variance 1 (`letters`): the network has both divided by
 the variance of its features.
 """

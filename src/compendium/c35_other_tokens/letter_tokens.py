@@ -18,9 +18,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 
+from compendium.c35_other_tokens.letters import LetterNetwork
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.mean_field import attend
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, fitting
 
@@ -56,25 +56,14 @@ class LetterRuns:
 def letter_overlaps(
     network: LetterNetwork, tokens: np.ndarray, *, role: int = OUTPUT
 ) -> np.ndarray:
-    """`(1 − ε) m^role_a` of tokens (..., L, q); shape (..., P). `role` indexes `network.ROLES`.
-
-    >>> network = LetterNetwork.document(3)
-    >>> letter_overlaps(network, np.full((3, 3), 1.0 / 3.0)).round(12) + 0.0
-    array([0., 0., 0.])
-    """
+    """`(1 − ε) m^role_a` of tokens (..., L, q); shape (..., P). `role` indexes `network.ROLES`."""
     return (1.0 - network.epsilon) * network.overlaps(tokens)[..., role, :]
 
 
 def attention_of_letters(
     network: LetterNetwork, window: np.ndarray, *, position: int
 ) -> np.ndarray:
-    """A, shape (..., P), of windows (..., T, L, q) [poclopez2024dynamical, Eqs. (4), (5), (15)].
-
-    >>> network = LetterNetwork.document(3).with_parameters(epsilon=0.0)
-    >>> window = np.full((4, 3, 3), 1.0 / 3.0)  # every letter as often as the others
-    >>> attention_of_letters(network, window, position=3).round(12) + 0.0
-    array([0., 0., 0.])
-    """
+    """A, shape (..., P), of windows (..., T, L, q) [poclopez2024dynamical, Eqs. (4), (5), (15)]."""
     return attend(_window_overlaps(network, window, position), gamma=network.gamma)
 
 
@@ -87,12 +76,7 @@ def _window_overlaps(network: LetterNetwork, window: np.ndarray, position: int) 
 
 
 def letter_window(network: LetterNetwork, context: Context, *, beta: float) -> np.ndarray:
-    """The window (..., T, L, q), oldest first, of mean tokens that a context stands for.
-
-    >>> context = Context(np.zeros((4, 3)), 3)
-    >>> letter_window(LetterNetwork.document(2), context, beta=1.0)[0, 0]
-    array([0.5, 0.5])
-    """
+    """The window (..., T, L, q), oldest first, of mean tokens that a context stands for."""
     attention, _ = fitting(network, context)
     return network.probabilities(attention[..., ::-1, :], beta=beta)
 
@@ -108,13 +92,6 @@ def mean_letter_path(
     """The path (T + steps, L, q) of a network of infinitely many sites, the window first.
 
     Every token equals its probabilities. A plain loop, for short paths.
-
-    >>> network = LetterNetwork.document(3).with_parameters(epsilon=0.0)
-    >>> start = np.zeros((4, 3, 3))
-    >>> start[..., 0] = 1.0
-    >>> path = mean_letter_path(network, 0.5, window=start, steps=100)  # β below the onset
-    >>> bool(np.abs(path[-1] - 1.0 / 3.0).max() < 1e-6)
-    True
     """
     position = network.context - 1 if position is None else position
     path = list(window)
@@ -141,13 +118,6 @@ def generate_letters(
 
     window: (T, L, q) probabilities of the initial tokens, drawn too with `draw_window`, else
         taken as they stand. size: N; the segments must hold whole numbers of sites.
-
-    >>> window = np.full((4, 3, 4), 0.25)
-    >>> runs = generate_letters(
-    ...     LetterNetwork.document(4), 300, beta=2.0, window=window, steps=2, runs=5, seed=0
-    ... )
-    >>> runs.tokens.shape, bool((runs.means[:, :4] == 0.25).all())
-    ((5, 6, 3, 4), True)
     """
     counts = network.counts(size)
     context = network.context
@@ -192,10 +162,6 @@ def enumerate_next(
 
     The energy of a token is −N Σ_a A_a m^o_a, a sum over its sites: its Boltzmann weight
     factorizes, which is what makes the sites independent. ValueError beyond a million tokens.
-
-    >>> found = enumerate_next(LetterNetwork.document(3), 3, beta=1.0, attention=np.ones(3))
-    >>> found.tokens.shape, f"{found.chance.sum():.6f}"
-    ((27, 3, 3), '1.000000')
     """
     counts = network.counts(size)
     letters = network.letters
@@ -214,10 +180,6 @@ def overlap_covariance(network: LetterNetwork, chance: np.ndarray) -> np.ndarray
 
     Σ_l f_l Cov_s(W^α_a, W^γ_b), (..., 4P, 4P), without the factor 1 − ε: the sites of a segment
     are independent, so a multinomial's covariance, whatever N.
-
-    >>> one = overlap_covariance(LetterNetwork.document(2), np.full((3, 2), 0.5))
-    >>> np.round(np.diag(one)[:3], 12)  # fair bits: variance 1 each
-    array([1., 1., 1.])
     """
     size = 4 * network.features
     values = network.semantic.reshape(size, network.segments, network.letters)
@@ -235,11 +197,6 @@ def predicted_deviation(
     m are the semantic output overlaps; result (T + steps,), for a window that is drawn, too.
     Deviations of the overlaps in a window obey a linear recursion: they move the next attention
     vector, that the mean of the next token, and its draw adds `overlap_covariance` / N.
-
-    >>> network = LetterNetwork.document(2).with_parameters(epsilon=0.0)
-    >>> path = np.full((5, 3, 2), 0.5)
-    >>> predicted_deviation(network, 0.0, path=path, position=3).round(6)  # three fair overlaps
-    array([1.732051, 1.732051, 1.732051, 1.732051, 1.732051])
     """
     context, features = network.context, network.features
     steps = len(path) - context
@@ -281,9 +238,6 @@ def vocabulary(
     are drawn from these; its logit is β Σ_a A_a m^o_a(word). Overlaps are centered over the list
     and, where one exceeds 1, all are scaled down. The result has one site, whose letters are the
     words. gamma: its γ; None: the network's.
-
-    >>> vocabulary(LetterNetwork.document(3), 300, words=16, seed=0).semantic.shape
-    (4, 3, 1, 16)
     """
     counts = network.counts(size)
     rng = numpy_generator(seed)

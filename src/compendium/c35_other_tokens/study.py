@@ -41,13 +41,14 @@ from compendium.c35_other_tokens.letter_tokens import (
     predicted_deviation,
     vocabulary,
 )
+from compendium.c35_other_tokens.letters import LetterNetwork
+from compendium.common.rows import mean_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import fit_power, mean_estimate
 from spinformer.dmft.attractors import Attractors, Regime, find_attractors
-from spinformer.dmft.continuation import onset
-from spinformer.dmft.letters import LetterNetwork
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import OUTPUT, Context, Network
+from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
 _GAMMA = 220.0 / 3.0**0.5
@@ -119,10 +120,15 @@ def _deviation(
 
 
 def slopes(
-    table: Mapping[str, np.ndarray], *, letters: int, words: int, seeds: Sequence[int]
+    table: Mapping[str, np.ndarray],
+    *,
+    letters: int,
+    words: int,
+    seeds: Sequence[int],
+    smallest: int = SMALLEST,
 ) -> np.ndarray:
-    """Exponent of the deviation against N of each network, from N = `SMALLEST` on: (seeds,)."""
-    mine = (table["letters"] == letters) & (table["words"] == words) & (table["size"] >= SMALLEST)
+    """Exponent of the deviation against N of each network, from N = `smallest` on: (seeds,)."""
+    mine = (table["letters"] == letters) & (table["words"] == words) & (table["size"] >= smallest)
     found = []
     for seed in seeds:
         keep = mine & (table["seed"] == seed)
@@ -142,6 +148,32 @@ DEVIATIONS = Table(
     rows=deviation_rows,
     seconds=5.0,
     within={"deviation": 0.02, "error": 0.01},
+)
+
+
+def exponent_rows(letters: int, *, words: int, family: str, smallest: int) -> Rows:
+    """What sites lack to be off −1/2 by 0.05, and by how much words fall faster than N^(−1/4)."""
+    which: dict[str, Any] = {"seeds": FAMILIES[family], "smallest": smallest}
+    found = slopes(DEVIATIONS.read(), letters=letters, words=words, **which)
+    return mean_rows(-0.25 - found if words else 0.05 - abs(found + 0.5))
+
+
+EXPONENTS, EXPONENTS_OF_WORDS = (
+    Table(
+        path=_FOLDER / f"settings_{row}.csv",
+        units=[
+            {"letters": letters, "words": words, "family": family, "smallest": smallest}
+            for letters, words in kinds
+            for family in FAMILIES
+            for smallest in SIZES[:3]
+        ],
+        rows=exponent_rows,
+        seconds=0.5,
+    )
+    for row, kinds in (
+        ("C17", ((3, 0), (4, 0), (8, 0))),
+        ("C17b", ((2, 64), (2, 256), (8, 64))),
+    )
 )
 
 

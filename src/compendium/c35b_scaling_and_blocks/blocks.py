@@ -36,9 +36,10 @@ from scipy.stats import entropy
 
 from bookmaker.tables import Rows, Table
 from compendium.common.networks import draw_networks
+from compendium.common.rows import grid, mean_rows
 from spinformer.core.chaos import kaplan_yorke_dimension
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.statistics import Estimate, mean_interval
+from spinformer.core.statistics import Estimate
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
 _FOLDER = Path(__file__).parent
@@ -367,15 +368,8 @@ def _fresh(condition: str, epsilon: float, chunks: int = 5) -> dict[str, np.ndar
 def settings_rows(condition: str, *, epsilon: float) -> Rows:
     """Paired differences from the bare network, by four readings of complexity."""
     one, two = (_fresh(name, epsilon) for name in (condition, "bare"))
-    found = []
-    for measure in ("chaos", "dimension", "variety", "exponent"):
-        change = one[measure] - two[measure]
-        low, high = mean_interval(change)
-        value = float(change.mean())
-        found.append(
-            {"measure": measure, "value": value, "low": low, "high": high, "runs": len(change)}
-        )
-    return found
+    measures = ("chaos", "dimension", "variety", "exponent")
+    return [{"measure": m} | row for m in measures for row in mean_rows(one[m] - two[m])]
 
 
 def longer_rows(condition: str, *, size: int = _CHUNK, wait: int = _WAIT) -> Rows:
@@ -432,11 +426,9 @@ CENSUS = Table(
 )
 SETTINGS = Table(
     path=_FOLDER / "settings_C23.csv",
-    units=[
-        {"condition": condition, "epsilon": epsilon}
-        for condition in ("residual 1/2", "residual 1", "feed 1", "both 1/2, 1")
-        for epsilon in (0.02, 0.1)
-    ],
+    units=grid(
+        condition=("residual 1/2", "residual 1", "feed 1", "both 1/2, 1"), epsilon=(0.02, 0.1)
+    ),
     rows=settings_rows,
     seconds=60.0,
     within={"value": 0.02, "low": 0.03, "high": 0.03},

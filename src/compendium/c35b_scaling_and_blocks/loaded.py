@@ -31,13 +31,14 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import softmax
 
 from bookmaker.tables import Rows, Table
+from compendium.common.rows import grid
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.core.special import normal_rule
 from spinformer.core.statistics import PowerLaw, fit_power, mean_estimate
-from spinformer.dmft.continuation import onset
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
+from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
 # Two-time averages cost the square of how steep the bits are, tanh(steepness z).
@@ -433,12 +434,7 @@ LIMITS = Table(
 _SEEDS = range(1, 11)
 SCORES = Table(
     path=_FOLDER / "scores.csv",
-    units=[
-        {"rule": rule, "size": size, "seed": seed}
-        for rule in RULES
-        for size in SIZES
-        for seed in _SEEDS
-    ],
+    units=grid(rule=RULES, size=SIZES, seed=_SEEDS),
     rows=score_rows,
 )
 PATHS = Table(
@@ -457,11 +453,6 @@ REST = Table(
 )
 ONSETS = Table(
     path=_FOLDER / "onsets.csv",
-    units=[
-        {"load": load, "size": size, "seed": seed}
-        for load in (0.15, 0.3, 0.8, 1.2)
-        for size in SIZES[:3]
-        for seed in (1, 2, 3, 4, 5)
-    ],
+    units=grid(load=(0.15, 0.3, 0.8, 1.2), size=SIZES[:3], seed=(1, 2, 3, 4, 5)),
     rows=onset_rows,
 )

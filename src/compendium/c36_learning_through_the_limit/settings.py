@@ -1,5 +1,6 @@
-"""Tables of settings of C19 and C19d, read from the stored trainings.
+"""Tables of settings of C19, C19b and C19d, read from the stored trainings.
 
+`settings_C19b`: 0.02 bits per bit less the excess of the loss at N over that in the limit.
 `settings_C19`: bits per bit by which training in the limit ends below a rival, pairs of seeds.
 `settings_C19d`: a quarter less the distance of the power of the excess from −1.
 """
@@ -7,12 +8,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c36_learning_through_the_limit.training import LEARNING, SIZES, TASKS, column
-from spinformer.core.statistics import mean_interval
+from compendium.common.rows import grid, mean_rows
 
 # How far the power may be from −1.
 ACCEPTED = 0.25
@@ -25,8 +27,15 @@ def rival_rows(task: str, rival: str, size: int, budget: float) -> Rows:
         column(table, task=task, arm=arm, measure=f"n{size}", share=budget)
         for arm in ("limit", f"{rival}, 9900")
     )
-    low, high = mean_interval(theirs - ours)
-    return [{"value": (theirs - ours).mean(), "low": low, "high": high, "runs": len(ours)}]
+    return mean_rows(theirs - ours)
+
+
+def excess_rows(task: str, size: int, budget: float) -> Rows:
+    """Trained in the limit, tested at `size`, after a share of the budget."""
+    table = LEARNING.read()
+    ours: Any = {"task": task, "arm": "limit", "share": budget}
+    excess = (column(table, measure=name, **ours) for name in (f"n{size}", "limit"))
+    return mean_rows(0.02 - next(excess) + next(excess))
 
 
 def power_rows(task: str, smallest: int, largest: int, middle: str) -> Rows:
@@ -56,14 +65,14 @@ def power_rows(task: str, smallest: int, largest: int, middle: str) -> Rows:
 _FOLDER = Path(__file__).parent
 RIVALS = Table(
     path=_FOLDER / "settings_C19.csv",
-    units=[
-        {"task": task, "rival": rival, "size": size, "budget": budget}
-        for task in TASKS
-        for rival in ("score", "straight")
-        for size in SIZES
-        for budget in (0.25, 1.0)
-    ],
+    units=grid(task=TASKS, rival=("score", "straight"), size=SIZES, budget=(0.25, 1.0)),
     rows=rival_rows,
+    seconds=0.5,
+)
+EXCESSES = Table(
+    path=_FOLDER / "settings_C19b.csv",
+    units=grid(task=TASKS, size=SIZES, budget=(0.25, 0.5, 1.0)),
+    rows=excess_rows,
     seconds=0.5,
 )
 POWERS = Table(

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, Table
 from compendium.c36_learning_through_the_limit.learning import Paths, rollout, surrogate
+from compendium.common.rows import grid
 from spinformer.core.random import numpy_generator
 from spinformer.core.records import record
 from spinformer.language.text import sample_texts
@@ -308,12 +309,7 @@ def cost_rows(task: str, *, arm: str, repeat: int, updates: int = 6) -> Rows:
 _FOLDER = Path(__file__).parent
 COST = Table(
     path=_FOLDER / "cost.csv",
-    units=[
-        {"task": task, "arm": arm, "repeat": repeat}
-        for task in TASKS
-        for arm in ("straight, 9900", "score, 9900")
-        for repeat in range(5)
-    ],
+    units=grid(task=TASKS, arm=("straight, 9900", "score, 9900"), repeat=range(5)),
     rows=cost_rows,
 )
 TUNING = Table(

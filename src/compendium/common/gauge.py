@@ -51,12 +51,7 @@ Chosen = tuple[tuple[int, float], ...]
 
 
 def random_gauge(network: Network, seed: Seed) -> Network:
-    """The same network in another gauge, drawn at random.
-
-    >>> other = random_gauge(Network.document(), 0)
-    >>> canonical_form(other) == canonical_form(Network.document())
-    True
-    """
+    """The same network in another gauge, drawn at random."""
     check_instance("network", network, Network)
     rng = numpy_generator(seed)
     features, segments, bits = network.features, network.segments, network.bits
@@ -84,20 +79,13 @@ def canonical_form(network: Network) -> tuple[tuple[float, ...], ...]:
     canonical order: the entries of V and S of each with the positions, then those with itself and
     with the fields before. Field after field is chosen so that its row is the smallest possible;
     all choices that tie are kept. γ, ε and T are no part of it.
-
-    >>> canonical_form(Network.document())[0]
-    (-1.0, -3.0, 1.0, -1.0)
     """
     check_instance("network", network, Network)
     return min(_form(network, flip) for flip in ((1.0, -1.0) if network.bits else (1.0,)))
 
 
 def canonical_code(network: Network) -> str:
-    """Twelve hexadecimal digits of a hash of the sizes and the canonical form.
-
-    >>> canonical_code(random_gauge(Network.document(), 3)) == canonical_code(Network.document())
-    True
-    """
+    """Twelve hexadecimal digits of a hash of the sizes and the canonical form."""
     check_instance("network", network, Network)
     sizes = network.features, network.bits
     text = repr((sizes, canonical_form(network)))
@@ -150,9 +138,6 @@ def count_networks(*, features: int, segments: int, bits: int) -> int:
     Counted by Burnside's lemma: the mean over the gauge group of how many networks an element
     leaves as they are. An element moves the signs of a network around and changes some of them;
     it leaves 2^c networks, c its cycles, or none if a cycle changes the sign in all.
-
-    >>> count_networks(features=1, segments=1, bits=0)
-    4
     """
     features = check_integer("features", features, low=1, high=8)
     segments = check_integer("segments", segments, low=1, high=8)

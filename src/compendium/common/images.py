@@ -26,9 +26,6 @@ def faces() -> np.ndarray:
     Grey values g in [0, 1] become 2g − 1, so entries lie in [−1, 1] with black at −1 and white
     at 1; nothing is centred or normalized per image (`images.reshape(-1, *FACE_SHAPE)` shows
     them). The mean over all faces and pixels is close to zero but not zero.
-
-    >>> faces().shape
-    (100, 625)
     """
     return 2.0 * lfw_subset()[:100].reshape(100, -1).astype(np.float64) - 1.0
 
@@ -37,19 +34,12 @@ def digits() -> np.ndarray:
     """The 1797 handwritten digits as rows, shape (1797, 64), float64, raster order of 8x8 pixels.
 
     Grey values 0 … 16 become g/8 − 1, so entries lie in [−1, 1] with background −1 and ink 1.
-
-    >>> digits().shape
-    (1797, 64)
     """
     return load_digits().data.astype(np.float64) / 8.0 - 1.0
 
 
 def digit_labels() -> np.ndarray:
-    """The class (0 … 9) of each row of `digits()`, shape (1797,), int64.
-
-    >>> digit_labels()[:3]
-    array([0, 1, 2])
-    """
+    """The class (0 … 9) of each row of `digits()`, shape (1797,), int64."""
     return load_digits().target.astype(np.int64)
 
 
@@ -61,9 +51,6 @@ def binarize(images: Any, *, threshold: str = "pixel") -> np.ndarray:
     memory that assumes unbiased patterns needs. `"image"` uses the median of each image: looks
     more like the picture, but faces so binarized share an overlap of about 1/4. `"zero"`
     compares with 0.
-
-    >>> binarize([[0.2, -0.3]], threshold="zero")
-    array([[ 1., -1.]])
     """
     images = check_array("images", images, ndim=2)
     check_choice("threshold", threshold, ("pixel", "image", "zero"))
@@ -81,9 +68,6 @@ def mask(images: Any, *, fraction: float, value: float = 0.0) -> np.ndarray:
 
     Images are stored row by row from the top, so `fraction=0.5` hides the lower half. The
     default 0 is the state that favors neither spin.
-
-    >>> mask([[1.0, 1.0]], fraction=0.5)
-    array([[1., 0.]])
     """
     images = check_array("images", images, ndim=2).copy()
     fraction = check_real("fraction", fraction, low=0.0, high=1.0)

@@ -19,11 +19,7 @@ def protocol_start(network: Network, *, steps: int) -> Context:
 
 
 def name(regime: Regime, period: int) -> str:
-    """Regime and period in words.
-
-    >>> name(Regime.PERIODIC, 28), name(Regime.CHAOTIC, 0)
-    ('periodic 28', 'chaotic')
-    """
+    """Regime and period in words."""
     return f"{Regime(regime).label}{f' {period}' if period else ''}"
 
 

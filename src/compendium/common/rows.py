@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
 from scipy.stats import binom
 
 from bookmaker.tables import Rows
+from spinformer.core.statistics import mean_interval
 
 Columns = Mapping[str, np.ndarray]
 
 
-def rows_of(**columns: Any) -> Rows:
-    """Rows from columns (n,): arrays, tensors or lists; a single value stands in every row.
+def grid(**choices: Iterable[Any]) -> Rows:
+    """The units of a table that has every combination of choices, the last changing fastest.
 
-    >>> rows_of(beta=0.5, size=[1.0, 2.0])
-    [{'beta': 0.5, 'size': 1.0}, {'beta': 0.5, 'size': 2.0}]
+    >>> grid(beta=(0.5, 1.0), size=(8,))
+    [{'beta': 0.5, 'size': 8}, {'beta': 1.0, 'size': 8}]
     """
+    return [dict(zip(choices, unit, strict=True)) for unit in product(*choices.values())]
+
+
+def rows_of(**columns: Any) -> Rows:
+    """Rows from columns (n,): arrays, tensors or lists; a single value stands in every row."""
     arrays = np.broadcast_arrays(*map(np.atleast_1d, columns.values()))
     lists = (array.tolist() for array in arrays)
     return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 def groups(table: Columns, *names: str) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
-    """Rows of a table by the value of a column, or the values of several, as they first come.
-
-    >>> table = {"T": np.array([4, 8, 4]), "beta": np.array([0.5, 0.5, 1.0])}
-    >>> [(span, rows["beta"].tolist()) for span, rows in groups(table, "T")]
-    [(4, [0.5, 1.0]), (8, [0.5])]
-    """
+    """Rows of a table by the value of a column, or the values of several, as they first come."""
     keys = list(zip(*(table[name].tolist() for name in names), strict=True))
     for key in dict.fromkeys(keys):
         chosen = np.array([one == key for one in keys])
@@ -43,9 +45,6 @@ def median_interval(samples: np.ndarray) -> tuple[float, float, float]:
 
     With 95 %, whatever the distribution: of ten samples the second smallest and the second
     largest, of twenty the sixth; of five the ends, with 94 %.
-
-    >>> median_interval(np.array([np.inf, 3.0, 1.0, 2.0, 5.0]))
-    (3.0, 1.0, inf)
     """
     ordered = np.sort(samples)
     place = max(int(binom.ppf(0.025, len(ordered), 0.5)), 1)
@@ -56,3 +55,9 @@ def median_rows(samples: np.ndarray) -> Rows:
     """The line of a table of settings that samples give by their median."""
     line = dict(zip(("value", "low", "high"), median_interval(samples), strict=True))
     return [{**line, "runs": len(samples)}]
+
+
+def mean_rows(samples: np.ndarray) -> Rows:
+    """The line of a table of settings that samples give by their mean, with Student's interval."""
+    low, high = mean_interval(samples)
+    return [{"value": float(np.mean(samples)), "low": low, "high": high, "runs": len(samples)}]

@@ -84,25 +84,6 @@ def mean_interval(samples: ArrayLike, *, level: float = 0.95) -> tuple[float, fl
     return float(mean.value) - half, float(mean.value) + half
 
 
-def series_estimate(series: ArrayLike) -> Estimate:
-    """Mean of a correlated series (n,) or (chains, n), its error widened by its correlations.
-
-    The variance of the mean is that of one sample times τ/n, τ from
-    `integrated_autocorrelation_time`. Raises ValueError for n < 4.
-
-    >>> walk = np.repeat(np.random.default_rng(0).standard_normal(500), 10)
-    >>> 400 < series_estimate(walk).samples < 600
-    True
-    """
-    values = check_array("series", series)
-    effective = values.size / integrated_autocorrelation_time(values)
-    return Estimate(
-        value=float(values.mean()),
-        error=float(values.std() / np.sqrt(max(effective - 1.0, 1.0))),
-        samples=effective,
-    )
-
-
 def integrated_autocorrelation_time(series: ArrayLike) -> float:
     """Integrated autocorrelation time 1 + 2 Σ_t ρ(t) of a series, in its own steps.
 

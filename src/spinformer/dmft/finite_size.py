@@ -22,8 +22,11 @@ old*: `window_of_context` turns one into a window.
 
 from __future__ import annotations
 
+import math
+
 import numba
 import numpy as np
+from scipy.stats import binom
 
 from spinformer.core.checks import (
     check_array,
@@ -36,6 +39,10 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft.mean_field import attend, softmax_weights
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network, fitting
+
+LARGEST_SUM = 2**21  # tokens, paths or windows that still fit comfortably in memory
+# Entries of the largest table, windows times tokens: a third of a gigabyte.
+_LARGEST_TABLE = 40_000_000
 
 
 @record
@@ -368,6 +375,79 @@ def generate_bits_reference(
         mean = np.tanh(beta * (attend(m, gamma=network.gamma, newest=-1) @ weights[OUTPUT]))
         path.append(np.where(rng.random(size) < 0.5 * (1.0 + mean), 1.0, -1.0))
     return np.array(path, dtype=np.int8)
+
+
+# ---- exact sums: a token of N bits is one of S = Π_l (n_l + 1) vectors of counts
+
+
+def token_states(network: Network, size: int) -> np.ndarray:
+    """Every distinguishable token of `size` bits as segment means, shape (S, L).
+
+    `S = Π_l (n_l + 1)` for segments of n_l bits; the first segment varies slowest, each from −1
+    to 1: for segments of one bit `core.states.spin_states`. Raises ValueError for more than 2²¹
+    states.
+
+    >>> token_states(Network.document(), 6)[[0, 1, 3, -1]]
+    array([[-1., -1., -1.],
+           [-1., -1.,  0.],
+           [-1.,  0., -1.],
+           [ 1.,  1.,  1.]])
+    """
+    counts = check_instance("network", network, Network).counts(size)
+    shape = tuple(int(count) + 1 for count in counts)
+    check_terms("size", LARGEST_SUM, *shape)
+    ups = np.indices(shape).reshape(len(counts), -1).T
+    return 2.0 * ups / counts - 1.0
+
+
+def token_probabilities(
+    network: Network, size: int, *, beta: float, attention: np.ndarray
+) -> np.ndarray:
+    """p(token | A), shape (..., S), for all S `token_states`, given A (..., P); sums to 1.
+
+    [poclopez2024dynamical, Eq. (8)]. Raises ValueError for a negative β or another width.
+
+    >>> table = token_probabilities(Network.document(), 3, beta=1.0, attention=np.zeros(3))
+    >>> table  # eight states of three fair bits
+    array([0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125])
+    """
+    counts = check_instance("network", network, Network).counts(size)
+    up = 0.5 * (1.0 + window_means(network, beta, attention=attention))
+    table = np.ones((*up.shape[:-1], 1))
+    for segment, bits in enumerate(counts):
+        chance = binom.pmf(np.arange(bits + 1), bits, up[..., segment, None])
+        table = (table[..., :, None] * chance[..., None, :]).reshape(*up.shape[:-1], -1)
+    return table
+
+
+def transition_probabilities(
+    network: Network, size: int, *, beta: float, position: int
+) -> np.ndarray:
+    """Probability of every next token after every window, (S, …, S; S), oldest token first.
+
+    `position` is that of the window's newest token. Raises ValueError where the table would be
+    larger than 40 million entries.
+
+    >>> signs, none = np.ones((4, 1, 1)), np.ones((4, 1, 0))
+    >>> coin = Network(semantic=signs, position=none, context=1, gamma=1.0, epsilon=0.0)
+    >>> transition_probabilities(coin, 1, beta=0.5, position=0).round(4)  # e^{±1/2} / 2 cosh(1/2)
+    array([[0.7311, 0.2689],
+           [0.2689, 0.7311]])
+    """
+    states = token_states(network, size)
+    count, context = len(states), network.context
+    check_terms("size", _LARGEST_TABLE, *(count,) * (context + 1))
+    grid = np.indices((count,) * context).reshape(context, -1).T
+    attention = attention_of_window(network, states[grid], position=position)
+    table = token_probabilities(network, size, beta=beta, attention=attention)
+    return table.reshape(*(count,) * context, count)
+
+
+def check_terms(name: str, most: int, *axes: int) -> None:
+    """ValueError where a sum over axes of these lengths has too many terms."""
+    number = math.prod(map(float, axes))
+    if number > most:
+        raise ValueError(f"{name} must leave at most {most} terms of a sum, got {number:.3g}")
 
 
 # ---- to first order in N^{-1/2}

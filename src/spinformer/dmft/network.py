@@ -3,10 +3,9 @@
 [poclopez2024dynamical]: the tokens of a network are made of many *sites*, each drawn on its own
 given the attention vector; all that attention sees of a token are its overlaps with P features in
 each role α ∈ {o, v, q, k} (output, value, query, key), averages over the sites. In a `Network`
-sites are bits: tokens x ∈ {−1, 1}^N, features W^α_a ∈ R^N, in the document signs; in
-`letters.LetterNetwork` they
-are letters. A position is a code of K bits (`core.states.spin_states`, row p for position p). All
-that the limit N → ∞ knows of the weights is which *kinds of site* exist and which fraction of the
+sites are bits: tokens x ∈ {−1, 1}^N, features W^α_a ∈ R^N, in the document signs. A position is a
+code of K bits (`core.states.spin_states`, row p for position p). All that the limit N → ∞ knows of
+the weights is which *kinds of site* exist and which fraction of the
 sites is of each kind. That is what is stored: `semantic`, one column for every kind, called a
 segment, and `fractions`. A network of N given bits is the special case of N segments of weight
 1/N.

@@ -15,9 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 
-from spinformer.core.checks import check_array, check_instance, check_integer
 from spinformer.dmft.attractors import Attractors, Regime
-from spinformer.dmft.regimes import Diagram
 from spinformer.plot.style import COLORS, DIVERGING, label_panels
 
 REGIME_COLORS: dict[Regime, str] = {
@@ -39,26 +37,15 @@ _ROWS = 480  # of a drawn diagram, where values are
 
 
 def _diagram_image(
-    counts: np.ndarray, *, columns: int, regime: np.ndarray | None = None, only: Sequence[int] = ()
+    counts: np.ndarray, *, columns: int, regime: np.ndarray, only: Sequence[int]
 ) -> np.ndarray:
-    """Which cells of an orbit diagram were visited, (bins, columns), from counts (B, bins).
+    """Shares (bins, columns) of the parameters that visited a cell, from counts (B, bins).
 
-    Neighbouring values of the parameter share a column when B exceeds `columns`; with `regime`
-    and `only`, just the parameters whose code is listed count. Entries are shares in [0, 1] of
-    the column's parameters that visited the cell.
-
-    >>> _diagram_image(np.array([[1, 0], [2, 0], [0, 0], [0, 5]]), columns=2)
-    array([[1. , 0. ],
-           [0. , 0.5]])
+    Neighbouring values of the parameter share a column when B exceeds `columns`; parameters whose
+    `regime` (B,) is not listed count as having visited nothing.
     """
-    counts = check_array("counts", counts, ndim=2, low=0.0)
-    check_integer("rows of counts", len(counts), low=1)
-    columns = min(check_integer("columns", columns, low=1), len(counts))
-    visited = counts > 0
-    if regime is not None:
-        regime = check_array("regime", regime, shape=(len(counts),))
-        visited = visited & np.isin(regime, list(only))[:, None]
-    edges = np.linspace(0, len(counts), columns + 1).astype(int)
+    visited = (counts > 0) & np.isin(regime, only)[:, None]
+    edges = np.linspace(0, len(counts), min(columns, len(counts)) + 1).astype(int)
     return np.stack([visited[a:b].mean(axis=0) for a, b in pairwise(edges)], 1)
 
 
@@ -67,14 +54,6 @@ def _orbit_image(found: Attractors, *, columns: int = 900) -> np.ndarray:
 
     Black: values visited on periodic orbits. Yellow: on all others, whose section is orange if
     quasi-periodic, purple if chaotic, green if its chaos ended, blue if undecided.
-
-    >>> from spinformer.dmft.network import Network
-    >>> from spinformer.dmft.regimes import orbit_diagram
-    >>> found = orbit_diagram(
-    ...     Network.document(), beta=[0.5, 0.6], transient=100, kept=100, exponent_steps=40, bins=8
-    ... )
-    >>> _orbit_image(found).shape
-    (8, 2, 3)
     """
     image = np.ones((found.histogram.shape[1], min(columns, len(found.regime)), 3))
     wandering = [Regime.UNDECIDED, Regime.TRANSIENT_CHAOS, Regime.QUASI_PERIODIC, Regime.CHAOTIC]
@@ -90,23 +69,12 @@ def _orbit_image(found: Attractors, *, columns: int = 900) -> np.ndarray:
     return image
 
 
-def show_orbit_diagram(found: Diagram) -> Figure:
-    """Draw a diagram along one parameter, and below it the leading exponent and the second, if any.
+def show_orbit_diagram(found: Attractors, *, beta: np.ndarray) -> Figure:
+    """Draw attractors along β (B,), and below them the leading exponent and the second.
 
     The scale of the exponents is linear below 0.01 and logarithmic beyond.
-
-    >>> from spinformer.dmft.network import Network
-    >>> from spinformer.dmft.regimes import orbit_diagram
-    >>> found = orbit_diagram(
-    ...     Network.document(), beta=[0.5, 0.6], transient=100, kept=100, exponent_steps=40, bins=8
-    ... )
-    >>> figure = show_orbit_diagram(found)
-    >>> len(figure.axes)
-    2
-    >>> plt.close(figure)
     """
-    name, values = _axes(found, 1)[0]
-    left, right = values[0], values[-1]
+    left, right = beta[0], beta[-1]
     if left == right:
         # A diagram of one value is a strip as wide as nothing; give it some width.
         left, right = left - 0.5, right + 0.5
@@ -117,8 +85,7 @@ def show_orbit_diagram(found: Diagram) -> Figure:
     bins = found.histogram.shape[1]
     seen = np.linspace(*found.span, bins)[found.histogram.any(axis=0)]
     low, high = found.span
-    if low == -high:
-        low, high = np.array([-1.05, 1.05]) * max(np.abs(seen).max(), high / bins)
+    low, high = np.array([-1.05, 1.05]) * max(np.abs(seen).max(), high / bins)
     rows = min(bins, round(_ROWS * np.ptp(found.span) / (high - low)))
     edges = np.linspace(0, bins, rows + 1).astype(int)[:-1]
     coarse = replace(
@@ -135,7 +102,7 @@ def show_orbit_diagram(found: Diagram) -> Figure:
     )
     top.set_ylim(low, high)
     top.grid(False)
-    top.set_ylabel("state" if found.disordered is None else "overlap $m^o_1$")
+    top.set_ylabel("overlap $m^o_1$")
     pale = Patch(
         color=COLORS["yellow"], alpha=0.35, label="values off the plane, where not periodic"
     )
@@ -144,7 +111,7 @@ def show_orbit_diagram(found: Diagram) -> Figure:
     for regime in Regime:
         chosen = found.regime == regime
         bottom.plot(
-            values[chosen],
+            beta[chosen],
             rates[chosen, 0],
             ".",
             ms=1.5,
@@ -152,13 +119,12 @@ def show_orbit_diagram(found: Diagram) -> Figure:
             label=regime.label,
             rasterized=True,
         )
-    if rates.shape[1] > 1:
-        bottom.plot(values, rates[:, 1], ".", ms=0.7, color="0.6", rasterized=True, label="second")
+    bottom.plot(beta, rates[:, 1], ".", ms=0.7, color="0.6", rasterized=True, label="second")
     bottom.axhline(0, color="0.3", lw=0.8)
     bottom.set_yscale("symlog", linthresh=0.01)
     bottom.set_ylim(-0.5, 0.5)
     bottom.set_yticks([-0.1, -0.01, 0.0, 0.01, 0.1])
-    bottom.set_xlabel(PARAMETERS.get(name, name))
+    bottom.set_xlabel(PARAMETERS["beta"])
     bottom.set_ylabel("exponents (nats per step)")
     figure.legend(
         *bottom.get_legend_handles_labels(),
@@ -169,31 +135,6 @@ def show_orbit_diagram(found: Diagram) -> Figure:
         handletextpad=0.1,
     )
     label_panels([top, bottom])
-    return figure
-
-
-def show_phase_diagram(found: Diagram) -> Figure:
-    """Draw a diagram over two parameters: the regime of every cell, and its leading exponent.
-
-    >>> from spinformer.dmft.network import Network
-    >>> from spinformer.dmft.regimes import phase_diagram
-    >>> grid = {"beta": [0.5, 0.6], "gamma": [1.0, 2.0]}
-    >>> figure = show_phase_diagram(phase_diagram(Network.document(), transient=100, **grid))
-    >>> len(figure.axes)
-    3
-    >>> plt.close(figure)
-    """
-    (upwards, rows), (across, columns) = _axes(found, 2)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 4.1), sharey=True)
-    draw_plane(
-        (left, right), found.regime, found.exponents.value[..., 0], across=columns, upwards=rows
-    )
-    for axis in (left, right):
-        axis.set_xlabel(PARAMETERS.get(across, across))
-    left.set_ylabel(PARAMETERS.get(upwards, upwards))
-    handles = [Patch(color=REGIME_COLORS[code], label=code.label) for code in Regime]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8)
-    label_panels([left, right])
     return figure
 
 
@@ -225,14 +166,3 @@ def _draw_cells(
     axis.grid(False)
     place: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
     return axis.imshow(image, extent=(left, right, low, high), **place, **how)
-
-
-def _axes(found: Diagram, number: int) -> list[tuple[str, np.ndarray]]:
-    """Names and values of the axes of a diagram that has so many, from one start."""
-    axes = list(check_instance("found", found, Diagram).values.items())
-    if len(axes) != number or found.regime.ndim != number:
-        raise ValueError(
-            f"found must be a diagram over {number} parameter(s) from one start, got "
-            f"{[name for name, _ in axes]} and shape {found.regime.shape}"
-        )
-    return axes

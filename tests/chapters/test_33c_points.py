@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from spinformer.core.solve import NotConverged, Status
-from spinformer.dmft import continuation
-from spinformer.dmft.attractors import rotation_number, strobed
-from spinformer.dmft.continuation import (
+from compendium.c33c_bifurcations import cycles
+from compendium.c33c_bifurcations.cycles import (
     Kind,
-    Map,
     _conditions,
     _equations_of,
     bifurcation,
@@ -17,10 +14,12 @@ from spinformer.dmft.continuation import (
     cycle,
     follow_bifurcation,
     follow_cycle,
-    onset,
 )
+from spinformer.core.solve import NotConverged, Status
+from spinformer.dmft.attractors import rotation_number, strobed
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.onset import onset
 
 NETWORK = Network.document()
 ZERO = Context(np.zeros((4, 3)), 0)
@@ -164,8 +163,6 @@ def test_failures_are_flagged(torus):
     assert not lost.converged
     with pytest.raises(NotConverged, match="flip"):
         bifurcation(NETWORK, far, kind=Kind.FLIP, max_steps=15)
-    with pytest.raises(ValueError, match="parameter"):
-        bifurcation(NETWORK, torus, kind=Kind.TORUS, parameter="alpha")
 
 
 def test_what_is_called_found_has_the_residual_asked_for(torus):
@@ -195,8 +192,8 @@ def test_a_point_far_from_where_the_sign_changed_is_not_taken(monkeypatch, torus
         far = Context(point.value.attention + 0.5, point.value.position)
         return replace(point, value=far) if len(asked) % 2 else point
 
-    attempt = continuation._try
-    monkeypatch.setattr(continuation, "_try", astray)
+    attempt = cycles._try
+    monkeypatch.setattr(cycles, "_try", astray)
     start = cycle(NETWORK, ZERO, beta=1.235, period=4)
     found = follow_cycle(NETWORK, start, step=5e-3, within=(1.2, 1.25), max_steps=9)
     assert len(asked) == 2
@@ -225,69 +222,3 @@ def test_a_neutral_saddle_is_no_birth_of_a_closed_curve():
     saddle = cycle(NETWORK, curve.context.select(first), beta=beta, period=4, epsilon=epsilon)
     told = bifurcation(NETWORK, saddle, kind=Kind.TORUS, throw=False)
     assert told.status == Status.STALLED
-
-
-HENON = Map(
-    step=lambda x, a, b: np.stack([a - x[:, 0] ** 2 + b * x[:, 1], x[:, 0]], axis=1),
-    tangent=lambda x, a, b: np.stack(
-        [np.stack([-2 * x[:, 0], b], axis=1), np.tile([1.0, 0.0], (len(x), 1))], axis=1
-    ),
-)
-DELAYED = Map(
-    step=lambda x, a: np.stack([a * x[:, 0] * (1 - x[:, 1]), x[:, 0]], axis=1),
-    tangent=lambda x, a: np.stack(
-        [np.stack([a * (1 - x[:, 1]), -a * x[:, 0]], axis=1), np.tile([1.0, 0.0], (len(x), 1))],
-        axis=1,
-    ),
-)
-
-
-def test_cycles_and_bifurcations_of_a_map_against_closed_forms():
-    """Henon's fixed points meet at a = -(1-b)²/4 and double at 3(1-b)²/4; its 2-cycle is known."""
-    b = 0.3
-    rest = cycle(HENON, [0.5, 0.5], period=2, a=0.2, b=b)
-    assert rest.period == 1
-    assert rest.value[0] == pytest.approx((b - 1 + np.sqrt((1 - b) ** 2 + 0.8)) / 2, abs=1e-11)
-    branch = follow_cycle(
-        HENON, cycle(HENON, [0.5, 0.5], period=1, a=0.2, b=b), parameter="a", step=0.05,
-        within=(-0.5, 0.5),
-    )  # fmt: skip
-    (flip,) = branch.bifurcations
-    assert flip.kind == Kind.FLIP
-    assert flip.parameters == {"a": pytest.approx(0.75 * (1 - b) ** 2, abs=1e-9), "b": b}
-    down = follow_cycle(HENON, rest, parameter="a", step=-0.02, within=(-0.5, 0.5), max_steps=60)
-    (fold,) = (point for point in down.bifurcations if point.kind == Kind.FOLD)
-    assert fold.parameters["a"] == pytest.approx(-0.25 * (1 - b) ** 2, abs=1e-9)
-    assert down.values.min() > -0.25 * (1 - b) ** 2 - 1e-6
-    curve = continuation.follow_bifurcation(
-        HENON, flip, parameters=("a", "b"), step=0.02, within=((-1, 2), (0.0, 0.6))
-    )
-    np.testing.assert_allclose(curve.values[:, 0], 0.75 * (1 - curve.values[:, 1]) ** 2, atol=1e-8)
-    twice = cycle(HENON, [1.0, 0.0], period=2, a=0.8, b=b)
-    # Its two places add to 1 - b and multiply to (1 - b)² - a.
-    ends = np.sort(np.roots([1.0, -(1 - b), (1 - b) ** 2 - 0.8]).real)
-    np.testing.assert_allclose(np.sort(twice.value), ends, atol=1e-10)
-    trace = 4 * ends.prod() + 2 * b
-    np.testing.assert_allclose(
-        np.sort(twice.multipliers), np.sort(np.roots([1, -trace, b * b]).astype(complex)), atol=1e-9
-    )
-
-
-def test_a_closed_curve_of_a_map_is_born_where_it_must_be():
-    """The delayed logistic map: x = 1 - 1/a loses its stability at a = 2 with a sixth of a turn."""
-    rest = cycle(DELAYED, [0.4, 0.4], period=1, a=1.8)
-    (torus,) = follow_cycle(DELAYED, rest, parameter="a", step=0.05, within=(1.5, 2.2)).bifurcations
-    assert (torus.kind, torus.parameters["a"]) == (Kind.TORUS, pytest.approx(2.0, abs=1e-9))
-    assert torus.rotation == pytest.approx(1 / 6, abs=1e-9)
-
-
-def test_a_map_is_refused_what_it_cannot_do(torus):
-    with pytest.raises(ValueError, match="start leads out"):
-        cycle(HENON, [1e200, 0.0], period=3, a=0.2, b=0.3)
-    with pytest.raises(ValueError, match="start must be a cycle of the system"):
-        bifurcation(HENON, torus, kind=Kind.TORUS)
-    rest = cycle(HENON, [0.5, 0.5], period=1, a=0.2, b=0.3)
-    with pytest.raises(ValueError, match="parameter must be one of"):
-        follow_cycle(HENON, rest, step=0.1, within=(0.0, 1.0))
-    with pytest.raises(TypeError, match="beta"):
-        cycle(NETWORK, ZERO, period=4, betta=1.0)

@@ -6,20 +6,14 @@ import torch
 from scipy.special import softmax
 from scipy.stats import binom
 
+from compendium.c32_paths_to_mean_fields.functional import enumerate_paths, propagate, saddle_point
 from spinformer.core.solve import NotConverged
 from spinformer.core.states import spin_states
-from spinformer.dmft.finite_size import mean_path
-from spinformer.dmft.functional import (
-    _token_probabilities,
-    enumerate_paths,
-    propagate,
-    saddle_point,
-    token_states,
-)
+from spinformer.dmft.finite_size import mean_path, token_probabilities, token_states
 from spinformer.dmft.network import Network
 
 
-def small_network(seed: int = 3) -> Network:
+def small_network(seed=3):
     """Three bits, each a segment of its own; weights without symmetry, T = 2, one position bit."""
     return Network.segmented(
         seed, features=2, segments=3, bits=1, context=2, gamma=1.7, epsilon=0.3
@@ -221,7 +215,7 @@ def test_probabilities_of_uneven_segments_are_products_of_binomials():
         fractions=np.array([0.75, 0.25]),
     )
     attention = np.array([0.3, -0.8])
-    table = _token_probabilities(uneven, 4, beta=1.1, attention=attention)
+    table = token_probabilities(uneven, 4, beta=1.1, attention=attention)
     chance = 1 / (1 + np.exp(-2 * 1.1 * attention @ uneven.semantic[0]))
     expected = [
         binom.pmf(a, 3, chance[0]) * binom.pmf(b, 1, chance[1]) for a in range(4) for b in (0, 1)
@@ -242,11 +236,8 @@ def test_the_default_position_is_that_of_a_text_that_begins_with_the_window():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"steps": 0}, "steps"),
         ({"steps": 9}, "steps"),
         ({"size": 4}, "size"),
-        ({"window": np.ones((3, 3))}, "window"),
-        ({"window": 2.0 * np.ones((2, 3))}, "window"),
         ({"size": 3 * 10**4}, "size"),
     ],
 )
@@ -262,7 +253,7 @@ def test_bad_input_names_the_argument(change, message):
         (lambda net: token_states(net, 3 * 10**9), ValueError, "size"),
         (lambda net: token_states("net", 3), TypeError, "network"),
         (
-            lambda net: _token_probabilities(net, 3, beta=1.0, attention=np.ones(3)),
+            lambda net: token_probabilities(net, 3, beta=1.0, attention=np.ones(3)),
             ValueError,
             "attention",
         ),
@@ -270,20 +261,6 @@ def test_bad_input_names_the_argument(change, message):
             lambda net: propagate(net, 3 * 15, beta=1.0, window=np.ones((2, 3)), steps=1),
             ValueError,
             "size",
-        ),
-        (
-            lambda net: enumerate_paths(
-                net, 3, beta=1.0, window=np.ones((2, 3)), steps=2
-            ).generating_functional(torch.zeros(2, 4, 2)),
-            TypeError,
-            "source must be torch.float64",
-        ),
-        (
-            lambda net: enumerate_paths(
-                net, 3, beta=1.0, window=np.ones((2, 3)), steps=2
-            ).generating_functional(torch.zeros(3, 4, 2, dtype=torch.float64)),
-            ValueError,
-            "source",
         ),
     ],
 )

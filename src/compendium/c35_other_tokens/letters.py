@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_instance, check_integer
+from spinformer.core.checks import check_array, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft.network import OUTPUT, AttentionNetwork, Network
@@ -40,12 +40,6 @@ class LetterNetwork(AttentionNetwork):
         information, and no push).
     position, context, gamma, epsilon, fractions: as in `network.Network`. A token is (..., L, q),
     how often each letter occurs in each segment.
-
-    Raises ValueError or TypeError naming the argument.
-
-    >>> network = LetterNetwork.document(5)
-    >>> network.features, network.segments, network.letters, network.context
-    (3, 3, 5, 4)
     """
 
     def _checked_semantic(self) -> np.ndarray:
@@ -60,12 +54,7 @@ class LetterNetwork(AttentionNetwork):
 
     @classmethod
     def from_binary(cls, network: Network) -> LetterNetwork:
-        """The network of bits as one of two letters, the bit −1 first.
-
-        >>> LetterNetwork.from_binary(Network.document()).semantic[0, 0, 0]
-        array([ 1., -1.])
-        """
-        check_instance("network", network, Network)
+        """The network of bits as one of two letters, the bit −1 first."""
         return cls(
             semantic=network.semantic[..., None] * np.array([-1.0, 1.0]),
             position=network.position,
@@ -87,15 +76,7 @@ class LetterNetwork(AttentionNetwork):
         epsilon: float,
         fractions: np.ndarray | None = None,
     ) -> LetterNetwork:
-        """Potts features: `labels` (4, P, L), integers below q, name the letter of each segment.
-
-        >>> one = LetterNetwork.potts(np.zeros((4, 1, 1)), letters=3, position=np.zeros((4, 1, 0)),
-        ...                           context=1, gamma=0.0, epsilon=0.0)
-        >>> one.semantic[0, 0, 0]
-        array([ 1. , -0.5, -0.5])
-        """
-        letters = check_integer("letters", letters, low=2)
-        labels = check_array("labels", labels, shape=(4, None, None), values=range(letters))
+        """Potts features: `labels` (4, P, L), integers below q, name the letter of each segment."""
         named = labels[..., None] == np.arange(letters)
         return cls(
             semantic=np.where(named, 1.0, -1.0 / (letters - 1)),
@@ -112,11 +93,7 @@ class LetterNetwork(AttentionNetwork):
 
         γ is q − 1 times that of `Network.document`: in units of features of variance 1 it is the
         same. With two letters this is the document's network.
-
-        >>> f"{LetterNetwork.document(4).gamma / Network.document().gamma:.1f}"
-        '3.0'
         """
-        letters = check_integer("letters", letters, low=2)
         binary = Network.document()
         return cls.potts(
             (binary.semantic + 1.0) / 2.0,
@@ -144,15 +121,8 @@ class LetterNetwork(AttentionNetwork):
 
         `gamma` counts in units of features of variance 1, so that the network gets q − 1 times it.
         Position signs are random; `context` defaults to 2^bits.
-
-        >>> LetterNetwork.segmented(0, letters=4).semantic.shape
-        (4, 3, 3, 4)
         """
         rng = numpy_generator(seed)
-        letters = check_integer("letters", letters, low=2)
-        features = check_integer("features", features, low=1)
-        segments = check_integer("segments", segments, low=1)
-        bits = check_integer("bits", bits, low=0, high=20)
         return cls.potts(
             rng.integers(letters, size=(4, features, segments)),
             letters=letters,
@@ -181,20 +151,9 @@ class LetterNetwork(AttentionNetwork):
         return np.einsum("rals,...ls->...ra", weighted, token)
 
     def probabilities(self, attention: np.ndarray, *, beta: np.ndarray | float) -> np.ndarray:
-        """P(s) of every segment, (..., L, q), given attention vectors (..., P); β broadcasts.
-
-        >>> LetterNetwork.document(4).probabilities(np.zeros(3), beta=1.0)[0]
-        array([0.25, 0.25, 0.25, 0.25])
-        """
-        attention = check_array("attention", attention)
-        if attention.shape[-1:] != (self.features,):
-            raise ValueError(
-                f"attention must have a last axis of {self.features} features, "
-                f"got shape {attention.shape}"
-            )
-        beta = check_array("beta", beta, low=0.0)
+        """P(s) of every segment, (..., L, q), given attention vectors (..., P); β broadcasts."""
         logit = np.einsum("...b,bls->...ls", attention, self.semantic[OUTPUT])
-        logit = beta[..., None, None] * logit
+        logit = np.asarray(beta)[..., None, None] * logit
         weight = np.exp(logit - logit.max(axis=-1, keepdims=True))
         return weight / weight.sum(axis=-1, keepdims=True)
 

@@ -19,94 +19,21 @@ newest token.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from scipy.optimize import minimize, root
-from scipy.stats import binom
 
-from spinformer.core.checks import (
-    check_array,
-    check_flag,
-    check_instance,
-    check_integer,
-    check_real,
-    check_tensor,
-)
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
-from spinformer.dmft.finite_size import attention_of_window, window_means
+from spinformer.dmft.finite_size import (
+    LARGEST_SUM,
+    attention_of_window,
+    check_terms,
+    token_probabilities,
+    token_states,
+)
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
-
-if TYPE_CHECKING:
-    import torch
-
-_LARGEST_SUM = 2**21  # tokens, paths or windows that still fit comfortably in memory
-# Entries of the largest table, windows times tokens: a third of a gigabyte.
-_LARGEST_TABLE = 40_000_000
-
-
-def token_states(network: Network, size: int) -> np.ndarray:
-    """Every distinguishable token of `size` bits as segment means, shape (S, L).
-
-    `S = Π_l (n_l + 1)` for segments of n_l bits; the first segment varies slowest, each from −1
-    to 1: for segments of one bit `core.states.spin_states`. Raises ValueError for more than 2²¹
-    states.
-
-    >>> token_states(Network.document(), 6)[[0, 1, 3, -1]]
-    array([[-1., -1., -1.],
-           [-1., -1.,  0.],
-           [-1.,  0., -1.],
-           [ 1.,  1.,  1.]])
-    """
-    counts = check_instance("network", network, Network).counts(size)
-    shape = tuple(int(count) + 1 for count in counts)
-    _bounded("size", _LARGEST_SUM, *shape)
-    ups = np.indices(shape).reshape(len(counts), -1).T
-    return 2.0 * ups / counts - 1.0
-
-
-def _token_probabilities(
-    network: Network, size: int, *, beta: float, attention: np.ndarray
-) -> np.ndarray:
-    """p(token | A), shape (..., S), for all S `token_states`, given A (..., P); sums to 1.
-
-    [poclopez2024dynamical, Eq. (8)]. Raises ValueError for a negative β or another width.
-
-    >>> table = _token_probabilities(Network.document(), 3, beta=1.0, attention=np.zeros(3))
-    >>> table  # eight states of three fair bits
-    array([0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125])
-    """
-    counts = check_instance("network", network, Network).counts(size)
-    up = 0.5 * (1.0 + window_means(network, beta, attention=attention))
-    table = np.ones((*up.shape[:-1], 1))
-    for segment, bits in enumerate(counts):
-        chance = binom.pmf(np.arange(bits + 1), bits, up[..., segment, None])
-        table = (table[..., :, None] * chance[..., None, :]).reshape(*up.shape[:-1], -1)
-    return table
-
-
-def transition_probabilities(
-    network: Network, size: int, *, beta: float, position: int
-) -> np.ndarray:
-    """Probability of every next token after every window, (S, …, S; S), oldest token first.
-
-    `position` is that of the window's newest token. Raises ValueError where the table would be
-    larger than 40 million entries.
-
-    >>> signs, none = np.ones((4, 1, 1)), np.ones((4, 1, 0))
-    >>> coin = Network(semantic=signs, position=none, context=1, gamma=1.0, epsilon=0.0)
-    >>> transition_probabilities(coin, 1, beta=0.5, position=0).round(4)  # e^{±1/2} / 2 cosh(1/2)
-    array([[0.7311, 0.2689],
-           [0.2689, 0.7311]])
-    """
-    states = token_states(network, size)
-    count, context = len(states), network.context
-    _bounded("size", _LARGEST_TABLE, *(count,) * (context + 1))
-    grid = np.indices((count,) * context).reshape(context, -1).T
-    attention = attention_of_window(network, states[grid], position=position)
-    table = _token_probabilities(network, size, beta=beta, attention=attention)
-    return table.reshape(*(count,) * context, count)
 
 
 @record
@@ -115,33 +42,18 @@ class PathSum:
 
     probability: (S**steps,) of each path.
     features: (S**steps, steps, 4, P) values of `Σ_i W^α_ia x_i` (semantic part, no 1 − ε).
-
-    >>> import torch
-    >>> paths = enumerate_paths(
-    ...     Network.document(), 3, beta=1.0, window=np.zeros((4, 3)), steps=2
-    ... )
-    >>> f"{float(paths.generating_functional(torch.zeros(2, 4, 3, dtype=torch.float64))):.9f}"
-    '1.000000000'
     """
 
-    size: int
     probability: torch.Tensor
     features: torch.Tensor
 
     def generating_functional(self, source: torch.Tensor) -> torch.Tensor:
         """Z(g), a scalar differentiable in `source` (float64) of shape (steps, 4, P)."""
-        import torch
-
-        check_tensor(
-            "source", source, shape=self.features.shape[1:], like=("features", self.features)
-        )
         exponent = torch.einsum("ptra,tra->p", self.features, source)
         return (self.probability * torch.exp(exponent)).sum()
 
     def mean_features(self) -> torch.Tensor:
         """N⟨m^α_{a,t}⟩ as a plain average over the paths, shape (steps, 4, P)."""
-        import torch
-
         return torch.einsum("p,ptra->tra", self.probability, self.features)
 
 
@@ -157,32 +69,22 @@ def enumerate_paths(
     """Probabilities and features of every path of `steps` tokens after `window` (T, L).
 
     Raises ValueError if there are more than 2²¹ paths.
-
-    >>> paths = enumerate_paths(
-    ...     Network.document(), 3, beta=1.0, window=np.zeros((4, 3)), steps=2
-    ... )
-    >>> len(paths.probability), f"{float(paths.probability.sum()):.9f}"
-    (64, '1.000000000')
     """
-    import torch
-
-    window, position, beta = _start(network, beta, window, position)
-    steps = check_integer("steps", steps, low=1)
+    position = network.context - 1 if position is None else position
     states = token_states(network, size)
-    _bounded("steps", _LARGEST_SUM, *(len(states),) * steps)
+    check_terms("steps", LARGEST_SUM, *(len(states),) * steps)
     probability = np.ones(1)
     paths = np.empty((1, 0), dtype=np.int64)
     for step in range(steps):
         known = np.broadcast_to(window, (len(paths), *window.shape))
         recent = np.concatenate([known, states[paths]], axis=1)[:, -network.context :]
         attention = attention_of_window(network, recent, position=position + step)
-        table = _token_probabilities(network, size, beta=beta, attention=attention)
+        table = token_probabilities(network, size, beta=beta, attention=attention)
         probability = (probability[:, None] * table).ravel()
         new = np.tile(np.arange(len(states)), len(paths))
         paths = np.column_stack([np.repeat(paths, len(states), axis=0), new])
     overlaps = size * network.overlaps(states)
     return PathSum(
-        size=size,
         probability=torch.from_numpy(probability),
         features=torch.from_numpy(overlaps[paths]),
     )
@@ -200,20 +102,12 @@ def propagate(
     """Exact distribution of each single token, shape (steps, S): no path is ever written out.
 
     The window of T tokens is a Markov chain; its distribution, an array of T axes of length S
-    (at most 2²¹ entries; ValueError beyond), is pushed forward one token at a time from the
-    given `window`.
-
-    >>> chain = propagate(
-    ...     Network.document(), 3, beta=0.0, window=np.zeros((4, 3)), steps=2
-    ... )
-    >>> chain.shape, bool(np.allclose(chain, 1 / 8))  # fair bits at β = 0
-    ((2, 8), True)
+    (at most 2²¹ entries; ValueError beyond), is pushed forward one token at a time from `window`.
     """
-    window, position, beta = _start(network, beta, window, position)
-    steps = check_integer("steps", steps, low=1)
+    position = network.context - 1 if position is None else position
     states = token_states(network, size)
     context, count = network.context, len(states)
-    _bounded("size", _LARGEST_SUM, *(count,) * context)
+    check_terms("size", LARGEST_SUM, *(count,) * context)
     # Tokens of the initial window are known; an axis exists only for tokens drawn since.
     joint = np.ones(())
     marginals = np.empty((steps, count))
@@ -223,7 +117,7 @@ def propagate(
         fixed = np.broadcast_to(known, (len(drawn), *known.shape))
         recent = np.concatenate([fixed, drawn], axis=1)
         attention = attention_of_window(network, recent, position=position + step)
-        kernel = _token_probabilities(network, size, beta=beta, attention=attention)
+        kernel = token_probabilities(network, size, beta=beta, attention=attention)
         joint = joint[..., None] * kernel.reshape(*joint.shape, count)
         marginals[step] = joint.reshape(-1, count).sum(axis=0)
         if joint.ndim > context:
@@ -261,20 +155,9 @@ def saddle_point(
     is the mean field. For tokens of means μ the exponent is Σ_s ⟨(W g_s) μ_s − D(μ_s | tanh H_s)⟩,
     D the relative entropy of two bits; its largest value dominates Z. It is climbed to from the
     tokens that m̂ = 0 gives, in at most `max_steps` steps (0: these tokens themselves). Raises
-    NotConverged (unless `throw` is False) where it does not settle, ValueError for bad input.
-
-    >>> at_rest = saddle_point(
-    ...     Network.document(), np.zeros((2, 4, 3)), beta=1.0, window=np.zeros((4, 3))
-    ... )
-    >>> abs(at_rest.value), bool(at_rest.conjugate.any())
-    (0.0, False)
+    NotConverged (unless `throw` is False) where it does not settle.
     """
-    import torch
-
-    window, position, beta = _start(network, beta, window, position)
-    source = check_array("source", source, shape=(None, 4, network.features))
-    max_steps = check_integer("max_steps", max_steps, low=0)
-    tolerance = check_real("tolerance", tolerance, low=0.0)
+    position = network.context - 1 if position is None else position
     steps, context = len(source), network.context
     weights = torch.tensor(network.semantic)
     fractions = torch.tensor(network.fractions)
@@ -346,24 +229,6 @@ def saddle_point(
         overlaps=overlaps.numpy(),
         conjugate=conjugate.numpy(),
     )
-    if check_flag("throw", throw):
+    if throw:
         found.require("the saddle point of the generating functional")
     return found
-
-
-def _start(
-    network: Network, beta: float, window: np.ndarray, position: int | None
-) -> tuple[np.ndarray, int, float]:
-    check_instance("network", network, Network)
-    window = check_array(
-        "window", window, shape=(network.context, network.segments), low=-1.0, high=1.0
-    )
-    beta = check_real("beta", beta, low=0.0)
-    position = network.context - 1 if position is None else check_integer("position", position)
-    return window, position, beta
-
-
-def _bounded(name: str, most: int, *axes: int) -> None:
-    number = math.prod(map(float, axes))
-    if number > most:
-        raise ValueError(f"{name} must leave at most {most} terms of a sum, got {number:.3g}")

@@ -1,0 +1,102 @@
+"""Where the disordered state of a network loses its stability, and how fast it then turns.
+
+At ε = 0 the window A = 0 is a fixed point for every β: all overlaps vanish, and so do
+all scores, and the softmax is flat. To first order in A a token has m^v = β C A with
+C = ⟨W^v W^{o⊤}⟩ (`Network.pair_correlations("v", "o")`); the first-order change of the softmax
+multiplies values that are small themselves, so γ drops out, and a step is
+
+    δA' = (β/T) C Σ_{s<T} δA_s .
+
+Along an eigenvector of C with eigenvalue μ, δA ∝ z^t gives z^T = (βμ/T) Σ_{s<T} z^s. With
+z = e^{iθ} the sum is e^{iθ(T−1)/2} sin(Tθ/2)/sin(θ/2), so that the phase of the equation gives
+θ = 2φ/(T+1), φ = arg μ, and its modulus gives
+
+    β = (T/|μ|) sin(φ/(T+1)) / sin(Tφ/(T+1)) ,
+
+from 1/|μ| for μ > 0 (the state magnetizes) to T/|μ| for μ < 0 (one turn in T + 1 tokens). Other
+roots of the phase, θ = 2(φ + kπ)/(T+1), reach |z| = 1 at larger β: there |μ|β/T is
+1/(sin φ cot(θ/2) − cos φ), where it is positive at all, and cot falls with θ.
+
+Linearization of [poclopez2024dynamical, Eqs. (13)-(16)]; the document gives no such formula.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spinformer.core.checks import check_instance, check_real
+from spinformer.core.records import record
+from spinformer.dmft.network import OUTPUT, VALUE, AttentionNetwork
+
+# Singular values of ⟨W^v W^o⟩ below this share of what they could be are rounding.
+_SINGULAR = 1e-12
+
+
+@record
+class Onset:
+    """Instabilities of the disordered state, one for each eigenvalue of ⟨W^v W^o⟩, earliest first.
+
+    mu: (P,) complex eigenvalues. beta: (P,) where each gets |z| = 1, infinite for μ = 0.
+    rotation: (P,) turns per token there, in [0, 1/(T + 1)]; 0 where the state magnetizes.
+    """
+
+    mu: np.ndarray
+    beta: np.ndarray
+    rotation: np.ndarray
+
+    @property
+    def critical_beta(self) -> float:
+        """Inverse temperature above which the disordered state is unstable."""
+        return float(self.beta[0])
+
+    @property
+    def critical_rotation(self) -> float:
+        """Turns per token of what takes over."""
+        return float(self.rotation[0])
+
+
+def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
+    """Instabilities of the disordered state A = 0, and the turns per token at each.
+
+    epsilon: the gain of a token is (1 − ε)β, so β is divided by 1 − ε. With ε > 0 the state A = 0
+    is a fixed point only if γ = 0 and T is a multiple of 2^K (the positions of a window average to
+    zero); then the result is exact. Otherwise the positions drive the state, γ matters, and the
+    true onset is that of a cycle of 2^K steps. ValueError unless 0 ≤ ε < 1.
+
+    >>> found = onset(Network.document())
+    >>> f"{found.critical_beta:.5f} {found.critical_rotation:.5f}"
+    '1.22124 0.05888'
+    """
+    check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
+    epsilon = check_real("epsilon", epsilon, low=0.0)
+    if epsilon >= 1.0:
+        raise ValueError(f"epsilon must be a number in [0, 1), got {epsilon}")
+    least = _SINGULAR * network.reach[VALUE].max() * network.reach[OUTPUT].max()
+    mu = _eigenvalues(network.pair_correlations("v", "o"), least=float(least))
+    size = np.abs(mu)
+    turn = np.abs(np.angle(mu)) / (network.context + 1)
+    # sin x / sin Tx through sinc, which knows its limit 1/T at x = 0.
+    ratio = np.sinc(turn / np.pi) / np.sinc(network.context * turn / np.pi)
+    with np.errstate(divide="ignore"):
+        beta = ratio / (size * (1.0 - epsilon))
+    order = np.argsort(beta, kind="stable")
+    rotation = np.where(size > 0.0, turn / np.pi, 0.0)
+    return Onset(mu=mu[order], beta=beta[order], rotation=rotation[order])
+
+
+def _eigenvalues(matrix: np.ndarray, *, least: float) -> np.ndarray:
+    """Eigenvalues of a square matrix, those that vanish as exact zeros.
+
+    Rounding moves a zero of multiplicity k by its k-th root. The range of a matrix is invariant
+    and holds all other eigenvalues, so the matrix is restricted to its range until it is regular.
+    """
+    size = len(matrix)
+    while len(matrix):
+        basis, lengths, _ = np.linalg.svd(matrix)
+        rank = int((lengths > least).sum())
+        if rank == len(matrix):
+            break
+        matrix = basis[:, :rank].T @ matrix @ basis[:, :rank]
+    mu = np.zeros(size, dtype=complex)
+    mu[: len(matrix)] = np.linalg.eigvals(matrix)
+    return mu
