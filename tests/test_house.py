@@ -34,7 +34,7 @@ CODE_CEILINGS = {
     "src/spinformer": 7_512,
     "src/bookmaker": 2_935,
     "book/_ext": 970,
-    "src/compendium": 18_887,
+    "src/compendium": 18_910,
 }
 LINE_CEILINGS = {"src": 45_027, "tests": 26_159}
 
