@@ -36,7 +36,7 @@ CODE_CEILINGS = {
     "book/_ext": 970,
     "src/compendium": 18_910,
 }
-LINE_CEILINGS = {"src": 45_027, "tests": 26_130}
+LINE_CEILINGS = {"src": 45_070, "tests": 26_130}
 
 
 @cache
