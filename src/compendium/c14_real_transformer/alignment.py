@@ -56,8 +56,7 @@ def step_alignment(
 ) -> StepAlignment:
     """Compare a layer's attention step with the descent of its own energy (see StepAlignment).
 
-    `draws` may be 0. Raises
-    ValueError for a trace of another model.
+    `draws` may be 0.
     """
     layer = trace.layer
     draws = check_integer("draws", draws, low=0)
@@ -99,8 +98,7 @@ def weight_alignment(model: LanguageModel, layer: int) -> np.ndarray:
     """Cosines between W_O W_V of head h and W_QᵀW_K of head g, from the weights alone: (H, H).
 
     On the diagonal stands what one head has of the tie W_O W_V = W_QᵀW_K, with which every step is
-    a descent [hoover2023energy]; the other entries, of mismatched heads, are its null. Raises
-    ValueError for a layer that is not there.
+    a descent [hoover2023energy]; the other entries, of mismatched heads, are its null.
     """
     sizes = model.architecture
     layer = check_integer("layer", layer, low=0, high=sizes.layers - 1)

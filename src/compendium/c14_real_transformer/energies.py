@@ -36,13 +36,11 @@ def stage_energies(
     """Energy of every head and token before the layer, and after each stage of it.
 
     Returns (before, after): `before` (B, H, N) at the queries of the layer's inputs, and
-    `after[stage]` (B, H, N) for the stages, keys held fixed throughout:
-    "hopfield": the query replaced by softmax(β q·k) k, the step with V = K
-    [bal2020energy, Eq. (12)];
-    "attention": by what the head's query map reads from the layer's attention output alone;
-    "residual": from inputs + attention output; "layer norm": from its LayerNorm; "feed
-    forward": from the layer's outputs. kind: one of KINDS. Raises ValueError for another, or a
-    trace of another model.
+    `after[stage]` (B, H, N) for the stages, keys held fixed throughout: "hopfield": the query
+    replaced by softmax(β q·k) k, the step with V = K [bal2020energy, Eq. (12)]; "attention": by
+    what the head's query map reads from the layer's attention output alone; "residual": from inputs
+    + attention output; "layer norm": from its LayerNorm; "feed forward": from the layer's outputs.
+    kind: one of KINDS.
     """
     check_choice("kind", kind, KINDS)
     layer = trace.layer
@@ -67,7 +65,7 @@ def rescaled_share(model: LanguageModel, trace: LayerTrace, *, scale: float) -> 
     The queries are written `scale` times as long and the keys `scale` times as short, which changes
     no attention weight and nothing that the model computes: what comes out is what of the share
     belongs to the way of writing. `scale` 1 is the model as stored. The step includes the residual
-    connection. Raises ValueError for scale ≤ 0 or a trace of another model.
+    connection.
 
     >>> from spinformer.language.encoder import run_model
 

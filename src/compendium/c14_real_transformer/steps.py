@@ -62,10 +62,7 @@ class HeadSteps:
 
 @torch.no_grad()
 def head_steps(model: LanguageModel, trace: LayerTrace) -> HeadSteps:
-    """What each head of a layer does to its own energy (see HeadSteps).
-
-    Raises ValueError for a trace of another model.
-    """
+    """What each head of a layer does to its own energy (see HeadSteps)."""
     reads, writes = _maps(model, trace)
     moved = _returned(trace) @ torch.einsum("hqD,hDv->hvq", reads, writes)
     common = moved.mean(-2, keepdim=True).expand_as(moved)
@@ -80,8 +77,7 @@ def turned_steps(
     """One draw of the null: mean changes of U_h by the turned head h alone, and of Σ_h U_h / H.
 
     Returns (H,), by what stands in the place of the head, and the mean over heads of the change by
-    all of them and the layer's bias together; means over sequences and tokens. Raises ValueError
-    for a trace of another model.
+    all of them and the layer's bias together; means over sequences and tokens.
     """
     reads, writes = _maps(model, trace)
     generator = numpy_generator(seed)
@@ -98,7 +94,7 @@ def turned_steps(
 def stage_changes(model: LanguageModel, trace: LayerTrace) -> np.ndarray:
     """Change of Σ_h U_h / H since the layer's inputs, after each of STAGES_OF_U: (stages, B).
 
-    Means over tokens. Raises ValueError for a trace of another model.
+    Means over tokens.
     """
     before, after = stage_energies(model, trace, "overlap")
     return np.stack([(after[s] - before).mean((1, 2)).numpy() for s in STAGES_OF_U])
@@ -147,10 +143,7 @@ def turned_rows(model: LanguageModel, windows: torch.Tensor, *, seed: int) -> Ro
 
 
 def windows_of(model: LanguageModel, sources: Sequence[str], length: int) -> torch.Tensor:
-    """All windows of `length` tokens in the first 512 of each text: (texts · 512/length, length).
-
-    Raises ValueError for a text that is too short.
-    """
+    """Windows of `length` tokens in the first 512 of each text: (texts · 512/length, length)."""
     parts = [text_windows(model, sample_texts()[name], length) for name in sources]
     return torch.cat([part[: max(LENGTHS) // length] for part in parts])
 

@@ -44,10 +44,9 @@ Examples = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 class ToyTask:
     """Sizes and noise of the task, and the learning rate, batch and seeds of its training.
 
-    width: D; patterns: N; layers: L; noise: standard deviation of each component of the noise
-    added to a pattern; goal: one of GOALS; learning_rate: Adam's at the beginning; batch: examples
-    a step; copies: E, trained from seeds `seed` to `seed` + E − 1, each as it would be alone.
-    Raises TypeError or ValueError for a field out of range.
+    width: D; patterns: N; layers: L; noise: standard deviation of each component of the noise added
+    to a pattern; goal: one of GOALS; learning_rate: Adam's at the beginning; batch: examples a
+    step; copies: E, trained from seeds `seed` to `seed` + E − 1, each as it would be alone.
     """
 
     width: int = 16
@@ -116,8 +115,7 @@ def rotation(task: ToyTask) -> torch.Tensor:
 def draw_examples(task: ToyTask, count: int, *, streams: Sequence[torch.Generator]) -> Examples:
     """`count` examples a copy, drawn from one generator each.
 
-    Returns patterns (E, B, N, D), queries (E, B, D), which pattern each is of (E, B). Raises
-    ValueError for a count below one or another number of generators than copies.
+    Returns patterns (E, B, N, D), queries (E, B, D), which pattern each is of (E, B).
     """
     count = check_integer("count", count, low=1)
     if len(streams) != task.copies:
@@ -141,10 +139,7 @@ def draw_examples(task: ToyTask, count: int, *, streams: Sequence[torch.Generato
 def toy_energy(
     weights: Weights, layer: int, *, patterns: torch.Tensor, states: torch.Tensor
 ) -> torch.Tensor:
-    """Overlap energy (see `overlap_energy`) of a layer's keys at the states (E, B, D): (E, B).
-
-    Raises ValueError for shapes that do not fit or a layer that is not there.
-    """
+    """Overlap energy (see `overlap_energy`) of a layer's keys at the states (E, B, D): (E, B)."""
     layer = _check(weights, layer, patterns, states)
     queries = (states @ weights["query"][layer].mT).unsqueeze(-2)
     keys = patterns @ weights["key"][layer].mT.unsqueeze(-3)
@@ -154,10 +149,7 @@ def toy_energy(
 def toy_update(
     weights: Weights, layer: int, *, patterns: torch.Tensor, states: torch.Tensor
 ) -> torch.Tensor:
-    """The attention output that layer `layer` adds to the states (E, B, D).
-
-    Raises ValueError for shapes that do not fit or a layer that is not there.
-    """
+    """The attention output that layer `layer` adds to the states (E, B, D)."""
     layer = _check(weights, layer, patterns, states)
     # (W_K x)·(W_Q ξ) = x·(W_Kᵀ W_Q ξ): the keys need not be formed.
     asked = states @ weights["query"][layer].mT @ weights["key"][layer]

@@ -63,8 +63,7 @@ def gain_sweep(
 ) -> GainSweep:
     """Iterate every head's loop from every `every`-th query of the first sequence at each gain.
 
-    loop: one of `loops.VALUES`; `seed` draws the rotations of "turned". Raises ValueError for
-    another loop, for gains that are not positive, or a trace of another model.
+    loop: one of `loops.VALUES`; `seed` draws the rotations of "turned".
     """
     factors = check_array("gains", gains, ndim=1, low=0.0, open_low=True)
     values = loop_values(model, trace, loop, seed=seed)

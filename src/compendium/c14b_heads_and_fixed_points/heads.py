@@ -25,10 +25,7 @@ def attention_logits(trace: LayerTrace) -> torch.Tensor:
 
 
 def head_medians(per_query: torch.Tensor) -> np.ndarray:
-    """Median over sequences and queries of a quantity (B, H, N): one number a head, (H,).
-
-    Raises ValueError for another number of axes or if there is nothing to take a median of.
-    """
+    """Median over sequences and queries of a quantity (B, H, N): one number a head, (H,)."""
     if per_query.ndim != 3 or not per_query.numel():
         raise ValueError(
             f"per_query must have 3 axes, none empty, got shape {tuple(per_query.shape)}"
@@ -49,10 +46,7 @@ def logit_skewness(logits: torch.Tensor) -> torch.Tensor:
 
 
 def class_counts(classes: np.ndarray) -> list[int]:
-    """How many heads of an array of classes 1 … 4 are in class I, II, III, IV.
-
-    Raises ValueError for an entry that is no class.
-    """
+    """How many heads of an array of classes 1 … 4 are in class I, II, III, IV."""
     classes = check_array("classes", classes, values=(1, 2, 3, 4))
     return [int((classes == number).sum()) for number in range(1, 5)]
 

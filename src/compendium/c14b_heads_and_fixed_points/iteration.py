@@ -69,8 +69,7 @@ def end_points(
 
     `loop` is one of LOOPS. A state rests when a step is shorter than `tolerance` in the units of
     the module; "keys" and "balanced" finish slow starts with Newton's method (see
-    `find_fixed_points`). Raises ValueError for another loop, a sequence that is not there, or a
-    trace of another model.
+    `find_fixed_points`).
     """
     heads = range(model.architecture.heads)
     if loop in ("keys", "balanced"):
@@ -122,12 +121,12 @@ def repeat(
     """Apply `step` to the rows of `start` (S, d), each on its own, until all rest.
 
     Value: the states (S, d). Residual (S,): the length of a row's last step over the root mean
-    square norm of all finite states; a row is moved no more while it is at most `tolerance`.
-    Status (S,): CONVERGED for these; DIVERGED if a step left the finite numbers (value: the state
-    before); CYCLE if a state that does not rest came back, within `tolerance`, to where it had
-    been after half of `max_steps` (so that periods up to `max_steps`/2 are seen); else STEP_LIMIT,
-    as for states that all shrink to zero, since a step is measured by the states themselves. With
-    `throw` NotConverged is raised unless all rest. ValueError if `step` returns another shape.
+    square norm of all finite states; a row is moved no more while it is at most `tolerance`. Status
+    (S,): CONVERGED for these; DIVERGED if a step left the finite numbers (value: the state before);
+    CYCLE if a state that does not rest came back, within `tolerance`, to where it had been after
+    half of `max_steps` (so that periods up to `max_steps`/2 are seen); else STEP_LIMIT, as for
+    states that all shrink to zero, since a step is measured by the states themselves. With `throw`
+    NotConverged is raised unless all rest.
     """
     states = check_tensor("start", start, ndim=2).detach().clone()
     moved = torch.full((len(states),), torch.inf, dtype=states.dtype)
@@ -175,7 +174,7 @@ def distinct_states(states: torch.Tensor, *, merge_radius: float = MERGE_RADIUS)
     """Number the states (S, d) by the point each lies at: labels (S,) from 0, in order.
 
     A state lies at the first point that it differs from by at most `merge_radius` times the root
-    mean square norm of all. Raises ValueError for states that are not finite.
+    mean square norm of all.
     """
     labels = torch.full((len(states),), -1)
     radius = merge_radius * float(states.square().sum(-1).mean().sqrt()) if len(states) else 0.0

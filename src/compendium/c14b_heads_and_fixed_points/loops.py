@@ -43,8 +43,7 @@ def loop_values(
 ) -> torch.Tensor:
     """What a loop of VALUES returns for each key: values w_j (B, H, N, d), at gain 1.
 
-    `seed` draws the rotations of "turned", one a head. Raises ValueError for another loop, or a
-    trace of another model.
+    `seed` draws the rotations of "turned", one a head.
     """
     if loop == "keys":
         return trace.keys
@@ -84,10 +83,7 @@ def leading_eigenvalues(matrices: np.ndarray) -> np.ndarray:
 def sublayer_step(
     model: LanguageModel, trace: LayerTrace, *, states: torch.Tensor, sequence: int = 0
 ) -> torch.Tensor:
-    """LayerNorm(x + attention(x)) of states (S, D), keys and values of `trace` held fixed.
-
-    Raises ValueError for a trace of another model.
-    """
+    """LayerNorm(x + attention(x)) of states (S, D), keys and values of `trace` held fixed."""
     prefix = f"encoder.layer.{trace.layer}.attention.output"
     queries = project(model, trace.layer, "query", states=states)
     logits = trace.beta * queries @ trace.keys[sequence].mT
@@ -99,11 +95,10 @@ def sublayer_step(
 def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tensor, torch.Tensor]:
     """Queries and keys (B, H, N, d) in the gauge in which both maps have equal Gram matrices.
 
-    Attention depends on W_Q W_Kᵀ alone: q → Aᵀq, k → A⁻¹k changes no logit, but it changes
-    what "the Hopfield network that stores the keys" is. Here W_Q W_Kᵀ = U S Vᵀ is split
-    into U√S and V√S, and the keys are centered (their mean adds the same number to all
-    logits of a query). Biases are left out of the decomposition. Raises ValueError for a trace of
-    another model.
+    Attention depends on W_Q W_Kᵀ alone: q → Aᵀq, k → A⁻¹k changes no logit, but it changes what
+    "the Hopfield network that stores the keys" is. Here W_Q W_Kᵀ = U S Vᵀ is split into U√S and
+    V√S, and the keys are centered (their mean adds the same number to all logits of a query).
+    Biases are left out of the decomposition.
     """
     sizes = model.architecture
     name = f"encoder.layer.{trace.layer}.attention.self"
@@ -125,10 +120,9 @@ def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tenso
 def readback_values(model: LanguageModel, trace: LayerTrace) -> torch.Tensor:
     """Each head's values as its own query map reads them, (B, H, N, d).
 
-    Value v of head h is written to the residual stream as W_O v and read again by the same
-    head as W_Q W_O v + b_Q: the loop a head makes through the model's own matrices, without
-    the other heads, the residual and the normalization. Raises ValueError for a trace of another
-    model.
+    Value v of head h is written to the residual stream as W_O v and read again by the same head as
+    W_Q W_O v + b_Q: the loop a head makes through the model's own matrices, without the other
+    heads, the residual and the normalization.
     """
     sizes = model.architecture
     output = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"]

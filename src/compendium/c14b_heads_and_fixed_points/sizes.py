@@ -106,8 +106,7 @@ def size_rows(
 def growth_exponents(entries: ArrayLike, *, lengths: ArrayLike) -> np.ndarray:
     """Least-squares slopes ν of log k on log N: entries (..., n) at lengths (n,) to (...).
 
-    ν = 1: a head attends to a fraction of the text; ν = 0: to a number of words. Raises ValueError
-    for numbers that are not positive, or fewer than two different lengths.
+    ν = 1: a head attends to a fraction of the text; ν = 0: to a number of words.
     """
     sizes = check_array("lengths", lengths, ndim=1, low=0.0, open_low=True)
     values = check_array("entries", entries, low=0.0, open_low=True)

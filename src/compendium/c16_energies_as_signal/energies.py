@@ -22,10 +22,7 @@ from spinformer.hopfield.inputs import check_result
 
 
 def head_energy(queries: Tensor, *, keys: Tensor) -> Tensor:
-    """E(q_i) among all keys, (..., N) [bal2020energy, Eq. (7)] at β = 1/√d.
-
-    Raises TypeError or ValueError for what is not finite, of another width or type.
-    """
+    """E(q_i) among all keys, (..., N) [bal2020energy, Eq. (7)] at β = 1/√d."""
     return energy(keys, states=queries, beta=keys.shape[-1] ** -0.5)
 
 

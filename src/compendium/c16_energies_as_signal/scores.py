@@ -69,8 +69,8 @@ def source_features(
 ) -> tuple[dict[tuple[str, int], list[Features]], dict[str, torch.Tensor] | None]:
     """Features of every copy by (pooling, depth), and the weights of a network, else None.
 
-    A control has one set of features, whatever the pooling and depth; "random" is the network as
-    it starts. Raises ValueError for a source that is none of SOURCES.
+    A control has one set of features, whatever the pooling and depth; "random" is the network as it
+    starts.
     """
     if source in CONTROLS:
         if source == "autoencoder":

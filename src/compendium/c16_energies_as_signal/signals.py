@@ -34,8 +34,8 @@ SIGNALS = ("supervised", *ALONE, "contrast")
 def mean_energy(found: Pass, *, kind: str = "raw", held: bool = False) -> Tensor:
     """The mean over layers, heads and tokens of one energy, for every copy and image: (C, B).
 
-    kind: "raw", the energy E, or "density", the leave-one-out −log p. `held`: no gradient
-    through the queries. Raises ValueError for another kind.
+    kind: "raw", the energy E, or "density", the leave-one-out −log p. `held`: no gradient through
+    the queries.
     """
     energy = head_energy if kind == "raw" else leave_one_out_loss
     layers = [
@@ -56,7 +56,7 @@ def signal_loss(
 ) -> Tensor:
     """The loss of every copy (C,) on its batch: tokens (C, B, N, pixels), labels (C, B).
 
-    `generators`, one a copy, draw the shuffled patches. Raises ValueError for another signal.
+    `generators`, one a copy, draw the shuffled patches.
     """
     found = run(weights, shape, tokens=tokens, local=signal.endswith("local"))
     if signal in ALONE:

@@ -65,8 +65,7 @@ def train_copies(
 ) -> dict[int, dict[str, Tensor]]:
     """Weights of all copies after each number of updates in `keep` and at the end, by number.
 
-    Copy c starts from `seeds[c]`, uses split c of `data`, the rate `rates[c]`. Raises
-    RuntimeError where a loss is no longer finite.
+    Copy c starts from `seeds[c]`, uses split c of `data`, the rate `rates[c]`.
     """
     rate = check_tensor("rates", torch.tensor(list(rates)), shape=(len(seeds),), low=0.0)
     generators = [torch_generator(seed + _BATCHES) for seed in seeds]

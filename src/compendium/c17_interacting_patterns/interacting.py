@@ -139,9 +139,8 @@ def equivalent_patterns(patterns: torch.Tensor, *, couplings: torch.Tensor) -> t
     """Patterns y_i, shape (N, N), whose plain memory has the weights of this interacting one.
 
     With ξ = Xᵀp the weights follow p' = softmax(βMp), M = XXᵀ + J. If M has no negative direction
-    of zero sum, then M + c = YYᵀ for a large enough constant c, which softmax does not see, and
-    p' = softmax(βYYᵀp) are the steps of a memory that stores the rows of Y. ValueError if there
-    is a negative direction: no real patterns then do the same.
+    of zero sum, then M + c = YYᵀ for a large enough constant c, which softmax does not see, and p'
+    = softmax(βYYᵀp) are the steps of a memory that stores the rows of Y.
     """
     patterns = check_wide("patterns", check_patterns(patterns)).detach()
     patterns, _, couplings, _ = _check(patterns, patterns[0], couplings, 1.0)

@@ -45,8 +45,7 @@ def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins
 
     `couplings` J (3, 3); `fields` H (3, D), all parallel or antiparallel. The third spin is
     integrated in closed form; what remains are the two polar angles of the others and the angle
-    between their transverse parts. Raises ValueError for other fields and if the weight is too
-    sharp for the grid (βD times fields and couplings above a few hundred).
+    between their transverse parts.
     """
     fields, bonds, _, constant = exact_system(couplings, fields, beta, sites=3)
     dim = check_integer("the dimension of fields", fields.shape[1], low=2)
@@ -115,6 +114,7 @@ def solve_adaptive_tap(
     throw: bool = True,
 ) -> AdaptiveTap:
     """Mean-field equations of D components: m_i = A_D(βD|θ_i|) θ_i/|θ_i|, with
+
     θ_i = h_i + Σ_j B_ij m_j − V_i m_i, in the unit convention.
 
     The reaction V is 0 ("naive"), β Σ_j B_ij² (1−m_j²) ("tap"), or such that the theory's own
@@ -129,11 +129,10 @@ def solve_adaptive_tap(
 
         ln Z = Σ_i [ln G_D(βD|θ_i|) − βD θ_i·m_i] + βD(½ Σ B_ij m_i·m_j + Σ h_i·m_i + Σ J_ii) + D Φ
 
-    stationary, Φ = 0, ¼ β² Σ B_ij² (1−m_i²)(1−m_j²), or with S_i² = 1 − m_i² and t_i = Λ_i S_i²
-    Φ = −½ ln det(diag t − S βB S) + ½ Σ (t_i − 1). Anderson's mixing of the damped iteration from
-    free spins; `tolerance` on the residual, default 1e-5 in single and 1e-12 in double precision.
-    Derivatives by a dense N × N matrix: up to some hundred spins. Raises NotConverged unless
-    `throw` is false.
+    stationary, Φ = 0, ¼ β² Σ B_ij² (1−m_i²)(1−m_j²), or with S_i² = 1 − m_i² and t_i = Λ_i S_i² Φ =
+    −½ ln det(diag t − S βB S) + ½ Σ (t_i − 1). Anderson's mixing of the damped iteration from free
+    spins; `tolerance` on the residual, default 1e-5 in single and 1e-12 in double precision.
+    Derivatives by a dense N × N matrix: up to some hundred spins.
     """
     couplings, fields, beta = check_system(couplings, fields, beta)
     check_range(couplings, fields, beta)
@@ -304,6 +303,7 @@ SETTINGS = Table(
             (0.3, 1.0, 1.0),
             (0.3, 0.2, 2.0),
             (0.6, 1.0, 1.0),
+            (1.0, 1.0, 1.0),
         )
     ],
     rows=settings_rows,

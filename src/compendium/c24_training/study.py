@@ -151,8 +151,7 @@ def values_of(
 ) -> np.ndarray:
     """Column `name` of all trainings of `arm`, in the order of splits and starts.
 
-    `layer` 1 is the first, -1 the last; `look` 0 is before training, -1 after it. ValueError for an
-    arm that is not there.
+    `layer` 1 is the first, -1 the last; `look` 0 is before training, -1 after it.
     """
     here = table["arm"] == arm
     if not here.any():

@@ -139,7 +139,7 @@ def mean_order(size: int, *, mean: float, beta: float, replicas: int, seed: Seed
 def cycle_lengths(size: int, *, symmetry: float, count: int, seed: Seed) -> np.ndarray:
     """Lengths (count,) of the noiseless cycles of networks of random couplings, integers.
 
-    One random start in each of `count` networks. Raises NotConverged if a cycle does not close.
+    One random start in each of `count` networks.
     """
     rng = numpy_generator(seed)
     lengths = []

@@ -37,8 +37,8 @@ def overlaps_correlations(
 ) -> np.ndarray:
     """From `Network.correlations()` alone, for any P [poclopez2024dynamical, Eq. (29)].
 
-    2^{−P} Σ_{σ∈{±1}^P} [Σ_{S odd} (Π_{b∈S} σ_b) C^α_{S,a}] tanh(β Σ_b σ_b A_b); tanh is odd, so
-    the half with σ_1 = 1 counts twice. ValueError if a subset is missing.
+    2^{−P} Σ_{σ∈{±1}^P} [Σ_{S odd} (Π_{b∈S} σ_b) C^α_{S,a}] tanh(β Σ_b σ_b A_b); tanh is odd, so the
+    half with σ_1 = 1 counts twice.
     """
     sizes = {subset[0] for subset in correlations if len(subset) == 1}
     features = len(sizes)

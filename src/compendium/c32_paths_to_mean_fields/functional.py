@@ -66,10 +66,7 @@ def enumerate_paths(
     steps: int,
     position: int | None = None,
 ) -> PathSum:
-    """Probabilities and features of every path of `steps` tokens after `window` (T, L).
-
-    Raises ValueError if there are more than 2²¹ paths.
-    """
+    """Probabilities and features of every path of `steps` tokens after `window` (T, L)."""
     position = network.context - 1 if position is None else position
     states = token_states(network, size)
     check_terms("steps", LARGEST_SUM, *(len(states),) * steps)
@@ -101,8 +98,8 @@ def propagate(
 ) -> np.ndarray:
     """Exact distribution of each single token, shape (steps, S): no path is ever written out.
 
-    The window of T tokens is a Markov chain; its distribution, an array of T axes of length S
-    (at most 2²¹ entries; ValueError beyond), is pushed forward one token at a time from `window`.
+    The window of T tokens is a Markov chain; its distribution, an array of T axes of length S (at
+    most 2²¹ entries;
     """
     position = network.context - 1 if position is None else position
     states = token_states(network, size)
@@ -150,12 +147,11 @@ def saddle_point(
 ) -> SaddlePoint:
     """Solve for m and m̂ at `source` g (steps, 4, P), by climbing to the largest exponent.
 
-    m_s = ⟨W tanh(H_s + θ_s)⟩ with H = β W^o A and θ = W (g + m̂), and
-    m̂_s = ∂/∂m_s Σ_{s' > s} ⟨ln cosh(H_s' + θ_s') − ln cosh H_s'⟩. With g = 0 all m̂ vanish, and m
-    is the mean field. For tokens of means μ the exponent is Σ_s ⟨(W g_s) μ_s − D(μ_s | tanh H_s)⟩,
-    D the relative entropy of two bits; its largest value dominates Z. It is climbed to from the
-    tokens that m̂ = 0 gives, in at most `max_steps` steps (0: these tokens themselves). Raises
-    NotConverged (unless `throw` is False) where it does not settle.
+    m_s = ⟨W tanh(H_s + θ_s)⟩ with H = β W^o A and θ = W (g + m̂), and m̂_s = ∂/∂m_s Σ_{s' > s} ⟨ln
+    cosh(H_s' + θ_s') − ln cosh H_s'⟩. With g = 0 all m̂ vanish, and m is the mean field. For tokens
+    of means μ the exponent is Σ_s ⟨(W g_s) μ_s − D(μ_s | tanh H_s)⟩, D the relative entropy of two
+    bits; its largest value dominates Z. It is climbed to from the tokens that m̂ = 0 gives, in at
+    most `max_steps` steps (0: these tokens themselves).
     """
     position = network.context - 1 if position is None else position
     steps, context = len(source), network.context

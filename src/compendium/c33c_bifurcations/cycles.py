@@ -102,11 +102,7 @@ def cycle(
     max_steps: int = 40,
     throw: bool = True,
 ) -> Cycle:
-    """The cycle of `period` steps (or a divisor of it) that Newton's method reaches from `start`.
-
-    Raises NotConverged unless `throw` is False, ValueError for a batch of starts, or for a period
-    that is no multiple of 2^K with ε > 0.
-    """
+    """The cycle of `period` steps (or a divisor) that Newton's method reaches from `start`."""
     given = {
         "beta": beta,
         "gamma": network.gamma if gamma is None else gamma,
@@ -289,7 +285,7 @@ def bifurcation(
     """The bifurcation of this kind near the cycle `start`, in one parameter, the others fixed.
 
     tolerance: on the largest entry of Φ(x) − x and on the condition. `max_steps` limits the
-    evaluations. Raises NotConverged unless `throw` is False.
+    evaluations.
     """
     equations = _equations_of(network, start, free=(parameter,), kind=kind)
 

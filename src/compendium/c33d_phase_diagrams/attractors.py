@@ -81,7 +81,7 @@ def fingerprints(
     """Fingerprints (B,) from `kept` steps of every orbit, after `transient` dropped ones.
 
     parameters: β, γ, ε as in `Ensemble`. `kept` is cut to four stretches of a prime number of turns
-    of the clock; ValueError where these hold fewer than two turns.
+    of the clock;
     """
     ensemble = Ensemble(network, context, **parameters)
     features, phases = network.features, network.positions
@@ -317,7 +317,6 @@ def basins_of_attraction(
     """On which of `sets`, each (n, T·P) of `attractor_set`, starts (..., T, P) end; −1: on none.
 
     `turns` turns of the clock lie between checks, `horizon` steps are the most that are run.
-    Raises ValueError where two sets come closer than twice the radius.
     """
     check = turns * network.positions
     for one, other in combinations(range(len(sets)), 2):
@@ -392,8 +391,8 @@ def uncertainty_exponent(
 ) -> Uncertainty:
     """Uncertainty exponent from booleans (n, B): does point b have another label at distance n?
 
-    groups: (B,) integers; points that share neighbors belong to one group. None: every point is
-    its own. Raises ValueError where no point is uncertain at some distance.
+    groups: (B,) integers; points that share neighbors belong to one group. None: every point is its
+    own.
     """
     sizes, points = np.asarray(distances, dtype=float), differ.shape[1]
     if groups is None:

@@ -13,8 +13,7 @@ def mean_first_passage(chances: np.ndarray, *, inside: np.ndarray) -> np.ndarray
     Zero for states that are not inside. Solves (1 − Q) τ = 1 with Q the block of `inside` by
     leaving out one state after the other (Grassmann, Taksar and Heyman 1985): sums of positive
     numbers alone, so that times of any length have all their digits, where 1 − Q would round a
-    chance of leaving below 1e-16 away. Raises ValueError for another shape, or where there is no
-    way out.
+    chance of leaving below 1e-16 away.
     """
     chances = check_array("chances", chances, ndim=2, low=0.0, high=1.0)
     count = len(chances)

@@ -119,7 +119,7 @@ def loaded_path(
     """The mean field at load α from T given tokens, bit for bit ±1 on segments.
 
     window: (T, L) signs, newest first, the newest on `position`. The cost grows as steps², and as
-    (β²α)² where bits are steep. Raises ValueError where β√α exceeds 20.
+    (β²α)² where bits are steep.
     """
     context, segments = network.context, network.segments
     if beta * np.sqrt(load) > _STEEPEST:
@@ -181,10 +181,6 @@ def resting_state(
 
     C(d) = E[tanh βx tanh βy], Cov(x, y) = (α/T²) Σ_{s,s'} C(|d + s − s'|), iterated from a state
     that remembers. C stays positive at large lags where α (β E sech² β√R z)² exceeds 1.
-
-    Raises ValueError where β√α exceeds 300, and NotConverged if `throw` where C is not known: steep
-    bits (β√R above 10) whose windows are much the same (T above 10)
-    need more than 300 orders.
     """
     steepest = beta * np.sqrt(load)
     if steepest > _STEEPEST_REST:

@@ -103,10 +103,7 @@ def energy_log_partition(keys: np.ndarray, *, beta: float, readers: int) -> floa
 def resting_state(
     keys: np.ndarray, *, beta: float, start: np.ndarray, values: np.ndarray | None = None
 ) -> np.ndarray:
-    """Where attention with these keys and values comes to rest from `start`, (d,).
-
-    Raises ValueError where it does not within 20,000 steps.
-    """
+    """Where attention with these keys and values comes to rest from `start`, (d,)."""
     values, state = keys if values is None else values, start
     for _ in range(20_000):
         following = softmax(beta * keys @ state) @ values
@@ -135,7 +132,7 @@ def readers_needed(
 ) -> int:
     """Fewest readers whose exact mean is within `tolerance` of the memory's rest, by bisection.
 
-    The distance must fall with the number of readers; ValueError if `most` are not enough.
+    The distance must fall with the number of readers;
     """
     rest = resting_state(keys, beta=beta, start=np.mean(keys, axis=0))
     average = readers_at_once if at_once else readers_in_equilibrium
