@@ -36,7 +36,7 @@ CODE_CEILINGS = {
     "book/_ext": 970,
     "src/compendium": 18_887,
 }
-LINE_CEILINGS = {"src": 45_027, "tests": 26_159}
+LINE_CEILINGS = {"src": 45_028, "tests": 26_159}
 
 
 @cache
