@@ -27,7 +27,6 @@ from bookmaker.source import Chapter
 from bookmaker.stored import prints_stored
 from bookmaker.sweeping import POINTS, TABLE, sweep_chapter
 from bookmaker.sweeps.engine import Workers
-from bookmaker.sweeps.store import writing
 
 # A last cell: it notes that it was begun, waits, fails at 7, dies at 8 and has a result.
 LAST_CELL = """
@@ -233,16 +232,6 @@ def test_code_that_changed_is_refused(chapter, tmp_path, no_kernel):
     function = {"root": str(chapter.root), "name": chapter.name, "values": {}, "code": "0"}
     with pytest.raises(RuntimeError, match="changed during the sweep"):
         sweeping.run_point(**function)
-
-
-def test_two_sweeps_into_one_folder_refuse_each_other(chapter, call):
-    folder = chapter.root / "out"
-    folder.mkdir()
-    about = {"chapter": chapter.name, "code": chapter.digest}
-    with writing(folder / POINTS, about=about):
-        result = call(chapter.root, "sweep", "01_small", "-p", "beta", "1", "-o", "out")
-    assert result.exit_code == 2
-    assert result.stderr == "Error: another process is at work on out/points\n"
 
 
 def test_a_dry_run_lists_and_writes_nothing(chapter, call, no_kernel):

@@ -111,6 +111,8 @@ def test_the_three_forms_of_the_average_agree(seed, features, size, beta):
     direct = overlaps_explicit(network.weights(size), attention=attention, beta=beta)
     assert np.abs(overlaps_segments(network, attention, beta=beta) - direct).max() < 1e-12
     moments = network.correlations()
+    pairs = [moments[feature,][1] for feature in range(features)]
+    np.testing.assert_allclose(network.pair_correlations("o", "v"), pairs, atol=1e-12)
     assert np.abs(overlaps_correlations(moments, attention, beta=beta) - direct).max() < 1e-12
     patterns, readout = network.output_patterns()
     assert len(patterns) <= 2 ** (features - 1)
@@ -310,6 +312,9 @@ def blind():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"context": 2.0}, "context"),
+        ({"gamma": -1.0}, "gamma"),
+        ({"epsilon": 1.1}, "epsilon"),
         ({"context": 0}, "context"),
         ({"semantic": np.ones((3, 3, 3))}, "semantic"),
         ({"position": np.ones((4, 2, 2))}, "position"),
@@ -347,6 +352,10 @@ def test_bad_networks(change, message):
         (lambda n, c: step(blind(), Context(np.ones((2, 2)), 0), 1.0, epsilon=0.5), "epsilon"),
         (lambda n, c: trajectory(blind(), c, beta=1.0, steps=1), "attention"),
         (lambda n, c: trajectory([n, n], c, beta=np.ones((3, 2)), steps=3), "broadcast"),
+        (lambda n, c: step(n, c, 1.0, epsilon=-0.1), "epsilon"),
+        (lambda n, c: step("document", c, 1.0), "network must be a"),
+        (lambda n, c: Context(np.full((4, 3), math.nan), 0), "attention"),
+        (lambda n, c: Context(np.ones((4, 3)), 1.5), "position"),
         (lambda n, c: Context(np.ones(3), 0), "attention"),
         (lambda n, c: Context(np.ones((4, 3)), -1), "position"),
         (lambda n, c: n.counts(31), "size"),

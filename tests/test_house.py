@@ -34,9 +34,9 @@ CODE_CEILINGS = {
     "src/spinformer": 7_512,
     "src/bookmaker": 2_935,
     "book/_ext": 970,
-    "src/compendium": 18_887,
+    "src/compendium": 18_944,
 }
-LINE_CEILINGS = {"src": 45_028, "tests": 26_159}
+LINE_CEILINGS = {"src": 45_117, "tests": 26_150}
 
 
 @cache

@@ -274,7 +274,7 @@ def test_critical_beta_against_closed_forms_and_the_literature():
     for std, field, scale in ((0.5, "gaussian", 0.6), (0.3, "uniform", 0.8)):
         beta = critical_beta(std, field=field, field_scale=scale)
         rng = np.random.default_rng(0)
-        z = rng.standard_normal(4_000_000)
+        z = rng.standard_normal(1_000_000)
         x = scale * (
             rng.standard_normal(z.size) if field == "gaussian" else rng.uniform(-1, 1, z.size)
         )

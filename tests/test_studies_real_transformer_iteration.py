@@ -91,6 +91,17 @@ def test_repeat_says_why_it_stopped():
                 iteration.repeat(step, double([[1.0, 2.0]]), max_steps=100, throw=True)
 
 
+def test_a_residual_above_the_tolerance_is_no_rest():
+    """0.9x + 1 after 100 steps: the last step is 3·10⁻⁶, too long for 10⁻⁶, enough for 10⁻⁵."""
+    for tolerance, status in ((1e-6, Status.STEP_LIMIT), (1e-5, Status.CONVERGED)):
+        found = iteration.repeat(
+            lambda x: 0.9 * x + 1.0, double([[0.0]]), tolerance=tolerance, max_steps=100
+        )
+        assert found.status.tolist() == [status]
+        expected = 0.9 ** (int(found.steps) - 1) / float(found.value)
+        assert float(found.residual) == pytest.approx(expected, rel=1e-6)
+
+
 def test_a_row_that_diverges_leaves_the_others_alone():
     """One row overflows, one rests at 1: each ends as it would without the other."""
 

@@ -63,3 +63,21 @@ def test_a_row_that_is_another_one_is_noticed(tmp_path):
     loose = Table(path=path, units=table.units, rows=table.rows, within={"z": 0.01})
     path.write_text(path.read_text().replace("0.2", "0.201"))
     assert (len(table.deviations()), loose.deviations()) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("table", "turned"),
+    [
+        # A model that lacks what the row claims: a glass, sites that are words, another size.
+        ("12b_continuous_capacity:settings_A13b", {"count": 512, "dim": 64, "hotter": 8.0}),
+        ("35_other_tokens:settings_C17b", {"letters": 8, "words": 0, "smallest": 3000}),
+        ("36_learning_through_the_limit:settings_C19b", {"size": 9900}),
+        ("33b_lifetimes:settings_C21", {"beta": 1.4}),
+        ("14_real_transformer:settings_A14a", {"part": "specific"}),
+    ],
+)
+def test_a_table_of_settings_turns_for_a_model_without_the_property(table, turned) -> None:
+    stored = TABLES[table]
+    own, other = (stored.rows(**stored.units[0] | change)[0] for change in ({}, turned))
+    assert min(own["low"] * own["high"], other["low"] * other["high"]) > 0
+    assert own["value"] * other["value"] < 0

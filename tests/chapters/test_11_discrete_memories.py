@@ -95,16 +95,6 @@ def test_overlap_at_2000_spins_agrees_with_an_independent_simulation():
     assert error < 0.1
 
 
-def test_transition_sharpens_with_size_and_follows_mean_field_below_it():
-    small, large = (capacity_curve(dim) for dim in (500, 2000))
-    drops = [curve.samples[2] - curve.samples[7] for curve in (small, large)]
-    error = np.sqrt(sum(drop.var(ddof=1) / drop.size for drop in drops))
-    assert drops[1].mean() - drops[0].mean() > 3 * error
-    assert abs(large.estimate.value[0] - ags_overlap(0.1)) < 2e-3
-    assert ags_overlap(0.17) == 0.0
-    assert large.estimate.value[7] < 0.6  # what is left above is a spin-glass remanence
-
-
 def test_crossing_finds_where_two_noisy_lines_cross():
     rng = np.random.default_rng(20)
     x = np.linspace(0.1, 0.2, 6)

@@ -273,10 +273,3 @@ def test_equal_clouds_tell_nothing_on_average():
     assert abs(values.mean()) < 4 * values.std() / np.sqrt(300)
     assert values.std() / np.sqrt(300) < 0.0016
     assert np.mean(np.abs(values) < 4 * np.array([one.error for one in found])) > 0.98
-
-
-def test_the_guess_is_made_on_points_that_were_not_learned():
-    # One neighbour knows every point it has learned: tested on those, noise would tell one bit.
-    a, b = np.random.default_rng(3).standard_normal((2, 2000, 2))
-    found = label_information(a, second=b, seed=0, neighbours=1)
-    assert abs(found.value) < 0.01

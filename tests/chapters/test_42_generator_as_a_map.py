@@ -17,11 +17,13 @@ from compendium.c42_generator_as_a_map.edges import (
     CYCLE_TABLE,
     PAIR_TABLE,
     lost_at,
+    mean_lives,
     stream,
 )
 from compendium.c42_generator_as_a_map.study import (
     MOTION_TABLE,
     NOISE_TABLE,
+    PROMPT_TABLE,
     REST_TABLE,
     VOICES_TABLE,
     changed,
@@ -35,7 +37,6 @@ from compendium.c42_generator_as_a_map.study import (
     soft_token,
     spread,
     the_model,
-    voices_orbit,
 )
 from compendium.common.rows import groups
 from spinformer.core.statistics import mean_interval
@@ -134,7 +135,7 @@ def test_voices_leave_the_map_by_the_noise_of_one_word():
     )
     for voices in (1, 64):
         many = window.expand(400, -1, -1)
-        said = voices_orbit(model, many, beta=2.0, voices=voices, steps=1, seed=1)[:, -1]
+        said = follow(model, many, beta=2.0, steps=1, voices=voices, seed=1)[:, -1]
         gap = (said - mean).square().sum(1)
         error = 4 * float(gap.std()) / 20
         assert float(gap.mean()) == pytest.approx(float(covariance.trace()) / voices, abs=error)
@@ -223,6 +224,12 @@ def test_chaos_lies_where_the_multipliers_say_that_the_rest_is_stable():
     np.testing.assert_allclose(came, CYCLE_TABLE.read()["away"].mean(), rtol=0.05)
     size = circles["size"][circles["beta"] == 0.63]
     np.testing.assert_allclose(np.square(CYCLE_TABLE.read()["away"]).mean() ** 0.5, size, rtol=0.01)
+    # Lives grow with β beyond their errors; other starts, at a window of eight, say so, too.
+    lives, prompts = mean_lives(4), PROMPT_TABLE.read()
+    assert lives[0.54].high < lives[0.56].low
+    assert lives[0.56].high < lives[0.58].low
+    ended = [(prompts["way"][prompts["beta"] == beta] < 120).sum() for beta in (0.56, 0.58)]
+    assert ended[0] > ended[1] == 0
 
 
 def test_other_weights_are_what_they_say():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -113,6 +112,5 @@ KEPT_TABLE = Table(
 )
 def CROWDS(count: int, dim: int, hotter: float) -> Rows:
     """Y of an unrelated query at β = `hotter`/√d, less the 0.1 of a glass."""
-    given: dict[str, Any] = {"memories": 10, "seed": count + dim}
-    found = weight_concentration(count, dim=dim, spreads=np.array([hotter]), **given)
+    found = weight_concentration(count, dim=dim, spreads=[hotter], memories=10, seed=count)
     return mean_rows(found[0] - 0.1)

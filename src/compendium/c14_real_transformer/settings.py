@@ -1,9 +1,8 @@
 """Tables of settings of A14a, A14b and A14c.
 
-A14a: the share of the model's heads whose own energy falls by a part of what they add, less one
-half; A14b: the share of its layers that leave their own energy lower, less the five sixths that are
-to be exceeded. Text by text, in windows of three lengths, with Wilson's interval over heads or
-layers. A14c: whether depth or length of a toy's training would turn its direction.
+A14a: share of the model's heads whose own energy falls by a part of what they add, less one half;
+A14b: of its layers that leave their own energy lower, less five sixths (Wilson's intervals). A14c:
+whether depth or length of a toy's training would turn its direction.
 
 value: the change by training of the mean cosine over layers between a step and the descent of its
 layer's overlap energy, counted in the direction that the goal asks for: up for "recall", down for

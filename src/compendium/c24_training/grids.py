@@ -83,7 +83,7 @@ GRIDS = {
         task=digit_task,
         depth=1,
         splits=range(20, 25),
-        rates=dict.fromkeys(("numbers", "frozen numbers"), R[2::2]),
+        rates=dict.fromkeys(("numbers", "frozen numbers"), (*R[2::2], 0.32)),
         cells=[(("numbers", "frozen numbers"), (0.3, 0.6, 2.0), (200,))],
     ),
     "depth": Grid(

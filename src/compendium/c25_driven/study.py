@@ -23,7 +23,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c25_driven.order import critical_beta, mean_field_entropy_production
-from compendium.common.rows import grid
+from compendium.common.rows import grid, near_rows
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
@@ -258,10 +258,9 @@ def stored_moments(size: int) -> OrderMoments:
 
 
 def crossing_rows(small: int, large: int, *, half: str, betas: int) -> Rows:
-    """What the crossing of two sizes lacks to be 0.05 off the critical point of the theory.
+    """What the crossing lacks to be 0.05 off theory's critical point, with two bootstrap errors.
 
-    Of all networks or every second, at all `betas` or the inner three; the interval is that of two
-    bootstrap errors.
+    Of all networks or every second, at all `betas` or the inner three.
     """
     chosen = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}[half]
     edge = (len(BETAS) - betas) // 2
@@ -274,10 +273,9 @@ def crossing_rows(small: int, large: int, *, half: str, betas: int) -> Rows:
         }
         runs.append(OrderMoments(betas=run.betas[inner], **parts))
     at = binder_crossing(runs[0], large=runs[1])[0]
-    off = float(at.value) - critical_beta(0.1, field="uniform", field_scale=0.5)
-    ends = [0.05 - abs(off + move * float(at.error)) for move in (0.0, -2.0, 2.0)]
-    told = {"value": ends[0], "low": min(ends), "high": max(ends)}
-    return [{**told, "runs": len(runs[0].second)}]
+    found = tuple(float(at.value + move * at.error) for move in (0.0, -2.0, 2.0))
+    critical = critical_beta(0.1, field="uniform", field_scale=0.5)
+    return near_rows(found, aim=critical, within=0.05, runs=len(runs[0].second))
 
 
 CROSSINGS = Table(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bookmaker.tables import Rows, Table
 from compendium.c32c_fluctuations.study import EXPONENTS
+from compendium.common.rows import near_rows
 
 PAIRS = 24
 
@@ -20,9 +21,8 @@ def setting_rows(beta: float, exponent: float, seed: int, allowed: float) -> Row
     ((growth, error, limit),) = zip(
         *(table[name][here] for name in ("growth", "error", "limit")), strict=True
     )
-    off, wide = abs(growth - limit), 2.0 * error
-    told = {"value": off, "low": off + wide, "high": max(off - wide, 0.0)}
-    return [{**{name: allowed - one for name, one in told.items()}, "runs": PAIRS}]
+    found = (growth, growth - 2.0 * error, growth + 2.0 * error)
+    return near_rows(found, aim=limit, within=allowed, runs=PAIRS)
 
 
 EXPONENTS_APART = Table(

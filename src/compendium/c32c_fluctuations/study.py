@@ -28,7 +28,7 @@ from compendium.c32b_finite_size.study import (
     sample,
 )
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
-from compendium.common.rows import grid, mean_rows
+from compendium.common.rows import grid, mean_rows, median_rows, near_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -335,8 +335,8 @@ def pace_rows(beyond: str, left_out: str) -> Rows:
     use = bits > float(beyond)
     pace = median_slope(np.log(bits[use]), rows=measured[:, use], seed=0)
     value, wide = 2 * rate * pace.value, 4 * rate * pace.error
-    ends = [0.5 - abs(value + move - 1.0) for move in (0.0, -wide, wide)]
-    return [{"value": ends[0], "low": min(ends), "high": max(ends), "runs": len(measured)}]
+    found = (value, value - wide, value + wide)
+    return near_rows(found, aim=1.0, within=0.5, runs=len(measured))
 
 
 PACE = Table(
@@ -347,6 +347,22 @@ PACE = Table(
     rows=pace_rows,
     seconds=2.0,
 )
+
+
+def law_setting_rows(regime: str, exponent: float) -> Rows:
+    """ln 2 less ln of distance over null, over floor, in both seeds: their median and range."""
+    table = STATIONARY.read()
+    here = (table["regime"] == regime) & (table["exponent"] == exponent)
+    over = [table["distance"][here] / table[null][here] for null in ("null", "floor")]
+    return median_rows(np.log(2.0 / np.concatenate(over)))
+
+
+LAWS_APART = Table(
+    path=_FOLDER / "settings_C18c.csv",
+    units=grid(regime=list(_LAWS)[1:], exponent=(4.0, 5.0, 6.0, 7.0)),
+    rows=law_setting_rows,
+    seconds=0.1,
+)
 CLOSURES = Table(
     path=_FOLDER / "closures.csv",
     units=[{"regime": regime, "start": start} for regime in REGIMES for start in range(10)],
@@ -356,7 +372,6 @@ SETTINGS = Table(
     path=_FOLDER / "settings_C18b.csv",
     units=[{"regime": regime} for regime in ("driven", "quasi-periodic", "periodic")],
     rows=horizon_rows,
-    checked=0,
     seconds=120.0,
     within={"value": 0.1, "low": 0.2, "high": 0.2},
 )

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, Table
+from compendium.c36_learning_through_the_limit.horizons import GROWTH, RATES, growth_slopes
 from compendium.c36_learning_through_the_limit.training import LEARNING, SIZES, TASKS, column
-from compendium.common.rows import grid, mean_rows
+from compendium.common.rows import grid, mean_rows, median_interval, near_rows
+from spinformer.core.statistics import mean_interval
 
 # How far the power may be from −1.
 ACCEPTED = 0.25
@@ -34,8 +36,18 @@ def excess_rows(task: str, size: int, budget: float) -> Rows:
     """Trained in the limit, tested at `size`, after a share of the budget."""
     table = LEARNING.read()
     ours: Any = {"task": task, "arm": "limit", "share": budget}
-    excess = (column(table, measure=name, **ours) for name in (f"n{size}", "limit"))
-    return mean_rows(0.02 - next(excess) + next(excess))
+    excess = column(table, measure=f"n{size}", **ours) - column(table, measure="limit", **ours)
+    return mean_rows(0.02 - excess)
+
+
+def growing_rows(motion: str, *, first: int, last: int, middle: str) -> Rows:
+    """Half less the distance from 1 of the gradient's growth over the exponent of the motion."""
+    rates = RATES.read()
+    found = growth_slopes(GROWTH.read(), motion, first=first, last=last)
+    found = found / rates["rate"][rates["motion"] == motion]
+    interval = (found.mean(), *mean_interval(found))
+    interval = interval if middle == "mean" else median_interval(found)
+    return near_rows(interval, aim=1.0, within=0.5, runs=len(found))
 
 
 def power_rows(task: str, smallest: int, largest: int, middle: str) -> Rows:
@@ -54,12 +66,8 @@ def power_rows(task: str, smallest: int, largest: int, middle: str) -> Rows:
     reduce = np.mean if middle == "mean" else np.median
     levels = np.log(np.maximum(reduce(excess[:, chosen], axis=-1), 1e-6))
     powers = np.polyfit(np.log(sizes), levels, 1)[0]
-    low, high = np.quantile(powers[1:], (0.025, 0.975)) + 1.0
-    value = ACCEPTED - abs(powers[0] + 1.0)
-    best = ACCEPTED - (0.0 if low < 0.0 < high else min(abs(low), abs(high)))
-    worst = ACCEPTED - max(abs(low), abs(high))
-    told = {"value": value, "low": min(worst, value), "high": max(best, value)}
-    return [{**told, "runs": len(limit)}]
+    found = (powers[0], *np.quantile(powers[1:], (0.025, 0.975)))
+    return near_rows(found, aim=-1.0, within=ACCEPTED, runs=len(limit))
 
 
 _FOLDER = Path(__file__).parent
@@ -73,6 +81,17 @@ EXCESSES = Table(
     path=_FOLDER / "settings_C19b.csv",
     units=grid(task=TASKS, size=SIZES, budget=(0.25, 0.5, 1.0)),
     rows=excess_rows,
+    seconds=0.5,
+)
+GROWTHS = Table(
+    path=_FOLDER / "settings_C19c.csv",
+    units=grid(
+        motion=("chaos at 1.266", "chaos at 1.28"),
+        first=(8, 16, 32),
+        last=(64, 128),
+        middle=("mean", "median"),
+    ),
+    rows=growing_rows,
     seconds=0.5,
 )
 POWERS = Table(

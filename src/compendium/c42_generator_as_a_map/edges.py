@@ -10,10 +10,11 @@ R2b  The rest is lost softly, to a closed curve (a Neimark–Sacker bifurcation)
      of the multipliers, and its leading exponent is within ± 0.02 nats a token. (Asked first: T =
      8, too, which was not run; and that it turns by the angle of the pair to 0.01 of a turn,
      counted in the plane where it moves most; the motion turned out to be along a line.)
-R3c  Rest and chaos coexist: at T = 4 (asked first of 8, too, which was not run) there is an
-     interval of β, longer than 0.02, at which every orbit that comes up from the rest is within 0.1
-     of it and every one that comes down from chaos is farther away, when β moves by 0.01 and each
-     stays for 60 tokens.
+R3c  Rest and chaos coexist: at T = 4 (asked first of 8, too) there is an interval of β, longer than
+     0.02, at which every orbit that comes up from the rest is within 0.1 of it and every one that
+     comes down from chaos is farther away, when β moves by 0.01 and each stays for 60 tokens.
+     (Since chaos lives shorter than that at the lower end: where its mean life is beyond 1,000
+     tokens, by the lower end of the interval.)
 R3d  The map that keeps its keys is chaotic where the model is used, too: at T = 8 and β = 1 the
      95 % interval of its leading exponent over 16 starts is above zero; and it rests at β = 0.54
      or below, with an interval below zero.
@@ -39,7 +40,8 @@ from compendium.c42_generator_as_a_map.study import (
     text_starts,
     the_model,
 )
-from compendium.common.rows import Columns, rows_of
+from compendium.common.lifetimes import Lifetime, lifetime_estimate
+from compendium.common.rows import Columns, groups, rows_of
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
 
 HERE = Path(__file__).parent
@@ -51,7 +53,11 @@ TWIN = 0.05
 
 @stored(
     HERE / "pairs.csv",
-    units=[{"span": span, "beta": beta} for span in (4, 8) for beta in (0.61, 0.63)],
+    units=[
+        {"span": span, "beta": beta}
+        for span, betas in ((4, (0.61, 0.63)), (8, (0.61, 0.615, 0.63)))
+        for beta in betas
+    ],
     seconds=10.0,
     rtol=1e-2,
 )
@@ -63,6 +69,13 @@ def PAIR_TABLE(span: int, *, beta: float) -> Rows:
     found = found[found.imag >= 0]
     turns = np.angle(found) / (2 * np.pi)
     return rows_of(rank=np.arange(len(found)), size=abs(found), turns=turns)
+
+
+def leading_pair(span: int) -> Columns:
+    """The rows of the leading multiplier of a window."""
+    table = PAIR_TABLE.read()
+    chosen = (table["span"] == span) & (table["rank"] == 0)
+    return {name: column[chosen] for name, column in table.items()}
 
 
 def lost_at(rows: Columns) -> float:
@@ -85,7 +98,10 @@ def CYCLE_TABLE(span: int, *, beta: float) -> Rows:
     return rows_of(token=np.arange(20), away=away[-20:], back=moved[-20:])
 
 
-CIRCLE_BETAS = (0.6225, 0.625, 0.6275, 0.63, 0.635, 0.64, 0.645)
+CIRCLES = {
+    4: (0.6225, 0.625, 0.6275, 0.63, 0.635, 0.64, 0.645),
+    8: (0.6175, 0.62, 0.625, 0.63),
+}
 
 
 @stored(HERE / "circles.csv", units=[{"span": 4}])
@@ -97,12 +113,12 @@ def CIRCLE_TABLE(span: int) -> Rows:
     model = the_model()
     _, nudged = beside_rests(model, [0.63], span=span, size=0.05)
     start = follow(model, nudged, beta=0.63, steps=80)[:, -span:]
-    betas = torch.tensor(CIRCLE_BETAS)[:, None]
+    betas = torch.tensor(CIRCLES[span])[:, None]
     orbit = follow(model, start.expand(len(betas), -1, -1), beta=betas, steps=300)[:, 200:]
-    away = distances(orbit, find_rests(model, CIRCLE_BETAS)[0])
+    away = distances(orbit, find_rests(model, CIRCLES[span])[0])
     rates = exponents(model, orbit, span=span, beta=betas, align=25)
     return rows_of(
-        beta=CIRCLE_BETAS,
+        beta=CIRCLES[span],
         size=away.square().mean(1).sqrt(),
         farthest=away.amax(1),
         exponent=rates,
@@ -140,9 +156,12 @@ def BRANCH_TABLE(span: int) -> Rows:
     return rows
 
 
+LIVES = ((4, 0.54, 400), (4, 0.55, 400), (4, 0.56, 600), (4, 0.58, 600))
+
+
 @stored(
     HERE / "lives.csv",
-    units=[{"span": 4, "beta": beta, "horizon": 400} for beta in (0.54, 0.55)],
+    units=[{"span": span, "beta": beta, "horizon": horizon} for span, beta, horizon in LIVES],
 )
 def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
     """The last of a text's tokens that is far from the rest, if 20 follow that are not; 16 texts.
@@ -165,6 +184,50 @@ def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
     times[live] = horizon
     numbers = np.arange(16)
     return rows_of(start=numbers, time=times, ended=(~np.isin(numbers, live)).astype(int))
+
+
+def side_by_side(span: int) -> list[float]:
+    """The β at which all orbits that come up are within FAR of the rest and none from above is."""
+    found = []
+    for (window, beta), rows in groups(BRANCH_TABLE.read(), "span", "beta"):
+        up = rows["way"] == "up"
+        if window == span and rows["away"][up].max() < FAR < rows["away"][~up].min():
+            found.append(beta)
+    return sorted(found)
+
+
+def mean_lives(span: int) -> dict[float, Lifetime]:
+    """The mean life of chaos beside the rest by β."""
+    lives = groups(LIFE_TABLE.read(), "span", "beta")
+    return {
+        beta: lifetime_estimate(rows["time"], ended=rows["ended"])
+        for (window, beta), rows in lives
+        if window == span
+    }
+
+
+@stored(
+    HERE / "settings_R3c.csv",
+    units=[
+        {"life": life, "rest": rest}
+        for life in (60, 100, 200, 400, 700, 1000)
+        for rest in ("multipliers", "orbits")
+    ],
+    seconds=1.0,
+)
+def COEXISTENCE(life: int, *, rest: str) -> Rows:
+    """Stretch of β on which rest and chaos coexist at a window of four, less 0.02.
+
+    It begins where chaos lives `life` tokens in the mean, ln life drawn straight between the β of
+    the table, and ends where the multipliers lose the rest or where the orbits that come up do.
+    """
+    lives = mean_lives(4)
+    top = lost_at(leading_pair(4)) if rest == "multipliers" else side_by_side(4)[-1]
+    told = {}
+    for end in ("value", "low", "high"):
+        logs = np.log([getattr(one, end) for one in lives.values()])
+        told[end] = top - 0.02 - np.interp(np.log(life), logs, list(lives))
+    return rows_of(**told, runs=16)
 
 
 @torch.no_grad()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
@@ -80,15 +82,15 @@ def show_motions(motions: Columns, branches: Columns) -> Figure:
     return figure
 
 
-def show_circles(circles: Columns, cycle: Columns, lost: float) -> Figure:
+def show_circles(circles: Columns, cycle: Columns, lost: Mapping[int, float]) -> Figure:
     """Square of the small oscillation's size against β, and its tokens one after another."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.2))
-    small = circles["size"] < 0.1
-    left.plot(circles["beta"][small], circles["size"][small] ** 2, "o", ms=5, color=COLORS["blue"])
-    left.axvline(lost, color="0.5", lw=1, ls="--")
-    left.set(
-        xlabel="inverse temperature β", ylabel="mean square distance from the rest", ylim=(0, None)
-    )
+    for span, rows in groups(circles, "span"):
+        small, style = rows["size"] < 0.1, {"ms": 5, "color": COLORS[HUES[span]]}
+        left.plot(rows["beta"][small], rows["size"][small] ** 2, "o", label=f"T = {span}", **style)
+        left.axvline(lost[span], color=COLORS[HUES[span]], lw=1, ls="--")
+    left.set(xlabel="inverse temperature β", ylabel="mean square distance", ylim=(0, None))
+    left.legend()
     right.plot(cycle["token"], cycle["away"], "o-", ms=5, lw=0.8, color=COLORS["blue"])
     right.set(xlabel="token", ylabel="distance from the rest", ylim=(0, None))
     label_panels([left, right])

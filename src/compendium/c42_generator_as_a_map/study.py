@@ -37,7 +37,7 @@ import torch
 from scipy.sparse.linalg import LinearOperator, eigs
 from torch import Tensor
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.common.rows import rows_of
 from spinformer.core.anderson import anderson
 from spinformer.core.statistics import mean_interval
@@ -125,7 +125,7 @@ def multipliers(
     kind = following.detach().numpy().dtype
     operator = LinearOperator((leaf.numel(), leaf.numel()), matvec=pulled, dtype=kind)
     start = np.random.default_rng(seed).normal(size=leaf.numel()).astype(kind)
-    found = eigs(operator, k=count, ncv=40, tol=1e-3, v0=start, return_eigenvectors=False)
+    found = eigs(operator, k=count, ncv=20, tol=1e-3, v0=start, return_eigenvectors=False)
     return found[np.argsort(-abs(found), kind="stable")]
 
 
@@ -136,6 +136,15 @@ def pull_back(leaf: Tensor, following: Tensor, covector: Tensor) -> Tensor:
     return back
 
 
+def mean_word(
+    model: Decoder, chances: Tensor, voices: int, generator: np.random.Generator
+) -> Tensor:
+    """Mean embedding (B, D) of the words that N voices draw from each law (B, V)."""
+    laws = chances.double().numpy()
+    drawn = [generator.multinomial(voices, law / law.sum()) for law in laws]
+    return torch.as_tensor(np.stack(drawn) / voices, dtype=chances.dtype) @ model.embedding
+
+
 @torch.no_grad()
 def follow(
     model: Decoder,
@@ -144,12 +153,23 @@ def follow(
     beta: float | Tensor,
     steps: int,
     parts: tuple[str, ...] = PARTS,
+    voices: int | None = None,
+    seed: int = 0,
 ) -> Tensor:
-    """Orbits (B, T + n, D) of windows (B, T, D): their tokens and the n = `steps` after them."""
+    """Orbits (B, T + n, D) of windows (B, T, D): their tokens and the n = `steps` after them.
+
+    Without `voices` those of the map; else what N voices draw, whole tokens, is averaged.
+    """
+    generator = np.random.default_rng(seed)
     orbit = [*windows.unbind(1)]
     for _ in range(steps):
-        windows = moved_on(windows, soft_token(model, windows, beta=beta, parts=parts))
-        orbit.append(windows[:, -1])
+        chances = law(model, windows, beta=beta, parts=parts)
+        if voices is None:
+            said = chances @ model.embedding
+        else:
+            said = mean_word(model, chances, voices, generator)
+        windows = moved_on(windows, said)
+        orbit.append(said)
     return torch.stack(orbit, 1)
 
 
@@ -312,70 +332,42 @@ def spread(model: Decoder, laws: Tensor) -> Tensor:
 VOICES = (1, 10, 100, 1000, 10_000)
 
 
-def mean_word(
-    model: Decoder, chances: Tensor, voices: int, generator: np.random.Generator
-) -> Tensor:
-    """Mean embedding (B, D) of the words that N voices draw from each law (B, V)."""
-    laws = chances.double().numpy()
-    drawn = [generator.multinomial(voices, law / law.sum()) for law in laws]
-    return torch.as_tensor(np.stack(drawn) / voices, dtype=chances.dtype) @ model.embedding
-
-
-@torch.no_grad()
-def voices_orbit(
-    model: Decoder, windows: Tensor, *, beta: float, voices: int, steps: int, seed: int
-) -> Tensor:
-    """Orbit of windows (B, T, D) read by N voices that draw whole tokens: (B, T + n, D)."""
-    generator = np.random.default_rng(seed)
-    orbit = [*windows.unbind(1)]
-    for _ in range(steps):
-        said = mean_word(model, law(model, windows, beta=beta), voices, generator)
-        windows = moved_on(windows, said)
-        orbit.append(said)
-    return torch.stack(orbit, 1)
-
-
 @torch.no_grad()
 def voices_rows(
-    model: Decoder,
-    *,
-    span: int,
-    beta: float,
-    voices: int,
-    runs: int,
-    steps: int,
-    settle: int,
-    seed: int = 0,
+    model: Decoder, begin: Tensor, *, beta: float, voices: int, steps: int, seed: int = 0
 ) -> Rows:
-    """How N voices leave the map that began with them: one row a token.
+    """How N voices leave the map that began with them at windows (n, T, D): one row a token.
 
-    deviation: root mean square over `runs` starts of the distance of the read tokens. noise: what
+    deviation: root mean square over the starts of the distance of the read tokens. noise: what
     it must be at the first token, √(tr C / N), C the covariance of one voice's word. distance:
     mean total variation between the laws of the next token. apart: the same between the map's own
     orbits from different starts: what no knowledge of the start would give.
     """
-    windows = text_starts(model, span=span, count=runs + 1)[1:]
-    windows = follow(model, windows, beta=beta, steps=settle)[:, -span:]
-    noise = spread(model, law(model, windows, beta=beta)).mean() / voices
-    plain = follow(model, windows, beta=beta, steps=steps)
-    drawn = voices_orbit(model, windows, beta=beta, voices=voices, steps=steps, seed=seed)
+    count, span, _ = begin.shape
+    noise = spread(model, law(model, begin, beta=beta)).mean() / voices
+    plain = follow(model, begin, beta=beta, steps=steps)
+    drawn = follow(model, begin, beta=beta, steps=steps, voices=voices, seed=seed)
     rows = []
     for step in range(1, steps + 1):
         one, other = plain[:, step : step + span], drawn[:, step : step + span]
-        gap = (one[:, -1] - other[:, -1]).square().sum(1)
-        laws, spoken = (law(model, windows, beta=beta) for windows in (one, other))
+        gap = (one[:, -1] - other[:, -1]).norm(dim=1)
+        laws, spoken = law(model, torch.cat((one, other)), beta=beta).chunk(2)
         distance = 0.5 * (laws - spoken).abs().sum(1)
-        apart = 0.5 * (laws - laws.roll(1, 0)).abs().sum(1)
         rows += rows_of(
             step=step,
-            deviation=gap.mean().sqrt(),
+            deviation=gap.square().mean().sqrt(),
             noise=noise.sqrt(),
-            scatter=gap.sqrt().std() / runs**0.5,
+            scatter=gap.std() / count**0.5,
             distance=distance.mean(),
-            error=distance.std() / runs**0.5,
-            apart=apart.mean(),
+            error=distance.std() / count**0.5,
+            apart=0.5 * (laws - laws.roll(1, 0)).abs().sum(1).mean(),
         )
     return rows
+
+
+def settled_texts(model: Decoder, *, beta: float) -> Tensor:
+    """Sixteen windows of four tokens, of texts that the map has read for 40 tokens."""
+    return follow(model, text_starts(model, span=4, count=17)[1:], beta=beta, steps=40)[:, -4:]
 
 
 @stored(
@@ -386,17 +378,21 @@ def voices_rows(
 )
 def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
     """Voices of a window of four tokens against the map, 24 tokens, 16 starts."""
-    settle = 40
-    return voices_rows(
-        the_model(), span=4, beta=beta, voices=voices, runs=16, steps=24, settle=settle
-    )
+    begin = settled_texts(the_model(), beta=beta)
+    return voices_rows(the_model(), begin, beta=beta, voices=voices, steps=24)
 
 
-# At how many tokens, and within which total variation, R4 may be asked.
-TOKENS, THRESHOLDS = (1, 2, 4, 8), (0.1, 0.2, 0.25, 0.3, 0.4)
-
-
-def crowd_rows(beta: float, tokens: int, threshold: float) -> Rows:
+@stored(
+    HERE / "settings_R4.csv",
+    units=[
+        {"beta": beta, "tokens": tokens, "threshold": threshold}
+        for beta in (0.5, 1.0)
+        for tokens in (1, 2, 4, 8)
+        for threshold in (0.1, 0.2, 0.25, 0.3, 0.4)
+    ],
+    seconds=1.0,
+)
+def CROWD(beta: float, *, tokens: int, threshold: float) -> Rows:
     """Whether one voice is outside a threshold at its first word, 10,000 inside for some tokens.
 
     value: the smaller of both distances to the threshold, with two errors over 16 starts.
@@ -405,25 +401,10 @@ def crowd_rows(beta: float, tokens: int, threshold: float) -> Rows:
     here = table["beta"] == beta
     one = here & (table["voices"] == 1) & (table["step"] == 1)
     crowd = here & (table["voices"] == 10_000) & (table["step"] <= tokens)
-    value = np.concatenate(
-        [table["distance"][one] - threshold, threshold - table["distance"][crowd]]
-    )
-    error = 2.0 * np.concatenate([table["error"][one], table["error"][crowd]])
-    ends = (value.min(), (value - error).min(), (value + error).min())
-    return [dict(zip(("value", "low", "high"), ends, strict=True)) | {"runs": 16}]
-
-
-CROWD = Table(
-    path=HERE / "settings_R4.csv",
-    units=[
-        {"beta": beta, "tokens": tokens, "threshold": threshold}
-        for beta in (0.5, 1.0)
-        for tokens in TOKENS
-        for threshold in THRESHOLDS
-    ],
-    rows=crowd_rows,
-    seconds=1.0,
-)
+    value = np.append(table["distance"][one] - threshold, threshold - table["distance"][crowd])
+    error = 2.0 * np.append(table["error"][one], table["error"][crowd])
+    low, high = (value - error).min(), (value + error).min()
+    return rows_of(value=value.min(), low=low, high=high, runs=16)
 
 
 @stored(
@@ -439,10 +420,8 @@ def NOISE_TABLE(beta: float, *, voices: int) -> Rows:
     deviation: root mean square distance from the map, with its error. noise: its prediction.
     """
     model = the_model()
-    windows = text_starts(model, span=4, count=17)[1:]
-    windows = follow(model, windows, beta=beta, steps=40)[:, -4:]
     with torch.no_grad():
-        chances = law(model, windows, beta=beta)
+        chances = law(model, settled_texts(model, beta=beta), beta=beta)
         plain = chances @ model.embedding
         noise = float(spread(model, chances).mean() / voices) ** 0.5
     generator = np.random.default_rng(voices)
@@ -508,8 +487,8 @@ def changed(model: Decoder, what: str, *, seed: int = 0) -> Decoder:
     """
     generator = torch.Generator().manual_seed(seed)
     heads, inner = ("query", "key", "value", "output"), ("gate", "up", "down")
-    names = {"trained": (), "shuffled attention": heads, "shuffled feed-forward": inner}
-    names |= {"shuffled": heads + inner, "fresh": ()}
+    names = {"shuffled attention": heads, "shuffled feed-forward": inner}
+    names |= {"trained": (), "shuffled": heads + inner, "fresh": ()}
 
     def other(name: str, matrix: Tensor) -> Tensor:
         if what == "fresh":

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from compendium.common.drawing import points
+from compendium.common.rows import Columns
 from spinformer.plot.style import COLORS, label_panels
 
-Columns = Mapping[str, np.ndarray]
 # Of MiniLM's 72 heads, lower and higher by the intervals of chapter 14.
 ENCODER = {"whole": (38, 7), "common": (49, 2), "specific": (6, 49)}
 
@@ -24,43 +23,34 @@ def lower_and_higher(heads: Columns, name: str) -> tuple[int, int]:
 def show_heads_of_two(heads: Columns) -> Figure:
     """Shares of heads that descend and climb in both models; layers by stage; climbing by kind."""
     figure, axes = plt.subplots(1, 3, figsize=(10.2, 3.4), width_ratios=(1, 1.2, 1))
-    count = len(heads["head"])
-    for k, name in enumerate(ENCODER):
-        pairs = (
-            (ENCODER[name], 72, -0.18, "sky"),
-            (lower_and_higher(heads, name), count, 0.18, "blue"),
-        )
-        for (low, high), total, shift, color in pairs:
-            axes[0].bar(k + shift, high / total, 0.32, color=COLORS[color])
-            axes[0].bar(k + shift, -low / total, 0.32, color=COLORS[color])
-    axes[0].axhline(0, color="0.3", lw=1)
+    counts = {
+        "encoder": (np.array(list(ENCODER.values())) / 72, -0.18, "sky"),
+        "generator": (
+            np.array([lower_and_higher(heads, name) for name in ENCODER]) / len(heads["head"]),
+            0.18,
+            "blue",
+        ),
+    }
+    for label, (shares, shift, color) in counts.items():
+        place, style = np.arange(3) + shift, {"color": COLORS[color], "width": 0.32}
+        axes[0].bar(place, shares[:, 1], label=label, **style)
+        axes[0].bar(place, -shares[:, 0], **style)
     axes[0].set_xticks(range(3), list(ENCODER))
     axes[0].set(ylabel="share of heads: U falls (down), rises (up)", ylim=(-1, 1))
-    for name, color in (("encoder", "sky"), ("generator", "blue")):
-        axes[0].bar(0, 0, color=COLORS[color], label=name)
     axes[0].legend()
     first = heads["head"] == 0
-    for name, label, color in (
-        ("attention", "after attention", "green"),
-        ("block", "after the block", "red"),
-    ):
-        axes[1].errorbar(
-            heads["layer"][first] + 1,
-            heads[f"layer_{name}"][first],
-            heads[f"layer_{name}_error"][first],
-            fmt="o-",
-            ms=3,
-            lw=0.9,
-            color=COLORS[color],
-            label=label,
-        )
-    axes[1].axhline(0, color="0.3", lw=1)
+    layer = heads["layer"][first] + 1
+    for name, label, color in (("attention", "attention", "green"), ("block", "the block", "red")):
+        mean, half = heads[f"layer_{name}"][first], heads[f"layer_{name}_error"][first]
+        style = {"fmt": "o-", "ms": 3, "lw": 0.9, "capsize": 0, "label": f"after {label}"}
+        points(axes[1], layer, mean, half, color, **style)
     axes[1].set(xlabel="layer", ylabel="change of U, all heads of the layer", yscale="symlog")
     axes[1].set_ylim(-300, 300)
     axes[1].legend(loc="lower right")
     shades = np.where(heads["sink"] > 0.5, COLORS["purple"], COLORS["green"])
     axes[2].scatter(heads["sink"], heads["whole_z"], s=10, c=shades, alpha=0.7)
-    axes[2].axhline(0, color="0.3", lw=1)
+    for axis in axes:
+        axis.axhline(0, color="0.3", lw=1)
     axes[2].set(xlabel="attention on the first token", ylabel="change of U, spreads of the null")
     axes[2].set_yscale("symlog")
     label_panels(list(axes))

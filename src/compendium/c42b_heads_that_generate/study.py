@@ -32,6 +32,7 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.c42_generator_as_a_map.study import the_model
+from compendium.common.rows import rows_of
 from spinformer.core.statistics import mean_interval
 from spinformer.language.decoder import (
     BlockTrace,
@@ -40,7 +41,7 @@ from spinformer.language.decoder import (
     run_decoder,
     token_numbers,
 )
-from spinformer.language.heads import head_report, overlap_energy
+from spinformer.language.heads import HeadReport, head_report, overlap_energy
 from spinformer.language.text import sample_texts
 
 HERE = Path(__file__).parent
@@ -119,6 +120,25 @@ def stage_changes(model: Decoder, number: int, trace: BlockTrace) -> dict[str, T
     }
 
 
+def layer_report(
+    model: Decoder, inputs: Tensor, number: int, *, draws: int
+) -> tuple[BlockTrace, HeadReport]:
+    """What block `number` computes on inputs (B, N, D), and what its heads do to their energies."""
+    trace, tokens = trace_of(model, inputs, number), inputs.shape[1]
+    report = head_report(
+        trace.queries,
+        keys=trace.keys,
+        values=trace.values,
+        states=trace.inputs,
+        read=lambda states: block_queries(model, number, states),
+        output=model.blocks[number]["output"],
+        outputs=trace.attended,
+        mask=torch.ones(tokens, tokens, dtype=torch.bool).tril(),
+        draws=draws,
+    )
+    return trace, report
+
+
 @stored(
     HERE / "heads.csv",
     units=[{"layer": layer} for layer in range(30)],
@@ -135,31 +155,18 @@ def HEAD_TABLE(layer: int) -> Rows:
     """
     model = the_model()
     inputs = text_inputs(model)
-    trace = trace_of(model, inputs, layer)
-    report = head_report(
-        trace.queries,
-        keys=trace.keys,
-        values=trace.values,
-        states=trace.inputs,
-        read=lambda states: block_queries(model, layer, states),
-        output=model.blocks[layer]["output"],
-        outputs=trace.attended,
-        mask=torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril(),
-        draws=20,
-    )
+    trace, report = layer_report(model, inputs, layer, draws=20)
     stages = stage_changes(model, layer, trace)
-    kind = kinds(model, layer, inputs=inputs, repeated=repeated_inputs(model))
-    rows = []
-    for head, told in enumerate(report.table()):
-        row = {name: told[name] for name in ("head", "energy", "whole", "whole_error", "whole_z")}
-        row |= {name: told[name] for name in ("common", "common_error", "specific")}
-        row |= {name: told[name] for name in ("specific_error", "specific_z")}
-        for name, changes in stages.items():
-            row[name] = float(changes[:, head].mean())
-        # All heads of a layer together: the same in its nine rows.
-        for name, changes in stages.items():
-            low, high = mean_interval(changes.sum(1).numpy())
-            row |= {f"layer_{name}": float(changes.sum(1).mean())}
-            row |= {f"layer_{name}_error": 0.5 * (high - low)}
-        rows.append(row | {name: float(values[head]) for name, values in kind.items()})
-    return rows
+    told, columns = report.table(), {}
+    names = "head energy whole whole_error whole_z common common_error specific specific_error"
+    for name in (*names.split(), "specific_z"):
+        columns[name] = np.array([row[name] for row in told])
+    for name, changes in stages.items():
+        columns[name] = changes.mean(0).numpy()
+    # All heads of a layer together: the same in its nine rows.
+    for name, changes in stages.items():
+        low, high = mean_interval(changes.sum(1).numpy())
+        columns[f"layer_{name}"] = changes.sum(1).mean().numpy()
+        columns[f"layer_{name}_error"] = np.array(0.5 * (high - low))
+    columns |= kinds(model, layer, inputs=inputs, repeated=repeated_inputs(model))
+    return rows_of(**columns)

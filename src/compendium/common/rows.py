@@ -61,3 +61,17 @@ def mean_rows(samples: np.ndarray) -> Rows:
     """The line of a table of settings that samples give by their mean, with Student's interval."""
     low, high = mean_interval(samples)
     return [{"value": float(np.mean(samples)), "low": low, "high": high, "runs": len(samples)}]
+
+
+def near_rows(found: tuple[float, float, float], *, aim: float, within: float, runs: int) -> Rows:
+    """The line of a table of settings for a value and its interval: what they lack to be off.
+
+    `within` less the distance from `aim`.
+
+    >>> near_rows((0.75, 0.5, 1.5), aim=1.0, within=1.0, runs=5)
+    [{'value': 0.75, 'low': 0.5, 'high': 1.0, 'runs': 5}]
+    """
+    off, *ends = (abs(one - aim) for one in found)
+    least = 0.0 if found[1] < aim < found[2] else min(ends)
+    told = {"value": within - off, "low": within - max(ends), "high": within - least}
+    return [{**told, "runs": runs}]
