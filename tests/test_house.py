@@ -36,7 +36,7 @@ CODE_CEILINGS = {
     "book/_ext": 970,
     "src/compendium": 18_944,
 }
-LINE_CEILINGS = {"src": 45_116, "tests": 26_147}
+LINE_CEILINGS = {"src": 45_117, "tests": 26_150}
 
 
 @cache

@@ -60,6 +60,7 @@ def test_two_terms_are_the_gradient_of_the_exact_free_energy(mask_diagonal, beta
         states = _ising_states(5)
         return (p @ states)[:, None], torch.einsum("s,si,sj->ij", p, states, states)
 
+    assert bool((couplings_of(fields).diagonal() == 0).all()) == mask_diagonal
     probe = fields.clone().requires_grad_()
     log_z = _ising_log_weights(probe, couplings_of(probe), beta).logsumexp(0)
     (want,) = torch.autograd.grad(log_z / beta, probe)
