@@ -36,7 +36,7 @@ CODE_CEILINGS = {
     "book/_ext": 970,
     "src/compendium": 18_970,
 }
-LINE_CEILINGS = {"src": 45_144, "tests": 26_153}
+LINE_CEILINGS = {"src": 45_145, "tests": 26_150}
 
 
 @cache
