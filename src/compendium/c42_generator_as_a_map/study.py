@@ -531,7 +531,7 @@ def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
     HERE / "untrained.csv",
     units=[
         {"weights": weights, "draw": draw, "span": 4}
-        for weights, draws in (("fresh", 6), ("shuffled", 2))
+        for weights, draws in (("fresh", 6), ("shuffled", 5))
         for draw in range(1, draws + 1)
     ],
 )

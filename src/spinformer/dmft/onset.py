@@ -63,6 +63,7 @@ def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
     zero); then the result is exact. Otherwise the positions drive the state, γ matters, and the
     true onset is that of a cycle of 2^K steps. ValueError unless 0 ≤ ε < 1.
 
+    >>> from spinformer.dmft.network import Network
     >>> found = onset(Network.document())
     >>> f"{found.critical_beta:.5f} {found.critical_rotation:.5f}"
     '1.22124 0.05888'
