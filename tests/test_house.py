@@ -34,9 +34,9 @@ CODE_CEILINGS = {
     "src/spinformer": 7_512,
     "src/bookmaker": 2_935,
     "book/_ext": 970,
-    "src/compendium": 18_944,
+    "src/compendium": 18_970,
 }
-LINE_CEILINGS = {"src": 45_117, "tests": 26_150}
+LINE_CEILINGS = {"src": 45_145, "tests": 26_150}
 
 
 @cache

@@ -258,7 +258,11 @@ SCORE_TABLE = Table(
 # The two energies with the largest margins once more: other splits, first weights and batches.
 AGAIN_TABLE = Table(
     path=FOLDER / "again.csv",
-    units=[{"source": source, "block": 1} for source in ("random", "pca", "raw", "density local")],
+    units=[
+        {"source": source, "block": block}
+        for block in (1, 2)
+        for source in ("random", "pca", "raw", "density local")
+    ],
     rows=_score_rows,
 )
 # Whether the bar can be passed at all: the labels with more updates, and two energies with as many.

@@ -19,8 +19,8 @@ LENGTHS = (150, 600)
 
 
 def setting_rows(signal: str, updates: int, splits: str, readout: str) -> Rows:
-    """One signal, read out in one way, over the first or another ten splits."""
-    block = int(splits == "other ten")
+    """One signal, read out in one way, over the first, another or a third ten splits."""
+    block = ("first ten", "other ten", "third ten").index(splits)
     if updates == LENGTHS[0]:
         mine = accuracies(signal, column=readout, block=block)
     else:
@@ -40,6 +40,7 @@ SETTINGS = Table(
         for updates, splits, signals in (
             (150, "first ten", (*ALONE, "supervised")),
             (150, "other ten", NEAREST),
+            (150, "third ten", NEAREST),
             (600, "first ten", (*NEAREST, "supervised")),
             (600, "other ten", (*NEAREST, "supervised")),
         )

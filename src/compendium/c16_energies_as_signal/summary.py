@@ -31,10 +31,10 @@ class Interval:
 def accuracies(source: str, *, column: str, block: int = 0) -> np.ndarray:
     """Test accuracies of a source in one read-out, in percent, in the order of the seeds.
 
-    Block 0 is the full comparison, block 1 its repetition with ten other seeds.
+    Block 0 is the full comparison, blocks 1 and 2 its repetitions with ten other seeds each.
     """
-    table = (SCORE_TABLE, AGAIN_TABLE)[block].read()
-    chosen = table["source"] == source
+    table = (AGAIN_TABLE if block else SCORE_TABLE).read()
+    chosen = (table["source"] == source) & (table["block"] == block)
     found: np.ndarray = 100 * table[column][chosen]
     return found[np.argsort(table["seed"][chosen])]
 

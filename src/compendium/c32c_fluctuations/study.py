@@ -317,19 +317,24 @@ def exponent_rows(
 BREAKS = Table(
     path=_FOLDER / "breaks.csv", units=[{"start": start} for start in range(120)], rows=break_rows
 )
+# Drawn after the region of C18a.
+BREAKS_AGAIN = Table(
+    path=_FOLDER / "breaks_again.csv", units=grid(start=range(120, 240)), rows=break_rows
+)
 
 
 def pace_rows(beyond: str, left_out: str) -> Rows:
     """How far the pace times 2 λ is from one half or three halves, the nearer of the two.
 
-    `beyond`: sizes above this are used; `left_out`: forty starts, or "none". The
-    interval is two errors.
+    `beyond`: sizes above this are used; `left_out`: forty starts, "none", or those of
+    `BREAKS`. The interval is two errors.
     """
-    table, grown = BREAKS.read(), EXPONENTS.read()
+    again = left_out == "the first 120"
+    table, grown = (BREAKS_AGAIN if again else BREAKS).read(), EXPONENTS.read()
     rate = float(grown["limit"][grown["beta"] == 1.28][0])
     bits = np.unique(table["bits"]).astype(float)
     measured = table["measured"].reshape(-1, len(bits)).astype(float)
-    if left_out != "none":
+    if left_out != "none" and not again:
         first = int(left_out.split(" to ")[0])
         measured = np.delete(measured, slice(first, first + 40), axis=0)
     use = bits > float(beyond)
@@ -342,7 +347,8 @@ def pace_rows(beyond: str, left_out: str) -> Rows:
 PACE = Table(
     path=_FOLDER / "settings_C18a.csv",
     units=grid(
-        beyond=("1e4", "1e5", "1e6", "1e7"), left_out=("none", "0 to 39", "40 to 79", "80 to 119")
+        beyond=("1e4", "1e5", "1e6", "1e7"),
+        left_out=("none", "0 to 39", "40 to 79", "80 to 119", "the first 120"),
     ),
     rows=pace_rows,
     seconds=2.0,
