@@ -98,10 +98,7 @@ def CYCLE_TABLE(span: int, *, beta: float) -> Rows:
     return rows_of(token=np.arange(20), away=away[-20:], back=moved[-20:])
 
 
-CIRCLES = {
-    4: (0.6225, 0.625, 0.6275, 0.63, 0.635, 0.64, 0.645),
-    8: (0.6175, 0.62, 0.625, 0.63),
-}
+CIRCLE_BETAS = (0.6225, 0.625, 0.6275, 0.63, 0.635, 0.64, 0.645)
 
 
 @stored(HERE / "circles.csv", units=[{"span": 4}])
@@ -113,12 +110,12 @@ def CIRCLE_TABLE(span: int) -> Rows:
     model = the_model()
     _, nudged = beside_rests(model, [0.63], span=span, size=0.05)
     start = follow(model, nudged, beta=0.63, steps=80)[:, -span:]
-    betas = torch.tensor(CIRCLES[span])[:, None]
+    betas = torch.tensor(CIRCLE_BETAS)[:, None]
     orbit = follow(model, start.expand(len(betas), -1, -1), beta=betas, steps=300)[:, 200:]
-    away = distances(orbit, find_rests(model, CIRCLES[span])[0])
+    away = distances(orbit, find_rests(model, CIRCLE_BETAS)[0])
     rates = exponents(model, orbit, span=span, beta=betas, align=25)
     return rows_of(
-        beta=CIRCLES[span],
+        beta=CIRCLE_BETAS,
         size=away.square().mean(1).sqrt(),
         farthest=away.amax(1),
         exponent=rates,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -63,7 +63,7 @@ def mean_rows(samples: np.ndarray) -> Rows:
     return [{"value": float(np.mean(samples)), "low": low, "high": high, "runs": len(samples)}]
 
 
-def near_rows(found: tuple[float, float, float], *, aim: float, within: float, runs: int) -> Rows:
+def near_rows(found: Sequence[float], *, aim: float, within: float, runs: int) -> Rows:
     """The line of a table of settings for a value and its interval: what they lack to be off.
 
     `within` less the distance from `aim`.
