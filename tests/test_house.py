@@ -36,7 +36,11 @@ CODE_CEILINGS = {
     "book/_ext": 970,
     "src/compendium": 18_975,
 }
-LINE_CEILINGS = {"src": 45_149, "tests": 26_153}
+# Words with a letter or a digit, without code cells and displayed equations: the whole book with
+# its pages, a chapter of the main path, one of the further results.
+WORD_CEILINGS = (75_000, 4_000, 2_500)
+NO_PROSE = re.compile(r"\A---\n.*?^---$|^```\{code-cell\}.*?^```$|\$\$.*?\$\$", re.DOTALL | re.M)
+LINE_CEILINGS = {"src": 45_149, "tests": 26_175}
 
 
 @cache
@@ -150,6 +154,24 @@ def test_code_stays_below_its_ceiling(folder, ceiling):
 @pytest.mark.parametrize(("folder", "ceiling"), LINE_CEILINGS.items())
 def test_everything_stays_below_its_ceiling(folder, ceiling):
     assert sizes(ROOT, folder)[1] <= ceiling
+
+
+def words(path):
+    prose = NO_PROSE.sub("", path.read_text(encoding="utf-8"))
+    return sum(re.search(r"\w", word) is not None for word in prose.split())
+
+
+def test_prose_stays_below_its_ceiling():
+    whole, main, further = WORD_CEILINGS
+    told = {
+        path.stem: words(path)
+        for folder in ("notebooks", "book")
+        for path in (ROOT / folder).glob("*.md")
+    }
+    last = (ROOT / "_toc.yml").read_text(encoding="utf-8").partition('caption: "Further')[2]
+    limits = {name: further if f"/{name}\n" in last else main for name in told}
+    assert sum(told.values()) <= whole
+    assert {name: count for name, count in told.items() if count > limits[name]} == {}
 
 
 def test_sources_are_cited_by_their_keys():
