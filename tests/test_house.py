@@ -34,9 +34,9 @@ CODE_CEILINGS = {
     "src/spinformer": 7_512,
     "src/bookmaker": 2_935,
     "book/_ext": 970,
-    "src/compendium": 18_975,
+    "src/compendium": 18_955,
 }
-LINE_CEILINGS = {"src": 45_149, "tests": 26_153}
+LINE_CEILINGS = {"src": 45_135, "tests": 26_163}
 
 
 @cache
