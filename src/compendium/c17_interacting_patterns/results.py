@@ -212,8 +212,8 @@ def OVER_EQUALS(task: str, choice: str) -> Rows:
     elif number == "60":
         found = scores(task)
     else:
-        counted = {"data": task, "count": int(number)}
-        draws = [completion.completion(seed, **counted) for seed in range(SEEDS)]
+        pictures = int(number)
+        draws = [completion.completion(s, data=task, count=pictures) for s in range(SEEDS)]
         found = {name: -np.array([draw[name] for draw in draws]) for name in draws[0]}
     mine = ("interacting", *completion.INTERACTING, "directed", *MORE_THAN_EQUAL)
     best = max((each for arm, each in found.items() if arm not in mine), key=np.mean)
