@@ -462,6 +462,15 @@ def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
     return rows_of(start=np.arange(starts), loop=loops, way=ways)
 
 
+@stored(HERE / "cold.csv", units=grid(span=(4,), beta=(4.0, 16.0, 64.0)))
+def COLD_TABLE(span: int, *, beta: float) -> Rows:
+    """The map at large β, 80 tokens from 16 starts of LOOP_TABLE: return of the last 32."""
+    begin = text_starts(the_model(), span=span)
+    orbit = follow(the_model(), begin, beta=beta, steps=80)[:, span:]
+    lags, gaps = returns(orbit, longest=32)
+    return rows_of(start=np.arange(len(begin)), lag=lags, gap=gaps)
+
+
 def changed(model: Decoder, what: str, *, seed: int = 0) -> Decoder:
     """The same architecture with other weights: "trained", "fresh" or "shuffled ..." ones.
 
