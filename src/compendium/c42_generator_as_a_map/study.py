@@ -217,16 +217,13 @@ def returns(orbit: Tensor, *, longest: int = 64) -> tuple[np.ndarray, np.ndarray
 
 
 # In a long window far from the loss many multipliers are nearly as large, and take long to part.
-RESTS = [
-    *grid(span=(4, 8), beta=(0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65), bits=(32,)),
-    *grid(span=(16, 32), beta=(0.55, 0.6, 0.65), bits=(32,)),
-    *grid(span=(4,), beta=(0.6, 0.65), bits=(64,)),
-]
-
-
 @stored(
     HERE / "rests.csv",
-    units=RESTS,
+    units=[
+        *grid(span=(4, 8), beta=(0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65), bits=(32,)),
+        *grid(span=(16, 32), beta=(0.55, 0.6, 0.65), bits=(32,)),
+        *grid(span=(4,), beta=(0.6, 0.65), bits=(64,)),
+    ],
     checked=1,
     seconds=15.0,
     within=dict.fromkeys(("real", "imaginary", "size", "entropy", "the"), 0.01)
