@@ -166,6 +166,7 @@ def BRANCH_TABLE(span: int) -> Rows:
 LIVES = [
     *grid(span=(4,), beta=(0.54, 0.55), horizon=(400,)),
     *grid(span=(4,), beta=(0.56, 0.58), horizon=(600,)),
+    *grid(span=(8,), beta=(0.59,), horizon=(260,)),
 ]
 
 
