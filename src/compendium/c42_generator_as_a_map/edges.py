@@ -125,11 +125,10 @@ def ONSET_TABLE(span: int) -> Rows:
     windows = rests[1:, None] + shares[:, None, None] * begun
     orbit = follow(model, windows, beta=betas[:, None], steps=240)[:, span:]
     sizes = distances(orbit, rests[1:]).unflatten(1, (6, 40)).square().mean(2).sqrt()
-    tokens = range(40, 241, 40)
     return [
-        {**one, "token": token, "size": float(size)}
+        {**one, "token": 40 * block + 40, "size": float(size)}
         for one, row in zip(found, sizes, strict=True)
-        for token, size in zip(tokens, row, strict=True)
+        for block, size in enumerate(row)
     ]
 
 
@@ -167,6 +166,7 @@ def BRANCH_TABLE(span: int) -> Rows:
 LIVES = [
     *grid(span=(4,), beta=(0.54, 0.55), horizon=(400,)),
     *grid(span=(4,), beta=(0.56, 0.58), horizon=(600,)),
+    *grid(span=(8,), beta=(0.59,), horizon=(260,)),
 ]
 
 
@@ -273,26 +273,21 @@ def stream(
     return torch.stack(orbit, 1), torch.stack(growth).numpy() if growth else np.empty((0, count))
 
 
-def shown(model: Decoder, tokens: Tensor) -> Tensor:
-    """Two coordinates (..., 2) of soft tokens: along " the" and along the end of a line.
-
-    Each is the component along a word's embedding, seen from the mean of all words and in units
-    in which that word itself is at 1.
-    """
-    mean = model.embedding.mean(0)
-    words = [int(token_numbers(model, word)[0]) for word in SHOWN]
-    axes = model.embedding[words] - mean
-    return (tokens - mean) @ (axes / axes.square().sum(1, keepdim=True)).T
-
-
 @stored(HERE / "diagram.csv", units=[{"span": 8, "steps": 600}])
 def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
-    """The last 40 tokens of 48 streams of 600 tokens, β from 0.4 to 1.34."""
+    """The last 40 tokens of 48 streams of 600 tokens, β from 0.4 to 1.34.
+
+    Components along " the" and along the end of a line, seen from the mean of all words, in units
+    in which that word itself is at 1.
+    """
     model = the_model()
     betas = 0.4 + 0.02 * torch.arange(48)
     start = text_starts(model, span=span, count=2)[1]
-    found = shown(model, stream(model, start.expand(48, -1, -1), betas=betas, steps=steps)[0])
-    the, line = found[:, -40:].flatten(0, 1).T.numpy().round(4)
+    mean = model.embedding.mean(0)
+    axes = model.embedding[[int(token_numbers(model, word)[0]) for word in SHOWN]] - mean
+    orbit = stream(model, start.expand(48, -1, -1), betas=betas, steps=steps)[0][:, -40:]
+    found = (orbit - mean) @ (axes / axes.square().sum(1, keepdim=True)).T
+    the, line = found.flatten(0, 1).T.numpy().round(4)
     return rows_of(beta=betas.double().numpy().round(4).repeat(40), the=the, line=line)
 
 

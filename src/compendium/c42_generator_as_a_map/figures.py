@@ -132,8 +132,7 @@ def show_loops(loops: Columns) -> Figure:
     """Lengths of greedy loops and of the ways to them, one column of points a window."""
     figure, axes = plt.subplots(1, 2, figsize=(8.0, 3.2), sharex=True)
     closed, spans = loops["loop"] > 0, np.unique(loops["span"])
-    shift = np.random.default_rng(0).uniform(-0.2, 0.2, len(closed))
-    at = np.log2(loops["span"]) + shift
+    at = np.log2(loops["span"]) + np.random.default_rng(0).uniform(-0.2, 0.2, len(closed))
     labels = {"way": "tokens before the loop", "loop": "length of the loop"}
     for axis, (name, label) in zip(axes, labels.items(), strict=True):
         shown = np.maximum(loops[name][closed], 0.7)

@@ -217,16 +217,13 @@ def returns(orbit: Tensor, *, longest: int = 64) -> tuple[np.ndarray, np.ndarray
 
 
 # In a long window far from the loss many multipliers are nearly as large, and take long to part.
-RESTS = [
-    *grid(span=(4, 8), beta=(0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65), bits=(32,)),
-    *grid(span=(16, 32), beta=(0.55, 0.6, 0.65), bits=(32,)),
-    *grid(span=(4,), beta=(0.6, 0.65), bits=(64,)),
-]
-
-
 @stored(
     HERE / "rests.csv",
-    units=RESTS,
+    units=[
+        *grid(span=(4, 8), beta=(0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65), bits=(32,)),
+        *grid(span=(16, 32), beta=(0.55, 0.6, 0.65), bits=(32,)),
+        *grid(span=(4,), beta=(0.6, 0.65), bits=(64,)),
+    ],
     checked=1,
     seconds=15.0,
     within=dict.fromkeys(("real", "imaginary", "size", "entropy", "the"), 0.01)
@@ -460,6 +457,15 @@ def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
     starts = 32 if span < 16 else 16
     loops, ways = greedy_loops(the_model(), span=span, starts=starts, horizon=horizon)
     return rows_of(start=np.arange(starts), loop=loops, way=ways)
+
+
+@stored(HERE / "cold.csv", units=grid(span=(4,), beta=(4.0, 16.0, 64.0)))
+def COLD_TABLE(span: int, *, beta: float) -> Rows:
+    """The map at large β, 80 tokens from 16 starts of LOOP_TABLE: return of the last 32."""
+    begin = text_starts(the_model(), span=span)
+    orbit = follow(the_model(), begin, beta=beta, steps=80)[:, span:]
+    lags, gaps = returns(orbit, longest=32)
+    return rows_of(start=np.arange(len(begin)), lag=lags, gap=gaps)
 
 
 def changed(model: Decoder, what: str, *, seed: int = 0) -> Decoder:

@@ -157,12 +157,10 @@ def HEAD_TABLE(layer: int) -> Rows:
     inputs = text_inputs(model)
     trace, report = layer_report(model, inputs, layer, draws=20)
     stages = stage_changes(model, layer, trace)
-    told, columns = report.table(), {}
-    names = "head energy whole whole_error whole_z common common_error specific specific_error"
-    for name in (*names.split(), "specific_z"):
-        columns[name] = np.array([row[name] for row in told])
-    for name, changes in stages.items():
-        columns[name] = changes.mean(0).numpy()
+    names = "head energy whole whole_error whole_z common common_error specific specific_error "
+    told, names = report.table(), names + "specific_z"
+    columns = {name: np.array([row[name] for row in told]) for name in names.split()}
+    columns |= {name: changes.mean(0).numpy() for name, changes in stages.items()}
     # All heads of a layer together: the same in its nine rows.
     for name, changes in stages.items():
         low, high = mean_interval(changes.sum(1).numpy())
