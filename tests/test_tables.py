@@ -69,6 +69,10 @@ def test_a_row_that_is_another_one_is_noticed(tmp_path):
     ("table", "turned"),
     [
         # A model that lacks what the row claims: a glass, sites that are words, another size.
+        ("12b_continuous_capacity:settings_A13", {"dim": 128}),
+        ("31_asymmetric_hopfield:settings_C1a", {"beta": 3.0}),
+        ("31_asymmetric_hopfield:settings_C1d", {"ratio": 2.0}),
+        ("23_anatomy:settings_B9", {"strength": 2.0}),
         ("12b_continuous_capacity:settings_A13b", {"count": 512, "dim": 64, "hotter": 8.0}),
         ("35_other_tokens:settings_C17b", {"letters": 8, "words": 0, "smallest": 3000}),
         ("36_learning_through_the_limit:settings_C19b", {"size": 9900}),

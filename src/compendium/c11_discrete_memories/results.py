@@ -4,10 +4,13 @@
 load. `exponents`: the number of patterns at one per cent of errors, for each degree and size, with
 the power law through them. `birthday`: share of exponential memories in which every pattern is
 fixed, for sizes N around the law's own and, last, for N = 2^{d/2}; with the N at probability ½.
+Tables of settings: A6 by the loads and sizes compared, A7 by what counts as an error, A8 by the
+share of networks at which N is read, and with or without the law's root of d.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +24,8 @@ from compendium.c11_discrete_memories.study import (
     end_overlaps,
     half_capacity,
 )
+from compendium.common.rows import estimate_rows, grid, near_rows
+from spinformer.core.statistics import Estimate, mean_estimate
 
 HERE = Path(__file__).parent
 NETWORKS = {500: 32, 1000: 16, 2000: 8}
@@ -99,3 +104,65 @@ def capacity_curve(dim: int) -> Curve:
     table = CAPACITY.read()
     rows = table["dim"] == dim
     return curve(LOADS, samples=table["overlap"][rows].reshape(LOADS.size, -1))
+
+
+@stored(
+    HERE / "settings_A6.csv",
+    units=grid(below=(0.11, 0.12, 0.13), above=(0.15, 0.16, 0.17), sizes=("500 1000", "1000 2000")),
+    seconds=0.1,
+)
+def STEEPER(below: float, above: float, sizes: str) -> Rows:
+    """Overlap lost between two loads around 0.14: by how much more in the larger networks."""
+    small, large = (
+        mean_estimate(found.samples[below == LOADS][0] - found.samples[above == LOADS][0])
+        for found in (capacity_curve(int(dim)) for dim in sizes.split())
+    )
+    error = float(np.hypot(small.error, large.error))
+    runs = min(small.samples, large.samples)
+    return estimate_rows(Estimate(value=large.value - small.value, error=error, samples=runs))
+
+
+@stored(
+    HERE / "settings_A7.csv",
+    units=grid(degree=tuple(SIZES), target=(0.003, 0.01, 0.03, 0.1)),
+    seconds=3.0,
+    within={"value": 0.03, "low": 0.03, "high": 0.03},
+)
+def DEGREES(degree: int, target: float) -> Rows:
+    """Capacity at a share `target` of errors: what its exponent lacks to be 0.1 from a - 1."""
+    power = capacity_exponent(
+        SIZES[degree], degree=degree, target=target, bits=20_000, blocks=10, seed=10 + degree
+    ).exponent
+    wide = 2.0 * power.error
+    found = (power.value, power.value - wide, power.value + wide)
+    return near_rows(found, aim=degree - 1, within=0.1, runs=10)
+
+
+@cache
+def birthday_scale(dim: int, *, filling: float) -> tuple[float, float]:
+    """log2 of the scale H of the birthday law 2^{-N(N-1)/H²}, with its error, from one share.
+
+    Of `MEMORIES` networks with N = `filling` times the number at which the law turns.
+    """
+    count = round(filling * np.sqrt(2.0 ** (dim + 1) / dim))
+    found = all_fixed_probability(dim, counts=[count], networks=MEMORIES, seed=3 * dim)
+    share = float(found.estimate.value[0])
+    scale = 0.5 * np.log2(count * (count - 1) * np.log(2) / -np.log(share))
+    return scale, np.sqrt((1 - share) / share / MEMORIES) / (2 * np.log(2) * -np.log(share))
+
+
+@stored(
+    HERE / "settings_A8.csv",
+    units=grid(small=(9, 10, 11), filling=(0.6, 0.9, 1.3, 1.6), root=("of d", "none")),
+    seconds=5.0,
+    within={"value": 0.05, "low": 0.05, "high": 0.05},
+)
+def DOUBLINGS(small: int, filling: float, root: str) -> Rows:
+    """What κ of N = 2^{κd} (over √d, or not) lacks to be 0.1 from a half, from d to d + 6."""
+    (first, one), (second, other) = (
+        birthday_scale(dim, filling=filling) for dim in (small, small + 6)
+    )
+    if root == "of d":
+        second += 0.5 * np.log2((small + 6) / small)
+    kappa, wide = (second - first) / 6, 2 * np.hypot(one, other) / 6
+    return near_rows((kappa, kappa - wide, kappa + wide), aim=0.5, within=0.1, runs=MEMORIES)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
+from compendium.c11b_load_and_temperature.replica import glass_temperature, melting_temperature
 from compendium.c11b_load_and_temperature.study import copies_overlap, melting, retrieval
-from compendium.common.rows import grid
+from compendium.common.rows import grid, mean_rows
 
 HERE = Path(__file__).parent
 LOADS = (0.02, 0.05, 0.08, 0.11)
@@ -62,3 +63,11 @@ COPIES = Table(
     units=grid(dim=(500, 1000, 2000), temperature=GLASS_TEMPERATURES),
     rows=_copies_rows,
 )
+
+
+@stored(HERE / "settings_A6b.csv", units=MELTING.units, seconds=0.5)
+def MELTS_LATER(dim: int, load: float) -> Rows:
+    """Temperature at which networks lose a pattern, less that at which the theory's glass ends."""
+    table = MELTING.read()
+    lost = table["fraction"][(table["dim"] == dim) & (table["load"] == load)]
+    return mean_rows(lost * melting_temperature(load) - glass_temperature(load))

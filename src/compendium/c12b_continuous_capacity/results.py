@@ -16,8 +16,8 @@ from compendium.c12b_continuous_capacity.study import (
     outweighed_at,
     weight_concentration,
 )
-from compendium.common.rows import grid, mean_rows
-from spinformer.core.statistics import mean_estimate
+from compendium.common.rows import estimate_rows, grid, mean_rows
+from spinformer.core.statistics import Estimate, mean_estimate
 
 HERE = Path(__file__).parent
 BETAS = (0.25, 0.5, 1.0, 2.0)
@@ -114,3 +114,15 @@ def CROWDS(count: int, dim: int, hotter: float) -> Rows:
     """Y of an unrelated query at β = `hotter`/√d, less the 0.1 of a glass."""
     found = weight_concentration(count, dim=dim, spreads=[hotter], memories=10, seed=count)
     return mean_rows(found[0] - 0.1)
+
+
+@stored(HERE / "settings_A13.csv", units=KEPT_TABLE.units, seconds=0.1)
+def FOUND(count: int, dim: int) -> Rows:
+    """Overlap kept, less a half, and whether the theory's fold at that width is passed."""
+    table = KEPT_TABLE.read()
+    here = (table["count"] == count) & (table["dim"] == dim)
+    runs = 10 if count <= 1024 else 3
+    ((value, error),) = zip(table["overlap"][here], table["overlap_error"][here], strict=True)
+    (line,) = estimate_rows(Estimate(value=value, error=error, samples=runs), bound=0.5)
+    passed = np.log(count) > retrieval_fold(dim, beta=dim**-0.5).log_count
+    return [{"fold": "passed" if passed else "ahead", **line}]

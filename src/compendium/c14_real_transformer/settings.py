@@ -2,12 +2,15 @@
 
 A14a: share of the model's heads whose own energy falls by a part of what they add, less one half;
 A14b: of its layers that leave their own energy lower, less five sixths (Wilson's intervals). A14c:
-whether depth or length of a toy's training would turn its direction.
+whether depth or length of a toy's training would turn its direction, or another text the depth of
+the model's energies.
 
-value: the change by training of the mean cosine over layers between a step and the descent of its
-layer's overlap energy, counted in the direction that the goal asks for: up for "recall", down for
-"translate" and "avoid". Three layers: the long trainings of table `toy`, after each eighth. Two and
-six layers: short trainings of their own, seeds 100 to 104.
+value, toy: the change by training of the mean cosine over layers between a step and the descent of
+its layer's overlap energy, counted in the direction that the goal asks for: up for "recall", down
+for "translate" and "avoid". Three layers: the long trainings of table `toy`, after each eighth. Two
+and six layers: short trainings of their own, seeds 100 to 104. Model: ln of how much deeper its
+overlap energy is than for turned queries, in the layer where that is least, one text in windows of
+one length.
 """
 
 from __future__ import annotations
@@ -17,17 +20,34 @@ from pathlib import Path
 import numpy as np
 
 from bookmaker.tables import Rows, Table
-from compendium.c14_real_transformer.steps import PARTS, STAGES, STEPS
+from compendium.c14_real_transformer.energies import query_energy
+from compendium.c14_real_transformer.steps import LENGTHS, PARTS, STAGES, STEPS, windows_of
 from compendium.c14_real_transformer.toy import GOALS, ToyTask, read_toy, train_toy
-from compendium.common.rows import mean_rows
+from compendium.common.rows import grid, mean_rows
 from spinformer.core.statistics import share_interval
+from spinformer.language.encoder import join_traces, run_model
+from spinformer.language.minilm import load_model
+from spinformer.language.text import TEXTS
 
 COPIES = 5
 SHORT = 120
 
 
-def setting_rows(goal: str, layers: int) -> Rows:
-    """One goal and depth: a row for each length of training."""
+def depth_rows(source: str, window: int) -> Rows:
+    """The model in one text, ten draws of turns."""
+    model = load_model()
+    windows = windows_of(model, [source], window)
+    ratios = []
+    for trace in join_traces([run_model(model, one[None]) for one in windows]):
+        draws = [query_energy(trace, turned=seed).mean() for seed in range(10)]
+        ratios.append(np.log(query_energy(trace).mean() / np.array(draws)))
+    return [{"steps": 0, **mean_rows(min(ratios, key=np.mean))[0]}]
+
+
+def setting_rows(goal: str, layers: int, window: int) -> Rows:
+    """One goal and depth: a row for each length of training. Or one text of the model."""
+    if window:
+        return depth_rows(goal.removeprefix("depth in "), window)
     if layers == 3:
         found = read_toy()[goal]
         steps, cosine = found["step"], found["cosine"].mean(-1)
@@ -62,7 +82,10 @@ HEADS, PASSES = (
 )
 SETTINGS = Table(
     path=Path(__file__).with_name("settings_A14c.csv"),
-    units=[{"goal": goal, "layers": layers} for goal in GOALS for layers in (3, 2, 6)],
+    units=[
+        *grid(goal=GOALS, layers=(3, 2, 6), window=(0,)),
+        *grid(goal=[f"depth in {name}" for name in TEXTS], layers=(6,), window=LENGTHS),
+    ],
     rows=setting_rows,
     checked=1,
     seconds=6.0,

@@ -14,14 +14,17 @@ with the saddle point of `spins.large_d` at the softmax couplings J(h). The scor
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bookmaker.tables import Rows, stored
 from compendium.c23_anatomy.differences import slope_at_zero
 from compendium.c23_anatomy.response import autograd_response
+from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.large_d import free_energy, vector_spins
@@ -364,3 +367,22 @@ def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[f
         truth = vector_spins(parts.couplings, fields=fields, beta=beta).magnetization
         truth = truth.transpose(1, 2).flatten(2)
     return float((spins - truth).norm() / truth.norm()), bool(parts.converged.all())
+
+
+@stored(
+    Path(__file__).with_name("settings_B9.csv"),
+    units=grid(
+        strength=(0.1, 0.5, 1.0, 2.0),
+        gamma=(0.3, 1.0, 3.0, 10.0),
+        sites=(12, 48),
+        scores=("random", "identity"),
+    ),
+    seconds=2.0,
+    within={"value": 0.02, "low": 0.02, "high": 0.02},
+)
+def MOSTLY_RESIDUAL(strength: float, gamma: float, sites: int, scores: str) -> Rows:
+    """Share of the residual in the magnetisation, less one half; twelve systems of 32 channels."""
+    fields = draw_tokens(12, sites=sites, dim=32, seed=sites)
+    bilinear = draw_bilinear(32, seed=sites + 1, kind=scores)
+    found = dissect(fields, bilinear=bilinear, beta=1.0, gamma=gamma, strength=strength)
+    return mean_rows(found.shares()["residual"].numpy() - 0.5)

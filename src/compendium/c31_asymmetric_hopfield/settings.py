@@ -1,28 +1,87 @@
-"""Table of settings of C1e: the Lyapunov exponent by symmetry, temperature and size.
+"""Tables of settings: what is held, frozen, ordered or chaotic, by temperature and size.
 
-value: the exponent itself, per unit of time, with two errors over networks.
+value, C1a, C1c and C1d: overlap with the stored feature, memory of a spin and |m|, less the bound
+that counts as none; C1e: the Lyapunov exponent itself, per step. With two errors over networks.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from bookmaker.tables import Rows, Table
-from compendium.c31_asymmetric_hopfield.study import EXPONENTS
+import numpy as np
+
+from bookmaker.tables import Rows, Table, stored
+from compendium.c31_asymmetric_hopfield.networks import asymmetric_gain
+from compendium.c31_asymmetric_hopfield.study import (
+    EXPONENTS,
+    iterate_pair,
+    mean_order,
+    spin_memory,
+)
+from compendium.common.rows import estimate_rows, grid, mean_rows
+from spinformer.core.random import numpy_generator
+from spinformer.core.states import overlaps
+from spinformer.core.statistics import Estimate
+
+HERE = Path(__file__).parent
+
+
+@stored(
+    HERE / "settings_C1a.csv",
+    units=grid(beta=(0.5, 0.8, 1.2, 1.5, 3.0), size=(1000, 10_000), features=(1, 3, 10)),
+    seconds=2.0,
+    within={"value": 0.05, "low": 0.05, "high": 0.05},
+)
+def HELD(beta: float, size: int, features: int) -> Rows:
+    """Overlap with the first feature over updates 30 to 60, from 0.5, less 0.1; ten draws."""
+    found = []
+    for rng in numpy_generator(features).spawn(10):
+        kept = rng.choice([-1.0, 1.0], (features, size))
+        start = np.where(rng.random(size) < 0.75, 1.0, -1.0) * kept[0]
+        path = iterate_pair(start, left=kept, right=kept, beta=beta, steps=60, seed=rng)
+        found.append(overlaps(path[30:], patterns=kept)[:, 0].mean() - 0.1)
+    return mean_rows(np.array(found))
+
+
+@stored(
+    HERE / "settings_C1c.csv",
+    units=grid(beta=(0.5, 0.8, 1.25, 1.5, 2.0, 3.0), size=(200, 800), lag=(50, 250)),
+    seconds=3.0,
+    within={"value": 0.1, "low": 0.1, "high": 0.1},
+)
+def FROZEN(beta: float, size: int, lag: int) -> Rows:
+    """C(lag) of symmetric couplings, less 0.05; ten networks."""
+    run = {"steps": 1000, "replicas": 10, "seed": size}
+    kept = spin_memory(size, symmetry=1.0, beta=beta, lags=np.array([lag]), **run)
+    return estimate_rows(
+        Estimate(value=float(kept.value[0]), error=float(kept.error[0]), samples=10), bound=0.05
+    )
+
+
+@stored(
+    HERE / "settings_C1d.csv",
+    units=grid(ratio=(0.0, 0.5, 0.8, 1.2, 1.5, 2.0), beta=(1.0, 2.0, 4.0), size=(250, 1000)),
+    seconds=2.0,
+    within={"value": 0.1, "low": 0.1, "high": 0.1},
+)
+def ORDERED(ratio: float, beta: float, size: int) -> Rows:
+    """|m| of independent couplings, their mean over the critical one, less 0.1; ten networks."""
+    mean = ratio / asymmetric_gain(beta)
+    return estimate_rows(mean_order(size, mean=mean, beta=beta, replicas=10, seed=size), bound=0.1)
 
 
 def setting_rows(symmetry: float, beta: float, size: int) -> Rows:
-    """One kind of couplings at one temperature and size."""
+    """C1e: one kind of couplings at one temperature and size."""
     table = EXPONENTS.read()
     here = (table["symmetry"] == symmetry) & (table["beta"] == beta) & (table["size"] == size)
     ((value, error, runs),) = zip(
         *(table[name][here] for name in ("exponent", "error", "networks")), strict=True
     )
-    return [{"value": value, "low": value - 2 * error, "high": value + 2 * error, "runs": runs}]
+    return estimate_rows(Estimate(value=value, error=error, samples=runs))
 
 
 SETTINGS = Table(
-    path=Path(__file__).with_name("settings_C1e.csv"),
+    path=HERE / "settings_C1e.csv",
     units=[{name: unit[name] for name in ("symmetry", "beta", "size")} for unit in EXPONENTS.units],
     rows=setting_rows,
     seconds=0.1,

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.common.phase_transitions import protocol_start
+from compendium.common.rows import grid
 from compendium.common.windows import replicas
+from spinformer.core.statistics import share_interval
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
@@ -81,3 +83,54 @@ PORTRAITS = Table(
     seconds=2.0,
     within={"first": 0.05},
 )
+
+
+# What the document's captions call the motions, in ranges of β and at its six values.
+NAMED = {
+    "0 to 1.2": Regime.PERIODIC,
+    "1.2405 to 1.2425": Regime.PERIODIC,
+    "1.252 to 1.261": Regime.QUASI_PERIODIC,
+    "1.268 to 1.272": Regime.PERIODIC,
+    "1.277 to 1.28": Regime.CHAOTIC,
+}
+LABELS = dict(zip(SIX, (Regime.QUASI_PERIODIC, Regime.PERIODIC, Regime.CHAOTIC), strict=False))
+LABELS |= dict(zip(SIX[3:], (Regime.PERIODIC, Regime.CHAOTIC, Regime.CHAOTIC), strict=True))
+WAITS = (10_000, 30_000, 100_000)
+
+
+def _named_line(regime: np.ndarray, named: Regime, *, bound: float) -> Rows:
+    seen, runs = int((regime == named).sum()), len(regime)
+    ends = zip(("low", "high"), share_interval(seen, trials=runs), strict=True)
+    told = {"value": seen / runs - bound} | {end: value - bound for end, value in ends}
+    return [{**told, "runs": runs}]
+
+
+@stored(
+    Path(__file__).parent / "settings_C9.csv",
+    units=grid(betas=tuple(NAMED), context=("the document's", "random"), wait=WAITS),
+    seconds=5.0,
+    within={"value": 0.05, "low": 0.05, "high": 0.05},
+)
+def NAMED_RANGES(betas: str, context: str, wait: int) -> Rows:
+    """Share of 101 values of β whose motion is the one named for the range, less 0.9."""
+    network, (low, high) = Network.document(), map(float, betas.split(" to "))
+    start = protocol_start(network, steps=100_000)
+    if context == "random":
+        start = random_contexts(network, 1, count=1).select(0)
+    tried = np.linspace(low, high, 101)
+    found = find_attractors(network, start, beta=tried, transient=wait, bins=1, exponents=1)
+    return _named_line(found.regime, NAMED[betas], bound=0.9)
+
+
+@stored(
+    Path(__file__).parent / "settings_C10.csv",
+    units=grid(beta=SIX, contexts=("draw 1", "draw 2"), wait=WAITS),
+    seconds=3.0,
+    within={"value": 0.1, "low": 0.1, "high": 0.1},
+)
+def MOST_CONTEXTS(beta: float, contexts: str, wait: int) -> Rows:
+    """Share of 128 random contexts with the motion that the document shows, less one half."""
+    network = Network.document()
+    pool = random_contexts(network, int(contexts[-1]), count=128)
+    found = find_attractors(network, pool, beta=beta, transient=wait, bins=1, exponents=1)
+    return _named_line(found.regime, LABELS[beta], bound=0.5)

@@ -30,8 +30,8 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import softmax
 
-from bookmaker.tables import Rows, Table
-from compendium.common.rows import grid
+from bookmaker.tables import Rows, Table, stored
+from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
@@ -452,3 +452,28 @@ ONSETS = Table(
     units=grid(load=(0.15, 0.3, 0.8, 1.2), size=SIZES[:3], seed=(1, 2, 3, 4, 5)),
     rows=onset_rows,
 )
+
+
+@stored(
+    _FOLDER / "settings_C22.csv",
+    units=grid(
+        load=(0.1, 0.25, 0.5),
+        beta=(1.0, 1.4, 2.0),
+        gamma=(1.0, 5.0, 20.0, 127.0),
+        size=(600, 1200),
+        texts=("0 to 4", "5 to 9"),
+    ),
+    seconds=3.0,
+    within={"value": 0.2, "low": 0.3, "high": 0.3},
+)
+def CLOSER(load: float, beta: float, gamma: float, size: int, texts: str) -> Rows:
+    """ln of a text's distance from the theory without load over that from the theory with it."""
+    network = Network.document().with_parameters(gamma=gamma)
+    how: dict[str, Any] = {"beta": beta, "position": _POSITION, "steps": 30}
+    made = [loaded_path(network, START, load=at, **how).means[len(START) :] for at in (load, 0.0)]
+    gains, (first, last) = [], map(int, texts.split(" to "))
+    for seed in range(first, last + 1):
+        run = simulate_loaded(network, size=size, load=load, seed=seed, window=START, **how)
+        near, far = (np.sqrt(((run.means - path) ** 2).mean()) for path in made)
+        gains.append(np.log(far / near))
+    return mean_rows(np.array(gains))

@@ -10,34 +10,23 @@ from matplotlib.figure import Figure
 
 from compendium.common.drawing import points
 from compendium.common.rows import Columns, groups
+from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
 
 HUES = dict(zip((2, 4, 8, 16, 32), ("sky", "blue", "orange", "green", "purple"), strict=True))
 
 
 def show_voices_scheme() -> Figure:
-    """A schematic: a window of soft tokens, the model, N voices, their mean fed back."""
-    figure, axis = plt.subplots(figsize=(7.2, 2.5))
-    heights = 2.2 * np.random.default_rng(3).dirichlet(np.ones(9))
-    axis.bar(0.22 + 0.55 * np.arange(4), 0.5, 0.45, color=COLORS["sky"], alpha=0.6)
-    axis.bar(3.75, 1.2, 1.5, -0.35, fill=False, lw=1.5)
-    axis.bar(5.3 + 0.16 * np.arange(9), heights, 0.12, color=COLORS["orange"])
-    axis.plot(np.full(5, 8.0), 0.9 - 0.28 * np.arange(5), "o", ms=8, color=COLORS["green"])
-    bent = "arc3,rad=-0.18"
-    ahead = [((x, 0.25), (y, 0.25), None) for x, y in ((2.25, 2.95), (4.55, 5.2), (6.8, 7.8))]
-    for start, end, style in (*ahead, ((8.0, -0.45), (1.85, -0.1), bent)):
-        arrow = {"arrowstyle": "->", "color": COLORS["black"], "lw": 1.3, "connectionstyle": style}
-        axis.annotate("", xy=end, xytext=start, arrowprops=arrow)
-    for x, y, text in (
-        (1.05, 0.72, "window of T tokens"),
-        (3.75, 0.2, "language\nmodel"),
-        (5.95, 1.25, "law of the next word,\nat inverse temperature β"),
-        (8.35, 1.15, "N voices"),
-        (5.0, -1.2, "the mean of the words they say"),
-    ):
-        axis.text(x, y, text, ha="center", va="center", fontsize=9)
-    axis.set(xlim=(-0.2, 9.2), ylim=(-1.3, 1.6))
-    axis.axis("off")
+    """A schematic: a window of words, the model, N voices, their mean fed back."""
+    figure, axis = plt.subplots(figsize=(7.2, 2.4))
+    boxes = {
+        "window": (0.0, 0.85, "window of\nT words"),
+        "model": (0.3, 0.85, "language\nmodel"),
+        "law": (0.65, 0.85, "law of the next word,\nat inverse temperature β"),
+        "voices": (1.0, 0.85, "N voices\nsay a word"),
+    }
+    ahead = [("window", "model", ""), ("model", "law", ""), ("law", "voices", "")]
+    draw_boxes(boxes, axis=axis, arrows=ahead, bent=[("voices", "window", "mean of their words")])
     return figure
 
 
@@ -82,18 +71,26 @@ def show_motions(motions: Columns, branches: Columns) -> Figure:
     return figure
 
 
-def show_circles(circles: Columns, cycle: Columns, lost: Mapping[int, float]) -> Figure:
-    """Square of the small oscillation's size against β, and its tokens one after another."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.2))
+def show_circles(
+    circles: Columns, cycle: Columns, onset: Columns, lost: Mapping[int, float]
+) -> Figure:
+    """Square of the small oscillation's size against β, its tokens, where starts beside it go."""
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.2, 3.2))
     for span, rows in groups(circles, "span"):
-        small, style = rows["size"] < 0.1, {"ms": 5, "color": COLORS[HUES[span]]}
-        left.plot(rows["beta"][small], rows["size"][small] ** 2, "o", label=f"T = {span}", **style)
-        left.axvline(lost[span], color=COLORS[HUES[span]], lw=1, ls="--")
+        color = COLORS[HUES[span]]
+        left.plot(rows["beta"], rows["size"] ** 2, "o", ms=5, color=color, label=f"T = {span}")
+        left.axvline(lost[span], color=color, lw=1, ls="--")
     left.set(xlabel="inverse temperature β", ylabel="mean square distance", ylim=(0, None))
     left.legend()
-    right.plot(cycle["token"], cycle["away"], "o-", ms=5, lw=0.8, color=COLORS["blue"])
-    right.set(xlabel="token", ylabel="distance from the rest", ylim=(0, None))
-    label_panels([left, right])
+    middle.plot(cycle["token"], cycle["away"], "o-", ms=5, lw=0.8, color=COLORS["blue"])
+    middle.set(xlabel="token", ylabel="distance from the rest", ylim=(0, None))
+    for (beta, share), rows in groups(onset, "beta", "share"):
+        label = f"β = {beta}" if share == 1 else None
+        style = {"ms": 4, "mfc": "none", "color": COLORS["orange"], "label": label}
+        right.plot(rows["token"], rows["size"], "o-" if beta > 0.614 else "v:", **style)
+    right.set(xlabel="token", ylabel="size of the oscillation", ylim=(0, None))
+    right.legend()
+    label_panels([left, middle, right])
     return figure
 
 
@@ -135,8 +132,7 @@ def show_loops(loops: Columns) -> Figure:
     """Lengths of greedy loops and of the ways to them, one column of points a window."""
     figure, axes = plt.subplots(1, 2, figsize=(8.0, 3.2), sharex=True)
     closed, spans = loops["loop"] > 0, np.unique(loops["span"])
-    shift = np.random.default_rng(0).uniform(-0.2, 0.2, len(closed))
-    at = np.log2(loops["span"]) + shift
+    at = np.log2(loops["span"]) + np.random.default_rng(0).uniform(-0.2, 0.2, len(closed))
     labels = {"way": "tokens before the loop", "loop": "length of the loop"}
     for axis, (name, label) in zip(axes, labels.items(), strict=True):
         shown = np.maximum(loops[name][closed], 0.7)

@@ -38,9 +38,8 @@ from scipy.sparse.linalg import LinearOperator, eigs
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import rows_of
+from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.anderson import anderson
-from spinformer.core.statistics import mean_interval
 from spinformer.language.decoder import PARTS, Decoder, load_decoder, run_decoder, token_numbers
 from spinformer.language.text import sample_texts
 
@@ -109,7 +108,7 @@ def find_rests(model: Decoder, betas: Sequence[float]) -> tuple[Tensor, Tensor]:
 
 
 def multipliers(
-    model: Decoder, token: Tensor, *, span: int, beta: float, count: int = 2, seed: int = 0
+    model: Decoder, token: Tensor, *, span: int, beta: float, count: int = 2
 ) -> np.ndarray:
     """Leading eigenvalues of the map of windows at the rest `token` (D,), largest first, complex.
 
@@ -124,7 +123,7 @@ def multipliers(
 
     kind = following.detach().numpy().dtype
     operator = LinearOperator((leaf.numel(), leaf.numel()), matvec=pulled, dtype=kind)
-    start = np.random.default_rng(seed).normal(size=leaf.numel()).astype(kind)
+    start = np.random.default_rng(0).normal(size=leaf.numel()).astype(kind)
     found = eigs(operator, k=count, ncv=20, tol=1e-3, v0=start, return_eigenvectors=False)
     return found[np.argsort(-abs(found), kind="stable")]
 
@@ -218,16 +217,13 @@ def returns(orbit: Tensor, *, longest: int = 64) -> tuple[np.ndarray, np.ndarray
 
 
 # In a long window far from the loss many multipliers are nearly as large, and take long to part.
-RESTS = [
-    *((span, beta, 32) for span in (4, 8) for beta in (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65)),
-    *((span, beta, 32) for span in (16, 32) for beta in (0.55, 0.6, 0.65)),
-    *((4, beta, 64) for beta in (0.6, 0.65)),
-]
-
-
 @stored(
     HERE / "rests.csv",
-    units=[{"span": span, "beta": beta, "bits": bits} for span, beta, bits in RESTS],
+    units=[
+        *grid(span=(4, 8), beta=(0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65), bits=(32,)),
+        *grid(span=(16, 32), beta=(0.55, 0.6, 0.65), bits=(32,)),
+        *grid(span=(4,), beta=(0.6, 0.65), bits=(64,)),
+    ],
     checked=1,
     seconds=15.0,
     within=dict.fromkeys(("real", "imaginary", "size", "entropy", "the"), 0.01)
@@ -283,11 +279,11 @@ def MOTION_TABLE(span: int) -> Rows:
 
 
 def beside_rests(
-    model: Decoder, betas: Sequence[float], *, span: int, size: float, seed: int = 0
+    model: Decoder, betas: Sequence[float], *, span: int, size: float
 ) -> tuple[Tensor, Tensor]:
     """The rest (n, D) at each β, and windows (n, T, D) of it moved by `size` of its length."""
     rests = find_rests(model, betas)[0]
-    noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(seed))
+    noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(0))
     nudge = size * rests.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(noise, dim=1)
     return rests, (rests + nudge)[:, None].expand(-1, span, -1)
 
@@ -298,12 +294,10 @@ def distances(orbits: Tensor, rests: Tensor) -> Tensor:
 
 
 KINDS = ("essay", "narrative", "dialogue", "law", "list")
+PROMPTS = grid(beta=(0.56, 0.58), steps=(120,)) + grid(beta=(1.0,), steps=(70,))
 
 
-PROMPTS = ((0.56, 120), (0.58, 120), (1.0, 70))
-
-
-@stored(HERE / "prompts.csv", units=[{"beta": beta, "steps": steps} for beta, steps in PROMPTS])
+@stored(HERE / "prompts.csv", units=PROMPTS)
 def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
     """Windows of eight tokens, five kinds of text, plain and before the end of a chat template.
 
@@ -370,12 +364,7 @@ def settled_texts(model: Decoder, *, beta: float) -> Tensor:
     return follow(model, text_starts(model, span=4, count=17)[1:], beta=beta, steps=40)[:, -4:]
 
 
-@stored(
-    HERE / "voices.csv",
-    units=[
-        {"beta": beta, "voices": voices} for beta in (0.5, 1.0) for voices in (*VOICES, 100_000)
-    ],
-)
+@stored(HERE / "voices.csv", units=grid(beta=(0.5, 1.0), voices=(*VOICES, 100_000)))
 def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
     """Voices of a window of four tokens against the map, 24 tokens, 16 starts."""
     begin = settled_texts(the_model(), beta=beta)
@@ -384,12 +373,7 @@ def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
 
 @stored(
     HERE / "settings_R4.csv",
-    units=[
-        {"beta": beta, "tokens": tokens, "threshold": threshold}
-        for beta in (0.5, 1.0)
-        for tokens in (1, 2, 4, 8)
-        for threshold in (0.1, 0.2, 0.25, 0.3, 0.4)
-    ],
+    units=grid(beta=(0.5, 1.0), tokens=(1, 2, 4, 8), threshold=(0.1, 0.2, 0.25, 0.3, 0.4)),
     seconds=1.0,
 )
 def CROWD(beta: float, *, tokens: int, threshold: float) -> Rows:
@@ -409,7 +393,7 @@ def CROWD(beta: float, *, tokens: int, threshold: float) -> Rows:
 
 @stored(
     HERE / "noise.csv",
-    units=[{"beta": beta, "voices": voices} for beta in (0.5, 1.0) for voices in VOICES[1:]],
+    units=grid(beta=(0.5, 1.0), voices=VOICES[1:]),
     checked=1,
     seconds=15.0,
     rtol=0.15,
@@ -463,10 +447,7 @@ def greedy_loops(
 
 @stored(
     HERE / "loops.csv",
-    units=[
-        {"span": span, "horizon": horizon}
-        for span, horizon in ((2, 600), (4, 600), (8, 600), (16, 400))
-    ],
+    units=grid(span=(2, 4, 8), horizon=(600,)) + grid(span=(16,), horizon=(400,)),
     checked=1,
     seconds=12.0,
     within={"loop": np.inf, "way": np.inf},
@@ -476,6 +457,15 @@ def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
     starts = 32 if span < 16 else 16
     loops, ways = greedy_loops(the_model(), span=span, starts=starts, horizon=horizon)
     return rows_of(start=np.arange(starts), loop=loops, way=ways)
+
+
+@stored(HERE / "cold.csv", units=grid(span=(4,), beta=(4.0, 16.0, 64.0)))
+def COLD_TABLE(span: int, *, beta: float) -> Rows:
+    """The map at large β, 80 tokens from 16 starts of LOOP_TABLE: return of the last 32."""
+    begin = text_starts(the_model(), span=span)
+    orbit = follow(the_model(), begin, beta=beta, steps=80)[:, span:]
+    lags, gaps = returns(orbit, longest=32)
+    return rows_of(start=np.arange(len(begin)), lag=lags, gap=gaps)
 
 
 def changed(model: Decoder, what: str, *, seed: int = 0) -> Decoder:
@@ -512,34 +502,25 @@ CONTROLS = [
     *((f"shuffled{which}", "all") for which in (" attention", " feed-forward", "")),
     ("fresh", "all"),
 ]
-COLDER = (1.0, 3.0)
 
 
-@stored(
-    HERE / "controls.csv",
-    units=[{"weights": name, "parts": parts} for name, parts in CONTROLS],
-)
+@stored(HERE / "controls.csv", units=[{"weights": name, "parts": part} for name, part in CONTROLS])
 def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
     """Motions of a window of four tokens, four starts, with other weights or one part alone."""
     model = changed(the_model(), weights)
     acting = PARTS if parts == "all" else (parts,)
     begin = text_starts(model, span=4, count=4)
-    return motion_rows(model, begin, betas=COLDER, parts=acting, settle=80, measure=100)
+    return motion_rows(model, begin, betas=(1.0, 3.0), parts=acting, settle=80, measure=100)
 
 
 @stored(
     HERE / "untrained.csv",
-    units=[
-        {"weights": weights, "draw": draw, "span": 4}
-        for weights, draws in (("fresh", 6), ("shuffled", 5))
-        for draw in range(1, draws + 1)
-    ],
+    units=grid(weights=("fresh",), draw=range(1, 7), span=(4,))
+    + grid(weights=("shuffled",), draw=range(1, 6), span=(4,)),
 )
 def UNTRAINED(weights: str, *, draw: int, span: int) -> Rows:
     """Minus the exponent of other weights at β = 1, one draw, four starts, 30 + 52 tokens."""
     model = changed(the_model(), weights, seed=draw)
     begin = text_starts(model, span=span, count=4)
     rows = motion_rows(model, begin, betas=(1.0,), settle=30, measure=52)
-    rates = np.array([-row["exponent"] for row in rows])
-    low, high = mean_interval(rates)
-    return rows_of(value=rates.mean(), low=low, high=high, runs=len(rates))
+    return mean_rows(np.array([-row["exponent"] for row in rows]))

@@ -54,10 +54,10 @@ def text_inputs(model: Decoder, *, length: int = LENGTH) -> Tensor:
     return model.embedding[torch.stack(numbers)]
 
 
-def repeated_inputs(model: Decoder, *, length: int = 64, count: int = 4, seed: int = 0) -> Tensor:
+def repeated_inputs(model: Decoder) -> Tensor:
     """Random words, and the same once more: what a head sees that copies what came before."""
-    generator = torch.Generator().manual_seed(seed)
-    once = torch.randint(100, len(model.embedding), (count, length), generator=generator)
+    generator = torch.Generator().manual_seed(0)
+    once = torch.randint(100, len(model.embedding), (4, 64), generator=generator)
     return model.embedding[torch.cat((once, once), 1)]
 
 
@@ -157,12 +157,10 @@ def HEAD_TABLE(layer: int) -> Rows:
     inputs = text_inputs(model)
     trace, report = layer_report(model, inputs, layer, draws=20)
     stages = stage_changes(model, layer, trace)
-    told, columns = report.table(), {}
-    names = "head energy whole whole_error whole_z common common_error specific specific_error"
-    for name in (*names.split(), "specific_z"):
-        columns[name] = np.array([row[name] for row in told])
-    for name, changes in stages.items():
-        columns[name] = changes.mean(0).numpy()
+    names = "head energy whole whole_error whole_z common common_error specific specific_error "
+    told, names = report.table(), names + "specific_z"
+    columns = {name: np.array([row[name] for row in told]) for name in names.split()}
+    columns |= {name: changes.mean(0).numpy() for name, changes in stages.items()}
     # All heads of a layer together: the same in its nine rows.
     for name, changes in stages.items():
         low, high = mean_interval(changes.sum(1).numpy())

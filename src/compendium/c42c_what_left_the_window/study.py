@@ -33,7 +33,7 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.c42_generator_as_a_map.study import the_model
-from compendium.common.rows import rows_of
+from compendium.common.rows import grid, rows_of
 from spinformer.core.statistics import mean_estimate
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
 from spinformer.language.text import sample_texts
@@ -191,12 +191,7 @@ def RECURRENCE_TABLE(source: str) -> Rows:
 
 @stored(
     HERE / "settings_R10.csv",
-    units=[
-        {"texts": texts, "null": null, "distance": distance}
-        for texts, null, distance in itertools.product(
-            ("texts", "help"), ("unrelated", "shuffled"), (16, 32, 64)
-        )
-    ],
+    units=grid(texts=("texts", "help"), null=("unrelated", "shuffled"), distance=(16, 32, 64)),
     seconds=1.0,
 )
 def COMPARED(texts: str, *, null: str, distance: int) -> Rows:

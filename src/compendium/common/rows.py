@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import binom
 
 from bookmaker.tables import Rows
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import Estimate, mean_interval
 
 Columns = Mapping[str, np.ndarray]
 
@@ -61,6 +61,12 @@ def mean_rows(samples: np.ndarray) -> Rows:
     """The line of a table of settings that samples give by their mean, with Student's interval."""
     low, high = mean_interval(samples)
     return [{"value": float(np.mean(samples)), "low": low, "high": high, "runs": len(samples)}]
+
+
+def estimate_rows(found: Estimate, *, bound: float = 0.0) -> Rows:
+    """The line of a table of settings for an estimate less a bound, two of its errors each way."""
+    value, wide = float(found.value) - bound, 2.0 * float(found.error)
+    return [{"value": value, "low": value - wide, "high": value + wide, "runs": found.samples}]
 
 
 def near_rows(found: Sequence[float], *, aim: float, within: float, runs: int) -> Rows:

@@ -61,7 +61,7 @@ def figure_svg(figure: Figure) -> str:
     '<svg'
     """
     for axes in figure.axes:
-        _mark(axes)
+        _mark(axes, figure)
     stream = io.StringIO()
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "spinformer"}):
         figure.savefig(
@@ -71,7 +71,7 @@ def figure_svg(figure: Figure) -> str:
     return _tidied(stream.getvalue(), _columns(figure))
 
 
-def _mark(axes: Axes) -> None:
+def _mark(axes: Axes, figure: Figure) -> None:
     """Make pictures of what is dense, and note what lies on a picture."""
     for artist in axes.get_children():
         if _points(artist) > _DENSE:
@@ -79,7 +79,7 @@ def _mark(axes: Axes) -> None:
     pictures = [c for c in axes.collections if isinstance(c, QuadMesh) or _filled(c)]
     if not (pictures or any(not _on_white(image) for image in axes.images)):
         return
-    axes.figure.draw_without_rendering()
+    figure.draw_without_rendering()
     axes.set_gid("as-drawn")
     for artist in axes.get_children():
         inside = isinstance(artist, _CONTENT) and not isinstance(artist, Spine)
@@ -118,8 +118,8 @@ def _columns(figure: Figure) -> list[float]:
     """Return where a figure may be cut into columns, as shares of its width."""
     shown = [(axes, axes.get_tightbbox()) for axes in figure.axes]
     boxes = [box for _, box in shown if box is not None]
-    other = [*figure.texts, *figure.legends]
-    boxes += [box for o in other if (box := o.get_window_extent()).width > 0]
+    words = [artist.get_window_extent() for artist in (*figure.texts, *figure.legends)]
+    boxes += [box for box in words if box.width > 0]
     left, right = min(box.x0 for box in boxes), max(box.x1 for box in boxes)
     found = []
     for axes, box in shown:
