@@ -76,8 +76,10 @@ def test_motions_are_what_their_names_say():
 @pytest.mark.parametrize(
     ("pattern", "figures"),
     [
-        (r"finds (\d+) of them as they are, (\d+) if", ("A19.raw", "A19.norm")),
-        (r"all (\d+) if the mean face", ("A19.both",)),
+        (
+            r"finds (\d+) of .*?, (\d+) if the mean .*?, (\d+) if all .*?, and all (\d+) if both",
+            ("A19.raw", "A19.centred", "A19.norm", "A19.both"),
+        ),
         (
             r"(\d+) of 72 attention heads lower their own energy by what they add, and (\d+) raise",
             ("A14a.lowered", "A14a.raised"),
@@ -148,7 +150,7 @@ def test_scales_that_the_front_page_names(printed):
     """How cold the memory of faces is, and how flat the first motion."""
     from compendium.common import images
 
-    assert "25 times as cold as attention's" in WELCOME
+    assert "inverse temperature is 25 times that of a transformer's attention" in WELCOME
     assert images.faces().shape[1] ** 0.5 == 25
     heights = [np.ptp(path) for path in STORED["numbers"]["motions"].values()]
     assert "seven hundred times flatter" in WELCOME

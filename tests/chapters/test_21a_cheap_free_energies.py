@@ -122,7 +122,7 @@ def test_the_line_and_the_susceptibility_by_other_means():
         rows = [(table["beta"] == beta) & (table["size"] == n) for n in sizes]
         widths = [table["spread"][here].mean() for here in rows]
         assert low < np.polyfit(np.log(sizes), np.log(widths), 1)[0] < high
-    assert sum(units_by_hand(WIDTHS)) == 12
+    assert all(units_by_hand(WIDTHS))
     assert table["halves"].mean() == pytest.approx(1.0, abs=0.02)
 
 
@@ -152,7 +152,7 @@ def test_adaptive_tap_falls_faster_than_the_others():
     }
     fallen = {name: np.log(a / b) / np.log(8) for name, (a, b) in medians.items()}
     assert fallen["adaptive"] > 1.3 > fallen["tap"]
-    assert sum(units_by_hand(FASTER)) == 12
+    assert all(units_by_hand(FASTER))
 
 
 @pytest.mark.claim("B7d")
