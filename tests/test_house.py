@@ -34,9 +34,9 @@ CODE_CEILINGS = {
     "src/spinformer": 7_512,
     "src/bookmaker": 2_935,
     "book/_ext": 970,
-    "src/compendium": 19_158,
+    "src/compendium": 19_205,
 }
-LINE_CEILINGS = {"src": 45_394, "tests": 26_167}
+LINE_CEILINGS = {"src": 45_454, "tests": 26_167}
 
 
 @cache

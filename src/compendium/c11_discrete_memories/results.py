@@ -130,8 +130,9 @@ def STEEPER(below: float, above: float, sizes: str) -> Rows:
 )
 def DEGREES(degree: int, target: float) -> Rows:
     """Capacity at a share `target` of errors: what its exponent lacks to be 0.1 from a - 1."""
-    run = {"bits": 20_000, "blocks": 10, "seed": 10 + degree}
-    power = capacity_exponent(SIZES[degree], degree=degree, target=target, **run).exponent
+    power = capacity_exponent(
+        SIZES[degree], degree=degree, target=target, bits=20_000, blocks=10, seed=10 + degree
+    ).exponent
     wide = 2.0 * power.error
     found = (power.value, power.value - wide, power.value + wide)
     return near_rows(found, aim=degree - 1, within=0.1, runs=10)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c17_interacting_patterns import completion, faces, readers
-from compendium.common.rows import grid
+from compendium.common.rows import grid, mean_rows
 from spinformer.core.records import record
 from spinformer.core.statistics import mean_interval
 
@@ -186,3 +186,35 @@ def over_equals(task: str) -> tuple[str, Gain]:
     }
     name = min(controls, key=lambda each: controls[each].low)
     return name, controls[name]
+
+
+# What a gain must exceed to matter: shares of tokens or pictures, or of the variance.
+MATTERS = 0.02
+
+
+@stored(
+    HERE / "settings_A18c.csv",
+    units=[
+        *grid(task=("recall",), choice=("seeds 0 to 4", "seeds 5 to 9")),
+        *grid(task=("digits", "faces"), choice=("30 stored", "60 stored", "90 stored")),
+        *grid(task=TASKS[3:], choice=[f"rate {rate}" for rate in RATES]),
+    ],
+    seconds=0.1,
+)
+def OVER_EQUALS(task: str, choice: str) -> Rows:
+    """Gain over the control of equal resources that is best in the mean, less what matters."""
+    number = choice.split()[1 if task == "recall" or "hops" in task else 0]
+    if task == "recall":
+        found = {arm: each.reshape(2, -1)[int(number) // 5] for arm, each in scores(task).items()}
+    elif "hops" in task:
+        links, rates = int(task.split()[1]), [float(number)]
+        found = {arm: hop_scores(arm, links=links, rates=rates) for arm in readers.ARMS}
+    elif number == "60":
+        found = scores(task)
+    else:
+        pictures = int(number)
+        draws = [completion.completion(s, data=task, count=pictures) for s in range(SEEDS)]
+        found = {name: -np.array([draw[name] for draw in draws]) for name in draws[0]}
+    mine = ("interacting", *completion.INTERACTING, "directed", *MORE_THAN_EQUAL)
+    best = max((each for arm, each in found.items() if arm not in mine), key=np.mean)
+    return mean_rows(found["interacting"] - best - MATTERS)

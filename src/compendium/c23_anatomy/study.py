@@ -383,6 +383,6 @@ def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[f
 def MOSTLY_RESIDUAL(strength: float, gamma: float, sites: int, scores: str) -> Rows:
     """Share of the residual in the magnetisation, less one half; twelve systems of 32 channels."""
     fields = draw_tokens(12, sites=sites, dim=32, seed=sites)
-    maps = {"bilinear": draw_bilinear(32, seed=sites + 1, kind=scores), "gamma": gamma}
-    shares = dissect(fields, beta=1.0, strength=strength, **maps).shares()
-    return mean_rows(shares["residual"].numpy() - 0.5)
+    bilinear = draw_bilinear(32, seed=sites + 1, kind=scores)
+    found = dissect(fields, bilinear=bilinear, beta=1.0, gamma=gamma, strength=strength)
+    return mean_rows(found.shares()["residual"].numpy() - 0.5)

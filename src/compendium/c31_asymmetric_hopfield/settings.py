@@ -36,11 +36,10 @@ def HELD(beta: float, size: int, features: int) -> Rows:
     """Overlap with the first feature over updates 30 to 60, from 0.5, less 0.1; ten draws."""
     found = []
     for rng in numpy_generator(features).spawn(10):
-        stored_ones = rng.choice([-1.0, 1.0], (features, size))
-        start = np.where(rng.random(size) < 0.75, 1.0, -1.0) * stored_ones[0]
-        maps = {"left": stored_ones, "right": stored_ones, "beta": beta}
-        path = iterate_pair(start, **maps, steps=60, seed=rng)
-        found.append(overlaps(path[30:], patterns=stored_ones)[:, 0].mean() - 0.1)
+        kept = rng.choice([-1.0, 1.0], (features, size))
+        start = np.where(rng.random(size) < 0.75, 1.0, -1.0) * kept[0]
+        path = iterate_pair(start, left=kept, right=kept, beta=beta, steps=60, seed=rng)
+        found.append(overlaps(path[30:], patterns=kept)[:, 0].mean() - 0.1)
     return mean_rows(np.array(found))
 
 

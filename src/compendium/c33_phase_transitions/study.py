@@ -113,12 +113,12 @@ def _named_line(regime: np.ndarray, named: Regime, *, bound: float) -> Rows:
 )
 def NAMED_RANGES(betas: str, context: str, wait: int) -> Rows:
     """Share of 101 values of β whose motion is the one named for the range, less 0.9."""
-    network, ends = Network.document(), [float(end) for end in betas.split(" to ")]
+    network, (low, high) = Network.document(), map(float, betas.split(" to "))
     start = protocol_start(network, steps=100_000)
     if context == "random":
         start = random_contexts(network, 1, count=1).select(0)
-    options = {"transient": wait, "bins": 1, "exponents": 1}
-    found = find_attractors(network, start, beta=np.linspace(*ends, 101), **options)
+    tried = np.linspace(low, high, 101)
+    found = find_attractors(network, start, beta=tried, transient=wait, bins=1, exponents=1)
     return _named_line(found.regime, NAMED[betas], bound=0.9)
 
 
