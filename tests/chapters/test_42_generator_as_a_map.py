@@ -223,9 +223,9 @@ def test_chaos_lies_where_the_multipliers_say_that_the_rest_is_stable():
     assert len(texts) == 16
     assert mean_interval(texts)[0] > 0
     up = branches["way"] == "up"
-    assert branches["away"][up & (branches["beta"] <= 0.59)].max() < 1e-4
+    assert branches["away"][up & (branches["beta"] <= 0.59)].max() < 3e-4
     # Above, what came up is as far as the oscillation and the cycle that were begun elsewhere.
-    came = branches["away"][up & (branches["beta"] == 0.63)]
+    came = branches["away"][up & (branches["span"] == 4) & (branches["beta"] == 0.63)]
     np.testing.assert_allclose(came, CYCLE_TABLE.read()["away"].mean(), rtol=0.05)
     size = circles["size"][(circles["span"] == 4) & (circles["beta"] == 0.63)]
     np.testing.assert_allclose(np.square(CYCLE_TABLE.read()["away"]).mean() ** 0.5, size, rtol=0.01)

@@ -10,7 +10,7 @@ R2b  The rest is lost softly, to a closed curve (a Neimark–Sacker bifurcation)
      β_c that of the multipliers, and its leading exponent is within ± 0.02 nats a token. (Asked
      first, too: that it turns by the angle of the pair to 0.01 of a turn, counted in the plane
      where it moves most; the motion turned out to be along a line.)
-R3c  Rest and chaos coexist: at T = 4 (asked first of 8, too) there is an interval of β, longer than
+R3c  Rest and chaos coexist: at T = 4 and 8 there is an interval of β, longer than
      0.02, at which every orbit that comes up from the rest is within 0.1 of it and every one that
      comes down from chaos is farther away, when β moves by 0.01 and each stays for 60 tokens.
      (Since chaos lives shorter than that at the lower end: where its mean life is beyond 1,000
@@ -132,9 +132,9 @@ def ONSET_TABLE(span: int) -> Rows:
     ]
 
 
-@stored(HERE / "branches.csv", units=grid(span=(4,)))
+@stored(HERE / "branches.csv", units=grid(span=(4, 8)))
 def BRANCH_TABLE(span: int) -> Rows:
-    """Distance from the rest of orbits followed along β by 0.01, 60 tokens each, four a way.
+    """Distance from the rest of orbits followed along β by 0.01, 60 tokens each, 16 / T a way.
 
     Up: they begin at the rest and are nudged by a thousandth at each step. Down: they begin as
     texts. away: mean over the last 20 tokens.
