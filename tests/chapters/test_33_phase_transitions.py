@@ -61,7 +61,6 @@ def test_colors_of_an_orbit_diagram():
         assert image[1, column] == pytest.approx(to_rgb(REGIME_COLORS[regime]))
 
 
-@pytest.mark.filterwarnings("error")
 def test_a_diagram_of_a_single_beta_can_be_drawn():
     found = made([0, 2], [4, 0], [[2, 2, 0]] * 2, [[0, 1, 0]] * 2)
     for betas in (np.array([1.2, 1.3]), np.array([1.3, 1.3])):

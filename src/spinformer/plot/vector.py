@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -73,9 +74,10 @@ def figure_svg(figure: Figure) -> str:
 
 def _mark(axes: Axes, figure: Figure) -> None:
     """Make pictures of what is dense, and note what lies on a picture."""
-    for artist in axes.get_children():
-        if _points(artist) > _DENSE:
-            artist.set_rasterized(True)
+    with warnings.catch_warnings(action="ignore"):  # matplotlib below 3.11 leaves contours.
+        for artist in axes.get_children():
+            if _points(artist) > _DENSE:
+                artist.set_rasterized(True)
     pictures = [c for c in axes.collections if isinstance(c, QuadMesh) or _filled(c)]
     if not (pictures or any(not _on_white(image) for image in axes.images)):
         return
