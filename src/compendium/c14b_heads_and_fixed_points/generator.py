@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,7 +75,7 @@ def generator_rows(model: Decoder, number: int, *, source: str) -> Rows:
     beta, rows = model.head_width**-0.5, []
     for head in range(model.heads):
         now = effective_entries(torch.softmax(beta * queries[head] @ keys[head].mT, -1))
-        limits = {"tolerance": TOLERANCE, "max_steps": 1000}
+        limits: Any = {"tolerance": TOLERANCE, "max_steps": 1000}
         ends = memory_ends(keys[head], queries[head], beta=beta, **limits)
         step = attend(keys[head], values=read[head], beta=beta)
         found = repeat(step, queries[head], **limits)
