@@ -41,7 +41,7 @@ def test_an_encoder_gives_what_chapter_14_measures():
     trace = run_model(model, TOKENS)[1]
     found, steps = of_encoder(model, trace, draws=1, seed=5), head_steps(model, trace)
     for name in ("whole", "common", "specific"):
-        np.testing.assert_allclose(getattr(found, name), getattr(steps, name), atol=1e-12)
+        np.testing.assert_allclose(getattr(found, name), steps[name], atol=1e-12)
     heads = step_alignment(model, trace, draws=0).heads
     np.testing.assert_allclose(found.centered_cosine, heads, atol=1e-12)
     turned = turned_steps(model, trace, seed=5)[0]

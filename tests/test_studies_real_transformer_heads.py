@@ -5,7 +5,6 @@ import pytest
 import torch
 from minilm_model import installed_model
 from scipy.special import ndtr, ndtri
-from scipy.stats import skew
 
 from compendium.c14b_heads_and_fixed_points import heads, sizes
 from spinformer.language.encoder import run_model
@@ -21,14 +20,6 @@ def test_sampled_gaussian_entries_in_two_limits():
     spread = np.array([0.0, 0.7, 1.5])
     many = heads.sampled_gaussian_entries(spread, keys=20_000, draws=30) / 20_000
     np.testing.assert_allclose(many, ndtr(1.2816 - spread), atol=0.004)
-
-
-def test_skewness_by_hand():
-    """Against scipy, and 0 for a head that tells no key from another."""
-    drawn = np.random.default_rng(0).gamma(2.0, size=(3, 50))
-    found = heads.logit_skewness(torch.from_numpy(drawn))
-    np.testing.assert_allclose(found, skew(drawn, axis=-1), rtol=1e-12)
-    assert heads.logit_skewness(torch.ones(2, 4)).tolist() == [0.0, 0.0]
 
 
 def test_medians_of_a_small_model_by_hand():

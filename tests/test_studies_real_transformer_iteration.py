@@ -9,9 +9,9 @@ from minilm_model import installed_model, installed_traces
 
 from compendium.c14_real_transformer import energies
 from compendium.c14b_heads_and_fixed_points import gain, iteration, loops
-from compendium.c14b_heads_and_fixed_points.ends import SHARES, end_rows, read_ends
-from spinformer.core.solve import NotConverged, Status
-from spinformer.hopfield.fixed_points import KINDS
+from compendium.c14b_heads_and_fixed_points.ends import end_rows, read_ends
+from compendium.c14b_heads_and_fixed_points.iteration import SHARES
+from spinformer.core.solve import Status
 from spinformer.language.encoder import (
     Architecture,
     LanguageModel,
@@ -87,8 +87,6 @@ def test_repeat_says_why_it_stopped():
         assert bool(found.converged) == (name == "rest")
         if status is not Status.CONVERGED:
             assert float(found.residual) > 1e-9, name
-            with pytest.raises(NotConverged, match=f"(?s){status.name.lower().replace('_', ' ')}"):
-                iteration.repeat(step, double([[1.0, 2.0]]), max_steps=100, throw=True)
 
 
 def test_a_residual_above_the_tolerance_is_no_rest():
@@ -113,18 +111,14 @@ def test_a_row_that_diverges_leaves_the_others_alone():
     assert float(found.value[1]) == pytest.approx(1.0, abs=1e-3)
 
 
-def test_distinct_states():
-    points = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0 + 3e-6], [1.0, 3e-6], [3.0, 3.0]])
-    assert iteration.distinct_states(points).tolist() == [0, 1, 0, 1, 2]
-    assert iteration.distinct_states(points[:0]).tolist() == []
-
-
 def test_distinct_states_merge_just_inside_the_radius():
     """Two states of norm 1 ± 10⁻⁶: one point at 0.99, two at 1.01 times the radius."""
-    for merge_radius in (1e-3, 1e-2):
-        for factor, labels in ((0.99, [0, 0]), (1.01, [0, 1])):
-            states = double([[1.0, 0.0], [1.0, factor * merge_radius]])
-            assert iteration.distinct_states(states, merge_radius=merge_radius).tolist() == labels
+    for factor, labels in ((0.99, [0, 1, 0, 2, 1]), (1.01, [0, 1, 2, 3, 1])):
+        far = double([[0.0, 1.0]])
+        pair = double([[1.0, 0.0], [1.0, factor * iteration.MERGE_RADIUS]])
+        states = torch.cat([pair[:1], far, pair[1:], -far, far])
+        assert iteration.distinct_states(states).tolist() == labels
+    assert iteration.distinct_states(states[:0]).tolist() == []
 
 
 # --- loops -----------------------------------------------------------------------------------
@@ -165,11 +159,8 @@ def test_end_points_show_the_three_kinds():
         # W_Q, W_K, W_O are the identity: reading back the values repeats the Hopfield step.
         for loop in ("keys", "readback"):
             found = iteration.end_points(model, trace, loop)
-            np.testing.assert_allclose(found.shares, [share])
-            assert found.count.tolist() == [count]
-            assert found.largest.tolist() == [1 / count]
-            assert found.entries.tolist() == [entries]
-            assert found.resting.tolist() == [1.0]
+            assert len(found) == 1
+            assert list(found[0].values()) == [*share, count, 1 / count, entries, 1.0]
 
 
 def test_shares_and_largest_basin_of_unequal_groups():
@@ -178,12 +169,8 @@ def test_shares_and_largest_basin_of_unequal_groups():
     model, trace = identity_model(keys)
     for loop in ("keys", "readback"):
         found = iteration.end_points(model, trace, loop)
-        single, metastable, average = (found.shares[0, KINDS.index(kind)] for kind in KINDS)
         # Three of five keys are more than half of them.
-        assert (single, metastable, average) == (0.4, 0.0, 0.6)
-        assert found.count.tolist() == [3]
-        assert found.largest.tolist() == [0.6]
-        assert found.entries.tolist() == [3]
+        assert list(found[0].values()) == [0.4, 0.0, 0.6, 3, 0.6, 3.0, 1.0]
 
 
 def test_end_points_merge_within_the_radius_that_is_stated():
@@ -191,42 +178,21 @@ def test_end_points_merge_within_the_radius_that_is_stated():
     keys = 400.0 * double([[1.0, -0.01], [1.0, 0.01]])
     model, trace = identity_model(keys)
     for loop in ("keys", "readback"):
-        assert iteration.end_points(model, trace, loop).count.tolist() == [2]
+        assert iteration.end_points(model, trace, loop)[0]["count"] == 2
     # One end point, the mean of the keys. Stopped at 10⁻² of a key, the starts have not met:
     # they lie a tenth of that apart, more than MERGE_RADIUS, and are eight.
     model, trace = identity_model(1.5 * torch.eye(8, dtype=torch.float64))
     for tolerance, count in ((1e-9, 1), (1e-2, 8)):
-        found = iteration.end_points(model, trace, "keys", tolerance=tolerance)
-        assert found.count.tolist() == [count]
-        assert found.resting.tolist() == [1.0]
+        (found,) = iteration.end_points(model, trace, "keys", tolerance=tolerance)
+        assert (found["count"], found["resting"]) == (count, 1.0)
 
 
 def test_some_queries_cycle_and_one_rests():
     """Values that swap the first two keys and keep the third: a third of the queries counts."""
     keys = 9.0 * torch.eye(3, dtype=torch.float64)
     model, trace = identity_model(keys, keys[[1, 0, 2]])
-    found = iteration.end_points(model, trace, "readback", max_steps=60)
-    third = pytest.approx([1 / 3])
-    assert found.resting == third
-    assert found.largest == third
-    assert found.shares[:, 0] == third
-    assert found.shares[:, 1:].tolist() == [[0.0, 0.0]]
-    assert (found.count.tolist(), found.entries.tolist()) == ([1], [1])
-
-
-def test_each_sequence_of_a_batch_is_its_own():
-    """What is asked of the second of two sequences is what it gives alone, after one step."""
-    model = example_model(seed=1)
-    tokens = torch.tensor([[2, 5, 6, 7, 8, 3], [2, 9, 9, 9, 12, 3]])
-    both, alone = run_model(model, tokens)[0], run_model(model, tokens[1:])[0]
-    # A step that may be this long is the last one: the ends then tell of the starts.
-    once = {"tolerance": 10.0, "max_steps": 1}
-    for loop in iteration.LOOPS:
-        found = iteration.end_points(model, both, loop, sequence=1, **once)
-        expected = iteration.end_points(model, alone, loop, **once)
-        for name in ("count", "largest", "shares", "entries", "resting"):
-            np.testing.assert_allclose(getattr(found, name), getattr(expected, name), err_msg=loop)
-        assert found != iteration.end_points(model, both, loop, sequence=0, **once)
+    (found,) = iteration.end_points(model, trace, "readback", max_steps=60)
+    assert list(found.values()) == pytest.approx([1 / 3, 0.0, 0.0, 1, 1 / 3, 1, 1 / 3])
 
 
 def test_jacobian_of_two_keys_by_hand():
@@ -327,23 +293,23 @@ def test_sublayer_step_is_the_models_own():
     both = run_model(small, torch.tensor([[2, 5, 6, 3], [2, 9, 6, 3]]))
     for model, traces in ((installed_model(), installed_traces()), (small, both)):
         for trace in (traces[0], traces[-1]):
-            ours = loops.sublayer_step(model, trace, states=trace.inputs[1], sequence=1)
-            torch.testing.assert_close(ours, trace.normalized[1], atol=1e-11, rtol=0)
+            ours = loops.sublayer_step(model, trace, states=trace.inputs[0])
+            torch.testing.assert_close(ours, trace.normalized[0], atol=1e-11, rtol=0)
 
 
 def test_sublayer_end_points_solve_their_equation():
     """Each token's end, followed here step by step, is one of as many as `end_points` counts."""
     model = example_model(seed=4)
     trace = run_model(model, torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 10, 3]]))[1]
-    found = iteration.end_points(model, trace, "sub-layer", sequence=1, tolerance=1e-9)
-    states = trace.inputs[1].clone()
+    found = iteration.end_points(model, trace, "sub-layer", tolerance=1e-9)
+    states = trace.inputs[0].clone()
     for _ in range(1000):
-        states = loops.sublayer_step(model, trace, states=states, sequence=1)
-    again = loops.sublayer_step(model, trace, states=states, sequence=1)
+        states = loops.sublayer_step(model, trace, states=states)
+    again = loops.sublayer_step(model, trace, states=states)
     rests = (again - states).norm(dim=-1) < 1e-8
-    assert found.resting[0] == float(rests.double().mean())
     ends = np.unique(np.round(states[rests].numpy(), 6), axis=0)
-    assert set(found.count.tolist()) == {len(ends)}
+    assert {row["resting"] for row in found} == {float(rests.double().mean())}
+    assert {row["count"] for row in found} == {len(ends)}
 
 
 def test_balanced_gauge_changes_no_attention():
@@ -412,7 +378,7 @@ def test_one_text_of_the_stored_end_points_again():
         place = TEXTS.index("essay")
         for row in end_rows(model, loop, tokens=window, layers=layers):
             here = (place, row["layer"], row["head"])
-            assert row["count"] == pytest.approx(stored.count[here], abs=1)
+            assert row["count"] == pytest.approx(stored["count"][here], abs=1)
             shares = [row[name] for name in SHARES]
-            assert shares == pytest.approx(stored.shares[here].tolist(), abs=0.02)
-            assert row["resting"] == pytest.approx(stored.resting[here], abs=0.02)
+            assert shares == pytest.approx(stored["shares"][here].tolist(), abs=0.02)
+            assert row["resting"] == pytest.approx(stored["resting"][here], abs=0.02)

@@ -91,7 +91,7 @@ def test_changes_are_those_of_steps_written_out():
             for name, part in (("whole", step), ("common", common), ("specific", step - common)):
                 after = own_energy(model, trace, head, inputs + part)
                 expected = (after - before).mean(1)
-                np.testing.assert_allclose(getattr(found, name)[:, head], expected, atol=1e-9)
+                np.testing.assert_allclose(found[name][:, head], expected, atol=1e-9)
 
 
 @pytest.mark.claim("A14b")

@@ -158,8 +158,3 @@ def test_stored_trainings_are_those_of_the_code():
         np.testing.assert_allclose(stored[goal]["loss"][0, :2], start["loss"], rtol=2e-5)
         assert (stored[goal]["loss"] > 0.98 * stored[goal]["floor"]).all()
         assert np.median(stored[goal]["loss"][-1]) < 0.25
-
-
-def start(task):
-    patterns, states, _ = draw(task, 2)
-    return toy.initial_weights(task), {"patterns": patterns, "states": states}

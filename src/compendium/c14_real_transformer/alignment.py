@@ -18,7 +18,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from spinformer.core.checks import check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.language.encoder import LanguageModel, LayerTrace
@@ -59,7 +58,6 @@ def step_alignment(
     `draws` may be 0.
     """
     layer = trace.layer
-    draws = check_integer("draws", draws, low=0)
     generator = numpy_generator(seed)
     written, asked = _maps(model, layer)
     returned, wanted = _returned(trace)
@@ -100,16 +98,15 @@ def weight_alignment(model: LanguageModel, layer: int) -> np.ndarray:
     On the diagonal stands what one head has of the tie W_O W_V = W_QᵀW_K, with which every step is
     a descent [hoover2023energy]; the other entries, of mismatched heads, are its null.
     """
-    sizes = model.architecture
-    layer = check_integer("layer", layer, low=0, high=sizes.layers - 1)
     written, asked = _maps(model, layer)
     name = f"encoder.layer.{layer}.attention.self"
     value, key = (model.weights[f"{name}.{which}.weight"] for which in ("value", "key"))
+    heads = model.architecture.heads
 
     # ⟨A_h B_h, C_g D_g⟩ = tr(A_hᵀC_g · D_g B_hᵀ): entries of two small matrices.
-    both = _by_heads((written.mT @ asked) * (value @ key.mT), sizes.heads)
-    one = _by_heads((written.mT @ written) * (value @ value.mT), sizes.heads).diagonal()
-    two = _by_heads((asked.mT @ asked) * (key @ key.mT), sizes.heads).diagonal()
+    both = _by_heads((written.mT @ asked) * (value @ key.mT), heads)
+    one = _by_heads((written.mT @ written) * (value @ value.mT), heads).diagonal()
+    two = _by_heads((asked.mT @ asked) * (key @ key.mT), heads).diagonal()
     return (both / (one[:, None] * two).sqrt()).numpy()
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from spinformer.core.checks import check_choice, check_real
 from spinformer.core.random import Seed
 from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.language.encoder import LanguageModel, LayerTrace, project
@@ -42,7 +41,6 @@ def stage_energies(
     + attention output; "layer norm": from its LayerNorm; "feed forward": from the layer's outputs.
     kind: one of KINDS.
     """
-    check_choice("kind", kind, KINDS)
     layer = trace.layer
     attention = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1)
     states = {
@@ -75,7 +73,6 @@ def rescaled_share(model: LanguageModel, trace: LayerTrace, *, scale: float) -> 
     >>> rescaled_share(model, trace, scale=1.0).shape
     (1,)
     """
-    scale = check_real("scale", scale, low=0.0, open_low=True)
     moved = project(model, trace.layer, "query", states=trace.residual)
     before, after = (
         hopfield_energy(trace.keys / scale, states=scale * queries, beta=trace.beta)

@@ -23,10 +23,9 @@ from bookmaker.tables import Rows, Table
 from compendium.c14_real_transformer.energies import query_energy
 from compendium.c14_real_transformer.steps import LENGTHS, PARTS, STAGES, STEPS, windows_of
 from compendium.c14_real_transformer.toy import GOALS, ToyTask, read_toy, train_toy
-from compendium.common.rows import grid, mean_rows
-from spinformer.core.statistics import share_interval
+from compendium.common.models import encoder
+from compendium.common.rows import grid, mean_rows, share_rows
 from spinformer.language.encoder import join_traces, run_model
-from spinformer.language.minilm import load_model
 from spinformer.language.text import TEXTS
 
 COPIES = 5
@@ -35,7 +34,7 @@ SHORT = 120
 
 def depth_rows(source: str, window: int) -> Rows:
     """The model in one text, ten draws of turns."""
-    model = load_model()
+    model = encoder()
     windows = windows_of(model, [source], window)
     ratios = []
     for trace in join_traces([run_model(model, one[None]) for one in windows]):
@@ -66,9 +65,7 @@ def lower_rows(length: int, source: str, part: str) -> Rows:
     table = (STAGES if layer else STEPS).read()
     here = (table["length"] == length) & (table["source"] == source)
     falls = table["feed forward" if layer else part][here] < 0
-    ends = (falls.mean(), *share_interval(int(falls.sum()), trials=len(falls)))
-    told = zip(("value", "low", "high"), np.array(ends) - (5 / 6 if layer else 1 / 2), strict=True)
-    return [dict(told) | {"runs": len(falls)}]
+    return share_rows(int(falls.sum()), trials=len(falls), bound=5 / 6 if layer else 1 / 2)
 
 
 HEADS, PASSES = (

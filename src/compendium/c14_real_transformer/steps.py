@@ -17,16 +17,16 @@ the layer; `turned`, the null of both, over all texts together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c14_real_transformer.energies import stage_energies
+from compendium.common.models import encoder
+from compendium.common.rows import array_of, grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
 from spinformer.language.encoder import (
     LanguageModel,
     LayerTrace,
@@ -34,7 +34,6 @@ from spinformer.language.encoder import (
     run_model,
 )
 from spinformer.language.heads import overlap_energy, random_rotations
-from spinformer.language.minilm import load_model
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 
 LENGTHS = (32, 128, 512)
@@ -43,31 +42,18 @@ STAGES_OF_U = ("residual", "layer norm", "feed forward")
 SEEDS = 10
 
 
-@record
-class HeadSteps:
+@torch.no_grad()
+def head_steps(model: LanguageModel, trace: LayerTrace) -> dict[str, np.ndarray]:
     """Mean change of each head's own overlap energy over the tokens of a sequence, (B, H) each.
 
     `whole`: by all that the head adds; `common`: by its mean over the tokens of the sequence
     alone; `specific`: by the rest alone.
-
-    >>> one = np.ones((1, 2))
-    >>> HeadSteps(whole=one, common=one, specific=one).whole.shape
-    (1, 2)
     """
-
-    whole: np.ndarray
-    common: np.ndarray
-    specific: np.ndarray
-
-
-@torch.no_grad()
-def head_steps(model: LanguageModel, trace: LayerTrace) -> HeadSteps:
-    """What each head of a layer does to its own energy (see HeadSteps)."""
     reads, writes = _maps(model, trace)
     moved = _returned(trace) @ torch.einsum("hqD,hDv->hvq", reads, writes)
     common = moved.mean(-2, keepdim=True).expand_as(moved)
     parts = {"whole": moved, "common": common, "specific": moved - common}
-    return HeadSteps(**{name: _change(trace, part).numpy() for name, part in parts.items()})
+    return {name: _change(trace, part).numpy() for name, part in parts.items()}
 
 
 @torch.no_grad()
@@ -104,12 +90,8 @@ def step_rows(model: LanguageModel, windows: torch.Tensor) -> Rows:
     """Rows of table `steps` for the windows (B, N) of one text: a layer and head, means over B."""
     rows = []
     for trace in _traces(model, windows):
-        found = head_steps(model, trace)
-        rows += [
-            {"layer": trace.layer, "head": head}
-            | {name: getattr(found, name).mean(0)[head] for name in PARTS}
-            for head in range(found.whole.shape[1])
-        ]
+        means = {name: change.mean(0) for name, change in head_steps(model, trace).items()}
+        rows += rows_of(layer=trace.layer, head=range(len(means["whole"])), **means)
     return rows
 
 
@@ -135,10 +117,8 @@ def turned_rows(model: LanguageModel, windows: torch.Tensor, *, seed: int) -> Ro
     rows = []
     for trace in _traces(model, windows):
         alone, together = turned_steps(model, trace, seed=seed)
-        rows += [
-            {"layer": trace.layer, "head": head, "whole": change, "residual": together}
-            for head, change in enumerate(alone)
-        ]
+        place = {"layer": trace.layer, "head": range(len(alone))}
+        rows += rows_of(**place, whole=alone, residual=together)
     return rows
 
 
@@ -148,41 +128,36 @@ def windows_of(model: LanguageModel, sources: Sequence[str], length: int) -> tor
     return torch.cat([part[: max(LENGTHS) // length] for part in parts])
 
 
-@cache
-def _model() -> LanguageModel:
-    return load_model()
+_HERE = Path(__file__).parent
+_OF_A_TEXT = grid(length=LENGTHS, source=TEXTS)
 
 
-def _step_rows(length: int, source: str) -> Rows:
-    return step_rows(_model(), windows_of(_model(), [source], length))
+@stored(_HERE / "steps.csv", units=_OF_A_TEXT)
+def STEPS(length: int, source: str) -> Rows:
+    """What heads do to their own energies, in one text."""
+    return step_rows(encoder(), windows_of(encoder(), [source], length))
 
 
-def _stage_rows(length: int, source: str) -> Rows:
-    return stage_rows(_model(), windows_of(_model(), [source], length))
+@stored(_HERE / "stages.csv", units=_OF_A_TEXT)
+def STAGES(length: int, source: str) -> Rows:
+    """What the stages of layers do to the energies of their heads, in one text."""
+    return stage_rows(encoder(), windows_of(encoder(), [source], length))
 
 
-def _turned_rows(length: int, seed: int) -> Rows:
-    return turned_rows(_model(), windows_of(_model(), TEXTS, length), seed=seed)
-
-
-_OF_A_TEXT = [{"length": length, "source": name} for length in LENGTHS for name in TEXTS]
-STEPS = Table(path=Path(__file__).with_name("steps.csv"), units=_OF_A_TEXT, rows=_step_rows)
-STAGES = Table(path=Path(__file__).with_name("stages.csv"), units=_OF_A_TEXT, rows=_stage_rows)
-TURNED = Table(
-    path=Path(__file__).with_name("turned.csv"),
-    units=[{"length": length, "seed": seed} for length in LENGTHS for seed in range(SEEDS)],
-    rows=_turned_rows,
-)
+@stored(_HERE / "turned.csv", units=grid(length=LENGTHS, seed=range(SEEDS)))
+def TURNED(length: int, seed: int) -> Rows:
+    """One draw of turned heads, over all texts."""
+    return turned_rows(encoder(), windows_of(encoder(), TEXTS, length), seed=seed)
 
 
 def read_steps(part: str) -> np.ndarray:
     """A column of the stored steps of heads: (lengths, texts, L, H)."""
-    return _column(STEPS, part, "length", "source", "layer", "head")
+    return array_of(STEPS.read(), part, "length", "source", "layer", "head")
 
 
 def read_stages(stage: str) -> np.ndarray:
     """A column of the stored changes along the stages of a layer: (lengths, texts, L)."""
-    return _column(STAGES, stage, "length", "source", "layer")
+    return array_of(STAGES.read(), stage, "length", "source", "layer")
 
 
 def read_turned(name: str) -> np.ndarray:
@@ -191,12 +166,7 @@ def read_turned(name: str) -> np.ndarray:
     >>> read_turned("whole").shape
     (3, 10, 6, 12)
     """
-    return _column(TURNED, name, "length", "seed", "layer", "head")
-
-
-def _column(table: Table, name: str, *axes: str) -> np.ndarray:
-    columns = table.read()
-    return columns[name].reshape([len(np.unique(columns[axis])) for axis in axes])
+    return array_of(TURNED.read(), name, "length", "seed", "layer", "head")
 
 
 def _traces(model: LanguageModel, windows: torch.Tensor) -> list[LayerTrace]:

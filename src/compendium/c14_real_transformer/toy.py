@@ -28,8 +28,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from bookmaker.tables import Rows, Table
-from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
+from bookmaker.tables import Rows, stored
+from compendium.common.rows import array_of, rows_of
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 from spinformer.language.heads import overlap_energy
@@ -58,15 +58,6 @@ class ToyTask:
     batch: int = 128
     copies: int = 1
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Validate every field."""
-        for name in ("width", "patterns", "layers", "batch", "copies"):
-            check_integer(name, getattr(self, name), low=1)
-        check_real("noise", self.noise, low=0.0, open_low=True)
-        check_choice("goal", self.goal, GOALS)
-        check_real("learning_rate", self.learning_rate, low=0.0, open_low=True)
-        check_integer("seed", self.seed, low=0)
 
     def streams(self, shift: int) -> list[torch.Generator]:
         """One generator a copy, another set for another `shift`."""
@@ -117,11 +108,6 @@ def draw_examples(task: ToyTask, count: int, *, streams: Sequence[torch.Generato
 
     Returns patterns (E, B, N, D), queries (E, B, D), which pattern each is of (E, B).
     """
-    count = check_integer("count", count, low=1)
-    if len(streams) != task.copies:
-        raise ValueError(
-            f"streams must hold a generator for each of {task.copies} copies, got {len(streams)}"
-        )
     drawn = [
         (
             _normal(stream, count, task.patterns, task.width),
@@ -140,7 +126,6 @@ def toy_energy(
     weights: Weights, layer: int, *, patterns: torch.Tensor, states: torch.Tensor
 ) -> torch.Tensor:
     """Overlap energy (see `overlap_energy`) of a layer's keys at the states (E, B, D): (E, B)."""
-    layer = _check(weights, layer, patterns, states)
     queries = (states @ weights["query"][layer].mT).unsqueeze(-2)
     keys = patterns @ weights["key"][layer].mT.unsqueeze(-3)
     return overlap_energy(queries, keys=keys, beta=states.shape[-1] ** -0.5).squeeze(-1)
@@ -150,7 +135,6 @@ def toy_update(
     weights: Weights, layer: int, *, patterns: torch.Tensor, states: torch.Tensor
 ) -> torch.Tensor:
     """The attention output that layer `layer` adds to the states (E, B, D)."""
-    layer = _check(weights, layer, patterns, states)
     # (W_K x)·(W_Q ξ) = x·(W_Kᵀ W_Q ξ): the keys need not be formed.
     asked = states @ weights["query"][layer].mT @ weights["key"][layer]
     logits = (patterns @ asked.unsqueeze(-1)).squeeze(-1) / math.sqrt(states.shape[-1])
@@ -205,11 +189,8 @@ def train_toy(task: ToyTask, *, steps: int = 300, record_every: int = 50) -> Toy
 
     The loss is the cross-entropy of the final scores alone; no energy enters it. The learning rate
     falls to zero along a quarter of a cosine's period squared, cos²(π t/2T). Measured before
-    training, after every `record_every` steps and at the end. Raises ValueError for numbers below
-    one.
+    training, after every `record_every` steps and at the end.
     """
-    steps = check_integer("steps", steps, low=1)
-    record_every = check_integer("record_every", record_every, low=1)
     weights = {name: w.requires_grad_(True) for name, w in initial_weights(task).items()}
     optimizer = torch.optim.Adam(list(weights.values()), lr=task.learning_rate)
     streams = task.streams(2)
@@ -231,7 +212,7 @@ def train_toy(task: ToyTask, *, steps: int = 300, record_every: int = 50) -> Toy
     return ToyRecord(steps=tuple(times), **stacked)
 
 
-def toy_rows(goal: str, *, steps: int = 4000, copies: int = 12) -> Rows:
+def toy_rows(goal: str, *, steps: int, copies: int) -> Rows:
     """Rows of the stored table: one a copy, layer and eighth of the training.
 
     >>> len(toy_rows("recall", steps=8, copies=2))
@@ -239,37 +220,31 @@ def toy_rows(goal: str, *, steps: int = 4000, copies: int = 12) -> Rows:
     """
     task = ToyTask(goal=goal, batch=64, copies=copies)
     found = train_toy(task, steps=steps, record_every=steps // 8)
-    return [
-        {
-            "step": step,
-            "copy": copy,
-            "layer": layer,
-            **{name: getattr(found, name)[row, copy, layer] for name in ("cosine", "fell")},
-            **{name: getattr(found, name)[row, copy] for name in ("loss", "floor", "accuracy")},
-        }
-        for row, step in enumerate(found.steps)
-        for copy in range(copies)
-        for layer in range(task.layers)
-    ]
+    step, copy, layer = np.indices(found.cosine.shape).reshape(3, -1)
+    return rows_of(
+        step=np.array(found.steps)[step],
+        copy=copy,
+        layer=layer,
+        **{name: getattr(found, name)[step, copy, layer] for name in ("cosine", "fell")},
+        **{name: getattr(found, name)[step, copy] for name in ("loss", "floor", "accuracy")},
+    )
 
 
-TOY = Table(
-    path=Path(__file__).with_name("toy.csv"),
-    units=[{"goal": goal} for goal in GOALS],
-    rows=toy_rows,
-)
+@stored(Path(__file__).with_name("toy.csv"), units=[{"goal": goal} for goal in GOALS])
+def TOY(goal: str) -> Rows:
+    """The long trainings of twelve copies."""
+    return toy_rows(goal, steps=4000, copies=12)
 
 
 def read_toy() -> dict[str, dict[str, np.ndarray]]:
     """The stored trainings by goal: "step" (T,), and arrays (T, E, L) or (T, E) as in ToyRecord."""
-    table = TOY.read()
-    sizes = [len(np.unique(table[name])) for name in ("step", "copy", "layer")]
+    table, axes = TOY.read(), ("step", "copy", "layer")
     found = {}
     for goal in GOALS:
-        rows = {name: values[table["goal"] == goal] for name, values in table.items()}
-        arrays = {name: rows[name].reshape(sizes) for name in ("cosine", "fell")}
-        means = {name: rows[name].reshape(sizes)[..., 0] for name in ("loss", "floor", "accuracy")}
-        found[goal] = arrays | means | {"step": np.unique(rows["step"])}
+        arrays = {n: array_of(table, n, *axes, goal=goal) for n in ("cosine", "fell")}
+        for name in ("loss", "floor", "accuracy"):
+            arrays[name] = array_of(table, name, *axes, goal=goal)[..., 0]
+        found[goal] = arrays | {"step": np.unique(table["step"][table["goal"] == goal])}
     return found
 
 
@@ -281,10 +256,3 @@ def _cross_entropy(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Mean over the examples of scores (E, B, N): one number a copy."""
     picked = torch.log_softmax(logits, dim=-1).gather(-1, target.unsqueeze(-1))
     return -picked.squeeze(-1).mean(-1)
-
-
-def _check(weights: Weights, layer: int, patterns: torch.Tensor, states: torch.Tensor) -> int:
-    layers, copies, width, _ = weights["query"].shape
-    check_tensor("states", states, shape=(copies, None, width))
-    check_tensor("patterns", patterns, shape=(copies, states.shape[1], None, width))
-    return check_integer("layer", layer, low=0, high=layers - 1)

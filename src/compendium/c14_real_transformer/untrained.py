@@ -7,15 +7,14 @@ every text.
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import torch
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c14_real_transformer.energies import query_energy
+from compendium.common.models import encoder
 from spinformer.language.encoder import LanguageModel, join_traces, run_model
-from spinformer.language.minilm import load_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import random_weights
 
@@ -47,17 +46,10 @@ def untrained_rows(model: LanguageModel, kind: str, *, seed: int) -> Rows:
     return [{"layer": t.layer, "energy": float(query_energy(t).mean())} for t in traces]
 
 
-@cache
-def _model() -> LanguageModel:
-    return load_model()
-
-
-def _rows(kind: str, seed: int) -> Rows:
-    return untrained_rows(_model(), kind, seed=seed)
-
-
-UNTRAINED = Table(
-    path=Path(__file__).with_name("untrained.csv"),
+@stored(
+    Path(__file__).with_name("untrained.csv"),
     units=[{"kind": kind, "seed": s} for kind in ("initial", "shuffled") for s in range(SEEDS)],
-    rows=_rows,
 )
+def UNTRAINED(kind: str, seed: int) -> Rows:
+    """The landscapes of one draw of weights in the place of the model's."""
+    return untrained_rows(encoder(), kind, seed=seed)

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c14b_heads_and_fixed_points.gain import first_window
-from compendium.c14b_heads_and_fixed_points.iteration import LOOPS, EndPoints, end_points
+from compendium.c14b_heads_and_fixed_points.iteration import LOOPS, SHARES, end_points
+from compendium.common.rows import array_of, grid
 from spinformer.language.encoder import LanguageModel, run_model
 from spinformer.language.text import TEXTS
 
-SHARES = ("single", "metastable", "average")  # as in `hopfield.fixed_points.KINDS`
 TOLERANCE = 1e-7  # in the units of `iteration`: a hundredth of the radius that joins end points
 
 
@@ -26,46 +26,26 @@ def end_rows(
 ) -> Rows:
     """Rows of the table for one window of tokens (1, N): one a layer and head."""
     traces = run_model(model, tokens)
-    rows = []
-    for layer in range(len(traces)) if layers is None else layers:
-        found = end_points(model, traces[layer], loop, tolerance=TOLERANCE)
-        rows += [
-            {
-                "layer": layer,
-                "head": head,
-                **dict(zip(SHARES, found.shares[head].tolist(), strict=True)),
-                "count": int(found.count[head]),
-                "largest": float(found.largest[head]),
-                "entries": float(found.entries[head]),
-                "resting": float(found.resting[head]),
-            }
-            for head in range(len(found.count))
-        ]
-    return rows
+    return [
+        {"layer": layer, "head": head, **found}
+        for layer in (range(len(traces)) if layers is None else layers)
+        for head, found in enumerate(end_points(model, traces[layer], loop, tolerance=TOLERANCE))
+    ]
 
 
-def _rows(loop: str, source: str) -> Rows:
+@stored(Path(__file__).with_name("ends.csv"), units=grid(loop=LOOPS, source=TEXTS))
+def ENDS(loop: str, source: str) -> Rows:
+    """The end points of one text in one loop."""
     model, window = first_window(source)
     return end_rows(model, loop, tokens=window)
 
 
-ENDS = Table(
-    path=Path(__file__).with_name("ends.csv"),
-    units=[{"loop": loop, "source": name} for loop in LOOPS for name in TEXTS],
-    rows=_rows,
-)
+def read_ends(loop: str) -> dict[str, np.ndarray]:
+    """The stored end points of a loop by name, as arrays (texts, L, H), texts as in TEXTS.
 
-
-def read_ends(loop: str) -> EndPoints:
-    """The stored end points of a loop, as arrays (texts, L, H), texts as in TEXTS, shares
-    (texts, L, H, 3).
+    "shares" (texts, L, H, 3), one for each of SHARES.
     """
-    table = ENDS.read()
-    chosen = table["loop"] == loop
-    shape = [len(np.unique(table[name][chosen])) for name in ("source", "layer", "head")]
-    columns = {
-        name: table[name][chosen].reshape(shape)
-        for name in ("count", "largest", "entries", "resting", *SHARES)
-    }
-    shares = np.stack([columns.pop(name) for name in SHARES], axis=-1)
-    return EndPoints(shares=shares, **columns)
+    table, axes = ENDS.read(), ("source", "layer", "head")
+    names = ("count", "largest", "entries", "resting")
+    shares = np.stack([array_of(table, name, *axes, loop=loop) for name in SHARES], axis=-1)
+    return {"shares": shares} | {n: array_of(table, n, *axes, loop=loop) for n in names}

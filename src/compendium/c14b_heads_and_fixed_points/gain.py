@@ -10,13 +10,12 @@ first window of 128 tokens of every text, loops "readback" and "turned".
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c14b_heads_and_fixed_points.iteration import distinct_states, repeat
 from compendium.c14b_heads_and_fixed_points.loops import (
     attend,
@@ -24,11 +23,11 @@ from compendium.c14b_heads_and_fixed_points.loops import (
     loop_jacobians,
     loop_values,
 )
-from spinformer.core.checks import check_array
+from compendium.common.models import encoder
+from compendium.common.rows import array_of, grid, rows_of
 from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.language.encoder import LanguageModel, LayerTrace, run_model
-from spinformer.language.minilm import load_model
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 
 GAINS = (0.5, 1.0, 1.414, 2.0, 2.828, 4.0, 8.0)
@@ -65,13 +64,12 @@ def gain_sweep(
 
     loop: one of `loops.VALUES`; `seed` draws the rotations of "turned".
     """
-    factors = check_array("gains", gains, ndim=1, low=0.0, open_low=True)
     values = loop_values(model, trace, loop, seed=seed)
     keys, starts = trace.keys[0], trace.queries[0, :, ::every]
-    shape = (len(factors), len(keys))
+    shape = (len(gains), len(keys))
     resting, count = np.zeros(shape), np.zeros(shape, dtype=np.int64)
     leading = np.full(shape, np.nan, dtype=complex)
-    for row, gain in enumerate(factors.tolist()):
+    for row, gain in enumerate(gains):
         points, found = trace.queries[0, :, 0].clone(), np.zeros(len(keys), dtype=bool)
         for head in range(len(keys)):
             step = attend(keys[head], values=gain * values[0, head], beta=trace.beta)
@@ -100,49 +98,36 @@ def gain_rows(model: LanguageModel, loop: str, *, tokens: torch.Tensor, seed: in
     rows = []
     for trace in run_model(model, tokens):
         found = gain_sweep(model, trace, loop, gains=GAINS, seed=1000 * seed + trace.layer)
-        rows += [
-            {
-                "layer": trace.layer,
-                "gain": gain,
-                "head": head,
-                "resting": found.resting[row, head],
-                "count": int(found.count[row, head]),
-                "real": found.leading[row, head].real,
-                "imaginary": found.leading[row, head].imag,
-            }
-            for row, gain in enumerate(GAINS)
-            for head in range(found.resting.shape[1])
-        ]
+        row, head = np.indices(found.resting.shape).reshape(2, -1)
+        rows += rows_of(
+            layer=trace.layer,
+            gain=np.array(GAINS)[row],
+            head=head,
+            resting=found.resting.ravel(),
+            count=found.count.ravel(),
+            real=found.leading.real.ravel(),
+            imaginary=found.leading.imag.ravel(),
+        )
     return rows
-
-
-@cache
-def _model() -> LanguageModel:
-    return load_model()
 
 
 def first_window(source: str) -> tuple[LanguageModel, torch.Tensor]:
     """The model of the tables and the first 128 tokens (1, 128) of one of the seven texts."""
-    return _model(), text_windows(_model(), sample_texts()[source], 128)[:1]
+    return encoder(), text_windows(encoder(), sample_texts()[source], 128)[:1]
 
 
-def _rows(loop: str, source: str) -> Rows:
+@stored(Path(__file__).with_name("gain.csv"), units=grid(loop=("readback", "turned"), source=TEXTS))
+def GAIN(loop: str, source: str) -> Rows:
+    """The sweep of one text in one loop."""
     model, window = first_window(source)
     return gain_rows(model, loop, tokens=window, seed=TEXTS.index(source))
 
 
-GAIN = Table(
-    path=Path(__file__).with_name("gain.csv"),
-    units=[{"loop": loop, "source": name} for loop in ("readback", "turned") for name in TEXTS],
-    rows=_rows,
-)
-
-
 def read_gain(loop: str) -> dict[str, np.ndarray]:
     """The stored sweep of a loop: "resting", "count", "leading", (texts, L, G, H), as in TEXTS."""
-    table = GAIN.read()
-    chosen = table["loop"] == loop
-    sizes = [len(np.unique(table[name])) for name in ("source", "layer", "gain", "head")]
-    columns = {name: table[name][chosen].reshape(sizes) for name in ("resting", "count")}
-    real, imaginary = (table[name][chosen].reshape(sizes) for name in ("real", "imaginary"))
-    return columns | {"leading": real + 1j * imaginary}
+    table, axes = GAIN.read(), ("source", "layer", "gain", "head")
+    resting, count, real, imaginary = (
+        array_of(table, name, *axes, loop=loop)
+        for name in ("resting", "count", "real", "imaginary")
+    )
+    return {"resting": resting, "count": count, "leading": real + 1j * imaginary}

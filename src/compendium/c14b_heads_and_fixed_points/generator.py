@@ -15,32 +15,27 @@ than half of them.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.c14b_heads_and_fixed_points.iteration import _from_hopfield, _from_states, repeat
+from compendium.c14b_heads_and_fixed_points.iteration import SHARES, ends_of, memory_ends, repeat
 from compendium.c14b_heads_and_fixed_points.loops import attend, leading_eigenvalues
+from compendium.common.models import decoder
 from spinformer.hopfield.fixed_points import effective_entries
 from spinformer.language.decoder import (
     BlockTrace,
     Decoder,
     block_queries,
-    load_decoder,
     run_decoder,
     token_numbers,
 )
 from spinformer.language.text import sample_texts
 
 LENGTH, TOLERANCE = 128, 1e-6
-
-
-@cache
-def _model() -> Decoder:
-    return load_decoder()
 
 
 @torch.no_grad()
@@ -80,17 +75,17 @@ def generator_rows(model: Decoder, number: int, *, source: str) -> Rows:
     beta, rows = model.head_width**-0.5, []
     for head in range(model.heads):
         now = effective_entries(torch.softmax(beta * queries[head] @ keys[head].mT, -1))
-        ends = _from_hopfield(keys[head], queries[head], beta, TOLERANCE, 1000)
+        limits: Any = {"tolerance": TOLERANCE, "max_steps": 1000}
+        ends = memory_ends(keys[head], queries[head], beta=beta, **limits)
         step = attend(keys[head], values=read[head], beta=beta)
-        found = repeat(step, queries[head], tolerance=TOLERANCE, max_steps=1000)
-        back = _from_states(found, torch.softmax(beta * found.value @ keys[head].mT, -1))
+        found = repeat(step, queries[head], **limits)
+        back = ends_of(found, beta * found.value @ keys[head].mT)
         weights = torch.softmax(beta * found.value[0] @ keys[head].mT, -1)
         slope = beta * (weights[:, None] * read[head]).mT @ (keys[head] - weights @ keys[head])
         leading = leading_eigenvalues(slope[None].numpy())[0]
-        names = ("single", "metastable", "average")
         row = {"source": source, "head": head, "entries": float(now.median())}
-        row |= dict(zip(names, ends.shares[0].tolist(), strict=True))
-        row |= {"count": int(back.count[0]), "resting": float(back.resting[0])}
+        row |= {name: ends[name] for name in SHARES}
+        row |= {name: back[name] for name in ("count", "resting")}
         rows.append(row | {"real": float(leading.real), "imaginary": abs(float(leading.imag))})
     return rows
 
@@ -103,4 +98,4 @@ def generator_rows(model: Decoder, number: int, *, source: str) -> Rows:
 )
 def GENERATOR(layer: int) -> Rows:
     """Resting points of the nine heads of a layer of SmolLM2 in seven texts."""
-    return [row for name in sample_texts() for row in generator_rows(_model(), layer, source=name)]
+    return [row for name in sample_texts() for row in generator_rows(decoder(), layer, source=name)]

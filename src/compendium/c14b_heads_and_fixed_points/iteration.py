@@ -12,18 +12,18 @@ the unit, in every loop; the default tolerance leaves states much nearer to thei
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 
+from bookmaker.tables import Rows
 from compendium.c14b_heads_and_fixed_points.loops import (
     attend,
     balanced_gauge,
     readback_values,
     sublayer_step,
 )
-from spinformer.core.checks import check_tensor
-from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
 from spinformer.hopfield.fixed_points import (
     KINDS,
@@ -35,24 +35,7 @@ from spinformer.hopfield.fixed_points import (
 from spinformer.language.encoder import LanguageModel, LayerTrace, project
 
 LOOPS = ("keys", "balanced", "readback", "sub-layer")
-
-
-@record
-class EndPoints:
-    """Where the queries of one sequence end, for every head of a layer.
-
-    `count` (H,): distinct end points; `largest` (H,): share of the queries in the largest
-    basin; `shares` (H, 3): shares of the queries that end in a fixed point of each of the
-    `KINDS` (single pattern, metastable, global average); `entries` (H,): median over the
-    queries of the fewest softmax entries that sum to 0.9 at the end, NaN if none rests;
-    `resting` (H,): share of the queries that came to rest (the others are in no other figure).
-    """
-
-    count: np.ndarray
-    largest: np.ndarray
-    shares: np.ndarray
-    entries: np.ndarray
-    resting: np.ndarray
+SHARES = ("single", "metastable", "average")  # as in `hopfield.fixed_points.KINDS`
 
 
 @torch.no_grad()
@@ -61,52 +44,33 @@ def end_points(
     trace: LayerTrace,
     loop: str,
     *,
-    sequence: int = 0,
     tolerance: float = 1e-9,
     max_steps: int = 1000,
-) -> EndPoints:
-    """Repeat a layer's attention from each query of one sequence until it rests.
+) -> Rows:
+    """Repeat a layer's attention from each query of the first sequence until it rests.
 
     `loop` is one of LOOPS. A state rests when a step is shorter than `tolerance` in the units of
     the module; "keys" and "balanced" finish slow starts with Newton's method (see
-    `find_fixed_points`).
+    `find_fixed_points`). A row for each head, as `ends_of` says.
     """
-    heads = range(model.architecture.heads)
+    keys, heads = trace.keys[0], range(model.architecture.heads)
+    limits: Any = {"tolerance": tolerance, "max_steps": max_steps}
     if loop in ("keys", "balanced"):
-        queries, keys = (
-            (trace.queries, trace.keys) if loop == "keys" else balanced_gauge(model, trace)
-        )
-        return _stack(
-            [
-                _from_hopfield(
-                    keys[sequence, head], queries[sequence, head], trace.beta, tolerance, max_steps
-                )
-                for head in heads
-            ]
-        )
-    keys = trace.keys[sequence]
+        pair = (trace.queries, trace.keys) if loop == "keys" else balanced_gauge(model, trace)
+        queries, keys = (each[0] for each in pair)
+        return [memory_ends(keys[h], queries[h], beta=trace.beta, **limits) for h in heads]
     if loop == "readback":
-        values = readback_values(model, trace)[sequence]
-        rows = []
+        values, rows = readback_values(model, trace)[0], []
         for head in heads:
-            solution = repeat(
-                attend(keys[head], values=values[head], beta=trace.beta),
-                trace.queries[sequence, head],
-                tolerance=tolerance,
-                max_steps=max_steps,
-            )
-            attention = torch.softmax(trace.beta * solution.value @ keys[head].mT, dim=-1)
-            rows.append(_from_states(solution, attention))
-        return _stack(rows)
-    solution = repeat(
-        lambda states: sublayer_step(model, trace, states=states, sequence=sequence),
-        trace.inputs[sequence],
-        tolerance=tolerance,
-        max_steps=max_steps,
+            step = attend(keys[head], values=values[head], beta=trace.beta)
+            found = repeat(step, trace.queries[0, head], **limits)
+            rows.append(ends_of(found, trace.beta * found.value @ keys[head].mT))
+        return rows
+    found = repeat(
+        lambda states: sublayer_step(model, trace, states=states), trace.inputs[0], **limits
     )
-    queries = project(model, trace.layer, "query", states=solution.value)
-    attention = torch.softmax(trace.beta * queries @ keys.mT, dim=-1)
-    return _stack([_from_states(solution, weights) for weights in attention])
+    queries = project(model, trace.layer, "query", states=found.value)
+    return [ends_of(found, logits) for logits in trace.beta * queries @ keys.mT]
 
 
 @torch.no_grad()
@@ -116,7 +80,6 @@ def repeat(
     *,
     tolerance: float = 1e-9,
     max_steps: int = 1000,
-    throw: bool = False,
 ) -> Solution[torch.Tensor]:
     """Apply `step` to the rows of `start` (S, d), each on its own, until all rest.
 
@@ -125,10 +88,9 @@ def repeat(
     (S,): CONVERGED for these; DIVERGED if a step left the finite numbers (value: the state before);
     CYCLE if a state that does not rest came back, within `tolerance`, to where it had been after
     half of `max_steps` (so that periods up to `max_steps`/2 are seen); else STEP_LIMIT, as for
-    states that all shrink to zero, since a step is measured by the states themselves. With `throw`
-    NotConverged is raised unless all rest.
+    states that all shrink to zero, since a step is measured by the states themselves.
     """
-    states = check_tensor("start", start, ndim=2).detach().clone()
+    states = start.detach().clone()
     moved = torch.full((len(states),), torch.inf, dtype=states.dtype)
     steps = torch.zeros(len(states), dtype=torch.int64)
     finite = torch.ones(len(states), dtype=torch.bool)
@@ -140,11 +102,6 @@ def repeat(
             break
         old = states[moving]
         new = step(old)
-        if new.shape != old.shape:
-            raise ValueError(
-                f"step must return the shape of its argument, {tuple(old.shape)}, "
-                f"got {tuple(new.shape)}"
-            )
         held = new.square().sum(-1).isfinite()
         new = torch.where(held.unsqueeze(-1), new, old)
         states[moving], finite[moving], steps[moving] = new, held, number
@@ -159,25 +116,22 @@ def repeat(
     status = status_of(rests)
     status[~rests & returned] = int(Status.CYCLE)
     status[~finite] = int(Status.DIVERGED)
-    solution = Solution(
+    return Solution(
         value=states,
         residual=torch.where(moved > 0, moved / scale, 0.0),
         steps=steps,
         status=status,
     )
-    if throw:
-        solution.require("a state of rest")
-    return solution
 
 
-def distinct_states(states: torch.Tensor, *, merge_radius: float = MERGE_RADIUS) -> torch.Tensor:
+def distinct_states(states: torch.Tensor) -> torch.Tensor:
     """Number the states (S, d) by the point each lies at: labels (S,) from 0, in order.
 
-    A state lies at the first point that it differs from by at most `merge_radius` times the root
+    A state lies at the first point that it differs from by at most MERGE_RADIUS times the root
     mean square norm of all.
     """
     labels = torch.full((len(states),), -1)
-    radius = merge_radius * float(states.square().sum(-1).mean().sqrt()) if len(states) else 0.0
+    radius = MERGE_RADIUS * float(states.square().sum(-1).mean().sqrt()) if len(states) else 0.0
     while bool((labels < 0).any()):
         first = int((labels < 0).nonzero()[0])
         near = (states - states[first]).norm(dim=-1) <= radius
@@ -185,43 +139,41 @@ def distinct_states(states: torch.Tensor, *, merge_radius: float = MERGE_RADIUS)
     return labels
 
 
-def _from_hopfield(
-    keys: torch.Tensor, queries: torch.Tensor, beta: float, tolerance: float, max_steps: int
-) -> EndPoints:
+def memory_ends(
+    keys: torch.Tensor, queries: torch.Tensor, *, beta: float, tolerance: float, max_steps: int
+) -> dict[str, Any]:
+    """Where queries (S, d) end among keys (N, d) that are stored, as `ends_of` says it."""
     found = find_fixed_points(
-        keys,
-        beta=beta,
-        starts=queries,
-        tolerance=tolerance,
-        max_steps=max_steps,
+        keys, beta=beta, starts=queries, tolerance=tolerance, max_steps=max_steps
     )
-    entries = np.repeat(found.entries.numpy(), found.basin.numpy())
-    kinds = np.repeat(np.array(found.kinds, dtype=object), found.basin.numpy())
-    return _summary(found.basin.numpy(), kinds, entries, len(queries))
+    basin = found.basin.numpy()
+    kinds = np.repeat(np.array(found.kinds, dtype=object), basin)
+    return _summary(basin, kinds, np.repeat(found.entries.numpy(), basin), len(queries))
 
 
-def _from_states(solution: Solution[torch.Tensor], attention: torch.Tensor) -> EndPoints:
+def ends_of(solution: Solution[torch.Tensor], logits: torch.Tensor) -> dict[str, Any]:
+    """Where the queries of a head ended, whose states attend with these logits (S, N).
+
+    SHARES: shares of the queries that end in a fixed point of each of the `KINDS`; `count`:
+    distinct end points; `largest`: share of the queries in the largest basin; `entries`: median
+    over the queries of the fewest softmax entries that sum to 0.9 at the end, NaN if none rests;
+    `resting`: share of the queries that came to rest (the others are in no other figure).
+    """
     rested = solution.converged
+    attention = torch.softmax(logits[rested], dim=-1)
     basin = torch.bincount(distinct_states(solution.value[rested])).numpy()
-    kinds = np.array(classify(attention[rested]), dtype=object)
-    entries = effective_entries(attention[rested]).numpy()
-    return _summary(basin, kinds, entries, len(rested))
+    kinds = np.array(classify(attention), dtype=object)
+    return _summary(basin, kinds, effective_entries(attention).numpy(), len(rested))
 
 
-def _summary(basin: np.ndarray, kinds: np.ndarray, entries: np.ndarray, total: int) -> EndPoints:
-    return EndPoints(
-        count=np.array([len(basin)]),
-        largest=np.array([basin.max(initial=0) / total]),
-        shares=np.array([[(kinds == kind).sum() / total for kind in KINDS]]),
-        entries=np.array([np.median(entries) if len(entries) else np.nan]),
-        resting=np.array([len(entries) / total]),
-    )
-
-
-def _stack(rows: list[EndPoints]) -> EndPoints:
-    return EndPoints(
-        **{
-            name: np.concatenate([getattr(row, name) for row in rows])
-            for name in ("count", "largest", "shares", "entries", "resting")
-        }
-    )
+def _summary(
+    basin: np.ndarray, kinds: np.ndarray, entries: np.ndarray, total: int
+) -> dict[str, Any]:
+    shares = {name: (kinds == kind).sum() / total for name, kind in zip(SHARES, KINDS, strict=True)}
+    return {
+        **shares,
+        "count": len(basin),
+        "largest": basin.max(initial=0) / total,
+        "entries": float(np.median(entries)) if len(entries) else np.nan,
+        "resting": len(entries) / total,
+    }

@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from spinformer.core.checks import check_array
 from spinformer.core.random import Seed
 from spinformer.language.encoder import LanguageModel, LayerTrace, layer_norm, project
 from spinformer.language.heads import random_rotations
@@ -61,33 +60,26 @@ def loop_jacobians(
 
     For values w_j (B, H, N, d) of `loop_values` and queries `at` (H, d) the derivative of
     g Σ_j a_j w_j is gβ Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ. With w = k it is gβ times a covariance:
-    symmetric, eigenvalues ≥ 0. Raises ValueError for other shapes.
+    symmetric, eigenvalues ≥ 0.
     """
     keys = trace.keys[0]
-    if values.shape != trace.keys.shape or at.shape != (keys.shape[0], keys.shape[-1]):
-        raise ValueError(
-            f"values and at must have shapes {tuple(trace.keys.shape)} and "
-            f"{(keys.shape[0], keys.shape[-1])}, got {tuple(values.shape)} and {tuple(at.shape)}"
-        )
     weights = torch.softmax(trace.beta * at.unsqueeze(-2) @ keys.mT, dim=-1)
     return gain * trace.beta * (weights.mT * values[0]).mT @ (keys - weights @ keys)
 
 
 def leading_eigenvalues(matrices: np.ndarray) -> np.ndarray:
     """The eigenvalue of largest modulus of matrices (..., d, d), complex (...)."""
-    found = np.linalg.eigvals(check_array("matrices", matrices, square=True))
+    found = np.linalg.eigvals(matrices)
     place = np.abs(found).argmax(-1)[..., None]
     return np.asarray(np.take_along_axis(found, place, -1)[..., 0], dtype=complex)
 
 
-def sublayer_step(
-    model: LanguageModel, trace: LayerTrace, *, states: torch.Tensor, sequence: int = 0
-) -> torch.Tensor:
-    """LayerNorm(x + attention(x)) of states (S, D), keys and values of `trace` held fixed."""
+def sublayer_step(model: LanguageModel, trace: LayerTrace, *, states: torch.Tensor) -> torch.Tensor:
+    """LayerNorm(x + attention(x)) of states (S, D) among the first sequence's keys and values."""
     prefix = f"encoder.layer.{trace.layer}.attention.output"
     queries = project(model, trace.layer, "query", states=states)
-    logits = trace.beta * queries @ trace.keys[sequence].mT
-    heads = (torch.softmax(logits, dim=-1) @ trace.values[sequence]).transpose(0, 1).flatten(1)
+    logits = trace.beta * queries @ trace.keys[0].mT
+    heads = (torch.softmax(logits, dim=-1) @ trace.values[0]).transpose(0, 1).flatten(1)
     matrix, bias = (model.weights[f"{prefix}.dense.{part}"] for part in ("weight", "bias"))
     return layer_norm(model, prefix, states + functional.linear(heads, matrix, bias))
 

@@ -9,26 +9,22 @@ stand beside the texts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from scipy.stats import skew
 
-from bookmaker.tables import Rows, Table
-from compendium.c14b_heads_and_fixed_points.heads import (
-    attention_logits,
-    head_medians,
-    logit_skewness,
-    logit_spread,
-)
-from spinformer.core.checks import check_array
+from bookmaker.tables import Rows, stored
+from compendium.c14b_heads_and_fixed_points.heads import attention_logits, head_medians
+from compendium.common.models import encoder
+from compendium.common.rows import array_of, rows_of
 from spinformer.core.random import numpy_generator, torch_generator
 from spinformer.hopfield.fixed_points import effective_entries
 from spinformer.language.encoder import LanguageModel, run_model
-from spinformer.language.minilm import load_model
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 
 LENGTHS = (32, 64, 128, 256, 512)
@@ -48,13 +44,10 @@ def logit_rows(logits: torch.Tensor) -> list[dict[str, float]]:
         "entries": head_medians(entries),
         "even": head_medians(halves[0::2]),
         "odd": head_medians(halves[1::2]),
-        "spread": head_medians(logit_spread(logits)),
-        "skewness": head_medians(logit_skewness(logits)),
+        "spread": head_medians(logits.std(dim=-1, correction=0)),
+        "skewness": head_medians(skew(logits.numpy(), axis=-1)),
     }
-    return [
-        {name: float(values[head]) for name, values in found.items()}
-        for head in range(logits.shape[1])
-    ]
+    return rows_of(**found)
 
 
 def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: int) -> torch.Tensor:
@@ -76,7 +69,6 @@ def size_rows(
     source: str,
     *,
     lengths: tuple[int, ...] = LENGTHS,
-    layer: int | None = None,
 ) -> Rows:
     """Rows of the table for one source: a name of TEXTS, or one of DRAWS for random tokens.
 
@@ -103,35 +95,19 @@ def size_rows(
     return rows
 
 
-def growth_exponents(entries: ArrayLike, *, lengths: ArrayLike) -> np.ndarray:
+def growth_exponents(entries: np.ndarray, *, lengths: Sequence[int]) -> np.ndarray:
     """Least-squares slopes ν of log k on log N: entries (..., n) at lengths (n,) to (...).
 
     ν = 1: a head attends to a fraction of the text; ν = 0: to a number of words.
     """
-    sizes = check_array("lengths", lengths, ndim=1, low=0.0, open_low=True)
-    values = check_array("entries", entries, low=0.0, open_low=True)
-    if values.shape[-1:] != sizes.shape:
-        raise ValueError(f"entries must have shape (..., {len(sizes)}), got {values.shape}")
-    x = np.log(sizes) - np.log(sizes).mean()
-    if not x.any():
-        raise ValueError(f"lengths must hold two different numbers, got {sizes}")
-    return np.log(values) @ x / (x @ x)
+    x = np.log(lengths) - np.log(lengths).mean()
+    return np.log(entries) @ x / (x @ x)
 
 
-@cache
-def _model() -> LanguageModel:
-    return load_model()
-
-
-def _rows(source: str) -> Rows:
-    return size_rows(_model(), source)
-
-
-SIZES = Table(
-    path=Path(__file__).with_name("sizes.csv"),
-    units=[{"source": source} for source in (*TEXTS, *DRAWS)],
-    rows=_rows,
-)
+@stored(Path(__file__).with_name("sizes.csv"), units=[{"source": s} for s in (*TEXTS, *DRAWS)])
+def SIZES(source: str) -> Rows:
+    """Medians of every head in windows of one source."""
+    return size_rows(encoder(), source)
 
 
 @cache
@@ -143,10 +119,7 @@ def _table() -> dict[str, Any]:
 def read_sizes(column: str, *, kind: str = "window") -> dict[str, np.ndarray]:
     """One column of the stored table for every source: arrays (lengths, L, H)."""
     table = _table()
-    shape = (len(LENGTHS), int(table["layer"].max()) + 1, int(table["head"].max()) + 1)
-    found = {}
-    for source in dict.fromkeys(table["source"].tolist()):
-        chosen = (table["source"] == source) & (table["kind"] == kind)
-        order = np.lexsort([table[name][chosen] for name in ("head", "layer", "length")])
-        found[source] = table[column][chosen][order].reshape(shape)
-    return found
+    return {
+        source: array_of(table, column, "length", "layer", "head", kind=kind, source=source)
+        for source in dict.fromkeys(table["source"].tolist())
+    }

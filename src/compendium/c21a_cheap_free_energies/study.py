@@ -56,9 +56,9 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c21a_cheap_free_energies.unrolled import state_evolution, unrolled_tap
-from compendium.common.rows import grid
+from compendium.common.rows import grid, share_rows
 from spinformer.core.records import record
-from spinformer.core.statistics import Estimate, fit_power, mean_estimate, share_interval
+from spinformer.core.statistics import Estimate, fit_power, mean_estimate
 from spinformer.spins.ising import sherrington_kirkpatrick
 from spinformer.spins.mean_field import (
     belief_propagation,
@@ -509,8 +509,7 @@ def depth_rows(of_the_line: float, size: int, field_std: float) -> Rows:
     beta = of_the_line * instability_beta(field_std=field_std)
     given: Any = {"beta": beta, "field_std": field_std, "systems": 20, "seed": 40}
     share = convergence(size, **given, memory="before")
-    low, high = share_interval(round(20 * share), trials=20)
-    return [{"value": share - 0.5, "low": low - 0.5, "high": high - 0.5, "runs": 20}]
+    return share_rows(round(20 * share), trials=20, bound=0.5)
 
 
 DEPTHS = Table(

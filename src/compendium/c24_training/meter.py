@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from bookmaker.tables import Rows, Table
+from compendium.common.rows import share_rows
 from spinformer.core.random import torch_generator
-from spinformer.core.statistics import share_interval
 from spinformer.spins.module import SpinTransformerModule
 from spinformer.spins.vectors import two_spins
 
@@ -51,10 +51,7 @@ def judged_pairs(
 def meter_rows(dim: int, couplings: str, beta: float, solver: str) -> Rows:
     """The share of what is trusted that may be wrong, less the share that is."""
     trusted, wrong = judged_pairs(dim, couplings=couplings, beta=beta, solver=solver)
-    low, high = share_interval(wrong, trials=max(trusted, 1))
-    value = ACCEPTED - wrong / max(trusted, 1)
-    told = {"value": value, "low": ACCEPTED - high, "high": ACCEPTED - low}
-    return [{**told, "runs": trusted}]
+    return share_rows(wrong, trials=trusted, bound=ACCEPTED, sign=-1)
 
 
 METER = Table(

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import binom
 
 from bookmaker.tables import Rows
-from spinformer.core.statistics import Estimate, mean_interval
+from spinformer.core.statistics import Estimate, mean_interval, share_interval
 
 Columns = Mapping[str, np.ndarray]
 
@@ -40,6 +40,22 @@ def groups(table: Columns, *names: str) -> Iterator[tuple[Any, dict[str, np.ndar
         yield key if len(names) > 1 else key[0], rows
 
 
+def array_of(table: Columns, name: str, *axes: str, **chosen: Any) -> np.ndarray:
+    """A column as an array with an axis for each of the columns `axes`, values as they first come.
+
+    Of the rows that have what is `chosen`, if anything is.
+    """
+    here = np.full(len(table[name]), True)
+    for column, value in chosen.items():
+        here &= table[column] == value
+    shape, places = [], []
+    for axis in axes:
+        _, first, place = np.unique(table[axis][here], return_index=True, return_inverse=True)
+        shape.append(len(first))
+        places.append(first.argsort().argsort()[place])
+    return table[name][here][np.lexsort(places[::-1])].reshape(shape)
+
+
 def median_interval(samples: np.ndarray) -> tuple[float, float, float]:
     """Median of n samples and two of them that hold its true value; ∞ is allowed.
 
@@ -61,6 +77,17 @@ def mean_rows(samples: np.ndarray) -> Rows:
     """The line of a table of settings that samples give by their mean, with Student's interval."""
     low, high = mean_interval(samples)
     return [{"value": float(np.mean(samples)), "low": low, "high": high, "runs": len(samples)}]
+
+
+def share_rows(hits: int, *, trials: int, bound: float, sign: int = 1) -> Rows:
+    """The line of a table of settings for a share less a bound, with Wilson's interval.
+
+    With `sign` −1 the bound less the share.
+    """
+    share = hits / trials if trials else 0.0
+    ends = share_interval(hits, trials=max(trials, 1))
+    value, *both = (sign * (one - bound) for one in (share, *ends))
+    return [{"value": value, "low": min(both), "high": max(both), "runs": trials}]
 
 
 def estimate_rows(found: Estimate, *, bound: float = 0.0) -> Rows:
