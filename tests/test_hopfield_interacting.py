@@ -10,7 +10,7 @@ from compendium.c17_interacting_patterns.interacting import (
     solve,
     update,
 )
-from spinformer.core.solve import NotConverged, Status
+from spinformer.core.solve import Status
 from spinformer.hopfield import continuous
 
 
@@ -112,8 +112,6 @@ def test_it_contracts_up_to_two_and_two_patterns_reach_the_constant():
     turning = solve(torch.zeros(2, 1).double(), beta=2.05, **given)
     assert turning.status.tolist() == [Status.CYCLE]
     assert float(turning.residual) > 0.01
-    with pytest.raises(NotConverged, match="cycle after"):
-        solve(torch.zeros(2, 1).double(), beta=2.05, throw=True, **given)
 
 
 def test_rest_is_a_minimum_over_state_and_weights_found_by_another_method():
@@ -161,8 +159,6 @@ def test_repelling_patterns_are_a_plain_memory_of_others(kappa):
         )
         plain = continuous.attention_weights(other, states=plain @ other, beta=2.0)
         torch.testing.assert_close(plain, interacting)
-    with pytest.raises(ValueError, match="negative direction"):
-        equivalent_patterns(patterns, couplings=-2.0 * gram)
 
 
 @pytest.mark.claim("A18a")
@@ -182,16 +178,6 @@ def test_only_interacting_patterns_keep_a_mixture_in_the_cold():
         rest = continuous.retrieve(stored, queries=draw(10, 5, seed=99), beta=1e4, max_steps=2000)
         mixed = rest.attention.amax(-1) < 0.99
         assert not bool((mixed & rest.converged).any())
-
-
-def test_what_does_not_fit_is_refused():
-    patterns, queries = draw(3, 2), draw(1, 2)
-    with pytest.raises(ValueError, match="couplings must be symmetric"):
-        solve(patterns, queries=queries, couplings=draw(3, 3))
-    with pytest.raises(ValueError, match="couplings must have shape"):
-        solve(patterns, queries=queries, couplings=symmetric(4))
-    with pytest.raises(ValueError, match="weights must sum to 1"):
-        update(patterns, states=queries, weights=torch.ones(1, 3).double(), couplings=symmetric(3))
 
 
 def test_a_query_is_judged_by_its_own_step_whatever_its_neighbors_do():
@@ -226,7 +212,7 @@ def test_a_cycle_is_seen_at_once_and_slow_steps_are_none():
     assert still.status.tolist() == [Status.STEP_LIMIT]
 
 
-def test_the_edges_of_what_is_refused_from_both_sides():
+def test_couplings_that_leave_no_plain_memory_are_refused():
     patterns = draw(6, 4)
     centering = torch.eye(6).double() - 1.0 / 6
     values, vectors = torch.linalg.eigh(centering @ patterns @ patterns.T @ centering)
@@ -234,11 +220,3 @@ def test_the_edges_of_what_is_refused_from_both_sides():
     equivalent_patterns(patterns, couplings=(1 - 1e-6) * push)
     with pytest.raises(ValueError, match="negative direction"):
         equivalent_patterns(patterns, couplings=(1 + 1e-6) * push)
-    given = {"states": draw(1, 4), "couplings": symmetric(6)}
-    for excess, refused in ((1e-6, False), (1e-4, True)):
-        weights = torch.full((6,), (1 + excess) / 6).double()
-        if refused:
-            with pytest.raises(ValueError, match="weights must sum to 1"):
-                update(patterns, weights=weights, **given)
-        else:
-            update(patterns, weights=weights, **given)

@@ -22,7 +22,6 @@ from compendium.c15_demonstrations.boundary import (
 from compendium.c15_demonstrations.episodes import (
     PARTS,
     WORDS,
-    digit_inputs,
     draw_episodes,
     draw_labelings,
     split_digits,
@@ -180,7 +179,7 @@ def _plain_read(weights, images, words, kind="softmax", copies=None):
 @pytest.mark.parametrize("kind", ["softmax", "linear"])
 def test_fields_are_copies(kind):
     """Against plain loops in which every demonstration is repeated as often as it counts."""
-    weights = initial_weights([4], dtype=torch.float64)
+    weights = {name: weight.double() for name, weight in initial_weights([4]).items()}
     images = torch.randn(1, 1, 4, 64, generator=torch.Generator().manual_seed(0)).double()
     words = torch.tensor([[[0, 3, 0, WORDS]]])
     field = torch.log(torch.tensor([[[3.0, 1.0, 2.0]]]).double())
@@ -198,9 +197,9 @@ def test_trainings_side_by_side_are_those_alone(trained):
     assert not torch.allclose(pair["out"][0], pair["out"][1], atol=0.1)
     weights, pools = trained
     drawn = draw_episodes(pools, part="valid", count=200, shown=(4, 4), seeds=[1, 2])
-    assert (accuracy(weights, drawn, inputs=digit_inputs()) > 0.85).all()
+    assert (accuracy(weights, drawn) > 0.85).all()
     none = draw_episodes(pools, part="valid", count=200, shown=(0, 0), seeds=[1, 2])
-    assert (accuracy(weights, none, inputs=digit_inputs()) < 0.25).all()
+    assert (accuracy(weights, none) < 0.25).all()
 
 
 def test_goals_of_training_differ_in_their_episodes():
@@ -343,8 +342,8 @@ def test_kicks_and_their_radius(trained):
     free, _ = return_shares(weights, drawn, kicks=[1.0], seed=1)
     assert (held > 0.95).all()
     assert (free < held).all()
-    assert radius([[0.9, 0.85, 0.65, 0.7, 0.6, 0.5, 0.4, 0.3]])[0] == pytest.approx(0.75)
-    assert radius([[1.0] * 8])[0] == KICKS[-1]
+    assert radius(np.array([[0.9, 0.85, 0.65, 0.7, 0.6, 0.5, 0.4, 0.3]]))[0] == pytest.approx(0.75)
+    assert radius(np.ones((1, 8)))[0] == KICKS[-1]
 
 
 @pytest.mark.claim("A16")
@@ -370,5 +369,5 @@ def test_demonstrations_against_memory(trained):
     assert (shares[:, 1] > 0.8).all()
     assert (shares[:, 2] >= shares[:, 1]).all()
     assert (abs(shares[:, 0] - 0.5) < 0.25).all()
-    points = half_point([[0.6] * len(NUMBERS), [0.2] * len(NUMBERS)])
+    points = half_point(np.outer([0.6, 0.2], np.ones(len(NUMBERS))))
     np.testing.assert_array_equal(points, [0.0, np.inf])

@@ -285,7 +285,7 @@ def test_uniform_attention_gains_what_the_local_density_does():
     found = {}
     for kind, used in (("uniform", zeroed), ("random", weights)):
         features = readouts.all_features(used, scores.SHAPE, data=data, depths=[3])["mean", 3]
-        labels = scores._labels(data)
+        labels = scores.labels_of(data)
         found[kind] = [
             100 * readouts.probe_accuracy(f, labels=k, using="all", penalty=10.0, on="test")
             for f, k in zip(features, labels, strict=True)
@@ -310,7 +310,7 @@ def stored(table, **unit):
 @pytest.mark.nightly
 @pytest.mark.parametrize("source", ["pca", "density local"])
 def test_one_copy_of_the_stored_scores_comes_again(source):
-    (row,) = scores._score_rows(source, 0, seeds=[3])
+    (row,) = scores.score_rows(source, seeds=[3])
     kept = stored(scores.SCORE_TABLE, source=source, block=0, seed=3)
     for column in summary.COLUMNS:
         assert row[column] == pytest.approx(kept[column][0], abs=NEAR)
@@ -320,7 +320,7 @@ def test_one_copy_of_the_stored_scores_comes_again(source):
 @pytest.mark.nightly
 def test_one_copy_of_the_stored_longer_trainings_comes_again():
     """The labels, which must pass; the energies are trained anew in the other tables."""
-    (row,) = scores._longer_rows("supervised", 0, seeds=[3])
+    (row,) = scores.score_rows("supervised", seeds=[3], steps=scores.LONGER)
     kept = stored(scores.LONGER_TABLE, source="supervised", block=0, seed=3)
     for column in summary.COLUMNS:
         assert row[column] == pytest.approx(kept[column][0], abs=NEAR)
@@ -349,7 +349,10 @@ def test_energies_alone_teach_less_than_components_of_pixels():
     assert max(again) < 0
     for block in (0, 1):
         labels, *energies = (
-            max(summary.longer_margin(source, column=c, block=block) for c in summary.COLUMNS)
+            max(
+                summary.margin(source, column=c, block=block, updates=scores.LONGER)
+                for c in summary.COLUMNS
+            )
             for source in ("supervised", "raw", "density local")
         )
         assert max(energies) < 0 < labels
@@ -358,7 +361,9 @@ def test_energies_alone_teach_less_than_components_of_pixels():
     data = split_digits(seeds)
     rate, tuned = scores.chosen(name)
     pooling, using = column.split()
-    features, _ = scores.source_features(name, seeds=seeds, rates=[rate] * 2, data=data)
+    features, _ = scores.source_features(
+        name, seeds=seeds, rates=[rate] * 2, data=data, steps=scores.STEPS
+    )
     learned = features[pooling, tuned[pooling, using][0]]
     pixels = readouts.pixel_features(data, components=scores.SHAPE.width)
     gaps = []

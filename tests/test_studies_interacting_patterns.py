@@ -26,7 +26,7 @@ def rows_like(table, found, **unit):
 @pytest.mark.nightly
 def test_one_seed_of_the_completion_again():
     for data in ("digits", "faces"):
-        found = results._completion_rows(data=data, seed=3)
+        found = results.COMPLETION.rows(data=data, seed=3)
         for _, stored, again in rows_like(results.COMPLETION, found, data=data, seed=3):
             np.testing.assert_allclose(again, stored, atol=2e-3)
 
@@ -36,14 +36,14 @@ def test_one_seed_of_the_recall_again(monkeypatch):
     """Of the arms that are quick; one query more or less is rounding."""
     monkeypatch.setattr(faces, "ARMS", ("attention", "pseudo-inverse"))
     stored = results.RECALL.read()
-    for row in results._recall_rows(seed=4):
+    for row in results.RECALL.rows(seed=4):
         here = (stored["seed"] == 4) & (stored["arm"] == row["arm"])
         assert abs(stored["recalled"][here][0] - row["recalled"]) < 2 / 180
 
 
 @pytest.mark.nightly
 def test_one_unit_of_the_hops_again():
-    found = results._hops_rows(arm="window", links=1, rate=0.1)
+    found = results.HOPS.rows(arm="window", links=1, rate=0.1)
     for name, stored, again in rows_like(results.HOPS, found, arm="window", links=1, rate=0.1):
         np.testing.assert_allclose(again, stored, atol=0.02, err_msg=name)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +18,6 @@ from compendium.c15_demonstrations.episodes import (
     draw_episodes,
 )
 from compendium.c15_demonstrations.model import WIDTH, Weights, read
-from spinformer.core.checks import check_array, check_integer, check_real
 
 CONTROLS = ("none", "shuffled words", "other classes")
 KICKS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -29,34 +30,30 @@ def draw_queries(
     *,
     count: int,
     copies: int,
-    part: str = "test",
     control: str = "none",
     seed: int,
 ) -> Episodes:
-    """Episodes with `copies` demonstrations of each class, the query of either class.
+    """Episodes of unseen classes, `copies` demonstrations of each, the query of either class.
 
     control: "shuffled words" deals the words of the demonstrations anew, blind to their classes;
     "other classes" takes the demonstrations from the two remaining test classes.
     """
     generators = [np.random.default_rng([seed, place]) for place in range(len(pools))]
-    found = draw_episodes(pools, part=part, count=count, shown=(copies, copies), seeds=generators)
+    found = draw_episodes(pools, part="test", count=count, shown=(copies, copies), seeds=generators)
     rows, words = found.rows.clone(), found.words.clone()
     for place, generator in enumerate(generators):
         if control == "shuffled words":
             order = torch.as_tensor(generator.random((count, 2 * copies)).argsort(1))
             words[place, :, :-1] = words[place, :, :-1].gather(1, order)
         if control == "other classes":
-            tables = pools[place].rows[part]
+            tables = pools[place].rows["test"]
             for episode, shown in enumerate(found.classes[place]):
                 others = [number for number in range(len(tables)) if number not in shown][:2]
                 for half, number in enumerate(others):
                     drawn = generator.choice(tables[number], size=copies)
-                    rows[place, episode, half * copies : (half + 1) * copies] = torch.as_tensor(
-                        drawn
-                    )
-    return Episodes(
-        rows=rows, words=words, pair=found.pair, target=found.target, classes=found.classes
-    )
+                    here = slice(half * copies, (half + 1) * copies)
+                    rows[place, episode, here] = torch.as_tensor(drawn)
+    return replace(found, rows=rows, words=words)
 
 
 def return_shares(
@@ -76,36 +73,34 @@ def return_shares(
     Each demonstration counts `copies` times; with `own_only` only those with the word that
     the unmoved query is given.
     """
-    generator = np.random.default_rng([check_integer("seed", seed, low=0), 7])
-    images = digit_inputs()[episodes.rows]
-    shape = (*episodes.target.shape, WIDTH)
-    direction = torch.as_tensor(generator.standard_normal(shape))
+    generator = np.random.default_rng([seed, 7])
+    given: Any = {"images": digit_inputs()[episodes.rows], "words": episodes.words}
+    direction = torch.as_tensor(generator.standard_normal((*episodes.target.shape, WIDTH)))
     direction = direction / direction.norm(dim=-1, keepdim=True)
-    field = torch.full(episodes.words[:, :, :-1].shape, float(np.log(copies)), dtype=images.dtype)
+    field = torch.full(
+        episodes.words[:, :, :-1].shape, float(np.log(copies)), dtype=direction.dtype
+    )
     shares, distances = [], []
     with torch.no_grad():
         if own_only:
-            plain = read(weights, images=images, words=episodes.words).logits.argmax(-1)
+            plain = read(weights, **given).logits.argmax(-1)
             field = field * (episodes.words[:, :, :-1] == plain.unsqueeze(-1))
-        start = read(weights, images=images, words=episodes.words, field=field)
+        start = read(weights, **given, field=field)
         answer = start.logits.argmax(-1)
         for size in kicks:
-            moved = read(
-                weights, images=images, words=episodes.words, field=field, kick=size * direction
-            )
+            moved = read(weights, **given, field=field, kick=size * direction)
             shares.append((moved.logits.argmax(-1) == answer).double().mean(1))
             apart = (moved.state - start.state).norm(dim=-1) / start.state.norm(dim=-1)
             distances.append(apart.mean(1))
     return torch.stack(shares, 1).numpy(), torch.stack(distances, 1).numpy()
 
 
-def radius(shares: np.ndarray, *, kicks: Sequence[float] = KICKS) -> np.ndarray:
-    """The kick at which the share that returns falls to 0.75, for rows of `shares` (S, kicks).
+def radius(shares: np.ndarray) -> np.ndarray:
+    """The kick at which the share that returns falls to 0.75, for rows of `shares` (S, KICKS).
 
     Linear between the kicks, with share 1 at kick 0; the largest kick where it never falls.
     """
-    shares = check_array("shares", shares, shape=(None, len(kicks)))
-    places = np.concatenate([[0.0], kicks])
+    places = np.concatenate([[0.0], KICKS])
     found = []
     for row in shares:
         values = np.concatenate([[1.0], row])
@@ -150,11 +145,10 @@ def conflict_shares(
     with torch.no_grad():
         for number in numbers:
             field = torch.zeros(*found.target.shape, 2, dtype=images.dtype)
-            field[..., 0] = float(np.log(check_real("numbers", number, low=0.0, open_low=True)))
+            field[..., 0] = float(np.log(number))
             logits = read(weights, images=images, words=words, field=field).logits
-            won = logits.gather(-1, foreign.unsqueeze(-1)) > logits.gather(
-                -1, remembered.unsqueeze(-1)
-            )
+            told, kept = (logits.gather(-1, x.unsqueeze(-1)) for x in (foreign, remembered))
+            won = told > kept
             shares.append(won[..., 0].double().mean(1))
     return torch.stack(shares, 1).numpy()
 

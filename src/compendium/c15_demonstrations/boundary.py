@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +25,6 @@ from torch import Tensor
 
 from compendium.c15_demonstrations.episodes import Pools, digit_inputs, draw_episodes
 from compendium.c15_demonstrations.model import Reading, Weights, read
-from spinformer.core.checks import check_array, check_real
 from spinformer.core.records import record
 
 REACH = 1.5
@@ -79,27 +79,16 @@ def draw_lines(
 
 
 def lead(
-    weights: Weights,
-    lines: Lines,
-    *,
-    position: Tensor,
-    field: Tensor | None = None,
-    context_field: Tensor | None = None,
-    kind: str = "softmax",
-    frozen: bool = False,
+    weights: Weights, lines: Lines, *, position: Tensor, **options: Any
 ) -> tuple[Tensor, Reading]:
-    """Score of A's word less that of B's at the positions t (S, B), and the whole reading."""
+    """Score of A's word less that of B's at the positions t (S, B), and the whole reading.
+
+    `options` are those of `read`.
+    """
     first, second = lines.ends[:, :, 0], lines.ends[:, :, 1]
     query = (first + second) / 2 + position.unsqueeze(-1) * (first - second) / 2
-    found = read(
-        weights,
-        images=torch.cat([lines.demonstrations, query.unsqueeze(2)], 2),
-        words=lines.words,
-        field=field,
-        context_field=context_field,
-        kind=kind,
-        frozen=frozen,
-    )
+    images = torch.cat([lines.demonstrations, query.unsqueeze(2)], 2)
+    found = read(weights, images=images, words=lines.words, **options)
     copies = lines.demonstrations.shape[2] // 2
     picked = found.logits.gather(-1, lines.words[:, :, [0, copies]])
     return picked[..., 0] - picked[..., 1], found
@@ -128,9 +117,8 @@ def boundary(
 
 def count_field(shown: tuple[float, float], *, lines: Lines) -> Tensor:
     """Fields (S, B, 2k): log k_A on demonstrations of A, log k_B on those of B."""
-    many, few = (check_real("shown", number, low=0.0, open_low=True) for number in shown)
     trainings, count, length, _ = lines.demonstrations.shape
-    logs = torch.log(torch.tensor([many, few], dtype=lines.ends.dtype))
+    logs = torch.log(torch.tensor(shown, dtype=lines.ends.dtype))
     return logs.repeat_interleave(length // 2).expand(trainings, count, length)
 
 
@@ -138,7 +126,7 @@ def stiffness(
     weights: Weights, lines: Lines, *, position: np.ndarray, kind: str = "softmax"
 ) -> Stiffness:
     """Slopes by automatic differentiation at `position` (S, B), with equal counts."""
-    t = torch.as_tensor(check_array("position", position, ndim=2)).requires_grad_()
+    t = torch.as_tensor(position).requires_grad_()
     asked = torch.zeros(t.shape, dtype=t.dtype).requires_grad_()
     told = torch.zeros(t.shape, dtype=t.dtype).requires_grad_()
     unit = count_field((math.exp(0.5), math.exp(-0.5)), lines=lines)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from compendium.common.images import digit_labels, digits
-from spinformer.core.checks import check_array, check_integer
 from spinformer.core.random import numpy_generator
 from spinformer.core.records import record
 
@@ -79,7 +78,7 @@ def split_digits(seed: int) -> Pools:
 
 def draw_labelings(count: int, *, seed: int) -> np.ndarray:
     """`count` labelings (count, 6): each gives the six training classes different words."""
-    draws = np.random.default_rng([check_integer("seed", seed, low=0), 5]).random((count, WORDS))
+    draws = np.random.default_rng([seed, 5]).random((count, WORDS))
     return draws.argsort(1)[:, :TRAINING_CLASSES]
 
 
@@ -99,7 +98,6 @@ def draw_episodes(
     with `labelings` (one array (M, 6) a seed) one of the M labelings, drawn for each episode,
     gives both.
     """
-    many, few = (check_integer("shown", number, low=0) for number in shown)
     columns: list[list[np.ndarray]] = [[], [], [], [], []]
     for place, (pool, seed) in enumerate(zip(pools, seeds, strict=True)):
         generator, rows = numpy_generator(seed), pool.rows[part]
@@ -107,11 +105,11 @@ def draw_episodes(
         if labelings is None:
             pair = generator.random((count, WORDS)).argsort(1)[:, :2]
         else:
-            table = check_array("labelings", labelings[place], ndim=2).astype(np.int64)
+            table = labelings[place]
             chosen = generator.integers(len(table), size=count)
             pair = np.take_along_axis(table[chosen], classes, 1)
         side = np.where(generator.random((count, 1)) < share_a, 0, 1)
-        which = np.concatenate([np.zeros(many, int), np.ones(few, int)])
+        which = np.repeat([0, 1], shown)
         kinds = np.concatenate([classes[:, which], np.take_along_axis(classes, side, 1)], 1)
         sizes = np.array([len(row) for row in rows])
         table = np.stack([np.resize(row, sizes.max()) for row in rows])

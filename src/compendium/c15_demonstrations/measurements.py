@@ -26,13 +26,11 @@ from compendium.c15_demonstrations.basins import (
     return_shares,
 )
 from compendium.c15_demonstrations.boundary import boundary, draw_lines, shifts, stiffness
-from compendium.c15_demonstrations.episodes import Pools, digit_inputs, split_digits
+from compendium.c15_demonstrations.episodes import Pools, split_digits
 from compendium.c15_demonstrations.model import Weights
 from compendium.c15_demonstrations.training import Lessons, accuracy, labelings_of, train
-from spinformer.core.checks import check_array
+from compendium.common.rows import rows_of
 
-# Goals of `training` with softmax attention, and the balanced one with linear attention.
-TRAININGS = ("balanced", "matched", "neutral", "linear")
 COUNTS = ((2, 1), (4, 2), (8, 4), (4, 1), (8, 2), (8, 1))
 COPIES = (1, 2, 4, 8)
 # Copies of the contradicting demonstration; fractions are fields below zero.
@@ -53,7 +51,7 @@ def boundary_rows(training: str, *, first_seed: int, count: int, steps: int, epi
     for control in CONTROLS:
         for copies in COPIES:
             drawn = draw_queries(pools, count=episodes, copies=copies, control=control, seed=3)
-            right = accuracy(weights, drawn, inputs=digit_inputs(), kind=lessons.kind)
+            right = accuracy(weights, drawn, kind=lessons.kind)
             rows.add(f"accuracy, {control}", part="test", x=copies, values=right)
             if not linear:
                 shares, moved = return_shares(weights, drawn, seed=4)
@@ -88,9 +86,7 @@ def labelings_rows(labelings: int, *, first_seed: int, count: int, steps: int, t
         rows.add("demonstration wins", part="valid", x=number, values=shares[:, place])
     rows.add("half point", part="valid", x=0, values=half_point(shares))
     drawn = draw_queries(pools, count=trials, copies=4, seed=3)
-    rows.add(
-        "accuracy, none", part="test", x=4, values=accuracy(weights, drawn, inputs=digit_inputs())
-    )
+    rows.add("accuracy, none", part="test", x=4, values=accuracy(weights, drawn))
     return rows.found
 
 
@@ -100,7 +96,6 @@ def half_point(shares: Any) -> np.ndarray:
     Linear in the logarithm of the number; 0 where the share is above one half throughout, inf
     where it is below throughout.
     """
-    shares = check_array("shares", shares, shape=(None, len(NUMBERS)))
     logs, found = np.log(NUMBERS), []
     for row in shares:
         if row[0] >= 0.5 or (row < 0.5).all():
@@ -160,11 +155,8 @@ class _Rows:
         self.seeds, self.found = seeds, list[dict[str, Any]]()
 
     def add(self, measure: str, *, part: str, x: float, values: np.ndarray, y: float = 0) -> None:
-        for seed, value in zip(self.seeds, values, strict=True):
-            self.found.append(
-                {"seed": seed, "measure": measure, "part": part, "x": float(x),
-                 "y": float(y), "value": float(value)}
-            )  # fmt: skip
+        about = {"seed": self.seeds, "measure": measure, "part": part, "x": float(x), "y": float(y)}
+        self.found += rows_of(**about, value=values)
 
 
 def _add_boundary(

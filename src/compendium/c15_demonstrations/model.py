@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from compendium.c15_demonstrations.episodes import WORDS
-from spinformer.core.checks import check_integer
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 
@@ -46,14 +45,12 @@ class Reading:
     state: Tensor
 
 
-def initial_weights(seeds: Sequence[int], *, dtype: torch.dtype = torch.float32) -> Weights:
+def initial_weights(seeds: Sequence[int]) -> Weights:
     """Random weights for each of the seeds, stacked on axis 0; variances 1/fan-in."""
-    generators = [torch_generator(check_integer("seeds", seed, low=0)) for seed in seeds]
+    generators = [torch_generator(seed) for seed in seeds]
 
     def draw(*shape: int, scale: float) -> Tensor:
-        return torch.stack(
-            [scale * torch.randn(*shape, generator=one, dtype=dtype) for one in generators]
-        )
+        return torch.stack([scale * torch.randn(*shape, generator=one) for one in generators])
 
     weights = {
         "image": draw(WIDTH, WIDTH, scale=WIDTH**-0.5),
@@ -101,49 +98,26 @@ def read(
     unseen[:-1, -1] = True
     scores = []
     for layer, fields in enumerate((first, asked)):
-        keys = _normalized(hidden)
+        seen = _normalized(hidden)
         # Of the last layer only the query is read.
         readers = hidden if layer == 0 else hidden[:, :, -1:]
-        mixed, found = _attend(
-            weights,
-            layer,
-            readers=_normalized(readers),
-            keys=keys,
-            fields=fields,
-            unseen=unseen if layer == 0 else unseen[-1:],
-            kind=kind,
-            frozen=frozen,
-        )
+        asks = _times(_normalized(readers), weights[f"query{layer}"])
+        keys, values = (_times(seen, weights[f"{name}{layer}"]) for name in ("key", "value"))
+        found = asks @ keys.mT / math.sqrt(WIDTH)
         scores.append(found[:, :, -1])
+        added = fields.masked_fill(unseen[-asks.shape[2] :], -math.inf)
+        if kind == "softmax":
+            attention = torch.softmax(found + added, dim=-1)
+        else:
+            attention = torch.softmax(added.expand_as(found), dim=-1) * found
+        mixed = _times(
+            (attention.detach() if frozen else attention) @ values, weights[f"mix{layer}"]
+        )
         hidden = readers + mixed
         inner = torch.relu(_times(_normalized(hidden), weights[f"up{layer}"]))
         hidden = hidden + _times(inner, weights[f"down{layer}"])
     logits = _times(_normalized(hidden), weights["out"])[:, :, 0]
     return Reading(logits=logits, scores=scores, state=hidden[:, :, 0])
-
-
-def _attend(
-    weights: Weights,
-    layer: int,
-    *,
-    readers: Tensor,
-    keys: Tensor,
-    fields: Tensor,
-    unseen: Tensor,
-    kind: str,
-    frozen: bool,
-) -> tuple[Tensor, Tensor]:
-    asked, known = _times(readers, weights[f"query{layer}"]), _times(keys, weights[f"key{layer}"])
-    scores = asked @ known.mT / math.sqrt(WIDTH)
-    hidden = fields.masked_fill(unseen, -math.inf)
-    if kind == "softmax":
-        attention = torch.softmax(scores + hidden, dim=-1)
-    else:
-        attention = torch.softmax(hidden.expand_as(scores), dim=-1) * scores
-    if frozen:
-        attention = attention.detach()
-    mixed = attention @ _times(keys, weights[f"value{layer}"])
-    return _times(mixed, weights[f"mix{layer}"]), scores
 
 
 def _fields(hidden: Tensor, field: Tensor | None) -> Tensor:

@@ -12,8 +12,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import brentq
 
-from spinformer.core.checks import check_integer, check_real
-
 
 def boundary_position(log_ratio: float, *, strength: float, steps: int | None = 1) -> float:
     """Where on the line m the answer turns: A has the larger weight in the last of `steps`.
@@ -22,14 +20,14 @@ def boundary_position(log_ratio: float, *, strength: float, steps: int | None = 
     m ← (artanh m − h/2)/κ; `steps=None`, the edge of the basin of attraction, is the unstable
     fixed point, −h/(2(κ − 1)) for small h. NaN where there is none: every query ends at one side.
     """
-    field = 0.5 * check_real("log_ratio", log_ratio)
+    field = 0.5 * log_ratio
     if steps is None:
         if abs(2 * field) >= spinodal(strength):
             return float("nan")
         edge = np.sqrt(1.0 - 1.0 / strength)
         return float(brentq(lambda m: np.arctanh(m) - strength * m - field, -edge, edge))
     found = -field / strength
-    for _ in range(check_integer("steps", steps, low=1) - 1):
+    for _ in range(steps - 1):
         if abs(found) >= 1.0:
             return float("nan")
         found = (np.arctanh(found) - field) / strength

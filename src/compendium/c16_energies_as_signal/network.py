@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spinformer.core.checks import check_integer
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 
@@ -27,7 +26,7 @@ Weights = Mapping[str, Tensor]
 
 @record
 class Shape:
-    """Sizes of the network; raises TypeError or ValueError for one out of range."""
+    """Sizes of the network."""
 
     tokens: int = 16
     pixels: int = 4
@@ -36,15 +35,6 @@ class Shape:
     layers: int = 4
     inner: int = 48
     classes: int = 10
-
-    def __post_init__(self) -> None:
-        """Validate every field."""
-        for name in ("tokens", "pixels", "width", "heads", "layers", "inner", "classes"):
-            check_integer(name, getattr(self, name), low=1)
-        if self.width % self.heads:
-            raise ValueError(
-                f"width must be a multiple of the {self.heads} heads, got {self.width}"
-            )
 
     @property
     def head_width(self) -> int:

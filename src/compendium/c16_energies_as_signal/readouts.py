@@ -20,8 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from compendium.c16_energies_as_signal.network import Shape, Weights, run
-from compendium.c16_energies_as_signal.training import CopiesAdam, Digits
-from spinformer.core.checks import check_array, check_integer
+from compendium.c16_energies_as_signal.training import CopiesAdam, Digits, cooled
 from spinformer.core.random import torch_generator
 
 POOLINGS = ("mean", "tokens")
@@ -43,8 +42,7 @@ def probe_accuracy(
     `features` and `labels` hold the arrays (n, D) and (n,) of the parts by name; it learns
     from "train". using: "all" labels or "few", ten a class; penalty: sklearn's C.
     """
-    train = check_array("features", features["train"], ndim=2)
-    known = labels["train"]
+    train, known = features["train"], labels["train"]
     shift = train.mean(0)
     scale = max(float((train - shift).std()), 1e-300)
     if using == "few":
@@ -60,7 +58,6 @@ def effective_rank(features: np.ndarray) -> float:
 
     Roy and Vetterli (2007): between 1 (one direction) and D (all alike); 0 if all rows agree.
     """
-    features = check_array("features", features, ndim=2)
     values = np.linalg.svd(features - features.mean(0), compute_uv=False)
     if not values.sum():
         return 0.0
@@ -76,8 +73,6 @@ def all_features(
 
     pooling: "mean" of the tokens, or all "tokens", reduced to D principal components.
     """
-    for depth in depths:
-        check_integer("depths", depth, low=0, high=shape.layers)
     passes = {part: run(weights, shape, tokens=getattr(data, part)).states for part in PARTS}
     found = {depth: {part: passes[part][depth].double() for part in PARTS} for depth in depths}
     return {
@@ -116,7 +111,6 @@ def autoencoder_features(
     seeds: Sequence[int],
     rates: Sequence[float],
     steps: int,
-    batch: int = 32,
 ) -> list[Features]:
     """The narrow layer of an autoencoder 64 – 128 – `components` – 128 – 64 with GELU units.
 
@@ -146,14 +140,10 @@ def autoencoder_features(
         return layer(functional.gelu(layer(x, "in")), "narrow")
 
     optimizer = CopiesAdam(weights, rates=torch.tensor(list(rates)))
-    rows = torch.arange(len(seeds)).unsqueeze(-1)
     for step in range(steps):
-        count = data.train.shape[1]
-        chosen = torch.stack([torch.randint(count, (batch,), generator=g) for g in generators])
-        images = data.train[rows, chosen].flatten(2)
+        images = data.batch(generators)[0].flatten(2)
         wrong = layer(functional.gelu(layer(narrow(images), "wide")), "out") - images
-        scale = 0.5 * (1 + np.cos(np.pi * step / steps))
-        optimizer.step(wrong.square().mean((1, 2)).sum(), scale=scale)
+        optimizer.step(wrong.square().mean((1, 2)).sum(), scale=cooled(step, steps))
     with torch.no_grad():
         codes = {part: narrow(getattr(data, part).flatten(2)).double() for part in PARTS}
     return [{part: codes[part][c].numpy() for part in PARTS} for c in range(len(seeds))]

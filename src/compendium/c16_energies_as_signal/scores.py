@@ -25,12 +25,13 @@ for "density local": so it came out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c16_energies_as_signal.network import Shape, Weights, initial_weights, run
 from compendium.c16_energies_as_signal.readouts import (
     PARTS,
@@ -46,6 +47,7 @@ from compendium.c16_energies_as_signal.readouts import (
 )
 from compendium.c16_energies_as_signal.signals import SIGNALS, mean_energy
 from compendium.c16_energies_as_signal.training import Digits, split_digits, train_copies
+from compendium.common.rows import rows_of
 
 FOLDER = Path(__file__).parent
 SHAPE = Shape()
@@ -65,7 +67,7 @@ def block_seeds(block: int) -> list[int]:
 
 
 def source_features(
-    source: str, *, seeds: Sequence[int], rates: Sequence[float], data: Digits, steps: int = STEPS
+    source: str, *, seeds: Sequence[int], rates: Sequence[float], data: Digits, steps: int
 ) -> tuple[dict[tuple[str, int], list[Features]], dict[str, torch.Tensor] | None]:
     """Features of every copy by (pooling, depth), and the weights of a network, else None.
 
@@ -111,55 +113,55 @@ def condition(weights: Weights, *, data: Digits) -> dict[str, np.ndarray]:
     }
 
 
-def _rate_rows(source: str) -> Rows:
+_CONDITION = ("energy", "density", "query", "key", "tokens")
+
+
+def _measured(
+    source: str, *, seeds: Sequence[int], rates: Sequence[float], steps: int
+) -> tuple[dict[tuple[str, int], list[Features]], list[Features], dict[str, np.ndarray]]:
+    """Features and labels of every copy, and its rank and condition, NaN without a network."""
+    data = split_digits(seeds)
+    features, weights = source_features(source, seeds=seeds, rates=rates, data=data, steps=steps)
+    state = {name: np.full(len(seeds), np.nan) for name in _CONDITION}
+    if weights is not None:
+        state = condition(weights, data=data)
+    ranks = [effective_rank(copy["test"]) for copy in features["mean", DEPTHS[-1]]]
+    return features, labels_of(data), {"rank": np.array(ranks), **state}
+
+
+def _units(blocks: tuple[int, ...], *sources: str) -> Rows:
+    return [{"source": source, "block": block} for block in blocks for source in sources]
+
+
+@stored(FOLDER / "rates.csv", units=[{"source": source} for source in SOURCES])
+def RATE_TABLE(source: str) -> Rows:
     """One row a rate and read-out: the best depth and penalty, by mean validation accuracy."""
     rates = RATES if source in (*SIGNALS, "autoencoder") else RATES[:1]
     seeds = [seed for _ in rates for seed in TUNING_SEEDS]
-    data = split_digits(seeds)
     every = [rate for rate in rates for _ in TUNING_SEEDS]
-    features, weights = source_features(source, seeds=seeds, rates=every, data=data)
-    labels = _labels(data)
-    state = _no_condition(len(seeds)) if weights is None else condition(weights, data=data)
+    features, labels, state = _measured(source, seeds=seeds, rates=every, steps=STEPS)
+
+    def accuracy(copies: range, pooling: str, using: str, depth: int, penalty: float) -> float:
+        found = [
+            probe_accuracy(
+                features[pooling, depth][copy], labels=labels[copy], using=using, penalty=penalty,
+                on="validation",
+            )
+            for copy in copies
+        ]  # fmt: skip
+        return float(np.mean(found))
+
+    tried = list(product(DEPTHS if source not in CONTROLS else DEPTHS[-1:], PENALTIES))
     rows: Rows = []
     for index, rate in enumerate(rates):
         copies = range(index * len(TUNING_SEEDS), (index + 1) * len(TUNING_SEEDS))
+        means = {name: float(values[list(copies)].mean()) for name, values in state.items()}
         for pooling, using in READOUTS:
-            tried = [
-                (
-                    float(
-                        np.mean(
-                            [
-                                probe_accuracy(
-                                    features[pooling, depth][copy],
-                                    labels=labels[copy],
-                                    using=using,
-                                    penalty=penalty,
-                                    on="validation",
-                                )
-                                for copy in copies
-                            ]
-                        )
-                    ),
-                    depth,
-                    penalty,
-                )
-                for depth in (DEPTHS if source not in CONTROLS else DEPTHS[-1:])
-                for penalty in PENALTIES
-            ]
-            accuracy, depth, penalty = max(tried, key=lambda found: found[0])
-            ranks = [effective_rank(features["mean", 4][copy]["test"]) for copy in copies]
-            rows.append(
-                {
-                    "rate": rate,
-                    "pooling": pooling,
-                    "using": using,
-                    "depth": depth,
-                    "penalty": penalty,
-                    "accuracy": accuracy,
-                    "rank": float(np.mean(ranks)),
-                    **{name: float(values[list(copies)].mean()) for name, values in state.items()},
-                }
-            )
+            found = {one: accuracy(copies, pooling, using, *one) for one in tried}
+            best = max(tried, key=lambda one: found[one])
+            about = {"rate": rate, "pooling": pooling, "using": using}
+            about |= {"depth": best[0], "penalty": best[1], "accuracy": found[best]}
+            rows.append({**about, **means})
     return rows
 
 
@@ -186,92 +188,44 @@ def chosen(source: str) -> tuple[float, dict[tuple[str, str], tuple[int, float]]
     }
 
 
-def _score_rows(
-    source: str, block: int, *, seeds: Sequence[int] | None = None, steps: int = STEPS
-) -> Rows:
+def score_rows(source: str, *, seeds: Sequence[int], steps: int = STEPS) -> Rows:
     """One row a seed: test accuracies of the four read-outs, rank and state of the copy.
 
-    `seeds`: other ones than the block's, fewer of them for a test.
+    At the rate that is best for STEPS.
     """
-    seeds = block_seeds(block) if seeds is None else list(seeds)
     rate, tuned = chosen(source)
-    data = split_digits(seeds)
-    features, weights = source_features(
-        source, seeds=seeds, rates=[rate] * len(seeds), data=data, steps=steps
-    )
-    state = _no_condition(len(seeds)) if weights is None else condition(weights, data=data)
-    labels = _labels(data)
-    return [
-        {
-            "seed": seed,
-            **_accuracies(features, labels, copy, tuned),
-            "rank": effective_rank(features["mean", 4][copy]["test"]),
-            **{name: float(values[copy]) for name, values in state.items()},
-        }
-        for copy, seed in enumerate(seeds)
-    ]
-
-
-def _longer_rows(source: str, block: int, *, seeds: Sequence[int] | None = None) -> Rows:
-    """The same after LONGER updates, at the rate that is best for STEPS."""
-    return _score_rows(source, block, seeds=seeds, steps=LONGER)
-
-
-def _accuracies(
-    features: dict[tuple[str, int], list[Features]],
-    labels: list[Features],
-    copy: int,
-    tuned: dict[tuple[str, str], tuple[int, float]],
-) -> dict[str, float]:
-    return {
-        f"{pooling} {using}": probe_accuracy(
-            features[pooling, depth][copy],
-            labels=labels[copy],
-            using=using,
-            penalty=penalty,
-            on="test",
-        )
+    features, labels, state = _measured(source, seeds=seeds, rates=[rate] * len(seeds), steps=steps)
+    accuracies = {
+        f"{pooling} {using}": [
+            probe_accuracy(one, labels=known, using=using, penalty=penalty, on="test")
+            for one, known in zip(features[pooling, depth], labels, strict=True)
+        ]
         for (pooling, using), (depth, penalty) in tuned.items()
     }
+    return rows_of(seed=seeds, **accuracies, **state)
 
 
-def _labels(data: Digits) -> list[Features]:
+def labels_of(data: Digits) -> list[Features]:
+    """Labels of the parts for every copy."""
     return [
         {part: getattr(data, f"{part}_labels")[copy].numpy() for part in PARTS}
         for copy in range(len(data.train))
     ]
 
 
-def _no_condition(copies: int) -> dict[str, np.ndarray]:
-    names = ("energy", "density", "query", "key", "tokens")
-    return {name: np.full(copies, np.nan) for name in names}
+@stored(FOLDER / "scores.csv", units=_units((0,), *SOURCES))
+def SCORE_TABLE(source: str, block: int) -> Rows:
+    """The full comparison."""
+    return score_rows(source, seeds=block_seeds(block))
 
 
-RATE_TABLE = Table(
-    path=FOLDER / "rates.csv", units=[{"source": source} for source in SOURCES], rows=_rate_rows
-)
-SCORE_TABLE = Table(
-    path=FOLDER / "scores.csv",
-    units=[{"source": source, "block": 0} for source in SOURCES],
-    rows=_score_rows,
-)
-# The two energies with the largest margins once more: other splits, first weights and batches.
-AGAIN_TABLE = Table(
-    path=FOLDER / "again.csv",
-    units=[
-        {"source": source, "block": block}
-        for block in (1, 2)
-        for source in ("random", "pca", "raw", "density local")
-    ],
-    rows=_score_rows,
-)
-# Whether the bar can be passed at all: the labels with more updates, and two energies with as many.
-LONGER_TABLE = Table(
-    path=FOLDER / "longer.csv",
-    units=[
-        {"source": source, "block": block}
-        for block in (0, 1)
-        for source in ("supervised", "raw", "density local")
-    ],
-    rows=_longer_rows,
-)
+@stored(FOLDER / "again.csv", units=_units((1, 2), "random", "pca", "raw", "density local"))
+def AGAIN_TABLE(source: str, block: int) -> Rows:
+    """The energies with the largest margins again: other splits, first weights and batches."""
+    return score_rows(source, seeds=block_seeds(block))
+
+
+@stored(FOLDER / "longer.csv", units=_units((0, 1), "supervised", "raw", "density local"))
+def LONGER_TABLE(source: str, block: int) -> Rows:
+    """Can the bar be passed at all? The labels with more updates, and two energies with as many."""
+    return score_rows(source, seeds=block_seeds(block), steps=LONGER)

@@ -11,25 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from bookmaker.tables import Rows, Table
-from compendium.c16_energies_as_signal.scores import LONGER_TABLE
 from compendium.c16_energies_as_signal.signals import ALONE
-from compendium.c16_energies_as_signal.summary import BARS, COLUMNS, accuracies, interval
-
-LENGTHS = (150, 600)
+from compendium.c16_energies_as_signal.summary import BARS, COLUMNS, accuracies
+from compendium.common.rows import mean_rows
 
 
 def setting_rows(signal: str, updates: int, splits: str, readout: str) -> Rows:
     """One signal, read out in one way, over the first, another or a third ten splits."""
     block = ("first ten", "other ten", "third ten").index(splits)
-    if updates == LENGTHS[0]:
-        mine = accuracies(signal, column=readout, block=block)
-    else:
-        table = LONGER_TABLE.read()
-        here = (table["source"] == signal) & (table["block"] == block)
-        mine = 100 * table[readout][here][np.argsort(table["seed"][here])]
+    mine = accuracies(signal, column=readout, block=block, updates=updates)
     bars = [accuracies(bar, column=readout, block=block) - mine for bar in BARS]
-    found = max((interval(bar) for bar in bars), key=lambda one: one.mean)
-    return [{"value": found.mean, "low": found.low, "high": found.high, "runs": len(mine)}]
+    return mean_rows(max(bars, key=np.mean))
 
 
 NEAREST = ("raw", "density local")

@@ -25,7 +25,6 @@ from torch.nn import functional
 
 from compendium.c16_energies_as_signal.energies import head_energy, leave_one_out_loss
 from compendium.c16_energies_as_signal.network import Pass, Shape, Weights, logits, run
-from spinformer.core.checks import check_choice
 
 ALONE = ("raw", "raw local", "density", "density local", "density held")
 SIGNALS = ("supervised", *ALONE, "contrast")
@@ -66,18 +65,12 @@ def signal_loss(
         other = run(weights, shape, tokens=shuffled_patches(tokens, generators=generators))
         gap = mean_energy(found) - mean_energy(other)
         return functional.softplus(shape.layers * shape.heads * gap).mean(-1)
-    check_choice("signal", signal, SIGNALS)
     scores = logits(weights, found.states[-1])
     return functional.cross_entropy(scores.mT, labels, reduction="none").mean(-1)
 
 
 def shuffled_patches(tokens: Tensor, *, generators: Sequence[torch.Generator]) -> Tensor:
     """Tokens (C, B, N, pixels) whose images are exchanged at every place independently."""
-    order = _drawn(tokens, generators).argsort(1)
+    drawn = [torch.rand(tuple(tokens.shape[1:3]), generator=one) for one in generators]
+    order = torch.stack(drawn).argsort(1)
     return torch.gather(tokens, 1, order.unsqueeze(-1).expand_as(tokens))
-
-
-def _drawn(tokens: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
-    """Uniform numbers (C, B, N), those of a copy from its own generator."""
-    shape = tuple(tokens.shape[1:3])
-    return torch.stack([torch.rand(shape, generator=generator) for generator in generators])

@@ -15,13 +15,13 @@ from torch import Tensor
 from compendium.c16_energies_as_signal.network import Shape, initial_weights
 from compendium.c16_energies_as_signal.signals import signal_loss
 from compendium.common.token_tasks import digits_as_tokens
-from spinformer.core.checks import check_tensor
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 
 VALIDATION = 298  # images of the training part of a split that choose rates and the like
 # The batches of a copy come from another stream than its first weights.
 _BATCHES = 1_000_003
+BATCH = 32
 
 
 @record
@@ -35,6 +35,13 @@ class Digits:
     validation_labels: Tensor
     test: Tensor
     test_labels: Tensor
+
+    def batch(self, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
+        """BATCH images and labels to train on for every copy, drawn by its own generator."""
+        copies, count = self.train_labels.shape
+        drawn = [torch.randint(count, (BATCH,), generator=one) for one in generators]
+        rows, chosen = torch.arange(copies).unsqueeze(-1), torch.stack(drawn)
+        return self.train[rows, chosen], self.train_labels[rows, chosen]
 
 
 def split_digits(seeds: Sequence[int]) -> Digits:
@@ -60,41 +67,42 @@ def train_copies(
     rates: Sequence[float],
     data: Digits,
     steps: int,
-    batch: int = 32,
     keep: Sequence[int] = (),
 ) -> dict[int, dict[str, Tensor]]:
     """Weights of all copies after each number of updates in `keep` and at the end, by number.
 
     Copy c starts from `seeds[c]`, uses split c of `data`, the rate `rates[c]`.
     """
-    rate = check_tensor("rates", torch.tensor(list(rates)), shape=(len(seeds),), low=0.0)
     generators = [torch_generator(seed + _BATCHES) for seed in seeds]
     weights = {
         name: weight.requires_grad_()
         for name, weight in initial_weights(shape, seeds=seeds).items()
     }
-    optimizer = CopiesAdam(weights, rates=rate)
-    rows = torch.arange(len(seeds)).unsqueeze(-1)
+    optimizer = CopiesAdam(weights, rates=torch.tensor(list(rates)))
     kept = {}
     for step in range(steps + 1):
         if step in keep or step == steps:
             kept[step] = {name: weight.detach().clone() for name, weight in weights.items()}
         if step == steps:
             break
-        count = data.train.shape[1]
-        chosen = torch.stack([torch.randint(count, (batch,), generator=g) for g in generators])
+        tokens, labels = data.batch(generators)
         losses = signal_loss(
             weights,
             shape,
             signal=signal,
-            tokens=data.train[rows, chosen],
-            labels=data.train_labels[rows, chosen],
+            tokens=tokens,
+            labels=labels,
             generators=generators,
         )
         if not bool(torch.isfinite(losses.detach()).all()):
             raise RuntimeError(f"the loss is no longer finite in update {step + 1}: lower rates")
-        optimizer.step(losses.sum(), scale=0.5 * (1 + math.cos(math.pi * step / steps)))
+        optimizer.step(losses.sum(), scale=cooled(step, steps))
     return kept
+
+
+def cooled(step: int, steps: int) -> float:
+    """The share of a rate that is left along the cosine."""
+    return 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
 class CopiesAdam:

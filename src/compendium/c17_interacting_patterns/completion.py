@@ -15,7 +15,6 @@ from itertools import product
 import numpy as np
 
 from compendium.common import images
-from spinformer.core.checks import check_integer
 from spinformer.core.random import numpy_generator
 from spinformer.core.records import record
 
@@ -25,12 +24,8 @@ KAPPAS = (-0.5, 0.25, 0.5, 0.75, 1.0)
 STEP_SIZES = (0.5, 0.2, 0.1)
 RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
 RIDGES = (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)
-# Patterns that interact, and the controls; "more patterns" stores LOOKS times as many, looks once.
+# Patterns that interact; "more patterns" stores LOOKS times as many, looks once.
 INTERACTING = ("interacting", "interacting, no diagonal")
-EQUAL = (
-    *("attention", "distances", "attention, iterated", "layers", "linear", "values solved for"),
-    "local linear",
-)
 MORE = "more patterns"
 
 Setting = tuple[float, ...]
@@ -58,7 +53,7 @@ def complete(seed: int, *, data: str, count: int = 60) -> Completed:
     chooses each method's setting, the other tests it.
     """
     rows = images.digits() if data == "digits" else images.faces()
-    rows = rows[numpy_generator(check_integer("seed", seed, low=0)).permutation(len(rows))]
+    rows = rows[numpy_generator(seed).permutation(len(rows))]
     held = min(250 if data == "digits" else 20, (len(rows) - count) // 2)
     rest = rows[2 * held :]
     small, large = rest[:count], rest[: count * LOOKS]

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from compendium.c17_interacting_patterns.interacting import safe_step_size, solve
-from spinformer.core.checks import check_array
 from spinformer.core.records import record
 from spinformer.hopfield.fixed_points import effective_entries
 
@@ -59,8 +58,6 @@ def kinds(
     `start` "pattern": weight 0.99 on the first one; "mean": all equal but for a hundredth more on
     it.
     """
-    betas = check_array("betas", betas, ndim=1, low=0.0, open_low=True)
-    kappas = check_array("kappas", kappas, ndim=1)
     size = len(patterns)
     weight = 0.99 if start == "pattern" else 1.01 / size
     begin = torch.full((1, size), (1 - weight) / (size - 1), dtype=patterns.dtype)

@@ -1,6 +1,6 @@
 """Faces recalled by memories whose patterns repel each other, and by the usual remedies.
 
-`count` of the 100 faces are stored, as they are. A query is a stored face with a horizontal band of
+COUNT of the 100 faces are stored, as they are. A query is a stored face with a horizontal band of
 half its height hidden (0) and normal noise on the rest. It is recalled if the weight of its own
 pattern at rest exceeds one half. Every arm has its own β, and some a second number; both are chosen
 on other queries of the same memory.
@@ -16,7 +16,6 @@ import torch
 
 from compendium.c17_interacting_patterns.interacting import solve
 from compendium.common import images
-from spinformer.core.checks import check_integer
 from spinformer.core.random import numpy_generator
 
 ARMS = ("attention", "interacting", "whitened", "pseudo-inverse", "equal norms", "distances")
@@ -24,22 +23,23 @@ BETAS = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 KAPPAS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 STEPS = 20
+COUNT, NOISE = 60, 0.5
 
 Setting = dict[str, float]
 
 
-def recall(seed: int, *, count: int = 60, noise: float = 0.5) -> dict[str, dict[str, float]]:
+def recall(seed: int) -> dict[str, dict[str, float]]:
     """Share of queries recalled by each arm, its `setting`s beside it, for one draw of everything.
 
-    `noise` in units of the pixels' standard deviation. Three queries a face to choose the setting,
-    three to test it.
+    Noise of NOISE in units of the pixels' standard deviation. Three queries a face choose the
+    setting, three test it.
     """
-    generator = numpy_generator(check_integer("seed", seed, low=0))
+    generator = numpy_generator(seed)
     every = images.faces()
-    chosen = generator.choice(len(every), size=count, replace=False)
+    chosen = generator.choice(len(every), size=COUNT, replace=False)
     stored = every[chosen] / np.sqrt(np.mean((every[chosen] ** 2).sum(1)))
-    targets = np.tile(np.arange(count), 3)
-    tuning, test = (_spoil(stored[targets], noise, generator) for _ in range(2))
+    targets = np.tile(np.arange(COUNT), 3)
+    tuning, test = (_spoil(stored[targets], generator) for _ in range(2))
     found = {}
     for arm in ARMS:
         best = max(settings(arm), key=lambda s: _share(arm, s, stored, tuning, targets))
@@ -60,9 +60,9 @@ def settings(arm: str) -> Iterator[Setting]:
             yield {"beta": beta, "second": 0.0, "clamped": 0.0}
 
 
-def _spoil(rows: np.ndarray, noise: float, generator: np.random.Generator) -> np.ndarray:
+def _spoil(rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     pictures = rows.reshape(-1, *images.FACE_SHAPE).copy()
-    pictures += noise * rows.std() * generator.standard_normal(pictures.shape)
+    pictures += NOISE * rows.std() * generator.standard_normal(pictures.shape)
     height = images.FACE_SHAPE[0]
     for picture, top in zip(
         pictures, generator.integers(0, height // 2 + 2, len(rows)), strict=True

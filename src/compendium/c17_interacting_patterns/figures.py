@@ -13,7 +13,6 @@ from matplotlib.patches import FancyArrowPatch
 
 from spinformer.plot.style import COLORS, label_panels
 
-KIND_NAMES = ("one pattern", "some patterns", "nearly all")
 KIND_COLORS = ("#8fd3c0", "#f6d58d", "#a9cbe8")
 WEIGHTS = np.array([0.35, 0.9, 0.55, 0.2, 0.15])
 

@@ -23,20 +23,10 @@ at most ½. Both constants are reached by two patterns.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from spinformer.core.checks import check_tensor
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
-from spinformer.hopfield.inputs import (
-    check_beta,
-    check_patterns,
-    check_result,
-    check_states,
-    check_wide,
-)
 
 
 @record
@@ -63,9 +53,7 @@ def energy(
     beta: float = 1.0,
 ) -> torch.Tensor:
     """E(ξ, p) = ½ ξᵀξ − pᵀXξ − ½ pᵀJp + β⁻¹ Σ_i p_i log p_i, shape (..., S)."""
-    patterns, states, couplings, beta = _check(patterns, states, couplings, beta)
-    weights = _check_weights("weights", weights, patterns)
-    return check_result("energy", _energy(patterns, states, weights, couplings, beta))
+    return _energy(states, weights, states @ patterns.mT, weights @ couplings, beta)
 
 
 def update(
@@ -81,10 +69,8 @@ def update(
 
     η = `step_size` in (0, 1]; 1 is the softmax itself, and with J = 0 attention.
     """
-    patterns, states, couplings, beta = _check(patterns, states, couplings, beta)
-    weights = _check_weights("weights", weights, patterns)
     wanted = beta * (states @ patterns.mT + weights @ couplings)
-    return check_result("update", _damped(wanted, weights.log(), step_size).exp())
+    return _damped(wanted, weights.log(), step_size).exp()
 
 
 def safe_step_size(couplings: torch.Tensor, *, beta: float) -> float:
@@ -93,8 +79,6 @@ def safe_step_size(couplings: torch.Tensor, *, beta: float) -> float:
     λ is minus the lowest eigenvalue of the couplings (N, N) among directions of zero sum, or 0
     if none is negative (then no damping is needed at any temperature).
     """
-    couplings = check_wide("couplings", check_tensor("couplings", couplings, symmetric=True))
-    beta = check_beta(beta)
     lowest = min(float(torch.linalg.eigvalsh(_centred(couplings.detach())).min()), 0.0)
     return min(1.0, 4.0 / (2.0 - beta * lowest))
 
@@ -111,7 +95,6 @@ def solve(
     step_size: float = 1.0,
     tolerance: float = 1e-10,
     max_steps: int = 10_000,
-    throw: bool = False,
 ) -> InteractingRetrieval:
     """Iterate the update until the weights rest, or take turns, each query for itself.
 
@@ -122,136 +105,14 @@ def solve(
     two is the only other thing an undamped clamped iteration with symmetric J can end in (the
     function −pᵀJp' − (p + p')ᵀXξ + β⁻¹(Σ p log p + Σ p' log p') of successive weights falls).
     """
-    patterns, queries, couplings, beta = _check(patterns, queries, couplings, beta, "queries")
-    if start is None:
-        logs = torch.log_softmax(beta * (queries @ patterns.mT), dim=-1)
-    else:
-        logs = _check_weights("start", start, patterns).log()
-    found = _iterate(
-        patterns, queries, logs, couplings, beta, clamped, step_size, tolerance, max_steps
-    )
-    if throw:
-        found.require("the rest of the interacting memory")
-    return found
-
-
-def equivalent_patterns(patterns: torch.Tensor, *, couplings: torch.Tensor) -> torch.Tensor:
-    """Patterns y_i, shape (N, N), whose plain memory has the weights of this interacting one.
-
-    With ξ = Xᵀp the weights follow p' = softmax(βMp), M = XXᵀ + J. If M has no negative direction
-    of zero sum, then M + c = YYᵀ for a large enough constant c, which softmax does not see, and p'
-    = softmax(βYYᵀp) are the steps of a memory that stores the rows of Y.
-    """
-    patterns = check_wide("patterns", check_patterns(patterns)).detach()
-    patterns, _, couplings, _ = _check(patterns, patterns[0], couplings, 1.0)
-    joint = patterns @ patterns.mT + couplings.detach()
-    inside = _centred(joint)
-    values, vectors = torch.linalg.eigh(inside)
-    scale = float(joint.abs().max())
-    # Eigenvalues this small are rounding: c would have to be of order 1/resolution.
-    resolution = 1e3 * torch.finfo(joint.dtype).eps * len(joint) * scale
-    if float(values[0]) < -resolution:
-        raise ValueError(
-            "couplings must leave XXᵀ + J without a negative direction of zero sum, "
-            f"got an eigenvalue {float(values[0]):.3g}"
-        )
-    slope = joint.mean(1) - joint.mean()
-    seen = vectors.mT @ slope
-    used = values > resolution
-    if bool((seen[~used].abs() > resolution**0.5 * max(scale, 1.0) ** 0.5).any()):
-        raise ValueError("couplings must not add a field along a direction that M does not resist")
-    # M = inside + slope 1ᵀ + 1 slopeᵀ + mean: (y_i + t)·(y_j + t) with Yt = slope, up to a
-    # constant.
-    embedded = vectors * values.clamp(min=0.0).sqrt()
-    shift = torch.where(used, seen / values.clamp(min=resolution).sqrt(), torch.zeros_like(seen))
-    return embedded + shift
-
-
-def _check(
-    patterns: torch.Tensor,
-    states: torch.Tensor,
-    couplings: torch.Tensor,
-    beta: float,
-    name: str = "states",
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, float]:
-    patterns = check_patterns(patterns, ndim=None)
-    states = check_states(name, states, patterns=patterns)
-    couplings = check_tensor("couplings", couplings, symmetric=True)
-    if couplings.shape[-1] != patterns.shape[-2]:
-        raise ValueError(
-            f"couplings must have shape (..., N, N) for N = {patterns.shape[-2]} patterns, "
-            f"got {tuple(couplings.shape)}"
-        )
-    return patterns, states, couplings, check_beta(beta)
-
-
-def _check_weights(name: str, weights: Any, patterns: torch.Tensor) -> torch.Tensor:
-    weights = check_tensor(name, weights, low=0.0)
-    if weights.ndim == 0 or weights.shape[-1] != patterns.shape[-2]:
-        raise ValueError(
-            f"{name} must have as last axis the {patterns.shape[-2]} patterns, "
-            f"got shape {tuple(weights.shape)}"
-        )
-    total = weights.detach().sum(-1)
-    if bool(((total - 1.0).abs() > 1e-5).any()):
-        raise ValueError(f"{name} must sum to 1 along the last axis, got {float(total.min()):.6g}")
-    return weights
-
-
-def _centred(matrix: torch.Tensor) -> torch.Tensor:
-    """The matrix seen by vectors of zero sum: rows and columns of zero mean."""
-    rows = matrix - matrix.mean(-1, keepdim=True)
-    return rows - rows.mean(-2, keepdim=True)
-
-
-def _energy(
-    patterns: torch.Tensor,
-    states: torch.Tensor,
-    weights: torch.Tensor,
-    couplings: torch.Tensor,
-    beta: float,
-) -> torch.Tensor:
-    return _energy_of(states, weights, states @ patterns.mT, weights @ couplings, beta)
-
-
-def _energy_of(
-    states: torch.Tensor,
-    weights: torch.Tensor,
-    scores: torch.Tensor,
-    pulls: torch.Tensor,
-    beta: float,
-) -> torch.Tensor:
-    """The energy from the scores Xξ and the pulls Jp of the other weights."""
-    entropy = torch.special.entr(weights).sum(-1)
-    held = (weights * (scores + 0.5 * pulls)).sum(-1)
-    return 0.5 * states.square().sum(-1) - held - entropy / beta
-
-
-def _damped(wanted: torch.Tensor, logs: torch.Tensor, step_size: float) -> torch.Tensor:
-    """Logarithms of the weights after a step towards the softmax of `wanted`."""
-    if step_size < 1.0:
-        # A pattern of weight zero stays out: 0^(1−η) = 0.
-        wanted = (1.0 - step_size) * logs + step_size * wanted
-    return torch.log_softmax(wanted, dim=-1)
-
-
-def _iterate(
-    patterns: torch.Tensor,
-    queries: torch.Tensor,
-    logs: torch.Tensor,
-    couplings: torch.Tensor,
-    beta: float,
-    clamped: bool,
-    step_size: float,
-    tolerance: float,
-    max_steps: int,
-) -> InteractingRetrieval:
-    """The iteration of `solve`, in logarithms of the weights."""
+    logs = torch.log_softmax(beta * (queries @ patterns.mT), dim=-1)
+    if start is not None:
+        logs = start.log()
     weights = before = logs.exp()
     states = queries if clamped else weights @ patterns
     # The two products of a step serve the weights that follow and the energy of these.
     scores, pulls = states @ patterns.mT, weights @ couplings
-    energies = [_energy_of(states, weights, scores, pulls, beta)]
+    energies = [_energy(states, weights, scores, pulls, beta)]
     shape = energies[0].shape
     logs, states = logs.expand(*shape, logs.shape[-1]), states.expand(*shape, states.shape[-1])
     residual = torch.full(shape, torch.inf, dtype=logs.dtype, device=logs.device)
@@ -279,7 +140,7 @@ def _iterate(
             states = torch.where(going, weights @ patterns, states)
             scores = states @ patterns.mT
         pulls = weights @ couplings
-        energies.append(_energy_of(states, weights, scores, pulls, beta))
+        energies.append(_energy(states, weights, scores, pulls, beta))
         if bool((status != Status.STEP_LIMIT).all()):
             break
     return InteractingRetrieval(
@@ -290,3 +151,60 @@ def _iterate(
         states=weights @ patterns,
         energies=torch.stack(energies),
     )
+
+
+def equivalent_patterns(patterns: torch.Tensor, *, couplings: torch.Tensor) -> torch.Tensor:
+    """Patterns y_i, shape (N, N), whose plain memory has the weights of this interacting one.
+
+    With ξ = Xᵀp the weights follow p' = softmax(βMp), M = XXᵀ + J. If M has no negative direction
+    of zero sum, then M + c = YYᵀ for a large enough constant c, which softmax does not see, and p'
+    = softmax(βYYᵀp) are the steps of a memory that stores the rows of Y.
+    """
+    joint = patterns @ patterns.mT + couplings
+    inside = _centred(joint)
+    values, vectors = torch.linalg.eigh(inside)
+    scale = float(joint.abs().max())
+    # Eigenvalues this small are rounding: c would have to be of order 1/resolution.
+    resolution = 1e3 * torch.finfo(joint.dtype).eps * len(joint) * scale
+    if float(values[0]) < -resolution:
+        raise ValueError(
+            "couplings must leave XXᵀ + J without a negative direction of zero sum, "
+            f"got an eigenvalue {float(values[0]):.3g}"
+        )
+    slope = joint.mean(1) - joint.mean()
+    seen = vectors.mT @ slope
+    used = values > resolution
+    if bool((seen[~used].abs() > resolution**0.5 * max(scale, 1.0) ** 0.5).any()):
+        raise ValueError("couplings must not add a field along a direction that M does not resist")
+    # M = inside + slope 1ᵀ + 1 slopeᵀ + mean: (y_i + t)·(y_j + t) with Yt = slope, up to a
+    # constant.
+    embedded = vectors * values.clamp(min=0.0).sqrt()
+    shift = torch.where(used, seen / values.clamp(min=resolution).sqrt(), torch.zeros_like(seen))
+    return embedded + shift
+
+
+def _centred(matrix: torch.Tensor) -> torch.Tensor:
+    """The matrix seen by vectors of zero sum: rows and columns of zero mean."""
+    rows = matrix - matrix.mean(-1, keepdim=True)
+    return rows - rows.mean(-2, keepdim=True)
+
+
+def _energy(
+    states: torch.Tensor,
+    weights: torch.Tensor,
+    scores: torch.Tensor,
+    pulls: torch.Tensor,
+    beta: float,
+) -> torch.Tensor:
+    """The energy from the scores Xξ and the pulls Jp of the other weights."""
+    entropy = torch.special.entr(weights).sum(-1)
+    held = (weights * (scores + 0.5 * pulls)).sum(-1)
+    return 0.5 * states.square().sum(-1) - held - entropy / beta
+
+
+def _damped(wanted: torch.Tensor, logs: torch.Tensor, step_size: float) -> torch.Tensor:
+    """Logarithms of the weights after a step towards the softmax of `wanted`."""
+    if step_size < 1.0:
+        # A pattern of weight zero stays out: 0^(1−η) = 0.
+        wanted = (1.0 - step_size) * logs + step_size * wanted
+    return torch.log_softmax(wanted, dim=-1)

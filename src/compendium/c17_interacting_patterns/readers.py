@@ -34,13 +34,14 @@ from compendium.c17_interacting_patterns.chains import (
     Chains,
     draw_chains,
 )
-from spinformer.core.checks import check_choice, check_integer
 from spinformer.core.random import torch_generator
 
 ARMS = ("dense", "window", "interacting", "directed", "tied layers", "untied layers")
 LAYERS = 5
 ROUNDS = 15
 NEIGHBOURS = 2 * REACH + 1
+# A training: updates, lines of a reader in each, and those that it is judged on.
+STEPS, BATCH, TEST = 300, 32, 500
 # Where learning starts; one number, or one for each layer.
 LOOK = {"sharpness": 5.0, "label": 0.0, "gain": 5.0}
 INTERACTION = {"link": 5.0, "self": 0.0, "outside": -1.0}
@@ -73,7 +74,7 @@ class Readers:
     """One arm, one reader for each of `count`; `numbers` have the readers as first axis."""
 
     def __init__(self, arm: str, *, count: int) -> None:
-        self.arm, self.count = check_choice("arm", arm, ARMS), check_integer("count", count, low=1)
+        self.arm, self.count = arm, count
         begin = {name: [value] for name, value in LOOK.items()}
         if arm in ("interacting", "directed"):
             begin |= {f"pair {name}": [value] for name, value in INTERACTION.items()}
@@ -141,21 +142,18 @@ def train_readers(
     links: int,
     seeds: Sequence[int],
     rate: float,
-    steps: int = 300,
-    batch: int = 32,
-    test: int = 500,
 ) -> tuple[Tensor, Tensor]:
-    """Accuracy of each reader, (seeds,), on a validation draw and on a test draw of `test` lines.
+    """Accuracy of each reader, (seeds,), on a validation draw and on a test draw of TEST lines.
 
     Adam with a `rate` that falls linearly to zero; every step has new draws.
     """
     model = Readers(arm, count=len(seeds))
     optimizer = torch.optim.Adam(list(model.numbers.values()), lr=rate)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 - step / steps)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 - step / STEPS)
     # One stream for the draws of all: each reader gets its own part of every batch.
     source = torch_generator(1_000_000 + sum((k + 1) * seed for k, seed in enumerate(seeds)))
-    for _ in range(steps):
-        chains = draw_chains(batch * len(seeds), links=links, seed=source)
+    for _ in range(STEPS):
+        chains = draw_chains(BATCH * len(seeds), links=links, seed=source)
         loss = torch.nn.functional.cross_entropy(model.logits(chains), chains.label)
         optimizer.zero_grad()
         # The mean over all readers: each has the gradient of its own mean, smaller by their number,
@@ -164,7 +162,7 @@ def train_readers(
         optimizer.step()
         schedule.step()
     tuning, held = (
-        _accuracy(model, draw_chains(test * len(seeds), links=links, seed=source)) for _ in range(2)
+        _accuracy(model, draw_chains(TEST * len(seeds), links=links, seed=source)) for _ in range(2)
     )
     return tuning, held
 
@@ -175,7 +173,7 @@ def search_readers(arm: str, *, links: int, seed: int, test: int = 1000) -> floa
     Gradient descent may get stuck; this tries 384 settings on 96 lines each, and the best of
     the last round on `test` new ones.
     """
-    source = torch.Generator().manual_seed(check_integer("seed", seed, low=0))
+    source = torch.Generator().manual_seed(seed)
     model = Readers(arm, count=SETTINGS)
     best: dict[str, Tensor] = {}
     with torch.no_grad():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.c17_interacting_patterns import completion, faces, readers
-from compendium.common.rows import grid, mean_rows
+from compendium.common.rows import array_of, grid, mean_rows, rows_of
 from spinformer.core.records import record
 from spinformer.core.statistics import mean_interval
 
@@ -20,90 +19,79 @@ RATES = (0.1, 0.3)
 SEARCHES = 3
 
 
-def _recall_rows(seed: int) -> Rows:
-    """One seed of the table `recall`: a row for each arm."""
+HERE = Path(__file__).parent
+
+
+@stored(HERE / "recall.csv", units=[{"seed": s} for s in range(SEEDS)])
+def RECALL(seed: int) -> Rows:
+    """A row for each arm."""
     return [{"arm": arm, **found} for arm, found in faces.recall(seed).items()]
 
 
-def _completion_rows(data: str, *, seed: int) -> Rows:
-    """One seed of the table `completion`: a row for each method."""
+@stored(HERE / "completion.csv", units=grid(data=("digits", "faces"), seed=range(SEEDS)))
+def COMPLETION(data: str, seed: int) -> Rows:
+    """A row for each method."""
     found = completion.completion(seed, data=data)
-    return [{"method": method, "error": error} for method, error in found.items()]
+    return rows_of(method=list(found), error=list(found.values()))
 
 
-def _hops_rows(arm: str, *, links: int, rate: float, first: int = 0) -> Rows:
-    """One arm, chain and rate of the table `hops`, all seeds trained at once: a row for each."""
-    seeds = range(first, first + SEEDS)
-    found = readers.train_readers(arm, links=links, seeds=seeds, rate=rate)
-    scores = zip(seeds, *found, strict=True)
-    return [{"seed": seed, "validation": float(v), "test": float(t)} for seed, v, t in scores]
+def _hops_rows(arm: str, links: int, rate: float, *, seeds: range) -> Rows:
+    """One arm, chain and rate, all seeds trained at once: a row for each."""
+    validation, test = readers.train_readers(arm, links=links, seeds=seeds, rate=rate)
+    return rows_of(seed=seeds, validation=validation, test=test)
 
 
-def _setting_rows(task: str, choice: str) -> Rows:
-    """Gain of interactions over one plain look, by the look's score or by the rate of learning."""
-    if task.startswith("hops"):
-        gain = over_a_look(task, rates=[float(choice.removeprefix("rate "))])
-    else:
-        gain = over_a_look(task, look=LOOKS[choice])
-    return [{"value": gain.mean, "low": gain.low, "high": gain.high, "runs": len(gain.each)}]
+@stored(HERE / "hops.csv", units=grid(arm=readers.ARMS, links=LINKS, rate=RATES))
+def HOPS(arm: str, links: int, rate: float) -> Rows:
+    """Ten trainings."""
+    return _hops_rows(arm, links, rate, seeds=range(SEEDS))
 
 
-def _search_rows(arm: str, *, links: int, seed: int) -> Rows:
-    """One search of the table `search`."""
+@stored(
+    HERE / "hops_again.csv",
+    units=grid(arm=("dense", "interacting"), links=(2,), rate=RATES),
+    seconds=20.0,
+    within={"validation": 0.02, "test": 0.02},
+)
+def HOPS_AGAIN(arm: str, links: int, rate: float) -> Rows:
+    """Ten other seeds of the closest case."""
+    return _hops_rows(arm, links, rate, seeds=range(SEEDS, 2 * SEEDS))
+
+
+@stored(
+    HERE / "search.csv",
+    units=grid(arm=("interacting", "directed"), links=LINKS, seed=range(SEARCHES)),
+)
+def SEARCH(arm: str, links: int, seed: int) -> Rows:
+    """The best that one random search finds."""
     return [{"test": readers.search_readers(arm, links=links, seed=seed)}]
 
 
 def searched(arm: str) -> np.ndarray:
     """Accuracies of the searches, (links, searches)."""
-    table = SEARCH.read()
-    here = table["arm"] == arm
-    return np.stack([table["test"][here & (table["links"] == links)] for links in LINKS])
+    return array_of(SEARCH.read(), "test", "links", "seed", arm=arm)
 
-
-HERE = Path(__file__).parent
-RECALL = Table(
-    path=HERE / "recall.csv", units=[{"seed": s} for s in range(SEEDS)], rows=_recall_rows
-)
-COMPLETION = Table(
-    path=HERE / "completion.csv",
-    units=[{"data": d, "seed": s} for d in ("digits", "faces") for s in range(SEEDS)],
-    rows=_completion_rows,
-)
-HOPS = Table(
-    path=HERE / "hops.csv",
-    units=grid(arm=readers.ARMS, links=LINKS, rate=RATES),
-    rows=_hops_rows,
-)
-HOPS_AGAIN = Table(
-    path=HERE / "hops_again.csv",
-    units=[
-        {"arm": arm, "links": 2, "rate": rate} for arm in ("dense", "interacting") for rate in RATES
-    ],
-    rows=partial(_hops_rows, first=SEEDS),  # ten other seeds of the closest case
-    seconds=20.0,
-    within={"validation": 0.02, "test": 0.02},
-)
-SEARCH = Table(
-    path=HERE / "search.csv",
-    units=grid(arm=("interacting", "directed"), links=LINKS, seed=range(SEARCHES)),
-    rows=_search_rows,
-)
 
 TASKS = ("recall", "digits", "faces", *(f"hops {links}" for links in LINKS))
 # Uses more stored numbers, so that it is shown but is no control of the criterion.
 MORE_THAN_EQUAL = (completion.MORE,)
 # One plain look at the same patterns, by dot products or by distances.
 LOOKS = {"dot products": "attention", "distances": "distances"}
-SETTINGS = Table(
-    path=HERE / "settings_A18b.csv",
+
+
+@stored(
+    HERE / "settings_A18b.csv",
     units=[
-        {"task": task, "choice": choice}
-        for task in TASKS
-        for choice in ([f"rate {rate}" for rate in RATES] if "hops" in task else LOOKS)
+        *grid(task=("recall", "digits", "faces"), choice=LOOKS),
+        *grid(task=TASKS[3:], choice=[f"rate {rate}" for rate in RATES]),
     ],
-    rows=_setting_rows,
     seconds=0.1,
 )
+def SETTINGS(task: str, choice: str) -> Rows:
+    """Gain of interactions over one plain look, by the look's score or by the rate of learning."""
+    if task.startswith("hops"):
+        return mean_rows(over_a_look(task, rates=[float(choice.removeprefix("rate "))]).each)
+    return mean_rows(over_a_look(task, look=LOOKS[choice]).each)
 
 
 @record
@@ -152,11 +140,7 @@ def hop_scores(
 def gains(task: str, *, of: str = "interacting") -> dict[str, Gain]:
     """Paired gains of the method `of` over every other one, by its name."""
     found = scores(task)
-    result = {}
-    for name, values in found.items():
-        if name != of:
-            result[name] = _gain(found[of] - values)
-    return result
+    return {name: _gain(found[of] - values) for name, values in found.items() if name != of}
 
 
 def _gain(each: np.ndarray) -> Gain:
