@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -92,7 +93,11 @@ def draw_bits(
         for shift, values, mark in zip((-0.12, 0.12), pair, ("s", "o"), strict=True):
             low, high = mean_interval(values)
             mean = values.mean()
-            look = {"fmt": mark, "mfc": "none" if mark == "s" else None, "capsize": 3}
+            look: dict[str, Any] = {
+                "fmt": mark,
+                "mfc": "none" if mark == "s" else None,
+                "capsize": 3,
+            }
             bars = [[mean - low], [high - mean]]
             axis.errorbar(place + shift, mean, bars, color=ARM_COLORS[arm], **look)
     for name, value in counts.items():
