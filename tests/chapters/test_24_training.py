@@ -17,6 +17,7 @@ from compendium.c24_training.study import (
     probe_layers,
     sample_module,
     score,
+    train_arm,
     values_of,
 )
 from compendium.c24_training.tables import (
@@ -260,6 +261,22 @@ def test_side_by_side_is_one_by_one():
         assert alone[0].loss == pytest.approx(both[index][0].loss, rel=1e-6)
         assert alone[1].loss == pytest.approx(both[index][1].loss, rel=2e-3)
         assert abs(alone[1].loss - alone[0].loss) > 0.003
+
+
+def test_runs_of_an_arm_have_their_own_split_start_and_strength():
+    runs = [(1, 0, 0.01, 0.6), (1, 1, 0.01, 0.6), (2, 0, 0.01, 2.0)]
+    given = {"depth": 1, "steps": 1, "looks": (0,), "probed": 0}
+    models, tasks, looks = train_arm("saddle", digit_task, runs=runs, **given)
+    for (split, start, _, strength), task, (look,) in zip(runs, tasks, looks, strict=True):
+        alone = _digits("saddle", seed=1000 * split + start, depth=1, strength=strength)
+        test = digit_task(split).test
+        assert torch.equal(task.test[1], test[1])
+        assert look.loss == pytest.approx(score(alone, test[0], labels=test[1])[1], rel=1e-5)
+    assert (
+        models[1].layers[0].log_strength.exp().mean()
+        < 1
+        < models[2].layers[0].log_strength.exp()[0]
+    )
 
 
 def test_a_step_that_is_not_finite_is_left_out_and_validation_is_validation():

@@ -97,6 +97,7 @@ LOOKS = {"dot products": "attention", "distances": "distances"}
         *grid(task=("recall", "digits", "faces"), choice=LOOKS),
         *grid(task=TASKS[3:], choice=[f"rate {rate}" for rate in RATES]),
     ],
+    checked=1,
     seconds=0.1,
 )
 def SETTINGS(task: str, choice: str) -> Rows:

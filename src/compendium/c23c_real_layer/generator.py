@@ -16,18 +16,23 @@ B12, of which the encoder was not asked: the own input predicts more than half o
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.c23c_real_layer.study import _without_diagonal, attention_scores, unseen_scores
+from compendium.c23c_real_layer.study import (
+    LENGTH,
+    WINDOWS,
+    _without_diagonal,
+    attention_scores,
+    unseen_scores,
+)
+from compendium.common.models import decoder
 from spinformer.language.decoder import (
     BlockTrace,
     Decoder,
-    load_decoder,
     run_decoder,
     token_numbers,
 )
@@ -36,11 +41,6 @@ from spinformer.spins.large_d import vector_spins
 
 PARTS = ("own", "uniform", "symmetrized", "balanced", "directed", "other head")
 STRENGTH = 0.5
-
-
-@cache
-def _model() -> Decoder:
-    return load_decoder()
 
 
 def layer_of(model: Decoder, number: int) -> Decoder:
@@ -119,14 +119,14 @@ def text_blocks(
     return terms, trace.attended.double(), flat
 
 
-def generator_rows(model: Decoder, number: int, *, windows: int = 4, length: int = 64) -> Rows:
+def generator_rows(model: Decoder, number: int) -> Rows:
     """R² of every part on each text, fitted on the others."""
     texts = sample_texts()
     found = [
         text_blocks(
             model,
             number,
-            model.embedding[token_numbers(model, text)[: windows * length].view(windows, length)],
+            model.embedding[token_numbers(model, text)[: WINDOWS * LENGTH].view(WINDOWS, LENGTH)],
         )
         for text in texts.values()
     ]
@@ -159,4 +159,4 @@ def generator_rows(model: Decoder, number: int, *, windows: int = 4, length: int
 )
 def GENERATOR(layer: int) -> Rows:
     """What the parts of its spins predict of a layer of SmolLM2, texts left out one by one."""
-    return generator_rows(_model(), layer)
+    return generator_rows(decoder(), layer)

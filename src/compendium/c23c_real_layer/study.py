@@ -38,7 +38,6 @@ another head's weights do as well as the own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +45,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
+from compendium.common.models import encoder
 from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
@@ -58,7 +58,6 @@ from spinformer.language.encoder import (
     run_layer,
     run_model,
 )
-from spinformer.language.minilm import load_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import random_weights
 from spinformer.spins.large_d import vector_spins
@@ -424,25 +423,20 @@ def layer_rows(
     ]
 
 
-@cache
-def _model() -> LanguageModel:
-    return load_model()
-
-
-def _rows(weights: str, seed: int, layer: int) -> Rows:
-    model = _model() if weights == "trained" else random_weights(_model(), weights, seed=seed)
-    return layer_rows(model, layer, seed=seed)
-
-
-LAYERS = Table(
-    path=Path(__file__).with_name("layers.csv"),
+@stored(
+    Path(__file__).with_name("layers.csv"),
     units=[
         *({"weights": "trained", "seed": 0, "layer": layer} for layer in range(6)),
         *({"weights": "initial", "seed": s, "layer": layer} for s in range(2) for layer in (0, 3)),
         {"weights": "trained", "seed": 1, "layer": 3},
     ],
-    rows=_rows,
 )
+def LAYERS(weights: str, seed: int, layer: int) -> Rows:
+    """What the parts of one layer predict, with trained or with random weights."""
+    model = encoder()
+    if weights != "trained":
+        model = random_weights(model, weights, seed=seed)
+    return layer_rows(model, layer, seed=seed)
 
 
 # Sets of terms for the question who is made to look back: live, and for the table of settings.
@@ -453,7 +447,7 @@ MIXED["other head"] = ("own", "other head")
 @torch.no_grad()
 def mixing_scores(*, length: int, windows: int, left_out: Sequence[int]) -> dict[int, np.ndarray]:
     """R² of the attention output, (sets of MIXED, layers, texts), by the tokens left out."""
-    model = _model()
+    model = encoder()
     runs = [
         join_traces(
             [run_model(model, row[None]) for row in text_windows(model, x, length)[:windows]]

@@ -69,6 +69,10 @@ def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
 @stored(
     FOLDER / "recall.csv",
     units=[{"arm": arm, "seed": seed} for seed in SEEDS for arm in (*ARMS, SHUFFLED)],
+    checked=len(ARMS),  # shuffled answers: nothing is learned that could amplify rounding much
+    seconds=10.0,
+    within=dict.fromkeys(("entropy", "beta", "strength"), 0.3)
+    | dict.fromkeys(("bits", "accuracy", "focus"), 0.1),
 )
 def RECALL(arm: str, seed: int) -> Rows:
     """One row a look: bits and accuracy, entropy production, inverse temperature, strength, focus.
