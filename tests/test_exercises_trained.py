@@ -8,7 +8,7 @@ import pytest
 import torch
 from exercises import answers, exercises, near, said
 
-from compendium.c23_anatomy.response import autograd_response
+from compendium.c23_anatomy.study import autograd_response
 from compendium.common.token_tasks import crowd_share
 from spinformer.spins.module import SpinTransformerModule
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compendium.c22_vector_spins.study import three_spins
-from compendium.c23_anatomy.differences import slope_at_zero
-from compendium.c23_anatomy.response import autograd_response
+from compendium.c23_anatomy.study import autograd_response, slope_at_zero
 from spinformer.spins.module import (
     response_attention,
     softmax_couplings,

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compendium.c23_anatomy.differences import slope_at_zero
-from compendium.c23_anatomy.response import autograd_response
+from compendium.c23_anatomy.study import autograd_response, slope_at_zero
 from spinformer.core.solve import Status
 from spinformer.spins.large_d import solve_fixed_point, vector_spins
 from spinformer.spins.module import (

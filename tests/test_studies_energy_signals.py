@@ -205,6 +205,19 @@ def test_a_copy_does_not_depend_on_its_neighbours():
         assert torch.allclose(both[name][1], weight[0], atol=1e-4), name
 
 
+def test_a_batch_holds_images_of_the_split_with_their_labels():
+    data = split_digits([4, 7])
+    tokens, labels = data.batch([torch_generator(0), torch_generator(0)])
+    alone = split_digits([7]).batch([torch_generator(0)])
+    assert torch.equal(tokens[1], alone[0][0])
+    for copy in range(2):
+        known = {
+            tuple(image.flatten().tolist()): int(label)
+            for image, label in zip(data.train[copy], data.train_labels[copy], strict=True)
+        }
+        assert [known[tuple(x.flatten().tolist())] for x in tokens[copy]] == labels[copy].tolist()
+
+
 @pytest.mark.nightly
 def test_collapse_at_a_rate_that_teaches_labels():
     """What the two-token case says: keys grow and tokens align; with log Z both norms shrink."""

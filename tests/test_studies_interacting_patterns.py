@@ -11,26 +11,6 @@ from spinformer.core.statistics import mean_interval
 from spinformer.hopfield import continuous
 
 
-def rows_like(table, found, **unit):
-    """Rows of a stored table, and found ones, as numbers side by side."""
-    stored = table.read()
-    here = np.all([stored[name] == value for name, value in unit.items()], axis=0)
-    for name in found[0]:
-        column = [row[name] for row in found]
-        if isinstance(column[0], str):
-            assert list(stored[name][here]) == column
-        else:
-            yield name, stored[name][here], np.array(column)
-
-
-@pytest.mark.nightly
-def test_one_seed_of_the_completion_again():
-    for data in ("digits", "faces"):
-        found = results.COMPLETION.rows(data=data, seed=3)
-        for _, stored, again in rows_like(results.COMPLETION, found, data=data, seed=3):
-            np.testing.assert_allclose(again, stored, atol=2e-3)
-
-
 @pytest.mark.nightly
 def test_one_seed_of_the_recall_again(monkeypatch):
     """Of the arms that are quick; one query more or less is rounding."""
@@ -39,13 +19,6 @@ def test_one_seed_of_the_recall_again(monkeypatch):
     for row in results.RECALL.rows(seed=4):
         here = (stored["seed"] == 4) & (stored["arm"] == row["arm"])
         assert abs(stored["recalled"][here][0] - row["recalled"]) < 2 / 180
-
-
-@pytest.mark.nightly
-def test_one_unit_of_the_hops_again():
-    found = results.HOPS.rows(arm="window", links=1, rate=0.1)
-    for name, stored, again in rows_like(results.HOPS, found, arm="window", links=1, rate=0.1):
-        np.testing.assert_allclose(again, stored, atol=0.02, err_msg=name)
 
 
 def test_searches_again_directed_links_are_followed_and_symmetric_ones_are_not():

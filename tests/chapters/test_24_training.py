@@ -28,7 +28,6 @@ from compendium.c24_training.tables import (
     TUNING,
     TUNING_SPLITS,
     choice,
-    reference_rows,
 )
 from compendium.common.classifiers import (
     ARMS,
@@ -484,7 +483,7 @@ def test_tables_hold_what_the_command_gives():
         values_of(table, arm="attention", name="residual")[3], abs=0.05
     )
     references = REFERENCES.read()
-    for row in reference_rows(split=2):
+    for row in REFERENCES.rows(split=2):
         stored = references["accuracy"][
             (references["split"] == 2) & (references["method"] == row["method"])
         ]

@@ -28,7 +28,13 @@ def RECALL(seed: int) -> Rows:
     return [{"arm": arm, **found} for arm, found in faces.recall(seed).items()]
 
 
-@stored(HERE / "completion.csv", units=grid(data=("digits", "faces"), seed=range(SEEDS)))
+@stored(
+    HERE / "completion.csv",
+    units=grid(data=("digits", "faces"), seed=range(SEEDS)),
+    checked=3,
+    seconds=10.0,
+    within={"error": 2e-3},
+)
 def COMPLETION(data: str, seed: int) -> Rows:
     """A row for each method."""
     found = completion.completion(seed, data=data)
@@ -41,7 +47,13 @@ def _hops_rows(arm: str, links: int, rate: float, *, seeds: range) -> Rows:
     return rows_of(seed=seeds, validation=validation, test=test)
 
 
-@stored(HERE / "hops.csv", units=grid(arm=readers.ARMS, links=LINKS, rate=RATES))
+@stored(
+    HERE / "hops.csv",
+    units=grid(arm=readers.ARMS, links=LINKS, rate=RATES),
+    checked=6,
+    seconds=20.0,
+    within={"validation": 0.02, "test": 0.02},
+)
 def HOPS(arm: str, links: int, rate: float) -> Rows:
     """Ten trainings."""
     return _hops_rows(arm, links, rate, seeds=range(SEEDS))

@@ -27,8 +27,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
+from compendium.common.rows import grid
 from spinformer.core.random import TorchSeed, torch_generator
 
 
@@ -40,7 +41,6 @@ def own_token_share(
     environments: int,
     seed: TorchSeed,
     prototypes: Tensor | None = None,
-    spread: float = 0.5,
     **options: Any,
 ) -> float:
     """Share of the variance of the response of a token that its own field decides.
@@ -50,9 +50,8 @@ def own_token_share(
     (one-way analysis of variance). The R² that no function of the own field can exceed.
     """
     dim = bilinear.shape[-1]
-    fields = draw_tokens(
-        owners * environments, sites=sites, dim=dim, seed=seed, prototypes=prototypes, spread=spread
-    )
+    count = owners * environments
+    fields = draw_tokens(count, sites=sites, dim=dim, seed=seed, prototypes=prototypes)
     fields = fields.reshape(owners, environments, sites, dim).clone()
     fields[:, :, 0] = fields[:, :1, 0]
     response = dissect(fields, bilinear=bilinear, **options).response[:, :, 0]
@@ -87,22 +86,19 @@ def fit_per_token(
     steps: int,
     seed: TorchSeed,
     elsewhere: tuple[Tensor, Tensor] | None = None,
-    batch: int = 256,
-    rate: float = 3e-3,
-    held_out: float = 0.25,
 ) -> dict[str, float]:
     """Train x ↦ W₂ gelu(W₁x + b₁) + b₂ on one token at a time, as a transformer's feed-forward.
 
     Returns R², pooled over channels: "train" and "test" on the two parts of the data, "elsewhere"
     on data of another kind, NaN if none was given.
-    `inputs` (samples, features), `targets` (samples, channels); the last `held_out` share of the
+    `inputs` (samples, features), `targets` (samples, channels); the last quarter of the
     samples is the test set, so give whole systems in order. `elsewhere` is a further pair to
     test on. Inputs are standardised per feature, targets by one number, all from the training
     set. Adam (Kingma and Ba 2015) with a cosine schedule, double
     precision.
     """
     inputs, targets = inputs.detach().double(), targets.detach().double()
-    cut = int(inputs.shape[0] * (1 - held_out))
+    cut = int(inputs.shape[0] * 0.75)
     shift, scale = inputs[:cut].mean(0), inputs[:cut].std(0).clamp_min(1e-12)
     centre, size = targets[:cut].mean(0), targets[:cut].std().clamp_min(1e-12)
 
@@ -114,7 +110,7 @@ def fit_per_token(
     # torch draws initial weights from its global state and nowhere else: it is lent ours.
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(generator.get_state())
-        network = _train(x[:cut], y[:cut], width, steps, batch, rate)
+        network = _train(x[:cut], y[:cut], width, steps)
         generator.set_state(torch.get_rng_state())
 
     def score(x: Tensor, y: Tensor) -> float:
@@ -127,13 +123,13 @@ def fit_per_token(
     return {"train": score(x[:cut], y[:cut]), "test": score(x[cut:], y[cut:]), "elsewhere": away}
 
 
-def _train(x: Tensor, y: Tensor, width: int, steps: int, batch: int, rate: float) -> nn.Module:
+def _train(x: Tensor, y: Tensor, width: int, steps: int) -> nn.Module:
     layers = nn.Linear(x.shape[1], width), nn.GELU(), nn.Linear(width, y.shape[1])
     network = nn.Sequential(*layers).double()
-    optimizer = torch.optim.Adam(network.parameters(), lr=rate)
+    optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(steps):
-        pick = torch.randint(len(x), (batch,))
+        pick = torch.randint(len(x), (256,))
         optimizer.zero_grad()
         (network(x[pick]) - y[pick]).square().mean().backward()
         optimizer.step()
@@ -149,13 +145,17 @@ SHORT, LONG = (1500, 400), (3000, 2500)
 FITS = {"clusters": (SHORT, (1500, 2500), LONG), "random": (SHORT, LONG)}
 
 
-def learned_rows(
-    *,
-    gamma: float,
-    surroundings: str,
-    seed: int,
-    owners: int = 400,
-) -> Rows:
+@stored(
+    Path(__file__).with_name("learned.csv"),
+    units=[
+        {"gamma": gamma, "surroundings": surroundings, "seed": seed}
+        for seed in range(SEEDS)
+        for surroundings, gamma in (("clusters", 1.0), ("clusters", 3.0), ("random", 1.0))
+    ],
+    seconds=60.0,
+    within={"decided": 1e-4, "train": 0.03, "test": 0.03, "elsewhere": math.inf},
+)
+def LEARNED(gamma: float, surroundings: str, seed: int) -> Rows:
     """Rows of the table for one draw: a row a network, with `decided`, the share of the variance
     that the own field decides, and R² on its training systems, on unseen ones and elsewhere.
 
@@ -172,7 +172,7 @@ def learned_rows(
     )
     decided = own_token_share(
         sites=SITES,
-        owners=owners,
+        owners=400,
         environments=12,
         seed=100 * seed + 4,
         prototypes=centres,
@@ -197,20 +197,16 @@ def learned_rows(
     return rows
 
 
-LEARNED = Table(
-    path=Path(__file__).with_name("learned.csv"),
-    units=[
-        {"gamma": gamma, "surroundings": surroundings, "seed": seed}
-        for seed in range(SEEDS)
-        for surroundings, gamma in (("clusters", 1.0), ("clusters", 3.0), ("random", 1.0))
-    ],
-    rows=learned_rows,
-    seconds=60.0,
-    within={"decided": 1e-4, "train": 0.03, "test": 0.03, "elsewhere": math.inf},
+@stored(
+    Path(__file__).with_name("settings_B12.csv"),
+    units=grid(
+        gamma=(1.0, 3.0),
+        data=("1500 systems, 400", "1500 systems, 2500", "3000 systems, 2500"),
+        seeds=("first five", "last five"),
+    ),
+    seconds=1.0,
 )
-
-
-def half_rows(gamma: float, data: str, seeds: str) -> Rows:
+def SETTINGS(gamma: float, data: str, seeds: str) -> Rows:
     """How far what is learned of clusters lies above one half: median and range of five."""
     table = LEARNED.read()
     systems, steps = (int(word) for word in data.split(" systems, ")[:2])
@@ -219,16 +215,3 @@ def half_rows(gamma: float, data: str, seeds: str) -> Rows:
     above = table["test"][here & ((table["seed"] < SEEDS // 2) == (seeds == "first five"))] - 0.5
     told = {"value": np.median(above), "low": above.min(), "high": above.max()}
     return [{**told, "runs": len(above)}]
-
-
-SETTINGS = Table(
-    path=Path(__file__).with_name("settings_B12.csv"),
-    units=[
-        {"gamma": gamma, "data": data, "seeds": seeds}
-        for gamma in (1.0, 3.0)
-        for data in ("1500 systems, 400", "1500 systems, 2500", "3000 systems, 2500")
-        for seeds in ("first five", "last five")
-    ],
-    rows=half_rows,
-    seconds=1.0,
-)

@@ -13,23 +13,24 @@ with the saddle point of `spins.large_d` at the softmax couplings J(h). The scor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bookmaker.tables import Rows, stored
-from compendium.c23_anatomy.differences import slope_at_zero
-from compendium.c23_anatomy.response import autograd_response
 from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.large_d import free_energy, vector_spins
 from spinformer.spins.module import SpinTransformerModule, softmax_couplings, softmax_response
 from spinformer.spins.vectors import two_spins
+
+Value = TypeVar("Value", float, np.ndarray, Tensor)
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,29 @@ def dissect(
     )
 
 
+def autograd_response(
+    fields: Tensor,
+    couplings_of: Callable[[Tensor], Tensor],
+    *,
+    correlation: Tensor,
+    create_graph: bool = False,
+) -> Tensor:
+    """Σ_{m,n} C_mn ∂J_mn/∂h_i for any couplings J = `couplings_of`(h).
+
+    C is held fixed, as Eq. (sigmaweird) asks. With `create_graph` the result can be
+    differentiated again; else it carries no history.
+    """
+    if not create_graph:
+        fields, correlation = fields.detach(), correlation.detach()
+    with torch.enable_grad():
+        probe = fields if fields.requires_grad else fields.clone().requires_grad_()
+        couplings = couplings_of(probe)
+        if not couplings.requires_grad:
+            return torch.zeros_like(fields)
+        (response,) = torch.autograd.grad(couplings, probe, correlation, create_graph=create_graph)
+    return response
+
+
 def exponential_couplings(
     fields: Tensor, *, bilinear: Tensor, scale: float = 1.0, strength: float = 1.0
 ) -> Tensor:
@@ -234,6 +258,15 @@ def locality(fields: Tensor, *, bilinear: Tensor, frozen: bool = False, **option
         return (scale * blocks).square().sum(dim=(-2, -1))
     jacobian = torch.autograd.functional.jacobian(response, fields)
     return jacobian.square().sum(dim=(1, 3))
+
+
+def slope_at_zero(function: Callable[[float], Value], *, step: float) -> Value:
+    """df/dx at x = 0 from f(±step) and f(±2 step): the error is of the order of step⁴.
+
+    Whatever f returns: a number, an array, a tensor.
+    """
+    far_left, left, right, far_right = (function(k * step) for k in (-2.0, -1.0, 1.0, 2.0))
+    return (far_left - 8 * left + 8 * right - far_right) / (12 * step)
 
 
 @dataclass(frozen=True)

@@ -84,9 +84,7 @@ def draw_levels(levels: Mapping[str, np.ndarray], *, axis: Axes, unit: str) -> N
     axis.set_xlabel(unit)
 
 
-def draw_layers(
-    curves: Mapping[str, np.ndarray], *, axis: Axes, label: str, dashed: bool = False
-) -> None:
+def draw_layers(curves: Mapping[str, np.ndarray], *, axis: Axes, label: str) -> None:
     """Mean and interval over trainings (trainings, layers) of each arm, against the layer."""
     for arm, values in curves.items():
         layers = np.arange(1, values.shape[1] + 1)
@@ -96,8 +94,7 @@ def draw_layers(
             layers,
             mean,
             [mean - ends[:, 0], ends[:, 1] - mean],
-            fmt="o--" if dashed else "o-",
-            mfc="white" if dashed else None,
+            fmt="o-",
             capsize=2,
             color=ARM_COLORS.get(arm, "0.45"),
             label=arm,

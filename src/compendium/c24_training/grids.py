@@ -18,12 +18,10 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from bookmaker.tables import Rows, Table
 from compendium.c24_training.sixteen import copy_task
-from compendium.c24_training.study import fit
-from compendium.common.classifiers import build_classifier
+from compendium.c24_training.study import train_arm
 from compendium.common.token_tasks import Task, digit_task, recall_task
 from spinformer.core.records import record
 
@@ -126,14 +124,12 @@ def grid_rows(name: str, *, arm: str, strength: float, updates: int) -> Rows:
     """
     grid = GRIDS[name]
     runs = list(itertools.product(grid.rates[arm], grid.splits))
-    tasks = {split: grid.task(split) for split in grid.splits}
-    shape: dict[str, Any] = {"depth": grid.depth, "strength": strength}
-    found = fit(
-        [build_classifier(arm, seed=1000 * s, **shape, **tasks[s].shape) for _, s in runs],
-        tasks=[tasks[split] for _, split in runs],
+    _, _, found = train_arm(
+        arm,
+        grid.task,
+        runs=[(split, 0, rate, strength) for rate, split in runs],
+        depth=grid.depth,
         steps=updates,
-        rates=[rate for rate, _ in runs],
-        seeds=[1000 * split for _, split in runs],
         looks=(updates // 2, updates),
         probed=grid.probed,
     )

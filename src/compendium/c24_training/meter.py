@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.common.rows import share_rows
 from spinformer.core.random import torch_generator
 from spinformer.spins.module import SpinTransformerModule
@@ -21,14 +21,13 @@ from spinformer.spins.vectors import two_spins
 
 TOLERANCE, ACCEPTED = 0.2, 0.05
 COUPLINGS = {"weak": (0.1, 0.3, 1.0), "strong": (2.0, 5.0)}
+EACH = 60  # pairs at every strength
 
 
 @torch.no_grad()
-def judged_pairs(
-    dim: int, *, couplings: str, beta: float, solver: str, each: int = 60, seed: int = 0
-) -> tuple[int, int]:
+def judged_pairs(dim: int, *, couplings: str, beta: float, solver: str) -> tuple[int, int]:
     """How many of random pairs the meter trusts, and how many of these are off by more."""
-    generator = torch_generator(seed)
+    generator = torch_generator(0)
     trusted = wrong = 0
     for strength in COUPLINGS[couplings]:
         options: Any = {"strength": strength, "beta": beta, "solver": solver}
@@ -36,8 +35,8 @@ def judged_pairs(
             dim, heads=1, normalize=False, dtype=torch.float64, **options
         )
         module.warned = True  # its meter is asked instead
-        size = 2 * torch.rand(each, 1, 1, generator=generator, dtype=torch.float64)
-        tokens = size * torch.randn(each, 2, dim, generator=generator, dtype=torch.float64)
+        size = 2 * torch.rand(EACH, 1, 1, generator=generator, dtype=torch.float64)
+        tokens = size * torch.randn(EACH, 2, dim, generator=generator, dtype=torch.float64)
         _, parts = module(tokens, return_parts=True)
         believed = parts.validity().trusted(TOLERANCE)[:, 0]
         for place in believed.nonzero().flatten().tolist():
@@ -48,14 +47,8 @@ def judged_pairs(
     return trusted, wrong
 
 
-def meter_rows(dim: int, couplings: str, beta: float, solver: str) -> Rows:
-    """The share of what is trusted that may be wrong, less the share that is."""
-    trusted, wrong = judged_pairs(dim, couplings=couplings, beta=beta, solver=solver)
-    return share_rows(wrong, trials=trusted, bound=ACCEPTED, sign=-1)
-
-
-METER = Table(
-    path=Path(__file__).parent / "settings_B8b.csv",
+@stored(
+    Path(__file__).with_name("settings_B8b.csv"),
     units=[
         {"dim": dim, "couplings": couplings, "beta": beta, "solver": solver}
         for dim, beta, (couplings, solver) in itertools.product(
@@ -64,6 +57,9 @@ METER = Table(
             (("weak", "saddle"), ("strong", "saddle"), ("weak", "fixed point")),
         )
     ],
-    rows=meter_rows,
     seconds=3.0,
 )
+def METER(dim: int, couplings: str, beta: float, solver: str) -> Rows:
+    """The share of what is trusted that may be wrong, less the share that is."""
+    trusted, wrong = judged_pairs(dim, couplings=couplings, beta=beta, solver=solver)
+    return share_rows(wrong, trials=trusted, bound=ACCEPTED, sign=-1)

@@ -38,8 +38,6 @@ def trainings(
     look, _, updates = seen.partition(" of ")
     chosen = {"arm": arm, "strength": strength, "updates": int(updates), "seen": int(look)}
     here = np.all([table[key] == value for key, value in chosen.items()], axis=0)
-    if not here.any():
-        raise ValueError(f"seen, arm and strength must be in the grid {grid}, got {chosen}")
     rates = np.unique(table["rate"][here]) if rate is None else [rate]
     best = min(rates, key=lambda r: float(np.median(table["held"][here & (table["rate"] == r)])))
     return np.asarray(table[name][here & (table["rate"] == best)])

@@ -10,15 +10,16 @@ crowd's 0.34 in recall, too.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
-from bookmaker.tables import Rows, Table
-from compendium.c24_training.study import fit
-from compendium.c24_training.tables import SPLITS, STARTS, Experiment, networks
+from bookmaker.tables import Rows, stored
+from compendium.c24_training.study import train_arm
+from compendium.c24_training.tables import SPLITS, STARTS
 from compendium.common.classifiers import parameter_count
 from compendium.common.token_tasks import TEST, VALIDATION, Task
 from spinformer.core.random import torch_generator
@@ -55,12 +56,13 @@ def copy_task(split: int) -> Task:
         sample=sample,
         validation=sample(VALIDATION, torch_generator(12345)),
         test=sample(TEST, torch_generator(20000 + split)),
-        shape=_shape(SYMBOLS + MARKS + 1, SYMBOLS),
+        shape={
+            "tokens": TOKENS,
+            "features": SYMBOLS + MARKS + 1,
+            "classes": SYMBOLS,
+            "readout": "every",
+        },
     )
-
-
-def _shape(features: int, classes: int) -> dict[str, object]:
-    return {"tokens": TOKENS, "features": features, "classes": classes, "readout": "every"}
 
 
 UPDATES = 400
@@ -77,24 +79,15 @@ CHOSEN = {
 }
 
 
-def result_rows(*, experiment: str, arm: str) -> Rows:
-    """A row for each of five splits with two starts: test accuracy, bits an answer."""
-    assert experiment == "copies"
-    return train(arm, runs=[(s, start) for s in range(SPLITS) for start in range(STARTS)])
-
-
-def train(arm: str, *, runs: list[tuple[int, int]], updates: int = UPDATES) -> Rows:
+def train(arm: str, *, runs: Sequence[tuple[int, int]]) -> Rows:
     """What trainings of the (split, start) in `runs`, side by side, give on their test sets."""
-    rate, strength = CHOSEN[arm]
-    copies = Experiment(task=copy_task, depth=1, steps=updates, arms=tuple(CHOSEN))
-    models, tasks, seeds = networks(copies, arm=arm, runs=runs, strength=strength)
-    found = fit(
-        models,
-        tasks=tasks,
-        steps=updates,
-        rates=[rate] * len(runs),
-        seeds=seeds,
-        looks=(updates,),
+    models, _, found = train_arm(
+        arm,
+        copy_task,
+        runs=[(*run, *CHOSEN[arm]) for run in runs],
+        depth=1,
+        steps=UPDATES,
+        looks=(UPDATES,),
         probed=0,
     )
     return [
@@ -109,8 +102,10 @@ def train(arm: str, *, runs: list[tuple[int, int]], updates: int = UPDATES) -> R
     ]
 
 
-COPIES = Table(
-    path=Path(__file__).with_name("copies.csv"),
+@stored(
+    Path(__file__).with_name("copies.csv"),
     units=[{"experiment": "copies", "arm": arm} for arm in CHOSEN],
-    rows=result_rows,
 )
+def COPIES(experiment: str, arm: str) -> Rows:
+    """A row for each of five splits with two starts: test accuracy, bits an answer."""
+    return train(arm, runs=[(s, start) for s in range(SPLITS) for start in range(STARTS)])

@@ -18,7 +18,7 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
-from compendium.common.classifiers import TokenClassifier
+from compendium.common.classifiers import TokenClassifier, build_classifier
 from compendium.common.token_tasks import Task
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
@@ -154,21 +154,16 @@ def values_of(
     `layer` 1 is the first, -1 the last; `look` 0 is before training, -1 after it.
     """
     here = table["arm"] == arm
-    if not here.any():
-        raise ValueError(f"arm must be one of {sorted(set(table['arm']))}, got {arm!r}")
     depth = table["layer"][here].max()
     steps = np.unique(table["step"][here])
     rows = here & (table["layer"] == (depth if layer == -1 else layer))
     return np.asarray(table[name][rows & (table["step"] == steps[look])])
 
 
-def difference(
-    table: Columns, *, arm: str, other: str, name: str = "accuracy", look: int = -1
-) -> tuple[float, float, float]:
-    """`name` of `arm` less that of `other`, paired by split and start: mean, interval (Student)."""
-    gap = values_of(table, arm=arm, name=name, look=look) - values_of(
-        table, arm=other, name=name, look=look
-    )
+def difference(table: Columns, *, arm: str, other: str) -> tuple[float, float, float]:
+    """Accuracy of `arm` less that of `other`, by split and start: mean, interval (Student)."""
+    mine, theirs = (values_of(table, arm=one, name="accuracy") for one in (arm, other))
+    gap = mine - theirs
     return float(gap.mean()), *mean_interval(gap)
 
 
@@ -250,6 +245,30 @@ def fit(
         optimizer.step()
         schedule.step()
     return found
+
+
+def train_arm(
+    arm: str,
+    task: Callable[[int], Task],
+    *,
+    runs: Sequence[tuple[int, int, float, float]],
+    depth: int,
+    steps: int,
+    **options: Any,
+) -> tuple[list[TokenClassifier], list[Task], list[list[Look]]]:
+    """Fresh networks of an arm, one for each (split, start, rate, strength) in `runs`, trained.
+
+    Returns the networks, their tasks and their looks; `options` are those of `fit`.
+    """
+    made = {split: task(split) for split in dict.fromkeys(split for split, *_ in runs)}
+    tasks = [made[split] for split, *_ in runs]
+    seeds = [1000 * split + start for split, start, *_ in runs]
+    models = [
+        build_classifier(arm, seed=seed, depth=depth, strength=strength, **one.shape)
+        for seed, one, (*_, strength) in zip(seeds, tasks, runs, strict=True)
+    ]
+    rates = [rate for _, _, rate, _ in runs]
+    return models, tasks, fit(models, tasks=tasks, steps=steps, rates=rates, seeds=seeds, **options)
 
 
 def _look(model: TokenClassifier, task: Task, validate: bool, step: int, probed: int) -> Look:

@@ -7,9 +7,8 @@ mean validation loss; results are of five other splits with two starts each, on 
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,17 +16,26 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from bookmaker.tables import Rows, Table
-from compendium.c24_training.study import LayerProbe, Look, fit, sample_module
-from compendium.common.classifiers import ARMS, TokenClassifier, build_classifier, parameter_count
+from bookmaker.tables import Rows, Table, stored
+from compendium.c24_training.study import LayerProbe, Look, sample_module, train_arm
+from compendium.common.classifiers import ARMS, TokenClassifier, parameter_count
+from compendium.common.rows import grid
 from compendium.common.token_tasks import Task, digit_images, digit_task, recall_task
 from spinformer.core.records import record
 from spinformer.spins.module import SpinTransformerModule
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0)
+RATES = (3e-3, 1e-2, 3e-2)
+STRENGTHS = (0.3, 0.6, 2.0)
+SPLITS, STARTS = 5, 2
+# Of the trainings that choices are made with; no result is theirs.
+TUNING_SPLITS = (90, 91)
+SAMPLED = 2
+_HERE = Path(__file__).parent
 
 
-def reference_rows(*, split: int) -> Rows:
+@stored(_HERE / "references.csv", units=[{"split": split} for split in range(SPLITS)])
+def REFERENCES(split: int) -> Rows:
     """Test accuracies on the split of `digit_task`; the penalty is tuned on its validation."""
     pixels, labels, (train, held, test) = digit_images(split)
     regressions = [
@@ -40,15 +48,6 @@ def reference_rows(*, split: int) -> Rows:
         {"method": name, "accuracy": float(np.round(model.score(pixels[test], labels[test]), 4))}
         for name, model in scores.items()
     ]
-
-
-RATES = (3e-3, 1e-2, 3e-2)
-STRENGTHS = (0.3, 0.6, 2.0)
-SPLITS, STARTS = 5, 2
-# Of the trainings that choices are made with; no result is theirs.
-TUNING_SPLITS = (90, 91)
-SAMPLED = 2
-_HERE = Path(__file__).parent
 
 
 @record
@@ -89,51 +88,38 @@ EXPERIMENTS = {
 }
 
 
-def tune(experiment: Experiment, *, arm: str) -> Rows:
-    """Validation loss of every cell of the grid: rates, and starting strengths of a spin arm.
-
-    A row for each of the two trainings of a cell.
-    """
-    strengths = STRENGTHS if ARMS[arm].starts else (0.6,)
-    tasks = {split: experiment.task(split) for split in TUNING_SPLITS}
-    runs = list(itertools.product(RATES, strengths, TUNING_SPLITS))
-    shape = {"depth": experiment.depth, **tasks[TUNING_SPLITS[0]].shape}
-    found = fit(
-        [build_classifier(arm, seed=1000 * split, strength=g, **shape) for _, g, split in runs],
-        tasks=[tasks[split] for _, _, split in runs],
-        steps=experiment.steps,
-        rates=[rate for rate, _, _ in runs],
-        seeds=[1000 * split for _, _, split in runs],
-        looks=(experiment.steps,),
-        validate=True,
-        probed=0,
-    )
-    return [
-        {
-            "rate": rate,
-            "strength": strength,
-            "split": split,
-            "accuracy": looks[0].accuracy,
-            "loss": looks[0].loss if math.isfinite(looks[0].loss) else math.inf,
-        }
-        for (rate, strength, split), looks in zip(runs, found, strict=True)
-    ]
-
-
-def tuning_rows(*, experiment: str, arm: str) -> Rows:
-    """`tune` of an experiment by name."""
-    return tune(EXPERIMENTS[experiment], arm=arm)
-
-
-TUNING = Table(
-    path=_HERE / "tuning.csv",
+@stored(
+    _HERE / "tuning.csv",
     units=[
         {"experiment": name, "arm": arm}
         for name, experiment in EXPERIMENTS.items()
         for arm in experiment.arms
     ],
-    rows=tuning_rows,
 )
+def TUNING(experiment: str, arm: str) -> Rows:
+    """Validation loss of every cell of the grid: rates, and starting strengths of a spin arm.
+
+    A row for each of the two trainings of a cell.
+    """
+    chosen = EXPERIMENTS[experiment]
+    cells = grid(
+        rate=RATES, strength=STRENGTHS if ARMS[arm].starts else (0.6,), split=TUNING_SPLITS
+    )
+    _, _, found = train_arm(
+        arm,
+        chosen.task,
+        runs=[(cell["split"], 0, cell["rate"], cell["strength"]) for cell in cells],
+        depth=chosen.depth,
+        steps=chosen.steps,
+        looks=(chosen.steps,),
+        validate=True,
+        probed=0,
+    )
+    losses = [look.loss if math.isfinite(look.loss) else math.inf for (look,) in found]
+    return [
+        {**cell, "accuracy": look.accuracy, "loss": loss}
+        for cell, (look,), loss in zip(cells, found, losses, strict=True)
+    ]
 
 
 def choice(experiment: str, *, arm: str) -> tuple[float, float]:
@@ -150,17 +136,6 @@ def choice(experiment: str, *, arm: str) -> tuple[float, float]:
     return float(rate), float(strength)
 
 
-def networks(
-    experiment: Experiment, *, arm: str, runs: Sequence[tuple[int, int]], strength: float
-) -> tuple[list[TokenClassifier], list[Task], list[int]]:
-    """Fresh networks of the (split, start) in `runs`, their tasks, and the seeds of both."""
-    made = {split: experiment.task(split) for split in dict.fromkeys(split for split, _ in runs)}
-    tasks = [made[split] for split, _ in runs]
-    seeds = [1000 * split + start for split, start in runs]
-    shape = {"depth": experiment.depth, "strength": strength, **tasks[0].shape}
-    return [build_classifier(arm, seed=seed, **shape) for seed in seeds], tasks, seeds
-
-
 def result_rows(*, experiment: str, arm: str) -> Rows:
     """What five splits with two starts each gave: a row for each look and layer.
 
@@ -169,18 +144,17 @@ def result_rows(*, experiment: str, arm: str) -> Rows:
     """
     chosen = EXPERIMENTS[experiment]
     rate, strength = choice(experiment, arm=arm)
-    runs = [(split, start) for split in range(SPLITS) for start in range(STARTS)]
-    models, tasks, seeds = networks(chosen, arm=arm, runs=runs, strength=strength)
-    found = fit(
-        models,
-        tasks=tasks,
+    runs = [(split, start, rate, strength) for split in range(SPLITS) for start in range(STARTS)]
+    models, tasks, found = train_arm(
+        arm,
+        chosen.task,
+        runs=runs,
+        depth=chosen.depth,
         steps=chosen.steps,
-        rates=[rate] * len(runs),
-        seeds=seeds,
         looks=(0, chosen.steps // 4, chosen.steps),
     )
     rows = []
-    for (split, start), model, task, looks in zip(runs, models, tasks, found, strict=True):
+    for (split, start, *_), model, task, looks in zip(runs, models, tasks, found, strict=True):
         for look in looks:
             for layer, probe in enumerate(look.layers):
                 drawn = dict.fromkeys(_DRAWN, math.nan)
@@ -226,8 +200,3 @@ def _results(name: str) -> Table:
 
 
 DIGITS, RECALL, DEPTH = (_results(name) for name in EXPERIMENTS)
-REFERENCES = Table(
-    path=_HERE / "references.csv",
-    units=[{"split": split} for split in range(SPLITS)],
-    rows=reference_rows,
-)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -92,15 +93,13 @@ def draw_bits(
         for shift, values, mark in zip((-0.12, 0.12), pair, ("s", "o"), strict=True):
             low, high = mean_interval(values)
             mean = values.mean()
-            axis.errorbar(
-                place + shift,
-                mean,
-                yerr=[[mean - low], [high - mean]],
-                fmt=mark,
-                color=ARM_COLORS[arm],
-                mfc="none" if mark == "s" else None,
-                capsize=3,
-            )
+            look: dict[str, Any] = {
+                "fmt": mark,
+                "mfc": "none" if mark == "s" else None,
+                "capsize": 3,
+            }
+            bars = [[mean - low], [high - mean]]
+            axis.errorbar(place + shift, mean, bars, color=ARM_COLORS[arm], **look)
     for name, value in counts.items():
         axis.axhline(value, color="0.4", ls=":", lw=1)
         axis.annotate(

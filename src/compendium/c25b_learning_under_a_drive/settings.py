@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c25b_learning_under_a_drive.study import PAIRS
 from compendium.c25b_learning_under_a_drive.tables import (
     COUNTS,
@@ -20,10 +20,26 @@ from compendium.c25b_learning_under_a_drive.tables import (
     TEXT,
     THIRD,
 )
-from compendium.common.rows import median_rows
+from compendium.common.rows import grid, median_rows
 
 
-def setting_rows(task: str, null: str, place: str) -> Rows:
+@stored(
+    Path(__file__).with_name("settings_B13b.csv"),
+    units=[
+        *grid(
+            task=("text",),
+            null=("counted letters", "counted pairs", "uniform"),
+            place=[f"split {split}" for split in (*SPLITS, THIRD)],
+        ),
+        *grid(
+            task=("recall",),
+            null=("chance", "uniform", SHUFFLED),
+            place=[f"updates {update}" for update in (200, 300, 400)],
+        ),
+    ],
+    seconds=0.1,
+)
+def SETTINGS(task: str, null: str, place: str) -> Rows:
     """`place`: "split 0" of the text, or the number of "updates 400" of recall."""
     kind, number = place.split()
     table = (TEXT if kind == "split" else RECALL).read()
@@ -36,30 +52,9 @@ def setting_rows(task: str, null: str, place: str) -> Rows:
     if task == "recall":
         other = 1 / PAIRS if null == "chance" else column(null, "accuracy")
         return median_rows(column("driven", "accuracy") - other)
-    counts = COUNTS.read()
-    known = {"counted pairs": "bigram", "counted letters": "unigram"}
-    other = (
-        counts[known[null]][counts["split"] == int(number)]
-        if null in known
-        else column(null, "bits")
-    )
+    counts, known = COUNTS.read(), {"counted pairs": "bigram", "counted letters": "unigram"}
+    if null in known:
+        other = counts[known[null]][counts["split"] == int(number)]
+    else:
+        other = column(null, "bits")
     return median_rows(other - column("driven", "bits"))
-
-
-SETTINGS = Table(
-    path=Path(__file__).with_name("settings_B13b.csv"),
-    units=[
-        *(
-            {"task": "text", "null": null, "place": f"split {split}"}
-            for null in ("counted letters", "counted pairs", "uniform")
-            for split in (*SPLITS, THIRD)
-        ),
-        *(
-            {"task": "recall", "null": null, "place": f"updates {update}"}
-            for null in ("chance", "uniform", SHUFFLED)
-            for update in (200, 300, 400)
-        ),
-    ],
-    rows=setting_rows,
-    seconds=0.1,
-)

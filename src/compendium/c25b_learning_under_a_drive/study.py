@@ -211,8 +211,6 @@ def stationary_spins(network: Network, tokens: Tensor) -> tuple[DrivenSpinModule
 
     With triangular couplings that is their stationary state.
     """
-    if network.arm == "attention":
-        raise ValueError("network must have spins, got the arm 'attention'")
     mixer = copy.deepcopy(network.layer.get_submodule("mixer")).double()
     if not isinstance(mixer, DrivenSpinModule):
         raise TypeError("network must have a mixer of driven spins")

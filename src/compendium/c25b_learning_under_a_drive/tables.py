@@ -6,15 +6,15 @@ trainings with the setting that tuning chose. `counts`: letters, pairs and tripl
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c25b_learning_under_a_drive.study import (
     ARMS,
-    SHAPES,
     Batch,
     count_bits,
     focus,
@@ -25,6 +25,7 @@ from compendium.c25b_learning_under_a_drive.study import (
     text_part,
     train,
 )
+from compendium.common.rows import grid
 
 FOLDER = Path(__file__).parent
 RATES, STRENGTHS = (0.003, 0.01, 0.03), (1.0, 3.0)
@@ -38,7 +39,11 @@ SHUFFLED = "shuffled"
 TEXT_ARMS = ("driven", "symmetric", "uniform", "attention")
 
 
-def tuning_rows(task: str, *, arm: str) -> Rows:
+@stored(
+    FOLDER / "tuning.csv",
+    units=[*grid(task=("recall",), arm=ARMS), *grid(task=("text",), arm=TEXT_ARMS)],
+)
+def TUNING(task: str, arm: str) -> Rows:
     """Validation bits of all settings of one arm; read from the past alone if it is symmetric.
 
     Attention has no strength and is given the rates alone.
@@ -46,11 +51,10 @@ def tuning_rows(task: str, *, arm: str) -> Rows:
     held = held_batch(task, part="validation")
     judge, held = (prefix_score, _thinned(held)) if arm == "symmetric" else (score, held)
     rows: Rows = []
-    for strength in STRENGTHS[:1] if arm == "attention" else STRENGTHS:
-        for rate in RATES:
-            setting: dict[str, Any] = {"rate": rate, "strength": strength}
-            found = train(arm, task=task, **setting, seed=100, updates=UPDATES)
-            rows.append({**setting, "bits": judge(found.networks[-1], held).bits})
+    for setting in grid(strength=STRENGTHS[:1] if arm == "attention" else STRENGTHS, rate=RATES):
+        found = train(arm, task=task, **setting, seed=100, updates=UPDATES)
+        bits = judge(found.networks[-1], held).bits
+        rows.append({"rate": setting["rate"], "strength": setting["strength"], "bits": bits})
     return rows
 
 
@@ -62,28 +66,23 @@ def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
     return {name: float(table[name][best]) for name in ("rate", "strength")}
 
 
-def recall_rows(arm: str, *, seed: int) -> Rows:
+@stored(
+    FOLDER / "recall.csv",
+    units=[{"arm": arm, "seed": seed} for seed in SEEDS for arm in (*ARMS, SHUFFLED)],
+)
+def RECALL(arm: str, seed: int) -> Rows:
     """One row a look: bits and accuracy, entropy production, inverse temperature, strength, focus.
 
     Entropy in nats a step, per spin and component, of 32 sequences; not for attention.
     """
     kind = "driven" if arm == SHUFFLED else arm
-    setting = chosen_setting(kind, task="recall")
-    found = train(
-        kind,
-        task="recall",
-        **setting,
-        seed=seed,
-        updates=UPDATES,
-        shuffled=arm == SHUFFLED,
-        looks=LOOKS,
-    )
+    options = {**chosen_setting(kind, task="recall"), "updates": UPDATES, "looks": LOOKS}
+    found = train(kind, task="recall", **options, seed=seed, shuffled=arm == SHUFFLED)
     held = held_batch("recall", part="test")
     few = Batch(tokens=held.tokens[:32], targets=held.targets[:32])
     rows: Rows = []
     for update, network in zip(found.updates, found.networks, strict=True):
         result = score(network, held)
-        row = {"update": update, "bits": result.bits, "accuracy": result.accuracy}
         spins = dict.fromkeys(("entropy", "beta", "strength", "focus"), float("nan"))
         if kind != "attention":
             mixer, parts = stationary_spins(network, few.tokens)
@@ -93,11 +92,22 @@ def recall_rows(arm: str, *, seed: int) -> Rows:
                 "strength": float(mixer.log_strength.detach().exp().mean()),
                 "focus": focus(network, few),
             }
-        rows.append({**row, **spins})
+        told = {"update": update, "bits": result.bits, "accuracy": result.accuracy}
+        rows.append(told | spins)
     return rows
 
 
-def text_rows(arm: str, *, split: int, seed: int) -> Rows:
+@stored(
+    FOLDER / "text.csv",
+    units=[
+        {"arm": arm, "split": split, "seed": seed}
+        for splits, arms in ((SPLITS, TEXT_ARMS), ((THIRD,), ("driven", "uniform")))
+        for seed in TEXT_SEEDS
+        for split in splits
+        for arm in arms
+    ],
+)
+def TEXT(arm: str, split: int, seed: int) -> Rows:
     """Bits per character of the test part in one pass, and read from the past alone; entropy.
 
     From the past alone on every fourth window, and in one pass on these as well: `bits_quarter`.
@@ -106,12 +116,10 @@ def text_rows(arm: str, *, split: int, seed: int) -> Rows:
     found = train(arm, task="text", **setting, seed=seed, split=split, updates=UPDATES, looks=(0,))
     held = held_batch("text", part="test", split=split)
     few, network = _thinned(held), found.networks[-1]
-    entropy = [float("nan")] * 2
+    entropy = [math.nan] * 2
     if arm != "attention":
-        entropy = [
-            float(stationary_spins(one, few.tokens[::10])[1].entropy_production.mean())
-            for one in found.networks
-        ]
+        states = [stationary_spins(one, few.tokens[::10])[1] for one in found.networks]
+        entropy = [float(parts.entropy_production.mean()) for parts in states]
     return [
         {
             "bits": score(network, held).bits,
@@ -123,46 +131,11 @@ def text_rows(arm: str, *, split: int, seed: int) -> Rows:
     ]
 
 
-def count_rows(split: int) -> Rows:
+@stored(FOLDER / "counts.csv", units=[{"split": split} for split in (*SPLITS, THIRD)])
+def COUNTS(split: int) -> Rows:
     """Bits per character from counts, and the number of characters that are tested."""
     return [{**count_bits(split), "characters": len(text_part("test", split=split))}]
 
 
 def _thinned(batch: Batch) -> Batch:
     return Batch(tokens=batch.tokens[::4], targets=batch.targets[::4])
-
-
-TUNING = Table(
-    path=FOLDER / "tuning.csv",
-    units=[
-        {"task": task, "arm": arm}
-        for task in SHAPES
-        for arm in (ARMS if task == "recall" else TEXT_ARMS)
-    ],
-    rows=tuning_rows,
-)
-RECALL = Table(
-    path=FOLDER / "recall.csv",
-    units=[{"arm": arm, "seed": seed} for seed in SEEDS for arm in (*ARMS, SHUFFLED)],
-    rows=recall_rows,
-)
-TEXT = Table(
-    path=FOLDER / "text.csv",
-    units=[
-        {"arm": arm, "split": split, "seed": seed}
-        for seed in TEXT_SEEDS
-        for split in SPLITS
-        for arm in TEXT_ARMS
-    ]
-    + [
-        {"arm": arm, "split": THIRD, "seed": seed}
-        for seed in TEXT_SEEDS
-        for arm in ("driven", "uniform")
-    ],
-    rows=text_rows,
-)
-COUNTS = Table(
-    path=FOLDER / "counts.csv",
-    units=[{"split": split} for split in (*SPLITS, THIRD)],
-    rows=count_rows,
-)
