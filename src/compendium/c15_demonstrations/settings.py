@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c15_demonstrations.basins import KICKS, draw_queries, return_shares
 from compendium.c15_demonstrations.episodes import Pools, split_digits
 from compendium.c15_demonstrations.measurements import BOUNDARY, column, saturation
@@ -40,7 +40,12 @@ def _placed(found: np.ndarray, most: float) -> np.ndarray:
     return (found - regression) / (memory - regression) - 0.5
 
 
-def law_rows(training: str, images: str, ratio: int) -> Rows:
+@stored(
+    Path(__file__).with_name("settings_A16b.csv"),
+    units=grid(training=STORED, images=("training classes", "unseen classes"), ratio=(4, 8)),
+    seconds=0.5,
+)
+def LAW(training: str, images: str, ratio: int) -> Rows:
     """How the boundary of the stored trainings saturates: one row of `settings_A16b`."""
     part = {"training classes": "valid", "unseen classes": "test"}[images]
     found = saturation(BOUNDARY.read(), most=ratio, part=part, **STORED[training])
@@ -53,7 +58,12 @@ def _fast() -> tuple[Weights, list[Pools]]:
     return train(lessons), [split_digits(seed) for seed in lessons.seeds]
 
 
-def pull_rows(training: str, demonstrations: int, kick: float) -> Rows:
+@stored(
+    Path(__file__).with_name("settings_A16.csv"),
+    units=grid(training=(*STORED, FAST), demonstrations=(1, 8), kick=(0.5, 2.0)),
+    seconds=0.5,
+)
+def PULL(training: str, demonstrations: int, kick: float) -> Rows:
     """What is left of a kick to the query, unseen classes: one row of `settings_A16`."""
     if training == FAST:
         weights, pools = _fast()
@@ -64,17 +74,3 @@ def pull_rows(training: str, demonstrations: int, kick: float) -> Rows:
         moved = column(BOUNDARY.read(), name, part="test", **STORED[training])
         left = moved[KICKS.index(kick)]
     return mean_rows(0.5 - left / kick)
-
-
-PULL = Table(
-    path=Path(__file__).with_name("settings_A16.csv"),
-    units=grid(training=(*STORED, FAST), demonstrations=(1, 8), kick=(0.5, 2.0)),
-    rows=pull_rows,
-    seconds=0.5,
-)
-LAW = Table(
-    path=Path(__file__).with_name("settings_A16b.csv"),
-    units=grid(training=STORED, images=("training classes", "unseen classes"), ratio=(4, 8)),
-    rows=law_rows,
-    seconds=0.5,
-)

@@ -45,7 +45,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.common.models import encoder
 from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
@@ -467,7 +467,12 @@ def mixing_scores(*, length: int, windows: int, left_out: Sequence[int]) -> dict
     return {count: np.swapaxes(np.array(told), 0, 1) for count, told in found.items()}
 
 
-def sink_rows(*, length: int) -> Rows:
+@stored(
+    Path(__file__).with_name("settings_B9d.csv"),
+    units=[{"length": length} for length in (32, 64, 128)],
+    seconds=20.0,
+)
+def SETTINGS(length: int) -> Rows:
     """How far above one half balanced weights predict the output, mean of the layers, by texts."""
     found = mixing_scores(length=length, windows=256 // length, left_out=(0, 1, 2, 8))
     rows = []
@@ -477,7 +482,16 @@ def sink_rows(*, length: int) -> Rows:
     return rows
 
 
-def reading_rows(*, mixing: str, companion: str, layers: str) -> Rows:
+@stored(
+    Path(__file__).with_name("settings_B9c.csv"),
+    units=grid(
+        mixing=("symmetrized", "all orders", "onsager"),
+        companion=("response", "onsager"),
+        layers=("all", "first three", "last three"),
+    ),
+    seconds=1.0,
+)
+def READING(mixing: str, companion: str, layers: str) -> Rows:
     """What the worse of both halves of the reading lacks, mean of layers, by texts.
 
     `mixing` is to predict half of the attention output, `companion` to add 0.05 to what the own
@@ -495,21 +509,3 @@ def reading_rows(*, mixing: str, companion: str, layers: str) -> Rows:
 
     added = score("feed-forward", companion) - score("feed-forward", "own")
     return mean_rows(np.minimum(score("attention", mixing) - 0.5, added - 0.05))
-
-
-READING = Table(
-    path=Path(__file__).with_name("settings_B9c.csv"),
-    units=grid(
-        mixing=("symmetrized", "all orders", "onsager"),
-        companion=("response", "onsager"),
-        layers=("all", "first three", "last three"),
-    ),
-    rows=reading_rows,
-    seconds=1.0,
-)
-SETTINGS = Table(
-    path=Path(__file__).with_name("settings_B9d.csv"),
-    units=[{"length": length} for length in (32, 64, 128)],
-    rows=sink_rows,
-    seconds=20.0,
-)
