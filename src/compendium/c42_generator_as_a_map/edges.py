@@ -75,16 +75,16 @@ def lost_at(rows: Columns) -> float:
     return float(np.interp(0, logs[after - 1 : after + 1], betas[after - 1 : after + 1]))
 
 
-@stored(HERE / "cycle.csv", units=[{"span": 4, "beta": 0.63}], seconds=15.0, within={"away": 1e-3})
+@stored(HERE / "cycle.csv", units=[{"span": 4, "beta": 0.63}], seconds=15.0, within={"away": 5e-4})
 def CYCLE_TABLE(span: int, *, beta: float) -> Rows:
-    """Twenty tokens of the small oscillation: distance from the rest, and from that five before."""
+    """Twenty tokens of an oscillation: distance from rest; that from five before, rounded up."""
     model = the_model()
     rests, nudged = beside_rests(model, [beta], span=span, size=0.06)
     orbit = follow(model, nudged, beta=beta, steps=90)
     away, moved = (
         distances(tokens, rests)[0] for tokens in (orbit, orbit[:, 5:] - orbit[:, :-5] + rests)
     )
-    return rows_of(token=np.arange(20), away=away[-20:], back=moved[-20:])
+    return rows_of(token=np.arange(20), away=away[-20:], back=(moved[-20:] * 1e4).ceil() / 1e4)
 
 
 CIRCLES = {
