@@ -355,12 +355,13 @@ def test_energies_alone_teach_less_than_components_of_pixels():
     }
     assert max(margins.values()) < 0
     again = [
-        summary.margin(name, column=column, block=1)
+        summary.margin(name, column=column, block=block)
+        for block in (1, 2)
         for name in ("raw", "density local")
         for column in summary.COLUMNS
     ]
     assert max(again) < 0
-    for block in (0, 1):
+    for block in (0, 1, 2):
         labels, *energies = (
             max(
                 summary.margin(source, column=c, block=block, updates=scores.LONGER)

@@ -225,7 +225,7 @@ def AGAIN_TABLE(source: str, block: int) -> Rows:
     return score_rows(source, seeds=block_seeds(block))
 
 
-@stored(FOLDER / "longer.csv", units=_units((0, 1), "supervised", "raw", "density local"))
+@stored(FOLDER / "longer.csv", units=_units((0, 1, 2), "supervised", "raw", "density local"))
 def LONGER_TABLE(source: str, block: int) -> Rows:
     """Can the bar be passed at all? The labels with more updates, and two energies with as many."""
     return score_rows(source, seeds=block_seeds(block), steps=LONGER)

@@ -15,10 +15,12 @@ from compendium.c16_energies_as_signal.signals import ALONE
 from compendium.c16_energies_as_signal.summary import BARS, COLUMNS, accuracies
 from compendium.common.rows import mean_rows
 
+SPLITS = ("first ten", "other ten", "third ten")
+
 
 def setting_rows(signal: str, updates: int, splits: str, readout: str) -> Rows:
     """One signal, read out in one way, over the first, another or a third ten splits."""
-    block = ("first ten", "other ten", "third ten").index(splits)
+    block = SPLITS.index(splits)
     mine = accuracies(signal, column=readout, block=block, updates=updates)
     bars = [accuracies(bar, column=readout, block=block) - mine for bar in BARS]
     return mean_rows(max(bars, key=np.mean))
@@ -33,8 +35,7 @@ SETTINGS = Table(
             (150, "first ten", (*ALONE, "supervised")),
             (150, "other ten", NEAREST),
             (150, "third ten", NEAREST),
-            (600, "first ten", (*NEAREST, "supervised")),
-            (600, "other ten", (*NEAREST, "supervised")),
+            *((600, splits, (*NEAREST, "supervised")) for splits in SPLITS),
         )
         for signal in signals
         for readout in COLUMNS
