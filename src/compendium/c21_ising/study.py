@@ -68,12 +68,7 @@ def show_module_idea() -> None:
             "energy": (0.5, 0.2, "free energy $F(h)$\na sum over $2^N$ states"),
         },
         axis=axis,
-        arrows=[
-            ("data", "spins", ""),
-            ("spins", "out", ""),
-            ("spins", "energy", ""),
-            ("energy", "out", "$-\\partial F/\\partial h_i$"),
-        ],
+        arrows=["data spins out", "spins energy", "energy out: $-\\partial F/\\partial h_i$"],
         colors={"spins": "red", "energy": "blue"},
     )
 

@@ -30,8 +30,8 @@ def show_echo() -> None:
             "field": (0.98, 0.6, "field at $i$\n$h_i + \\sum_j J_{ij} m_j$"),
         },
         axis=axis,
-        arrows=[("spin", "others", ""), ("others", "field", "")],
-        bent=[("field", "spin", "less its own echo, $m_i \\sum_j J_{ij}^2 (1-m_j^2)$")],
+        arrows=["spin others field"],
+        bent=["field spin: less its own echo, $m_i \\sum_j J_{ij}^2 (1-m_j^2)$"],
         colors={"spin": "red", "field": "blue"},
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -54,8 +53,8 @@ def show_layer_beside_spins() -> None:
         draw_boxes(
             {name: (x, 0.5, text) for name, x, text in zip(names, places, row, strict=True)},
             axis=axis,
-            arrows=[(one, two, "") for one, two in pairwise(names)],
-            bent=[("in", "add", "")],
+            arrows=[" ".join(names)],
+            bent=["in add"],
             colors={"mix": "blue", "norm": "orange", "ff": "red"},
         )
     for axis in axes:

@@ -40,14 +40,7 @@ def draw_trained_parts() -> Figure:
             "read": (1.0, 0.35, "read-out"),
         },
         axis=axis,
-        arrows=[
-            ("tokens", "fields", ""),
-            ("fields", "couplings", ""),
-            ("fields", "spins", ""),
-            ("couplings", "spins", ""),
-            ("spins", "out", ""),
-            ("out", "read", ""),
-        ],
+        arrows=["tokens fields spins out read", "fields couplings spins"],
         colors={"couplings": "red", "spins": "blue", "read": "green"},
     )
     return figure

@@ -37,14 +37,7 @@ def draw_lesson() -> Figure:
             "error": (1.0, 0.5, "$\\hat A$ against $A$"),
         },
         axis=axis,
-        arrows=[
-            ("fields", "teacher", ""),
-            ("fields", "student", ""),
-            ("teacher", "answers", ""),
-            ("student", "fit", ""),
-            ("answers", "fit", ""),
-            ("fit", "error", ""),
-        ],
+        arrows=["fields teacher answers fit error", "fields student fit"],
         colors={"teacher": "blue", "student": "green"},
     )
     return figure

@@ -24,8 +24,8 @@ def show_driven_idea() -> None:
             "new": (0.98, 0.62, "spins $s_i(t+1)$\ndrawn anew"),
         },
         axis=axis,
-        arrows=[("data", "field", ""), ("spins", "field", ""), ("field", "new", "")],
-        bent=[("new", "spins", "next step")],
+        arrows=["data field", "spins field new"],
+        bent=["new spins: next step"],
         colors={"field": "blue", "new": "red"},
     )
 

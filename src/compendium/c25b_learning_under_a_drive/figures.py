@@ -37,13 +37,7 @@ def show_layer() -> None:
             "out": (1.0, 0.62, "$x_i + m_i(K)$\nto the next layer"),
         },
         axis=axis,
-        arrows=[
-            ("tokens", "fields", ""),
-            ("tokens", "couplings", ""),
-            ("fields", "spins", ""),
-            ("couplings", "spins", ""),
-            ("spins", "out", "$K$ steps"),
-        ],
+        arrows=["tokens fields spins", "tokens couplings spins", "spins out: $K$ steps"],
         colors={"couplings": "blue", "spins": "red"},
     )
 

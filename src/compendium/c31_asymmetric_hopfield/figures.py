@@ -38,8 +38,8 @@ def show_pair_and_window() -> Figure:
     draw_boxes(
         boxes,
         axis=right,
-        arrows=[("window", "softmax", "$m^q, m^k$"), ("softmax", "token", "$A$")],
-        bent=[("token", "window", "")],
+        arrows=["window softmax: $m^q, m^k$", "softmax token: $A$"],
+        bent=["token window"],
         colors={"softmax": "orange"},
     )
     right.text(0.5, 0.93, "the new token enters, the oldest leaves", ha="center", fontsize=9)

@@ -29,8 +29,8 @@ def show_token_loop() -> Figure:
     draw_boxes(
         boxes,
         axis=axis,
-        arrows=[("bits", "overlaps", ""), ("overlaps", "attention", ""), ("attention", "next", "")],
-        bent=[("next", "bits", "")],
+        arrows=["bits overlaps attention next"],
+        bent=["next bits"],
         colors={"overlaps": "orange", "attention": "orange"},
     )
     words = {0.17: "noise of order\n$N^{-1/2}$", 0.51: "deterministic", 0.84: "independent\ndraws"}

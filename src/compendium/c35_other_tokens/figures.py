@@ -30,7 +30,7 @@ def show_two_draws() -> Figure:
     draw_boxes(
         {**ends, **sites},
         axis=axes[0],
-        arrows=[("attention", n, "") for n in sites] + [(n, "mean", "") for n in sites],
+        arrows=[f"attention {n} mean" for n in sites],
         colors=dict.fromkeys(sites, "blue"),
     )
     axes[0].text(0.54, 0.45, "⋮", ha="center", va="center")
@@ -39,7 +39,7 @@ def show_two_draws() -> Figure:
     draw_boxes(
         {**ends, "list": (0.54, 0.6, "one list of words\ncat\nsat\nmat\n⋮")},
         axis=axes[1],
-        arrows=[("attention", "list", ""), ("list", "mean", "")],
+        arrows=["attention list mean"],
         colors={"list": "red"},
     )
     axes[1].text(0.54, -0.12, "one draw: its noise stays", ha="center", fontsize=9)

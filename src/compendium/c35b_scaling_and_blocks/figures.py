@@ -33,7 +33,7 @@ def show_two_additions() -> Figure:
         "feed": (0.66, 0.45, "feed-\nforward"),
         "next": (1.0, 0.45, "next\ntoken"),
     }
-    arrows = [("token", "attention", ""), ("attention", "feed", ""), ("feed", "next", "")]
+    arrows = ["token attention feed next"]
     draw_boxes(boxes, axis=axes[1], arrows=arrows, colors={"feed": "green"})
     arrow = {"arrowstyle": "-|>", "lw": 1.4, "color": COLORS["red"]}
     arrow["connectionstyle"] = "arc3,rad=-0.4"

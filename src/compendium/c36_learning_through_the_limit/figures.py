@@ -35,8 +35,7 @@ def show_three_gradients() -> Figure:
         "draw": (0.64, 0.55, "drawn\ntoken"),
         "cost": (0.97, 0.55, "cost of what\nfollows"),
     }
-    arrows = [("weights", "mean", ""), ("mean", "draw", "N bits"), ("draw", "cost", "")]
-    draw_boxes(boxes, axis=axis, arrows=arrows)
+    draw_boxes(boxes, axis=axis, arrows=["weights mean", "mean draw: N bits", "draw cost"])
 
     def back(start: float, end: float, height: float, color: str, word: str) -> None:
         shade = COLORS[color]

@@ -25,8 +25,8 @@ def show_voices_scheme() -> Figure:
         "law": (0.65, 0.85, "law of the next word,\nat inverse temperature β"),
         "voices": (1.0, 0.85, "N voices\nsay a word"),
     }
-    ahead = [("window", "model", ""), ("model", "law", ""), ("law", "voices", "")]
-    draw_boxes(boxes, axis=axis, arrows=ahead, bent=[("voices", "window", "mean of their words")])
+    ahead = ["window model", "model law", "law voices"]
+    draw_boxes(boxes, axis=axis, arrows=ahead, bent=["voices window: mean of their words"])
     return figure
 
 

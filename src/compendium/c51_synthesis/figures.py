@@ -30,7 +30,7 @@ def show_three_views() -> None:
         "motion": (0.88, 0.02, "dynamics: where does\nrepeated looking lead?"),
     }
     colors = {"energy": "black", "free": "blue", "motion": "red"}
-    arrows = [("keys", "readers", ""), *(("readers", view, "") for view in colors)]
+    arrows = ["keys readers", *(f"readers {view}" for view in colors)]
     draw_boxes(boxes, axis=axis, arrows=arrows, colors=colors)
 
 

@@ -31,12 +31,7 @@ def draw_layer() -> None:
             "local": (0.35, 0.93, "feed-forward network, token by token"),
         },
         axis=axes[0],
-        arrows=[
-            ("tokens", "qkv", ""),
-            ("qkv", "mix", ""),
-            ("mix", "add", ""),
-            ("add", "local", ""),
-        ],
+        arrows=["tokens qkv mix add local"],
         colors={"mix": "red", "add": "blue", "local": "green"},
     )
     blue = COLORS["blue"]
@@ -95,12 +90,8 @@ def draw_generator() -> None:
             "token": (0.98, 0.75, "next token,\nbit by bit at $1/\\beta$"),
         },
         axis=axis,
-        arrows=[
-            ("window", "overlaps", ""),
-            ("overlaps", "attention", ""),
-            ("attention", "token", ""),
-        ],
-        bent=[("token", "window", "the window moves on by one")],
+        arrows=["window overlaps attention token"],
+        bent=["token window: the window moves on by one"],
         colors={"attention": "red", "token": "blue"},
     )
     axis.set_ylim(0.05, 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 
@@ -13,18 +14,19 @@ def draw_boxes(
     boxes: Mapping[str, tuple[float, float, str]],
     *,
     axis: Axes,
-    arrows: Sequence[tuple[str, str, str]] = (),
-    bent: Sequence[tuple[str, str, str]] = (),
+    arrows: Sequence[str] = (),
+    bent: Sequence[str] = (),
     colors: Mapping[str, str] | None = None,
 ) -> None:
-    """Draw boxes {name: (x, y, text)} with x and y in [0, 1], and arrows (from, to, label).
+    """Draw boxes {name: (x, y, text)} with x and y in [0, 1], and `arrows`.
 
-    `bent` arrows run below the row of boxes (feedback). `colors` {name: name in COLORS} gives
-    the frame of a box another color than black. The panel loses its axes.
+    An arrow is "from to", "from to: label" or a chain, "one two three"; `bent` ones run below the
+    row of boxes (feedback). `colors` {name: name in COLORS} gives the frame of a box another color
+    than black. The panel loses its axes.
 
     >>> import matplotlib.pyplot as plt
     >>> axis = plt.figure().subplots()
-    >>> draw_boxes({"a": (0, 0, "in"), "b": (1, 0, "out")}, axis=axis, arrows=[("a", "b", "")])
+    >>> draw_boxes({"a": (0, 0, "in"), "b": (1, 0, "out")}, axis=axis, arrows=["a b"])
     >>> len(axis.texts)
     3
     """
@@ -34,24 +36,15 @@ def draw_boxes(
         frame = {"boxstyle": "round,pad=0.45", "fc": "white", "ec": edge, "lw": 1.4}
         drawn = axis.text(x, y, text, ha="center", va="center", fontsize=9, bbox=frame, zorder=3)
         patches[name] = drawn.get_bbox_patch()
-    for group, curve in ((arrows, "arc3"), (bent, "arc3,rad=-0.35")):
-        for start, end, label in group:
-            (x0, y0), (x1, y1) = boxes[start][:2], boxes[end][:2]
-            axis.annotate(
-                "",
-                xy=(x1, y1),
-                xytext=(x0, y0),
-                arrowprops={
-                    "arrowstyle": "-|>",
-                    "color": COLORS["black"],
-                    "lw": 1.2,
-                    "connectionstyle": curve,
-                    "patchA": patches[start],
-                    "patchB": patches[end],
-                    "shrinkA": 3,
-                    "shrinkB": 3,
-                },
-            )
+    style = {"arrowstyle": "-|>", "color": COLORS["black"], "lw": 1.2, "shrinkA": 3, "shrinkB": 3}
+    drawn_as = [*((arrow, "arc3") for arrow in arrows), *((a, "arc3,rad=-0.35") for a in bent)]
+    for arrow, curve in drawn_as:
+        ends, _, label = arrow.partition(": ")
+        for one, two in pairwise(ends.split()):
+            (x0, y0), (x1, y1) = boxes[one][:2], boxes[two][:2]
+            patched = style | {"patchA": patches[one], "patchB": patches[two]}
+            patched["connectionstyle"] = curve
+            axis.annotate("", xy=(x1, y1), xytext=(x0, y0), arrowprops=patched)
             if label:
                 drop = 0.09 if curve == "arc3" else -0.45 * abs(x1 - x0)
                 axis.text((x0 + x1) / 2, (y0 + y1) / 2 + drop, label, ha="center", fontsize=8)
