@@ -312,28 +312,24 @@ def test_sublayer_end_points_solve_their_equation():
     assert {row["count"] for row in found} == {len(ends)}
 
 
+def two_heads(layer, head):
+    """A head of the pretrained model with a layer of its run, and one of a small model."""
+    small = example_model()
+    other = run_model(small, torch.tensor([[2, 5, 6, 3]]))[1]
+    return (installed_model(), installed_traces()[layer], head), (small, other, 1)
+
+
 def test_balanced_gauge_changes_no_attention():
     """Attention and overlap energies agree to 1e-10; both maps have equal Gram matrices."""
-    small = example_model()
-    small_trace = run_model(small, torch.tensor([[2, 5, 6, 3]]))[1]
-    for model, trace, head in (
-        (installed_model(), installed_traces()[2], 7),
-        (small, small_trace, 1),
-    ):
+    for model, trace, head in two_heads(2, 7):
         beta, width = trace.beta, model.architecture.head_width
         queries, keys = loops.balanced_gauge(model, trace)
-        torch.testing.assert_close(
-            torch.softmax(beta * queries @ keys.mT, -1),
-            torch.softmax(beta * trace.queries @ trace.keys.mT, -1),
-            atol=1e-11,
-            rtol=0,
+        (weights, own), (turned, other) = (
+            (torch.softmax(beta * q @ k.mT, -1), energies.overlap_energy(q, keys=k, beta=beta))
+            for q, k in ((trace.queries, trace.keys), (queries, keys))
         )
-        torch.testing.assert_close(
-            energies.overlap_energy(queries, keys=keys, beta=beta),
-            energies.overlap_energy(trace.queries, keys=trace.keys, beta=beta),
-            atol=1e-10,
-            rtol=0,
-        )
+        torch.testing.assert_close(turned, weights, atol=1e-11, rtol=0)
+        torch.testing.assert_close(other, own, atol=1e-10, rtol=0)
         assert float(keys.mean(-2).abs().max()) < 1e-12 * float(keys.abs().max()) * keys.shape[-2]
         gauge = torch.linalg.lstsq(trace.queries[0, head], queries[0, head]).solution
         name = f"encoder.layer.{trace.layer}.attention.self"
@@ -347,12 +343,7 @@ def test_balanced_gauge_changes_no_attention():
 
 def test_readback_is_the_heads_own_loop():
     """The attention output of all heads, read by W_Q, is the sum of what each writes."""
-    small = example_model()
-    small_trace = run_model(small, torch.tensor([[2, 5, 6, 3]]))[1]
-    for model, trace, head in (
-        (installed_model(), installed_traces()[3], 5),
-        (small, small_trace, 1),
-    ):
+    for model, trace, head in two_heads(3, 5):
         layer, width = trace.layer, model.architecture.head_width
         attention = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
         alone = dict(model.weights)

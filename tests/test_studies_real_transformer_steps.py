@@ -14,6 +14,12 @@ from spinformer.language.untrained import example_model
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
 
 
+def two_models(layer):
+    """The pretrained model with a layer of its run, and a small one with its last."""
+    small = example_model(seed=3)
+    return (installed_model(), installed_traces()[layer]), (small, run_model(small, TOKENS)[1])
+
+
 def own_energy(model, trace, head, states):
     """U of one head at hidden states (B, N, D), by NumPy, from the weights: (B, N)."""
     name = f"encoder.layer.{trace.layer}.attention.self"
@@ -77,11 +83,7 @@ def layer_energy(model, trace, states):
 @pytest.mark.claim("A14a")
 def test_changes_are_those_of_steps_written_out():
     """Whole, common and specific part of one head after the other, added to the state itself."""
-    small = example_model(seed=3)
-    for model, trace in (
-        (installed_model(), installed_traces()[1]),
-        (small, run_model(small, TOKENS)[1]),
-    ):
+    for model, trace in two_models(1):
         found = steps.head_steps(model, trace)
         inputs = trace.inputs.numpy()
         for head in range(trace.queries.shape[1]):
@@ -97,11 +99,7 @@ def test_changes_are_those_of_steps_written_out():
 @pytest.mark.claim("A14b")
 def test_stages_are_the_states_of_the_models_run():
     """The model's own states after each stage, and the energy of its heads written out."""
-    small = example_model(seed=3)
-    for model, trace in (
-        (installed_model(), installed_traces()[4]),
-        (small, run_model(small, TOKENS)[0]),
-    ):
+    for model, trace in two_models(4):
         heads = range(trace.queries.shape[1])
         states = (trace.inputs, trace.residual, trace.normalized, trace.outputs)
         start, *after = (
@@ -202,11 +200,7 @@ def test_turned_heads_have_the_spread_of_heads_turned_by_hand():
 
 def test_step_alignment_is_the_cosine_of_step_and_descent():
     """Whole step (of the model's run) and autograd's gradient; heads and pairs one by one."""
-    small = example_model(seed=3)
-    for model, trace in (
-        (installed_model(), installed_traces()[1]),
-        (small, run_model(small, TOKENS)[1]),
-    ):
+    for model, trace in two_models(1):
         found = alignment.step_alignment(model, trace, draws=0)
         states = trace.inputs.clone().requires_grad_(True)
         total = layer_energy(model, trace, states).sum()
