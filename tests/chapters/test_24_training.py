@@ -393,6 +393,15 @@ def test_mixers_inside_a_layer_and_out_of_it():
         # Mixers that cannot look up lack the property that spins have there.
         assert recall["layer of attention"][split] > recall["layer of averaging"][split] + 0.5
         assert recall["layer of identity"][split] < 0.2
+    # Splits drawn afterwards: no worse from 0.6, but from 0.3 one training is lost in recall.
+    for name in ("digits", "recall"):
+        lines = csv_lines(grids.TABLES[f"layers_{name}_again"].path)
+        start = {"updates": "200", "seen": "200"}
+        there = at_best(lines, arm="layer of attention", strength="0.6", **start)
+        for strength, lost in (("0.6", 0), ("0.3", name == "recall")):
+            spins = at_best(lines, arm="layer of spins", strength=strength, **start)
+            assert sum(spins[split] < there[split] - 0.5 for split in there) == lost
+            assert lost or min(spins[split] - there[split] for split in there) > -0.05
 
 
 @pytest.mark.claim("B10d")

@@ -92,26 +92,21 @@ GRIDS = {
         cells=[(("saddle",), (0.3, 0.6, 0.2, 0.45), (120,))],
         probed=40,
     ),
-    "layers_digits": Grid(
-        task=digit_task,
-        depth=1,
-        splits=range(20, 25),
-        rates=dict.fromkeys(MIXERS + LAYERS, R[1:8:2]),
-        cells=[
-            (MIXERS + LAYERS, (0.6,), (200,)),
-            (("layer of spins",), (0.3, 2.0), (200,)),
-        ],
-    ),
-    "layers_recall": Grid(
-        task=recall_task,
-        depth=1,
-        splits=range(20, 25),
-        rates=dict.fromkeys(MIXERS + LAYERS, R[1:6:2]),
-        cells=[
-            (MIXERS + LAYERS, (0.6,), (200,)),
-            (("layer of spins",), (0.3, 2.0), (200,)),
-        ],
-    ),
+    # Spins and attention change places again on splits drawn after the verdict.
+    **{
+        f"layers_{name}{again}": Grid(
+            task=task,
+            depth=1,
+            splits=splits,
+            rates=dict.fromkeys(MIXERS + LAYERS, R[1:last:2]),
+            cells=[(arms, (0.6,), (200,)), (LAYERS[:1], (0.3, 2.0), (200,))],
+        )
+        for name, task, last in (("digits", digit_task, 8), ("recall", recall_task, 6))
+        for again, splits, arms in (
+            ("", range(20, 25), MIXERS + LAYERS),
+            ("_again", range(25, 30), LAYERS[:2]),
+        )
+    },
 }
 
 

@@ -82,10 +82,11 @@ def mixer_rows(task: str, mixer: str, seen: str, measure: str) -> Rows:
     return median_rows(gap(f"layers_{task}", arms=arms, seen=seen, measure=measure))
 
 
-def exchange_rows(task: str, strength: float, seen: str) -> Rows:
+def exchange_rows(task: str, splits: str, strength: float, seen: str) -> Rows:
     """How much accuracy spins in a layer may still lose against attention there."""
     arms = [("layer of spins", strength), ("layer of attention", 0.6)]
-    return median_rows(gap(f"layers_{task}", arms=arms, seen=seen, measure="accuracy") + SAME)
+    grid = f"layers_{task}" + ("_again" if splits == "last five" else "")
+    return median_rows(gap(grid, arms=arms, seen=seen, measure="accuracy") + SAME)
 
 
 def number_rows(strength: float, seen: str, measure: str) -> Rows:
@@ -142,7 +143,12 @@ TABLES = {
     "B8c": _settings(
         "B8c",
         exchange_rows,
-        {"task": ("digits", "recall"), "strength": (0.3, 0.6, 2.0), "seen": _LOOKS},
+        {
+            "task": ("digits", "recall"),
+            "splits": ("first five", "last five"),
+            "strength": (0.3, 0.6, 2.0),
+            "seen": _LOOKS,
+        },
     ),
     "B10d": _settings(
         "B10d",
