@@ -7,10 +7,10 @@ the model's energies.
 
 value, toy: the change by training of the mean cosine over layers between a step and the descent of
 its layer's overlap energy, counted in the direction that the goal asks for: up for "recall", down
-for "translate" and "avoid". Three layers: the long trainings of table `toy`, after each eighth. Two
-and six layers: short trainings of their own, seeds 100 to 104. Model: ln of how much deeper its
-overlap energy is than for turned queries, in the layer where that is least, one text in windows of
-one length.
+for "translate" and "avoid". Three layers: the long trainings of tables `toy` and `toy_longer`,
+after each eighth. Two and six layers: short trainings of their own, seeds 100 to 104. Model: ln of
+how much deeper its overlap energy is than for turned queries, in the layer where that is least, one
+text in windows of one length.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from bookmaker.tables import Rows, Table
 from compendium.c14_real_transformer.energies import query_energy
 from compendium.c14_real_transformer.steps import LENGTHS, PARTS, STAGES, STEPS, windows_of
-from compendium.c14_real_transformer.toy import GOALS, ToyTask, read_toy, train_toy
+from compendium.c14_real_transformer.toy import GOALS, LONGER, TOY, ToyTask, read_toy, train_toy
 from compendium.common.models import encoder
 from compendium.common.rows import grid, mean_rows, share_rows
 from spinformer.language.encoder import join_traces, run_model
@@ -48,15 +48,18 @@ def setting_rows(goal: str, layers: int, window: int) -> Rows:
     if window:
         return depth_rows(goal.removeprefix("depth in "), window)
     if layers == 3:
-        found = read_toy()[goal]
-        steps, cosine = found["step"], found["cosine"].mean(-1)
+        kept = [read_toy(table)[goal] for table in (TOY, LONGER)]
+        trained = [(one["step"], one["cosine"]) for one in kept]
     else:
         task = ToyTask(goal=goal, layers=layers, batch=64, copies=COPIES, seed=100)
-        trained = train_toy(task, steps=SHORT, record_every=SHORT)
-        steps, cosine = np.array(trained.steps), trained.cosine.mean(-1)
-    change = (cosine[1:] - cosine[0]) * (1 if goal == "recall" else -1)
-    pairs = zip(steps[1:], change, strict=True)
-    return [{"steps": int(step)} | row for step, values in pairs for row in mean_rows(values)]
+        short = train_toy(task, steps=SHORT, record_every=SHORT)
+        trained = [(np.array(short.steps), short.cosine)]
+    sign = 1 if goal == "recall" else -1
+    return [
+        {"steps": int(step)} | mean_rows(sign * (values - cosine[0]).mean(-1))[0]
+        for steps, cosine in trained
+        for step, values in zip(steps[1:], cosine[1:], strict=True)
+    ]
 
 
 def lower_rows(length: int, source: str, part: str) -> Rows:

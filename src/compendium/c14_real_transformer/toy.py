@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from bookmaker.tables import Rows, stored
+from bookmaker.tables import Rows, Table, stored
 from compendium.common.rows import array_of, rows_of
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
@@ -212,13 +212,13 @@ def train_toy(task: ToyTask, *, steps: int = 300, record_every: int = 50) -> Toy
     return ToyRecord(steps=tuple(times), **stacked)
 
 
-def toy_rows(goal: str, *, steps: int, copies: int) -> Rows:
-    """Rows of the stored table: one a copy, layer and eighth of the training.
+def toy_rows(goal: str, *, steps: int, copies: int, seed: int = 0) -> Rows:
+    """Rows of a stored table: one a copy, layer and eighth of the training.
 
     >>> len(toy_rows("recall", steps=8, copies=2))
     54
     """
-    task = ToyTask(goal=goal, batch=64, copies=copies)
+    task = ToyTask(goal=goal, batch=64, copies=copies, seed=seed)
     found = train_toy(task, steps=steps, record_every=steps // 8)
     step, copy, layer = np.indices(found.cosine.shape).reshape(3, -1)
     return rows_of(
@@ -236,9 +236,15 @@ def TOY(goal: str) -> Rows:
     return toy_rows(goal, steps=4000, copies=12)
 
 
-def read_toy() -> dict[str, dict[str, np.ndarray]]:
+@stored(Path(__file__).with_name("toy_longer.csv"), units=[{"goal": goal} for goal in GOALS])
+def LONGER(goal: str) -> Rows:
+    """Five other copies, trained ten times as long."""
+    return toy_rows(goal, steps=40_000, copies=5, seed=200)
+
+
+def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
     """The stored trainings by goal: "step" (T,), and arrays (T, E, L) or (T, E) as in ToyRecord."""
-    table, axes = TOY.read(), ("step", "copy", "layer")
+    table, axes = kept.read(), ("step", "copy", "layer")
     found = {}
     for goal in GOALS:
         arrays = {n: array_of(table, n, *axes, goal=goal) for n in ("cosine", "fell")}
