@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -150,9 +151,9 @@ def test_training_aligns_or_opposes_the_update_as_the_goal_asks():
 
 def test_stored_trainings_are_those_of_the_code():
     """Before training the rows are those of a new run; the loss never falls below its floor."""
-    stored = toy.read_toy()
-    for goal in toy.GOALS:
-        task = toy.ToyTask(goal=goal, batch=64, copies=2)
+    for (table, seed), goal in product(((toy.TOY, 0), (toy.LONGER, 200)), toy.GOALS):
+        stored = toy.read_toy(table)
+        task = toy.ToyTask(goal=goal, batch=64, copies=2, seed=seed)
         start = toy.measure_toy(toy.initial_weights(task), task)
         np.testing.assert_allclose(stored[goal]["cosine"][0, :2], start["cosine"], rtol=2e-5)
         np.testing.assert_allclose(stored[goal]["loss"][0, :2], start["loss"], rtol=2e-5)
