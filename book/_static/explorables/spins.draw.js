@@ -1,4 +1,4 @@
-// Three spins: pull fields and couplings, turn β, and see what four theories say.
+// Three spins: pull fields and couplings, turn β, and see what three theories say.
 "use strict";
 (() => {
   const {frame, spins} = spinformer;
