@@ -151,7 +151,7 @@ def test_claims_can_be_filtered_and_are_whole_on_every_width(browser, site):
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-@pytest.mark.parametrize("word", ["magnetisation", "Neimark-Sacker", "lyapunov_spectrum"])
+@pytest.mark.parametrize("word", ["magnetization", "Neimark-Sacker", "lyapunov_spectrum"])
 def test_search_finds_a_word(browser, site, word):
     browser.get(f"file://{site}/search.html?q={word}")
     assert wait_for(browser, "document.querySelectorAll('#search-results li a').length") > 0

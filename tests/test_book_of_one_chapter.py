@@ -8,6 +8,8 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 ADDRESS = "https://github.com/owner/book"
 
 
@@ -47,6 +49,7 @@ def read_links(page):
     return links
 
 
+@pytest.mark.nightly
 def test_buttons_point_to_the_notebook_with_an_address(tmp_path, executed_checkout):
     site = build(executed_checkout, tmp_path, ADDRESS)
     targets = read_links(site / "notebooks" / "01_small.html").targets

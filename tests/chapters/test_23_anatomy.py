@@ -101,6 +101,29 @@ def test_rotations_and_spans():
     torch.testing.assert_close(weights, weights.T, rtol=0, atol=1e-10)
 
 
+def test_the_echo_of_a_pair_is_a_number_for_many_components():
+    """Order J² of ⟨u_1⟩ along h_2, from second differences, and what few components add to it."""
+
+    def along_the_other(dim, solve):
+        fields, bond = np.zeros((2, dim)), np.eye(2)[::-1]
+        fields[:, :2] = np.sqrt(dim) * np.array([[1.0, 0.0], [0.6, 0.8]])
+        down, none, up = (solve(j * bond, fields)[0, 1] for j in (-0.02, 0.0, 0.02))
+        return (down + up - 2 * none) / (2 * 0.02**2 * fields[1, 1])
+
+    def saddle(bond, fields):
+        found = vector_spins(torch.tensor(bond), fields=torch.tensor(fields), beta=1.0)
+        return found.magnetization.numpy()
+
+    # From a free spin's answer across and along its direction, chapter 22's case for the hand.
+    across, along = (np.sqrt(5) - 1) / 2, 0.2763932
+    limit = -8 * 0.6 * across**2 * (across - along)
+    assert limit == pytest.approx(-0.626, abs=5e-4)
+    assert along_the_other(2, saddle) == pytest.approx(limit, abs=2e-3)
+    for dim, share in ((4, -0.051), (16, -0.014), (64, -0.004)):
+        found = along_the_other(dim, lambda j, h: two_spins(j, fields=h, beta=1.0).magnetization)
+        assert found - limit == pytest.approx(share, abs=2e-3)
+
+
 @pytest.mark.parametrize("mask_diagonal", [True, False])
 def test_series_and_onsager_term(mask_diagonal):
     """τ_i⟨u_i⟩ = h_i/2 + Σ_{j≠i} J_ij⟨u_j⟩, its first iterate, and what is left for weak J."""

@@ -53,7 +53,7 @@ def test_driven_spins_as_the_claim_has_them():
     assert abs(produced[0]) < 1e-4
     assert produced[1] > 0.1
     # Exponents of the size: one theory becomes exact, and only for independent couplings.
-    sizes = np.array([16, 48, 144])
+    sizes = np.array([12, 30, 75])
     for symmetry, falls in ((0.0, True), (1.0, False)):
         found = [
             squared_errors(

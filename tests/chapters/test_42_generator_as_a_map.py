@@ -238,6 +238,8 @@ def test_chaos_lies_where_the_multipliers_say_that_the_rest_is_stable():
     lives, prompts = mean_lives(4), PROMPT_TABLE.read()
     assert lives[0.54].high < lives[0.56].low
     assert lives[0.56].high < lives[0.58].low
+    longer = mean_lives(8)
+    assert longer[0.55].high < longer[0.57].low
     ended = [(prompts["way"][prompts["beta"] == beta] < 120).sum() for beta in (0.56, 0.58)]
     assert ended[0] > ended[1] == 0
 

@@ -95,11 +95,6 @@ def capacity(beta: float, *, overlap: float = 1.0, ensemble: str = "spherical") 
     return score_rate(overlap, ensemble=ensemble)
 
 
-def basin_overlap(load: float, *, beta: float, ensemble: str = "spherical") -> float:
-    """m_b = φ/β: the overlap a query needs to find its pattern (above 1: the pattern is lost)."""
-    return noise_exponent(load, beta=beta, ensemble=ensemble) / beta
-
-
 def capacity_of_all(beta: float, *, ensemble: str = "spherical") -> float:
     """α_c: the largest load at which all patterns are found, each from itself.
 

@@ -1,4 +1,4 @@
-"""The magnetisation of vector spins with softmax couplings taken apart, and measured.
+"""The magnetization of vector spins with softmax couplings taken apart, and measured.
 
 [bal2021transformers, Sec. 8] in the unit convention of `spins.vectors`: u = σ/√D, scaled fields
 h = H/√D, and
@@ -39,7 +39,7 @@ class Anatomy:
 
     `residual` ½τ⁻¹h, `first_step` ½τ⁻¹Jτ⁻¹h (one attention step), `higher_orders` the rest of
     ½V⁻¹h, `response` Σ C ∂J/∂h. `gain` (..., N) is 1/(2τ_i); `onsager` (..., N) the part of τ_i
-    that a free spin of the same magnetisation would not have, τ_i − 1/(2β(1−⟨u_i⟩²)).
+    that a free spin of the same magnetization would not have, τ_i − 1/(2β(1−⟨u_i⟩²)).
     `couplings` J as the softmax gave them, `correlation` C. `free_energy` (...) is F.
     """
 
@@ -73,7 +73,7 @@ class Anatomy:
         total = self.magnetization
         size = total.square().sum(dim=(-2, -1))
         if bool((size == 0).any()):
-            raise ValueError("the magnetisation must not vanish, it does without a field")
+            raise ValueError("the magnetization must not vanish, it does without a field")
         return {
             name: (part * total).sum(dim=(-2, -1)) / size for name, part in self.parts().items()
         }
@@ -414,7 +414,7 @@ def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[f
     within={"value": 0.02, "low": 0.02, "high": 0.02},
 )
 def MOSTLY_RESIDUAL(strength: float, gamma: float, sites: int, scores: str) -> Rows:
-    """Share of the residual in the magnetisation, less one half; twelve systems of 32 channels."""
+    """Share of the residual in the magnetization, less one half; twelve systems of 32 channels."""
     fields = draw_tokens(12, sites=sites, dim=32, seed=sites)
     bilinear = draw_bilinear(32, seed=sites + 1, kind=scores)
     found = dissect(fields, bilinear=bilinear, beta=1.0, gamma=gamma, strength=strength)

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c24_training.study import LayerProbe, Look, sample_module, train_arm
@@ -37,6 +35,9 @@ _HERE = Path(__file__).parent
 @stored(_HERE / "references.csv", units=[{"split": split} for split in range(SPLITS)])
 def REFERENCES(split: int) -> Rows:
     """Test accuracies on the split of `digit_task`; the penalty is tuned on its validation."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neighbors import KNeighborsClassifier
+
     pixels, labels, (train, held, test) = digit_images(split)
     regressions = [
         LogisticRegression(C=c, max_iter=2000).fit(pixels[train], labels[train]) for c in PENALTIES

@@ -68,7 +68,7 @@ def show_random_networks(
     axis.plot(*order_theory, color=COLORS["black"], label="theory")
     values, errors = ([getattr(m, part) for m in ordered.values()] for part in ("value", "error"))
     points(axis, list(ordered), values, errors, "blue", label="η = 0")
-    axis.set(xlabel="mean coupling $J_0$ / critical value", ylabel="magnetisation $|m|$")
+    axis.set(xlabel="mean coupling $J_0$ / critical value", ylabel="magnetization $|m|$")
     axis = axes[1, 0]
     for (symmetry, table), color in zip(lengths.items(), ("red", "blue"), strict=False):
         quartiles(axis, sizes, table.T, color, ms=4, label=f"η = {symmetry:g}")

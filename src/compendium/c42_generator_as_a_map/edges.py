@@ -2,8 +2,7 @@
 
 Distances are those of a soft token from the rest at its β, in units of the rest's length.
 
-Criteria, written before the runs. What R2b and R3c ask was narrowed after them, as the brackets
-say:
+Criteria, written before the runs; brackets say what was narrowed after them in R2b and R3c:
 
 R2b  The rest is lost softly, to a closed curve (a Neimark–Sacker bifurcation): at T = 4 and 8
      the power law of the oscillation's size over distances up to 0.02 has a slope of 0.5 ± 0.1 with
@@ -166,6 +165,7 @@ def BRANCH_TABLE(span: int) -> Rows:
 LIVES = [
     *grid(span=(4,), beta=(0.54, 0.55), horizon=(400,)),
     *grid(span=(4,), beta=(0.56, 0.58), horizon=(600,)),
+    *grid(span=(8,), beta=(0.55, 0.56, 0.57), horizon=(400,)),
     *grid(span=(8,), beta=(0.59,), horizon=(260,)),
 ]
 
@@ -216,23 +216,22 @@ def mean_lives(span: int) -> dict[float, Lifetime]:
 
 @stored(
     HERE / "settings_R3c.csv",
-    units=grid(life=(60, 100, 200, 400, 700, 1000), rest=("multipliers", "orbits")),
+    units=grid(span=(4,), life=(60, 100, 200, 400, 700, 1000), rest=("multipliers", "orbits"))
+    + grid(span=(8,), life=(400, 700, 1000), rest=("multipliers", "orbits")),
     seconds=1.0,
 )
-def COEXISTENCE(life: int, *, rest: str) -> Rows:
-    """Stretch of β on which rest and chaos coexist at a window of four, less 0.02.
+def COEXISTENCE(span: int, *, life: int, rest: str) -> Rows:
+    """Stretch of β on which rest and chaos coexist, less 0.02.
 
-    It begins where chaos lives `life` tokens in the mean, ln life drawn straight between the β of
-    the table, and ends where the multipliers lose the rest or where the orbits that come up do.
+    From where chaos lives `life` tokens in the mean (ln life drawn straight between the β) to where
+    the multipliers lose the rest, or the orbits that come up do.
     """
-    lives = mean_lives(4)
-    pairs = dict(groups(PAIR_TABLE.read(), "span"))[4]
-    top = lost_at(pairs) if rest == "multipliers" else side_by_side(4)[-1]
-    told = {}
-    for end in ("value", "low", "high"):
-        logs = np.log([getattr(one, end) for one in lives.values()])
-        told[end] = top - 0.02 - np.interp(np.log(life), logs, list(lives))
-    return rows_of(**told, runs=16)
+    lives = mean_lives(span)
+    pairs = dict(groups(PAIR_TABLE.read(), "span"))[span]
+    top = lost_at(pairs) if rest == "multipliers" else side_by_side(span)[-1]
+    ends = np.log([[one.value, one.low, one.high] for one in lives.values()]).T
+    value, low, high = (top - 0.02 - np.interp(np.log(life), logs, list(lives)) for logs in ends)
+    return rows_of(value=value, low=low, high=high, runs=16)
 
 
 @torch.no_grad()

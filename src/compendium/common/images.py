@@ -1,9 +1,9 @@
-"""Two small image sets that ship with libraries the package needs anyway, and what memories do
-to them: binarization, masking.
+"""Two small image sets that ship with libraries, and what memories do to them.
 
 Nothing is fetched at run time. Faces: `skimage.data.lfw_subset`, whose first 100 images are
 faces cut from Labelled Faces in the Wild (the other 100 are not faces and are left out).
 Digits: `sklearn.datasets.load_digits`, the 8x8 handwritten digits of the UCI repository.
+Each is imported where it is asked for: faces do not wait for scikit-learn.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from skimage.data import lfw_subset
-from sklearn.datasets import load_digits
 
 from spinformer.core.checks import check_array, check_choice, check_real
 
@@ -27,6 +25,8 @@ def faces() -> np.ndarray:
     at 1; nothing is centred or normalized per image (`images.reshape(-1, *FACE_SHAPE)` shows
     them). The mean over all faces and pixels is close to zero but not zero.
     """
+    from skimage.data import lfw_subset
+
     return 2.0 * lfw_subset()[:100].reshape(100, -1).astype(np.float64) - 1.0
 
 
@@ -35,11 +35,15 @@ def digits() -> np.ndarray:
 
     Grey values 0 … 16 become g/8 − 1, so entries lie in [−1, 1] with background −1 and ink 1.
     """
+    from sklearn.datasets import load_digits
+
     return load_digits().data.astype(np.float64) / 8.0 - 1.0
 
 
 def digit_labels() -> np.ndarray:
     """The class (0 … 9) of each row of `digits()`, shape (1797,), int64."""
+    from sklearn.datasets import load_digits
+
     return load_digits().target.astype(np.int64)
 
 
@@ -47,10 +51,9 @@ def binarize(images: Any, *, threshold: str = "pixel") -> np.ndarray:
     """Spins ±1 of the same shape (n, d) as `images`: +1 where a pixel is above its threshold.
 
     `threshold="pixel"` (default) uses the median of that pixel over all images, so that each
-    pixel is +1 in half of the images and the patterns have nearly no overlap on average: what a
-    memory that assumes unbiased patterns needs. `"image"` uses the median of each image: looks
-    more like the picture, but faces so binarized share an overlap of about 1/4. `"zero"`
-    compares with 0.
+    pixel is +1 in half of the images and patterns hardly overlap on average, as a memory for
+    unbiased ones needs. `"image"`, the median of each image, looks more like the picture, but
+    faces share an overlap of about 1/4. `"zero"` compares with 0.
     """
     images = check_array("images", images, ndim=2)
     check_choice("threshold", threshold, ("pixel", "image", "zero"))
@@ -66,8 +69,7 @@ def binarize(images: Any, *, threshold: str = "pixel") -> np.ndarray:
 def mask(images: Any, *, fraction: float, value: float = 0.0) -> np.ndarray:
     """A copy of `images`, shape (n, d), whose last round(fraction·d) entries are set to `value`.
 
-    Images are stored row by row from the top, so `fraction=0.5` hides the lower half. The
-    default 0 is the state that favors neither spin.
+    Rows come from the top: `fraction=0.5` hides the lower half. The default 0 favors no spin.
     """
     images = check_array("images", images, ndim=2).copy()
     fraction = check_real("fraction", fraction, low=0.0, high=1.0)

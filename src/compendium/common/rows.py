@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
+from scipy.special import bdtr
 
 from bookmaker.tables import Rows
 from spinformer.core.statistics import Estimate, mean_interval, share_interval
@@ -63,7 +63,8 @@ def median_interval(samples: np.ndarray) -> tuple[float, float, float]:
     largest, of twenty the sixth; of five the ends, with 94 %.
     """
     ordered = np.sort(samples)
-    place = max(int(binom.ppf(0.025, len(ordered), 0.5)), 1)
+    below = bdtr(np.arange(len(ordered)), len(ordered), 0.5)
+    place = max(int(np.searchsorted(below, 0.025)), 1)
     return float(np.median(ordered)), float(ordered[place - 1]), float(ordered[-place])
 
 

@@ -26,7 +26,6 @@ import math
 
 import numba
 import numpy as np
-from scipy.stats import binom
 
 from spinformer.core.checks import (
     check_array,
@@ -411,6 +410,9 @@ def token_probabilities(
     >>> table  # eight states of three fair bits
     array([0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125])
     """
+    # Takes a second to import, which everything that draws texts would pay.
+    from scipy.stats import binom
+
     counts = check_instance("network", network, Network).counts(size)
     up = 0.5 * (1.0 + window_means(network, beta, attention=attention))
     table = np.ones((*up.shape[:-1], 1))

@@ -422,7 +422,7 @@ class VectorSpins:
 
     saddle: the multipliers. free_energy: (...), F = −ln Z/β, extensive in N and D.
     magnetization: (..., N, D), ⟨σ⟩ of the leading order. correlations: (..., N, N),
-    ⟨σ_i·σ_j⟩/D of the leading order, magnetisations included, ones on the diagonal.
+    ⟨σ_i·σ_j⟩/D of the leading order, magnetizations included, ones on the diagonal.
     """
 
     saddle: Saddle
@@ -441,11 +441,11 @@ def vector_spins(
     max_steps: int = 200,
     throw: bool = True,
 ) -> VectorSpins:
-    """Free energy, magnetisation and correlations from one saddle point.
+    """Free energy, magnetization and correlations from one saddle point.
 
     `tolerance`, `max_steps` and `throw` are those of `find_saddle`. `corrected` adds the
     next order in 1/D to the free energy only: its error falls from O(1/D) to O(1/D²) of ln Z/D,
-    and the corrected magnetisation is `magnetization(..., corrected=True)`.
+    and the corrected magnetization is `magnetization(..., corrected=True)`.
 
     >>> found = vector_spins(torch.zeros(2, 2), fields=torch.ones(2, 3), beta=1.0)
     >>> found.correlations.diagonal().round(decimals=3)

@@ -1,4 +1,4 @@
-"""Collectives of vector spins as neural-network modules: fields in, magnetisations out.
+"""Collectives of vector spins as neural-network modules: fields in, magnetizations out.
 
 [bal2021transformers, Secs. 7 and 8]. Every head is a system of N spins σ_i in R^D, ‖σ_i‖² = D =
 dim/heads, in the field of its channels, with couplings that depend on the whole input H,
@@ -309,9 +309,9 @@ class _Heads:
 
 @record
 class ModuleParts:
-    """What the magnetisation is made of; (batch, N, dim), in units of the output.
+    """What the magnetization is made of; (batch, N, dim), in units of the output.
 
-    `residual` + `mixing` + `onsager` = ⟨σ⟩, and with `response` the magnetisation. `gain`
+    `residual` + `mixing` + `onsager` = ⟨σ⟩, and with `response` the magnetization. `gain`
     (batch, heads, N) is the normalisation: the factor between the local field and ⟨σ_i⟩/√D.
     `couplings` J, `pair` B = J + Jᵀ without diagonal and `correlation` C are (batch, heads, N, N),
     `fields` h and, in `solution`, ⟨u⟩ (batch, heads, N, D), `beta` (heads, 1, 1). `solution`
@@ -608,7 +608,7 @@ class SpinTransformerModule(_CoupledHeads):
     `coupling_limit` κ keeps β max_i Σ_j B_ij below κ; `log_strength` then holds the logit of g's
     share of its bound. `response`: add the second term of Eq. (sigmaweird). `normalize`: scale each
     input token to norm √dim before it acts as a field. `channel_maps`: learned linear maps in front
-    of the fields and behind the magnetisations, started at the identity.
+    of the fields and behind the magnetizations, started at the identity.
 
     Called as `torch.nn.TransformerEncoderLayer` with `batch_first` is, alone or in
     `nn.TransformerEncoder(module, 2, enable_nested_tensor=False)`, whose layers start as copies:
@@ -731,7 +731,7 @@ class SpinTransformerModule(_CoupledHeads):
             return self._parts(self._seen, self._seen.mean.new_zeros(())).validity()
 
     def free_energy(self, fields: Tensor) -> Tensor:
-        """F(H) of all heads, (batch,), at the magnetisations the module computes for `fields`.
+        """F(H) of all heads, (batch,), at the magnetizations the module computes for `fields`.
 
         At a solution −dF/dH is the module's output for these fields (before `map_out`).
         """
