@@ -90,12 +90,10 @@ def fit_per_token(
     """Train x ↦ W₂ gelu(W₁x + b₁) + b₂ on one token at a time, as a transformer's feed-forward.
 
     Returns R², pooled over channels: "train" and "test" on the two parts of the data, "elsewhere"
-    on data of another kind, NaN if none was given.
-    `inputs` (samples, features), `targets` (samples, channels); the last quarter of the
-    samples is the test set, so give whole systems in order. `elsewhere` is a further pair to
-    test on. Inputs are standardised per feature, targets by one number, all from the training
-    set. Adam (Kingma and Ba 2015) with a cosine schedule, double
-    precision.
+    on data of another kind, NaN if none was given. `inputs` (samples, features), `targets`
+    (samples, channels); the last quarter of the samples is the test set, so give whole systems in
+    order. `elsewhere` is a further pair to test on. Inputs are standardised per feature, targets by
+    one number, all from the training set. Adam (Kingma and Ba 2015), cosine schedule, float64.
     """
     inputs, targets = inputs.detach().double(), targets.detach().double()
     cut = int(inputs.shape[0] * 0.75)

@@ -11,9 +11,8 @@ For N → ∞ the sum is dominated by a stationary point in the overlaps m and i
 [poclopez2024dynamical, App. A]; `saddle_point` finds it for finite g, too, where m̂ is not zero.
 
 Two routes share no code: the sum over all paths (`PathSum`, differentiable by torch), and the
-distribution of the window pushed forward step by step (`propagate`). Conventions of
-`finite_size`: windows (T, L) of segment means run from old to new, `position` is that of the
-newest token.
+distribution of the window pushed forward step by step (`propagate`). Conventions of `finite_size`:
+windows (T, L) of segment means run from old to new, `position` is that of the newest token.
 """
 
 from __future__ import annotations

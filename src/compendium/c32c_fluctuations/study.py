@@ -144,10 +144,9 @@ def closure_rows(
     """Errors of three predictions of the average text, root mean square over `steps` tokens.
 
     A row for each size, ten to the power `exponents`. naive, corrected, closure: distance of the
-    overlaps from the average of
-    the texts; sampling: the standard error of that average, which no prediction can beat. spread
-    and closure_spread: measured and predicted root-mean-square deviation of a text from the
-    average one.
+    overlaps from the average of the texts; sampling: the standard error of that average, which no
+    prediction can beat. spread and closure_spread: measured and predicted root-mean-square
+    deviation of a text from the average one.
     """
     network, limit = Network.document(), _limit(regime, start=start, steps=steps, seed=1000)
     context = network.context

@@ -5,10 +5,9 @@ given the attention vector; all that attention sees of a token are its overlaps 
 each role α ∈ {o, v, q, k} (output, value, query, key), averages over the sites. In a `Network`
 sites are bits: tokens x ∈ {−1, 1}^N, features W^α_a ∈ R^N, in the document signs. A position is a
 code of K bits (`core.states.spin_states`, row p for position p). All that the limit N → ∞ knows of
-the weights is which *kinds of site* exist and which fraction of the
-sites is of each kind. That is what is stored: `semantic`, one column for every kind, called a
-segment, and `fractions`. A network of N given bits is the special case of N segments of weight
-1/N.
+the weights is which *kinds of site* exist and which fraction of the sites is of each kind. That is
+what is stored: `semantic`, one column for every kind, called a segment, and `fractions`. A network
+of N given bits is the special case of N segments of weight 1/N.
 """
 
 from __future__ import annotations
@@ -198,7 +197,7 @@ class Network(AttentionNetwork):
     *What makes a network rest.* A token is fed back through C = ⟨W^v W^o⟩, an average over the
     bits. Independent weights on N bits make it, like every other overlap, of order N^{−1/2}: then
     β has to be of order N^{1/2} before anything but the drive of the positions moves
-    (`continuation.onset` says where). A network that moves at β of order 1 has few kinds of sites
+    (`dmft.onset` says where). A network that moves at β of order 1 has few kinds of sites
     (`segmented`), or values that are correlated with outputs.
 
     Raises ValueError or TypeError naming the argument.

@@ -1,10 +1,9 @@
 """Energy-based attention: discrete and continuous associative memories, and their density.
 
-Each kind of memory is a module of its own: `discrete` (spins, NumPy), `continuous` (real states,
-torch), `density` (the continuous one as a probability, with `learning`), `interacting` (patterns
-that talk to each other), each with its `energy` or
-`log_prob` and its way to retrieve. How much a memory holds: `capacity` (spins without noise),
-`replica` (at a temperature), `random_energy` (real states).
+Each kind of memory is a module of its own, with its `energy` or `log_prob` and its way to retrieve:
+`discrete` (spins, NumPy), `continuous` (real states, torch), `density` (the continuous one as a
+probability, and what learns it). `fixed_points` says where updates rest; `attention` and `layer`
+are what a transformer has.
 """
 
 from spinformer.core.lazy import modules_on_demand

@@ -101,7 +101,7 @@ def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
 def update(
     patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0, step_size: float = 1.0
 ) -> torch.Tensor:
-    """One gradient step ξ − γ ∇E(ξ), the shape of the states.
+    """One step ξ − γ ∇E(ξ) = (1 − γ) ξ + γ Σ_i softmax_i(β x_iᵀξ) x_i, the shape of the states.
 
     γ = `step_size` ≥ 0. γ = 1 is attention with the patterns as keys and values. The energy falls
     for every 0 < γ < 2: the Hessian is at most 1, so a step changes E by at most

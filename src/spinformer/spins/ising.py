@@ -1,4 +1,4 @@
-"""Ising spins: the free energy, exact sums over all states, and couplings.
+"""Ising spins exactly: ln Z and averages as sums over all states; and couplings.
 
 E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i with s_i = ±1, every pair counted once, J (..., N, N)
 symmetric and zero on the diagonal, h (..., N), weights exp(−βE); entropies and ln Z in nats.

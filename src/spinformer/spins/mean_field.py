@@ -5,8 +5,10 @@ symmetric with zero diagonal; K = βJ, θ = βh. The stationary value of psi sta
 stationary point for the magnetizations, so d ln Z/dθ_i = m_i holds exactly. With v_i = 1 − m_i²,
 S(m) the entropy of independent spins, and every sum over both indices:
 
-- naive:    psi = S + θ·m + ½ m·K·m, a lower bound of ln Z at every m;
-- tap:      adds ¼ Σ K_ij² v_i v_j [thouless1977solution; plefka1982convergence];
+- naive:    psi = S + θ·m + ½ m·K·m, a lower bound of ln Z at every m, stationary where
+            m_i = tanh(θ_i + Σ_j K_ij m_j);
+- tap:      adds ¼ Σ K_ij² v_i v_j, and −m_i Σ_j K_ij² v_j to that field [thouless1977solution;
+            plefka1982convergence];
 - plefka3:  adds ⅓ Σ K_ij³ m_i v_i m_j v_j + ⅙ Tr (K diag v)³ [georges1991expand];
 - adaptive: naive plus −½ ln det(Λ − K) − ½ Σ ln v_i + ½ Σ V_i v_i with Λ_i = V_i + 1/v_i and V
             from [(Λ − K)⁻¹]_ii = v_i [opper2001adaptive]: a resummation that knows the
