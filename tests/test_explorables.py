@@ -19,11 +19,7 @@ from spinformer.spins.mean_field import solve_mean_field
 from spinformer.spins.module import Solver, SpinTransformerModule
 
 FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables"
-
-
 FIGURES = ("landscape", "spins", "module", "map", "recall")
-# In the short run the two that open a page: the front page and the map of chapter 33.
-SHORT = ("landscape", "map")
 
 
 @pytest.fixture
@@ -86,7 +82,7 @@ def until(browser, condition):
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in SHORT else pytest.param(name, marks=pytest.mark.nightly) for name in FIGURES],
+    [pytest.param(name, marks=[pytest.mark.nightly] * (name in FIGURES[1:3])) for name in FIGURES],
 )
 def test_the_sentence_says_what_the_knob_shows(browser, page, name):
     """Dragged with the mouse there and back, as quickly as a hand does."""

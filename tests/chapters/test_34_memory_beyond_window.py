@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.signal import periodogram
+from scipy.stats import binom
 
 from compendium.c34_memory_beyond_window.messages import (
     gaussian_information,
@@ -179,8 +180,11 @@ def test_starts_that_never_get_there_count_as_late():
     distance[2, 6] = 1.0
     found = onset(distance, level=0.5)
     assert (found.median, found.reached, found.starts) == (6.0, 3, 5)
-    # Of six the smallest and the largest hold the median in 31 of 32 cases; the others in 25.
     assert median_interval(np.array([np.inf, 3.0, 1.0, 2.0, 5.0, 4.0])) == (3.5, 1.0, np.inf)
+    # The narrowest of 95 %: how often fewer of n coins than its place fall on one side.
+    for count in range(6, 60):
+        place = round(median_interval(np.arange(1.0, count + 1))[1])
+        assert binom.cdf(place - 1, count, 0.5) <= 0.025 < binom.cdf(place, count, 0.5)
 
 
 def test_perturbations_follow_the_exponents(network):
