@@ -71,7 +71,7 @@ lint: $(INSTALLED) ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: $(INSTALLED) ## physics, claims, every chapter with small values, the core path: five minutes
+test: $(INSTALLED) ## physics, claims, every chapter: those of the core path whole, others small; five minutes
 	$(PYTEST) -m "not nightly" tests notebooks src
 
 test-all: lint ## the rest: style, types, every notebook, page and stored table, what was killed

@@ -50,10 +50,14 @@ def changed() -> frozenset[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to the nightly run what is neither on the core path nor changed."""
+    """Leave to the nightly run what is neither on the core path nor changed.
+
+    Small values run there, too, for the chapters that are run here as they stand.
+    """
     chosen = {*CORE_PATH, *changed()}
+    small = {f"test_runs_with_other_parameters[{name}]" for name in CORE_PATH}
     for item in items:
-        if item.path.suffix == ".ipynb" and item.path.stem not in chosen:
+        if (item.path.suffix == ".ipynb" and item.path.stem not in chosen) or item.name in small:
             item.add_marker("nightly")
 
 
