@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from known_networks import CONTEXT, NETWORKS, OVERLAPS
-from scipy.special import softmax
+from known_networks import CONTEXT, NETWORKS, OVERLAPS, plain_step
 from scipy.stats import chi2
 
 from compendium.c31_asymmetric_hopfield.bits import generate_bits_reference
@@ -19,33 +18,12 @@ from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 
 
-def plain_step(network, beta, window, position):
-    """Mean of the next token, written out with loops: shares no code with the package."""
-    features, segments = network.features, network.segments
-    m = np.zeros((len(window), 4, features))
-    for age, token in enumerate(window[::-1]):
-        place = (position - age) % network.positions
-        for role in range(4):
-            for a in range(features):
-                for s in range(segments):
-                    share = (1 - network.epsilon) * network.fractions[s]
-                    m[age, role, a] += share * network.semantic[role, a, s] * token[s]
-                for bit in range(network.bits):
-                    sign = 1.0 if place >> (network.bits - 1 - bit) & 1 else -1.0
-                    m[age, role, a] += (
-                        network.epsilon * network.position[role, a, bit] * sign / network.bits
-                    )
-    weight = softmax([network.gamma * m[0, 2] @ m[age, 3] for age in range(len(window))])
-    attention = weight @ m[:, 1]
-    return np.tanh(beta * attention @ network.semantic[0])
-
-
 @pytest.mark.parametrize(("network", "position"), NETWORKS)
 def test_conditional_means_equal_the_plain_loops(network, position):
     rng = np.random.default_rng(0)
     window = rng.uniform(-1, 1, (network.context, network.segments))
     runs = generate(
-        network, 48, beta=1.3, window=window, steps=25, runs=3, seed=0, position=position
+        network, 240, beta=1.3, window=window, steps=25, runs=3, seed=0, position=position
     )
     assert runs.tokens.shape == (3, network.context + 25, network.segments)
     path = mean_path(network, 1.3, window=window, steps=25, position=position)
