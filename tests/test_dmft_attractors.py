@@ -50,20 +50,6 @@ def test_bump_averages_converge_fast_on_rotations():
     assert abs(np.cos(angle).mean()) > 1e-6
 
 
-def test_chaos_that_surely_was_and_is_no_more_has_a_name():
-    # Undecided as a whole: chaos before, surely, and none after is what ended.
-    before, after = np.array([0.1, 0.1, 0.01, 0.1]), np.array([0.0, 0.05, 0.0, 0.002])
-    ended = classify(
-        np.zeros(4, int),
-        exponent=Estimate(value=np.full(4, 0.05), error=np.full(4, 0.05)),
-        digits=np.full(4, 3.0),
-        before=Estimate(value=before, error=np.full(4, 0.01)),
-        after=after,
-    )
-    last, none = Regime.TRANSIENT_CHAOS, Regime.UNDECIDED
-    assert ended.tolist() == [last, none, none, last]
-
-
 @pytest.mark.claim("C9", "C10")
 def test_regimes_of_the_document_network(start):
     # (β, regime) far from the borders of the regimes; periods from stored trajectories below.
@@ -142,6 +128,17 @@ def test_borders_of_the_regimes():
     exponent = Estimate(value=rate, error=error)
     found = classify(period, exponent=exponent, digits=digits, thresholds=limit)
     assert found.tolist() == wanted.tolist()
+    # Undecided as a whole: chaos before, surely, and none after is what ended.
+    last, none = Regime.TRANSIENT_CHAOS, Regime.UNDECIDED
+    for before, error, after, wanted in (
+        (0.1, 0.01, 0.0, last), (0.1, 0.01, 0.05, none), (0.01, 0.01, 0.0, none),
+        (0.1, 0.01, 0.01, last), (0.1, 0.01, 0.011, none), (0.0299, 0.01, 0.0, none),
+    ):  # fmt: skip
+        found = classify(
+            np.array(0), exponent=Estimate(value=0.05, error=0.05), digits=3.0, thresholds=limit,
+            before=Estimate(value=before, error=error), after=np.array(after),
+        )  # fmt: skip
+        assert found == wanted
 
 
 def test_the_transient_is_dropped():
