@@ -54,11 +54,11 @@ def medians(actions: dict[str, Callable[[], int]], repeats: int = 7) -> dict[str
 def fused_chain(values, rounds):
     """32 fused multiply-adds on every entry, `rounds` times over: what a core can do at most."""
     for _ in range(rounds):
-        for j in range(values.size):
-            x = values[j]
+        for i in range(0, values.size, kernels.LANES):
+            x = kernels.get(values[i:])
             for _ in range(32):
                 x = kernels.fma(x, 0.999999, 1e-7)
-            values[j] = x
+            kernels.put(values[i:], x)
 
 
 @njit(error_model="numpy")

@@ -16,7 +16,8 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
-from spinformer.dmft.finite_size import attention_of_window, generate, generate_bits_reference
+from compendium.c31_asymmetric_hopfield.bits import generate_bits_reference
+from spinformer.dmft.finite_size import attention_of_window, generate
 from spinformer.dmft.network import OUTPUT, Network
 
 BETA, RUNS, STEPS, REPEATS = 1.27, 1000, 100, 7
@@ -70,7 +71,7 @@ def main() -> None:
             steps = 2 if size > 9_999 else 50
             value = median_time(
                 lambda seed, w=weights, s=start, k=steps: generate_bits_reference(
-                    w, network, beta=BETA, window=s, steps=k, seed=seed
+                    w, network, beta=BETA, window=s, steps=k, seed=seed, position=3
                 ),
                 steps,
             )

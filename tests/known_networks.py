@@ -1,6 +1,9 @@
-"""The document's context and overlaps, and networks of several sizes, for tests of texts."""
+"""The document's context and overlaps, networks of several sizes, and the step in plain loops."""
+
+from dataclasses import replace
 
 import numpy as np
+from scipy.special import softmax
 
 from spinformer.dmft.network import Network
 
@@ -20,6 +23,8 @@ OVERLAPS = np.array(
         (-0.39746257, -0.26889716, -0.03326015),
     ]
 )
+# Segments of different length, which equal fractions would hide.
+UNEVEN = replace(Network.document(), gamma=8.0, epsilon=0.1, fractions=np.array([0.5, 0.3, 0.2]))
 # With the position of the newest token.
 NETWORKS = [
     (Network.document(), 3),
@@ -31,4 +36,26 @@ NETWORKS = [
         ).merged(),
         0,
     ),
+    (UNEVEN, 1),
 ]
+
+
+def plain_step(network, beta, window, position):
+    """Mean of the next token, written out with loops: shares no code with the package."""
+    features, segments = network.features, network.segments
+    m = np.zeros((len(window), 4, features))
+    for age, token in enumerate(window[::-1]):
+        place = (position - age) % network.positions
+        for role in range(4):
+            for a in range(features):
+                for s in range(segments):
+                    share = (1 - network.epsilon) * network.fractions[s]
+                    m[age, role, a] += share * network.semantic[role, a, s] * token[s]
+                for bit in range(network.bits):
+                    sign = 1.0 if place >> (network.bits - 1 - bit) & 1 else -1.0
+                    m[age, role, a] += (
+                        network.epsilon * network.position[role, a, bit] * sign / network.bits
+                    )
+    weight = softmax([network.gamma * m[0, 2] @ m[age, 3] for age in range(len(window))])
+    attention = weight @ m[:, 1]
+    return np.tanh(beta * attention @ network.semantic[0])

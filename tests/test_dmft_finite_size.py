@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from known_networks import CONTEXT, NETWORKS
+from known_networks import CONTEXT, NETWORKS, UNEVEN
 
 from compendium.c32b_finite_size.corrections import growth_rate, mean_shift, predicted_rms
 from compendium.common.windows import settled_start
@@ -17,26 +17,13 @@ from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Context, Network
 
 
-def uneven_network():
-    """Segments of different length, which equal fractions would hide."""
-    document = Network.document()
-    return Network(
-        semantic=document.semantic,
-        position=document.position,
-        context=4,
-        gamma=8.0,
-        epsilon=0.1,
-        fractions=np.array([0.5, 0.3, 0.2]),
-    )
-
-
 def step(network, beta, window, position):
-    """Mean of the next token, by the plain reference that test_dmft_tokens holds to loops."""
+    """Mean of the next token; test_dmft_tokens holds it to loops."""
     attention = attention_of_window(network, window, position=position)
     return window_means(network, beta, attention=attention)
 
 
-@pytest.mark.parametrize(("network", "position"), [*NETWORKS, (uneven_network(), 1)])
+@pytest.mark.parametrize(("network", "position"), NETWORKS)
 def test_linear_maps_equal_finite_differences(network, position):
     rng = np.random.default_rng(1)
     context = network.context
@@ -56,7 +43,7 @@ def test_linear_maps_equal_finite_differences(network, position):
                 )
 
 
-@pytest.mark.parametrize(("network", "position"), [*NETWORKS, (uneven_network(), 1)])
+@pytest.mark.parametrize(("network", "position"), NETWORKS)
 def test_the_mean_shift_is_curvature_times_covariance(network, position):
     rng = np.random.default_rng(2)
     context, segments = network.context, network.segments
@@ -78,7 +65,7 @@ def test_the_mean_shift_is_curvature_times_covariance(network, position):
 
 @pytest.mark.parametrize("draw_window", [True, False])
 def test_predicted_fluctuations_are_those_of_a_large_uneven_network(draw_window):
-    network, size, count = uneven_network(), 10**10, 8000
+    network, size, count = UNEVEN, 10**10, 8000
     window = np.linspace(-0.8, 0.9, 12).reshape(4, 3)
     path = mean_path(network, 1.2, window=window, steps=6, position=3)
     maps = linear_maps(network, 1.2, path=path, position=0)

@@ -162,25 +162,20 @@ def test_chaotic_transients_that_end_in_the_run_are_seen():
 def test_shares_of_lost_lengths():
     # All bits of one kind: each step leaves 2·3 − 3 old directions and one new one.
     dead = Network.segmented(0, features=3, segments=1, bits=1)
-    found = lyapunov_spectrum(
-        dead, random_contexts(dead, 0, count=1), beta=1.0, steps=205, align=50, every=2
-    )
+    start = random_contexts(dead, 0, count=1)
+    found = lyapunov_spectrum(dead, start, beta=1.0, steps=205, align=50, every=2)
     assert np.isfinite(found.exponents.value).all()
-    assert found.lost[0, -1] == 1.0
+    assert found.lost[0, -1] == found.lost.max() == 1.0
     assert (found.lost[0, :1] == 0.0).all()
-    assert ((found.lost >= 0.0) & (found.lost <= 1.0)).all()
-    assert (found.resolved[0] == (np.cumsum(found.lost[0]) == 0.0)).all()
 
 
 def test_nothing_below_a_lost_direction_is_resolved():
     """Which direction is lost first is decided by rounding; what follows from it is not."""
     network = Network.segmented(3, segments=2)
-    found = lyapunov_spectrum(
-        network, random_contexts(network, 0, count=1), beta=1.2, steps=2000, align=50, every=1
-    )
+    start = random_contexts(network, 0, count=1)
+    found = lyapunov_spectrum(network, start, beta=1.2, steps=2000, align=50, every=1)
     lost = np.flatnonzero(found.lost[0])
     # The slowest five shrink by less than e³ a step, the others by more than e⁹.
-    assert lost.size > 0
     assert lost[0] >= 5
     assert found.resolved[0].tolist() == [index < lost[0] for index in range(12)]
 
@@ -195,6 +190,10 @@ def test_transient_steps_come_before_the_frame():
     assert whole.context == end
 
 
+def spectrum(network, context, **change):
+    lyapunov_spectrum(network, context, **{"beta": 1.0, "steps": 10, "batches": 2, **change})
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -202,20 +201,12 @@ def test_transient_steps_come_before_the_frame():
         (lambda n, c: average_growth(np.ones(3), lengths=np.ones(3)), "growth"),
         (lambda n, c: average_growth(np.ones((3, 1)), lengths=np.ones(2)), "lengths"),
         (lambda n, c: average_growth(np.ones((3, 1)), lengths=np.zeros(3)), "lengths"),
+        (lambda n, c: spectrum(n, c, count=13), "count"),
+        (lambda n, c: spectrum(n, c, count=0), "count"),
+        (lambda n, c: spectrum(n, c, steps=0), "steps"),
     ],
 )
 def test_bad_arguments(call, message):
     network = Network.document()
-    with pytest.raises((ValueError, TypeError), match=message):
-        call(network, random_contexts(network, 0, count=2))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({"count": 13}, "count"), ({"count": 0}, "count"), ({"steps": 0}, "steps")],
-)
-def test_bad_calls(change, message):
-    network = Network.document()
-    arguments = {"steps": 10, "batches": 2, **change}
     with pytest.raises(ValueError, match=message):
-        lyapunov_spectrum(network, random_contexts(network, 0, count=1), beta=1.0, **arguments)
+        call(network, random_contexts(network, 0, count=2))

@@ -1,4 +1,4 @@
-"""The mean field of self-attention against a plain-Python implementation and exact identities."""
+"""The mean field of self-attention against a step in plain loops, and exact identities."""
 
 import math
 from dataclasses import replace
@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from known_networks import plain_step
 from numba import njit
 
 from compendium.c32_paths_to_mean_fields.averages import (
@@ -15,9 +16,9 @@ from compendium.c32_paths_to_mean_fields.averages import (
     overlaps_explicit,
     overlaps_segments,
 )
-from spinformer.core.states import spin_states
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.finite_size import semantic_overlaps, window_of_context
 from spinformer.dmft.mean_field import (
     context_from_tokens,
     random_contexts,
@@ -26,50 +27,6 @@ from spinformer.dmft.mean_field import (
     trajectory,
 )
 from spinformer.dmft.network import Context, Network
-
-
-def plain_steps(network, attention, position, beta, gamma, epsilon, steps):
-    """Lists and math only, written from the equations: no array, no shared code."""
-    weights = network.semantic.tolist()
-    places = network.position.tolist()
-    size, segments, bits = network.features, network.segments, network.bits
-    share = network.fractions.tolist()
-    window = [list(map(float, row)) for row in attention]
-    out = []
-
-    def token(vector, place):
-        code = [1 if (place >> (bits - 1 - k)) & 1 else -1 for k in range(bits)]
-        result = []
-        for role in range(4):
-            row = []
-            for a in range(size):
-                total = 0.0
-                for i in range(segments):
-                    field = math.fsum(weights[0][b][i] * vector[b] for b in range(size))
-                    total += share[i] * weights[role][a][i] * math.tanh(beta * field)
-                drive = sum(places[role][a][k] * code[k] for k in range(bits)) / max(bits, 1)
-                row.append(((1 - epsilon) * total, epsilon * drive))
-            result.append(row)
-        return result
-
-    for n in range(steps):
-        tokens = [
-            token(vector, (position + n - age) % 2**bits) for age, vector in enumerate(window)
-        ]
-        out.append([semantic for semantic, _ in tokens[0][0]])
-        query = [sum(pair) for pair in tokens[0][2]]
-        scores = [
-            gamma * math.fsum(query[b] * sum(other[3][b]) for b in range(size)) for other in tokens
-        ]
-        top = max(scores)
-        powers = [math.exp(score - top) for score in scores]
-        total = math.fsum(powers)
-        newest = [
-            math.fsum(p * sum(other[1][a]) for p, other in zip(powers, tokens, strict=True)) / total
-            for a in range(size)
-        ]
-        window = [newest, *window[:-1]]
-    return np.array(out)
 
 
 @settings(deadline=None, max_examples=40, derandomize=True)
@@ -88,12 +45,13 @@ def test_fifty_steps_equal_the_plain_program(seed, features, segments, bits, bet
     network = Network.segmented(
         seed, features=features, segments=segments, bits=bits, context=length
     )
-    attention = rng.uniform(-1, 1, (length, features))
-    position = int(rng.integers(2**bits))
-    wanted = plain_steps(network, attention, position, beta, gamma, epsilon, 50)
-    got, _ = trajectory(
-        network, Context(attention, position), beta=beta, steps=50, gamma=gamma, epsilon=epsilon
-    )
+    context = Context(rng.uniform(-1, 1, (length, features)), int(rng.integers(2**bits)))
+    got, _ = trajectory(network, context, beta=beta, steps=50, gamma=gamma, epsilon=epsilon)
+    changed = network.with_parameters(gamma=gamma, epsilon=epsilon)
+    text = list(window_of_context(changed, context, beta=beta))
+    for position in range(context.position, context.position + 49):
+        text.append(plain_step(changed, beta, text[-length:], position))
+    wanted = semantic_overlaps(changed, np.array(text[length - 1 :]))
     assert np.abs(got - wanted).max() < 1e-10
 
 
@@ -126,32 +84,27 @@ def test_the_three_forms_of_the_average_agree(seed, features, size, beta):
 
 @njit
 def each(x):
-    """exp x and tanh x of every entry: of lanes, and of what is left over as single numbers."""
+    """exp x and tanh x of every entry, lanes by lanes."""
     found = np.empty((2, x.size))
     for i in range(0, x.size, kernels.LANES):
-        if i + kernels.LANES <= x.size:
-            lanes = kernels.get(x[i:])
-            e = kernels.expm1_double(lanes)
-            kernels.put(found[0, i:], kernels.exp(lanes))
-            kernels.put(found[1, i:], e / (e + 2.0))
-        else:
-            for j in range(i, x.size):
-                e = kernels.expm1_double(x[j])
-                found[0, j], found[1, j] = kernels.exp(x[j]), e / (e + 2.0)
+        lanes = kernels.get(x[i:])
+        e = kernels.expm1_double(lanes)
+        kernels.put(found[0, i:], kernels.exp(lanes))
+        kernels.put(found[1, i:], e / (e + 2.0))
     return found
 
 
 def test_exponential_and_tanh_to_the_last_places():
-    rng = np.random.default_rng(0)
-    x = np.concatenate([-rng.exponential(20.0, 20000), rng.uniform(-1e-3, 1e-3, 5000), [0.0]])
-    x = x[x > -299.0]
+    rng, many = np.random.default_rng(0), 300 * kernels.LANES
+    x = np.resize([0.0, *-rng.uniform(0.0, 299.0, 15_000), *rng.uniform(-1e-3, 1e-3, 4000)], many)
     exact = np.array([math.exp(v) for v in x])
     assert (np.abs(each(x)[0] - exact) <= np.spacing(exact)).all()
-    y = np.concatenate([rng.normal(0, s, 5000) for s in (1e-9, 1e-3, 0.3, 2.0, 20.0, 1e4)])
+    y = np.concatenate([rng.normal(0, s, many // 6) for s in (1e-9, 1e-3, 0.3, 2.0, 20.0, 1e4)])
     exact = np.array([math.tanh(v) for v in y])
     assert (np.abs(each(y)[1] - exact) <= 3 * np.spacing(np.abs(exact))).all()
-    assert np.allclose(each(np.array([-1e9, -300.0]))[0], math.exp(-300.0), rtol=1e-15)
-    assert (np.abs(each(np.array([1e300, -1e300]))[1]) == 1.0).all()
+    far = np.resize([-1e9, -300.0, 1e300, -1e300], kernels.LANES)
+    assert np.allclose(each(far)[0, :2], math.exp(-300.0), rtol=1e-15)
+    assert (np.abs(each(far)[1, 2:]) == 1.0).all()
 
 
 def test_results_do_not_depend_on_lanes_threads_or_chunks():
@@ -180,21 +133,12 @@ def test_start_from_tokens_equals_a_growing_window():
     beta, tokens = 1.1, np.array([[1.0, -1.0, 1.0], [1.0, 1.0, -1.0]])
     context = context_from_tokens(network, network.overlaps(tokens), beta=beta)
     # The text written out: tokens 0 and 1 given, the rest made, five seen at most.
-    drive, eps = network.position_overlaps(), network.epsilon
-
-    def place(segments, t):
-        return (1 - eps) * network.overlaps(segments) + eps * drive[t % 8]
-
-    text = [place(tokens[0], 0), place(tokens[1], 1)]
-    history = []
-    for t in range(1, 6):
-        seen = text[max(0, t - 4) : t + 1]
-        score = np.array([network.gamma * text[t][2] @ other[3] for other in seen])
-        weight = np.exp(score - score.max())
-        history.append((weight / weight.sum()) @ np.array([other[1] for other in seen]))
-        text.append(place(np.tanh(beta * history[-1] @ network.semantic[0]), t + 1))
+    text = list(tokens)
+    for position in range(1, 6):
+        text.append(plain_step(network, beta, text[-5:], position))
     assert context.position == 6
-    assert np.abs(context.attention - np.array(history[::-1])).max() < 1e-13
+    made = window_of_context(network, context, beta=beta)
+    np.testing.assert_allclose(made, text[-5:], rtol=0, atol=1e-13)
 
 
 def torch_path(network, context, leaves, *, steps):
@@ -228,21 +172,19 @@ def test_torch_form_and_its_gradients():
     )
 
 
-def test_identities():
-    assert spin_states(2).tolist() == [[-1, -1], [-1, 1], [1, -1], [1, 1]]
+def test_without_positions_the_map_is_odd():
     network = Network.document()
     context = random_contexts(network, 3, count=4)
-    zero, _ = trajectory(network, context, beta=0.0, steps=5)
-    assert (zero == 0.0).all()
-    # Without positions the map is odd: m → −m.
     for gamma in (0.0, network.gamma):
         net = network.with_parameters(gamma=gamma, epsilon=0.0)
         plus, _ = trajectory(net, context, beta=0.9, steps=20)
         minus, _ = trajectory(net, Context(-context.attention, 0), beta=0.9, steps=20)
         assert np.abs(plus + minus).max() < 1e-12
+
+
+def test_merged_segments_and_their_counts():
     merged = Network.segmented(0, segments=500, features=2).merged()
     assert merged.segments <= 2**8
-    assert merged.fractions.sum() == pytest.approx(1.0)
     assert merged.counts(500).sum() == 500
     # Segments of unequal shares keep their shares when they are merged.
     columns = Network.segmented(0, segments=2).semantic[:, :, [0, 1, 0]]
@@ -253,23 +195,6 @@ def test_identities():
     assert uneven.counts(20).tolist() == [9, 11]
     with pytest.raises(ValueError, match="size must divide"):
         uneven.counts(2)
-
-
-def test_every_other_token_and_the_end_of_a_trajectory():
-    network = Network.segmented(3, features=2, segments=4, bits=3, context=5)
-    start = random_contexts(network, 0, count=3)
-    whole, end = trajectory(network, start, beta=1.1, steps=30)
-    thinned, last = trajectory(network, start, beta=1.1, steps=10, every=3)
-    assert (thinned == whole[:, 2::3]).all()
-    assert last == end
-    assert end.position == 30 % 8
-    context, one = start, []
-    for _ in range(30):
-        context, overlap = step(network, context, 1.1)
-        one.append(overlap)
-    assert np.abs(np.stack(one, axis=1) - whole).max() < 1e-12
-    assert np.abs(context.attention - end.attention).max() < 1e-12
-    assert context.position == end.position
 
 
 def test_parameters_of_a_batch_belong_to_their_systems():

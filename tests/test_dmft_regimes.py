@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from compendium.c33c_bifurcations.cycles import Kind, cycle, follow_cycle
-from spinformer.dmft.attractors import rotation_number, strobed
+from compendium.c33c_bifurcations.rotation import rotation_number
+from spinformer.dmft.attractors import strobed
 from spinformer.dmft.lyapunov import returned, tangent_map
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
@@ -32,7 +33,20 @@ def test_real_weights_and_long_windows_move_as_the_plain_step_says(bits, context
     for overlaps in found:
         state, expected = step(network, state, 0.8)
         assert np.allclose(overlaps, expected, atol=1e-9)
+    assert np.allclose(end.attention, state.attention, atol=1e-9)
     assert end.position == state.position
+
+
+@pytest.mark.parametrize("transient", [0, 5, 8])
+def test_strobed_points_are_the_tokens_at_position_0(transient):
+    network = drawn(3)
+    start = random_contexts(network, 2, count=1).select(0)
+    whole, _ = trajectory(network, start, beta=0.8, steps=30)
+    points, end = strobed(network, start, beta=0.8, count=4, transient=transient)
+    # Kept is the last token of every period, of whole periods after the transient.
+    first = transient + -transient % 4 + 4
+    assert np.array_equal(points, whole[first::4][:4])
+    assert end.position == 1
 
 
 def test_explicit_bits_of_real_weights_are_segments():

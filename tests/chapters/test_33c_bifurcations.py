@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from compendium.c33c_bifurcations.cycles import cycle
+from compendium.c33c_bifurcations.rotation import rotation_number
 from compendium.c33c_bifurcations.study import (
     CYCLES,
     ON_CURVE,
@@ -13,7 +14,7 @@ from compendium.c33c_bifurcations.study import (
     family_branches,
     staircase_rows,
 )
-from spinformer.dmft.attractors import rotation_number, strobed
+from spinformer.dmft.attractors import strobed
 from spinformer.dmft.mean_field import document_context, trajectory
 from spinformer.dmft.network import Context, Network
 

@@ -15,8 +15,9 @@ from compendium.c33c_bifurcations.cycles import (
     follow_bifurcation,
     follow_cycle,
 )
+from compendium.c33c_bifurcations.rotation import rotation_number
 from spinformer.core.solve import NotConverged, Status
-from spinformer.dmft.attractors import rotation_number, strobed
+from spinformer.dmft.attractors import strobed
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset

@@ -26,9 +26,10 @@ from compendium.c33c_bifurcations.cycles import (
     follow_bifurcation,
     follow_cycle,
 )
+from compendium.c33c_bifurcations.rotation import rotation_number
 from compendium.common.phase_transitions import protocol_start
 from spinformer.core.random import Seed
-from spinformer.dmft.attractors import rotation_number, strobed
+from spinformer.dmft.attractors import strobed
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, trajectory

@@ -115,7 +115,6 @@ def _looks(network: Network, starts: Context, betas: np.ndarray) -> Columns:
             kept=_KEPT,
             exponents=1,
             exponent_steps=_EXPONENT,
-            plane=0,
             bins=1,
             thresholds=SHORT_STRETCHES,
             threads=1,

@@ -1,4 +1,4 @@
-"""Attractors of the mean field: their regimes, and how fast they turn.
+"""Attractors of the mean field: their regimes, and how they look once a turn of the clock.
 
 Regimes are decided by numbers, not by eye, from three measurements on each orbit after its
 transient:
@@ -14,10 +14,9 @@ What meets no definition is called undecided, with one exception: chaos that end
 is measured is called transient. A label is a statement about the steps that were run: chaos may
 last longer than these and end all the same.
 
-*Rotation.* The position of a token is a clock of 2^K steps that drives the network. Seen once a
-period of the clock, always at the same phase, a cycle of 2^K steps is a point, a quasi-periodic
-motion a closed curve, and the mean angle by which it moves along this curve is the rotation
-number, in turns a period. A rational one, p/q, is a motion locked to the clock.
+The position of a token is a clock of 2^K steps that drives the network. Seen once a period of the
+clock, always at the same phase (`strobed`), a cycle of 2^K steps is a point, a quasi-periodic
+motion a closed curve.
 """
 
 from __future__ import annotations
@@ -35,15 +34,8 @@ from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.kernels import LANES, Block, Clock, Tally
-from spinformer.dmft.lyapunov import Growth, lyapunov_spectrum
+from spinformer.dmft.lyapunov import BATCHES, lyapunov_spectrum
 from spinformer.dmft.network import AttentionNetwork, Context, Network, fitting
-
-# Stretches from which the error of an exponent is taken.
-BATCHES = 20
-# Smallest empty arc, in turns, that the angles of one flash must leave: there the lift is cut.
-_GAP = 0.05
-# Fewest points of a rotation number.
-_FEWEST = 16
 
 
 class Regime(IntEnum):
@@ -110,8 +102,8 @@ class Attractors:
     settled: False where the leading exponent jumped while it was measured, because a transient
     of the orbit or of its tangent vector ended; its error is wide then.
     digits: Birkhoff digits. mean: (..., P) weighted average of the semantic m^o. histogram,
-    section: (..., bins) visits of m^o_observed, all and with |m^o_plane| < tolerance, in equal bins
-    of the interval `span`: as far as the network's weights let an overlap go, [−1, 1] for signs.
+    section: (..., bins) visits of m^o_1, all and with |m^o_2| < tolerance, in equal bins of the
+    interval `span`: as far as the network's weights let an overlap go, [−1, 1] for signs.
     context: states at the end.
     """
 
@@ -137,15 +129,16 @@ class Attractors:
         >>> bool(found.select(0).digits == found.digits[0])
         True
         """
+        return replace(self, **{name: _chosen(value, index) for name, value in vars(self).items()})
 
-        def chosen(value: Any) -> Any:
-            if isinstance(value, Estimate):
-                return replace(value, value=value.value[index], error=value.error[index])
-            if isinstance(value, Context):
-                return value.select(index)
-            return value[index] if isinstance(value, np.ndarray) else value
 
-        return replace(self, **{name: chosen(value) for name, value in vars(self).items()})
+def _chosen(value: Any, index: Any) -> Any:
+    """A field of a record at `index` of the batch's axes."""
+    if isinstance(value, Estimate):
+        return replace(value, value=value.value[index], error=value.error[index])
+    if isinstance(value, Context):
+        return value.select(index)
+    return value[index] if isinstance(value, np.ndarray) else value
 
 
 def bump_weights(length: int) -> np.ndarray:
@@ -231,8 +224,6 @@ def find_attractors(
     kept: int = 20_000,
     exponent_steps: int = 10_000,
     exponents: int = 2,
-    observed: int = 0,
-    plane: int | None = None,
     tolerance: float = 1e-3,
     bins: int = 1000,
     thresholds: Thresholds | None = None,
@@ -243,8 +234,7 @@ def find_attractors(
     β, γ, ε and contexts broadcast as in `mean_field.trajectory`. `transient` steps are dropped,
     `kept` steps streamed into histograms and averages (memory does not grow with `kept`), a
     short stretch searched for a period, and `exponent_steps` steps averaged for the `exponents`
-    leading Lyapunov exponents (0 of them: none; regimes are then periodic or undecided). plane:
-    None, the second overlap if there is one.
+    leading Lyapunov exponents (0 of them: none; regimes are then periodic or undecided).
 
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = find_attractors(
@@ -265,12 +255,9 @@ def find_attractors(
     )
     if exponents:
         exponent_steps = check_integer("exponent_steps", exponent_steps, low=BATCHES)
-    last = ensemble.features - 1
-    observed = check_integer("observed", observed, low=0, high=last)
-    plane = check_integer("plane", min(1, last) if plane is None else plane, low=0, high=last)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     # Weights of zero move nothing.
-    reach, unit = (float(one) or 1.0 for one in (ensemble.reach[observed], ensemble.reach.max()))
+    reach, unit = (float(one) or 1.0 for one in (ensemble.reach[0], ensemble.reach.max()))
     weights = bump_weights(kept // 2)
     stretch = 2 * limit.longest
 
@@ -281,8 +268,6 @@ def find_attractors(
             sums=np.zeros((2, ensemble.features, LANES)),
             window=weights,
             overlap=np.empty((ensemble.features, LANES)),
-            observed=observed,
-            plane=plane,
             tolerance=tolerance,
             scale=1.0 / reach,
         )
@@ -299,7 +284,10 @@ def find_attractors(
 
     ensemble.advance(transient)
     histogram, section, sums, period = ensemble.run(task)
-    state, growth = ensemble.state(), None
+    halves = sums / unit
+    gap = np.abs(halves[..., 0, :] - halves[..., 1, :]).max(axis=-1)
+    digits = -np.log10(np.maximum(gap, 1e-16))
+    state = ensemble.state()
     if exponents:
         growth = lyapunov_spectrum(
             network,
@@ -308,16 +296,28 @@ def find_attractors(
             gamma=gamma,
             epsilon=epsilon,
             steps=exponent_steps,
-            batches=BATCHES,
             count=exponents,
             threads=threads,
         )
-        state = growth.context
-    return attractors_of(
-        period,
-        sums=sums / unit,
-        growth=growth,
-        thresholds=limit,
+        state, rates, settled = growth.context, growth.exponents, growth.settled[..., 0]
+        regime = classify(
+            period,
+            exponent=_chosen(rates, (..., 0)),
+            digits=digits,
+            before=_chosen(growth.before, (..., 0)),
+            after=growth.after[..., 0],
+            thresholds=limit,
+        )
+    else:
+        empty = np.zeros((*period.shape, 0))
+        rates, settled = Estimate(value=empty, error=empty), np.zeros(period.shape, dtype=bool)
+        regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
+    return Attractors(
+        regime=regime,
+        period=period,
+        exponents=rates,
+        settled=settled,
+        digits=digits,
         mean=sums.mean(axis=-2),
         histogram=histogram,
         section=section,
@@ -326,46 +326,7 @@ def find_attractors(
     )
 
 
-def attractors_of(
-    period: np.ndarray,
-    *,
-    sums: np.ndarray,
-    growth: Growth | None,
-    thresholds: Thresholds,
-    **others: Any,
-) -> Attractors:
-    """The verdict on measured orbits (...): `Attractors`, with the fields `others` as given.
-
-    sums: (..., 2, d) averages over two consecutive stretches. growth: of tangent vectors; None:
-    not measured.
-    """
-    gap = np.abs(sums[..., 0, :] - sums[..., 1, :]).max(axis=-1)
-    digits = -np.log10(np.maximum(gap, 1e-16))
-    if growth is None:
-        empty = np.zeros((*period.shape, 0))
-        rates = Estimate(value=empty, error=empty)
-        settled = np.zeros(period.shape, dtype=bool)
-        regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
-    else:
-        rates, settled = growth.exponents, growth.settled[..., 0]
-        regime = classify(
-            period,
-            exponent=_leading(rates),
-            digits=digits,
-            before=_leading(growth.before),
-            after=growth.after[..., 0],
-            thresholds=thresholds,
-        )
-    return Attractors(
-        regime=regime, period=period, exponents=rates, settled=settled, digits=digits, **others
-    )
-
-
-def _leading(rates: Estimate) -> Estimate:
-    return Estimate(value=rates.value[..., 0], error=rates.error[..., 0], samples=rates.samples)
-
-
-# ---- rotation
+# ---- once a turn of the clock
 
 
 def strobed(
@@ -374,13 +335,12 @@ def strobed(
     *,
     beta: float | np.ndarray,
     count: int,
-    phase: int = 0,
     gamma: float | np.ndarray | None = None,
     epsilon: float | np.ndarray | None = None,
     transient: int = 0,
     threads: int | None = None,
 ) -> tuple[np.ndarray, Context]:
-    """Semantic m^o, factor 1 − ε included, of every token at position `phase`: (..., count, P).
+    """Semantic m^o, factor 1 − ε included, of every token at position 0: (..., count, P).
 
     The first of them at least `transient` steps after the start; with them the context at the
     end. beta, gamma, epsilon and the context broadcast as in `mean_field.trajectory`.
@@ -390,71 +350,10 @@ def strobed(
     (5, 3)
     """
     _, position = fitting(network, context)
-    phase = check_integer("phase", phase, low=0, high=network.positions - 1)
     transient = check_integer("transient", transient, low=0)
     ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
-    ensemble.advance(transient + (phase - position - transient) % network.positions)
+    ensemble.advance(transient + (-position - transient) % network.positions)
     # `record` keeps the last of every 2^K tokens.
     ensemble.advance(1)
     points = ensemble.record(check_integer("count", count, low=0), every=network.positions)
     return points, ensemble.state()
-
-
-@record
-class Rotation:
-    """turns: turns a flash (...), from 0 to ½, with errors. clear: (...) booleans: True where the
-    angle of a flash leaves an arc empty, so that its lift, and with it the number, has a meaning.
-    """
-
-    turns: Estimate
-    clear: np.ndarray
-
-
-def rotation_number(points: np.ndarray) -> Rotation:
-    """Mean turn a flash of strobed points (..., n, d) about their mean.
-
-    Angles are taken in the plane of the two leading principal axes, and averaged with the weight
-    e^{−1/(t(1−t))}, 0 < t < 1 the share of the series that has passed: for a quasi-periodic motion
-    this converges faster than any power of n [das2017quantitative]. The error is the largest
-    difference to the same average over either half; it does not shrink for a chaotic series.
-    Clockwise and counter-clockwise are not told apart. The curve must wind once about its mean.
-    ValueError for fewer than 16 points or for one dimension.
-
-    >>> angle = 2 * np.pi * 0.2419 * np.arange(500)
-    >>> found = rotation_number(np.stack([2 * np.cos(angle), np.sin(angle)], axis=-1))
-    >>> f"{found.turns.value:.6f}", bool(found.clear)
-    ('0.241900', True)
-    """
-    points = check_array("points", points)
-    if points.ndim < 2 or points.shape[-2] < _FEWEST or points.shape[-1] < 2:
-        raise ValueError(
-            f"points must have shape (..., n, d), n at least {_FEWEST}, d at least 2, "
-            f"got {points.shape}"
-        )
-    mean = points.mean(axis=-2)
-    away = points - mean[..., None, :]
-    spread = np.einsum("...ni,...nj->...ij", away, away)
-    axes = np.linalg.eigh(spread)[1][..., -2:]
-    flat = np.einsum("...ni,...ij->...nj", away, axes)
-    angle = np.arctan2(flat[..., 1], flat[..., 0]) / (2 * np.pi)
-    turn = np.diff(angle, axis=-1) % 1.0
-    ordered = np.sort(turn, axis=-1)
-    gaps = np.diff(np.concatenate([ordered, ordered[..., :1] + 1.0], axis=-1), axis=-1)
-    index = np.argmax(gaps, axis=-1)[..., None]
-    cut = np.take_along_axis(ordered, index, axis=-1)
-    gap = np.take_along_axis(gaps, index, axis=-1)
-    # Every turn between the end of the empty arc and one turn later.
-    lift = (turn - cut - 0.5 * gap) % 1.0 + cut + 0.5 * gap
-    half = lift.shape[-1] // 2
-    whole = _smooth(lift)
-    error = np.maximum(
-        np.abs(_smooth(lift[..., :half]) - whole), np.abs(_smooth(lift[..., half:]) - whole)
-    )
-    turns = np.abs((whole + 0.5) % 1.0 - 0.5)
-    estimate = Estimate(value=turns[()], error=error[()], samples=lift.shape[-1])
-    return Rotation(turns=estimate, clear=np.asarray(gap[..., 0] > _GAP))
-
-
-def _smooth(values: np.ndarray) -> np.ndarray:
-    """Average (...) of (..., n) with the bump function."""
-    return np.asarray(values @ bump_weights(values.shape[-1]))

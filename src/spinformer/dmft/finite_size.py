@@ -4,7 +4,7 @@
 A_t, and every bit of the next token is drawn on its own, `P(x_i = ±1) ∝ exp(±β Σ_a W^o_ia A_a)`.
 Bits of one segment share their probability, so the sum of n such bits is a binomial draw: a
 token is L binomial draws, exact in distribution for any N, and N = 10⁸ costs what N = 10² does
-(`generate`). `generate_bits_reference` draws every bit of explicit weights.
+(`generate`).
 
 Along a mean-field path the deviation δx of a sampled path obeys, to first order,
 `δx_{t+1} = Σ_s M_{t,s} δx_{t−s} + ξ_{t+1}`, where ξ is the binomial noise of the new token,
@@ -51,26 +51,18 @@ class TokenRuns:
     tokens: (R, T + steps, L) segment means, the first T of them the window the run began with.
     means: (R, T + steps, L) the conditional mean of each token given all earlier ones, i.e.
         `tanh(β W^o A)`; for the window, the means that it was drawn from.
-    size: N. position: index of the position of the *first* token of the path.
 
     >>> window = np.zeros((4, 3))
     >>> runs = generate(
     ...     Network.document(), 9, beta=1.0, window=window, steps=2, runs=5, seed=0, position=0
     ... )
-    >>> runs.tokens.shape, runs.overlaps().shape
+    >>> runs.tokens.shape, semantic_overlaps(runs.network, runs.tokens).shape
     ((5, 6, 3), (5, 6, 3))
     """
 
     network: Network
-    size: int
-    beta: float
-    position: int
     tokens: np.ndarray
     means: np.ndarray
-
-    def overlaps(self, role: int = OUTPUT) -> np.ndarray:
-        """Semantic part (factor 1 − ε included) of m^role, shape (R, T + steps, P)."""
-        return semantic_overlaps(self.network, self.tokens, role=role)
 
 
 def semantic_overlaps(network: Network, tokens: np.ndarray, *, role: int = OUTPUT) -> np.ndarray:
@@ -330,50 +322,7 @@ def generate(
         rng, semantic, network.semantic[OUTPUT].copy(), place, counts, beta, network.gamma,
         context, first, tokens, means,
     )  # fmt: skip
-    return TokenRuns(
-        network=network, size=size, beta=beta, position=first, tokens=tokens, means=means
-    )
-
-
-def generate_bits_reference(
-    weights: np.ndarray,
-    network: Network,
-    *,
-    beta: float,
-    window: np.ndarray,
-    steps: int,
-    seed: Seed,
-    position: int | None = None,
-) -> np.ndarray:
-    """One run drawn bit by bit from explicit weights (4, P, N); int8 array (T + steps, N).
-
-    Of `network` only the position weights, T, γ and ε are used. `window`, (T, N) of ±1, holds
-    the initial tokens. Slow (N draws a token), simple, and independent of the segments: the
-    reference that `generate` is held to. Raises ValueError or TypeError naming the argument.
-
-    >>> machine = Network.document()
-    >>> start = np.ones((4, 6), dtype=int)
-    >>> path = generate_bits_reference(
-    ...     machine.weights(6), machine, beta=1.27, window=start, steps=3, seed=0
-    ... )
-    >>> path.shape, np.unique(path).tolist()
-    ((7, 6), [-1, 1])
-    """
-    check_instance("network", network, Network)
-    weights = check_array("weights", weights, shape=(4, network.features, None))
-    beta = check_real("beta", beta, low=0.0)
-    steps = check_integer("steps", steps, low=0)
-    context, size = network.context, weights.shape[2]
-    window = check_array("window", window, shape=(context, size), values=(-1, 1))
-    position = context - 1 if position is None else check_integer("position", position)
-    rng = numpy_generator(seed)
-    path = list(window)
-    for step in range(steps):
-        overlaps = np.einsum("rai,ti->tra", weights, np.array(path[-context:])) / size
-        m = placed_overlaps(network, overlaps, position=position + step)
-        mean = np.tanh(beta * (attend(m, gamma=network.gamma, newest=-1) @ weights[OUTPUT]))
-        path.append(np.where(rng.random(size) < 0.5 * (1.0 + mean), 1.0, -1.0))
-    return np.array(path, dtype=np.int8)
+    return TokenRuns(network=network, tokens=tokens, means=means)
 
 
 # ---- exact sums: a token of N bits is one of S = Π_l (n_l + 1) vectors of counts
@@ -509,12 +458,12 @@ def noise_covariance(
     """
     joint = window_covariances(network, path, maps=maps, draw_window=draw_window)
     segments = network.segments
-    result = joint[:, :segments, :segments]
     # Of the window every token is the newest of a shorter one: its block on the diagonal.
-    blocks = [
-        joint[0, i : i + segments, i : i + segments] for i in range(0, len(joint[0]), segments)
+    older = [
+        joint[0, i : i + segments, i : i + segments]
+        for i in range((network.context - 1) * segments, 0, -segments)
     ]
-    return np.concatenate([np.array(blocks)[:0:-1], result])
+    return np.array([*older, *joint[:, :segments, :segments]])
 
 
 def window_covariances(

@@ -40,21 +40,12 @@ _ONE = 4607182418800017408  # the bits of 1.0
 
 # Kernels allocate nothing, so that arrays need no reference counts, which cost a third of the time.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
-
-
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile without the interpreter's lock, division as in NumPy, and keep the result on disk."""
-    return njit(nogil=True, cache=True, **_OPTIONS)(function)
-
-
-def inlined(function: Callable[..., Any]) -> Any:
-    """Compile as a part of every kernel that calls it: a call would copy all of a `Block`."""
-    return njit(forceinline=True, **_OPTIONS)(function)
-
-
-def instruction(function: Callable[..., Any]) -> Any:
-    """A function given by the machine instructions that it stands for (`numba.extending`)."""
-    return intrinsic(function)
+# Without the interpreter's lock, division as in NumPy, and the result kept on disk.
+kernel: Any = njit(nogil=True, cache=True, **_OPTIONS)
+# As a part of every kernel that calls it: a call would copy all of a `Block`.
+inlined: Any = njit(forceinline=True, **_OPTIONS)
+# Given by the machine instructions that it stands for.
+instruction: Any = intrinsic
 
 
 # ---- arithmetic of lanes
@@ -74,10 +65,8 @@ class _LanesModel(models.PrimitiveModel):
         super().__init__(manager, kind, _VECTOR)
 
 
-def _alike(builder: Any, values: Any) -> list[Any]:
-    """Doubles beside lanes are spread over all of them."""
-    if not any(value.type == _VECTOR for value in values):
-        return list(values)
+def _spread(builder: Any, values: Any) -> list[Any]:
+    """As lanes: a double beside lanes is spread over all of them."""
     undefined, first = ir.Constant(_VECTOR, ir.Undefined), ir.Constant(ir.IntType(32), 0)
     every = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return [
@@ -90,17 +79,21 @@ def _alike(builder: Any, values: Any) -> list[Any]:
     ]
 
 
-def _result(*kinds: Any) -> Any:
-    return lanes if lanes in kinds else types.float64
+def _instruction(build: Callable[..., Any]) -> Any:
+    """What build(builder, x, y) makes of two values, lanes or numbers spread over lanes."""
 
-
-def _arithmetic(symbol: Any, name: str) -> None:
     @instruction
     def compute(typingctx, x, y):
         def codegen(context, builder, signature, args):
-            return getattr(builder, name)(*_alike(builder, args))
+            return build(builder, *_spread(builder, args))
 
         return lanes(x, y), codegen
+
+    return compute
+
+
+def _arithmetic(symbol: Any, name: str) -> None:
+    compute = _instruction(lambda builder, x, y: getattr(builder, name)(x, y))
 
     @overload(symbol)
     def offered(x, y):
@@ -111,47 +104,33 @@ for _symbol, _name in {"add": "fadd", "sub": "fsub", "mul": "fmul", "truediv": "
     _arithmetic(getattr(operator, _symbol), _name)
 
 
-@instruction
-def fma(typingctx, x, y, z):
-    """x·y + z rounded once."""
-
-    def codegen(context, builder, signature, args):
-        values = _alike(builder, args)
-        kind = values[0].type
-        name = f"llvm.fma.v{LANES}f64" if kind == _VECTOR else "llvm.fma.f64"
-        function = get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
-        return builder.call(function, values)
-
-    return _result(x, y, z)(x, y, z), codegen
-
-
 def _chosen(symbol: str) -> Any:
-    @instruction
-    def choose(typingctx, x, y):
-        def codegen(context, builder, signature, args):
-            x, y = _alike(builder, args)
-            return builder.select(builder.fcmp_ordered(symbol, x, y), x, y)
-
-        return _result(x, y)(x, y), codegen
-
-    return choose
+    return _instruction(
+        lambda builder, x, y: builder.select(builder.fcmp_ordered(symbol, x, y), x, y)
+    )
 
 
 larger, smaller = _chosen(">"), _chosen("<")
 
 
-@instruction
-def shifted(typingctx, x, t):
+@_instruction
+def shifted(builder, x, t):
     """x · 2^n where the low bits of t hold n."""
+    whole = ir.VectorType(ir.IntType(64), LANES)
+    power = builder.shl(builder.bitcast(t, whole), ir.Constant(whole, [52] * LANES))
+    return builder.bitcast(builder.add(builder.bitcast(x, whole), power), _VECTOR)
+
+
+@instruction
+def fma(typingctx, x, y, z):
+    """x·y + z rounded once."""
 
     def codegen(context, builder, signature, args):
-        x, t = _alike(builder, args)
-        whole = ir.IntType(64) if x.type != _VECTOR else ir.VectorType(ir.IntType(64), LANES)
-        places = ir.Constant(whole, 52 if x.type != _VECTOR else [52] * LANES)
-        power = builder.shl(builder.bitcast(t, whole), places)
-        return builder.bitcast(builder.add(builder.bitcast(x, whole), power), x.type)
+        kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+        function = get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f64")
+        return builder.call(function, _spread(builder, args))
 
-    return _result(x, t)(x, t), codegen
+    return lanes(x, y, z), codegen
 
 
 @instruction
@@ -233,13 +212,10 @@ def dot(x, y):
     return total
 
 
+@inlined
 def _at(x, r):
     """x[r], of rows as lanes."""
-
-
-@overload(_at, inline="always")
-def _offered_at(x, r):
-    return (lambda x, r: x[r]) if x.ndim == 1 else (lambda x, r: get(x[r]))
+    return x[r] if x.ndim == 1 else get(x[r])
 
 
 # ---- one step
@@ -428,8 +404,8 @@ def record(out, every, block, clock):
 class Tally(NamedTuple):
     """What `survey` counts, and where it writes.
 
-    histogram, section: (W, bins) visits of scale · m^o_observed in [−1, 1], the second only where
-        |m^o_plane| < tolerance.
+    histogram, section: (W, bins) visits of scale · m^o_1 in [−1, 1], the second only where
+        |m^o_2| < tolerance; with one feature m^o_2 is m^o_1.
     sums: (2, P, W). Step n adds window[n'] m^o to sums[half], where half and n' say where in two
         stretches of window.size steps it falls. overlap: (P, W), scratch memory.
     """
@@ -439,8 +415,6 @@ class Tally(NamedTuple):
     sums: np.ndarray
     window: np.ndarray
     overlap: np.ndarray
-    observed: int
-    plane: int
     tolerance: float
     scale: float
 
@@ -450,6 +424,7 @@ def survey(steps, tally, block, clock):
     """Histograms and weighted Birkhoff sums over `steps` steps, in constant memory."""
     sums, window, bins = tally.sums, tally.window, tally.histogram.shape[1]
     overlap = tally.overlap
+    plane = min(1, overlap.shape[0] - 1)
     for n in range(steps):
         clock = step(block, clock, False)
         half = 0 if n < window.size else 1
@@ -459,10 +434,10 @@ def survey(steps, tally, block, clock):
             put(overlap[a], m)
             put(sums[half, a], fma(w, m, get(sums[half, a])))
         for j in range(LANES):
-            place = overlap[tally.observed, j] * tally.scale + 1.0
+            place = overlap[0, j] * tally.scale + 1.0
             i = min(int(place * (0.5 * bins)), bins - 1)
             tally.histogram[j, i] += 1
-            if abs(overlap[tally.plane, j]) < tally.tolerance:
+            if abs(overlap[plane, j]) < tally.tolerance:
                 tally.section[j, i] += 1
     return clock
 
@@ -491,34 +466,35 @@ def smallest_period(orbit, largest, distance):
 
 
 class Frame(NamedTuple):
-    """k tangent vectors of a block and what became of their lengths.
+    """k tangent vectors of a block, what became of their lengths, and memory to push them.
 
-    vectors: (k, T·P, W), components in the order of the ring: slot · P + feature. window: the same
-        memory as (k, T, P, W).
+    vectors: (k, T·P, W), components in the order of the ring: slot · P + feature.
     mantissa, exponent: (k, W), growth so far = mantissa · 2^exponent.
     lost: (k, W), how many lengths were below `ROUNDING_LENGTH`.
+    Scratch memory, in the direction of one vector: units (T, U, W), derivatives of the hidden
+    units by age; mean (U, W), their average over the window; query (P, W); score (T, W); and
+    pull (U, W), of a score by the units of its key, the same for every vector.
     """
 
     vectors: np.ndarray
-    window: np.ndarray
     mantissa: np.ndarray
     exponent: np.ndarray
     lost: np.ndarray
-
-
-class Deviation(NamedTuple):
-    """Scratch memory of a tangent map, in the direction of one vector.
-
-    units: (T, U, W), derivatives of the hidden units by age; mean: (U, W), their average over the
-    window. pull: (U, W), of a score by the units of its key, the same for every vector.
-    query: (P, W). score: (T, W).
-    """
-
     units: np.ndarray
     mean: np.ndarray
-    pull: np.ndarray
     query: np.ndarray
     score: np.ndarray
+    pull: np.ndarray
+
+
+def frame(block: Block, vectors: np.ndarray) -> Frame:
+    """Of vectors (k, T·P, W), nothing of which is grown or lost yet."""
+    count, units = len(vectors), len(block.patterns)
+    context, features = block.ring.shape[0], block.ring.shape[2]
+    exponent, lost = np.zeros((2, count, LANES), dtype=np.int64)
+    shapes = ((context, units), (units,), (features,), (context,), (units,))
+    scratch = (np.empty((*shape, LANES)) for shape in shapes)
+    return Frame(vectors, np.ones((count, LANES)), exponent, lost, *scratch)
 
 
 @inlined
@@ -558,24 +534,21 @@ def deviate(block, slot, new, vector, by):
     context, features = ring.shape[0], ring.shape[2]
     for t in range(context):
         s = aged(slot, t, context)
-        deviate_units(block, s, vector[s], by.units[t])
+        deviate_units(block, s, vector[s * features : (s + 1) * features], by.units[t])
     for a in range(features):
         put(by.query[a], get(block.gamma) * dot(readout[2, a], by.units[0]))
     for t in range(context):
         key = ring[aged(slot, t, context), 3]
         put(by.score[t], get(weight[t]) * (dot(by.pull, by.units[t]) + dot(by.query, key)))
     for u in range(by.mean.shape[0]):
-        mean = get(weight[0]) * get(by.units[0, u])
-        for t in range(1, context):
-            mean = fma(get(weight[t]), get(by.units[t, u]), mean)
-        put(by.mean[u], mean)
+        put(by.mean[u], dot(weight, by.units[:, u]))
     for a in range(features):
         change = dot(readout[1, a], by.mean)
         for t in range(context):
             away = get(ring[aged(slot, t, context), 1, a]) - get(ring[new, 0, a])
             change = fma(get(by.score[t]), away, change)
         # The row of the token that leaves the window: nothing reads it any more.
-        put(vector[new, a], change)
+        put(vector[new * features + a], change)
 
 
 @inlined
@@ -604,35 +577,23 @@ def orthonormalize(tangent, length):
                 put(frame[l, row], fma(share, get(frame[i, row]), get(frame[l, row])))
 
 
-def scratch(block: Block) -> Deviation:
-    """Memory for `push`."""
-    context, features = block.ring.shape[0], block.ring.shape[2]
-    units = len(block.patterns)
-    shapes = ((context, units), (units,), (units,), (features,), (context,))
-    return Deviation(*(np.empty((*shape, LANES)) for shape in shapes))
-
-
 @kernel
-def push(steps, every, tangent, by, block, clock):
+def push(steps, every, tangent, block, clock):
     """`steps` steps of a `Frame`, orthonormalized every `every` steps and at the end.
 
     With `every` 0 the vectors are pushed as they are.
     """
-    window, units = tangent.window, block.hidden.shape[0]
-    context, features = block.ring.shape[0], block.ring.shape[2]
+    context = block.ring.shape[0]
     rebuild(block, clock, True)
     for n in range(steps):
         slot = clock.cursor
         clock = step(block, clock, True)
         for t in range(context):
             put(block.weight[t], get(block.weight[t]) * get(block.weight[context]))
-        for u in range(units):
-            pull = block.readout[3, 0, u] * get(block.ring[slot, 2, 0])
-            for a in range(1, features):
-                pull = fma(block.readout[3, a, u], get(block.ring[slot, 2, a]), pull)
-            put(by.pull[u], pull)
-        for i in range(window.shape[0]):
-            deviate(block, slot, clock.cursor, window[i], by)
+        for u in range(block.hidden.shape[0]):
+            put(tangent.pull[u], dot(block.readout[3, :, u], block.ring[slot, 2]))
+        for i in range(tangent.vectors.shape[0]):
+            deviate(block, slot, clock.cursor, tangent.vectors[i], tangent)
         if every and ((n + 1) % every == 0 or n + 1 == steps):
-            orthonormalize(tangent, by.query[0])
+            orthonormalize(tangent, tangent.query[0])
     return clock

@@ -28,7 +28,7 @@ from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.kernels import LANES, Block, Clock, Frame
+from spinformer.dmft.kernels import LANES, Block, Clock
 from spinformer.dmft.mean_field import attend, softmax_weights, tokens
 from spinformer.dmft.network import KEY, QUERY, VALUE, AttentionNetwork, Context, fitting
 
@@ -41,6 +41,8 @@ _ROUNDING = 1e-9
 _FEWEST_BLOCKS = 4
 # Steps until a tangent vector has aligned.
 ALIGN = 500
+# Stretches from which the error of an exponent is taken.
+BATCHES = 20
 
 
 @record
@@ -88,7 +90,7 @@ def lyapunov_spectrum(
     transient: int = 0,
     align: int = ALIGN,
     every: int | None = None,
-    batches: int = 20,
+    batches: int = BATCHES,
     threads: int | None = None,
 ) -> LyapunovSpectrum:
     """The `count` largest Lyapunov exponents (None: all T·P) of a batch of systems.
@@ -162,18 +164,16 @@ def _growth(
     start = np.linalg.qr(np.random.default_rng(0).normal(size=(dimension, count)))[0]
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        vectors = np.repeat(start.T[:, :, None], LANES, axis=2)
-        lost = np.zeros((count, LANES), dtype=np.int64)
-        shape = (count, ensemble.window, ensemble.features, LANES)
-        growth, by = np.empty((len(lengths), count, LANES)), kernels.scratch(block)
+        frame = kernels.frame(block, np.repeat(start.T[:, :, None], LANES, axis=2))
+        growth = np.empty((len(lengths), count, LANES))
         for n, length in enumerate(lengths):
-            mantissa, exponent = np.ones((count, LANES)), np.zeros((count, LANES), dtype=np.int64)
+            frame.mantissa[:], frame.exponent[:] = 1.0, 0
             if n == 1:
-                lost[:] = 0
-            frame = Frame(vectors, vectors.reshape(shape), mantissa, exponent, lost)
-            clock = kernels.push(length, every, frame, by, block, clock)
-            growth[n] = (np.log(mantissa) + exponent * np.log(2.0)) / max(length, 1)
-        return clock, (growth[1:], lost)
+                frame.lost[:] = 0
+            clock = kernels.push(length, every, frame, block, clock)
+            grown = np.log(frame.mantissa) + frame.exponent * np.log(2.0)
+            growth[n] = grown / max(length, 1)
+        return clock, (growth[1:], frame.lost)
 
     growth, lost = ensemble.run(task)
     return growth, lost
@@ -290,10 +290,7 @@ def returned(
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
         vectors = np.zeros((dimension, dimension, LANES))
         vectors[np.arange(dimension), ring(clock)] = 1.0
-        none = np.zeros((0, LANES), dtype=np.int64)
-        window_of = vectors.reshape(dimension, window, features, LANES)
-        frame = Frame(vectors, window_of, np.zeros((0, LANES)), none, none)
-        clock = kernels.push(steps, 0, frame, kernels.scratch(block), block, clock)
+        clock = kernels.push(steps, 0, kernels.frame(block, vectors), block, clock)
         # vectors[j, i] is the component i of the vector that began as axis j.
         return clock, (np.swapaxes(vectors[:, ring(clock)], 0, 1),)
 
@@ -321,14 +318,11 @@ def tangent_map(
     if fitting(network, context)[0].ndim != 2:
         raise ValueError(f"context.attention must have shape (T, P), got {context.attention.shape}")
     beta = check_real("beta", beta, low=0.0)
-    gamma = check_real("gamma", network.gamma if gamma is None else gamma, low=0.0)
-    epsilon = check_real(
-        "epsilon", network.epsilon if epsilon is None else epsilon, low=0.0, high=1.0
-    )
+    network = network.with_parameters(gamma=gamma, epsilon=epsilon)
     size, features = network.context, network.features
-    window = tokens(network, context, beta, epsilon=epsilon)
+    gamma, window = network.gamma, tokens(network, context, beta)
     # by[t, r, a, b] = ∂m^r_a / ∂A_b of the token of age t.
-    by = (1.0 - epsilon) * network.response(context.attention, beta=np.array(beta))
+    by = (1.0 - network.epsilon) * network.response(context.attention, beta=np.array(beta))
     query = window[0, QUERY]
     share = softmax_weights(window, gamma=gamma)
     lean = share[:, None] * (window[:, VALUE] - attend(window, gamma=gamma))

@@ -202,19 +202,13 @@ def context_from_tokens(
         return (1.0 - share) * semantic + share * drive[position % network.positions]
 
     count = overlaps.shape[-3]
-    window = [
-        placed(np.broadcast_to(overlaps[..., i, :, :], (*batch, 4, network.features)), i)
-        for i in range(max(0, count - network.context), count)
-    ][::-1]
+    text = [placed(overlaps[..., i, :, :], i) for i in range(count)]
     history: list[np.ndarray] = []
-    position = count
-    while True:
-        history.insert(0, attend(np.stack(window, axis=-3), gamma=gamma))
-        if len(history) == network.context:
-            return Context(np.stack(history, axis=-2), position % network.positions)
-        semantic = network.mean_overlaps(history[0], beta=beta)
-        window = [placed(semantic, position), *window][: network.context]
-        position += 1
+    for position in range(count, count + network.context):
+        window = np.stack(text[: -network.context - 1 : -1], axis=-3)
+        history.append(attend(window, gamma=gamma))
+        text.append(placed(network.mean_overlaps(history[-1], beta=beta), position))
+    return Context(np.stack(history[::-1], axis=-2), position % network.positions)
 
 
 def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_000) -> Context:
@@ -260,15 +254,14 @@ def trajectory(
     gamma: float | np.ndarray | None = None,
     epsilon: float | np.ndarray | None = None,
     transient: int = 0,
-    every: int = 1,
     threads: int | None = None,
 ) -> tuple[np.ndarray, Context]:
     """Semantic m^o (factor 1 − ε included) of `steps` tokens after `transient` dropped ones.
 
     beta, gamma, epsilon and the batch of the context broadcast like arrays: contexts (C, 1, T, P)
     and β (B,) give (C, B). For a sequence of M networks of equal P, T, K they broadcast to
-    (M, ...), networks first. Returns overlaps (..., steps, P), of every `every`-th token, and
-    the final context. Compiled; `step` is the plain reference.
+    (M, ...), networks first. Returns overlaps (..., steps, P) and the final context. Compiled;
+    `step` is the plain reference.
 
     >>> network = Network.document()
     >>> start = random_contexts(network, 0, count=2)
@@ -280,5 +273,5 @@ def trajectory(
     steps = check_integer("steps", steps, low=0)
     ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
     ensemble.advance(transient)
-    overlaps = ensemble.record(steps, every=every)
+    overlaps = ensemble.record(steps)
     return overlaps, ensemble.state()

@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 
-from spinformer.dmft.attractors import rotation_number, strobed
-from spinformer.dmft.mean_field import random_contexts, step
-from spinformer.dmft.network import Network
+from compendium.c33c_bifurcations.rotation import rotation_number
 
 GOLDEN = (np.sqrt(5) - 1) / 2
 
@@ -61,30 +59,3 @@ def test_the_error_of_noisy_turns_is_about_their_scatter():
     assert found.clear.all()
     scatter = found.turns.value.std(ddof=1)
     assert 0.5 < found.turns.error.mean() / scatter < 3.0
-
-
-@pytest.mark.parametrize("phase", [0, 3])
-@pytest.mark.parametrize("transient", [0, 5])
-def test_strobed_points_are_the_tokens_at_one_position(phase, transient):
-    network = Network.document()
-    start = random_contexts(network, 2, count=1).select(0)
-    points, end = strobed(network, start, beta=1.27, count=4, phase=phase, transient=transient)
-    context, found = start, []
-    for number in range(transient + 4 + 4 * 4):
-        at = context.position
-        context, overlap = step(network, context, 1.27)
-        if number >= transient and at == phase:
-            found.append(overlap)
-    # The first flash may be a whole period after the transient.
-    tail = [i for i in range(len(found)) if np.allclose(found[i], points[0], atol=1e-12)]
-    assert tail in ([0], [1])
-    np.testing.assert_allclose(points[: len(found) - tail[0]], found[tail[0] :][:4], atol=1e-10)
-    assert end.position == (phase + 1) % 4
-
-
-def test_what_is_refused():
-    network = Network.document()
-    with pytest.raises(ValueError, match="phase"):
-        strobed(network, random_contexts(network, 0, count=1), beta=1.0, count=3, phase=4)
-    with pytest.raises(ValueError, match="points"):
-        rotation_number(np.zeros((10, 3)))
