@@ -107,6 +107,9 @@ def test_two_opposite_patterns_have_the_magnets_fixed_point():
     v = torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64)
     patterns, norm = torch.stack([v, -v]), 6.0
     assert mean_critical_beta(patterns) == pytest.approx(1 / norm, rel=1e-12)
+    others = draw(30, 6, seed=8)
+    variance = np.linalg.eigvalsh(np.cov(others.numpy().T, bias=True))[-1]
+    assert mean_critical_beta(others) == pytest.approx(1 / variance, rel=1e-12)
     for beta in (0.9 / norm, 1.02 / norm, 2.0 / norm):
         found = find_fixed_points(patterns, beta=beta)
         overlaps = sorted((found.points @ v / norm).tolist())
@@ -119,18 +122,6 @@ def test_two_opposite_patterns_have_the_magnets_fixed_point():
         np.testing.assert_allclose(overlaps, [-magnet, 0.0, magnet], atol=1e-8)
         assert found.stable.tolist() == [True, True, False]
         assert found.eigenvalue[-1].item() == pytest.approx(beta * norm, rel=1e-12)
-
-
-def test_mean_loses_stability_exactly_where_beta_times_the_covariance_is_one():
-    patterns = draw(30, 6, seed=8)
-    patterns = patterns - patterns.mean(0)
-    critical = mean_critical_beta(patterns)
-    covariance = np.cov(patterns.numpy().T, bias=True)
-    assert critical == pytest.approx(1 / np.linalg.eigvalsh(covariance)[-1], rel=1e-12)
-    nudge = 1e-7 * draw(1, 6, seed=9)
-    for factor, grows in ((0.98, False), (1.02, True)):
-        moved = retrieve(patterns, queries=nudge, beta=factor * critical, steps=200).states
-        assert (float(moved.norm()) > float(nudge.norm())) is grows
 
 
 @pytest.mark.claim("A15")
@@ -183,8 +174,6 @@ def test_queries_do_not_disturb_each_other():
         torch.testing.assert_close(alone.states, together.states[index], rtol=0, atol=1e-13)
         assert int(alone.steps) == int(together.steps[index])
     torch.testing.assert_close(together.attention @ patterns, together.states, rtol=0, atol=1e-13)
-    short = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-9, max_steps=2)
-    assert not bool(short.converged.all())
 
 
 def test_batched_memories_and_gradients_through_retrieval():
@@ -200,20 +189,6 @@ def test_batched_memories_and_gradients_through_retrieval():
         leaves,
         fast_mode=True,
     )
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"patterns": torch.ones(2)}, ValueError, r"patterns must have shape \(\.\.\., N, d\)"),
-        ({"queries": torch.ones(3)}, ValueError, "queries must have as last axis"),
-        ({"queries": torch.ones(2).double()}, TypeError, "queries must be .* like patterns"),
-    ],
-)
-def test_retrieve_refuses_bad_input(change, error, message):
-    arguments = {"patterns": torch.ones(3, 2), "queries": torch.ones(2), "beta": 1.0, **change}
-    with pytest.raises(error, match=message):
-        retrieve(**arguments)
 
 
 def test_residual_steps_and_status_say_how_retrieval_ended():
@@ -266,15 +241,17 @@ def test_search_counts_the_starts_that_did_not_arrive():
     "function", [energy, attention_weights, gradient, jacobian, update], ids=lambda f: f.__name__
 )
 def test_overflow_and_misfits_are_refused(function):
-    patterns = torch.eye(3)
-    with pytest.raises(ValueError, match=r"too large for torch\.float32"):
-        function(patterns * 1e20, states=patterns * 1e20)
-    with pytest.raises(TypeError, match=r"states must be torch\.float32 on cpu like patterns"):
-        function(patterns, states=patterns.double())
-    with pytest.raises(ValueError, match="states and patterns must have batch shapes"):
-        function(patterns.expand(2, 3, 3), states=patterns.expand(3, 3, 3))
-    with pytest.raises(ValueError, match="patterns must hold at least 1 row"):
-        function(patterns[:0], states=patterns)
+    one = torch.eye(3)
+    for patterns, states, error, message in (
+        (one * 1e20, one * 1e20, ValueError, r"too large for torch\.float32"),
+        (one, one.double(), TypeError, r"states must be torch\.float32 on cpu like patterns"),
+        (one, torch.ones(2), ValueError, "states must have as last axis"),
+        (one.expand(2, 3, 3), one.expand(3, 3, 3), ValueError, "states and patterns must have ba"),
+        (one[:0], one, ValueError, "patterns must hold at least 1 row"),
+        (one[0], one, ValueError, r"patterns must have shape \(\.\.\., N, d\)"),
+    ):
+        with pytest.raises(error, match=message):
+            function(patterns, states=states)
 
 
 def test_random_patterns_are_kept_where_the_estimate_says():

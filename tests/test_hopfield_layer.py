@@ -82,10 +82,10 @@ def explicit(layer, queries, patterns, allowed=None, memories=0):
     return torch.as_tensor(linear(out, layer.to_output))
 
 
-@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("stop", [{"steps": 1}, {"steps": 3}, {"steps": 400, "tolerance": 1e-14}])
 @pytest.mark.parametrize("options", [{}, {"beta": [0.2, 1.0, 3.0]}, {"memories": 4, "beta": 0.7}])
-def test_layer_equals_the_formula(steps, options):
-    layer = make(steps=steps, **options)
+def test_layer_equals_the_formula(stop, options):
+    layer = make(**stop, **options)
     queries, patterns = draw(2, 4, 12, seed=1), draw(2, 6, 12, seed=2)
     memories = options.get("memories", 0)
     wanted = explicit(layer, queries, patterns, memories=memories)
@@ -102,9 +102,11 @@ def test_layer_equals_the_formula(steps, options):
         torch.testing.assert_close(got, wanted, **EXACT)
 
 
-@pytest.mark.parametrize("steps", [1, 3])
-def test_gradcheck_of_inputs_and_every_parameter(steps):
-    layer = make(4, 2, steps=steps, memories=2, learn_beta=True, beta=[0.5, 1.5])
+@pytest.mark.parametrize(
+    "options", [{"steps": 1}, {"steps": 3}, {"tolerance": 1e-12, "steps": 3000}]
+)
+def test_gradcheck_of_inputs_and_every_parameter(options):
+    layer = make(4, 2, memories=2, learn_beta=True, beta=[0.5, 1.5], **options)
     inputs = [draw(2, 2, 4, seed=1).requires_grad_(), draw(2, 3, 4, seed=2).requires_grad_()]
     names = [name for name, _ in layer.named_parameters()]
     values = [p.detach().clone().requires_grad_() for p in layer.parameters()]
@@ -115,28 +117,19 @@ def test_gradcheck_of_inputs_and_every_parameter(steps):
 
     assert torch.autograd.gradcheck(run, (*inputs, *values), fast_mode=True)
     layer(inputs[0], patterns=inputs[1]).square().sum().backward()
-    # The key bias alone is idle at one step: it adds the same score to every pattern.
-    idle = {"to_key.bias"} if steps == 1 else set()
+    # The key bias is idle at one step: it adds the same score to every pattern. A rest does not
+    # feel where it was reached from.
+    idle = {1: ("to_key.bias",), 3: (), 3000: ("to_query", "query_norm")}[layer.steps]
     for name, parameter in layer.named_parameters():
-        assert (float(parameter.grad.abs().max()) < 1e-12) is (name in idle), name
+        slope = 0.0 if parameter.grad is None else float(parameter.grad.abs().max())
+        assert (slope < 1e-12) is name.startswith(idle), name
 
 
 def test_memory_alone_and_pooling():
-    layer = make(memories=5, steps=2)
-    queries = draw(2, 4, 12, seed=1)
-    given = make(memories=0, steps=2)
-    given.load_state_dict(layer.state_dict(), strict=False)
+    layer, queries = make(memories=5, steps=2), draw(2, 4, 12, seed=1)
     shared = layer.memory.detach().expand(2, -1, -1)
-    torch.testing.assert_close(layer(queries), given(queries, patterns=shared), **EXACT)
-    before = layer(queries)
-    with torch.no_grad():
-        layer.memory[0, :6] += 1.0
-    assert float((layer(queries) - before).detach().abs().max()) > 1e-3
-
-    pool = make(pooling=2)
-    patterns = draw(3, 9, 12, seed=2)
-    order = torch.arange(8, -1, -1)
-    torch.testing.assert_close(pool(patterns=patterns), pool(patterns=patterns[:, order]), **EXACT)
+    torch.testing.assert_close(layer(queries), explicit(layer, queries, shared), **EXACT)
+    pool, patterns = make(pooling=2), draw(3, 9, 12, seed=2)
     wanted = explicit(pool, pool.pooled_queries.expand(3, -1, -1), patterns)
     torch.testing.assert_close(pool(patterns=patterns), wanted, **EXACT)
 
@@ -150,31 +143,6 @@ def test_dropout_acts_in_training_only():
 
 
 # --- hops until rest ---------------------------------------------------------------------------
-
-
-def test_implicit_derivatives_are_those_of_many_unrolled_steps():
-    options = {"learn_beta": True, "beta": [0.3, 0.6, 1.0], "memories": 2}
-    resting = make(tolerance=1e-12, steps=3000, **options)
-    unrolled = make(steps=1500, **options)
-    queries, patterns = draw(2, 4, 12, seed=1), draw(2, 5, 12, seed=2)
-    closed = draw(6, 4, 5, seed=4) < -1.0
-    found = []
-    for layer in (resting, unrolled):
-        inputs = patterns.clone().requires_grad_()
-        output = layer(queries, patterns=inputs, attn_mask=closed)
-        output.square().sum().backward()
-        grads = {name: p.grad for name, p in layer.named_parameters()}
-        found.append((output, inputs.grad, grads))
-    (output, inputs, grads), (output_, inputs_, grads_) = found
-    torch.testing.assert_close(output, output_, rtol=0, atol=1e-9)
-    torch.testing.assert_close(inputs, inputs_, rtol=0, atol=1e-7)
-    for name, grad in grads_.items():
-        if name.startswith(("to_query", "query_norm")):
-            # The rest does not feel where it was reached from.
-            assert grads[name] is None
-            assert float(grad.abs().max()) < 1e-7
-        else:
-            torch.testing.assert_close(grads[name], grad, rtol=0, atol=1e-7)
 
 
 def test_the_record_says_what_another_hop_would_do():
@@ -212,18 +180,6 @@ def test_the_record_says_what_another_hop_would_do():
     assert 0 < fixed.count(Status.CONVERGED) < moved.numel()
 
 
-def test_a_rest_does_not_depend_on_its_neighbours():
-    layer = make(tolerance=1e-3, steps=300)
-    queries, patterns = draw(3, 5, 12, seed=1), draw(3, 6, 12, seed=2)
-    _, both = layer(queries, patterns=patterns, return_states=True)
-    assert len(both.steps.unique()) > 2
-    for b in range(3):
-        for s in range(5):
-            given = {"patterns": patterns[b : b + 1], "return_states": True}
-            _, alone = layer(queries[b : b + 1, s : s + 1], **given)
-            torch.testing.assert_close(alone.value[0, :, 0], both.value[b, :, s], **EXACT)
-
-
 def test_a_layer_without_maps_is_the_memory_itself():
     queries, patterns = draw(2, 4, 6, seed=1), draw(2, 9, 6, seed=2)
     layer, reader, other = (
@@ -250,21 +206,6 @@ def test_a_layer_without_maps_is_the_memory_itself():
         torch.testing.assert_close(found[0] if needed else found, wanted, **EXACT)
     wanted = continuous.retrieve(patterns, queries=queries, beta=1.6, tolerance=1e-9).states
     torch.testing.assert_close(layer(queries, patterns=patterns), wanted, rtol=0, atol=1e-8)
-
-
-def test_second_derivatives_are_right_or_refused():
-    x = draw(1, 3, 4).requires_grad_()
-
-    def run(patterns, layer):
-        return layer(patterns.detach(), patterns=patterns).square().sum()
-
-    fused = make(4, 2, steps=2)
-    (grad,) = torch.autograd.grad(run(x, fused), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="not implemented"):
-        grad.sum().backward()
-    plain = make(4, 2, tolerance=1e-12, steps=3000).requires_grad_(False)
-    plain.lagrangian = PLAIN
-    assert torch.autograd.gradgradcheck(lambda p: run(p, plain), (x,), fast_mode=True)
 
 
 def test_the_adjoint_is_solved_to_the_tolerance():

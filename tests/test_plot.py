@@ -15,7 +15,7 @@ def draw(points=20, *, label="field $\\beta h$"):
     figure, (left, right) = plt.subplots(1, 2, figsize=(6, 3), layout="constrained")
     left.plot(np.arange(points), np.sin(np.arange(points)), "o", label="sine")
     left.set_xlabel(label)
-    left.legend()
+    left.legend(loc="upper right")
     right.imshow(np.eye(3))
     right.text(1, 1, "on it", color="white")
     right.set_title("above it")

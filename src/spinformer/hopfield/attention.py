@@ -175,7 +175,8 @@ def hop(
     """Σ_i p_i c_i with p = ∇Λ(scaled·ξ + bias), (..., S, d'), content (..., N, d').
 
     `scaled` are the keys times β; `dropout` is the probability that a weight is dropped. The
-    default Lagrangian runs in the framework's fused kernel, where `bias` may be boolean, too.
+    default Lagrangian runs in the framework's fused kernel. `bias` may be boolean, True where a
+    state may look.
 
     >>> hop(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
     tensor([[0.5000, 0.5000]])
@@ -184,6 +185,30 @@ def hop(
         return functional.scaled_dot_product_attention(
             states, scaled, content, attn_mask=bias, dropout_p=dropout, scale=1.0
         )
-    scores = states @ scaled.mT
-    weights = lagrangian.gradient(scores if bias is None else scores + bias)
+    weights = read_weights(states, scaled=scaled, bias=bias, lagrangian=lagrangian)
     return functional.dropout(weights, dropout) @ content
+
+
+def read_weights(
+    states: Tensor, *, scaled: Tensor, bias: Tensor | None, lagrangian: Lagrangian
+) -> Tensor:
+    """p of a `hop`, (..., S, N), made explicitly.
+
+    >>> read_weights(torch.zeros(1, 2), scaled=torch.eye(2), bias=None, lagrangian=LOG_SUM_EXP)
+    tensor([[0.5000, 0.5000]])
+    """
+    scores = states @ scaled.mT
+    if bias is not None:
+        scores = scores + as_bias(bias, scores.dtype)
+    return lagrangian.gradient(scores)
+
+
+def as_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask as numbers to be added to the scores: 0 where True, −inf where False.
+
+    >>> as_bias(torch.tensor([True, False]), torch.float32)
+    tensor([0., -inf])
+    """
+    if mask.dtype != torch.bool:
+        return mask.to(dtype)
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)

@@ -97,7 +97,6 @@ def _gibbs(
     >>> _gibbs(torch.zeros(1, 2), states=torch.ones(5, 2), steps=1).shape
     torch.Size([5, 2])
     """
-    patterns, states, beta = _check_sample(patterns, states, beta, "states")
     steps = check_integer("steps", steps, low=1)
     generator = torch_generator(seed, device=patterns.device)
     with torch.no_grad():
@@ -113,15 +112,13 @@ def _noisy(means: Tensor, beta: float, generator: torch.Generator | None) -> Ten
     return means + noise / math.sqrt(beta)
 
 
-def _check_sample(
-    patterns: Tensor, data: Tensor, beta: float, name: str = "data"
-) -> tuple[Tensor, Tensor, float]:
+def _check_sample(patterns: Tensor, data: Tensor, beta: float) -> tuple[Tensor, Tensor, float]:
     """One memory (N, d), at least one row of data for it, (M, d), and β."""
     patterns = check_patterns(patterns)
-    data = check_states(name, data, patterns=patterns)
+    data = check_states("data", data, patterns=patterns)
     if data.ndim != 2 or data.shape[0] == 0:
         raise ValueError(
-            f"{name} must have shape (M, {patterns.shape[1]}), M > 0, got {tuple(data.shape)}"
+            f"data must have shape (M, {patterns.shape[1]}), M > 0, got {tuple(data.shape)}"
         )
     return patterns, data, check_beta(beta)
 
@@ -183,7 +180,6 @@ def _em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     >>> _em_update(torch.ones(1, 2), data=torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
     tensor([[2., 0.]])
     """
-    patterns, data, beta = _check_sample(patterns, data, beta)
     with torch.no_grad():
         pull = _pull(patterns, data, beta)
         lengths = check_result("mean", pull.norm(dim=-1))
@@ -266,9 +262,8 @@ def fit(
             status = Status.DIVERGED
             break
         losses.append(float(loss(patterns, data=data, beta=beta)))
-        if method == "cd":
-            continue
-        if -rounding * (1.0 + abs(losses[-1])) <= losses[-2] - losses[-1] < tolerance:
+        fallen = losses[-2] - losses[-1]
+        if method != "cd" and -rounding * (1.0 + abs(losses[-1])) <= fallen < tolerance:
             status = Status.CONVERGED
             break
     if method != "cd" and status is Status.STEP_LIMIT and losses[-1] > losses[0]:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ from spinformer.core.checks import (
     check_array,
     check_choice,
     check_flag,
+    check_function,
     check_instance,
     check_integer,
 )
@@ -47,7 +48,6 @@ from spinformer.core.solve import Solution, Status, status_of
 from spinformer.core.states import hebbian_couplings
 
 _Function = Callable[[np.ndarray], np.ndarray]
-MAX_DEGREE = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +73,8 @@ class Separation:
         """Raise TypeError for what is not a function."""
         for name in ("function", "derivative", "log", "log_derivative"):
             given = getattr(self, name)
-            if not (callable(given) or (given is None and name != "function")):
-                raise TypeError(f"{name} must be a function, got {type(given).__name__}")
+            if given is not None or name == "function":
+                check_function(name, given)
 
     def __call__(self, overlaps: np.ndarray) -> np.ndarray:
         """F of the overlaps."""
@@ -107,18 +107,18 @@ def polynomial(degree: int) -> Separation:
     >>> float(polynomial(3)(np.array(-2.0)))
     -8.0
     """
-    return _polynomial(check_integer("degree", degree, low=2, high=MAX_DEGREE))
+    return _POLYNOMIALS[check_integer("degree", degree, low=2, high=max(_POLYNOMIALS))]
 
 
-@cache
-def _polynomial(degree: int) -> Separation:
-    return Separation(
+# One object a degree: tables are kept by it.
+_POLYNOMIALS = {
+    degree: Separation(
         name=f"polynomial of degree {degree}",
         function=partial(_power, exponent=degree),
         derivative=partial(_power, exponent=degree - 1, factor=float(degree)),
     )
-
-
+    for degree in range(2, 21)
+}
 CLASSICAL = Separation(
     name="classical", function=partial(_power, exponent=2, factor=0.5), derivative=_same
 )
@@ -142,9 +142,9 @@ def energy(
     >>> energy([[1, 1, -1]], states=[[1, 1, -1], [1, 0, 1]])
     array([-4.5,  0. ])
     """
-    patterns, states, push = _check(patterns, "states", states, separation, bias)
+    memory, states = _check(patterns, "states", states, separation, False, bias)
     with np.errstate(over="ignore"):
-        result = -separation(states @ patterns.T).sum(axis=1) + states @ push
+        result = _plain_energy(memory, states, states @ memory.patterns.T)
     if not np.isfinite(result).all():
         raise ValueError(
             f"states overlap with patterns so much that the sum of {separation} overflows"
@@ -169,8 +169,7 @@ def fields(
     >>> fields([[1, 1, -1]], states=[[1, -1, -1]])
     array([[0., 2., 0.]])
     """
-    patterns, states, push = _check(patterns, "states", states, separation, bias)
-    return _fields(_Memory(patterns, separation, check_flag("diagonal", diagonal), push), states)
+    return _fields(*_check(patterns, "states", states, separation, diagonal, bias))
 
 
 class _Memory(NamedTuple):
@@ -178,6 +177,10 @@ class _Memory(NamedTuple):
     separation: Separation
     diagonal: bool
     push: np.ndarray
+
+
+def _plain_energy(memory: _Memory, states: np.ndarray, products: np.ndarray) -> np.ndarray:
+    return -memory.separation(products).sum(axis=1) + states @ memory.push
 
 
 def _fields(memory: _Memory, states: np.ndarray) -> np.ndarray:
@@ -216,20 +219,20 @@ def _slope(separation: Separation) -> _Function:
 
 
 def _check(
-    patterns: Any, name: str, states: Any, separation: Any, bias: Any
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Patterns (N, d) of ±1, states (Q, d) of ±1 and 0, bias (d,)."""
+    patterns: Any, name: str, states: Any, separation: Any, diagonal: Any, bias: Any
+) -> tuple[_Memory, np.ndarray]:
+    """A memory of patterns (N, d) of ±1 with a bias (d,), and states (Q, d) of ±1 and 0."""
     patterns = check_array("patterns", patterns, ndim=2, values=(-1, 1))
     if 0 in patterns.shape:
         raise ValueError(f"patterns must hold at least one pattern, got shape {patterns.shape}")
     dim = patterns.shape[1]
     states = check_array(name, states, shape=(None, dim), values=(-1, 0, 1))
     check_instance("separation", separation, Separation)
-    if bias is None:
-        return patterns, states, np.zeros(dim)
-    if separation.log is not None:
+    check_flag("diagonal", diagonal)
+    if bias is not None and separation.log is not None:
         raise ValueError(f"bias must be None for {separation}, whose energy is scaled")
-    return patterns, states, check_array("bias", bias, shape=(dim,))
+    push = np.zeros(dim) if bias is None else check_array("bias", bias, shape=(dim,))
+    return _Memory(patterns, separation, diagonal, push), states
 
 
 # -- retrieval -------------------------------------------------------------------------------
@@ -292,15 +295,14 @@ def retrieve(
     >>> found.states, bool(found.converged[0])
     (array([[ 1.,  1.,  1., -1.]]), True)
     """
-    patterns, states, push = _check(patterns, "queries", queries, separation, bias)
+    memory, states = _check(patterns, "queries", queries, separation, diagonal, bias)
+    patterns, push = memory.patterns, memory.push
     check_choice("schedule", schedule, ("asynchronous", "synchronous"))
     check_choice("kernel", kernel, ("auto", "couplings", "overlaps"))
-    check_flag("diagonal", diagonal)
     check_flag("throw", throw)
     max_steps, rng = check_integer("max_steps", max_steps, low=1), numpy_generator(seed)
     if kernel == "couplings" and separation != CLASSICAL:
         raise ValueError(f"kernel 'couplings' needs the classical energy, got {separation}")
-    memory = _Memory(patterns, separation, diagonal, push)
     if schedule == "synchronous":
         found = _synchronous(memory, states, max_steps)
     elif kernel == "overlaps" or separation != CLASSICAL:
@@ -340,8 +342,8 @@ def descend(
     spins, kind = queries.astype(np.int8), couplings.dtype
     field = np.ascontiguousarray(queries.astype(kind) @ couplings - bias, dtype=kind)
 
-    def visit(order: np.ndarray) -> tuple[np.ndarray, None]:
-        return _sweep_couplings(couplings, spins, field, order), None
+    def visit(order: np.ndarray) -> np.ndarray:
+        return _sweep_couplings(couplings, spins, field, order)
 
     def value() -> np.ndarray:
         now = spins.astype(np.float64)
@@ -357,43 +359,42 @@ def _by_overlaps(
     count, d = patterns.shape
     spins, bits = states.astype(np.int8), np.ascontiguousarray(patterns.T, dtype=np.int8)
     products = np.rint(states @ patterns.T).astype(np.int64)
-    tables = _tabulate(separation, d, count, diagonal)
+    tables, rises = _tabulate(separation, d, count, diagonal), np.zeros(len(spins), dtype=np.int64)
 
-    def visit(order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _sweep_overlaps(bits, spins, products, order, tables, diagonal, push)
+    def visit(order: np.ndarray) -> np.ndarray:
+        return _sweep_overlaps(bits, spins, products, order, tables, diagonal, push, rises)
 
     def value() -> np.ndarray:
         if separation.log is None:
-            return -separation(products.astype(np.float64)).sum(axis=1) + spins @ push
+            return _plain_energy(memory, spins, products.astype(np.float64))
         sums = [_depth(product, *tables[3:]) for product in products]
         return -np.array([np.log(found) + power * np.log(2.0) for found, _, power in sums])
 
-    return _relax(spins, visit, value, max_steps, rng)
+    return replace(_relax(spins, visit, value, max_steps, rng), rises=rises)
 
 
 def _synchronous(memory: _Memory, states: np.ndarray, max_steps: int) -> DiscreteRetrieval:
-    patterns, separation, _, push = memory
+    patterns, log = memory.patterns, memory.separation.log
     spins = states.copy()
     before = np.full_like(spins, 2.0)  # no state: nothing returns to it
-    moving, cycling = np.ones(len(spins), dtype=bool), np.zeros(len(spins), dtype=bool)
-    residual = np.zeros(len(spins), dtype=np.int64)
+    residual, cycling = np.ones(len(spins), dtype=np.int64), np.zeros(len(spins), dtype=bool)
 
-    def visit(_: np.ndarray) -> tuple[np.ndarray, None]:
-        changed = np.zeros(len(spins), dtype=np.int64)
-        active = np.flatnonzero(moving)
+    def visit(_: np.ndarray) -> np.ndarray:
+        changed = np.zeros_like(residual)
+        active = np.flatnonzero((residual > 0) & ~cycling)
         now = spins[active]
         field = _fields(memory, now)
         after = np.where(field == 0, np.where(now == 0, 1.0, now), np.sign(field))
         changed[active] = residual[active] = (after != now).sum(axis=1)
         cycling[active] = (after == before[active]).all(axis=1) & (changed[active] > 0)
-        moving[active] = (changed[active] > 0) & ~cycling[active]
         before[active], spins[active] = now, after
-        return changed, None
+        return changed
 
     def value() -> np.ndarray:
-        if separation.log is None:
-            return -separation(spins @ patterns.T).sum(axis=1) + spins @ push
-        return -np.asarray(logsumexp(separation.log(spins @ patterns.T), axis=1))
+        products = spins @ patterns.T
+        if log is None:
+            return _plain_energy(memory, spins, products)
+        return -np.asarray(logsumexp(log(products), axis=1))
 
     found = _relax(spins, visit, value, max_steps, numpy_generator(0))
     status = np.where(cycling, int(Status.CYCLE), status_of(residual == 0))
@@ -402,20 +403,19 @@ def _synchronous(memory: _Memory, states: np.ndarray, max_steps: int) -> Discret
 
 def _relax(
     spins: np.ndarray,
-    visit: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]],
+    visit: _Function,
     value: Callable[[], np.ndarray],
     max_steps: int,
     rng: np.random.Generator,
 ) -> DiscreteRetrieval:
     """Sweep until a whole sweep changes nothing. `visit` turns `spins` (Q, d) in place, in a given
-    order, and tells how many of each query, and how many of these raised the energy (or None)."""
-    sweeps, flips, rises = (np.zeros(len(spins), dtype=np.int64) for _ in range(3))
-    changed, raised, energies = np.ones(len(spins), dtype=np.int64), None, [value()]
+    order, and tells how many of each query."""
+    sweeps, flips, changed = (np.zeros(len(spins), dtype=np.int64) for _ in range(3))
+    energies = [value()]
     for _ in range(max_steps):
-        changed, raised = visit(rng.permutation(spins.shape[1]))
+        changed = visit(rng.permutation(spins.shape[1]))
         flips += changed
         sweeps += changed > 0
-        rises += 0 if raised is None else raised
         energies.append(value())
         if not changed.any():
             break
@@ -426,7 +426,6 @@ def _relax(
         status=status_of(changed == 0),
         energies=np.stack(energies, axis=1),
         flips=flips,
-        rises=None if raised is None else rises,
     )
 
 
@@ -535,12 +534,12 @@ def _sweep_overlaps(
     tables: tuple[Any, ...],
     diagonal: bool,
     push: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+    rises: np.ndarray,
+) -> np.ndarray:
     """One sweep at a cost of N per visit, for any F. bits: (d, N), patterns transposed. products:
-    (Q, N) x_μ·ξ, kept up to date. Returns flips and rises, (Q,)."""
+    (Q, N) x_μ·ξ, kept up to date, as are the rises (Q,). Returns flips (Q,)."""
     gain, gain_power, rank, value, value_power = tables
-    d = spins.shape[1]
-    flips, rises = np.zeros(len(spins), dtype=np.int64), np.zeros(len(spins), dtype=np.int64)
+    d, flips = spins.shape[1], np.zeros(len(spins), dtype=np.int64)
     counts = np.zeros(2 * d + 1, dtype=np.int64)
     biased = push.any()
     for q in range(len(spins)):
@@ -575,7 +574,7 @@ def _sweep_overlaps(
             if old != 0 and rise > 1e-13 * scale * 2.0 ** (low - top):
                 rises[q] += 1
             before, scale, low = after, weight, high
-    return flips, rises
+    return flips
 
 
 @njit(nogil=True, cache=True)
@@ -583,18 +582,15 @@ def _depth(product: np.ndarray, value: np.ndarray, power: np.ndarray) -> tuple[f
     """Σ_μ F as (sum, sum of magnitudes, power of two that multiplies both)."""
     zero = (value.size - 1) // 2
     found, scale, top = 0.0, 0.0, 0
-    if power.size == 0:
-        for mu in range(product.size):
-            entry = value[product[mu] + zero]
-            found += entry
-            scale += abs(entry)
-        return found, scale, top
-    top = power[product[0] + zero]
-    for mu in range(1, product.size):
-        top = max(top, power[product[mu] + zero])
+    if power.size:
+        top = power[product[0] + zero]
+        for mu in range(1, product.size):
+            top = max(top, power[product[mu] + zero])
     for mu in range(product.size):
         k = product[mu] + zero
-        entry = value[k] * _HALVES[min(top - power[k], _DOUBLINGS - 1)]
+        entry = value[k]
+        if power.size:
+            entry *= _HALVES[min(top - power[k], _DOUBLINGS - 1)]
         found += entry
         scale += abs(entry)
     return found, scale, top
@@ -613,16 +609,12 @@ def _counted_field(
     """Σ_μ gain · x_μi as (sum, power of two); `counts` is scratch, zero before and after."""
     zero = (counts.size - 1) // 2
     low, high = counts.size - 1, 0
-    if rank.size:
-        for mu in range(product.size):
-            place = rank[zero - product[mu] + bit[mu] * own]
-            counts[place] += bit[mu]
-            low, high = min(low, place), max(high, place)
-    else:
-        for mu in range(product.size):
-            place = zero - product[mu] + bit[mu] * own
-            counts[place] += bit[mu]
-            low, high = min(low, place), max(high, place)
+    for mu in range(product.size):
+        place = zero - product[mu] + bit[mu] * own
+        if rank.size:
+            place = rank[place]
+        counts[place] += bit[mu]
+        low, high = min(low, place), max(high, place)
     first = low
     while first < high and counts[first] == 0:
         first += 1

@@ -27,8 +27,8 @@ from spinformer.core.checks import check_real, check_tensor
 from spinformer.core.implicit import implicit_root
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
-from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, hop
-from spinformer.hopfield.continuous import attention_weights, energy, gradient, retrieve
+from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, hop, read_weights
+from spinformer.hopfield.continuous import attention_weights, energy, gradient, jacobian, retrieve
 from spinformer.hopfield.inputs import (
     check_beta,
     check_patterns,
@@ -229,12 +229,10 @@ def find_fixed_points(
 def _newton(patterns: Tensor, state: Tensor, beta: float, tolerance: float) -> Tensor | None:
     identity = torch.eye(patterns.shape[1], dtype=patterns.dtype, device=patterns.device)
     for _ in range(50):
-        weights = torch.softmax(beta * patterns @ state, dim=0)
-        mean = weights @ patterns
-        centred = patterns - mean
-        hessian = identity - beta * centred.mT @ (weights.unsqueeze(-1) * centred)
-        step = torch.linalg.lstsq(hessian, (mean - state).unsqueeze(-1)).solution.squeeze(-1)
-        state = state + step
+        hessian = identity - jacobian(patterns, states=state, beta=beta)
+        slope = gradient(patterns, states=state, beta=beta)
+        step = torch.linalg.lstsq(hessian, slope.unsqueeze(-1)).solution.squeeze(-1)
+        state = state - step
         if not bool(torch.isfinite(state).all()):
             return None
         if float(step.norm()) <= tolerance:
@@ -322,8 +320,8 @@ class _Rest(torch.autograd.Function):
         fresh = (lambda x: x.view_as(x)) if again else (lambda x: x.detach())
 
         def land(xi: Tensor, keys: Tensor, beta: Tensor, bias: Tensor | None = None) -> Tensor:
-            scores = xi @ (keys * beta).mT
-            return ctx.lagrangian.gradient(scores if bias is None else scores + bias) @ keys
+            weights = read_weights(xi, scaled=keys * beta, bias=bias, lagrangian=ctx.lagrangian)
+            return weights @ keys
 
         with torch.enable_grad():
             state, *parts = (

