@@ -249,7 +249,7 @@ def test_what_did_not_converge_is_neither_stable_nor_silent():
         solve_mean_field(couplings, **options)
 
 
-def test_a_climb_that_cannot_rise_is_stalled():
+def test_a_climb_that_cannot_rise_is_stalled(monkeypatch):
     falls = iter(range(100))
 
     def evaluate(x, _):
@@ -257,9 +257,10 @@ def test_a_climb_that_cannot_rise_is_stalled():
             psi=-float(next(falls)), gradient=np.ones(2), curvature=np.zeros((2, 2))
         )
 
-    _, _, steps, stuck = mean_field._climb(evaluate, np.zeros(2), 1e-9, 10)
-    assert stuck
-    assert steps == 0
+    monkeypatch.setitem(_FUNCTIONALS, "tap", lambda k, theta: evaluate)
+    found = solve_mean_field(np.zeros((2, 2)), fields=np.zeros(2), beta=1.0, throw=False)
+    assert found.status == Status.STALLED
+    assert found.steps == 0
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -256,20 +256,33 @@ def solve_mean_field(
     check_flag("throw", throw)
     batch, size = field.shape[:-1], field.shape[-1]
     k, theta = beta * matrix.reshape(-1, size, size), beta * field.reshape(-1, size)
-    first = theta if start is None else _atanh("start", start, field.shape).reshape(-1, size)
+    first = theta
+    if start is not None:
+        m = check_array("start", start, shape=field.shape)
+        if np.any(np.abs(m) >= 1):
+            raise ValueError(
+                f"start must have entries inside (-1, 1), got one of {np.abs(m).max()}"
+            )
+        first = np.arctanh(m).reshape(-1, size)
     found = []
     for system in range(len(theta)):
         evaluate = _FUNCTIONALS[method](k[system], theta[system])
-        if newton:
-            x, point, steps, stuck = _climb(evaluate, first[system], tolerance, max_steps)
-        else:
-            x, point, steps, stuck = _iterate(
-                evaluate, first[system], damping, tolerance, max_steps
+        x = first[system]
+        point, status = evaluate(x, None), Status.STEP_LIMIT
+        for steps in range(max_steps + 1):
+            residual = float(np.abs(np.tanh(x + point.gradient) - np.tanh(x)).max())
+            if residual <= tolerance or steps == max_steps:
+                break
+            moved = (
+                _climbed(evaluate, x, point) if newton else _iterated(evaluate, x, point, damping)
             )
-        residual, (chi, maximum) = _residual(x, point), _response(x, point)
-        status = Status.STALLED if stuck else Status.STEP_LIMIT
+            if moved is None:
+                status = Status.STALLED
+                break
+            x, point = moved
         if residual <= tolerance and point.slack <= _SLACK:
             status = Status.CONVERGED
+        chi, maximum = _response(x, point)
         stable = maximum and status == Status.CONVERGED
         found.append((np.tanh(x), residual, steps, int(status), point.psi, chi, stable))
     m, residuals, counts, states, psi, susceptibility, stables = map(
@@ -291,72 +304,48 @@ def solve_mean_field(
     return solution
 
 
-def _atanh(name: str, magnetization: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    m = check_array(name, magnetization, shape=shape)
-    if np.any(np.abs(m) >= 1):
-        raise ValueError(f"{name} must have entries inside (-1, 1), got one of {np.abs(m).max()}")
-    return np.arctanh(m)
+def _climbed(
+    evaluate: _Functional, x: np.ndarray, point: _Point
+) -> tuple[np.ndarray, _Point] | None:
+    """One step up psi from atanh m = x and the point there; None if all steps make psi fall."""
+    spread, scaled = _scaled_hessian(x, point)
+    try:
+        factor = cholesky(scaled, lower=True, check_finite=False)
+    except LinAlgError:
+        step = point.gradient
+    else:
+        inner = cho_solve((factor, True), spread * point.gradient, check_finite=False)
+        step = point.gradient - point.curvature @ (spread * inner)
+    step = step * min(1.0, 3.0 / float(np.abs(step).max()))
+    slope = float(step @ (spread**2 * point.gradient))
+    rounding = 4e-15 * (1 + abs(point.psi))
+    for length in 0.5 ** np.arange(40):
+        trial = evaluate(x + length * step, point.root)
+        if trial.psi >= point.psi + 1e-4 * length * slope - rounding:
+            return x + length * step, trial
+    return None
 
 
-def _residual(x: np.ndarray, point: _Point) -> float:
-    return float(np.abs(np.tanh(x + point.gradient) - np.tanh(x)).max())
+def _iterated(
+    evaluate: _Functional, x: np.ndarray, point: _Point, damping: float
+) -> tuple[np.ndarray, _Point]:
+    """The equation of state once, with a fraction `damping` of the old m kept."""
+    target = x + point.gradient
+    if damping > 0:
+        target = np.arctanh(damping * np.tanh(x) + (1 - damping) * np.tanh(target))
+    x = np.clip(target, -300.0, 300.0)
+    return x, evaluate(x, point.root)
 
 
-def _climb(
-    evaluate: _Functional, x: np.ndarray, tolerance: float, max_steps: int
-) -> tuple[np.ndarray, _Point, int, bool]:
-    """Climb psi from atanh m = x; each step is kept only if psi does not fall.
-
-    Returns x, the point there, the steps, and whether no step could be kept.
-    """
-    point = evaluate(x, None)
-    for step_count in range(max_steps):
-        if _residual(x, point) <= tolerance:
-            return x, point, step_count, False
-        spread = np.sqrt(_variance(x))
-        scaled = np.eye(len(x)) + spread[:, None] * point.curvature * spread
-        try:
-            factor = cholesky(scaled, lower=True, check_finite=False)
-        except LinAlgError:
-            step = point.gradient
-        else:
-            inner = cho_solve((factor, True), spread * point.gradient, check_finite=False)
-            step = point.gradient - point.curvature @ (spread * inner)
-        step = step * min(1.0, 3.0 / float(np.abs(step).max()))
-        slope = float(step @ (spread**2 * point.gradient))
-        rounding = 4e-15 * (1 + abs(point.psi))
-        length = 1.0
-        for _ in range(40):
-            trial = evaluate(x + length * step, point.root)
-            if trial.psi >= point.psi + 1e-4 * length * slope - rounding:
-                break
-            length /= 2
-        else:
-            return x, point, step_count, True
-        x, point = x + length * step, trial
-    return x, point, max_steps, False
-
-
-def _iterate(
-    evaluate: _Functional, x: np.ndarray, damping: float, tolerance: float, max_steps: int
-) -> tuple[np.ndarray, _Point, int, bool]:
-    """Apply the equation of state, with a fraction `damping` of the old m kept."""
-    point = evaluate(x, None)
-    for step_count in range(max_steps):
-        if _residual(x, point) <= tolerance:
-            return x, point, step_count, False
-        target = x + point.gradient
-        if damping > 0:
-            target = np.arctanh(damping * np.tanh(x) + (1 - damping) * np.tanh(target))
-        x = np.clip(target, -300.0, 300.0)
-        point = evaluate(x, point.root)
-    return x, point, max_steps, False
+def _scaled_hessian(x: np.ndarray, point: _Point) -> tuple[np.ndarray, np.ndarray]:
+    """√v, and −d²psi/dm² multiplied by it on both sides."""
+    spread = np.sqrt(_variance(x))
+    return spread, np.eye(len(x)) + spread[:, None] * point.curvature * spread
 
 
 def _response(x: np.ndarray, point: _Point) -> tuple[np.ndarray, bool]:
     """Susceptibility (−d²psi/dm²)⁻¹ and whether it is positive definite."""
-    spread = np.sqrt(_variance(x))
-    scaled = np.eye(len(x)) + spread[:, None] * point.curvature * spread
+    spread, scaled = _scaled_hessian(x, point)
     eigenvalues, vectors = np.linalg.eigh(scaled)
     if np.any(eigenvalues == 0):
         return np.full_like(scaled, np.nan), False
