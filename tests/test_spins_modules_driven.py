@@ -31,9 +31,6 @@ def test_future_tokens_do_not_change_the_past(theory):
     assert slope[:, 4:].abs().max() == 0
     (slope,) = torch.autograd.grad(output[:, 5].square().sum(), inputs)
     assert (slope.abs().amax((0, 2)) > 1e-6).all()
-    assert not torch.allclose(
-        _module(causal=False)(changed)[:, :4], _module(causal=False)(inputs)[:, :4]
-    )
 
 
 @pytest.mark.parametrize("theory", THEORIES)
