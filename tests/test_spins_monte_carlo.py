@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import ive
 
+from compendium.c25b_learning_under_a_drive.directions import sample_von_mises_fisher
 from spinformer.core.statistics import Estimate
 from spinformer.spins.ising import pair_couplings, sherrington_kirkpatrick, solve_exact
 from spinformer.spins.monte_carlo import (
@@ -15,7 +16,7 @@ from spinformer.spins.monte_carlo import (
     sample_ising,
     tempered_chains,
 )
-from spinformer.spins.vectors import sample_vector_spins, sample_von_mises_fisher
+from spinformer.spins.vectors import sample_vector_spins
 
 # With a few hundred comparisons in this file, 4.5 standard errors leave room for chance only.
 LIMIT = 4.5

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from compendium.c25b_learning_under_a_drive.directions import sample_von_mises_fisher
 from spinformer.spins.vectors import (
     THEORIES,
     driven_start,
     driven_step,
     entropy_rate,
-    sample_von_mises_fisher,
 )
 
 ONE = torch.ones(1, 1, dtype=torch.float64)
