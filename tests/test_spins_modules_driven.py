@@ -92,17 +92,6 @@ def test_gradients(theory):
     )
 
 
-def test_padding_and_single_tokens():
-    module, inputs = _module(steps=3), _inputs(2, 5, 8)
-    padded = torch.zeros(2, 5, dtype=torch.bool)
-    padded[1, :2] = True
-    with torch.no_grad():
-        output = module(inputs, src_key_padding_mask=padded)
-        torch.testing.assert_close(output[1, 2:], module(inputs[1, 2:]), rtol=0, atol=1e-13)
-        assert output[1, :2].abs().max() == 0
-        assert module(inputs[:, :1]).shape == (2, 1, 8)
-
-
 @pytest.mark.nightly
 def test_it_learns_recall():
     """Pairs (key, value) and then a key: which value? Chance is one in eight."""
@@ -140,17 +129,3 @@ def test_it_learns_recall():
         wrong = (logits(shuffled).argmax(-1) == target).double().mean().item()
     assert right > 0.8
     assert wrong < 0.3
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: DrivenSpinModule(6, heads=4), ValueError, "multiple of heads"),
-        (lambda: DrivenSpinModule(6, heads=2, steps=0), ValueError, "steps"),
-        (lambda: DrivenSpinModule(6, heads=2)(torch.ones(2, 5)), ValueError, "src"),
-        (lambda: DrivenSpinModule(6, heads=2)(torch.ones(2, 6).double()), TypeError, "src"),
-    ],
-)
-def test_bad_input(call, error, words):
-    with pytest.raises(error, match=words):
-        call()
