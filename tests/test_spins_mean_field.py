@@ -14,8 +14,8 @@ from spinformer.core.solve import NotConverged, Status
 from spinformer.spins import mean_field
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import (
-    _FUNCTIONALS,
     METHODS,
+    _functional,
     _unit_diagonal,
     belief_propagation,
     glass_state,
@@ -26,9 +26,8 @@ from spinformer.spins.mean_field import (
 
 def gibbs_functional(couplings, *, fields, beta, magnetization, method):
     """psi(m) at any m, stationary or not."""
-    return _FUNCTIONALS[method](beta * couplings, beta * fields)(
-        np.arctanh(magnetization), None
-    ).psi
+    evaluate = _functional(method, beta * couplings, beta * fields)
+    return evaluate(np.arctanh(magnetization), None).psi
 
 
 def _glass(seed, size, batch=(), field=0.5):
@@ -244,7 +243,7 @@ def test_a_climb_that_cannot_rise_is_stalled(monkeypatch):
             psi=-float(next(falls)), gradient=np.ones(2), curvature=np.zeros((2, 2))
         )
 
-    monkeypatch.setitem(_FUNCTIONALS, "tap", lambda k, theta: evaluate)
+    monkeypatch.setattr(mean_field, "_functional", lambda *_: evaluate)
     found = solve_mean_field(np.zeros((2, 2)), fields=np.zeros(2), beta=1.0, throw=False)
     assert found.status == Status.STALLED
     assert found.steps == 0
@@ -274,10 +273,6 @@ def test_beliefs_are_exact_on_a_tree_and_not_on_a_loop():
     assert found.converged
     log_z = solve_exact(tree, fields=fields, beta=1.3).log_partition
     assert found.log_partition == pytest.approx(log_z, abs=1e-9)
-    assert (
-        np.abs(belief_propagation(tree, fields=fields, beta=1.3, damping=0.5).value - exact).max()
-        < 1e-8
-    )
     # In the cold a field that cancels a saturated neighbor is seen to the last digit.
     pair = np.array([[0.0, 1.0], [1.0, 0.0]])
     for beta in (5.0, 16.0, 40.0):
@@ -298,15 +293,18 @@ def test_beliefs_are_exact_on_a_tree_and_not_on_a_loop():
     assert slope == pytest.approx(around[0], abs=1e-8)
     with pytest.raises(NotConverged, match="belief"):
         belief_propagation(tree, fields=fields, beta=1.3, max_steps=2)
-    # Not there yet, however near: a million times the tolerance is no solution.
+    # Damped, and not there yet, however near: a million times the tolerance is no solution.
     near = belief_propagation(
         tree, fields=fields, beta=1.3, damping=0.5, max_steps=50, tolerance=1e-14, throw=False
     )
     assert 1e-14 < near.residual < 1e-8
+    assert (
+        np.abs(near.value - solve_exact(tree, fields=fields, beta=1.3).magnetization).max() < 1e-6
+    )
     assert not near.converged
 
 
-def test_unrolled_layers_by_hand_and_at_their_end():
+def test_unrolled_layers_by_hand():
     pair, fields = np.array([[0.0, 0.5], [0.5, 0.0]]), np.array([0.8, 0.0])
     before = unrolled_tap(pair, fields=fields, beta=1.0, layers=3)
     one = np.tanh(0.8)
@@ -316,10 +314,6 @@ def test_unrolled_layers_by_hand_and_at_their_end():
     assert before[3, 0] == pytest.approx(third)
     now = unrolled_tap(pair, fields=fields, beta=1.0, layers=2, memory="now")
     assert now[2, 0] == pytest.approx(np.tanh(0.8 - 0.25 * one))
-    couplings, fields = sherrington_kirkpatrick(60, seed=1, field_std=0.5)
-    end = unrolled_tap(couplings, fields=fields, beta=0.6, layers=200)[-1]
-    tap = solve_mean_field(couplings, fields=fields, beta=0.6)
-    assert end == pytest.approx(tap.magnetization, abs=1e-9)
 
 
 def test_state_evolution_foretells_a_large_network():

@@ -62,50 +62,36 @@ class _Point:
 _Functional = Callable[[np.ndarray, np.ndarray | None], _Point]
 
 
-def _naive(k: np.ndarray, theta: np.ndarray) -> _Functional:
+def _expanded(k: np.ndarray, theta: np.ndarray, order: int) -> _Functional:
+    """Plefka's expansion to `order` 1, naive, 2, tap, or 3, plefka3."""
+    square, cube = k**2, k**3
+
     def evaluate(x: np.ndarray, _: np.ndarray | None) -> _Point:
-        m = np.tanh(x)
+        m, v = np.tanh(x), _variance(x)
         km = k @ m
-        entropy = float(np.sum(np.logaddexp(x, -x) - x * m))
-        psi = entropy + m @ theta + 0.5 * m @ km
-        return _Point(psi=float(psi), gradient=theta + km - x, curvature=-k)
-
-    return evaluate
-
-
-def _tap(k: np.ndarray, theta: np.ndarray) -> _Functional:
-    naive, square = _naive(k, theta), k**2
-
-    def evaluate(x: np.ndarray, _: np.ndarray | None) -> _Point:
-        base, m, v = naive(x, None), np.tanh(x), _variance(x)
-        onsager = square @ v
-        psi = base.psi + 0.25 * v @ onsager
-        curvature = base.curvature + np.diag(onsager) - 2 * np.outer(m, m) * square
-        return _Point(psi=float(psi), gradient=base.gradient - m * onsager, curvature=curvature)
-
-    return evaluate
-
-
-def _plefka3(k: np.ndarray, theta: np.ndarray) -> _Functional:
-    tap, cube = _tap(k, theta), k**3
-
-    def evaluate(x: np.ndarray, _: np.ndarray | None) -> _Point:
-        base, m, v = tap(x, None), np.tanh(x), _variance(x)
-        two = (k * v) @ k
-        three = ((two * v) * k).sum(1)
-        f, slope = m * v, 1 - 3 * m**2
-        pull = cube @ f
-        psi = base.psi + f @ pull / 3 + v @ three / 6
-        gradient = base.gradient + 2 / 3 * slope * pull - m * three
-        curvature = base.curvature + np.diag(three + 4 * m * pull)
-        curvature -= 4 * np.outer(m, m) * k * two + 2 / 3 * np.outer(slope, slope) * cube
+        psi = float(np.sum(np.logaddexp(x, -x) - x * m)) + m @ theta + 0.5 * m @ km
+        gradient, curvature = theta + km - x, -k
+        if order > 1:
+            onsager = square @ v
+            psi = psi + 0.25 * v @ onsager
+            gradient = gradient - m * onsager
+            curvature = curvature + np.diag(onsager) - 2 * np.outer(m, m) * square
+        if order > 2:
+            two = (k * v) @ k
+            three = ((two * v) * k).sum(1)
+            f, slope = m * v, 1 - 3 * m**2
+            pull = cube @ f
+            psi = psi + f @ pull / 3 + v @ three / 6
+            gradient = gradient + 2 / 3 * slope * pull - m * three
+            curvature = curvature + np.diag(three + 4 * m * pull)
+            curvature -= 4 * np.outer(m, m) * k * two + 2 / 3 * np.outer(slope, slope) * cube
         return _Point(psi=float(psi), gradient=gradient, curvature=curvature)
 
     return evaluate
 
 
 def _adaptive(k: np.ndarray, theta: np.ndarray) -> _Functional:
-    naive = _naive(k, theta)
+    naive = _expanded(k, theta, order=1)
 
     def evaluate(x: np.ndarray, warm: np.ndarray | None) -> _Point:
         base, m = naive(x, None), np.tanh(x)
@@ -133,7 +119,10 @@ def _adaptive(k: np.ndarray, theta: np.ndarray) -> _Functional:
     return evaluate
 
 
-_FUNCTIONALS = {"naive": _naive, "tap": _tap, "plefka3": _plefka3, "adaptive": _adaptive}
+def _functional(method: str, k: np.ndarray, theta: np.ndarray) -> _Functional:
+    if method == "adaptive":
+        return _adaptive(k, theta)
+    return _expanded(k, theta, order=1 + METHODS.index(method))
 
 
 def _variance(x: np.ndarray) -> np.ndarray:
@@ -266,7 +255,7 @@ def solve_mean_field(
         first = np.arctanh(m).reshape(-1, size)
     found = []
     for system in range(len(theta)):
-        evaluate = _FUNCTIONALS[method](k[system], theta[system])
+        evaluate = _functional(method, k[system], theta[system])
         x = first[system]
         point, status = evaluate(x, None), Status.STEP_LIMIT
         for steps in range(max_steps + 1):
