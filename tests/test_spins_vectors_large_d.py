@@ -16,7 +16,7 @@ from spinformer.spins.large_d import (
     stationarity,
     vector_spins,
 )
-from spinformer.spins.vectors import sample_vector_spins, two_spins
+from spinformer.spins.vectors import sample_vector_spins
 
 
 def _system(*batch, sites=5, dimension=4, strength=0.4, seed=0):
@@ -39,25 +39,6 @@ def test_mean_spin_is_minus_the_derivative_of_the_free_energy(dimension):
     assert (by_couplings + dimension * result.correlations).abs().max() < 1e-12 * dimension
     diagonal = result.correlations.diagonal(dim1=-2, dim2=-1)
     assert (diagonal - 1).abs().max() < 1e-11
-
-
-def test_error_falls_as_one_over_d_and_corrected_as_its_square():
-    couplings = torch.tensor([[0.1, 0.9], [0.3, 0.0]], dtype=torch.float64)
-    dimensions, errors = np.array([64, 128, 256, 512]), []
-    for dimension in dimensions:
-        fields = torch.zeros(2, dimension, dtype=torch.float64)
-        fields[:, 0] = torch.tensor([0.7, -0.4]) * dimension**0.5
-        truth = two_spins(couplings, fields=fields, beta=0.8).log_partition
-        found = [
-            -0.8 * float(free_energy(couplings, fields=fields, beta=0.8, corrected=c))
-            for c in (False, True)
-        ]
-        errors.append(np.abs(np.array(found) - truth) / dimension)
-    errors = np.array(errors)
-    slopes = np.polyfit(np.log(dimensions), np.log(errors), 1)[0]
-    assert abs(slopes[0] + 1) < 0.06
-    assert abs(slopes[1] + 2) < 0.12
-    assert errors[-1, 1] < 0.02 * errors[-1, 0]
 
 
 def test_three_spins_in_fields_by_quadrature():
