@@ -60,37 +60,6 @@ def test_gradients_of_mean_field_through_scipy(system):
     assert torch.autograd.gradgradcheck(_magnetization, system)
 
 
-def test_equals_an_unrolled_iteration(system):
-    m = torch.zeros(2, 4, dtype=torch.float64)
-    for _ in range(200):
-        m = m - _mean_field(m, *system)
-    unrolled = torch.autograd.grad(m.square().sum(), system)
-    implicit = torch.autograd.grad(_magnetization(*system).square().sum(), system)
-    for got, want in zip(implicit, unrolled, strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-11, atol=1e-12)
-
-
-def test_linear_systems_have_the_derivatives_of_a_dense_solve():
-    generator = torch.Generator().manual_seed(0)
-    matrix = torch.randn(4, 3, 3, dtype=torch.float64, generator=generator)
-    matrix += 3.0 * torch.eye(3, dtype=torch.float64)  # well conditioned, not symmetric
-    shift = torch.randn(4, 3, dtype=torch.float64, generator=generator)
-    weight = torch.randn(4, 3, dtype=torch.float64, generator=generator)
-    matrix.requires_grad_(True)
-    shift.requires_grad_(True)
-
-    def residual(x, matrix, shift):
-        return (matrix @ x[..., None])[..., 0] - shift
-
-    direct = torch.linalg.solve(matrix, shift[..., None])[..., 0]
-    x = implicit_root(residual, direct.detach(), matrix, shift)
-    torch.testing.assert_close(x, direct, rtol=0, atol=0)
-    found = torch.autograd.grad((weight * x).sum(), (matrix, shift))
-    wanted = torch.autograd.grad((weight * direct).sum(), (matrix, shift))
-    for got, expected in zip(found, wanted, strict=True):
-        torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-13)
-
-
 def test_only_the_parameters_that_ask_get_a_gradient():
     a = torch.tensor([2.0], dtype=torch.float64, requires_grad=True)
     fixed = torch.tensor([3.0], dtype=torch.float64)

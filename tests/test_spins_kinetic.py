@@ -64,14 +64,10 @@ def test_simulation_matches_exact_dynamics(system):
 @pytest.mark.parametrize(("method", "order"), [("naive", 2), ("tap", 3), ("gaussian", 3)])
 def test_errors_fall_with_the_order_of_the_approximation(system, method, order):
     couplings, drive, initial = system
-    errors = []
+    run, errors = {"drive": drive, "initial": initial, "beta": 1.0}, []
     for scale in (0.02, 0.04):
-        exact = kinetic_exact(
-            scale * couplings, drive=drive, initial=initial, beta=1.0
-        ).magnetization
-        found = kinetic_mean_field(
-            scale * couplings, drive=drive, initial=initial, beta=1.0, method=method
-        )
+        exact = kinetic_exact(scale * couplings, **run).magnetization
+        found = kinetic_mean_field(scale * couplings, **run, method=method)
         errors.append(np.abs(found - exact).max())
     assert np.log2(errors[1] / errors[0]) == pytest.approx(order, abs=0.3)
 
@@ -84,25 +80,6 @@ def test_tap_step_solves_its_equation_for_strong_couplings(system):
         residual = np.tanh(beta * (drive[0] + couplings @ m[0]) - m[1] * spread) - m[1]
         # tanh' <= 1, so the root is known to rounding times its reaction term.
         assert np.abs(residual).max() < 1e-14 * (10 + spread.max())
-
-
-def test_gaussian_theory_is_right_for_large_asymmetric_systems():
-    rng = np.random.default_rng(5)
-    size, beta, steps = 400, 1.5, 6
-    couplings = rng.normal(size=(size, size)) / np.sqrt(size)
-    drive = np.tile(0.5 * rng.normal(size=size), (steps, 1))
-    run = kinetic_simulation(
-        couplings, drive=drive, initial=np.zeros(size), beta=beta, replicas=2000
-    )
-    error = {}
-    for method in KINETIC_METHODS:
-        m = kinetic_mean_field(
-            couplings, drive=drive, initial=np.zeros(size), beta=beta, method=method
-        )
-        squared = np.mean((m[-1] - run.magnetization.value[-1]) ** 2)
-        error[method] = squared - np.mean(run.magnetization.error[-1] ** 2)
-    assert error["gaussian"] < 0.05 * error["tap"]
-    assert error["tap"] < error["naive"]
 
 
 @pytest.mark.parametrize("beta", [0.4, 0.8, 3.0, 60.0])
@@ -320,23 +297,15 @@ def test_kinetic_path_has_the_stationary_law_of_symmetric_couplings():
 TWO, ONES = np.eye(2), np.ones(2)
 
 
-@pytest.mark.parametrize(
-    ("call", "change", "message"),
-    [
-        (kinetic_mean_field, {"drive": np.ones((1, 3))}, "drive"),
-        (kinetic_mean_field, {"initial": 2 * ONES}, "initial"),
-        (kinetic_simulation, {"replicas": 1}, "replicas"),
-    ],
-)
-def test_bad_input_of_a_run_is_named(call, change, message):
-    run = {"couplings": TWO, "drive": np.ones((1, 2)), "initial": ONES, "beta": 1.0, **change}
-    with pytest.raises(ValueError, match=message):
-        call(**run)
+RUN = {"couplings": TWO, "drive": np.ones((1, 2)), "initial": ONES, "beta": 1.0}
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: kinetic_mean_field(**RUN | {"drive": np.ones((1, 3))}), "drive"),
+        (lambda: kinetic_mean_field(**RUN | {"initial": 2 * ONES}), "initial"),
+        (lambda: kinetic_simulation(**RUN, replicas=1), "replicas"),
         (lambda: kinetic_stationary(np.eye(13), drive=np.ones(13), beta=1.0), "at most 12"),
         (lambda: kinetic_stationary(TWO, drive=ONES, beta=1e4), "every transition"),
         (lambda: kinetic_path(TWO, states=0.5 * TWO, beta=1.0, steps=1, seed=0), "states"),

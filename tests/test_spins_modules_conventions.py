@@ -42,7 +42,7 @@ def test_unbatched_and_single_tokens(options):
         assert parts.response.abs().max() == 0
 
 
-@pytest.mark.parametrize("options", SOLVERS)
+@pytest.mark.parametrize("options", [*SOLVERS, DRIVEN])
 def test_padded_tokens_are_not_there(options):
     module, inputs = _module(**options), _inputs(2, 6, 12)
     padded = torch.zeros(2, 6, dtype=torch.bool)

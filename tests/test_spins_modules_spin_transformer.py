@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compendium.c23_anatomy.study import autograd_response, slope_at_zero
+from compendium.c23_anatomy.study import slope_at_zero
 from spinformer.core.solve import Status
 from spinformer.spins.large_d import solve_fixed_point, vector_spins
 from spinformer.spins.module import (
@@ -72,20 +72,9 @@ def test_one_head_is_the_formula_of_the_couplings_module():
         couplings = softmax_couplings(fields, bilinear=bilinear, **options)
         spins = solve_fixed_point(couplings, fields=fields, beta=0.9)
         torch.testing.assert_close(parts.couplings[:, 0], couplings)
-        response = softmax_response(
-            fields,
-            bilinear=bilinear,
-            couplings=couplings,
-            correlation=parts.correlation[:, 0],
-            **options,
-        )
+        given = {"couplings": couplings, "correlation": parts.correlation[:, 0]}
+        response = softmax_response(fields, bilinear=bilinear, **given, **options)
         torch.testing.assert_close(output, 6**0.5 * (spins.value + response), rtol=0, atol=1e-11)
-    other = autograd_response(
-        fields,
-        lambda h: softmax_couplings(h, bilinear=bilinear.detach(), **options),
-        correlation=parts.correlation[:, 0],
-    )
-    torch.testing.assert_close(response, other, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +89,8 @@ def test_one_head_is_the_formula_of_the_couplings_module():
         {"coupling_limit": 0.8},
     ],
 )
-def test_gradients(options):
-    module = _module(dim=4, heads=2, **options, channel_maps=True, beta=1.4, tolerance=1e-13)
+def test_gradients_once_and_twice(options):
+    module = _module(dim=4, heads=2, **options, channel_maps=True, beta=1.4, tolerance=1e-14)
     names = [name for name, _ in module.named_parameters()]
     values = [value.detach().clone().requires_grad_() for value in module.parameters()]
     assert set(names) == {"query", "key", "log_beta", "log_strength", "map_in", "map_out"}
@@ -111,6 +100,7 @@ def test_gradients(options):
 
     inputs = _inputs(batch=2, sites=3, dim=4).requires_grad_()
     assert torch.autograd.gradcheck(call, (inputs, *values), fast_mode=True)
+    assert torch.autograd.gradgradcheck(call, (inputs, *values), fast_mode=True)
 
 
 @settings(deadline=None, max_examples=25, derandomize=True)
@@ -218,55 +208,17 @@ def test_steps_are_converged_only_where_they_arrived(steps, order):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"steps": 1}, {"order": 1}, {"order": 2}, {"solver": "saddle"}, {"coupling_limit": 0.8}],
-)
-def test_second_derivatives(options):
-    module = _module(dim=4, heads=2, tolerance=1e-14, **options)
-    names = [name for name, _ in module.named_parameters()]
-    values = [value.detach().clone().requires_grad_() for value in module.parameters()]
-    inputs = _inputs(batch=1, sites=3, dim=4).requires_grad_()
-
-    def call(inputs, *parameters):
-        named = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(module, named, inputs).sum()
-
-    assert torch.autograd.gradgradcheck(call, (inputs, *values), fast_mode=True)
-
-
-_H = torch.ones(3, 2)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
+    ("options", "call", "error", "words"),
     [
-        (lambda: SpinTransformerModule(6, heads=4), ValueError, "multiple of heads"),
-        (lambda: SpinTransformerModule(6, heads=2)(torch.ones(6)), ValueError, "src"),
-        (lambda: Solver("saddle", steps=1), ValueError, "steps"),
-        (
-            lambda: SpinTransformerModule(6, heads=2, coupling_limit=1.0, strength=0.5),
-            ValueError,
-            "strength",
-        ),
-        (
-            lambda: SpinTransformerModule(6, heads=2)(
-                torch.ones(1, 2, 6), src_mask=torch.ones(3, 3)
-            ),
-            ValueError,
-            "src_mask",
-        ),
-        (
-            lambda: SpinTransformerModule(6, heads=2)(
-                torch.ones(1, 2, 6), src_key_padding_mask=torch.ones(1, 2)
-            ),
-            ValueError,
-            "a token is a spin or it is none",
-        ),
-        (lambda: SpinTransformerModule(6, heads=2)(torch.ones(1, 2, 6).double()), TypeError, "src"),
-        (lambda: SpinTransformerModule(6, heads=2, dtype=torch.int64), TypeError, "dtype"),
-        (lambda: solve_fixed_point(torch.ones(2, 2), fields=_H, beta=1.0), ValueError, "couplings"),
+        ({"heads": 4}, {}, ValueError, "multiple of heads"),
+        ({"coupling_limit": 1.0, "strength": 0.5}, {}, ValueError, "strength"),
+        ({"dtype": torch.int64}, {}, TypeError, "dtype"),
+        ({}, {"src": torch.ones(6)}, ValueError, "src"),
+        ({}, {"src": torch.ones(1, 2, 6).double()}, TypeError, "src"),
+        ({}, {"src_mask": torch.ones(3, 3)}, ValueError, "src_mask"),
+        ({}, {"src_key_padding_mask": torch.ones(1, 2)}, ValueError, "is a spin or it is none"),
     ],
 )
-def test_bad_input(call, error, words):
+def test_bad_input(options, call, error, words):
     with pytest.raises(error, match=words):
-        call()
+        SpinTransformerModule(6, **{"heads": 2, **options})(**{"src": torch.ones(1, 2, 6), **call})

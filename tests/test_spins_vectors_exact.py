@@ -16,30 +16,16 @@ def _system(sites, dim, seed, strength=0.5):
     return rng.normal(size=(sites, dim)), strength * rng.normal(size=(sites, sites))
 
 
-def test_two_ising_spins_by_enumeration():
-    fields, couplings = _system(2, 1, 3)
-    beta = 0.8
-    states = np.array([[a, b] for a in (-1, 1) for b in (-1, 1)])
-    energy = -np.einsum("si,ij,sj->s", states, couplings, states) - states @ fields[:, 0]
-    weight = np.exp(-beta * energy)
-    exact = two_spins(couplings, fields=fields, beta=beta)
-    assert abs(exact.log_partition - np.log(weight.mean())) < 1e-13
-    np.testing.assert_allclose(
-        exact.magnetization[:, 0], weight @ states / weight.sum(), atol=1e-13
-    )
-    cosine = (weight * states.prod(axis=1)).sum() / weight.sum()
-    assert abs(exact.correlation[0, 1] - cosine) < 1e-13
-
-
-@pytest.mark.parametrize("sites", [2, 3])
-def test_planar_spins_by_summing_angles(sites):
-    fields, couplings = _system(sites, 2, 11, strength=0.3)
+@pytest.mark.parametrize(("sites", "dim"), [(2, 1), (2, 2), (3, 2)])
+def test_spins_on_a_line_and_in_a_plane_by_summing_angles(sites, dim):
+    fields, couplings = _system(sites, dim, 11, strength=0.3)
     if sites == 3:
         fields = np.outer([0.7, -0.4, 1.1], fields[0])
     beta = 0.9
-    angle = 2 * np.pi * np.arange(96) / 96
+    count = 2 if dim == 1 else 96
+    angle = 2 * np.pi * np.arange(count) / count
     grid = np.stack(np.meshgrid(*[angle] * sites, indexing="ij"), -1).reshape(-1, sites)
-    spins = np.sqrt(2) * np.stack([np.cos(grid), np.sin(grid)], -1)
+    spins = np.sqrt(dim) * np.stack([np.cos(grid), np.sin(grid)], -1)[..., :dim]
     bonds = np.einsum("sid,sjd->sij", spins, spins)
     energy = -(bonds * couplings).sum(axis=(1, 2)) - (spins * fields).sum(axis=(1, 2))
     weight = np.exp(-beta * energy)
@@ -48,7 +34,7 @@ def test_planar_spins_by_summing_angles(sites):
     weight /= weight.sum()
     np.testing.assert_allclose(exact.magnetization, np.tensordot(weight, spins, axes=1), atol=1e-12)
     np.testing.assert_allclose(
-        exact.correlation, np.tensordot(weight, bonds, axes=1) / 2, atol=1e-12
+        exact.correlation, np.tensordot(weight, bonds, axes=1) / dim, atol=1e-12
     )
 
 

@@ -24,13 +24,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from compendium.c25b_learning_under_a_drive.directions import sample_von_mises_fisher
 from compendium.c25b_learning_under_a_drive.help_text import ALPHABET, WEIGHTS, cut_text, mixed
 from spinformer.core.random import Seed, TorchSeed, numpy_generator, torch_generator
 from spinformer.core.records import record
 from spinformer.core.special import log_sphere_integral
 from spinformer.core.statistics import Estimate
 from spinformer.spins.module import DrivenParts, DrivenSpinModule
-from spinformer.spins.vectors import sample_von_mises_fisher
 
 
 @record

@@ -48,25 +48,6 @@ def anderson(
     damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     max_steps = check_integer("max_steps", max_steps, low=1)
-    value, residual, last, steps = _mix(step, start, damping, tolerance, max_steps)
-    status = status_of(residual <= tolerance)
-    astray = (status != Status.CONVERGED) & ~torch.isfinite(last)
-    return Solution(
-        value=value,
-        residual=residual,
-        steps=torch.full_like(residual, steps, dtype=torch.int64),
-        status=torch.where(astray, int(Status.DIVERGED), status),
-    )
-
-
-def _mix(
-    step: Callable[[Tensor], Tensor],
-    start: Tensor,
-    damping: float,
-    tolerance: float,
-    max_steps: int,
-) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Best point, its residual, the residual of the last step and the number of steps."""
     shape, sites = start.shape, start.shape[-2]
     x = start.reshape(-1, shape[-2] * shape[-1])
     tiny = torch.finfo(x.dtype).tiny
@@ -119,5 +100,12 @@ def _mix(
             mixed = torch.baddbmm(target.unsqueeze(-2), back, moves[:, :used], alpha=-1).squeeze(-2)
         previous = (residual, target)
         x = mixed if together else torch.where(active.unsqueeze(-1), mixed, best)
+    status = status_of(best_norm <= tolerance)
+    lost_way = (status != Status.CONVERGED) & ~torch.isfinite(norm)
     batch = shape[:-2]
-    return best.reshape(shape), best_norm.reshape(batch), norm.reshape(batch), iteration
+    return Solution(
+        value=best.reshape(shape),
+        residual=best_norm.reshape(batch),
+        steps=torch.full(batch, iteration, device=x.device),
+        status=torch.where(lost_way, int(Status.DIVERGED), status).reshape(batch),
+    )

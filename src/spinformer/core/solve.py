@@ -59,30 +59,23 @@ class Solution(Generic[V]):
 
     def count(self, status: Status) -> int:
         """How many systems of the batch ended with `status`."""
-        return (
-            int((self.status == status).sum())
-            if np.ndim(self.status)
-            else int(int(self.status) == status)
-        )
+        found = self.status == status
+        return int(found.sum() if np.ndim(self.status) else found)
 
     def require(self, what: str) -> None:
         """Raise `NotConverged` unless every system converged; `what` names the unknown."""
-        failed = {
-            status.name.lower().replace("_", " "): self.count(status)
-            for status in Status
-            if status is not Status.CONVERGED
-        }
-        failed = {name: count for name, count in failed.items() if count}
+        counts = {status: self.count(status) for status in Status if status != Status.CONVERGED}
+        failed = {s.name.lower().replace("_", " "): count for s, count in counts.items() if count}
         if failed:
             residual = self.residual
             if hasattr(residual, "detach"):
                 residual = residual.detach().cpu()
             residual = np.asarray(residual, dtype=float)
             told = ", ".join(f"{name}: {count}" for name, count in failed.items())
-            steps = int(self.steps.max() if np.ndim(self.steps) else self.steps)
             if residual.size > 1:
                 told = f"for {sum(failed.values())} of {residual.size} systems ({told})"
             else:
+                steps = int(self.steps.max() if np.ndim(self.steps) else self.steps)
                 told = f"({next(iter(failed))} after {steps} steps)"
             raise NotConverged(
                 f"{what} was not found {told}; the largest residual is "

@@ -37,8 +37,7 @@ class IsingStatistics:
     """Exact averages of one system or a batch (leading axes `...`).
 
     log_partition (...): ln Z. magnetization (..., N): ⟨s_i⟩. correlations (..., N, N):
-    ⟨s_i s_j⟩. energy (...): ⟨E⟩. entropy (...): −Σ p ln p. states: 2^N. multiply_adds: the
-    multiply-add operations of the matrix products that were carried out for one system.
+    ⟨s_i s_j⟩. energy (...): ⟨E⟩. entropy (...): −Σ p ln p.
     """
 
     beta: float
@@ -47,8 +46,6 @@ class IsingStatistics:
     correlations: np.ndarray
     energy: np.ndarray
     entropy: np.ndarray
-    states: int
-    multiply_adds: int
 
     @property
     def free_energy(self) -> np.ndarray:
@@ -102,8 +99,6 @@ def solve_exact(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> Is
         correlations=pairs.reshape(*batch, size, size),
         energy=energy.reshape(batch),
         entropy=(log_z + beta * energy).reshape(batch),
-        states=1 << size,
-        multiply_adds=_multiply_adds((size + 1) // 2, size // 2),
     )
 
 
@@ -169,16 +164,6 @@ def _sum_states(k: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarra
     pairs[:, :left, left:] = cross
     pairs[:, left:, :left] = cross.swapaxes(1, 2)
     return top + np.log(total), spins, pairs
-
-
-def _multiply_adds(left: int, right: int) -> int:
-    """Multiply-adds of the products in `_sum_states`, one system."""
-    rows, columns = 1 << left, 1 << right
-    energies = rows * left * right + rows * columns * right
-    halves = rows * left * (left + 2) + columns * right * (right + 2)
-    averages = rows * columns * right + rows * left * right
-    moments = rows * left * (left + 1) + columns * right * (right + 1)
-    return energies + halves + averages + moments
 
 
 def _few_enough(size: int) -> int:
@@ -268,7 +253,15 @@ def check_ising(
     >>> j.shape, h.shape
     ((5, 2, 2), (5, 2))
     """
-    matrix, field = _check_couplings(couplings), check_array("fields", fields)
+    matrix, field = (
+        check_array("couplings", couplings, symmetric=True),
+        check_array("fields", fields),
+    )
+    diagonal = np.abs(np.diagonal(matrix, axis1=-2, axis2=-1)).max(initial=0.0)
+    if diagonal:
+        raise ValueError(
+            f"couplings must have a zero diagonal, got entries up to {diagonal:.6g} on it"
+        )
     batch = _check_fields(matrix.shape, field.shape)
     if single and batch:
         raise ValueError(f"couplings and fields must be those of one system, got batch {batch}")
@@ -294,16 +287,6 @@ def check_strength(beta: float, *, limit: float = _MAX_STRENGTH, **arrays: np.nd
         if not strength <= limit:
             raise ValueError(f"beta must keep beta * {name} within {limit:g}, got {strength:.6g}")
     return beta
-
-
-def _check_couplings(couplings: np.ndarray) -> np.ndarray:
-    matrix = check_array("couplings", couplings, symmetric=True)
-    diagonal = np.abs(np.diagonal(matrix, axis1=-2, axis2=-1)).max(initial=0.0)
-    if diagonal:
-        raise ValueError(
-            f"couplings must have a zero diagonal, got entries up to {diagonal:.6g} on it"
-        )
-    return matrix
 
 
 def _check_fields(couplings: tuple[int, ...], fields: tuple[int, ...]) -> tuple[int, ...]:

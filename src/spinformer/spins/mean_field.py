@@ -62,50 +62,36 @@ class _Point:
 _Functional = Callable[[np.ndarray, np.ndarray | None], _Point]
 
 
-def _naive(k: np.ndarray, theta: np.ndarray) -> _Functional:
+def _expanded(k: np.ndarray, theta: np.ndarray, order: int) -> _Functional:
+    """Plefka's expansion to `order` 1, naive, 2, tap, or 3, plefka3."""
+    square, cube = k**2, k**3
+
     def evaluate(x: np.ndarray, _: np.ndarray | None) -> _Point:
-        m = np.tanh(x)
+        m, v = np.tanh(x), _variance(x)
         km = k @ m
-        entropy = float(np.sum(np.logaddexp(x, -x) - x * m))
-        psi = entropy + m @ theta + 0.5 * m @ km
-        return _Point(psi=float(psi), gradient=theta + km - x, curvature=-k)
-
-    return evaluate
-
-
-def _tap(k: np.ndarray, theta: np.ndarray) -> _Functional:
-    naive, square = _naive(k, theta), k**2
-
-    def evaluate(x: np.ndarray, _: np.ndarray | None) -> _Point:
-        base, m, v = naive(x, None), np.tanh(x), _variance(x)
-        onsager = square @ v
-        psi = base.psi + 0.25 * v @ onsager
-        curvature = base.curvature + np.diag(onsager) - 2 * np.outer(m, m) * square
-        return _Point(psi=float(psi), gradient=base.gradient - m * onsager, curvature=curvature)
-
-    return evaluate
-
-
-def _plefka3(k: np.ndarray, theta: np.ndarray) -> _Functional:
-    tap, cube = _tap(k, theta), k**3
-
-    def evaluate(x: np.ndarray, _: np.ndarray | None) -> _Point:
-        base, m, v = tap(x, None), np.tanh(x), _variance(x)
-        two = (k * v) @ k
-        three = ((two * v) * k).sum(1)
-        f, slope = m * v, 1 - 3 * m**2
-        pull = cube @ f
-        psi = base.psi + f @ pull / 3 + v @ three / 6
-        gradient = base.gradient + 2 / 3 * slope * pull - m * three
-        curvature = base.curvature + np.diag(three + 4 * m * pull)
-        curvature -= 4 * np.outer(m, m) * k * two + 2 / 3 * np.outer(slope, slope) * cube
+        psi = float(np.sum(np.logaddexp(x, -x) - x * m)) + m @ theta + 0.5 * m @ km
+        gradient, curvature = theta + km - x, -k
+        if order > 1:
+            onsager = square @ v
+            psi = psi + 0.25 * v @ onsager
+            gradient = gradient - m * onsager
+            curvature = curvature + np.diag(onsager) - 2 * np.outer(m, m) * square
+        if order > 2:
+            two = (k * v) @ k
+            three = ((two * v) * k).sum(1)
+            f, slope = m * v, 1 - 3 * m**2
+            pull = cube @ f
+            psi = psi + f @ pull / 3 + v @ three / 6
+            gradient = gradient + 2 / 3 * slope * pull - m * three
+            curvature = curvature + np.diag(three + 4 * m * pull)
+            curvature -= 4 * np.outer(m, m) * k * two + 2 / 3 * np.outer(slope, slope) * cube
         return _Point(psi=float(psi), gradient=gradient, curvature=curvature)
 
     return evaluate
 
 
 def _adaptive(k: np.ndarray, theta: np.ndarray) -> _Functional:
-    naive = _naive(k, theta)
+    naive = _expanded(k, theta, order=1)
 
     def evaluate(x: np.ndarray, warm: np.ndarray | None) -> _Point:
         base, m = naive(x, None), np.tanh(x)
@@ -133,7 +119,10 @@ def _adaptive(k: np.ndarray, theta: np.ndarray) -> _Functional:
     return evaluate
 
 
-_FUNCTIONALS = {"naive": _naive, "tap": _tap, "plefka3": _plefka3, "adaptive": _adaptive}
+def _functional(method: str, k: np.ndarray, theta: np.ndarray) -> _Functional:
+    if method == "adaptive":
+        return _adaptive(k, theta)
+    return _expanded(k, theta, order=1 + METHODS.index(method))
 
 
 def _variance(x: np.ndarray) -> np.ndarray:
@@ -256,20 +245,33 @@ def solve_mean_field(
     check_flag("throw", throw)
     batch, size = field.shape[:-1], field.shape[-1]
     k, theta = beta * matrix.reshape(-1, size, size), beta * field.reshape(-1, size)
-    first = theta if start is None else _atanh("start", start, field.shape).reshape(-1, size)
+    first = theta
+    if start is not None:
+        m = check_array("start", start, shape=field.shape)
+        if np.any(np.abs(m) >= 1):
+            raise ValueError(
+                f"start must have entries inside (-1, 1), got one of {np.abs(m).max()}"
+            )
+        first = np.arctanh(m).reshape(-1, size)
     found = []
     for system in range(len(theta)):
-        evaluate = _FUNCTIONALS[method](k[system], theta[system])
-        if newton:
-            x, point, steps, stuck = _climb(evaluate, first[system], tolerance, max_steps)
-        else:
-            x, point, steps, stuck = _iterate(
-                evaluate, first[system], damping, tolerance, max_steps
+        evaluate = _functional(method, k[system], theta[system])
+        x = first[system]
+        point, status = evaluate(x, None), Status.STEP_LIMIT
+        for steps in range(max_steps + 1):
+            residual = float(np.abs(np.tanh(x + point.gradient) - np.tanh(x)).max())
+            if residual <= tolerance or steps == max_steps:
+                break
+            moved = (
+                _climbed(evaluate, x, point) if newton else _iterated(evaluate, x, point, damping)
             )
-        residual, (chi, maximum) = _residual(x, point), _response(x, point)
-        status = Status.STALLED if stuck else Status.STEP_LIMIT
+            if moved is None:
+                status = Status.STALLED
+                break
+            x, point = moved
         if residual <= tolerance and point.slack <= _SLACK:
             status = Status.CONVERGED
+        chi, maximum = _response(x, point)
         stable = maximum and status == Status.CONVERGED
         found.append((np.tanh(x), residual, steps, int(status), point.psi, chi, stable))
     m, residuals, counts, states, psi, susceptibility, stables = map(
@@ -291,72 +293,48 @@ def solve_mean_field(
     return solution
 
 
-def _atanh(name: str, magnetization: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    m = check_array(name, magnetization, shape=shape)
-    if np.any(np.abs(m) >= 1):
-        raise ValueError(f"{name} must have entries inside (-1, 1), got one of {np.abs(m).max()}")
-    return np.arctanh(m)
+def _climbed(
+    evaluate: _Functional, x: np.ndarray, point: _Point
+) -> tuple[np.ndarray, _Point] | None:
+    """One step up psi from atanh m = x and the point there; None if all steps make psi fall."""
+    spread, scaled = _scaled_hessian(x, point)
+    try:
+        factor = cholesky(scaled, lower=True, check_finite=False)
+    except LinAlgError:
+        step = point.gradient
+    else:
+        inner = cho_solve((factor, True), spread * point.gradient, check_finite=False)
+        step = point.gradient - point.curvature @ (spread * inner)
+    step = step * min(1.0, 3.0 / float(np.abs(step).max()))
+    slope = float(step @ (spread**2 * point.gradient))
+    rounding = 4e-15 * (1 + abs(point.psi))
+    for length in 0.5 ** np.arange(40):
+        trial = evaluate(x + length * step, point.root)
+        if trial.psi >= point.psi + 1e-4 * length * slope - rounding:
+            return x + length * step, trial
+    return None
 
 
-def _residual(x: np.ndarray, point: _Point) -> float:
-    return float(np.abs(np.tanh(x + point.gradient) - np.tanh(x)).max())
+def _iterated(
+    evaluate: _Functional, x: np.ndarray, point: _Point, damping: float
+) -> tuple[np.ndarray, _Point]:
+    """The equation of state once, with a fraction `damping` of the old m kept."""
+    target = x + point.gradient
+    if damping > 0:
+        target = np.arctanh(damping * np.tanh(x) + (1 - damping) * np.tanh(target))
+    x = np.clip(target, -300.0, 300.0)
+    return x, evaluate(x, point.root)
 
 
-def _climb(
-    evaluate: _Functional, x: np.ndarray, tolerance: float, max_steps: int
-) -> tuple[np.ndarray, _Point, int, bool]:
-    """Climb psi from atanh m = x; each step is kept only if psi does not fall.
-
-    Returns x, the point there, the steps, and whether no step could be kept.
-    """
-    point = evaluate(x, None)
-    for step_count in range(max_steps):
-        if _residual(x, point) <= tolerance:
-            return x, point, step_count, False
-        spread = np.sqrt(_variance(x))
-        scaled = np.eye(len(x)) + spread[:, None] * point.curvature * spread
-        try:
-            factor = cholesky(scaled, lower=True, check_finite=False)
-        except LinAlgError:
-            step = point.gradient
-        else:
-            inner = cho_solve((factor, True), spread * point.gradient, check_finite=False)
-            step = point.gradient - point.curvature @ (spread * inner)
-        step = step * min(1.0, 3.0 / float(np.abs(step).max()))
-        slope = float(step @ (spread**2 * point.gradient))
-        rounding = 4e-15 * (1 + abs(point.psi))
-        length = 1.0
-        for _ in range(40):
-            trial = evaluate(x + length * step, point.root)
-            if trial.psi >= point.psi + 1e-4 * length * slope - rounding:
-                break
-            length /= 2
-        else:
-            return x, point, step_count, True
-        x, point = x + length * step, trial
-    return x, point, max_steps, False
-
-
-def _iterate(
-    evaluate: _Functional, x: np.ndarray, damping: float, tolerance: float, max_steps: int
-) -> tuple[np.ndarray, _Point, int, bool]:
-    """Apply the equation of state, with a fraction `damping` of the old m kept."""
-    point = evaluate(x, None)
-    for step_count in range(max_steps):
-        if _residual(x, point) <= tolerance:
-            return x, point, step_count, False
-        target = x + point.gradient
-        if damping > 0:
-            target = np.arctanh(damping * np.tanh(x) + (1 - damping) * np.tanh(target))
-        x = np.clip(target, -300.0, 300.0)
-        point = evaluate(x, point.root)
-    return x, point, max_steps, False
+def _scaled_hessian(x: np.ndarray, point: _Point) -> tuple[np.ndarray, np.ndarray]:
+    """√v, and −d²psi/dm² multiplied by it on both sides."""
+    spread = np.sqrt(_variance(x))
+    return spread, np.eye(len(x)) + spread[:, None] * point.curvature * spread
 
 
 def _response(x: np.ndarray, point: _Point) -> tuple[np.ndarray, bool]:
     """Susceptibility (−d²psi/dm²)⁻¹ and whether it is positive definite."""
-    spread = np.sqrt(_variance(x))
-    scaled = np.eye(len(x)) + spread[:, None] * point.curvature * spread
+    spread, scaled = _scaled_hessian(x, point)
     eigenvalues, vectors = np.linalg.eigh(scaled)
     if np.any(eigenvalues == 0):
         return np.full_like(scaled, np.nan), False

@@ -450,9 +450,8 @@ class Solver:
         2 t m = h + B m, it is the one of a free spin of the same ⟨u⟩, β(1 − m²). How far K steps
         are from a solution, one step more tells.
         """
-        fields, pair, beta, mean, origin = (
-            getattr(heads, name) for name in ("fields", "pair", "beta", "mean", "origin")
-        )
+        fields, pair, beta = heads.fields, heads.pair, heads.beta
+        mean, origin = heads.mean, heads.origin
         square = pair.square() if self.order == 2 else None
         if heads.inverse is not None:
             gain = beta * (1 - mean.square().sum(dim=-1, keepdim=True))
@@ -820,7 +819,6 @@ class DrivenSpinModule(_CoupledHeads):
     its N-th power vanishes: the state is stationary, exactly, after N − 1 steps from free spins and
     after N from any start. What K steps leave out are paths of more than K couplings.
 
-    Without `causal` a token also feels the later ones, each direction with its own coupling.
     `symmetric` spins feel (J + Jᵀ)/2, what an energy would keep of J: then the module is not
     causal, whatever the mask. The other arguments are those of `SpinTransformerModule`.
 
@@ -839,7 +837,6 @@ class DrivenSpinModule(_CoupledHeads):
         beta: float = 1.0,
         strength: float = 0.5,
         gamma: float = 1.0,
-        causal: bool = True,
         symmetric: bool = False,
         channel_maps: bool = False,
         device: Any = None,
@@ -849,7 +846,6 @@ class DrivenSpinModule(_CoupledHeads):
         super().__init__(dim, heads, beta, start, gamma, channel_maps, device, dtype)
         self.steps = check_integer("steps", steps, low=1)
         self.theory = check_choice("theory", theory, THEORIES)
-        self.causal = check_flag("causal", causal)
         self.symmetric = check_flag("symmetric", symmetric)
 
     def forward(
@@ -863,21 +859,17 @@ class DrivenSpinModule(_CoupledHeads):
     ) -> Any:
         """⟨σ(K)⟩ for `src` (batch, N, dim) or (N, dim), same shape; with `DrivenParts` if asked.
 
-        Masks as in `SpinTransformerModule`; `is_causal` is true of a `causal` module anyway, and
-        asks another for the mask. ValueError for another shape, TypeError for another dtype; what
-        is not finite stays so.
+        Masks as in `SpinTransformerModule`; `is_causal` is true anyway, but of `symmetric` spins.
+        ValueError for another shape, TypeError for another dtype; what is not finite stays so.
         """
         check_flag("return_parts", return_parts)
         if check_flag("is_causal", is_causal) and self.symmetric:
             raise ValueError(_NOT_CAUSAL)
-        if is_causal and not self.causal and src_mask is None:
-            raise ValueError("src_mask must be given with is_causal, as torch asks for")
         tokens, _, forbidden, bias = self._read(src, src_mask, src_key_padding_mask)
         fields = self.fields(tokens)
-        if self.causal:
-            sites = fields.shape[-2]
-            later = torch.ones(sites, sites, dtype=torch.bool, device=fields.device).triu()
-            forbidden = later if forbidden is None else forbidden | later
+        sites = fields.shape[-2]
+        later = torch.ones(sites, sites, dtype=torch.bool, device=fields.device).triu()
+        forbidden = later if forbidden is None else forbidden | later
         root = (self.dim // self.heads) ** 0.5
         beta = self.log_beta.exp()[:, None, None]
         queries = self._split(fields @ self.query) * (self.gamma / root)

@@ -136,9 +136,7 @@ def run_chains(
     if chains * blocks < 2:
         raise ValueError("chains * blocks must be at least 2 for an error bar, got 1")
     length = max(4, -(-sweeps // blocks))
-    spin_sums: list[np.ndarray] = []
-    pair_sums: list[np.ndarray] = []
-    energies: list[np.ndarray] = []
+    kept = []
     for rng in numpy_generator(seed).spawn(chains):
         spins = start(rng)
         pairs = (len(spins), len(spins))
@@ -146,11 +144,10 @@ def run_chains(
         for _ in range(blocks):
             sums = np.zeros_like(spins), np.zeros(pairs), np.zeros(length)
             block(spins, length, rng, *sums)
-            spin_sums.append(sums[0])
-            pair_sums.append(sums[1])
-            energies.append(sums[2])
-    energy = np.array(energies) + offset
-    means = unit * np.array(spin_sums) / length
+            kept.append(sums)
+    spin_sums, pair_sums, energies = map(np.array, zip(*kept, strict=True))
+    energy = energies + offset
+    means = unit * spin_sums / length
     found = mean_estimate(means)
     # Spins that all blocks saw in the same state have no scatter, and yet a run of n sweeps knows
     # their mean to one turn in n only.
@@ -161,7 +158,7 @@ def run_chains(
             error=np.where(found.error > 0.0, found.error, turn),
             samples=found.samples,
         ),
-        correlations=mean_estimate(np.array(pair_sums) / length),
+        correlations=mean_estimate(pair_sums / length),
         energy=mean_estimate(energy.mean(1)),
         autocorrelation_time=integrated_autocorrelation_time(energy.reshape(chains, -1)),
         block_memory=_memory(means.reshape(chains, blocks, -1)),
@@ -310,13 +307,13 @@ def _exact_sums(couplings: np.ndarray, *, fields: np.ndarray) -> tuple[np.ndarra
     >>> bool(0 < abs(float(j[0, 1]) - 0.1) < 1e-7)
     True
     """
-    matrix = check_array("couplings", couplings, ndim=2, square=True)
-    field = check_array("fields", fields, shape=(len(matrix),))
-    largest = float((np.abs(matrix).sum(1) + np.abs(field)).max(initial=0.0))
+    largest = float((np.abs(couplings).sum(1) + np.abs(fields)).max())
     unit = 2.0 ** (math.ceil(math.log2(largest)) + 1 - _BITS) if largest > 0 else 1.0
-    return (np.round(matrix / unit) * unit).astype(np.float32), (
-        np.round(field / unit) * unit
-    ).astype(np.float32)
+
+    def rounded(array: np.ndarray) -> np.ndarray:
+        return (np.round(array / unit) * unit).astype(np.float32)
+
+    return rounded(couplings), rounded(fields)
 
 
 @njit(nogil=True, cache=True)
