@@ -22,8 +22,9 @@ import numba
 import numpy as np
 import torch
 
-from compendium.c11_discrete_memories.study import retrieval_overlap
+from compendium.c11_discrete_memories.study import end_overlaps
 from spinformer.core.states import hebbian_couplings
+from spinformer.core.statistics import mean_estimate
 from spinformer.hopfield.discrete import descend, retrieve
 
 
@@ -128,7 +129,8 @@ def main() -> None:
     if options.figure:
         loads = np.arange(0.10, 0.1801, 0.01)
         start = time.perf_counter()
-        overlap = retrieval_overlap(options.spins, loads=loads, networks=20, queries=20).estimate
+        ends = end_overlaps(options.spins, loads=loads, networks=20, queries=20)[0]
+        overlap = mean_estimate(ends.mean(-1), axis=1)
         wall = time.perf_counter() - start
         print(f"capacity curve, 9 loads x 20 networks x 20 queries: {wall:.1f} s, one thread")
         print(

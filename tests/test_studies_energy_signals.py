@@ -1,8 +1,7 @@
 """Energies of small transformers as training signals, against closed forms, torch and scikit-learn.
 
-The networks are held to `torch.nn.TransformerEncoderLayer`, the densities to torch's mixtures and
-to quadrature, the stored tables to one
-copy trained again and judged by another classifier.
+The networks are held to `torch.nn.TransformerEncoderLayer`, the densities to torch's mixtures, the
+stored tables to one copy trained again and judged by another classifier.
 """
 
 import math
@@ -24,7 +23,7 @@ from compendium.c16_energies_as_signal.signals import (
     shuffled_patches,
     signal_loss,
 )
-from compendium.c16_energies_as_signal.training import CopiesAdam, split_digits, train_copies
+from compendium.c16_energies_as_signal.training import split_digits, train_copies
 from spinformer.core.random import torch_generator
 
 SMALL = Shape(tokens=5, pixels=3, width=8, heads=2, layers=2, inner=6, classes=4)
@@ -176,31 +175,14 @@ def test_shuffled_patches_keep_places_and_break_images():
 # --- training --------------------------------------------------------------------------------
 
 
-def test_adam_of_copies_is_torchs():
-    target = draw(2, 3, 4)
-    mine = {"w": torch.zeros(2, 3, 4, dtype=torch.float64, requires_grad=True)}
-    theirs = [torch.zeros(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2)]
-    rates = (0.1, 0.03)
-    optimizer = CopiesAdam(mine, rates=torch.tensor(rates, dtype=torch.float64))
-    others = [torch.optim.Adam([w], lr=rate) for w, rate in zip(theirs, rates, strict=True)]
-    for _ in range(20):
-        optimizer.step((mine["w"] - target).pow(4).sum())
-        for copy, other in enumerate(others):
-            other.zero_grad()
-            (theirs[copy] - target[copy]).pow(4).sum().backward()
-            other.step()
-    for copy in range(2):
-        assert torch.allclose(mine["w"][copy], theirs[copy], atol=1e-6)
-
-
 def test_a_copy_does_not_depend_on_its_neighbours():
-    shape, data = Shape(layers=1, width=8, heads=2, inner=8), split_digits([4, 7])
-    both = train_copies(
-        shape, signal="contrast", seeds=[4, 7], rates=[1e-3, 1e-2], data=data, steps=5
-    )[5]
-    alone = train_copies(
-        shape, signal="contrast", seeds=[7], rates=[1e-2], data=split_digits([7]), steps=5
-    )[5]
+    shape = Shape(layers=1, width=8, heads=2, inner=8)
+    both, alone = (
+        train_copies(
+            shape, signal="contrast", seeds=seeds, rate=1e-2, data=split_digits(seeds), steps=5
+        )[5]
+        for seeds in ([4, 7], [7])
+    )
     for name, weight in alone.items():
         assert torch.allclose(both[name][1], weight[0], atol=1e-4), name
 
@@ -225,7 +207,7 @@ def test_collapse_at_a_rate_that_teaches_labels():
     before = scores.condition(initial_weights(shape, seeds=[3]), data=data)
     after = {
         signal: scores.condition(
-            train_copies(shape, signal=signal, seeds=[3], rates=[3e-3], data=data, steps=50)[50],
+            train_copies(shape, signal=signal, seeds=[3], rate=3e-3, data=data, steps=50)[50],
             data=data,
         )
         for signal in ("raw", "density")
@@ -295,15 +277,13 @@ def test_uniform_attention_gains_what_the_local_density_does():
         name: 0 * weight if name.endswith((".query", ".key")) else weight
         for name, weight in weights.items()
     }
-    found = {}
+    parts = {part: getattr(data, f"{part}_labels").numpy() for part in readouts.PARTS}
+    labels, found = readouts.by_copy(parts), {}
     for kind, used in (("uniform", zeroed), ("random", weights)):
         features = readouts.all_features(used, scores.SHAPE, data=data, depths=[3])["mean", 3]
-        labels = scores.labels_of(data)
-        found[kind] = [
-            100 * readouts.probe_accuracy(f, labels=k, using="all", penalty=10.0, on="test")
-            for f, k in zip(features, labels, strict=True)
-        ]
-    gain = np.array(found["uniform"]) - found["random"]
+        shares = readouts.accuracies(features, labels, using="all", penalty=10.0, on="test")
+        found[kind] = 100 * np.array(shares)
+    gain = found["uniform"] - found["random"]
     assert 1 < gain.mean() < 8
     local = summary.accuracies("density local", column="mean all")[:3]
     assert abs(np.mean(found["uniform"] - local)) < 3
@@ -375,9 +355,7 @@ def test_energies_alone_teach_less_than_components_of_pixels():
     data = split_digits(seeds)
     rate, tuned = scores.chosen(name)
     pooling, using = column.split()
-    features, _ = scores.source_features(
-        name, seeds=seeds, rates=[rate] * 2, data=data, steps=scores.STEPS
-    )
+    features, _, _ = scores.measure(name, seeds=seeds, rate=rate, steps=scores.STEPS)
     learned = features[pooling, tuned[pooling, using][0]]
     pixels = readouts.pixel_features(data, components=scores.SHAPE.width)
     gaps = []

@@ -24,8 +24,6 @@ from compendium.c10_attention.study import (
     family_call,
     family_errors,
     family_operations,
-    kernel_error,
-    recurrent_error,
 )
 from compendium.common import images
 from spinformer.hopfield.attention import attention, multi_head_attention
@@ -154,10 +152,20 @@ def test_families_cost_and_miss_what_their_functions_do():
         result = low_rank_attention(x, keys=x, values=x, landmarks=setting, beta=0.4)
         assert error == pytest.approx(float((result - exact).norm()) / unit)
     assert errors[-1] < 1e-6
-    errors = family_errors(x, family="kernel", beta=0.4, draws=2, seed=3)
-    assert errors[0] == kernel_error(x, features=16, beta=0.4, draws=2, seed=3)
+    generator = torch.Generator().manual_seed(3)
+    wrong = [
+        kernel_attention(x, keys=x, values=x, features=16, beta=0.4, seed=generator) - exact
+        for _ in range(3)
+    ]
+    wanted = math.sqrt(sum(float(w.norm()) ** 2 for w in wrong) / 3) / unit
+    assert family_errors(x, family="kernel", beta=0.4, seed=3)[0] == pytest.approx(wanted)
+    causal = scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.4)
+    running = torch.stack([x[: t + 1].mean(0) for t in range(64)])
     errors = family_errors(x, family="recurrent", beta=0.4)
-    assert errors[-1] == recurrent_error(x, compression=2, beta=0.4)
+    for setting, error in zip(SETTINGS["recurrent"], errors, strict=True):
+        pooled = recurrent_attention(x, keys=x, values=x, block=16, compression=setting, beta=0.4)
+        wanted = float((pooled - causal).norm() / (running - causal).norm())
+        assert error == pytest.approx(wanted)
     band = (torch.arange(64)[:, None] - torch.arange(64)).abs() <= 8
     wanted = attention(x, keys=x, values=x, beta=0.4, mask=band)
     torch.testing.assert_close(
@@ -219,25 +227,6 @@ def test_families_are_linear_at_a_fixed_budget_and_quadratic_at_a_fixed_share():
         assert budget_exponent(family, length=1024, fixed=False) > 1.9
     assert budget_exponent("recurrent", length=8192, fixed=False) > 1.7
     assert math.log2(cost(attention, 256, 6).flops / cost(attention, 128, 6).flops) == 2.0
-
-
-def test_errors_of_the_relatives_are_measured_against_the_mean():
-    x = draw(16, 4, seed=6)
-    exact = attention(x, keys=x, values=x, beta=0.3)
-    generator = torch.Generator().manual_seed(3)
-    wrong = [
-        kernel_attention(x, keys=x, values=x, features=40, beta=0.3, seed=generator) - exact
-        for _ in range(3)
-    ]
-    unit = float((exact - x.mean(0)).norm())
-    wanted = math.sqrt(sum(float(w.norm()) ** 2 for w in wrong) / 3) / unit
-    assert kernel_error(x, features=40, beta=0.3, draws=3, seed=3) == pytest.approx(wanted)
-    assert recurrent_error(x, compression=1, beta=0.3, block=4) < 1e-12
-    exact = scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.3)
-    running = torch.stack([x[: t + 1].mean(0) for t in range(16)])
-    pooled = recurrent_attention(x, keys=x, values=x, block=4, compression=2, beta=0.3)
-    wanted = float((pooled - exact).norm() / (running - exact).norm())
-    assert recurrent_error(x, compression=2, beta=0.3, block=4) == pytest.approx(wanted)
 
 
 def test_variance_of_an_estimated_weight_is_what_chapter_10_says():

@@ -79,7 +79,7 @@ SETTINGS = {
 
 
 def family_call(
-    tokens: torch.Tensor, *, family: str, setting: int, beta: float, seed: int = 0
+    tokens: torch.Tensor, *, family: str, setting: int, beta: float, seed: TorchSeed = 0
 ) -> Callable[[], torch.Tensor]:
     """Self-attention of `tokens` (N, d) by a family of `SETTINGS`, ready to be called.
 
@@ -108,21 +108,37 @@ def family_operations(tokens: torch.Tensor, *, family: str) -> list[float]:
     ]
 
 
+def _exact_and_mean(
+    tokens: torch.Tensor, *, family: str, beta: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a family replaces and plain averages, both causal for the recurrent one."""
+    if family != "recurrent":
+        return attention(tokens, keys=tokens, values=tokens, beta=beta), tokens.mean(0)
+    length = len(tokens)
+    causal = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
+    exact = attention(tokens, keys=tokens, values=tokens, beta=beta, mask=causal)
+    places = torch.arange(1, length + 1, device=tokens.device)
+    return exact, tokens.cumsum(0) / places[:, None]
+
+
 def family_errors(
     tokens: torch.Tensor, *, family: str, beta: float, draws: int = 3, seed: int = 0
 ) -> list[float]:
-    """`relative_error` of a family for all its settings; recurrent against causal attention."""
-    exact = attention(tokens, keys=tokens, values=tokens, beta=beta)
+    """`relative_error` of a family for all its settings; recurrent against causal attention.
+
+    Of random features the root mean square over `draws`.
+    """
+    exact, mean = _exact_and_mean(tokens, family=family, beta=beta)
     found = []
     for setting in SETTINGS[family]:
-        if family == "recurrent":
-            error = recurrent_error(tokens, compression=setting, beta=beta)
-        elif family == "kernel":
-            error = kernel_error(tokens, features=setting, beta=beta, draws=draws, seed=seed)
-        else:
-            result = family_call(tokens, family=family, setting=setting, beta=beta)()
-            error = relative_error(result, exact=exact, mean=tokens.mean(0))
-        found.append(error)
+        call = family_call(
+            tokens, family=family, setting=setting, beta=beta, seed=torch_generator(seed)
+        )
+        errors = [
+            relative_error(call(), exact=exact, mean=mean)
+            for _ in range(draws if family == "kernel" else 1)
+        ]
+        found.append(math.sqrt(sum(error**2 for error in errors) / len(errors)))
     return found
 
 
@@ -179,11 +195,7 @@ def budget_errors(
     Recurrence is held against causal attention.
     """
     length = len(tokens)
-    exact, mean = attention(tokens, keys=tokens, values=tokens, beta=beta), tokens.mean(0)
-    if family == "recurrent":
-        causal = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
-        exact = attention(tokens, keys=tokens, values=tokens, beta=beta, mask=causal)
-        mean = tokens.cumsum(0) / torch.arange(1, length + 1, device=tokens.device)[:, None]
+    exact, mean = _exact_and_mean(tokens, family=family, beta=beta)
 
     def error(fixed: bool) -> float:
         most = budget(family, length=length, fixed=fixed)
@@ -191,32 +203,3 @@ def budget_errors(
         return relative_error(result, exact=exact, mean=mean)
 
     return error(True), error(False)
-
-
-def kernel_error(
-    tokens: torch.Tensor, *, features: int, beta: float, draws: int = 5, seed: TorchSeed = 0
-) -> float:
-    """Root mean square over `draws` of `relative_error` of random features in self-attention."""
-    generator = torch_generator(seed)
-    exact = attention(tokens, keys=tokens, values=tokens, beta=beta)
-    squares = []
-    for _ in range(draws):
-        result = kernel_attention(
-            tokens, keys=tokens, values=tokens, features=features, beta=beta, seed=generator
-        )
-        squares.append(relative_error(result, exact=exact, mean=tokens.mean(0)) ** 2)
-    return math.sqrt(sum(squares) / draws)
-
-
-def recurrent_error(
-    tokens: torch.Tensor, *, compression: int, beta: float, block: int = 16
-) -> float:
-    """`relative_error` of a compressed past in causal attention; the mean is the running one."""
-    length = len(tokens)
-    causal = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
-    exact = attention(tokens, keys=tokens, values=tokens, beta=beta, mask=causal)
-    places = torch.arange(1, length + 1, device=tokens.device)
-    result = recurrent_attention(
-        tokens, keys=tokens, values=tokens, block=block, compression=compression, beta=beta
-    )
-    return relative_error(result, exact=exact, mean=tokens.cumsum(0) / places[:, None])

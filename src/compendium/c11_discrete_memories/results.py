@@ -20,7 +20,6 @@ from compendium.c11_discrete_memories.study import (
     Curve,
     all_fixed_probability,
     capacity_exponent,
-    curve,
     end_overlaps,
     half_capacity,
 )
@@ -69,7 +68,7 @@ def EXPONENTS(degree: int) -> Rows:
             "predicted": fit.predicted_exponent,
         }
         for dim, capacity, error in zip(
-            fit.dims, fit.capacity.value, fit.capacity.error, strict=True
+            SIZES[degree], fit.capacity.value, fit.capacity.error, strict=True
         )
     ]
 
@@ -103,7 +102,7 @@ def capacity_curve(dim: int) -> Curve:
     """Overlap left against the load, from the stored table."""
     table = CAPACITY.read()
     rows = table["dim"] == dim
-    return curve(LOADS, samples=table["overlap"][rows].reshape(LOADS.size, -1))
+    return Curve(x=LOADS, samples=table["overlap"][rows].reshape(LOADS.size, -1))
 
 
 @stored(

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import erfcinv
-from tqdm import tqdm
 
 from compendium.c11_discrete_memories.capacity import capacity_at_error
 from compendium.common.images import mask
@@ -33,20 +32,15 @@ from spinformer.hopfield.discrete import (
 
 @record
 class Curve:
-    """A measured curve: abscissa `x` (points,), mean and standard error over networks, (points,).
-
-    samples: (points, networks), the network means behind them.
-    """
+    """A measured curve: abscissa `x` (points,), samples (points, networks), one a network."""
 
     x: np.ndarray
-    estimate: Estimate
     samples: np.ndarray
 
-
-def curve(x: Any, *, samples: np.ndarray) -> Curve:
-    """The `Curve` through the means of `samples` (points, networks), at least two networks."""
-    abscissa = np.asarray(x, dtype=np.float64)
-    return Curve(x=abscissa, estimate=mean_estimate(samples, axis=1), samples=samples)
+    @property
+    def estimate(self) -> Estimate:
+        """Mean and standard error over networks, at least two, (points,)."""
+        return mean_estimate(self.samples, axis=1)
 
 
 def end_overlaps(
@@ -58,21 +52,16 @@ def end_overlaps(
     queries: int = 20,
     diagonal: bool = False,
     reference: str = "pattern",
-    max_steps: int = 500,
-    kernel: str = "couplings",
     seed: Seed = 0,
-    progress: bool = False,
 ) -> np.ndarray:
     """Overlaps at the end of zero-temperature relaxations, (starts, loads, networks, queries).
 
     Classical network of `dim` spins at the loads α = N/d, increasing. Each run starts from a
     stored pattern with spins flipped until their overlap is one of `starts`, in [0, 1], for at
-    most `max_steps` asynchronous sweeps; what it ends with is compared with the "pattern" or
-    with its own "start" (from overlap 0: what a random state keeps of itself). One network
-    grows from load to load, so points of a curve are correlated, networks are not. The first
-    `queries` patterns (at most as many as the smallest load has) are tried in each.
-    `kernel="overlaps"` gives the same dynamics from a program that never forms W (slower: N
-    instead of d/flips operations a visit).
+    most 500 asynchronous sweeps; what it ends with is compared with the "pattern" or with its own
+    "start" (from overlap 0: what a random state keeps of itself). One network grows from load to
+    load, so points of a curve are correlated, networks are not. The first `queries` patterns (at
+    most as many as the smallest load has) are tried in each.
     """
     loads_array = np.asarray(loads, dtype=float)
     begin = np.asarray(starts, dtype=float)
@@ -83,9 +72,7 @@ def end_overlaps(
         raise ValueError(f"d · N must stay below 2^24 for exact fields, got {dim * counts[-1]}")
     queries = min(queries, int(counts[0]))
     result = np.empty((begin.size, counts.size, networks, queries))
-    streams = numpy_generator(seed).spawn(networks)
-    for n in tqdm(range(networks), disable=not progress, desc=f"networks of {dim} spins"):
-        rng = streams[n]
+    for n, rng in enumerate(numpy_generator(seed).spawn(networks)):
         # Single precision: exact for these integers, and twice as fast to multiply.
         patterns = rng.integers(0, 2, (int(counts[-1]), dim), dtype=np.int8)
         spins = (2 * patterns - 1).astype(np.float32)
@@ -97,41 +84,21 @@ def end_overlaps(
             np.fill_diagonal(weights, count if diagonal else 0.0)
             stored = int(count)
             for b, overlap in enumerate(begin):
-                tried, run = _damage(targets, overlap, rng), int(rng.integers(2**31))
-                if kernel == "overlaps":
-                    found = retrieve(
-                        spins[:count],
-                        queries=tried,
-                        diagonal=diagonal,
-                        max_steps=max_steps,
-                        seed=run,
-                        kernel="overlaps",
-                    )
-                else:
-                    found = descend(weights, queries=tried, max_steps=max_steps, seed=run)
+                flips = round(0.5 * (1.0 - overlap) * dim)
+                tried = _damaged(targets, flips, rng) if flips else targets
+                run = int(rng.integers(2**31))
+                found = descend(weights, queries=tried, max_steps=500, seed=run)
                 compared = targets if reference == "pattern" else tried
                 result[b, p, n] = (found.states * compared).mean(axis=1)
     return result
 
 
-def _damage(targets: np.ndarray, overlap: float, rng: np.random.Generator) -> np.ndarray:
-    """Copies of the patterns with (1 − overlap)/2 of their spins flipped."""
-    flips = round(0.5 * (1.0 - overlap) * targets.shape[1])
-    if flips == 0:
-        return targets
+def _damaged(targets: np.ndarray, flips: int, rng: np.random.Generator) -> np.ndarray:
+    """Copies of the patterns with so many random spins flipped."""
     damaged = targets.copy()
     for state in damaged:
         state[rng.permutation(state.size)[:flips]] *= -1
     return damaged
-
-
-def retrieval_overlap(dim: int, *, loads: Sequence[float], **settings: Any) -> Curve:
-    """Overlap that is left of a stored pattern against the load: means of `end_overlaps`.
-
-    `settings` are those of `end_overlaps`, from the patterns themselves.
-    """
-    ends = end_overlaps(dim, loads=loads, **settings)[0]
-    return curve(np.rint(np.asarray(loads) * dim) / dim, samples=ends.mean(axis=-1))
 
 
 def basin_edge(starts: np.ndarray, *, ends: np.ndarray, kept: float = 0.9) -> np.ndarray:
@@ -150,9 +117,8 @@ def basin_edge(starts: np.ndarray, *, ends: np.ndarray, kept: float = 0.9) -> np
         if failing.size == 0:
             edges[place] = starts[0]
         elif failing[-1] < starts.size - 1:
-            k = failing[-1]
-            part = (0.5 - column[k]) / (column[k + 1] - column[k])
-            edges[place] = starts[k] + part * (starts[k + 1] - starts[k])
+            around = slice(failing[-1], failing[-1] + 2)
+            edges[place] = np.interp(0.5, column[around], starts[around])
     return edges
 
 
@@ -209,22 +175,19 @@ def one_step_error(
         patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
         tried = patterns[: min(queries, count)]
         shares[n] = (fields(patterns, states=tried, separation=separation) * tried < 0).mean()
-    found = mean_estimate(shares)
-    return Estimate(value=float(found.value), error=float(found.error), samples=networks)
+    return mean_estimate(shares)
 
 
 @record
 class Exponent:
-    """Capacities N* at the sizes `dims`, all (dims,), and the power law N* ∝ d^exponent fitted.
+    """Capacities N* at each size, (dims,), and the power law N* ∝ d^exponent fitted.
 
-    predicted: (dims,), N* of the finite-size theory; predicted_exponent: the same fit (same
-    weights) through it, which tells how far the sizes are from the power law of d → ∞.
+    predicted_exponent: the same fit (same weights) through N* of the finite-size theory, which
+    tells how far the sizes are from the power law of d → ∞.
     """
 
-    dims: np.ndarray
     capacity: Estimate
     exponent: Estimate
-    predicted: np.ndarray
     predicted_exponent: float
 
 
@@ -236,7 +199,6 @@ def capacity_exponent(
     blocks: int = 6,
     bits: int = 60_000,
     seed: Seed = 0,
-    progress: bool = False,
 ) -> Exponent:
     """Measure the N at which one update turns a share `target` of spins, and fit its power of d.
 
@@ -249,10 +211,9 @@ def capacity_exponent(
         raise ValueError(f"dims must hold at least three sizes, got {list(dims)}")
     logs = np.empty((sizes.size, blocks))
     root: Any = numpy_generator(seed).bit_generator.seed_seq
-    for s in tqdm(range(sizes.size), disable=not progress, desc=f"sizes, degree {degree}"):
-        d = int(sizes[s])
-        guess = capacity_at_error(d, degree=degree, error=target)
-        counts = np.unique(np.rint(guess * np.array([0.75, 1.0, 1.35])).astype(int))
+    predicted = np.array([capacity_at_error(d, degree=degree, error=target) for d in dims])
+    for s, d in enumerate(dims):
+        counts = np.unique(np.rint(predicted[s] * np.array([0.75, 1.0, 1.35])).astype(int))
         for b in range(blocks):
             measured = np.empty(counts.size)
             for c, count in enumerate(counts):
@@ -272,36 +233,26 @@ def capacity_exponent(
     capacity = Estimate(
         value=np.exp(mean.value), error=np.exp(mean.value) * mean.error, samples=blocks
     )
-    predicted = np.array([capacity_at_error(int(d), degree=degree, error=target) for d in sizes])
+    theory = fit_power(sizes, values=predicted, errors=predicted * mean.error)
     return Exponent(
-        dims=sizes,
         capacity=capacity,
         exponent=fit_power(sizes, values=capacity.value, errors=capacity.error).slope,
-        predicted=predicted,
-        predicted_exponent=fit_power(
-            sizes, values=predicted, errors=predicted * mean.error
-        ).slope.value,
+        predicted_exponent=theory.slope.value,
     )
 
 
 def all_fixed_probability(
-    dim: int,
-    *,
-    counts: Sequence[int],
-    networks: int = 200,
-    seed: Seed = 0,
-    progress: bool = False,
+    dim: int, *, counts: Sequence[int], networks: int = 200, seed: Seed = 0
 ) -> Curve:
     """P(every one of N random patterns is a fixed point) of the exponential memory, for each N."""
     sizes = np.asarray(counts)
     samples = np.empty((sizes.size, networks))
-    streams = numpy_generator(seed).spawn(networks)
-    for n in tqdm(range(networks), disable=not progress, desc=f"networks of {dim} spins"):
+    for n, rng in enumerate(numpy_generator(seed).spawn(networks)):
         for p, count in enumerate(sizes):
-            patterns = 2.0 * streams[n].integers(0, 2, (int(count), dim), dtype=np.int8) - 1.0
+            patterns = 2.0 * rng.integers(0, 2, (int(count), dim), dtype=np.int8) - 1.0
             found = retrieve(patterns, queries=patterns, separation=EXPONENTIAL, max_steps=1)
             samples[p, n] = not found.flips.any()
-    return curve(sizes, samples=samples)
+    return Curve(x=sizes, samples=samples)
 
 
 def half_capacity(measured: Curve) -> Estimate:
@@ -339,7 +290,6 @@ class Recall:
     one (`nearest`; t patterns tied for nearest count 1/t): what an exhaustive search that guesses
     among ties gets right."""
 
-    corruption: np.ndarray
     one_sweep: np.ndarray
     final: np.ndarray
     nearest: np.ndarray
@@ -352,7 +302,6 @@ def exponential_recall(
     corruptions: Sequence[float],
     queries: int = 100,
     seed: Seed = 0,
-    progress: bool = False,
 ) -> Recall:
     """Recall of the exponential memory from patterns with round(ρ·d) random spins flipped.
 
@@ -364,10 +313,8 @@ def exponential_recall(
     patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
     targets = patterns[: min(queries, count)]
     table = np.empty((3, shares.size))
-    for c in tqdm(range(shares.size), disable=not progress, desc="corruptions"):
-        damaged = targets.copy()
-        for state in damaged:
-            state[rng.permutation(dim)[: round(float(shares[c]) * dim)]] *= -1
+    for c, share in enumerate(shares):
+        damaged = _damaged(targets, round(float(share) * dim), rng)
         run = int(rng.integers(2**31))
         first = retrieve(patterns, queries=damaged, separation=EXPONENTIAL, max_steps=1, seed=run)
         final = retrieve(patterns, queries=first.states, separation=EXPONENTIAL, seed=run + 1)
@@ -379,7 +326,7 @@ def exponential_recall(
             (final.states == targets).all(axis=1).mean(),
             (own / tied).mean(),
         ]
-    return Recall(corruption=shares, one_sweep=table[0], final=table[1], nearest=table[2])
+    return Recall(one_sweep=table[0], final=table[1], nearest=table[2])
 
 
 def subset_recall(

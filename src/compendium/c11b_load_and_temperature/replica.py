@@ -24,9 +24,6 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.core.special import normal_average
 
-PHASES = ("retrieval", "spin glass")
-# At the lowest temperature the fields are as wide as averages over a normal have nodes for.
-MAX_LOAD = 1e5
 # Below, `capacity` has the closed form of T = 0, and averages would need ever more nodes.
 LOWEST = 0.01
 _ROOT = 1e-13
@@ -74,7 +71,7 @@ def retrieval_fold(temperature: float) -> Fold:
     The maximum of α along the curve of states: near T = 0 the α_c = 0.138 of
     `capacity.ags_capacity`, near T = 1 it falls as (1 − T)²/3.8.
     """
-    temperature = _check_temperature(temperature, below_one=True)
+    _check_temperature(temperature, below_one=True)
     y = _fold_place(temperature)
     x = _field(y, temperature)
     return Fold(load=_load(x, y, temperature), overlap=temperature * x)
@@ -97,7 +94,7 @@ def replica_state(
     at this temperature is returned with status STALLED and the misfit in α as residual, or
     NotConverged raised if `throw`; for T ≥ 1 there is not even a fold (ValueError).
     """
-    temperature = _check_temperature(temperature, below_one=phase == "retrieval")
+    _check_temperature(temperature, below_one=phase == "retrieval")
     if phase == "spin glass":
         return _describe(0.0, _glass_place(load, temperature), load, temperature)
     fold = _fold_place(temperature)
@@ -119,7 +116,7 @@ def coexistence_load(temperature: float) -> float:
 
     Below it retrieval states are the global minimum: the inverse of T_c(α). 0.051 near T = 0.
     """
-    temperature = _check_temperature(temperature, below_one=True)
+    _check_temperature(temperature, below_one=True)
 
     def gap(y: float) -> float:
         x = _field(y, temperature)
@@ -140,10 +137,9 @@ def glass_susceptibility(load: float, *, temperature: float) -> float:
     return 1.0 / (1.0 - load / (temperature - 1.0) ** 2)
 
 
-def _check_temperature(temperature: float, *, below_one: bool) -> float:
+def _check_temperature(temperature: float, *, below_one: bool) -> None:
     if temperature < LOWEST or (below_one and temperature >= 1.0):
         raise ValueError(f"temperature must be in [0.01, 1) for retrieval, got {temperature}")
-    return temperature
 
 
 def _averages(x: float, y: float) -> tuple[float, float, float]:
@@ -203,11 +199,6 @@ def _glass_place(load: float, temperature: float) -> float:
     while _load(0.0, high, temperature) < load:
         high *= 2.0
     return float(brentq(lambda y: _load(0.0, y, temperature) - load, low, high, xtol=_ROOT))
-
-
-def _replicon(x: float, y: float) -> float:
-    _, copies, fourth = _averages(x, y)
-    return 1.0 - y**2 * fourth / copies
 
 
 def _free_energy(x: float, y: float, load: float, temperature: float) -> float:

@@ -1,10 +1,10 @@
-"""The stored tables of chapter 11b: their units of work and how a row is computed."""
+"""The stored tables of chapter 11b."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.c11b_load_and_temperature.replica import glass_temperature, melting_temperature
 from compendium.c11b_load_and_temperature.study import copies_overlap, melting, retrieval
 from compendium.common.rows import grid, mean_rows
@@ -18,7 +18,9 @@ GLASS_LOAD = 0.05
 GLASS_TEMPERATURES = (0.9, 1.0, 1.1, 1.35, 1.5, 1.8)
 
 
-def _retrieval_rows(dim: int, load: float, fraction: float) -> Rows:
+@stored(HERE / "retrieval.csv", units=grid(dim=NETWORKS, load=LOADS, fraction=FRACTIONS))
+def RETRIEVAL(dim: int, load: float, fraction: float) -> Rows:
+    """Overlap kept and energy below the temperature of melting."""
     overlap, energy = retrieval(
         dim, load=load, fraction=fraction, networks=NETWORKS[dim], seed=dim + round(1e4 * load)
     )
@@ -32,12 +34,17 @@ def _retrieval_rows(dim: int, load: float, fraction: float) -> Rows:
     ]
 
 
-def _melting_rows(dim: int, load: float) -> Rows:
-    heated = melting(dim, load=load, networks=NETWORKS[dim], seed=dim + round(1e4 * load) + 1)
-    return [{"network": index, "fraction": value} for index, value in enumerate(heated.fractions)]
+@stored(HERE / "melting.csv", units=grid(dim=NETWORKS, load=LOADS))
+def MELTING(dim: int, load: float) -> Rows:
+    """Where heated networks lose their pattern, a row for each."""
+    seed = dim + round(1e4 * load) + 1
+    fractions = melting(dim, load=load, networks=NETWORKS[dim], seed=seed)
+    return [{"network": index, "fraction": value} for index, value in enumerate(fractions)]
 
 
-def _copies_rows(dim: int, temperature: float) -> Rows:
+@stored(HERE / "copies.csv", units=grid(dim=(500, 1000, 2000), temperature=GLASS_TEMPERATURES))
+def COPIES(dim: int, temperature: float) -> Rows:
+    """Squared overlap of two copies that started at random."""
     squared = copies_overlap(
         dim,
         load=GLASS_LOAD,
@@ -46,23 +53,6 @@ def _copies_rows(dim: int, temperature: float) -> Rows:
         seed=dim + round(100 * temperature),
     )
     return [{"squared": squared.value, "squared_error": squared.error}]
-
-
-RETRIEVAL = Table(
-    path=HERE / "retrieval.csv",
-    units=grid(dim=NETWORKS, load=LOADS, fraction=FRACTIONS),
-    rows=_retrieval_rows,
-)
-MELTING = Table(
-    path=HERE / "melting.csv",
-    units=[{"dim": dim, "load": load} for dim in NETWORKS for load in LOADS],
-    rows=_melting_rows,
-)
-COPIES = Table(
-    path=HERE / "copies.csv",
-    units=grid(dim=(500, 1000, 2000), temperature=GLASS_TEMPERATURES),
-    rows=_copies_rows,
-)
 
 
 @stored(HERE / "settings_A6b.csv", units=MELTING.units, seconds=0.5)

@@ -116,25 +116,9 @@ def _heat_bath(
 
 
 BURN = 100
+HEATING = 100
 # A state with less than this share of the overlap at the fold has left the pattern.
 _LEFT = 0.5
-
-
-@record
-class HeatedNetwork:
-    """Networks that were heated until they melted.
-
-    fractions: (networks,), T/T_M of the first temperature at which the pattern was lost.
-    temperature: T_M itself.
-    """
-
-    fractions: np.ndarray
-    temperature: float
-
-    @property
-    def estimate(self) -> Estimate:
-        """Mean of the fractions, its error over networks."""
-        return mean_estimate(self.fractions)
 
 
 def draw_patterns(dim: int, *, load: float, seed: Seed) -> np.ndarray:
@@ -163,19 +147,10 @@ def retrieval(
     return mean_estimate(both[:, 0]), mean_estimate(both[:, 1])
 
 
-def melting(
-    dim: int,
-    *,
-    load: float,
-    networks: int,
-    first: float = 0.7,
-    step: float = 0.02,
-    sweeps: int = 100,
-    seed: Seed = 0,
-) -> HeatedNetwork:
-    """T/T_M at which heated networks lose their pattern, in steps of `step` from `first`.
+def melting(dim: int, *, load: float, networks: int, seed: Seed = 0) -> np.ndarray:
+    """T/T_M at which heated networks lose their pattern, from 0.7 in steps of 0.02, (networks,).
 
-    Each temperature lasts `sweeps` sweeps; the pattern is lost where the mean overlap of the
+    Each temperature lasts `HEATING` sweeps; the pattern is lost where the mean overlap of the
     second half of them is below half of the theory's overlap at the fold. A network that lasts
     to 2 T_M counts with 2.
     """
@@ -185,21 +160,21 @@ def melting(
     for index, rng in enumerate(numpy_generator(seed).spawn(networks)):
         patterns = draw_patterns(dim, load=load, seed=rng)
         spins = patterns[:1]
-        for rise in range(int((2.0 - first) / step) + 1):
-            fraction = first + rise * step
+        for rise in range(66):
+            fraction = 0.7 + 0.02 * rise
             run = run_heat_bath(
                 patterns,
                 starts=spins,
                 targets=patterns[:1],
                 temperature=fraction * top,
-                sweeps=sweeps,
+                sweeps=HEATING,
                 seed=rng,
             )
             spins = run.states
-            if run.overlaps[0, sweeps // 2 :].mean() < kept:
+            if run.overlaps[0, HEATING // 2 :].mean() < kept:
                 fractions[index] = fraction
                 break
-    return HeatedNetwork(fractions=fractions, temperature=top)
+    return fractions
 
 
 def copies_overlap(

@@ -162,13 +162,8 @@ def distances(
     """
     plain, corrected = np.zeros(len(ratios)), np.zeros(len(ratios))
     for patterns, queries in drawn:
-        given: dict[str, Any] = {
-            "queries": queries,
-            "beta": beta,
-            "duration": 3.0,
-            "points": 61,
-            "accuracy": 1e-11,
-        }
+        given: dict[str, Any] = {"queries": queries, "beta": beta}
+        given |= {"duration": 3.0, "points": 61, "accuracy": 1e-11}
         reference = slow_flow(patterns, **given)[1]
         for index, ratio in enumerate(ratios):
             full = flow(patterns, ratio=ratio, **given)[1]
@@ -192,13 +187,8 @@ def ends(
     """
     points, resting = [], []
     for patterns, queries in drawn:
-        given: dict[str, Any] = {
-            "queries": queries,
-            "beta": beta,
-            "duration": 200.0 * max(1.0, ratio or 0.0),
-            "points": 2,
-            "accuracy": 1e-6,
-        }
+        given: dict[str, Any] = {"queries": queries, "beta": beta}
+        given |= {"duration": 200.0 * max(1.0, ratio or 0.0), "points": 2, "accuracy": 1e-6}
         if ratio is None:
             stored_ones, states = torch.as_tensor(patterns), torch.as_tensor(queries)
             steps = retrieve(stored_ones, queries=states, beta=beta, tolerance=1e-8)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c12_continuous_memory.study import (
     HALVES,
     faces_recalled,
@@ -22,7 +22,18 @@ from compendium.common import images
 from compendium.common.rows import grid
 
 
-def setting_rows(half: str, hidden: float, centring: str, norm: str) -> Rows:
+@stored(
+    Path(__file__).with_name("settings_A19.csv"),
+    units=grid(
+        half=HALVES,
+        hidden=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
+        centring=("none", "mean face"),
+        norm=("own", "equal"),
+    ),
+    seconds=0.5,
+    within={"value": 0.011, "low": 0.011, "high": 0.011},
+)
+def SETTINGS(half: str, hidden: float, centring: str, norm: str) -> Rows:
     """One place and share of what is hidden, one way to prepare the memory."""
     faces = torch.as_tensor(images.faces())
     memory, queries = prepare_faces(
@@ -35,17 +46,3 @@ def setting_rows(half: str, hidden: float, centring: str, norm: str) -> Rows:
     count = faces_recalled(memory, queries=queries, coldness=1.0)
     lead = count / len(faces) - 0.995
     return [{"value": lead, "low": lead, "high": lead, "runs": len(faces)}]
-
-
-SETTINGS = Table(
-    path=Path(__file__).with_name("settings_A19.csv"),
-    units=grid(
-        half=HALVES,
-        hidden=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
-        centring=("none", "mean face"),
-        norm=("own", "equal"),
-    ),
-    rows=setting_rows,
-    seconds=0.5,
-    within={"value": 0.011, "low": 0.011, "high": 0.011},
-)

@@ -7,29 +7,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c12_continuous_memory.hidden_neurons import ENDS
 
-STARTS = ("in balance", "empty")
 
-
-def setting_rows(start: str, ratio: float, allowed: float) -> Rows:
+@stored(
+    Path(__file__).with_name("settings_A9b.csv"),
+    units=[
+        {**unit, "allowed": allowed}
+        for unit in ENDS.units
+        if unit["start"] != "unit steps"
+        for allowed in (0.1, 0.2)
+    ],
+    seconds=0.1,
+)
+def SETTINGS(start: str, ratio: float, allowed: float) -> Rows:
     """One start of the hidden neurons, one ratio of times, one share that is allowed."""
     table = ENDS.read()
     (here,) = ((table["start"] == start) & (table["ratio"] == ratio)).nonzero()[0]
     count, tried, low, high = (table[k][here] for k in ("count", "tried", "low", "high"))
     told = {"value": allowed - count / tried, "low": allowed - high, "high": allowed - low}
     return [{**told, "runs": int(tried)}]
-
-
-SETTINGS = Table(
-    path=Path(__file__).with_name("settings_A9b.csv"),
-    units=[
-        {"start": unit["start"], "ratio": unit["ratio"], "allowed": allowed}
-        for unit in ENDS.units
-        if unit["start"] in STARTS
-        for allowed in (0.1, 0.2)
-    ],
-    rows=setting_rows,
-    seconds=0.1,
-)

@@ -112,8 +112,7 @@ def bound_cases(memories: int, *, seed: Seed = 0) -> BoundCases:
     it is far below the rounding of x_i.
     """
     rng = numpy_generator(seed)
-    rows: list[list[torch.Tensor]] = []
-    stored: list[list[torch.Tensor]] = []
+    cases: list[dict[str, torch.Tensor]] = []
     for _ in range(memories):
         size, width = int(rng.integers(2, 20)), int(rng.integers(2, 40))
         beta, radius = float(np.exp(rng.uniform(-2, 1.5))), float(rng.uniform(0, 0.6))
@@ -121,36 +120,27 @@ def bound_cases(memories: int, *, seed: Seed = 0) -> BoundCases:
         states = patterns + radius * normalize(aside, dim=-1)
         weights = attention_weights(patterns, states=states, beta=beta)
         steps = patterns.unsqueeze(0) - patterns.unsqueeze(1)  # [i, j] = x_j − x_i
-        rows.append(
-            [
-                torch.einsum("ij,ijd->id", weights, steps).norm(dim=-1),
-                bounds.one_step_bound(patterns, beta=beta, radius=radius),
-                jacobian_eigenvalue(patterns, weights=weights, beta=beta),
-                bounds.jacobian_bound(patterns, beta=beta, radius=radius),
-                bounds.jacobian_bound(patterns, beta=beta, radius=radius, sharp=True),
-            ]
-        )
-        separation = bounds.pattern_separation(patterns)
-        safe = separation >= bounds.separation_threshold(patterns, beta=beta)
-        found = retrieve(patterns, queries=patterns[safe], beta=beta, tolerance=1e-13)
-        distance = (found.states - patterns[safe]).norm(dim=-1)
+        threshold = bounds.separation_threshold(patterns, beta=beta)
+        safe = patterns[bounds.pattern_separation(patterns) >= threshold]
+        found = retrieve(patterns, queries=safe, beta=beta, tolerance=1e-13)
+        distance = (found.states - safe).norm(dim=-1)
         reach = bounds.storage_radius(patterns, beta=beta)
-        stored.append([distance, torch.full_like(distance, reach)])
-    error, error_bound, slope, slope_bound, sharp_bound = _columns(rows)
-    distance, promised = _columns(stored)
+        cases.append(
+            {
+                "error": torch.einsum("ij,ijd->id", weights, steps).norm(dim=-1),
+                "error_bound": bounds.one_step_bound(patterns, beta=beta, radius=radius),
+                "slope": jacobian_eigenvalue(patterns, weights=weights, beta=beta),
+                "slope_bound": bounds.jacobian_bound(patterns, beta=beta, radius=radius),
+                "sharp_bound": bounds.jacobian_bound(
+                    patterns, beta=beta, radius=radius, sharp=True
+                ),
+                "distance": distance,
+                "radius": torch.full_like(distance, reach),
+            }
+        )
     return BoundCases(
-        error=error,
-        error_bound=error_bound,
-        slope=slope,
-        slope_bound=slope_bound,
-        sharp_bound=sharp_bound,
-        distance=distance,
-        radius=promised,
+        **{name: torch.cat([case[name] for case in cases]).numpy() for name in cases[0]}
     )
-
-
-def _columns(rows: list[list[torch.Tensor]]) -> list[np.ndarray]:
-    return [torch.cat(column).numpy() for column in zip(*rows, strict=True)]
 
 
 def grouped_patterns(

@@ -25,7 +25,6 @@ from spinformer.core.special import log_sphere_integral, mean_alignment
 
 # Uniform on the sphere of radius √d, independent unit normals, independent fair coins ±1.
 ENSEMBLES = ("spherical", "gaussian", "binary")
-MAX_BETA = 50.0
 # Where ln 2 is the load at which binary patterns are all the states there are.
 _ALL = math.log(2.0)
 

@@ -1,4 +1,4 @@
-"""The stored tables of chapter 12b: their units of work and how a row is computed."""
+"""The stored tables of chapter 12b."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.c12b_continuous_capacity.random_energy import ENSEMBLES, capacity, retrieval_fold
 from compendium.c12b_continuous_capacity.study import (
     half_log_count,
@@ -34,7 +34,17 @@ def one_step_dims(beta: float, *, ensemble: str) -> list[int]:
     return [round(log / capacity(beta, ensemble=ensemble)) for log in (5, 7, 9, 11)]
 
 
-def _one_step_rows(ensemble: str, beta: float, dim: int) -> Rows:
+@stored(
+    HERE / "one_step.csv",
+    units=[
+        {"ensemble": ensemble, "beta": beta, "dim": dim}
+        for ensemble in ENSEMBLES
+        for beta in BETAS
+        for dim in one_step_dims(beta, ensemble=ensemble)
+    ],
+)
+def ONE_STEP(ensemble: str, beta: float, dim: int) -> Rows:
+    """ln N at which half of the patterns are outweighed in one step."""
     medians = [
         np.median(outweighed_at(dim, beta=beta, ensemble=ensemble, seed=1000 * dim + draw))
         for draw in range(ONE_STEP_DRAWS)
@@ -43,34 +53,47 @@ def _one_step_rows(ensemble: str, beta: float, dim: int) -> Rows:
     return [{"log_count": found.value, "log_count_error": found.error}]
 
 
-def _basin_rows(load: float, dim: int) -> Rows:
+@stored(
+    HERE / "basins.csv",
+    units=[{"load": load, "dim": dim} for load, dims in BASIN_DIMS.items() for dim in dims],
+)
+def BASINS(load: float, dim: int) -> Rows:
+    """Overlap that half of the noisy queries need, beside that of independent levels."""
     count = round(np.exp(load * dim))
     halves = half_overlap(count, dim=dim, beta=BASIN_BETA, memories=8, seed=dim)
     levels = level_log_sums(count - 1, dim=dim, beta=BASIN_BETA, samples=400, seed=dim + 1)
-    one, rest = mean_estimate(halves, axis=1).value, mean_estimate(halves, axis=1).error
+    one_step, at_rest = (mean_estimate(samples) for samples in halves)
     return [
         {
             "count": count,
-            "one_step": one[0],
-            "one_step_error": rest[0],
-            "at_rest": one[1],
-            "at_rest_error": rest[1],
+            "one_step": one_step.value,
+            "one_step_error": one_step.error,
+            "at_rest": at_rest.value,
+            "at_rest_error": at_rest.error,
             "levels": float(np.median(levels)) / (BASIN_BETA * dim),
         }
     ]
 
 
-def _fold_rows(dim: int) -> Rows:
+@stored(HERE / "fold.csv", units=grid(dim=FOLD_DIMS))
+def FOLD(dim: int) -> Rows:
+    """ln N at which half of the patterns lose their state."""
     fold = retrieval_fold(dim, beta=dim**-0.5)
-    grid = fold.log_count + fold.spread * np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
-    found = half_log_count(dim, beta=dim**-0.5, log_counts=grid, memories=6, seed=dim)
+    log_counts = fold.log_count + fold.spread * np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
+    found = half_log_count(dim, beta=dim**-0.5, log_counts=log_counts, memories=6, seed=dim)
     estimate = mean_estimate(found)
     return [{"log_count": estimate.value, "log_count_error": estimate.error}]
 
 
-def _kept_rows(count: int, dim: int) -> Rows:
+def _memories(count: int) -> int:
+    return 10 if count <= 1024 else 3
+
+
+@stored(HERE / "kept.csv", units=grid(count=COUNTS, dim=DIMS))
+def KEPT_TABLE(count: int, dim: int) -> Rows:
+    """Overlap that is left of stored patterns, and the share that is kept."""
     kept = kept_patterns(
-        count, dim=dim, beta=dim**-0.5, memories=10 if count <= 1024 else 3, seed=count + dim
+        count, dim=dim, beta=dim**-0.5, memories=_memories(count), seed=count + dim
     )
     return [
         {
@@ -80,29 +103,6 @@ def _kept_rows(count: int, dim: int) -> Rows:
             "share_error": kept.share.error,
         }
     ]
-
-
-ONE_STEP = Table(
-    path=HERE / "one_step.csv",
-    units=[
-        {"ensemble": ensemble, "beta": beta, "dim": dim}
-        for ensemble in ENSEMBLES
-        for beta in BETAS
-        for dim in one_step_dims(beta, ensemble=ensemble)
-    ],
-    rows=_one_step_rows,
-)
-BASINS = Table(
-    path=HERE / "basins.csv",
-    units=[{"load": load, "dim": dim} for load, dims in BASIN_DIMS.items() for dim in dims],
-    rows=_basin_rows,
-)
-FOLD = Table(path=HERE / "fold.csv", units=[{"dim": dim} for dim in FOLD_DIMS], rows=_fold_rows)
-KEPT_TABLE = Table(
-    path=HERE / "kept.csv",
-    units=[{"count": count, "dim": dim} for count in COUNTS for dim in DIMS],
-    rows=_kept_rows,
-)
 
 
 @stored(
@@ -120,9 +120,9 @@ def CROWDS(count: int, dim: int, hotter: float) -> Rows:
 def FOUND(count: int, dim: int) -> Rows:
     """Overlap kept, less a half, and whether the theory's fold at that width is passed."""
     table = KEPT_TABLE.read()
-    here = (table["count"] == count) & (table["dim"] == dim)
-    runs = 10 if count <= 1024 else 3
-    ((value, error),) = zip(table["overlap"][here], table["overlap_error"][here], strict=True)
-    (line,) = estimate_rows(Estimate(value=value, error=error, samples=runs), bound=0.5)
+    ((here,),) = ((table["count"] == count) & (table["dim"] == dim)).nonzero()
+    overlap = Estimate(
+        value=table["overlap"][here], error=table["overlap_error"][here], samples=_memories(count)
+    )
     passed = np.log(count) > retrieval_fold(dim, beta=dim**-0.5).log_count
-    return [{"fold": "passed" if passed else "ahead", **line}]
+    return [{"fold": "passed" if passed else "ahead", **estimate_rows(overlap, bound=0.5)[0]}]

@@ -16,7 +16,7 @@ from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 
 _CHUNK = 2**14
-_MAX_STEPS = 400
+QUERIES = 100
 # At rest where no component of the overlaps moves more in a step; kept above this overlap.
 _REST = 1e-5
 KEPT = 0.5
@@ -24,23 +24,10 @@ KEPT = 0.5
 
 @record
 class Kept:
-    """What is left of stored patterns, one number a memory: overlap, and share above ½.
+    """What is left of stored patterns: mean overlap, and share with an overlap above ½."""
 
-    overlaps, shares: (memories,), means over the queries of each.
-    """
-
-    overlaps: np.ndarray
-    shares: np.ndarray
-
-    @property
-    def overlap(self) -> Estimate:
-        """Mean overlap with its error."""
-        return mean_estimate(self.overlaps)
-
-    @property
-    def share(self) -> Estimate:
-        """Mean share with its error."""
-        return mean_estimate(self.shares)
+    overlap: Estimate
+    share: Estimate
 
 
 def draw_patterns(
@@ -101,7 +88,7 @@ def iterate(
     gain = np.float32(beta)
     overlaps = np.full(len(states), np.inf)
     active = np.arange(len(states))
-    for _ in range(_MAX_STEPS):
+    for _ in range(400):
         scores = gain * (states[active] @ stored.T)
         scores -= scores.max(axis=1, keepdims=True)
         np.exp(scores, out=scores)
@@ -115,20 +102,18 @@ def iterate(
     return overlaps
 
 
-def kept_patterns(
-    count: int, *, dim: int, beta: float, memories: int, queries: int = 100, seed: Seed = 0
-) -> Kept:
+def kept_patterns(count: int, *, dim: int, beta: float, memories: int, seed: Seed = 0) -> Kept:
     """Overlap of the state that the update reaches from stored patterns, spherical patterns.
 
-    The first `queries` (fewer if N = `count` is smaller) of each of `memories` memories are tried.
+    The first `QUERIES` (fewer if N = `count` is smaller) of each of `memories` memories are tried.
     """
     overlaps, shares = np.empty((2, memories))
     for index, rng in enumerate(numpy_generator(seed).spawn(memories)):
         patterns = draw_patterns(count, dim=dim, seed=rng)
-        tried = patterns[:queries]
+        tried = patterns[:QUERIES]
         rest = iterate(patterns, starts=tried, targets=tried, beta=beta)
         overlaps[index], shares[index] = rest.mean(), (rest > KEPT).mean()
-    return Kept(overlaps=overlaps, shares=shares)
+    return Kept(overlap=mean_estimate(overlaps), share=mean_estimate(shares))
 
 
 def noisy_retrieval(
@@ -138,7 +123,6 @@ def noisy_retrieval(
     beta: float,
     overlaps: ArrayLike,
     memories: int,
-    queries: int = 100,
     seed: Seed = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shares of queries that find their pattern, in one step and at rest, (overlaps, memories).
@@ -150,7 +134,7 @@ def noisy_retrieval(
     one, rest = np.empty((2, len(aims), memories))
     for index, rng in enumerate(numpy_generator(seed).spawn(memories)):
         patterns = draw_patterns(count, dim=dim, seed=rng)
-        tried = patterns[:queries]
+        tried = patterns[:QUERIES]
         aside = rng.standard_normal(tried.shape).astype(np.float32)
         aside -= (aside * tried).sum(axis=1, keepdims=True) / dim * tried
         aside *= np.sqrt(dim) / np.linalg.norm(aside, axis=1, keepdims=True)
@@ -164,32 +148,23 @@ def noisy_retrieval(
     return one, rest
 
 
-def half_overlap(
-    count: int, *, dim: int, beta: float, memories: int, queries: int = 100, seed: Seed = 0
-) -> np.ndarray:
+def half_overlap(count: int, *, dim: int, beta: float, memories: int, seed: Seed = 0) -> np.ndarray:
     """Overlap at which half of the queries find their pattern, (2, memories): one step, at rest.
 
     By linear interpolation between queries 0.05 apart, from 0.1 to 1.
     """
     grid = np.linspace(0.1, 1.0, 19)
-    shares = noisy_retrieval(
-        count, dim=dim, beta=beta, overlaps=grid, memories=memories, queries=queries, seed=seed
-    )
+    shares = noisy_retrieval(count, dim=dim, beta=beta, overlaps=grid, memories=memories, seed=seed)
     return np.array([[_crossing(grid, row) for row in kind.T] for kind in shares])
 
 
 def half_log_count(
-    dim: int,
-    *,
-    beta: float,
-    log_counts: ArrayLike,
-    memories: int,
-    queries: int = 40,
-    seed: Seed = 0,
+    dim: int, *, beta: float, log_counts: ArrayLike, memories: int, seed: Seed = 0
 ) -> np.ndarray:
     """ln N at which half of the patterns lose the state around them, (memories,).
 
-    A memory grows through the given ln N, which must increase; linear interpolation between.
+    A memory grows through the given ln N, which must increase; linear interpolation between. The
+    first 40 of its patterns are tried.
     """
     grid = np.asarray(log_counts, dtype=float)
     if len(grid) < 2 or (np.diff(grid) <= 0).any():
@@ -200,7 +175,7 @@ def half_log_count(
         patterns = draw_patterns(int(counts[-1]), dim=dim, seed=rng)
         lost = []
         for count in counts:
-            tried = patterns[: min(queries, int(count))]
+            tried = patterns[: min(40, int(count))]
             rest = iterate(patterns[:count], starts=tried, targets=tried, beta=beta)
             lost.append((rest <= KEPT).mean())
         found[index] = _crossing(np.log(counts), np.array(lost))
@@ -219,9 +194,7 @@ def level_log_sums(
     half = 0.5 * (dim - 1)
     found = np.empty(samples)
     for index in range(samples):
-        levels = beta * dim * (2.0 * rng.beta(half, half, count) - 1.0)
-        top = levels.max()
-        found[index] = top + np.log(np.exp(levels - top).sum())
+        found[index] = logsumexp(beta * dim * (2.0 * rng.beta(half, half, count) - 1.0))
     return found
 
 
@@ -230,9 +203,8 @@ def _crossing(grid: np.ndarray, shares: np.ndarray) -> float:
     above = np.flatnonzero(shares >= 0.5)
     if len(above) == 0 or above[0] == 0:
         return float("nan")
-    k = int(above[0])
-    slope = (shares[k] - shares[k - 1]) / (grid[k] - grid[k - 1])
-    return float(grid[k - 1] + (0.5 - shares[k - 1]) / slope)
+    around = slice(above[0] - 1, above[0] + 1)
+    return float(np.interp(0.5, shares[around], grid[around]))
 
 
 def weight_concentration(

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c13_memory_density.study import PICTURES, digit_pictures
 from compendium.common.rows import grid, mean_rows
+from spinformer.core.random import torch_generator
 from spinformer.hopfield.density import contrastive_gradient, fit, loss
 
 SPLITS = 5
@@ -33,7 +34,7 @@ def contrastive_fit(
 
     Annealed: the rate falls linearly to zero and the patterns of the second half are averaged.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_generator(seed)
     patterns, mean = start.clone(), torch.zeros_like(start)
     for step in range(STEPS):
         gradient = contrastive_gradient(patterns, data=data, beta=beta, seed=generator)
@@ -46,7 +47,7 @@ def contrastive_fit(
 def lost_by_cd(pictures: str, *, beta: float, schedule: str, split: int) -> float:
     """Nats of held-out loss of CD-1, at its best rate, above that of exact learning."""
     everything = digit_pictures(pictures)
-    order = torch.randperm(len(everything), generator=torch.Generator().manual_seed(900 + split))
+    order = torch.randperm(len(everything), generator=torch_generator(900 + split))
     train, tune, test = everything[order].split([1000, 300, len(everything) - 1300])
     start = train[:PATTERNS]
     exact = fit(start, data=train, beta=beta, max_steps=STEPS, tolerance=1e-6).patterns
@@ -60,16 +61,13 @@ def lost_by_cd(pictures: str, *, beta: float, schedule: str, split: int) -> floa
     return next(held) - next(held)
 
 
-def setting_rows(pictures: str, beta: float, schedule: str) -> Rows:
-    """One kind of pictures, temperature and schedule, all splits."""
-    lost = [lost_by_cd(pictures, beta=beta, schedule=schedule, split=s) for s in range(SPLITS)]
-    return mean_rows(1.0 - np.array(lost))
-
-
-SETTINGS = Table(
-    path=Path(__file__).with_name("settings_A12.csv"),
+@stored(
+    Path(__file__).with_name("settings_A12.csv"),
     units=grid(pictures=PICTURES, beta=(1.0, 2.0, 5.0), schedule=("constant", "annealed")),
-    rows=setting_rows,
     seconds=20.0,
     within={"value": 1.0, "low": 2.0, "high": 2.0},
 )
+def SETTINGS(pictures: str, beta: float, schedule: str) -> Rows:
+    """One kind of pictures, temperature and schedule, all splits."""
+    lost = [lost_by_cd(pictures, beta=beta, schedule=schedule, split=s) for s in range(SPLITS)]
+    return mean_rows(1.0 - np.array(lost))

@@ -24,6 +24,7 @@ from torch.nn.functional import normalize
 
 from bookmaker.tables import Rows, Table
 from compendium.common.images import digits
+from compendium.common.rows import grid
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.hopfield.density import (
@@ -76,10 +77,6 @@ PICTURES = ("raw", "equal norm")
 SWEEPS = (1, 10, 100)
 
 
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def held_out_rows(half: float, *, shift: float, seed: int, count: int = 1000) -> Rows:
     """Held-out loss above that of the true density, in nats, for exact learning and CD-k.
 
@@ -87,7 +84,7 @@ def held_out_rows(half: float, *, shift: float, seed: int, count: int = 1000) ->
     exact learning is the row with 0 sweeps, CD-k that with k sweeps: 1, and at shift 0.5
     also 4 and 16. Learning starts at the cluster means.
     """
-    clusters = two_clusters(half, shift=shift, count=count, seed=_generator(500 + seed))
+    clusters = two_clusters(half, shift=shift, count=count, seed=500 + seed)
     rows = []
     for sweeps in (0, 1, 4, 16) if shift == 0.5 else (0, 1):
         found = fit(
@@ -97,7 +94,7 @@ def held_out_rows(half: float, *, shift: float, seed: int, count: int = 1000) ->
             max_steps=100,
             rate=0.3,
             cd_steps=max(sweeps, 1),
-            seed=_generator(520 + seed),
+            seed=520 + seed,
         )
         excess = float(loss(found.patterns, data=clusters.held_out)) - clusters.true_loss
         rows.append({"sweeps": sweeps, "excess": excess})
@@ -130,7 +127,7 @@ def learn_digits(
 ) -> DigitFits:
     """Learn `patterns` patterns from the digits, exactly and by CD-1, from training images."""
     everything = digit_pictures(pictures)
-    order = torch.randperm(len(everything), generator=_generator(600 + seed))
+    order = torch.randperm(len(everything), generator=torch_generator(600 + seed))
     train, test = everything[order[:1200]], everything[order[1200:]]
     start = train[:patterns].clone()
     return DigitFits(
@@ -142,7 +139,7 @@ def learn_digits(
             method="cd",
             max_steps=steps,
             rate=3 / beta,
-            seed=_generator(620 + seed),
+            seed=620 + seed,
         ),
         train=train,
         test=test,
@@ -181,7 +178,7 @@ def digit_rows(
         }
         for sweeps in SWEEPS:
             step = contrastive_gradient(
-                learned, data=found.train, beta=beta, steps=sweeps, seed=_generator(720 + seed)
+                learned, data=found.train, beta=beta, steps=sweeps, seed=720 + seed
             )
             row[f"cd_{sweeps}"] = float((step - exact).norm() / second.norm())
         rows.append(row)
@@ -189,20 +186,18 @@ def digit_rows(
 
 
 HELD_OUT = Table(
-    path=Path(__file__).parent / "held_out.csv",
+    path=Path(__file__).with_name("held_out.csv"),
     units=[
-        {"half": half, "shift": shift, "seed": seed}
-        for half, shifts in ((3.0, SHIFTS), (2.0, (0.5,)))
-        for shift in shifts
-        for seed in range(SEEDS)
+        *grid(half=[3.0], shift=SHIFTS, seed=range(SEEDS)),
+        *grid(half=[2.0], shift=[0.5], seed=range(SEEDS)),
     ],
     rows=held_out_rows,
     seconds=1.0,
     within={"excess": 0.02},
 )
 DIGITS = Table(
-    path=Path(__file__).parent / "digits.csv",
-    units=[{"pictures": name, "seed": seed} for name in PICTURES for seed in range(SEEDS)],
+    path=Path(__file__).with_name("digits.csv"),
+    units=grid(pictures=PICTURES, seed=range(SEEDS)),
     rows=digit_rows,
     seconds=3.0,
     within={

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from compendium.c15_demonstrations.episodes import (
     WORDS,
@@ -26,12 +25,7 @@ LEVEL = 0.75
 
 
 def draw_queries(
-    pools: Sequence[Pools],
-    *,
-    count: int,
-    copies: int,
-    control: str = "none",
-    seed: int,
+    pools: Sequence[Pools], *, count: int, copies: int, control: str = "none", seed: int
 ) -> Episodes:
     """Episodes of unseen classes, `copies` demonstrations of each, the query of either class.
 
@@ -46,7 +40,7 @@ def draw_queries(
             order = torch.as_tensor(generator.random((count, 2 * copies)).argsort(1))
             words[place, :, :-1] = words[place, :, :-1].gather(1, order)
         if control == "other classes":
-            tables = pools[place].rows["test"]
+            tables = pools[place]["test"]
             for episode, shown in enumerate(found.classes[place]):
                 others = [number for number in range(len(tables)) if number not in shown][:2]
                 for half, number in enumerate(others):
@@ -77,14 +71,13 @@ def return_shares(
     given: Any = {"images": digit_inputs()[episodes.rows], "words": episodes.words}
     direction = torch.as_tensor(generator.standard_normal((*episodes.target.shape, WIDTH)))
     direction = direction / direction.norm(dim=-1, keepdim=True)
-    field = torch.full(
-        episodes.words[:, :, :-1].shape, float(np.log(copies)), dtype=direction.dtype
-    )
+    shown = episodes.words[:, :, :-1]
+    field = torch.full(shown.shape, float(np.log(copies)), dtype=direction.dtype)
     shares, distances = [], []
     with torch.no_grad():
         if own_only:
             plain = read(weights, **given).logits.argmax(-1)
-            field = field * (episodes.words[:, :, :-1] == plain.unsqueeze(-1))
+            field = field * (shown == plain.unsqueeze(-1))
         start = read(weights, **given, field=field)
         answer = start.logits.argmax(-1)
         for size in kicks:
@@ -108,9 +101,8 @@ def radius(shares: np.ndarray) -> np.ndarray:
         if not len(below):
             found.append(places[-1])
             continue
-        last = below[0]
-        fall = (values[last - 1] - LEVEL) / (values[last - 1] - values[last])
-        found.append(places[last - 1] + fall * (places[last] - places[last - 1]))
+        ends = [below[0], below[0] - 1]
+        found.append(np.interp(LEVEL, values[ends], places[ends]))
     return np.array(found)
 
 
@@ -136,9 +128,10 @@ def conflict_shares(
         pools, part="valid", count=count, shown=(1, 1), seeds=generators, share_a=1.0,
         labelings=labelings,
     )  # fmt: skip
+    draws = np.stack([generator.random((count, WORDS)) for generator in generators])
+    np.put_along_axis(draws, found.pair.numpy(), -1.0, axis=-1)
+    foreign, remembered = torch.as_tensor(draws.argmax(-1)), found.pair[:, :, 0]
     words = found.words.clone()
-    remembered = found.pair[:, :, 0]
-    foreign = _third_words(found.pair, generators)
     words[:, :, 0] = foreign
     images = digit_inputs()[found.rows]
     shares = []
@@ -148,12 +141,5 @@ def conflict_shares(
             field[..., 0] = float(np.log(number))
             logits = read(weights, images=images, words=words, field=field).logits
             told, kept = (logits.gather(-1, x.unsqueeze(-1)) for x in (foreign, remembered))
-            won = told > kept
-            shares.append(won[..., 0].double().mean(1))
+            shares.append((told > kept)[..., 0].double().mean(1))
     return torch.stack(shares, 1).numpy()
-
-
-def _third_words(pair: Tensor, generators: Sequence[np.random.Generator]) -> Tensor:
-    draws = np.stack([generator.random((pair.shape[1], WORDS)) for generator in generators])
-    np.put_along_axis(draws, pair.numpy(), -1.0, axis=-1)
-    return torch.as_tensor(draws.argmax(-1))

@@ -59,12 +59,7 @@ class Stiffness:
 
 
 def draw_lines(
-    pools: Sequence[Pools],
-    *,
-    part: str,
-    count: int,
-    copies: int = 1,
-    seed: int,
+    pools: Sequence[Pools], *, part: str, count: int, copies: int = 1, seed: int
 ) -> Lines:
     """Lines from a digit of A to one of B, with `copies` different demonstrations of each class.
 
@@ -165,5 +160,6 @@ def shifts(
     """
     there = boundary(weights, lines, field=count_field(shown, lines=lines), kind=kind)
     back = boundary(weights, lines, field=count_field(shown[::-1], lines=lines), kind=kind)
-    gone = np.isinf(there) | np.isinf(back)
-    return np.where(gone, np.inf, (np.where(gone, 0.0, back) - np.where(gone, 0.0, there)) / 2)
+    with np.errstate(invalid="ignore"):  # inf − inf
+        moved = (back - there) / 2
+    return np.where(np.isfinite(moved), moved, np.inf)

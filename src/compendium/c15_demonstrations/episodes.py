@@ -23,15 +23,8 @@ TRAINING_CLASSES = 6
 PARTS = ("train", "valid", "test")
 
 
-@record
-class Pools:
-    """Images of one seed's split: `rows[part]` is a list of arrays of row numbers, one a class.
-
-    `classes` are the ten classes in the order of the split, the first six for training.
-    """
-
-    classes: np.ndarray
-    rows: dict[str, list[np.ndarray]]
+# Images of one seed's split: for each part the row numbers of its classes, an array a class.
+Pools = dict[str, list[np.ndarray]]
 
 
 @record
@@ -63,9 +56,9 @@ def split_digits(seed: int) -> Pools:
     The last quarter ("valid") and the four other classes ("test") are never trained on.
     """
     generator = np.random.default_rng([seed, 1])
-    classes, labels = generator.permutation(10), digit_labels()
-    rows: dict[str, list[np.ndarray]] = {part: [] for part in PARTS}
-    for place, number in enumerate(classes):
+    labels = digit_labels()
+    rows: Pools = {part: [] for part in PARTS}
+    for place, number in enumerate(generator.permutation(10)):
         found = generator.permutation(np.flatnonzero(labels == number))
         if place < TRAINING_CLASSES:
             first = len(found) * 3 // 4
@@ -73,7 +66,7 @@ def split_digits(seed: int) -> Pools:
             rows["valid"].append(found[first:])
         else:
             rows["test"].append(found)
-    return Pools(classes=classes, rows=rows)
+    return rows
 
 
 def draw_labelings(count: int, *, seed: int) -> np.ndarray:
@@ -98,31 +91,24 @@ def draw_episodes(
     with `labelings` (one array (M, 6) a seed) one of the M labelings, drawn for each episode,
     gives both.
     """
-    columns: list[list[np.ndarray]] = [[], [], [], [], []]
+    drawn = []
     for place, (pool, seed) in enumerate(zip(pools, seeds, strict=True)):
-        generator, rows = numpy_generator(seed), pool.rows[part]
+        generator, rows = numpy_generator(seed), pool[part]
         classes = generator.random((count, len(rows))).argsort(1)[:, :2]
         if labelings is None:
             pair = generator.random((count, WORDS)).argsort(1)[:, :2]
         else:
-            table = labelings[place]
-            chosen = generator.integers(len(table), size=count)
-            pair = np.take_along_axis(table[chosen], classes, 1)
+            chosen = generator.integers(len(labelings[place]), size=count)
+            pair = np.take_along_axis(labelings[place][chosen], classes, 1)
         side = np.where(generator.random((count, 1)) < share_a, 0, 1)
         which = np.repeat([0, 1], shown)
         kinds = np.concatenate([classes[:, which], np.take_along_axis(classes, side, 1)], 1)
         sizes = np.array([len(row) for row in rows])
         table = np.stack([np.resize(row, sizes.max()) for row in rows])
-        columns[0].append(table[kinds, (generator.random(kinds.shape) * sizes[kinds]).astype(int)])
-        columns[1].append(np.concatenate([pair[:, which], np.full((count, 1), WORDS)], 1))
-        columns[2].append(pair)
-        columns[3].append(np.take_along_axis(pair, side, 1)[:, 0])
-        columns[4].append(classes)
-    images, words, pair, target, classes = (np.stack(column) for column in columns)
-    return Episodes(
-        rows=torch.as_tensor(images),
-        words=torch.as_tensor(words),
-        pair=torch.as_tensor(pair),
-        target=torch.as_tensor(target),
-        classes=classes,
-    )
+        chosen = (generator.random(kinds.shape) * sizes[kinds]).astype(int)
+        words = np.concatenate([pair[:, which], np.full((count, 1), WORDS)], 1)
+        target = np.take_along_axis(pair, side, 1)[:, 0]
+        drawn.append((table[kinds, chosen], words, pair, target, classes))
+    *numbers, classes = (np.stack(column) for column in zip(*drawn, strict=True))
+    images, texts, pairs, targets = (torch.as_tensor(column) for column in numbers)
+    return Episodes(rows=images, words=texts, pair=pairs, target=targets, classes=classes)

@@ -102,8 +102,8 @@ def half_point(shares: Any) -> np.ndarray:
             found.append(0.0 if row[0] >= 0.5 else np.inf)
             continue
         last = int(np.argmax(row >= 0.5))
-        share = (0.5 - row[last - 1]) / (row[last] - row[last - 1])
-        found.append(float(np.exp(logs[last - 1] + share * (logs[last] - logs[last - 1]))))
+        ends = slice(last - 1, last + 1)
+        found.append(np.exp(np.interp(0.5, row[ends], logs[ends])))
     return np.array(found)
 
 
@@ -186,8 +186,7 @@ def _add_boundary(
             ("second layer", slopes.layers[1]),
         ):
             x, y = shown
-            gone = np.isinf(moved)
-            scaled = np.where(gone, np.inf, np.where(gone, 0.0, moved) * slope)
+            scaled = np.where(np.isinf(moved), np.inf, moved * slope)
             rows.add(measure, part=part, x=x, y=y, values=median(scaled))
 
 

@@ -22,13 +22,13 @@ import torch
 from torch import Tensor
 
 from compendium.c15_demonstrations.episodes import WORDS
+from compendium.common.copies import draw_copies, times_copies
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 
 WIDTH = 64
 HIDDEN = 128
 LAYERS = 2
-KINDS = ("softmax", "linear")
 Weights = Mapping[str, Tensor]
 
 
@@ -49,8 +49,8 @@ def initial_weights(seeds: Sequence[int]) -> Weights:
     """Random weights for each of the seeds, stacked on axis 0; variances 1/fan-in."""
     generators = [torch_generator(seed) for seed in seeds]
 
-    def draw(*shape: int, scale: float) -> Tensor:
-        return torch.stack([scale * torch.randn(*shape, generator=one) for one in generators])
+    def draw(rows: int, columns: int, *, scale: float) -> Tensor:
+        return scale * draw_copies(rows, columns, generators=generators)
 
     weights = {
         "image": draw(WIDTH, WIDTH, scale=WIDTH**-0.5),
@@ -86,7 +86,7 @@ def read(
     """
     trainings, _, length, _ = images.shape
     own = torch.arange(trainings)[:, None, None]
-    hidden = _times(images, weights["image"]) + weights["word"][own, words]
+    hidden = times_copies(images, weights["image"]) + weights["word"][own, words]
     if kick is not None:
         query = hidden[:, :, -1]
         query = query + kick * query.norm(dim=-1, keepdim=True)
@@ -101,8 +101,8 @@ def read(
         seen = _normalized(hidden)
         # Of the last layer only the query is read.
         readers = hidden if layer == 0 else hidden[:, :, -1:]
-        asks = _times(_normalized(readers), weights[f"query{layer}"])
-        keys, values = (_times(seen, weights[f"{name}{layer}"]) for name in ("key", "value"))
+        asks = times_copies(_normalized(readers), weights[f"query{layer}"])
+        keys, values = (times_copies(seen, weights[f"{name}{layer}"]) for name in ("key", "value"))
         found = asks @ keys.mT / math.sqrt(WIDTH)
         scores.append(found[:, :, -1])
         added = fields.masked_fill(unseen[-asks.shape[2] :], -math.inf)
@@ -110,13 +110,11 @@ def read(
             attention = torch.softmax(found + added, dim=-1)
         else:
             attention = torch.softmax(added.expand_as(found), dim=-1) * found
-        mixed = _times(
-            (attention.detach() if frozen else attention) @ values, weights[f"mix{layer}"]
-        )
-        hidden = readers + mixed
-        inner = torch.relu(_times(_normalized(hidden), weights[f"up{layer}"]))
-        hidden = hidden + _times(inner, weights[f"down{layer}"])
-    logits = _times(_normalized(hidden), weights["out"])[:, :, 0]
+        mixed = (attention.detach() if frozen else attention) @ values
+        hidden = readers + times_copies(mixed, weights[f"mix{layer}"])
+        inner = torch.relu(times_copies(_normalized(hidden), weights[f"up{layer}"]))
+        hidden = hidden + times_copies(inner, weights[f"down{layer}"])
+    logits = times_copies(_normalized(hidden), weights["out"])[:, :, 0]
     return Reading(logits=logits, scores=scores, state=hidden[:, :, 0])
 
 
@@ -125,10 +123,6 @@ def _fields(hidden: Tensor, field: Tensor | None) -> Tensor:
     if field is None:
         return hidden.new_zeros(trainings, count, 1, length)
     return torch.nn.functional.pad(field, (0, 1)).unsqueeze(2)
-
-
-def _times(x: Tensor, matrix: Tensor) -> Tensor:
-    return torch.bmm(x.flatten(1, -2), matrix).unflatten(1, x.shape[1:-1])
 
 
 def _normalized(x: Tensor) -> Tensor:

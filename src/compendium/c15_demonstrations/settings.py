@@ -35,11 +35,6 @@ def laws(most: float) -> tuple[float, float]:
     return float(np.log2(most)), 3 * (most - 1) / (most + 1)
 
 
-def _placed(found: np.ndarray, most: float) -> np.ndarray:
-    memory, regression = laws(most)
-    return (found - regression) / (memory - regression) - 0.5
-
-
 @stored(
     Path(__file__).with_name("settings_A16b.csv"),
     units=grid(training=STORED, images=("training classes", "unseen classes"), ratio=(4, 8)),
@@ -49,7 +44,8 @@ def LAW(training: str, images: str, ratio: int) -> Rows:
     """How the boundary of the stored trainings saturates: one row of `settings_A16b`."""
     part = {"training classes": "valid", "unseen classes": "test"}[images]
     found = saturation(BOUNDARY.read(), most=ratio, part=part, **STORED[training])
-    return mean_rows(_placed(found, ratio))
+    memory, regression = laws(ratio)
+    return mean_rows((found - regression) / (memory - regression) - 0.5)
 
 
 @cache

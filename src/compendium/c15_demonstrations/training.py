@@ -11,7 +11,6 @@ The goals differ in how demonstrations and query are drawn, never in the model:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,10 +25,11 @@ from compendium.c15_demonstrations.episodes import (
     split_digits,
 )
 from compendium.c15_demonstrations.model import WIDTH, Weights, initial_weights, read
+from compendium.common.copies import cooled
 from spinformer.core.records import record
 
-GOALS = ("balanced", "matched", "neutral")
-MOST = 8
+MOST = 8  # demonstrations of a class
+BATCH = 32
 
 
 @record
@@ -48,7 +48,6 @@ class Lessons:
     kind: str = "softmax"
     labelings: int = 0
     shuffled: float = 0.5
-    batch: int = 32
     rate: float = 2e-3
 
     @property
@@ -71,11 +70,11 @@ def train(lessons: Lessons) -> Weights:
     weights = {name: w.requires_grad_() for name, w in initial_weights(lessons.seeds).items()}
     optimizer = torch.optim.Adam(list(weights.values()), lr=lessons.rate, betas=(0.9, 0.99))
     for step in range(lessons.steps):
-        cooled = 0.5 * (1.0 + math.cos(math.pi * step / lessons.steps))
-        optimizer.param_groups[0]["lr"] = lessons.rate * min(1.0, (step + 1) / 50) * cooled
+        warm = min(1.0, (step + 1) / 50)
+        optimizer.param_groups[0]["lr"] = lessons.rate * warm * cooled(step, lessons.steps)
         shown, share_a = _sizes(lessons.goal, shared)
         episodes = draw_episodes(
-            pools, part="train", count=lessons.batch, shown=shown, seeds=generators,
+            pools, part="train", count=BATCH, shown=shown, seeds=generators,
             share_a=share_a, labelings=tables,
         )  # fmt: skip
         images = inputs[episodes.rows]

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from compendium.common.copies import draw_copies, times_copies
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 
@@ -65,13 +66,11 @@ def initial_weights(shape: Shape, *, seeds: Sequence[int]) -> dict[str, Tensor]:
         sizes[f"{layer}.down"] = (shape.inner, shape.width)
     sizes["readout"] = (shape.width, shape.classes)
     generators = [torch_generator(seed) for seed in seeds]
-    weights = {}
-    for name, (rows, columns) in sizes.items():
-        drawn = [torch.randn(rows, columns, generator=generator) for generator in generators]
-        weights[name] = torch.stack(drawn) / rows**0.5
-    weights["position"] = torch.stack(
-        [torch.randn(shape.tokens, shape.width, generator=generator) for generator in generators]
-    )
+    weights = {
+        name: draw_copies(rows, columns, generators=generators) / rows**0.5
+        for name, (rows, columns) in sizes.items()
+    }
+    weights["position"] = draw_copies(shape.tokens, shape.width, generators=generators)
     for layer in range(shape.layers):
         weights[f"{layer}.up bias"] = torch.zeros(len(seeds), 1, shape.inner)
         weights[f"{layer}.down bias"] = torch.zeros(len(seeds), 1, shape.width)
@@ -79,39 +78,34 @@ def initial_weights(shape: Shape, *, seeds: Sequence[int]) -> dict[str, Tensor]:
     return weights
 
 
-def run(
-    weights: Weights,
-    shape: Shape,
-    *,
-    tokens: Tensor,
-    local: bool = False,
-) -> Pass:
+def run(weights: Weights, shape: Shape, *, tokens: Tensor, local: bool = False) -> Pass:
     """All layers on tokens (C, B, N, pixels), every copy on its own.
 
-    `local`: no gradient passes from a layer to the one before, so that a loss of
-    a layer's queries and keys reaches the weights of that layer alone.
+    `local`: no gradient passes from a layer to the one before, so that a loss of a layer's queries
+    and keys reaches the weights of that layer alone.
     """
-    embedded = _times(tokens, weights["embedding"])
+    embedded = times_copies(tokens, weights["embedding"])
     state = _normalized(embedded + weights["position"].unsqueeze(1))
     states, all_queries, all_keys = [state], [], []
     for layer in range(shape.layers):
         if local:
             state = state.detach()
         queries, keys, values = (
-            _times(state, weights[f"{layer}.{name}"])
+            times_copies(state, weights[f"{layer}.{name}"])
             .unflatten(-1, (shape.heads, shape.head_width))
             .transpose(-2, -3)
             for name in ("query", "key", "value")
         )
         # Written out: the framework's kernel takes twice as long for heads this small.
         weight = torch.softmax(shape.head_width**-0.5 * queries @ keys.mT, dim=-1)
-        mixed = weight @ values
-        heads = mixed.transpose(-2, -3).flatten(-2)
-        state = _normalized(state + _times(heads, weights[f"{layer}.output"]))
+        heads = (weight @ values).transpose(-2, -3).flatten(-2)
+        state = _normalized(state + times_copies(heads, weights[f"{layer}.output"]))
         inner = functional.gelu(
-            _times(state, weights[f"{layer}.up"]) + weights[f"{layer}.up bias"].unsqueeze(1)
+            times_copies(state, weights[f"{layer}.up"]) + weights[f"{layer}.up bias"].unsqueeze(1)
         )
-        down = _times(inner, weights[f"{layer}.down"]) + weights[f"{layer}.down bias"].unsqueeze(1)
+        down = times_copies(inner, weights[f"{layer}.down"]) + weights[
+            f"{layer}.down bias"
+        ].unsqueeze(1)
         state = _normalized(state + down)
         states.append(state)
         all_queries.append(queries)
@@ -122,11 +116,6 @@ def run(
 def logits(weights: Weights, states: Tensor) -> Tensor:
     """The readout (C, B, classes) of the mean over the tokens of states (C, B, N, D)."""
     return states.mean(-2) @ weights["readout"] + weights["readout bias"]
-
-
-def _times(states: Tensor, matrix: Tensor) -> Tensor:
-    """States (C, B, N, D) times the matrices (C, D, F) of their copies."""
-    return (states.flatten(1, 2) @ matrix).unflatten(1, tuple(states.shape[1:3]))
 
 
 def _normalized(states: Tensor) -> Tensor:

@@ -20,7 +20,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from compendium.c16_energies_as_signal.network import Shape, Weights, run
-from compendium.c16_energies_as_signal.training import CopiesAdam, Digits, cooled
+from compendium.c16_energies_as_signal.training import Digits, update_copies
+from compendium.common.copies import draw_copies
 from spinformer.core.random import torch_generator
 
 POOLINGS = ("mean", "tokens")
@@ -53,6 +54,16 @@ def probe_accuracy(
     return float(model.score((features[on] - shift) / scale, labels[on]))
 
 
+def accuracies(
+    features: list[Features], labels: list[Features], *, using: str, penalty: float, on: str
+) -> list[float]:
+    """`probe_accuracy` of every copy."""
+    return [
+        probe_accuracy(one, labels=known, using=using, penalty=penalty, on=on)
+        for one, known in zip(features, labels, strict=True)
+    ]
+
+
 def effective_rank(features: np.ndarray) -> float:
     """exp of the entropy of the normalized singular values of centred features (n, D).
 
@@ -73,35 +84,28 @@ def all_features(
 
     pooling: "mean" of the tokens, or all "tokens", reduced to D principal components.
     """
+    found: dict[tuple[str, int], list[Features]] = {}
     passes = {part: run(weights, shape, tokens=getattr(data, part)).states for part in PARTS}
-    found = {depth: {part: passes[part][depth].double() for part in PARTS} for depth in depths}
-    return {
-        (pooling, depth): _pooled(found[depth], pooling=pooling, components=shape.width)
-        for pooling in POOLINGS
-        for depth in depths
-    }
+    for depth in depths:
+        states = {part: values[depth].double() for part, values in passes.items()}
+        means = {part: values.mean(-2).numpy() for part, values in states.items()}
+        every = {part: values.flatten(2).numpy() for part, values in states.items()}
+        found["mean", depth] = by_copy(means)
+        found["tokens", depth] = [_leading(one, shape.width) for one in by_copy(every)]
+    return found
 
 
-def _pooled(states: dict[str, Tensor], *, pooling: str, components: int) -> list[Features]:
-    copies = range(len(states["train"]))
-    if pooling == "mean":
-        pooled = {part: values.mean(-2).numpy() for part, values in states.items()}
-        return [{part: values[copy] for part, values in pooled.items()} for copy in copies]
-    return [
-        _leading(
-            {part: values[copy].flatten(1).numpy() for part, values in states.items()}, components
-        )
-        for copy in copies
-    ]
+def by_copy(features: Features) -> list[Features]:
+    """Features (C, n, D) of the parts as one dictionary (n, D) a copy."""
+    copies = zip(*features.values(), strict=True)
+    return [dict(zip(features, values, strict=True)) for values in copies]
 
 
 def pixel_features(data: Digits, *, components: int | None = None) -> list[Features]:
     """The pixels of every copy's images, or their leading principal `components`."""
-    found = []
-    for copy in range(len(data.train)):
-        raw = {part: getattr(data, part)[copy].flatten(1).double().numpy() for part in PARTS}
-        found.append(raw if components is None else _leading(raw, components))
-    return found
+    pixels = {part: getattr(data, part).flatten(2).double().numpy() for part in PARTS}
+    found = by_copy(pixels)
+    return found if components is None else [_leading(one, components) for one in found]
 
 
 def autoencoder_features(
@@ -109,7 +113,7 @@ def autoencoder_features(
     *,
     components: int,
     seeds: Sequence[int],
-    rates: Sequence[float],
+    rate: float,
     steps: int,
 ) -> list[Features]:
     """The narrow layer of an autoencoder 64 – 128 – `components` – 128 – 64 with GELU units.
@@ -119,7 +123,7 @@ def autoencoder_features(
     pixels = data.train[0, 0].numel()
     generators = [torch_generator(seed) for seed in seeds]
     weights = {
-        name: torch.stack([torch.randn(rows, columns, generator=g) for g in generators]) / rows**0.5
+        name: draw_copies(rows, columns, generators=generators) / rows**0.5
         for name, rows, columns in (
             ("in", pixels, _HIDDEN),
             ("narrow", _HIDDEN, components),
@@ -131,7 +135,6 @@ def autoencoder_features(
         f"{name} bias": torch.zeros(len(seeds), 1, weights[name].shape[-1])
         for name in tuple(weights)
     }
-    weights = {name: weight.requires_grad_() for name, weight in weights.items()}
 
     def layer(x: Tensor, name: str) -> Tensor:
         return x @ weights[name] + weights[f"{name} bias"]
@@ -139,14 +142,15 @@ def autoencoder_features(
     def narrow(x: Tensor) -> Tensor:
         return layer(functional.gelu(layer(x, "in")), "narrow")
 
-    optimizer = CopiesAdam(weights, rates=torch.tensor(list(rates)))
-    for step in range(steps):
+    def losses() -> Tensor:
         images = data.batch(generators)[0].flatten(2)
         wrong = layer(functional.gelu(layer(narrow(images), "wide")), "out") - images
-        optimizer.step(wrong.square().mean((1, 2)).sum(), scale=cooled(step, steps))
+        return wrong.square().mean((1, 2))
+
+    update_copies(weights, losses=losses, rate=rate, steps=steps)
     with torch.no_grad():
-        codes = {part: narrow(getattr(data, part).flatten(2)).double() for part in PARTS}
-    return [{part: codes[part][c].numpy() for part in PARTS} for c in range(len(seeds))]
+        codes = {part: narrow(getattr(data, part).flatten(2)).double().numpy() for part in PARTS}
+    return by_copy(codes)
 
 
 def _leading(features: Features, components: int) -> Features:

@@ -39,15 +39,16 @@ from compendium.c16_energies_as_signal.readouts import (
     POOLINGS,
     READOUTS,
     Features,
+    accuracies,
     all_features,
     autoencoder_features,
+    by_copy,
     effective_rank,
     pixel_features,
-    probe_accuracy,
 )
 from compendium.c16_energies_as_signal.signals import SIGNALS, mean_energy
 from compendium.c16_energies_as_signal.training import Digits, split_digits, train_copies
-from compendium.common.rows import rows_of
+from compendium.common.rows import groups, rows_of
 
 FOLDER = Path(__file__).parent
 SHAPE = Shape()
@@ -64,30 +65,6 @@ SEEDS = 10
 def block_seeds(block: int) -> list[int]:
     """The ten seeds of a block; a seed decides split, first weights and batches."""
     return list(range(SEEDS * block, SEEDS * (block + 1)))
-
-
-def source_features(
-    source: str, *, seeds: Sequence[int], rates: Sequence[float], data: Digits, steps: int
-) -> tuple[dict[tuple[str, int], list[Features]], dict[str, torch.Tensor] | None]:
-    """Features of every copy by (pooling, depth), and the weights of a network, else None.
-
-    A control has one set of features, whatever the pooling and depth; "random" is the network as it
-    starts.
-    """
-    if source in CONTROLS:
-        if source == "autoencoder":
-            kept = autoencoder_features(
-                data, components=SHAPE.width, seeds=seeds, rates=rates, steps=steps
-            )
-        else:
-            kept = pixel_features(data, components=SHAPE.width if source == "pca" else None)
-        return {(pooling, depth): kept for pooling in POOLINGS for depth in DEPTHS}, None
-    weights = initial_weights(SHAPE, seeds=seeds)
-    if source != "random":
-        weights = train_copies(
-            SHAPE, signal=source, seeds=seeds, rates=rates, data=data, steps=steps
-        )[steps]
-    return all_features(weights, SHAPE, data=data, depths=DEPTHS), weights
 
 
 @torch.no_grad()
@@ -116,17 +93,35 @@ def condition(weights: Weights, *, data: Digits) -> dict[str, np.ndarray]:
 _CONDITION = ("energy", "density", "query", "key", "tokens")
 
 
-def _measured(
-    source: str, *, seeds: Sequence[int], rates: Sequence[float], steps: int
+def measure(
+    source: str, *, seeds: Sequence[int], rate: float, steps: int
 ) -> tuple[dict[tuple[str, int], list[Features]], list[Features], dict[str, np.ndarray]]:
-    """Features and labels of every copy, and its rank and condition, NaN without a network."""
+    """Features of every copy by (pooling, depth), its labels, and its rank and `condition`.
+
+    A control has one set of features, whatever the pooling and depth, and the condition NaN;
+    "random" is the network as it starts.
+    """
     data = split_digits(seeds)
-    features, weights = source_features(source, seeds=seeds, rates=rates, data=data, steps=steps)
+    labels = by_copy({part: getattr(data, f"{part}_labels").numpy() for part in PARTS})
     state = {name: np.full(len(seeds), np.nan) for name in _CONDITION}
-    if weights is not None:
+    if source in CONTROLS:
+        if source == "autoencoder":
+            kept = autoencoder_features(
+                data, components=SHAPE.width, seeds=seeds, rate=rate, steps=steps
+            )
+        else:
+            kept = pixel_features(data, components=SHAPE.width if source == "pca" else None)
+        features = {(pooling, depth): kept for pooling in POOLINGS for depth in DEPTHS}
+    else:
+        weights = initial_weights(SHAPE, seeds=seeds)
+        if source != "random":
+            weights = train_copies(
+                SHAPE, signal=source, seeds=seeds, rate=rate, data=data, steps=steps
+            )[steps]
+        features = all_features(weights, SHAPE, data=data, depths=DEPTHS)
         state = condition(weights, data=data)
     ranks = [effective_rank(copy["test"]) for copy in features["mean", DEPTHS[-1]]]
-    return features, labels_of(data), {"rank": np.array(ranks), **state}
+    return features, labels, {"rank": np.array(ranks), **state}
 
 
 def _units(blocks: tuple[int, ...], *sources: str) -> Rows:
@@ -136,31 +131,21 @@ def _units(blocks: tuple[int, ...], *sources: str) -> Rows:
 @stored(FOLDER / "rates.csv", units=[{"source": source} for source in SOURCES])
 def RATE_TABLE(source: str) -> Rows:
     """One row a rate and read-out: the best depth and penalty, by mean validation accuracy."""
-    rates = RATES if source in (*SIGNALS, "autoencoder") else RATES[:1]
-    seeds = [seed for _ in rates for seed in TUNING_SEEDS]
-    every = [rate for rate in rates for _ in TUNING_SEEDS]
-    features, labels, state = _measured(source, seeds=seeds, rates=every, steps=STEPS)
-
-    def accuracy(copies: range, pooling: str, using: str, depth: int, penalty: float) -> float:
-        found = [
-            probe_accuracy(
-                features[pooling, depth][copy], labels=labels[copy], using=using, penalty=penalty,
-                on="validation",
-            )
-            for copy in copies
-        ]  # fmt: skip
-        return float(np.mean(found))
-
-    tried = list(product(DEPTHS if source not in CONTROLS else DEPTHS[-1:], PENALTIES))
+    depths = DEPTHS[-1:] if source in CONTROLS else DEPTHS
     rows: Rows = []
-    for index, rate in enumerate(rates):
-        copies = range(index * len(TUNING_SEEDS), (index + 1) * len(TUNING_SEEDS))
-        means = {name: float(values[list(copies)].mean()) for name, values in state.items()}
+    for rate in RATES if source in (*SIGNALS, "autoencoder") else RATES[:1]:
+        features, labels, state = measure(source, seeds=TUNING_SEEDS, rate=rate, steps=STEPS)
+        means = {name: float(values.mean()) for name, values in state.items()}
         for pooling, using in READOUTS:
-            found = {one: accuracy(copies, pooling, using, *one) for one in tried}
-            best = max(tried, key=lambda one: found[one])
-            about = {"rate": rate, "pooling": pooling, "using": using}
-            about |= {"depth": best[0], "penalty": best[1], "accuracy": found[best]}
+            found = {}
+            for depth, penalty in product(depths, PENALTIES):
+                probed = accuracies(
+                    features[pooling, depth], labels, using=using, penalty=penalty, on="validation"
+                )
+                found[depth, penalty] = float(np.mean(probed))
+            depth, penalty = max(found, key=lambda one: found[one])
+            about = {"rate": rate, "pooling": pooling, "using": using, "depth": depth}
+            about |= {"penalty": penalty, "accuracy": found[depth, penalty]}
             rows.append({**about, **means})
     return rows
 
@@ -170,21 +155,13 @@ def chosen(source: str) -> tuple[float, dict[tuple[str, str], tuple[int, float]]
 
     The rate is the one with the largest accuracy on validation data, averaged over read-outs.
     """
-    table = RATE_TABLE.read()
-    mine = table["source"] == source
-    mean = {
-        rate: table["accuracy"][mine & (table["rate"] == rate)].mean()
-        for rate in RATES
-        if (mine & (table["rate"] == rate)).any()
-    }
-    rate = max(mean, key=lambda rate: mean[rate])
-    lines = np.flatnonzero(mine & (table["rate"] == rate))
-    return float(rate), {
-        (str(table["pooling"][line]), str(table["using"][line])): (
-            int(table["depth"][line]),
-            float(table["penalty"][line]),
-        )
-        for line in lines
+    tables = groups(RATE_TABLE.read(), "source", "rate")
+    mine = {rate: table for (one, rate), table in tables if one == source}
+    rate = max(mine, key=lambda rate: mine[rate]["accuracy"].mean())
+    columns = (mine[rate][name].tolist() for name in ("pooling", "using", "depth", "penalty"))
+    return rate, {
+        (pooling, using): (depth, penalty)
+        for pooling, using, depth, penalty in zip(*columns, strict=True)
     }
 
 
@@ -194,23 +171,14 @@ def score_rows(source: str, *, seeds: Sequence[int], steps: int = STEPS) -> Rows
     At the rate that is best for STEPS.
     """
     rate, tuned = chosen(source)
-    features, labels, state = _measured(source, seeds=seeds, rates=[rate] * len(seeds), steps=steps)
-    accuracies = {
-        f"{pooling} {using}": [
-            probe_accuracy(one, labels=known, using=using, penalty=penalty, on="test")
-            for one, known in zip(features[pooling, depth], labels, strict=True)
-        ]
+    features, labels, state = measure(source, seeds=seeds, rate=rate, steps=steps)
+    found = {
+        f"{pooling} {using}": accuracies(
+            features[pooling, depth], labels, using=using, penalty=penalty, on="test"
+        )
         for (pooling, using), (depth, penalty) in tuned.items()
     }
-    return rows_of(seed=seeds, **accuracies, **state)
-
-
-def labels_of(data: Digits) -> list[Features]:
-    """Labels of the parts for every copy."""
-    return [
-        {part: getattr(data, f"{part}_labels")[copy].numpy() for part in PARTS}
-        for copy in range(len(data.train))
-    ]
+    return rows_of(seed=seeds, **found, **state)
 
 
 @stored(FOLDER / "scores.csv", units=_units((0,), *SOURCES))

@@ -1,4 +1,4 @@
-"""Training many copies at once: each has its own split of the digits, start, batches and rate.
+"""Training many copies at once: each has its own split of the digits, start and batches.
 
 Adam (Kingma and Ba 2015), the rate falling to zero along a cosine. A copy's result does not
 depend on which others are trained beside it (up to rounding).
@@ -6,14 +6,14 @@ depend on which others are trained beside it (up to rounding).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from compendium.c16_energies_as_signal.network import Shape, initial_weights
 from compendium.c16_energies_as_signal.signals import signal_loss
+from compendium.common.copies import cooled
 from compendium.common.token_tasks import digits_as_tokens
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
@@ -64,69 +64,52 @@ def train_copies(
     *,
     signal: str,
     seeds: Sequence[int],
-    rates: Sequence[float],
+    rate: float,
     data: Digits,
     steps: int,
     keep: Sequence[int] = (),
 ) -> dict[int, dict[str, Tensor]]:
     """Weights of all copies after each number of updates in `keep` and at the end, by number.
 
-    Copy c starts from `seeds[c]`, uses split c of `data`, the rate `rates[c]`.
+    Copy c starts from `seeds[c]` and uses split c of `data`.
     """
     generators = [torch_generator(seed + _BATCHES) for seed in seeds]
-    weights = {
-        name: weight.requires_grad_()
-        for name, weight in initial_weights(shape, seeds=seeds).items()
-    }
-    optimizer = CopiesAdam(weights, rates=torch.tensor(list(rates)))
+    weights = initial_weights(shape, seeds=seeds)
+
+    def losses() -> Tensor:
+        tokens, labels = data.batch(generators)
+        return signal_loss(
+            weights, shape, signal=signal, tokens=tokens, labels=labels, generators=generators
+        )
+
+    return update_copies(weights, losses=losses, rate=rate, steps=steps, keep=keep)
+
+
+def update_copies(
+    weights: dict[str, Tensor],
+    *,
+    losses: Callable[[], Tensor],
+    rate: float,
+    steps: int,
+    keep: Sequence[int] = (),
+) -> dict[int, dict[str, Tensor]]:
+    """Lower the losses (C,) of the next batch, again and again, by changing `weights` in place.
+
+    Returns the weights after each number of updates in `keep` and at the end, by number. Weights
+    that a loss does not reach stay as they are.
+    """
+    optimizer = torch.optim.Adam([weight.requires_grad_() for weight in weights.values()])
     kept = {}
     for step in range(steps + 1):
         if step in keep or step == steps:
             kept[step] = {name: weight.detach().clone() for name, weight in weights.items()}
         if step == steps:
             break
-        tokens, labels = data.batch(generators)
-        losses = signal_loss(
-            weights,
-            shape,
-            signal=signal,
-            tokens=tokens,
-            labels=labels,
-            generators=generators,
-        )
-        if not bool(torch.isfinite(losses.detach()).all()):
+        found = losses()
+        if not bool(torch.isfinite(found.detach()).all()):
             raise RuntimeError(f"the loss is no longer finite in update {step + 1}: lower rates")
-        optimizer.step(losses.sum(), scale=cooled(step, steps))
+        optimizer.param_groups[0]["lr"] = rate * cooled(step, steps)
+        optimizer.zero_grad()
+        found.sum().backward()
+        optimizer.step()
     return kept
-
-
-def cooled(step: int, steps: int) -> float:
-    """The share of a rate that is left along the cosine."""
-    return 0.5 * (1 + math.cos(math.pi * step / steps))
-
-
-class CopiesAdam:
-    """Adam whose rate differs from copy to copy: `rates` (C,) for weights (C, ...).
-
-    Weights that a loss does not reach stay as they are.
-    """
-
-    def __init__(self, weights: dict[str, Tensor], *, rates: Tensor) -> None:
-        self.weights, self.rates, self.taken = weights, rates, 0
-        self.first = {name: torch.zeros_like(weight) for name, weight in weights.items()}
-        self.second = {name: torch.zeros_like(weight) for name, weight in weights.items()}
-
-    def step(self, loss: Tensor, *, scale: float = 1.0) -> None:
-        """One update along the gradient of the scalar `loss`, at `scale` times the rates."""
-        slopes = torch.autograd.grad(loss, list(self.weights.values()), allow_unused=True)
-        self.taken += 1
-        small, large = 1 - 0.9**self.taken, 1 - 0.999**self.taken
-        with torch.no_grad():
-            for (name, weight), slope in zip(self.weights.items(), slopes, strict=True):
-                if slope is None:
-                    continue
-                first, second = self.first[name], self.second[name]
-                first.lerp_(slope, 0.1)
-                second.mul_(0.999).addcmul_(slope, slope, value=0.001)
-                rate = (scale * self.rates).reshape(-1, *[1] * (weight.ndim - 1))
-                weight -= rate * (first / small) / ((second / large).sqrt() + 1e-8)
