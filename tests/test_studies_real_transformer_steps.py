@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from minilm_model import installed_model, installed_traces
+from minilm_model import installed_model, installed_traces, two_models
 
 from compendium.c14_real_transformer import alignment, energies, steps
 from compendium.common.rows import array_of
@@ -13,12 +13,6 @@ from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import example_model
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
-
-
-def two_models(layer):
-    """The pretrained model with a layer of its run, and a small one with its last."""
-    small = example_model(seed=3)
-    return (installed_model(), installed_traces()[layer]), (small, run_model(small, TOKENS)[1])
 
 
 def asked(model, trace, head, states):

@@ -37,8 +37,8 @@ from compendium.c42_generator_as_a_map.study import (
     returns,
     soft_token,
     spread,
-    the_model,
 )
+from compendium.common.models import decoder
 from compendium.common.rows import groups
 from spinformer.core.statistics import mean_interval
 from spinformer.language.decoder import example_decoder, run_decoder, token_numbers
@@ -48,7 +48,7 @@ from spinformer.language.text import sample_texts
 
 def installed():
     try:
-        return the_model()
+        return decoder()
     except ModelUnavailable as missing:
         pytest.skip(str(missing))
 

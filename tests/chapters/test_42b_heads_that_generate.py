@@ -15,7 +15,8 @@ from compendium.c23c_real_layer.generator import (
     traced,
     weights_of,
 )
-from compendium.c42b_heads_that_generate.study import kinds, looks, stage_changes, trace_of
+from compendium.c42b_heads_that_generate.study import kinds, stage_changes
+from compendium.common.models import block_trace, causal_attention
 from spinformer.language.decoder import block_queries, example_decoder
 from spinformer.language.heads import head_report
 
@@ -42,14 +43,14 @@ def energy_of(model, number, states, keys):
 def test_stages_are_changes_of_the_energy_written_out():
     model = example_decoder(seed=1)
     inputs = inputs_of(model)
-    trace = trace_of(model, inputs, 1)
+    trace = block_trace(model, inputs, 1)
     found = stage_changes(model, 1, trace)
     before = energy_of(model, 1, trace.inputs, trace.keys)
     for name, states in (("attention", trace.inputs + trace.attended), ("block", trace.outputs)):
         expected = energy_of(model, 1, states, trace.keys) - before
         torch.testing.assert_close(found[name], expected)
     # What enters the second block is what left the first.
-    torch.testing.assert_close(trace.inputs, trace_of(model, inputs, 0).outputs)
+    torch.testing.assert_close(trace.inputs, block_trace(model, inputs, 0).outputs)
 
 
 @pytest.mark.claim("R8")
@@ -57,7 +58,7 @@ def test_kinds_are_found_where_they_were_put():
     model = example_decoder(seed=2)
     inputs = inputs_of(model, length=12)
     again = inputs_of(model, length=6).repeat(1, 2, 1)
-    weights = looks(model, trace_of(model, inputs, 0))
+    weights = causal_attention(model, block_trace(model, inputs, 0))
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]).double())
     assert float(weights.triu(1).abs().max()) == 0.0
     found = kinds(model, 0, inputs=inputs, repeated=again)
@@ -65,7 +66,7 @@ def test_kinds_are_found_where_they_were_put():
     previous = sum(weights[:, :, i, i - 1] for i in range(1, 12)) / 11
     torch.testing.assert_close(torch.as_tensor(found["sink"]), sink.mean(0))
     torch.testing.assert_close(torch.as_tensor(found["previous"]), previous.mean(0))
-    weights = looks(model, trace_of(model, again, 0))
+    weights = causal_attention(model, block_trace(model, again, 0))
     induction = sum(weights[:, :, i, i - 6 + 1] for i in range(6, 12)) / 6
     torch.testing.assert_close(torch.as_tensor(found["induction"]), induction.mean(0))
 
@@ -73,10 +74,10 @@ def test_kinds_are_found_where_they_were_put():
 @pytest.mark.claim("R6")
 def test_a_head_that_descends_is_told_from_one_that_climbs():
     model = example_decoder(seed=3)
-    trace = trace_of(model, inputs_of(model), 0)
+    trace = block_trace(model, inputs_of(model), 0)
     before = energy_of(model, 0, trace.inputs, trace.keys)
     values = trace.values.repeat_interleave(2, 1)
-    brought = looks(model, trace) @ values
+    brought = causal_attention(model, trace) @ values
     moved = []
     for scale in (1e-3, -1e-3):
         output = scale * model.blocks[0]["output"]
@@ -109,8 +110,8 @@ def test_what_a_head_writes_to_itself_is_read_as_the_model_reads():
     model = example_decoder(blocks=3, seed=4)
     inputs = inputs_of(model, length=9, count=1)
     keys, read, queries = memory_of(model, 1, inputs)
-    trace = trace_of(model, inputs, 1)
-    weights = looks(model, trace)[0]
+    trace = block_trace(model, inputs, 1)
+    weights = causal_attention(model, trace)[0]
     # The last of the queries that are asked at the end, the ninth token, stands there anyway.
     scores = model.head_width**-0.5 * torch.einsum("hd,hnd->hn", queries[:, -1], keys)
     torch.testing.assert_close(scores.softmax(-1), weights[:, -1])
