@@ -9,7 +9,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, stored
 from compendium.c17_interacting_patterns import completion, faces, readers
-from compendium.common.rows import array_of, grid, mean_rows, rows_of
+from compendium.common.rows import array_of, grid, groups, mean_rows, rows_of
 from spinformer.core.records import record
 from spinformer.core.statistics import mean_interval
 
@@ -120,13 +120,10 @@ class Gain:
 def scores(task: str) -> dict[str, np.ndarray]:
     """What each method scores in a task, by seed, more is better: shares, or minus the error."""
     if task == "recall":
-        table = RECALL.read()
-        return {arm: table["recalled"][table["arm"] == arm] for arm in faces.ARMS}
+        return {arm: rows["recalled"] for arm, rows in groups(RECALL.read(), "arm")}
     if task in ("digits", "faces"):
-        table = COMPLETION.read()
-        here = table["data"] == task
-        names = dict.fromkeys(table["method"][here])
-        return {str(name): -table["error"][here & (table["method"] == name)] for name in names}
+        by_method = groups(COMPLETION.read(), "data", "method")
+        return {name: -rows["error"] for (data, name), rows in by_method if data == task}
     return {arm: hop_scores(arm, links=int(task.split()[1])) for arm in readers.ARMS}
 
 
@@ -140,14 +137,13 @@ def hop_scores(
     tables = [HOPS.read(), *([HOPS_AGAIN.read()] if again else [])]
     tried = []
     for rate in rates:
-        rows = [(t["arm"] == arm) & (t["links"] == links) & (t["rate"] == rate) for t in tables]
-        tried.append(
-            [
-                np.concatenate([t[name][row] for t, row in zip(tables, rows, strict=True)])
-                for name in ("validation", "test")
-            ]
+        chosen = {"arm": arm, "links": links, "rate": rate}
+        validation, test = (
+            np.concatenate([array_of(table, name, "seed", **chosen) for table in tables])
+            for name in ("validation", "test")
         )
-    return np.asarray(max(tried, key=lambda found: float(found[0].mean()))[1])
+        tried.append((float(validation.mean()), test))
+    return max(tried, key=lambda found: found[0])[1]
 
 
 def gains(task: str, *, of: str = "interacting") -> dict[str, Gain]:
