@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 
 from compendium.c51_synthesis.study import (
     change_times,
@@ -36,11 +37,6 @@ def every_state(keys, readers):
     """Means of all n^N states, listed one by one."""
     index = np.array(list(itertools.product(range(len(keys)), repeat=readers)))
     return keys[index].mean(1)
-
-
-def softmax(scores):
-    weights = np.exp(scores - scores.max())
-    return weights / weights.sum()
 
 
 @pytest.mark.claim("S1")
