@@ -65,8 +65,8 @@ def test_exponents_are_those_of_the_dense_product():
     model = example_decoder(seed=1)
     betas = torch.tensor([[3.0], [20.0]], dtype=torch.float64)
     orbit = study.follow(model, window_of(model, span=2, count=2), beta=betas, steps=8)
-    found = study.exponents(model, orbit, span=2, beta=betas, align=3, seed=4)
-    drawn = torch.randn(2, 2, 16, generator=torch.Generator().manual_seed(4)).double()
+    found = study.exponents(model, orbit, span=2, beta=betas, align=3)
+    drawn = torch.randn(2, 2, 16, generator=torch.Generator().manual_seed(0)).double()
     for b, beta in enumerate((3.0, 20.0)):
         vector, sizes = drawn[b].flatten().numpy(), []
         for step in reversed(range(8)):

@@ -50,8 +50,7 @@ def head_steps(model: LanguageModel, trace: LayerTrace) -> dict[str, np.ndarray]
     `whole`: by all that the head adds; `common`: by its mean over the tokens of the sequence
     alone; `specific`: by the rest alone.
     """
-    reads, writes = _maps(model, trace)
-    moved = _returned(trace) @ torch.einsum("hqD,hDv->hvq", reads, writes)
+    moved = _returned(trace) @ read_of_written(*head_maps(model, trace.layer))
     common = moved.mean(-2, keepdim=True).expand_as(moved)
     parts = {"whole": moved, "common": common, "specific": moved - common}
     return {name: _change(trace, part).numpy() for name, part in parts.items()}
@@ -66,12 +65,12 @@ def turned_steps(
     Returns (H,), by what stands in the place of the head, and the mean over heads of the change by
     all of them and the layer's bias together; means over sequences and tokens.
     """
-    reads, writes = _maps(model, trace)
+    reads, writes = head_maps(model, trace.layer)
     generator = numpy_generator(seed)
     turns = random_rotations(trace.values, seed=generator)
     writes = writes[torch.from_numpy(generator.permutation(len(writes)))] @ turns
     returned = _returned(trace)
-    alone = returned @ torch.einsum("hqD,hDv->hvq", reads, writes)
+    alone = returned @ read_of_written(reads, writes)
     bias = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.bias"]
     step = torch.einsum("hDv,bhnv->bnD", writes, returned) + bias
     together = torch.einsum("hqD,bnD->bhnq", reads, step)
@@ -143,13 +142,17 @@ def read_turned(name: str) -> np.ndarray:
     return array_of(TURNED.read(), name, "length", "seed", "layer", "head")
 
 
-def _maps(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tensor, torch.Tensor]:
-    """Query maps (H, d, D) and output maps (H, D, d) of the layer."""
-    name = f"encoder.layer.{trace.layer}.attention"
-    heads = model.architecture.heads
+def head_maps(model: LanguageModel, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Query maps (H, d, D) and output maps (H, D, d) of a layer."""
+    name, heads = f"encoder.layer.{layer}.attention", model.architecture.heads
     reads = model.weights[f"{name}.self.query.weight"].unflatten(0, (heads, -1))
     writes = model.weights[f"{name}.output.dense.weight"].unflatten(-1, (heads, -1))
     return reads, writes.transpose(0, 1)
+
+
+def read_of_written(reads: torch.Tensor, writes: torch.Tensor) -> torch.Tensor:
+    """What each head's query map reads of what an output map writes, from the right: (H, d, d)."""
+    return torch.einsum("hqD,hDv->hvq", reads, writes)
 
 
 def _returned(trace: LayerTrace) -> torch.Tensor:

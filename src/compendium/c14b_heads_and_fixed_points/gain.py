@@ -30,7 +30,7 @@ from spinformer.language.encoder import LanguageModel, LayerTrace, run_model
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 
 GAINS = (0.5, 1.0, 1.414, 2.0, 2.828, 4.0, 8.0)
-SHORT_STEP = 0.1
+SHORT_STEP, TOLERANCE = 0.1, 1e-7
 
 
 @torch.no_grad()
@@ -42,7 +42,6 @@ def gain_sweep(
     gains: Sequence[float],
     every: int = 8,
     max_steps: int = 300,
-    tolerance: float = 1e-7,
     seed: Seed = 0,
 ) -> dict[str, np.ndarray]:
     """Iterate every head's loop from every `every`-th query of the first sequence at each gain.
@@ -61,14 +60,14 @@ def gain_sweep(
         points, found = trace.queries[0, :, 0].clone(), np.zeros(len(keys), dtype=bool)
         for head in range(len(keys)):
             step = attend(keys[head], values=gain * values[0, head], beta=trace.beta)
-            ends = repeat(step, starts[head], tolerance=tolerance, max_steps=max_steps)
+            ends = repeat(step, starts[head], tolerance=TOLERANCE, max_steps=max_steps)
             rested = ends.converged
             resting[row, head] = float(rested.double().mean())
             count[row, head] = len(distinct_states(ends.value[rested]).unique())
             slow = repeat(
                 _shortened(step),
                 points[head : head + 1],
-                tolerance=SHORT_STEP * tolerance,
+                tolerance=SHORT_STEP * TOLERANCE,
                 max_steps=10 * max_steps,
             )
             points[head], found[head] = slow.value[0], bool(slow.converged.all())

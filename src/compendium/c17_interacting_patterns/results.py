@@ -85,8 +85,8 @@ def searched(arm: str) -> np.ndarray:
 
 
 TASKS = ("recall", "digits", "faces", *(f"hops {links}" for links in LINKS))
-# Uses more stored numbers, so that it is shown but is no control of the criterion.
-MORE_THAN_EQUAL = (completion.MORE,)
+# No controls of the criterion: what interacts itself, and what uses more stored numbers.
+NO_CONTROLS = ("interacting", *completion.INTERACTING, "directed", completion.MORE)
 # One plain look at the same patterns, by dot products or by distances.
 LOOKS = {"dot products": "attention", "distances": "distances"}
 
@@ -146,12 +146,6 @@ def hop_scores(
     return max(tried, key=lambda found: found[0])[1]
 
 
-def gains(task: str, *, of: str = "interacting") -> dict[str, Gain]:
-    """Paired gains of the method `of` over every other one, by its name."""
-    found = scores(task)
-    return {name: _gain(found[of] - values) for name, values in found.items() if name != of}
-
-
 def _gain(each: np.ndarray) -> Gain:
     low, high = mean_interval(each)
     return Gain(mean=float(each.mean()), low=low, high=high, each=each)
@@ -172,10 +166,11 @@ def over_a_look(task: str, *, look: str = "attention", rates: Sequence[float] = 
 
 def over_equals(task: str) -> tuple[str, Gain]:
     """The control of equal resources over which the gain is smallest, and that gain."""
+    found = scores(task)
     controls = {
-        name: gain
-        for name, gain in gains(task).items()
-        if name not in MORE_THAN_EQUAL and name not in completion.INTERACTING and name != "directed"
+        name: _gain(found["interacting"] - values)
+        for name, values in found.items()
+        if name not in NO_CONTROLS
     }
     name = min(controls, key=lambda each: controls[each].low)
     return name, controls[name]
@@ -208,6 +203,5 @@ def OVER_EQUALS(task: str, choice: str) -> Rows:
         pictures = int(number)
         draws = [completion.completion(s, data=task, count=pictures) for s in range(SEEDS)]
         found = {name: -np.array([draw[name] for draw in draws]) for name in draws[0]}
-    mine = ("interacting", *completion.INTERACTING, "directed", *MORE_THAN_EQUAL)
-    best = max((each for arm, each in found.items() if arm not in mine), key=np.mean)
+    best = max((each for arm, each in found.items() if arm not in NO_CONTROLS), key=np.mean)
     return mean_rows(found["interacting"] - best - MATTERS)

@@ -174,7 +174,6 @@ def exponents(
     beta: float | Tensor,
     align: int,
     parts: tuple[str, ...] = PARTS,
-    seed: int = 0,
 ) -> np.ndarray:
     """Leading exponent of each orbit (B, T + n, D), nats a token: (B,).
 
@@ -182,7 +181,7 @@ def exponents(
     steps turn it and are not counted.
     """
     steps = orbit.shape[1] - span
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     covector = torch.randn(orbit[:, :span].shape, generator=generator).to(orbit)
     growth = torch.zeros(len(orbit), dtype=torch.float64)
     for number in reversed(range(steps)):
@@ -195,7 +194,7 @@ def exponents(
     return (growth / (steps - align)).numpy()
 
 
-def returns(orbit: Tensor, *, longest: int = 64) -> tuple[np.ndarray, np.ndarray]:
+def returns(orbit: Tensor, *, longest: int) -> tuple[np.ndarray, np.ndarray]:
     """Lag and distance at which the end of each orbit (B, n, D) comes back nearest, (B,) each.
 
     Distances are those of `longest` tokens in a row, over the spread of the words that the orbit
