@@ -3,10 +3,12 @@
 from functools import cache
 
 import pytest
+import torch
 
 from spinformer.language.encoder import run_model
 from spinformer.language.minilm import ModelUnavailable, load_model
 from spinformer.language.text import sample_text, text_windows
+from spinformer.language.untrained import example_model
 
 
 @cache
@@ -36,3 +38,10 @@ def installed_traces():
     """Traces of the first two windows of 64 tokens of the essay."""
     installed_model()
     return _trace()
+
+
+def two_models(layer):
+    """The model with a layer of its run, and a small one with the last of a run on two windows."""
+    small = example_model(seed=3)
+    tokens = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
+    return (installed_model(), installed_traces()[layer]), (small, run_model(small, tokens)[1])

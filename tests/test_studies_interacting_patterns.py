@@ -1,3 +1,5 @@
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from sklearn.linear_model import Ridge
 from compendium.c17_interacting_patterns import completion, diagram, faces, readers, results
 from compendium.c17_interacting_patterns.chains import LABELS, REACH, TAG, draw_chains
 from compendium.c17_interacting_patterns.interacting import solve
+from compendium.common.rows import array_of
 from spinformer.core.statistics import mean_interval
 from spinformer.hopfield import continuous
 
@@ -22,7 +25,6 @@ def test_one_seed_of_the_recall_again(monkeypatch):
 
 
 def test_searches_again_directed_links_are_followed_and_symmetric_ones_are_not():
-    """Symmetric links are searched for again in the example of `search_readers`."""
     assert readers.search_readers("directed", links=4, seed=1, test=300) > 0.8
     assert results.searched("directed").min() > 0.8
     assert results.searched("interacting")[1:].max() < 0.65
@@ -81,30 +83,22 @@ def test_interactions_gain_over_a_look_at_the_same_tokens():
     for links in results.LINKS:
         found = results.over_a_look(f"hops {links}")
         tables = [results.HOPS.read(), *([results.HOPS_AGAIN.read()] if links == 2 else [])]
-        best = {}
-        for arm in ("interacting", "dense"):
-            rows = [
-                np.concatenate(
-                    [
-                        t["test"][(t["arm"] == arm) & (t["links"] == links) & (t["rate"] == rate)]
-                        for t in tables
-                    ]
-                )
+        mine, plain = (
+            [
+                np.concatenate([array_of(t, "test", "seed", rate=rate, **chosen) for t in tables])
                 for rate in results.RATES
             ]
-            best[arm] = rows
-        assert len(found.each) == (20 if links == 2 else 10)
-        assert any(
-            np.allclose(found.each, one - two)
-            for one in best["interacting"]
-            for two in best["dense"]
+            for chosen in ({"arm": arm, "links": links} for arm in ("interacting", "dense"))
         )
+        assert len(found.each) == (20 if links == 2 else 10)
+        assert any(np.allclose(found.each, a - b) for a, b in product(mine, plain))
         assert found.low > 0
     for task in ("recall", "digits", "faces"):
         scores = results.scores(task)
         assert mean_interval(scores["interacting"] - scores["attention"])[0] > 0
     # The measure sees a reader without links: the window alone does not beat the look.
-    assert results.gains("hops 4", of="window")["dense"].mean < 0
+    hops = results.scores("hops 4")
+    assert hops["window"].mean() < hops["dense"].mean()
 
 
 @pytest.mark.claim("A18c")
@@ -112,8 +106,8 @@ def test_fits_beat_a_look_but_not_a_regression_on_other_faces():
     """Seeds outside of the table; the regression is that of scikit-learn."""
     look, linear = [], []
     for seed in range(200, 206):
-        found = completion.complete(seed, data="faces")
-        error = {name: ((lower - found.lower) ** 2).mean() for name, lower in found.by.items()}
+        truth, found = completion.complete(seed, data="faces")
+        error = {name: ((lower - truth) ** 2).mean() for name, lower in found.items()}
         look.append(error["attention"] - error["interacting"])
         linear.append(error["linear"] - error["interacting"])
     assert mean_interval(look)[0] > 0
@@ -144,10 +138,10 @@ def test_kinds_change_where_the_rest_loses_stability():
     within, between = diagram.eigenvalues(0.4, groups=3, members=3, overlap=0.5)
     betas = [0.97 * 9 / between, 1.03 * 9 / between, 0.9 * 3 / within, 1.1 * 3 / within]
     found = diagram.kinds(stored, betas=betas, kappas=[0.4], start="mean", max_steps=20_000)
-    assert found.entries[0, 0] == 9
-    assert found.entries[0, 1] < 9
-    assert found.entries[0, 2] == 3
-    assert found.entries[0, 3] < 3
+    assert found[0, 0] == 9
+    assert found[0, 1] < 9
+    assert found[0, 2] == 3
+    assert found[0, 3] < 3
 
 
 def test_chains_are_linked_and_their_ends_lie_where_they_should():

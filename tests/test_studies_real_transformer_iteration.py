@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from minilm_model import installed_model, installed_traces
+from minilm_model import installed_model, two_models
 
 from compendium.c14_real_transformer import energies
 from compendium.c14b_heads_and_fixed_points import gain, iteration, loops
-from compendium.c14b_heads_and_fixed_points.ends import end_rows, read_ends
+from compendium.c14b_heads_and_fixed_points.ends import TOLERANCE, read_ends
 from compendium.c14b_heads_and_fixed_points.iteration import SHARES
 from spinformer.core.solve import Status
 from spinformer.language.encoder import (
@@ -147,30 +147,20 @@ def identity_model(keys, values=None):
     return LanguageModel(weights=weights, architecture=sizes, tokenizer=None), trace
 
 
-def test_end_points_show_the_three_kinds():
+@pytest.mark.parametrize("loop", ["keys", "readback"])
+def test_end_points_show_the_three_kinds(loop):
     """Well-separated, paired and nearly equal keys: every query keeps its key, its pair, none."""
     eye = torch.eye(8, dtype=torch.float64)
-    for keys, share, count, entries in (
-        (12.0 * eye, [1, 0, 0], 8, 1),
-        (12.0 * eye[[0, 0, 1, 1, 2, 2, 3, 3]], [0, 1, 0], 4, 2),
-        (0.1 * eye, [0, 0, 1], 1, 8),
+    for keys, share, count, largest, entries in (
+        (12.0 * eye, [1, 0, 0], 8, 1 / 8, 1),
+        (12.0 * eye[[0, 0, 1, 1, 2, 2, 3, 3]], [0, 1, 0], 4, 1 / 4, 2),
+        (0.1 * eye, [0, 0, 1], 1, 1, 8),
+        # Three equal keys, more than half of five, and two single ones.
+        (12.0 * eye[[0, 0, 0, 1, 2]], [0.4, 0.0, 0.6], 3, 0.6, 3),
     ):
-        model, trace = identity_model(keys)
         # W_Q, W_K, W_O are the identity: reading back the values repeats the Hopfield step.
-        for loop in ("keys", "readback"):
-            found = iteration.end_points(model, trace, loop)
-            assert len(found) == 1
-            assert list(found[0].values()) == [*share, count, 1 / count, entries, 1.0]
-
-
-def test_shares_and_largest_basin_of_unequal_groups():
-    """Three equal keys and two single ones: basins of 3, 1, 1; 3/5 metastable, 2/5 single."""
-    keys = 12.0 * torch.eye(5, dtype=torch.float64)[[0, 0, 0, 1, 2]]
-    model, trace = identity_model(keys)
-    for loop in ("keys", "readback"):
-        found = iteration.end_points(model, trace, loop)
-        # Three of five keys are more than half of them.
-        assert list(found[0].values()) == [0.4, 0.0, 0.6, 3, 0.6, 3.0, 1.0]
+        (found,) = iteration.end_points(*identity_model(keys), loop)
+        assert list(found.values()) == [*share, count, largest, entries, 1.0]
 
 
 def test_end_points_merge_within_the_radius_that_is_stated():
@@ -195,44 +185,15 @@ def test_some_queries_cycle_and_one_rests():
     assert list(found.values()) == pytest.approx([1 / 3, 0.0, 0.0, 1, 1 / 3, 1, 1 / 3])
 
 
-def test_jacobian_of_two_keys_by_hand():
-    """Keys c ± δ e: at their mean the derivative is gβ δ² along e and 0 across."""
-    keys = 9.0 * double([[1.0, 0.0, 0.05], [1.0, 0.0, -0.05]])
-    model, trace = identity_model(keys)
-    for loop in ("keys", "readback"):
-        values = loops.loop_values(model, trace, loop)
-        found = loops.loop_jacobians(trace, values=values, at=keys.mean(0)[None], gain=2.0)[0]
-        expected = 2.0 * 0.45**2 / 3**0.5 * np.diag([0.0, 0.0, 1.0])
-        np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
-
-
-def test_readback_ends_solve_their_equation():
-    """Repeated to rest, states of head 4 obey xi = softmax(beta xi K') V to 1e-7."""
-    model, trace = installed_model(), installed_traces()[1]
-    keys, values = trace.keys[0, 4], loops.readback_values(model, trace)[0, 4]
-
-    def step(states):
-        return torch.softmax(trace.beta * states @ keys.mT, -1) @ values
-
-    found = iteration.repeat(step, trace.queries[0, 4])
-    assert bool(found.converged.all())
-    torch.testing.assert_close(step(found.value), found.value, atol=1e-7, rtol=0)
-
-
 def test_loop_jacobians_against_autograd():
-    """Every entry, of a head of the model and of a small one, at gain 0.7."""
-    small = example_model(seed=1)
-    small_trace = run_model(small, torch.tensor([[2, 5, 6, 7, 3]]))[1]
-    for model, trace, head in (
-        (installed_model(), installed_traces()[3], 4),
-        (small, small_trace, 1),
-    ):
+    """Every entry, of the last head of the model and of a small one, at gain 0.7."""
+    for model, trace in two_models(3):
         for loop in loops.VALUES:
             values = loops.loop_values(model, trace, loop, seed=3)
             at = trace.queries[0, :, 1]
-            found = loops.loop_jacobians(trace, values=values, at=at, gain=0.7)[head]
-            step = loops.attend(trace.keys[0, head], values=0.7 * values[0, head], beta=trace.beta)
-            expected = torch.autograd.functional.jacobian(step, at[head])
+            found = loops.loop_jacobians(trace, values=values, at=at, gain=0.7)[-1]
+            step = loops.attend(trace.keys[0, -1], values=0.7 * values[0, -1], beta=trace.beta)
+            expected = torch.autograd.functional.jacobian(step, at[-1])
             torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-9)
             assert torch.allclose(found, found.mT, atol=1e-9) == (loop == "keys")
 
@@ -265,13 +226,13 @@ def test_gain_at_which_a_loop_flips():
     model, trace = identity_model(keys, values)
     gains = [0.4, 0.68, 0.73, 2.0]
     found = gain.gain_sweep(model, trace, "readback", gains=gains, every=1, max_steps=3000)
-    np.testing.assert_allclose(found.leading[:, 0], -(2**0.5) * np.array(gains), atol=1e-5)
-    assert found.resting[:, 0].tolist() == [1.0, 1.0, 0.0, 0.0]
-    assert found.count[:, 0].tolist() == [1, 1, 0, 0]
+    np.testing.assert_allclose(found["leading"][:, 0], -(2**0.5) * np.array(gains), atol=1e-5)
+    assert found["resting"][:, 0].tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert found["count"][:, 0].tolist() == [1, 1, 0, 0]
     # The same with V = K: at gain g a memory at gβ, which rests at every gain, twice from √2 on.
     memory = gain.gain_sweep(model, trace, "keys", gains=[1.0, 3.0], every=1, max_steps=3000)
-    assert memory.resting.min() == 1.0
-    assert memory.count[:, 0].tolist() == [1, 2]
+    assert memory["resting"].min() == 1.0
+    assert memory["count"][:, 0].tolist() == [1, 2]
 
 
 @pytest.mark.nightly
@@ -283,18 +244,15 @@ def test_stored_gains_are_what_the_loops_do():
     found = gain.gain_sweep(model, trace, "readback", gains=[1.0, 2.0], seed=0)
     stored = gain.read_gain("readback")
     law, rows = TEXTS.index("law"), [gain.GAINS.index(g) for g in (1.0, 2.0)]
-    np.testing.assert_allclose(found.resting, stored["resting"][law, 1][rows], atol=0.07)
-    np.testing.assert_allclose(found.leading, stored["leading"][law, 1][rows], atol=2e-3)
+    for name, within in (("resting", 0.07), ("leading", 2e-3)):
+        np.testing.assert_allclose(found[name], stored[name][law, 1][rows], atol=within)
 
 
 def test_sublayer_step_is_the_models_own():
     """From the layer's inputs one step is LayerNorm(x + attention(x)) of the model's run."""
-    small = example_model()
-    both = run_model(small, torch.tensor([[2, 5, 6, 3], [2, 9, 6, 3]]))
-    for model, traces in ((installed_model(), installed_traces()), (small, both)):
-        for trace in (traces[0], traces[-1]):
-            ours = loops.sublayer_step(model, trace, states=trace.inputs[0])
-            torch.testing.assert_close(ours, trace.normalized[0], atol=1e-11, rtol=0)
+    for model, trace in (*two_models(0), *two_models(5)):
+        ours = loops.sublayer_step(model, trace, states=trace.inputs[0])
+        torch.testing.assert_close(ours, trace.normalized[0], atol=1e-11, rtol=0)
 
 
 def test_sublayer_end_points_solve_their_equation():
@@ -312,17 +270,11 @@ def test_sublayer_end_points_solve_their_equation():
     assert {row["count"] for row in found} == {len(ends)}
 
 
-def two_heads(layer, head):
-    """A head of the pretrained model with a layer of its run, and one of a small model."""
-    small = example_model()
-    other = run_model(small, torch.tensor([[2, 5, 6, 3]]))[1]
-    return (installed_model(), installed_traces()[layer], head), (small, other, 1)
-
-
 def test_balanced_gauge_changes_no_attention():
     """Attention and overlap energies agree to 1e-10; both maps have equal Gram matrices."""
-    for model, trace, head in two_heads(2, 7):
+    for model, trace in two_models(2):
         beta, width = trace.beta, model.architecture.head_width
+        head = model.architecture.heads - 1
         queries, keys = loops.balanced_gauge(model, trace)
         (weights, own), (turned, other) = (
             (torch.softmax(beta * q @ k.mT, -1), energies.overlap_energy(q, keys=k, beta=beta))
@@ -343,8 +295,9 @@ def test_balanced_gauge_changes_no_attention():
 
 def test_readback_is_the_heads_own_loop():
     """The attention output of all heads, read by W_Q, is the sum of what each writes."""
-    for model, trace, head in two_heads(3, 5):
+    for model, trace in two_models(3):
         layer, width = trace.layer, model.architecture.head_width
+        head = model.architecture.heads - 1
         attention = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
         alone = dict(model.weights)
         output = f"encoder.layer.{layer}.attention.output.dense"
@@ -365,11 +318,12 @@ def test_one_text_of_the_stored_end_points_again():
     model = installed_model()
     window = text_windows(model, sample_texts()["essay"], 128)[:1]
     for loop, layers in (("readback", range(2)), ("keys", range(2, 3)), ("sub-layer", range(5, 6))):
-        stored = read_ends(loop)
-        place = TEXTS.index("essay")
-        for row in end_rows(model, loop, tokens=window, layers=layers):
-            here = (place, row["layer"], row["head"])
-            assert row["count"] == pytest.approx(stored["count"][here], abs=1)
-            shares = [row[name] for name in SHARES]
-            assert shares == pytest.approx(stored["shares"][here].tolist(), abs=0.02)
-            assert row["resting"] == pytest.approx(stored["resting"][here], abs=0.02)
+        stored, traces = read_ends(loop), run_model(model, window)
+        for layer in layers:
+            here = (TEXTS.index("essay"), layer)
+            rows = iteration.end_points(model, traces[layer], loop, tolerance=TOLERANCE)
+            found = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+            shares = np.stack([found[name] for name in SHARES], -1)
+            np.testing.assert_allclose(found["count"], stored["count"][here], atol=1)
+            np.testing.assert_allclose(shares, stored["shares"][here], atol=0.02)
+            np.testing.assert_allclose(found["resting"], stored["resting"][here], atol=0.02)

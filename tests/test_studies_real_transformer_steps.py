@@ -3,71 +3,79 @@
 import numpy as np
 import pytest
 import torch
-from minilm_model import installed_model, installed_traces
+from minilm_model import installed_model, installed_traces, two_models
 
 from compendium.c14_real_transformer import alignment, energies, steps
+from compendium.common.rows import array_of
 from spinformer.language.encoder import project, run_model
 from spinformer.language.heads import overlap_energy
-from spinformer.language.text import TEXTS, sample_texts, text_windows
+from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import example_model
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
 
 
-def two_models(layer):
-    """The pretrained model with a layer of its run, and a small one with its last."""
-    small = example_model(seed=3)
-    return (installed_model(), installed_traces()[layer]), (small, run_model(small, TOKENS)[1])
-
-
-def own_energy(model, trace, head, states):
-    """U of one head at hidden states (B, N, D), by NumPy, from the weights: (B, N)."""
-    name = f"encoder.layer.{trace.layer}.attention.self"
-    width = trace.queries.shape[-1]
-    rows = slice(head * width, (head + 1) * width)
-    weight, bias, key, key_bias = (
-        model.weights[f"{name}.{part}"].numpy()[rows]
-        for part in ("query.weight", "query.bias", "key.weight", "key.bias")
+def asked(model, trace, head, states):
+    """Queries of one head at hidden states (B, N, D), by NumPy, from the weights: (B, N, d)."""
+    weight, bias = (
+        model.weights[f"encoder.layer.{trace.layer}.attention.self.query.{part}"].numpy()
+        for part in ("weight", "bias")
     )
-    keys = trace.inputs.numpy() @ key.T + key_bias
-    scores = (states @ weight.T + bias) @ (keys - keys.mean(1, keepdims=True)).swapaxes(1, 2)
-    beta = width**-0.5
+    rows = slice(head * trace.queries.shape[-1], (head + 1) * trace.queries.shape[-1])
+    return states @ weight[rows].T + bias[rows]
+
+
+def own_energy(trace, head, queries, kind="overlap"):
+    """U, or the Hopfield energy, of queries (B, N, d) of one head, by NumPy: (B, N)."""
+    keys, beta = trace.keys[:, head].numpy(), trace.beta
+    if kind == "hopfield":
+        scores = np.exp(beta * queries @ keys.swapaxes(1, 2))
+        return 0.5 * (queries**2).sum(-1) - np.log(scores.sum(-1)) / beta
+    scores = queries @ (keys - keys.mean(1, keepdims=True)).swapaxes(1, 2)
     return -np.log(np.exp(beta * scores).mean(-1)) / beta
 
 
-def written(model, trace, head):
-    """What one head writes into the state, (B, N, D)."""
-    width = trace.queries.shape[-1]
-    rows = slice(head * width, (head + 1) * width)
+def mixed(trace, values, head):
+    """What one head's attention makes of `values` (B, H, N, d), by NumPy: (B, N, d)."""
     weights = torch.softmax(trace.beta * trace.queries[:, head] @ trace.keys[:, head].mT, -1)
-    output = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"]
-    return (weights @ trace.values[:, head] @ output[:, rows].mT).numpy()
+    return (weights @ values[:, head]).numpy()
+
+
+def maps(model, trace):
+    """W_O^hᵀ and W_Q^h of every head, two arrays (H, d, D)."""
+    name, heads = f"encoder.layer.{trace.layer}.attention", trace.queries.shape[1]
+    output = model.weights[f"{name}.output.dense.weight"].numpy()
+    query = model.weights[f"{name}.self.query.weight"].numpy()
+    return (matrix.reshape(heads, -1, matrix.shape[-1]) for matrix in (output.T, query))
 
 
 def per_head(model, trace):
     """Centered steps W_O^h o_h and descents W_Q^hᵀ p_h of every head: two arrays (B, H, N, D)."""
-    name = f"encoder.layer.{trace.layer}.attention"
-    output = model.weights[f"{name}.output.dense.weight"].numpy()
-    query = model.weights[f"{name}.self.query.weight"].numpy()
-    heads, width = trace.queries.shape[1], trace.queries.shape[-1]
-    steps, descents = [], []
-    for head in range(heads):
-        rows = slice(head * width, (head + 1) * width)
-        logits = trace.beta * trace.queries[:, head] @ trace.keys[:, head].mT
-        weights = torch.softmax(logits, -1).numpy()
-        for found, values, matrix in (
-            (steps, trace.values, output[:, rows].T),
-            (descents, trace.keys, query[rows]),
-        ):
-            part = weights @ values[:, head].numpy() @ matrix
-            found.append(part - part.mean(1, keepdims=True))
-    return np.stack(steps, 1), np.stack(descents, 1)
+    parts = (
+        np.stack([mixed(trace, values, head) @ matrix[head] for head in range(len(matrix))], 1)
+        for values, matrix in zip((trace.values, trace.keys), maps(model, trace), strict=True)
+    )
+    return (part - part.mean(2, keepdims=True) for part in parts)
+
+
+def turned_by_hand(model, trace, generator):
+    """What each head writes, (H, B, N, D), turned and through the matrix of a drawn head."""
+    output, _ = maps(model, trace)
+    order = enumerate(generator.permutation(len(output)))
+    return [mixed(trace, trace.values, h) @ haar(generator) @ output[g] for h, g in order]
 
 
 def haar(generator):
     """A uniform rotation of four dimensions: QR with the signs of the diagonal of R taken out."""
     orthogonal, triangle = np.linalg.qr(generator.standard_normal((4, 4)))
     return orthogonal * np.sign(np.diag(triangle))
+
+
+def assert_alike(drawn, by_hand):
+    """Two independent ways to draw (draws, n): the same mean and deviation."""
+    error = np.hypot(np.std(drawn, axis=0), np.std(by_hand, axis=0)) / len(drawn) ** 0.5
+    assert (abs(np.mean(drawn, axis=0) - np.mean(by_hand, axis=0)) < 4 * error).all()
+    np.testing.assert_allclose(np.std(drawn, axis=0), np.std(by_hand, axis=0), rtol=0.2)
 
 
 def cosine(one, other):
@@ -84,122 +92,71 @@ def layer_energy(model, trace, states):
 def test_changes_are_those_of_steps_written_out():
     """Whole, common and specific part of one head after the other, added to the state itself."""
     for model, trace in two_models(1):
-        found = steps.head_steps(model, trace)
+        found, (output, _) = steps.head_steps(model, trace), maps(model, trace)
         inputs = trace.inputs.numpy()
-        for head in range(trace.queries.shape[1]):
-            step = written(model, trace, head)
+        for head in range(len(output)):
+            step = mixed(trace, trace.values, head) @ output[head]
             common = step.mean(1, keepdims=True)
-            before = own_energy(model, trace, head, inputs)
+            before = own_energy(trace, head, asked(model, trace, head, inputs))
             for name, part in (("whole", step), ("common", common), ("specific", step - common)):
-                after = own_energy(model, trace, head, inputs + part)
+                after = own_energy(trace, head, asked(model, trace, head, inputs + part))
                 expected = (after - before).mean(1)
                 np.testing.assert_allclose(found[name][:, head], expected, atol=1e-9)
 
 
 @pytest.mark.claim("A14b")
-def test_stages_are_the_states_of_the_models_run():
+@pytest.mark.parametrize("kind", energies.KINDS)
+def test_stages_are_the_states_of_the_models_run(kind):
     """The model's own states after each stage, and the energy of its heads written out."""
     for model, trace in two_models(4):
-        heads = range(trace.queries.shape[1])
-        states = (trace.inputs, trace.residual, trace.normalized, trace.outputs)
-        start, *after = (
-            np.mean([own_energy(model, trace, h, x.numpy()) for h in heads], axis=(0, 2))
-            for x in states
-        )
-        np.testing.assert_allclose(
-            steps.stage_changes(model, trace), np.array(after) - start, atol=1e-9
-        )
-
-
-def test_hopfield_step_never_raises_the_hopfield_energy():
-    small = example_model()
-    for model, traces in (
-        (installed_model(), installed_traces()),
-        (small, run_model(small, TOKENS)),
-    ):
-        for trace in traces:
-            before, after = energies.stage_energies(model, trace, "hopfield")
-            assert float((after["hopfield"] - before).max()) <= 1e-10
-            assert set(after) == set(energies.STAGES)
-
-
-def test_stages_are_read_by_the_layers_own_query_map():
-    """Every stage of a small layer, one token and one head, written out in NumPy."""
-    model = example_model(seed=6)
-    trace = run_model(model, TOKENS)[1]
-    name = "encoder.layer.1.attention.self.query"
-    head, token, sequence = 1, 3, 1
-    matrix = model.weights[name + ".weight"][4:].numpy()
-    bias = model.weights[name + ".bias"][4:].numpy()
-    keys = trace.keys[sequence, head].numpy()
-
-    def scored(query):
-        return keys @ query / 2
-
-    states = {
-        "attention": trace.attended,
-        "residual": trace.inputs + trace.attended,
-        "layer norm": trace.normalized,
-        "feed forward": trace.outputs,
-    }
-    queries = {stage: matrix @ x[sequence, token].numpy() + bias for stage, x in states.items()}
-    start = matrix @ trace.inputs[sequence, token].numpy() + bias
-    weights = np.exp(scored(start)) / np.exp(scored(start)).sum()
-    queries["hopfield"] = weights @ keys
-    shift = keys.mean(0)
-    expected = {
-        "hopfield": lambda q: 0.5 * q @ q - 2 * np.log(np.exp(scored(q)).sum()),
-        "overlap": lambda q: -2 * (np.log(np.exp(scored(q) - shift @ q / 2).mean())),
-    }
-    for kind, energy in expected.items():
         before, after = energies.stage_energies(model, trace, kind)
-        assert float(before[sequence, head, token]) == pytest.approx(energy(start), rel=1e-10)
-        for stage, query in queries.items():
-            found = float(after[stage][sequence, head, token])
-            assert found == pytest.approx(energy(query), rel=1e-10), stage
-
-
-def test_the_step_of_a_tied_head_with_centred_keys_goes_down():
-    """And with another mean key it need not: the example for the hand of chapter 14."""
-    heights = []
-    for shift in (0.0, -1.0):
-        keys = np.array([1.0, -1.0]) + shift
-        weights = np.exp(keys) / np.exp(keys).sum()
-        query = 1.0 + weights @ keys
-        heights.append(-np.log(np.exp(query * (keys - keys.mean())).mean()))
-    assert heights[0] < -np.log(np.cosh(1.0)) < heights[1]
-    assert heights[1] == pytest.approx(-0.266, abs=5e-4)
+        states = {
+            "attention": trace.attended,
+            "residual": trace.inputs + trace.attended,
+            "layer norm": trace.normalized,
+            "feed forward": trace.outputs,
+        }
+        assert list(after) == list(energies.STAGES) == ["hopfield", *states]
+        for head in range(trace.queries.shape[1]):
+            queries = {n: asked(model, trace, head, x.numpy()) for n, x in states.items()}
+            queries["hopfield"] = mixed(trace, trace.keys, head)
+            start = own_energy(trace, head, asked(model, trace, head, trace.inputs.numpy()), kind)
+            np.testing.assert_allclose(before[:, head], start, rtol=1e-9, atol=1e-9)
+            for stage, query in queries.items():
+                expected = own_energy(trace, head, query, kind)
+                np.testing.assert_allclose(after[stage][:, head], expected, rtol=1e-9, atol=1e-9)
+        if kind == "hopfield":
+            assert float((after["hopfield"] - before).max()) <= 1e-10
+        else:
+            changes = [(after[stage] - before).mean((1, 2)) for stage in steps.STAGES_OF_U]
+            np.testing.assert_allclose(steps.stage_changes(model, trace), np.stack(changes))
 
 
 def test_turned_heads_have_the_spread_of_heads_turned_by_hand():
-    """Two independent ways to draw: the same mean and deviation over 300 draws."""
+    """What stands in a head's place alone, and all heads and the layer's bias together."""
     model = example_model(seed=3)
     trace = run_model(model, TOKENS)[1]
-    drawn = np.array([steps.turned_steps(model, trace, seed=seed)[0] for seed in range(300)])
-    generator, by_hand = np.random.default_rng(9), []
-    inputs = trace.inputs.numpy()
-    name = "encoder.layer.1.attention.output.dense.weight"
-    output = model.weights[name].numpy().reshape(8, 2, 4)
-    weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
-    returned = (weights @ trace.values).numpy()
-    before = [own_energy(model, trace, head, inputs) for head in range(2)]
-    for _ in range(300):
-        changes = []
-        for head, other in enumerate(generator.permutation(2)):
-            orthogonal, triangle = np.linalg.qr(generator.standard_normal((4, 4)))
-            turn = orthogonal * np.sign(np.diag(triangle))
-            after = own_energy(
-                model, trace, head, inputs + returned[:, head] @ turn @ output[:, other].T
-            )
-            changes.append((after - before[head]).mean())
-        by_hand.append(changes)
-    error = np.hypot(drawn.std(0), np.std(by_hand, axis=0)) / 300**0.5
-    assert (abs(drawn.mean(0) - np.mean(by_hand, axis=0)) < 4 * error).all()
-    np.testing.assert_allclose(drawn.std(0), np.std(by_hand, axis=0), rtol=0.2)
+    inputs, generator = trace.inputs.numpy(), np.random.default_rng(9)
+    bias = model.weights["encoder.layer.1.attention.output.dense.bias"].numpy()
+
+    def change(head, step):
+        before, after = (
+            own_energy(trace, head, asked(model, trace, head, x)) for x in (inputs, inputs + step)
+        )
+        return (after - before).mean()
+
+    drawn, by_hand = [], []
+    for seed in range(300):
+        alone, together = steps.turned_steps(model, trace, seed=seed)
+        drawn.append([*alone, together])
+        turned = turned_by_hand(model, trace, generator)
+        layer = np.mean([change(head, sum(turned) + bias) for head in range(2)])
+        by_hand.append([*(change(head, step) for head, step in enumerate(turned)), layer])
+    assert_alike(drawn, by_hand)
 
 
 def test_step_alignment_is_the_cosine_of_step_and_descent():
-    """Whole step (of the model's run) and autograd's gradient; heads and pairs one by one."""
+    """Whole step (of the model's run) and autograd's gradient; heads one by one."""
     for model, trace in two_models(1):
         found = alignment.step_alignment(model, trace, draws=0)
         states = trace.inputs.clone().requires_grad_(True)
@@ -213,9 +170,6 @@ def test_step_alignment_is_the_cosine_of_step_and_descent():
             for h in range(steps.shape[1]):
                 alone = cosine(steps[b, h], descents[b, h])
                 assert found.heads[b, h] == pytest.approx(alone, abs=1e-9)
-            lengths = np.linalg.norm(steps[b].sum(0)) * np.linalg.norm(descents[b].sum(0))
-            pairs = np.einsum("htD,gtD->hg", steps[b], descents[b]) / lengths
-            np.testing.assert_allclose(found.pairs[b], pairs, atol=1e-10)
         assert found.pooled == pytest.approx(cosine(step.numpy(), down.numpy()), abs=1e-9)
 
 
@@ -240,18 +194,10 @@ def test_null_turns_and_permutes_the_heads():
     trace = run_model(model, TOKENS)[1]
     found = alignment.step_alignment(model, trace, draws=400, seed=5)
     _, descents = per_head(model, trace)
-    down = descents.sum(1)
-    name = "encoder.layer.1.attention.output.dense.weight"
-    output = model.weights[name].numpy().reshape(8, 2, 4)
-    logits = trace.beta * trace.queries @ trace.keys.mT
-    returned = (torch.softmax(logits, -1) @ trace.values).numpy()
     generator, drawn = np.random.default_rng(1), []
     for _ in range(400):
-        step = 0.0
-        for head, other in enumerate(generator.permutation(2)):
-            turn = haar(generator)
-            step = step + returned[:, head] @ turn @ output[:, other].T
-        drawn.append(cosine(step - step.mean(1, keepdims=True), down))
+        step = sum(turned_by_hand(model, trace, generator))
+        drawn.append(cosine(step - step.mean(1, keepdims=True), descents.sum(1)))
     assert abs(found.null.mean()) < 4 * found.null.std() / 20
     assert found.null.std() == pytest.approx(np.std(drawn), rel=0.15)
 
@@ -287,36 +233,21 @@ def test_query_energy_by_hand_and_turned():
     trace = run_model(model, TOKENS)[0]
     expected = overlap_energy(trace.queries, keys=trace.keys, beta=0.5).mean((0, 2))
     np.testing.assert_allclose(energies.query_energy(trace), expected, rtol=1e-12)
-    drawn = np.array([energies.query_energy(trace, turned=seed) for seed in range(300)])
-    generator = np.random.default_rng(7)
-    by_hand = []
+    drawn = [energies.query_energy(trace, turned=seed) for seed in range(300)]
+    generator, by_hand = np.random.default_rng(7), []
     for _ in range(300):
         turn = torch.from_numpy(haar(generator))
         turned = overlap_energy(trace.queries @ turn, keys=trace.keys, beta=0.5)
         by_hand.append(turned.mean((0, 2)).numpy())
-    error = np.hypot(drawn.std(0), np.std(by_hand, axis=0)) / 300**0.5
-    assert (abs(drawn.mean(0) - np.mean(by_hand, axis=0)) < 4 * error).all()
-
-
-@pytest.mark.nightly
-def test_stored_rows_computed_anew():
-    model = installed_model()
-    windows = steps.windows_of(model, [TEXTS[3]], 32)
-    for rows, names, read in (
-        (steps.step_rows(model, windows), steps.PARTS, steps.read_steps),
-        (steps.stage_rows(model, windows), steps.STAGES_OF_U, steps.read_stages),
-    ):
-        for name in names:
-            found = [row[name] for row in rows]
-            np.testing.assert_allclose(found, read(name)[0, 3].ravel(), rtol=1e-3, atol=1e-4)
+    assert_alike(drawn, by_hand)
 
 
 @pytest.mark.parametrize("length", range(len(steps.LENGTHS)))
 def test_common_parts_go_down_and_specific_ones_up_at_every_length(length):
     """In most heads, counted by Student's interval over the seven texts."""
-    down, up = {}, {}
+    down, up, table = {}, {}, steps.STEPS.read()
     for part in steps.PARTS:
-        changes = steps.read_steps(part)[length]
+        changes = array_of(table, part, "length", "source", "layer", "head")[length]
         error = 2.447 * changes.std(0, ddof=1) / 7**0.5
         down[part] = int((changes.mean(0) + error < 0).sum())
         up[part] = int((changes.mean(0) - error > 0).sum())
@@ -324,7 +255,8 @@ def test_common_parts_go_down_and_specific_ones_up_at_every_length(length):
     assert up["specific"] > 44 > 14 > down["specific"]
     assert 36 < down["whole"] < 50
     assert up["whole"] < 12
-    assert (steps.read_stages("residual")[length].mean(0) < 0).sum() == 5
+    residual = array_of(steps.STAGES.read(), "residual", "length", "source", "layer")[length]
+    assert (residual.mean(0) < 0).sum() == 5
 
 
 def test_keys_are_not_equally_long_where_tokens_nearly_are():

@@ -1,6 +1,7 @@
 """Heads of a generator: kinds that were put there, stages written out, heads that descend."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,9 +16,9 @@ from compendium.c23c_real_layer.generator import (
     traced,
     weights_of,
 )
-from compendium.c42b_heads_that_generate.study import kinds, looks, stage_changes, trace_of
+from compendium.c42b_heads_that_generate.study import kinds, layer_report, stage_changes
+from compendium.common.models import block_trace, causal_attention
 from spinformer.language.decoder import block_queries, example_decoder
-from spinformer.language.heads import head_report
 
 
 def inputs_of(model, *, length=9, count=3):
@@ -42,14 +43,14 @@ def energy_of(model, number, states, keys):
 def test_stages_are_changes_of_the_energy_written_out():
     model = example_decoder(seed=1)
     inputs = inputs_of(model)
-    trace = trace_of(model, inputs, 1)
+    trace = block_trace(model, inputs, 1)
     found = stage_changes(model, 1, trace)
     before = energy_of(model, 1, trace.inputs, trace.keys)
     for name, states in (("attention", trace.inputs + trace.attended), ("block", trace.outputs)):
         expected = energy_of(model, 1, states, trace.keys) - before
         torch.testing.assert_close(found[name], expected)
     # What enters the second block is what left the first.
-    torch.testing.assert_close(trace.inputs, trace_of(model, inputs, 0).outputs)
+    torch.testing.assert_close(trace.inputs, block_trace(model, inputs, 0).outputs)
 
 
 @pytest.mark.claim("R8")
@@ -57,7 +58,7 @@ def test_kinds_are_found_where_they_were_put():
     model = example_decoder(seed=2)
     inputs = inputs_of(model, length=12)
     again = inputs_of(model, length=6).repeat(1, 2, 1)
-    weights = looks(model, trace_of(model, inputs, 0))
+    weights = causal_attention(model, block_trace(model, inputs, 0))
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]).double())
     assert float(weights.triu(1).abs().max()) == 0.0
     found = kinds(model, 0, inputs=inputs, repeated=again)
@@ -65,52 +66,36 @@ def test_kinds_are_found_where_they_were_put():
     previous = sum(weights[:, :, i, i - 1] for i in range(1, 12)) / 11
     torch.testing.assert_close(torch.as_tensor(found["sink"]), sink.mean(0))
     torch.testing.assert_close(torch.as_tensor(found["previous"]), previous.mean(0))
-    weights = looks(model, trace_of(model, again, 0))
+    weights = causal_attention(model, block_trace(model, again, 0))
     induction = sum(weights[:, :, i, i - 6 + 1] for i in range(6, 12)) / 6
     torch.testing.assert_close(torch.as_tensor(found["induction"]), induction.mean(0))
 
 
 @pytest.mark.claim("R6")
 def test_a_head_that_descends_is_told_from_one_that_climbs():
-    model = example_decoder(seed=3)
-    trace = trace_of(model, inputs_of(model), 0)
-    before = energy_of(model, 0, trace.inputs, trace.keys)
-    values = trace.values.repeat_interleave(2, 1)
-    brought = looks(model, trace) @ values
-    moved = []
+    """A small step and its reverse: who descends by the one climbs by the other."""
+    model, reports = example_decoder(seed=3), []
     for scale in (1e-3, -1e-3):
-        output = scale * model.blocks[0]["output"]
-        report = head_report(
-            trace.queries,
-            keys=trace.keys,
-            values=trace.values,
-            states=trace.inputs,
-            read=lambda states: block_queries(model, 0, states),
-            output=output,
-            mask=torch.ones(9, 9, dtype=torch.bool).tril(),
-            draws=0,
-        )
+        first = {**model.blocks[0], "output": scale * model.blocks[0]["output"]}
+        other = replace(model, blocks=[first, *model.blocks[1:]])
+        trace, report = layer_report(other, inputs_of(model), 0, draws=0)
+        before = energy_of(model, 0, trace.inputs, trace.keys)
         assert report.energy == pytest.approx(before.numpy(), abs=1e-9)
-        for head in range(4):
-            step = brought[:, head] @ output[:, 4 * head : 4 * head + 4].T
-            # The first token has no U and no part in the mean that is common to all.
-            common = step[:, 1:].mean(1, keepdim=True)
-            for name, part in (("whole", step), ("common", common), ("specific", step - common)):
-                after = energy_of(model, 0, trace.inputs + part, trace.keys)[:, head]
-                expected = (after - before[:, head]).numpy()
-                assert getattr(report, name)[:, head] == pytest.approx(expected, abs=1e-9)
-        moved.append(report.specific)
-    # A small step and its reverse: who descends by the one climbs by the other.
-    np.testing.assert_allclose(moved[0], -moved[1], rtol=0.05, atol=1e-7)
-    assert (moved[0] < -1e-6).any() or (moved[1] < -1e-6).any()
+        small = {"rtol": 0.05, "atol": 1e-7}
+        np.testing.assert_allclose(report.whole, report.common + report.specific, **small)
+        reports.append(report)
+    for name in ("whole", "specific"):
+        there, back = (getattr(report, name) for report in reports)
+        np.testing.assert_allclose(there, -back, rtol=0.05, atol=1e-7)
+        assert abs(there).max() > 1e-6
 
 
 def test_what_a_head_writes_to_itself_is_read_as_the_model_reads():
     model = example_decoder(blocks=3, seed=4)
     inputs = inputs_of(model, length=9, count=1)
     keys, read, queries = memory_of(model, 1, inputs)
-    trace = trace_of(model, inputs, 1)
-    weights = looks(model, trace)[0]
+    trace = block_trace(model, inputs, 1)
+    weights = causal_attention(model, trace)[0]
     # The last of the queries that are asked at the end, the ninth token, stands there anyway.
     scores = model.head_width**-0.5 * torch.einsum("hd,hnd->hn", queries[:, -1], keys)
     torch.testing.assert_close(scores.softmax(-1), weights[:, -1])

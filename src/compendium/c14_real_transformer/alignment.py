@@ -10,7 +10,7 @@ The null keeps the model, the text, the attention maps and the descent direction
 which way a head's output points: every o_h is turned by a random rotation and written by the output
 matrix of a random head, W_O^π(h) R_h o_h.
 
-Shapes: H heads of width d, model width D; pairs are (H, H), the head that writes first.
+Shapes: H heads of width d, model width D; entries of (H, H) have the head that writes first.
 """
 
 from __future__ import annotations
@@ -30,23 +30,13 @@ class StepAlignment:
 
     `layer` (B,): the whole step against the whole descent, one number a sequence; `pooled`: of
     all sequences together; `null` (draws,): `pooled` with heads turned and permuted; `heads`
-    (B, H): each head's part of the step against the descent of its own energy alone; `pairs`
-    (B, H, H): what head h writes against what head g asks for, as parts of `layer` (their sum).
-
-    >>> from spinformer.language.encoder import run_model
-
-    >>> from spinformer.language.untrained import example_model
-    >>> model = example_model()
-    >>> found = step_alignment(model, run_model(model, torch.tensor([[2, 5, 6, 3]]))[0], draws=2)
-    >>> np.allclose(found.pairs.sum((1, 2)), found.layer), found.null.shape
-    (True, (2,))
+    (B, H): each head's part of the step against the descent of its own energy alone.
     """
 
     layer: np.ndarray
     pooled: float
     null: np.ndarray
     heads: np.ndarray
-    pairs: np.ndarray
 
 
 @torch.no_grad()
@@ -87,7 +77,6 @@ def step_alignment(
         pooled=pooled(written),
         null=np.array(null),
         heads=(pairs.diagonal(dim1=-2, dim2=-1) / alone).numpy(),
-        pairs=(pairs / length[:, None, None]).numpy(),
     )
 
 

@@ -64,14 +64,6 @@ def rescaled_share(model: LanguageModel, trace: LayerTrace, *, scale: float) -> 
     no attention weight and nothing that the model computes: what comes out is what of the share
     belongs to the way of writing. `scale` 1 is the model as stored. The step includes the residual
     connection.
-
-    >>> from spinformer.language.encoder import run_model
-
-    >>> from spinformer.language.untrained import example_model
-    >>> model = example_model()
-    >>> trace = run_model(model, torch.tensor([[2, 5, 6, 3]]))[0]
-    >>> rescaled_share(model, trace, scale=1.0).shape
-    (1,)
     """
     moved = project(model, trace.layer, "query", states=trace.residual)
     before, after = (

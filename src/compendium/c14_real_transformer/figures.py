@@ -33,13 +33,7 @@ def _arrow(
 
 
 def layer_scheme() -> Figure:
-    """A landscape with a step and its steepest descent, and the stages of a layer.
-
-    >>> figure = layer_scheme()
-    >>> len(figure.axes)
-    2
-    >>> plt.close(figure)
-    """
+    """A landscape with a step and its steepest descent, and the stages of a layer."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4), width_ratios=(1, 1.25))
     keys = np.array([[1.5, 1.0], [1.4, -1.3], [-1.7, 0.2]])
     grid = np.linspace(-2.6, 2.6, 80)
@@ -84,13 +78,7 @@ def layer_scheme() -> Figure:
 
 
 def loop_scheme() -> Figure:
-    """Four ways to feed what a head returns back into its next query.
-
-    >>> figure = loop_scheme()
-    >>> len(figure.axes)
-    4
-    >>> plt.close(figure)
-    """
+    """Four ways to feed what a head returns back into its next query."""
     figure, axes = plt.subplots(1, 4, figsize=(9.6, 2.5))
     for axis, (name, returned, back) in zip(
         axes,
@@ -118,11 +106,7 @@ def loop_scheme() -> Figure:
 def share_maps(
     shares: Mapping[str, np.ndarray], *, stages: Sequence[str], titles: Mapping[str, str]
 ) -> Figure:
-    """Maps (layers, stages) of shares between 0 and 1, one panel a name of `shares`.
-
-    >>> figure = share_maps({"E": np.eye(2)}, stages=["a", "b"], titles={"E": "energy"})
-    >>> plt.close(figure)
-    """
+    """Maps (layers, stages) of shares between 0 and 1, one panel a name of `shares`."""
     figure, axes = plt.subplots(1, len(shares), figsize=(9.4, 3.4), sharey=True, squeeze=False)
     for axis, (name, values) in zip(axes[0], shares.items(), strict=True):
         image = axis.imshow(values, cmap=DIVERGING, vmin=0, vmax=1, aspect="auto")
@@ -139,12 +123,7 @@ def share_maps(
 
 
 def step_parts(changes: Mapping[str, np.ndarray], *, errors: Mapping[str, np.ndarray]) -> Figure:
-    """Changes (L, H) of each head's own energy: falls by the "whole", "specific" against "common".
-
-    >>> one = {name: np.eye(2) - 0.3 for name in ("whole", "common", "specific")}
-    >>> figure = step_parts(one, errors=one)
-    >>> plt.close(figure)
-    """
+    """Changes (L, H) of each head's own U: falls by the "whole", "specific" against "common"."""
     figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), width_ratios=(1.5, 1))
     head_map(axes[0], -changes["whole"], label="fall of own $U$", limit=3.0, digits=1)
     axis = axes[1]
@@ -176,9 +155,6 @@ def stage_lines(
     """Change (L,) of each layer's own energy after each stage of it, side by side for every layer.
 
     null: (draws, L), of the first stage.
-
-    >>> figure = stage_lines({"a": np.ones(2)}, errors={"a": np.ones(2)}, null=np.zeros((3, 2)))
-    >>> plt.close(figure)
     """
     figure, axis = plt.subplots(figsize=(6.4, 3.4))
     tones = ("blue", "orange", "green")
@@ -198,13 +174,7 @@ def stage_lines(
 
 
 def class_maps(classes: Mapping[str, np.ndarray], *, names: Sequence[str]) -> tuple[Figure, Axes]:
-    """Maps (L, H) of the operating classes 1 … 4, and an empty panel at the right.
-
-    >>> figure, rest = class_maps({"N = 8": np.array([[1, 4]])}, names=("I", "II", "III", "IV"))
-    >>> len(figure.axes)
-    2
-    >>> plt.close(figure)
-    """
+    """Maps (L, H) of the operating classes 1 … 4, and an empty panel at the right."""
     shades = [COLORS[name] for name in ("red", "orange", "green", "blue")]
     figure, axes = plt.subplots(1, len(classes) + 1, figsize=(10, 3.2))
     for axis, (title, values) in zip(axes[:-1], classes.items(), strict=True):

@@ -21,11 +21,9 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c14_real_transformer.energies import query_energy
-from compendium.c14_real_transformer.steps import LENGTHS, PARTS, STAGES, STEPS, windows_of
+from compendium.c14_real_transformer.steps import LENGTHS, PARTS, STAGES, STEPS, traces_of
 from compendium.c14_real_transformer.toy import GOALS, LONGER, TOY, ToyTask, read_toy, train_toy
-from compendium.common.models import encoder
 from compendium.common.rows import grid, mean_rows, share_rows
-from spinformer.language.encoder import join_traces, run_model
 from spinformer.language.text import TEXTS
 
 COPIES = 5
@@ -34,10 +32,8 @@ SHORT = 120
 
 def depth_rows(source: str, window: int) -> Rows:
     """The model in one text, ten draws of turns."""
-    model = encoder()
-    windows = windows_of(model, [source], window)
     ratios = []
-    for trace in join_traces([run_model(model, one[None]) for one in windows]):
+    for trace in traces_of([source], window):
         draws = [query_energy(trace, turned=seed).mean() for seed in range(10)]
         ratios.append(np.log(query_energy(trace).mean() / np.array(draws)))
     return [{"steps": 0, **mean_rows(min(ratios, key=np.mean))[0]}]
@@ -53,7 +49,7 @@ def setting_rows(goal: str, layers: int, window: int) -> Rows:
     else:
         task = ToyTask(goal=goal, layers=layers, batch=64, copies=COPIES, seed=100)
         short = train_toy(task, steps=SHORT, record_every=SHORT)
-        trained = [(np.array(short.steps), short.cosine)]
+        trained = [(short["step"], short["cosine"])]
     sign = 1 if goal == "recall" else -1
     return [
         {"steps": int(step)} | mean_rows(sign * (values - cosine[0]).mean(-1))[0]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,8 +50,7 @@ def head_steps(model: LanguageModel, trace: LayerTrace) -> dict[str, np.ndarray]
     `whole`: by all that the head adds; `common`: by its mean over the tokens of the sequence
     alone; `specific`: by the rest alone.
     """
-    reads, writes = _maps(model, trace)
-    moved = _returned(trace) @ torch.einsum("hqD,hDv->hvq", reads, writes)
+    moved = _returned(trace) @ read_of_written(*head_maps(model, trace.layer))
     common = moved.mean(-2, keepdim=True).expand_as(moved)
     parts = {"whole": moved, "common": common, "specific": moved - common}
     return {name: _change(trace, part).numpy() for name, part in parts.items()}
@@ -65,12 +65,12 @@ def turned_steps(
     Returns (H,), by what stands in the place of the head, and the mean over heads of the change by
     all of them and the layer's bias together; means over sequences and tokens.
     """
-    reads, writes = _maps(model, trace)
+    reads, writes = head_maps(model, trace.layer)
     generator = numpy_generator(seed)
     turns = random_rotations(trace.values, seed=generator)
     writes = writes[torch.from_numpy(generator.permutation(len(writes)))] @ turns
     returned = _returned(trace)
-    alone = returned @ torch.einsum("hqD,hDv->hvq", reads, writes)
+    alone = returned @ read_of_written(reads, writes)
     bias = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.bias"]
     step = torch.einsum("hDv,bhnv->bnD", writes, returned) + bias
     together = torch.einsum("hqD,bnD->bhnq", reads, step)
@@ -86,78 +86,51 @@ def stage_changes(model: LanguageModel, trace: LayerTrace) -> np.ndarray:
     return np.stack([(after[s] - before).mean((1, 2)).numpy() for s in STAGES_OF_U])
 
 
-def step_rows(model: LanguageModel, windows: torch.Tensor) -> Rows:
-    """Rows of table `steps` for the windows (B, N) of one text: a layer and head, means over B."""
+def traces_of(sources: Sequence[str], length: int) -> list[LayerTrace]:
+    """The layers on windows of `length` tokens in the first 512 of each text, as one batch."""
+    parts = [text_windows(encoder(), sample_texts()[name], length) for name in sources]
+    windows = torch.cat([part[: max(LENGTHS) // length] for part in parts])
+    return join_traces([run_model(encoder(), window[None]) for window in windows])
+
+
+_HERE = Path(__file__).parent
+_UNITS = grid(length=LENGTHS, source=TEXTS)
+_CHECK: dict[str, Any] = {"checked": 3, "seconds": 6.0, "rtol": 1e-3}
+
+
+@stored(_HERE / "steps.csv", units=_UNITS, **_CHECK, within=dict.fromkeys(PARTS, 1e-4))
+def STEPS(length: int, source: str) -> Rows:
+    """What heads do to their own energies in one text, means over its windows."""
     rows = []
-    for trace in _traces(model, windows):
-        means = {name: change.mean(0) for name, change in head_steps(model, trace).items()}
+    for trace in traces_of([source], length):
+        means = {name: change.mean(0) for name, change in head_steps(encoder(), trace).items()}
         rows += rows_of(layer=trace.layer, head=range(len(means["whole"])), **means)
     return rows
 
 
-def stage_rows(model: LanguageModel, windows: torch.Tensor) -> Rows:
-    """Rows of table `stages` for the windows (B, N) of one text: a layer, means over B."""
+@stored(_HERE / "stages.csv", units=_UNITS, **_CHECK, within=dict.fromkeys(STAGES_OF_U, 1e-4))
+def STAGES(length: int, source: str) -> Rows:
+    """What the stages of layers do to the energies of their heads in one text, means likewise."""
     rows = []
-    for trace in _traces(model, windows):
-        changes = stage_changes(model, trace).mean(1)
+    for trace in traces_of([source], length):
+        changes = stage_changes(encoder(), trace).mean(1)
         rows.append({"layer": trace.layer} | dict(zip(STAGES_OF_U, changes, strict=True)))
     return rows
 
 
-def turned_rows(model: LanguageModel, windows: torch.Tensor, *, seed: int) -> Rows:
-    """Rows of table `turned` for one draw over all windows (B, N) together: a layer and head.
+@stored(_HERE / "turned.csv", units=grid(length=LENGTHS, seed=range(SEEDS)))
+def TURNED(length: int, seed: int) -> Rows:
+    """One draw of turned heads, over all windows of all texts.
 
     `whole`: the head's own energy, by what stands in its place; `residual`: Σ_h U_h / H by the
     whole turned step, the same for all heads of a layer.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> len(turned_rows(example_model(), torch.tensor([[2, 5, 6, 3]]), seed=0))
-    4
     """
     rows = []
-    for trace in _traces(model, windows):
-        alone, together = turned_steps(model, trace, seed=seed)
+    for trace in traces_of(TEXTS, length):
+        alone, together = turned_steps(encoder(), trace, seed=seed)
         place = {"layer": trace.layer, "head": range(len(alone))}
         rows += rows_of(**place, whole=alone, residual=together)
     return rows
-
-
-def windows_of(model: LanguageModel, sources: Sequence[str], length: int) -> torch.Tensor:
-    """Windows of `length` tokens in the first 512 of each text: (texts · 512/length, length)."""
-    parts = [text_windows(model, sample_texts()[name], length) for name in sources]
-    return torch.cat([part[: max(LENGTHS) // length] for part in parts])
-
-
-_HERE = Path(__file__).parent
-_OF_A_TEXT = grid(length=LENGTHS, source=TEXTS)
-
-
-@stored(_HERE / "steps.csv", units=_OF_A_TEXT)
-def STEPS(length: int, source: str) -> Rows:
-    """What heads do to their own energies, in one text."""
-    return step_rows(encoder(), windows_of(encoder(), [source], length))
-
-
-@stored(_HERE / "stages.csv", units=_OF_A_TEXT)
-def STAGES(length: int, source: str) -> Rows:
-    """What the stages of layers do to the energies of their heads, in one text."""
-    return stage_rows(encoder(), windows_of(encoder(), [source], length))
-
-
-@stored(_HERE / "turned.csv", units=grid(length=LENGTHS, seed=range(SEEDS)))
-def TURNED(length: int, seed: int) -> Rows:
-    """One draw of turned heads, over all texts."""
-    return turned_rows(encoder(), windows_of(encoder(), TEXTS, length), seed=seed)
-
-
-def read_steps(part: str) -> np.ndarray:
-    """A column of the stored steps of heads: (lengths, texts, L, H)."""
-    return array_of(STEPS.read(), part, "length", "source", "layer", "head")
-
-
-def read_stages(stage: str) -> np.ndarray:
-    """A column of the stored changes along the stages of a layer: (lengths, texts, L)."""
-    return array_of(STAGES.read(), stage, "length", "source", "layer")
 
 
 def read_turned(name: str) -> np.ndarray:
@@ -169,17 +142,17 @@ def read_turned(name: str) -> np.ndarray:
     return array_of(TURNED.read(), name, "length", "seed", "layer", "head")
 
 
-def _traces(model: LanguageModel, windows: torch.Tensor) -> list[LayerTrace]:
-    return join_traces([run_model(model, window[None]) for window in windows])
-
-
-def _maps(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tensor, torch.Tensor]:
-    """Query maps (H, d, D) and output maps (H, D, d) of the layer."""
-    name = f"encoder.layer.{trace.layer}.attention"
-    heads = model.architecture.heads
+def head_maps(model: LanguageModel, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Query maps (H, d, D) and output maps (H, D, d) of a layer."""
+    name, heads = f"encoder.layer.{layer}.attention", model.architecture.heads
     reads = model.weights[f"{name}.self.query.weight"].unflatten(0, (heads, -1))
     writes = model.weights[f"{name}.output.dense.weight"].unflatten(-1, (heads, -1))
     return reads, writes.transpose(0, 1)
+
+
+def read_of_written(reads: torch.Tensor, writes: torch.Tensor) -> torch.Tensor:
+    """What each head's query map reads of what an output map writes, from the right: (H, d, d)."""
+    return torch.einsum("hqD,hDv->hvq", reads, writes)
 
 
 def _returned(trace: LayerTrace) -> torch.Tensor:

@@ -65,28 +65,6 @@ class ToyTask:
         return [torch_generator(number + 1_000_003 * shift) for number in seeds]
 
 
-@record
-class ToyRecord:
-    """What was measured after each number of training steps in `steps` (T of them).
-
-    On fixed fresh data, per copy and layer: `change` (T, E, L) mean change of the overlap energy
-    of the layer's own keys in the layer's update, `fell` (T, E, L) fraction of states for which
-    it fell, `cosine` (T, E, L) mean cosine between the update and −gradient; `loss`, `accuracy`
-    (T, E); `floor` (T, E), the loss of the exact probabilities on the same data.
-
-    >>> train_toy(ToyTask(layers=2, batch=8), steps=2, record_every=1).steps
-    (0, 1, 2)
-    """
-
-    steps: tuple[int, ...]
-    change: np.ndarray
-    fell: np.ndarray
-    cosine: np.ndarray
-    loss: np.ndarray
-    accuracy: np.ndarray
-    floor: np.ndarray
-
-
 def initial_weights(task: ToyTask) -> dict[str, torch.Tensor]:
     """W_Q, W_K, W_O of all layers and copies, (L, E, D, D), entries N(0, 1/(4D)), float64."""
     drawn = [
@@ -156,9 +134,14 @@ def toy_logits(
 
 
 def measure_toy(weights: Weights, task: ToyTask, *, count: int = 2000) -> dict[str, np.ndarray]:
-    """Energies of every layer's update on `count` fresh examples (the entries of ToyRecord)."""
+    """What the layers do on `count` fresh examples: arrays (E, L) and (E,).
+
+    Per copy and layer `fell`, the fraction of states whose overlap energy falls in the layer's
+    update, its own keys held fixed, and `cosine`, the mean cosine between the update and −gradient;
+    per copy `loss`, `accuracy` and `floor`, the loss of the exact probabilities on the same data.
+    """
     patterns, start, target = draw_examples(task, count, streams=task.streams(1))
-    rows: dict[str, list[torch.Tensor]] = {"change": [], "fell": [], "cosine": []}
+    rows: dict[str, list[torch.Tensor]] = {"fell": [], "cosine": []}
     states = start
     for layer in range(task.layers):
         leaf = states.detach().requires_grad_(True)
@@ -167,7 +150,6 @@ def measure_toy(weights: Weights, task: ToyTask, *, count: int = 2000) -> dict[s
         with torch.no_grad():
             update = toy_update(weights, layer, patterns=patterns, states=states)
             after = toy_energy(weights, layer, patterns=patterns, states=states + update)
-            rows["change"].append((after - before).mean(-1))
             rows["fell"].append((after < before).double().mean(-1))
             cosine = functional.cosine_similarity(update, -gradient, dim=-1, eps=1e-30)
             rows["cosine"].append(cosine.mean(-1))
@@ -184,12 +166,16 @@ def measure_toy(weights: Weights, task: ToyTask, *, count: int = 2000) -> dict[s
     }
 
 
-def train_toy(task: ToyTask, *, steps: int = 300, record_every: int = 50) -> ToyRecord:
+def train_toy(task: ToyTask, *, steps: int = 300, record_every: int = 50) -> dict[str, np.ndarray]:
     """Train all copies by Adam on fresh batches and measure their inner energies on the way.
 
     The loss is the cross-entropy of the final scores alone; no energy enters it. The learning rate
     falls to zero along a quarter of a cosine's period squared, cos²(π t/2T). Measured before
-    training, after every `record_every` steps and at the end.
+    training, after every `record_every` steps and at the end: "step" (T,) and the entries of
+    `measure_toy`, (T, E, L) or (T, E).
+
+    >>> train_toy(ToyTask(layers=2, batch=8), steps=2, record_every=1)["step"]
+    array([0, 1, 2])
     """
     weights = {name: w.requires_grad_(True) for name, w in initial_weights(task).items()}
     optimizer = torch.optim.Adam(list(weights.values()), lr=task.learning_rate)
@@ -209,7 +195,7 @@ def train_toy(task: ToyTask, *, steps: int = 300, record_every: int = 50) -> Toy
             times.append(step)
             found.append(measure_toy(weights, task))
     stacked = {name: np.stack([measured[name] for measured in found]) for name in found[0]}
-    return ToyRecord(steps=tuple(times), **stacked)
+    return {"step": np.array(times)} | stacked
 
 
 def toy_rows(goal: str, *, steps: int, copies: int, seed: int = 0) -> Rows:
@@ -220,13 +206,13 @@ def toy_rows(goal: str, *, steps: int, copies: int, seed: int = 0) -> Rows:
     """
     task = ToyTask(goal=goal, batch=64, copies=copies, seed=seed)
     found = train_toy(task, steps=steps, record_every=steps // 8)
-    step, copy, layer = np.indices(found.cosine.shape).reshape(3, -1)
+    step, copy, layer = np.indices(found["cosine"].shape).reshape(3, -1)
     return rows_of(
-        step=np.array(found.steps)[step],
+        step=found["step"][step],
         copy=copy,
         layer=layer,
-        **{name: getattr(found, name)[step, copy, layer] for name in ("cosine", "fell")},
-        **{name: getattr(found, name)[step, copy] for name in ("loss", "floor", "accuracy")},
+        **{name: found[name][step, copy, layer] for name in ("cosine", "fell")},
+        **{name: found[name][step, copy] for name in ("loss", "floor", "accuracy")},
     )
 
 
@@ -243,7 +229,7 @@ def LONGER(goal: str) -> Rows:
 
 
 def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
-    """The stored trainings by goal: "step" (T,), and arrays (T, E, L) or (T, E) as in ToyRecord."""
+    """The stored trainings by goal: "step" (T,), and and arrays as `train_toy` gives them."""
     table, axes = kept.read(), ("step", "copy", "layer")
     found = {}
     for goal in GOALS:

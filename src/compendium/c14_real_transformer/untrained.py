@@ -9,41 +9,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from bookmaker.tables import Rows, stored
 from compendium.c14_real_transformer.energies import query_energy
 from compendium.common.models import encoder
-from spinformer.language.encoder import LanguageModel, join_traces, run_model
+from spinformer.language.encoder import join_traces, run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import random_weights
 
 SEEDS = 10
-
-
-def first_windows(model: LanguageModel, *, length: int = 128) -> torch.Tensor:
-    """The first window of every text that ships with the package: (texts, length).
-
-    >>> from spinformer.language.untrained import example_model
-    >>> first_windows(example_model(), length=5).shape
-    torch.Size([7, 5])
-    """
-    texts = sample_texts().values()
-    return torch.cat([text_windows(model, text, length)[:1] for text in texts])
-
-
-def untrained_rows(model: LanguageModel, kind: str, *, seed: int) -> Rows:
-    """Rows of the table for one draw of weights: layer and mean overlap energy.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> [row["layer"] for row in untrained_rows(example_model(), "initial", seed=0)]
-    [0, 1]
-    """
-    control = random_weights(model, kind, seed=seed)
-    length = min(128, model.architecture.positions)
-    windows = first_windows(model, length=length)
-    traces = join_traces([run_model(control, window[None]) for window in windows])
-    return [{"layer": t.layer, "energy": float(query_energy(t).mean())} for t in traces]
 
 
 @stored(
@@ -52,4 +25,7 @@ def untrained_rows(model: LanguageModel, kind: str, *, seed: int) -> Rows:
 )
 def UNTRAINED(kind: str, seed: int) -> Rows:
     """The landscapes of one draw of weights in the place of the model's."""
-    return untrained_rows(encoder(), kind, seed=seed)
+    control = random_weights(encoder(), kind, seed=seed)
+    windows = [text_windows(encoder(), text, 128)[:1] for text in sample_texts().values()]
+    traces = join_traces([run_model(control, window) for window in windows])
+    return [{"layer": t.layer, "energy": float(query_energy(t).mean())} for t in traces]

@@ -26,26 +26,11 @@ from compendium.c14b_heads_and_fixed_points.loops import (
 from compendium.common.models import encoder
 from compendium.common.rows import array_of, grid, rows_of
 from spinformer.core.random import Seed
-from spinformer.core.records import record
 from spinformer.language.encoder import LanguageModel, LayerTrace, run_model
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 
 GAINS = (0.5, 1.0, 1.414, 2.0, 2.828, 4.0, 8.0)
-SHORT_STEP = 0.1
-
-
-@record
-class GainSweep:
-    """What every head's loop does at every gain, arrays (G, H).
-
-    `resting`: share of the queries that come to rest; `count`: distinct points where they rest;
-    `leading`: the eigenvalue of largest modulus (complex) of the derivative at the point that
-    short steps from the first token's query lead to, NaN if they lead nowhere.
-    """
-
-    resting: np.ndarray
-    count: np.ndarray
-    leading: np.ndarray
+SHORT_STEP, TOLERANCE = 0.1, 1e-7
 
 
 @torch.no_grad()
@@ -57,12 +42,14 @@ def gain_sweep(
     gains: Sequence[float],
     every: int = 8,
     max_steps: int = 300,
-    tolerance: float = 1e-7,
     seed: Seed = 0,
-) -> GainSweep:
+) -> dict[str, np.ndarray]:
     """Iterate every head's loop from every `every`-th query of the first sequence at each gain.
 
-    loop: one of `loops.VALUES`; `seed` draws the rotations of "turned".
+    loop: one of `loops.VALUES`; `seed` draws the rotations of "turned". Arrays (G, H): "resting",
+    share of the queries that come to rest; "count", distinct points where they rest; "leading", the
+    eigenvalue of largest modulus (complex) of the derivative at the point that short steps from the
+    first token's query lead to, NaN if they lead nowhere.
     """
     values = loop_values(model, trace, loop, seed=seed)
     keys, starts = trace.keys[0], trace.queries[0, :, ::every]
@@ -73,42 +60,24 @@ def gain_sweep(
         points, found = trace.queries[0, :, 0].clone(), np.zeros(len(keys), dtype=bool)
         for head in range(len(keys)):
             step = attend(keys[head], values=gain * values[0, head], beta=trace.beta)
-            ends = repeat(step, starts[head], tolerance=tolerance, max_steps=max_steps)
+            ends = repeat(step, starts[head], tolerance=TOLERANCE, max_steps=max_steps)
             rested = ends.converged
             resting[row, head] = float(rested.double().mean())
             count[row, head] = len(distinct_states(ends.value[rested]).unique())
             slow = repeat(
                 _shortened(step),
                 points[head : head + 1],
-                tolerance=SHORT_STEP * tolerance,
+                tolerance=SHORT_STEP * TOLERANCE,
                 max_steps=10 * max_steps,
             )
             points[head], found[head] = slow.value[0], bool(slow.converged.all())
         slopes = loop_jacobians(trace, values=values, at=points, gain=gain).numpy()
         leading[row, found] = leading_eigenvalues(slopes[found])
-    return GainSweep(resting=resting, count=count, leading=leading)
+    return {"resting": resting, "count": count, "leading": leading}
 
 
 def _shortened(step: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
     return lambda states: states + SHORT_STEP * (step(states) - states)
-
-
-def gain_rows(model: LanguageModel, loop: str, *, tokens: torch.Tensor, seed: int) -> Rows:
-    """Rows of the table for one window of tokens (1, N): one a gain, layer and head."""
-    rows = []
-    for trace in run_model(model, tokens):
-        found = gain_sweep(model, trace, loop, gains=GAINS, seed=1000 * seed + trace.layer)
-        row, head = np.indices(found.resting.shape).reshape(2, -1)
-        rows += rows_of(
-            layer=trace.layer,
-            gain=np.array(GAINS)[row],
-            head=head,
-            resting=found.resting.ravel(),
-            count=found.count.ravel(),
-            real=found.leading.real.ravel(),
-            imaginary=found.leading.imag.ravel(),
-        )
-    return rows
 
 
 def first_window(source: str) -> tuple[LanguageModel, torch.Tensor]:
@@ -118,9 +87,23 @@ def first_window(source: str) -> tuple[LanguageModel, torch.Tensor]:
 
 @stored(Path(__file__).with_name("gain.csv"), units=grid(loop=("readback", "turned"), source=TEXTS))
 def GAIN(loop: str, source: str) -> Rows:
-    """The sweep of one text in one loop."""
+    """The sweep of one text in one loop, one row a layer, gain and head."""
     model, window = first_window(source)
-    return gain_rows(model, loop, tokens=window, seed=TEXTS.index(source))
+    rows = []
+    for trace in run_model(model, window):
+        seed = 1000 * TEXTS.index(source) + trace.layer
+        found = gain_sweep(model, trace, loop, gains=GAINS, seed=seed)
+        row, head = np.indices(found["resting"].shape).reshape(2, -1)
+        rows += rows_of(
+            layer=trace.layer,
+            gain=np.array(GAINS)[row],
+            head=head,
+            resting=found["resting"].ravel(),
+            count=found["count"].ravel(),
+            real=found["leading"].real.ravel(),
+            imaginary=found["leading"].imag.ravel(),
+        )
+    return rows
 
 
 def read_gain(loop: str) -> dict[str, np.ndarray]:

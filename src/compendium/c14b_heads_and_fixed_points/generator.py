@@ -14,7 +14,6 @@ than half of them.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,9 @@ from torch import Tensor
 from bookmaker.tables import Rows, stored
 from compendium.c14b_heads_and_fixed_points.iteration import SHARES, ends_of, memory_ends, repeat
 from compendium.c14b_heads_and_fixed_points.loops import attend, leading_eigenvalues
-from compendium.common.models import decoder
+from compendium.common.models import block_trace, decoder
 from spinformer.hopfield.fixed_points import effective_entries
-from spinformer.language.decoder import (
-    BlockTrace,
-    Decoder,
-    block_queries,
-    run_decoder,
-    token_numbers,
-)
+from spinformer.language.decoder import Decoder, block_queries, token_numbers
 from spinformer.language.text import sample_texts
 
 LENGTH, TOLERANCE = 128, 1e-6
@@ -44,10 +37,7 @@ def memory_of(model: Decoder, number: int, inputs: Tensor) -> tuple[Tensor, Tens
 
     All as the last token meets them.
     """
-    seen: list[BlockTrace] = []
-    below = replace(model, blocks=model.blocks[: number + 1])
-    run_decoder(below, inputs, watch=lambda _, trace: seen.append(trace))
-    trace, last = seen[-1], inputs.shape[1] - 1
+    trace, last = block_trace(model, inputs, number), inputs.shape[1] - 1
     shared = model.heads // model.key_heads
     keys, values = (x[0].repeat_interleave(shared, 0) for x in (trace.keys, trace.values))
 

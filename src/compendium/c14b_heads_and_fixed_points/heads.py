@@ -12,14 +12,8 @@ import torch
 
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.hopfield.fixed_points import effective_entries
-from spinformer.language.encoder import LayerTrace
 
 CLASS_NAMES = ("I", "II", "III", "IV")
-
-
-def attention_logits(trace: LayerTrace) -> torch.Tensor:
-    """Logits β q·k of every head, (B, H, N, N): the softmax over the last axis attends."""
-    return trace.beta * trace.queries @ trace.keys.mT
 
 
 def head_medians(per_query: np.ndarray | torch.Tensor) -> np.ndarray:

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from compendium.c14_real_transformer.steps import head_maps, read_of_written
 from spinformer.core.random import Seed
 from spinformer.language.encoder import LanguageModel, LayerTrace, layer_norm, project
 from spinformer.language.heads import random_rotations
@@ -92,19 +93,13 @@ def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tenso
     V√S, and the keys are centered (their mean adds the same number to all logits of a query).
     Biases are left out of the decomposition.
     """
-    sizes = model.architecture
-    name = f"encoder.layer.{trace.layer}.attention.self"
-    gauges = []
-    for head in range(sizes.heads):
-        rows = slice(head * sizes.head_width, (head + 1) * sizes.head_width)
-        query_map, key_map = (
-            model.weights[f"{name}.{which}.weight"][rows].mT for which in ("query", "key")
-        )
-        triangle_q = torch.linalg.qr(query_map).R
-        triangle_k = torch.linalg.qr(key_map).R
-        left, singular, _ = torch.linalg.svd(triangle_q @ triangle_k.mT)
-        gauges.append(torch.linalg.solve(triangle_q, left * singular.sqrt()))
-    gauge = torch.stack(gauges)
+    heads, name = model.architecture.heads, f"encoder.layer.{trace.layer}.attention.self"
+    triangle_q, triangle_k = (
+        torch.linalg.qr(model.weights[f"{name}.{which}.weight"].unflatten(0, (heads, -1)).mT).R
+        for which in ("query", "key")
+    )
+    left, singular, _ = torch.linalg.svd(triangle_q @ triangle_k.mT)
+    gauge = torch.linalg.solve(triangle_q, left * singular.sqrt().unsqueeze(-2))
     keys = trace.keys @ torch.linalg.inv(gauge).mT
     return trace.queries @ gauge, keys - keys.mean(-2, keepdim=True)
 
@@ -116,11 +111,6 @@ def readback_values(model: LanguageModel, trace: LayerTrace) -> torch.Tensor:
     W_Q W_O v + b_Q: the loop a head makes through the model's own matrices, without the other
     heads, the residual and the normalization.
     """
-    sizes = model.architecture
-    output = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"]
-    read = []
-    for head in range(sizes.heads):
-        columns = output[:, head * sizes.head_width : (head + 1) * sizes.head_width]
-        written = trace.values[:, head] @ columns.mT
-        read.append(project(model, trace.layer, "query", states=written)[:, head])
-    return torch.stack(read, dim=1)
+    bias = model.weights[f"encoder.layer.{trace.layer}.attention.self.query.bias"]
+    read = trace.values @ read_of_written(*head_maps(model, trace.layer))
+    return read + bias.unflatten(0, (len(trace.queries[0]), 1, -1))

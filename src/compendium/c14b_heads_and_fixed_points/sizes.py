@@ -10,16 +10,14 @@ stand beside the texts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from scipy.stats import skew
 
 from bookmaker.tables import Rows, stored
-from compendium.c14b_heads_and_fixed_points.heads import attention_logits, head_medians
+from compendium.c14b_heads_and_fixed_points.heads import head_medians
 from compendium.common.models import encoder
 from compendium.common.rows import array_of, rows_of
 from spinformer.core.random import numpy_generator, torch_generator
@@ -81,7 +79,7 @@ def size_rows(
         if source in DRAWS:
             tokens = random_tokens(model, tokens, seed=100 * DRAWS.index(source) + length)
         for trace in run_model(model, tokens):
-            logits = attention_logits(trace)
+            logits = trace.beta * trace.queries @ trace.keys.mT
             parts = {("window", length): logits}
             if length == max(lengths):
                 generator = numpy_generator(TEXTS.index(source) if source in TEXTS else 99)
@@ -110,16 +108,10 @@ def SIZES(source: str) -> Rows:
     return size_rows(encoder(), source)
 
 
-@cache
-def _table() -> dict[str, Any]:
-    """The table, parsed once: a chapter asks for it some thirty times."""
-    return SIZES.read()
-
-
 def read_sizes(column: str, *, kind: str = "window") -> dict[str, np.ndarray]:
     """One column of the stored table for every source: arrays (lengths, L, H)."""
-    table = _table()
+    table = SIZES.read()
     return {
         source: array_of(table, column, "length", "layer", "head", kind=kind, source=source)
-        for source in dict.fromkeys(table["source"].tolist())
+        for source in (*TEXTS, *DRAWS)
     }

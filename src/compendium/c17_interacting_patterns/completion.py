@@ -10,13 +10,13 @@ is counted in looks at the memory, LOOKS at most for each query.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 
 import numpy as np
 
 from compendium.common import images
 from spinformer.core.random import numpy_generator
-from spinformer.core.records import record
 
 LOOKS = 20
 BETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
@@ -30,27 +30,14 @@ MORE = "more patterns"
 
 Setting = tuple[float, ...]
 Halves = tuple[np.ndarray, np.ndarray]
+Method = Callable[[Halves, np.ndarray, Setting], np.ndarray]
 
 
-@record
-class Completed:
-    """upper, lower: halves of the test pictures, centred and scaled. by: lower halves by method.
+def complete(seed: int, *, data: str, count: int = 60) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Lower halves of the test pictures, and what every method makes of them at its best setting.
 
-    mean, scale: (picture − mean)/scale is what the halves hold.
-    """
-
-    upper: np.ndarray
-    lower: np.ndarray
-    by: dict[str, np.ndarray]
-    mean: np.ndarray
-    scale: float
-
-
-def complete(seed: int, *, data: str, count: int = 60) -> Completed:
-    """Lower halves of the test pictures by every method, each with its best setting.
-
-    `data` is "digits" or "faces". Of the pictures left, one half (at most 250 digits, 20 faces)
-    chooses each method's setting, the other tests it.
+    All centred and scaled. `data` is "digits" or "faces". Of the pictures left, one half (at most
+    250 digits, 20 faces) chooses each method's setting, the other tests it.
     """
     rows = images.digits() if data == "digits" else images.faces()
     rows = rows[numpy_generator(seed).permutation(len(rows))]
@@ -68,23 +55,21 @@ def complete(seed: int, *, data: str, count: int = 60) -> Completed:
             continue
         errors = [_error(method(stored, tuning[0], option), tuning[1]) for option in options]
         found[name] = method(stored, test[0], options[int(np.nanargmin(errors))])
-    return Completed(upper=test[0], lower=test[1], by=found, mean=mean, scale=scale)
+    return test[1], found
 
 
 def completion(seed: int, *, data: str, count: int = 60) -> dict[str, float]:
     """Mean squared error of every method of `complete`, over the variance of what it completes."""
-    found = complete(seed, data=data, count=count)
-    return {name: _error(lower, found.lower) for name, lower in found.by.items()}
+    truth, found = complete(seed, data=data, count=count)
+    return {name: _error(lower, truth) for name, lower in found.items()}
 
 
-def methods() -> Iterator[
-    tuple[str, Callable[[Halves, np.ndarray, Setting], np.ndarray], list[Setting]]
-]:
+def methods() -> Iterator[tuple[str, Method, list[Setting]]]:
     """Name, function of (stored halves, upper halves, setting), and the settings that are tried."""
     plain: list[Setting] = [(beta,) for beta in BETAS]
     for name, diagonal in zip(INTERACTING, (True, False), strict=True):
         options: list[Setting] = list(product(BETAS, KAPPAS, STEP_SIZES))
-        yield name, _interacting(diagonal), options
+        yield name, partial(_interacting, diagonal=diagonal), options
     yield "attention", _attention, plain
     yield "distances", _distances, plain
     yield "attention, iterated", _iterated, list(product(BETAS, (2.0, 5.0, float(LOOKS))))
@@ -117,19 +102,18 @@ def _error(completed: np.ndarray, truth: np.ndarray) -> float:
     return float(((completed - truth) ** 2).mean() / (truth**2).mean())
 
 
-def _interacting(diagonal: bool) -> Callable[[Halves, np.ndarray, Setting], np.ndarray]:
-    def method(stored: Halves, upper: np.ndarray, setting: Setting) -> np.ndarray:
-        beta, kappa, step_size = setting
-        gram = stored[0] @ stored[0].T
-        couplings = -kappa * (gram if diagonal else gram - np.diag(gram.diagonal()))
-        scores = beta * upper @ stored[0].T
-        logs = scores
-        for _ in range(LOOKS):
-            weights = softmax(logs)
-            logs = (1.0 - step_size) * logs + step_size * (scores + beta * weights @ couplings)
-        return softmax(logs) @ stored[1]
-
-    return method
+def _interacting(
+    stored: Halves, upper: np.ndarray, setting: Setting, *, diagonal: bool
+) -> np.ndarray:
+    beta, kappa, step_size = setting
+    gram = stored[0] @ stored[0].T
+    couplings = -kappa * (gram if diagonal else gram - np.diag(gram.diagonal()))
+    scores = beta * upper @ stored[0].T
+    logs = scores
+    for _ in range(LOOKS):
+        weights = softmax(logs)
+        logs = (1.0 - step_size) * logs + step_size * (scores + beta * weights @ couplings)
+    return softmax(logs) @ stored[1]
 
 
 def _attention(stored: Halves, upper: np.ndarray, setting: Setting) -> np.ndarray:

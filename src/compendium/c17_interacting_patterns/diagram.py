@@ -15,16 +15,7 @@ import numpy as np
 import torch
 
 from compendium.c17_interacting_patterns.interacting import safe_step_size, solve
-from spinformer.core.records import record
 from spinformer.hopfield.fixed_points import effective_entries
-
-
-@record
-class Kinds:
-    """entries (κ, β): the fewest patterns that hold 0.9 of the weight. rested: share at rest."""
-
-    entries: np.ndarray
-    rested: float
 
 
 def group_patterns(groups: int, *, members: int, overlap: float) -> torch.Tensor:
@@ -52,8 +43,8 @@ def kinds(
     kappas: Sequence[float] | np.ndarray,
     start: str = "pattern",
     max_steps: int = 3000,
-) -> Kinds:
-    """Where the weights rest for every β and κ, from one pattern or from near the mean.
+) -> np.ndarray:
+    """The fewest patterns that hold 0.9 of the weight at rest, (κ, β).
 
     `start` "pattern": weight 0.99 on the first one; "mean": all equal but for a hundredth more on
     it.
@@ -64,7 +55,7 @@ def kinds(
     begin[0, 0] = weight
     gram = patterns @ patterns.T
     pairs = gram - torch.diag(gram.diagonal())
-    rows, rested = [], []
+    rows = []
     for beta in betas:
         # One batch of all κ: the inverse temperature stands in the patterns and the couplings.
         couplings = torch.stack([kappa * beta * pairs for kappa in kappas])
@@ -78,5 +69,4 @@ def kinds(
             max_steps=max_steps,
         )
         rows.append(effective_entries(found.value[:, 0]).numpy())
-        rested.append(float(found.converged.double().mean()))
-    return Kinds(entries=np.stack(rows, axis=1), rested=float(np.mean(rested)))
+    return np.stack(rows, axis=1)

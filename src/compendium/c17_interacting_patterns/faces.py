@@ -8,7 +8,6 @@ on other queries of the same memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -47,17 +46,17 @@ def recall(seed: int) -> dict[str, dict[str, float]]:
     return found
 
 
-def settings(arm: str) -> Iterator[Setting]:
+def settings(arm: str) -> list[Setting]:
     """What is tried for an arm: β, and κ with a free or clamped state, or a ridge."""
+    others: list[tuple[float, float]] = [(0.0, 0.0)]
     if arm == "interacting":
-        for beta, kappa, clamped in product(BETAS, KAPPAS, (0.0, 1.0)):
-            yield {"beta": beta, "second": kappa, "clamped": clamped}
+        others = list(product(KAPPAS, (0.0, 1.0)))
     elif arm in ("whitened", "pseudo-inverse"):
-        for beta, ridge in product(BETAS, RIDGES):
-            yield {"beta": beta, "second": ridge, "clamped": 0.0}
-    else:
-        for beta in BETAS:
-            yield {"beta": beta, "second": 0.0, "clamped": 0.0}
+        others = [(ridge, 0.0) for ridge in RIDGES]
+    return [
+        {"beta": beta, "second": second, "clamped": clamped}
+        for beta, (second, clamped) in product(BETAS, others)
+    ]
 
 
 def _spoil(rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:

@@ -25,23 +25,7 @@ from __future__ import annotations
 
 import torch
 
-from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
-
-
-@record
-class InteractingRetrieval(Solution[torch.Tensor]):
-    """What `solve` ended with, for queries (..., S, d).
-
-    value: (..., S, N), the weights p. residual: (..., S), ‖softmax(β(Xξ + Jp)) − p‖, undamped.
-    steps: (..., S). status: (..., S), CONVERGED, CYCLE (two sets of weights take turns), else
-    STEP_LIMIT.
-    states: (..., S, d), Xᵀp: what the memory returns.
-    energies: (T + 1, ..., S), E(ξ, p) at the start and after every step.
-    """
-
-    states: torch.Tensor
-    energies: torch.Tensor
 
 
 def energy(
@@ -53,7 +37,9 @@ def energy(
     beta: float = 1.0,
 ) -> torch.Tensor:
     """E(ξ, p) = ½ ξᵀξ − pᵀXξ − ½ pᵀJp + β⁻¹ Σ_i p_i log p_i, shape (..., S)."""
-    return _energy(states, weights, states @ patterns.mT, weights @ couplings, beta)
+    entropy = torch.special.entr(weights).sum(-1)
+    held = (weights * (states @ patterns.mT + 0.5 * (weights @ couplings))).sum(-1)
+    return 0.5 * states.square().sum(-1) - held - entropy / beta
 
 
 def update(
@@ -95,13 +81,15 @@ def solve(
     step_size: float = 1.0,
     tolerance: float = 1e-10,
     max_steps: int = 10_000,
-) -> InteractingRetrieval:
-    """Iterate the update until the weights rest, or take turns, each query for itself.
+) -> Solution[torch.Tensor]:
+    """Iterate the update until the weights rest, or take turns, for each of queries (..., S, d).
 
     `start`: weights to start from, (..., S, N); by default attention's, softmax(βXξ) of the query.
     Free (the default): ξ is Xᵀp of the weights, at the start and after every step; the query
-    has chosen the start, no more. `clamped`: ξ stays at the query, and what is returned in
-    `states` is Xᵀp of the final weights. A cycle of
+    has chosen the start, no more. `clamped`: ξ stays at the query.
+
+    Value: the weights p (..., S, N). Residual (..., S): ‖softmax(β(Xξ + Jp)) − p‖, undamped.
+    Status (..., S): CONVERGED, CYCLE (two sets of weights take turns), else STEP_LIMIT. A cycle of
     two is the only other thing an undamped clamped iteration with symmetric J can end in (the
     function −pᵀJp' − (p + p')ᵀXξ + β⁻¹(Σ p log p + Σ p' log p') of successive weights falls).
     """
@@ -109,12 +97,10 @@ def solve(
     if start is not None:
         logs = start.log()
     weights = before = logs.exp()
-    states = queries if clamped else weights @ patterns
-    # The two products of a step serve the weights that follow and the energy of these.
-    scores, pulls = states @ patterns.mT, weights @ couplings
-    energies = [_energy(states, weights, scores, pulls, beta)]
-    shape = energies[0].shape
-    logs, states = logs.expand(*shape, logs.shape[-1]), states.expand(*shape, states.shape[-1])
+    scores = (queries if clamped else weights @ patterns) @ patterns.mT
+    pulls = weights @ couplings
+    shape = torch.broadcast_shapes(scores.shape, pulls.shape)[:-1]
+    logs = logs.expand(*shape, logs.shape[-1])
     residual = torch.full(shape, torch.inf, dtype=logs.dtype, device=logs.device)
     taken = torch.zeros(shape, dtype=torch.int64, device=logs.device)
     status = torch.full(shape, int(Status.STEP_LIMIT), device=logs.device)
@@ -137,20 +123,11 @@ def solve(
         before = torch.where(going, weights, before)
         logs, weights = torch.where(going, moved, logs), torch.where(going, after, weights)
         if not clamped:
-            states = torch.where(going, weights @ patterns, states)
-            scores = states @ patterns.mT
+            scores = weights @ patterns @ patterns.mT
         pulls = weights @ couplings
-        energies.append(_energy(states, weights, scores, pulls, beta))
         if bool((status != Status.STEP_LIMIT).all()):
             break
-    return InteractingRetrieval(
-        value=weights,
-        residual=residual,
-        steps=taken,
-        status=status,
-        states=weights @ patterns,
-        energies=torch.stack(energies),
-    )
+    return Solution(value=weights, residual=residual, steps=taken, status=status)
 
 
 def equivalent_patterns(patterns: torch.Tensor, *, couplings: torch.Tensor) -> torch.Tensor:
@@ -187,19 +164,6 @@ def _centred(matrix: torch.Tensor) -> torch.Tensor:
     """The matrix seen by vectors of zero sum: rows and columns of zero mean."""
     rows = matrix - matrix.mean(-1, keepdim=True)
     return rows - rows.mean(-2, keepdim=True)
-
-
-def _energy(
-    states: torch.Tensor,
-    weights: torch.Tensor,
-    scores: torch.Tensor,
-    pulls: torch.Tensor,
-    beta: float,
-) -> torch.Tensor:
-    """The energy from the scores Xξ and the pulls Jp of the other weights."""
-    entropy = torch.special.entr(weights).sum(-1)
-    held = (weights * (scores + 0.5 * pulls)).sum(-1)
-    return 0.5 * states.square().sum(-1) - held - entropy / beta
 
 
 def _damped(wanted: torch.Tensor, logs: torch.Tensor, step_size: float) -> torch.Tensor:

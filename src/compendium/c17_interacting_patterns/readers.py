@@ -44,8 +44,8 @@ NEIGHBOURS = 2 * REACH + 1
 STEPS, BATCH, TEST = 300, 32, 500
 # Where learning starts; one number, or one for each layer.
 LOOK = {"sharpness": 5.0, "label": 0.0, "gain": 5.0}
-INTERACTION = {"link": 5.0, "self": 0.0, "outside": -1.0}
-LAYER = {"link": 5.0, "bonus": 0.0, "add": 1.0}
+INTERACTION = {"pair link": 5.0, "pair self": 0.0, "pair outside": -1.0}
+LAYER = {"layer link": 5.0, "layer bonus": 0.0, "layer add": 1.0}
 # A search instead: where the numbers of readers that interact may lie, the first two evenly in the
 # logarithm; rounds of settings, each tried on so many lines. Two rounds are random, the others
 # vary the best so far.
@@ -75,15 +75,15 @@ class Readers:
 
     def __init__(self, arm: str, *, count: int) -> None:
         self.arm, self.count = arm, count
-        begin = {name: [value] for name, value in LOOK.items()}
+        begin = dict(LOOK)
         if arm in ("interacting", "directed"):
-            begin |= {f"pair {name}": [value] for name, value in INTERACTION.items()}
+            begin |= INTERACTION
         if arm in ("tied layers", "untied layers"):
-            depth = 1 if arm == "tied layers" else LAYERS
-            begin |= {f"layer {name}": [value] * depth for name, value in LAYER.items()}
-        self.numbers = {
-            name: torch.tensor([value] * count).requires_grad_() for name, value in begin.items()
-        }
+            begin |= LAYER
+        self.numbers = {}
+        for name, value in begin.items():
+            depth = LAYERS if arm == "untied layers" and name in LAYER else 1
+            self.numbers[name] = torch.full((count, depth), value).requires_grad_()
         apart = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs()
         self.near = apart <= REACH
         self.linked = self.near & (apart > 0)
@@ -96,11 +96,7 @@ class Readers:
     def logits(self, chains: Chains) -> Tensor:
         """(B, LABELS) for a batch that holds equal shares for every reader, in their order."""
         tokens = chains.tokens.unflatten(0, (self.count, -1))
-        before, after, labels = (
-            tokens[..., :TAG],
-            tokens[..., TAG : 2 * TAG],
-            tokens[..., 2 * TAG : -1],
-        )
+        before, after, labels, _ = tokens.split((TAG, TAG, LABELS, 1), dim=-1)
         has, inside = labels.sum(-1), self.near[chains.place].unflatten(0, (self.count, -1))
         match = (before @ chains.query.unflatten(0, (self.count, -1)).unsqueeze(-1)).squeeze(-1)
         scores = self._number("sharpness") * match + self._number("label") * has
@@ -120,9 +116,7 @@ class Readers:
         return answer.flatten(0, 1)
 
     def _layer(self, links: Tensor, has: Tensor, layer: int) -> Tensor:
-        link, bonus, add = (
-            self._number(f"layer {name}", layer=layer).unsqueeze(-1) for name in LAYER
-        )
+        link, bonus, add = (self._number(name, layer=layer).unsqueeze(-1) for name in LAYER)
         scores = link * links + bonus * has.unsqueeze(-2)
         return add * torch.softmax(scores.masked_fill(~self.linked, -torch.inf), -1)
 
@@ -137,11 +131,7 @@ class Readers:
 
 
 def train_readers(
-    arm: str,
-    *,
-    links: int,
-    seeds: Sequence[int],
-    rate: float,
+    arm: str, *, links: int, seeds: Sequence[int], rate: float
 ) -> tuple[Tensor, Tensor]:
     """Accuracy of each reader, (seeds,), on a validation draw and on a test draw of TEST lines.
 
@@ -188,21 +178,18 @@ def search_readers(arm: str, *, links: int, seed: int, test: int = 1000) -> floa
                     values[0] = best[name]
                 model.numbers[name] = values
             lines = draw_chains(LINES, links=links, seed=source)
-            chosen = int(_accuracy(model, _repeated(lines, SETTINGS)).argmax())
+            # The same lines for each of the settings.
+            lines = Chains(
+                tokens=lines.tokens.repeat(SETTINGS, 1, 1),
+                query=lines.query.repeat(SETTINGS, 1),
+                place=lines.place.repeat(SETTINGS),
+                label=lines.label.repeat(SETTINGS),
+            )
+            chosen = int(_accuracy(model, lines).argmax())
             best = {name: values[chosen] for name, values in model.numbers.items()}
     single = Readers(arm, count=1)
     single.numbers = {name: values[None] for name, values in best.items()}
     return float(_accuracy(single, draw_chains(test, links=links, seed=source)))
-
-
-def _repeated(chains: Chains, count: int) -> Chains:
-    """The same lines for each of `count` readers."""
-    return Chains(
-        tokens=chains.tokens.repeat(count, 1, 1),
-        query=chains.query.repeat(count, 1),
-        place=chains.place.repeat(count),
-        label=chains.label.repeat(count),
-    )
 
 
 def _accuracy(model: Readers, chains: Chains) -> Tensor:

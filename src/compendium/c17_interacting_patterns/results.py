@@ -9,7 +9,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, stored
 from compendium.c17_interacting_patterns import completion, faces, readers
-from compendium.common.rows import array_of, grid, mean_rows, rows_of
+from compendium.common.rows import array_of, grid, groups, mean_rows, rows_of
 from spinformer.core.records import record
 from spinformer.core.statistics import mean_interval
 
@@ -85,8 +85,8 @@ def searched(arm: str) -> np.ndarray:
 
 
 TASKS = ("recall", "digits", "faces", *(f"hops {links}" for links in LINKS))
-# Uses more stored numbers, so that it is shown but is no control of the criterion.
-MORE_THAN_EQUAL = (completion.MORE,)
+# No controls of the criterion: what interacts itself, and what uses more stored numbers.
+NO_CONTROLS = ("interacting", *completion.INTERACTING, "directed", completion.MORE)
 # One plain look at the same patterns, by dot products or by distances.
 LOOKS = {"dot products": "attention", "distances": "distances"}
 
@@ -120,13 +120,10 @@ class Gain:
 def scores(task: str) -> dict[str, np.ndarray]:
     """What each method scores in a task, by seed, more is better: shares, or minus the error."""
     if task == "recall":
-        table = RECALL.read()
-        return {arm: table["recalled"][table["arm"] == arm] for arm in faces.ARMS}
+        return {arm: rows["recalled"] for arm, rows in groups(RECALL.read(), "arm")}
     if task in ("digits", "faces"):
-        table = COMPLETION.read()
-        here = table["data"] == task
-        names = dict.fromkeys(table["method"][here])
-        return {str(name): -table["error"][here & (table["method"] == name)] for name in names}
+        by_method = groups(COMPLETION.read(), "data", "method")
+        return {name: -rows["error"] for (data, name), rows in by_method if data == task}
     return {arm: hop_scores(arm, links=int(task.split()[1])) for arm in readers.ARMS}
 
 
@@ -140,20 +137,13 @@ def hop_scores(
     tables = [HOPS.read(), *([HOPS_AGAIN.read()] if again else [])]
     tried = []
     for rate in rates:
-        rows = [(t["arm"] == arm) & (t["links"] == links) & (t["rate"] == rate) for t in tables]
-        tried.append(
-            [
-                np.concatenate([t[name][row] for t, row in zip(tables, rows, strict=True)])
-                for name in ("validation", "test")
-            ]
+        chosen = {"arm": arm, "links": links, "rate": rate}
+        validation, test = (
+            np.concatenate([array_of(table, name, "seed", **chosen) for table in tables])
+            for name in ("validation", "test")
         )
-    return np.asarray(max(tried, key=lambda found: float(found[0].mean()))[1])
-
-
-def gains(task: str, *, of: str = "interacting") -> dict[str, Gain]:
-    """Paired gains of the method `of` over every other one, by its name."""
-    found = scores(task)
-    return {name: _gain(found[of] - values) for name, values in found.items() if name != of}
+        tried.append((float(validation.mean()), test))
+    return max(tried, key=lambda found: found[0])[1]
 
 
 def _gain(each: np.ndarray) -> Gain:
@@ -176,10 +166,11 @@ def over_a_look(task: str, *, look: str = "attention", rates: Sequence[float] = 
 
 def over_equals(task: str) -> tuple[str, Gain]:
     """The control of equal resources over which the gain is smallest, and that gain."""
+    found = scores(task)
     controls = {
-        name: gain
-        for name, gain in gains(task).items()
-        if name not in MORE_THAN_EQUAL and name not in completion.INTERACTING and name != "directed"
+        name: _gain(found["interacting"] - values)
+        for name, values in found.items()
+        if name not in NO_CONTROLS
     }
     name = min(controls, key=lambda each: controls[each].low)
     return name, controls[name]
@@ -212,6 +203,5 @@ def OVER_EQUALS(task: str, choice: str) -> Rows:
         pictures = int(number)
         draws = [completion.completion(s, data=task, count=pictures) for s in range(SEEDS)]
         found = {name: -np.array([draw[name] for draw in draws]) for name in draws[0]}
-    mine = ("interacting", *completion.INTERACTING, "directed", *MORE_THAN_EQUAL)
-    best = max((each for arm, each in found.items() if arm not in mine), key=np.mean)
+    best = max((each for arm, each in found.items() if arm not in NO_CONTROLS), key=np.mean)
     return mean_rows(found["interacting"] - best - MATTERS)

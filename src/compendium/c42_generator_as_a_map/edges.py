@@ -37,9 +37,9 @@ from compendium.c42_generator_as_a_map.study import (
     follow,
     multipliers,
     text_starts,
-    the_model,
 )
 from compendium.common.lifetimes import Lifetime, lifetime_estimate
+from compendium.common.models import decoder
 from compendium.common.rows import Columns, grid, groups, rows_of
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
 
@@ -58,7 +58,7 @@ TWIN = 0.05
 )
 def PAIR_TABLE(span: int, *, beta: float) -> Rows:
     """The leading multipliers of the rest around its loss, one of each pair: size and turns."""
-    model = the_model()
+    model = decoder()
     rest = find_rests(model, [beta])[0][0]
     found = multipliers(model, rest, span=span, beta=beta, count=4)
     found = found[found.imag >= 0]
@@ -77,7 +77,7 @@ def lost_at(rows: Columns) -> float:
 @stored(HERE / "cycle.csv", units=[{"span": 4, "beta": 0.63}], seconds=15.0, within={"away": 5e-4})
 def CYCLE_TABLE(span: int, *, beta: float) -> Rows:
     """Twenty tokens of an oscillation: distance from rest; that from five before, rounded up."""
-    model = the_model()
+    model = decoder()
     rests, nudged = beside_rests(model, [beta], span=span, size=0.06)
     orbit = follow(model, nudged, beta=beta, steps=90)
     away, moved = (
@@ -98,7 +98,7 @@ def CIRCLE_TABLE(span: int) -> Rows:
 
     240 tokens are dropped, 100 measured, 25 of which turn the covector.
     """
-    model, betas = the_model(), torch.tensor(CIRCLES[span])[:, None]
+    model, betas = decoder(), torch.tensor(CIRCLES[span])[:, None]
     rests, nudged = beside_rests(model, CIRCLES[span], span=span, size=0.02)
     orbit = follow(model, nudged, beta=betas, steps=340)[:, 240:]
     away = distances(orbit, rests)
@@ -117,7 +117,7 @@ def ONSET_TABLE(span: int) -> Rows:
 
     share: what is left of its window at first; size: root mean square distance over 40 tokens.
     """
-    model, found = the_model(), grid(beta=(0.6135, 0.6143), share=(0.15, 0.4, 1.0))
+    model, found = decoder(), grid(beta=(0.6135, 0.6143), share=(0.15, 0.4, 1.0))
     betas, shares = (torch.tensor([one[name] for one in found]) for name in ("beta", "share"))
     rests, nudged = beside_rests(model, [0.6175, *betas], span=span, size=0.02)
     begun = follow(model, nudged[:1], beta=0.6175, steps=220)[:, -span:] - rests[0]
@@ -138,7 +138,7 @@ def BRANCH_TABLE(span: int) -> Rows:
     Up: they begin at the rest and are nudged by a thousandth at each step. Down: they begin as
     texts. away: mean over the last 20 tokens.
     """
-    model = the_model()
+    model = decoder()
     betas = [round(0.54 + 0.01 * k, 2) for k in range(17)]
     rests, nudged = beside_rests(model, betas, span=span, size=1e-3)
     count = 16 // span
@@ -176,7 +176,7 @@ def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
 
     ended: 1 if so, 0 if the horizon came first, which is then the time.
     """
-    model = the_model()
+    model = decoder()
     rest = find_rests(model, [beta])[0]
     windows = text_starts(model, span=span)
     times, live = np.zeros(16, dtype=int), np.arange(16)
@@ -279,7 +279,7 @@ def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
     Components along " the" and along the end of a line, seen from the mean of all words, in units
     in which that word itself is at 1.
     """
-    model = the_model()
+    model = decoder()
     betas = 0.4 + 0.02 * torch.arange(48)
     start = text_starts(model, span=span, count=2)[1]
     mean = model.embedding.mean(0)
@@ -296,7 +296,7 @@ def STREAM_TABLE(span: int, *, beta: float) -> Rows:
 
     away: mean distance from the rest of windows over the last 20 tokens.
     """
-    model = the_model()
+    model = decoder()
     windows = text_starts(model, span=span)
     betas = torch.full((16,), beta)
     orbit, growth = stream(model, windows, betas=betas, steps=130, settle=60)

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -38,9 +37,10 @@ from scipy.sparse.linalg import LinearOperator, eigs
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
+from compendium.common.models import decoder
 from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.anderson import anderson
-from spinformer.language.decoder import PARTS, Decoder, load_decoder, run_decoder, token_numbers
+from spinformer.language.decoder import PARTS, Decoder, run_decoder, token_numbers
 from spinformer.language.text import sample_texts
 
 HERE = Path(__file__).parent
@@ -48,12 +48,6 @@ HERE = Path(__file__).parent
 TEMPLATE = "<|im_end|>\n<|im_start|>assistant\n"
 # The words whose share of a soft token is drawn.
 SHOWN = (" the", "\n")
-
-
-@cache
-def the_model(bits: int = 32) -> Decoder:
-    """The language model of this chapter, read once, in 32 or 64 bits."""
-    return load_decoder(dtype=torch.float32 if bits == 32 else torch.float64)
 
 
 def law(
@@ -180,7 +174,6 @@ def exponents(
     beta: float | Tensor,
     align: int,
     parts: tuple[str, ...] = PARTS,
-    seed: int = 0,
 ) -> np.ndarray:
     """Leading exponent of each orbit (B, T + n, D), nats a token: (B,).
 
@@ -188,7 +181,7 @@ def exponents(
     steps turn it and are not counted.
     """
     steps = orbit.shape[1] - span
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     covector = torch.randn(orbit[:, :span].shape, generator=generator).to(orbit)
     growth = torch.zeros(len(orbit), dtype=torch.float64)
     for number in reversed(range(steps)):
@@ -201,7 +194,7 @@ def exponents(
     return (growth / (steps - align)).numpy()
 
 
-def returns(orbit: Tensor, *, longest: int = 64) -> tuple[np.ndarray, np.ndarray]:
+def returns(orbit: Tensor, *, longest: int) -> tuple[np.ndarray, np.ndarray]:
     """Lag and distance at which the end of each orbit (B, n, D) comes back nearest, (B,) each.
 
     Distances are those of `longest` tokens in a row, over the spread of the words that the orbit
@@ -231,7 +224,7 @@ def returns(orbit: Tensor, *, longest: int = 64) -> tuple[np.ndarray, np.ndarray
 )
 def REST_TABLE(span: int, *, beta: float, bits: int) -> Rows:
     """A rest: residual, entropy of its law in nats, share of " the", leading multiplier."""
-    model = the_model(bits)
+    model = decoder() if bits == 32 else decoder(dtype=torch.float64)
     (rest,), (residual,) = find_rests(model, [beta])
     with torch.no_grad():
         spoken = law(model, rest.expand(1, 1, -1), beta=beta)[0]
@@ -275,7 +268,7 @@ MOTIONS = {4: (0.5, 0.6, 0.65, 0.7, 0.8, 1.0, 2.0), 8: (0.5, 0.6, 0.7, 1.0), 16:
 @stored(HERE / "motions.csv", units=[{"span": span} for span in MOTIONS])
 def MOTION_TABLE(span: int) -> Rows:
     """What 16 starts, fifteen of text and one of the chat template, do after 100 tokens."""
-    return motion_rows(the_model(), text_starts(the_model(), span=span), betas=MOTIONS[span])
+    return motion_rows(decoder(), text_starts(decoder(), span=span), betas=MOTIONS[span])
 
 
 def beside_rests(
@@ -304,7 +297,7 @@ def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
     way: tokens until the orbit stays within a hundredth of the rest, `steps` if it does not;
     exponent: at β = 1 alone, over the last 40 tokens, of which 10 turn the covector.
     """
-    model, texts = the_model(), sample_texts()
+    model, texts = decoder(), sample_texts()
     words = [token_numbers(model, texts[kind])[:8] for kind in KINDS]
     tail = token_numbers(model, TEMPLATE)
     windows = torch.stack([*words, *(torch.cat((text, tail))[-8:] for text in words)])
@@ -367,8 +360,8 @@ def settled_texts(model: Decoder, *, beta: float) -> Tensor:
 @stored(HERE / "voices.csv", units=grid(beta=(0.5, 1.0), voices=(*VOICES, 100_000)))
 def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
     """Voices of a window of four tokens against the map, 24 tokens, 16 starts."""
-    begin = settled_texts(the_model(), beta=beta)
-    return voices_rows(the_model(), begin, beta=beta, voices=voices, steps=24)
+    begin = settled_texts(decoder(), beta=beta)
+    return voices_rows(decoder(), begin, beta=beta, voices=voices, steps=24)
 
 
 @stored(
@@ -403,7 +396,7 @@ def NOISE_TABLE(beta: float, *, voices: int) -> Rows:
 
     deviation: root mean square distance from the map, with its error. noise: its prediction.
     """
-    model = the_model()
+    model = decoder()
     with torch.no_grad():
         chances = law(model, settled_texts(model, beta=beta), beta=beta)
         plain = chances @ model.embedding
@@ -455,15 +448,15 @@ def greedy_loops(
 def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
     """Loop and way of greedy decoding from 32 starts (16 at the longest window)."""
     starts = 32 if span < 16 else 16
-    loops, ways = greedy_loops(the_model(), span=span, starts=starts, horizon=horizon)
+    loops, ways = greedy_loops(decoder(), span=span, starts=starts, horizon=horizon)
     return rows_of(start=np.arange(starts), loop=loops, way=ways)
 
 
 @stored(HERE / "cold.csv", units=grid(span=(4,), beta=(4.0, 16.0, 64.0)))
 def COLD_TABLE(span: int, *, beta: float) -> Rows:
     """The map at large β, 80 tokens from 16 starts of LOOP_TABLE: return of the last 32."""
-    begin = text_starts(the_model(), span=span)
-    orbit = follow(the_model(), begin, beta=beta, steps=80)[:, span:]
+    begin = text_starts(decoder(), span=span)
+    orbit = follow(decoder(), begin, beta=beta, steps=80)[:, span:]
     lags, gaps = returns(orbit, longest=32)
     return rows_of(start=np.arange(len(begin)), lag=lags, gap=gaps)
 
@@ -507,7 +500,7 @@ CONTROLS = [
 @stored(HERE / "controls.csv", units=[{"weights": name, "parts": part} for name, part in CONTROLS])
 def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
     """Motions of a window of four tokens, four starts, with other weights or one part alone."""
-    model = changed(the_model(), weights)
+    model = changed(decoder(), weights)
     acting = PARTS if parts == "all" else (parts,)
     begin = text_starts(model, span=4, count=4)
     return motion_rows(model, begin, betas=(1.0, 3.0), parts=acting, settle=80, measure=100)
@@ -520,7 +513,7 @@ def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
 )
 def UNTRAINED(weights: str, *, draw: int, span: int) -> Rows:
     """Minus the exponent of other weights at β = 1, one draw, four starts, 30 + 52 tokens."""
-    model = changed(the_model(), weights, seed=draw)
+    model = changed(decoder(), weights, seed=draw)
     begin = text_starts(model, span=span, count=4)
     rows = motion_rows(model, begin, betas=(1.0,), settle=30, measure=52)
     return mean_rows(np.array([-row["exponent"] for row in rows]))

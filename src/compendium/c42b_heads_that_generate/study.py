@@ -23,7 +23,6 @@ Tolerances: float32 sums of a thousand terms, 1e-3 of a change's size.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +30,13 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.c42_generator_as_a_map.study import the_model
+from compendium.common.models import block_trace, causal_attention, decoder
 from compendium.common.rows import rows_of
 from spinformer.core.statistics import mean_interval
 from spinformer.language.decoder import (
     BlockTrace,
     Decoder,
     block_queries,
-    run_decoder,
     token_numbers,
 )
 from spinformer.language.heads import HeadReport, head_report, overlap_energy
@@ -61,24 +59,6 @@ def repeated_inputs(model: Decoder) -> Tensor:
     return model.embedding[torch.cat((once, once), 1)]
 
 
-@torch.no_grad()
-def trace_of(model: Decoder, inputs: Tensor, number: int) -> BlockTrace:
-    """What block `number` computes on inputs (B, N, D); later blocks are not run."""
-    kept: dict[int, BlockTrace] = {}
-    below = replace(model, blocks=model.blocks[: number + 1])
-    run_decoder(below, inputs, watch=kept.__setitem__)
-    return kept[number]
-
-
-@torch.no_grad()
-def looks(model: Decoder, trace: BlockTrace) -> Tensor:
-    """Attention (B, H, N, N) of a block."""
-    keys = trace.keys.repeat_interleave(model.heads // model.key_heads, 1)
-    scores = trace.queries @ keys.mT / model.head_width**0.5
-    seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
-    return torch.softmax(scores.masked_fill(~seen, -torch.inf), -1)
-
-
 def kinds(
     model: Decoder, number: int, *, inputs: Tensor, repeated: Tensor
 ) -> dict[str, np.ndarray]:
@@ -87,8 +67,8 @@ def kinds(
     The first two on texts, from the second token on; the third on random words said twice, in the
     second half: to the word after the one that was the same.
     """
-    weights = looks(model, trace_of(model, inputs, number))[:, :, 1:]
-    again = looks(model, trace_of(model, repeated, number))
+    weights = causal_attention(model, block_trace(model, inputs, number))[:, :, 1:]
+    again = causal_attention(model, block_trace(model, repeated, number))
     half = repeated.shape[1] // 2
     return {
         "sink": weights[..., 0].mean((0, 2)).numpy(),
@@ -124,7 +104,7 @@ def layer_report(
     model: Decoder, inputs: Tensor, number: int, *, draws: int
 ) -> tuple[BlockTrace, HeadReport]:
     """What block `number` computes on inputs (B, N, D), and what its heads do to their energies."""
-    trace, tokens = trace_of(model, inputs, number), inputs.shape[1]
+    trace, tokens = block_trace(model, inputs, number), inputs.shape[1]
     report = head_report(
         trace.queries,
         keys=trace.keys,
@@ -153,7 +133,7 @@ def HEAD_TABLE(layer: int) -> Rows:
     whole, common, specific: change of the head's own U by its own step; `_z`: in spreads of the
     null. attention, block: change of U by all that the layer's attention, and the whole block, add.
     """
-    model = the_model()
+    model = decoder()
     inputs = text_inputs(model)
     trace, report = layer_report(model, inputs, layer, draws=20)
     stages = stage_changes(model, layer, trace)

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.c42_generator_as_a_map.study import the_model
+from compendium.common.models import decoder
 from compendium.common.rows import grid, rows_of
 from spinformer.core.statistics import mean_estimate
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
@@ -92,7 +92,7 @@ LEFT = [(4, 1.0, 128), (8, 0.5, 256), (8, 1.0, 256), (8, 2.0, 48)]
 )
 def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
     """Distances of laws by lag: `changed` pairs, and `unrelated` windows with one noise."""
-    model = the_model()
+    model = decoder()
     windows, others = text_windows(model, span=span, count=count, seed=1)
     changed = windows.clone()
     changed[:, 0] = others
@@ -161,7 +161,7 @@ def spoken(model: Decoder, *, span: int, beta: float, count: int, steps: int, se
 
 def words_of(source: str) -> np.ndarray:
     """What is counted, (texts, words): real texts of two kinds, or what one voice says."""
-    model = the_model()
+    model = decoder()
     if source.startswith("window"):
         span, count = int(source.split()[1]), 28 if source == "window 8" else 14
         return spoken(model, span=span, beta=1.0, count=count, steps=464, seed=0)[:, 64:].numpy()

@@ -59,23 +59,19 @@ def readers_in_equilibrium(keys: np.ndarray, *, beta: float, readers: int) -> Re
     return Readers(counts, probability, probability @ seen / readers, log_partition)
 
 
-def readers_at_once(
-    keys: np.ndarray, *, beta: float, readers: int, values: np.ndarray | None = None
-) -> Readers:
+def readers_at_once(keys: np.ndarray, *, beta: float, readers: int) -> Readers:
     """The stationary distribution of readers that all draw their key anew in every step.
 
-    Solved from the full matrix of transitions, so the values need not equal the keys.
+    Solved from the full matrix of transitions.
     """
-    matrix, counts, seen = _transitions(keys, beta, readers, values)
+    matrix, counts, seen = _transitions(keys, beta, readers)
     system = matrix.T - np.eye(len(counts))
     system[-1] = 1.0
     probability = np.linalg.solve(system, np.eye(len(counts))[-1])
     return Readers(counts, probability, probability @ seen, math.nan)
 
 
-def slowest_mode(
-    keys: np.ndarray, *, beta: float, readers: int, values: np.ndarray | None = None
-) -> complex:
+def slowest_mode(keys: np.ndarray, *, beta: float, readers: int, values: np.ndarray) -> complex:
     """The eigenvalue of a step of all readers next to one, of nonnegative imaginary part."""
     matrix, _, _ = _transitions(keys, beta, readers, values)
     found = np.linalg.eigvals(matrix)
@@ -100,13 +96,11 @@ def energy_log_partition(keys: np.ndarray, *, beta: float, readers: int) -> floa
     return float(logsumexp(-readers * beta * value)) + math.log(cell) + scale
 
 
-def resting_state(
-    keys: np.ndarray, *, beta: float, start: np.ndarray, values: np.ndarray | None = None
-) -> np.ndarray:
-    """Where attention with these keys and values comes to rest from `start`, (d,)."""
-    values, state = keys if values is None else values, start
+def resting_state(keys: np.ndarray, *, beta: float, start: np.ndarray) -> np.ndarray:
+    """Where attention with these keys, which are the values, comes to rest from `start`, (d,)."""
+    state = start
     for _ in range(20_000):
-        following = softmax(beta * keys @ state) @ values
+        following = softmax(beta * keys @ state) @ keys
         if np.abs(following - state).max() < 1e-14:
             return following
         state = following
@@ -132,7 +126,7 @@ def readers_needed(
 ) -> int:
     """Fewest readers whose exact mean is within `tolerance` of the memory's rest, by bisection.
 
-    The distance must fall with the number of readers;
+    The distance must fall with the number of readers; ValueError if it needs more than `most`.
     """
     rest = resting_state(keys, beta=beta, start=np.mean(keys, axis=0))
     average = readers_at_once if at_once else readers_in_equilibrium
@@ -176,7 +170,7 @@ def change_times(readers: int, *, beta: float) -> tuple[float, float]:
     beside = np.sqrt(rise[:-1] * fall[1:])
     top = eigvalsh_tridiagonal(1 - rise - fall, beside, select="i", select_range=(readers - 1,) * 2)
     one = -1.0 / (readers * math.log(float(top[0])))
-    matrix, counts, seen = _transitions(np.array([[1.0], [-1.0]]), beta, readers, None)
+    matrix, counts, seen = _transitions(np.array([[1.0], [-1.0]]), beta, readers)
     scores = logsumexp(beta * seen * np.array([1.0, -1.0]), axis=1)
     half = 0.5 * (_multiplicity(counts) + readers * scores)
     symmetric = matrix * np.exp(half[:, None] - half)
@@ -223,7 +217,7 @@ def _chances(counts: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def _transitions(
-    keys: np.ndarray, beta: float, readers: int, values: np.ndarray | None
+    keys: np.ndarray, beta: float, readers: int, values: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     counts = reader_counts(readers, keys=len(keys))
     seen = counts @ (keys if values is None else values) / readers

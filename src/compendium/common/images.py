@@ -66,14 +66,13 @@ def binarize(images: Any, *, threshold: str = "pixel") -> np.ndarray:
     return np.where(images > level, 1.0, -1.0)
 
 
-def mask(images: Any, *, fraction: float, value: float = 0.0) -> np.ndarray:
-    """A copy of `images`, shape (n, d), whose last round(fraction·d) entries are set to `value`.
+def mask(images: Any, *, fraction: float) -> np.ndarray:
+    """A copy of `images`, shape (n, d), whose last round(fraction·d) entries are 0.
 
-    Rows come from the top: `fraction=0.5` hides the lower half. The default 0 favors no spin.
+    Rows come from the top: `fraction=0.5` hides the lower half. Zero favors no spin.
     """
     images = check_array("images", images, ndim=2).copy()
     fraction = check_real("fraction", fraction, low=0.0, high=1.0)
-    value = check_real("value", value)
     hidden = round(fraction * images.shape[1])
-    images[:, images.shape[1] - hidden :] = value
+    images[:, images.shape[1] - hidden :] = 0.0
     return images

@@ -48,19 +48,18 @@ class Task:
 def digits_as_tokens(
     *,
     patch: int = 2,
-    test_share: float = 1 / 3,
     seed: TorchSeed = 0,
     dtype: torch.dtype = torch.float32,
 ) -> TokenData:
     """The 1797 handwritten digits of 8 x 8 pixels, cut into square patches of `patch` pixels.
 
-    `patch` is 1, 2 or 4 (64, 16 or 4 tokens). Images are shuffled by `seed` before `test_share`
-    of them is set aside; tokens are centred and scaled by mean and deviation of the training set.
+    `patch` is 1, 2 or 4 (64, 16 or 4 tokens). Images are shuffled by `seed` before a third of them
+    is set aside; tokens are centred and scaled by mean and deviation of the training set.
     """
     tokens, labels = _patches((patch, patch), dtype)
     order = torch.randperm(len(labels), generator=torch_generator(seed))
     tokens, targets = tokens[order], labels[order]
-    held = round(test_share * len(labels))
+    held = len(labels) // 3
     train = tokens[held:]
     tokens = (tokens - train.mean()) / train.std()
     return TokenData(

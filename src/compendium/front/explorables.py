@@ -78,54 +78,45 @@ def landscape_data() -> dict[str, Any]:
 
 def spins_data() -> dict[str, Any]:
     """Settings of three spins that tell something: a ferromagnet, frustration, a field."""
-
-    def case(
-        couplings: tuple[float, ...], fields: tuple[float, ...], beta: float
-    ) -> dict[str, Any]:
-        names = ("j12", "j13", "j23", "h1", "h2", "h3", "beta")
-        return dict(zip(names, (*couplings, *fields, beta), strict=True))
-
-    cases = {
-        "Three that agree": case((1.0, 1.0, 1.0), (0.0, 0.0, 0.0), 0.8),
-        "Frustrated": case((1.0, 1.0, -1.0), (0.3, 0.0, 0.0), 1.2),
-        "Agree in a field": case((1.0, 1.0, 1.0), (0.1, 0.1, 0.1), 0.8),
-        "A chain": case((1.0, 0.0, 1.0), (0.2, 0.0, 0.0), 1.0),
+    names = ("j12", "j13", "j23", "h1", "h2", "h3", "beta")
+    settings = {
+        "Three that agree": (1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.8),
+        "Frustrated": (1.0, 1.0, -1.0, 0.3, 0.0, 0.0, 1.2),
+        "Agree in a field": (1.0, 1.0, 1.0, 0.1, 0.1, 0.1, 0.8),
+        "A chain": (1.0, 0.0, 1.0, 0.2, 0.0, 0.0, 1.0),
     }
+    cases = {name: dict(zip(names, each, strict=True)) for name, each in settings.items()}
     return {**cases["Three that agree"], "cases": cases}
 
 
 def module_data() -> dict[str, Any]:
     """Three tokens in the plane and settings of a spin transformer module that tell something."""
 
-    def case(
-        tokens: list[list[float]],
-        *,
-        strength: float,
-        turn: float = 0.0,
-        solver: str = "fixed point",
-    ) -> dict[str, Any]:
-        knobs = {"strength": strength, "beta": 1.0, "gamma": 1.0, "turn": turn}
-        return {"tokens": tokens, **knobs, "solver": solver}
-
-    apart = [[0.9, 0.5], [-1.0, 0.3], [0.2, -0.9]]
-    cases = {
-        "Weakly coupled": case(apart, strength=0.2),
-        "Strongly coupled": case(apart, strength=1.5),
-        "The same at the saddle": case(apart, strength=1.5, solver="saddle"),
-        "One step, far too far": case(apart, strength=1.5, solver="one step"),
-        "Two alike": case([[1.0, 0.1], [1.0, -0.1], [-0.5, 0.8]], strength=0.8),
-        "Looking sideways": case(apart, strength=0.8, turn=90.0),
+    weak = {
+        "tokens": [[0.9, 0.5], [-1.0, 0.3], [0.2, -0.9]],
+        "strength": 0.2,
+        "beta": 1.0,
+        "gamma": 1.0,
+        "turn": 0.0,
+        "solver": "fixed point",
     }
-    return {**cases["Weakly coupled"], "cases": cases}
+    strong = {**weak, "strength": 1.5}
+    alike = [[1.0, 0.1], [1.0, -0.1], [-0.5, 0.8]]
+    cases = {
+        "Weakly coupled": weak,
+        "Strongly coupled": strong,
+        "The same at the saddle": {**strong, "solver": "saddle"},
+        "One step, far too far": {**strong, "solver": "one step"},
+        "Two alike": {**weak, "tokens": alike, "strength": 0.8},
+        "Looking sideways": {**weak, "strength": 0.8, "turn": 90.0},
+    }
+    return {**weak, "cases": cases}
 
 
-def recall_data(side: int = 16) -> dict[str, Any]:
-    """Three drawings of side x side pixels as hexadecimal digits, four pixels each, ink 1.
-
-    A face, a heart and a house.
-    """
+def recall_data() -> dict[str, Any]:
+    """A face, a heart and a house of 16 x 16 pixels, four to a hexadecimal digit, ink 1."""
+    side = 16
     y, x = 1.0 - 2.0 * (np.indices((side, side)) + 0.5) / side
-    x = -x
     radius = np.hypot(x, y)
     face = abs(radius - 0.85) < 0.1
     face |= np.hypot(abs(x) - 0.32, y - 0.28) < 0.13
@@ -140,19 +131,15 @@ def recall_data(side: int = 16) -> dict[str, Any]:
     return {"side": side, "pictures": ["".join(f"{n:x}" for n in rows) for rows in pictures]}
 
 
-def script(data: dict[str, Any]) -> str:
-    """The data as a script that adds it to the page."""
-    text = json.dumps(data, separators=(",", ":"))
+def every_figure() -> str:
+    """The whole of data.js, a script that adds the data to the page."""
+    figures = {"landscape": landscape_data(), "map": map_data(), "module": module_data()}
+    figures |= {"spins": spins_data(), "recall": recall_data()}
+    text = json.dumps(figures, separators=(",", ":"))
     return (
         "// Written by `python -m compendium.front.explorables`.\n"
         f"globalThis.spinformer = Object.assign(globalThis.spinformer ?? {{}}, {{data: {text}}});\n"
     )
-
-
-def every_figure() -> str:
-    """The whole of data.js."""
-    figures = {"landscape": landscape_data(), "map": map_data(), "module": module_data()}
-    return script({**figures, "spins": spins_data(), "recall": recall_data()})
 
 
 if __name__ == "__main__":
