@@ -109,6 +109,7 @@ def layer_parts(
     }
 
     name = f"encoder.layer.{trace.layer}.attention"
+    output = model.weights[f"{name}.output.dense.weight"]
     query, key = (
         model.weights[f"{name}.self.{which}.weight"].unflatten(0, (heads, width))
         for which in ("query", "key")
@@ -122,7 +123,7 @@ def layer_parts(
     correlation = solved.correlations
     whole = response(weights, correlation)
     return LayerParts(
-        terms={**mixing_terms(model, trace, seed=seed), **_written(model, trace, mixed)},
+        terms={**mixing_terms(model, trace, seed=seed), **written(mixed, output)},
         responses={
             "response": whole,
             "other head": response(weights[:, other], correlation),
@@ -154,7 +155,8 @@ def mixing_terms(
         "other head": between[:, other] @ values,
         "shuffled": between[..., moved, :][..., moved] @ values,
     }
-    return _written(model, trace, mixed)
+    output = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"]
+    return written(mixed, output)
 
 
 def without_sinks(
@@ -182,13 +184,11 @@ def _weights(trace: LayerTrace, *, seed: TorchSeed) -> tuple[Tensor, Tensor, Ten
     return weights, other, torch.randperm(weights.shape[-1], generator=generator)
 
 
-def _written(
-    model: LanguageModel, trace: LayerTrace, mixed: dict[str, Tensor]
-) -> dict[str, Tensor]:
-    """What heads' parts (B, H, N, d) write into the residual stream, (B, H, N, D)."""
-    name = f"encoder.layer.{trace.layer}.attention.output.dense.weight"
-    output = model.weights[name].unflatten(1, (trace.values.shape[1], -1))
-    return {k: torch.einsum("bhnd,ohd->bhno", part, output) for k, part in mixed.items()}
+def written(mixed: Mapping[str, Tensor], output: Tensor) -> dict[str, Tensor]:
+    """What heads' parts (B, H, N, d) write into the residual stream, (B, H, N, D), by `output`."""
+    heads = next(iter(mixed.values())).shape[1]
+    matrix = output.unflatten(1, (heads, -1))
+    return {name: torch.einsum("bhnd,ohd->bhno", part, matrix) for name, part in mixed.items()}
 
 
 def _without_diagonal(weights: Tensor) -> Tensor:
@@ -197,14 +197,14 @@ def _without_diagonal(weights: Tensor) -> Tensor:
 
 def feed_forward_output(model: LanguageModel, trace: LayerTrace) -> Tensor:
     """What the layer's feed-forward network adds to its input, (B, N, D), with its last bias."""
-    prefix = f"encoder.layer.{trace.layer}"
-    states = trace.normalized
-    for name in ("intermediate.dense", "output.dense"):
-        matrix, bias = (model.weights[f"{prefix}.{name}.{part}"] for part in ("weight", "bias"))
-        states = functional.linear(states, matrix, bias)
-        if name == "intermediate.dense":
-            states = functional.gelu(states)
-    return states
+
+    def dense(name: str, states: Tensor) -> Tensor:
+        prefix = f"encoder.layer.{trace.layer}.{name}.dense"
+        return functional.linear(
+            states, model.weights[f"{prefix}.weight"], model.weights[f"{prefix}.bias"]
+        )
+
+    return dense("output", functional.gelu(dense("intermediate", trace.normalized)))
 
 
 LENGTH, WINDOWS = 64, 4
@@ -396,17 +396,23 @@ def _share(wrong: Tensor, whole: Tensor) -> float:
     return 1 - float(wrong.square().sum() / whole.square().sum())
 
 
-def layer_rows(
-    model: LanguageModel,
-    layer: int,
-    *,
-    seed: int = 0,
-    windows: int = WINDOWS,
-    length: int = LENGTH,
-    texts: Mapping[str, str] | None = None,
-) -> Rows:
-    """Rows of the table for one layer: text, target, part, score."""
-    found = text_parts(model, layer, seed=seed, windows=windows, length=length, texts=texts)
+@stored(
+    Path(__file__).with_name("layers.csv"),
+    units=[
+        *({"weights": "trained", "seed": 0, "layer": layer} for layer in range(6)),
+        *({"weights": "initial", "seed": s, "layer": layer} for s in range(2) for layer in (0, 3)),
+        {"weights": "trained", "seed": 1, "layer": 3},
+    ],
+)
+def LAYERS(weights: str, seed: int, layer: int) -> Rows:
+    """What the parts of one layer predict, with trained or with random weights.
+
+    A row for each text, target and part.
+    """
+    model = encoder()
+    if weights != "trained":
+        model = random_weights(model, weights, seed=seed)
+    found = text_parts(model, layer, seed=seed)
     each = list(found.values())
     targets = {
         "attention": attention_scores(
@@ -421,22 +427,6 @@ def layer_rows(
         for part, values in scores.items()
         for text, score in zip(found, values, strict=True)
     ]
-
-
-@stored(
-    Path(__file__).with_name("layers.csv"),
-    units=[
-        *({"weights": "trained", "seed": 0, "layer": layer} for layer in range(6)),
-        *({"weights": "initial", "seed": s, "layer": layer} for s in range(2) for layer in (0, 3)),
-        {"weights": "trained", "seed": 1, "layer": 3},
-    ],
-)
-def LAYERS(weights: str, seed: int, layer: int) -> Rows:
-    """What the parts of one layer predict, with trained or with random weights."""
-    model = encoder()
-    if weights != "trained":
-        model = random_weights(model, weights, seed=seed)
-    return layer_rows(model, layer, seed=seed)
 
 
 # Sets of terms for the question who is made to look back: live, and for the table of settings.
