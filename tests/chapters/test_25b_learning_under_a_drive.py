@@ -198,7 +198,7 @@ def test_the_error_of_simulated_entropy_is_its_scatter():
 @pytest.mark.claim("B13b")
 def test_a_driven_layer_looks_up_and_reads_nothing_of_the_future(trained):
     """Answers from a dictionary; derivatives of the past by the future; the table's lead."""
-    network = trained.networks[-1]
+    network = trained[UPDATES]
     batch = draw_recall(100, seed=77)
     with torch.no_grad():
         said = network(batch.tokens).argmax(-1)
@@ -226,7 +226,7 @@ def test_entropy_production_of_a_trained_layer_in_simulated_steps(trained):
     """Spins of 16 components with the trained couplings, before and after; then the table."""
     tokens = draw_recall(1, seed=5).tokens
     simulated = []
-    for network in (trained.networks[0], trained.networks[-1]):
+    for network in (trained[0], trained[UPDATES]):
         mixer, parts = stationary_spins(network, tokens)
         fields = network.embed(tokens)[0].double() @ mixer.map_in
         fields = fields / fields.square().mean(-1, keepdim=True).sqrt()
