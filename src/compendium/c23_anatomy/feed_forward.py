@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from bookmaker.tables import Rows, stored
 from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
-from compendium.common.rows import grid, median_rows
+from compendium.common.rows import array_of, grid, median_rows
 from spinformer.core.random import TorchSeed
 
 
@@ -203,9 +203,8 @@ def LEARNED(gamma: float, surroundings: str, seed: int) -> Rows:
 )
 def SETTINGS(gamma: float, data: str, seeds: str) -> Rows:
     """How far what is learned of clusters lies above one half: median and range of five."""
-    table = LEARNED.read()
-    systems, steps = (int(word) for word in data.split(" systems, ")[:2])
-    here = (table["surroundings"] == "clusters") & (table["gamma"] == gamma)
-    here &= (table["systems"] == systems) & (table["steps"] == steps)
-    above = table["test"][here & ((table["seed"] < SEEDS // 2) == (seeds == "first five"))] - 0.5
-    return median_rows(above)
+    systems, steps = (int(word) for word in data.split(" systems, "))
+    cell = {"surroundings": "clusters", "gamma": gamma, "systems": systems, "steps": steps}
+    above = array_of(LEARNED.read(), "test", "seed", **cell) - 0.5
+    half = SEEDS // 2
+    return median_rows(above[:half] if seeds == "first five" else above[half:])

@@ -47,7 +47,7 @@ from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import encoder
-from compendium.common.rows import grid, mean_rows
+from compendium.common.rows import array_of, grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.language.encoder import (
@@ -256,20 +256,15 @@ def attention_scores(
     `sets` names the terms that each score may use, each with one number for a head.
     """
     names = sorted({name for chosen in sets.values() for name in chosen})
-    moments = [
-        _Moments.of(known, names, target) for known, target in zip(terms, targets, strict=True)
-    ]
-    heads = len(moments[0].along) // len(names)
+    moments = [_moments(known, names, goal) for known, goal in zip(terms, targets, strict=True)]
+    heads = terms[0][names[0]].shape[1]
     scores: dict[str, list[float]] = {name: [] for name in sets}
     for tested in moments:
-        seen = [moment for moment in moments if moment is not tested]
-        count = sum(moment.count for moment in seen)
-        shift = torch.stack([moment.sums for moment in seen]).sum(dim=0) / count
-        centre = torch.stack([moment.goal for moment in seen]).sum(dim=0) / count
-        known = [moment.about(shift, centre) for moment in seen]
-        square = torch.stack([both for both, _, _ in known]).sum(dim=0)
-        along = torch.stack([both for _, both, _ in known]).sum(dim=0)
-        met, against, whole = tested.about(shift, centre)
+        others = zip(*(one for one in moments if one is not tested), strict=True)
+        count, sums, goal, *products = (torch.stack(parts).sum(dim=0) for parts in others)
+        shift, centre = sums / count, goal / count
+        square, along, _ = _about(shift, centre, count, sums, goal, *products)
+        met, against, whole = _about(shift, centre, *tested)
         for name, chosen in sets.items():
             places = torch.cat([names.index(k) * heads + torch.arange(heads) for k in chosen])
             # The pseudo-inverse: heads that do nothing take no part.
@@ -279,42 +274,33 @@ def attention_scores(
     return scores
 
 
-@record
-class _Moments:
+def _moments(known: Mapping[str, Tensor], names: Sequence[str], target: Tensor) -> list[Tensor]:
     """What a least-squares fit needs of one text: every fit that leaves out a text adds these up.
 
-    `count` tokens; sums over them, `sums` (terms, channels) and `goal` (channels,); products over
-    tokens and channels, `square` (terms, terms), `along` (terms,) and `whole`.
+    The number of tokens; sums over them, (terms, channels) and (channels,); products over tokens
+    and channels, (terms, terms), (terms,) and a number.
     """
+    terms = torch.cat([known[name].transpose(0, 1).flatten(1, 2) for name in names])
+    goal, flat = target.flatten(0, 1), terms.flatten(1)
+    sums = [torch.tensor(len(goal)), terms.sum(dim=1), goal.sum(dim=0)]
+    return [*sums, flat @ flat.T, flat @ goal.flatten(), goal.square().sum()]
 
-    count: int
-    sums: Tensor
-    goal: Tensor
-    square: Tensor
-    along: Tensor
-    whole: Tensor
 
-    @classmethod
-    def of(cls, known: Mapping[str, Tensor], names: Sequence[str], target: Tensor) -> _Moments:
-        terms = torch.cat([known[name].transpose(0, 1).flatten(1, 2) for name in names])
-        goal = target.flatten(0, 1)
-        flat = terms.flatten(1)
-        return cls(
-            count=len(goal),
-            sums=terms.sum(dim=1),
-            goal=goal.sum(dim=0),
-            square=flat @ flat.T,
-            along=flat @ goal.flatten(),
-            whole=goal.square().sum(),
-        )
-
-    def about(self, shift: Tensor, centre: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The three products of terms less `shift` (terms, channels) and goal less `centre`."""
-        mixed = self.sums @ shift.T
-        square = self.square - mixed - mixed.T + self.count * shift @ shift.T
-        along = self.along - self.sums @ centre - shift @ (self.goal - self.count * centre)
-        whole = self.whole - 2 * self.goal @ centre + self.count * centre @ centre
-        return square, along, whole
+def _about(
+    shift: Tensor,
+    centre: Tensor,
+    count: Tensor,
+    sums: Tensor,
+    goal: Tensor,
+    square: Tensor,
+    along: Tensor,
+    whole: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The three products of terms less `shift` (terms, channels) and goal less `centre`."""
+    mixed = sums @ shift.T
+    square = square - mixed - mixed.T + count * shift @ shift.T
+    along = along - sums @ centre - shift @ (goal - count * centre)
+    return square, along, whole - 2 * goal @ centre + count * centre @ centre
 
 
 def feed_forward_scores(
@@ -488,14 +474,12 @@ def READING(mixing: str, companion: str, layers: str) -> Rows:
     input tells of the feed-forward output.
     """
     table = LAYERS.read()
-    chosen = range(6)[
-        {"all": slice(None), "first three": slice(3), "last three": slice(3, 6)}[layers]
-    ]
-    own = (table["weights"] == "trained") & (table["seed"] == 0) & np.isin(table["layer"], chosen)
+    chosen = {"all": slice(6), "first three": slice(3), "last three": slice(3, 6)}[layers]
 
     def score(target: str, part: str) -> np.ndarray:
-        rows = own & (table["target"] == target) & (table["part"] == part)
-        return np.asarray(table["score"][rows].reshape(len(chosen), -1).mean(0))
+        own = {"weights": "trained", "seed": 0, "target": target, "part": part}
+        found = array_of(table, "score", "layer", "text", **own)
+        return np.asarray(found[chosen].mean(0))
 
     added = score("feed-forward", companion) - score("feed-forward", "own")
     return mean_rows(np.minimum(score("attention", mixing) - 0.5, added - 0.05))

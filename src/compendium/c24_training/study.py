@@ -20,6 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
 from compendium.common.classifiers import TokenClassifier, build_classifier
+from compendium.common.rows import Columns, array_of
 from compendium.common.token_tasks import Task
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
@@ -121,9 +122,6 @@ def _shuffled(state: Tensor) -> Tensor:
     return state[order, torch.arange(sites)]
 
 
-Columns = Mapping[str, np.ndarray]
-
-
 def values_of(
     table: Columns, *, arm: str, name: str, layer: int = -1, look: int = -1
 ) -> np.ndarray:
@@ -131,11 +129,8 @@ def values_of(
 
     `layer` 1 is the first, -1 the last; `look` 0 is before training, -1 after it.
     """
-    here = table["arm"] == arm
-    depth = table["layer"][here].max()
-    steps = np.unique(table["step"][here])
-    rows = here & (table["layer"] == (depth if layer == -1 else layer))
-    return np.asarray(table[name][rows & (table["step"] == steps[look])])
+    found = array_of(table, name, "step", "layer", "split", "start", arm=arm)
+    return found[look, layer - 1 if layer > 0 else layer].ravel()
 
 
 def difference(table: Columns, *, arm: str, other: str) -> tuple[float, float, float]:

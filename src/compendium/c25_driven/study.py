@@ -23,7 +23,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c25_driven.order import critical_beta, mean_field_entropy_production
-from compendium.common.rows import grid, near_rows, rows_of
+from compendium.common.rows import array_of, grid, near_rows, rows_of
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
@@ -251,8 +251,7 @@ def stored_moments(
     """The stored moments of one size, of all networks and inverse temperatures or a part."""
     table = ORDER.read()
     moments = {
-        name: table[name][table["size"] == size].reshape(-1, len(BETAS))[networks, betas]
-        for name in MOMENTS
+        name: array_of(table, name, "copy", "beta", size=size)[networks, betas] for name in MOMENTS
     }
     return OrderMoments(betas=np.array(BETAS)[betas], **moments)
 
