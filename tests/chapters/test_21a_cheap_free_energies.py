@@ -50,6 +50,16 @@ def _errors(kind, size, copies, sweeps=800):
     return {theory: np.mean(values) for theory, values in found.items()}
 
 
+def slope(kind, theory):
+    """The exponent of the stored errors by an unweighted fit of the means that are positive."""
+    table = ERRORS.read()
+    sizes = np.unique(table["size"][table["kind"] == kind])
+    here = [(table["kind"] == kind) & (table["size"] == n) for n in sizes]
+    means = np.array([table[theory][rows].mean() for rows in here])
+    keep = means > 0
+    return np.polyfit(np.log(sizes[keep]), np.log(means[keep]), 1)[0]
+
+
 @pytest.mark.claim("B7b")
 def test_which_theory_becomes_exact_by_other_simulation():
     small, large = _errors("gaussian", 24, 8), _errors("gaussian", 150, 3)
@@ -64,17 +74,6 @@ def test_which_theory_becomes_exact_by_other_simulation():
     little, sparse = _errors("sparse", 24, 12, 2000), _errors("sparse", 250, 2, 2000)
     assert sparse["beliefs"] < 0.6 * little["beliefs"]
     assert sparse["adaptive"] > 0.5 * little["adaptive"]
-    # The exponents of the stored table by an unweighted fit of the means.
-    table = ERRORS.read()
-
-    def slope(kind, theory):
-        sizes = np.unique(table["size"][table["kind"] == kind])
-        means = np.array(
-            [table[theory][(table["kind"] == kind) & (table["size"] == n)].mean() for n in sizes]
-        )
-        keep = means > 0
-        return np.polyfit(np.log(sizes[keep]), np.log(means[keep]), 1)[0]
-
     assert slope("gaussian", "naive") > -0.3
     assert slope("gaussian", "tap") == pytest.approx(-1.05, abs=0.35)
     assert slope("gaussian", "adaptive") < -0.7
@@ -119,8 +118,8 @@ def test_the_line_and_the_susceptibility_by_other_means():
     sizes = np.unique(table["size"])
     # The widths, by an unweighted fit; on the line they fall as N^(-1/3).
     for beta, low, high in ((0.8, -0.55, -0.36), (2.0, -0.32, 0.0), (3.0, -0.32, 0.0)):
-        rows = [(table["beta"] == beta) & (table["size"] == n) for n in sizes]
-        widths = [table["spread"][here].mean() for here in rows]
+        spread, size = (table[name][table["beta"] == beta] for name in ("spread", "size"))
+        widths = [spread[size == n].mean() for n in sizes]
         assert low < np.polyfit(np.log(sizes), np.log(widths), 1)[0] < high
     assert all(units_by_hand(WIDTHS))
     assert table["halves"].mean() == pytest.approx(1.0, abs=0.02)
@@ -138,19 +137,13 @@ def test_adaptive_tap_falls_faster_than_the_others():
     """Unweighted, and system by system: sizes 64 against 512; the same of TAP fails."""
     table = ERRORS.read()
     gaussian = table["kind"] == "gaussian"
-    sizes = np.unique(table["size"][gaussian])
-    slopes = {}
-    for theory in ("tap", "adaptive", "beliefs"):
-        means = [table[theory][gaussian & (table["size"] == n)].mean() for n in sizes]
-        slopes[theory] = np.polyfit(np.log(sizes), np.log(means), 1)[0]
-    assert slopes["adaptive"] < -1.3
-    assert slopes["adaptive"] < slopes["tap"] - 0.3
-    assert min(slopes["tap"], slopes["beliefs"]) > -1.3
-    medians = {
-        theory: [np.median(table[theory][gaussian & (table["size"] == n)]) for n in (64, 512)]
-        for theory in ("tap", "adaptive")
-    }
-    fallen = {name: np.log(a / b) / np.log(8) for name, (a, b) in medians.items()}
+    tap, adaptive, beliefs = (slope("gaussian", name) for name in ("tap", "adaptive", "beliefs"))
+    assert adaptive < min(-1.3, tap - 0.3)
+    assert min(tap, beliefs) > -1.3
+    fallen = {}
+    for theory in ("tap", "adaptive"):
+        few, many = (np.median(table[theory][gaussian & (table["size"] == n)]) for n in (64, 512))
+        fallen[theory] = np.log(few / many) / np.log(8)
     assert fallen["adaptive"] > 1.3 > fallen["tap"]
     assert all(units_by_hand(FASTER))
 

@@ -10,18 +10,19 @@ from compendium.c23_anatomy.feed_forward import (
     own_token_share,
     share_between_groups,
 )
-from compendium.c23_anatomy.study import best_pair_weights, dissect, draw_bilinear, draw_tokens
-from spinformer.spins.large_d import magnetization
-from spinformer.spins.vectors import two_spins
+from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
 
 
 @pytest.mark.claim("B12")
 def test_what_bounds_the_networks_of_the_table():
     """What the table says of all, against a look-up of the clusters on other systems."""
     table = LEARNED.read()
+
+    def rows(column="test", **unit):
+        return table[column][np.all([table[name] == value for name, value in unit.items()], axis=0)]
+
     unit = {"gamma": 1.0, "surroundings": "clusters", "seed": 3, "systems": 1500, "steps": 400}
-    row = np.logical_and.reduce([table[name] == value for name, value in unit.items()])
-    assert row.sum() == 1
+    (learned,), (decided,) = rows(**unit), rows("decided", **unit)
     # No network: the mean response of the tokens of each cluster, on other systems of this draw.
     bilinear = draw_bilinear(16, seed=301)
     centres = draw_tokens(1, sites=4, dim=16, seed=302)[0]
@@ -33,20 +34,14 @@ def test_what_bounds_the_networks_of_the_table():
     wrong = (response[half:] - means[which[half:]]).square().sum()
     looked_up = 1 - float(wrong / (response[half:] - response[:half].mean(0)).square().sum())
     # Which cluster it is tells a part of what the token decides, which a network finds more of.
-    assert 0.1 < looked_up < table["decided"][row][0] + 0.05 < table["test"][row][0] + 0.1
-    long = table["steps"] == 2500
-    whole = {
-        (kind, gamma): table["test"][
-            long
-            & (table["systems"] == 3000)
-            & (table["surroundings"] == kind)
-            & (table["gamma"] == gamma)
-        ]
+    assert 0.1 < looked_up < decided + 0.05 < learned + 0.1
+    clusters, sharp, random = (
+        rows(surroundings=kind, gamma=gamma, systems=3000, steps=2500)
         for kind, gamma in (("clusters", 1.0), ("clusters", 3.0), ("random", 1.0))
-    }
-    assert all(len(values) == 10 for values in whole.values())
-    assert whole["clusters", 1.0].min() > 0.7 > 0.6 > whole["clusters", 3.0].max()
-    assert whole["random", 1.0].max() < 0.4
+    )
+    assert len(clusters) == len(sharp) == len(random) == 10
+    assert clusters.min() > 0.7 > 0.6 > sharp.max()
+    assert random.max() < 0.4
 
 
 def test_own_token_share_limits():
@@ -78,9 +73,8 @@ def test_per_token_fit_finds_what_is_there():
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(4000, 3, generator=generator)
     targets = torch.stack([inputs[:, 0] - inputs[:, 1], inputs[:, 2].square()], dim=1)
-    network = fit_per_token(
-        inputs, targets=targets, width=64, steps=600, seed=0, elsewhere=(inputs, targets)
-    )
+    wide = {"targets": targets, "width": 64, "steps": 600, "seed": 0}
+    network = fit_per_token(inputs, **wide, elsewhere=(inputs, targets))
     assert network["test"] > 0.97
     assert network["elsewhere"] > 0.97
     noise = torch.randn(4000, 2, generator=generator)
@@ -95,24 +89,3 @@ def test_per_token_fit_finds_what_is_there():
     strange = inputs.clone()
     strange[3000:] *= 1e3
     assert fit_per_token(strange, **short)["train"] == plain["train"]
-
-
-def test_at_finite_d_the_reaction_also_adds_up_the_other_token():
-    """Second order in the coupling of an exact pair, along the other token's field: 1/D off."""
-
-    def along_other(channels, solve):
-        h = torch.zeros(2, channels, dtype=torch.float64)
-        h[0, 0], h[1, 0], h[1, 1] = 1.0, 0.6, 0.8
-        bond = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
-        up, off, down = (solve(x * bond, h * channels**0.5) for x in (0.02, 0.0, -0.02))
-        curved = (up + down - 2 * off) / (2 * 0.02**2 * channels**0.5)
-        return float(best_pair_weights(curved, fields=h)[0, 1])
-
-    def exact(couplings, fields):
-        solved = two_spins(couplings.numpy(), fields=fields.numpy(), beta=1.0)
-        return torch.from_numpy(solved.magnetization)
-
-    theory = along_other(64, lambda j, h: magnetization(j, fields=h, beta=1.0))
-    assert theory == pytest.approx(-0.625, abs=1e-3)
-    gaps = [theory - along_other(channels, exact) for channels in (4, 16, 64)]
-    assert gaps == pytest.approx([0.051, 0.014, 0.004], abs=1e-3)

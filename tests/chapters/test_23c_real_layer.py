@@ -1,5 +1,7 @@
 """A layer's heads as spins: every term by other means, fits by another library, a unit again."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -51,12 +53,9 @@ def test_terms_add_up_to_the_attention():
     torch.testing.assert_close(terms["balanced"][b, h, i], want / sum(pull))
     torch.testing.assert_close(terms["uniform"][b, h, i], matrix @ trace.values[b, h].mean(0))
     # With two heads the other one is the other one.
-    swapped = weights.flip(1)
-    swapped = (swapped + swapped.mT) / 2
-    swapped = swapped - torch.diag_embed(swapped.diagonal(dim1=-2, dim2=-1))
-    want = torch.einsum(
-        "bhnd,ohd->bhno", swapped @ trace.values, weight("output.dense").view(8, 2, 4)
-    )
+    swapped = (weights + weights.mT).flip(1) / 2 * (1 - torch.eye(6))
+    matrix = weight("output.dense").view(8, 2, 4)
+    want = torch.einsum("bhnd,ohd->bhno", swapped @ trace.values, matrix)
     torch.testing.assert_close(terms["other head"], want)
     # Permuted tokens: the same weights, each row at another place, none left where it was.
     assert not torch.allclose(terms["shuffled"], terms["symmetrized"])
@@ -133,9 +132,7 @@ def test_fits_by_another_library():
     ]
     outputs = [feed_forward_output(MODEL, trace).flatten(0, 1).numpy() for trace, _ in found]
     differ = 0
-    for name, data, unseen in (
-        (n, d, k) for n, d in (("own", inputs), ("response", both)) for k in range(3)
-    ):
+    for (name, data), unseen in product((("own", inputs), ("response", both)), range(3)):
         # The ridge is chosen on the next text, the fit is that of the one after it.
         tune, train = (unseen + 1) % 3, (unseen + 2) % 3
         center, width = data[train].mean(0), data[train].std(0, ddof=1)
@@ -144,13 +141,13 @@ def test_fits_by_another_library():
         for strength in RIDGES:
             fit = Ridge(alpha=strength * len(data[train]), fit_intercept=False)
             fit.fit((data[train] - center) / width, outputs[train] - mean)
-            share = [
-                1
-                - ((outputs[n] - mean - fit.predict((data[n] - center) / width)) ** 2).sum()
-                / ((outputs[n] - mean) ** 2).sum()
-                for n in (tune, unseen)
-            ]
-            best.append(share)
+            wrong = [outputs[n] - mean - fit.predict((data[n] - center) / width) for n in range(3)]
+            best.append(
+                [
+                    1 - (wrong[n] ** 2).sum() / ((outputs[n] - mean) ** 2).sum()
+                    for n in (tune, unseen)
+                ]
+            )
         assert ridge[name][unseen] == pytest.approx(max(best)[1], abs=1e-8)
         differ += max(best)[1] < max(share[1] for share in best) - 1e-6
     # Choosing on the unseen text itself would have been noticed.
@@ -163,57 +160,58 @@ def test_fits_by_another_library():
     assert found_gain == pytest.approx(want, abs=1e-9)
 
 
+def looks_of(trace):
+    """Attention (B, H, N, N), its symmetric part without the diagonal, and values, in NumPy."""
+    q, k, v = (x.numpy() for x in (trace.queries, trace.keys, trace.values))
+    scores = np.exp(q @ k.swapaxes(-1, -2) / 32**0.5)
+    weights = scores / scores.sum(-1, keepdims=True)
+    return weights, 0.5 * (weights + weights.swapaxes(-1, -2)) * (1 - np.eye(64)), v
+
+
+def share_by_hand(texts, goals):
+    """R² on the first of the texts (24, tokens, 384) by least squares on the others."""
+    shift = np.concatenate(texts[1:], 1).mean(1, keepdims=True)
+    centre = np.concatenate(goals[1:]).mean(0)
+    x = [(text - shift).reshape(24, -1) for text in texts]
+    y = [(goal - centre).ravel() for goal in goals]
+    square = sum(one @ one.T for one in x[1:])
+    along = sum(one @ goal for one, goal in zip(x[1:], y[1:], strict=True))
+    wrong = y[0] - np.linalg.solve(square, along) @ x[0]
+    return 1 - (wrong**2).sum() / (y[0] ** 2).sum()
+
+
 @pytest.mark.claim("B9c")
 def test_a_unit_of_the_table_by_other_means():
     """Layer 0 of the model again, in NumPy, without the package's terms; and what all rows say."""
     model, table = installed_model(), LAYERS.read()
-    traces = []
+    output = model.weights["encoder.layer.0.attention.output.dense.weight"].numpy()
+    output = output.reshape(384, 12, 32)
+    features, goals = [], []
     for words in sample_texts().values():
         tokens = text_windows(model, words, 64)[:4]
-        traces.append(run_layer(model, 0, inputs=embed(model, tokens)))
-    output = model.weights["encoder.layer.0.attention.output.dense.weight"].numpy()
-    features, goals = [], []
-    for trace in traces:
-        q, k, v = (x.numpy() for x in (trace.queries, trace.keys, trace.values))
-        scores = np.exp(q @ k.swapaxes(-1, -2) / 32**0.5)
-        weights = scores / scores.sum(-1, keepdims=True)
-        weights = 0.5 * (weights + weights.swapaxes(-1, -2))
-        weights[..., np.arange(64), np.arange(64)] = 0.0
-        parts = np.concatenate([v, weights @ v], 1)
-        slots = output.reshape(384, 12, 32)
-        written = np.einsum("bhnd,ohd->hbno", parts, np.concatenate([slots, slots], 1))
-        features.append(written.reshape(24, -1, 384))
+        trace = run_layer(model, 0, inputs=embed(model, tokens))
+        _, between, values = looks_of(trace)
+        parts = np.stack([values, between @ values])
+        features.append(np.einsum("pbhnd,ohd->phbno", parts, output).reshape(24, -1, 384))
         goals.append(trace.attended.numpy().reshape(-1, 384))
     unseen = 2
-    rest = [n for n in range(7) if n != unseen]
-    shift = np.concatenate([features[n] for n in rest], 1).mean(1, keepdims=True)
-    centre = np.concatenate([goals[n] for n in rest]).mean(0)
-    x = [(f - shift).reshape(24, -1) for f in features]
-    y = [(g - centre).ravel() for g in goals]
-    square, along = sum(x[n] @ x[n].T for n in rest), sum(x[n] @ y[n] for n in rest)
-    wrong = y[unseen] - np.linalg.solve(square, along) @ x[unseen]
-    score = 1 - (wrong**2).sum() / (y[unseen] ** 2).sum()
+    order = [unseen, *(n for n in range(7) if n != unseen)]
+    score = share_by_hand([features[n] for n in order], [goals[n] for n in order])
+    own = (table["weights"] == "trained") & (table["seed"] == 0)
 
-    def rows(target, part, **others):
-        keep = (table["target"] == target) & (table["part"] == part)
-        keep &= (table["weights"] == "trained") & (table["seed"] == 0)
-        return table["score"][keep & (table["layer"] == others["layer"])]
+    def rows(target, part):
+        keep = own & (table["target"] == target) & (table["part"] == part)
+        return table["score"][keep].reshape(6, 7)
 
-    assert rows("attention", "symmetrized", layer=0)[unseen] == pytest.approx(score, abs=1e-5)
-    mean = np.mean([rows("attention", "symmetrized", layer=n) for n in range(6)])
-    added = np.mean(
-        [
-            rows("feed-forward", "response", layer=n) - rows("feed-forward", "own", layer=n)
-            for n in range(6)
-        ]
-    )
-    assert mean < 0.35
-    assert added < 0.03
+    symmetrized = rows("attention", "symmetrized")
+    assert symmetrized[0, unseen] == pytest.approx(score, abs=1e-5)
+    assert symmetrized.mean() < 0.35
+    assert (rows("feed-forward", "response") - rows("feed-forward", "own")).mean() < 0.03
 
 
 @pytest.mark.claim("B9d")
 def test_the_sink_by_other_means():
-    """Layer 2 of the model, plain loops and NumPy's least squares; then the table of settings.
+    """Layer 2 of the model in NumPy; then the table of settings.
 
     Weights that are permuted lack the property: they predict less than a third.
     """
@@ -230,27 +228,21 @@ def test_the_sink_by_other_means():
     def share(change, left_out):
         features, goals = [], []
         for trace in traces:
-            q, k, v = (x[0].numpy() for x in (trace.queries, trace.keys, trace.values))
-            scores = np.exp(q @ k.swapaxes(-1, -2) / 32**0.5)
-            weights = scores / scores.sum(-1, keepdims=True)
+            weights, between, values = (x[0] for x in looks_of(trace))
             keep = np.argsort(weights.sum((0, 1)))[: 64 - left_out]
-            mixed = change(0.5 * (weights + weights.swapaxes(-1, -2)) * (1 - np.eye(64))) @ v
-            parts = np.stack([v, mixed])[:, :, keep]
+            parts = np.stack([values, change(between) @ values])[:, :, keep]
             features.append(np.einsum("phnd,ohd->phno", parts, output).reshape(24, -1, 384))
             goals.append(trace.attended[0].numpy()[keep])
-        shift = np.concatenate(features[1:], 1).mean(1, keepdims=True)
-        centre = np.concatenate(goals[1:]).mean(0)
-        x = [(f - shift).reshape(24, -1).T for f in features]
-        y = [(g - centre).ravel() for g in goals]
-        fitted = np.linalg.lstsq(np.concatenate(x[1:]), np.concatenate(y[1:]), rcond=None)[0]
-        return 1 - ((y[0] - x[0] @ fitted) ** 2).sum() / (y[0] ** 2).sum()
+        return share_by_hand(features, goals)
+
+    def balanced(weights):
+        return weights / weights.sum(-1, keepdims=True)
 
     order = np.random.default_rng(0).permutation(64)
     assert share(lambda w: w, 0) < 0.4
     assert share(lambda w: w, 1) > 0.5
-    assert share(lambda w: w / w.sum(-1, keepdims=True), 0) > 0.6
-    moved = share(lambda w: (w / w.sum(-1, keepdims=True))[:, order][:, :, order], 0)
-    assert moved < 0.35
+    assert share(balanced, 0) > 0.6
+    assert share(lambda w: balanced(w)[:, order][:, :, order], 0) < 0.35
     found = SETTINGS.read()
     assert len(found["value"]) == 12
     assert (found["low"] > 0).all()

@@ -1,16 +1,21 @@
 """Tasks, arms, probes, Monte Carlo of a module, the training loop, and the stored tables."""
 
 import csv
+import itertools
+import math
 import statistics
+from collections import Counter
 
 import numpy as np
 import pytest
 import torch
 from scipy import optimize, stats
 from sklearn.datasets import load_digits
+from torch.nn.functional import cosine_similarity
 
 from compendium.c24_training import grids, settings
 from compendium.c24_training.meter import METER
+from compendium.c24_training.sixteen import COPIES, MARKS, SYMBOLS, TOKENS, copy_task, train
 from compendium.c24_training.study import (
     difference,
     fit,
@@ -22,7 +27,6 @@ from compendium.c24_training.study import (
 )
 from compendium.c24_training.tables import (
     DIGITS,
-    EXPERIMENTS,
     RATES,
     RECALL,
     REFERENCES,
@@ -55,23 +59,20 @@ def _digits(arm, seed=0, **shape):
     return build_classifier(arm, seed=seed, **{**SHAPE, **shape})
 
 
+def _trained(model):
+    return {name for name, p in model.named_parameters() if p.requires_grad}
+
+
 @pytest.mark.parametrize("patch", [1, 2, 4])
 def test_tokens_are_the_patches_of_the_images(patch):
     data = digits_as_tokens(patch=patch, seed=3, dtype=torch.float64)
-    image = load_digits().images[1234]
-    side = 8 // patch
+    image, places = load_digits().images[1234], range(0, 8, patch)
     together = torch.cat([data.train_tokens, data.test_tokens])
-    assert together.shape == (1797, side**2, patch**2)
+    assert together.shape == (1797, len(places) ** 2, patch**2)
     assert abs(float(data.train_tokens.mean())) < 1e-12
     assert abs(float(data.train_tokens.std()) - 1) < 1e-12
     # The image, cut by slices, must be among the tokens once the scaling is undone.
-    cut = np.stack(
-        [
-            image[r * patch : (r + 1) * patch, c * patch : (c + 1) * patch].ravel()
-            for r in range(side)
-            for c in range(side)
-        ]
-    )
+    cut = np.stack([image[r : r + patch, c : c + patch].ravel() for r in places for c in places])
     low, high = float(together.min()), float(together.max())
     restored = (together - low) / (high - low) * 16
     assert float((restored - torch.tensor(cut)).abs().amax((-1, -2)).min()) < 1e-9
@@ -81,9 +82,9 @@ def test_tokens_are_the_patches_of_the_images(patch):
 
 def test_splits_share_no_image_and_all_the_validation():
     parts = [digit_images(split)[2] for split in (0, 1)]
-    for train, held, test in parts:
-        assert [len(rows) for rows in (train, held, test)] == [1000, 297, 500]
-        assert len(np.unique(np.concatenate([train, held, test]))) == 1797
+    for split in parts:
+        assert [len(rows) for rows in split] == [1000, 297, 500]
+        assert len(np.unique(np.concatenate(split))) == 1797
     assert np.array_equal(parts[0][1], parts[1][1])
     assert not np.array_equal(parts[0][2], parts[1][2])
     # Patches of two rows and four columns: the mean of an image is that of its tokens.
@@ -92,28 +93,50 @@ def test_splits_share_no_image_and_all_the_validation():
     assert task.test[0].shape == (500, 8, 8)
     assert task.test[1].tolist() == labels[test].tolist()
     top = task.test[0][:, 0].reshape(-1, 2, 4).numpy()
-    want = images[test].reshape(-1, 8, 8)[:, :2, :4]
-    scale = images[train].std()
-    np.testing.assert_allclose(top, (want - images[train].mean()) / scale, atol=2e-3)
+    want = images[test].reshape(-1, 8, 8)[:, :2, :4] - images[train].mean()
+    np.testing.assert_allclose(top, want / images[train].std(), atol=2e-3)
     drawn, wanted = task.sample(40, torch.Generator().manual_seed(0))
-    pool = digit_task(1, images=1000).test[0]
-    assert all((token != pool).flatten(1).any(1).all() for token in drawn[:5])
+    assert all((token != task.test[0]).flatten(1).any(1).all() for token in drawn[:5])
     assert wanted.shape == (40,)
 
 
 def test_recall_asks_for_the_value_of_a_key_that_is_there():
     tokens, labels = recall_task(0).test
     for sample, label in zip(tokens[:50].numpy(), labels[:50].tolist(), strict=True):
-        asked = sample[-1, :8].argmax()
-        holder = [row for row in sample[:-1] if row[:8].argmax() == asked]
-        assert len(holder) == 1
-        assert holder[0][8:16].argmax() == label
+        keys = sample[:, :8].argmax(-1)
+        (holder,) = np.flatnonzero(keys[:-1] == keys[-1])
+        assert sample[holder, 8:16].argmax() == label
         assert sample[-1, 16] == 3
-        assert (sample[:-1, 16] == 0).all()
-        assert (sample[-1, 8:16] == 0).all()
-        assert len({row[:8].argmax() for row in sample[:-1]}) == 7
+        assert not sample[:-1, 16].any()
+        assert not sample[-1, 8:16].any()
+        assert len(set(keys[:-1])) == 7
     assert not torch.equal(recall_task(1).test[1], labels)
     assert torch.equal(recall_task(1).validation[0], recall_task(0).validation[0])
+
+
+def test_a_copy_is_the_content_that_bears_the_same_mark():
+    tokens, labels = copy_task(0).test
+    for sample, asked in zip(tokens[:60].numpy(), labels[:60].numpy(), strict=True):
+        contents, marks, masked = sample[:, :SYMBOLS], sample[:, SYMBOLS:-1], asked >= 0
+        assert ((sample[:, -1] > 0) == masked).all()
+        assert (contents.any(1) == ~masked).all()
+        for bearers in marks.T > 0:
+            (source,), (target,) = (np.flatnonzero(bearers & here) for here in (~masked, masked))
+            assert contents[source].argmax() == asked[target]
+    assert not torch.equal(copy_task(1).test[1], labels)
+    assert torch.equal(copy_task(1).validation[1], copy_task(0).validation[1])
+    # Sources and masked tokens stand anywhere, alike.
+    assert (labels >= 0).double().mean(0).sub(MARKS / TOKENS).abs().max() < 0.07
+
+
+def test_the_share_of_a_crowd():
+    for count in (2, MARKS):
+        draws = itertools.product(range(SYMBOLS), repeat=count)
+        best = [max(Counter(draw).values()) / count for draw in draws]
+        assert crowd_share(count, kinds=SYMBOLS) == pytest.approx(np.mean(best))
+    values = np.random.default_rng(0).integers(0, 8, (20000, 7))
+    most = (values[..., None] == np.arange(8)).sum(1).max(-1) / 7
+    assert crowd_share(7, kinds=8) == pytest.approx(most.mean(), abs=0.003)
 
 
 def test_arms_are_as_big_and_train_what_they_say():
@@ -123,16 +146,19 @@ def test_arms_are_as_big_and_train_what_they_say():
     sizes = [abs(12 * d * d + 13 * d - 4 * 32**2) for d in (16, 18, 20)]
     assert np.argmin(sizes) == 1
     assert transformer_width(32, heads=2) == 18
-    moved = {
-        arm: {name for name, p in _digits(arm).named_parameters() if p.requires_grad}
-        for arm in ("saddle", "frozen couplings", "couplings only", "read-out only")
-    }
+    moved = {arm: _trained(_digits(arm)) for arm in ARMS}
     last = {"readout.weight", "readout.bias"}
     couplings = {name for name in moved["saddle"] if name.rpartition(".")[2] in COUPLINGS}
     assert len(couplings) == 8
     assert moved["read-out only"] == last
     assert moved["couplings only"] == last | couplings
     assert moved["frozen couplings"] == moved["saddle"] - couplings
+    words = {arm: {name.rpartition(".")[2] for name in names} for arm, names in moved.items()}
+    assert words["numbers"] - words["frozen numbers"] == {"couplings", "log_beta"}
+    assert words["answers only"] == {"map_out", "weight", "bias"}
+    # Of places: the table, beta, g and the maps, not the queries and keys that it replaces.
+    assert {"scores", "log_beta", "log_strength", "map_in"} < words["positions"]
+    assert not {"query", "key"} & words["positions"]
     # What the arms' names promise of the layers.
     layer = {arm: _digits(arm).layers[0] for arm in ARMS}
     assert layer["saddle"].solver.kind == "saddle"
@@ -144,14 +170,48 @@ def test_arms_are_as_big_and_train_what_they_say():
     tokens = torch.randn(2, 8, 32)
     skip = layer["attention with skip"](tokens) - layer["attention"](tokens)
     torch.testing.assert_close(skip, tokens)
-    free = layer["free spins"](tokens).detach()
-    unit = tokens / tokens.square().mean(-1, keepdim=True).sqrt()
-    cosine = torch.nn.functional.cosine_similarity
-    heads = [
-        cosine(part, whole, dim=-1)
-        for part, whole in zip(free.split(16, -1), unit.split(16, -1), strict=True)
-    ]
-    assert min(float(value.min()) for value in heads) > 1 - 1e-4
+    # A free spin points along its own field.
+    free, fields = (
+        x.detach().unflatten(-1, (2, 16)) for x in (layer["free spins"](tokens), tokens)
+    )
+    assert float(cosine_similarity(free, fields, dim=-1).min()) > 1 - 1e-4
+    whole = layer["layer of averaging"]
+    mixed = whole.mixer(whole.before(tokens))
+    torch.testing.assert_close(mixed, mixed[:, :1].expand_as(mixed))
+    after = tokens + mixed
+    torch.testing.assert_close(whole(tokens), after + whole.forward_network(after))
+    alone = layer["identity"]
+    torch.testing.assert_close(alone(tokens)[:, 3:4], alone(tokens[:, 3:4]))
+
+
+@pytest.mark.parametrize("arm", ["positions", "numbers"])
+def test_couplings_that_see_no_tokens_by_a_root_finder(arm):
+    layer = build_classifier(arm, seed=1, tokens=4, features=2, dim=6, heads=2, depth=1).layers[0]
+    layer = layer.double()
+    map_in = layer.spins.map_in if arm == "positions" else layer.map_in
+    map_in.data += 0.3 * torch.randn(6, 6, generator=torch.manual_seed(0)).double()
+    tokens = torch.randn(2, 4, 6, generator=torch.manual_seed(1)).double()
+    with torch.no_grad():
+        found = layer(tokens).numpy()
+    if arm == "positions":
+        weights = layer.scores.detach().exp().numpy() * (1 - np.eye(4))
+        couplings = 0.6 * weights / weights.sum(-1, keepdims=True)
+    else:
+        couplings = layer.couplings.detach().numpy()
+    for sample, head in itertools.product(range(2), range(2)):
+        part = slice(3 * head, 3 * head + 3)
+        fields = (tokens[sample] @ map_in).detach().numpy()
+        fields /= np.sqrt((fields**2).mean(1, keepdims=True))
+        h = fields[:, part] / math.sqrt(3)
+        both = (couplings[head] + couplings[head].T) / 2 * (1 - np.eye(4))
+
+        def lengths(t, both=both, h=h):
+            inverse = np.linalg.inv(np.diag(t) - both)
+            return np.diag(inverse) / 2 + ((inverse @ h / 2) ** 2).sum(1) - 1
+
+        t = optimize.root(lengths, np.full(4, 2.0)).x
+        want = math.sqrt(3) * np.linalg.inv(np.diag(t) - both) @ h / 2
+        np.testing.assert_allclose(found[sample][:, part], want, atol=1e-8)
 
 
 def test_probes_against_plain_loops():
@@ -159,41 +219,41 @@ def test_probes_against_plain_loops():
     tokens, labels = (part[:20] for part in digit_task(0).test)
     probe = probe_layers(model, tokens, labels=labels)[0]
     with torch.no_grad():
-        before = model.embed(tokens)
-        after, parts = model.layers[0](before, return_parts=True)
+        after, parts = model.layers[0](model.embed(tokens), return_parts=True)
         meter = model.layers[0].validity()
     spins = (parts.residual + parts.mixing + parts.onsager).reshape(20, 8, 2, 8) / 8**0.5
     pairs = [(i, j) for i in range(8) for j in range(8) if i != j]
     plain = np.mean([parts.correlation[:, :, i, j].mean() for i, j in pairs])
     means = np.mean([(spins[:, i] * spins[:, j]).sum(-1).mean() for i, j in pairs])
-    assert abs(probe.polarization - float(spins.norm(dim=-1).mean())) < 1e-5
-    assert abs(probe.correlation - plain) < 1e-5
-    assert abs(probe.connected - (plain - means)) < 1e-5
     ratios = []
-    for sample in range(20):
-        for head in range(2):
-            m = spins[sample, :, head].numpy()
-            covariance = parts.correlation[sample, head].numpy() - m @ m.T
-            ratios.append(np.linalg.eigvalsh(covariance)[-1] / np.trace(covariance) * 8)
-    assert abs(probe.collective - np.mean(ratios)) < 1e-4
-    whole = parts.magnetization.flatten(1)
-    share = (parts.response.flatten(1) * whole).sum(1) / (whole * whole).sum(1)
-    assert abs(probe.response - float(share.mean())) < 1e-5
-    assert probe.trusted == float(meter.trusted().double().mean())
-    cosine = torch.nn.functional.cosine_similarity
-    similar = np.mean([cosine(after[:, i], after[:, j], dim=-1).mean() for i, j in pairs])
-    assert abs(probe.similarity - similar) < 1e-5
-    apart = [np.linalg.norm(x - x.mean(0)) / np.linalg.norm(x) for x in after.numpy()]
-    assert abs(probe.residual - np.mean(apart)) < 1e-5
-    pooled = after.mean(1).numpy()
-    within = sum(
-        ((pooled[labels == k] - pooled[labels == k].mean(0)) ** 2).sum() for k in range(10)
+    for sample, head in itertools.product(range(20), range(2)):
+        m = spins[sample, :, head].numpy()
+        covariance = parts.correlation[sample, head].numpy() - m @ m.T
+        ratios.append(np.linalg.eigvalsh(covariance)[-1] / np.trace(covariance) * 8)
+    whole, response = parts.magnetization.flatten(1), parts.response.flatten(1)
+    similar = np.mean(
+        [cosine_similarity(after[:, i], after[:, j], dim=-1).mean() for i, j in pairs]
     )
-    total = ((pooled - pooled.mean(0)) ** 2).sum()
-    assert abs(probe.separation - (1 - within / total)) < 1e-4
+    pooled = after.mean(1).numpy()
+    groups = [pooled[labels == k] for k in range(10)]
+    within = sum(((group - group.mean(0)) ** 2).sum() for group in groups)
+    want = {
+        "polarization": float(spins.norm(dim=-1).mean()),
+        "correlation": plain,
+        "connected": plain - means,
+        "collective": np.mean(ratios),
+        "response": float(((response * whole).sum(1) / (whole * whole).sum(1)).mean()),
+        "similarity": similar,
+        "residual": np.mean([np.linalg.norm(x - x.mean(0)) / np.linalg.norm(x) for x in after]),
+        "separation": 1 - within / ((pooled - pooled.mean(0)) ** 2).sum(),
+    }
+    for name, value in want.items():
+        loose = name in ("collective", "separation")
+        assert probe[name] == pytest.approx(value, abs=1e-4 if loose else 1e-5, rel=0), name
+    assert probe["trusted"] == float(meter.trusted().double().mean())
     silent = probe_layers(_digits("no response", dim=16), tokens, labels=labels)[0]
-    assert silent.response == 0.0
-    assert np.isnan(probe_layers(_digits("attention"), tokens, labels=labels)[0].correlation)
+    assert silent["response"] == 0.0
+    assert np.isnan(probe_layers(_digits("attention"), tokens, labels=labels)[0]["correlation"])
 
 
 def test_an_undriven_layer_keeps_only_what_all_samples_share():
@@ -207,11 +267,10 @@ def test_an_undriven_layer_keeps_only_what_all_samples_share():
     own = torch.stack([angle.cos(), angle.sin()], -1)[:, None].expand(60, 4, 2)
     labels = torch.zeros(60, dtype=torch.int64)
     probe = probe_layers(model, own, labels=labels)[0]
-    assert probe.correlation > 0.3
-    assert abs(probe.undriven) < 0.06
-    same = torch.ones(60, 4, 2)
-    shared = probe_layers(model, same, labels=labels)[0]
-    assert shared.undriven == pytest.approx(shared.correlation, rel=1e-4)
+    assert probe["correlation"] > 0.3
+    assert abs(probe["undriven"]) < 0.06
+    shared = probe_layers(model, torch.ones(60, 4, 2), labels=labels)[0]
+    assert shared["undriven"] == pytest.approx(shared["correlation"], rel=1e-4)
 
 
 def test_drawn_spins_of_a_module():
@@ -219,9 +278,8 @@ def test_drawn_spins_of_a_module():
     torch.manual_seed(0)
     module = SpinTransformerModule(3, heads=1, solver="saddle", strength=1e-9)
     found = sample_module(module, torch.tensor([[[1.0, 2.0, 2.0]]]), sweeps=2000)
-    field = found.spins[0, 0].numpy()
     exact = one_spin(np.array([1.0, 2.0, 2.0]) / 3**0.5, beta=1.0).magnetization[0]
-    np.testing.assert_allclose(field, exact, atol=0.06)
+    np.testing.assert_allclose(found.spins[0, 0].numpy(), exact, atol=0.06)
     module = SpinTransformerModule(128, heads=2, solver="saddle", strength=1.5, channel_maps=True)
     with torch.no_grad():
         module.map_in.copy_(torch.randn(128, 128) / 8)
@@ -235,32 +293,28 @@ def test_drawn_spins_of_a_module():
     assert max(float(found.off_output), float(found.off_spins)) < 1.5 * float(found.noise)
     silent = SpinTransformerModule(8, heads=1, solver="saddle", response=False)
     same = torch.randn(1, 3, 8)
-    found = sample_module(silent, same, sweeps=64)
+    found, long = (sample_module(silent, same, sweeps=sweeps) for sweeps in (64, 1600))
     assert torch.equal(found.output, found.spins)
-    long = sample_module(silent, same, sweeps=1600)
     assert 2.5 < float(found.noise / long.noise) < 10
 
 
-def test_side_by_side_is_one_by_one():
-    tasks = [digit_task(0), digit_task(1)]
+@pytest.mark.parametrize(("arm", "task"), [("saddle", digit_task), ("positions", copy_task)])
+def test_side_by_side_is_one_by_one(arm, task):
+    """With one answer a sample, and with several."""
     given = {"steps": 6, "looks": (0, 6), "probed": 0, "batch": 16}
+    own = {"tasks": [task(0), task(1)], "rates": [1e-2, 3e-3], "seeds": [7, 8]}
 
     def models():
-        return [_digits("saddle", seed=seed, dim=16) for seed in (4, 5)]
+        shape = {**task(0).shape, "dim": 16, "depth": 1}
+        return [build_classifier(arm, seed=seed, **shape) for seed in (4, 5)]
 
-    rates, seeds = [1e-2, 3e-3], [7, 8]
-    both = fit(models(), tasks=tasks, rates=rates, seeds=seeds, **given)
-    for index in range(2):
-        alone = fit(
-            [models()[index]],
-            tasks=[tasks[index]],
-            rates=[rates[index]],
-            seeds=[seeds[index]],
-            **given,
-        )[0]
-        assert alone[0].loss == pytest.approx(both[index][0].loss, rel=1e-6)
-        assert alone[1].loss == pytest.approx(both[index][1].loss, rel=2e-3)
-        assert abs(alone[1].loss - alone[0].loss) > 0.003
+    both = fit(models(), **own, **given)
+    for index, (start, end) in enumerate(both):
+        mine = {name: values[index : index + 1] for name, values in own.items()}
+        (alone,) = fit(models()[index : index + 1], **mine, **given)
+        assert alone[0].loss == pytest.approx(start.loss, rel=1e-6)
+        assert alone[1].loss == pytest.approx(end.loss, rel=2e-3)
+        assert abs(end.loss - start.loss) > 0.003
 
 
 def test_runs_of_an_arm_have_their_own_split_start_and_strength():
@@ -271,73 +325,40 @@ def test_runs_of_an_arm_have_their_own_split_start_and_strength():
         alone = _digits("saddle", seed=1000 * split + start, depth=1, strength=strength)
         test = digit_task(split).test
         assert look.loss == pytest.approx(score(alone, test[0], labels=test[1])[1], rel=1e-5)
-    assert (
-        models[1].layers[0].log_strength.exp().mean()
-        < 1
-        < models[2].layers[0].log_strength.exp()[0]
-    )
+    weak, strong = (models[n].layers[0].log_strength.exp() for n in (1, 2))
+    assert weak.mean() < 1 < strong[0]
 
 
 def test_a_step_that_is_not_finite_is_left_out_and_validation_is_validation():
-    model = _digits("one step", dim=8)
     task = digit_task(0)
-    with torch.no_grad():
-        model.readout.weight[0] = torch.inf
-    start = {name: value.clone() for name, value in model.state_dict().items()}
-    fit([model], tasks=[task], steps=2, rates=[1e-2], seeds=[0])
-    assert all(torch.equal(value, start[name]) for name, value in model.state_dict().items())
-    fresh = _digits("one step", dim=8)
-    looks = fit(
-        [fresh], tasks=[task], steps=1, rates=[1e-2], seeds=[0], looks=(0,), validate=True, probed=0
-    )
-    fresh = _digits("one step", dim=8)
+    given = {"tasks": [task], "rates": [1e-2], "seeds": [0]}
+    model, fresh = (_digits("one step", dim=8) for _ in range(2))
+    looks = fit([model], steps=1, looks=(0,), validate=True, probed=0, **given)
     assert looks[0][0].accuracy == score(fresh, task.validation[0], labels=task.validation[1])[0]
+    with torch.no_grad():
+        fresh.readout.weight[0] = torch.inf
+    start = {name: value.clone() for name, value in fresh.state_dict().items()}
+    fit([fresh], steps=2, **given)
+    assert all(torch.equal(value, start[name]) for name, value in fresh.state_dict().items())
 
 
-@pytest.mark.nightly
-@pytest.mark.claim("B10")
-def test_couplings_alone_carry_the_digits():
-    """Live; spins without couplings fail the same probe; then what the tables say."""
-    task = digit_task(3)
-
-    def trained(arm, strength):
-        model = _digits(arm, seed=70, depth=1, strength=strength)
-        given = {"steps": 60, "rates": [0.03], "seeds": [70], "looks": (60,), "probed": 0}
-        return fit([model], tasks=[task], **given)[0][0].accuracy
-
-    gaps = [trained("couplings only", g) - trained("read-out only", g) for g in (2.0, 1e-6)]
-    assert gaps[0] > 0.1
-    assert abs(gaps[1]) < 0.08
-
-    table = DIGITS.read()
-    last = (table["step"] == table["step"].max()) & (table["layer"] == 1)
-    gap = [
-        table["accuracy"][last & (table["arm"] == a)] for a in ("couplings only", "read-out only")
-    ]
-    interval = stats.ttest_rel(*gap).confidence_interval(0.95)
-    found = difference(table, arm="couplings only", other="read-out only")
-    np.testing.assert_allclose(found[1:], (interval.low, interval.high), rtol=1e-9)
-    assert interval.low > 0.05
-    # Recall, each arm at the rate of its least median validation loss, read line by line.
-    lines = csv_lines(grids.TABLES["recall"].path)
-    saddle, frozen, answers = (
-        at_best(lines, arm=arm, updates="200", seen="200")
-        for arm in ("saddle", "frozen couplings", "answers only")
-    )
-    # Nine of ten pairs above zero hold the median above it with 98 %.
-    assert sum(saddle[split] > frozen[split] for split in saddle) >= 9
-    assert sum(saddle[split] > answers[split] + 0.3 for split in saddle) >= 9
-    assert max(answers.values()) < crowd_share(7, kinds=8) + 0.1
-    # Twice the updates leave nothing of it, and an arm against itself has nothing of it either.
-    lines = csv_lines(grids.TABLES["recall_longer"].path)
-    late = [
-        at_best(lines, arm=arm, updates="400", seen="400") for arm in ("saddle", "frozen couplings")
-    ]
-    assert all(abs(late[0][split] - late[1][split]) < 0.01 for split in late[0])
-    again = dict(zip(saddle, np.roll(list(saddle.values()), 1), strict=True))
-    assert sum(saddle[split] > again[split] for split in saddle) < 9
-    for row, rows in (("B10", "recall"), ("B10b", "copies")):
-        assert set(settings.TABLES[row].read()["task"]) == {rows}
+def test_every_token_is_read_and_only_what_is_asked_counts():
+    task = copy_task(0)
+    model = build_classifier("attention", seed=2, dim=8, depth=1, **task.shape)
+    tokens, labels = (part[:20] for part in task.test)
+    with torch.no_grad():
+        logits = model(tokens)
+        states = model.layers[0](model.embed(tokens))
+    torch.testing.assert_close(logits[3, 7], model.readout(states[3, 7]).detach())
+    right, loss = [], []
+    for sample, place in (labels >= 0).nonzero().tolist():
+        row = logits[sample, place].double().numpy()
+        wanted = int(labels[sample, place])
+        right.append(row.argmax() == wanted)
+        loss.append(math.log(np.exp(row).sum()) - row[wanted])
+    found = score(model, tokens, labels=labels)
+    assert found == pytest.approx((np.mean(right), np.mean(loss)), rel=1e-5)
+    assert len(right) == 20 * MARKS
 
 
 def csv_lines(path):
@@ -346,14 +367,83 @@ def csv_lines(path):
         return list(csv.DictReader(file))
 
 
-def at_best(lines, *, name="accuracy", **cell):
-    """By split, at the rate of the least median validation loss; by hand."""
+def at_best(lines, *, name="accuracy", updates="200", **cell):
+    """At the end of the trainings of a cell by split, at the rate of the least median loss."""
+    cell |= {"updates": updates, "seen": updates}
     here = [line for line in lines if all(line[key] == value for key, value in cell.items())]
     losses = {}
     for line in here:
         losses.setdefault(line["rate"], []).append(float(line["held"]))
     best = min(losses, key=lambda rate: statistics.median(losses[rate]))
     return {line["split"]: float(line[name]) for line in here if line["rate"] == best}
+
+
+@pytest.mark.nightly
+@pytest.mark.claim("B10")
+def test_couplings_alone_carry_the_digits():
+    """Live; spins without couplings fail the same probe; then what the tables say."""
+
+    def trained(arm, strength):
+        model = _digits(arm, seed=70, depth=1, strength=strength)
+        given = {"steps": 60, "rates": [0.03], "seeds": [70], "looks": (60,), "probed": 0}
+        return fit([model], tasks=[digit_task(3)], **given)[0][0].accuracy
+
+    gaps = [trained("couplings only", g) - trained("read-out only", g) for g in (2.0, 1e-6)]
+    assert gaps[0] > 0.1
+    assert abs(gaps[1]) < 0.08
+
+    table, arms = DIGITS.read(), ("couplings only", "read-out only")
+    last = (table["step"] == table["step"].max()) & (table["layer"] == 1)
+    interval = stats.ttest_rel(
+        *(table["accuracy"][last & (table["arm"] == arm)] for arm in arms)
+    ).confidence_interval(0.95)
+    found = difference(table, arm=arms[0], other=arms[1])
+    np.testing.assert_allclose(found[1:], (interval.low, interval.high), rtol=1e-9)
+    assert interval.low > 0.05
+    # Recall, each arm at the rate of its least median validation loss, read line by line.
+    lines = csv_lines(grids.TABLES["recall"].path)
+    saddle, frozen, answers = (
+        at_best(lines, arm=arm) for arm in ("saddle", "frozen couplings", "answers only")
+    )
+    # Nine of ten pairs above zero hold the median above it with 98 %.
+    assert sum(saddle[split] > frozen[split] for split in saddle) >= 9
+    assert sum(saddle[split] > answers[split] + 0.3 for split in saddle) >= 9
+    assert max(answers.values()) < crowd_share(7, kinds=8) + 0.1
+    # Twice the updates leave nothing of it, and an arm against itself has nothing of it either.
+    lines = csv_lines(grids.TABLES["recall_longer"].path)
+    late = [at_best(lines, arm=arm, updates="400") for arm in ("saddle", "frozen couplings")]
+    assert all(abs(late[0][split] - late[1][split]) < 0.01 for split in late[0])
+    again = dict(zip(saddle, np.roll(list(saddle.values()), 1), strict=True))
+    assert sum(saddle[split] > again[split] for split in saddle) < 9
+    for row, rows in (("B10", "recall"), ("B10b", "copies")):
+        assert set(settings.TABLES[row].read()["task"]) == {rows}
+
+
+@pytest.mark.claim("B10b")
+def test_copies_are_learned_in_front_of_frozen_couplings():
+    """Live: sooner with trained couplings, with frozen ones beyond the crowd; then the tables."""
+    task, crowd, right = copy_task(11), crowd_share(MARKS, kinds=SYMBOLS), {}
+    tokens, labels = (part[:200] for part in task.test)
+    for arm in ("saddle", "frozen couplings", "positions"):
+        network = build_classifier(arm, seed=3, depth=1, strength=0.6, **task.shape)
+        drawn = [p.detach().clone() for p in network.parameters() if not p.requires_grad]
+        fit([network], tasks=[task], rates=[0.018], seeds=[3], steps=50, probed=0)
+        right[arm] = score(network, tokens, labels=labels)[0]
+        kept = [p for p in network.parameters() if not p.requires_grad]
+        assert all(torch.equal(*pair) for pair in zip(drawn, kept, strict=True))
+    assert right["saddle"] > right["frozen couplings"] + 0.05
+    assert right["frozen couplings"] > 1.3 * crowd
+    # Couplings that see no tokens lack the property.
+    assert right["positions"] < 1.2 * crowd
+
+    table = COPIES.read()
+    places = table["accuracy"][table["arm"] == "positions"]
+    assert abs(places.mean() - crowd) < 3 * places.std(ddof=1) / math.sqrt(10) + 0.005
+    judged = settings.TABLES["B10b"].read()
+    early = np.isin(judged["seen"], ("60 of 60", "30 of 60"))
+    assert (judged["low"][early] > 0).all()
+    late = (judged["seen"] == "100 of 100") & (judged["measure"] == "accuracy")
+    assert (judged["value"][late] < 0.01).all()
 
 
 @pytest.mark.claim("B1b")
@@ -364,31 +454,30 @@ def test_mixers_inside_a_layer_and_out_of_it():
     tokens = task.test[0][:40]
     other = tokens.clone()
     other[:, :-1] = recall_task(4).test[0][:40, :-1]
+    # The value of one pair goes to another, so that the question has another answer.
+    swapped = tokens.clone()
+    swapped[:, 0, 8:16], swapped[:, 1, 8:16] = tokens[:, 1, 8:16], tokens[:, 0, 8:16]
     moved = {}
-    for arm in ("layer of spins", "layer of attention", "layer of averaging", "layer of identity"):
+    for arm in grids.LAYERS:
         model = build_classifier(arm, seed=5, depth=1, **task.shape)
         with torch.no_grad():
-            # The value of one pair goes to another, so that the question has another answer.
-            swapped = tokens.clone()
-            swapped[:, 0, 8:16], swapped[:, 1, 8:16] = tokens[:, 1, 8:16], tokens[:, 0, 8:16]
-            here, there, changed = (model(x) for x in (tokens, other, swapped))
-        moved[arm] = [float((here - x).norm() / here.norm()) for x in (there, changed)]
+            here, *changed = (model(x) for x in (tokens, other, swapped))
+        moved[arm] = [float((here - x).norm() / here.norm()) for x in changed]
     # Each token alone cannot be told from one beside other pairs: nothing can be looked up.
-    assert moved["layer of identity"] == [0.0, 0.0]
-    assert min(moved[f"layer of {arm}"][0] for arm in ("spins", "attention", "averaging")) > 0.02
-    found = {}
-    for name in ("digits", "recall"):
-        lines = csv_lines(grids.TABLES[f"layers_{name}"].path)
-        found[name] = {
-            arm: at_best(lines, arm=arm, strength="0.6", updates="200", seen="200")
+    assert moved.pop("layer of identity") == [0.0, 0.0]
+    assert min(there for there, _ in moved.values()) > 0.02
+    digits, recall = (
+        {
+            arm: at_best(csv_lines(grids.TABLES[f"layers_{name}"].path), arm=arm, strength="0.6")
             for arm in (*grids.MIXERS, *grids.LAYERS)
         }
+        for name in ("digits", "recall")
+    )
     crowd = crowd_share(7, kinds=8)
-    digits, recall = found["digits"], found["recall"]
     for split in digits["attention"]:
         assert digits["layer of averaging"][split] > digits["attention"][split]
-        assert abs(digits["layer of spins"][split] - digits["layer of attention"][split]) < 0.05
-        assert abs(recall["layer of spins"][split] - recall["layer of attention"][split]) < 0.05
+        for found in (digits, recall):
+            assert abs(found["layer of spins"][split] - found["layer of attention"][split]) < 0.05
         assert max(recall["layer of averaging"][split], recall["averaging"][split]) < crowd + 0.05
         # Mixers that cannot look up lack the property that spins have there.
         assert recall["layer of attention"][split] > recall["layer of averaging"][split] + 0.5
@@ -396,10 +485,9 @@ def test_mixers_inside_a_layer_and_out_of_it():
     # Splits drawn afterwards: no worse from 0.6, but from 0.3 one training is lost in recall.
     for name in ("digits", "recall"):
         lines = csv_lines(grids.TABLES[f"layers_{name}_again"].path)
-        start = {"updates": "200", "seen": "200"}
-        there = at_best(lines, arm="layer of attention", strength="0.6", **start)
+        there = at_best(lines, arm="layer of attention", strength="0.6")
         for strength, lost in (("0.6", 0), ("0.3", name == "recall")):
-            spins = at_best(lines, arm="layer of spins", strength=strength, **start)
+            spins = at_best(lines, arm="layer of spins", strength=strength)
             assert sum(spins[split] < there[split] - 0.5 for split in there) == lost
             assert lost or min(spins[split] - there[split] for split in there) > -0.05
 
@@ -408,8 +496,8 @@ def test_mixers_inside_a_layer_and_out_of_it():
 def test_couplings_that_are_numbers_by_hand():
     lines = csv_lines(grids.TABLES["digits"].path)
     for start in ("0.3", "0.6", "2"):
-        cell = {"strength": start, "updates": "200", "seen": "200"}
-        trained, frozen = (at_best(lines, arm=arm, **cell) for arm in ("numbers", "frozen numbers"))
+        arms = ("numbers", "frozen numbers")
+        trained, frozen = (at_best(lines, arm=arm, strength=start) for arm in arms)
         gains = [trained[split] - frozen[split] for split in trained]
         assert np.median(gains) > 0
         # From weak couplings every pair gains; from strong ones five cannot tell it from nothing.
@@ -428,12 +516,8 @@ def test_the_meter_on_pairs_by_brute_force():
     ).reshape(-1, 3)
     measure = np.repeat(weight, 40)
     judged = []
-    for strength, solver in (
-        (0.3, "saddle"),
-        (1.0, "saddle"),
-        (1.0, "fixed point"),
-        (2.0, "saddle"),
-    ):
+    cases = ((0.3, "saddle"), (1.0, "saddle"), (1.0, "fixed point"), (2.0, "saddle"))
+    for strength, solver in cases:
         options = {"strength": strength, "normalize": False, "dtype": torch.float64}
         module = SpinTransformerModule(3, heads=1, solver=solver, **options)
         module.warned = True
@@ -450,27 +534,26 @@ def test_the_meter_on_pairs_by_brute_force():
             truth = np.sqrt(3) * np.stack([chance.sum(1) @ points, chance.sum(0) @ points])
             off = np.linalg.norm(parts.spins[place].numpy() - truth) / np.linalg.norm(truth)
             judged.append((bool(trusted[place]), off))
-    assert sum(trusted for trusted, _ in judged) >= 6
-    assert max(off for trusted, off in judged if trusted) < 0.2
+    believed = [off for trusted, off in judged if trusted]
+    assert len(believed) >= 6
+    assert max(believed) < 0.2
     # One component: nothing is trusted, however weak the couplings.
     ising = SpinTransformerModule(1, heads=1, solver="saddle", strength=0.01, normalize=False)
     with torch.no_grad():
         ising(torch.randn(5, 3, 1, generator=generator))
     assert not ising.validity().trusted().any()
-    table = METER.read()
-    assert (table["value"] > 0).all()
+    assert (METER.read()["value"] > 0).all()
 
 
 @pytest.mark.claim("B11")
 def test_correlations_along_depth():
-    """Live, untrained and at weak couplings, then the table with an interval of scipy's own."""
-    task = digit_task(2)
-    tokens, labels = (part[:30] for part in task.test)
+    """Live, untrained and at weak couplings; then the table, line by line."""
+    tokens, labels = (part[:30] for part in digit_task(2).test)
     grown = {}
     for strength in (0.01, 0.6):
         stack = _digits("saddle", seed=3, depth=4, strength=strength)
         layers = probe_layers(stack, tokens, labels=labels)
-        grown[strength] = layers[-1].correlation - layers[0].correlation
+        grown[strength] = layers[-1]["correlation"] - layers[0]["correlation"]
     # Free spins hand their own fields on, and build nothing.
     assert abs(grown[0.01]) < 0.05
     assert grown[0.6] > 0.2
@@ -479,7 +562,7 @@ def test_correlations_along_depth():
     shares = {}
     for start in ("0.2", "0.3", "0.45", "0.6"):
         first, last, undriven = (
-            at_best(lines, name=name, strength=start, updates="120", seen="120")
+            at_best(lines, name=name, strength=start, updates="120")
             for name in ("first", "last", "undriven")
         )
         assert all(last[split] > first[split] + 0.2 for split in last)
@@ -490,66 +573,27 @@ def test_correlations_along_depth():
 
 @pytest.mark.nightly
 def test_tables_hold_what_the_command_gives():
-    """One arm of one start again, alone; the references of one split; the choice by hand."""
+    """One training of two tables again, alone; the references of a split; the choice by hand."""
     rate, strength = choice("recall", arm="attention")
-    tuning = TUNING.read()
+    tuning, table = TUNING.read(), RECALL.read()
     here = (tuning["experiment"] == "recall") & (tuning["arm"] == "attention")
     losses = tuning["loss"][here].reshape(len(RATES), len(TUNING_SPLITS)).mean(1)
     assert rate == RATES[losses.argmin()]
-    assert not set(tuning["split"]) & set(RECALL.read()["split"])
-    chosen = EXPERIMENTS["recall"]
-    task = chosen.task(1)
-    model = build_classifier("attention", seed=1001, depth=1, strength=strength, **task.shape)
-    look = fit([model], tasks=[task], steps=chosen.steps, rates=[rate], seeds=[1001], looks=(200,))
-    table = RECALL.read()
-    stored = values_of(table, arm="attention", name="accuracy")[3]
-    assert abs(look[0][0].accuracy - stored) < 0.03
-    assert look[0][0].layers[0].residual == pytest.approx(
-        values_of(table, arm="attention", name="residual")[3], abs=0.05
-    )
+    assert not set(tuning["split"]) & set(table["split"])
+    given = {"depth": 1, "steps": 200, "looks": (200,)}
+    _, _, [[look]] = train_arm("attention", recall_task, runs=[(1, 1, rate, strength)], **given)
+    stored = {n: values_of(table, arm="attention", name=n)[3] for n in ("accuracy", "residual")}
+    assert look.accuracy == pytest.approx(stored["accuracy"], abs=0.03)
+    assert look.layers[0]["residual"] == pytest.approx(stored["residual"], abs=0.05)
     references = REFERENCES.read()
     for row in REFERENCES.rows(split=2):
-        stored = references["accuracy"][
-            (references["split"] == 2) & (references["method"] == row["method"])
-        ]
-        assert abs(row["accuracy"] - stored[0]) < 0.01
-
-
-def test_couplings_that_are_numbers_and_layers_with_any_mixer():
-    """The saddle by scipy's root finder; what a layer adds to its mixer, by hand."""
-    model = build_classifier("numbers", seed=1, tokens=4, features=2, dim=6, heads=2, depth=1)
-    layer = model.layers[0].double()
-    tokens = torch.randn(1, 4, 6, generator=torch.manual_seed(1)).double()
-    with torch.no_grad():
-        found = layer(tokens)[0].numpy()
-    for head in range(2):
-        h = tokens[0].numpy() / np.sqrt((tokens[0].numpy() ** 2).mean(1, keepdims=True))
-        h = h[:, 3 * head : 3 * head + 3] / np.sqrt(3)
-        both = layer.couplings[head].detach().numpy()
-        both = (both + both.T) / 2
-        np.fill_diagonal(both, 0.0)
-
-        def lengths(t, both=both, h=h):
-            inverse = np.linalg.inv(np.diag(t) - both)
-            return np.diag(inverse) / 2 + ((inverse @ h / 2) ** 2).sum(1) - 1
-
-        t = optimize.root(lengths, np.full(4, 2.0)).x
-        want = np.sqrt(3) * np.linalg.inv(np.diag(t) - both) @ h / 2
-        np.testing.assert_allclose(found[:, 3 * head : 3 * head + 3], want, atol=1e-6)
-    trained = {
-        arm: {n.rpartition(".")[2] for n, p in _digits(arm).named_parameters() if p.requires_grad}
-        for arm in ("numbers", "frozen numbers", "answers only")
-    }
-    assert trained["numbers"] - trained["frozen numbers"] == {"couplings", "log_beta"}
-    assert trained["answers only"] == {"map_out", "weight", "bias"}
-    tokens = torch.randn(2, 8, 32)
-    whole = _digits("layer of averaging").layers[0]
-    mixed = whole.mixer(whole.before(tokens))
-    torch.testing.assert_close(mixed, mixed[:, :1].expand_as(mixed))
-    after = tokens + mixed
-    torch.testing.assert_close(whole(tokens), after + whole.forward_network(after))
-    alone = _digits("identity").layers[0]
-    torch.testing.assert_close(alone(tokens)[:, 3:4], alone(tokens[:, 3:4]))
+        here = (references["split"] == 2) & (references["method"] == row["method"])
+        assert row["accuracy"] == pytest.approx(references["accuracy"][here][0], abs=0.01)
+    copies = COPIES.read()
+    here = (copies["arm"] == "attention") & (copies["split"] == 1) & (copies["start"] == 1)
+    (row,) = train("attention", runs=[(1, 1)])
+    assert row["accuracy"] == pytest.approx(copies["accuracy"][here][0], abs=0.02)
+    assert row["parameters"] == copies["parameters"][here][0]
 
 
 @pytest.mark.nightly
@@ -559,14 +603,12 @@ def test_a_grid_holds_every_rate_and_both_looks(monkeypatch):
     )
     monkeypatch.setitem(grids.GRIDS, "small", small)
     rows = grids.grid_rows("small", arm="saddle", strength=0.5, updates=2)
-    assert len(rows) == 2 * 2 * 2
-    assert {(row["rate"], row["seen"]) for row in rows} == {
-        (r, s) for r in (0.01, 0.03) for s in (1, 2)
-    }
-    model = _digits("saddle", seed=1000, depth=2, strength=0.5)
-    given = {"steps": 2, "rates": [0.03], "seeds": [1000], "looks": (2,), "probed": 0}
-    look = fit([model], tasks=[digit_task(1)], **given)[0][0]
-    (row,) = (r for r in rows if (r["rate"], r["split"], r["seen"]) == (0.03, 1, 2))
+    cells = {(row["rate"], row["split"], row["seen"]): row for row in rows}
+    assert len(rows) == 8
+    assert set(cells) == set(itertools.product((0.01, 0.03), (0, 1), (1, 2)))
+    given = {"depth": 2, "steps": 2, "looks": (2,), "probed": 0}
+    _, _, [[look]] = train_arm("saddle", digit_task, runs=[(1, 0, 0.03, 0.5)], **given)
+    row = cells[0.03, 1, 2]
     assert row["bits"] == pytest.approx(look.loss / np.log(2), rel=1e-3)
     assert row["held"] == pytest.approx(look.held / np.log(2), rel=1e-3)
     assert row["held"] != row["bits"]

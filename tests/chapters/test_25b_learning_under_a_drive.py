@@ -47,14 +47,9 @@ def trained():
     return train("driven", task="recall", **setting, seed=0, updates=UPDATES, looks=LOOKS)
 
 
-def final(name, arm):
+def recall(name, arm, update=UPDATES):
     table = RECALL.read()
-    return table[name][(table["arm"] == arm) & (table["update"] == UPDATES)]
-
-
-def first(name, arm):
-    table = RECALL.read()
-    return table[name][(table["arm"] == arm) & (table["update"] == 0)]
+    return table[name][(table["arm"] == arm) & (table["update"] == update)]
 
 
 def test_layers_of_all_arms_have_the_same_size_within_four_percent():
@@ -97,9 +92,8 @@ def test_every_question_has_its_answer_among_the_pairs_and_shuffled_ones_by_chan
             asked = sequence[PAIRS:]
             assert all(value == PAIRS for _, value in asked)
             assert {key for key, _ in asked} == set(pairs)
-            right += [
-                pairs[key] == said for (key, _), said in zip(asked, targets[PAIRS:], strict=True)
-            ]
+            said = zip(asked, targets[PAIRS:], strict=True)
+            right += [pairs[key] == answer for (key, _), answer in said]
         assert np.mean(right) == pytest.approx(share, abs=0.03)
 
 
@@ -108,10 +102,9 @@ def test_no_part_of_the_text_is_in_two_places():
         sizes = [len(text_part(part, split=split)) for part in ("train", "validation", "test")]
         assert sum(sizes) == len(help_text())
         assert sizes[2] == pytest.approx(0.1 * len(help_text()), rel=0.01)
-    text = help_text()
-    assert torch.equal(text_part("test", split=0), text[-len(text_part("test", split=0)) :])
-    windows = whole_windows(text_part("test", split=1))
-    flat = text_part("test", split=1)
+    last, flat = (text_part("test", split=split) for split in (0, 1))
+    assert torch.equal(last, help_text()[-len(last) :])
+    windows = whole_windows(flat)
     assert torch.equal(windows.tokens[..., 0].flatten(), flat[: windows.targets.numel()])
     assert torch.equal(windows.targets[:, :-1], windows.tokens[:, 1:, 0])
     assert windows.tokens[0, :, 1].tolist() == list(range(WINDOW))
@@ -167,22 +160,18 @@ def test_only_causal_networks_say_the_same_before_the_future_is_written():
 def test_entropy_production_is_that_of_simulated_steps(seed):
     """Random one-way networks of 64 components: the formula is right for infinitely many."""
     rng = np.random.default_rng(seed)
-    module_tokens = torch.as_tensor(rng.integers(0, 5, (1, 5, 2)))
+    tokens = torch.as_tensor(rng.integers(0, 5, (1, 5, 2)))
     network = Network("driven", shape=SHAPES["recall"], strength=2.0, seed=seed)
-    _, parts = stationary_spins(network, module_tokens)
-    couplings = parts.couplings[0, 0].numpy()
+    couplings = stationary_spins(network, tokens)[1].couplings[0, 0]
     fields = rng.standard_normal((5, 64)) / 8
-    system = {
-        "couplings": torch.as_tensor(couplings),
-        "fields": torch.as_tensor(fields),
-        "beta": torch.full((1, 1), 1.3, dtype=torch.float64),
-    }
-    state = driven_start(system["fields"], beta=system["beta"])
+    beta = torch.full((1, 1), 1.3, dtype=torch.float64)
+    system = {"couplings": couplings, "fields": torch.as_tensor(fields), "beta": beta}
+    state = driven_start(system["fields"], beta=beta)
     for _ in range(6):
         made = driven_step(state, **system, theory="large D")
         state = made.state
-    rate = float(entropy_rate(made.delayed, couplings=system["couplings"], beta=system["beta"])) / 5
-    found = simulated_entropy(couplings, fields=fields, beta=1.3, replicas=400, seed=seed)
+    rate = float(entropy_rate(made.delayed, couplings=couplings, beta=beta)) / 5
+    found = simulated_entropy(couplings.numpy(), fields=fields, beta=1.3, replicas=400, seed=seed)
     assert found.error < 0.02 * rate
     assert found.value == pytest.approx(rate, rel=0.05)
 
@@ -198,7 +187,7 @@ def test_the_error_of_simulated_entropy_is_its_scatter():
 @pytest.mark.claim("B13b")
 def test_a_driven_layer_looks_up_and_reads_nothing_of_the_future(trained):
     """Answers from a dictionary; derivatives of the past by the future; the table's lead."""
-    network = trained.networks[-1]
+    network = trained[UPDATES]
     batch = draw_recall(100, seed=77)
     with torch.no_grad():
         said = network(batch.tokens).argmax(-1)
@@ -212,9 +201,9 @@ def test_a_driven_layer_looks_up_and_reads_nothing_of_the_future(trained):
     assert slope[:, 10:].abs().max() == 0
     assert slope[:, 9].abs().max() > 0
     assert focus(network, batch) > 0.5
-    driven = final("accuracy", "driven")
+    driven = recall("accuracy", "driven")
     assert mean_interval(driven)[0] > 0.5
-    assert mean_interval(driven - final("accuracy", "uniform"))[0] > 0.2
+    assert mean_interval(driven - recall("accuracy", "uniform"))[0] > 0.2
     text, counts = TEXT.read(), COUNTS.read()
     for split in (0, 1):
         rows = (text["arm"] == "driven") & (text["split"] == split)
@@ -226,7 +215,7 @@ def test_entropy_production_of_a_trained_layer_in_simulated_steps(trained):
     """Spins of 16 components with the trained couplings, before and after; then the table."""
     tokens = draw_recall(1, seed=5).tokens
     simulated = []
-    for network in (trained.networks[0], trained.networks[-1]):
+    for network in (trained[0], trained[UPDATES]):
         mixer, parts = stationary_spins(network, tokens)
         fields = network.embed(tokens)[0].double() @ mixer.map_in
         fields = fields / fields.square().mean(-1, keepdim=True).sqrt()
@@ -245,10 +234,13 @@ def test_entropy_production_of_a_trained_layer_in_simulated_steps(trained):
         simulated.append(np.mean(found))
         assert simulated[-1] == pytest.approx(float(parts.entropy_production.mean()), rel=0.1)
     assert simulated[1] < simulated[0]
-    change = final("entropy", "driven") - first("entropy", "driven")
-    assert mean_interval(change)[0] < 0
-    assert mean_interval(final("entropy", "driven") - final("entropy", SHUFFLED))[0] < 0
-    assert mean_interval(final("entropy", "one step") - first("entropy", "one step"))[0] > 0
+    driven, one_step = (
+        {update: recall("entropy", arm, update) for update in (0, UPDATES)}
+        for arm in ("driven", "one step")
+    )
+    assert mean_interval(driven[UPDATES] - driven[0])[0] < 0
+    assert mean_interval(driven[UPDATES] - recall("entropy", SHUFFLED))[0] < 0
+    assert mean_interval(one_step[UPDATES] - one_step[0])[0] > 0
 
 
 def test_focus_is_the_share_of_a_question_that_lies_on_its_pair():

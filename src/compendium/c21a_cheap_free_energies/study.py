@@ -182,14 +182,19 @@ def _error_rows(kind: str, size: int, copy: int) -> Rows:
     return [theory_errors(kind, size=size, sweeps=sweeps, seed=1000 * size + copy, copies=copies)]
 
 
+def _copies(systems: Mapping[int, int], *, after: Mapping[int, int] | None = None) -> Rows:
+    """So many systems of each size, numbered on from `after`."""
+    first = after or {}
+    return [
+        {"size": size, "copy": first.get(size, 0) + copy}
+        for size, count in systems.items()
+        for copy in range(count)
+    ]
+
+
 ERRORS = Table(
     path=Path(__file__).parent / "errors.csv",
-    units=[
-        {"kind": kind, "size": size, "copy": copy}
-        for kind in BETAS
-        for size, systems in SYSTEMS[kind].items()
-        for copy in range(systems)
-    ],
+    units=[{"kind": kind, **unit} for kind in BETAS for unit in _copies(SYSTEMS[kind])],
     rows=_error_rows,
 )
 
@@ -198,11 +203,7 @@ COLD = 1.2
 
 @stored(
     Path(__file__).parent / "errors_colder.csv",
-    units=[
-        {"size": size, "copy": copy}
-        for size, systems in {32: 96, 64: 72, 128: 48, 256: 20}.items()
-        for copy in range(systems)
-    ],
+    units=_copies({32: 96, 64: 72, 128: 48, 256: 20}),
     seconds=1.0,
     rtol=1e-2,
 )
@@ -230,38 +231,29 @@ def fall_of_errors() -> dict[tuple[str, str], Fall]:
     than their errors, from few systems, say, the error of the exponent is larger by as much.
     """
     table = ERRORS.read()
-    found = {}
-    for kind in BETAS:
-        for theory in THEORIES:
-            means = _means(table[theory], table["size"], table["kind"] == kind)
-            sizes = np.array(list(means))
-            value, error = np.array([(m.value, m.error) for m in means.values()]).T
-            keep = value > error
-            slope = _exponent(sizes[keep], value[keep], error[keep])
-            found[kind, theory] = Fall(sizes=sizes, value=value, error=error, slope=slope)
-    return found
+    return {
+        (kind, theory): _fall(table[theory], table["size"], table["kind"] == kind, seen=True)
+        for kind in BETAS
+        for theory in THEORIES
+    }
 
 
-def _exponent(sizes: np.ndarray, value: np.ndarray, error: np.ndarray) -> Estimate:
-    fit = fit_power(sizes, values=value, errors=error)
-    scale = max(1.0, fit.chi2**0.5)
-    return Estimate(
-        value=fit.slope.value, error=float(fit.slope.error) * scale, samples=fit.slope.samples
-    )
-
-
-def _fall(column: np.ndarray, sizes: np.ndarray, rows: np.ndarray, *, seen: bool) -> Estimate:
-    """The exponent of the means over systems of each size; `seen`: of those above their error."""
+def _fall(column: np.ndarray, sizes: np.ndarray, rows: np.ndarray, *, seen: bool) -> Fall:
+    """Means over systems of each size; their exponent, if `seen` of those above their error."""
     means = _means(column, sizes, rows)
+    known = np.array(list(means))
     value, error = np.array([(m.value, m.error) for m in means.values()]).T
     keep = (value > error) | (not seen)
-    return _exponent(np.array(list(means))[keep], value[keep], error[keep])
+    fit = fit_power(known[keep], values=value[keep], errors=error[keep])
+    wide = float(fit.slope.error) * max(1.0, fit.chi2**0.5)
+    slope = Estimate(value=fit.slope.value, error=wide, samples=int(rows.sum()))
+    return Fall(sizes=known, value=value, error=error, slope=slope)
 
 
-def _setting(slope: Estimate, *, against: float, sign: int, runs: int) -> Rows:
+def _setting(slope: Estimate, *, against: float, sign: int) -> Rows:
     value, error = sign * (float(slope.value) - against), float(slope.error)
-    told = {"value": value, "low": value - 1.96 * error, "high": value + 1.96 * error}
-    return [{**told, "runs": runs}]
+    ends = {"low": value - 1.96 * error, "high": value + 1.96 * error}
+    return [{"value": value, **ends, "runs": slope.samples}]
 
 
 def faster_rows(smallest: int, largest: int, half: int) -> Rows:
@@ -272,8 +264,8 @@ def faster_rows(smallest: int, largest: int, half: int) -> Rows:
     table = ERRORS.read()
     here = (table["kind"] == "gaussian") & (table["copy"] % 2 == half)
     here &= (table["size"] >= smallest) & (table["size"] <= largest)
-    slope = _fall(table["adaptive"], table["size"], here, seen=False)
-    return _setting(slope, against=-1.0, sign=-1, runs=int(here.sum()))
+    slope = _fall(table["adaptive"], table["size"], here, seen=False).slope
+    return _setting(slope, against=-1.0, sign=-1)
 
 
 FASTER = Table(
@@ -309,12 +301,13 @@ def exact_rows(clause: str, smallest: int, systems: str, beta: float) -> Rows:
         here &= table["copy"] % 2 == int(systems == "odd")
     sizes, counts = np.unique(table["size"][here], return_counts=True)
     here &= np.isin(table["size"], sizes[counts > 1])
-    mine, runs = _fall(table[theory], table["size"], here, seen=True), int(here.sum())
+    mine = _fall(table[theory], table["size"], here, seen=True).slope
     if rival is None:
-        return _setting(mine, against=bound, sign=1 if theory == "naive" else -1, runs=runs)
-    other = _fall(table[rival], table["size"], here, seen=True)
-    gap = Estimate(value=other.value - mine.value, error=np.hypot(other.error, mine.error))
-    return _setting(gap, against=bound, sign=1, runs=runs)
+        return _setting(mine, against=bound, sign=1 if theory == "naive" else -1)
+    other = _fall(table[rival], table["size"], here, seen=True).slope
+    error = np.hypot(other.error, mine.error)
+    gap = Estimate(value=other.value - mine.value, error=error, samples=mine.samples)
+    return _setting(gap, against=bound, sign=1)
 
 
 EXACT = Table(
@@ -381,23 +374,16 @@ def _overlap_rows(size: int, copy: int) -> Rows:
 
 
 FIRST = {32: 200, 64: 120, 128: 60, 256: 24, 512: 24}
-OVERLAPS = Table(
-    path=Path(__file__).parent / "overlaps.csv",
-    units=[
-        {"size": size, "copy": copy} for size, systems in FIRST.items() for copy in range(systems)
-    ],
-    rows=_overlap_rows,
-)
 # Drawn after the region of B7c, until time was up.
 AGAIN = {32: 68, 64: 40, 128: 19, 256: 6}
-OVERLAPS_AGAIN = Table(
-    path=Path(__file__).parent / "overlaps_again.csv",
-    units=[
-        {"size": size, "copy": FIRST[size] + copy}
-        for size, systems in AGAIN.items()
-        for copy in range(systems)
-    ],
-    rows=_overlap_rows,
+
+
+OVERLAPS, OVERLAPS_AGAIN = (
+    Table(path=Path(__file__).parent / f"{name}.csv", units=units, rows=_overlap_rows)
+    for name, units in (
+        ("overlaps", _copies(FIRST)),
+        ("overlaps_again", _copies(AGAIN, after=FIRST)),
+    )
 )
 
 
@@ -423,16 +409,14 @@ def width_exponent(beta: float, *, smallest: int = 32, systems: str = "first") -
         np.concatenate([t[name] for t in read]) for name in ("beta", "size", "spread")
     )
     here = (beta_of == beta) & (size >= smallest)
-    return _fall(spread, size, here, seen=False)
+    return _fall(spread, size, here, seen=False).slope
 
 
 def width_rows(beta: float, smallest: int, systems: str) -> Rows:
     """Before the line how much faster, beyond it how much slower than on it the width falls."""
     beyond = glass_state(beta, field_std=0.2).stability > 1
     slope = width_exponent(beta, smallest=smallest, systems=systems)
-    counts = {"first": [FIRST], "new": [AGAIN], "all": [FIRST, AGAIN]}[systems]
-    runs = sum(n for one in counts for size, n in one.items() if size >= smallest)
-    return _setting(slope, against=ON_THE_LINE, sign=1 if beyond else -1, runs=runs)
+    return _setting(slope, against=ON_THE_LINE, sign=1 if beyond else -1)
 
 
 WIDTHS = Table(
@@ -448,10 +432,8 @@ WIDTHS = Table(
 
 def growth(values: Mapping[int, Estimate]) -> Estimate:
     """The exponent with which positive values grow with the size, a weighted fit."""
-    errors = [float(v.error) for v in values.values()]
-    return fit_power(
-        list(values), values=[float(v.value) for v in values.values()], errors=errors
-    ).slope
+    value, error = np.array([(v.value, v.error) for v in values.values()]).T
+    return fit_power(list(values), values=value, errors=error).slope
 
 
 @record

@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
+from compendium.common.drawing import points
 from spinformer.plot.style import COLORS, SEQUENTIAL, label_panels
 
 
@@ -64,9 +65,7 @@ def show_theories(components: Sequence[int], wrong: Mapping[str, np.ndarray]) ->
         bar = squares.std(axis=1, ddof=1) / squares.shape[1] ** 0.5 / (2 * middle)
         # On a logarithmic axis a bar may not reach zero.
         bars = np.stack([np.minimum(bar, 0.9 * middle), bar])
-        axis.errorbar(
-            components, middle, bars, fmt=mark, ms=4, capsize=2, color=COLORS[color], label=label
-        )
+        points(axis, components, middle, bars, color, fmt=mark, ms=4, label=label)
     axis.set(xscale="log", yscale="log", xlabel="components $D$", ylabel="error of $m$")
     axis.set_xticks(components, [str(n) for n in components])
     axis.minorticks_off()

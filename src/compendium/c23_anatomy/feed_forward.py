@@ -23,14 +23,13 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bookmaker.tables import Rows, stored
 from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
-from compendium.common.rows import grid
-from spinformer.core.random import TorchSeed, torch_generator
+from compendium.common.rows import array_of, grid, median_rows
+from spinformer.core.random import TorchSeed
 
 
 def own_token_share(
@@ -84,7 +83,7 @@ def fit_per_token(
     targets: Tensor,
     width: int,
     steps: int,
-    seed: TorchSeed,
+    seed: int,
     elsewhere: tuple[Tensor, Tensor] | None = None,
 ) -> dict[str, float]:
     """Train x ↦ W₂ gelu(W₁x + b₁) + b₂ on one token at a time, as a transformer's feed-forward.
@@ -104,12 +103,10 @@ def fit_per_token(
         return (x.detach().double() - shift) / scale, (y.detach().double() - centre) / size
 
     x, y = prepared(inputs, targets)
-    generator = torch_generator(seed)
     # torch draws initial weights from its global state and nowhere else: it is lent ours.
     with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(generator.get_state())
+        torch.manual_seed(seed)
         network = _train(x[:cut], y[:cut], width, steps)
-        generator.set_state(torch.get_rng_state())
 
     def score(x: Tensor, y: Tensor) -> float:
         with torch.no_grad():
@@ -206,10 +203,8 @@ def LEARNED(gamma: float, surroundings: str, seed: int) -> Rows:
 )
 def SETTINGS(gamma: float, data: str, seeds: str) -> Rows:
     """How far what is learned of clusters lies above one half: median and range of five."""
-    table = LEARNED.read()
-    systems, steps = (int(word) for word in data.split(" systems, ")[:2])
-    here = (table["surroundings"] == "clusters") & (table["gamma"] == gamma)
-    here &= (table["systems"] == systems) & (table["steps"] == steps)
-    above = table["test"][here & ((table["seed"] < SEEDS // 2) == (seeds == "first five"))] - 0.5
-    told = {"value": np.median(above), "low": above.min(), "high": above.max()}
-    return [{**told, "runs": len(above)}]
+    systems, steps = (int(word) for word in data.split(" systems, "))
+    cell = {"surroundings": "clusters", "gamma": gamma, "systems": systems, "steps": steps}
+    above = array_of(LEARNED.read(), "test", "seed", **cell) - 0.5
+    half = SEEDS // 2
+    return median_rows(above[:half] if seeds == "first five" else above[half:])

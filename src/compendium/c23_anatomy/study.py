@@ -27,7 +27,12 @@ from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.large_d import free_energy, vector_spins
-from spinformer.spins.module import SpinTransformerModule, softmax_couplings, softmax_response
+from spinformer.spins.module import (
+    SpinTransformerModule,
+    response_attention,
+    softmax_couplings,
+    softmax_response,
+)
 from spinformer.spins.vectors import two_spins
 
 Value = TypeVar("Value", float, np.ndarray, Tensor)
@@ -249,9 +254,8 @@ def locality(fields: Tensor, *, bilinear: Tensor, frozen: bool = False, **option
 
     if frozen:
         held = dissect(fields, bilinear=bilinear, **options)
-        weighted = held.couplings * held.correlation
         total = held.couplings.sum(dim=-1, keepdim=True)
-        weights = weighted - held.couplings * weighted.sum(dim=-1, keepdim=True) / total
+        weights = response_attention(held.couplings, correlation=held.correlation, strength=total)
         # r = γ√D (G h Aᵀ + Gᵀ h A): the block (i, j) is G_ij A + G_ji Aᵀ.
         scale = options.get("gamma", 1.0) * fields.shape[-1] ** 0.5
         blocks = weights[:, :, None, None] * bilinear + weights.T[:, :, None, None] * bilinear.T

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from spinformer.plot.style import COLORS
+from compendium.common.drawing import points
 
 
 def plot_depth(axis: Axes, *, curves: Mapping[str, np.ndarray], half: Callable[..., float]) -> None:
@@ -19,6 +18,5 @@ def plot_depth(axis: Axes, *, curves: Mapping[str, np.ndarray], half: Callable[.
         # A little apart, so that bars do not cover each other.
         depth = np.arange(len(values)) + 0.05 * (place - (count - 1) / 2)
         bars = [half(row) for row in values]
-        look: Any = {"fmt": "o-", "ms": 4, "capsize": 2, "color": COLORS[tone], "label": label}
-        axis.errorbar(depth, values.mean(axis=1), bars, **look)
+        points(axis, depth, values.mean(axis=1), bars, tone, fmt="o-", ms=4, label=label)
     axis.set_xlabel("layer")

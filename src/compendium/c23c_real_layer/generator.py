@@ -28,6 +28,7 @@ from compendium.c23c_real_layer.study import (
     _without_diagonal,
     attention_scores,
     unseen_scores,
+    written,
 )
 from compendium.common.models import decoder
 from spinformer.language.decoder import (
@@ -41,11 +42,6 @@ from spinformer.spins.large_d import vector_spins
 
 PARTS = ("own", "uniform", "symmetrized", "balanced", "directed", "other head")
 STRENGTH = 0.5
-
-
-def layer_of(model: Decoder, number: int) -> Decoder:
-    """The model that is block `number` alone."""
-    return replace(model, blocks=[model.blocks[number]])
 
 
 def traced(model: Decoder, states: Tensor) -> BlockTrace:
@@ -77,8 +73,7 @@ def mixed_values(model: Decoder, trace: BlockTrace) -> dict[str, Tensor]:
         "directed": _without_diagonal(weights) @ values,
         "other head": between.roll(1, 1) @ values,
     }
-    output = model.blocks[-1]["output"].unflatten(1, (model.heads, -1))
-    return {name: torch.einsum("bhnd,ohd->bhno", part, output) for name, part in mixed.items()}
+    return written(mixed, model.blocks[-1]["output"])
 
 
 def correlations(model: Decoder, trace: BlockTrace) -> Tensor:
@@ -104,7 +99,7 @@ def text_blocks(
 ) -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
     """Terms and output of the attention of a block; own input, responses and output, by token."""
     below = replace(model, blocks=model.blocks[: number + 1])
-    trace, alone = traced(below, inputs), layer_of(model, number)
+    trace, alone = traced(below, inputs), replace(model, blocks=[model.blocks[number]])
     stream = trace.inputs + trace.attended
     c = correlations(alone, trace).to(inputs)
     with torch.enable_grad():
@@ -119,13 +114,20 @@ def text_blocks(
     return terms, trace.attended.double(), flat
 
 
-def generator_rows(model: Decoder, number: int) -> Rows:
-    """R² of every part on each text, fitted on the others."""
-    texts = sample_texts()
+@stored(
+    Path(__file__).with_name("generator.csv"),
+    units=[{"layer": layer} for layer in range(0, 30, 6)],
+    seconds=40.0,
+    rtol=1e-3,
+    within={"score": 2e-3},
+)
+def GENERATOR(layer: int) -> Rows:
+    """What the parts of its spins predict of a layer of SmolLM2, texts left out one by one."""
+    model, texts = decoder(), sample_texts()
     found = [
         text_blocks(
             model,
-            number,
+            layer,
             model.embedding[token_numbers(model, text)[: WINDOWS * LENGTH].view(WINDOWS, LENGTH)],
         )
         for text in texts.values()
@@ -148,15 +150,3 @@ def generator_rows(model: Decoder, number: int) -> Rows:
         for part, values in scores.items()
         for text, score in zip(texts, values, strict=True)
     ]
-
-
-@stored(
-    Path(__file__).with_name("generator.csv"),
-    units=[{"layer": layer} for layer in range(0, 30, 6)],
-    seconds=40.0,
-    rtol=1e-3,
-    within={"score": 2e-3},
-)
-def GENERATOR(layer: int) -> Rows:
-    """What the parts of its spins predict of a layer of SmolLM2, texts left out one by one."""
-    return generator_rows(decoder(), layer)

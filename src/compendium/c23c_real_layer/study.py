@@ -47,7 +47,7 @@ from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import encoder
-from compendium.common.rows import grid, mean_rows
+from compendium.common.rows import array_of, grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.language.encoder import (
@@ -109,6 +109,7 @@ def layer_parts(
     }
 
     name = f"encoder.layer.{trace.layer}.attention"
+    output = model.weights[f"{name}.output.dense.weight"]
     query, key = (
         model.weights[f"{name}.self.{which}.weight"].unflatten(0, (heads, width))
         for which in ("query", "key")
@@ -122,7 +123,7 @@ def layer_parts(
     correlation = solved.correlations
     whole = response(weights, correlation)
     return LayerParts(
-        terms={**mixing_terms(model, trace, seed=seed), **_written(model, trace, mixed)},
+        terms={**mixing_terms(model, trace, seed=seed), **written(mixed, output)},
         responses={
             "response": whole,
             "other head": response(weights[:, other], correlation),
@@ -154,7 +155,8 @@ def mixing_terms(
         "other head": between[:, other] @ values,
         "shuffled": between[..., moved, :][..., moved] @ values,
     }
-    return _written(model, trace, mixed)
+    output = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"]
+    return written(mixed, output)
 
 
 def without_sinks(
@@ -182,13 +184,11 @@ def _weights(trace: LayerTrace, *, seed: TorchSeed) -> tuple[Tensor, Tensor, Ten
     return weights, other, torch.randperm(weights.shape[-1], generator=generator)
 
 
-def _written(
-    model: LanguageModel, trace: LayerTrace, mixed: dict[str, Tensor]
-) -> dict[str, Tensor]:
-    """What heads' parts (B, H, N, d) write into the residual stream, (B, H, N, D)."""
-    name = f"encoder.layer.{trace.layer}.attention.output.dense.weight"
-    output = model.weights[name].unflatten(1, (trace.values.shape[1], -1))
-    return {k: torch.einsum("bhnd,ohd->bhno", part, output) for k, part in mixed.items()}
+def written(mixed: Mapping[str, Tensor], output: Tensor) -> dict[str, Tensor]:
+    """What heads' parts (B, H, N, d) write into the residual stream, (B, H, N, D), by `output`."""
+    heads = next(iter(mixed.values())).shape[1]
+    matrix = output.unflatten(1, (heads, -1))
+    return {name: torch.einsum("bhnd,ohd->bhno", part, matrix) for name, part in mixed.items()}
 
 
 def _without_diagonal(weights: Tensor) -> Tensor:
@@ -197,14 +197,14 @@ def _without_diagonal(weights: Tensor) -> Tensor:
 
 def feed_forward_output(model: LanguageModel, trace: LayerTrace) -> Tensor:
     """What the layer's feed-forward network adds to its input, (B, N, D), with its last bias."""
-    prefix = f"encoder.layer.{trace.layer}"
-    states = trace.normalized
-    for name in ("intermediate.dense", "output.dense"):
-        matrix, bias = (model.weights[f"{prefix}.{name}.{part}"] for part in ("weight", "bias"))
-        states = functional.linear(states, matrix, bias)
-        if name == "intermediate.dense":
-            states = functional.gelu(states)
-    return states
+
+    def dense(name: str, states: Tensor) -> Tensor:
+        prefix = f"encoder.layer.{trace.layer}.{name}.dense"
+        return functional.linear(
+            states, model.weights[f"{prefix}.weight"], model.weights[f"{prefix}.bias"]
+        )
+
+    return dense("output", functional.gelu(dense("intermediate", trace.normalized)))
 
 
 LENGTH, WINDOWS = 64, 4
@@ -256,20 +256,15 @@ def attention_scores(
     `sets` names the terms that each score may use, each with one number for a head.
     """
     names = sorted({name for chosen in sets.values() for name in chosen})
-    moments = [
-        _Moments.of(known, names, target) for known, target in zip(terms, targets, strict=True)
-    ]
-    heads = len(moments[0].along) // len(names)
+    moments = [_moments(known, names, goal) for known, goal in zip(terms, targets, strict=True)]
+    heads = terms[0][names[0]].shape[1]
     scores: dict[str, list[float]] = {name: [] for name in sets}
     for tested in moments:
-        seen = [moment for moment in moments if moment is not tested]
-        count = sum(moment.count for moment in seen)
-        shift = torch.stack([moment.sums for moment in seen]).sum(dim=0) / count
-        centre = torch.stack([moment.goal for moment in seen]).sum(dim=0) / count
-        known = [moment.about(shift, centre) for moment in seen]
-        square = torch.stack([both for both, _, _ in known]).sum(dim=0)
-        along = torch.stack([both for _, both, _ in known]).sum(dim=0)
-        met, against, whole = tested.about(shift, centre)
+        others = zip(*(one for one in moments if one is not tested), strict=True)
+        count, sums, goal, *products = (torch.stack(parts).sum(dim=0) for parts in others)
+        shift, centre = sums / count, goal / count
+        square, along, _ = _about(shift, centre, count, sums, goal, *products)
+        met, against, whole = _about(shift, centre, *tested)
         for name, chosen in sets.items():
             places = torch.cat([names.index(k) * heads + torch.arange(heads) for k in chosen])
             # The pseudo-inverse: heads that do nothing take no part.
@@ -279,42 +274,33 @@ def attention_scores(
     return scores
 
 
-@record
-class _Moments:
+def _moments(known: Mapping[str, Tensor], names: Sequence[str], target: Tensor) -> list[Tensor]:
     """What a least-squares fit needs of one text: every fit that leaves out a text adds these up.
 
-    `count` tokens; sums over them, `sums` (terms, channels) and `goal` (channels,); products over
-    tokens and channels, `square` (terms, terms), `along` (terms,) and `whole`.
+    The number of tokens; sums over them, (terms, channels) and (channels,); products over tokens
+    and channels, (terms, terms), (terms,) and a number.
     """
+    terms = torch.cat([known[name].transpose(0, 1).flatten(1, 2) for name in names])
+    goal, flat = target.flatten(0, 1), terms.flatten(1)
+    sums = [torch.tensor(len(goal)), terms.sum(dim=1), goal.sum(dim=0)]
+    return [*sums, flat @ flat.T, flat @ goal.flatten(), goal.square().sum()]
 
-    count: int
-    sums: Tensor
-    goal: Tensor
-    square: Tensor
-    along: Tensor
-    whole: Tensor
 
-    @classmethod
-    def of(cls, known: Mapping[str, Tensor], names: Sequence[str], target: Tensor) -> _Moments:
-        terms = torch.cat([known[name].transpose(0, 1).flatten(1, 2) for name in names])
-        goal = target.flatten(0, 1)
-        flat = terms.flatten(1)
-        return cls(
-            count=len(goal),
-            sums=terms.sum(dim=1),
-            goal=goal.sum(dim=0),
-            square=flat @ flat.T,
-            along=flat @ goal.flatten(),
-            whole=goal.square().sum(),
-        )
-
-    def about(self, shift: Tensor, centre: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The three products of terms less `shift` (terms, channels) and goal less `centre`."""
-        mixed = self.sums @ shift.T
-        square = self.square - mixed - mixed.T + self.count * shift @ shift.T
-        along = self.along - self.sums @ centre - shift @ (self.goal - self.count * centre)
-        whole = self.whole - 2 * self.goal @ centre + self.count * centre @ centre
-        return square, along, whole
+def _about(
+    shift: Tensor,
+    centre: Tensor,
+    count: Tensor,
+    sums: Tensor,
+    goal: Tensor,
+    square: Tensor,
+    along: Tensor,
+    whole: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The three products of terms less `shift` (terms, channels) and goal less `centre`."""
+    mixed = sums @ shift.T
+    square = square - mixed - mixed.T + count * shift @ shift.T
+    along = along - sums @ centre - shift @ (goal - count * centre)
+    return square, along, whole - 2 * goal @ centre + count * centre @ centre
 
 
 def feed_forward_scores(
@@ -396,17 +382,23 @@ def _share(wrong: Tensor, whole: Tensor) -> float:
     return 1 - float(wrong.square().sum() / whole.square().sum())
 
 
-def layer_rows(
-    model: LanguageModel,
-    layer: int,
-    *,
-    seed: int = 0,
-    windows: int = WINDOWS,
-    length: int = LENGTH,
-    texts: Mapping[str, str] | None = None,
-) -> Rows:
-    """Rows of the table for one layer: text, target, part, score."""
-    found = text_parts(model, layer, seed=seed, windows=windows, length=length, texts=texts)
+@stored(
+    Path(__file__).with_name("layers.csv"),
+    units=[
+        *({"weights": "trained", "seed": 0, "layer": layer} for layer in range(6)),
+        *({"weights": "initial", "seed": s, "layer": layer} for s in range(2) for layer in (0, 3)),
+        {"weights": "trained", "seed": 1, "layer": 3},
+    ],
+)
+def LAYERS(weights: str, seed: int, layer: int) -> Rows:
+    """What the parts of one layer predict, with trained or with random weights.
+
+    A row for each text, target and part.
+    """
+    model = encoder()
+    if weights != "trained":
+        model = random_weights(model, weights, seed=seed)
+    found = text_parts(model, layer, seed=seed)
     each = list(found.values())
     targets = {
         "attention": attention_scores(
@@ -421,22 +413,6 @@ def layer_rows(
         for part, values in scores.items()
         for text, score in zip(found, values, strict=True)
     ]
-
-
-@stored(
-    Path(__file__).with_name("layers.csv"),
-    units=[
-        *({"weights": "trained", "seed": 0, "layer": layer} for layer in range(6)),
-        *({"weights": "initial", "seed": s, "layer": layer} for s in range(2) for layer in (0, 3)),
-        {"weights": "trained", "seed": 1, "layer": 3},
-    ],
-)
-def LAYERS(weights: str, seed: int, layer: int) -> Rows:
-    """What the parts of one layer predict, with trained or with random weights."""
-    model = encoder()
-    if weights != "trained":
-        model = random_weights(model, weights, seed=seed)
-    return layer_rows(model, layer, seed=seed)
 
 
 # Sets of terms for the question who is made to look back: live, and for the table of settings.
@@ -498,14 +474,12 @@ def READING(mixing: str, companion: str, layers: str) -> Rows:
     input tells of the feed-forward output.
     """
     table = LAYERS.read()
-    chosen = range(6)[
-        {"all": slice(None), "first three": slice(3), "last three": slice(3, 6)}[layers]
-    ]
-    own = (table["weights"] == "trained") & (table["seed"] == 0) & np.isin(table["layer"], chosen)
+    chosen = {"all": slice(6), "first three": slice(3), "last three": slice(3, 6)}[layers]
 
     def score(target: str, part: str) -> np.ndarray:
-        rows = own & (table["target"] == target) & (table["part"] == part)
-        return np.asarray(table["score"][rows].reshape(len(chosen), -1).mean(0))
+        own = {"weights": "trained", "seed": 0, "target": target, "part": part}
+        found = array_of(table, "score", "layer", "text", **own)
+        return np.asarray(found[chosen].mean(0))
 
     added = score("feed-forward", companion) - score("feed-forward", "own")
     return mean_rows(np.minimum(score("attention", mixing) - 0.5, added - 0.05))

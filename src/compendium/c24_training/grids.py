@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bookmaker.tables import Rows, Table
 from compendium.c24_training.sixteen import copy_task
-from compendium.c24_training.study import train_arm
+from compendium.c24_training.study import four_digits, train_arm
 from compendium.common.token_tasks import Task, digit_task, recall_task
 from spinformer.core.records import record
 
@@ -137,10 +137,9 @@ def grid_rows(name: str, *, arm: str, strength: float, updates: int) -> Rows:
             told = {"accuracy": look.accuracy, "bits": bits, "held": held}
             if look.layers:
                 last = look.layers[-1]
-                told |= {"first": look.layers[0].correlation, "last": last.correlation}
-                told |= {"undriven": last.undriven, "residual": last.residual}
-            short = {key: float(f"{value:.4g}") for key, value in told.items()}
-            rows.append({"rate": rate, "split": split, "seen": look.step, **short})
+                told |= {"first": look.layers[0]["correlation"], "last": last["correlation"]}
+                told |= {"undriven": last["undriven"], "residual": last["residual"]}
+            rows.append({"rate": rate, "split": split, "seen": look.step, **four_digits(told)})
     return rows
 
 

@@ -24,9 +24,21 @@ COUPLINGS = {"weak": (0.1, 0.3, 1.0), "strong": (2.0, 5.0)}
 EACH = 60  # pairs at every strength
 
 
+@stored(
+    Path(__file__).with_name("settings_B8b.csv"),
+    units=[
+        {"dim": dim, "couplings": couplings, "beta": beta, "solver": solver}
+        for dim, beta, (couplings, solver) in itertools.product(
+            (2, 3, 4, 16),
+            (0.5, 1.5, 3.0),
+            (("weak", "saddle"), ("strong", "saddle"), ("weak", "fixed point")),
+        )
+    ],
+    seconds=3.0,
+)
 @torch.no_grad()
-def judged_pairs(dim: int, *, couplings: str, beta: float, solver: str) -> tuple[int, int]:
-    """How many of random pairs the meter trusts, and how many of these are off by more."""
+def METER(dim: int, couplings: str, beta: float, solver: str) -> Rows:
+    """Of random pairs that are trusted the share that may be wrong, less the share that is."""
     generator = torch_generator(0)
     trusted = wrong = 0
     for strength in COUPLINGS[couplings]:
@@ -44,22 +56,4 @@ def judged_pairs(dim: int, *, couplings: str, beta: float, solver: str) -> tuple
             truth = torch.from_numpy(two_spins(found[0], fields=found[1], beta=beta).magnetization)
             off = (parts.spins[place] - truth).norm() / truth.norm()
             trusted, wrong = trusted + 1, wrong + int(off > TOLERANCE)
-    return trusted, wrong
-
-
-@stored(
-    Path(__file__).with_name("settings_B8b.csv"),
-    units=[
-        {"dim": dim, "couplings": couplings, "beta": beta, "solver": solver}
-        for dim, beta, (couplings, solver) in itertools.product(
-            (2, 3, 4, 16),
-            (0.5, 1.5, 3.0),
-            (("weak", "saddle"), ("strong", "saddle"), ("weak", "fixed point")),
-        )
-    ],
-    seconds=3.0,
-)
-def METER(dim: int, couplings: str, beta: float, solver: str) -> Rows:
-    """The share of what is trusted that may be wrong, less the share that is."""
-    trusted, wrong = judged_pairs(dim, couplings=couplings, beta=beta, solver=solver)
     return share_rows(wrong, trials=trusted, bound=ACCEPTED, sign=-1)

@@ -15,7 +15,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c24_training import grids
-from compendium.common.rows import grid, median_rows
+from compendium.common.rows import array_of, grid, median_rows
 
 _HERE = Path(__file__).parent
 # What an accuracy may be off and still be called the same.
@@ -34,13 +34,14 @@ def trainings(
 
     `seen`: "60 of 100" updates. At the given `rate`, or at the arm's own best.
     """
-    table = _read(grid)
     look, _, updates = seen.partition(" of ")
-    chosen = {"arm": arm, "strength": strength, "updates": int(updates), "seen": int(look)}
-    here = np.all([table[key] == value for key, value in chosen.items()], axis=0)
-    rates = np.unique(table["rate"][here]) if rate is None else [rate]
-    best = min(rates, key=lambda r: float(np.median(table["held"][here & (table["rate"] == r)])))
-    return np.asarray(table[name][here & (table["rate"] == best)])
+    cell = {"arm": arm, "strength": strength, "updates": int(updates), "seen": int(look)}
+    if rate is not None:
+        cell["rate"] = rate
+    held, found = (
+        array_of(_read(grid), column, "rate", "split", **cell) for column in ("held", name)
+    )
+    return np.asarray(found[np.median(held, axis=1).argmin()])
 
 
 def gap(grid: str, *, arms: Sequence[tuple[str, float]], seen: str, measure: str) -> np.ndarray:

@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
 from bookmaker.tables import Rows, stored
-from compendium.c24_training.study import train_arm
+from compendium.c24_training.study import four_digits, train_arm
 from compendium.c24_training.tables import SPLITS, STARTS
 from compendium.common.classifiers import parameter_count
 from compendium.common.token_tasks import TEST, VALIDATION, Task
@@ -95,10 +95,9 @@ def train(arm: str, *, runs: Sequence[tuple[int, int]]) -> Rows:
             "split": split,
             "start": start,
             "parameters": parameter_count(model),
-            "accuracy": float(f"{looks[0].accuracy:.4g}"),
-            "bits": float(f"{looks[0].loss / math.log(2):.4g}"),
+            **four_digits({"accuracy": look.accuracy, "bits": look.loss / math.log(2)}),
         }
-        for (split, start), model, looks in zip(runs, models, found, strict=True)
+        for (split, start), model, (look,) in zip(runs, models, found, strict=True)
     ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,26 +20,33 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
 from compendium.common.classifiers import TokenClassifier, build_classifier
+from compendium.common.rows import Columns, array_of
 from compendium.common.token_tasks import Task
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import mean_interval
-from spinformer.spins.module import SpinTransformerModule
+from spinformer.spins.module import ModuleParts, SpinTransformerModule
 from spinformer.spins.vectors import sample_vector_spins
 
-SHUFFLE = 17
+# What `probe_layers` knows of spins alone.
+_OF_SPINS = (
+    *("polarization", "correlation", "connected", "collective", "response"),
+    *("converged", "physical", "trusted", "distance", "correction"),
+)
 
 
-@record
-class LayerProbe:
-    """One layer on a set of samples; averages over samples, tokens and heads.
+@torch.no_grad()
+def probe_layers(
+    model: TokenClassifier, tokens: Tensor, *, labels: Tensor
+) -> list[dict[str, float]]:
+    """The collective behaviour of every layer for these samples, first layer first.
 
-    Of spins: `polarization` |<u_i>|, 0 free to 1 frozen. `correlation` <u_i . u_j> over pairs of
-    different spins, `connected` the same less <u_i> . <u_j>. `collective`: the largest eigenvalue
-    of the covariance C - m mT over its mean diagonal, 1 for spins that fluctuate alone, N for one
-    mode of all. `response`: the response's share of the output, response . m / m . m. `converged`,
-    `physical`, `trusted`: shares of the systems, `distance` and `correction` medians, all as in
-    `spins.module.Validity`.
+    Averages over samples, tokens and heads; NaN in layers without spins: `polarization` |<u_i>|,
+    0 free to 1 frozen. `correlation` <u_i . u_j> over pairs of different spins, `connected` the
+    same less <u_i> . <u_j>. `collective`: the largest eigenvalue of the covariance C - m mT over
+    its mean diagonal, 1 for spins that fluctuate alone, N for one mode of all. `response`: the
+    response's share of the output, response . m / m . m. `converged`, `physical`, `trusted`:
+    shares of the systems, `distance` and `correction` medians, all as in `spins.module.Validity`.
 
     Of any layer: `similarity`, cosine of different tokens in the output; `residual`, the distance
     of the tokens from their mean, relative to their size [dong2021attention]; `separation`, the
@@ -46,58 +54,30 @@ class LayerProbe:
     correlation of the spins, or the similarity of tokens without spins, when every input token of
     this layer is taken from another sample.
     """
-
-    polarization: float
-    correlation: float
-    connected: float
-    collective: float
-    response: float
-    converged: float
-    physical: float
-    trusted: float
-    distance: float
-    correction: float
-    similarity: float
-    residual: float
-    separation: float
-    undriven: float
-
-
-@torch.no_grad()
-def probe_layers(model: TokenClassifier, tokens: Tensor, *, labels: Tensor) -> list[LayerProbe]:
-    """The collective behaviour of every layer for these samples, first layer first."""
     state, probes = model.embed(tokens), []
     for layer in model.layers:
-        mixed = _shuffled(state)
-        spins = dict.fromkeys(
-            (
-                *("polarization", "correlation", "connected", "collective", "response"),
-                *("converged", "physical", "trusted", "distance", "correction"),
-            ),
-            float("nan"),
-        )
+        mixed, spins = _shuffled(state), dict.fromkeys(_OF_SPINS, float("nan"))
         if isinstance(layer, SpinTransformerModule):
             undriven = off_diagonal(layer(mixed, return_parts=True)[1].correlation)
-            spins, state = _probe_spins(layer, state)
+            state, parts = layer(state, return_parts=True)
+            spins |= _probe_spins(parts)
         else:
-            undriven = _similarity(layer(mixed))
-            state = layer(state)
+            undriven, state = _similarity(layer(mixed)), layer(state)
         mean = state.mean(-2, keepdim=True)
         apart = (state - mean).norm(dim=(-2, -1)) / state.norm(dim=(-2, -1))
         probes.append(
-            LayerProbe(
+            {
                 **spins,
-                similarity=_similarity(state),
-                residual=float(apart.mean()),
-                separation=between_classes(mean.squeeze(-2), labels=labels),
-                undriven=undriven,
-            )
+                "similarity": _similarity(state),
+                "residual": float(apart.mean()),
+                "separation": between_classes(mean.squeeze(-2), labels=labels),
+                "undriven": undriven,
+            }
         )
     return probes
 
 
-def _probe_spins(layer: SpinTransformerModule, inputs: Tensor) -> tuple[dict[str, float], Tensor]:
-    output, parts = layer(inputs, return_parts=True)
+def _probe_spins(parts: ModuleParts) -> dict[str, float]:
     mean = parts.solution.value
     covariance = parts.correlation - mean @ mean.mT
     single = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
@@ -110,7 +90,7 @@ def _probe_spins(layer: SpinTransformerModule, inputs: Tensor) -> tuple[dict[str
         "collective": float((torch.linalg.eigvalsh(covariance)[..., -1] / single).mean()),
         "response": float(share.mean()),
         **parts.validity().summary(),
-    }, output
+    }
 
 
 def off_diagonal(matrix: Tensor) -> float:
@@ -137,13 +117,9 @@ def _similarity(state: Tensor) -> float:
 
 def _shuffled(state: Tensor) -> Tensor:
     """Every token from another sample, at its own place."""
-    generator = torch.Generator().manual_seed(SHUFFLE)
     samples, sites = state.shape[:2]
-    order = torch.rand(samples, sites, generator=generator).argsort(0)
+    order = torch.rand(samples, sites, generator=torch_generator(17)).argsort(0)
     return state[order, torch.arange(sites)]
-
-
-Columns = Mapping[str, np.ndarray]
 
 
 def values_of(
@@ -153,11 +129,8 @@ def values_of(
 
     `layer` 1 is the first, -1 the last; `look` 0 is before training, -1 after it.
     """
-    here = table["arm"] == arm
-    depth = table["layer"][here].max()
-    steps = np.unique(table["step"][here])
-    rows = here & (table["layer"] == (depth if layer == -1 else layer))
-    return np.asarray(table[name][rows & (table["step"] == steps[look])])
+    found = array_of(table, name, "step", "layer", "split", "start", arm=arm)
+    return found[look, layer - 1 if layer > 0 else layer].ravel()
 
 
 def difference(table: Columns, *, arm: str, other: str) -> tuple[float, float, float]:
@@ -165,6 +138,11 @@ def difference(table: Columns, *, arm: str, other: str) -> tuple[float, float, f
     mine, theirs = (values_of(table, arm=one, name="accuracy") for one in (arm, other))
     gap = mine - theirs
     return float(gap.mean()), *mean_interval(gap)
+
+
+def four_digits(values: Mapping[str, float]) -> dict[str, float]:
+    """The values as tables of trainings keep them."""
+    return {name: float(f"{value:.4g}") for name, value in values.items()}
 
 
 @record
@@ -178,7 +156,7 @@ class Look:
     accuracy: float
     loss: float
     held: float
-    layers: list[LayerProbe]
+    layers: list[dict[str, float]]
 
 
 @torch.no_grad()
@@ -215,7 +193,7 @@ def fit(
     layers are probed on the first `probed` samples of it (none: not at all). A step whose gradient
     is not finite is left out. Returns the looks of each model.
     """
-    run = _side_by_side(models[0])
+    run = torch.vmap(partial(functional_call, models[0]))
     generators = [torch_generator(seed) for seed in seeds]
     owned = [[p for p in model.parameters() if p.requires_grad] for model in models]
     optimizer = torch.optim.Adam(
@@ -283,13 +261,6 @@ def stacked(models: Sequence[nn.Module]) -> dict[str, Tensor]:
     """Parameters of models of one shape by name, one behind the other, with history."""
     named = [dict(model.named_parameters()) for model in models]
     return {name: torch.stack([own[name] for own in named]) for name in named[0]}
-
-
-def _side_by_side(model: nn.Module) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
-    def one(weights: dict[str, Tensor], tokens: Tensor) -> Any:
-        return functional_call(model, weights, (tokens,))
-
-    return torch.vmap(one)
 
 
 @record

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c24_training.study import LayerProbe, Look, sample_module, train_arm
+from compendium.c24_training.study import four_digits, sample_module, train_arm
 from compendium.common.classifiers import ARMS, TokenClassifier, parameter_count
-from compendium.common.rows import grid
+from compendium.common.rows import grid, groups
 from compendium.common.token_tasks import Task, digit_images, digit_task, recall_task
 from spinformer.core.records import record
 from spinformer.spins.module import SpinTransformerModule
@@ -116,25 +118,26 @@ def TUNING(experiment: str, arm: str) -> Rows:
         validate=True,
         probed=0,
     )
-    losses = [look.loss if math.isfinite(look.loss) else math.inf for (look,) in found]
     return [
-        {**cell, "accuracy": look.accuracy, "loss": loss}
-        for cell, (look,), loss in zip(cells, found, losses, strict=True)
+        {
+            **cell,
+            "accuracy": look.accuracy,
+            "loss": math.inf if math.isnan(look.loss) else look.loss,
+        }
+        for cell, (look,) in zip(cells, found, strict=True)
     ]
 
 
 def choice(experiment: str, *, arm: str) -> tuple[float, float]:
     """The rate and the starting strength with the lowest mean validation loss."""
-    table = TUNING.read()
-    here = (table["experiment"] == experiment) & (table["arm"] == arm)
-    cells = sorted(set(zip(table["rate"][here], table["strength"][here], strict=True)))
-
-    def loss(cell: tuple[float, float]) -> float:
-        rows = here & (table["rate"] == cell[0]) & (table["strength"] == cell[1])
-        return float(table["loss"][rows].mean())
-
-    rate, strength = min(cells, key=loss)
-    return float(rate), float(strength)
+    losses = {
+        (rate, strength): rows["loss"].mean()
+        for (task, who, rate, strength), rows in groups(
+            TUNING.read(), "experiment", "arm", "rate", "strength"
+        )
+        if (task, who) == (experiment, arm)
+    }
+    return min(losses, key=lambda cell: losses[cell])
 
 
 def result_rows(*, experiment: str, arm: str) -> Rows:
@@ -156,40 +159,32 @@ def result_rows(*, experiment: str, arm: str) -> Rows:
     )
     rows = []
     for (split, start, *_), model, task, looks in zip(runs, models, tasks, found, strict=True):
-        for look in looks:
-            for layer, probe in enumerate(look.layers):
-                drawn = dict.fromkeys(_DRAWN, math.nan)
-                if look is looks[-1]:
-                    drawn = _sampled(model, task, layer)
-                about = {"split": split, "start": start, "parameters": parameter_count(model)}
-                rows.append({**about, **_row(look, layer, probe), **drawn})
+        for look, layer in product(looks, range(chosen.depth)):
+            drawn = dict.fromkeys(("noise", "off_spins", "off_output", "expected"), math.nan)
+            module = model.layers[layer]
+            if look is looks[-1] and isinstance(module, SpinTransformerModule):
+                sampled = sample_module(module, _inputs(model, task.test[0][:SAMPLED], layer))
+                drawn = {name: float(getattr(sampled, name).mean()) for name in drawn}
+            rows.append(
+                {
+                    "split": split,
+                    "start": start,
+                    "parameters": parameter_count(model),
+                    "step": look.step,
+                    "layer": layer + 1,
+                    "accuracy": look.accuracy,
+                    **four_digits({"loss": look.loss, **look.layers[layer], **drawn}),
+                }
+            )
     return rows
 
 
-_DRAWN = ("noise", "off_spins", "off_output", "expected")
-
-
-def _row(look: Look, layer: int, probe: LayerProbe) -> dict[str, float]:
-    values = {name: getattr(probe, name) for name in probe.__dataclass_fields__}
-    return {
-        "step": look.step,
-        "layer": layer + 1,
-        "accuracy": look.accuracy,
-        "loss": float(f"{look.loss:.4g}"),
-        **{name: float(f"{value:.4g}") for name, value in values.items()},
-    }
-
-
-def _sampled(model: TokenClassifier, task: Task, layer: int) -> dict[str, float]:
-    module = model.layers[layer]
-    if not isinstance(module, SpinTransformerModule):
-        return dict.fromkeys(_DRAWN, math.nan)
-    with torch.no_grad():
-        state = model.embed(task.test[0][:SAMPLED])
-        for before in list(model.layers)[:layer]:
-            state = before(state)
-    drawn = sample_module(module, state)
-    return {name: float(f"{float(getattr(drawn, name).mean()):.4g}") for name in _DRAWN}
+@torch.no_grad()
+def _inputs(model: TokenClassifier, tokens: Tensor, layer: int) -> Tensor:
+    state = model.embed(tokens)
+    for before in model.layers[:layer]:
+        state = before(state)
+    return state
 
 
 def _results(name: str) -> Table:

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from compendium.common.drawing import quartiles
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS
 
@@ -51,16 +52,7 @@ def draw_recovery(
 ) -> None:
     """Errors of students (samples; teachers, samples) as medians with quartiles, and the bound."""
     for name, (samples, errors) in curves.items():
-        low, middle, high = np.quantile(errors, [0.25, 0.5, 0.75], axis=0)
-        axis.errorbar(
-            samples,
-            middle,
-            [middle - low, high - middle],
-            fmt="o-",
-            capsize=2,
-            color=COLORS[TONES[name]],
-            label=name,
-        )
+        quartiles(axis, samples, errors, TONES[name], fmt="o-", label=name)
     if bound is not None:
         axis.plot(*bound, "--", color=COLORS["black"], label="bound of the noise")
     axis.set_xscale("log", base=2)

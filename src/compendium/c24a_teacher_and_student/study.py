@@ -51,7 +51,7 @@ from bookmaker.tables import Rows, Table
 from compendium.c24_training.study import sample_module, stacked
 from compendium.c24a_teacher_and_student.penalty import coupling_excess
 from compendium.common.classifiers import LIMIT
-from compendium.common.rows import grid, median_rows
+from compendium.common.rows import array_of, grid, median_rows
 from spinformer.core.random import torch_generator
 from spinformer.spins.module import Solver, SpinTransformerModule
 
@@ -211,23 +211,17 @@ def _pairs(
 TEACHER = Table(
     path=Path(__file__).with_name("teacher.csv"),
     units=[
-        {"data": data, "student": student, "samples": samples}
-        for data, students in (
-            ("theory", tuple(STUDENTS)),
-            ("spins", ("saddle",)),
-            ("long", ("saddle",)),
-        )
-        for student in students
-        for samples in (
-            (8, 32, 128) if data == "long" else SAMPLES if student == "saddle" else (2, 16)
-        )
+        *grid(data=("theory",), student=("saddle",), samples=SAMPLES),
+        *grid(data=("theory",), student=("penalty", "limited"), samples=(2, 16)),
+        *grid(data=("spins",), student=("saddle",), samples=SAMPLES),
+        *grid(data=("long",), student=("saddle",), samples=(8, 32, 128)),
     ],
     rows=teacher_rows,
 )
 
 SCALE = Table(
     path=Path(__file__).with_name("scale.csv"),
-    units=[{"data": data, "samples": 16} for data in ("theory", "spins")],
+    units=grid(data=("theory", "spins"), samples=(16,)),
     rows=scale_rows,
 )
 
@@ -235,10 +229,9 @@ SCALE = Table(
 def stored(data: str, *, student: str, column: str = "error") -> tuple[np.ndarray, np.ndarray]:
     """Sample sizes (S,) and a column of the stored table, (teachers, S)."""
     table = TEACHER.read()
-    rows = (table["data"] == data) & (table["student"] == student)
-    samples = np.unique(table["samples"][rows])
-    columns = [table[column][rows & (table["samples"] == count)] for count in samples]
-    return samples, np.stack(columns, -1)
+    rows = {"data": data, "student": student}
+    found = array_of(table, column, "teacher", "samples", **rows)
+    return array_of(table, "samples", "teacher", "samples", **rows)[0], found
 
 
 def _fresh(seed: int, **options: Any) -> SpinTransformerModule:

@@ -23,7 +23,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c25_driven.order import critical_beta, mean_field_entropy_production
-from compendium.common.rows import grid, near_rows
+from compendium.common.rows import array_of, grid, near_rows, rows_of
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
@@ -38,6 +38,7 @@ from spinformer.spins.kinetic import (
 )
 
 BETAS = (1.05, 1.08, 1.11, 1.14, 1.17)
+MOMENTS = ("absolute", "second", "fourth")
 
 
 @record
@@ -117,10 +118,11 @@ def squared_errors(
         )
         drive, start = np.tile(fields, (steps, 1)), np.zeros(size)
         for method in KINETIC_METHODS:
-            m = kinetic_mean_field(couplings, drive=drive, beta=beta, initial=start, method=method)[
-                -1
-            ]
-            squared[method].append(float(np.mean((m - first) * (m - second))))
+            path = kinetic_mean_field(
+                couplings, drive=drive, beta=beta, initial=start, method=method
+            )
+            gaps = (path[-1] - first) * (path[-1] - second)
+            squared[method].append(float(np.mean(gaps)))
     return {method: mean_estimate(values) for method, values in squared.items()}
 
 
@@ -233,11 +235,7 @@ def binder_crossing(
 
 def _order_rows(size: int, *, copy: int) -> Rows:
     run = order_moments(size, betas=np.array(BETAS), systems=1, steps=600, seed=1000 * size + copy)
-    moments = {name: getattr(run, name)[0] for name in ("absolute", "second", "fourth")}
-    return [
-        {"beta": beta, **{name: values[k] for name, values in moments.items()}}
-        for k, beta in enumerate(BETAS)
-    ]
+    return rows_of(beta=BETAS, **{name: getattr(run, name)[0] for name in MOMENTS})
 
 
 ORDER = Table(
@@ -247,14 +245,15 @@ ORDER = Table(
 )
 
 
-def stored_moments(size: int) -> OrderMoments:
-    """The stored moments of one size, all networks."""
+def stored_moments(
+    size: int, *, networks: slice = slice(None), betas: slice = slice(None)
+) -> OrderMoments:
+    """The stored moments of one size, of all networks and inverse temperatures or a part."""
     table = ORDER.read()
-    absolute, second, fourth = (
-        table[name][table["size"] == size].reshape(-1, len(BETAS))
-        for name in ("absolute", "second", "fourth")
-    )
-    return OrderMoments(betas=np.array(BETAS), absolute=absolute, second=second, fourth=fourth)
+    moments = {
+        name: array_of(table, name, "copy", "beta", size=size)[networks, betas] for name in MOMENTS
+    }
+    return OrderMoments(betas=np.array(BETAS)[betas], **moments)
 
 
 def crossing_rows(small: int, large: int, *, half: str, betas: int) -> Rows:
@@ -262,20 +261,16 @@ def crossing_rows(small: int, large: int, *, half: str, betas: int) -> Rows:
 
     Of all networks or every second, at all `betas` or the inner three.
     """
-    chosen = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}[half]
+    networks = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}[half]
     edge = (len(BETAS) - betas) // 2
     inner = slice(edge, len(BETAS) - edge)
-    runs = []
-    for size in (small, large):
-        run = stored_moments(size)
-        parts = {
-            name: getattr(run, name)[chosen, inner] for name in ("absolute", "second", "fourth")
-        }
-        runs.append(OrderMoments(betas=run.betas[inner], **parts))
-    at = binder_crossing(runs[0], large=runs[1])[0]
+    first, second = (
+        stored_moments(size, networks=networks, betas=inner) for size in (small, large)
+    )
+    at = binder_crossing(first, large=second)[0]
     found = tuple(float(at.value + move * at.error) for move in (0.0, -2.0, 2.0))
     critical = critical_beta(0.1, field="uniform", field_scale=0.5)
-    return near_rows(found, aim=critical, within=0.05, runs=len(runs[0].second))
+    return near_rows(found, aim=critical, within=0.05, runs=len(first.second))
 
 
 CROSSINGS = Table(

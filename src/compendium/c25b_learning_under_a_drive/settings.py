@@ -20,7 +20,7 @@ from compendium.c25b_learning_under_a_drive.tables import (
     TEXT,
     THIRD,
 )
-from compendium.common.rows import grid, median_rows
+from compendium.common.rows import array_of, grid, median_rows
 
 
 @stored(
@@ -43,11 +43,10 @@ def SETTINGS(task: str, null: str, place: str) -> Rows:
     """`place`: "split 0" of the text, or the number of "updates 400" of recall."""
     kind, number = place.split()
     table = (TEXT if kind == "split" else RECALL).read()
-    here = table["split" if kind == "split" else "update"] == int(number)
+    here = {"split" if kind == "split" else "update": int(number)}
 
     def column(arm: str, name: str) -> np.ndarray:
-        rows = here & (table["arm"] == arm)
-        return np.asarray(table[name][rows][np.argsort(table["seed"][rows])])
+        return array_of(table, name, "seed", arm=arm, **here)
 
     if task == "recall":
         other = 1 / PAIRS if null == "chance" else column(null, "accuracy")

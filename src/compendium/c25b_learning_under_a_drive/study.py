@@ -32,22 +32,12 @@ from spinformer.core.special import log_sphere_integral
 from spinformer.core.statistics import Estimate
 from spinformer.spins.module import DrivenParts, DrivenSpinModule
 
-
-@record
-class Shape:
-    """Sizes of the two embeddings whose sum is a token, and of the read-out."""
-
-    first: int
-    second: int
-    answers: int
-
-
 PAIRS, KEYS, WINDOW = 8, 16, 32
+# Sizes of the two embeddings whose sum is a token, and of the read-out.
 SHAPES = {
-    "recall": Shape(first=KEYS, second=PAIRS + 1, answers=PAIRS),
-    "text": Shape(first=len(ALPHABET), second=WINDOW, answers=len(ALPHABET)),
+    "recall": (KEYS, PAIRS + 1, PAIRS),
+    "text": (len(ALPHABET), WINDOW, len(ALPHABET)),
 }
-PARTS = ("train", "validation", "test")
 
 
 @record
@@ -172,14 +162,17 @@ class SpinLayer(nn.Module):
 class Network(nn.Module):
     """Tokens (batch, N, 2) of two numbers each to logits (batch, N, answers); weights by `seed`."""
 
-    def __init__(self, arm: str, *, shape: Shape, strength: float = 1.0, seed: int = 0) -> None:
+    def __init__(
+        self, arm: str, *, shape: tuple[int, int, int], strength: float = 1.0, seed: int = 0
+    ) -> None:
         super().__init__()
         self.arm = arm
+        first, second, answers = shape
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.first = nn.Embedding(shape.first, WIDTH)
-            self.second = nn.Embedding(shape.second, WIDTH)
-            self.readout = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, shape.answers))
+            self.first = nn.Embedding(first, WIDTH)
+            self.second = nn.Embedding(second, WIDTH)
+            self.readout = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, answers))
             self.layer: nn.Module = (
                 nn.TransformerEncoderLayer(
                     WIDTH, HEADS, HIDDEN, dropout=0.0, batch_first=True, norm_first=True
@@ -226,14 +219,6 @@ TEST, VALIDATION = 2_000_003, 2_000_029
 
 
 @record
-class Trained:
-    """Copies of the network at some updates, the last of which is the end."""
-
-    updates: list[int]
-    networks: list[Network]
-
-
-@record
 class Score:
     """Bits an answer, and the share of right answers."""
 
@@ -252,11 +237,11 @@ def train(
     split: int = 0,
     shuffled: bool = False,
     looks: Sequence[int] = (),
-) -> Trained:
+) -> dict[int, Network]:
     """Adam with a cosine of the `rate` to zero, on batches that depend on `seed` alone.
 
-    `strength` is the first g of the spins, without meaning for attention. The network is kept at
-    the end and at the updates `looks`.
+    `strength` is the first g of the spins, without meaning for attention. Returns copies of the
+    network after the `updates` and after those of the `looks` that lie before, by their number.
     """
     network = Network(arm, shape=SHAPES[task], strength=strength, seed=seed)
     learned = [p for p in network.parameters() if p.requires_grad]
@@ -264,8 +249,7 @@ def train(
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: 0.5 * (1 + math.cos(math.pi * step / updates))
     )
-    when = sorted({*(look for look in looks if look < updates), updates})
-    kept = [copy.deepcopy(network)] if when[0] == 0 else []
+    kept = {0: copy.deepcopy(network)} if 0 in looks else {}
     batches = _batches(task, seed=seed, split=split, shuffled=shuffled)
     for step in range(1, updates + 1):
         batch = next(batches)
@@ -275,9 +259,9 @@ def train(
         loss.backward()
         optimizer.step()
         schedule.step()
-        if step in when:
-            kept.append(copy.deepcopy(network))
-    return Trained(updates=when, networks=kept)
+        if step in looks or step == updates:
+            kept[step] = copy.deepcopy(network)
+    return kept
 
 
 def held_batch(task: str, *, part: str, split: int = 0) -> Batch:

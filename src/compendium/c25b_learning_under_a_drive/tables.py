@@ -53,7 +53,7 @@ def TUNING(task: str, arm: str) -> Rows:
     rows: Rows = []
     for setting in grid(strength=STRENGTHS[:1] if arm == "attention" else STRENGTHS, rate=RATES):
         found = train(arm, task=task, **setting, seed=100, updates=UPDATES)
-        bits = judge(found.networks[-1], held).bits
+        bits = judge(found[UPDATES], held).bits
         rows.append({"rate": setting["rate"], "strength": setting["strength"], "bits": bits})
     return rows
 
@@ -85,7 +85,7 @@ def RECALL(arm: str, seed: int) -> Rows:
     held = held_batch("recall", part="test")
     few = Batch(tokens=held.tokens[:32], targets=held.targets[:32])
     rows: Rows = []
-    for update, network in zip(found.updates, found.networks, strict=True):
+    for update, network in found.items():
         result = score(network, held)
         spins = dict.fromkeys(("entropy", "beta", "strength", "focus"), float("nan"))
         if kind != "attention":
@@ -119,10 +119,10 @@ def TEXT(arm: str, split: int, seed: int) -> Rows:
     setting = chosen_setting(arm, task="text")
     found = train(arm, task="text", **setting, seed=seed, split=split, updates=UPDATES, looks=(0,))
     held = held_batch("text", part="test", split=split)
-    few, network = _thinned(held), found.networks[-1]
+    few, network = _thinned(held), found[UPDATES]
     entropy = [math.nan] * 2
     if arm != "attention":
-        states = [stationary_spins(one, few.tokens[::10])[1] for one in found.networks]
+        states = [stationary_spins(one, few.tokens[::10])[1] for one in found.values()]
         entropy = [float(parts.entropy_production.mean()) for parts in states]
     return [
         {
