@@ -31,7 +31,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import softmax
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.common.rows import grid, mean_rows
+from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
@@ -49,7 +49,7 @@ _LEVEL, _STEEPEST_REST = 30.0, 300.0
 # The softmax of paths and onsets is soft enough for the random features' scores, of deviation
 # γ√(α/N), to be small at the sizes that are simulated.
 _GAMMA = 5.0
-_LOAD, _BETA = 0.25, 1.4
+_LOAD, _BETA, _STEPS = 0.25, 1.4, 30
 SIZES = (300, 600, 1200, 2400)
 # Signs of the first tokens on the three segments, newest first.
 START = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
@@ -103,12 +103,11 @@ def _pair_average(
 
 class LoadedPath(NamedTuple):
     """means: (T + steps, L) mean bits of the tokens, oldest first, the T given ones included.
-    overlaps: (steps, P) semantic m^o, factor 1 − ε included. correlation: (T + steps, T + steps)
-    token overlaps C. noise: (steps,) variances R(t, t) of the fields that make the tokens.
+    correlation: (T + steps, T + steps) token overlaps C. noise: (steps,) variances R(t, t) of the
+    fields that make the tokens.
     """
 
     means: np.ndarray
-    overlaps: np.ndarray
     correlation: np.ndarray
     noise: np.ndarray
 
@@ -150,8 +149,7 @@ def loaded_path(
             pair = _pair_average(fields[n], fields[:n], beta=beta, **spread)
             row = np.concatenate([row, pair @ network.fractions])
         correlation[new, :new] = correlation[:new, new] = row
-    made = (1.0 - share) * network.overlaps(means[context:])[:, OUTPUT]
-    return LoadedPath(means, made, correlation, noise)
+    return LoadedPath(means, correlation, noise)
 
 
 @record
@@ -301,11 +299,7 @@ def simulate_loaded(
 # ---- the tables
 
 
-def _soft() -> Network:
-    return Network.document().with_parameters(gamma=_GAMMA)
-
-
-def score_rows(rule: str, *, size: int, seed: int, load: float = _LOAD, steps: int = 20) -> Rows:
+def score_rows(rule: str, *, size: int, seed: int) -> Rows:
     """Deviation of the softmax's arguments in one text, and the tokens that it attends to.
 
     attended: mean of 1/Σ π², from 1 to T. Rules "fixed" (γ of the document) and "unit, P = 3 + αN"
@@ -317,55 +311,55 @@ def score_rows(rule: str, *, size: int, seed: int, load: float = _LOAD, steps: i
     run = simulate_loaded(
         network if few else network.with_parameters(epsilon=0.0),
         size=size,
-        load=0.0 if few else load,
+        load=0.0 if few else _LOAD,
         beta=2.0 if few else 1.0,
-        steps=steps,
+        steps=20,
         seed=seed,
         window=START if few else None,
         position=_POSITION,
         sharpness=None if rule == "fixed" else 1.0,
     )
     weight = softmax(run.scores, axis=1)
-    return [
-        {
-            "deviation": float(np.sqrt((run.scores**2).mean())),
-            "attended": float((1.0 / (weight**2).sum(axis=1)).mean()),
-        }
-    ]
+    return rows_of(
+        deviation=np.sqrt((run.scores**2).mean()), attended=(1.0 / (weight**2).sum(axis=1)).mean()
+    )
 
 
 @cache
-def _theory(load: float, steps: int) -> np.ndarray:
-    found = loaded_path(_soft(), START, position=_POSITION, beta=_BETA, load=load, steps=steps)
+def _theory(gamma: float, beta: float, load: float) -> np.ndarray:
+    """Mean bits (30, L) of the tokens after `START`."""
+    network = Network.document().with_parameters(gamma=gamma)
+    found = loaded_path(network, START, position=_POSITION, beta=beta, load=load, steps=_STEPS)
     return found.means[len(START) :]
 
 
-def path_rows(size: int, *, seed: int, load: float = _LOAD, steps: int = 30) -> Rows:
-    """Root mean square distance of one text's mean bits from the theory, with and without load."""
-    how: dict[str, Any] = {"steps": steps, "seed": seed, "window": START, "position": _POSITION}
-    run = simulate_loaded(_soft(), size=size, load=load, beta=_BETA, **how)
-    off = [run.means - _theory(at, steps) for at in (load, 0.0)]
-    distances = [float(np.sqrt((gap**2).mean())) for gap in off]
-    return [dict(zip(("with", "without"), distances, strict=True))]
+def _distances(*, size: int, load: float, beta: float, gamma: float, seed: int) -> list[float]:
+    """Root mean square distance of a text's mean bits from the theory, with and without load."""
+    network = Network.document().with_parameters(gamma=gamma)
+    run = simulate_loaded(
+        network, size=size, load=load, beta=beta, seed=seed, steps=_STEPS, window=START,
+        position=_POSITION,
+    )  # fmt: skip
+    off = [run.means - _theory(gamma, beta, at) for at in (load, 0.0)]
+    return [float(np.sqrt((gap**2).mean())) for gap in off]
 
 
-def rest_rows(
-    load: float, *, beta: float, seed: int, size: int = 1500, steps: int = 120, drop: int = 40
-) -> Rows:
+def path_rows(size: int, *, seed: int) -> Rows:
+    """Distance of one text from the theory, with and without load."""
+    found = _distances(size=size, load=_LOAD, beta=_BETA, gamma=_GAMMA, seed=seed)
+    return [dict(zip(("with", "without"), found, strict=True))]
+
+
+def rest_rows(load: float, *, beta: float, seed: int) -> Rows:
     """Token correlations C(1), C(2) and the variance of the crosstalk in one text at rest.
 
     Attention is flat (γ = 0), so that the document's features only add 3 to αN; β below the onset.
     """
-    network = Network.document().with_parameters(gamma=0.0, epsilon=0.0)
-    run = simulate_loaded(network, size=size, load=load, beta=beta, steps=steps, seed=seed)
+    network, drop = Network.document().with_parameters(gamma=0.0, epsilon=0.0), 40
+    run = simulate_loaded(network, size=1500, load=load, beta=beta, steps=120, seed=seed)
     late = run.correlation[drop:, drop:]
-    return [
-        {
-            "first": float(np.diagonal(late, 1).mean()),
-            "second": float(np.diagonal(late, 2).mean()),
-            "noise": float(run.noise[drop:].mean()),
-        }
-    ]
+    first, second = (np.diagonal(late, lag).mean() for lag in (1, 2))
+    return rows_of(first=first, second=second, noise=run.noise[drop:].mean())
 
 
 @cache
@@ -402,14 +396,14 @@ def largest_load(table: dict[str, np.ndarray]) -> float:
     return float(np.interp(critical, table["gain"][falling], table["load"][falling]))
 
 
-def onset_rows(load: float, *, size: int, seed: int, steps: int = 160, drop: int = 80) -> Rows:
+def onset_rows(load: float, *, size: int, seed: int) -> Rows:
     """Root mean square overlap m^o with the few features in one text, at the best β of the load."""
     network = Network.document().with_parameters(gamma=_GAMMA, epsilon=0.0)
     beta = min(loaded_onset(load)[1], 4.0)
     run = simulate_loaded(
-        network, size=size, load=load, beta=beta, steps=steps, seed=seed, window=START
+        network, size=size, load=load, beta=beta, steps=160, seed=seed, window=START
     )
-    overlap = network.overlaps(run.means[drop:])[:, 0]
+    overlap = network.overlaps(run.means[80:])[:, OUTPUT]
     return [{"beta": beta, "overlap": float(np.sqrt((overlap**2).mean()))}]
 
 
@@ -435,7 +429,7 @@ SCORES = Table(
 )
 PATHS = Table(
     path=_FOLDER / "paths.csv",
-    units=[{"size": size, "seed": seed} for size in SIZES for seed in _SEEDS],
+    units=grid(size=SIZES, seed=_SEEDS),
     rows=path_rows,
 )
 REST = Table(
@@ -468,12 +462,10 @@ ONSETS = Table(
 )
 def CLOSER(load: float, beta: float, gamma: float, size: int, texts: str) -> Rows:
     """ln of a text's distance from the theory without load over that from the theory with it."""
-    network = Network.document().with_parameters(gamma=gamma)
-    how: dict[str, Any] = {"beta": beta, "position": _POSITION, "steps": 30}
-    made = [loaded_path(network, START, load=at, **how).means[len(START) :] for at in (load, 0.0)]
-    gains, (first, last) = [], map(int, texts.split(" to "))
-    for seed in range(first, last + 1):
-        run = simulate_loaded(network, size=size, load=load, seed=seed, window=START, **how)
-        near, far = (np.sqrt(((run.means - path) ** 2).mean()) for path in made)
-        gains.append(np.log(far / near))
-    return mean_rows(np.array(gains))
+    first, last = map(int, texts.split(" to "))
+    found = [
+        _distances(size=size, load=load, beta=beta, gamma=gamma, seed=seed)
+        for seed in range(first, last + 1)
+    ]
+    near, far = np.array(found).T
+    return mean_rows(np.log(far / near))

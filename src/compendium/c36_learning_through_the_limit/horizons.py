@@ -17,12 +17,9 @@ import torch
 
 from bookmaker.tables import Rows, Table
 from compendium.common.phase_transitions import protocol_start
+from compendium.common.rows import array_of, grid
 from compendium.common.windows import MOTIONS, message_start
-from spinformer.dmft.finite_size import (
-    generate,
-    mean_path,
-    semantic_overlaps,
-)
+from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, torch_step, trajectory
 from spinformer.dmft.network import Context, Network
@@ -72,21 +69,20 @@ def gradient_norms(
     return torch.stack(found).flatten(1).norm(dim=1).numpy()
 
 
-def growth_rows(motion: str, *, start: int, longest: int = 256) -> Rows:
-    """Norm of the gradient at every horizon up to `longest`, from one start."""
+def growth_rows(motion: str, *, start: int) -> Rows:
+    """Norm of the gradient at every horizon, from one start."""
     network = Network.document()
-    longest = min(longest, 128) if motion.startswith("chaos") else longest
-    horizons = [horizon for horizon in HORIZONS if horizon <= longest]
+    horizons = HORIZONS[:-1] if motion.startswith("chaos") else HORIZONS
     context = growth_start(network, motion, number=start)
     norms = gradient_norms(network, context, beta=MOTIONS[motion][0], horizons=horizons)
     return [{"horizon": h, "norm": float(n)} for h, n in zip(horizons, norms, strict=True)]
 
 
-def rate_rows(motion: str, *, steps: int = 100_000) -> Rows:
+def rate_rows(motion: str) -> Rows:
     """Leading Lyapunov exponent of a motion, nats per token, with its error."""
     network = Network.document()
     start, beta = growth_start(network, motion, number=100), MOTIONS[motion][0]
-    found = lyapunov_spectrum(network, start, beta=beta, steps=steps, transient=1000, count=1)
+    found = lyapunov_spectrum(network, start, beta=beta, steps=100_000, transient=1000, count=1)
     rate = found.exponents
     return [{"rate": float(rate.value[0]), "error": float(rate.error[0])}]
 
@@ -110,32 +106,23 @@ def sampled_derivative(
     return np.einsum("rt,rta->ta", score, centered) / (runs - 1)
 
 
-def share_rows(motion: str, *, size: int, start: int, runs: int = 6000) -> Rows:
+def share_rows(motion: str, *, size: int, start: int) -> Rows:
     """Projection of the derivative at N on that of the limit, over the latter's square."""
     network, beta = Network.document(), MOTIONS[motion][0]
     window, position = message_start(network, motion, number=start)
     setting: dict[str, Any] = {"window": window, "position": position, "steps": LONGEST}
     high, low = (mean_path(network, beta + side, **setting) for side in (1e-7, -1e-7))
     limit = semantic_overlaps(network, (high - low)[network.context :] / 2e-7)
-    sampled = sampled_derivative(network, size, beta=beta, runs=runs, seed=start, **setting)
+    sampled = sampled_derivative(network, size, beta=beta, runs=6000, seed=start, **setting)
     share = (limit * sampled).sum(1) / (limit**2).sum(1)
     return [{"horizon": h, "share": float(share[h - 1])} for h in range(4, LONGEST + 1, 4)]
-
-
-def by_horizon(
-    table: Mapping[str, np.ndarray], own: np.ndarray, name: str
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Horizons among the rows `own` of a table, and the values of a column at each of them."""
-    steps = np.unique(table["horizon"][own])
-    return steps, [table[name][own & (table["horizon"] == h)] for h in steps]
 
 
 def growth_slopes(
     table: Mapping[str, np.ndarray], motion: str, *, first: int, last: int
 ) -> np.ndarray:
     """Mean logarithmic growth of the gradient per token between two horizons, start by start."""
-    own = (table["motion"] == motion) & np.isin(table["horizon"], (first, last))
-    _, (low, high) = by_horizon(table, own, "norm")
+    low, high = (array_of(table, "norm", "start", motion=motion, horizon=h) for h in (first, last))
     return np.log(high / low) / (last - first)
 
 
@@ -144,9 +131,8 @@ def lost_at(table: Mapping[str, np.ndarray], motion: str, size: int) -> float:
 
     Infinite where it never does.
     """
-    own = (table["motion"] == motion) & (table["size"] == size)
-    steps, rows = by_horizon(table, own, "share")
-    middle = np.array([np.median(row) for row in rows])
+    rows = array_of(table, "share", "horizon", "start", motion=motion, size=size)
+    steps, middle = np.unique(table["horizon"]), np.median(rows, axis=1)
     if not (middle < 0.5).any():
         return float("inf")
     place = int(np.argmax(middle < 0.5))
@@ -168,7 +154,7 @@ GROWTH = Table(
 )
 RATES = Table(
     path=_FOLDER / "rates.csv",
-    units=[{"motion": motion} for motion in GROWTH_STARTS],
+    units=grid(motion=GROWTH_STARTS),
     rows=rate_rows,
 )
 SHARES_LEFT = Table(

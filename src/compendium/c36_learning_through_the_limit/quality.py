@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, Table
 from compendium.c36_learning_through_the_limit.learning import exact_costs, rollout, surrogate
+from compendium.common.rows import grid
 from spinformer.core.records import record
 
 SEGMENTS, FEATURES, CONTEXT = 3, 3, 2
@@ -96,7 +97,7 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
     return found
 
 
-def quality_rows(seed: int, *, size: int, updates: int = 128) -> Rows:
+def quality_rows(seed: int, *, size: int) -> Rows:
     """Bias over the norm of the reference, cosine of an update with it, variance of one path.
 
     The square of the bias is that of the mean of all updates less the variance of this mean, at
@@ -110,7 +111,7 @@ def quality_rows(seed: int, *, size: int, updates: int = 128) -> Rows:
     norm = float(reference.norm())
     rows = []
     for estimator in ESTIMATORS:
-        found = estimates(small, estimator=estimator, size=size, updates=updates, seed=seed)
+        found = estimates(small, estimator=estimator, size=size, updates=128, seed=seed)
         found = found.flatten(1)
         count = len(found)
         spread = float(found.var(0).sum()) if count > 1 else 0.0
@@ -129,7 +130,7 @@ def quality_rows(seed: int, *, size: int, updates: int = 128) -> Rows:
 
 QUALITY = Table(
     path=Path(__file__).parent / "quality.csv",
-    units=[{"seed": seed, "size": size} for seed in range(10) for size in SIZES],
+    units=grid(seed=range(10), size=SIZES),
     rows=quality_rows,
     seconds=2.0,
     rtol=1e-3,

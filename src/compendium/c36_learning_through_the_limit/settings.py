@@ -18,9 +18,6 @@ from compendium.c36_learning_through_the_limit.training import LEARNING, SIZES, 
 from compendium.common.rows import grid, mean_rows, median_interval, near_rows
 from spinformer.core.statistics import mean_interval
 
-# How far the power may be from −1.
-ACCEPTED = 0.25
-
 
 def rival_rows(task: str, rival: str, size: int, budget: float) -> Rows:
     """Against a rival trained at N = 9,900, tested at `size`, after a share of the budget."""
@@ -32,12 +29,16 @@ def rival_rows(task: str, rival: str, size: int, budget: float) -> Rows:
     return mean_rows(theirs - ours)
 
 
+def excess(task: str, size: int, *, share: float = 1.0) -> np.ndarray:
+    """Loss at N = `size` less that in the limit, (seeds,), of trainings in the limit."""
+    ours: Any = {"task": task, "arm": "limit", "share": share}
+    at_size, limit = (column(LEARNING.read(), measure=m, **ours) for m in (f"n{size}", "limit"))
+    return np.asarray(at_size - limit)
+
+
 def excess_rows(task: str, size: int, budget: float) -> Rows:
     """Trained in the limit, tested at `size`, after a share of the budget."""
-    table = LEARNING.read()
-    ours: Any = {"task": task, "arm": "limit", "share": budget}
-    excess = column(table, measure=f"n{size}", **ours) - column(table, measure="limit", **ours)
-    return mean_rows(0.02 - excess)
+    return mean_rows(0.02 - excess(task, size, share=budget))
 
 
 def growing_rows(motion: str, *, first: int, last: int, middle: str) -> Rows:
@@ -55,19 +56,16 @@ def power_rows(task: str, smallest: int, largest: int, middle: str) -> Rows:
 
     The interval is that of 2,000 draws of the seeds with replacement.
     """
-    table = LEARNING.read()
     sizes = [size for size in SIZES if smallest <= size <= largest]
-    limit = column(table, task=task, arm="limit", measure="limit")
-    excess = np.array(
-        [column(table, task=task, arm="limit", measure=f"n{n}") - limit for n in sizes]
-    )
-    drawn = np.random.default_rng(0).integers(len(limit), size=(2000, len(limit)))
-    chosen = np.concatenate([np.arange(len(limit))[None], drawn])
+    found = np.array([excess(task, size) for size in sizes])
+    seeds = found.shape[1]
+    drawn = np.random.default_rng(0).integers(seeds, size=(2000, seeds))
+    chosen = np.concatenate([np.arange(seeds)[None], drawn])
     reduce = np.mean if middle == "mean" else np.median
-    levels = np.log(np.maximum(reduce(excess[:, chosen], axis=-1), 1e-6))
+    levels = np.log(np.maximum(reduce(found[:, chosen], axis=-1), 1e-6))
     powers = np.polyfit(np.log(sizes), levels, 1)[0]
-    found = (powers[0], *np.quantile(powers[1:], (0.025, 0.975)))
-    return near_rows(found, aim=-1.0, within=ACCEPTED, runs=len(limit))
+    interval = (powers[0], *np.quantile(powers[1:], (0.025, 0.975)))
+    return near_rows(interval, aim=-1.0, within=0.25, runs=seeds)
 
 
 _FOLDER = Path(__file__).parent
