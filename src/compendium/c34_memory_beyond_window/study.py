@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c34_memory_beyond_window.messages import (
     measured_information,
     message_direction,
@@ -160,7 +160,8 @@ def memory_rows(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> R
     return rows
 
 
-def spectrum_row(seed: int) -> Rows:
+@stored(Path(__file__).parent / "spectra.csv", units=grid(seed=range(10)))
+def SPECTRA(seed: int) -> Rows:
     """Spectrum and autocorrelation of m^o_1 in the chaos at β = 1.266, from the document's context.
 
     Over 64 copies of it, moved apart by 1e-10. below: mean share of the variance below the
@@ -201,7 +202,16 @@ OTHER_TIMES = Table(
 )
 
 
-def power_rows(motion: str, left_out: str, time: str) -> Rows:
+@stored(
+    Path(__file__).parent / "settings_C12.csv",
+    units=grid(
+        motion=MOTIONS,
+        left_out=("none", "0 to 4", "5 to 9", "10 to 14", "15 to 19"),
+        time=("texts", "linear noise"),
+    ),
+    seconds=1.0,
+)
+def SETTINGS(motion: str, left_out: str, time: str) -> Rows:
     """How far the power of N lies above one half in quasi-periodic motion, below it elsewhere.
 
     `left_out`: five of the twenty starts, or "none"; `time`: in "texts" or for "linear noise".
@@ -228,20 +238,3 @@ def _times(table: dict[str, np.ndarray], motion: str, size: int, time: str) -> n
     longest = 16_384.0 if motion == "quasi-periodic" else 1024.0
     found = np.where((found < 0) | (found > longest), longest, found)
     return np.asarray(found[(table["motion"] == motion) & (table["size"] == size)])
-
-
-SETTINGS = Table(
-    path=Path(__file__).parent / "settings_C12.csv",
-    units=grid(
-        motion=MOTIONS,
-        left_out=("none", "0 to 4", "5 to 9", "10 to 14", "15 to 19"),
-        time=("texts", "linear noise"),
-    ),
-    rows=power_rows,
-    seconds=1.0,
-)
-SPECTRA = Table(
-    path=Path(__file__).parent / "spectra.csv",
-    units=grid(seed=range(10)),
-    rows=spectrum_row,
-)

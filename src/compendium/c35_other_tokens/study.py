@@ -32,7 +32,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import entr, gammaln
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c35_other_tokens.letter_tokens import (
     generate_letters,
     letter_overlaps,
@@ -170,7 +170,13 @@ EXPONENTS, EXPONENTS_OF_WORDS = (
 # ---- what random networks of letters settle on
 
 
-def regime_rows(letters: int, *, first: int) -> Rows:
+@stored(
+    _FOLDER / "regimes.csv",
+    units=grid(
+        letters=(2, 3, 4, 8), first=(*range(1000, 1100, _BLOCK), *range(2000, 2100, _BLOCK))
+    ),
+)
+def REGIMES(letters: int, *, first: int) -> Rows:
     """One row for each of 25 random networks, of seeds `first`, `first` + 1, …
 
     periodic, quasi, chaotic: at how many of 48 values of β in [0.5, 4], one random context each,
@@ -220,15 +226,6 @@ def _settle(
         bins=1,
         threads=1,
     )
-
-
-REGIMES = Table(
-    path=_FOLDER / "regimes.csv",
-    units=grid(
-        letters=(2, 3, 4, 8), first=(*range(1000, 1100, _BLOCK), *range(2000, 2100, _BLOCK))
-    ),
-    rows=regime_rows,
-)
 
 
 # ---- one feature

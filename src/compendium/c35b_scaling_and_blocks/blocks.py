@@ -34,7 +34,7 @@ from scipy.optimize import brentq
 from scipy.special import softmax
 from scipy.stats import entropy
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.common.networks import draw_networks
 from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.chaos import kaplan_yorke_dimension
@@ -338,14 +338,26 @@ def _fresh(condition: str, epsilon: float) -> dict[str, np.ndarray]:
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
-def settings_rows(condition: str, *, epsilon: float) -> Rows:
+@stored(
+    _FOLDER / "settings_C23.csv",
+    units=grid(
+        condition=("residual 1/2", "residual 1", "feed 1", "both 1/2, 1"), epsilon=(0.02, 0.1)
+    ),
+    seconds=60.0,
+    within={"value": 0.02, "low": 0.03, "high": 0.03},
+)
+def SETTINGS(condition: str, *, epsilon: float) -> Rows:
     """Paired differences from the bare network, by four readings of complexity."""
     one, two = (_fresh(name, epsilon) for name in (condition, "bare"))
     measures = ("chaos", "dimension", "variety", "exponent")
     return [{"measure": m} | row for m in measures for row in mean_rows(one[m] - two[m])]
 
 
-def longer_rows(condition: str) -> Rows:
+@stored(
+    _FOLDER / "longer.csv",
+    units=[{"condition": name} for name in ("bare", "residual 1/2", "feed 1", "both 1/2, 1")],
+)
+def LONGER(condition: str) -> Rows:
     """How many chaotic systems of every tenth network are chaotic after ten times the wait."""
     networks = _drawn(0, 0, 10 * _CHUNK, 10)
     early, late = (
@@ -390,18 +402,4 @@ CENSUS = Table(
     rtol=1e-3,
     within=dict.fromkeys(("chaos", "quasi", "dimension", "variety"), 0.1)
     | {"exponent": 0.01, "capped": 0.1},
-)
-SETTINGS = Table(
-    path=_FOLDER / "settings_C23.csv",
-    units=grid(
-        condition=("residual 1/2", "residual 1", "feed 1", "both 1/2, 1"), epsilon=(0.02, 0.1)
-    ),
-    rows=settings_rows,
-    seconds=60.0,
-    within={"value": 0.02, "low": 0.03, "high": 0.03},
-)
-LONGER = Table(
-    path=_FOLDER / "longer.csv",
-    units=[{"condition": name} for name in ("bare", "residual 1/2", "feed 1", "both 1/2, 1")],
-    rows=longer_rows,
 )

@@ -30,7 +30,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import softmax
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -51,6 +51,7 @@ _LEVEL, _STEEPEST_REST = 30.0, 300.0
 _GAMMA = 5.0
 _LOAD, _BETA, _STEPS = 0.25, 1.4, 30
 SIZES = (300, 600, 1200, 2400)
+_SEEDS = range(1, 11)
 # Signs of the first tokens on the three segments, newest first.
 START = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
 _POSITION = 3
@@ -299,7 +300,8 @@ def simulate_loaded(
 # ---- the tables
 
 
-def score_rows(rule: str, *, size: int, seed: int) -> Rows:
+@stored(_FOLDER / "scores.csv", units=grid(rule=RULES, size=SIZES, seed=_SEEDS))
+def SCORES(rule: str, *, size: int, seed: int) -> Rows:
     """Deviation of the softmax's arguments in one text, and the tokens that it attends to.
 
     attended: mean of 1/Σ π², from 1 to T. Rules "fixed" (γ of the document) and "unit, P = 3 + αN"
@@ -344,13 +346,22 @@ def _distances(*, size: int, load: float, beta: float, gamma: float, seed: int) 
     return [float(np.sqrt((gap**2).mean())) for gap in off]
 
 
-def path_rows(size: int, *, seed: int) -> Rows:
+@stored(_FOLDER / "paths.csv", units=grid(size=SIZES, seed=_SEEDS))
+def PATHS(size: int, *, seed: int) -> Rows:
     """Distance of one text from the theory, with and without load."""
     found = _distances(size=size, load=_LOAD, beta=_BETA, gamma=_GAMMA, seed=seed)
     return [dict(zip(("with", "without"), found, strict=True))]
 
 
-def rest_rows(load: float, *, beta: float, seed: int) -> Rows:
+@stored(
+    _FOLDER / "rest.csv",
+    units=[
+        {"load": load, "beta": beta, "seed": seed}
+        for load, beta in ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
+        for seed in _SEEDS
+    ],
+)
+def REST(load: float, *, beta: float, seed: int) -> Rows:
     """Token correlations C(1), C(2) and the variance of the crosstalk in one text at rest.
 
     Attention is flat (γ = 0), so that the document's features only add 3 to αN; β below the onset.
@@ -383,7 +394,8 @@ def loaded_onset(load: float) -> tuple[float, float, float]:
     return float(brentq(lambda beta: gain(beta) - critical, 0.5, best)), best, reached
 
 
-def limit_rows(load: float) -> Rows:
+@stored(_FOLDER / "limits.csv", units=[{"load": round(0.05 * n, 2)} for n in range(25)])
+def LIMITS(load: float) -> Rows:
     """What the theory says at a load: β of the onset (0: none), the best β and the gain there."""
     start, best, gain = loaded_onset(load)
     return [{"onset": start if np.isfinite(start) else 0.0, "best": best, "gain": gain}]
@@ -396,7 +408,11 @@ def largest_load(table: dict[str, np.ndarray]) -> float:
     return float(np.interp(critical, table["gain"][falling], table["load"][falling]))
 
 
-def onset_rows(load: float, *, size: int, seed: int) -> Rows:
+@stored(
+    _FOLDER / "onsets.csv",
+    units=grid(load=(0.15, 0.3, 0.8, 1.2), size=SIZES[:3], seed=(1, 2, 3, 4, 5)),
+)
+def ONSETS(load: float, *, size: int, seed: int) -> Rows:
     """Root mean square overlap m^o with the few features in one text, at the best β of the load."""
     network = Network.document().with_parameters(gamma=_GAMMA, epsilon=0.0)
     beta = min(loaded_onset(load)[1], 4.0)
@@ -414,38 +430,6 @@ def power(table: dict[str, np.ndarray], *, column: str, chosen: np.ndarray) -> P
     means = [mean_estimate(group) for group in groups]
     values, errors = np.array([(mean.value, mean.error) for mean in means]).T
     return fit_power(sizes, values=values, errors=errors)
-
-
-LIMITS = Table(
-    path=_FOLDER / "limits.csv",
-    units=[{"load": round(0.05 * n, 2)} for n in range(25)],
-    rows=limit_rows,
-)
-_SEEDS = range(1, 11)
-SCORES = Table(
-    path=_FOLDER / "scores.csv",
-    units=grid(rule=RULES, size=SIZES, seed=_SEEDS),
-    rows=score_rows,
-)
-PATHS = Table(
-    path=_FOLDER / "paths.csv",
-    units=grid(size=SIZES, seed=_SEEDS),
-    rows=path_rows,
-)
-REST = Table(
-    path=_FOLDER / "rest.csv",
-    units=[
-        {"load": load, "beta": beta, "seed": seed}
-        for load, beta in ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
-        for seed in _SEEDS
-    ],
-    rows=rest_rows,
-)
-ONSETS = Table(
-    path=_FOLDER / "onsets.csv",
-    units=grid(load=(0.15, 0.3, 0.8, 1.2), size=SIZES[:3], seed=(1, 2, 3, 4, 5)),
-    rows=onset_rows,
-)
 
 
 @stored(

@@ -76,8 +76,8 @@ def show_quality(table: Columns) -> Figure:
     return figure
 
 
-def show_losses(table: Columns, *, measure: str = "n9900", tables: Mapping[str, float]) -> Figure:
-    """Loss against the share of the budget for the two tasks; means and intervals over seeds.
+def show_losses(table: Columns, *, tables: Mapping[str, float]) -> Figure:
+    """Loss at N = 9,900 by the share of the budget, two tasks; means and intervals over seeds.
 
     `tables`: bits per bit of the controls without a network, drawn into the second panel.
     """
@@ -92,7 +92,7 @@ def show_losses(table: Columns, *, measure: str = "n9900", tables: Mapping[str, 
     for axis, task in zip(axes, ("cycle", "bytes"), strict=True):
         for arm, (color, line, label) in arms.items():
             own = (table["arm"] == arm) & (table["task"] == task)
-            _draw_means(axis, table["share"], table[measure], own, color, fmt=line, label=label)
+            _draw_means(axis, table["share"], table["n9900"], own, color, fmt=line, label=label)
         axis.set(xlabel="share of the path-steps", ylabel="loss (bits per bit)", title=task)
     for (name, value), dash in zip(tables.items(), ("--", "-."), strict=False):
         axes[1].axhline(value, color=COLORS["black"], ls=dash, lw=1, label=name)

@@ -1,7 +1,7 @@
 """How far ahead a gradient through the limit reaches, by the kind of motion.
 
-The document's own network. `growth_rows`: the norm of the gradient of one token's overlap in all
-weights, through h steps of the limit. `share_rows`: how much of the limit's derivative in β the
+The document's own network. `GROWTH`: the norm of the gradient of one token's overlap in all
+weights, through h steps of the limit. `SHARES_LEFT`: how much of the limit's derivative in β the
 network of N bits has. Its mean overlaps have the derivative ⟨(m − ⟨m⟩) Σ_t ∂_β log P(x_t | past)⟩,
 with ∂_β log P = Σ_l n (x_l − tanh h_l) h_l/β: no step size, and no gradient through a path.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import array_of, grid
 from compendium.common.windows import MOTIONS, message_start
@@ -24,6 +24,7 @@ from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, torch_step, trajectory
 from spinformer.dmft.network import Context, Network
 
+_FOLDER = Path(__file__).parent
 GROWTH_STARTS = {"periodic": 10, "quasi-periodic": 10, "chaos at 1.266": 20, "chaos at 1.28": 40}
 SHARE_STARTS = range(24)
 HORIZONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # the last where nothing grows exponentially
@@ -69,7 +70,17 @@ def gradient_norms(
     return torch.stack(found).flatten(1).norm(dim=1).numpy()
 
 
-def growth_rows(motion: str, *, start: int) -> Rows:
+@stored(
+    _FOLDER / "growth.csv",
+    units=[
+        {"motion": motion, "start": start}
+        for motion, count in GROWTH_STARTS.items()
+        for start in range(count)
+    ],
+    seconds=2.0,
+    rtol=1e-2,
+)
+def GROWTH(motion: str, *, start: int) -> Rows:
     """Norm of the gradient at every horizon, from one start."""
     network = Network.document()
     horizons = HORIZONS[:-1] if motion.startswith("chaos") else HORIZONS
@@ -78,7 +89,8 @@ def growth_rows(motion: str, *, start: int) -> Rows:
     return [{"horizon": h, "norm": float(n)} for h, n in zip(horizons, norms, strict=True)]
 
 
-def rate_rows(motion: str) -> Rows:
+@stored(_FOLDER / "rates.csv", units=grid(motion=GROWTH_STARTS))
+def RATES(motion: str) -> Rows:
     """Leading Lyapunov exponent of a motion, nats per token, with its error."""
     network = Network.document()
     start, beta = growth_start(network, motion, number=100), MOTIONS[motion][0]
@@ -106,7 +118,18 @@ def sampled_derivative(
     return np.einsum("rt,rta->ta", score, centered) / (runs - 1)
 
 
-def share_rows(motion: str, *, size: int, start: int) -> Rows:
+@stored(
+    _FOLDER / "shares.csv",
+    units=[
+        {"motion": motion, "size": size, "start": start}
+        for motion, sizes in (("periodic", SHARE_SIZES[-1:]), ("chaos at 1.28", SHARE_SIZES))
+        for size in sizes
+        for start in SHARE_STARTS
+    ],
+    seconds=8.0,
+    rtol=1e-2,
+)
+def SHARES_LEFT(motion: str, *, size: int, start: int) -> Rows:
     """Projection of the derivative at N on that of the limit, over the latter's square."""
     network, beta = Network.document(), MOTIONS[motion][0]
     window, position = message_start(network, motion, number=start)
@@ -138,34 +161,3 @@ def lost_at(table: Mapping[str, np.ndarray], motion: str, size: int) -> float:
     place = int(np.argmax(middle < 0.5))
     around = [place, max(place - 1, 0)]
     return float(np.interp(0.5, middle[around], steps[around]))
-
-
-_FOLDER = Path(__file__).parent
-GROWTH = Table(
-    path=_FOLDER / "growth.csv",
-    units=[
-        {"motion": motion, "start": start}
-        for motion, count in GROWTH_STARTS.items()
-        for start in range(count)
-    ],
-    rows=growth_rows,
-    seconds=2.0,
-    rtol=1e-2,
-)
-RATES = Table(
-    path=_FOLDER / "rates.csv",
-    units=grid(motion=GROWTH_STARTS),
-    rows=rate_rows,
-)
-SHARES_LEFT = Table(
-    path=_FOLDER / "shares.csv",
-    units=[
-        {"motion": motion, "size": size, "start": start}
-        for motion, sizes in (("periodic", SHARE_SIZES[-1:]), ("chaos at 1.28", SHARE_SIZES))
-        for size in sizes
-        for start in SHARE_STARTS
-    ],
-    rows=share_rows,
-    seconds=8.0,
-    rtol=1e-2,
-)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c36_learning_through_the_limit.learning import exact_costs, rollout, surrogate
 from compendium.common.rows import grid
 from spinformer.core.records import record
@@ -97,7 +97,13 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
     return found
 
 
-def quality_rows(seed: int, *, size: int) -> Rows:
+@stored(
+    Path(__file__).parent / "quality.csv",
+    units=grid(seed=range(10), size=SIZES),
+    seconds=2.0,
+    rtol=1e-3,
+)
+def QUALITY(seed: int, *, size: int) -> Rows:
     """Bias over the norm of the reference, cosine of an update with it, variance of one path.
 
     The square of the bias is that of the mean of all updates less the variance of this mean, at
@@ -126,12 +132,3 @@ def quality_rows(seed: int, *, size: int) -> Rows:
             }
         )
     return rows
-
-
-QUALITY = Table(
-    path=Path(__file__).parent / "quality.csv",
-    units=grid(seed=range(10), size=SIZES),
-    rows=quality_rows,
-    seconds=2.0,
-    rtol=1e-3,
-)

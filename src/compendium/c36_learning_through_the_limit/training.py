@@ -27,13 +27,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c36_learning_through_the_limit.learning import Paths, rollout, surrogate
 from compendium.common.rows import array_of, grid, rows_of
 from spinformer.core.random import numpy_generator
 from spinformer.core.records import record
 from spinformer.language.text import sample_texts
 
+_FOLDER = Path(__file__).parent
 SEGMENTS, FEATURES, CONTEXT = 11, 12, 4
 PUSH: dict[str, Any] = {"beta": 3.0, "gamma": 10.0}
 LENGTH = 8  # tokens of a cycle
@@ -238,7 +239,18 @@ def losses(
     return (paths.costs.sum(-1).mean(1) / (told * rule.visible)).numpy()
 
 
-def tuning_rows(task: str, *, arm: str, copies: int, rate: float) -> Rows:
+@stored(
+    _FOLDER / "tuning.csv",
+    units=[
+        {"task": task, "arm": arm, "copies": copies, "rate": rate}
+        for task in TASKS
+        for arm in ARMS
+        if arm != "limit, shuffled"
+        for copies in COPIES[arm]
+        for rate in RATES
+    ],
+)
+def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
     """Mean loss of the validation seeds at the arm's own N after the whole budget."""
     setting: dict[str, Any] = {"copies": copies, "rate": rate, "updates": BUDGET[task]}
     lessons = Lessons(task=task, seeds=TUNING_SEEDS[task], **setting, **ARMS[arm])
@@ -256,7 +268,16 @@ def chosen(task: str, *, arm: str) -> tuple[int, float]:
     return int(table["copies"][best]), float(table["rate"][best])
 
 
-def learning_rows(task: str, *, arm: str, block: int) -> Rows:
+@stored(
+    _FOLDER / "learning.csv",
+    units=[
+        {"task": task, "arm": arm, "block": block}
+        for task in TASKS
+        for arm in ARMS
+        for block in range(BLOCKS[task])
+    ],
+)
+def LEARNING(task: str, *, arm: str, block: int) -> Rows:
     """Losses of ten seeds after these shares of the budget, at every N and with signs."""
     copies, rate = chosen(task, arm=arm)
     seeds = range(block * BLOCK, (block + 1) * BLOCK)
@@ -282,7 +303,11 @@ def column(
     return array_of(table, measure, "seed", task=task, arm=arm, share=share)
 
 
-def cost_rows(task: str, *, arm: str, repeat: int) -> Rows:
+@stored(
+    _FOLDER / "cost.csv",
+    units=grid(task=TASKS, arm=("straight, 9900", "score, 9900"), repeat=range(5)),
+)
+def COST(task: str, *, arm: str, repeat: int) -> Rows:
     """Processor seconds of a path-step over those of the limit's, both measured in turn.
 
     repeat: a number that tells one measurement from the next.
@@ -299,33 +324,3 @@ def cost_rows(task: str, *, arm: str, repeat: int) -> Rows:
         {"copies": lessons.copies, "ratio": spent / seconds[1]}
         for lessons, spent in zip(kinds[1:], seconds[2:], strict=True)
     ]
-
-
-_FOLDER = Path(__file__).parent
-COST = Table(
-    path=_FOLDER / "cost.csv",
-    units=grid(task=TASKS, arm=("straight, 9900", "score, 9900"), repeat=range(5)),
-    rows=cost_rows,
-)
-TUNING = Table(
-    path=_FOLDER / "tuning.csv",
-    units=[
-        {"task": task, "arm": arm, "copies": copies, "rate": rate}
-        for task in TASKS
-        for arm in ARMS
-        if arm != "limit, shuffled"
-        for copies in COPIES[arm]
-        for rate in RATES
-    ],
-    rows=tuning_rows,
-)
-LEARNING = Table(
-    path=_FOLDER / "learning.csv",
-    units=[
-        {"task": task, "arm": arm, "block": block}
-        for task in TASKS
-        for arm in ARMS
-        for block in range(BLOCKS[task])
-    ],
-    rows=learning_rows,
-)
