@@ -45,7 +45,6 @@ def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) 
     config = Config()
     config.TagRemovePreprocessor.enabled = True
     config.TagRemovePreprocessor.remove_cell_tags = ["remove-cell"]
-    config.TagRemovePreprocessor.remove_input_tags = ["remove-input"]
     files = folder / f"{chapter.name}_files"
     resources = {"metadata": {"name": chapter.title}, "files": files.name}
     exporter = HTMLExporter(config=config, raw_template=_TEMPLATE)

@@ -41,7 +41,7 @@ from compendium.c35_other_tokens.letter_tokens import (
     predicted_deviation,
     vocabulary,
 )
-from compendium.c35_other_tokens.letters import LetterNetwork
+from compendium.c35_other_tokens.letters import GAMMA, LetterNetwork
 from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import fit_power, mean_estimate
@@ -51,7 +51,6 @@ from spinformer.dmft.network import OUTPUT, Context, Network
 from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
-_GAMMA = 220.0 / 3.0**0.5
 _STEPS = 8
 SIZES = (3_000, 30_000, 300_000, 3_000_000, 30_000_000, 300_000_000)
 # Slopes are fitted from this size on.
@@ -85,7 +84,7 @@ def deviation_rows(
         if words:
             network, drawn = vocabulary(sites, size, words=words, seed=seed + 1), 1
         variance = float((network.semantic[OUTPUT] ** 2).mean())
-        network, beta = network.with_parameters(gamma=_GAMMA / variance), BETA / variance
+        network, beta = network.with_parameters(gamma=GAMMA / variance), BETA / variance
         start = random_contexts(network, seed, count=1).select(0)
         _, context = trajectory(network, start, beta=beta, steps=0, transient=1000, threads=1)
         window, position = letter_window(network, context, beta=beta), context.position

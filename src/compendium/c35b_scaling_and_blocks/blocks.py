@@ -369,17 +369,17 @@ def LONGER(condition: str) -> Rows:
     )
 
 
-def first_mode(blocks: Blocks, *, top: float = 20.0) -> tuple[float, float]:
+def first_mode(blocks: Blocks) -> tuple[float, float]:
     """β at which rest, without positions, first turns unstable, and the turns a token there.
 
     The slowest if several do at once, as for a negative eigenvalue of ⟨W^v W^oᵀ⟩. (inf, 0) where
-    it is stable up to `top`.
+    it is stable up to β = 20.
     """
 
     def excess(beta: float) -> float:
         return float(np.abs(rest_multipliers(blocks, beta=beta)[0])) - 1.0
 
-    grid = np.geomspace(0.02, top, 200)
+    grid = np.geomspace(0.02, 20.0, 200)
     over = [n for n, beta in enumerate(grid) if excess(float(beta)) > 1e-9]
     if not over:
         return np.inf, 0.0

@@ -44,7 +44,7 @@ _FOLDER = Path(__file__).parent
 # Two-time averages cost the square of how steep the bits are, tanh(steepness z).
 _STEEPEST = 20.0
 # At rest averages are sums over odd Hermite orders, made on one of two grids.
-_ORDERS, _CUT = 150, 1e-6
+_ORDERS, _CUT, _TOLERANCE = 150, 1e-6, 1e-10
 _LEVEL, _STEEPEST_REST = 30.0, 300.0
 # The softmax of paths and onsets is soft enough for the random features' scores, of deviation
 # γ√(α/N), to be small at the sizes that are simulated.
@@ -173,7 +173,6 @@ def resting_state(
     context: int,
     lags: int = 60,
     max_steps: int = 2000,
-    tolerance: float = 1e-10,
     throw: bool = True,
 ) -> Rest:
     """Token correlations C(d) of the stationary state at lags d < `lags`, beyond it constant.
@@ -208,9 +207,9 @@ def resting_state(
         cut = left * float(np.abs(rho).max()) ** (2 * _ORDERS + 1)
         change = float(np.abs(fresh - correlation[1:]).max())
         correlation[1:] = fresh
-        if change < tolerance:
+        if change < _TOLERANCE:
             break
-    ended = Status.CONVERGED if change < tolerance else Status.STEP_LIMIT
+    ended = Status.CONVERGED if change < _TOLERANCE else Status.STEP_LIMIT
     found = Rest(
         value=correlation,
         residual=max(change, cut),
@@ -255,7 +254,7 @@ def simulate_loaded(
     the network's γ times the products of the overlaps. Memory: 16 bytes for each bit and feature.
     """
     rng, context = numpy_generator(seed), network.context
-    many, few = round(load * size), network.weights(size)
+    many, few = round(load * size), network.weights(size)  # (4, P, N)
     signs = rng.integers(0, 2, (4, many, size), dtype=np.int8).astype(np.float32) * 2 - 1
     if window is None:
         tokens = list(rng.choice(np.array([-1.0, 1.0]), (context, size)))
@@ -265,26 +264,20 @@ def simulate_loaded(
     if sharpness is not None:
         factor = sharpness * size / np.sqrt(many + len(few[0]))
 
-    def overlaps(bits: np.ndarray, place: int) -> tuple[np.ndarray, np.ndarray]:
-        """(4, P) overlaps with the few features, (4, αN) with the random ones."""
+    def overlaps(bits: np.ndarray, place: int) -> np.ndarray:
+        """(4, P + αN), with the few features and with the random ones."""
         own = (1.0 - network.epsilon) * few @ bits / size
         own = own + network.epsilon * network.position_overlaps()[place % network.positions]
-        return own, (signs @ bits.astype(np.float32)).astype(float) / size
+        other = (signs @ bits.astype(np.float32)).astype(float) / size
+        return np.concatenate([own, other], axis=1)
 
     first = position - context + 1
     seen = [overlaps(bits, first + n) for n, bits in enumerate(tokens)]
     scores, noise = np.empty((steps, context)), np.empty(steps)
     for n in range(steps):
-        last = seen[::-1][:context]
-        scores[n] = [
-            factor * (last[0][0][QUERY] @ own[KEY] + last[0][1][QUERY] @ other[KEY])
-            for own, other in last
-        ]
-        weight = softmax(scores[n])
-        own, other = (
-            sum(w * pair[kind][VALUE] for w, pair in zip(weight, last, strict=True))
-            for kind in (0, 1)
-        )
+        last = np.array(seen[: -context - 1 : -1])
+        scores[n] = factor * last[:, KEY] @ last[0, QUERY]
+        own, other = np.split(softmax(scores[n]) @ last[:, VALUE], [network.features])
         crosstalk = (other.astype(np.float32) @ signs[OUTPUT]).astype(float)
         noise[n] = crosstalk.var()
         mean = np.tanh(beta * (own @ few[OUTPUT] + crosstalk))

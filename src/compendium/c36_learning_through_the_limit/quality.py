@@ -29,20 +29,20 @@ COPIES = 8
 
 @record
 class Small:
-    """A small network and its cycle: θ (4, P, L), window (8, T, L), targets (8, steps, L)."""
+    """A small network and its cycle: θ (4, P, L), window (8, T, L), targets (8, 8, L)."""
 
     theta: Tensor
     window: Tensor
     targets: Tensor
 
 
-def draw_small(seed: int, *, steps: int = 8) -> Small:
+def draw_small(seed: int) -> Small:
     """The network and the cycle of a seed: normal θ, the eight tokens in random order."""
     generator = np.random.default_rng([seed, 30])
     theta = torch.as_tensor(generator.standard_normal((4, FEATURES, SEGMENTS)))
     numbers = generator.permutation(2**SEGMENTS)
     signs = 2.0 * ((numbers[:, None] >> np.arange(SEGMENTS)) & 1) - 1.0
-    tokens = torch.as_tensor(signs[(np.arange(8)[:, None] + np.arange(CONTEXT + steps)) % 8])
+    tokens = torch.as_tensor(signs[(np.arange(8)[:, None] + np.arange(CONTEXT + 8)) % 8])
     return Small(theta=theta, window=tokens[:, :CONTEXT], targets=tokens[:, CONTEXT:])
 
 
