@@ -67,6 +67,11 @@ LEVELS = {
 NEWER = {"AVX2": r"AVX512|X86_V4", "SSE4.2": r"AVX|FMA|F16C|XOP|X86_V[34]"}
 
 
+def ask(command: list[str], *, check: bool = True) -> str:
+    """What a command prints."""
+    return subprocess.run(command, capture_output=True, text=True, check=check).stdout
+
+
 @dataclass(frozen=True)
 class Case:
     """One environment and one way to use the processor."""
@@ -114,13 +119,8 @@ def installed_pythons() -> dict[str, str]:
         places = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
         path = shutil.which(f"python{version}")
         for candidate in [*([path] if path else []), *map(str, places)]:
-            told = subprocess.run(
-                [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if told.stdout.strip() == version:
+            asked = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+            if ask(asked, check=False).strip() == version:
                 found[version] = candidate
                 break
     return found
@@ -177,9 +177,7 @@ def settings(case: Case, binaries: Path) -> dict[str, str]:
     chosen = {**os.environ, **threads, **case.settings}
     if case.level:
         chosen.update(LEVELS[case.level])
-        names = subprocess.run(
-            [str(binaries / "python"), "-c", DISPATCHED], capture_output=True, text=True, check=True
-        ).stdout.split()
+        names = ask([str(binaries / "python"), "-c", DISPATCHED]).split()
         chosen["NPY_DISABLE_CPU_FEATURES"] = " ".join(
             name for name in names if re.match(NEWER[case.level], name)
         )
@@ -233,7 +231,7 @@ def read(interpreter: str, chapters: list[str], workers: int) -> tuple[bool, str
     if index := os.environ.get("TORCH_INDEX"):
         subprocess.run([*pip, "install", "--quiet", "--index-url", index, "torch"], check=True)
     frozen = [*pip, "freeze", "--exclude", "spinformer"]
-    before = subprocess.run(frozen, capture_output=True, text=True, check=True).stdout.split()
+    before = ask(frozen).split()
 
     def end(name: str) -> tuple[str, int, str]:
         done = subprocess.run(
@@ -261,7 +259,7 @@ def read(interpreter: str, chapters: list[str], workers: int) -> tuple[bool, str
     with ThreadPoolExecutor(workers) as pool:
         ended += pool.map(end, [name for name in chapters if name not in installs])
     told = [name for name, code, _ in ended if code]
-    after = subprocess.run(frozen, capture_output=True, text=True, check=True).stdout.split()
+    after = ask(frozen).split()
     told += [f"replaced {line}" for line in before if line not in after]
     log = "\n".join(f"== {name}\n{text}" for name, _, text in ended)
     (FOLDER / "reader.log").write_text(log, encoding="utf-8")

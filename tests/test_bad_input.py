@@ -12,7 +12,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -212,15 +211,6 @@ def test_what_is_out_of_range_is_refused_by_name(name):
             exec(code, {**scope, "bad": OUT_OF_RANGE[argument]})
 
 
-WINDOW = np.zeros((4, 3))
-CONTEXT = Context(WINDOW, 0)
-NETWORK = Network.document()
-TOGETHER: list[tuple[Callable[[], Any], str]] = [
-    (lambda: Ensemble(NETWORK, CONTEXT, beta=True), "beta must be a real numeric array"),
-]
-
-
-@pytest.mark.parametrize(("call", "told"), TOGETHER)
-def test_what_does_not_fit_together_is_refused_by_name(call, told):
-    with pytest.raises((TypeError, ValueError), match=f"^{told}"):
-        call()
+def test_a_flag_is_no_temperature():
+    with pytest.raises(TypeError, match=r"^beta must be a real numeric array"):
+        Ensemble(Network.document(), Context(np.zeros((4, 3)), 0), beta=True)

@@ -11,6 +11,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from pages import press, until, wait_for
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from test_book_of_one_chapter import build, read_links
 
 from bookmaker.claims_page import anchor_of_test, read_rows
@@ -26,12 +29,6 @@ pytestmark = pytest.mark.nightly
 def site(tmp_path_factory):
     """The book as long as nobody decided where it lives (any warning fails the build)."""
     return build(ROOT, tmp_path_factory.mktemp("site"), "file:///nowhere")
-
-
-def wait_for(browser, script):
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    return WebDriverWait(browser, 30).until(lambda b: b.execute_script(f"return {script}"))
 
 
 def resize(browser, width):
@@ -290,8 +287,6 @@ def test_no_dead_badge_without_an_address(site):
 # ---- live figures
 
 
-# The theme scrolls smoothly; a press must not meet a page that is still moving.
-STILL = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
 CANVASES = {"landscape": 3, "spins": 3, "module": 4, "map": 6, "recall": 6}
 
 
@@ -299,13 +294,16 @@ def open_figure(browser, site, name, setting=""):
     # Another address of the same page would not load it anew.
     browser.get("about:blank")
     browser.get(f"file://{site}/book/explorables.html#{name}{setting}")
+    wait_for_figure(browser, name)
+
+
+def wait_for_figure(browser, name):
     place = f"document.querySelectorAll('[data-explorable={name}] canvas').length"
     wait_for(browser, f"{place} === {CANVASES[name]}")
 
 
 def told(browser, name):
-    place = f"document.querySelector('[data-explorable={name}] .explorable-told')"
-    return browser.execute_script(f"return {place}.textContent")
+    return within(browser, name, ".explorable-told").get_attribute("textContent")
 
 
 def within(browser, name, selector):
@@ -323,27 +321,15 @@ def setting(browser):
     return dict(unquote(pair).split("=") for pair in pairs)
 
 
-def until(browser, condition):
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    WebDriverWait(browser, 30).until(lambda _: condition())
-
-
 def test_the_map_is_driven_by_mouse_and_by_keyboard(browser, site):
-    from selenium.webdriver import ActionChains
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.common.keys import Keys
-
     open_figure(browser, site, "map")
     browser.find_element(By.XPATH, "//button[text()='Pause']").send_keys(Keys.SPACE)
     one = browser.find_element(By.XPATH, "//button[text()='One token']")
-    browser.execute_script(STILL, one)
-    one.click()
+    press(browser, one)
     still = tokens_shown(browser)
     one.click()
     assert tokens_shown(browser) == still + 1
-    sheet = within(browser, "map", "canvas.explorable-press")
-    ActionChains(browser).move_to_element(sheet).click().perform()
+    press(browser, within(browser, "map", "canvas.explorable-press"))
     pressed = float(within(browser, "map", "[name=beta]").get_attribute("value"))
     assert 1.24 < pressed < 1.26
     within(browser, "map", "[name=beta]").send_keys(Keys.ARROW_RIGHT)
@@ -353,17 +339,10 @@ def test_the_map_is_driven_by_mouse_and_by_keyboard(browser, site):
 
 
 def test_the_landscape_is_driven_by_address_mouse_and_keyboard(browser, site):
-    from selenium.webdriver import ActionChains
-    from selenium.webdriver.common.keys import Keys
-
-    open_figure(browser, site, "landscape", "&beta=0.5&points=1,0;-1,0&query=0.5,1")
-    # Between two patterns that are too warm there is one rest, and it is neither of them.
-    assert "at the average of all patterns, each with weight 0.50" in told(browser, "landscape")
     open_figure(browser, site, "landscape", "&beta=8&points=1,0;-1,0&query=0.5,1")
     assert "at pattern 1 with weight 1.00; 0 of its steps climb" in told(browser, "landscape")
     sheet = within(browser, "landscape", ".explorable-press")
-    browser.execute_script(STILL, sheet)
-    ActionChains(browser).move_to_element_with_offset(sheet, -120, 30).click().perform()
+    press(browser, sheet, (-120, 30))
     until(browser, lambda: setting(browser)["query"] != "0.5,1")
     x, y = map(float, setting(browser)["query"].split(","))
     assert x < -0.3
@@ -373,41 +352,27 @@ def test_the_landscape_is_driven_by_address_mouse_and_keyboard(browser, site):
 
 
 def test_the_three_spins_are_driven_by_address_mouse_and_keyboard(browser, site):
-    from selenium.webdriver import ActionChains
-    from selenium.webdriver.common.keys import Keys
-
-    setting_of = "&beta=0.8&j12=1&j13=1&j23=1&h1=0&h2=0&h3=0"
-    open_figure(browser, site, "spins", setting_of)
+    open_figure(browser, site, "spins", "&beta=0.8&j12=1&j13=1&j23=1&h1=0&h2=0&h3=0")
     # Three spins that agree have no magnetization, but two in the naive theory.
     assert "exact 0.000, naive" in told(browser, "spins")
     assert told(browser, "spins").count("one of two solutions") >= 1
     sheet = within(browser, "spins", ".explorable-press")
-    browser.execute_script(STILL, sheet)
-    top = -sheet.size["height"] // 2 + 55
-    ActionChains(browser).move_to_element_with_offset(
-        sheet, 0, top
-    ).click_and_hold().move_by_offset(0, -30).release().perform()
+    press(browser, sheet, (0, -sheet.size["height"] // 2 + 55), (0, -30))
     until(browser, lambda: float(setting(browser).get("h1", 0)) == pytest.approx(0.5))
     within(browser, "spins", "[name=beta]").send_keys(Keys.ARROW_LEFT)
     until(browser, lambda: float(setting(browser)["beta"]) == pytest.approx(0.78))
 
 
 def test_the_module_is_driven_by_address_mouse_and_keyboard(browser, site):
-    from selenium.webdriver import ActionChains
-    from selenium.webdriver.common.keys import Keys
-
     open_figure(browser, site, "module", "&strength=1.5&tokens=0.9,0.5;-1,0.3;0.2,-0.9")
     assert "are impossible for spins" in told(browser, "module")
     open_figure(browser, site, "module", "&strength=1.5&solver=saddle&token=2")
     assert "token 2: residual" in told(browser, "module")
     assert "are possible for spins" in told(browser, "module")
     sheet = within(browser, "module", ".explorable-press")
-    browser.execute_script(STILL, sheet)
     # The plane reaches to 1.7 in each direction; token 1 stands at (0.9, 0.5).
     unit = (min(sheet.size["width"], sheet.size["height"]) / 2 - 4) / 1.7
-    ActionChains(browser).move_to_element_with_offset(
-        sheet, round(0.9 * unit), round(-0.5 * unit)
-    ).click_and_hold().move_by_offset(0, round(-unit)).release().perform()
+    press(browser, sheet, (round(0.9 * unit), round(-0.5 * unit)), (0, round(-unit)))
     until(browser, lambda: setting(browser).get("token") == "1")
     x, y = map(float, setting(browser)["tokens"].split(";")[0].split(","))
     assert (x, y) == (pytest.approx(0.9, abs=0.05), pytest.approx(1.5, abs=0.05))
@@ -429,8 +394,7 @@ def test_the_module_is_driven_by_address_mouse_and_keyboard(browser, site):
 def test_a_live_figure_stands_in_its_chapter(browser, site, chapter, name):
     browser.get("about:blank")
     browser.get(f"file://{site}/notebooks/{chapter}.html#{name}&beta=1.25")
-    place = f"document.querySelectorAll('[data-explorable={name}] canvas').length"
-    wait_for(browser, f"{place} === {CANVASES[name]}")
+    wait_for_figure(browser, name)
     assert float(within(browser, name, "[name=beta]").get_attribute("aria-valuetext")) == 1.25
     # A page without one is not burdened with its scripts.
     assert (
@@ -492,9 +456,7 @@ def test_figures_have_no_ground_turn_light_on_dark_and_open_when_pressed(browser
     # What is cut at the edge of the axes, white arrows say, is drawn on the ground.
     ground = "path[style='fill: #ffffff']:not([clip-path])"
     assert browser.execute_script(f'return document.querySelectorAll("{ground}").length') == 0
-    picture = browser.find_element("css selector", "figure svg.figure")
-    browser.execute_script(STILL, picture)
-    picture.click()
+    press(browser, browser.find_element("css selector", "figure svg.figure"))
     opened = "return document.querySelectorAll('dialog[open] svg.figure').length"
     assert browser.execute_script(opened) == 1
 
@@ -542,9 +504,7 @@ def test_code_is_folded_but_for_the_parameters(browser, site):
     )
     assert found[0] > 5
     assert found[1] == [["tag_parameters"]]
-    summary = browser.find_element("css selector", "div.cell details.hide summary")
-    browser.execute_script(STILL, summary)
-    summary.click()
+    press(browser, browser.find_element("css selector", "div.cell details.hide summary"))
     opened = "document.querySelector('div.cell details.hide .cell_input')"
     assert browser.execute_script(f"return {opened}.checkVisibility()")
 

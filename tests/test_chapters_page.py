@@ -11,10 +11,6 @@ import pytest
 from bookmaker.page import write_page
 from bookmaker.source import Chapter
 
-PNG = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAA"
-    "AABJRU5ErkJggg=="
-)
 PROSE = r"""
 See {cite}`bal2021transformers` and [](../notebooks/01_small.md), [the claims](../book/claims.md),
 [](#eq-small).
@@ -60,7 +56,7 @@ def page(small_checkout, tmp_path):
     text = text.replace("```{code-cell} ipython3\nfrom", f"```{{code-cell}} ipython3\n{FIGURE}")
     chapter.source_path.write_text(text, encoding="utf-8")
     notebook = nbformat.from_dict(chapter.template)
-    image = nbformat.v4.new_output("display_data", data={"image/png": PNG})
+    image = nbformat.v4.new_output("display_data", data={"image/svg+xml": "<svg><path/></svg>"})
     notebook.cells[-1].outputs = [nbformat.v4.new_output("stream", text="flat 1.50\n"), image]
     (path,) = write_page(chapter, notebook, tmp_path)
     assert path == tmp_path / "01_small.html"
@@ -87,5 +83,5 @@ def test_page_needs_nothing_from_elsewhere_and_resolves_what_the_source_writes(p
     assert "find_spec" not in text
     assert "<title>A small chapter" in text
     assert "What the figure says." in body
-    assert 'alt="A single gray point."' in text
+    assert 'aria-label="A single gray point."' in text
     assert "flat 1.50" in body

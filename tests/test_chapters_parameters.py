@@ -14,9 +14,7 @@ gain: float = 2.0  # gain, in (0, inf)
 share: float = 0.5  # share, in [0, 1)
 steps: int = 2000  # steps kept, in [10, 100000]
 network: str = "document"  # which network, one of {document | random}
-text: str = ""  # any text
-exact: bool = False  # whether to enumerate
-seed: Optional[int] = None  # seed, in [0, 9]"""
+text: str = ""  # any text"""
 
 
 def read(source):
@@ -28,14 +26,12 @@ def read(source):
 
 def test_reads_names_types_defaults_ranges_and_help():
     found = {p.name: p for p in read(LINES).parameters}
-    assert list(found) == ["beta", "gain", "share", "steps", "network", "text", "exact", "seed"]
+    assert list(found) == ["beta", "gain", "share", "steps", "network", "text"]
     assert (found["beta"].type, found["beta"].default, found["beta"].high) == (float, 1.27, 10.0)
     assert found["beta"].help == "inverse temperature of the output"
     assert found["gain"].open_low
     assert math.isinf(found["gain"].high)
     assert found["network"].choices == ("document", "random")
-    assert found["seed"].optional
-    assert found["seed"].default is None
     assert found["steps"].allowed == "int in [10, 100000]"
 
 
@@ -47,9 +43,6 @@ def test_reads_names_types_defaults_ranges_and_help():
         ("steps", "50", 50),
         ("network", "random", "random"),
         ("text", "3", "3"),
-        ("exact", "true", True),
-        ("seed", "None", None),
-        ("seed", "4", 4),
     ],
 )
 def test_accepts_what_is_allowed(name, text, value):
@@ -71,8 +64,6 @@ def test_accepts_what_is_allowed(name, text, value):
         ("steps", "50.0", r"steps must be int in \[10, 100000\], got 50.0"),
         ("steps", "True", "got True"),
         ("network", "other", "network must be one of document | random, got 'other'"),
-        ("exact", "1", "exact must be bool, got 1"),
-        ("seed", "10", r"seed must be int in \[0, 9\] or None, got 10"),
     ],
 )
 def test_refuses_the_rest_with_one_clear_sentence(name, text, message):

@@ -44,7 +44,6 @@ if beta == 8:
 print(f"double = {2 * beta:.1f} in units of one half")
 ```
 """
-HERE = Workers()
 
 
 @pytest.fixture
@@ -65,6 +64,11 @@ def chapter(small_checkout):
 def rows(folder):
     with (folder / TABLE).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def swept(chapter, folder, points, **options):
+    """What a sweep in this process reports."""
+    return sweep_chapter(chapter, folder, points, workers=Workers(), progress=False, **options)
 
 
 def asked(chapter, *pairs, file=None):
@@ -152,7 +156,7 @@ def test_what_can_be_no_point_is_refused_before_anything_starts(chapter, call, p
 def test_a_point_that_is_not_allowed_fails_alone_before_its_kernel(chapter, tmp_path, no_kernel):
     pandas = pytest.importorskip("pandas")
     points = read_points(chapter, [("beta", "1,11,2"), ("kind", "flat,steep")])
-    report = sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
+    report = swept(chapter, tmp_path / "out", points)
     assert [values["beta"] for values in no_kernel] == [1.0, 1.0, 2.0, 2.0]
     assert "6 points: 4 computed now, 0 there already, 2 refused; 2 failed" in str(report)
     told = "beta = 11, kind = flat: 01_small: beta must be float in [0, 10], got 11"
@@ -167,12 +171,12 @@ def test_a_point_that_is_not_allowed_fails_alone_before_its_kernel(chapter, tmp_
 def test_a_sweep_grows_and_the_table_is_that_of_one_command(chapter, tmp_path, no_kernel):
     for values in ("2,1", "1,2,3", "3,1,2"):
         points = read_points(chapter, [("beta", values)])
-        sweep_chapter(chapter, tmp_path / "grown", points, workers=HERE, progress=False)
+        swept(chapter, tmp_path / "grown", points)
     assert len(no_kernel) == 3
-    sweep_chapter(chapter, tmp_path / "once", points, workers=HERE, progress=False)
+    swept(chapter, tmp_path / "once", points)
     for row, other in zip(rows(tmp_path / "grown"), rows(tmp_path / "once"), strict=True):
         assert row | {"seconds": ""} == other | {"seconds": ""}
-    sweep_chapter(chapter, tmp_path / "grown", points[:1], workers=HERE, progress=False)
+    swept(chapter, tmp_path / "grown", points[:1])
     betas = [row["beta"] for row in rows(tmp_path / "grown")]
     assert betas[0] == "3.0"
     assert sorted(betas) == ["1.0", "2.0", "3.0"]
@@ -182,7 +186,6 @@ def test_a_point_that_failed_is_tried_again_when_asked_for(
     chapter, tmp_path, no_kernel, monkeypatch
 ):
     points = read_points(chapter, [("beta", "1,2")])
-    given = {"workers": HERE, "progress": False}
     good = sweeping.execute
 
     def execute(chapter, values, **_):
@@ -194,7 +197,7 @@ def test_a_point_that_failed_is_tried_again_when_asked_for(
     for again, computed, failed in ((False, 2, 1), (False, 0, 1), (True, 1, 1), (True, 1, 0)):
         if not failed:
             monkeypatch.setattr(sweeping, "execute", good)
-        report = sweep_chapter(chapter, tmp_path / "out", points, again=again, **given)
+        report = swept(chapter, tmp_path / "out", points, again=again)
         assert (report.computed, len(report.failed)) == (computed, failed)
 
 
@@ -211,23 +214,23 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(chapter, tmp_path, no_ke
     monkeypatch.setattr(sweeping, "write_atomically", full)
     message = "No space left on device; 1 of 3 points are finished and kept"
     with pytest.raises(OutputError, match=message):
-        sweep_chapter(chapter, folder, points, workers=HERE, progress=False)
+        swept(chapter, folder, points)
     monkeypatch.undo()
     monkeypatch.setattr(sweeping, "execute", lambda *_, **__: pytest.fail("computed again"))
     with pytest.raises(BaseException, match="computed again"):
-        sweep_chapter(chapter, folder, points, workers=HERE, progress=False)
-    sweep_chapter(chapter, folder, points[:1], workers=HERE, progress=False)
+        swept(chapter, folder, points)
+    swept(chapter, folder, points[:1])
     assert [row["double"] for row in rows(folder)] == ["2.0"]
 
 
 def test_code_that_changed_is_refused(chapter, tmp_path, no_kernel):
     points = read_points(chapter, [("beta", "1")])
-    sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
+    swept(chapter, tmp_path / "out", points)
     text = chapter.text.replace("2 * beta", "3 * beta")
     chapter.source_path.write_text(text, encoding="utf-8")
     changed = Chapter(chapter.root, chapter.name)
     with pytest.raises(ChapterError, match="other code than that of 01_small now"):
-        sweep_chapter(changed, tmp_path / "out", points, workers=HERE, progress=False)
+        swept(changed, tmp_path / "out", points)
     # A worker that has other code than the driver had at the start.
     function = {"root": str(chapter.root), "name": chapter.name, "values": {}, "code": "0"}
     with pytest.raises(RuntimeError, match="changed during the sweep"):
@@ -243,7 +246,7 @@ def test_a_dry_run_lists_and_writes_nothing(chapter, call, no_kernel):
         in call(chapter.root, "sweep", "01_small", *arguments).stdout
     )
     assert not folder.exists()
-    sweep_chapter(chapter, folder, points, workers=HERE, progress=False)
+    swept(chapter, folder, points)
     found = call(chapter.root, "sweep", "01_small", *arguments).stdout
     assert found.startswith("beta = 1: finished\nbeta = 2: to run\nbeta = 11: refused, 01_small: ")
 
@@ -404,7 +407,7 @@ def test_a_sweep_that_is_stopped_goes_on(chapter, tmp_path, log, how):
     finished = {path.stem for path in folder.glob("p*.json")}
     assert 1 <= len(finished) < 3
     points = read_points(chapter, [("beta", "1:3:3")])
-    report = sweep_chapter(chapter, tmp_path / "out", points, workers=HERE, progress=False)
+    report = swept(chapter, tmp_path / "out", points)
     assert (report.computed, report.there, report.failed) == (3 - len(finished), len(finished), [])
     assert [row["double"] for row in rows(tmp_path / "out")] == ["2.0", "4.0", "6.0"]
     assert {path.stem for path in folder.glob("p*.*")} == {point.key for point in points}

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pages import press, until
 
 from compendium.c34_memory_beyond_window.signals import spectrum
 from compendium.front.explorables import every_figure, map_data, network_data
@@ -74,20 +75,12 @@ def words(browser, selector):
     return browser.find_element("css selector", selector).get_attribute("textContent")
 
 
-def until(browser, condition):
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    WebDriverWait(browser, 10).until(lambda _: condition())
-
-
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.nightly] * (name in FIGURES[1:3])) for name in FIGURES],
 )
 def test_the_sentence_says_what_the_knob_shows(browser, page, name):
     """Dragged with the mouse there and back, as quickly as a hand does."""
-    from selenium.webdriver import ActionChains
-
     page(name)
     knob = "strength" if name == "module" else "beta"
     symbol = {"module": "g", "recall": "β√d"}.get(name, "β")
@@ -99,10 +92,7 @@ def test_the_sentence_says_what_the_knob_shows(browser, page, name):
     shown = f"//input[@name='{knob}']/following-sibling::output"
     seen = set()
     for step in (-40, 25, -18, 33):
-        drag = ActionChains(browser, duration=50).move_to_element(handle).click_and_hold()
-        for _ in range(4):
-            drag = drag.move_by_offset(step // 4, 0)
-        drag.release().perform()
+        press(browser, handle, (0, 0), *[(step // 4, 0)] * 4)
         value = browser.find_element("xpath", shown).text
         until(browser, lambda now=value: f"{symbol} = {now}" in words(browser, ".explorable-told"))
         seen.add(value)

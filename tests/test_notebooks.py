@@ -19,7 +19,7 @@ import torch
 from IPython.display import display
 
 from bookmaker.checking import all_faults
-from bookmaker.figures import PICTURES
+from bookmaker.figures import SVG
 from bookmaker.freshness import read_notebook
 from bookmaker.meaning import has_tag, python_source
 from bookmaker.source import chapters
@@ -49,7 +49,7 @@ def test_cells_ran_in_order_and_left_clean_outputs(chapter):
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell.outputs]
     assert any(output.get("name") == "stdout" for output in outputs)
-    assert any(PICTURES.keys() & output.get("data", {}).keys() for output in outputs)
+    assert any(SVG in output.get("data", {}) for output in outputs)
     for output in outputs:
         assert output.output_type != "error"
         assert output.get("name") != "stderr"

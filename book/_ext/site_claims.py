@@ -20,24 +20,12 @@ from spinformer.plot.vector import figure_svg
 
 
 class FromText(SphinxDirective):
-    """A directive that stands for the text that `write` returns."""
-
-    write = staticmethod(claims_markdown)
+    """`{claims}`, every statement with its verdict, or `{claim-tests}`, the source of the tests."""
 
     def run(self) -> list[nodes.Node]:
         """Return the parsed text."""
-        text = self.write(Path(self.env.srcdir))
-        return self.parse_text_to_nodes(text, allow_section_headings=True)
-
-
-class Claims(FromText):
-    """Every statement, its verdict, and the cell and test that settle it."""
-
-
-class ClaimTests(FromText):
-    """The source of every test that holds a claim."""
-
-    write = staticmethod(sources_markdown)
+        write = claims_markdown if self.name == "claims" else sources_markdown
+        return self.parse_text_to_nodes(write(Path(self.env.srcdir)), allow_section_headings=True)
 
 
 class Settings(SphinxDirective):
@@ -76,7 +64,7 @@ def add_filter(
 
 def setup_claims(app: Sphinx) -> None:
     """Register directives and hooks."""
-    app.add_directive("claims", Claims)
-    app.add_directive("claim-tests", ClaimTests)
+    app.add_directive("claims", FromText)
+    app.add_directive("claim-tests", FromText)
     app.add_directive("settings", Settings)
     app.connect("html-page-context", add_filter)

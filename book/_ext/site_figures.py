@@ -26,8 +26,7 @@ def written(env: BuildEnvironment, chapter: str, name: str = "") -> tuple[str, d
     told = [cell.metadata.get("mystnb", {}) for cell in notebook.cells]
     known = {settings["figure"]["name"]: settings for settings in told if "figure" in settings}
     name = name or list(known)[:2][-1]
-    suffix, picture = figure_file(notebook, name)
-    return offered(env, f"{name}.{suffix}", picture), known[name]
+    return offered(env, f"{name}.svg", figure_file(notebook, name)), known[name]
 
 
 def offered(env: BuildEnvironment, name: str, picture: bytes) -> str:

@@ -1,9 +1,8 @@
-"""What surrounds the text of a page: sizes of its pictures, its card elsewhere, its foot."""
+"""What surrounds the text of a page: its card elsewhere, its foot."""
 
 from __future__ import annotations
 
 import re
-import struct
 import tomllib
 from html import escape
 from pathlib import Path
@@ -16,8 +15,6 @@ from bookmaker.project import published_address
 
 # What the numbers of the book depend on most.
 _LIBRARIES = ("numpy", "scipy", "torch", "numba", "scikit-learn", "matplotlib")
-_PICTURE = re.compile(r"<img (?P<rest>[^>]*?src=\"(?P<source>[^\"]+\.png)\"[^>]*?)(?P<end>\s*/?>)")
-_PNG = b"\x89PNG\r\n\x1a\n"
 _LONGEST = 200
 
 
@@ -41,32 +38,15 @@ def set_foot(app: Sphinx, config: Any) -> None:
         config.html_theme_options["extra_footer"] = f"<p>{escape(text)}</p>"
 
 
-def set_sizes(
-    app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: nodes.document
+def drop_role(
+    _app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: nodes.document
 ) -> None:
-    """Write width and height of every picture into the page: nothing moves while it loads.
+    """Take back a role that docutils gives the bibliography.
 
-    And take back a role that docutils gives the bibliography.
+    What is called a list must have items; the entries of a bibliography are something else.
     """
-    sources = {name: path for path, name in getattr(app.builder, "images", {}).items()}
-
-    def sized(match: re.Match[str]) -> str:
-        source = sources.get(Path(match["source"]).name)
-        size = _png_size(Path(app.srcdir, source)) if source else None
-        if size is None or " width=" in match[0]:
-            return match[0]
-        return f'<img {match["rest"]} width="{size[0]}" height="{size[1]}"{match["end"]}'
-
     if "body" in context:
-        body = _PICTURE.sub(sized, context["body"])
-        # What is called a list must have items; the entries of a bibliography are something else.
-        context["body"] = body.replace('<div role="list" class="cit', '<div class="cit')
-
-
-def _png_size(path: Path) -> tuple[int, int] | None:
-    with path.open("rb") as file:
-        begin = file.read(24)
-    return struct.unpack(">II", begin[16:24]) if begin.startswith(_PNG) else None
+        context["body"] = context["body"].replace('<div role="list" class="cit', '<div class="cit')
 
 
 def add_card(
@@ -117,5 +97,5 @@ def _summary(doctree: nodes.document) -> str:
 def setup_look(app: Sphinx) -> None:
     """Register the hooks."""
     app.connect("config-inited", set_foot, priority=901)
-    app.connect("html-page-context", set_sizes)
+    app.connect("html-page-context", drop_role)
     app.connect("html-page-context", add_card)

@@ -24,8 +24,7 @@ from bookmaker.project import project_root
 from bookmaker.scaffold import next_steps, write_chapter
 from bookmaker.source import Chapter, chapters
 from bookmaker.sweeping import finished, sweep_chapter
-from bookmaker.sweeps.engine import SweepError, Workers
-from bookmaker.sweeps.store import StoreError
+from bookmaker.sweeps.engine import Workers
 from bookmaker.tables import tables_of
 
 
@@ -38,8 +37,6 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except BookError as error:
             message, code = str(error), error.exit_code
-        except (SweepError, StoreError) as error:
-            message, code = str(error), 1
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             message, code = f"{where}{error.strerror or error}", 2

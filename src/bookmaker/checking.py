@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 from bookmaker.claims import FILE as CLAIMS
 from bookmaker.claims import TAG, Claim, claim_tags, parse_claims, settle
 from bookmaker.errors import ChapterError, Fault, ParameterError, SourceError
-from bookmaker.figures import PICTURES
+from bookmaker.figures import SVG
 from bookmaker.freshness import read_notebook, state
 from bookmaker.meaning import has_tag
 from bookmaker.results import TAG as RESULTS
@@ -185,7 +185,9 @@ def _age_faults(chapter: Chapter) -> Iterator[Fault]:
         if cell.cell_type != "code":
             continue
         line = lines[cell.id]
-        images = [o for o in cell.outputs if PICTURES.keys() & o.get("data", {}).keys()]
+        images = [o for o in cell.outputs if {SVG, "image/png"} & o.get("data", {}).keys()]
+        if any(SVG not in output.data for output in images):
+            yield chapter.fault(line, "the figure is no SVG: call `use_style()` before it is drawn")
         if len(images) > 1:
             yield chapter.fault(line, f"the cell draws {len(images)} figures, not one")
         if images and "figure" not in cell.metadata.get("mystnb", {}):

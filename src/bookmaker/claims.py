@@ -117,23 +117,6 @@ class Claim:
             )
         return {name: match[1] for name, match in found.items() if match}
 
-    def decide(self, figures: Mapping[str, str]) -> None:
-        """Raise SourceError if the verdict does not follow from the figures."""
-        if not self.settled:
-            return
-        numbers = ", ".join(f"{name} = {text}" for name, text in figures.items())
-        try:
-            met = is_met(self.criterion, {name: float(text) for name, text in figures.items()})
-            if met == DECIDED[self.verdict]:
-                return
-            state = "is met" if met else "is not met"
-            problem = f"verdict {self.verdict!r}, but `{self.criterion}` {state} by {numbers}"
-        except ConditionError as error:
-            problem = str(error)
-        except ValueError:
-            problem = f"not all figures are numbers: {numbers}"
-        raise SourceError([self.fault(problem)])
-
 
 def read_claims(root: Path) -> list[Claim]:
     """Return the rows of `book/claims.yml`; SourceError that names every row with a fault."""
@@ -243,5 +226,15 @@ def settle(claim: Claim, printed: Printed) -> str:
     if not claim.settled:
         return ""
     figures = claim.read(printed_for(claim, printed))
-    claim.decide(figures)
-    return claim.shown.format_map(figures)
+    numbers = ", ".join(f"{name} = {text}" for name, text in figures.items())
+    try:
+        met = is_met(claim.criterion, {name: float(text) for name, text in figures.items()})
+        if met == DECIDED[claim.verdict]:
+            return claim.shown.format_map(figures)
+        state = "is met" if met else "is not met"
+        problem = f"verdict {claim.verdict!r}, but `{claim.criterion}` {state} by {numbers}"
+    except ConditionError as error:
+        problem = str(error)
+    except ValueError:
+        problem = f"not all figures are numbers: {numbers}"
+    raise SourceError([claim.fault(problem)])

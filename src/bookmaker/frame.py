@@ -26,8 +26,8 @@ CARD = "motions"
 
 def cover(root: Path) -> tuple[Path, bytes]:
     """Return the file of README's figure and what belongs there."""
-    suffix, image = figure_file(read_notebook(root / "notebooks" / f"{COVER[0]}.ipynb"), COVER[1])
-    return root / "book" / "_static" / f"cover.{suffix}", image
+    notebook = read_notebook(root / "notebooks" / f"{COVER[0]}.ipynb")
+    return root / "book" / "_static" / "cover.svg", figure_file(notebook, COVER[1])
 
 
 def verdicts(root: Path) -> Iterator[tuple[Path, bytes]]:

@@ -17,7 +17,7 @@ from pybtex.database import BibliographyData, parse_file
 from traitlets.config import Config
 
 from bookmaker.errors import OutputError
-from bookmaker.figures import labelled
+from bookmaker.figures import SVG, labelled
 from bookmaker.files import write_atomically
 from bookmaker.source import Chapter
 
@@ -45,7 +45,6 @@ def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) 
     config = Config()
     config.TagRemovePreprocessor.enabled = True
     config.TagRemovePreprocessor.remove_cell_tags = ["remove-cell"]
-    config.TagRemovePreprocessor.remove_input_tags = ["remove-input"]
     files = folder / f"{chapter.name}_files"
     resources = {"metadata": {"name": chapter.title}, "files": files.name}
     exporter = HTMLExporter(config=config, raw_template=_TEMPLATE)
@@ -81,16 +80,9 @@ def _plain(chapter: Chapter, notebook: nbformat.NotebookNode) -> nbformat.Notebo
             alt = cell.metadata["mystnb"].get("image", {}).get("alt", "")
             words = escape(_CITED.sub(cite, figure["caption"]), quote=False)
             for output in cell.outputs:
-                data = output.get("data", {})
-                if picture := data.get("image/svg+xml"):
-                    image = labelled(picture, alt)
-                elif picture := data.get("image/png"):
-                    image = f'<img src="data:image/png;base64,{picture}" alt="{escape(alt)}">'
-                else:
-                    continue
-                output.data = {
-                    "text/html": f"<figure>{image}<figcaption>{words}</figcaption></figure>"
-                }
+                if picture := output.get("data", {}).get(SVG):
+                    shown = f"{labelled(picture, alt)}<figcaption>{words}</figcaption>"
+                    output.data = {"text/html": f"<figure>{shown}</figure>"}
     if cited:
         text = library.to_string("bibtex")
         listed = format_from_string(text, "plain", dict.fromkeys(cited), output_backend="html")

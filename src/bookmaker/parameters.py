@@ -41,7 +41,7 @@ _EXISTS = {"file": os.path.isfile, "folder": os.path.isdir}
 _HALF_LIMITS = re.compile(
     rf"\bin\s*(?:\[|\(\s*{_NUMBER})|\bin\s+{_NUMBER}\s*,|\b(?:one|path) of\s*[{{\[(]"
 )
-_TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
+_TYPES: dict[str, type] = {"int": int, "float": float, "str": str}
 _FORM = "every line must read `name: type = default  # help`"
 
 
@@ -49,16 +49,15 @@ _FORM = "every line must read `name: type = default  # help`"
 class Parameter:
     """One parameter of a chapter.
 
-    `type` is int, float, str or bool; `optional` says whether None is allowed. `low` and
-    `high` bound numbers (open ends where `open_low`, `open_high`), `choices` lists the only
-    strings allowed (empty: any), `path` says what a string must lead to ("file", "folder" or "").
+    `type` is int, float or str. `low` and `high` bound numbers (open ends where `open_low`,
+    `open_high`), `choices` lists the only strings allowed (empty: any), `path` says what a string
+    must lead to ("file", "folder" or "").
     """
 
     name: str
     type: type[Any]
     default: Any
     help: str
-    optional: bool = False
     low: float = -math.inf
     high: float = math.inf
     open_low: bool = False
@@ -70,31 +69,27 @@ class Parameter:
     def allowed(self) -> str:
         """The values allowed, as a reader writes them."""
         if self.choices:
-            text = "one of " + " | ".join(self.choices)
-        elif self.path:
-            text = f"the absolute path of a {self.path} or empty"
-        elif self.type in (int, float) and (math.isfinite(self.low) or math.isfinite(self.high)):
-            left, right = "(" if self.open_low else "[", ")" if self.open_high else "]"
-            low, high = (f"{x:.0f}" if x.is_integer() else f"{x:g}" for x in (self.low, self.high))
-            text = f"{self.type.__name__} in {left}{low}, {high}{right}"
-        else:
-            text = self.type.__name__
-        return f"{text} or None" if self.optional else text
+            return "one of " + " | ".join(self.choices)
+        if self.path:
+            return f"the absolute path of a {self.path} or empty"
+        if not (math.isfinite(self.low) or math.isfinite(self.high)):
+            return self.type.__name__
+        left, right = "(" if self.open_low else "[", ")" if self.open_high else "]"
+        low, high = (f"{x:.0f}" if x.is_integer() else f"{x:g}" for x in (self.low, self.high))
+        return f"{self.type.__name__} in {left}{low}, {high}{right}"
 
     def parse(self, text: str) -> Any:
         """Return the value that `text` from a command line stands for; ParameterError if none."""
         if self.type is str:
-            return self.check(None if self.optional and text == "None" else text)
+            return self.check(text)
         try:
             value = ast.literal_eval(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
-            value = {"true": True, "false": False, "inf": math.inf}.get(text.lower(), text)
+            value = math.inf if text.lower() == "inf" else text
         return self.check(value)
 
     def check(self, value: Any) -> Any:
         """Return `value` in this parameter's type; ParameterError if it is not allowed."""
-        if value is None and self.optional:
-            return None
         wrong = ParameterError(f"{self.name} must be {self.allowed}, got {_short(value)}")
         if self.type is float and type(value) is int:
             try:
@@ -213,14 +208,13 @@ def _parameter(node: ast.stmt, source: str) -> Parameter:
     except ValueError:
         raise ParameterError(f"the default of {name} must be a plain value") from None
     annotation = (seen[0].inferred_type_name or "").strip().strip("'\"")
-    inner = re.sub(r"^Optional\[(.*)\]$", r"\1", annotation)
-    if inner not in _TYPES:
+    if annotation not in _TYPES:
         raise ParameterError(f"{name} needs a type among {sorted(_TYPES)}, got {annotation!r}")
     comment = (seen[0].help or "").strip()
     if not comment:
         raise ParameterError(f"{name} needs a comment that says what it is")
-    limits, text = _limits(name, _TYPES[inner], comment)
-    found = Parameter(name, _TYPES[inner], None, text, inner != annotation, **limits)
+    limits, text = _limits(name, _TYPES[annotation], comment)
+    found = Parameter(name, _TYPES[annotation], None, text, **limits)
     try:
         return replace(found, default=found.check(default))
     except ParameterError as error:

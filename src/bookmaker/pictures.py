@@ -9,7 +9,7 @@ import re
 import nbformat
 import numpy as np
 
-from bookmaker.figures import PICTURES
+from bookmaker.figures import SVG
 
 # Of 255. A line that is 1/40 of a pixel further changes its edges by as much.
 SHADES = 6
@@ -74,16 +74,9 @@ def keep_pictures(executed: nbformat.NotebookNode, before: nbformat.NotebookNode
         old = known.get(cell.id)
         if cell.cell_type != "code" or old is None:
             continue
-        for kind in PICTURES:
-            drawn, kept = (
-                [output.data for output in outputs if kind in output.get("data", {})]
-                for outputs in (cell.outputs, old.outputs)
-            )
-            if len(drawn) == len(kept) == 1 and _same(kind, drawn[0][kind], kept[0][kind]):
-                drawn[0][kind] = kept[0][kind]
-
-
-def _same(kind: str, one: str, other: str) -> bool:
-    if kind == "image/svg+xml":
-        return alike_svg(one, other)
-    return alike(base64.b64decode(one), base64.b64decode(other))
+        drawn, kept = (
+            [output.data for output in outputs if SVG in output.get("data", {})]
+            for outputs in (cell.outputs, old.outputs)
+        )
+        if len(drawn) == len(kept) == 1 and alike_svg(drawn[0][SVG], kept[0][SVG]):
+            drawn[0][SVG] = kept[0][SVG]

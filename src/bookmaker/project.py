@@ -17,14 +17,12 @@ _HTTPS = re.compile(r"^https://[\w.-]+\.[a-z]+/[\w.-]+/[\w.-]+$")
 _SSH = re.compile(r"^(?:ssh://)?git@(?P<host>[\w.-]+)[:/](?P<path>[\w.-]+/[\w.-]+)$")
 
 
-def project_root(start: Path | None = None) -> Path:
-    """Return the checkout: the first folder upwards of `start` that holds `_toc.yml`.
+def project_root() -> Path:
+    """Return the checkout: the first folder upwards that holds `_toc.yml`.
 
-    Without `start`, looks from the working directory, then from this file.
-    Raises ChapterError outside of a checkout.
+    Looks from the working directory, then from this file; ChapterError outside of a checkout.
     """
-    starts = [start] if start is not None else [Path.cwd(), Path(__file__)]
-    for begin in starts:
+    for begin in (Path.cwd(), Path(__file__)):
         for folder in [begin.resolve(), *begin.resolve().parents]:
             if (folder / "_toc.yml").is_file() and (folder / "notebooks").is_dir():
                 return folder

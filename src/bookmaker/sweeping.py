@@ -24,7 +24,7 @@ import nbformat
 from jupyter_core.utils import ensure_event_loop
 from tqdm import tqdm
 
-from bookmaker.errors import ChapterError, OutputError, ParameterError, RunError
+from bookmaker.errors import ChapterError, OutputError, ParameterError
 from bookmaker.execution import CellFailed, KernelDied, execute
 from bookmaker.files import prepare_folder, write_atomically
 from bookmaker.meaning import PACKAGES, SOURCE, code_digest
@@ -93,7 +93,7 @@ def sweep_chapter(
     """Compute the points that are not finished in `folder` and write the table of all.
 
     `again` computes points that failed once more. Raises ChapterError for a folder of other work
-    or one that another process works on, RunError if there are no workers, OutputError if the
+    or one that another process works on, SweepError if there are no workers, OutputError if the
     folder cannot be written; what is finished by then is kept.
     """
     chapter.require_sound()
@@ -111,8 +111,6 @@ def sweep_chapter(
     except store.StoreError as error:
         finished(chapter, folder, [])  # says it better if the code is another one
         raise ChapterError(str(error)) from None
-    except SweepError as error:
-        raise RunError(str(error)) from None
     except OSError as error:
         raise OutputError(
             f"{error.filename or folder}: {error.strerror or error}; "

@@ -159,16 +159,8 @@ class Table:
         return close or (math.isnan(one) and math.isnan(other))
 
 
-def stored(
-    path: Path,
-    *,
-    units: Sequence[dict[str, Any]],
-    checked: int = 0,
-    seconds: float = math.inf,
-    rtol: float = 1e-5,
-    within: Mapping[str, float] | None = None,
-) -> Callable[[Callable[..., Rows]], Table]:
-    """Make a `Table` of the function that computes the rows of a unit; arguments as there.
+def stored(path: Path, **settings: Any) -> Callable[[Callable[..., Rows]], Table]:
+    """Make a `Table` of the function that computes the rows of a unit; settings as there.
 
     >>> @stored(Path("squares.csv"), units=[{"x": 2}])
     ... def SQUARES(x):
@@ -176,10 +168,9 @@ def stored(
     >>> SQUARES.rows(x=3)
     [{'square': 9}]
     """
-    settings: dict[str, Any] = {"checked": checked, "seconds": seconds, "rtol": rtol}
 
     def table(rows: Callable[..., Rows]) -> Table:
-        return Table(path=path, units=units, rows=rows, within=within or {}, **settings)
+        return Table(path=path, rows=rows, **settings)
 
     return table
 

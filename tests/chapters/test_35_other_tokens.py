@@ -5,7 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from compendium.c35_other_tokens.letter_tokens import generate_letters, vocabulary
+from compendium.c35_other_tokens.letter_tokens import (
+    generate_letters,
+    letter_overlaps,
+    vocabulary,
+)
 from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import (
     DEVIATIONS,
@@ -89,9 +93,16 @@ def test_the_deviation_of_words_does_not_fall():
         found.append(np.sqrt((weight * off**2).sum()))
         errors.append(0.01 * found[-1])
         drawn = generate_letters(
-            words, 1, beta=0.0, window=np.tile(weight, (4, 1, 1)), steps=0, runs=2000, seed=0
+            words,
+            1,
+            beta=0.0,
+            window=np.tile(weight, (4, 1, 1)),
+            steps=0,
+            runs=2000,
+            seed=0,
+            position=3,
         )
-        spread = np.sqrt(drawn.overlaps().var(axis=0).sum(axis=-1))
+        spread = np.sqrt(letter_overlaps(words, drawn).var(axis=0).sum(axis=-1))
         assert spread == pytest.approx(np.full(4, found[-1]), rel=0.06)
     fit = fit_power([300, 30_000, 3_000_000], values=found, errors=errors)
     assert abs(fit.slope.value) < 0.02

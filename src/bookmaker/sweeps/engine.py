@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from bookmaker.errors import RunError
+
 # What a chunk should last, in seconds: long against a task's cost of some milliseconds, short
 # against what one likes to lose.
 CHUNK_SECONDS = 1.0
@@ -31,7 +33,7 @@ PATIENCE = 10.0
 Unit = Mapping[str, Any]
 
 
-class SweepError(RuntimeError):
+class SweepError(RunError):
     """Work that cannot begin: a library or a scheduler is missing, or its workers do not fit."""
 
 

@@ -17,12 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bookmaker.errors import RunError
 from bookmaker.files import write_atomically
 
 ABOUT = "about.json"
 
 
-class StoreError(RuntimeError):
+class StoreError(RunError):
     """A store that another process writes to, or that belongs to other work."""
 
 

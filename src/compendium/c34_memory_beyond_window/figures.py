@@ -44,7 +44,7 @@ def show_tape() -> Figure:
 
 
 def show_spectra(
-    signals: Mapping[str, np.ndarray], *, titles: Sequence[str], window: int, lags: int = 500
+    signals: Mapping[str, np.ndarray], *, titles: Sequence[str], window: int
 ) -> Figure:
     """Trajectory, power spectrum |X|²/n (Hann taper) and autocorrelation, one column a motion.
 
@@ -63,13 +63,13 @@ def show_spectra(
         middle.semilogy(spectra[0].frequency[1:], power[1:], color=color, lw=0.7, rasterized=True)
         middle.axvline(1.0 / window, color="0.3", ls="--", lw=1)
         middle.set(xlabel="frequency (cycles per token)", ylim=(1e-12, 1e2))
-        each = np.array([autocorrelation(orbit, lags=lags, unbiased=True) for orbit in orbits])
+        each = np.array([autocorrelation(orbit, lags=500, unbiased=True) for orbit in orbits])
         mean = each.mean(axis=0)
         bottom.axvspan(0, window, color="0.75")
         bottom.plot(mean, color=color, lw=0.8)
         if len(orbits) > 1:
             band = 2.0 * each.std(axis=0, ddof=1) / np.sqrt(len(orbits))
-            bottom.fill_between(np.arange(lags + 1), mean - band, mean + band, color="0.6")
+            bottom.fill_between(np.arange(len(mean)), mean - band, mean + band, color="0.6")
         bottom.set(xlabel="lag (tokens)")
     words = ("overlap $m^o_1$", "power $|X|^2/n$", "autocorrelation")
     for axis, text in zip(axes[:, 0], words, strict=True):

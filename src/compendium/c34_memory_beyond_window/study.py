@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c34_memory_beyond_window.messages import (
     measured_information,
     message_direction,
@@ -20,40 +20,26 @@ from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import grid, median_rows
 from compendium.common.windows import MOTIONS, message_start, replicas
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 
 STRENGTH = 0.01  # of a message, in standard deviations of the noise of a token of one bit
 LEAST = 0.1  # bits below which a message counts as forgotten
-SIZES = (
-    *(9999, 31_623, 99_999, 316_227, 999_999, 3_162_276, 9_999_999, 31_622_775),
-    99_999_999,
-)
+SIZES = (9999, 31_623, 99_999, 316_227, 999_999, 3_162_276, 9_999_999, 31_622_775, 99_999_999)
 STARTS = range(1, 11)
 # Starts and sizes of a second table, which the first did not choose its thresholds by.
 OTHERS, ENDS = range(11, 21), (999_999, 99_999_999)
 
 
-@record
-class Onset:
-    """When a change has grown to a level, over many starts.
+def onset(distance: np.ndarray, *, level: float) -> tuple[float, int]:
+    """When distances (starts, steps + 1) first exceed `level`: median, and how many ever do.
 
-    median: tokens, counting those starts that never reach it as later than all others; infinite
-    where that is half of them. reached: how many did. starts: how many there are.
+    Starts that never do count as later than all others; the median is infinite if half never do.
     """
-
-    median: float
-    reached: int
-    starts: int
-
-
-def onset(distance: np.ndarray, *, level: float) -> Onset:
-    """When distances (starts, steps + 1) first exceed `level`."""
     above = distance > level
     reached = above.any(axis=1)
     first = np.where(reached, above.argmax(axis=1), np.inf)
-    return Onset(median=float(np.median(first)), reached=int(reached.sum()), starts=len(first))
+    return float(np.median(first)), int(reached.sum())
 
 
 def dephased_distance(network: Network, motion: str) -> float:
@@ -102,13 +88,13 @@ def perturbed_distance(
     return np.asarray(np.linalg.norm(overlaps[:starts] - overlaps[starts:], axis=-1))
 
 
-def forgotten_at(delays: np.ndarray, *, information: np.ndarray, least: float = LEAST) -> float:
-    """Delay at which `information` falls below `least` for good, between two ascending delays.
+def forgotten_at(delays: np.ndarray, *, information: np.ndarray) -> float:
+    """Delay at which `information` falls below `LEAST` for good, between two ascending delays.
 
     For good: at two delays in a row, or at the last. Interpolated in ln(delay); 0 if it is below
     from the first on, infinite if it never falls.
     """
-    below = information <= least
+    below = information <= LEAST
     lasting = below & np.append(below[1:], True)
     if not lasting.any():
         return float("inf")
@@ -116,9 +102,9 @@ def forgotten_at(delays: np.ndarray, *, information: np.ndarray, least: float = 
     if first == 0:
         return 0.0
     before, after = information[first - 1], information[first]
-    if before <= least:  # one delay below, one above, then below for good
+    if before <= LEAST:  # one delay below, one above, then below for good
         return float(delays[first])
-    share = (before - least) / (before - after)
+    share = (before - LEAST) / (before - after)
     return float(delays[first - 1] * (delays[first] / delays[first - 1]) ** share)
 
 
@@ -137,9 +123,7 @@ def ladder(longest: int) -> np.ndarray:
     return np.unique(np.rint(2.0 ** np.arange(0.0, np.log2(longest) + 1e-9, 0.5)).astype(int))
 
 
-def memory_rows(
-    motion: str, start: int, *, sizes: tuple[int, ...] = SIZES, runs: int = 400
-) -> Rows:
+def memory_rows(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> Rows:
     """Memory times of one message at every size, one row each.
 
     fisher: delay at which the prediction of linear noise falls below `LEAST`. dephased: delay at
@@ -166,7 +150,7 @@ def memory_rows(
             reach = min(max(64, int(2.5 * min(fisher, dephased, steps))), steps)
         delays = ladder(reach)
         found, _ = measured_information(
-            network, size, beta=beta, strength=STRENGTH, delays=delays, runs=runs,
+            network, size, beta=beta, strength=STRENGTH, delays=delays, runs=400,
             seed=100 * start + row, **sent,
         )  # fmt: skip
         measured = forgotten_at(delays, information=found)
@@ -176,17 +160,18 @@ def memory_rows(
     return rows
 
 
-def spectrum_row(seed: int, *, orbits: int = 64, samples: int = 20_000) -> Rows:
+@stored(Path(__file__).parent / "spectra.csv", units=grid(seed=range(10)))
+def SPECTRA(seed: int) -> Rows:
     """Spectrum and autocorrelation of m^o_1 in the chaos at β = 1.266, from the document's context.
 
-    orbits: how many copies of it, moved apart by 1e-10. below: mean share of the variance below
-    the frequency 1/T of the window. half, half_least, half_most: |X|²/n of the line at frequency
-    ½, mean and range over the orbits. early, middle, late, rest: largest |autocorrelation|,
-    averaged over the orbits first, at lags 1 to 20, 40 to 80, 160 to 320 and 1,000 to 2,000.
+    Over 64 copies of it, moved apart by 1e-10. below: mean share of the variance below the
+    frequency 1/T of the window. half, half_least, half_most: |X|²/n of the line at frequency ½,
+    mean and range over the orbits. early, middle, late, rest: largest |autocorrelation|, averaged
+    over the orbits first, at lags 1 to 20, 40 to 80, 160 to 320 and 1,000 to 2,000.
     """
-    network = Network.document()
+    network, samples = Network.document(), 20_000
     # Of random contexts three in a thousand end on the torus that coexists with this chaos.
-    starts = replicas(protocol_start(network, steps=100_000), count=orbits, seed=seed)
+    starts = replicas(protocol_start(network, steps=100_000), count=64, seed=seed)
     found, _ = trajectory(network, starts, beta=1.266, steps=samples, transient=100_000)
     spectra = [spectrum(orbit) for orbit in found[..., 0]]
     half = np.array([samples * one.amplitude[-1] ** 2 for one in spectra])
@@ -205,19 +190,28 @@ def spectrum_row(seed: int, *, orbits: int = 64, samples: int = 20_000) -> Rows:
 
 MEMORY_TIMES = Table(
     path=Path(__file__).parent / "memory_times.csv",
-    units=[{"motion": motion, "start": start} for motion in MOTIONS for start in STARTS],
+    units=grid(motion=MOTIONS, start=STARTS),
     rows=memory_rows,
     seconds=15.0,
     within={"measured": 5.0, "dephased": 1.0},
 )
 OTHER_TIMES = Table(
     path=Path(__file__).parent / "other_times.csv",
-    units=[{"motion": motion, "start": start} for motion in MOTIONS for start in OTHERS],
+    units=grid(motion=MOTIONS, start=OTHERS),
     rows=partial(memory_rows, sizes=ENDS),
 )
 
 
-def power_rows(motion: str, left_out: str, time: str) -> Rows:
+@stored(
+    Path(__file__).parent / "settings_C12.csv",
+    units=grid(
+        motion=MOTIONS,
+        left_out=("none", "0 to 4", "5 to 9", "10 to 14", "15 to 19"),
+        time=("texts", "linear noise"),
+    ),
+    seconds=1.0,
+)
+def SETTINGS(motion: str, left_out: str, time: str) -> Rows:
     """How far the power of N lies above one half in quasi-periodic motion, below it elsewhere.
 
     `left_out`: five of the twenty starts, or "none"; `time`: in "texts" or for "linear noise".
@@ -244,20 +238,3 @@ def _times(table: dict[str, np.ndarray], motion: str, size: int, time: str) -> n
     longest = 16_384.0 if motion == "quasi-periodic" else 1024.0
     found = np.where((found < 0) | (found > longest), longest, found)
     return np.asarray(found[(table["motion"] == motion) & (table["size"] == size)])
-
-
-SETTINGS = Table(
-    path=Path(__file__).parent / "settings_C12.csv",
-    units=grid(
-        motion=MOTIONS,
-        left_out=("none", "0 to 4", "5 to 9", "10 to 14", "15 to 19"),
-        time=("texts", "linear noise"),
-    ),
-    rows=power_rows,
-    seconds=1.0,
-)
-SPECTRA = Table(
-    path=Path(__file__).parent / "spectra.csv",
-    units=[{"seed": seed} for seed in range(10)],
-    rows=spectrum_row,
-)

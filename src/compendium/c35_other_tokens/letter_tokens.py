@@ -6,7 +6,7 @@ of n sites is one multinomial draw: a token costs L draws, whatever N.
 
 Conventions of `spinformer.dmft.finite_size`: a token is (L, q), how often each letter occurs in
 each segment. Windows (..., T, L, q) and paths (..., steps, L, q) run from *old to new*; `position`
-is the position index of the newest token of a window, which is also the query, by default T − 1.
+is the position index of the newest token of a window, which is also the query.
 
 A *vocabulary* is the other way to draw a token: one softmax over a list of V words. It is a network
 of letters with a single site, whose q = V letters are the words (`vocabulary`), so that everything
@@ -20,44 +20,13 @@ from scipy.special import softmax
 
 from compendium.c35_other_tokens.letters import LetterNetwork
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
 from spinformer.dmft.mean_field import attend
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, fitting
 
 
-@record
-class LetterRuns:
-    """Sampled paths: R runs of `steps` new tokens after a window of T.
-
-    tokens: (R, T + steps, L, q) letter frequencies, the first T of them the window the run began
-        with. means: the same shape, the probabilities that each token was drawn from.
-    size: N. position: index of the position of the *first* token of the path.
-
-    >>> window = np.full((4, 3, 3), 1.0 / 3.0)
-    >>> runs = generate_letters(
-    ...     LetterNetwork.document(3), 9, beta=1.0, window=window, steps=2, runs=5, seed=0
-    ... )
-    >>> runs.tokens.shape, runs.overlaps().shape
-    ((5, 6, 3, 3), (5, 6, 3))
-    """
-
-    network: LetterNetwork
-    size: int
-    beta: float
-    position: int
-    tokens: np.ndarray
-    means: np.ndarray
-
-    def overlaps(self, role: int = OUTPUT) -> np.ndarray:
-        """Semantic part (factor 1 − ε included) of m^role, shape (R, T + steps, P)."""
-        return letter_overlaps(self.network, self.tokens, role=role)
-
-
-def letter_overlaps(
-    network: LetterNetwork, tokens: np.ndarray, *, role: int = OUTPUT
-) -> np.ndarray:
-    """`(1 − ε) m^role_a` of tokens (..., L, q); shape (..., P). `role` indexes `network.ROLES`."""
-    return (1.0 - network.epsilon) * network.overlaps(tokens)[..., role, :]
+def letter_overlaps(network: LetterNetwork, tokens: np.ndarray) -> np.ndarray:
+    """`(1 − ε) m^o_a`, (..., P), of tokens (..., L, q)."""
+    return (1.0 - network.epsilon) * network.overlaps(tokens)[..., OUTPUT, :]
 
 
 def attention_of_letters(
@@ -82,18 +51,12 @@ def letter_window(network: LetterNetwork, context: Context, *, beta: float) -> n
 
 
 def mean_letter_path(
-    network: LetterNetwork,
-    beta: float,
-    *,
-    window: np.ndarray,
-    steps: int,
-    position: int | None = None,
+    network: LetterNetwork, beta: float, *, window: np.ndarray, steps: int, position: int
 ) -> np.ndarray:
     """The path (T + steps, L, q) of a network of infinitely many sites, the window first.
 
     Every token equals its probabilities. A plain loop, for short paths.
     """
-    position = network.context - 1 if position is None else position
     path = list(window)
     for step in range(steps):
         recent = np.array(path[-network.context :])
@@ -111,57 +74,37 @@ def generate_letters(
     steps: int,
     runs: int,
     seed: Seed,
-    position: int | None = None,
-    draw_window: bool = True,
-) -> LetterRuns:
-    """R independent runs of `steps` tokens of N = `size` sites, each L multinomial draws.
+    position: int,
+) -> np.ndarray:
+    """Tokens (R, T + steps, L, q) of R = `runs` texts of N = `size` sites, the window first.
 
-    window: (T, L, q) probabilities of the initial tokens, drawn too with `draw_window`, else
-        taken as they stand. size: N; the segments must hold whole numbers of sites.
+    Every token is L multinomial draws, those of the window, too: (T, L, q) probabilities. The
+    segments must hold whole numbers of sites.
     """
-    counts = network.counts(size)
-    context = network.context
-    shape = (context, network.segments, network.letters)
-    position = context - 1 if position is None else position
+    counts, context = network.counts(size), network.context
     rng = numpy_generator(seed)
 
     def draw(chance: np.ndarray) -> np.ndarray:
         return rng.multinomial(counts, chance) / counts[:, None]
 
-    means = np.empty((runs, context + steps, *shape[1:]))
-    tokens = np.empty_like(means)
-    means[:, :context] = window
-    tokens[:, :context] = draw(means[:, :context]) if draw_window else window
+    tokens = np.empty((runs, context + steps, network.segments, network.letters))
+    tokens[:, :context] = draw(np.broadcast_to(window, tokens[:, :context].shape))
     for step in range(steps):
         attention = attention_of_letters(
             network, tokens[:, step : step + context], position=position + step
         )
-        means[:, context + step] = network.probabilities(attention, beta=beta)
-        tokens[:, context + step] = draw(means[:, context + step])
-    first = (position - context + 1) % network.positions
-    return LetterRuns(
-        network=network, size=size, beta=beta, position=first, tokens=tokens, means=means
-    )
-
-
-@record
-class NextToken:
-    """Every token of a few sites with its probability: the exact law of one step.
-
-    tokens: (q^N, L, q) letter frequencies. chance: (q^N,), summing to 1.
-    """
-
-    tokens: np.ndarray
-    chance: np.ndarray
+        tokens[:, context + step] = draw(network.probabilities(attention, beta=beta))
+    return tokens
 
 
 def enumerate_next(
     network: LetterNetwork, size: int, *, beta: float, attention: np.ndarray
-) -> NextToken:
-    """All q^N tokens of N = `size` sites after an attention vector (P,), as one softmax.
+) -> tuple[np.ndarray, np.ndarray]:
+    """The exact law of one step: all q^N tokens (q^N, L, q) with their probabilities (q^N,).
 
-    The energy of a token is −N Σ_a A_a m^o_a, a sum over its sites: its Boltzmann weight
-    factorizes, which is what makes the sites independent. ValueError beyond a million tokens.
+    N = `size` sites after an attention vector (P,), as one softmax. The energy of a token is
+    −N Σ_a A_a m^o_a, a sum over its sites: its Boltzmann weight factorizes, which is what makes
+    the sites independent. ValueError beyond a million tokens.
     """
     counts = network.counts(size)
     letters = network.letters
@@ -172,7 +115,7 @@ def enumerate_next(
     owner = np.repeat(np.eye(network.segments), counts, axis=0)
     tokens = np.einsum("nis,il->nls", hot, owner) / counts[:, None]
     energy = -size * (network.overlaps(tokens)[:, OUTPUT] @ attention)
-    return NextToken(tokens=tokens, chance=softmax(-beta * energy))
+    return tokens, softmax(-beta * energy)
 
 
 def overlap_covariance(network: LetterNetwork, chance: np.ndarray) -> np.ndarray:
@@ -229,15 +172,13 @@ def predicted_deviation(
     return np.sqrt(result)
 
 
-def vocabulary(
-    network: LetterNetwork, size: int, *, words: int, seed: Seed, gamma: float | None = None
-) -> LetterNetwork:
+def vocabulary(network: LetterNetwork, size: int, *, words: int, seed: Seed) -> LetterNetwork:
     """One softmax over a list of V = `words` whole tokens of N = `size` sites, as a network.
 
     A word has its own letter frequencies in each segment, uniform on the simplex, and its N sites
     are drawn from these; its logit is β Σ_a A_a m^o_a(word). Overlaps are centered over the list
     and, where one exceeds 1, all are scaled down. The result has one site, whose letters are the
-    words. gamma: its γ; None: the network's.
+    words.
     """
     counts = network.counts(size)
     rng = numpy_generator(seed)
@@ -250,6 +191,6 @@ def vocabulary(
         semantic=np.moveaxis(centered, 0, -1)[:, :, None],
         position=network.position,
         context=network.context,
-        gamma=network.gamma if gamma is None else gamma,
+        gamma=network.gamma,
         epsilon=network.epsilon,
     )

@@ -27,6 +27,8 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft.network import OUTPUT, AttentionNetwork, Network
 
+# Of the networks that are drawn, in units of features of variance 1.
+GAMMA = 220.0 / 3.0**0.5
 # A feature's mean over the letters may be off zero by rounding.
 _ROUNDING = 1e-9
 
@@ -74,7 +76,6 @@ class LetterNetwork(AttentionNetwork):
         context: int,
         gamma: float,
         epsilon: float,
-        fractions: np.ndarray | None = None,
     ) -> LetterNetwork:
         """Potts features: `labels` (4, P, L), integers below q, name the letter of each segment."""
         named = labels[..., None] == np.arange(letters)
@@ -84,7 +85,6 @@ class LetterNetwork(AttentionNetwork):
             context=context,
             gamma=gamma,
             epsilon=epsilon,
-            fractions=fractions,  # type: ignore[arg-type]
         )
 
     @classmethod
@@ -106,29 +106,20 @@ class LetterNetwork(AttentionNetwork):
 
     @classmethod
     def segmented(
-        cls,
-        seed: Seed,
-        *,
-        letters: int,
-        features: int = 3,
-        segments: int = 3,
-        bits: int = 2,
-        context: int | None = None,
-        gamma: float = 220.0 / 3.0**0.5,
-        epsilon: float = 0.02,
+        cls, seed: Seed, *, letters: int, segments: int = 3, epsilon: float = 0.02
     ) -> LetterNetwork:
-        """Potts features with independent uniform labels on `segments` equal segments.
+        """Three Potts features with independent uniform labels on `segments` equal segments.
 
-        `gamma` counts in units of features of variance 1, so that the network gets q − 1 times it.
-        Position signs are random; `context` defaults to 2^bits.
+        γ is `GAMMA` in units of features of variance 1, q − 1 times that in the network's. Position
+        signs, of two bits for a context of four tokens, are random.
         """
         rng = numpy_generator(seed)
         return cls.potts(
-            rng.integers(letters, size=(4, features, segments)),
+            rng.integers(letters, size=(4, 3, segments)),
             letters=letters,
-            position=rng.choice((-1.0, 1.0), size=(4, features, bits)),
-            context=2**bits if context is None else context,
-            gamma=(letters - 1) * gamma,
+            position=rng.choice((-1.0, 1.0), size=(4, 3, 2)),
+            context=4,
+            gamma=(letters - 1) * GAMMA,
             epsilon=epsilon,
         )
 

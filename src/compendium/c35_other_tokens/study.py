@@ -32,7 +32,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import entr, gammaln
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c35_other_tokens.letter_tokens import (
     generate_letters,
     letter_overlaps,
@@ -41,8 +41,8 @@ from compendium.c35_other_tokens.letter_tokens import (
     predicted_deviation,
     vocabulary,
 )
-from compendium.c35_other_tokens.letters import LetterNetwork
-from compendium.common.rows import mean_rows
+from compendium.c35_other_tokens.letters import GAMMA, LetterNetwork
+from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import fit_power, mean_estimate
 from spinformer.dmft.attractors import Attractors, Regime, find_attractors
@@ -51,8 +51,7 @@ from spinformer.dmft.network import OUTPUT, Context, Network
 from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
-_GAMMA = 220.0 / 3.0**0.5
-_STEPS, _TRANSIENT = 8, 1000
+_STEPS = 8
 SIZES = (3_000, 30_000, 300_000, 3_000_000, 30_000_000, 300_000_000)
 # Slopes are fitted from this size on.
 SMALLEST = 30_000
@@ -70,13 +69,7 @@ _CERTAIN = 1e12
 
 
 def deviation_rows(
-    letters: int,
-    *,
-    words: int,
-    seed: int,
-    sizes: Sequence[int] = SIZES,
-    runs: int = 1000,
-    beta: float = 1.5,
+    letters: int, *, words: int, seed: int, sizes: Sequence[int] = SIZES, runs: int = 1000
 ) -> Rows:
     """One row for each N: root mean square of |m − m_∞| over texts and eight tokens.
 
@@ -90,33 +83,29 @@ def deviation_rows(
         network, drawn = sites, size
         if words:
             network, drawn = vocabulary(sites, size, words=words, seed=seed + 1), 1
-        rows.append({"size": size, **_deviation(network, drawn, beta=beta, runs=runs, seed=seed)})
+        variance = float((network.semantic[OUTPUT] ** 2).mean())
+        network, beta = network.with_parameters(gamma=GAMMA / variance), BETA / variance
+        start = random_contexts(network, seed, count=1).select(0)
+        _, context = trajectory(network, start, beta=beta, steps=0, transient=1000, threads=1)
+        window, position = letter_window(network, context, beta=beta), context.position
+        begin: dict[str, Any] = {"window": window, "position": position, "steps": _STEPS}
+        path = mean_letter_path(network, beta, **begin)
+        texts = generate_letters(network, drawn, beta=beta, runs=runs, seed=seed, **begin)
+        off = letter_overlaps(network, texts[:, -_STEPS:]) - letter_overlaps(
+            network, path[-_STEPS:]
+        )
+        square = mean_estimate((off**2).sum(axis=2).mean(axis=1))
+        rms = float(np.sqrt(square.value))
+        predicted = predicted_deviation(network, beta, path=path, position=position)[-_STEPS:]
+        rows.append(
+            {
+                "size": size,
+                "deviation": rms,
+                "error": float(square.error) / (2.0 * rms),
+                "predicted": float(np.sqrt((predicted**2).mean() / drawn)),
+            }
+        )
     return rows
-
-
-def _deviation(
-    network: LetterNetwork, size: int, *, beta: float, runs: int, seed: Seed
-) -> dict[str, float]:
-    variance = float((network.semantic[OUTPUT] ** 2).mean())
-    network, beta = network.with_parameters(gamma=_GAMMA / variance), beta / variance
-    start = random_contexts(network, seed, count=1).select(0)
-    _, context = trajectory(network, start, beta=beta, steps=0, transient=_TRANSIENT, threads=1)
-    position = context.position
-    begin: dict[str, Any] = {
-        "window": letter_window(network, context, beta=beta),
-        "position": position,
-    }
-    path = mean_letter_path(network, beta, steps=_STEPS, **begin)
-    texts = generate_letters(network, size, beta=beta, steps=_STEPS, runs=runs, seed=seed, **begin)
-    off = (texts.overlaps() - letter_overlaps(network, path))[:, -_STEPS:]
-    square = mean_estimate((off**2).sum(axis=2).mean(axis=1))
-    rms = float(np.sqrt(square.value))
-    predicted = predicted_deviation(network, beta, path=path, position=position)[-_STEPS:]
-    return {
-        "deviation": rms,
-        "error": float(square.error) / (2.0 * rms),
-        "predicted": float(np.sqrt((predicted**2).mean() / size)),
-    }
 
 
 def slopes(
@@ -180,15 +169,21 @@ EXPONENTS, EXPONENTS_OF_WORDS = (
 # ---- what random networks of letters settle on
 
 
-def regime_rows(letters: int, *, first: int, networks: int = _BLOCK, steps: int = 10_000) -> Rows:
-    """One row for each of `networks` random networks, of seeds `first`, `first` + 1, …
+@stored(
+    _FOLDER / "regimes.csv",
+    units=grid(
+        letters=(2, 3, 4, 8), first=(*range(1000, 1100, _BLOCK), *range(2000, 2100, _BLOCK))
+    ),
+)
+def REGIMES(letters: int, *, first: int) -> Rows:
+    """One row for each of 25 random networks, of seeds `first`, `first` + 1, …
 
     periodic, quasi, chaotic: at how many of 48 values of β in [0.5, 4], one random context each,
-    an orbit is so after `steps` steps. lasting: at how many of the chaotic ones it still is after
+    an orbit is so after 10,000 steps. lasting: at how many of the chaotic ones it still is after
     twice as many more. onset: β where the disordered state gives way without a position; turns: how
     fast what takes over turns, in turns per token.
     """
-    seeds = range(first, first + networks)
+    seeds, steps = range(first, first + _BLOCK), 10_000
     machines = [LetterNetwork.segmented(seed, letters=letters) for seed in seeds]
     beta = _BETAS * (letters - 1)
     start = random_contexts(machines[0], first, count=len(_BETAS))
@@ -232,18 +227,6 @@ def _settle(
     )
 
 
-REGIMES = Table(
-    path=_FOLDER / "regimes.csv",
-    units=[
-        {"letters": letters, "first": family + block}
-        for letters in (2, 3, 4, 8)
-        for family in (1000, 2000)
-        for block in range(0, 100, _BLOCK)
-    ],
-    rows=regime_rows,
-)
-
-
 # ---- one feature
 
 
@@ -271,17 +254,15 @@ def site_information(network: LetterNetwork, attention: np.ndarray, *, beta: flo
     return float(np.log(network.letters) - network.fractions @ entr(chance).sum(axis=1))
 
 
-def freezing_beta(
-    network: LetterNetwork, attention: np.ndarray, *, log_words: float, highest: float = 1e3
-) -> float:
-    """β*, where `site_information` reaches `log_words` = ln V / N; ∞ beyond `highest`."""
+def freezing_beta(network: LetterNetwork, attention: np.ndarray, *, log_words: float) -> float:
+    """β*, where `site_information` reaches `log_words` = ln V / N; ∞ beyond 1000."""
 
     def missing(beta: float) -> float:
         return site_information(network, attention, beta=beta) - log_words
 
-    if missing(highest) <= 0.0:
+    if missing(1e3) <= 0.0:
         return float("inf")
-    return float(brentq(missing, 0.0, highest, xtol=1e-12))
+    return float(brentq(missing, 0.0, 1e3, xtol=1e-12))
 
 
 class WordDraw(NamedTuple):

@@ -34,9 +34,9 @@ from scipy.optimize import brentq
 from scipy.special import softmax
 from scipy.stats import entropy
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, mean_rows
+from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.chaos import kaplan_yorke_dimension
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
@@ -92,13 +92,8 @@ def random_hidden(seed: Seed, *, features: int, kinds: int = 3) -> np.ndarray:
     return numpy_generator(seed).choice((-1.0, 1.0), size=(2, features, kinds))
 
 
-def block_step(
-    blocks: Blocks, window: np.ndarray, *, position: int, beta: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """One step in plain NumPy: mean tokens (T, L), the newest at `position` → the next window.
-
-    With it the fields h (L,) of the segments, residual connection not included.
-    """
+def block_step(blocks: Blocks, window: np.ndarray, *, position: int, beta: float) -> np.ndarray:
+    """One step in plain NumPy: mean tokens (T, L), the newest at `position` → the next window."""
     network = blocks.network
     places = (position - np.arange(network.context)) % network.positions
     share, drive = network.epsilon, network.position_overlaps()[places]
@@ -109,10 +104,10 @@ def block_step(
     argument = beta * attention @ inward
     bent = argument if blocks.linear else np.tanh(argument)
     stream = attention + blocks.feed * bent @ outward.T / inward.shape[1]
-    field = np.asarray(stream @ network.semantic[OUTPUT])
+    field = stream @ network.semantic[OUTPUT]
     plus, minus = (np.tanh(beta * (field + sign * blocks.residual)) for sign in (1.0, -1.0))
     newest = 0.5 * (plus + minus) + 0.5 * (plus - minus) * window[0]
-    return np.concatenate([newest[None], window[:-1]]), field
+    return np.concatenate([newest[None], window[:-1]])
 
 
 def rest_multipliers(blocks: Blocks, *, beta: float) -> np.ndarray:
@@ -228,14 +223,6 @@ class BlockEnsemble:
         for _ in range(steps):
             self._step(np.empty(0))
 
-    def record(self, steps: int) -> np.ndarray:
-        """Semantic m^o (B, steps, P) of the tokens that `steps` steps make, 1 − ε included."""
-        found = []
-        for _ in range(steps):
-            self._step(np.empty(0))
-            found.append((self._readout[OUTPUT] * self._token[0]).sum(axis=1))
-        return np.moveaxis(np.array(found), -1, 0)
-
     def exponents(self, steps: int, *, count: int = 4, batches: int = 10) -> Estimate:
         """The `count` largest Lyapunov exponents (B, count), the largest first, with errors.
 
@@ -297,12 +284,10 @@ def _drawn(
     return dict(list(drawn.items())[start::step])
 
 
-def _exponents(
-    networks: dict[int, Network], *, condition: str, wait: int, steps: int, betas: int
-) -> Estimate:
-    """Exponents (networks, betas · WINDOWS, 4) of a batch of networks, by their seeds."""
-    grid = TOP * np.arange(1, betas + 1) / betas
-    each = betas * WINDOWS
+def _exponents(networks: dict[int, Network], *, condition: str, wait: int = _WAIT) -> Estimate:
+    """Exponents (networks, BETAS · WINDOWS, 4) of a batch of networks, by their seeds."""
+    grid = TOP * np.arange(1, BETAS + 1) / BETAS
+    each = BETAS * WINDOWS
     systems, windows = [], []
     for seed, network in networks.items():
         systems += [make_blocks(network, seed, condition=condition)] * each
@@ -311,7 +296,7 @@ def _exponents(
     beta = np.tile(np.repeat(grid, WINDOWS), len(networks))
     ensemble = BlockEnsemble(systems, np.concatenate(windows), beta=beta)
     ensemble.advance(wait)
-    found = ensemble.exponents(steps)
+    found = ensemble.exponents(_EXPONENT)
     shape = (len(networks), each, -1)
     return Estimate(value=found.value.reshape(shape), error=found.error.reshape(shape))
 
@@ -325,82 +310,76 @@ def _labels(found: Estimate) -> tuple[np.ndarray, np.ndarray]:
     return code, kaplan_yorke_dimension(-np.sort(-value, axis=-1))
 
 
-def block_rows(
-    condition: str,
-    *,
-    family: int,
-    chunk: int,
-    size: int = _CHUNK,
-    betas: int = BETAS,
-    wait: int = _WAIT,
-    steps: int = _EXPONENT,
-    epsilon: float = 0.02,
-) -> Rows:
-    """One row a network: chaos, dimension, variety, and where chaos was strongest."""
-    networks = _drawn(family, size * chunk, size * (chunk + 1), epsilon=epsilon)
-    found = _exponents(networks, condition=condition, wait=wait, steps=steps, betas=betas)
+def block_rows(condition: str, *, family: int, chunk: int, epsilon: float = 0.02) -> Rows:
+    """One row a network: chaos, dimension, variety, and the mean leading exponent above zero."""
+    first = _CHUNK * chunk
+    networks = _drawn(family, first, first + _CHUNK, epsilon=epsilon)
+    found = _exponents(networks, condition=condition)
     code, dimension = _labels(found)
-    return [
-        {
-            "network": size * chunk + n,
-            "chaos": float((code[n] == 2).mean()),
-            "quasi": float((code[n] == 1).mean()),
-            "dimension": float(dimension[n].mean()),
-            "variety": float(entropy(np.bincount(code[n], minlength=3))),
-            "exponent": float(np.maximum(found.value[n, :, 0], 0.0).mean()),
-            "capped": float((dimension[n] >= found.value.shape[-1]).mean()),
-        }
-        for n in range(len(networks))
-    ]
+    return rows_of(
+        network=first + np.arange(_CHUNK),
+        chaos=(code == 2).mean(axis=1),
+        quasi=(code == 1).mean(axis=1),
+        dimension=dimension.mean(axis=1),
+        variety=[entropy(np.bincount(labels, minlength=3)) for labels in code],
+        exponent=np.maximum(found.value[..., 0], 0.0).mean(axis=1),
+        capped=(dimension >= found.value.shape[-1]).mean(axis=1),
+    )
 
 
 @cache
-def _fresh(condition: str, epsilon: float, chunks: int = 5) -> dict[str, np.ndarray]:
-    """The rows of networks that are not in the census, as columns."""
+def _fresh(condition: str, epsilon: float) -> dict[str, np.ndarray]:
+    """The rows of sixty networks that are not in the census, as columns."""
     rows = [
         row
-        for chunk in range(chunks)
+        for chunk in range(5)
         for row in block_rows(condition, family=2, chunk=chunk, epsilon=epsilon)
     ]
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
-def settings_rows(condition: str, *, epsilon: float) -> Rows:
+@stored(
+    _FOLDER / "settings_C23.csv",
+    units=grid(
+        condition=("residual 1/2", "residual 1", "feed 1", "both 1/2, 1"), epsilon=(0.02, 0.1)
+    ),
+    seconds=60.0,
+    within={"value": 0.02, "low": 0.03, "high": 0.03},
+)
+def SETTINGS(condition: str, *, epsilon: float) -> Rows:
     """Paired differences from the bare network, by four readings of complexity."""
     one, two = (_fresh(name, epsilon) for name in (condition, "bare"))
     measures = ("chaos", "dimension", "variety", "exponent")
     return [{"measure": m} | row for m in measures for row in mean_rows(one[m] - two[m])]
 
 
-def longer_rows(condition: str, *, size: int = _CHUNK, wait: int = _WAIT) -> Rows:
+@stored(
+    _FOLDER / "longer.csv",
+    units=[{"condition": name} for name in ("bare", "residual 1/2", "feed 1", "both 1/2, 1")],
+)
+def LONGER(condition: str) -> Rows:
     """How many chaotic systems of every tenth network are chaotic after ten times the wait."""
-    networks = _drawn(0, 0, 10 * size, 10)
-    found = [
-        _exponents(networks, condition=condition, wait=steps, steps=_EXPONENT, betas=BETAS)
-        for steps in (wait, 10 * wait)
-    ]
-    early, late = (_labels(one)[0] == 2 for one in found)
-    return [
-        {
-            "networks": len(networks),
-            "early": int(early.sum()),
-            "still": int((early & late).sum()),
-            "late": int(late.sum()),
-        }
-    ]
+    networks = _drawn(0, 0, 10 * _CHUNK, 10)
+    early, late = (
+        _labels(_exponents(networks, condition=condition, wait=wait))[0] == 2
+        for wait in (_WAIT, 10 * _WAIT)
+    )
+    return rows_of(
+        networks=len(networks), early=early.sum(), still=(early & late).sum(), late=late.sum()
+    )
 
 
-def first_mode(blocks: Blocks, *, top: float = 20.0) -> tuple[float, float]:
+def first_mode(blocks: Blocks) -> tuple[float, float]:
     """β at which rest, without positions, first turns unstable, and the turns a token there.
 
     The slowest if several do at once, as for a negative eigenvalue of ⟨W^v W^oᵀ⟩. (inf, 0) where
-    it is stable up to `top`.
+    it is stable up to β = 20.
     """
 
     def excess(beta: float) -> float:
         return float(np.abs(rest_multipliers(blocks, beta=beta)[0])) - 1.0
 
-    grid = np.geomspace(0.02, top, 200)
+    grid = np.geomspace(0.02, 20.0, 200)
     over = [n for n, beta in enumerate(grid) if excess(float(beta)) > 1e-9]
     if not over:
         return np.inf, 0.0
@@ -423,18 +402,4 @@ CENSUS = Table(
     rtol=1e-3,
     within=dict.fromkeys(("chaos", "quasi", "dimension", "variety"), 0.1)
     | {"exponent": 0.01, "capped": 0.1},
-)
-SETTINGS = Table(
-    path=_FOLDER / "settings_C23.csv",
-    units=grid(
-        condition=("residual 1/2", "residual 1", "feed 1", "both 1/2, 1"), epsilon=(0.02, 0.1)
-    ),
-    rows=settings_rows,
-    seconds=60.0,
-    within={"value": 0.02, "low": 0.03, "high": 0.03},
-)
-LONGER = Table(
-    path=_FOLDER / "longer.csv",
-    units=[{"condition": name} for name in ("bare", "residual 1/2", "feed 1", "both 1/2, 1")],
-    rows=longer_rows,
 )

@@ -30,8 +30,8 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import softmax
 
-from bookmaker.tables import Rows, Table, stored
-from compendium.common.rows import grid, mean_rows
+from bookmaker.tables import Rows, stored
+from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
@@ -44,13 +44,14 @@ _FOLDER = Path(__file__).parent
 # Two-time averages cost the square of how steep the bits are, tanh(steepness z).
 _STEEPEST = 20.0
 # At rest averages are sums over odd Hermite orders, made on one of two grids.
-_ORDERS, _CUT = 150, 1e-6
+_ORDERS, _CUT, _TOLERANCE = 150, 1e-6, 1e-10
 _LEVEL, _STEEPEST_REST = 30.0, 300.0
 # The softmax of paths and onsets is soft enough for the random features' scores, of deviation
 # γ√(α/N), to be small at the sizes that are simulated.
 _GAMMA = 5.0
-_LOAD, _BETA = 0.25, 1.4
+_LOAD, _BETA, _STEPS = 0.25, 1.4, 30
 SIZES = (300, 600, 1200, 2400)
+_SEEDS = range(1, 11)
 # Signs of the first tokens on the three segments, newest first.
 START = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
 _POSITION = 3
@@ -103,12 +104,11 @@ def _pair_average(
 
 class LoadedPath(NamedTuple):
     """means: (T + steps, L) mean bits of the tokens, oldest first, the T given ones included.
-    overlaps: (steps, P) semantic m^o, factor 1 − ε included. correlation: (T + steps, T + steps)
-    token overlaps C. noise: (steps,) variances R(t, t) of the fields that make the tokens.
+    correlation: (T + steps, T + steps) token overlaps C. noise: (steps,) variances R(t, t) of the
+    fields that make the tokens.
     """
 
     means: np.ndarray
-    overlaps: np.ndarray
     correlation: np.ndarray
     noise: np.ndarray
 
@@ -150,8 +150,7 @@ def loaded_path(
             pair = _pair_average(fields[n], fields[:n], beta=beta, **spread)
             row = np.concatenate([row, pair @ network.fractions])
         correlation[new, :new] = correlation[:new, new] = row
-    made = (1.0 - share) * network.overlaps(means[context:])[:, OUTPUT]
-    return LoadedPath(means, made, correlation, noise)
+    return LoadedPath(means, correlation, noise)
 
 
 @record
@@ -174,7 +173,6 @@ def resting_state(
     context: int,
     lags: int = 60,
     max_steps: int = 2000,
-    tolerance: float = 1e-10,
     throw: bool = True,
 ) -> Rest:
     """Token correlations C(d) of the stationary state at lags d < `lags`, beyond it constant.
@@ -209,9 +207,9 @@ def resting_state(
         cut = left * float(np.abs(rho).max()) ** (2 * _ORDERS + 1)
         change = float(np.abs(fresh - correlation[1:]).max())
         correlation[1:] = fresh
-        if change < tolerance:
+        if change < _TOLERANCE:
             break
-    ended = Status.CONVERGED if change < tolerance else Status.STEP_LIMIT
+    ended = Status.CONVERGED if change < _TOLERANCE else Status.STEP_LIMIT
     found = Rest(
         value=correlation,
         residual=max(change, cut),
@@ -256,7 +254,7 @@ def simulate_loaded(
     the network's γ times the products of the overlaps. Memory: 16 bytes for each bit and feature.
     """
     rng, context = numpy_generator(seed), network.context
-    many, few = round(load * size), network.weights(size)
+    many, few = round(load * size), network.weights(size)  # (4, P, N)
     signs = rng.integers(0, 2, (4, many, size), dtype=np.int8).astype(np.float32) * 2 - 1
     if window is None:
         tokens = list(rng.choice(np.array([-1.0, 1.0]), (context, size)))
@@ -266,26 +264,20 @@ def simulate_loaded(
     if sharpness is not None:
         factor = sharpness * size / np.sqrt(many + len(few[0]))
 
-    def overlaps(bits: np.ndarray, place: int) -> tuple[np.ndarray, np.ndarray]:
-        """(4, P) overlaps with the few features, (4, αN) with the random ones."""
+    def overlaps(bits: np.ndarray, place: int) -> np.ndarray:
+        """(4, P + αN), with the few features and with the random ones."""
         own = (1.0 - network.epsilon) * few @ bits / size
         own = own + network.epsilon * network.position_overlaps()[place % network.positions]
-        return own, (signs @ bits.astype(np.float32)).astype(float) / size
+        other = (signs @ bits.astype(np.float32)).astype(float) / size
+        return np.concatenate([own, other], axis=1)
 
     first = position - context + 1
     seen = [overlaps(bits, first + n) for n, bits in enumerate(tokens)]
     scores, noise = np.empty((steps, context)), np.empty(steps)
     for n in range(steps):
-        last = seen[::-1][:context]
-        scores[n] = [
-            factor * (last[0][0][QUERY] @ own[KEY] + last[0][1][QUERY] @ other[KEY])
-            for own, other in last
-        ]
-        weight = softmax(scores[n])
-        own, other = (
-            sum(w * pair[kind][VALUE] for w, pair in zip(weight, last, strict=True))
-            for kind in (0, 1)
-        )
+        last = np.array(seen[: -context - 1 : -1])
+        scores[n] = factor * last[:, KEY] @ last[0, QUERY]
+        own, other = np.split(softmax(scores[n]) @ last[:, VALUE], [network.features])
         crosstalk = (other.astype(np.float32) @ signs[OUTPUT]).astype(float)
         noise[n] = crosstalk.var()
         mean = np.tanh(beta * (own @ few[OUTPUT] + crosstalk))
@@ -301,11 +293,8 @@ def simulate_loaded(
 # ---- the tables
 
 
-def _soft() -> Network:
-    return Network.document().with_parameters(gamma=_GAMMA)
-
-
-def score_rows(rule: str, *, size: int, seed: int, load: float = _LOAD, steps: int = 20) -> Rows:
+@stored(_FOLDER / "scores.csv", units=grid(rule=RULES, size=SIZES, seed=_SEEDS))
+def SCORES(rule: str, *, size: int, seed: int) -> Rows:
     """Deviation of the softmax's arguments in one text, and the tokens that it attends to.
 
     attended: mean of 1/Σ π², from 1 to T. Rules "fixed" (γ of the document) and "unit, P = 3 + αN"
@@ -317,55 +306,64 @@ def score_rows(rule: str, *, size: int, seed: int, load: float = _LOAD, steps: i
     run = simulate_loaded(
         network if few else network.with_parameters(epsilon=0.0),
         size=size,
-        load=0.0 if few else load,
+        load=0.0 if few else _LOAD,
         beta=2.0 if few else 1.0,
-        steps=steps,
+        steps=20,
         seed=seed,
         window=START if few else None,
         position=_POSITION,
         sharpness=None if rule == "fixed" else 1.0,
     )
     weight = softmax(run.scores, axis=1)
-    return [
-        {
-            "deviation": float(np.sqrt((run.scores**2).mean())),
-            "attended": float((1.0 / (weight**2).sum(axis=1)).mean()),
-        }
-    ]
+    return rows_of(
+        deviation=np.sqrt((run.scores**2).mean()), attended=(1.0 / (weight**2).sum(axis=1)).mean()
+    )
 
 
 @cache
-def _theory(load: float, steps: int) -> np.ndarray:
-    found = loaded_path(_soft(), START, position=_POSITION, beta=_BETA, load=load, steps=steps)
+def _theory(gamma: float, beta: float, load: float) -> np.ndarray:
+    """Mean bits (30, L) of the tokens after `START`."""
+    network = Network.document().with_parameters(gamma=gamma)
+    found = loaded_path(network, START, position=_POSITION, beta=beta, load=load, steps=_STEPS)
     return found.means[len(START) :]
 
 
-def path_rows(size: int, *, seed: int, load: float = _LOAD, steps: int = 30) -> Rows:
-    """Root mean square distance of one text's mean bits from the theory, with and without load."""
-    how: dict[str, Any] = {"steps": steps, "seed": seed, "window": START, "position": _POSITION}
-    run = simulate_loaded(_soft(), size=size, load=load, beta=_BETA, **how)
-    off = [run.means - _theory(at, steps) for at in (load, 0.0)]
-    distances = [float(np.sqrt((gap**2).mean())) for gap in off]
-    return [dict(zip(("with", "without"), distances, strict=True))]
+def _distances(*, size: int, load: float, beta: float, gamma: float, seed: int) -> list[float]:
+    """Root mean square distance of a text's mean bits from the theory, with and without load."""
+    network = Network.document().with_parameters(gamma=gamma)
+    run = simulate_loaded(
+        network, size=size, load=load, beta=beta, seed=seed, steps=_STEPS, window=START,
+        position=_POSITION,
+    )  # fmt: skip
+    off = [run.means - _theory(gamma, beta, at) for at in (load, 0.0)]
+    return [float(np.sqrt((gap**2).mean())) for gap in off]
 
 
-def rest_rows(
-    load: float, *, beta: float, seed: int, size: int = 1500, steps: int = 120, drop: int = 40
-) -> Rows:
+@stored(_FOLDER / "paths.csv", units=grid(size=SIZES, seed=_SEEDS))
+def PATHS(size: int, *, seed: int) -> Rows:
+    """Distance of one text from the theory, with and without load."""
+    found = _distances(size=size, load=_LOAD, beta=_BETA, gamma=_GAMMA, seed=seed)
+    return [dict(zip(("with", "without"), found, strict=True))]
+
+
+@stored(
+    _FOLDER / "rest.csv",
+    units=[
+        {"load": load, "beta": beta, "seed": seed}
+        for load, beta in ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
+        for seed in _SEEDS
+    ],
+)
+def REST(load: float, *, beta: float, seed: int) -> Rows:
     """Token correlations C(1), C(2) and the variance of the crosstalk in one text at rest.
 
     Attention is flat (γ = 0), so that the document's features only add 3 to αN; β below the onset.
     """
-    network = Network.document().with_parameters(gamma=0.0, epsilon=0.0)
-    run = simulate_loaded(network, size=size, load=load, beta=beta, steps=steps, seed=seed)
+    network, drop = Network.document().with_parameters(gamma=0.0, epsilon=0.0), 40
+    run = simulate_loaded(network, size=1500, load=load, beta=beta, steps=120, seed=seed)
     late = run.correlation[drop:, drop:]
-    return [
-        {
-            "first": float(np.diagonal(late, 1).mean()),
-            "second": float(np.diagonal(late, 2).mean()),
-            "noise": float(run.noise[drop:].mean()),
-        }
-    ]
+    first, second = (np.diagonal(late, lag).mean() for lag in (1, 2))
+    return rows_of(first=first, second=second, noise=run.noise[drop:].mean())
 
 
 @cache
@@ -389,7 +387,8 @@ def loaded_onset(load: float) -> tuple[float, float, float]:
     return float(brentq(lambda beta: gain(beta) - critical, 0.5, best)), best, reached
 
 
-def limit_rows(load: float) -> Rows:
+@stored(_FOLDER / "limits.csv", units=[{"load": round(0.05 * n, 2)} for n in range(25)])
+def LIMITS(load: float) -> Rows:
     """What the theory says at a load: β of the onset (0: none), the best β and the gain there."""
     start, best, gain = loaded_onset(load)
     return [{"onset": start if np.isfinite(start) else 0.0, "best": best, "gain": gain}]
@@ -402,14 +401,18 @@ def largest_load(table: dict[str, np.ndarray]) -> float:
     return float(np.interp(critical, table["gain"][falling], table["load"][falling]))
 
 
-def onset_rows(load: float, *, size: int, seed: int, steps: int = 160, drop: int = 80) -> Rows:
+@stored(
+    _FOLDER / "onsets.csv",
+    units=grid(load=(0.15, 0.3, 0.8, 1.2), size=SIZES[:3], seed=(1, 2, 3, 4, 5)),
+)
+def ONSETS(load: float, *, size: int, seed: int) -> Rows:
     """Root mean square overlap m^o with the few features in one text, at the best β of the load."""
     network = Network.document().with_parameters(gamma=_GAMMA, epsilon=0.0)
     beta = min(loaded_onset(load)[1], 4.0)
     run = simulate_loaded(
-        network, size=size, load=load, beta=beta, steps=steps, seed=seed, window=START
+        network, size=size, load=load, beta=beta, steps=160, seed=seed, window=START
     )
-    overlap = network.overlaps(run.means[drop:])[:, 0]
+    overlap = network.overlaps(run.means[80:])[:, OUTPUT]
     return [{"beta": beta, "overlap": float(np.sqrt((overlap**2).mean()))}]
 
 
@@ -420,38 +423,6 @@ def power(table: dict[str, np.ndarray], *, column: str, chosen: np.ndarray) -> P
     means = [mean_estimate(group) for group in groups]
     values, errors = np.array([(mean.value, mean.error) for mean in means]).T
     return fit_power(sizes, values=values, errors=errors)
-
-
-LIMITS = Table(
-    path=_FOLDER / "limits.csv",
-    units=[{"load": round(0.05 * n, 2)} for n in range(25)],
-    rows=limit_rows,
-)
-_SEEDS = range(1, 11)
-SCORES = Table(
-    path=_FOLDER / "scores.csv",
-    units=grid(rule=RULES, size=SIZES, seed=_SEEDS),
-    rows=score_rows,
-)
-PATHS = Table(
-    path=_FOLDER / "paths.csv",
-    units=[{"size": size, "seed": seed} for size in SIZES for seed in _SEEDS],
-    rows=path_rows,
-)
-REST = Table(
-    path=_FOLDER / "rest.csv",
-    units=[
-        {"load": load, "beta": beta, "seed": seed}
-        for load, beta in ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
-        for seed in _SEEDS
-    ],
-    rows=rest_rows,
-)
-ONSETS = Table(
-    path=_FOLDER / "onsets.csv",
-    units=grid(load=(0.15, 0.3, 0.8, 1.2), size=SIZES[:3], seed=(1, 2, 3, 4, 5)),
-    rows=onset_rows,
-)
 
 
 @stored(
@@ -468,12 +439,10 @@ ONSETS = Table(
 )
 def CLOSER(load: float, beta: float, gamma: float, size: int, texts: str) -> Rows:
     """ln of a text's distance from the theory without load over that from the theory with it."""
-    network = Network.document().with_parameters(gamma=gamma)
-    how: dict[str, Any] = {"beta": beta, "position": _POSITION, "steps": 30}
-    made = [loaded_path(network, START, load=at, **how).means[len(START) :] for at in (load, 0.0)]
-    gains, (first, last) = [], map(int, texts.split(" to "))
-    for seed in range(first, last + 1):
-        run = simulate_loaded(network, size=size, load=load, seed=seed, window=START, **how)
-        near, far = (np.sqrt(((run.means - path) ** 2).mean()) for path in made)
-        gains.append(np.log(far / near))
-    return mean_rows(np.array(gains))
+    first, last = map(int, texts.split(" to "))
+    found = [
+        _distances(size=size, load=load, beta=beta, gamma=gamma, seed=seed)
+        for seed in range(first, last + 1)
+    ]
+    near, far = np.array(found).T
+    return mean_rows(np.log(far / near))

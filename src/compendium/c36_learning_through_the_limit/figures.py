@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from compendium.c36_learning_through_the_limit.horizons import by_horizon
 from compendium.common.drawing import points
+from compendium.common.rows import array_of
 from spinformer.core.statistics import mean_interval
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, MOTION_COLORS, label_panels
@@ -76,8 +76,8 @@ def show_quality(table: Columns) -> Figure:
     return figure
 
 
-def show_losses(table: Columns, *, measure: str = "n9900", tables: Mapping[str, float]) -> Figure:
-    """Loss against the share of the budget for the two tasks; means and intervals over seeds.
+def show_losses(table: Columns, *, tables: Mapping[str, float]) -> Figure:
+    """Loss at N = 9,900 by the share of the budget, two tasks; means and intervals over seeds.
 
     `tables`: bits per bit of the controls without a network, drawn into the second panel.
     """
@@ -92,7 +92,7 @@ def show_losses(table: Columns, *, measure: str = "n9900", tables: Mapping[str, 
     for axis, task in zip(axes, ("cycle", "bytes"), strict=True):
         for arm, (color, line, label) in arms.items():
             own = (table["arm"] == arm) & (table["task"] == task)
-            _draw_means(axis, table["share"], table[measure], own, color, fmt=line, label=label)
+            _draw_means(axis, table["share"], table["n9900"], own, color, fmt=line, label=label)
         axis.set(xlabel="share of the path-steps", ylabel="loss (bits per bit)", title=task)
     for (name, value), dash in zip(tables.items(), ("--", "-."), strict=False):
         axes[1].axhline(value, color=COLORS["black"], ls=dash, lw=1, label=name)
@@ -112,10 +112,9 @@ def show_horizons(growth: Columns, shares: Columns, *, rates: Mapping[str, float
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.7))
     for motion in dict.fromkeys(growth["motion"].tolist()):
-        steps, norms = by_horizon(growth, growth["motion"] == motion, "norm")
-        rows = [np.log(norm) for norm in norms]
-        mean = np.array([row.mean() for row in rows])
-        band = 2 * np.array([row.std() / np.sqrt(len(row)) for row in rows])
+        steps = np.unique(growth["horizon"][growth["motion"] == motion])
+        logs = np.log(array_of(growth, "norm", "horizon", "start", motion=motion))
+        mean, band = logs.mean(axis=1), 2 * logs.std(axis=1) / np.sqrt(logs.shape[1])
         shade = COLORS[MOTION_COLORS[motion]]
         left.plot(steps, np.exp(mean), "o-", ms=4, color=shade, label=motion)
         left.fill_between(steps, np.exp(mean - band), np.exp(mean + band), color=shade, alpha=0.2)
@@ -126,17 +125,16 @@ def show_horizons(growth: Columns, shares: Columns, *, rates: Mapping[str, float
     left.set(xlim=(0, 140), ylim=(0.05, 1e10))
     left.legend(fontsize=8)
 
-    def draw(own: np.ndarray, **style: Any) -> None:
-        steps, rows = by_horizon(shares, own, "share")
-        right.plot(steps, [np.median(row) for row in rows], **style)
+    def draw(motion: str, size: int, **style: Any) -> None:
+        rows = array_of(shares, "share", "horizon", "start", motion=motion, size=size)
+        right.plot(np.unique(shares["horizon"]), np.median(rows, axis=1), **style)
 
     cold = plt.get_cmap("cividis")
     sizes = np.unique(shares["size"])
     for place, size in enumerate(sizes):
-        own = (shares["size"] == size) & (shares["motion"] == "chaos at 1.28")
-        draw(own, color=cold(0.9 * place / max(len(sizes) - 1, 1)), label=f"N = {size:,}")
-    own = shares["motion"] == "periodic"
-    draw(own, color=COLORS["blue"], ls=":", label="periodic, N = 999,999")
+        color = cold(0.9 * place / max(len(sizes) - 1, 1))
+        draw("chaos at 1.28", size, color=color, label=f"N = {size:,}")
+    draw("periodic", sizes[-1], color=COLORS["blue"], ls=":", label="periodic, N = 999,999")
     right.axhline(0.5, color="0.5", ls="--", lw=1)
     right.set(xlabel="horizon k (tokens)", ylabel="share of the limit's gradient", ylim=(-0.5, 2.0))
     right.legend(fontsize=8)

@@ -1,7 +1,7 @@
 """How far ahead a gradient through the limit reaches, by the kind of motion.
 
-The document's own network. `growth_rows`: the norm of the gradient of one token's overlap in all
-weights, through h steps of the limit. `share_rows`: how much of the limit's derivative in β the
+The document's own network. `GROWTH`: the norm of the gradient of one token's overlap in all
+weights, through h steps of the limit. `SHARES_LEFT`: how much of the limit's derivative in β the
 network of N bits has. Its mean overlaps have the derivative ⟨(m − ⟨m⟩) Σ_t ∂_β log P(x_t | past)⟩,
 with ∂_β log P = Σ_l n (x_l − tanh h_l) h_l/β: no step size, and no gradient through a path.
 """
@@ -15,18 +15,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.common.phase_transitions import protocol_start
+from compendium.common.rows import array_of, grid
 from compendium.common.windows import MOTIONS, message_start
-from spinformer.dmft.finite_size import (
-    generate,
-    mean_path,
-    semantic_overlaps,
-)
+from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, torch_step, trajectory
 from spinformer.dmft.network import Context, Network
 
+_FOLDER = Path(__file__).parent
 GROWTH_STARTS = {"periodic": 10, "quasi-periodic": 10, "chaos at 1.266": 20, "chaos at 1.28": 40}
 SHARE_STARTS = range(24)
 HORIZONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # the last where nothing grows exponentially
@@ -72,21 +70,31 @@ def gradient_norms(
     return torch.stack(found).flatten(1).norm(dim=1).numpy()
 
 
-def growth_rows(motion: str, *, start: int, longest: int = 256) -> Rows:
-    """Norm of the gradient at every horizon up to `longest`, from one start."""
+@stored(
+    _FOLDER / "growth.csv",
+    units=[
+        {"motion": motion, "start": start}
+        for motion, count in GROWTH_STARTS.items()
+        for start in range(count)
+    ],
+    seconds=2.0,
+    rtol=1e-2,
+)
+def GROWTH(motion: str, *, start: int) -> Rows:
+    """Norm of the gradient at every horizon, from one start."""
     network = Network.document()
-    longest = min(longest, 128) if motion.startswith("chaos") else longest
-    horizons = [horizon for horizon in HORIZONS if horizon <= longest]
+    horizons = HORIZONS[:-1] if motion.startswith("chaos") else HORIZONS
     context = growth_start(network, motion, number=start)
     norms = gradient_norms(network, context, beta=MOTIONS[motion][0], horizons=horizons)
     return [{"horizon": h, "norm": float(n)} for h, n in zip(horizons, norms, strict=True)]
 
 
-def rate_rows(motion: str, *, steps: int = 100_000) -> Rows:
+@stored(_FOLDER / "rates.csv", units=grid(motion=GROWTH_STARTS))
+def RATES(motion: str) -> Rows:
     """Leading Lyapunov exponent of a motion, nats per token, with its error."""
     network = Network.document()
     start, beta = growth_start(network, motion, number=100), MOTIONS[motion][0]
-    found = lyapunov_spectrum(network, start, beta=beta, steps=steps, transient=1000, count=1)
+    found = lyapunov_spectrum(network, start, beta=beta, steps=100_000, transient=1000, count=1)
     rate = found.exponents
     return [{"rate": float(rate.value[0]), "error": float(rate.error[0])}]
 
@@ -110,32 +118,34 @@ def sampled_derivative(
     return np.einsum("rt,rta->ta", score, centered) / (runs - 1)
 
 
-def share_rows(motion: str, *, size: int, start: int, runs: int = 6000) -> Rows:
+@stored(
+    _FOLDER / "shares.csv",
+    units=[
+        {"motion": motion, "size": size, "start": start}
+        for motion, sizes in (("periodic", SHARE_SIZES[-1:]), ("chaos at 1.28", SHARE_SIZES))
+        for size in sizes
+        for start in SHARE_STARTS
+    ],
+    seconds=8.0,
+    rtol=1e-2,
+)
+def SHARES_LEFT(motion: str, *, size: int, start: int) -> Rows:
     """Projection of the derivative at N on that of the limit, over the latter's square."""
     network, beta = Network.document(), MOTIONS[motion][0]
     window, position = message_start(network, motion, number=start)
     setting: dict[str, Any] = {"window": window, "position": position, "steps": LONGEST}
     high, low = (mean_path(network, beta + side, **setting) for side in (1e-7, -1e-7))
     limit = semantic_overlaps(network, (high - low)[network.context :] / 2e-7)
-    sampled = sampled_derivative(network, size, beta=beta, runs=runs, seed=start, **setting)
+    sampled = sampled_derivative(network, size, beta=beta, runs=6000, seed=start, **setting)
     share = (limit * sampled).sum(1) / (limit**2).sum(1)
     return [{"horizon": h, "share": float(share[h - 1])} for h in range(4, LONGEST + 1, 4)]
-
-
-def by_horizon(
-    table: Mapping[str, np.ndarray], own: np.ndarray, name: str
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Horizons among the rows `own` of a table, and the values of a column at each of them."""
-    steps = np.unique(table["horizon"][own])
-    return steps, [table[name][own & (table["horizon"] == h)] for h in steps]
 
 
 def growth_slopes(
     table: Mapping[str, np.ndarray], motion: str, *, first: int, last: int
 ) -> np.ndarray:
     """Mean logarithmic growth of the gradient per token between two horizons, start by start."""
-    own = (table["motion"] == motion) & np.isin(table["horizon"], (first, last))
-    _, (low, high) = by_horizon(table, own, "norm")
+    low, high = (array_of(table, "norm", "start", motion=motion, horizon=h) for h in (first, last))
     return np.log(high / low) / (last - first)
 
 
@@ -144,42 +154,10 @@ def lost_at(table: Mapping[str, np.ndarray], motion: str, size: int) -> float:
 
     Infinite where it never does.
     """
-    own = (table["motion"] == motion) & (table["size"] == size)
-    steps, rows = by_horizon(table, own, "share")
-    middle = np.array([np.median(row) for row in rows])
+    rows = array_of(table, "share", "horizon", "start", motion=motion, size=size)
+    steps, middle = np.unique(table["horizon"]), np.median(rows, axis=1)
     if not (middle < 0.5).any():
         return float("inf")
     place = int(np.argmax(middle < 0.5))
     around = [place, max(place - 1, 0)]
     return float(np.interp(0.5, middle[around], steps[around]))
-
-
-_FOLDER = Path(__file__).parent
-GROWTH = Table(
-    path=_FOLDER / "growth.csv",
-    units=[
-        {"motion": motion, "start": start}
-        for motion, count in GROWTH_STARTS.items()
-        for start in range(count)
-    ],
-    rows=growth_rows,
-    seconds=2.0,
-    rtol=1e-2,
-)
-RATES = Table(
-    path=_FOLDER / "rates.csv",
-    units=[{"motion": motion} for motion in GROWTH_STARTS],
-    rows=rate_rows,
-)
-SHARES_LEFT = Table(
-    path=_FOLDER / "shares.csv",
-    units=[
-        {"motion": motion, "size": size, "start": start}
-        for motion, sizes in (("periodic", SHARE_SIZES[-1:]), ("chaos at 1.28", SHARE_SIZES))
-        for size in sizes
-        for start in SHARE_STARTS
-    ],
-    rows=share_rows,
-    seconds=8.0,
-    rtol=1e-2,
-)

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c36_learning_through_the_limit.learning import exact_costs, rollout, surrogate
+from compendium.common.rows import grid
 from spinformer.core.records import record
 
 SEGMENTS, FEATURES, CONTEXT = 3, 3, 2
@@ -28,20 +29,20 @@ COPIES = 8
 
 @record
 class Small:
-    """A small network and its cycle: θ (4, P, L), window (8, T, L), targets (8, steps, L)."""
+    """A small network and its cycle: θ (4, P, L), window (8, T, L), targets (8, 8, L)."""
 
     theta: Tensor
     window: Tensor
     targets: Tensor
 
 
-def draw_small(seed: int, *, steps: int = 8) -> Small:
+def draw_small(seed: int) -> Small:
     """The network and the cycle of a seed: normal θ, the eight tokens in random order."""
     generator = np.random.default_rng([seed, 30])
     theta = torch.as_tensor(generator.standard_normal((4, FEATURES, SEGMENTS)))
     numbers = generator.permutation(2**SEGMENTS)
     signs = 2.0 * ((numbers[:, None] >> np.arange(SEGMENTS)) & 1) - 1.0
-    tokens = torch.as_tensor(signs[(np.arange(8)[:, None] + np.arange(CONTEXT + steps)) % 8])
+    tokens = torch.as_tensor(signs[(np.arange(8)[:, None] + np.arange(CONTEXT + 8)) % 8])
     return Small(theta=theta, window=tokens[:, :CONTEXT], targets=tokens[:, CONTEXT:])
 
 
@@ -96,7 +97,13 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
     return found
 
 
-def quality_rows(seed: int, *, size: int, updates: int = 128) -> Rows:
+@stored(
+    Path(__file__).parent / "quality.csv",
+    units=grid(seed=range(10), size=SIZES),
+    seconds=2.0,
+    rtol=1e-3,
+)
+def QUALITY(seed: int, *, size: int) -> Rows:
     """Bias over the norm of the reference, cosine of an update with it, variance of one path.
 
     The square of the bias is that of the mean of all updates less the variance of this mean, at
@@ -110,7 +117,7 @@ def quality_rows(seed: int, *, size: int, updates: int = 128) -> Rows:
     norm = float(reference.norm())
     rows = []
     for estimator in ESTIMATORS:
-        found = estimates(small, estimator=estimator, size=size, updates=updates, seed=seed)
+        found = estimates(small, estimator=estimator, size=size, updates=128, seed=seed)
         found = found.flatten(1)
         count = len(found)
         spread = float(found.var(0).sum()) if count > 1 else 0.0
@@ -125,12 +132,3 @@ def quality_rows(seed: int, *, size: int, updates: int = 128) -> Rows:
             }
         )
     return rows
-
-
-QUALITY = Table(
-    path=Path(__file__).parent / "quality.csv",
-    units=[{"seed": seed, "size": size} for seed in range(10) for size in SIZES],
-    rows=quality_rows,
-    seconds=2.0,
-    rtol=1e-3,
-)

@@ -27,13 +27,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c36_learning_through_the_limit.learning import Paths, rollout, surrogate
-from compendium.common.rows import grid
+from compendium.common.rows import array_of, grid, rows_of
 from spinformer.core.random import numpy_generator
 from spinformer.core.records import record
 from spinformer.language.text import sample_texts
 
+_FOLDER = Path(__file__).parent
 SEGMENTS, FEATURES, CONTEXT = 11, 12, 4
 PUSH: dict[str, Any] = {"beta": 3.0, "gamma": 10.0}
 LENGTH = 8  # tokens of a cycle
@@ -133,10 +134,10 @@ def text_bits(part: str) -> np.ndarray:
     return 2.0 * np.unpackbits(text_bytes(part)[:, None], axis=1) - 1.0
 
 
-def tables(*, smoothing: float = 10.0) -> dict[str, float]:
+def tables() -> dict[str, float]:
     """Bits per bit of tables of pairs counted on the training part, on the test's stretches.
 
-    "bytes after a byte" predicts whole bytes, a mixture with the bytes alone of weight `smoothing`
+    "bytes after a byte" predicts whole bytes, a mixture with the bytes alone of the weight of ten
     counts; "bits after a byte" the eight bits as if they were independent, as the network has to.
     """
     read, signs = text_bytes("train").astype(int), text_bits("train")
@@ -148,10 +149,10 @@ def tables(*, smoothing: float = 10.0) -> dict[str, float]:
     pairs, ups = np.zeros((256, 256)), np.zeros((256, BYTE))
     np.add.at(pairs, (read[:-1], read[1:]), 1.0)
     np.add.at(ups, read[:-1], signs[1:] > 0)
-    count = pairs.sum(1, keepdims=True) + smoothing
-    whole = (pairs + smoothing * alone) / count
+    count = pairs.sum(1, keepdims=True) + 10.0
+    whole = (pairs + 10.0 * alone) / count
     share = ((signs > 0).sum(0) + 0.5) / (len(signs) + 1.0)
-    up = ((ups + smoothing * share) / count)[before]
+    up = ((ups + 10.0 * share) / count)[before]
     wanted = np.unpackbits(after.astype(np.uint8)[:, None], axis=1) == 1
     return {
         "bytes after a byte": float(-np.log2(whole[before, after]).mean() / BYTE),
@@ -238,11 +239,20 @@ def losses(
     return (paths.costs.sum(-1).mean(1) / (told * rule.visible)).numpy()
 
 
-def tuning_rows(
-    task: str, *, arm: str, copies: int, rate: float, updates: int | None = None
-) -> Rows:
-    """Mean loss of the validation seeds at the arm's own N after the whole budget, or `updates`."""
-    setting: dict[str, Any] = {"copies": copies, "rate": rate, "updates": updates or BUDGET[task]}
+@stored(
+    _FOLDER / "tuning.csv",
+    units=[
+        {"task": task, "arm": arm, "copies": copies, "rate": rate}
+        for task in TASKS
+        for arm in ARMS
+        if arm != "limit, shuffled"
+        for copies in COPIES[arm]
+        for rate in RATES
+    ],
+)
+def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
+    """Mean loss of the validation seeds at the arm's own N after the whole budget."""
+    setting: dict[str, Any] = {"copies": copies, "rate": rate, "updates": BUDGET[task]}
     lessons = Lessons(task=task, seeds=TUNING_SEEDS[task], **setting, **ARMS[arm])
     theta = train(lessons)[1.0]
     loss = losses(theta, task=task, seeds=lessons.seeds, size=lessons.size, part="validation")
@@ -258,14 +268,23 @@ def chosen(task: str, *, arm: str) -> tuple[int, float]:
     return int(table["copies"][best]), float(table["rate"][best])
 
 
-def learning_rows(task: str, *, arm: str, block: int, shares: Sequence[float] = SHARES) -> Rows:
+@stored(
+    _FOLDER / "learning.csv",
+    units=[
+        {"task": task, "arm": arm, "block": block}
+        for task in TASKS
+        for arm in ARMS
+        for block in range(BLOCKS[task])
+    ],
+)
+def LEARNING(task: str, *, arm: str, block: int) -> Rows:
     """Losses of ten seeds after these shares of the budget, at every N and with signs."""
     copies, rate = chosen(task, arm=arm)
     seeds = range(block * BLOCK, (block + 1) * BLOCK)
     setting: dict[str, Any] = {"copies": copies, "rate": rate, "updates": BUDGET[task]}
     lessons = Lessons(task=task, seeds=seeds, **setting, **ARMS[arm])
     rows = []
-    for share, theta in train(lessons, looks=shares).items():
+    for share, theta in train(lessons, looks=SHARES).items():
         loss = partial(losses, theta, task=task, seeds=seeds)
         measured = {
             "limit": loss(),
@@ -273,9 +292,7 @@ def learning_rows(task: str, *, arm: str, block: int, shares: Sequence[float] = 
             "signs": loss(signs=True),
             "signs99": loss(size=99, signs=True),
         }
-        for place, seed in enumerate(seeds):
-            values = {name: float(column[place]) for name, column in measured.items()}
-            rows.append({"seed": seed, "share": share} | values)
+        rows += rows_of(seed=list(seeds), share=share, **measured)
     return rows
 
 
@@ -283,18 +300,21 @@ def column(
     table: Mapping[str, np.ndarray], *, task: str, arm: str, measure: str, share: float = 1.0
 ) -> np.ndarray:
     """One measure of every seed (S,) from the table `learning`, after a share of the budget."""
-    own = (table["task"] == task) & (table["arm"] == arm) & (table["share"] == share)
-    return table[measure][own]
+    return array_of(table, measure, "seed", task=task, arm=arm, share=share)
 
 
-def cost_rows(task: str, *, arm: str, repeat: int, updates: int = 6) -> Rows:
+@stored(
+    _FOLDER / "cost.csv",
+    units=grid(task=TASKS, arm=("straight, 9900", "score, 9900"), repeat=range(5)),
+)
+def COST(task: str, *, arm: str, repeat: int) -> Rows:
     """Processor seconds of a path-step over those of the limit's, both measured in turn.
 
     repeat: a number that tells one measurement from the next.
     """
-    kinds = [Lessons(task=task, updates=updates)]
+    kinds = [Lessons(task=task, updates=6)]
     for copies in COPIES[arm]:
-        kinds.append(Lessons(task=task, copies=copies, updates=updates * copies, **ARMS[arm]))
+        kinds.append(Lessons(task=task, copies=copies, updates=6 * copies, **ARMS[arm]))
     seconds = []
     for lessons in [kinds[0], *kinds]:  # the first time is a rehearsal
         begin = time.process_time()
@@ -304,33 +324,3 @@ def cost_rows(task: str, *, arm: str, repeat: int, updates: int = 6) -> Rows:
         {"copies": lessons.copies, "ratio": spent / seconds[1]}
         for lessons, spent in zip(kinds[1:], seconds[2:], strict=True)
     ]
-
-
-_FOLDER = Path(__file__).parent
-COST = Table(
-    path=_FOLDER / "cost.csv",
-    units=grid(task=TASKS, arm=("straight, 9900", "score, 9900"), repeat=range(5)),
-    rows=cost_rows,
-)
-TUNING = Table(
-    path=_FOLDER / "tuning.csv",
-    units=[
-        {"task": task, "arm": arm, "copies": copies, "rate": rate}
-        for task in TASKS
-        for arm in ARMS
-        if arm != "limit, shuffled"
-        for copies in COPIES[arm]
-        for rate in RATES
-    ],
-    rows=tuning_rows,
-)
-LEARNING = Table(
-    path=_FOLDER / "learning.csv",
-    units=[
-        {"task": task, "arm": arm, "block": block}
-        for task in TASKS
-        for arm in ARMS
-        for block in range(BLOCKS[task])
-    ],
-    rows=learning_rows,
-)

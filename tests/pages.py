@@ -1,0 +1,31 @@
+"""What tests of built pages do in a browser."""
+
+from selenium.webdriver import ActionChains
+from selenium.webdriver.support.ui import WebDriverWait
+
+# The theme scrolls smoothly; a press must not meet a page that is still moving.
+STILL = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
+
+
+def until(browser, condition):
+    """Wait until `condition()` is true; return what it gives."""
+    return WebDriverWait(browser, 30).until(lambda _: condition())
+
+
+def wait_for(browser, script):
+    """Wait until an expression of the page is true; return it."""
+    return until(browser, lambda: browser.execute_script(f"return {script}"))
+
+
+def press(browser, element, *places):
+    """Press an element at a place, in pixels from its middle, and drag it by each further one.
+
+    As quickly as a hand does.
+    """
+    browser.execute_script(STILL, element)
+    first, *moves = places or ((0, 0),)
+    hand = ActionChains(browser, duration=50).move_to_element_with_offset(element, *first)
+    hand = hand.click_and_hold()
+    for move in moves:
+        hand = hand.move_by_offset(*move)
+    hand.release().perform()
