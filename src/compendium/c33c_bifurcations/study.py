@@ -27,7 +27,6 @@ from compendium.c33c_bifurcations.cycles import (
     follow_cycle,
 )
 from compendium.common.phase_transitions import protocol_start
-from spinformer.core.random import Seed
 from spinformer.dmft.attractors import rotation_number, strobed
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -70,24 +69,22 @@ _STARTS, _NEAR = 24, 3e-5
 # ---- cycles
 
 
-def settled_cycle(
-    family: str, *, copies: int = 96, transient: int = 400_000, seed: Seed = 3
-) -> Cycle:
-    """The cycle of a family, from the first of `copies` random contexts that a run ends on it.
+def settled_cycle(family: str) -> Cycle:
+    """The cycle of a family, from the first of 96 random contexts that a run ends on it.
 
     Found by the run (the strobed points repeat to 1e-8), then by Newton's method.
     """
     network = Network.document()
     beta, period, (low, high), _, _ = FAMILIES[family]
     flashes = period // network.positions
-    contexts = random_contexts(network, seed, count=copies)
-    points, ends = strobed(network, contexts, beta=beta, count=2 * flashes, transient=transient)
+    contexts = random_contexts(network, 3, count=96)
+    points, ends = strobed(network, contexts, beta=beta, count=2 * flashes, transient=400_000)
     gap = np.abs(points - points[:, :1]).max(axis=-1)
     extent = np.ptp(points[:, :, 0], axis=1)
     fits = (gap[:, flashes] < _SAME) & (gap[:, 1:flashes].min(axis=1) > _APART)
     fits &= (low < extent) & (extent < high)
     if not fits.any():
-        raise RuntimeError(f"none of {copies} runs ended on the cycle {family}")
+        raise RuntimeError(f"none of 96 runs ended on the cycle {family}")
     return cycle(network, ends.select(int(np.argmax(fits))), beta=beta, period=period)
 
 
@@ -108,31 +105,25 @@ def family_rows(family: str) -> Rows:
     kind: "cycle", or "fold", "flip", "torus". extent: of m^o_1 over the cycle. stable: 0 or 1;
     largest: modulus of the leading multiplier.
     """
-    rows: Rows = []
+    steps, rows, known = FAMILIES[family][1], [], set()
 
-    def add(kind: str, beta: float, multipliers: np.ndarray, extent: float) -> None:
-        largest = float(abs(multipliers[0]))
-        stable = int(kind == "cycle" and largest < 1.0)
-        row: dict[str, Any] = {"kind": kind, "at": f"{beta:.8f}", "extent": float(extent)}
-        rows.append({**row, "largest": largest, "stable": stable})
+    def add(kind: str, betas: np.ndarray, multipliers: np.ndarray, context: Context) -> None:
+        overlaps, _ = trajectory(Network.document(), context, beta=betas, steps=steps, threads=1)
+        extents = np.ptp(overlaps[..., 0], axis=-1)
+        for beta, largest, extent in zip(betas, np.abs(multipliers[:, 0]), extents, strict=True):
+            row: dict[str, Any] = {"kind": kind, "at": f"{beta:.8f}", "extent": float(extent)}
+            stable = int(kind == "cycle" and largest < 1.0)
+            rows.append({**row, "largest": float(largest), "stable": stable})
 
-    def extents(context: Context, beta: np.ndarray) -> np.ndarray:
-        steps = FAMILIES[family][1]
-        overlaps, _ = trajectory(Network.document(), context, beta=beta, steps=steps, threads=1)
-        return np.asarray(np.ptp(overlaps[..., 0], axis=-1))
-
-    known = set()
     for branch in family_branches(family):
-        wide = extents(branch.context, branch.values)
-        for point in zip(branch.values, branch.multipliers, wide, strict=True):
-            add("cycle", *point)
+        add("cycle", branch.values, branch.multipliers, branch.context)
         for found in branch.bifurcations:
             event = (found.kind, f"{found.beta:.8f}"[:-1])
             if event not in known:
                 known.add(event)
                 one = Context(found.value.attention[None], found.value.position)
-                extent = extents(one, np.array([found.beta]))[0]
-                add(found.kind.name.lower(), found.beta, found.multipliers, extent)
+                name = found.kind.name.lower()
+                add(name, np.array([found.beta]), found.multipliers[None], one)
     return rows
 
 
@@ -145,23 +136,18 @@ CYCLES = Table(
 # ---- curves
 
 
-def driven_cycle(beta: float, **others: Any) -> Cycle:
-    """The cycle of 2^K = 4 steps that the positions drive, by Newton's method from A = 0.
-
-    others: γ and ε, where they are not the document's.
-    """
+def driven_cycle(beta: float) -> Cycle:
+    """The cycle of 2^K = 4 steps that the positions drive, by Newton's method from A = 0."""
     network = Network.document()
     zero = Context(np.zeros((network.context, network.features)), 0)
-    return cycle(network, zero, beta=beta, period=4, **others)
+    return cycle(network, zero, beta=beta, period=4)
 
 
-def first_torus() -> Bifurcation:
-    """The Neimark-Sacker point of the driven cycle at the document's γ and ε."""
-    return bifurcation(Network.document(), driven_cycle(1.25), kind=Kind.TORUS)
-
-
-def _fold(family: str, near: float) -> Bifurcation:
-    """The fold nearest to β = `near` on the branch of a family."""
+def _start_of(curve: str) -> Bifurcation:
+    """The Neimark-Sacker point of the driven cycle, or a fold, at the document's γ and ε."""
+    if curve == "torus":
+        return bifurcation(Network.document(), driven_cycle(1.25), kind=Kind.TORUS)
+    family, near = _FOLDS[curve]
     events = [point for branch in family_branches(family) for point in branch.bifurcations]
     folds = [point for point in events if point.kind == Kind.FOLD]
     best = min(folds, key=lambda point: abs(point.beta - near))
@@ -170,21 +156,21 @@ def _fold(family: str, near: float) -> Bifurcation:
     return best
 
 
-def curve_rows(curve: str, *, plane: str, sign: int, points: int | None = None) -> Rows:
+def curve_rows(curve: str, *, plane: str, sign: int) -> Rows:
     """Points of one curve in the plane (β, γ) or (β, ε), in one direction from the document's.
 
     rotation: turns per period of the critical pair, "nan" on neutral saddles.
     """
-    start = first_torus() if curve == "torus" else _fold(*_FOLDS[curve])
+    start = _start_of(curve)
     found = follow_bifurcation(
         Network.document(),
         start,
         parameters=("beta", plane),
         step=sign * _STEP[plane],
         within=_WITHIN[plane],
-        max_steps=points or (80 if curve == "torus" else 40),
+        max_steps=80 if curve == "torus" else 40,
     )
-    fixed: dict[str, Any] = {"gamma": start.gamma, "epsilon": start.epsilon}
+    fixed = {name: start.parameters[name] for name in ("gamma", "epsilon")}
     return [
         {"beta": f"{beta:.8f}", **fixed, plane: float(value), "rotation": float(turns)}
         for (beta, value), turns in zip(found.values, found.rotation, strict=True)
@@ -264,13 +250,11 @@ def staircase_rows(
     ]
 
 
-def protocol_extents(
-    beta: ArrayLike, *, transient: int = 100_000, flashes: int = 2000
-) -> np.ndarray:
+def protocol_extents(beta: ArrayLike, *, flashes: int) -> np.ndarray:
     """Extent of the strobed m^o_1 (n,) of runs from the document's context at each β."""
-    network, betas = Network.document(), np.asarray(beta)
+    network = Network.document()
     start = protocol_start(network, steps=100_000)
-    points, _ = strobed(network, start, beta=betas, count=flashes, transient=transient)
+    points, _ = strobed(network, start, beta=np.asarray(beta), count=flashes, transient=100_000)
     return np.asarray(np.ptp(points[:, :, 0], axis=1))
 
 
@@ -296,16 +280,17 @@ def tongue_rows(p: int, *, q: int, near: float) -> Rows:
     ]
 
 
-def _locked(network: Network, p: int, q: int, near: float) -> Cycle | Bifurcation:
+def _locked(network: Network, p: int, q: int, near: float) -> Cycle:
     """The cycle on the closed curve with rotation p/q, or a fold of it."""
     ensemble = Ensemble(network, closed_curve([near]).select(0), beta=near, threads=1)
     for _ in range(_STARTS):
         ensemble.advance(4 * 7)
         state = ensemble.state()
         found = cycle(network, state, beta=near, period=4 * q, max_steps=15, throw=False)
-        if found.converged and found.period == 4 * q and found.moved < 0.05:
+        moved = np.abs(found.value.attention - state.attention).max()
+        if found.converged and found.period == 4 * q and moved < 0.05:
             return found
-        guess = replace(found, value=state, steps=0, period=4 * q, moved=0.0)
+        guess = replace(found, value=state, period=4 * q)
         fold = bifurcation(network, guess, kind=Kind.FOLD, throw=False, max_steps=60)
         if fold.converged and abs(fold.beta - near) < _NEAR:
             return fold
