@@ -16,7 +16,6 @@ from compendium.c31_asymmetric_hopfield.study import (
     EXPONENTS,
     analog_exponents,
     cycle_lengths,
-    exponent_row,
     mean_order,
     spin_memory,
 )
@@ -171,7 +170,7 @@ def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
 @pytest.mark.claim("C1e")
 def test_stored_exponents_extrapolate_to_the_theory_and_come_out_again():
     table = EXPONENTS.read()
-    (again,) = exponent_row(125, symmetry=0.0, beta=3.0, networks=20)
+    (again,) = EXPONENTS.rows(125, symmetry=0.0, beta=3.0, networks=20)
     row = np.flatnonzero((table["size"] == 125) & (table["beta"] == 3.0))[0]
     # Chaos amplifies rounding, so that another processor follows other orbits.
     assert again["exponent"] == pytest.approx(table["exponent"][row], abs=5 * table["error"][row])

@@ -18,8 +18,6 @@ from compendium.c32c_fluctuations.study import (
     break_rows,
     closure_rows,
     coupled_growth,
-    exponent_rows,
-    law_rows,
     spread_windows,
 )
 from compendium.c32c_fluctuations.texts import exact_moments
@@ -302,7 +300,7 @@ def test_stationary_laws_tend_to_the_measure_of_the_attractor():
                 assert power == pytest.approx(0.5, abs=0.06)
             else:
                 assert distance[-1] < 2 * floor
-    found = law_rows("driven", exponent=4.0, texts=60, burn=40)[0]
+    found = STATIONARY.rows("driven", exponent=4.0, texts=60, burn=40)[0]
     at = (table["regime"] == "driven") & (table["exponent"] == 4.0)
     np.testing.assert_allclose(table["distance"][at], found["distance"], rtol=0.1)
 
@@ -322,7 +320,7 @@ def test_noise_makes_chaos_of_a_cycle_and_exponents_tend_to_the_limit():
         assert wait == 0 or limit < -0.04
     small = table["growth"][(table["beta"] == 1.27) & (table["exponent"] == 5)]
     assert (small > 0.05).all()
-    found = exponent_rows(1.27, exponent=5.0, seed=0)[0]
+    found = EXPONENTS.rows(1.27, exponent=5.0, seed=0)[0]
     assert found["growth"] == pytest.approx(small[0], abs=0.03)
 
 

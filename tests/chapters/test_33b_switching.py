@@ -11,7 +11,6 @@ from compendium.c33b_lifetimes.switching import (
     calm_parts,
     chaotic_orbits,
     followed,
-    orbit_rows,
     shuffled_blocks,
 )
 from compendium.c34_memory_beyond_window.signals import autocorrelation
@@ -81,7 +80,7 @@ def test_flashes_pushed_with_their_tangents_are_those_of_a_run():
 
 @pytest.mark.nightly
 def test_stored_rows_come_out_again_and_dwells_fit_the_modes():
-    rows = orbit_rows(1.266, seed=5, count=2)
+    rows = ORBITS.rows(1.266, seed=5, count=2)
     table = ORBITS.read()
     here = table["beta"] == 1.266
     for name, tolerance in (("slow", 0.5), ("surrogate", 0.2), ("shuffled", 0.2), ("calm", 0.3)):

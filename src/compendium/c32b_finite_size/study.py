@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c32b_finite_size.corrections import linear_fluctuations, mean_shift, predicted_rms
 from compendium.common.networks import draw_networks
+from compendium.common.rows import grid
 from compendium.common.windows import MOTIONS, message_start, settled_start
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -334,7 +335,15 @@ def law_rows(
     return rows
 
 
-def onset_rows(motion: str, chunk: int) -> Rows:
+@stored(
+    _FOLDER / "onsets.csv",
+    units=[
+        {"motion": motion, "chunk": chunk}
+        for motion in (*MOTIONS, _OTHERS)
+        for chunk in range(1 if motion == _OTHERS else 2)
+    ],
+)
+def ONSETS(motion: str, chunk: int) -> Rows:
     """Onset eight tokens after each start, log10 of the bits, measured and computed."""
     found = _pair(_limits(motion, chunk, steps=8), tokens=np.array([8]), sizes=_DECADES)[:, 0]
     return [
@@ -343,8 +352,9 @@ def onset_rows(motion: str, chunk: int) -> Rows:
     ]
 
 
-def growth_rows(chunk: int) -> Rows:
-    """Onset in chaos at β = 1.28 after 3, 6, … 42 tokens, log10 of the bits, as in `onset_rows`."""
+@stored(_FOLDER / "growth.csv", units=grid(chunk=range(10)))
+def GROWTH(chunk: int) -> Rows:
+    """Onset in chaos at β = 1.28 after 3, 6, … 42 tokens, log10 of the bits, as in `ONSETS`."""
     limits = _limits("chaos at 1.28", chunk, steps=int(LATER[-1]))
     return [
         {"start": _CHUNK * chunk + n, "token": int(token), "onset": float(a), "computed": float(b)}
@@ -353,7 +363,8 @@ def growth_rows(chunk: int) -> Rows:
     ]
 
 
-def steepness_rows(gamma: float) -> Rows:
+@stored(_FOLDER / "steepness.csv", units=[{"gamma": float(2**power)} for power in range(2, 10)])
+def STEEPNESS(gamma: float) -> Rows:
     """Onset four and eight tokens after thirty random windows, at a steepness of the softmax."""
     document = Network.document()
     drawn = random_contexts(document, 1, count=_CHUNK)
@@ -373,28 +384,9 @@ def steepness_rows(gamma: float) -> Rows:
 
 LAWS = Table(
     path=_FOLDER / "laws.csv",
-    units=[{"regime": regime} for regime in BETAS],
+    units=grid(regime=BETAS),
     rows=law_rows,
     seconds=5.0,
     rtol=0.05,
     within={"average": 0.2, "missed_error": 0.01},
-)
-ONSETS = Table(
-    path=_FOLDER / "onsets.csv",
-    units=[
-        {"motion": motion, "chunk": chunk}
-        for motion in (*MOTIONS, _OTHERS)
-        for chunk in range(1 if motion == _OTHERS else 2)
-    ],
-    rows=onset_rows,
-)
-GROWTH = Table(
-    path=_FOLDER / "growth.csv",
-    units=[{"chunk": chunk} for chunk in range(10)],
-    rows=growth_rows,
-)
-STEEPNESS = Table(
-    path=_FOLDER / "steepness.csv",
-    units=[{"gamma": float(2**power)} for power in range(2, 10)],
-    rows=steepness_rows,
 )

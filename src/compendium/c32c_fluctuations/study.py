@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import binom, wasserstein_distance
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c32b_finite_size.study import (
     Limit,
     deviation,
@@ -180,7 +180,13 @@ def closure_rows(
     return rows
 
 
-def horizon_rows(regime: str, *, starts: int = 12, texts: int = 1_000) -> Rows:
+@stored(
+    _FOLDER / "settings_C18b.csv",
+    units=[{"regime": regime} for regime in ("driven", "quasi-periodic", "periodic")],
+    seconds=120.0,
+    within={"value": 0.1, "low": 0.2, "high": 0.2},
+)
+def SETTINGS(regime: str, *, starts: int = 12, texts: int = 1_000) -> Rows:
     """Gain of the closure over the naive mean field, by how many tokens the error is taken over.
 
     A row for each horizon and size: mean logarithm of naive error over the closure's, and its
@@ -232,7 +238,16 @@ def break_rows(start: int, *, texts: int = 400, steps: int = 60) -> Rows:
     return rows
 
 
-def law_rows(
+@stored(
+    _FOLDER / "laws.csv",
+    units=[
+        {"regime": regime, "exponent": float(exponent), "seed": seed}
+        for seed in (0, 1)
+        for regime in _LAWS
+        for exponent in range(2, 8)
+    ],
+)
+def STATIONARY(
     regime: str, *, exponent: float, texts: int = 500, burn: int = 1000, seed: int = 0
 ) -> Rows:
     """Distance of the stationary law of N = 10^exponent bits from the measure of the attractor.
@@ -289,7 +304,16 @@ def limit_exponent(beta: float) -> float:
     return float(np.median(found.exponents.value[:, 0]))
 
 
-def exponent_rows(
+@stored(
+    _FOLDER / "exponents.csv",
+    units=[
+        {"beta": beta, "exponent": float(exponent), "seed": seed}
+        for seed in (0, 1)
+        for beta in (1.255, 1.27, 1.28, 1.4)
+        for exponent in range(4, 9)
+    ],
+)
+def EXPONENTS(
     beta: float, *, exponent: float, pairs: int = 24, steps: int = 400, seed: int = 0
 ) -> Rows:
     """Growth per token of the distance of two texts that share their uniform numbers.
@@ -322,7 +346,15 @@ BREAKS_AGAIN = Table(
 )
 
 
-def pace_rows(beyond: str, left_out: str) -> Rows:
+@stored(
+    _FOLDER / "settings_C18a.csv",
+    units=grid(
+        beyond=("1e4", "1e5", "1e6", "1e7"),
+        left_out=("none", "0 to 39", "40 to 79", "80 to 119", "the first 120"),
+    ),
+    seconds=2.0,
+)
+def PACE(beyond: str, left_out: str) -> Rows:
     """How far the pace times 2 λ is from one half or three halves, the nearer of the two.
 
     `beyond`: sizes above this are used; `left_out`: forty starts, "none", or those of
@@ -343,18 +375,12 @@ def pace_rows(beyond: str, left_out: str) -> Rows:
     return near_rows(found, aim=1.0, within=0.5, runs=len(measured))
 
 
-PACE = Table(
-    path=_FOLDER / "settings_C18a.csv",
-    units=grid(
-        beyond=("1e4", "1e5", "1e6", "1e7"),
-        left_out=("none", "0 to 39", "40 to 79", "80 to 119", "the first 120"),
-    ),
-    rows=pace_rows,
-    seconds=2.0,
+@stored(
+    _FOLDER / "settings_C18c.csv",
+    units=grid(regime=list(_LAWS)[1:], exponent=(4.0, 5.0, 6.0, 7.0)),
+    seconds=0.1,
 )
-
-
-def law_setting_rows(regime: str, exponent: float) -> Rows:
+def LAWS_APART(regime: str, exponent: float) -> Rows:
     """ln 2 less ln of distance over null, over floor, in both seeds: their median and range."""
     table = STATIONARY.read()
     here = (table["regime"] == regime) & (table["exponent"] == exponent)
@@ -362,41 +388,8 @@ def law_setting_rows(regime: str, exponent: float) -> Rows:
     return median_rows(np.log(2.0 / np.concatenate(over)))
 
 
-LAWS_APART = Table(
-    path=_FOLDER / "settings_C18c.csv",
-    units=grid(regime=list(_LAWS)[1:], exponent=(4.0, 5.0, 6.0, 7.0)),
-    rows=law_setting_rows,
-    seconds=0.1,
-)
 CLOSURES = Table(
     path=_FOLDER / "closures.csv",
     units=[{"regime": regime, "start": start} for regime in REGIMES for start in range(10)],
     rows=closure_rows,
-)
-SETTINGS = Table(
-    path=_FOLDER / "settings_C18b.csv",
-    units=[{"regime": regime} for regime in ("driven", "quasi-periodic", "periodic")],
-    rows=horizon_rows,
-    seconds=120.0,
-    within={"value": 0.1, "low": 0.2, "high": 0.2},
-)
-STATIONARY = Table(
-    path=_FOLDER / "laws.csv",
-    units=[
-        {"regime": regime, "exponent": float(exponent), "seed": seed}
-        for seed in (0, 1)
-        for regime in _LAWS
-        for exponent in range(2, 8)
-    ],
-    rows=law_rows,
-)
-EXPONENTS = Table(
-    path=_FOLDER / "exponents.csv",
-    units=[
-        {"beta": beta, "exponent": float(exponent), "seed": seed}
-        for seed in (0, 1)
-        for beta in (1.255, 1.27, 1.28, 1.4)
-        for exponent in range(4, 9)
-    ],
-    rows=exponent_rows,
 )

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table
-from compendium.c33b_lifetimes.escapes import escape_times, escapes_of
+from bookmaker.tables import Rows, stored
+from compendium.c33b_lifetimes.escapes import Escapes, escape_times, escapes_of
 from compendium.common.lifetimes import Lifetime, lifetime_estimate
 from compendium.common.phase_transitions import census, name, protocol_start
 from compendium.common.rows import grid
@@ -40,9 +40,8 @@ _NEAR_WEAK = [
 ]
 # Further draws of the copies where strong chaos lives long enough to be seen and is over in time.
 _SEEDS = range(1, 6)
-# Where the weakly chaotic attractor ends, found by halving to 2e-6; distances from there.
+# Where the weakly chaotic attractor ends, found by halving to 2e-6.
 CRISIS_BETA = 1.276173
-_DISTANCES = (5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)
 _DIAGRAMS = {"wide": (0.0, 3.0), "zoom": (1.24, 1.28)}
 _COUNT, _CHUNK = 4001, 100
 
@@ -53,23 +52,28 @@ def _document() -> tuple[Network, Context]:
     return network, protocol_start(network, steps=100_000)
 
 
+def _followed(beta: float, *, rate: float, horizon: int, copies: int, seed: Seed) -> Escapes:
+    """Escapes of copies of the document's context."""
+    network, start = _document()
+    copied = replicas(start, count=copies, seed=seed)
+    return escape_times(network, copied, beta=beta, rate=rate, horizon=horizon)
+
+
 def _interval(life: Lifetime) -> dict[str, float]:
     return {"lifetime": life.value, "low": life.low, "high": life.high}
 
 
-def lifetime_row(
+@stored(_FOLDER / "lifetimes.csv", units=[*_NEAR_TORUS, *_NEAR_WEAK])
+def LIFETIMES(
     beta: float, *, rate: float, horizon: int, copies: int = _COPIES, seed: Seed = 0
 ) -> Rows:
     """Escapes of copies of the document's context at one β, as the one row of its unit."""
-    network, start = _document()
-    copied = replicas(start, count=copies, seed=seed)
-    found = escape_times(network, copied, beta=beta, rate=rate, horizon=horizon)
-    life = found.lifetime()
-    ends = ""
+    found = _followed(beta, rate=rate, horizon=horizon, copies=copies, seed=seed)
+    life, ends = found.lifetime(), ""
     if found.escaped.any():
         after = find_attractors(
-            network, found.context.select(found.escaped), beta=beta, transient=0, kept=10_000,
-            exponents=1, exponent_steps=10_000, bins=1, thresholds=SHORT_STRETCHES,
+            Network.document(), found.context.select(found.escaped), beta=beta, transient=0,
+            kept=10_000, exponents=1, exponent_steps=10_000, bins=1, thresholds=SHORT_STRETCHES,
         )  # fmt: skip
         kinds = sorted(census(after).items(), key=lambda item: -item[1])
         ends = "; ".join(f"{count} {name(*kind)}" for kind, count in kinds)
@@ -87,11 +91,21 @@ def lifetime_row(
     ]
 
 
-def seed_row(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
+@stored(
+    _FOLDER / "seeds.csv",
+    units=[
+        {**unit, "horizon": 1_000_000, "seed": seed}
+        for unit in _NEAR_WEAK
+        if 1.2738 < unit["beta"] < 1.2762
+        for seed in _SEEDS
+    ],
+    seconds=8.0,
+    # Chaos amplifies rounding: another processor draws other copies.
+    within={"escaped": 6.0, "total": 6e6, "lifetime": 9e4, "low": 9e4, "high": 2e5},
+)
+def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
     """Escapes of copies that other noise parts, with the time at risk of all of them together."""
-    network, start = _document()
-    copied = replicas(start, count=_COPIES, seed=seed)
-    found = escape_times(network, copied, beta=beta, rate=rate, horizon=horizon)
+    found = _followed(beta, rate=rate, horizon=horizon, copies=_COPIES, seed=seed)
     life = found.lifetime()
     return [{"escaped": life.ended, "total": float(found.times.sum()), **_interval(life)}]
 
@@ -104,18 +118,22 @@ def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) 
     and `middle` exp(`slope` (β − 1.275)), each with its χ².
     """
     betas = np.unique(draws["beta"])
-    rows: dict[str, list[float]] = {"first": [], "lifetime": [], "error": [], "scatter": []}
+    rows: Rows = []
     for beta in betas:
         own, more = table["beta"] == beta, draws["beta"] == beta
         ended = np.append(table["escaped"][own], draws["escaped"][more])
         total = np.append(table["lifetime"][own] * table["escaped"][own], draws["total"][more])
         life = total.sum() / ended.sum()
-        rows["first"].append(float(total[0] / ended[0]))
-        rows["lifetime"].append(float(life))
-        rows["error"].append(float(life / np.sqrt(ended.sum())))
         pulls = (total / ended / life - 1.0) * np.sqrt(ended)
-        rows["scatter"].append(float(pulls.std(ddof=1)))
-    found: dict[str, Any] = {name: np.array(row) for name, row in rows.items()}
+        rows.append(
+            {
+                "first": total[0] / ended[0],
+                "lifetime": life,
+                "error": life / np.sqrt(ended.sum()),
+                "scatter": pulls.std(ddof=1),
+            }
+        )
+    found: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     weight = found["error"] ** -2.0
     common = float(weight @ found["lifetime"] / weight.sum())
     logs, sharp = np.log(found["lifetime"]), found["lifetime"] / found["error"]
@@ -144,7 +162,8 @@ def weak_chaos(copies: int = _COPIES) -> Context:
     return states
 
 
-def crisis_row(distance: float, *, copies: int = _COPIES, horizon: int = 400_000) -> Rows:
+@stored(_FOLDER / "crisis.csv", units=grid(distance=(5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)))
+def CRISIS(distance: float, *, copies: int = _COPIES, horizon: int = 400_000) -> Rows:
     """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in."""
     network, _ = _document()
     states, stretch = weak_chaos(copies), 100
@@ -156,7 +175,8 @@ def crisis_row(distance: float, *, copies: int = _COPIES, horizon: int = 400_000
     return [{"copies": len(first), "escaped": life.ended, **_interval(life)}]
 
 
-def _column_rows(diagram: str, chunk: int) -> Rows:
+@stored(_FOLDER / "columns.csv", units=grid(diagram=_DIAGRAMS, chunk=range(-(-_COUNT // _CHUNK))))
+def COLUMNS(diagram: str, chunk: int) -> Rows:
     """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 2e6 steps later."""
     network, start = _document()
     betas = np.linspace(*_DIAGRAMS[diagram], _COUNT)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
@@ -181,33 +201,3 @@ def _column_rows(diagram: str, chunk: int) -> Rows:
         }
         for row, column in enumerate(chaotic)
     ]
-
-
-LIFETIMES = Table(
-    path=_FOLDER / "lifetimes.csv",
-    units=[*_NEAR_TORUS, *_NEAR_WEAK],
-    rows=lifetime_row,
-)
-SEEDS = Table(
-    path=_FOLDER / "seeds.csv",
-    units=[
-        {**unit, "horizon": 1_000_000, "seed": seed}
-        for unit in _NEAR_WEAK
-        if 1.2738 < unit["beta"] < 1.2762
-        for seed in _SEEDS
-    ],
-    rows=seed_row,
-    seconds=8.0,
-    # Chaos amplifies rounding: another processor draws other copies.
-    within={"escaped": 6.0, "total": 6e6, "lifetime": 9e4, "low": 9e4, "high": 2e5},
-)
-CRISIS = Table(
-    path=_FOLDER / "crisis.csv",
-    units=[{"distance": distance} for distance in _DISTANCES],
-    rows=crisis_row,
-)
-COLUMNS = Table(
-    path=_FOLDER / "columns.csv",
-    units=grid(diagram=_DIAGRAMS, chunk=range(-(-_COUNT // _CHUNK))),
-    rows=_column_rows,
-)

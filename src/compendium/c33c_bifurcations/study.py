@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c33c_bifurcations.cycles import (
     Bifurcation,
     Branch,
@@ -27,6 +27,7 @@ from compendium.c33c_bifurcations.cycles import (
     follow_cycle,
 )
 from compendium.common.phase_transitions import protocol_start
+from compendium.common.rows import grid
 from spinformer.dmft.attractors import rotation_number, strobed
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -99,7 +100,13 @@ def family_branches(family: str) -> tuple[Branch, Branch]:
     return up, down
 
 
-def family_rows(family: str) -> Rows:
+@stored(
+    _FOLDER / "cycles.csv",
+    units=grid(family=FAMILIES),
+    seconds=10.0,
+    within={"largest": 1e-4, "extent": 1e-5},
+)
+def CYCLES(family: str) -> Rows:
     """Points of a family's branch and its bifurcations, by β.
 
     kind: "cycle", or "fold", "flip", "torus". extent: of m^o_1 over the cycle. stable: 0 or 1;
@@ -127,12 +134,6 @@ def family_rows(family: str) -> Rows:
     return rows
 
 
-CYCLES = Table(
-    path=_FOLDER / "cycles.csv", units=[{"family": name} for name in FAMILIES], rows=family_rows,
-    seconds=10.0, within={"largest": 1e-4, "extent": 1e-5},
-)  # fmt: skip
-
-
 # ---- curves
 
 
@@ -156,7 +157,18 @@ def _start_of(curve: str) -> Bifurcation:
     return best
 
 
-def curve_rows(curve: str, *, plane: str, sign: int) -> Rows:
+@stored(
+    _FOLDER / "curves.csv",
+    units=[
+        {"curve": curve, "plane": plane, "sign": sign}
+        for plane in ("gamma", "epsilon")
+        for curve in ("torus", *_FOLDS)
+        for sign in (1, -1)
+    ],
+    seconds=5.0,
+    rtol=2e-5,
+)
+def CURVES(curve: str, *, plane: str, sign: int) -> Rows:
     """Points of one curve in the plane (β, γ) or (β, ε), in one direction from the document's.
 
     rotation: turns per period of the critical pair, "nan" on neutral saddles.
@@ -175,20 +187,6 @@ def curve_rows(curve: str, *, plane: str, sign: int) -> Rows:
         {"beta": f"{beta:.8f}", **fixed, plane: float(value), "rotation": float(turns)}
         for (beta, value), turns in zip(found.values, found.rotation, strict=True)
     ]
-
-
-CURVES = Table(
-    path=_FOLDER / "curves.csv",
-    units=[
-        {"curve": curve, "plane": plane, "sign": sign}
-        for plane in ("gamma", "epsilon")
-        for curve in ("torus", *_FOLDS)
-        for sign in (1, -1)
-    ],
-    rows=curve_rows,
-    seconds=5.0,
-    rtol=2e-5,
-)
 
 
 # ---- the closed curve
@@ -221,7 +219,15 @@ def closed_curve(beta: ArrayLike, *, transient: int = 40_000) -> Context:
     return ensemble.state()
 
 
-def staircase_rows(
+@stored(
+    _FOLDER / "staircase.csv",
+    units=[
+        {"low": 1.2436, "high": 1.2650, "count": 576},
+        {"low": 1.2650, "high": 1.2675, "count": 320},
+        {"low": 1.2675, "high": 1.26758, "count": 192},
+    ],
+)
+def STAIRCASE(
     low: float,
     *,
     high: float,
@@ -258,7 +264,26 @@ def protocol_extents(beta: ArrayLike, *, flashes: int) -> np.ndarray:
     return np.asarray(np.ptp(points[:, :, 0], axis=1))
 
 
-def tongue_rows(p: int, *, q: int, near: float) -> Rows:
+# Where the rotation number of an unlocked curve is p/q, or in the window if it is wide.
+@stored(
+    _FOLDER / "tongues.csv",
+    units=[
+        {"p": 1, "q": 4, "near": 1.25},
+        {"p": 5, "q": 19, "near": 1.25971111},
+        {"p": 4, "q": 15, "near": 1.261722},
+        {"p": 3, "q": 11, "near": 1.2646},
+        {"p": 5, "q": 18, "near": 1.26645},
+        {"p": 7, "q": 25, "near": 1.26707},
+        {"p": 9, "q": 32, "near": 1.26735},
+        {"p": 11, "q": 39, "near": 1.2675},
+        {"p": 13, "q": 46, "near": 1.26755},
+        {"p": 15, "q": 53, "near": 1.267573},
+    ],
+    checked=3,
+    seconds=3.0,
+    within={"width": 4e-9},
+)
+def TONGUES(p: int, *, q: int, near: float) -> Rows:
     """Both ends in β of the window in which the closed curve is locked to p/q; `near` is by it.
 
     `focus`: whether the leading multipliers of the stable cycle are complex somewhere in the
@@ -295,34 +320,3 @@ def _locked(network: Network, p: int, q: int, near: float) -> Cycle:
         if fold.converged and abs(fold.beta - near) < _NEAR:
             return fold
     raise RuntimeError(f"no cycle with rotation {p}/{q} was found near beta {near}")
-
-
-STAIRCASE = Table(
-    path=_FOLDER / "staircase.csv",
-    units=[
-        {"low": 1.2436, "high": 1.2650, "count": 576},
-        {"low": 1.2650, "high": 1.2675, "count": 320},
-        {"low": 1.2675, "high": 1.26758, "count": 192},
-    ],
-    rows=staircase_rows,
-)
-# Where the rotation number of an unlocked curve is p/q, or in the window if it is wide.
-TONGUES = Table(
-    path=_FOLDER / "tongues.csv",
-    units=[
-        {"p": 1, "q": 4, "near": 1.25},
-        {"p": 5, "q": 19, "near": 1.25971111},
-        {"p": 4, "q": 15, "near": 1.261722},
-        {"p": 3, "q": 11, "near": 1.2646},
-        {"p": 5, "q": 18, "near": 1.26645},
-        {"p": 7, "q": 25, "near": 1.26707},
-        {"p": 9, "q": 32, "near": 1.26735},
-        {"p": 11, "q": 39, "near": 1.2675},
-        {"p": 13, "q": 46, "near": 1.26755},
-        {"p": 15, "q": 53, "near": 1.267573},
-    ],
-    rows=tongue_rows,
-    checked=3,
-    seconds=3.0,
-    within={"width": 4e-9},
-)

@@ -7,22 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c33e_census.study import DOCUMENT_SIZE, select
-from spinformer.core.statistics import share_interval
+from compendium.common.rows import share_rows
 
 
-def setting_rows(family: int, chaotic: int, quasi: int, asked: float) -> Rows:
-    """At least so many of the 64 values of β must be `chaotic`, and so many `quasi`-periodic."""
-    table = select(DOCUMENT_SIZE.read(), family=family, epsilon=0.02)
-    shows = (table["seen_chaos"] >= chaotic) & (table["seen_quasi"] >= quasi)
-    low, high = share_interval(int(shows.sum()), trials=len(shows))
-    told = {"value": shows.mean() - asked, "low": low - asked, "high": high - asked}
-    return [{**told, "runs": len(shows)}]
-
-
-SETTINGS = Table(
-    path=Path(__file__).with_name("settings_C16.csv"),
+@stored(
+    Path(__file__).with_name("settings_C16.csv"),
     units=[
         {"family": family, "chaotic": chaotic, "quasi": quasi, "asked": asked}
         for asked in (0.05, 0.5)
@@ -30,6 +21,10 @@ SETTINGS = Table(
         for chaotic in (1, 2, 4)
         for quasi in (1, 2, 4)
     ],
-    rows=setting_rows,
     seconds=0.5,
 )
+def SETTINGS(family: int, chaotic: int, quasi: int, asked: float) -> Rows:
+    """At least so many of the 64 values of β must be `chaotic`, and so many `quasi`-periodic."""
+    table = select(DOCUMENT_SIZE.read(), family=family, epsilon=0.02)
+    shows = (table["seen_chaos"] >= chaotic) & (table["seen_quasi"] >= quasi)
+    return share_rows(int(shows.sum()), trials=len(shows), bound=asked)

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import entr
 from scipy.stats import rankdata
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c33b_lifetimes.escapes import escapes_of
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
@@ -246,7 +246,13 @@ def census_rows(*, family: int, epsilon: float, chunk: int, size: int = 10, **si
     return [{"seed": seed, **network_row(network, seed)} for seed, network in chosen]
 
 
-def longer_row(number: int, *, family: int, systems: int = 64) -> Rows:
+# Every tenth network of the first family.
+@stored(
+    _FOLDER / "longer.csv",
+    units=[{"family": 0, "number": number} for number in range(0, 500, 10)],
+    seconds=5.0,
+)
+def LONGER(number: int, *, family: int, systems: int = 64) -> Rows:
     """Some systems of one network of the document's size, after ten times the transient.
 
     Draws `systems` of the even β and contexts at random, labels them after 100,000 steps with the
@@ -301,13 +307,6 @@ OTHER_SIZES = Table(
     units=[{**size, "chunk": chunk} for size in _SIZES for chunk in range(EACH // _THREE)],
     rows=partial(census_rows, size=_THREE),
     seconds=3.0,
-)
-# Every tenth network of the first family.
-LONGER = Table(
-    path=_FOLDER / "longer.csv",
-    units=[{"family": 0, "number": number} for number in range(0, 500, 10)],
-    rows=longer_row,
-    seconds=5.0,
 )
 
 

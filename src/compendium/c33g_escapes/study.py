@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c33g_escapes.action import least_action, path_action
 from compendium.c33g_escapes.passage import mean_first_passage
 from compendium.common.lifetimes import Lifetime, lifetime_estimate
-from compendium.common.rows import grid
+from compendium.common.rows import grid, near_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
@@ -358,7 +358,8 @@ def first_guesses(
     return sorted(guesses, key=cost)
 
 
-def action_row(
+@stored(_FOLDER / "actions.csv", units=[{"cycle": cycle, "size": 1500} for cycle in range(4)])
+def ACTIONS(
     cycle: int, *, size: int, guesses: int = 6, seed: Seed = 0, max_steps: int = 200
 ) -> Rows:
     """Least action of leaving one of the cycles at β = 3.
@@ -391,11 +392,6 @@ def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.n
     return np.array(times)
 
 
-ACTIONS = Table(
-    path=_FOLDER / "actions.csv",
-    units=[{"cycle": cycle, "size": 1500} for cycle in range(4)],
-    rows=action_row,
-)
 # Sizes at which a text lasts some hundred tokens at least, and seldom sixty thousand.
 _SIZES = {
     (3.0, 0): (1200, 1800, 2400, 3000, 3600, 4200),
@@ -458,21 +454,18 @@ def rates_off(
     return root, float(np.sqrt(((off * error) ** 2).sum())) / (len(off) * root), texts
 
 
-def rate_rows(power: str, sizes: str, seeds: str) -> Rows:
-    """What `rates_off` lacks to `ACCEPTED`. The interval is two errors of the fits."""
-    free = None if power == "free" else float(power)
-    off, error, texts = rates_off(free, sizes=sizes, seeds=seeds)
-    low, high = ACCEPTED - off - 2.0 * error, ACCEPTED - max(off - 2.0 * error, 0.0)
-    return [{"value": ACCEPTED - off, "low": low, "high": high, "runs": texts}]
-
-
-SETTINGS = Table(
-    path=_FOLDER / "settings_C18d.csv",
+@stored(
+    _FOLDER / "settings_C18d.csv",
     units=grid(
         power=("0", "0.25", "0.5", "0.75", "1", "free"),
         sizes=("all", "without the least", "without the largest"),
         seeds=("0", "1", "0 1", "2", "3", "2 3"),
     ),
-    rows=rate_rows,
     seconds=1.0,
 )
+def SETTINGS(power: str, sizes: str, seeds: str) -> Rows:
+    """What `rates_off` lacks to `ACCEPTED`. The interval is two errors of the fits."""
+    free = None if power == "free" else float(power)
+    off, error, texts = rates_off(free, sizes=sizes, seeds=seeds)
+    found = (off, off - 2.0 * error, off + 2.0 * error)
+    return near_rows(found, aim=0.0, within=ACCEPTED, runs=texts)
