@@ -19,7 +19,7 @@ from compendium.c31_asymmetric_hopfield.study import (
     mean_order,
     spin_memory,
 )
-from spinformer.core.solve import Status
+from spinformer.core.solve import NotConverged
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import kinetic_path
 from spinformer.spins.mean_field import glass_state
@@ -31,41 +31,23 @@ def test_symmetric_cycles_are_at_most_two_long_and_cycles_are_cycles():
     for _ in range(60):
         symmetric = gaussian_couplings(20, symmetry=1.0, seed=rng)
         start = rng.choice([-1.0, 1.0], 20)
-        assert zero_temperature_cycle(symmetric, state=start).length in (1, 2)
+        assert zero_temperature_cycle(symmetric, state=start) in (1, 2)
         pair = gaussian_couplings(14, symmetry=0.0, seed=rng)
-        start = rng.choice([-1.0, 1.0], 14)
-        cycle = zero_temperature_cycle(pair, state=start)
-        seen, state, step = {}, start, 0
+        state = start = rng.choice([-1.0, 1.0], 14)
+        seen, step = {}, 0
         while tuple(state) not in seen:
             seen[tuple(state)] = step
             state = np.where(pair @ state > 0, 1.0, -1.0)
             step += 1
-        assert cycle.transient == seen[tuple(state)]
-        assert cycle.length == step - seen[tuple(state)]
-        longest = max(longest, cycle.length)
-        # The state handed back lies on the cycle, and the residual is what its next step turns.
-        state = cycle.value
-        for step in range(cycle.length):
-            assert step == 0 or not np.array_equal(state, cycle.value)
-            state = np.where(pair @ state > 0, 1.0, -1.0)
-        assert np.array_equal(state, cycle.value)
-        turned = np.mean(np.where(pair @ state > 0, 1.0, -1.0) != state)
-        assert cycle.residual == turned
-        assert cycle.steps == cycle.transient + cycle.length
-        assert cycle.status == (Status.CONVERGED if cycle.length == 1 else Status.CYCLE)
-        assert cycle.converged is (cycle.length == 1)
+        length = zero_temperature_cycle(pair, state=start)
+        assert length == step - seen[tuple(state)]
+        longest = max(longest, length)
     assert longest > 10
-
-
-def test_a_cycle_that_does_not_close_says_so():
     ring = np.roll(np.eye(12), 1, axis=0)
     start = np.array([1.0] + 11 * [-1.0])
-    short = zero_temperature_cycle(ring, state=start, max_steps=11)
-    assert (short.length, short.transient, short.steps) == (0, 0, 11)
-    assert short.status == Status.STEP_LIMIT
-    assert not short.converged
-    closed = zero_temperature_cycle(ring, state=start)
-    assert (closed.length, closed.transient, closed.status) == (12, 0, Status.CYCLE)
+    assert zero_temperature_cycle(ring, state=start) == 12
+    with pytest.raises(NotConverged, match="11 steps at size 12"):
+        zero_temperature_cycle(ring, state=start, max_steps=11)
 
 
 def test_exponent_is_that_of_two_neighbouring_orbits():
@@ -81,19 +63,8 @@ def test_exponent_is_that_of_two_neighbouring_orbits():
         distance = np.linalg.norm(other - state)
         growth.append(np.log(distance / 1e-8) if growth else 0.0)
         other = state + (other - state) * 1e-8 / distance
-    assert found.value == pytest.approx(np.mean(growth[200:]), abs=1e-5)
-
-
-def test_error_of_the_exponent_is_the_scatter_over_starts():
-    couplings = gaussian_couplings(60, seed=4)
-    runs = [
-        analog_exponent(couplings, beta=3.0, transient=100, steps=600, seed=s) for s in range(40)
-    ]
-    values, errors = (np.array([getattr(run, name) for run in runs]) for name in ("value", "error"))
-    assert 0.6 < values.std(ddof=1) / np.sqrt(np.mean(errors**2)) < 1.5
-    frozen = analog_exponent(couplings, beta=0.0, transient=1, steps=10, seed=0)
-    assert frozen.value == -np.inf
-    assert np.isnan(frozen.error)
+    assert found == pytest.approx(np.mean(growth[200:]), abs=1e-5)
+    assert analog_exponent(couplings, beta=0.0, transient=1, steps=10, seed=0) == -np.inf
 
 
 def test_theory_just_above_the_onsets():
