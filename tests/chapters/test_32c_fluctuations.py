@@ -15,7 +15,6 @@ from compendium.c32c_fluctuations.study import (
     EXPONENTS,
     REGIMES,
     STATIONARY,
-    break_rows,
     closure_rows,
     coupled_growth,
     spread_windows,
@@ -235,7 +234,7 @@ def test_the_law_of_the_average_breaks_after_the_logarithm_of_n():
     pace = (middle[last] - middle[first]) / np.log(bits[last] / bits[first])
     assert 0.7 < 2 * rate * pace < 1.3
     assert (np.diff(middle) > 0).all()
-    again = break_rows(3)
+    again = BREAKS.rows(3)
     stored = measured[3]
     assert np.abs([row["measured"] for row in again] - stored).max() <= 8
 

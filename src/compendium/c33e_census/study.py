@@ -33,7 +33,7 @@ from bookmaker.tables import Rows, Table, stored
 from compendium.c33b_lifetimes.escapes import escapes_of
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid
+from compendium.common.rows import grid, share_rows
 from compendium.common.windows import replicas
 from spinformer.core.random import Seed
 from spinformer.core.records import record
@@ -297,6 +297,29 @@ DOCUMENT_SIZE = Table(
     rows=census_rows,
     seconds=10.0,
 )
+
+
+@stored(
+    _FOLDER / "settings_C16.csv",
+    units=[
+        {"family": family, "chaotic": chaotic, "quasi": quasi, "asked": asked}
+        for asked in (0.05, 0.5)
+        for family in (0, 1)
+        for chaotic in (1, 2, 4)
+        for quasi in (1, 2, 4)
+    ],
+    seconds=0.5,
+)
+def SETTINGS(family: int, chaotic: int, quasi: int, asked: float) -> Rows:
+    """C16 counted in other ways: the share of networks with all three regimes less the one asked.
+
+    At least so many of the 64 values of β must be `chaotic`, and so many `quasi`-periodic.
+    """
+    table = select(DOCUMENT_SIZE.read(), family=family, epsilon=0.02)
+    shows = (table["seen_chaos"] >= chaotic) & (table["seen_quasi"] >= quasi)
+    return share_rows(int(shows.sum()), trials=len(shows), bound=asked)
+
+
 # A family for each cell: one stream of signs would give cells of equal P and L the same weights.
 _SIZES = [
     {"family": 2000 + number, **dict(zip(_OURS, size, strict=True)), "epsilon": 0.02}
