@@ -104,7 +104,6 @@ def test_lasting_chaos_is_censored_at_the_horizon(start):
     found = escape_times(
         Network.document(), replicas(start, count=8), beta=1.28, rate=0.05, horizon=50_000
     )
-    assert found.horizon == 50_000
     assert (found.times == 50_000).all()
     life = found.lifetime()
     assert np.isinf(life.value)
