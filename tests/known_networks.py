@@ -20,6 +20,10 @@ OVERLAPS = np.array(
         (-0.39746257, -0.26889716, -0.03326015),
     ]
 )
+# One kind of bit in a window of one token: x → tanh βx.
+COIN = Network(
+    semantic=np.ones((4, 1, 1)), position=np.ones((4, 1, 0)), context=1, gamma=1.0, epsilon=0.0
+)
 # With the position of the newest token.
 NETWORKS = [
     (Network.document(), 3),

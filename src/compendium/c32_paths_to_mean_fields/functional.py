@@ -82,8 +82,7 @@ def enumerate_paths(
         paths = np.column_stack([np.repeat(paths, len(states), axis=0), new])
     overlaps = size * network.overlaps(states)
     return PathSum(
-        probability=torch.from_numpy(probability),
-        features=torch.from_numpy(overlaps[paths]),
+        probability=torch.from_numpy(probability), features=torch.from_numpy(overlaps[paths])
     )
 
 

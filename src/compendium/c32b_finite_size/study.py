@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from bookmaker.tables import Rows, Table, stored
 from compendium.c32b_finite_size.corrections import linear_fluctuations, mean_shift, predicted_rms
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, near_rows
+from compendium.common.rows import grid, near_rows, rows_of
 from compendium.common.windows import MOTIONS, message_start, settled_start
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -383,10 +383,8 @@ def SETTINGS(text: str, regime: str, decade: int) -> Rows:
 def ONSETS(motion: str, chunk: int) -> Rows:
     """Onset eight tokens after each start, log10 of the bits, measured and computed."""
     found = _pair(_limits(motion, chunk, steps=8), tokens=np.array([8]), sizes=_DECADES)[:, 0]
-    return [
-        {"start": _CHUNK * chunk + n, "onset": float(one), "computed": float(two)}
-        for n, (one, two) in enumerate(found)
-    ]
+    starts = _CHUNK * chunk + np.arange(len(found))
+    return rows_of(start=starts, onset=found[:, 0], computed=found[:, 1])
 
 
 @stored(_FOLDER / "growth.csv", units=grid(chunk=range(10)))

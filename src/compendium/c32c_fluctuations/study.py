@@ -20,13 +20,7 @@ import numpy as np
 from scipy.stats import binom, wasserstein_distance
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c32b_finite_size.study import (
-    Limit,
-    deviation,
-    follow_limit,
-    median_slope,
-    sample,
-)
+from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, median_slope, sample
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
 from compendium.common.rows import grid, mean_rows, median_rows, near_rows
 from spinformer.core.random import Seed, numpy_generator
@@ -411,7 +405,5 @@ def LAWS_APART(regime: str, exponent: float) -> Rows:
 
 
 CLOSURES = Table(
-    path=_FOLDER / "closures.csv",
-    units=grid(regime=REGIMES, start=range(10)),
-    rows=closure_rows,
+    path=_FOLDER / "closures.csv", units=grid(regime=REGIMES, start=range(10)), rows=closure_rows
 )

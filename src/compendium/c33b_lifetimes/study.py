@@ -12,7 +12,7 @@ from bookmaker.tables import Rows, stored
 from compendium.c33b_lifetimes.escapes import Escapes, escape_times, escapes_of
 from compendium.common.lifetimes import Lifetime, lifetime_estimate
 from compendium.common.phase_transitions import census, name, protocol_start
-from compendium.common.rows import grid
+from compendium.common.rows import grid, rows_of
 from compendium.common.windows import replicas
 from spinformer.core.random import Seed
 from spinformer.core.statistics import Estimate
@@ -190,14 +190,11 @@ def COLUMNS(diagram: str, chunk: int) -> Rows:
         network, early.context.select(chaotic), beta=betas[chaotic], transient=2_000_000, bins=1,
         exponents=1,
     )  # fmt: skip
-    return [
-        shared
-        | {
-            "beta": float(betas[column]),
-            "before": float(early.exponents.value[column, 0]),
-            "after": float(late.exponents.value[row, 0]),
-            "ends": Regime(int(late.regime[row])).label,
-            "period": int(late.period[row]),
-        }
-        for row, column in enumerate(chaotic)
-    ]
+    return rows_of(
+        **shared,
+        beta=betas[chaotic],
+        before=early.exponents.value[chaotic, 0],
+        after=late.exponents.value[:, 0],
+        ends=[Regime(code).label for code in late.regime],
+        period=late.period,
+    )

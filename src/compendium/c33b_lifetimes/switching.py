@@ -32,7 +32,7 @@ from compendium.c33b_lifetimes.slow_modes import (
     slow_modes,
 )
 from compendium.c33c_bifurcations.study import closed_curve, family_branches
-from compendium.common.rows import grid, median_rows
+from compendium.common.rows import grid, median_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft.attractors import strobed
@@ -118,33 +118,26 @@ def calm_parts(points: np.ndarray) -> Parts:
     return Parts(state=state, value=value)
 
 
-@stored(
-    _FOLDER / "orbits.csv",
-    units=grid(beta=(*BETAS, *OTHER_BETAS), seed=_SEEDS),
-)
+@stored(_FOLDER / "orbits.csv", units=grid(beta=(*BETAS, *OTHER_BETAS), seed=_SEEDS))
 def ORBITS(beta: float, *, seed: int, count: int = 12) -> Rows:
     """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share."""
     points, _ = chaotic_orbits(beta, count=count, flashes=_FLASHES, seed=seed)
     state = calm_parts(points).state
     rng = np.random.default_rng((seed, 1))
     twins = (points, phase_surrogate(points, seed=rng), shuffled_blocks(points, seed=rng))
-    rows = []
-    for n, mine in enumerate(state):
-        own, surrogate, shuffled = (
-            FLASH * slow_modes(box_labels(twin[n], side=SIDE), lag=LAG).times for twin in twins
-        )
-        rows.append(
-            {
-                "orbit": n,
-                "slow": float(own[0]),
-                "next": float(own[1]),
-                "surrogate": float(surrogate[0]),
-                "shuffled": float(shuffled[0]),
-                "calm": float((mine == 0).mean()),
-                "switches": int((np.diff(mine[mine >= 0]) != 0).sum()),
-            }
-        )
-    return rows
+    own, surrogate, shuffled = (
+        np.array([FLASH * slow_modes(box_labels(one, side=SIDE), lag=LAG).times for one in twin])
+        for twin in twins
+    )
+    return rows_of(
+        orbit=np.arange(len(points)),
+        slow=own[:, 0],
+        next=own[:, 1],
+        surrogate=surrogate[:, 0],
+        shuffled=shuffled[:, 0],
+        calm=(state == 0).mean(axis=1),
+        switches=[np.count_nonzero(np.diff(mine[mine >= 0])) for mine in state],
+    )
 
 
 @stored(_FOLDER / "ends.csv", units=ORBITS.units)
@@ -153,7 +146,7 @@ def ENDS(beta: float, *, seed: int) -> Rows:
     _, context = chaotic_orbits(beta, count=12, flashes=_FLASHES, seed=seed)
     once: dict[str, Any] = {"stretches": 1, "stretch": 8000, "threads": 1}
     rates, _ = growth_rates(Network.document(), context, beta=beta, **once)
-    return [{"orbit": n, "growth": float(rate)} for n, rate in enumerate(rates[:, 0])]
+    return rows_of(orbit=np.arange(len(rates)), growth=rates[:, 0])
 
 
 def stationary(table: dict[str, np.ndarray], *, ends: dict[str, np.ndarray]) -> np.ndarray:
@@ -166,10 +159,7 @@ def stationary(table: dict[str, np.ndarray], *, ends: dict[str, np.ndarray]) -> 
     return np.asarray(ends["growth"] > _ALIVE)
 
 
-@stored(
-    _FOLDER / "dwells.csv",
-    units=grid(beta=BETAS, seed=_SEEDS),
-)
+@stored(_FOLDER / "dwells.csv", units=grid(beta=BETAS, seed=_SEEDS))
 def DWELLS(beta: float, *, seed: int) -> Rows:
     """Dwells in the calm and in the wild part, a row each, pooled over the orbits, in tokens.
 
@@ -257,22 +247,17 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
             points[:, n] = tokens(network, context, beta)[:, 1, OUTPUT] - shift
     state = calm_parts(points).state
     mixed = shuffled_blocks(points, block=4, seed=np.random.default_rng((seed, 2)))
-    rows: Rows = []
-    for n, rates in enumerate(growth):
-        calm, wild = (rates[state[n] == part] for part in (0, 1))
-        means = [float(some.mean()) if len(some) else 0.0 for some in (calm, wild)]
-        both = dict(zip(("calm growth", "wild growth"), means, strict=True))
-        rows.append({"orbit": n, "flashes": flashes, **both})
+    columns: dict[str, Any] = {"orbit": np.arange(len(growth)), "flashes": flashes}
+    for part, word in enumerate(("calm", "wild")):
+        there = [rates[mine == part] for rates, mine in zip(growth, state, strict=True)]
+        columns[f"{word} growth"] = [some.mean() if len(some) else 0.0 for some in there]
     for name, rounds in STRUCTURES:
         structure = structure_points(name)
-        distance = cKDTree(structure).query(points, p=np.inf)[0].min(axis=1)
-        own = followed(points, structure=structure, rounds=rounds).mean(axis=1)
-        null = followed(mixed, structure=structure, rounds=rounds).mean(axis=1)
-        for n, row in enumerate(rows):
-            row[f"near {name}"] = float(distance[n])
-            row[f"follows {name}"] = float(own[n])
-            row[f"mixed {name}"] = float(null[n])
-    return rows
+        columns[f"near {name}"] = cKDTree(structure).query(points, p=np.inf)[0].min(axis=1)
+        for word, orbits in (("follows", points), ("mixed", mixed)):
+            runs = followed(orbits, structure=structure, rounds=rounds)
+            columns[f"{word} {name}"] = runs.mean(axis=1)
+    return rows_of(**columns)
 
 
 NULLS = {"next mode": "next", "same spectrum": "surrogate", "shuffled blocks": "shuffled"}

@@ -234,12 +234,7 @@ class BifurcationCurve:
 
 
 def bifurcation(
-    network: Network,
-    start: Cycle,
-    *,
-    kind: Kind,
-    max_steps: int = 200,
-    throw: bool = True,
+    network: Network, start: Cycle, *, kind: Kind, max_steps: int = 200, throw: bool = True
 ) -> Bifurcation:
     """The bifurcation of this kind near the cycle `start`, in β, γ and ε fixed.
 
@@ -311,10 +306,7 @@ def follow_cycle(
                 found.append(point)
                 break
     return Branch(
-        values=points[:, -1],
-        context=context,
-        multipliers=multipliers,
-        bifurcations=tuple(found),
+        values=points[:, -1], context=context, multipliers=multipliers, bifurcations=tuple(found)
     )
 
 

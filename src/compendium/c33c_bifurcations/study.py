@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,7 +26,7 @@ from compendium.c33c_bifurcations.cycles import (
     follow_cycle,
 )
 from compendium.common.phase_transitions import protocol_start
-from compendium.common.rows import grid
+from compendium.common.rows import grid, rows_of
 from spinformer.dmft.attractors import rotation_number, strobed
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -117,10 +116,10 @@ def CYCLES(family: str) -> Rows:
     def add(kind: str, betas: np.ndarray, multipliers: np.ndarray, context: Context) -> None:
         overlaps, _ = trajectory(Network.document(), context, beta=betas, steps=steps, threads=1)
         extents = np.ptp(overlaps[..., 0], axis=-1)
-        for beta, largest, extent in zip(betas, np.abs(multipliers[:, 0]), extents, strict=True):
-            row: dict[str, Any] = {"kind": kind, "at": f"{beta:.8f}", "extent": float(extent)}
-            stable = int(kind == "cycle" and largest < 1.0)
-            rows.append({**row, "largest": float(largest), "stable": stable})
+        largest = np.abs(multipliers[:, 0])
+        stable = ((largest < 1.0) & (kind == "cycle")).astype(int)
+        at = [f"{beta:.8f}" for beta in betas]
+        rows.extend(rows_of(kind=kind, at=at, extent=extents, largest=largest, stable=stable))
 
     for branch in family_branches(family):
         add("cycle", branch.values, branch.multipliers, branch.context)
@@ -242,18 +241,15 @@ def STAIRCASE(
     points, context = strobed(network, context, beta=betas, count=flashes)
     turns = rotation_number(points).turns
     spectrum = lyapunov_spectrum(network, context, beta=betas, steps=steps, count=2).exponents
-    return [
-        {
-            "beta": f"{beta:.9f}",
-            "rotation": f"{turns.value[i]:.9f}",
-            "error": float(turns.error[i]),
-            "extent": float(np.ptp(points[i, :, 0])),
-            "first": float(spectrum.value[i, 0]),
-            "first_error": float(spectrum.error[i, 0]),
-            "second": float(spectrum.value[i, 1]),
-        }
-        for i, beta in enumerate(betas)
-    ]
+    return rows_of(
+        beta=[f"{beta:.9f}" for beta in betas],
+        rotation=[f"{value:.9f}" for value in turns.value],
+        error=turns.error,
+        extent=np.ptp(points[:, :, 0], axis=1),
+        first=spectrum.value[:, 0],
+        first_error=spectrum.error[:, 0],
+        second=spectrum.value[:, 1],
+    )
 
 
 def protocol_extents(beta: ArrayLike, *, flashes: int) -> np.ndarray:

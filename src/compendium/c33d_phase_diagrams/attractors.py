@@ -35,12 +35,7 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, share_interval
 from spinformer.dmft import kernels
-from spinformer.dmft.attractors import (
-    SHORT_STRETCHES,
-    Attractors,
-    bump_weights,
-    find_attractors,
-)
+from spinformer.dmft.attractors import SHORT_STRETCHES, Attractors, bump_weights, find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.kernels import LANES, Block, Clock
 from spinformer.dmft.mean_field import random_contexts
@@ -71,9 +66,7 @@ class Fingerprints:
     def select(self, index: Any) -> Fingerprints:
         """Those at `index` of the batch."""
         return Fingerprints(
-            moments=self.moments[index],
-            error=self.error[index],
-            context=self.context.select(index),
+            moments=self.moments[index], error=self.error[index], context=self.context.select(index)
         )
 
 
@@ -115,9 +108,7 @@ def fingerprints(
     moments = ensemble.run(task)[0]
     scatter = moments.var(axis=-3, ddof=1).mean(axis=(-2, -1))
     return Fingerprints(
-        moments=moments.mean(axis=-3),
-        error=np.sqrt(scatter / _STRETCHES),
-        context=ensemble.state(),
+        moments=moments.mean(axis=-3), error=np.sqrt(scatter / _STRETCHES), context=ensemble.state()
     )
 
 

@@ -12,16 +12,11 @@ import numpy as np
 from bookmaker.tables import Rows, Table, stored
 from compendium.c33d_phase_diagrams.attractors import Fingerprints, identify, settle
 from compendium.common.phase_transitions import protocol_start
-from compendium.common.rows import grid
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.attractors import (
-    SHORT_STRETCHES,
-    Attractors,
-    Regime,
-    find_attractors,
-)
+from spinformer.dmft.attractors import SHORT_STRETCHES, Attractors, Regime, find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
@@ -247,18 +242,15 @@ def CONTROL(plane: str, chunk: int) -> Rows:
     """Cells of one chunk after ten times the transient."""
     betas, values = (part[chunk * _CHUNK : (chunk + 1) * _CHUNK] for part in control_cells(plane))
     found = cells(plane, values, beta=betas, transient=10 * TRANSIENT)
-    return [
-        {
-            "beta": float(betas[cell]),
-            "value": float(values[cell]),
-            "regime": int(found.regime[cell]),
-            "period": int(found.period[cell]),
-            "exponent": float(round(found.exponent[cell], 3)),
-            "attractors": int(found.attractors[cell]),
-            "regimes": int(found.regimes[cell]),
-        }
-        for cell in range(len(betas))
-    ]
+    return rows_of(
+        beta=betas,
+        value=values,
+        regime=found.regime,
+        period=found.period,
+        exponent=np.round(found.exponent, 3),
+        attractors=found.attractors,
+        regimes=found.regimes,
+    )
 
 
 # Pieces of the plane of β and ε about the document's parameters, ends of both.

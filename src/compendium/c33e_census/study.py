@@ -248,11 +248,7 @@ def census_rows(*, family: int, epsilon: float, chunk: int, size: int = 10, **si
 
 
 # Every tenth network of the first family.
-@stored(
-    _FOLDER / "longer.csv",
-    units=grid(family=(0,), number=range(0, 500, 10)),
-    seconds=5.0,
-)
+@stored(_FOLDER / "longer.csv", units=grid(family=(0,), number=range(0, 500, 10)), seconds=5.0)
 def LONGER(number: int, *, family: int) -> Rows:
     """Some systems of one network of the document's size, after ten times the transient.
 
