@@ -144,7 +144,7 @@ def test_folds_bound_a_window_of_locking(branch):
 
 
 def test_a_flip_doubles_the_period():
-    zeros = cycle(NETWORK, ZERO, beta=1.0, period=4, epsilon=0.2)
+    zeros = cycle(NETWORK.with_parameters(epsilon=0.2), ZERO, beta=1.0, period=4)
     flip = bifurcation(NETWORK, zeros, kind=Kind.FLIP)
     assert flip.rotation == 0.5
     assert np.abs(flip.multipliers + 1.0).min() < 1e-8
@@ -202,11 +202,9 @@ def test_a_point_far_from_where_the_sign_changed_is_not_taken(monkeypatch, torus
     assert np.abs(found.bifurcations[0].value.attention - torus.value.attention).max() < 1e-9
 
 
-def test_a_neutral_saddle_is_no_birth_of_a_closed_curve():
-    near = cycle(NETWORK, ZERO, beta=1.25, period=4, epsilon=0.02)
-    point = bifurcation(NETWORK, near, kind=Kind.TORUS)
+def test_a_neutral_saddle_is_no_birth_of_a_closed_curve(torus):
     curve = follow_bifurcation(
-        NETWORK, point, parameters=("beta", "epsilon"), step=1e-3,
+        NETWORK, torus, parameters=("beta", "epsilon"), step=1e-3,
         within=((0.9, 1.6), (0.0, 0.25)), max_steps=60,
     )  # fmt: skip
     ends = np.isnan(curve.rotation)
@@ -220,6 +218,7 @@ def test_a_neutral_saddle_is_no_birth_of_a_closed_curve():
     assert products[i, j] < 1e-8
     assert abs(real[i].imag) < 1e-8
     epsilon, beta = float(curve.values[first, 1]), float(curve.values[first, 0])
-    saddle = cycle(NETWORK, curve.context.select(first), beta=beta, period=4, epsilon=epsilon)
+    known = NETWORK.with_parameters(epsilon=epsilon)
+    saddle = cycle(known, curve.context.select(first), beta=beta, period=4)
     told = bifurcation(NETWORK, saddle, kind=Kind.TORUS, throw=False)
     assert told.status == Status.STALLED

@@ -80,8 +80,6 @@ def cycle(
     *,
     period: int,
     beta: float,
-    gamma: float | None = None,
-    epsilon: float | None = None,
     tolerance: float = 1e-11,
     max_steps: int = 40,
     throw: bool = True,
@@ -90,14 +88,11 @@ def cycle(
 
     Of several shares of each Newton step the best is taken; what is found is polished by one more.
     """
-    given = {
-        "beta": beta,
-        "gamma": network.gamma if gamma is None else gamma,
-        "epsilon": network.epsilon if epsilon is None else epsilon,
-    }
+    given = {"beta": beta, "gamma": network.gamma, "epsilon": network.epsilon}
     if start.attention.ndim != 2:
         raise ValueError(f"start must be one context (T, P), got {start.attention.shape}")
-    unit = network.positions if given["epsilon"] > 0.0 else 1
+    # At ε = 0 a period need not bring the position back; it does not matter then.
+    unit = network.positions if network.epsilon > 0.0 else 1
     if period % unit:
         raise ValueError(
             f"period must be a multiple of the {unit} positions while epsilon > 0, got {period}"
