@@ -25,6 +25,14 @@ from spinformer.spins.kinetic import kinetic_path
 from spinformer.spins.mean_field import glass_state
 
 
+def average(f):
+    """E f(z), z a unit normal, by adaptive quadrature."""
+    return quad(
+        lambda z: np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi) * f(z), -12, 12, epsabs=1e-13,
+        points=[0.0], limit=400,
+    )[0]  # fmt: skip
+
+
 def test_symmetric_cycles_are_at_most_two_long_and_cycles_are_cycles():
     rng = np.random.default_rng(0)
     longest = 0
@@ -82,12 +90,6 @@ def test_theory_just_above_the_onsets():
 
 
 def test_theory_averages_equal_adaptive_quadrature():
-    def average(f):
-        def density(z):
-            return np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi) * f(z)
-
-        return quad(density, -12, 12, epsabs=1e-13, points=[0.0], limit=400)[0]
-
     for beta in (0.5, 2.0, 8.0):
         expected = beta * average(lambda z, b=beta: 1 / np.cosh(b * z) ** 2)
         assert asymmetric_gain(beta) == pytest.approx(expected, abs=1e-10)
@@ -131,8 +133,7 @@ def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
     assert -0.05 < np.mean(kept[2.0]) - glass_state(2.0).value < 0.15
     assert np.mean(kept[2.0]) > 10 * error
     q = glass_state(2.0).value
-    average, _ = quad(lambda z: np.tanh(2 * np.sqrt(q) * z) ** 2 * np.exp(-(z**2) / 2), -12, 12)
-    assert average / np.sqrt(2 * np.pi) == pytest.approx(q, abs=1e-9)
+    assert average(lambda z: np.tanh(2 * np.sqrt(q) * z) ** 2) == pytest.approx(q, abs=1e-9)
 
 
 @pytest.mark.claim("C1e")
@@ -150,9 +151,6 @@ def test_stored_exponents_extrapolate_to_the_theory_and_come_out_again():
         w=1 / table["error"][chosen],
         cov="unscaled",
     )
-
-    def average(f):
-        return quad(lambda z: f(z) * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi), -12, 12)[0]
 
     delta = brentq(
         lambda d: average(lambda z: np.tanh(3 * np.sqrt(d) * z) ** 2) - d, 0.1, 1.0, xtol=1e-10

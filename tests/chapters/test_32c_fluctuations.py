@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from known_networks import COIN
+from scipy.optimize import brentq
 from scipy.stats import ttest_1samp
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
@@ -180,9 +181,7 @@ def test_texts_that_share_their_noise_grow_apart_as_the_limit_does():
 
 def test_growth_begins_after_the_transient_and_one_pair_has_a_growth_without_an_error():
     """Pairs part by ln 1.5 a step from the unstable rest; later they contract by the slope."""
-    fixed = 0.5
-    for _ in range(200):
-        fixed = np.tanh(1.5 * fixed)
+    fixed = brentq(lambda m: np.tanh(1.5 * m) - m, 0.1, 1.0)
     start = np.full((6, 1, 1), 1e-3)
     given = {"beta": 1.5, "position": 0, "steps": 8, "seed": 1}
     late = coupled_growth(COIN, 10**12, windows=start, transient=40, **given).growth

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from known_networks import COIN
-from scipy.optimize import approx_fprime, minimize
+from scipy.optimize import approx_fprime, brentq, minimize
 from scipy.stats import kstest
 
 from compendium.c33g_escapes.action import least_action, path_action
@@ -32,6 +32,11 @@ from spinformer.dmft.finite_size import (
 from spinformer.dmft.network import Context, Network
 
 
+def rest(beta):
+    """The positive m = tanh βm."""
+    return brentq(lambda m: np.tanh(beta * m) - m, 0.1, 1.0, xtol=1e-15)
+
+
 def relative_entropy(x, m):
     return 0.5 * (1 + x) * np.log((1 + x) / (1 + m)) + 0.5 * (1 - x) * np.log((1 - x) / (1 - m))
 
@@ -58,9 +63,7 @@ def test_the_action_is_the_relative_entropy_of_the_tokens():
 
 def test_the_least_action_of_a_reversible_chain_is_its_free_energy():
     """Detailed balance: the law of m is exp N (s(m) + ln cosh βm), s the entropy of a bit."""
-    beta, fixed = 1.3, 1.0
-    for _ in range(3000):
-        fixed = np.tanh(beta * fixed)
+    beta, fixed = 1.3, rest(1.3)
     up, down = 0.5 * (1 + fixed), 0.5 * (1 - fixed)
     entropy = -up * np.log(up) - down * np.log(down)
     expected = entropy + np.log(np.cosh(beta * fixed)) - np.log(2.0)
@@ -91,9 +94,7 @@ def test_a_path_of_least_action_has_no_slope():
 
 
 def test_escapes_take_the_time_of_the_exact_chain():
-    beta, size, fixed = 1.2, 31, 1.0
-    for _ in range(3000):
-        fixed = np.tanh(beta * fixed)
+    beta, size, fixed = 1.2, 31, rest(1.2)
     chances = transition_probabilities(COIN, size, beta=beta, position=0)
     states = token_states(COIN, size)[:, 0]
     times = mean_first_passage(chances, inside=states > 0)

@@ -315,19 +315,21 @@ def _tallies(regime: np.ndarray, blocks: int) -> dict[Regime, np.ndarray]:
     """(blocks², 4) for each regime in the plane: neighbors alike, neighbors, cells of it, cells."""
     rows, columns = (np.arange(n) * blocks // n for n in regime.shape)
     piece = (rows[:, None] * blocks + columns).ravel()
-    near = np.full(regime.shape, 4.0)
-    for edge in (near[0], near[-1], near[:, 0], near[:, -1]):
-        edge -= 1.0
+    one = np.ones(regime.shape)
     found = {}
     for code in NAMED:
-        mine = np.pad(regime == code, 1).astype(float)
-        own = mine[1:-1, 1:-1]
+        own = (regime == code).astype(float)
         if 0.0 < own.mean() < 1.0:
-            alike = mine[:-2, 1:-1] + mine[2:, 1:-1] + mine[1:-1, :-2] + mine[1:-1, 2:]
-            layers = (alike * own, near * own, own, np.ones_like(own))
-            tallies = [np.bincount(piece, one.ravel(), minlength=blocks**2) for one in layers]
+            layers = (_around(own) * own, _around(one) * own, own, one)
+            tallies = [np.bincount(piece, layer.ravel(), minlength=blocks**2) for layer in layers]
             found[code] = np.stack(tallies, axis=1)
     return found
+
+
+def _around(cells: np.ndarray) -> np.ndarray:
+    """The sum over the four neighbors of every cell."""
+    wide = np.pad(cells, 1)
+    return wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]
 
 
 def _score(counts: np.ndarray) -> float:
