@@ -25,6 +25,10 @@ OVERLAPS = np.array(
 )
 # Segments of different length, which equal fractions would hide.
 UNEVEN = replace(Network.document(), gamma=8.0, epsilon=0.1, fractions=np.array([0.5, 0.3, 0.2]))
+# One kind of bit in a window of one token: x → tanh βx.
+COIN = Network(
+    semantic=np.ones((4, 1, 1)), position=np.ones((4, 1, 0)), context=1, gamma=1.0, epsilon=0.0
+)
 # With the position of the newest token.
 NETWORKS = [
     (Network.document(), 3),

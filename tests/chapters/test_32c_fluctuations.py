@@ -5,8 +5,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from known_networks import COIN
+from scipy.optimize import brentq
 from scipy.stats import ttest_1samp
 
+from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size.corrections import mean_shift
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
 from compendium.c32c_fluctuations.study import (
@@ -15,11 +18,8 @@ from compendium.c32c_fluctuations.study import (
     EXPONENTS,
     REGIMES,
     STATIONARY,
-    break_rows,
     closure_rows,
     coupled_growth,
-    exponent_rows,
-    law_rows,
     spread_windows,
 )
 from compendium.c32c_fluctuations.texts import exact_moments
@@ -43,63 +43,38 @@ from spinformer.dmft.network import Network
 
 
 @pytest.fixture(scope="module")
-def coin():
-    return Network(
-        semantic=np.ones((4, 1, 1)), position=np.ones((4, 1, 0)), context=1, gamma=1.0, epsilon=0.0
-    )
-
-
-@pytest.fixture(scope="module")
 def short():
     return Network.document().with_parameters(context=2, gamma=20.0, epsilon=0.1)
 
 
-def test_enumerated_moments_are_those_of_all_bit_strings(short):
-    """Every configuration of 6 explicit bits in a window of two, with attention written out."""
-    beta, position = 1.3, 2
+def test_a_drawn_window_is_a_mixture_of_known_ones(short):
     window = np.array([[0.3, -0.2, 0.6], [-0.5, 0.1, 0.4]])
-    weights = short.weights(6)
-    bits = np.array(list(itertools.product((-1.0, 1.0), repeat=6)))
-    place = short.position_overlaps()
-
-    def chances(mean):
-        return np.prod(0.5 * (1.0 + bits * np.repeat(mean, 2)), axis=1)
-
-    m = 0.9 * np.einsum("rai,si->sra", weights, bits) / 6
-    law = np.outer(chances(window[0]), chances(window[1]))
-    averages, squares = [], []
-    for step in range(2):
-        older = m + 0.1 * place[(position + step - 1) % 4]
-        newer = m + 0.1 * place[(position + step) % 4]
-        following = np.zeros_like(law)
-        for i, j in itertools.product(range(64), repeat=2):
-            scores = 20.0 * np.array([older[i, 3] @ newer[j, 2], newer[j, 3] @ newer[j, 2]])
-            share = np.exp(scores) / np.exp(scores).sum()
-            attention = share[0] * older[i, 1] + share[1] * newer[j, 1]
-            mean = np.tanh(beta * (attention @ short.semantic[0]))
-            following[j] += law[i, j] * chances(mean)
-        law = following
-        token = bits.reshape(64, 3, 2).mean(axis=2)
-        averages.append(law.sum(axis=0) @ token)
-        squares.append(token.T @ (law.sum(axis=0)[:, None] * token))
-    mean, covariance = exact_moments(short, 6, beta=beta, window=window, steps=2, position=position)
-    np.testing.assert_allclose(mean[2:], averages, atol=1e-12)
-    for t in range(2):
-        expected = squares[t] - np.outer(averages[t], averages[t])
-        np.testing.assert_allclose(covariance[2 + t], expected, atol=1e-12)
+    how = {"beta": 1.3, "steps": 2, "position": 2}
+    states = token_states(short, 3)
+    chances = [np.prod(0.5 * (1.0 + states * token), axis=1) for token in window]
+    laws = 0.0
+    for (i, one), (j, two) in itertools.product(*map(enumerate, chances)):
+        laws = laws + one * two * propagate(short, 3, window=states[[i, j]], **how)
+    mean, covariance = exact_moments(short, 3, window=window, **how)
+    np.testing.assert_allclose(mean[2:], laws @ states, atol=1e-12)
+    for law, average, scatter in zip(laws, mean[2:], covariance[2:], strict=True):
+        expected = states.T @ (law[:, None] * states) - np.outer(average, average)
+        np.testing.assert_allclose(scatter, expected, atol=1e-12)
+    mean, covariance = exact_moments(short, 6, window=window, **how)
+    np.testing.assert_allclose(mean[:2], window, atol=1e-12)
     np.testing.assert_allclose(covariance[0], np.diag((1 - window[0] ** 2) / 2), atol=1e-12)
 
 
-def test_the_shift_of_order_one_over_n_is_that_of_exact_and_closed_means(coin):
+def test_the_shift_of_order_one_over_n_is_that_of_exact_and_closed_means():
     """N (exact − mean field), extrapolated, against the expansion and the closure."""
     beta, window = 1.5, np.array([[0.5]])
-    path = mean_path(coin, beta, window=window, steps=4, position=0)
-    maps = linear_maps(coin, beta, path=path, position=0)
-    shift = mean_shift(coin, beta, path=path, maps=maps, position=0)
-    scatter = noise_covariance(coin, path, maps=maps)
+    path = mean_path(COIN, beta, window=window, steps=4, position=0)
+    maps = linear_maps(COIN, beta, path=path, position=0)
+    shift = mean_shift(COIN, beta, path=path, maps=maps, position=0)
+    scatter = noise_covariance(COIN, path, maps=maps)
 
     def scaled(size):
-        mean, covariance = exact_moments(coin, size, beta=beta, window=window, steps=4, position=0)
+        mean, covariance = exact_moments(COIN, size, beta=beta, window=window, steps=4, position=0)
         return size * (mean - path), size * covariance
 
     (one, wide), (two, wider) = scaled(400), scaled(800)
@@ -117,14 +92,14 @@ def test_the_shift_of_order_one_over_n_is_that_of_exact_and_closed_means(coin):
     )
 
 
-def test_a_closed_step_is_a_gaussian_integral_and_beats_the_naive_mean_field(coin, short):
+def test_a_closed_step_is_a_gaussian_integral_and_beats_the_naive_mean_field(short):
     size, beta, window = 20, 2.0, np.array([[0.5]])
     points, weights = np.polynomial.hermite_e.hermegauss(60)
     weights = weights / weights.sum()
     answer = np.tanh(beta * (0.5 + points * np.sqrt(0.75 / size)))
     first = weights @ answer
     own = weights @ answer**2 - first**2 + weights @ (1.0 - answer**2) / size
-    mean, covariance = gaussian_closure(coin, size, beta=beta, window=window, steps=1, position=0)
+    mean, covariance = gaussian_closure(COIN, size, beta=beta, window=window, steps=1, position=0)
     assert mean[1, 0] == pytest.approx(first, abs=2e-4)
     assert covariance[1, 0, 0] == pytest.approx(own, rel=2e-3)
     # Exact means of a network of nine bits, eight tokens on: the closure is nearer at each.
@@ -144,7 +119,7 @@ def test_a_closed_step_is_a_gaussian_integral_and_beats_the_naive_mean_field(coi
     )
 
 
-def test_first_passage_is_gamblers_ruin(coin):
+def test_first_passage_is_gamblers_ruin():
     """Steps up with chance 0.6 on 0 … 6, by the textbook; the table's rows are probabilities."""
     walk = np.zeros((7, 7))
     for k in range(1, 6):
@@ -169,53 +144,51 @@ def test_first_passage_is_gamblers_ruin(coin):
             assert found[where] == pytest.approx(float(sum(steps)), rel=1e-12)
     with pytest.raises(ValueError, match="without a way out"):
         mean_first_passage(np.eye(3), inside=np.array([True, True, False]))
-    table = transition_probabilities(coin, 9, beta=1.3, position=0)
+    table = transition_probabilities(COIN, 9, beta=1.3, position=0)
     np.testing.assert_allclose(table.sum(axis=1), 1.0, atol=1e-12)
-    states = token_states(coin, 9)[:, 0]
+    states = token_states(COIN, 9)[:, 0]
     np.testing.assert_allclose(table @ states, np.tanh(1.3 * states), atol=1e-12)
     with pytest.raises(ValueError, match="size must leave"):
         transition_probabilities(Network.document(), 30, beta=1.0, position=0)
 
 
-def test_texts_that_share_their_noise_grow_apart_as_the_limit_does(coin):
+def test_texts_that_share_their_noise_grow_apart_as_the_limit_does():
     """Below the onset x → tanh βx contracts by β at rest; pairs of few bits merge."""
     windows = np.zeros((40, 1, 1))
     found = coupled_growth(
-        coin, 10**9, beta=0.7, windows=windows, position=0, steps=40, transient=8, seed=1
+        COIN, 10**9, beta=0.7, windows=windows, position=0, steps=40, transient=8, seed=1
     )
     assert found.growth.value == pytest.approx(np.log(0.7), abs=3e-3)
     assert found.merged == 0.0
     sets = [
         coupled_growth(
-            coin, 10**5, beta=0.7, windows=windows, position=0, steps=8, transient=4, seed=seed
+            COIN, 10**5, beta=0.7, windows=windows, position=0, steps=8, transient=4, seed=seed
         ).growth
         for seed in range(60)
     ]
     scatter = np.std([float(one.value) for one in sets], ddof=1)
     assert np.mean([float(one.error) for one in sets]) == pytest.approx(scatter, rel=0.3)
     few = coupled_growth(
-        coin, 99, beta=0.7, windows=windows, position=0, steps=40, transient=8, seed=1
+        COIN, 99, beta=0.7, windows=windows, position=0, steps=40, transient=8, seed=1
     )
     assert few.merged > 0.5
     none = coupled_growth(
-        coin, 10**6, beta=0.0, windows=windows, position=0, steps=8, transient=0, seed=1
+        COIN, 10**6, beta=0.0, windows=windows, position=0, steps=8, transient=0, seed=1
     )
     assert none.merged == 1.0
     assert none.growth.value == -np.inf
 
 
-def test_growth_begins_after_the_transient_and_one_pair_has_a_growth_without_an_error(coin):
+def test_growth_begins_after_the_transient_and_one_pair_has_a_growth_without_an_error():
     """Pairs part by ln 1.5 a step from the unstable rest; later they contract by the slope."""
-    fixed = 0.5
-    for _ in range(200):
-        fixed = np.tanh(1.5 * fixed)
+    fixed = brentq(lambda m: np.tanh(1.5 * m) - m, 0.1, 1.0)
     start = np.full((6, 1, 1), 1e-3)
     given = {"beta": 1.5, "position": 0, "steps": 8, "seed": 1}
-    late = coupled_growth(coin, 10**12, windows=start, transient=40, **given).growth
+    late = coupled_growth(COIN, 10**12, windows=start, transient=40, **given).growth
     assert late.value == pytest.approx(np.log(1.5 * (1.0 - fixed**2)), abs=2e-3)
-    early = coupled_growth(coin, 10**12, windows=start, transient=0, **given).growth
+    early = coupled_growth(COIN, 10**12, windows=start, transient=0, **given).growth
     assert early.value > 0.3
-    alone = coupled_growth(coin, 10**12, windows=start[:1], transient=40, **given)
+    alone = coupled_growth(COIN, 10**12, windows=start[:1], transient=40, **given)
     assert alone.growth.value == pytest.approx(late.value, abs=2e-3)
     assert np.isnan(alone.growth.error)
     # The distance is in units of 1/√N: a closer twin of few bits merges at once.
@@ -237,7 +210,7 @@ def test_the_law_of_the_average_breaks_after_the_logarithm_of_n():
     pace = (middle[last] - middle[first]) / np.log(bits[last] / bits[first])
     assert 0.7 < 2 * rate * pace < 1.3
     assert (np.diff(middle) > 0).all()
-    again = break_rows(3)
+    again = BREAKS.rows(3)
     stored = measured[3]
     assert np.abs([row["measured"] for row in again] - stored).max() <= 8
 
@@ -302,7 +275,7 @@ def test_stationary_laws_tend_to_the_measure_of_the_attractor():
                 assert power == pytest.approx(0.5, abs=0.06)
             else:
                 assert distance[-1] < 2 * floor
-    found = law_rows("driven", exponent=4.0, texts=60, burn=40)[0]
+    found = STATIONARY.rows("driven", exponent=4.0, texts=60, burn=40)[0]
     at = (table["regime"] == "driven") & (table["exponent"] == 4.0)
     np.testing.assert_allclose(table["distance"][at], found["distance"], rtol=0.1)
 
@@ -322,18 +295,5 @@ def test_noise_makes_chaos_of_a_cycle_and_exponents_tend_to_the_limit():
         assert wait == 0 or limit < -0.04
     small = table["growth"][(table["beta"] == 1.27) & (table["exponent"] == 5)]
     assert (small > 0.05).all()
-    found = exponent_rows(1.27, exponent=5.0, seed=0)[0]
+    found = EXPONENTS.rows(1.27, exponent=5.0, seed=0)[0]
     assert found["growth"] == pytest.approx(small[0], abs=0.03)
-
-
-def test_starts_that_still_wander_are_not_on_the_cycle():
-    """One in five random contexts needs more than 3,000 tokens at 1.27, none 30,000."""
-    network = Network.document()
-    shares = []
-    for wait in (3000, 30_000):
-        ensemble = Ensemble(network, random_contexts(network, 1, count=256), beta=1.27)
-        ensemble.advance(wait)
-        rates, _ = growth_rates(network, ensemble.state(), beta=1.27, stretches=1, stretch=1000)
-        shares.append((rates[:, 0] > 0.0).mean())
-    assert 0.1 < shares[0] < 0.3
-    assert shares[1] == 0.0

@@ -10,7 +10,7 @@ from compendium.c33_phase_transitions.orbits import (
     _orbit_image,
     show_orbit_diagram,
 )
-from compendium.c33_phase_transitions.study import RANGES, SHARES, share_row
+from compendium.c33_phase_transitions.study import RANGES, SHARES
 from compendium.common.phase_transitions import census, name
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Attractors, Regime
@@ -79,7 +79,7 @@ def test_stored_shares_are_those_of_fewer_columns():
     assert list(zip(table["diagram"], table["low"], table["high"], strict=True)) == list(RANGES)
     for row in (3, 5, 6):
         diagram, low, high = RANGES[row]
-        (found,) = share_row(diagram, low=low, high=high, count=81)
+        (found,) = SHARES.rows(diagram, low=low, high=high, count=81)
         assert found["values"] >= 4
         for regime in Regime:
             assert found[regime.label] == pytest.approx(table[regime.label][row], abs=0.01)

@@ -11,14 +11,9 @@ from compendium.c33b_lifetimes.switching import (
     calm_parts,
     chaotic_orbits,
     followed,
-    orbit_rows,
     shuffled_blocks,
 )
 from compendium.c34_memory_beyond_window.signals import autocorrelation
-from spinformer.dmft.attractors import strobed
-from spinformer.dmft.lyapunov import returned
-from spinformer.dmft.mean_field import tokens
-from spinformer.dmft.network import OUTPUT, Network
 
 
 @pytest.mark.claim("C21")
@@ -68,20 +63,9 @@ def test_shuffling_keeps_blocks_whole_and_following_is_counted():
     assert runs[0].tolist() == [False, False, False, True, True, True]
 
 
-def test_flashes_pushed_with_their_tangents_are_those_of_a_run():
-    network = Network.document()
-    _, context = chaotic_orbits(1.28, count=2, flashes=64, seed=1, transient=400)
-    wanted, _ = strobed(network, context, beta=1.28, count=1)
-    first, _ = returned(network, context, beta=1.28, steps=FLASH)
-    second, _ = returned(network, first, beta=1.28, steps=FLASH)
-    shift = network.epsilon * network.position_overlaps()[0, OUTPUT]
-    made = tokens(network, second, 1.28)[:, 1, OUTPUT] - shift
-    np.testing.assert_allclose(made, wanted[:, 0], atol=1e-9)
-
-
 @pytest.mark.nightly
 def test_stored_rows_come_out_again_and_dwells_fit_the_modes():
-    rows = orbit_rows(1.266, seed=5, count=2)
+    rows = ORBITS.rows(1.266, seed=5, count=2)
     table = ORBITS.read()
     here = table["beta"] == 1.266
     for name, tolerance in (("slow", 0.5), ("surrogate", 0.2), ("shuffled", 0.2), ("calm", 0.3)):

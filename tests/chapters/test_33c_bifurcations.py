@@ -12,7 +12,6 @@ from compendium.c33c_bifurcations.study import (
     TONGUES,
     closed_curve,
     family_branches,
-    staircase_rows,
 )
 from spinformer.dmft.attractors import strobed
 from spinformer.dmft.mean_field import document_context, trajectory
@@ -39,7 +38,7 @@ def test_the_staircase_made_again():
     short = {"count": 1, "flashes": 1500, "steps": 6000, "transient": 12_000}
     for row in (100, 700):
         beta = float(table["beta"][row])
-        (again,) = staircase_rows(beta, high=beta, **short)
+        (again,) = STAIRCASE.rows(beta, high=beta, **short)
         assert float(again["rotation"]) == pytest.approx(table["rotation"][row], abs=2e-6)
         assert again["extent"] == pytest.approx(table["extent"][row], abs=2e-3)
         assert again["first"] == pytest.approx(table["first"][row], abs=2e-3)

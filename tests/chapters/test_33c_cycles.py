@@ -82,20 +82,6 @@ def test_long_runs_end_on_what_newton_finds(settled, beta, period):
     assert distance.max() < 1e-9
 
 
-def test_a_saddle_repels_at_the_rate_of_its_multiplier():
-    network = Network.document()
-    found = cycle(network, ZERO, beta=1.4, period=4)
-    _, matrix = returned(network, found.value, beta=1.4, steps=4)
-    values, vectors = np.linalg.eig(matrix)
-    direction = vectors[:, np.argmax(np.abs(values))].real.reshape(4, 3)
-    moved = Context(found.value.attention + 1e-7 * direction, 0)
-    end, _ = plainly(network, moved, 40, 1.4)
-    growth = np.linalg.norm(end.attention - found.value.attention) / np.linalg.norm(
-        1e-7 * direction
-    )
-    assert np.log(growth) / 10 == pytest.approx(np.log(abs(found.multipliers[0])), abs=0.1)
-
-
 def test_the_least_period_is_found(settled):
     network = Network.document()
     twice = cycle(network, ZERO, beta=1.2, period=24)

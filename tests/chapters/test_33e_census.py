@@ -172,7 +172,6 @@ def test_a_threshold_is_set_on_one_half_and_judged_on_the_other():
     called = score[1::2] >= found.threshold
     assert (found.confusion == confusion_matrix(label[1::2], called)).all()
     assert found.low < 0.921 < found.high
-    assert found.permuted[0] < 0.5 < found.permuted[1] < 0.56
     # What holds in one half only is worth nothing in the other.
     score[1::2] = rng.normal(size=1000)
     assert judge(score, label=label, draws=50).area == pytest.approx(0.5, abs=0.06)

@@ -35,55 +35,42 @@ def fingerprint(network):
     return tuple(np.round(total, 8))
 
 
-def everything(features, segments, bits):
-    """All signs of a network as rows of integers, W^{o,pos} left out, and the gauge's generators.
-
-    A generator is a permutation of the columns and a sign for each.
-    """
-    size, extra = 4 * features * segments, 3 * features * bits
-    label = np.arange(size).reshape(4, features, segments)
-    place = size + np.arange(extra).reshape(3, features, bits)
-    moves = []
-
-    def move(semantic, position, sign_semantic, sign_position):
-        moves.append(
-            (
-                np.concatenate([semantic.ravel(), position.ravel()]),
-                np.concatenate([sign_semantic.ravel(), sign_position.ravel()]),
-            )
-        )
-
-    ones, more = np.ones(label.shape, int), np.ones(place.shape, int)
+def gauges(semantic, position):
+    """Weights after each of the changes that generate all gauges; W^{o,pos} is left out."""
+    _, features, segments = semantic.shape
     for l in range(segments):
-        sign = ones.copy()
-        sign[:, :, l] = -1
-        move(label, place, sign, more)
+        sign = np.where(np.arange(segments) == l, -1, 1)
+        yield semantic * sign, position
     if segments > 1:
-        move(np.roll(label, 1, axis=2), place, ones, more)
-        swapped = label.copy()
-        swapped[:, :, [0, 1]] = label[:, :, [1, 0]]
-        move(swapped, place, ones, more)
+        yield np.roll(semantic, 1, axis=2), position
+        yield semantic[:, :, [1, 0, *range(2, segments)]], position
     for roles, marks in (([0, 1], [0]), ([2, 3], [1, 2])):
-        sign, sign_more = ones.copy(), more.copy()
-        sign[roles, 0], sign_more[marks, 0] = -1, -1
-        move(label, place, sign, sign_more)
+        one, two = semantic.copy(), position.copy()
+        one[roles, 0] *= -1
+        two[marks, 0] *= -1
+        yield one, two
         if features > 1:
-            one, two = label.copy(), place.copy()
-            one[roles], two[marks] = label[roles][:, ::-1], place[marks][:, ::-1]
-            move(one, two, ones, more)
-    if bits:
-        sign_more = more.copy()
-        sign_more[:, :, 0] = -1
-        move(label, place, ones, sign_more)
-    return size + extra, moves
+            one, two = semantic.copy(), position.copy()
+            one[roles], two[marks] = one[roles][:, ::-1], two[marks][:, ::-1]
+            yield one, two
+    if position.shape[2]:
+        yield semantic, position * np.where(np.arange(position.shape[2]) == 0, -1, 1)
 
 
 def orbits(features, segments, bits):
     """One network of each orbit, by enumeration."""
-    width, moves = everything(features, segments, bits)
+    size = 4 * features * segments
+    width = size + 3 * features * bits
+    # All signs of a network as rows of integers; a gauge moves numbered places and turns signs.
     signs = 1 - 2 * ((np.arange(2**width)[:, None] >> np.arange(width)) & 1)
-    power = 1 << np.arange(width)
-    images = [((1 - signs[:, order] * sign) // 2) @ power for order, sign in moves]
+    place = 1 + np.arange(width)
+    semantic = place[:size].reshape(4, features, segments)
+    position = place[size:].reshape(3, features, bits)
+    images = []
+    for one, two in gauges(semantic, position):
+        moved = np.concatenate([one.ravel(), two.ravel()])
+        image = signs[:, np.abs(moved) - 1] * np.sign(moved)
+        images.append((1 - image) // 2 @ (1 << np.arange(width)))
     label = np.arange(2**width)
     while True:
         smaller = label.copy()
@@ -94,7 +81,6 @@ def orbits(features, segments, bits):
             break
         label = smaller
     kept = signs[np.unique(label)]
-    size = 4 * features * segments
     for row in kept:
         position = np.concatenate(
             [np.ones(features * bits), row[size:]], dtype=float

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import approx_fprime, minimize
+from known_networks import COIN
+from scipy.optimize import approx_fprime, brentq, minimize
 from scipy.stats import kstest
 
 from compendium.c33g_escapes.action import least_action, path_action
@@ -31,11 +32,9 @@ from spinformer.dmft.finite_size import (
 from spinformer.dmft.network import Context, Network
 
 
-@pytest.fixture(scope="module")
-def coin():
-    return Network(
-        semantic=np.ones((4, 1, 1)), position=np.ones((4, 1, 0)), context=1, gamma=1.0, epsilon=0.0
-    )
+def rest(beta):
+    """The positive m = tanh βm."""
+    return brentq(lambda m: np.tanh(beta * m) - m, 0.1, 1.0, xtol=1e-15)
 
 
 def relative_entropy(x, m):
@@ -62,18 +61,16 @@ def test_the_action_is_the_relative_entropy_of_the_tokens():
         assert found == pytest.approx(((x - m) ** 2 / (2 * (1 - m**2))).mean(), rel=2e-3)
 
 
-def test_the_least_action_of_a_reversible_chain_is_its_free_energy(coin):
+def test_the_least_action_of_a_reversible_chain_is_its_free_energy():
     """Detailed balance: the law of m is exp N (s(m) + ln cosh βm), s the entropy of a bit."""
-    beta, fixed = 1.3, 1.0
-    for _ in range(3000):
-        fixed = np.tanh(beta * fixed)
+    beta, fixed = 1.3, rest(1.3)
     up, down = 0.5 * (1 + fixed), 0.5 * (1 - fixed)
     entropy = -up * np.log(up) - down * np.log(down)
     expected = entropy + np.log(np.cosh(beta * fixed)) - np.log(2.0)
     guess = np.linspace(np.arctanh(fixed), 0.0, 81)[:, None]
-    found = least_action(coin, guess, beta=beta, position=0)
+    found = least_action(COIN, guess, beta=beta, position=0)
     assert found.converged
-    assert path_action(coin, found.value, beta=beta, position=0).sum() == pytest.approx(
+    assert path_action(COIN, found.value, beta=beta, position=0).sum() == pytest.approx(
         expected, rel=1e-4
     )
     assert found.value[0] == guess[0]
@@ -96,21 +93,19 @@ def test_a_path_of_least_action_has_no_slope():
     assert np.abs(approx_fprime(free, cost, 1e-6)).max() < 1e-4
 
 
-def test_escapes_take_the_time_of_the_exact_chain(coin):
-    beta, size, fixed = 1.2, 31, 1.0
-    for _ in range(3000):
-        fixed = np.tanh(beta * fixed)
-    chances = transition_probabilities(coin, size, beta=beta, position=0)
-    states = token_states(coin, size)[:, 0]
+def test_escapes_take_the_time_of_the_exact_chain():
+    beta, size, fixed = 1.2, 31, rest(1.2)
+    chances = transition_probabilities(COIN, size, beta=beta, position=0)
+    states = token_states(COIN, size)[:, 0]
     times = mean_first_passage(chances, inside=states > 0)
     expected = times[np.argmin(np.abs(states - fixed))]
     starts = Context(np.array([[[0.5]], [[-0.5]]]), 0)
-    cycles = cycle_overlaps(coin, starts, beta=beta, length=2, settle=2000)
+    cycles = cycle_overlaps(COIN, starts, beta=beta, length=2, settle=2000)
     options = {
         "beta": beta, "window": np.array([[states[np.argmin(np.abs(states - fixed))]]]),
         "position": 0, "cycles": cycles, "home": 0, "every": 1, "settle": 60,
     }  # fmt: skip
-    found = noise_escapes(coin, size, **options, horizon=160, runs=300, tolerance=0.2, seed=3)
+    found = noise_escapes(COIN, size, **options, horizon=160, runs=300, tolerance=0.2, seed=3)
     life = found.lifetime()
     assert found.escaped.sum() > 150
     assert not found.escaped.all()
@@ -256,9 +251,7 @@ def test_cycles_are_four_and_guesses_begin_and_end_on_them():
 
 
 def test_one_bit_flips_after_the_time_of_its_odds():
-    signs, none = np.ones((4, 1, 1)), np.ones((4, 1, 0))
-    coin = Network(semantic=signs, position=none, context=1, gamma=1.0, epsilon=0.0)
-    found = chain_lifetimes(coin, np.array([1, 3]), beta=1.0)
+    found = chain_lifetimes(COIN, np.array([1, 3]), beta=1.0)
     assert found[0] == pytest.approx(1 + np.exp(2.0))
     # Three bits: two states up; leave either with the chance of at most one bit up.
     stay = []

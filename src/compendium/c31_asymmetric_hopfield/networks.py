@@ -14,24 +14,8 @@ from scipy.optimize import brentq
 
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
-from spinformer.core.solve import Solution, Status
+from spinformer.core.solve import NotConverged
 from spinformer.core.special import normal_average
-from spinformer.core.statistics import Estimate
-
-
-@record
-class Cycle(Solution[np.ndarray]):
-    """Where a run of x ← sgn(J x) ends.
-
-    value (N,): a state on the cycle, or the last one seen. residual: the share of its spins that
-    the next step turns. length: steps in the cycle, 0 if none closed. transient: steps before it
-    is entered. steps: transient + length, or the steps that were allowed. status: CONVERGED for
-    a state that stays, CYCLE for a longer cycle, STEP_LIMIT if none closed.
-    """
-
-    length: int
-    transient: int
 
 
 @numba.njit(cache=True)
@@ -47,61 +31,44 @@ def _next_state(pair: np.ndarray, state: np.ndarray) -> np.ndarray:
 
 
 @numba.njit(cache=True)
-def _brent(pair: np.ndarray, start: np.ndarray, limit: int) -> tuple[int, int, np.ndarray]:
-    """Brent's cycle finder: no stored path, at most three passes."""
+def _brent(pair: np.ndarray, start: np.ndarray, limit: int) -> int:
+    """Length of the cycle by Brent's finder, without a stored path; 0 if none closed."""
     power = 1
     length = 1
     slow = start.copy()
     fast = _next_state(pair, start)
-    spent = 1
-    while not np.array_equal(slow, fast):
-        if spent >= limit:
-            return 0, 0, fast
+    for _ in range(limit):
+        if np.array_equal(slow, fast):
+            return length
         if power == length:
             slow = fast.copy()
             power *= 2
             length = 0
         fast = _next_state(pair, fast)
         length += 1
-        spent += 1
-    slow = start.copy()
-    fast = start.copy()
-    for _ in range(length):
-        fast = _next_state(pair, fast)
-    transient = 0
-    while not np.array_equal(slow, fast):
-        slow = _next_state(pair, slow)
-        fast = _next_state(pair, fast)
-        transient += 1
-    return transient, length, slow
+    return 0
 
 
 def zero_temperature_cycle(
     couplings: np.ndarray, *, state: np.ndarray, max_steps: int = 1_000_000
-) -> Cycle:
-    """The attractor of x ← sgn(J x) (parallel, β → ∞) from `state` (N,) of ±1.
+) -> int:
+    """Steps in the cycle that x ← sgn(J x) (parallel, β → ∞) from `state` (N,) of ±1 ends on.
 
-    For symmetric J the length is 1 or 2 [goles1981comportement]; for asymmetric random J it
-    grows exponentially with N. A field of exactly zero turns the spin down. The search (Brent's)
-    gives up after `max_steps` steps; it may need three times transient + length.
+    For symmetric J it is 1 or 2 [goles1981comportement]; for asymmetric random J it grows
+    exponentially with N. A field of exactly zero turns the spin down. The search may need three
+    times the steps to the cycle and around it; NotConverged after `max_steps`.
     """
     pair, first = (np.ascontiguousarray(a, dtype=float) for a in (couplings, state))
-    transient, length, last = _brent(pair, first, max_steps)
-    closed = Status.CONVERGED if length == 1 else Status.CYCLE
-    return Cycle(
-        value=last,
-        residual=float(np.mean(_next_state(pair, last) != last)),
-        steps=transient + length if length else max_steps,
-        status=closed if length else Status.STEP_LIMIT,
-        length=length,
-        transient=transient,
-    )
+    length = _brent(pair, first, max_steps)
+    if not length:
+        raise NotConverged(f"no cycle closed within {max_steps} steps at size {len(first)}")
+    return length
 
 
 def analog_exponent(
     couplings: np.ndarray, *, beta: float, transient: int, steps: int, seed: Seed
-) -> Estimate:
-    """Leading Lyapunov exponent of the deterministic map m ← tanh(βJm), with its error.
+) -> float:
+    """Leading Lyapunov exponent of the deterministic map m ← tanh(βJm).
 
     From a random start; `transient` steps, in which the tangent vector aligns, are dropped and
     at least two `steps` averaged (`core.lyapunov`); −∞ where the tangent vanishes.
@@ -116,12 +83,7 @@ def analog_exponent(
 
     size = len(couplings)
     found = lyapunov_exponents(push, dimension=size, steps=steps, align=transient, seed=rng)
-    return Estimate(
-        value=float(found.value[0]),
-        # An exponent of minus infinity has no scatter.
-        error=float(found.error[0]) if np.isfinite(found.value[0]) else np.nan,
-        samples=found.samples,
-    )
+    return float(found.value[0])
 
 
 def analog_exponent_theory(beta: float) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.c31_asymmetric_hopfield.networks import asymmetric_gain
 from compendium.c31_asymmetric_hopfield.study import (
     EXPONENTS,
@@ -70,7 +70,12 @@ def ORDERED(ratio: float, beta: float, size: int) -> Rows:
     return estimate_rows(mean_order(size, mean=mean, beta=beta, replicas=10, seed=size), bound=0.1)
 
 
-def setting_rows(symmetry: float, beta: float, size: int) -> Rows:
+@stored(
+    HERE / "settings_C1e.csv",
+    units=[{name: unit[name] for name in ("symmetry", "beta", "size")} for unit in EXPONENTS.units],
+    seconds=0.1,
+)
+def SETTINGS(symmetry: float, beta: float, size: int) -> Rows:
     """C1e: one kind of couplings at one temperature and size."""
     table = EXPONENTS.read()
     here = (table["symmetry"] == symmetry) & (table["beta"] == beta) & (table["size"] == size)
@@ -78,11 +83,3 @@ def setting_rows(symmetry: float, beta: float, size: int) -> Rows:
         *(table[name][here] for name in ("exponent", "error", "networks")), strict=True
     )
     return estimate_rows(Estimate(value=value, error=error, samples=runs))
-
-
-SETTINGS = Table(
-    path=HERE / "settings_C1e.csv",
-    units=[{name: unit[name] for name in ("symmetry", "beta", "size")} for unit in EXPONENTS.units],
-    rows=setting_rows,
-    seconds=0.1,
-)

@@ -22,6 +22,7 @@ import math
 import numpy as np
 import torch
 from scipy.optimize import minimize, root
+from scipy.stats import binom
 
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
@@ -81,8 +82,7 @@ def enumerate_paths(
         paths = np.column_stack([np.repeat(paths, len(states), axis=0), new])
     overlaps = size * network.overlaps(states)
     return PathSum(
-        probability=torch.from_numpy(probability),
-        features=torch.from_numpy(overlaps[paths]),
+        probability=torch.from_numpy(probability), features=torch.from_numpy(overlaps[paths])
     )
 
 
@@ -94,31 +94,40 @@ def propagate(
     window: np.ndarray,
     steps: int,
     position: int | None = None,
+    draw_window: bool = False,
 ) -> np.ndarray:
     """Exact distribution of each single token, shape (steps, S): no path is ever written out.
 
-    The window of T tokens is a Markov chain; its distribution, an array of T axes of length S (at
-    most 2²¹ entries;
+    The window of T tokens is a Markov chain; its distribution is an array of T axes of length S,
+    at most 2²¹ entries. With `draw_window` the window holds means that its tokens are drawn from,
+    and their distributions come first: (T + steps, S).
     """
     position = network.context - 1 if position is None else position
     states = token_states(network, size)
     context, count = network.context, len(states)
     check_terms("size", LARGEST_SUM, *(count,) * context)
-    # Tokens of the initial window are known; an axis exists only for tokens drawn since.
-    joint = np.ones(())
-    marginals = np.empty((steps, count))
+    joint, marginals = np.ones(()), []
+    if draw_window:
+        for token in window:
+            chance = np.ones(1)
+            for mean, bits in zip(token, network.counts(size), strict=True):
+                ups = binom.pmf(np.arange(bits + 1), bits, 0.5 * (1.0 + mean))
+                chance = np.outer(chance, ups).ravel()
+            marginals.append(chance)
+            joint = joint[..., None] * chance
     for step in range(steps):
-        known = window[min(step, context) :]
+        # Of a window that is known there is an axis only for tokens drawn since.
+        known = window[joint.ndim :]
         drawn = states[np.indices(joint.shape).reshape(joint.ndim, joint.size).T]
         fixed = np.broadcast_to(known, (len(drawn), *known.shape))
         recent = np.concatenate([fixed, drawn], axis=1)
         attention = attention_of_window(network, recent, position=position + step)
         kernel = token_probabilities(network, size, beta=beta, attention=attention)
         joint = joint[..., None] * kernel.reshape(*joint.shape, count)
-        marginals[step] = joint.reshape(-1, count).sum(axis=0)
+        marginals.append(joint.reshape(-1, count).sum(axis=0))
         if joint.ndim > context:
             joint = joint.sum(axis=0)
-    return marginals
+    return np.array(marginals)
 
 
 @record

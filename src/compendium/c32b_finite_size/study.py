@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c32b_finite_size.corrections import linear_fluctuations, mean_shift, predicted_rms
 from compendium.common.networks import draw_networks
+from compendium.common.rows import grid, near_rows, rows_of
 from compendium.common.windows import MOTIONS, message_start, settled_start
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -43,6 +44,8 @@ BETAS = {"driven": 0.5, "quasi-periodic": 1.255, "periodic": 1.27, "chaotic": 1.
 _DECADES = 3 * np.rint(10.0 ** np.arange(2, 15.01, 1.0) / 3).astype(int)
 LATER = np.arange(3, 43, 3)
 _CHUNK = 30
+_TEXTS = 2000  # behind an error of `LAWS`
+_MISSED = 0.1  # largest share that the linear law may miss
 _GROUPS = 20  # of texts, left out one after another for the error of a ratio
 
 
@@ -161,35 +164,31 @@ def sample(limit: Limit, size: int, *, runs: int, seed: Seed) -> TokenRuns:
     )  # fmt: skip
 
 
-def onset_size(
-    sizes: np.ndarray, *, missed: ArrayLike, errors: ArrayLike, threshold: float = 0.1
-) -> Estimate:
-    """ln N of the onset: where what the linear law misses falls below `threshold` for good.
+def onset_size(sizes: np.ndarray, *, missed: ArrayLike, errors: ArrayLike) -> Estimate:
+    """ln N of the onset: where what the linear law misses falls below a tenth for good.
 
     sizes: (n,), ascending. missed, errors: (n,) or (n, k), as in `Deviation.missed`; value and
-    error of the estimate have shape () or (k,). Between the last size above the threshold and the
+    error of the estimate have shape () or (k,). Between the last size above a tenth and the
     next one the logarithm is interpolated, and the error of the crossing is that of `missed` over
     its slope. Minus infinity where no size is above, plus infinity where the largest one is: the
     onset is then only known to lie beyond (censored).
     """
     columns, spreads = (np.asarray(part, dtype=float).T for part in (missed, errors))
     rows = zip(np.atleast_2d(columns), np.atleast_2d(spreads), strict=True)
-    found = np.array([_crossing(np.log(sizes), *row, threshold) for row in rows])
+    found = np.array([_crossing(np.log(sizes), *row) for row in rows])
     values, deviations = found.T.reshape(2, *columns.shape[:-1])
     return Estimate(value=values[()], error=deviations[()])
 
 
-def _crossing(
-    logs: np.ndarray, missed: np.ndarray, errors: np.ndarray, threshold: float
-) -> tuple[float, float]:
-    above = np.flatnonzero(missed > threshold)
+def _crossing(logs: np.ndarray, missed: np.ndarray, errors: np.ndarray) -> tuple[float, float]:
+    above = np.flatnonzero(missed > _MISSED)
     if not above.size:
         return -np.inf, np.nan
     last = int(above[-1])
     if last == len(logs) - 1:
         return np.inf, np.nan
     low, high = max(missed[last + 1], 1e-300), missed[last]
-    share = np.log(high / threshold) / np.log(high / low)
+    share = np.log(high / _MISSED) / np.log(high / low)
     steepness = np.log(high / low) / (logs[last + 1] - logs[last])
     # The two neighbours' relative errors, weighted as the interpolation weighs them.
     relative = np.hypot((1 - share) * errors[last] / high, share * errors[last + 1] / low)
@@ -294,8 +293,17 @@ def _pair(limits: list[Limit], *, tokens: np.ndarray, sizes: np.ndarray) -> np.n
     return np.stack([measured, computed], axis=2) / np.log(10.0)
 
 
+def _pair_rows(found: np.ndarray, *, first: int, tokens: Sequence[int]) -> Rows:
+    """What `_pair` gives, a row for each start, numbered from `first`, and token."""
+    return [
+        {"start": first + n, "token": token, "onset": float(a), "computed": float(b)}
+        for n, row in enumerate(found)
+        for token, (a, b) in zip(tokens, row, strict=True)
+    ]
+
+
 def law_rows(
-    regime: str, *, texts: int = 2000, token: int = 8, seed: int = 0,
+    regime: str, *, texts: int = _TEXTS, token: int = 8, seed: int = 0,
     exponents: Sequence[float] = tuple(np.arange(1.5, 9.01, 0.5)),
 ) -> Rows:  # fmt: skip
     """Both laws `token` tokens after a start on an attractor, a row for each size 10^exponent.
@@ -334,26 +342,61 @@ def law_rows(
     return rows
 
 
-def onset_rows(motion: str, chunk: int) -> Rows:
+LAWS = Table(
+    path=_FOLDER / "laws.csv",
+    units=grid(regime=BETAS),
+    rows=law_rows,
+    seconds=5.0,
+    rtol=0.05,
+    within={"average": 0.2, "missed_error": 0.01},
+)
+# What a ratio of measured and predicted errors may be off.
+_ALLOWED = {"single": 0.1, "average": 0.25}
+
+
+@stored(
+    _FOLDER / "settings_C5.csv",
+    units=grid(text=_ALLOWED, regime=BETAS, decade=range(3, 10)),
+    seconds=0.1,
+)
+def SETTINGS(text: str, regime: str, decade: int) -> Rows:
+    """C5: what the ratio of measured and predicted errors may be off less what it is off.
+
+    The law of a "single" text or of the "average" one, in a motion, at 10^`decade` bits.
+    """
+    table = LAWS.read()
+    sizes = np.where(table["regime"] == regime, np.log10(table["bits"].astype(float)), np.inf)
+    here = int(np.argmin(abs(sizes - decade)))
+    ratio, wide = table[text][here], 2.0 * table[f"{text}_error"][here]
+    found = (ratio, ratio - wide, ratio + wide)
+    return near_rows(found, aim=1.0, within=_ALLOWED[text], runs=_TEXTS)
+
+
+@stored(
+    _FOLDER / "onsets.csv",
+    units=[
+        {"motion": motion, "chunk": chunk}
+        for motion in (*MOTIONS, _OTHERS)
+        for chunk in range(1 if motion == _OTHERS else 2)
+    ],
+)
+def ONSETS(motion: str, chunk: int) -> Rows:
     """Onset eight tokens after each start, log10 of the bits, measured and computed."""
     found = _pair(_limits(motion, chunk, steps=8), tokens=np.array([8]), sizes=_DECADES)[:, 0]
-    return [
-        {"start": _CHUNK * chunk + n, "onset": float(one), "computed": float(two)}
-        for n, (one, two) in enumerate(found)
-    ]
+    starts = _CHUNK * chunk + np.arange(len(found))
+    return rows_of(start=starts, onset=found[:, 0], computed=found[:, 1])
 
 
-def growth_rows(chunk: int) -> Rows:
-    """Onset in chaos at β = 1.28 after 3, 6, … 42 tokens, log10 of the bits, as in `onset_rows`."""
+@stored(_FOLDER / "growth.csv", units=grid(chunk=range(10)))
+def GROWTH(chunk: int) -> Rows:
+    """Onset in chaos at β = 1.28 after 3, 6, … 42 tokens, log10 of the bits, as in `ONSETS`."""
     limits = _limits("chaos at 1.28", chunk, steps=int(LATER[-1]))
-    return [
-        {"start": _CHUNK * chunk + n, "token": int(token), "onset": float(a), "computed": float(b)}
-        for n, row in enumerate(_pair(limits, tokens=LATER, sizes=_DECADES))
-        for token, (a, b) in zip(LATER, row, strict=True)
-    ]
+    found = _pair(limits, tokens=LATER, sizes=_DECADES)
+    return _pair_rows(found, first=_CHUNK * chunk, tokens=LATER.tolist())
 
 
-def steepness_rows(gamma: float) -> Rows:
+@stored(_FOLDER / "steepness.csv", units=[{"gamma": float(2**power)} for power in range(2, 10)])
+def STEEPNESS(gamma: float) -> Rows:
     """Onset four and eight tokens after thirty random windows, at a steepness of the softmax."""
     document = Network.document()
     drawn = random_contexts(document, 1, count=_CHUNK)
@@ -364,37 +407,4 @@ def steepness_rows(gamma: float) -> Rows:
     ]
     sizes = 3 * np.rint(10.0 ** np.arange(1.5, 10.01, 0.5) / 3).astype(int)
     found = _pair(limits, tokens=np.array([4, 8]), sizes=sizes)
-    return [
-        {"start": n, "token": token, "onset": float(a), "computed": float(b)}
-        for n, row in enumerate(found)
-        for token, (a, b) in zip((4, 8), row, strict=True)
-    ]
-
-
-LAWS = Table(
-    path=_FOLDER / "laws.csv",
-    units=[{"regime": regime} for regime in BETAS],
-    rows=law_rows,
-    seconds=5.0,
-    rtol=0.05,
-    within={"average": 0.2, "missed_error": 0.01},
-)
-ONSETS = Table(
-    path=_FOLDER / "onsets.csv",
-    units=[
-        {"motion": motion, "chunk": chunk}
-        for motion in (*MOTIONS, _OTHERS)
-        for chunk in range(1 if motion == _OTHERS else 2)
-    ],
-    rows=onset_rows,
-)
-GROWTH = Table(
-    path=_FOLDER / "growth.csv",
-    units=[{"chunk": chunk} for chunk in range(10)],
-    rows=growth_rows,
-)
-STEEPNESS = Table(
-    path=_FOLDER / "steepness.csv",
-    units=[{"gamma": float(2**power)} for power in range(2, 10)],
-    rows=steepness_rows,
-)
+    return _pair_rows(found, first=0, tokens=(4, 8))

@@ -19,14 +19,8 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import binom, wasserstein_distance
 
-from bookmaker.tables import Rows, Table
-from compendium.c32b_finite_size.study import (
-    Limit,
-    deviation,
-    follow_limit,
-    median_slope,
-    sample,
-)
+from bookmaker.tables import Rows, Table, stored
+from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, median_slope, sample
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
 from compendium.common.rows import grid, mean_rows, median_rows, near_rows
 from spinformer.core.random import Seed, numpy_generator
@@ -54,6 +48,8 @@ _SNAPSHOTS, _BETWEEN = 20, 101
 _EVERY = 4
 # Tokens until every random context has settled; at β = 1.27 one in five needs more than 3,000.
 _SETTLED = 30_000
+# Pairs of texts behind an exponent.
+_PAIRS = 24
 
 
 @record
@@ -137,6 +133,16 @@ def _bits(exponent: float) -> int:
     return 3 * round(10.0**exponent / 3)
 
 
+def _closure(limit: Limit, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """What the closure says of the overlaps of the mean text, less the limit; the covariances."""
+    network, context = limit.network, limit.network.context
+    mean, covariance = gaussian_closure(
+        network, size, beta=limit.beta, window=limit.path[:context],
+        steps=len(limit.path) - context, position=limit.position,
+    )  # fmt: skip
+    return semantic_overlaps(network, mean - limit.path), covariance
+
+
 def closure_rows(
     regime: str, *, start: int, texts: int = 4_000, steps: int = 30,
     exponents: Sequence[float] = tuple(np.arange(2.0, 7.1, 0.5)),
@@ -159,11 +165,7 @@ def closure_rows(
     for size in map(_bits, exponents):
         runs = sample(limit, size, runs=texts, seed=start)
         found = deviation(runs, limit=limit).bias
-        mean, covariance = gaussian_closure(
-            network, size, beta=limit.beta, window=limit.path[:context], steps=steps,
-            position=limit.position,
-        )  # fmt: skip
-        closure = semantic_overlaps(network, mean - limit.path)
+        closure, covariance = _closure(limit, size)
         scatter = semantic_overlaps(network, runs.tokens).var(axis=0)
         expected = np.einsum("al,tlm,am->ta", pattern, covariance, pattern)
         rows.append(
@@ -180,25 +182,27 @@ def closure_rows(
     return rows
 
 
-def horizon_rows(regime: str, *, starts: int = 12, texts: int = 1_000) -> Rows:
+@stored(
+    _FOLDER / "settings_C18b.csv",
+    units=grid(regime=("driven", "quasi-periodic", "periodic")),
+    seconds=120.0,
+    within={"value": 0.1, "low": 0.2, "high": 0.2},
+)
+def SETTINGS(regime: str) -> Rows:
     """Gain of the closure over the naive mean field, by how many tokens the error is taken over.
 
     A row for each horizon and size: mean logarithm of naive error over the closure's, and its
     interval over starts that are not those of `closure_rows`.
     """
-    network, horizons, sizes = Network.document(), (15, 30, 60, 120), range(3, 8)
-    gains = np.empty((starts, len(horizons), len(sizes)))
-    for start in range(starts):
+    horizons, sizes = (15, 30, 60, 120), range(3, 8)
+    gains = np.empty((12, len(horizons), len(sizes)))
+    for start in range(len(gains)):
         limit = _limit(regime, start=100 + start, steps=max(horizons), seed=1000)
         for column, exponent in enumerate(sizes):
-            runs = sample(limit, _bits(exponent), runs=texts, seed=100 + start)
+            runs = sample(limit, _bits(exponent), runs=1000, seed=100 + start)
             bias = deviation(runs, limit=limit).bias.value
-            mean, _ = gaussian_closure(
-                network, _bits(exponent), beta=limit.beta, window=limit.path[: network.context],
-                steps=max(horizons), position=limit.position,
-            )  # fmt: skip
-            off = bias - semantic_overlaps(network, mean - limit.path)
-            squares = [(one[network.context :] ** 2).sum(axis=1) for one in (bias, off)]
+            off = bias - _closure(limit, _bits(exponent))[0]
+            squares = [(one[limit.network.context :] ** 2).sum(axis=1) for one in (bias, off)]
             for row, horizon in enumerate(horizons):
                 naive, closed = (one[:horizon].mean() for one in squares)
                 gains[start, row, column] = 0.5 * np.log(naive / closed)
@@ -210,21 +214,22 @@ def horizon_rows(regime: str, *, starts: int = 12, texts: int = 1_000) -> Rows:
     return rows
 
 
-def break_rows(start: int, *, texts: int = 400, steps: int = 60) -> Rows:
+@stored(_FOLDER / "breaks.csv", units=grid(start=range(120)))
+def BREAKS(start: int) -> Rows:
     """First token at which the 1/N law of the average text is wrong by half, from a start in chaos.
 
     A row for each size: measured time, and the time at which theory expects N to be too small,
-    300 |b|²/σ² = N. `steps` where neither comes.
+    300 |b|²/σ² = N. 60 where neither comes.
     """
-    limit = _limit("chaotic", start=start, steps=steps, seed=2000)
+    limit = _limit("chaotic", start=start, steps=60, seed=2000)
     context = limit.network.context
 
     def first(happens: np.ndarray) -> int:
-        return int(np.argmax(happens)) + 1 if happens.any() else steps
+        return int(np.argmax(happens)) + 1 if happens.any() else 60
 
     rows = []
     for size in map(_bits, range(4, 13)):
-        bias = deviation(sample(limit, size, runs=texts, seed=start), limit=limit).bias.value
+        bias = deviation(sample(limit, size, runs=400, seed=start), limit=limit).bias.value
         law = limit.shift / size
         off, whole = (np.linalg.norm(part[context:], axis=1) for part in (bias - law, law))
         late = 300.0 * limit.crossing()[context:] > size
@@ -232,7 +237,16 @@ def break_rows(start: int, *, texts: int = 400, steps: int = 60) -> Rows:
     return rows
 
 
-def law_rows(
+@stored(
+    _FOLDER / "laws.csv",
+    units=[
+        {"regime": regime, "exponent": float(exponent), "seed": seed}
+        for seed in (0, 1)
+        for regime in _LAWS
+        for exponent in range(2, 8)
+    ],
+)
+def STATIONARY(
     regime: str, *, exponent: float, texts: int = 500, burn: int = 1000, seed: int = 0
 ) -> Rows:
     """Distance of the stationary law of N = 10^exponent bits from the measure of the attractor.
@@ -289,18 +303,25 @@ def limit_exponent(beta: float) -> float:
     return float(np.median(found.exponents.value[:, 0]))
 
 
-def exponent_rows(
-    beta: float, *, exponent: float, pairs: int = 24, steps: int = 400, seed: int = 0
-) -> Rows:
+@stored(
+    _FOLDER / "exponents.csv",
+    units=[
+        {"beta": beta, "exponent": float(exponent), "seed": seed}
+        for seed in (0, 1)
+        for beta in (1.255, 1.27, 1.28, 1.4)
+        for exponent in range(4, 9)
+    ],
+)
+def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
     """Growth per token of the distance of two texts that share their uniform numbers.
 
     limit: the exponent of the mean field.
     """
     size = _bits(exponent)
-    windows, position = spread_windows(beta, count=pairs, settle=_SETTLED, seed=seed)
+    windows, position = spread_windows(beta, count=_PAIRS, settle=_SETTLED, seed=seed)
     found = coupled_growth(
-        Network.document(), size, beta=beta, windows=windows, position=position, steps=steps,
-        transient=steps // 2, seed=seed,
+        Network.document(), size, beta=beta, windows=windows, position=position, steps=400,
+        transient=200, seed=seed,
     )  # fmt: skip
     return [
         {
@@ -313,16 +334,43 @@ def exponent_rows(
     ]
 
 
-BREAKS = Table(
-    path=_FOLDER / "breaks.csv", units=[{"start": start} for start in range(120)], rows=break_rows
+@stored(
+    _FOLDER / "settings_C18e.csv",
+    units=[
+        {name: unit[name] for name in ("beta", "exponent", "seed")} | {"allowed": allowed}
+        for unit in EXPONENTS.units
+        if unit["exponent"] > 5
+        for allowed in (0.015, 0.03)
+    ],
+    seconds=0.1,
 )
+def EXPONENTS_APART(beta: float, exponent: float, seed: int, allowed: float) -> Rows:
+    """What exponents may differ from the mean field's by less what they do; two errors over pairs.
+
+    10^`exponent` bits at one temperature.
+    """
+    table = EXPONENTS.read()
+    here = (table["beta"] == beta) & (table["exponent"] == exponent) & (table["seed"] == seed)
+    growth, error, limit = (table[name][here].item() for name in ("growth", "error", "limit"))
+    found = (growth, growth - 2.0 * error, growth + 2.0 * error)
+    return near_rows(found, aim=limit, within=allowed, runs=_PAIRS)
+
+
 # Drawn after the region of C18a.
 BREAKS_AGAIN = Table(
-    path=_FOLDER / "breaks_again.csv", units=grid(start=range(120, 240)), rows=break_rows
+    path=_FOLDER / "breaks_again.csv", units=grid(start=range(120, 240)), rows=BREAKS.rows
 )
 
 
-def pace_rows(beyond: str, left_out: str) -> Rows:
+@stored(
+    _FOLDER / "settings_C18a.csv",
+    units=grid(
+        beyond=("1e4", "1e5", "1e6", "1e7"),
+        left_out=("none", "0 to 39", "40 to 79", "80 to 119", "the first 120"),
+    ),
+    seconds=2.0,
+)
+def PACE(beyond: str, left_out: str) -> Rows:
     """How far the pace times 2 λ is from one half or three halves, the nearer of the two.
 
     `beyond`: sizes above this are used; `left_out`: forty starts, "none", or those of
@@ -343,18 +391,12 @@ def pace_rows(beyond: str, left_out: str) -> Rows:
     return near_rows(found, aim=1.0, within=0.5, runs=len(measured))
 
 
-PACE = Table(
-    path=_FOLDER / "settings_C18a.csv",
-    units=grid(
-        beyond=("1e4", "1e5", "1e6", "1e7"),
-        left_out=("none", "0 to 39", "40 to 79", "80 to 119", "the first 120"),
-    ),
-    rows=pace_rows,
-    seconds=2.0,
+@stored(
+    _FOLDER / "settings_C18c.csv",
+    units=grid(regime=list(_LAWS)[1:], exponent=(4.0, 5.0, 6.0, 7.0)),
+    seconds=0.1,
 )
-
-
-def law_setting_rows(regime: str, exponent: float) -> Rows:
+def LAWS_APART(regime: str, exponent: float) -> Rows:
     """ln 2 less ln of distance over null, over floor, in both seeds: their median and range."""
     table = STATIONARY.read()
     here = (table["regime"] == regime) & (table["exponent"] == exponent)
@@ -362,41 +404,6 @@ def law_setting_rows(regime: str, exponent: float) -> Rows:
     return median_rows(np.log(2.0 / np.concatenate(over)))
 
 
-LAWS_APART = Table(
-    path=_FOLDER / "settings_C18c.csv",
-    units=grid(regime=list(_LAWS)[1:], exponent=(4.0, 5.0, 6.0, 7.0)),
-    rows=law_setting_rows,
-    seconds=0.1,
-)
 CLOSURES = Table(
-    path=_FOLDER / "closures.csv",
-    units=[{"regime": regime, "start": start} for regime in REGIMES for start in range(10)],
-    rows=closure_rows,
-)
-SETTINGS = Table(
-    path=_FOLDER / "settings_C18b.csv",
-    units=[{"regime": regime} for regime in ("driven", "quasi-periodic", "periodic")],
-    rows=horizon_rows,
-    seconds=120.0,
-    within={"value": 0.1, "low": 0.2, "high": 0.2},
-)
-STATIONARY = Table(
-    path=_FOLDER / "laws.csv",
-    units=[
-        {"regime": regime, "exponent": float(exponent), "seed": seed}
-        for seed in (0, 1)
-        for regime in _LAWS
-        for exponent in range(2, 8)
-    ],
-    rows=law_rows,
-)
-EXPONENTS = Table(
-    path=_FOLDER / "exponents.csv",
-    units=[
-        {"beta": beta, "exponent": float(exponent), "seed": seed}
-        for seed in (0, 1)
-        for beta in (1.255, 1.27, 1.28, 1.4)
-        for exponent in range(4, 9)
-    ],
-    rows=exponent_rows,
+    path=_FOLDER / "closures.csv", units=grid(regime=REGIMES, start=range(10)), rows=closure_rows
 )

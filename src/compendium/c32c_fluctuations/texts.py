@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import binom
 
-from spinformer.dmft.finite_size import token_states, transition_probabilities
+from compendium.c32_paths_to_mean_fields.functional import propagate
+from spinformer.dmft.finite_size import token_states
 from spinformer.dmft.network import Network
 
 
@@ -17,28 +17,10 @@ def exact_moments(
     window: (T, L) means that the first T tokens are drawn from. `position` is that of the
     window's newest token.
     """
-    states, counts = token_states(network, size), network.counts(size)
-    # Chances depend on the position of the newest token alone: one table for each of them.
-    tables: dict[int, np.ndarray] = {}
-    means, covariances = [], []
-
-    def note(weights: np.ndarray) -> None:
-        mean = weights @ states
-        means.append(mean)
-        covariances.append((states - mean).T @ (weights[:, None] * (states - mean)))
-
-    law = np.ones(())
-    for token in window:
-        chance = np.ones(1)
-        for segment, bits in enumerate(counts):
-            ups = binom.pmf(np.arange(bits + 1), bits, 0.5 * (1.0 + token[segment]))
-            chance = np.outer(chance, ups).ravel()
-        note(chance)
-        law = law[..., None] * chance
-    for step in range(steps):
-        place = (position + step) % network.positions
-        if place not in tables:
-            tables[place] = transition_probabilities(network, size, beta=beta, position=place)
-        law = np.einsum("i...,i...j->...j", law, tables[place])
-        note(law.reshape(-1, len(states)).sum(axis=0))
-    return np.array(means), np.array(covariances)
+    laws = propagate(
+        network, size, beta=beta, window=window, steps=steps, position=position, draw_window=True
+    )
+    states = token_states(network, size)
+    means = laws @ states
+    gaps = states - means[:, None]
+    return means, np.einsum("ts,tsl,tsm->tlm", laws, gaps, gaps)

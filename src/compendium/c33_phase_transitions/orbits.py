@@ -12,7 +12,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 
 from spinformer.dmft.attractors import Attractors, Regime
@@ -49,13 +48,14 @@ def _diagram_image(
     return np.stack([visited[a:b].mean(axis=0) for a, b in pairwise(edges)], 1)
 
 
-def _orbit_image(found: Attractors, *, columns: int = 900) -> np.ndarray:
-    """The attractors of a batch (B,) as an RGB image (bins, columns, 3), in their order.
+def _orbit_image(found: Attractors) -> np.ndarray:
+    """The attractors of a batch (B,) as an RGB image (bins, at most 900, 3), in their order.
 
     Black: values visited on periodic orbits. Yellow: on all others, whose section is orange if
     quasi-periodic, purple if chaotic, green if its chaos ended, blue if undecided.
     """
-    image = np.ones((found.histogram.shape[1], min(columns, len(found.regime)), 3))
+    columns = min(900, len(found.regime))
+    image = np.ones((found.histogram.shape[1], columns, 3))
     wandering = [Regime.UNDECIDED, Regime.TRANSIENT_CHAOS, Regime.QUASI_PERIODIC, Regime.CHAOTIC]
     layers: tuple[tuple[np.ndarray, list[Regime], str, float], ...] = (
         (found.histogram, wandering, COLORS["yellow"], 0.35),
@@ -146,23 +146,18 @@ def draw_plane(
     across: np.ndarray,
     upwards: np.ndarray,
 ) -> None:
-    """Regimes (m, n) on one panel and leading exponents, with their scale, on another."""
-    palette = ListedColormap([REGIME_COLORS[code] for code in Regime])
-    _draw_cells(axes[0], regime, across=across, upwards=upwards, cmap=palette, vmin=-0.5, vmax=4.5)
-    scale: dict[str, Any] = {"cmap": DIVERGING, "vmin": -0.2, "vmax": 0.2}
-    rates = _draw_cells(axes[1], exponent, across=across, upwards=upwards, **scale)
-    axes[1].figure.colorbar(rates, ax=axes[1], label="leading exponent (nats per step)")
+    """Regimes (m, n) on one panel and leading exponents, with their scale, on another.
 
-
-def _draw_cells(
-    axis: Axes, image: np.ndarray, *, across: np.ndarray, upwards: np.ndarray, **how: Any
-) -> AxesImage:
-    """An image whose cells are centered on the values of its axes."""
-    half = [
-        0.5 * (values[1] - values[0]) if len(values) > 1 else 0.5 for values in (across, upwards)
-    ]
+    Cells are centered on the values of the axes.
+    """
+    half = [0.5 * (values[1] - values[0]) for values in (across, upwards)]
     left, right = across[0] - half[0], across[-1] + half[0]
     low, high = upwards[0] - half[1], upwards[-1] + half[1]
-    axis.grid(False)
+    palette = ListedColormap([REGIME_COLORS[code] for code in Regime])
     place: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
-    return axis.imshow(image, extent=(left, right, low, high), **place, **how)
+    place["extent"] = (left, right, low, high)
+    for axis in axes:
+        axis.grid(False)
+    axes[0].imshow(regime, cmap=palette, vmin=-0.5, vmax=4.5, **place)
+    rates = axes[1].imshow(exponent, cmap=DIVERGING, vmin=-0.2, vmax=0.2, **place)
+    axes[1].figure.colorbar(rates, ax=axes[1], label="leading exponent (nats per step)")

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.common.phase_transitions import protocol_start
-from compendium.common.rows import grid
+from compendium.common.rows import grid, rows_of, share_rows
 from compendium.common.windows import replicas
-from spinformer.core.statistics import share_interval
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
@@ -31,7 +30,11 @@ RANGES = (
 )
 
 
-def share_row(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows:
+@stored(
+    Path(__file__).parent / "shares.csv",
+    units=[{"diagram": diagram, "low": low, "high": high} for diagram, low, high in RANGES],
+)
+def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows:
     """Share of each regime among the values of β in [low, high], of `count` in the diagram."""
     network = Network.document()
     betas = np.linspace(*DIAGRAMS[diagram], count)
@@ -42,47 +45,31 @@ def share_row(diagram: str, *, low: float, high: float, count: int = COUNT) -> R
     return [{"values": len(chosen), **shares}]
 
 
-SHARES = Table(
-    path=Path(__file__).parent / "shares.csv",
-    units=[{"diagram": diagram, "low": low, "high": high} for diagram, low, high in RANGES],
-    rows=share_row,
+@stored(
+    Path(__file__).parent / "portraits.csv",
+    units=[
+        *({"origin": ORIGINS[0], "beta": b} for b in SIX),
+        {"origin": ORIGINS[1], "beta": SIX[1]},
+    ],
+    checked=4,
+    seconds=2.0,
+    within={"first": 0.05},
 )
-
-
-def portrait_rows(origin: str, *, beta: float, count: int = 256) -> Rows:
-    """What `count` contexts settle on after 100,000 steps, one row each, the document's first.
+def PORTRAITS(origin: str, *, beta: float) -> Rows:
+    """What 256 contexts settle on after 100,000 steps, one row each, the document's first.
 
     origin: "random" contexts beside the document's own, or "copies" of it moved by 1e-10.
     """
     network = Network.document()
     start = protocol_start(network, steps=100_000)
     if origin == ORIGINS[0]:
-        drawn = random_contexts(network, 0, count=count - 1).attention
+        drawn = random_contexts(network, 0, count=255).attention
         pool = Context(np.concatenate([start.attention[None], drawn]), start.position)
     else:
-        pool = replicas(start, count=count, seed=0)
+        pool = replicas(start, count=256, seed=0)
     found = find_attractors(network, pool, beta=beta, exponents=1, bins=1)
-    return [
-        {
-            "regime": int(found.regime[n]),
-            "period": int(found.period[n]),
-            "first": float(round(found.exponents.value[n, 0], 6)),
-        }
-        for n in range(count)
-    ]
-
-
-PORTRAITS = Table(
-    path=Path(__file__).parent / "portraits.csv",
-    units=[
-        *({"origin": ORIGINS[0], "beta": b} for b in SIX),
-        {"origin": ORIGINS[1], "beta": SIX[1]},
-    ],
-    rows=portrait_rows,
-    checked=4,
-    seconds=2.0,
-    within={"first": 0.05},
-)
+    rates = np.round(found.exponents.value[:, 0], 6)
+    return rows_of(regime=found.regime, period=found.period, first=rates)
 
 
 # What the document's captions call the motions, in ranges of β and at its six values.
@@ -96,13 +83,6 @@ NAMED = {
 LABELS = dict(zip(SIX, (Regime.QUASI_PERIODIC, Regime.PERIODIC, Regime.CHAOTIC), strict=False))
 LABELS |= dict(zip(SIX[3:], (Regime.PERIODIC, Regime.CHAOTIC, Regime.CHAOTIC), strict=True))
 WAITS = (10_000, 30_000, 100_000)
-
-
-def _named_line(regime: np.ndarray, named: Regime, *, bound: float) -> Rows:
-    seen, runs = int((regime == named).sum()), len(regime)
-    ends = zip(("low", "high"), share_interval(seen, trials=runs), strict=True)
-    told = {"value": seen / runs - bound} | {end: value - bound for end, value in ends}
-    return [{**told, "runs": runs}]
 
 
 @stored(
@@ -119,7 +99,7 @@ def NAMED_RANGES(betas: str, context: str, wait: int) -> Rows:
         start = random_contexts(network, 1, count=1).select(0)
     tried = np.linspace(low, high, 101)
     found = find_attractors(network, start, beta=tried, transient=wait, bins=1, exponents=1)
-    return _named_line(found.regime, NAMED[betas], bound=0.9)
+    return share_rows(int((found.regime == NAMED[betas]).sum()), trials=len(tried), bound=0.9)
 
 
 @stored(
@@ -133,4 +113,4 @@ def MOST_CONTEXTS(beta: float, contexts: str, wait: int) -> Rows:
     network = Network.document()
     pool = random_contexts(network, int(contexts[-1]), count=128)
     found = find_attractors(network, pool, beta=beta, transient=wait, bins=1, exponents=1)
-    return _named_line(found.regime, LABELS[beta], bound=0.5)
+    return share_rows(int((found.regime == LABELS[beta]).sum()), trials=128, bound=0.5)

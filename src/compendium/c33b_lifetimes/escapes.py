@@ -10,6 +10,7 @@ stretches in a row on which a tangent vector grows by less than a given rate.
 from __future__ import annotations
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from compendium.common.lifetimes import Lifetime, lifetime_estimate
 from spinformer.core.checks import check_integer
@@ -40,11 +41,6 @@ class Escapes:
     rate: float
     context: Context
 
-    @property
-    def horizon(self) -> int:
-        """Steps that every copy was followed."""
-        return len(self.growth) * self.stretch
-
     def lifetime(self) -> Lifetime:
         """Lifetime of the chaos, with its interval, from escaped and censored times."""
         return lifetime_estimate(self.times, ended=self.escaped)
@@ -57,13 +53,11 @@ def escapes_of(growth: np.ndarray, *, rate: float) -> tuple[np.ndarray, np.ndarr
     do not count) whose growth is below `rate`; n where it never does.
     """
     quiet = growth < rate
-    stretches = len(quiet)
-    # A copy that is quiet at the end alone has not escaped: no stretch follows the last.
-    padded = np.concatenate([quiet, np.zeros((_IN_A_ROW, quiet.shape[1]), dtype=bool)])
-    runs = np.all([padded[i : i + stretches] for i in range(_IN_A_ROW)], axis=0)
+    # A copy that is quiet at the end alone has not escaped: too few stretches follow.
+    runs = sliding_window_view(quiet, _IN_A_ROW, axis=0).all(axis=-1)
     escaped = runs.any(axis=0)
-    first = np.where(escaped, runs.argmax(axis=0), stretches)
-    later = np.arange(stretches)[:, None] >= first
+    first = np.where(escaped, runs.argmax(axis=0), len(quiet))
+    later = np.arange(len(quiet))[:, None] >= first
     return first, np.asarray(escaped), np.asarray((later & ~quiet).any(axis=0))
 
 

@@ -41,14 +41,14 @@ def show_leaking_chaos() -> Figure:
     return figure
 
 
-def show_survival(found: Escapes, *, shown: int = 6) -> Figure:
+def show_survival(found: Escapes) -> Figure:
     """Growth of a few replicas against time, and the share of all that are still chaotic.
 
     The straight line in the second panel is the exponential law with the estimated lifetime.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2))
     edges = np.arange(len(found.growth) + 1) * found.stretch
-    left.plot(edges[:-1] + 0.5 * found.stretch, found.growth[:, :shown], lw=0.9)
+    left.plot(edges[:-1] + 0.5 * found.stretch, found.growth[:, :6], lw=0.9)
     left.axhline(found.rate, color="0.3", ls="--", lw=1)
     left.set(xlabel="steps", ylabel="growth rate (nats per step)")
     alive = (found.times[:, None] >= edges).mean(axis=0)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table
-from compendium.c33b_lifetimes.escapes import escape_times, escapes_of
+from bookmaker.tables import Rows, stored
+from compendium.c33b_lifetimes.escapes import Escapes, escape_times, escapes_of
 from compendium.common.lifetimes import Lifetime, lifetime_estimate
 from compendium.common.phase_transitions import census, name, protocol_start
-from compendium.common.rows import grid
+from compendium.common.rows import grid, rows_of
 from compendium.common.windows import replicas
 from spinformer.core.random import Seed
 from spinformer.core.statistics import Estimate
@@ -26,23 +26,18 @@ _COPIES = 64
 # The two stretches of β: growth that separates chaos from what lies beside it (a torus or cycles
 # with growth up to 0 in the first, weak chaos with growth up to 0.03 in the second), and how long
 # the copies are followed.
+_LONG = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
 _NEAR_TORUS = [
-    *({"beta": beta, "rate": 0.01, "horizon": 1_000_000} for beta in (1.2645, 1.265, 1.2653)),
-    *(
-        {"beta": beta, "rate": 0.01, "horizon": 10_000_000}
-        for beta in (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
-    ),
-    {"beta": 1.267, "rate": 0.01, "horizon": 1_000_000},
+    *grid(beta=(1.2645, 1.265, 1.2653), rate=(0.01,), horizon=(1_000_000,)),
+    *grid(beta=_LONG, rate=(0.01,), horizon=(10_000_000,)),
+    *grid(beta=(1.267,), rate=(0.01,), horizon=(1_000_000,)),
 ]
-_NEAR_WEAK = [
-    {"beta": round(1.2735 + 0.00025 * step, 5), "rate": 0.05, "horizon": 2_000_000}
-    for step in range(13)
-]
+_STEPS = [round(1.2735 + 0.00025 * step, 5) for step in range(13)]
+_NEAR_WEAK = grid(beta=_STEPS, rate=(0.05,), horizon=(2_000_000,))
 # Further draws of the copies where strong chaos lives long enough to be seen and is over in time.
 _SEEDS = range(1, 6)
-# Where the weakly chaotic attractor ends, found by halving to 2e-6; distances from there.
+# Where the weakly chaotic attractor ends, found by halving to 2e-6.
 CRISIS_BETA = 1.276173
-_DISTANCES = (5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)
 _DIAGRAMS = {"wide": (0.0, 3.0), "zoom": (1.24, 1.28)}
 _COUNT, _CHUNK = 4001, 100
 
@@ -53,23 +48,28 @@ def _document() -> tuple[Network, Context]:
     return network, protocol_start(network, steps=100_000)
 
 
+def _followed(beta: float, *, rate: float, horizon: int, copies: int, seed: Seed) -> Escapes:
+    """Escapes of copies of the document's context."""
+    network, start = _document()
+    copied = replicas(start, count=copies, seed=seed)
+    return escape_times(network, copied, beta=beta, rate=rate, horizon=horizon)
+
+
 def _interval(life: Lifetime) -> dict[str, float]:
     return {"lifetime": life.value, "low": life.low, "high": life.high}
 
 
-def lifetime_row(
+@stored(_FOLDER / "lifetimes.csv", units=[*_NEAR_TORUS, *_NEAR_WEAK])
+def LIFETIMES(
     beta: float, *, rate: float, horizon: int, copies: int = _COPIES, seed: Seed = 0
 ) -> Rows:
     """Escapes of copies of the document's context at one β, as the one row of its unit."""
-    network, start = _document()
-    copied = replicas(start, count=copies, seed=seed)
-    found = escape_times(network, copied, beta=beta, rate=rate, horizon=horizon)
-    life = found.lifetime()
-    ends = ""
+    found = _followed(beta, rate=rate, horizon=horizon, copies=copies, seed=seed)
+    life, ends = found.lifetime(), ""
     if found.escaped.any():
         after = find_attractors(
-            network, found.context.select(found.escaped), beta=beta, transient=0, kept=10_000,
-            exponents=1, exponent_steps=10_000, bins=1, thresholds=SHORT_STRETCHES,
+            Network.document(), found.context.select(found.escaped), beta=beta, transient=0,
+            kept=10_000, exponents=1, exponent_steps=10_000, bins=1, thresholds=SHORT_STRETCHES,
         )  # fmt: skip
         kinds = sorted(census(after).items(), key=lambda item: -item[1])
         ends = "; ".join(f"{count} {name(*kind)}" for kind, count in kinds)
@@ -87,11 +87,21 @@ def lifetime_row(
     ]
 
 
-def seed_row(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
+@stored(
+    _FOLDER / "seeds.csv",
+    units=[
+        {**unit, "horizon": 1_000_000, "seed": seed}
+        for unit in _NEAR_WEAK
+        if 1.2738 < unit["beta"] < 1.2762
+        for seed in _SEEDS
+    ],
+    seconds=8.0,
+    # Chaos amplifies rounding: another processor draws other copies.
+    within={"escaped": 6.0, "total": 6e6, "lifetime": 9e4, "low": 9e4, "high": 2e5},
+)
+def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
     """Escapes of copies that other noise parts, with the time at risk of all of them together."""
-    network, start = _document()
-    copied = replicas(start, count=_COPIES, seed=seed)
-    found = escape_times(network, copied, beta=beta, rate=rate, horizon=horizon)
+    found = _followed(beta, rate=rate, horizon=horizon, copies=_COPIES, seed=seed)
     life = found.lifetime()
     return [{"escaped": life.ended, "total": float(found.times.sum()), **_interval(life)}]
 
@@ -104,18 +114,22 @@ def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) 
     and `middle` exp(`slope` (β − 1.275)), each with its χ².
     """
     betas = np.unique(draws["beta"])
-    rows: dict[str, list[float]] = {"first": [], "lifetime": [], "error": [], "scatter": []}
+    rows: Rows = []
     for beta in betas:
         own, more = table["beta"] == beta, draws["beta"] == beta
         ended = np.append(table["escaped"][own], draws["escaped"][more])
         total = np.append(table["lifetime"][own] * table["escaped"][own], draws["total"][more])
         life = total.sum() / ended.sum()
-        rows["first"].append(float(total[0] / ended[0]))
-        rows["lifetime"].append(float(life))
-        rows["error"].append(float(life / np.sqrt(ended.sum())))
         pulls = (total / ended / life - 1.0) * np.sqrt(ended)
-        rows["scatter"].append(float(pulls.std(ddof=1)))
-    found: dict[str, Any] = {name: np.array(row) for name, row in rows.items()}
+        rows.append(
+            {
+                "first": total[0] / ended[0],
+                "lifetime": life,
+                "error": life / np.sqrt(ended.sum()),
+                "scatter": pulls.std(ddof=1),
+            }
+        )
+    found: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     weight = found["error"] ** -2.0
     common = float(weight @ found["lifetime"] / weight.sum())
     logs, sharp = np.log(found["lifetime"]), found["lifetime"] / found["error"]
@@ -144,7 +158,8 @@ def weak_chaos(copies: int = _COPIES) -> Context:
     return states
 
 
-def crisis_row(distance: float, *, copies: int = _COPIES, horizon: int = 400_000) -> Rows:
+@stored(_FOLDER / "crisis.csv", units=grid(distance=(5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)))
+def CRISIS(distance: float, *, copies: int = _COPIES, horizon: int = 400_000) -> Rows:
     """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in."""
     network, _ = _document()
     states, stretch = weak_chaos(copies), 100
@@ -156,7 +171,8 @@ def crisis_row(distance: float, *, copies: int = _COPIES, horizon: int = 400_000
     return [{"copies": len(first), "escaped": life.ended, **_interval(life)}]
 
 
-def _column_rows(diagram: str, chunk: int) -> Rows:
+@stored(_FOLDER / "columns.csv", units=grid(diagram=_DIAGRAMS, chunk=range(-(-_COUNT // _CHUNK))))
+def COLUMNS(diagram: str, chunk: int) -> Rows:
     """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 2e6 steps later."""
     network, start = _document()
     betas = np.linspace(*_DIAGRAMS[diagram], _COUNT)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
@@ -170,44 +186,11 @@ def _column_rows(diagram: str, chunk: int) -> Rows:
         network, early.context.select(chaotic), beta=betas[chaotic], transient=2_000_000, bins=1,
         exponents=1,
     )  # fmt: skip
-    return [
-        shared
-        | {
-            "beta": float(betas[column]),
-            "before": float(early.exponents.value[column, 0]),
-            "after": float(late.exponents.value[row, 0]),
-            "ends": Regime(int(late.regime[row])).label,
-            "period": int(late.period[row]),
-        }
-        for row, column in enumerate(chaotic)
-    ]
-
-
-LIFETIMES = Table(
-    path=_FOLDER / "lifetimes.csv",
-    units=[*_NEAR_TORUS, *_NEAR_WEAK],
-    rows=lifetime_row,
-)
-SEEDS = Table(
-    path=_FOLDER / "seeds.csv",
-    units=[
-        {**unit, "horizon": 1_000_000, "seed": seed}
-        for unit in _NEAR_WEAK
-        if 1.2738 < unit["beta"] < 1.2762
-        for seed in _SEEDS
-    ],
-    rows=seed_row,
-    seconds=8.0,
-    # Chaos amplifies rounding: another processor draws other copies.
-    within={"escaped": 6.0, "total": 6e6, "lifetime": 9e4, "low": 9e4, "high": 2e5},
-)
-CRISIS = Table(
-    path=_FOLDER / "crisis.csv",
-    units=[{"distance": distance} for distance in _DISTANCES],
-    rows=crisis_row,
-)
-COLUMNS = Table(
-    path=_FOLDER / "columns.csv",
-    units=grid(diagram=_DIAGRAMS, chunk=range(-(-_COUNT // _CHUNK))),
-    rows=_column_rows,
-)
+    return rows_of(
+        **shared,
+        beta=betas[chaotic],
+        before=early.exponents.value[chaotic, 0],
+        after=late.exponents.value[:, 0],
+        ends=[Regime(code).label for code in late.regime],
+        period=late.period,
+    )

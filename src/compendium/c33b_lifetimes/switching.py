@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c33b_lifetimes.slow_modes import (
-    SlowModes,
     box_labels,
     dwells,
     last_core,
@@ -33,7 +32,7 @@ from compendium.c33b_lifetimes.slow_modes import (
     slow_modes,
 )
 from compendium.c33c_bifurcations.study import closed_curve, family_branches
-from compendium.common.rows import median_rows
+from compendium.common.rows import grid, median_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft.attractors import strobed
@@ -54,12 +53,15 @@ _WIDE = 0.24
 # How near an orbit must be to a cycle, in the largest overlap, to follow it.
 _NEAR = 0.02
 _TRANSIENT = 20_000
+# Flashes of the orbits whose modes are looked for.
+_FLASHES = 30_000
 # What an orbit may be near to, and the flashes of a whole round of it.
 STRUCTURES = (("cycle 28", 7), ("cycle 16 large", 4), ("closed curve", 4))
 # Growth per token above which an orbit is chaotic; the calm part has three times as much.
 _ALIVE = 0.01
 BETAS = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
 OTHER_BETAS = (1.28, 1.3, 1.4)
+_SEEDS = (1, 2)
 
 
 def chaotic_orbits(
@@ -97,60 +99,54 @@ class Parts:
 
     state: np.ndarray
     value: np.ndarray
-    modes: SlowModes
 
 
-def calm_parts(points: np.ndarray, *, side: float = SIDE, lag: int = LAG) -> Parts:
+def calm_parts(points: np.ndarray) -> Parts:
     """The parts between which strobed orbits (orbits, n, P) switch, by their slowest mode.
 
     A part's core are the boxes in the outer quarter of the range of the mode (5th to 95th
     percentile of the visits); an orbit is in the part whose core it visited last.
     """
-    labels = box_labels(points, side=side)
-    modes = slow_modes(labels, lag=lag)
-    value = modes.vector[labels]
+    labels = box_labels(points, side=SIDE)
+    value = slow_modes(labels, lag=LAG).vector[labels]
     size = np.abs(points).max(axis=-1)
     if ((value - value.mean()) * size).mean() < 0.0:
         value = -value
     low, high = np.quantile(value, (0.05, 0.95))
     quarter = 0.25 * (high - low)
     state = last_core(value, low=float(low + quarter), high=float(high - quarter))
-    return Parts(state=state, value=value, modes=modes)
+    return Parts(state=state, value=value)
 
 
-def orbit_rows(
-    beta: float, *, seed: int, count: int = 12, flashes: int = 30_000, lag: int = LAG
-) -> Rows:
+@stored(_FOLDER / "orbits.csv", units=grid(beta=(*BETAS, *OTHER_BETAS), seed=_SEEDS))
+def ORBITS(beta: float, *, seed: int, count: int = 12) -> Rows:
     """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share."""
-    points, _ = chaotic_orbits(beta, count=count, flashes=flashes, seed=seed)
-    state = calm_parts(points, lag=lag).state
+    points, _ = chaotic_orbits(beta, count=count, flashes=_FLASHES, seed=seed)
+    state = calm_parts(points).state
     rng = np.random.default_rng((seed, 1))
     twins = (points, phase_surrogate(points, seed=rng), shuffled_blocks(points, seed=rng))
-    rows = []
-    for n, mine in enumerate(state):
-        own, surrogate, shuffled = (
-            FLASH * slow_modes(box_labels(twin[n], side=SIDE), lag=lag).times for twin in twins
-        )
-        rows.append(
-            {
-                "orbit": n,
-                "slow": float(own[0]),
-                "next": float(own[1]),
-                "surrogate": float(surrogate[0]),
-                "shuffled": float(shuffled[0]),
-                "calm": float((mine == 0).mean()),
-                "switches": int((np.diff(mine[mine >= 0]) != 0).sum()),
-            }
-        )
-    return rows
+    own, surrogate, shuffled = (
+        np.array([FLASH * slow_modes(box_labels(one, side=SIDE), lag=LAG).times for one in twin])
+        for twin in twins
+    )
+    return rows_of(
+        orbit=np.arange(len(points)),
+        slow=own[:, 0],
+        next=own[:, 1],
+        surrogate=surrogate[:, 0],
+        shuffled=shuffled[:, 0],
+        calm=(state == 0).mean(axis=1),
+        switches=[np.count_nonzero(np.diff(mine[mine >= 0])) for mine in state],
+    )
 
 
-def end_rows(beta: float, *, seed: int, count: int = 12, flashes: int = 30_000) -> Rows:
-    """Growth over 8,000 tokens after the orbits of `orbit_rows`: are they still chaotic?"""
-    _, context = chaotic_orbits(beta, count=count, flashes=flashes, seed=seed)
+@stored(_FOLDER / "ends.csv", units=ORBITS.units)
+def ENDS(beta: float, *, seed: int) -> Rows:
+    """Growth over 8,000 tokens after the orbits of `ORBITS`: are they still chaotic?"""
+    _, context = chaotic_orbits(beta, count=12, flashes=_FLASHES, seed=seed)
     once: dict[str, Any] = {"stretches": 1, "stretch": 8000, "threads": 1}
     rates, _ = growth_rates(Network.document(), context, beta=beta, **once)
-    return [{"orbit": n, "growth": float(rate)} for n, rate in enumerate(rates[:, 0])]
+    return rows_of(orbit=np.arange(len(rates)), growth=rates[:, 0])
 
 
 def stationary(table: dict[str, np.ndarray], *, ends: dict[str, np.ndarray]) -> np.ndarray:
@@ -163,14 +159,15 @@ def stationary(table: dict[str, np.ndarray], *, ends: dict[str, np.ndarray]) -> 
     return np.asarray(ends["growth"] > _ALIVE)
 
 
-def dwell_rows(beta: float, *, seed: int, count: int = 16, flashes: int = 100_000) -> Rows:
+@stored(_FOLDER / "dwells.csv", units=grid(beta=BETAS, seed=_SEEDS))
+def DWELLS(beta: float, *, seed: int) -> Rows:
     """Dwells in the calm and in the wild part, a row each, pooled over the orbits, in tokens.
 
     `long`: how many outlast `LONG` flashes; `excess`, `cv`: mean and coefficient of variation of
     what is left of these; `held`: share of the time in dwells that is spent in these.
     share: of all the time. visited: orbits that visit the part in their second half.
     """
-    points, _ = chaotic_orbits(beta, count=count, flashes=flashes, seed=seed)
+    points, _ = chaotic_orbits(beta, count=16, flashes=100_000, seed=seed)
     state = calm_parts(points).state
     lengths, which = dwells(state)
     rows = []
@@ -183,7 +180,7 @@ def dwell_rows(beta: float, *, seed: int, count: int = 16, flashes: int = 100_00
                 "part": name,
                 "orbits": len(points),
                 "share": float((state == part).mean()),
-                "visited": int((state[:, flashes // 2 :] == part).any(axis=1).sum()),
+                "visited": int((state[:, state.shape[1] // 2 :] == part).any(axis=1).sum()),
                 "dwells": len(mine),
                 "long": len(left),
                 "excess": float(FLASH * left.mean()) if many else 0.0,
@@ -226,22 +223,16 @@ def followed(points: np.ndarray, *, structure: np.ndarray, rounds: int) -> np.nd
     return runs
 
 
-def growth_rows(
-    beta: float,
-    *,
-    seed: int,
-    count: int = 16,
-    flashes: int = 4000,
-    structures: tuple[tuple[str, int], ...] = STRUCTURES,
-) -> Rows:
+@stored(_FOLDER / "growth.csv", units=grid(beta=(1.266,), seed=_SEEDS))
+def GROWTH(beta: float, *, seed: int) -> Rows:
     """One row an orbit: growth per token in the calm and the wild part; nearness to structures.
 
     Growth is that of one deviation, pushed by the exact tangent map of each flash. `near …`: the
     smallest distance to a structure; `follows …`: share of flashes in whole rounds near it, and
     `mixed …` the same of the shuffled orbit.
     """
-    network = Network.document()
-    _, context = chaotic_orbits(beta, count=count, flashes=2000, seed=seed)
+    network, flashes = Network.document(), 4000
+    _, context = chaotic_orbits(beta, count=16, flashes=2000, seed=seed)
     vector = np.random.default_rng(seed).standard_normal((len(context.attention), 12, 1))
     points, growth = np.empty((len(vector), flashes, 3)), np.empty((len(vector), flashes))
     shift = network.epsilon * network.position_overlaps()[0, OUTPUT]
@@ -256,54 +247,29 @@ def growth_rows(
             points[:, n] = tokens(network, context, beta)[:, 1, OUTPUT] - shift
     state = calm_parts(points).state
     mixed = shuffled_blocks(points, block=4, seed=np.random.default_rng((seed, 2)))
-    rows: Rows = []
-    for n, rates in enumerate(growth):
-        calm, wild = (rates[state[n] == part] for part in (0, 1))
-        means = [float(some.mean()) if len(some) else 0.0 for some in (calm, wild)]
-        both = dict(zip(("calm growth", "wild growth"), means, strict=True))
-        rows.append({"orbit": n, "flashes": flashes, **both})
-    for name, rounds in structures:
+    columns: dict[str, Any] = {"orbit": np.arange(len(growth)), "flashes": flashes}
+    for part, word in enumerate(("calm", "wild")):
+        there = [rates[mine == part] for rates, mine in zip(growth, state, strict=True)]
+        columns[f"{word} growth"] = [some.mean() if len(some) else 0.0 for some in there]
+    for name, rounds in STRUCTURES:
         structure = structure_points(name)
-        distance = cKDTree(structure).query(points, p=np.inf)[0].min(axis=1)
-        own = followed(points, structure=structure, rounds=rounds).mean(axis=1)
-        null = followed(mixed, structure=structure, rounds=rounds).mean(axis=1)
-        for n, row in enumerate(rows):
-            row[f"near {name}"] = float(distance[n])
-            row[f"follows {name}"] = float(own[n])
-            row[f"mixed {name}"] = float(null[n])
-    return rows
+        columns[f"near {name}"] = cKDTree(structure).query(points, p=np.inf)[0].min(axis=1)
+        for word, orbits in (("follows", points), ("mixed", mixed)):
+            runs = followed(orbits, structure=structure, rounds=rounds)
+            columns[f"{word} {name}"] = runs.mean(axis=1)
+    return rows_of(**columns)
 
 
-_SEEDS = (1, 2)
-ORBITS = Table(
-    path=_FOLDER / "orbits.csv",
-    units=[{"beta": beta, "seed": seed} for beta in (*BETAS, *OTHER_BETAS) for seed in _SEEDS],
-    rows=orbit_rows,
-)
 NULLS = {"next mode": "next", "same spectrum": "surrogate", "shuffled blocks": "shuffled"}
 
 
-def slow_rows(beta: float, *, seed: int, null: str) -> Rows:
+@stored(
+    _FOLDER / "settings_C21.csv",
+    units=[unit | {"null": null} for unit in ORBITS.units for null in NULLS],
+    seconds=0.5,
+)
+def SLOWER(beta: float, *, seed: int, null: str) -> Rows:
     """ln of the time of the slowest mode over three times that of a null, orbit by orbit."""
     table = ORBITS.read()
     here = (table["beta"] == beta) & (table["seed"] == seed) & stationary(table, ends=ENDS.read())
     return median_rows(np.log(table["slow"] / (3.0 * table[NULLS[null]]))[here])
-
-
-SLOWER = Table(
-    path=_FOLDER / "settings_C21.csv",
-    units=[unit | {"null": null} for unit in ORBITS.units for null in NULLS],
-    rows=slow_rows,
-    seconds=0.5,
-)
-ENDS = Table(path=_FOLDER / "ends.csv", units=ORBITS.units, rows=end_rows)
-DWELLS = Table(
-    path=_FOLDER / "dwells.csv",
-    units=[{"beta": beta, "seed": seed} for beta in BETAS for seed in _SEEDS],
-    rows=dwell_rows,
-)
-GROWTH = Table(
-    path=_FOLDER / "growth.csv",
-    units=[{"beta": 1.266, "seed": seed} for seed in _SEEDS],
-    rows=growth_rows,
-)

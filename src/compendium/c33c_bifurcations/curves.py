@@ -13,8 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spinformer.core.records import record
-from spinformer.core.solve import Status
+from spinformer.core.solve import NotConverged
 
 # (n + 1,) → residual (n,) and Jacobian (n, n + 1).
 Equations = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -23,22 +22,11 @@ Equations = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 # predictor and corrector in units of the step.
 _STRAIGHT = np.cos(np.radians(30.0))
 _ASTRAY = 0.5
+# Bounds of the steplength in units of the first one.
+_SMALLEST, _LARGEST = 1e-4, 10.0
 _NEWTON_STEPS = 8
 _QUICK = 3
 _TOLERANCE = 1e-10  # on the largest entry of |F|
-
-
-@record
-class Curve:
-    """Points (m, n + 1) of a curve of solutions, in their order; the first is the corrected start.
-
-    status: CONVERGED where the curve was left at a bound of `within`, CYCLE where it closed upon
-    its start, STEP_LIMIT after `max_steps` points, STALLED where even the smallest step failed,
-    DIVERGED where the start is no solution (then there is no point).
-    """
-
-    points: np.ndarray
-    status: Status
 
 
 def follow(
@@ -50,15 +38,15 @@ def follow(
     scale: np.ndarray,
     within: tuple[np.ndarray, np.ndarray],
     max_steps: int = 200,
-    smallest: float = 1e-4,
-    largest: float = 10.0,
-) -> Curve:
-    """Follow F(u) = 0 from near `start`, at first towards `direction`, for `max_steps` points.
+) -> np.ndarray:
+    """Points (m, n + 1) of F(u) = 0, in their order, from near `start` towards `direction`.
 
-    step: first steplength, in scaled unknowns; `smallest` and `largest` are its bounds in units of
-    it. within: lower and upper bounds (n + 1,) of u; the first point beyond one is the last one.
+    step: first steplength, in scaled unknowns. within: lower and upper bounds (n + 1,) of u; the
+    first point beyond one is the last one. So is the last before the curve closes upon its start,
+    the one after which even the smallest step fails, and number `max_steps`. Raises NotConverged
+    where the start is no solution.
     """
-    smallest, largest = smallest * step, largest * step
+    smallest, largest = _SMALLEST * step, _LARGEST * step
 
     def scaled(v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         value, jacobian = equations(v * scale)
@@ -68,12 +56,11 @@ def follow(
     t = t / np.linalg.norm(t)
     first = _correct(scaled, v, t)
     if first is None:
-        return Curve(points=np.empty((0, len(v))), status=Status.DIVERGED)
+        raise NotConverged("no solution was found near the start of the curve")
     v, jacobian, _ = first
     t = _tangent(jacobian, t)
-    points, initial = [v], t
-    status, left = Status.STEP_LIMIT, False
-    while len(points) < max_steps:
+    points, initial, left = [v], t, False
+    while len(points) < max_steps and step >= smallest:
         found = _correct(scaled, v + step * t, t)
         if found is not None:
             new, jacobian, effort = found
@@ -82,23 +69,17 @@ def follow(
                 found = None
         if found is None:
             step *= 0.5
-            if step < smallest:
-                status = Status.STALLED
-                break
             continue
         v, t = new, turned
         points.append(v)
-        if ((v * scale < within[0]) | (v * scale > within[1])).any():
-            status = Status.CONVERGED
-            break
         away = float(np.linalg.norm(v - points[0]))
         left = left or away > 2.0 * step
-        if left and away < step and t @ initial > _STRAIGHT:
-            status = Status.CYCLE
+        closed = left and away < step and t @ initial > _STRAIGHT
+        if closed or ((v * scale < within[0]) | (v * scale > within[1])).any():
             break
         if effort <= _QUICK:
             step = min(1.3 * step, largest)
-    return Curve(points=np.array(points) * scale, status=status)
+    return np.array(points) * scale
 
 
 def _correct(

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import root
 
-from compendium.c33c_bifurcations.curves import Curve, Equations, follow
+from compendium.c33c_bifurcations.curves import Equations, follow
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.dmft.lyapunov import returned
@@ -38,6 +38,8 @@ from spinformer.dmft.network import Context, Network
 _SHARES = np.array([1.0, 0.5, 0.25, 0.125, 1 / 32, 1 / 128])
 # Two states of an orbit closer than this are one: the cycle is shorter than asked.
 _SAME = 1e-7
+# Largest residual of a bifurcation.
+_FOUND = 1e-9
 # What a parameter is measured in along a curve, the step of differences in this unit, and how
 # large it may be.
 _UNIT = {"beta": 1.0, "gamma": 100.0, "epsilon": 0.1}
@@ -49,11 +51,13 @@ _NEAR = 1e-5
 
 
 @record
-class _Point(Solution[Context]):
-    """What cycles and bifurcations have: a context (T, P) on the cycle, and the parameters by name.
+class Cycle(Solution[Context]):
+    """A cycle, or what Newton's method ended with: a context (T, P) on it, and its parameters.
 
-    multipliers: (n,) complex, n = T·P, the largest modulus first, of one period; NaN where not
-    converged.
+    residual: largest entry of |Φ(x) − x|. period: steps until the state comes back for the first
+    time; it divides what was asked. multipliers: (n,) complex, n = T·P, the largest modulus first,
+    of one period; NaN where not converged. status: STALLED where no share of a Newton step
+    improves it.
     """
 
     period: int
@@ -63,26 +67,6 @@ class _Point(Solution[Context]):
     @property
     def beta(self) -> float:
         return self.parameters["beta"]
-
-    @property
-    def gamma(self) -> float:
-        return self.parameters["gamma"]
-
-    @property
-    def epsilon(self) -> float:
-        return self.parameters["epsilon"]
-
-
-@record
-class Cycle(_Point):
-    """A cycle, or what Newton's method ended with.
-
-    residual: largest entry of |Φ(x) − x|. period: steps until the state comes back for the first
-    time; it divides what was asked. moved: largest distance, entry by entry, from the start.
-    status: STALLED where no share of a Newton step improves it.
-    """
-
-    moved: float
 
     @property
     def stable(self) -> bool:
@@ -96,31 +80,42 @@ def cycle(
     *,
     period: int,
     beta: float,
-    gamma: float | None = None,
-    epsilon: float | None = None,
     tolerance: float = 1e-11,
     max_steps: int = 40,
     throw: bool = True,
 ) -> Cycle:
-    """The cycle of `period` steps (or a divisor) that Newton's method reaches from `start`."""
-    given = {
-        "beta": beta,
-        "gamma": network.gamma if gamma is None else gamma,
-        "epsilon": network.epsilon if epsilon is None else epsilon,
-    }
+    """The cycle of `period` steps (or a divisor) that Newton's method reaches from `start`.
+
+    Of several shares of each Newton step the best is taken; what is found is polished by one more.
+    """
+    given = {"beta": beta, "gamma": network.gamma, "epsilon": network.epsilon}
     if start.attention.ndim != 2:
         raise ValueError(f"start must be one context (T, P), got {start.attention.shape}")
-    unit = network.positions if given["epsilon"] > 0.0 else 1
+    # At ε = 0 a period need not bring the position back; it does not matter then.
+    unit = network.positions if network.epsilon > 0.0 else 1
     if period % unit:
         raise ValueError(
             f"period must be a multiple of the {unit} positions while epsilon > 0, got {period}"
         )
-    x, residual, matrix, steps, status = _newton(
-        network, start, period, given, tolerance, max_steps
-    )
+    x = start.attention.ravel()
+    tried, eye, residual, status = x[None], np.eye(x.size), np.inf, Status.STEP_LIMIT
+    for steps in range(max_steps + 1):  # noqa: B007
+        ends, matrices = _returned(network, start, tried, period, given)
+        gaps = ends - tried
+        sizes = np.nan_to_num(np.abs(gaps).max(axis=1), nan=np.inf)
+        index = int(np.argmin(sizes))
+        polished, better = residual <= tolerance, bool(sizes[index] < residual)
+        if better:
+            x, residual = tried[index], float(sizes[index])
+            change = np.linalg.lstsq(matrices[index] - eye, -gaps[index], rcond=None)[0]
+            matrix, tried = matrices[index], x + _SHARES[:, None] * change
+        if polished or not better:
+            status = Status.STALLED
+            break
     value = _like(start, x)
     multipliers = np.full(x.size, np.nan, dtype=complex)
-    if status == Status.CONVERGED:
+    if residual <= tolerance:
+        status = Status.CONVERGED
         least = _least_period(network, value, period, unit, given)
         if least < period:
             _, matrix = _returned(network, value, x, least, given)
@@ -134,7 +129,6 @@ def cycle(
         period=period,
         parameters=given,
         multipliers=multipliers,
-        moved=float(np.abs(x - start.attention.ravel()).max()),
     )
     if throw:
         found.require(f"a cycle of {period} steps")
@@ -165,42 +159,6 @@ def _sorted_multipliers(matrix: np.ndarray) -> np.ndarray:
     return np.take_along_axis(values, order, axis=-1)
 
 
-def _newton(
-    network: Network,
-    start: Context,
-    period: int,
-    parameters: dict[str, float],
-    tolerance: float,
-    max_steps: int,
-) -> tuple[np.ndarray, float, np.ndarray, int, Status]:
-    """Newton's method with the best of several shares of each step; polished by one step more."""
-    best = start.attention.ravel()
-    eye = np.eye(best.size)
-    end, matrix = _returned(network, start, best, period, parameters)
-    gap = end - best
-    residual = float(np.abs(gap).max())
-    # At ε = 0 a period may not bring the position back; the position does not matter then.
-    for steps in range(1, max_steps + 1):
-        arrived = residual <= tolerance
-        change = np.linalg.lstsq(matrix - eye, -gap, rcond=None)[0]
-        tried = best + _SHARES[:, None] * change
-        better = bool(np.isfinite(tried).all())
-        if better:
-            ends, matrices = _returned(network, start, tried, period, parameters)
-            gaps = ends - tried
-            sizes = np.nan_to_num(np.abs(gaps).max(axis=1), nan=np.inf)
-            index = int(np.argmin(sizes))
-            better = bool(sizes[index] < residual)
-        if better:
-            best, residual = tried[index], float(sizes[index])
-            gap, matrix = gaps[index], matrices[index]
-        if arrived or not better:
-            status = Status.CONVERGED if arrived else Status.STALLED
-            return best, residual, matrix, steps, status
-    status = Status.CONVERGED if residual <= tolerance else Status.STEP_LIMIT
-    return best, residual, matrix, max_steps, status
-
-
 def _least_period(
     network: Network, value: Context, period: int, unit: int, parameters: dict[str, float]
 ) -> int:
@@ -226,7 +184,7 @@ class Kind(IntEnum):
 
 
 @record
-class Bifurcation(_Point):
+class Bifurcation(Cycle):
     """A point where a cycle of `period` steps bifurcates; `residual` and `steps` are the solver's.
 
     status: CONVERGED; STALLED where the equations were solved by something that is not of this
@@ -240,16 +198,15 @@ class Bifurcation(_Point):
 
 @record
 class Branch:
-    """Cycles (m of them) along one parameter, and the bifurcations met on the way.
+    """Cycles (m of them) along β, and the bifurcations met on the way.
 
-    values: (m,) of the parameter. context: (m, T, P). multipliers: (m, n). status: of `Curve`.
+    values: (m,) of β. context: (m, T, P). multipliers: (m, n).
     """
 
     values: np.ndarray
     context: Context
     multipliers: np.ndarray
     bifurcations: tuple[Bifurcation, ...]
-    status: Status
 
     @property
     def stable(self) -> np.ndarray:
@@ -261,7 +218,7 @@ class Branch:
 class BifurcationCurve:
     """Bifurcations of one kind (m of them) in the plane of two parameters.
 
-    values: (m, 2) of the parameters. context, multipliers, status: as of `Branch`.
+    values: (m, 2) of the parameters. context, multipliers: as of `Branch`.
     rotation: (m,) turns a period of the critical pair, NaN on neutral saddles.
     """
 
@@ -269,38 +226,30 @@ class BifurcationCurve:
     context: Context
     multipliers: np.ndarray
     rotation: np.ndarray
-    status: Status
 
 
 def bifurcation(
-    network: Network,
-    start: Cycle | Bifurcation,
-    *,
-    kind: Kind,
-    parameter: str = "beta",
-    tolerance: float = 1e-9,
-    max_steps: int = 200,
-    throw: bool = True,
+    network: Network, start: Cycle, *, kind: Kind, max_steps: int = 200, throw: bool = True
 ) -> Bifurcation:
-    """The bifurcation of this kind near the cycle `start`, in one parameter, the others fixed.
+    """The bifurcation of this kind near the cycle `start`, in β, γ and ε fixed.
 
-    tolerance: on the largest entry of Φ(x) − x and on the condition. `max_steps` limits the
-    evaluations.
+    Found where neither an entry of Φ(x) − x nor the condition is above 1e-9. `max_steps` limits
+    the evaluations.
     """
-    equations = _equations_of(network, start, free=(parameter,), kind=kind)
+    equations = _equations_of(network, start, free=("beta",), kind=kind)
 
     def square(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         value, jacobian = equations(u)
         # Out of range: a wall that pushes the solver back.
         return np.nan_to_num(value, nan=1e3), np.nan_to_num(jacobian)
 
-    u = np.append(start.value.attention.ravel(), start.parameters[parameter])
+    u = np.append(start.value.attention.ravel(), start.beta)
     solved = root(square, u, jac=True, options={"xtol": 1e-14, "maxfev": max_steps})
     residual = float(np.abs(square(solved.x)[0]).max())
-    parameters = start.parameters | {parameter: float(solved.x[-1])}
+    parameters = start.parameters | {"beta": float(solved.x[-1])}
     multipliers = np.full(len(u) - 1, np.nan, dtype=complex)
     status, rotation = Status.STEP_LIMIT, np.nan
-    if residual <= tolerance:
+    if residual <= _FOUND:
         _, matrix = _returned(network, start.value, solved.x[:-1], start.period, parameters)
         multipliers = _sorted_multipliers(matrix)
         rotation = float(critical_rotation(multipliers, kind=kind))
@@ -323,43 +272,36 @@ def bifurcation(
 
 def follow_cycle(
     network: Network,
-    start: Cycle | Bifurcation,
+    start: Cycle,
     *,
-    parameter: str = "beta",
     step: float,
     within: tuple[float, float],
     max_steps: int = 200,
 ) -> Branch:
-    """The branch of cycles through `start`, past its folds, in one parameter.
+    """The branch of cycles through `start`, past its folds, in β.
 
-    step: first change of the parameter; its sign is the direction in which the branch starts.
-    within: the branch ends where the parameter leaves this interval. Sign changes of the three
-    conditions between neighboring points are located; two of a kind within one step cancel, so
-    that a small step finds more.
+    step: first change of β; its sign is the direction in which the branch starts. within: the
+    branch ends where β leaves this interval. Sign changes of the three conditions between
+    neighboring points are located; two of a kind within one step cancel, so that a small step
+    finds more.
     """
-    curve = _follow(network, start, (parameter,), None, (step,), (within,), max_steps)
-    context, multipliers = _along(network, start, (parameter,), curve)
+    points, context, multipliers = _follow(
+        network, start, {"beta": step}, within=(within,), max_steps=max_steps
+    )
     signs = np.sign(_conditions(multipliers))
     found = []
-    for number in range(len(signs) - 1):
-        for kind in Kind:
-            if signs[number, kind] == signs[number + 1, kind]:
-                continue
-            ends = curve.points[number : number + 2]
-            span = np.abs(ends[1] - ends[0]).max()
-            for end in ends:
-                point = _try(network, start, parameter, end, kind)
-                place = np.append(point.value.attention, point.parameters[parameter])
-                # Newton's method may have gone to another one, which has its own sign change.
-                if point.converged and np.abs(place - ends).max(axis=1).min() <= span:
-                    found.append(point)
-                    break
+    for number, kind in np.argwhere(signs[1:] != signs[:-1]).tolist():
+        ends = points[number : number + 2]
+        span = np.abs(ends[1] - ends[0]).max()
+        for end in ends:
+            point = _try(network, start, end, Kind(kind))
+            place = np.append(point.value.attention, point.beta)
+            # Newton's method may have gone to another one, which has its own sign change.
+            if point.converged and np.abs(place - ends).max(axis=1).min() <= span:
+                found.append(point)
+                break
     return Branch(
-        values=curve.points[:, -1],
-        context=context,
-        multipliers=multipliers,
-        bifurcations=tuple(found),
-        status=curve.status,
+        values=points[:, -1], context=context, multipliers=multipliers, bifurcations=tuple(found)
     )
 
 
@@ -378,14 +320,15 @@ def follow_bifurcation(
     of both. A curve of closed-curve births ends at a strong resonance 1:2, beyond which the
     equations go on along neutral saddles; these have rotation NaN.
     """
-    curve = _follow(network, start, parameters, start.kind, (0.0, step), within, max_steps)
-    context, multipliers = _along(network, start, parameters, curve)
+    first = dict(zip(parameters, (0.0, step), strict=True))
+    points, context, multipliers = _follow(
+        network, start, first, kind=start.kind, within=within, max_steps=max_steps
+    )
     return BifurcationCurve(
-        values=curve.points[:, -2:],
+        values=points[:, -2:],
         context=context,
         multipliers=multipliers,
         rotation=critical_rotation(multipliers, kind=start.kind),
-        status=curve.status,
     )
 
 
@@ -417,7 +360,7 @@ def critical_rotation(multipliers: np.ndarray, *, kind: Kind) -> np.ndarray:
 
 
 def _equations_of(
-    network: Network, start: Cycle | Bifurcation, *, free: Sequence[str], kind: Kind | None
+    network: Network, start: Cycle, *, free: Sequence[str], kind: Kind | None
 ) -> Equations:
     """u = (x, free parameters) → Φ(x) − x and, if a kind is given, its condition; the Jacobian."""
     fixed, size = start.parameters, start.value.attention.size
@@ -454,45 +397,38 @@ def _equations_of(
 
 def _follow(
     network: Network,
-    start: Cycle | Bifurcation,
-    free: Sequence[str],
-    kind: Kind | None,
-    steps: Sequence[float],
+    start: Cycle,
+    steps: dict[str, float],
+    *,
+    kind: Kind | None = None,
     within: ArrayLike,
     max_steps: int,
-) -> Curve:
-    x, units = start.value.attention.ravel(), np.array([_UNIT[name] for name in free])
-    infinite = np.full(x.size, np.inf)
+) -> tuple[np.ndarray, Context, np.ndarray]:
+    """Points of a curve of cycles, or of bifurcations of a kind; their contexts and multipliers.
+
+    steps: the parameters that change, each with its first step.
+    """
+    x, free, changes = start.value.attention.ravel(), list(steps), np.array(list(steps.values()))
+    units, infinite = np.array([_UNIT[name] for name in free]), np.full(x.size, np.inf)
     low, high = np.array(within).T
-    return follow(
+    points = follow(
         _equations_of(network, start, free=free, kind=kind),
         np.append(x, [start.parameters[name] for name in free]),
-        direction=np.append(np.zeros(x.size), steps),
-        step=float(np.abs(np.array(steps) / units).max()),
+        direction=np.append(np.zeros(x.size), changes),
+        step=float(np.abs(changes / units).max()),
         scale=np.append(np.ones(x.size), units),
         within=(np.append(-infinite, low), np.append(infinite, high)),
         max_steps=max_steps,
     )
-
-
-def _along(
-    network: Network, start: Cycle | Bifurcation, free: Sequence[str], curve: Curve
-) -> tuple[Context, np.ndarray]:
-    """Contexts and multipliers of all points of a curve."""
-    states = curve.points[:, : -len(free)]
-    given = {name: np.full(len(states), value) for name, value in start.parameters.items()}
-    given |= {name: curve.points[:, i - len(free)] for i, name in enumerate(free)}
+    states, columns = np.split(points, [x.size], axis=1)
+    given = {name: np.full(len(points), value) for name, value in start.parameters.items()}
+    given |= dict(zip(free, columns.T, strict=True))
     _, matrices = _returned(network, start.value, states, start.period, given)
-    return _like(start.value, states), _sorted_multipliers(matrices)
+    return points, _like(start.value, states), _sorted_multipliers(matrices)
 
 
-def _try(
-    network: Network, start: Cycle | Bifurcation, parameter: str, point: np.ndarray, kind: Kind
-) -> Bifurcation:
+def _try(network: Network, start: Cycle, point: np.ndarray, kind: Kind) -> Bifurcation:
     """The bifurcation from a point of a branch, converged or not."""
-    near = replace(
-        start,
-        value=_like(start.value, point[:-1]),
-        parameters=start.parameters | {parameter: float(point[-1])},
-    )
-    return bifurcation(network, near, kind=kind, parameter=parameter, throw=False)
+    parameters = start.parameters | {"beta": float(point[-1])}
+    near = replace(start, value=_like(start.value, point[:-1]), parameters=parameters)
+    return bifurcation(network, near, kind=kind, throw=False)

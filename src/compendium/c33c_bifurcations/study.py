@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from compendium.c33c_bifurcations.cycles import (
     Bifurcation,
     Branch,
@@ -28,7 +27,7 @@ from compendium.c33c_bifurcations.cycles import (
 )
 from compendium.c33c_bifurcations.rotation import rotation_number
 from compendium.common.phase_transitions import protocol_start
-from spinformer.core.random import Seed
+from compendium.common.rows import grid, rows_of
 from spinformer.dmft.attractors import strobed
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -71,24 +70,22 @@ _STARTS, _NEAR = 24, 3e-5
 # ---- cycles
 
 
-def settled_cycle(
-    family: str, *, copies: int = 96, transient: int = 400_000, seed: Seed = 3
-) -> Cycle:
-    """The cycle of a family, from the first of `copies` random contexts that a run ends on it.
+def settled_cycle(family: str) -> Cycle:
+    """The cycle of a family, from the first of 96 random contexts that a run ends on it.
 
     Found by the run (the strobed points repeat to 1e-8), then by Newton's method.
     """
     network = Network.document()
     beta, period, (low, high), _, _ = FAMILIES[family]
     flashes = period // network.positions
-    contexts = random_contexts(network, seed, count=copies)
-    points, ends = strobed(network, contexts, beta=beta, count=2 * flashes, transient=transient)
+    contexts = random_contexts(network, 3, count=96)
+    points, ends = strobed(network, contexts, beta=beta, count=2 * flashes, transient=400_000)
     gap = np.abs(points - points[:, :1]).max(axis=-1)
     extent = np.ptp(points[:, :, 0], axis=1)
     fits = (gap[:, flashes] < _SAME) & (gap[:, 1:flashes].min(axis=1) > _APART)
     fits &= (low < extent) & (extent < high)
     if not fits.any():
-        raise RuntimeError(f"none of {copies} runs ended on the cycle {family}")
+        raise RuntimeError(f"none of 96 runs ended on the cycle {family}")
     return cycle(network, ends.select(int(np.argmax(fits))), beta=beta, period=period)
 
 
@@ -103,66 +100,55 @@ def family_branches(family: str) -> tuple[Branch, Branch]:
     return up, down
 
 
-def family_rows(family: str) -> Rows:
+@stored(
+    _FOLDER / "cycles.csv",
+    units=grid(family=FAMILIES),
+    seconds=10.0,
+    within={"largest": 1e-4, "extent": 1e-5},
+)
+def CYCLES(family: str) -> Rows:
     """Points of a family's branch and its bifurcations, by β.
 
     kind: "cycle", or "fold", "flip", "torus". extent: of m^o_1 over the cycle. stable: 0 or 1;
     largest: modulus of the leading multiplier.
     """
-    rows: Rows = []
+    steps, rows, known = FAMILIES[family][1], [], set()
 
-    def add(kind: str, beta: float, multipliers: np.ndarray, extent: float) -> None:
-        largest = float(abs(multipliers[0]))
-        stable = int(kind == "cycle" and largest < 1.0)
-        row: dict[str, Any] = {"kind": kind, "at": f"{beta:.8f}", "extent": float(extent)}
-        rows.append({**row, "largest": largest, "stable": stable})
+    def add(kind: str, betas: np.ndarray, multipliers: np.ndarray, context: Context) -> None:
+        overlaps, _ = trajectory(Network.document(), context, beta=betas, steps=steps, threads=1)
+        extents = np.ptp(overlaps[..., 0], axis=-1)
+        largest = np.abs(multipliers[:, 0])
+        stable = ((largest < 1.0) & (kind == "cycle")).astype(int)
+        at = [f"{beta:.8f}" for beta in betas]
+        rows.extend(rows_of(kind=kind, at=at, extent=extents, largest=largest, stable=stable))
 
-    def extents(context: Context, beta: np.ndarray) -> np.ndarray:
-        steps = FAMILIES[family][1]
-        overlaps, _ = trajectory(Network.document(), context, beta=beta, steps=steps, threads=1)
-        return np.asarray(np.ptp(overlaps[..., 0], axis=-1))
-
-    known = set()
     for branch in family_branches(family):
-        wide = extents(branch.context, branch.values)
-        for point in zip(branch.values, branch.multipliers, wide, strict=True):
-            add("cycle", *point)
+        add("cycle", branch.values, branch.multipliers, branch.context)
         for found in branch.bifurcations:
             event = (found.kind, f"{found.beta:.8f}"[:-1])
             if event not in known:
                 known.add(event)
                 one = Context(found.value.attention[None], found.value.position)
-                extent = extents(one, np.array([found.beta]))[0]
-                add(found.kind.name.lower(), found.beta, found.multipliers, extent)
+                name = found.kind.name.lower()
+                add(name, np.array([found.beta]), found.multipliers[None], one)
     return rows
-
-
-CYCLES = Table(
-    path=_FOLDER / "cycles.csv", units=[{"family": name} for name in FAMILIES], rows=family_rows,
-    seconds=10.0, within={"largest": 1e-4, "extent": 1e-5},
-)  # fmt: skip
 
 
 # ---- curves
 
 
-def driven_cycle(beta: float, **others: Any) -> Cycle:
-    """The cycle of 2^K = 4 steps that the positions drive, by Newton's method from A = 0.
-
-    others: γ and ε, where they are not the document's.
-    """
+def driven_cycle(beta: float) -> Cycle:
+    """The cycle of 2^K = 4 steps that the positions drive, by Newton's method from A = 0."""
     network = Network.document()
     zero = Context(np.zeros((network.context, network.features)), 0)
-    return cycle(network, zero, beta=beta, period=4, **others)
+    return cycle(network, zero, beta=beta, period=4)
 
 
-def first_torus() -> Bifurcation:
-    """The Neimark-Sacker point of the driven cycle at the document's γ and ε."""
-    return bifurcation(Network.document(), driven_cycle(1.25), kind=Kind.TORUS)
-
-
-def _fold(family: str, near: float) -> Bifurcation:
-    """The fold nearest to β = `near` on the branch of a family."""
+def _start_of(curve: str) -> Bifurcation:
+    """The Neimark-Sacker point of the driven cycle, or a fold, at the document's γ and ε."""
+    if curve == "torus":
+        return bifurcation(Network.document(), driven_cycle(1.25), kind=Kind.TORUS)
+    family, near = _FOLDS[curve]
     events = [point for branch in family_branches(family) for point in branch.bifurcations]
     folds = [point for point in events if point.kind == Kind.FOLD]
     best = min(folds, key=lambda point: abs(point.beta - near))
@@ -171,39 +157,36 @@ def _fold(family: str, near: float) -> Bifurcation:
     return best
 
 
-def curve_rows(curve: str, *, plane: str, sign: int, points: int | None = None) -> Rows:
-    """Points of one curve in the plane (β, γ) or (β, ε), in one direction from the document's.
-
-    rotation: turns per period of the critical pair, "nan" on neutral saddles.
-    """
-    start = first_torus() if curve == "torus" else _fold(*_FOLDS[curve])
-    found = follow_bifurcation(
-        Network.document(),
-        start,
-        parameters=("beta", plane),
-        step=sign * _STEP[plane],
-        within=_WITHIN[plane],
-        max_steps=points or (80 if curve == "torus" else 40),
-    )
-    fixed: dict[str, Any] = {"gamma": start.gamma, "epsilon": start.epsilon}
-    return [
-        {"beta": f"{beta:.8f}", **fixed, plane: float(value), "rotation": float(turns)}
-        for (beta, value), turns in zip(found.values, found.rotation, strict=True)
-    ]
-
-
-CURVES = Table(
-    path=_FOLDER / "curves.csv",
+@stored(
+    _FOLDER / "curves.csv",
     units=[
         {"curve": curve, "plane": plane, "sign": sign}
         for plane in ("gamma", "epsilon")
         for curve in ("torus", *_FOLDS)
         for sign in (1, -1)
     ],
-    rows=curve_rows,
     seconds=5.0,
     rtol=2e-5,
 )
+def CURVES(curve: str, *, plane: str, sign: int) -> Rows:
+    """Points of one curve in the plane (β, γ) or (β, ε), in one direction from the document's.
+
+    rotation: turns per period of the critical pair, "nan" on neutral saddles.
+    """
+    start = _start_of(curve)
+    found = follow_bifurcation(
+        Network.document(),
+        start,
+        parameters=("beta", plane),
+        step=sign * _STEP[plane],
+        within=_WITHIN[plane],
+        max_steps=80 if curve == "torus" else 40,
+    )
+    fixed = {name: start.parameters[name] for name in ("gamma", "epsilon")}
+    return [
+        {"beta": f"{beta:.8f}", **fixed, plane: float(value), "rotation": float(turns)}
+        for (beta, value), turns in zip(found.values, found.rotation, strict=True)
+    ]
 
 
 # ---- the closed curve
@@ -236,7 +219,15 @@ def closed_curve(beta: ArrayLike, *, transient: int = 40_000) -> Context:
     return ensemble.state()
 
 
-def staircase_rows(
+@stored(
+    _FOLDER / "staircase.csv",
+    units=[
+        {"low": 1.2436, "high": 1.2650, "count": 576},
+        {"low": 1.2650, "high": 1.2675, "count": 320},
+        {"low": 1.2675, "high": 1.26758, "count": 192},
+    ],
+)
+def STAIRCASE(
     low: float,
     *,
     high: float,
@@ -251,31 +242,45 @@ def staircase_rows(
     points, context = strobed(network, context, beta=betas, count=flashes)
     turns = rotation_number(points).turns
     spectrum = lyapunov_spectrum(network, context, beta=betas, steps=steps, count=2).exponents
-    return [
-        {
-            "beta": f"{beta:.9f}",
-            "rotation": f"{turns.value[i]:.9f}",
-            "error": float(turns.error[i]),
-            "extent": float(np.ptp(points[i, :, 0])),
-            "first": float(spectrum.value[i, 0]),
-            "first_error": float(spectrum.error[i, 0]),
-            "second": float(spectrum.value[i, 1]),
-        }
-        for i, beta in enumerate(betas)
-    ]
+    return rows_of(
+        beta=[f"{beta:.9f}" for beta in betas],
+        rotation=[f"{value:.9f}" for value in turns.value],
+        error=turns.error,
+        extent=np.ptp(points[:, :, 0], axis=1),
+        first=spectrum.value[:, 0],
+        first_error=spectrum.error[:, 0],
+        second=spectrum.value[:, 1],
+    )
 
 
-def protocol_extents(
-    beta: ArrayLike, *, transient: int = 100_000, flashes: int = 2000
-) -> np.ndarray:
+def protocol_extents(beta: ArrayLike, *, flashes: int) -> np.ndarray:
     """Extent of the strobed m^o_1 (n,) of runs from the document's context at each β."""
-    network, betas = Network.document(), np.asarray(beta)
+    network = Network.document()
     start = protocol_start(network, steps=100_000)
-    points, _ = strobed(network, start, beta=betas, count=flashes, transient=transient)
+    points, _ = strobed(network, start, beta=np.asarray(beta), count=flashes, transient=100_000)
     return np.asarray(np.ptp(points[:, :, 0], axis=1))
 
 
-def tongue_rows(p: int, *, q: int, near: float) -> Rows:
+# Where the rotation number of an unlocked curve is p/q, or in the window if it is wide.
+@stored(
+    _FOLDER / "tongues.csv",
+    units=[
+        {"p": 1, "q": 4, "near": 1.25},
+        {"p": 5, "q": 19, "near": 1.25971111},
+        {"p": 4, "q": 15, "near": 1.261722},
+        {"p": 3, "q": 11, "near": 1.2646},
+        {"p": 5, "q": 18, "near": 1.26645},
+        {"p": 7, "q": 25, "near": 1.26707},
+        {"p": 9, "q": 32, "near": 1.26735},
+        {"p": 11, "q": 39, "near": 1.2675},
+        {"p": 13, "q": 46, "near": 1.26755},
+        {"p": 15, "q": 53, "near": 1.267573},
+    ],
+    checked=3,
+    seconds=3.0,
+    within={"width": 4e-9},
+)
+def TONGUES(p: int, *, q: int, near: float) -> Rows:
     """Both ends in β of the window in which the closed curve is locked to p/q; `near` is by it.
 
     `focus`: whether the leading multipliers of the stable cycle are complex somewhere in the
@@ -297,48 +302,18 @@ def tongue_rows(p: int, *, q: int, near: float) -> Rows:
     ]
 
 
-def _locked(network: Network, p: int, q: int, near: float) -> Cycle | Bifurcation:
+def _locked(network: Network, p: int, q: int, near: float) -> Cycle:
     """The cycle on the closed curve with rotation p/q, or a fold of it."""
     ensemble = Ensemble(network, closed_curve([near]).select(0), beta=near, threads=1)
     for _ in range(_STARTS):
         ensemble.advance(4 * 7)
         state = ensemble.state()
         found = cycle(network, state, beta=near, period=4 * q, max_steps=15, throw=False)
-        if found.converged and found.period == 4 * q and found.moved < 0.05:
+        moved = np.abs(found.value.attention - state.attention).max()
+        if found.converged and found.period == 4 * q and moved < 0.05:
             return found
-        guess = replace(found, value=state, steps=0, period=4 * q, moved=0.0)
+        guess = replace(found, value=state, period=4 * q)
         fold = bifurcation(network, guess, kind=Kind.FOLD, throw=False, max_steps=60)
         if fold.converged and abs(fold.beta - near) < _NEAR:
             return fold
     raise RuntimeError(f"no cycle with rotation {p}/{q} was found near beta {near}")
-
-
-STAIRCASE = Table(
-    path=_FOLDER / "staircase.csv",
-    units=[
-        {"low": 1.2436, "high": 1.2650, "count": 576},
-        {"low": 1.2650, "high": 1.2675, "count": 320},
-        {"low": 1.2675, "high": 1.26758, "count": 192},
-    ],
-    rows=staircase_rows,
-)
-# Where the rotation number of an unlocked curve is p/q, or in the window if it is wide.
-TONGUES = Table(
-    path=_FOLDER / "tongues.csv",
-    units=[
-        {"p": 1, "q": 4, "near": 1.25},
-        {"p": 5, "q": 19, "near": 1.25971111},
-        {"p": 4, "q": 15, "near": 1.261722},
-        {"p": 3, "q": 11, "near": 1.2646},
-        {"p": 5, "q": 18, "near": 1.26645},
-        {"p": 7, "q": 25, "near": 1.26707},
-        {"p": 9, "q": 32, "near": 1.26735},
-        {"p": 11, "q": 39, "near": 1.2675},
-        {"p": 13, "q": 46, "near": 1.26755},
-        {"p": 15, "q": 53, "near": 1.267573},
-    ],
-    rows=tongue_rows,
-    checked=3,
-    seconds=3.0,
-    within={"width": 4e-9},
-)

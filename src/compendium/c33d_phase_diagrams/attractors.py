@@ -35,19 +35,16 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, share_interval
 from spinformer.dmft import kernels
-from spinformer.dmft.attractors import (
-    SHORT_STRETCHES,
-    Attractors,
-    bump_weights,
-    find_attractors,
-)
+from spinformer.dmft.attractors import SHORT_STRETCHES, Attractors, bump_weights, find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.kernels import LANES, Block, Clock
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 
-# Fingerprints are averages over so many consecutive stretches, exponents agree within so much.
+# Fingerprints are averages over so many consecutive stretches. They agree within so much and so
+# many errors, exponents within so much and as many.
 _STRETCHES = 4
+_SAME, _SIGMAS = 1e-4, 4.0
 _NEUTRAL = 8e-3
 
 
@@ -69,9 +66,7 @@ class Fingerprints:
     def select(self, index: Any) -> Fingerprints:
         """Those at `index` of the batch."""
         return Fingerprints(
-            moments=self.moments[index],
-            error=self.error[index],
-            context=self.context.select(index),
+            moments=self.moments[index], error=self.error[index], context=self.context.select(index)
         )
 
 
@@ -81,7 +76,7 @@ def fingerprints(
     """Fingerprints (B,) from `kept` steps of every orbit, after `transient` dropped ones.
 
     parameters: β, γ, ε as in `Ensemble`. `kept` is cut to four stretches of a prime number of turns
-    of the clock;
+    of the clock.
     """
     ensemble = Ensemble(network, context, **parameters)
     features, phases = network.features, network.positions
@@ -113,9 +108,7 @@ def fingerprints(
     moments = ensemble.run(task)[0]
     scatter = moments.var(axis=-3, ddof=1).mean(axis=(-2, -1))
     return Fingerprints(
-        moments=moments.mean(axis=-3),
-        error=np.sqrt(scatter / _STRETCHES),
-        context=ensemble.state(),
+        moments=moments.mean(axis=-3), error=np.sqrt(scatter / _STRETCHES), context=ensemble.state()
     )
 
 
@@ -128,17 +121,11 @@ def separation(one: Fingerprints, *, other: Fingerprints) -> np.ndarray:
     return _distance(one.moments, other.moments)
 
 
-def identify(
-    prints: Fingerprints,
-    *,
-    exponent: Estimate | None = None,
-    distance: float = 1e-4,
-    sigmas: float = 4.0,
-) -> np.ndarray:
+def identify(prints: Fingerprints, *, exponent: Estimate | None = None) -> np.ndarray:
     """Number the attractors of a batch (B,) of orbits: integers (B,), 0, 1, … by orbits on them.
 
-    Two orbits are on the same attractor if their fingerprints differ by at most `distance` plus
-    `sigmas` errors (root mean squares), and their leading `exponent`s by at most 0.008 plus as
+    Two orbits are on the same attractor if their fingerprints differ by at most 1e-4 plus four
+    errors (root mean squares), and their leading `exponent`s by at most 0.008 plus as
     many errors. Each orbit is held against the best resolved orbit of every attractor found so
     far, the best resolved ones first. Number −1: the same as several, so its errors are too large
     to tell (an orbit that was still on its way, for example).
@@ -151,8 +138,8 @@ def identify(
     while left.any():
         leader = order[left[order]][0]
         gap = _distance(prints.moments, prints.moments[leader])
-        same = gap <= distance + sigmas * np.hypot(prints.error, prints.error[leader])
-        same &= np.abs(rate - rate[leader]) <= _NEUTRAL + sigmas * np.hypot(spread, spread[leader])
+        same = gap <= _SAME + _SIGMAS * np.hypot(prints.error, prints.error[leader])
+        same &= np.abs(rate - rate[leader]) <= _NEUTRAL + _SIGMAS * np.hypot(spread, spread[leader])
         same[leader] = True
         leaders.append(leader)
         rows.append(same)
@@ -171,13 +158,8 @@ def identify(
         mine = np.unique(groups[row])
         if len(mine) == 1:
             numbers[number] = mine[0]
-    return by_frequency(numbers)
-
-
-def by_frequency(numbers: np.ndarray) -> np.ndarray:
-    """The same division of orbits, the most frequent number first; −1 stays."""
     found, counts = np.unique(numbers[numbers >= 0], return_counts=True)
-    renamed = np.full(numbers.shape, -1)
+    renamed = np.full(size, -1)
     for new, old in enumerate(found[np.argsort(-counts, kind="stable")]):
         renamed[numbers == old] = new
     return renamed
@@ -205,20 +187,20 @@ def settle(
     starts: Context,
     *,
     transient: int,
+    surveyed: int = 4_000,
     kept: int = 4_000,
     exponent_steps: int = 4_000,
-    surveyed: int | None = None,
     **parameters: Any,
 ) -> tuple[Attractors, Fingerprints, Estimate]:
     """Regimes, fingerprints and leading exponents of what starts (B, T, P) end on.
 
-    Regimes are read off `surveyed` steps (None: `kept`), fingerprints off `kept` further ones.
+    Regimes are read off `surveyed` steps, fingerprints off `kept` further ones.
     """
     found = find_attractors(
         network,
         starts,
         transient=transient,
-        kept=kept if surveyed is None else surveyed,
+        kept=surveyed,
         exponents=1,
         exponent_steps=exponent_steps,
         bins=1,
@@ -326,7 +308,7 @@ def basins_of_attraction(
     tree = cKDTree(np.concatenate(sets))
     owner = np.append(np.repeat(np.arange(len(sets)), [len(one) for one in sets]), -1)
     starts = context.attention.reshape(-1, network.context, network.features)
-    number = before = np.full(len(starts), -1)
+    number, before = np.full((2, len(starts)), -1)
     going, state = np.arange(len(starts)), Context(starts, context.position)
     for _ in range(horizon // check):
         ensemble = Ensemble(network, state, **parameters)
@@ -335,7 +317,6 @@ def basins_of_attraction(
         windows = state.attention.reshape(len(going), -1)
         here = owner[tree.query(windows, distance_upper_bound=radius)[1]]
         done = (here >= 0) & (here == before[going])
-        number, before = number.copy(), before.copy()
         number[going[done]], before[going] = here[done], here
         going = going[~done]
         if not len(going):
@@ -422,13 +403,13 @@ def uncertainty_exponent(
 
 
 def grid_neighbors(
-    labels: np.ndarray, *, distances: Sequence[int], tiles: int = 4
+    labels: np.ndarray, *, distances: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """For `uncertainty_exponent`: which points of a picture (n, m) have neighbors that differ.
 
     Distances are in cells; a point's neighbors are the four that far along the axes. Only points
     that have all of them at the largest distance are used. Returns booleans (len(distances), B)
-    and the number (B,) of the tile, of `tiles` × `tiles`, that each point lies in.
+    and the number (B,) of the tile, of 4 × 4, that each point lies in.
     """
     edge = max(distances)
     high, wide = (size - 2 * edge for size in labels.shape)
@@ -438,5 +419,5 @@ def grid_neighbors(
         for down, right in ((step, 0), (-step, 0), (0, step), (0, -step)):
             moved = labels[edge + down : edge + down + high, edge + right : edge + right + wide]
             differ[n] |= moved != middle
-    rows, columns = np.arange(high) * tiles // high, np.arange(wide) * tiles // wide
-    return differ.reshape(len(distances), -1), (tiles * rows[:, None] + columns).ravel()
+    rows, columns = np.arange(high) * 4 // high, np.arange(wide) * 4 // wide
+    return differ.reshape(len(distances), -1), (4 * rows[:, None] + columns).ravel()

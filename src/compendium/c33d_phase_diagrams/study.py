@@ -9,31 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c33d_phase_diagrams.attractors import Fingerprints, identify, settle
 from compendium.common.phase_transitions import protocol_start
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.attractors import (
-    SHORT_STRETCHES,
-    Attractors,
-    Regime,
-    Thresholds,
-    find_attractors,
-)
+from spinformer.dmft.attractors import SHORT_STRETCHES, Attractors, Regime, find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
-# Steps dropped and kept in every cell, and of the exponents (of the document's context, and of
-# each random one); steps dropped and kept at every β of a continuation.
+# Steps dropped and kept in every cell, as many for the exponent of the document's context, half as
+# many for those of the random ones; steps dropped and kept at every β of a continuation.
 TRANSIENT, KEPT = 20_000, 4_000
-EXPONENT_STEPS, RANDOM_EXPONENT_STEPS = 4_000, 2_000
 RANDOM = 8
-FOLLOW_TRANSIENT, FOLLOW_KEPT = 2_000, 2_000
+FOLLOWED = 2_000
 # Random cells that are run ten times longer, and how many of them are a unit.
 _CONTROL, _CHUNK = 800, 400
 # The regimes that a statement about attractors can name.
@@ -42,31 +36,21 @@ NAMED = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
 
 @record
 class Plane:
-    """A plane of parameters: β across, and `name` ("gamma" or "epsilon") upwards.
+    """A plane of parameters: β `across`, and γ or ε `upwards`.
 
-    betas, values: both ends and how many, (low, high, count). coarse: random contexts and
-    hysteresis are measured in each so-manieth row and column only.
+    coarse: random contexts and hysteresis are measured in each so-manieth row and column only.
     """
 
-    name: str
-    betas: tuple[float, float, int]
-    values: tuple[float, float, int]
+    across: np.ndarray
+    upwards: np.ndarray
     coarse: int = 1
-
-    @property
-    def across(self) -> np.ndarray:
-        """The values of β."""
-        return np.linspace(*self.betas)
-
-    @property
-    def upwards(self) -> np.ndarray:
-        """The values of γ or ε."""
-        return np.linspace(*self.values)
 
 
 PLANES = {
-    "gamma": Plane(name="gamma", betas=(1.1, 1.7, 200), values=(0.0, 250.0, 200)),
-    "epsilon": Plane(name="epsilon", betas=(1.1, 1.7, 200), values=(0.0, 0.3, 200), coarse=4),
+    "gamma": Plane(across=np.linspace(1.1, 1.7, 200), upwards=np.linspace(0.0, 250.0, 200)),
+    "epsilon": Plane(
+        across=np.linspace(1.1, 1.7, 200), upwards=np.linspace(0.0, 0.3, 200), coarse=4
+    ),
 }
 
 
@@ -91,28 +75,31 @@ class Cells:
 
     regime: np.ndarray
     period: np.ndarray
-    exponent: Estimate
+    exponent: np.ndarray
     attractors: np.ndarray
     regimes: np.ndarray
 
 
 def cells(
-    beta: np.ndarray, *, transient: int | None = None, random: int = RANDOM, **others: Any
+    name: str,
+    values: np.ndarray,
+    *,
+    beta: np.ndarray,
+    transient: int = TRANSIENT,
+    random: int = RANDOM,
 ) -> Cells:
-    """Measure cells at β (n,) and γ, ε (n,), the document's where they are not given.
+    """Measure cells at β (n,) and `values` (n,) of γ or ε, whichever `name` says.
 
     random: how many of the 8 random contexts are used; 0 leaves `attractors` and `regimes` zero.
     """
     network, start, drawn = start_of_planes()
-    where: dict[str, Any] = {"beta": beta, **others}
-    dropped = TRANSIENT if transient is None else transient
+    where: dict[str, Any] = {"beta": beta, name: values, "transient": transient}
     found = find_attractors(
         network,
         start,
-        transient=dropped,
         kept=KEPT,
         exponents=1,
-        exponent_steps=EXPONENT_STEPS,
+        exponent_steps=KEPT,
         bins=1,
         thresholds=SHORT_STRETCHES,
         **where,
@@ -120,15 +107,9 @@ def cells(
     attractors, regimes = np.zeros((2, len(beta)), dtype=int)
     if random:
         # One batch: the contexts of a cell lie side by side.
-        many: dict[str, Any] = {name: np.repeat(value, random) for name, value in where.items()}
-        crowd, prints, rate = settle(
-            network,
-            Context(np.tile(drawn.attention[:random], (len(beta), 1, 1)), drawn.position),
-            transient=dropped,
-            kept=KEPT,
-            exponent_steps=RANDOM_EXPONENT_STEPS,
-            **many,
-        )
+        where |= {"beta": np.repeat(beta, random), name: np.repeat(values, random)}
+        many = Context(np.tile(drawn.attention[:random], (len(beta), 1, 1)), drawn.position)
+        crowd, prints, rate = settle(network, many, exponent_steps=KEPT // 2, **where)
         for cell in range(len(beta)):
             mine = np.arange(cell * random, (cell + 1) * random)
             rates = Estimate(value=rate.value[mine], error=rate.error[mine])
@@ -139,65 +120,49 @@ def cells(
     return Cells(
         regime=found.regime,
         period=found.period,
-        exponent=Estimate(value=found.exponents.value[:, 0], error=found.exponents.error[:, 0]),
+        exponent=found.exponents.value[:, 0],
         attractors=attractors,
         regimes=regimes,
     )
 
 
-def _at(name: str, values: np.ndarray) -> dict[str, Any]:
-    """γ or ε, whichever `name` says, as an argument."""
-    return {name: values}
-
-
-def _grid(name: str, betas: np.ndarray, values: np.ndarray, *, random: int) -> Cells:
+def _grid(name: str, values: np.ndarray, *, betas: np.ndarray, **how: int) -> Cells:
     """`cells` at all pairs of β and γ or ε, row by row of the latter."""
-    upwards: dict[str, Any] = {name: np.repeat(values, len(betas))}
-    return cells(np.tile(betas, len(values)), random=random, **upwards)
+    beta = np.tile(betas, len(values))
+    return cells(name, np.repeat(values, len(betas)), beta=beta, **how)
 
 
 def hysteresis(
-    betas: np.ndarray, *, transient: int = FOLLOW_TRANSIENT, **values: Any
+    name: str, values: np.ndarray, *, betas: np.ndarray, transient: int = FOLLOWED
 ) -> np.ndarray:
     """Where the way up in β and the way down end on different attractors: booleans (rows, n).
 
-    betas: (n,) ascending; values: γ, ε or both, (rows,). Every β starts where the one before
-    ended, the first from the document's context; the two ways are compared by fingerprints and
-    exponents (`identify`), after `transient` steps at every β.
+    betas: (n,) ascending; values: (rows,) of γ or ε, as `name` says. Every β starts where the one
+    before ended, the first from the document's context; the two ways are compared by fingerprints
+    and exponents (`identify`), after `transient` steps at every β.
     """
     network, start, _ = start_of_planes()
-    ways: list[list[tuple[Fingerprints, Estimate]]] = []
+    ways = []
     for way in (betas, betas[::-1]):
         context, seen = start, []
         for beta in way.tolist():
+            where: dict[str, Any] = {"beta": beta, name: values, "transient": transient}
             _, prints, rate = settle(
-                network,
-                context,
-                beta=beta,
-                transient=transient,
-                surveyed=2,
-                kept=FOLLOW_KEPT,
-                exponent_steps=FOLLOW_KEPT,
-                **values,
+                network, context, surveyed=2, kept=FOLLOWED, exponent_steps=FOLLOWED, **where
             )
             context = prints.context
-            seen.append((prints, rate))
+            seen.append((prints.moments, prints.error, rate.value, rate.error))
         ways.append(seen)
-    columns = []
-    for (up, rising), (down, falling) in zip(ways[0], ways[1][::-1], strict=True):
-        both = Fingerprints(
-            moments=np.stack([up.moments, down.moments], axis=1),
-            error=np.stack([up.error, down.error], axis=1),
-            context=up.context,
-        )
-        rates = np.stack([rising.value, falling.value], axis=1)
-        errors = np.stack([rising.error, falling.error], axis=1)
-        pairs = [
-            identify(both.select(row), exponent=Estimate(value=rates[row], error=errors[row]))
-            for row in range(len(rates))
-        ]
-        columns.append([one != other for one, other in pairs])
-    return np.array(columns).T
+    pairs = zip(ways[0], ways[1][::-1], strict=True)
+    apart = np.empty((len(values), len(betas)), dtype=bool)
+    for column, (up, down) in enumerate(pairs):
+        moments, errors, rates, spreads = map(np.stack, zip(up, down, strict=True))
+        for row in range(len(values)):
+            both = Fingerprints(moments=moments[:, row], error=errors[:, row], context=start)
+            rate = Estimate(value=rates[:, row], error=spreads[:, row])
+            one, other = identify(both, exponent=rate)
+            apart[row, column] = one != other
+    return apart
 
 
 def _letters(codes: np.ndarray) -> str:
@@ -210,13 +175,14 @@ def plane_rows(name: str, *, first: int, count: int) -> Rows:
     plane = PLANES[name]
     values, betas = plane.upwards[first : first + count], plane.across
     chosen = np.flatnonzero((first + np.arange(len(values))) % plane.coarse == 0)
-    some = betas[:: plane.coarse]
-    found = _grid(name, betas, values, random=RANDOM if plane.coarse == 1 else 0)
-    crowd = found if plane.coarse == 1 else _grid(name, some, values[chosen], random=RANDOM)
+    found = _grid(name, values, betas=betas, random=RANDOM if plane.coarse == 1 else 0)
+    crowd, some = found, betas[:: plane.coarse]
+    if plane.coarse > 1:
+        crowd = _grid(name, values[chosen], betas=some)
     coarse = {
         "attractors": crowd.attractors,
         "regimes": crowd.regimes,
-        "hysteresis": hysteresis(some, **_at(name, values[chosen])),
+        "hysteresis": hysteresis(name, values[chosen], betas=some),
     }
     texts = {
         layer: dict(
@@ -225,7 +191,7 @@ def plane_rows(name: str, *, first: int, count: int) -> Rows:
         for layer, codes in coarse.items()
     }
     regime = found.regime.reshape(len(values), -1)
-    thousandths = np.rint(1000.0 * found.exponent.value).astype(int).reshape(regime.shape)
+    thousandths = np.rint(1000.0 * found.exponent).astype(int).reshape(regime.shape)
     return [
         {
             "row": first + row,
@@ -239,7 +205,9 @@ def plane_rows(name: str, *, first: int, count: int) -> Rows:
 
 
 def _plane_table(name: str, count: int) -> Table:
-    units = [{"first": first, "count": count} for first in range(0, PLANES[name].values[2], count)]
+    units = [
+        {"first": first, "count": count} for first in range(0, len(PLANES[name].upwards), count)
+    ]
     return Table(path=_FOLDER / f"{name}.csv", units=units, rows=partial(plane_rows, name))
 
 
@@ -263,37 +231,26 @@ def read_plane(table: Table) -> dict[str, np.ndarray]:
 def control_cells(name: str) -> tuple[np.ndarray, np.ndarray]:
     """β and γ or ε, (800,) each, of the random cells of a plane that are run ten times longer."""
     plane = PLANES[name]
-    grid = plane.betas[2]
-    chosen = np.sort(numpy_generator(1).choice(grid**2, size=_CONTROL, replace=False))
-    rows, columns = np.divmod(chosen, grid)
+    wide = len(plane.across)
+    chosen = np.sort(numpy_generator(1).choice(wide**2, size=_CONTROL, replace=False))
+    rows, columns = np.divmod(chosen, wide)
     return plane.across[columns], plane.upwards[rows]
 
 
-def control_rows(plane: str, chunk: int) -> Rows:
+@stored(_FOLDER / "control.csv", units=grid(plane=PLANES, chunk=range(_CONTROL // _CHUNK)))
+def CONTROL(plane: str, chunk: int) -> Rows:
     """Cells of one chunk after ten times the transient."""
     betas, values = (part[chunk * _CHUNK : (chunk + 1) * _CHUNK] for part in control_cells(plane))
-    found = cells(betas, transient=10 * TRANSIENT, **_at(plane, values))
-    return [
-        {
-            "beta": float(betas[cell]),
-            "value": float(values[cell]),
-            "regime": int(found.regime[cell]),
-            "period": int(found.period[cell]),
-            "exponent": float(round(found.exponent.value[cell], 3)),
-            "attractors": int(found.attractors[cell]),
-            "regimes": int(found.regimes[cell]),
-        }
-        for cell in range(len(betas))
-    ]
-
-
-CONTROL = Table(
-    path=_FOLDER / "control.csv",
-    units=[
-        {"plane": name, "chunk": chunk} for name in PLANES for chunk in range(_CONTROL // _CHUNK)
-    ],
-    rows=control_rows,
-)
+    found = cells(plane, values, beta=betas, transient=10 * TRANSIENT)
+    return rows_of(
+        beta=betas,
+        value=values,
+        regime=found.regime,
+        period=found.period,
+        exponent=np.round(found.exponent, 3),
+        attractors=found.attractors,
+        regimes=found.regimes,
+    )
 
 
 # Pieces of the plane of β and ε about the document's parameters, ends of both.
@@ -304,7 +261,15 @@ _PATCHES = {
 }
 
 
-def patch_rows(patch: str, *, finer: int, wait: int) -> Rows:
+@stored(
+    _FOLDER / "settings_C14.csv",
+    units=[
+        *grid(patch=("near",), finer=(1, 2, 4), wait=(20_000, 100_000)),
+        *grid(patch=("middle",), finer=(1, 2), wait=(20_000, 100_000)),
+        *grid(patch=("far",), finer=(1, 2), wait=(20_000,)),
+    ],
+)
+def SETTINGS(patch: str, *, finer: int, wait: int) -> Rows:
     """Score of quasi-periodic motion in a piece of the plane of β and ε, less one half.
 
     finer: cells for each one of the plane, in either direction. wait: steps dropped.
@@ -314,34 +279,12 @@ def patch_rows(patch: str, *, finer: int, wait: int) -> Rows:
         np.arange(low, high, (axis[1] - axis[0]) / finer)
         for (low, high), axis in zip(_PATCHES[patch], (plane.across, plane.upwards), strict=True)
     )
-    found = cells(
-        np.tile(betas, len(values)), transient=wait, random=0,
-        **_at("epsilon", np.repeat(values, len(betas))),
-    )  # fmt: skip
+    found = _grid("epsilon", values, betas=betas, transient=wait, random=0)
     regime = found.regime.reshape(len(values), -1)
     value = agreement(regime)[Regime.QUASI_PERIODIC] - 0.5
     reach = 1.96 * agreement_errors(regime, blocks=5)[Regime.QUASI_PERIODIC]
     ends = {"value": value, "low": value - reach, "high": value + reach}
     return [{**ends, "runs": regime.size}]
-
-
-SETTINGS = Table(
-    path=_FOLDER / "settings_C14.csv",
-    units=[
-        *(
-            {"patch": "near", "finer": finer, "wait": wait}
-            for finer in (1, 2, 4)
-            for wait in (20_000, 100_000)
-        ),
-        *(
-            {"patch": "middle", "finer": finer, "wait": wait}
-            for finer in (1, 2)
-            for wait in (20_000, 100_000)
-        ),
-        *({"patch": "far", "finer": finer, "wait": 20_000} for finer in (1, 2)),
-    ],
-    rows=patch_rows,
-)
 
 
 # ---- summaries
@@ -372,19 +315,21 @@ def _tallies(regime: np.ndarray, blocks: int) -> dict[Regime, np.ndarray]:
     """(blocks², 4) for each regime in the plane: neighbors alike, neighbors, cells of it, cells."""
     rows, columns = (np.arange(n) * blocks // n for n in regime.shape)
     piece = (rows[:, None] * blocks + columns).ravel()
-    near = np.full(regime.shape, 4.0)
-    for edge in (near[0], near[-1], near[:, 0], near[:, -1]):
-        edge -= 1.0
+    one = np.ones(regime.shape)
     found = {}
     for code in NAMED:
-        mine = np.pad(regime == code, 1).astype(float)
-        own = mine[1:-1, 1:-1]
+        own = (regime == code).astype(float)
         if 0.0 < own.mean() < 1.0:
-            alike = mine[:-2, 1:-1] + mine[2:, 1:-1] + mine[1:-1, :-2] + mine[1:-1, 2:]
-            layers = (alike * own, near * own, own, np.ones_like(own))
-            tallies = [np.bincount(piece, one.ravel(), minlength=blocks**2) for one in layers]
+            layers = (_around(own) * own, _around(one) * own, own, one)
+            tallies = [np.bincount(piece, layer.ravel(), minlength=blocks**2) for layer in layers]
             found[code] = np.stack(tallies, axis=1)
     return found
+
+
+def _around(cells: np.ndarray) -> np.ndarray:
+    """The sum over the four neighbors of every cell."""
+    wide = np.pad(cells, 1)
+    return wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]
 
 
 def _score(counts: np.ndarray) -> float:
@@ -429,23 +374,18 @@ def longer_network(bits: int, *, seed: Seed = 0) -> Network:
     return replace(document, position=position, context=2**bits)
 
 
-def scaled_thresholds(bits: int) -> Thresholds:
-    """`SHORT_STRETCHES` for a clock of 2^bits positions: as many turns, not as many tokens."""
-    longest, neutral = SHORT_STRETCHES.longest, SHORT_STRETCHES.neutral
-    slower = 2**bits // 4
-    return replace(SHORT_STRETCHES, longest=longest * slower, neutral=neutral / slower)
-
-
 def longer_diagram(
-    bits: int, *, betas: np.ndarray, seed: Seed = 0, turns: int = 5000, bins: int = 400
+    bits: int, *, betas: np.ndarray, seed: Seed = 0, turns: int = 5000
 ) -> Attractors:
-    """Orbit diagram of `longer_network(bits)` over `betas` (n,), from one random context.
+    """Attractors of `longer_network(bits)` over `betas` (n,), from one random context.
 
     `turns` turns of the clock are dropped, a fifth as many kept, and as many averaged for the
-    leading exponent, which is in nats per token.
+    leading exponent, which is in nats per token. The thresholds are `SHORT_STRETCHES` for as many
+    turns, not as many tokens.
     """
-    network = longer_network(bits, seed=seed)
+    network, slower = longer_network(bits, seed=seed), 2**bits // 4
     steps = turns * network.positions
+    longest, neutral = SHORT_STRETCHES.longest, SHORT_STRETCHES.neutral
     return find_attractors(
         network,
         random_contexts(network, seed, count=1).select(0),
@@ -454,19 +394,19 @@ def longer_diagram(
         kept=steps // 5,
         exponent_steps=steps // 5,
         exponents=1,
-        bins=bins,
-        thresholds=scaled_thresholds(bits),
+        bins=1,
+        thresholds=replace(SHORT_STRETCHES, longest=longest * slower, neutral=neutral / slower),
     )
 
 
-def first_unrest(bits: int, *, low: float, high: float, seed: Seed = 0, count: int = 64) -> float:
-    """Smallest of `count` even steps of β from `low` to `high` where the driven cycle is gone.
+def first_unrest(bits: int, *, low: float, high: float, seed: Seed) -> float:
+    """Smallest of 64 even steps of β from `low` to `high` where the driven cycle is gone.
 
     The cycle of 2^bits tokens is gone where the orbit has not returned to 1e-5 after one turn of
     the clock, 20,000 turns after a start beside it.
     """
     network = longer_network(bits, seed=seed)
-    turn, betas = network.positions, np.linspace(low, high, count)
+    turn, betas = network.positions, np.linspace(low, high, 64)
     ensemble = Ensemble(network, random_contexts(network, seed, count=1).select(0), beta=betas)
     ensemble.advance(20_000 * turn)
     orbit = ensemble.record(2 * turn)
@@ -474,7 +414,8 @@ def first_unrest(bits: int, *, low: float, high: float, seed: Seed = 0, count: i
     return float(betas[gone.argmax()]) if gone.any() else float("inf")
 
 
-def longer_rows(bits: int, *, seed: int) -> Rows:
+@stored(_FOLDER / "longer.csv", units=grid(bits=(2, 3, 4, 5), seed=range(10)), seconds=3.0)
+def LONGER(bits: int, *, seed: int) -> Rows:
     """Onset, regimes and exponents of one network, as the one row of its unit.
 
     Regimes are shares of 64 values of β between 1.4 and 2.4; `rate` the median leading exponent of
@@ -482,7 +423,7 @@ def longer_rows(bits: int, *, seed: int) -> Rows:
     """
     network = longer_network(bits, seed=seed)
     predicted = onset(network, epsilon=network.epsilon).critical_beta
-    found = longer_diagram(bits, betas=np.linspace(1.4, 2.4, 64), seed=seed, bins=1)
+    found = longer_diagram(bits, betas=np.linspace(1.4, 2.4, 64), seed=seed)
     rates = found.exponents.value[found.regime == Regime.CHAOTIC, 0]
     row: dict[str, Any] = {
         "predicted": predicted,
@@ -491,11 +432,3 @@ def longer_rows(bits: int, *, seed: int) -> Rows:
     for regime in Regime:
         row[regime.label.replace(" ", "-")] = float((found.regime == regime).mean())
     return [row | {"rate": float(np.median(rates)) if len(rates) else 0.0}]
-
-
-LONGER = Table(
-    path=_FOLDER / "longer.csv",
-    units=[{"bits": bits, "seed": seed} for bits in (2, 3, 4, 5) for seed in range(10)],
-    rows=longer_rows,
-    seconds=3.0,
-)

@@ -29,12 +29,13 @@ import numpy as np
 from scipy.special import entr
 from scipy.stats import rankdata
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c33b_lifetimes.escapes import escapes_of
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
+from compendium.common.rows import grid, share_rows
 from compendium.common.windows import replicas
-from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.dmft.attractors import SHORT_STRETCHES, Regime, find_attractors, find_period
 from spinformer.dmft.ensemble import Ensemble
@@ -245,16 +246,18 @@ def census_rows(*, family: int, epsilon: float, chunk: int, size: int = 10, **si
     return [{"seed": seed, **network_row(network, seed)} for seed, network in chosen]
 
 
-def longer_row(number: int, *, family: int, systems: int = 64) -> Rows:
+# Every tenth network of the first family.
+@stored(_FOLDER / "longer.csv", units=grid(family=(0,), number=range(0, 500, 10)), seconds=5.0)
+def LONGER(number: int, *, family: int) -> Rows:
     """Some systems of one network of the document's size, after ten times the transient.
 
-    Draws `systems` of the even β and contexts at random, labels them after 100,000 steps with the
+    Draws 64 of the even β and contexts at random, labels them after 100,000 steps with the
     thresholds of chapter 33, and counts which label of the census became which; `stayed`: none.
     """
     found = draw_networks(family=family, epsilon=0.02, count=number + 1, **_OURS)
     seed, network = list(found.items())[number]
     early = sweep(network, seed).regime[:EVEN]
-    picked = np.random.default_rng(seed).permutation(early.size)[:systems]
+    picked = np.random.default_rng(seed).permutation(early.size)[:64]
     rows, lanes = np.unravel_index(picked, early.shape)
     starts = random_contexts(network, seed, count=CONTEXTS)
     late = find_attractors(
@@ -289,6 +292,29 @@ DOCUMENT_SIZE = Table(
     rows=census_rows,
     seconds=10.0,
 )
+
+
+@stored(
+    _FOLDER / "settings_C16.csv",
+    units=[
+        {"family": family, "chaotic": chaotic, "quasi": quasi, "asked": asked}
+        for asked in (0.05, 0.5)
+        for family in (0, 1)
+        for chaotic in (1, 2, 4)
+        for quasi in (1, 2, 4)
+    ],
+    seconds=0.5,
+)
+def SETTINGS(family: int, chaotic: int, quasi: int, asked: float) -> Rows:
+    """C16 counted in other ways: the share of networks with all three regimes less the one asked.
+
+    At least so many of the 64 values of β must be `chaotic`, and so many `quasi`-periodic.
+    """
+    table = select(DOCUMENT_SIZE.read(), family=family, epsilon=0.02)
+    shows = (table["seen_chaos"] >= chaotic) & (table["seen_quasi"] >= quasi)
+    return share_rows(int(shows.sum()), trials=len(shows), bound=asked)
+
+
 # A family for each cell: one stream of signs would give cells of equal P and L the same weights.
 _SIZES = [
     {"family": 2000 + number, **dict(zip(_OURS, size, strict=True)), "epsilon": 0.02}
@@ -300,13 +326,6 @@ OTHER_SIZES = Table(
     units=[{**size, "chunk": chunk} for size in _SIZES for chunk in range(EACH // _THREE)],
     rows=partial(census_rows, size=_THREE),
     seconds=3.0,
-)
-# Every tenth network of the first family.
-LONGER = Table(
-    path=_FOLDER / "longer.csv",
-    units=[{"family": 0, "number": number} for number in range(0, 500, 10)],
-    rows=longer_row,
-    seconds=5.0,
 )
 
 
@@ -356,7 +375,6 @@ class Judged:
 
     confusion: (2, 2) counts, rows the truth (without, with the label), columns the prediction.
     area: under the curve, with the ends low and high of its 95 % bootstrap interval.
-    permuted: (2.5, 97.5) percentiles of the area with labels permuted.
     """
 
     threshold: float
@@ -364,29 +382,25 @@ class Judged:
     area: float
     low: float
     high: float
-    permuted: tuple[float, float]
 
 
-def judge(score: np.ndarray, *, label: np.ndarray, draws: int = 2000, seed: Seed = 0) -> Judged:
+def judge(score: np.ndarray, *, label: np.ndarray, draws: int = 2000) -> Judged:
     """Threshold on the networks of even number, judgment on those of odd number.
 
     The threshold is the value of the score that maximizes the sum of the two rates of success.
     """
-    rng = numpy_generator(seed)
     seen, truth = score[::2], label[::2]
     options = np.unique(seen)
     gains = [(seen[truth] >= cut).mean() + (seen[~truth] < cut).mean() for cut in options]
     threshold = float(options[int(np.argmax(gains))])
     held, truth = score[1::2], label[1::2]
-    picks = rng.integers(len(truth), size=(draws, len(truth)))
+    picks = np.random.default_rng(0).integers(len(truth), size=(draws, len(truth)))
     areas = _areas(rankdata(held[picks], axis=1), truth[picks])
     low, high = np.nanpercentile(areas, [2.5, 97.5])
-    null = _areas(rankdata(held), np.stack([rng.permutation(truth) for _ in range(draws)]))
     return Judged(
         threshold=threshold,
         confusion=np.bincount(2 * truth + (held >= threshold), minlength=4).reshape(2, 2),
         area=float(_areas(rankdata(held), truth)),
         low=float(low),
         high=float(high),
-        permuted=(float(np.percentile(null, 2.5)), float(np.percentile(null, 97.5))),
     )

@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c33g_escapes.action import least_action, path_action
 from compendium.c33g_escapes.passage import mean_first_passage
 from compendium.common.lifetimes import Lifetime, lifetime_estimate
-from compendium.common.rows import grid
+from compendium.common.rows import grid, near_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
@@ -193,17 +193,8 @@ def escape_law(x: ArrayLike, *, total: ArrayLike, ended: ArrayLike) -> EscapeLaw
     x, total, ended = (np.asarray(one, dtype=float) for one in (x, total, ended))
     center = float(ended @ x / ended.sum())
     design = np.column_stack([np.ones(len(x)), x - center])
-    information = design.T @ (ended[:, None] * design)
-    # Newton's step with the expected information; the problem is convex, so it arrives.
-    guess = np.linalg.solve(information, design.T @ (ended * np.log(total / ended)))
-    for _ in range(100):
-        ratio = total * np.exp(-design @ guess)
-        move = np.linalg.solve(information, design.T @ (ratio - ended))
-        guess = guess + move
-        if np.abs(move).max() < 1e-13:
-            break
+    guess, errors = _most_likely(design, total=total, ended=ended)
     ratio = total * np.exp(-design @ guess) / ended
-    errors = np.sqrt(np.diag(np.linalg.inv(information)))
     spread = float(np.hypot(errors[0], center * errors[1]))
     return EscapeLaw(
         intercept=Estimate(value=float(guess[0] - guess[1] * center), error=spread),
@@ -222,15 +213,26 @@ def escape_slope(
     """
     if power is not None:
         return escape_law(size, total=total / size**power, ended=ended).slope
-    # The likelihood's own maximum: weighted least squares, iterated.
     design = np.column_stack([np.ones(len(size)), size / size.mean(), np.log(size)])
-    weighted = design.T * ended
-    guess = np.linalg.solve(weighted @ design, weighted @ np.log(total / ended))
+    guess, errors = _most_likely(design, total=total, ended=ended)
+    scale = float(size.mean())
+    return Estimate(value=float(guess[1]) / scale, error=float(errors[1]) / scale)
+
+
+def _most_likely(
+    design: np.ndarray, *, total: np.ndarray, ended: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (k,) of ln τ = `design` (n, k) @ coefficients, and their errors."""
+    information = design.T @ (ended[:, None] * design)
+    # Newton's step with the expected information; the problem is convex, so it arrives.
+    guess = np.linalg.solve(information, design.T @ (ended * np.log(total / ended)))
     for _ in range(200):
         surplus = total * np.exp(-design @ guess) - ended
-        guess = guess + np.linalg.solve(weighted @ design, design.T @ surplus)
-    error = float(np.sqrt(np.linalg.inv(weighted @ design)[1, 1]))
-    return Estimate(value=float(guess[1] / size.mean()), error=error / float(size.mean()))
+        move = np.linalg.solve(information, design.T @ surplus)
+        guess = guess + move
+        if np.abs(move).max() < 1e-13:
+            break
+    return guess, np.sqrt(np.diag(np.linalg.inv(information)))
 
 
 @record
@@ -303,9 +305,7 @@ def escape_row(
     ]
 
 
-def first_guesses(
-    cycle: int, *, size: int, texts: int = 60, steps: int = 288, seed: Seed = 0
-) -> list[tuple[np.ndarray, int, int]]:
+def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.ndarray, int, int]]:
     """Escapes from one of the cycles at β = 3 that texts of N = `size` bits showed.
 
     Each is a path of fields that begins and ends exactly on a cycle, the position of its fourth
@@ -314,10 +314,10 @@ def first_guesses(
     network, known = Network.document(), coexisting_cycles(3.0)
     beta, start, context = known.beta, known.position, network.context
     tokens = generate(
-        network, size, beta=beta, window=known.windows[cycle], steps=steps, runs=texts, seed=seed,
+        network, size, beta=beta, window=known.windows[cycle], steps=288, runs=texts, seed=0,
         position=start, draw_window=False,
     ).tokens  # fmt: skip
-    looks = range(0, steps, 8)
+    looks = range(0, 288, 8)
     where = [
         ends_on(
             network, tokens[:, at : at + context], beta=beta, position=start + at,
@@ -358,18 +358,17 @@ def first_guesses(
     return sorted(guesses, key=cost)
 
 
-def action_row(
-    cycle: int, *, size: int, guesses: int = 6, seed: Seed = 0, max_steps: int = 200
-) -> Rows:
+@stored(_FOLDER / "actions.csv", units=[{"cycle": cycle, "size": 1500} for cycle in range(4)])
+def ACTIONS(cycle: int, *, size: int) -> Rows:
     """Least action of leaving one of the cycles at β = 3.
 
-    From the `guesses` best escapes of texts of `size` bits; `agree` says how many of them arrive
-    within a thousandth of the least.
+    From the six best escapes of texts of `size` bits; `agree` says how many of them arrive within
+    a thousandth of the least.
     """
     network = Network.document()
     found = []
-    for fields, position, ends in first_guesses(cycle, size=size, seed=seed)[:guesses]:
-        path = least_action(network, fields, beta=3.0, position=position, max_steps=max_steps)
+    for fields, position, ends in first_guesses(cycle, size=size)[:6]:
+        path = least_action(network, fields, beta=3.0, position=position, max_steps=200)
         cost = path_action(network, path.value, beta=3.0, position=position).sum()
         found.append((float(cost), ends))
     least, ends = min(found)
@@ -391,11 +390,6 @@ def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.n
     return np.array(times)
 
 
-ACTIONS = Table(
-    path=_FOLDER / "actions.csv",
-    units=[{"cycle": cycle, "size": 1500} for cycle in range(4)],
-    rows=action_row,
-)
 # Sizes at which a text lasts some hundred tokens at least, and seldom sixty thousand.
 _SIZES = {
     (3.0, 0): (1200, 1800, 2400, 3000, 3600, 4200),
@@ -458,21 +452,18 @@ def rates_off(
     return root, float(np.sqrt(((off * error) ** 2).sum())) / (len(off) * root), texts
 
 
-def rate_rows(power: str, sizes: str, seeds: str) -> Rows:
-    """What `rates_off` lacks to `ACCEPTED`. The interval is two errors of the fits."""
-    free = None if power == "free" else float(power)
-    off, error, texts = rates_off(free, sizes=sizes, seeds=seeds)
-    low, high = ACCEPTED - off - 2.0 * error, ACCEPTED - max(off - 2.0 * error, 0.0)
-    return [{"value": ACCEPTED - off, "low": low, "high": high, "runs": texts}]
-
-
-SETTINGS = Table(
-    path=_FOLDER / "settings_C18d.csv",
+@stored(
+    _FOLDER / "settings_C18d.csv",
     units=grid(
         power=("0", "0.25", "0.5", "0.75", "1", "free"),
         sizes=("all", "without the least", "without the largest"),
         seeds=("0", "1", "0 1", "2", "3", "2 3"),
     ),
-    rows=rate_rows,
     seconds=1.0,
 )
+def SETTINGS(power: str, sizes: str, seeds: str) -> Rows:
+    """What `rates_off` lacks to `ACCEPTED`. The interval is two errors of the fits."""
+    free = None if power == "free" else float(power)
+    off, error, texts = rates_off(free, sizes=sizes, seeds=seeds)
+    found = (off, off - 2.0 * error, off + 2.0 * error)
+    return near_rows(found, aim=0.0, within=ACCEPTED, runs=texts)
