@@ -1,5 +1,7 @@
 """Demonstrations: the memory of two patterns, the few-shot reader, what is measured in it."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -148,10 +150,9 @@ def test_controls_change_what_they_name():
 # --- the reader --------------------------------------------------------------------------------
 
 
-def _plain_read(weights, images, words, kind="softmax", copies=None):
+def _plain_read(weights, images, words, *, kind, copies):
     """The model of one training and one episode in loops; demonstrations repeated as tokens."""
     w = {name: value[0].numpy() for name, value in weights.items()}
-    copies = [1] * (len(images) - 1) if copies is None else copies
     order = [j for j, k in enumerate(copies) for _ in range(k)] + [len(images) - 1]
     hidden = [images[j].numpy() @ w["image"] + w["word"][int(words[j])] for j in order]
 
@@ -183,7 +184,7 @@ def test_fields_are_copies(kind):
     words = torch.tensor([[[0, 3, 0, WORDS]]])
     field = torch.log(torch.tensor([[[3.0, 1.0, 2.0]]]).double())
     found = read(weights, images=images, words=words, field=field, kind=kind).logits[0, 0]
-    plain = _plain_read(weights, images[0, 0], words[0, 0], kind, copies=[3, 1, 2])
+    plain = _plain_read(weights, images[0, 0], words[0, 0], kind=kind, copies=[3, 1, 2])
     np.testing.assert_allclose(found.numpy(), plain, atol=1e-10)
 
 
@@ -202,14 +203,12 @@ def test_trainings_side_by_side_are_those_alone(trained):
 
 
 def test_goals_of_training_differ_in_their_episodes():
-    losses = {
-        (goal, kind): train(Lessons(count=1, steps=3, goal=goal, kind=kind))["out"]
+    found = [
+        train(Lessons(count=1, steps=3, goal=goal, kind=kind))["out"]
         for goal in ("balanced", "matched", "neutral")
         for kind in ("softmax", "linear")
-    }
-    found = list(losses.values())
-    for place, one in enumerate(found):
-        assert all(not torch.equal(one, two) for two in found[:place])
+    ]
+    assert not any(torch.equal(one, two) for one, two in itertools.combinations(found, 2))
 
 
 # --- boundaries --------------------------------------------------------------------------------
@@ -222,9 +221,11 @@ def test_slopes_against_finite_differences(trained):
     found = stiffness(weights, lines, position=t.numpy())
 
     def change(**options):
-        up = lead(weights, lines, **{"position": t, **{k: v(step) for k, v in options.items()}})[0]
-        down = lead(weights, lines, **{"position": t, **{k: v(-step) for k, v in options.items()}})
-        return ((up - down[0]) / (2 * step)).numpy()
+        up, down = (
+            lead(weights, lines, **{"position": t, **{k: v(e) for k, v in options.items()}})[0]
+            for e in (step, -step)
+        )
+        return ((up - down) / (2 * step)).numpy()
 
     def counts(e):
         return count_field((np.exp(e / 2), np.exp(-e / 2)), lines=lines)

@@ -1,4 +1,4 @@
-"""The stored tables of chapter 13: one unit of each again, and what their numbers mean."""
+"""What the numbers in the stored tables of chapter 13 mean."""
 
 import numpy as np
 import pytest
@@ -13,12 +13,6 @@ from compendium.c13_memory_density.study import (
     two_clusters,
 )
 from spinformer.hopfield.density import contrastive_gradient, log_weights, loss
-
-
-def stored(table, **unit):
-    columns = table.read()
-    chosen = np.logical_and.reduce([columns[name] == value for name, value in unit.items()])
-    return {name: column[chosen] for name, column in columns.items()}
 
 
 @pytest.mark.nightly
