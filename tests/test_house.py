@@ -31,16 +31,16 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 7_503,
-    "src/bookmaker": 2_935,
-    "book/_ext": 970,
-    "src/compendium": 18_670,
+    "src/spinformer": 7_243,
+    "src/bookmaker": 2_896,
+    "book/_ext": 950,
+    "src/compendium": 17_754,
 }
 # Words with a letter or a digit, without code cells and displayed equations: the whole book with
 # its pages, a chapter of the main path, one of the further results.
 WORD_CEILINGS = (75_000, 4_000, 2_500)
 NO_PROSE = re.compile(r"\A---\n.*?^---$|^```\{code-cell\}.*?^```$|\$\$.*?\$\$", re.DOTALL | re.M)
-LINE_CEILINGS = {"src": 44_844, "tests": 26_135}
+LINE_CEILINGS = {"src": 43_242, "tests": 24_662}
 
 
 @cache

@@ -198,6 +198,23 @@ def test_a_spin_that_never_turned_has_an_error_bar(sampler):
     assert 0.7 < values.std() / np.sqrt((errors**2).mean()) < 1.1
 
 
+def test_every_temperature_of_a_ladder_has_its_own_averages():
+    couplings, fields = sherrington_kirkpatrick(9, seed=2, field_std=0.3)
+    betas = np.array([0.4, 1.1, 2.5])
+    run = tempered_chains(
+        2 * couplings, fields=fields, betas=betas, sweeps=30_000, burn=200, copies=4, seed=1
+    )
+    for k, beta in enumerate(betas):
+        exact = solve_exact(2 * couplings, fields=fields, beta=beta)
+        spread = run.magnetization[:, k].std(0, ddof=1) / 2 + 2e-3
+        pulls = (run.magnetization[:, k].mean(0) - exact.magnetization) / spread
+        assert np.sqrt(np.mean(pulls**2)) < 2
+        assert run.energy[:, k].mean() == pytest.approx(exact.energy / 9, abs=0.01)
+        # <q> of two independent copies is the mean square magnetization.
+        assert run.overlaps[:, k].mean() == pytest.approx(np.mean(exact.magnetization**2), abs=0.03)
+    assert ((run.exchanges > 0.1) & (run.exchanges < 1)).all()
+
+
 def plain_ladders(couplings, *, fields, betas, sweeps, burn, copies, every, seed):
     """The draws of `tempered_chains` in plain Python, every local field summed anew."""
     j, h = (a.astype(float) for a in _exact_sums(couplings, fields=fields))

@@ -30,6 +30,17 @@ class ApproximationErrors:
     solution: MeanFieldSolution
 
 
+def multiply_adds(size: int) -> int:
+    """Multiply-adds of the matrix products with which `solve_exact` sums over 2^N states."""
+    left, right = (size + 1) // 2, size // 2
+    rows, columns = 1 << left, 1 << right
+    energies = rows * left * right + rows * columns * right
+    halves = rows * left * (left + 2) + columns * right * (right + 2)
+    averages = rows * columns * right + rows * left * right
+    moments = rows * left * (left + 1) + columns * right * (right + 1)
+    return energies + halves + averages + moments
+
+
 def field_differences(
     couplings: np.ndarray, *, fields: np.ndarray, beta: float, step: float = 1e-4
 ) -> np.ndarray:
