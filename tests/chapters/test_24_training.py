@@ -613,3 +613,13 @@ def test_a_grid_holds_every_rate_and_both_looks(monkeypatch):
     assert row["held"] == pytest.approx(look.held / np.log(2), rel=1e-3)
     assert row["held"] != row["bits"]
     assert 0 < row["undriven"] < 1
+
+
+def test_values_are_those_of_the_layer_and_of_the_look():
+    names = ("step", "layer", "split", "start")
+    rows = np.array(list(itertools.product((0, 600), (1, 2, 3), (0, 1), (5, 6))))
+    table = dict(zip(names, rows.T, strict=True)) | {"arm": np.full(len(rows), "spins")}
+    table["place"] = rows @ [1, 100, 10, 1]
+    for layer, look, wanted in ((1, 0, 100), (2, -1, 800), (-1, -1, 900), (3, 0, 300)):
+        found = values_of(table, arm="spins", name="place", layer=layer, look=look)
+        assert found.tolist() == [wanted + n for n in (5, 6, 15, 16)]
