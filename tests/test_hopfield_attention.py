@@ -82,6 +82,33 @@ def test_first_and_second_derivatives_of_a_rest(lagrangian):
     assert torch.autograd.gradgradcheck(run, few, fast_mode=True)
 
 
+@pytest.mark.parametrize("lagrangian", [LOG_SUM_EXP, OWN], ids=str)
+@pytest.mark.parametrize("mapped", ["start", "keys", "beta", "bias"])
+def test_one_argument_of_a_rest_is_mapped_alone(mapped, lagrangian):
+    given = {"start": draw(5, 3), "keys": draw(4, 3, seed=1), "beta": torch.tensor(0.5).double()}
+    given |= {"bias": draw(5, 4, seed=2)}
+    batch = given[mapped] + 0.3 * draw(3, *given[mapped].shape, seed=3).abs()
+    batch.requires_grad_(mapped != "start")
+
+    how = {"lagrangian": lagrangian, "tolerance": 1e-11, "max_steps": 3000}
+
+    def one(value):
+        return rest(**given | {mapped: value}, **how)
+
+    def slope(states):
+        (found,) = torch.autograd.grad(states.square().sum(), batch, retain_graph=True)
+        return found
+
+    found = torch.vmap(one)(batch)
+    wanted = [torch.stack(parts) for parts in zip(*map(one, batch), strict=True)]
+    for got, right in zip(found, wanted, strict=True):
+        torch.testing.assert_close(got, right, rtol=0, atol=1e-10)
+    if mapped != "start":
+        torch.testing.assert_close(slope(found[0]), slope(wanted[0]), rtol=0, atol=1e-9)
+    if mapped == "bias":  # a batch of biases is met without a map, too
+        torch.testing.assert_close(one(batch)[0], wanted[0], rtol=0, atol=1e-10)
+
+
 def test_what_is_no_function_is_refused():
     with pytest.raises(TypeError, match="value must be a function"):
         Lagrangian(name="none", value=None)

@@ -182,6 +182,10 @@ def hop(
     tensor([[0.5000, 0.5000]])
     """
     if lagrangian.weights is _softmax:
+        if bias is not None:
+            # The kernel does not widen the states to the batch of a bias.
+            batch = torch.broadcast_shapes(states.shape[:-2], bias.shape[:-2])
+            states = states.expand(*batch, -1, -1)
         return functional.scaled_dot_product_attention(
             states, scaled, content, attn_mask=bias, dropout_p=dropout, scale=1.0
         )

@@ -127,13 +127,12 @@ def retrieve(
     tolerance: float = 1e-10,
     max_steps: int = 10_000,
     keep_trajectory: bool = False,
-    throw: bool = False,
 ) -> ContinuousRetrieval:
     """Iterate the update from `queries`, exactly `steps` times or until it stops moving.
 
     With `steps=n` every query takes n steps (differentiable). With `steps=None` each query stops
     at its own first step that moves it by at most `tolerance` (Euclidean), or after `max_steps`:
-    one that has not arrived is reported in `status`, or raises NotConverged if `throw`. A query's
+    `status` says which, and `require` of the result raises where one has not arrived. A query's
     result does not depend on which others are in the batch. A step of size γ is γ times the
     residual ‖ξ − f(ξ)‖ of the fixed-point equation, before it.
 
@@ -142,57 +141,47 @@ def retrieve(
     (True, '4.0')
     """
     patterns, query, beta = check_memory(patterns, states=queries, beta=beta, name="queries")
-    if steps is not None:
-        steps = check_integer("steps", steps, low=1)
     step_size = check_real("step_size", step_size, low=0.0, open_low=True)
     tolerance = check_real("tolerance", tolerance, low=0.0)
-    max_steps = check_integer("max_steps", max_steps, low=1)
-    check_flag("throw", throw)
+    limit = check_integer("max_steps", max_steps, low=1)
     check_flag("keep_trajectory", keep_trajectory)
-    limit = max_steps if steps is None else steps
+    if steps is not None:
+        limit = check_integer("steps", steps, low=1)
 
     # One product with the patterns a step: its scores give a state's energy and its weights.
     scores = _scores(patterns, query, beta)
     weights = torch.softmax(scores, dim=-1)
     state = query.expand(*weights.shape[:-1], query.shape[-1])
     energies, trajectory = [_energy_of(state, scores, beta)], [state]
-    arrived = torch.zeros(state.shape[:-1], dtype=torch.bool, device=state.device)
-    taken = torch.zeros(state.shape[:-1], dtype=torch.int64, device=state.device)
-    residual = torch.full(state.shape[:-1], torch.inf, dtype=state.dtype, device=state.device)
+    going = torch.ones(state.shape[:-1], dtype=torch.bool, device=state.device)
+    taken = torch.zeros_like(going, dtype=torch.int64)
+    residual = torch.zeros_like(state[..., 0])
     for _ in range(limit):
-        used = torch.softmax(scores, dim=-1)
-        moved = _moved(state, used @ patterns, step_size)
+        # A query that has arrived stays put, so that slower neighbours cannot change it.
+        weights = torch.where(going.unsqueeze(-1), torch.softmax(scores, dim=-1), weights)
+        moved = _moved(state, weights @ patterns, step_size)
         shift = torch.linalg.vector_norm((moved - state).detach(), dim=-1)
+        state = torch.where(going.unsqueeze(-1), moved, state)
+        residual, taken = torch.where(going, shift, residual), taken + going
         if steps is None:
-            # A query that has arrived stays put, so that slower neighbours cannot change it.
-            frozen = arrived.unsqueeze(-1)
-            moved, used = torch.where(frozen, state, moved), torch.where(frozen, weights, used)
-            residual = torch.where(arrived, residual, shift)
-            taken = taken + (~arrived)
-            arrived = arrived | (shift <= tolerance)
-        else:
-            residual, taken, arrived = shift, taken + 1, shift <= tolerance
-        state, weights = moved, used
+            going = going & ~(shift <= tolerance)
         scores = _scores(patterns, state, beta)
         energies.append(_energy_of(state, scores, beta))
         if keep_trajectory:
             trajectory.append(state)
-        if steps is None and bool(arrived.all()):
+        if not bool(going.any()):
             break
-    found = ContinuousRetrieval(
+    status = status_of(residual <= tolerance)
+    finite = torch.isfinite(state.detach()).all(-1)
+    return ContinuousRetrieval(
         value=state,
         residual=residual,
         steps=taken,
-        status=torch.where(
-            torch.isfinite(state.detach()).all(-1), status_of(arrived), int(Status.DIVERGED)
-        ),
+        status=torch.where(finite, status, int(Status.DIVERGED)),
         energies=torch.stack(energies),
         attention=weights,
         trajectory=torch.stack(trajectory) if keep_trajectory else None,
     )
-    if throw:
-        found.require("a fixed point of the memory")
-    return found
 
 
 def _scores(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.Tensor:

@@ -48,18 +48,14 @@ class FixedPoints(Solution[Tensor]):
 
     value: (K, d). residual: (S,), ‖ξ − f(ξ)‖ where each start ended. steps: (S,), updates it
     took. status: (S,), CONVERGED where it arrived, if need be by Newton's method.
-    weights: (K, N), their softmax weights. energies: (K,).
-    entries: (K,) integers, the fewest weights that sum to 0.9. kinds: K names out of `KINDS`.
-    eigenvalue: (K,), the largest eigenvalue of the update's Jacobian β Cov_p(x).
-    stable: (K,) booleans, `eigenvalue < 1`: a strict minimum of the energy.
+    entries: (K,) integers, the fewest softmax weights that sum to 0.9. kinds: K names out of
+    `KINDS`. stable: (K,) booleans, whether the largest eigenvalue of the update's Jacobian is
+    below 1: a strict minimum of the energy.
     basin: (K,) integers, how many of the starts ended there.
     """
 
-    weights: Tensor
-    energies: Tensor
     entries: Tensor
     kinds: tuple[str, ...]
-    eigenvalue: Tensor
     stable: Tensor
     basin: Tensor
 
@@ -67,11 +63,6 @@ class FixedPoints(Solution[Tensor]):
     def points(self) -> Tensor:
         """(K, d): the fixed points."""
         return self.value
-
-    @property
-    def unresolved(self) -> int:
-        """How many starts had not arrived within the allowed steps."""
-        return int((~self.converged).sum())
 
 
 def effective_entries(weights: Tensor) -> Tensor:
@@ -173,8 +164,7 @@ def find_fixed_points(
     `max_steps` (it slows down near a bifurcation) are finished with Newton's method on
     ξ − f(ξ) = 0 and kept only if that arrives within 0.1 of where they were, in units of the
     largest pattern norm. Points closer than MERGE_RADIUS (same unit) are one. The mean of centred
-    patterns stays put even where it is unstable: it is then reported with `stable` False. Starts
-    that did not arrive are counted in `unresolved`.
+    patterns stays put even where it is unstable: it is then reported with `stable` False.
 
     >>> found = find_fixed_points(4.0 * torch.eye(2, dtype=torch.float64), beta=1.0)
     >>> found.kinds, found.basin.tolist(), found.stable.tolist()
@@ -198,31 +188,23 @@ def find_fixed_points(
             states[index], arrived[index] = root, True
 
     order = torch.argsort(energy(patterns, states=states, beta=beta), stable=True)
-    representatives: list[Tensor] = []
-    basin: list[int] = []
+    points, basin = states[:0], []
     for index in order[arrived[order]].tolist():
-        for known, point in enumerate(representatives):
-            if float((states[index] - point).norm()) <= MERGE_RADIUS * scale:
-                basin[known] += 1
-                break
+        near = (points - states[index]).norm(dim=-1) <= MERGE_RADIUS * scale
+        if bool(near.any()):
+            basin[int(near.nonzero()[0])] += 1
         else:
-            representatives.append(states[index])
-            basin.append(1)
-    points = torch.stack(representatives) if representatives else states[:0]
+            points, basin = torch.cat([points, states[index : index + 1]]), [*basin, 1]
     weights = attention_weights(patterns, states=points, beta=beta)
-    eigenvalue = jacobian_eigenvalue(patterns, weights=weights, beta=beta)
     return FixedPoints(
         value=points,
         residual=gradient(patterns, states=states, beta=beta).norm(dim=-1),
         steps=found.steps,
         status=status_of(arrived),
-        weights=weights,
-        energies=energy(patterns, states=points, beta=beta),
         entries=effective_entries(weights),
         kinds=classify(weights),
-        eigenvalue=eigenvalue,
-        stable=eigenvalue < 1.0,
-        basin=torch.as_tensor(np.asarray(basin, dtype=np.int64)),
+        stable=jacobian_eigenvalue(patterns, weights=weights, beta=beta) < 1.0,
+        basin=torch.tensor(basin, dtype=torch.int64),
     )
 
 
@@ -335,13 +317,12 @@ class _Rest(torch.autograd.Function):
                     there, point, grad.detach(), ctx.tolerance, ctx.max_steps
                 )
             if again:
-
+                # The adjoint is itself the root of an equation, u − J u = grad.
                 def lack(u: Tensor, given: Tensor, xi: Tensor, *parts: Tensor) -> Tensor:
                     with torch.enable_grad():
                         turn = xi if xi.requires_grad else xi.detach().requires_grad_()
-                        (turned,) = torch.autograd.grad(
-                            land(turn, *parts), turn, u, create_graph=True
-                        )
+                        landed = land(turn, *parts)
+                        (turned,) = torch.autograd.grad(landed, turn, u, create_graph=True)
                     return u - turned - given
 
                 adjoint = implicit_root(lack, adjoint, grad, state, *parts)
@@ -351,24 +332,15 @@ class _Rest(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> Any:
         # Leading axes are systems already: the mapped one goes in front of them all.
-        rank = max(
-            x.ndim - (dim is not None)
-            for x, dim in zip(inputs, in_dims, strict=True)
-            if isinstance(x, Tensor)
-        )
+        pairs = list(zip(inputs, in_dims, strict=True))
+        rank = max(x.ndim - (dim is not None) for x, dim in pairs if isinstance(x, Tensor))
         moved = []
-        for x, dim in zip(inputs, in_dims, strict=True):
+        for x, dim in pairs:
             if dim is not None:
                 x = x.movedim(dim, 0)
                 x = x.reshape(len(x), *[1] * (rank + 1 - x.ndim), *x.shape[1:])
             moved.append(x)
-        found = _Rest.apply(*moved)
-        # What was mapped may not have met the states: then the result has no axis for it.
-        found = tuple(
-            x if x.ndim > inner else x.expand(info.batch_size, *x.shape)
-            for x, inner in zip(found, (rank, rank - 1, rank - 1), strict=True)
-        )
-        return found, (0, 0, 0)
+        return _Rest.apply(*moved), (0, 0, 0)
 
 
 def _conjugate_gradients(
