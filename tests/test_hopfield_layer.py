@@ -151,13 +151,14 @@ def test_the_record_says_what_another_hop_would_do():
     resting = make(tolerance=tolerance, steps=500)
     output, found = resting(queries, patterns=patterns, return_states=True)
     torch.testing.assert_close(output, resting(queries, patterns=patterns), **EXACT)
-    assert found.converged_share.tolist() == [1.0] * 3
+    assert bool(found.converged.all())
     assert found.value.shape == (2, 3, 4, 4)
     keys = resting.to_key(resting.pattern_norm(patterns)).unflatten(-1, (3, 4)).transpose(1, 2)
+    start = resting.to_query(resting.query_norm(queries)).unflatten(-1, (3, 4)).transpose(1, 2)
     for head in range(3):
         beta = float(resting.beta[head])
         wanted = continuous.retrieve(
-            keys[:, head], queries=found.start[:, head], beta=beta, tolerance=tolerance
+            keys[:, head], queries=start[:, head], beta=beta, tolerance=tolerance
         )
         torch.testing.assert_close(found.value[:, head], wanted.states, **EXACT)
         torch.testing.assert_close(found.steps[:, head], wanted.steps)
@@ -415,7 +416,7 @@ def test_bad_calls_are_refused():
         (x, {}, "patterns must be given"),
         (None, {"patterns": x}, "queries must be given exactly"),
         (x, {"patterns": x[:1]}, "must have one batch size"),
-        (x, {"patterns": x[0]}, "patterns must have a batch axis"),
+        (x, {"patterns": x[0]}, "queries and patterns must all have a batch axis"),
         (x, {"patterns": x, "values": x[:, :2]}, "values must be as many"),
         (x, {"patterns": x, "attn_mask": torch.ones(5, 4, 4)}, "attn_mask must have shape"),
         (x, {"patterns": x, "attn_mask": torch.ones(5, 4)}, "attn_mask must have shape"),

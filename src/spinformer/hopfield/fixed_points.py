@@ -188,7 +188,7 @@ def find_fixed_points(
             states[index], arrived[index] = root, True
 
     order = torch.argsort(energy(patterns, states=states, beta=beta), stable=True)
-    points, basin = states[:0], []
+    points, basin = states[:0], list[int]()
     for index in order[arrived[order]].tolist():
         near = (points - states[index]).norm(dim=-1) <= MERGE_RADIUS * scale
         if bool(near.any()):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,41 +29,12 @@ from spinformer.core.checks import (
     check_real,
     check_tensor,
 )
-from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
 from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, as_bias, hop, read_weights
 from spinformer.hopfield.fixed_points import rest
 
 # How still a state must be to count as at rest, where nobody says it.
 _TOLERANCE = 1e-3
-
-
-class _Parts(NamedTuple):
-    start: Tensor
-    keys: Tensor
-    scaled: Tensor
-    values: Tensor
-    mask: Tensor | None
-    batched: bool
-
-
-@record
-class LayerRetrieval(Solution[Tensor]):
-    """Where the states of a `HopfieldLayer` went, and how far that is to be trusted.
-
-    value: (B, heads, S, head width), the states that read the values. residual: (B, heads, S), how
-    far the last hop moved each (with a tolerance), or one more would (fixed steps, which may not
-    hop at all). steps: (B, heads, S), hops made. status: CONVERGED where the residual is within
-    the tolerance (fixed steps: 1e-3), DIVERGED where a state is not finite, else STEP_LIMIT: there
-    the implicit derivative is as inexact as the state. start: the projected queries, as `value`.
-    """
-
-    start: Tensor
-
-    @property
-    def converged_share(self) -> Tensor:
-        """(heads,): share of the states that are at rest."""
-        return self.converged.double().mean((0, 2))
 
 
 class HopfieldLayer(nn.Module):
@@ -159,7 +130,7 @@ class HopfieldLayer(nn.Module):
         average_attn_weights: bool = True,
         return_states: bool = False,
     ) -> Any:
-        """Retrieved values (B, S, width); with them, if asked for, weights and `LayerRetrieval`.
+        """Retrieved values (B, S, width); with them, if asked for, weights and a `Solution`.
 
         queries: (B, S, width), or None with `pooling`. patterns: (B, N, width), or None with
         `memories`; values: (B, N, ...), if not the patterns. One sample may come without batch
@@ -169,35 +140,74 @@ class HopfieldLayer(nn.Module):
 
         need_weights: also the weights of the read, (B, S, N + memories), their mean over heads,
         or (B, heads, S, N + memories) without `average_attn_weights`; made explicitly.
-        return_states: also the states and whether they are at rest. Inside `torch.compile` and
-        `torch.vmap`, and only there, values are not checked.
+        return_states: also the states that read the values, (B, heads, S, head width), as the
+        value of a `Solution`. Its residual, (B, heads, S), is how far the last hop moved each (with
+        a tolerance), or one more would (fixed steps, which may not hop at all); its steps are the
+        hops made; CONVERGED is a residual within the tolerance (fixed steps: 1e-3), DIVERGED a
+        state that is not finite, STEP_LIMIT the rest: there the implicit derivative is as inexact
+        as the state. Inside `torch.compile` and `torch.vmap`, and only there, values are not
+        checked.
         """
-        part = self._prepare(queries, patterns, values, key_padding_mask, attn_mask)
+        state, keys, held, mask, batched = self._prepare(
+            queries, patterns, values, key_padding_mask, attn_mask
+        )
+        beta = self.beta.view(-1, 1, 1)
+        how: dict[str, Any] = {"scaled": keys * beta, "bias": mask, "lagrangian": self.lagrangian}
         dropout = self.dropout if self.training else 0.0
-        found = self._hops(part, dropout)
-        state, weights = found[0], None
-        if need_weights:
-            weights = read_weights(
-                state, scaled=part.scaled, bias=part.mask, lagrangian=self.lagrangian
-            )
-            content = functional.dropout(weights, dropout) @ part.values
+        if self.tolerance is None:
+            for _ in range(self.steps - 1):
+                state = hop(state, content=keys, dropout=dropout, **how)
         else:
-            content = self._hop(part, state, part.values, dropout)
+            # A small tolerance means nothing in half precision.
+            wide = torch.promote_types(state.dtype, torch.float32)
+            with torch.autocast(state.device.type, enabled=False):
+                found, moved, hops = rest(
+                    state.to(wide),
+                    keys=keys.to(wide),
+                    beta=beta.to(wide),
+                    bias=None if mask is None else as_bias(mask, wide),
+                    lagrangian=self.lagrangian,
+                    tolerance=self.tolerance,
+                    max_steps=self.steps,
+                )
+            state = found.to(state.dtype)
+        if need_weights:
+            weights = read_weights(state, **how)
+            content = functional.dropout(weights, dropout) @ held
+        else:
+            content = hop(state, content=held, dropout=dropout, **how)
         output = self.to_output(content.transpose(1, 2).flatten(-2))
-        output = output if self.batch_first or not part.batched else output.transpose(0, 1)
-        results: list[Any] = [output if part.batched else output.squeeze(0)]
-        if weights is not None:
+        if not batched:
+            output = output.squeeze(0)
+        results: list[Any] = [output if self.batch_first or not batched else output.transpose(0, 1)]
+        if need_weights:
             weights = weights.mean(1) if average_attn_weights else weights
-            results.append(weights if part.batched else weights.squeeze(0))
+            results.append(weights if batched else weights.squeeze(0))
         if return_states:
-            results.append(self._judge(part, found))
+            if self.tolerance is None:
+                with torch.no_grad():
+                    landed = hop(state, content=keys, **how)
+                moved = torch.linalg.vector_norm(landed - state.detach(), dim=-1)
+                hops = torch.full_like(moved, self.steps - 1, dtype=torch.int64)
+            status = status_of(moved <= (_TOLERANCE if self.tolerance is None else self.tolerance))
+            finite = torch.isfinite(state.detach()).all(-1)
+            status = torch.where(finite, status, int(Status.DIVERGED))
+            results.append(Solution(value=state, residual=moved, steps=hops, status=status))
         return results[0] if len(results) == 1 else tuple(results)
 
     @classmethod
-    def from_attention(cls, module: nn.MultiheadAttention, **options: Any) -> HopfieldLayer:
+    def from_attention(
+        cls,
+        module: nn.MultiheadAttention,
+        *,
+        steps: int | None = None,
+        tolerance: float | None = None,
+        beta: float | Sequence[float] | None = None,
+        memories: int = 0,
+    ) -> HopfieldLayer:
         """A layer with the weights of `module`, and its output for the same masks at one step.
 
-        The weights are copied, there are no norms; the options are those of the layer. Raises
+        The weights are copied, there are no norms; the rest is as in the layer. Raises
         ValueError for `add_bias_kv` or `add_zero_attn`, which append patterns that this layer does
         not have, and for memories where keys or values have a width of their own.
 
@@ -209,33 +219,31 @@ class HopfieldLayer(nn.Module):
         module = check_instance("module", module, nn.MultiheadAttention)
         if module.bias_k is not None or module.add_zero_attn:
             raise ValueError("module must have neither add_bias_kv nor add_zero_attn")
-        if options.get("memories") and not module.embed_dim == module.kdim == module.vdim:
+        if memories and not module.embed_dim == module.kdim == module.vdim:
             raise ValueError("memories must be 0 where keys or values have a width of their own")
-        layer = cls(module.embed_dim, heads=module.num_heads, **options)
-        layer = layer.to(module.out_proj.weight)
+        layer = cls(
+            module.embed_dim,
+            heads=module.num_heads,
+            steps=steps,
+            tolerance=tolerance,
+            beta=beta,
+            memories=memories,
+        ).to(module.out_proj.weight)
         layer.query_norm = layer.pattern_norm = nn.Identity()
         layer.log_beta.data = layer.log_beta.new_tensor(layer._start)
-        packed, given = module.in_proj_weight, module.in_proj_bias
-        weights = (
-            (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
-            if packed is None
-            else packed.chunk(3)
-        )
-        biases = (None,) * 3 if given is None else given.chunk(3)
+        packed, bias = module.in_proj_weight, module.in_proj_bias
+        split = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+        weights = (*(split if packed is None else packed.chunk(3)), module.out_proj.weight)
+        biases = (*((None,) * 3 if bias is None else bias.chunk(3)), module.out_proj.bias)
         names = ("to_query", "to_key", "to_value", "to_output")
-        weights, biases = (*weights, module.out_proj.weight), (*biases, module.out_proj.bias)
-        for name, weight, bias in zip(names, weights, biases, strict=True):
-            linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None).to(weight)
-            state = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
+        for name, weight, shift in zip(names, weights, biases, strict=True):
+            width, length = weight.shape
+            linear = nn.Linear(length, width, bias=shift is not None).to(weight)
+            state = {"weight": weight} if shift is None else {"weight": weight, "bias": shift}
             linear.load_state_dict(state)
             setattr(layer, name, linear)
         layer.dropout, layer.batch_first = module.dropout, module.batch_first
         return layer.train(module.training)
-
-    def extra_repr(self) -> str:
-        """What `print` shows."""
-        stop = f"steps={self.steps}" if self.tolerance is None else f"tolerance={self.tolerance}"
-        return f"width={self.width}, heads={self.heads}, {stop}"
 
     def _prepare(
         self,
@@ -244,11 +252,13 @@ class HopfieldLayer(nn.Module):
         values: Tensor | None,
         key_padding_mask: Tensor | None,
         attn_mask: Tensor | None,
-    ) -> _Parts:
-        pooled = self.pooled_queries
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, bool]:
+        """Projected queries, keys and values, (B, heads, length, head width), one mask for them,
+        and whether there was a batch."""
+        pooled, memory = self.pooled_queries, self.memory
         if (queries is None) == (pooled is None):
             raise ValueError("queries must be given exactly where the layer has no pooling")
-        if patterns is None and self.memory is None:
+        if patterns is None and memory is None:
             raise ValueError("patterns must be given where the layer has no memories")
         if values is not None and (patterns is None or self.to_value is None):
             raise ValueError("values must be None where they are tied to keys or without patterns")
@@ -257,93 +267,40 @@ class HopfieldLayer(nn.Module):
             for name, value in (("queries", queries), ("patterns", patterns), ("values", values))
             if value is not None
         }
-        batched = next(iter(given.values())).ndim == 3 if given else True
+        told = " and ".join(given)
+        axes = {x.ndim for x in given.values()}
+        if len(axes) > 1:
+            raise ValueError(f"{told} must all have a batch axis, or none")
+        batched = axes != {2}
         for name, x in given.items():
-            if (x.ndim == 3) != batched:
-                raise ValueError(f"{name} must have a batch axis exactly where the other inputs do")
             given[name] = x[None] if not batched else x if self.batch_first else x.transpose(0, 1)
         sizes = {len(x) for x in given.values()} or {1}
         if len(sizes) > 1:
-            raise ValueError(f"{' and '.join(given)} must have one batch size, got {sizes}")
-        size = sizes.pop()
+            raise ValueError(f"{told} must have one batch size, got {sizes}")
+        (size,) = sizes
         states = given["queries"] if pooled is None else pooled.expand(size, -1, -1)
         if states.shape[-1] != self.width:
             raise ValueError(f"queries must have width {self.width}, got {states.shape[-1]}")
-        stored = given.get("patterns")
-        content = given.get("values")
-        count = 0 if stored is None else stored.shape[1]
-        if content is not None and content.shape[1] != count:
+        stored, content = ([given[n]] if n in given else [] for n in ("patterns", "values"))
+        count = sum(x.shape[1] for x in stored)
+        if content and content[0].shape[1] != count:
             raise ValueError(
-                f"values must be as many as the patterns, {count}, got {content.shape[1]}"
+                f"values must be as many as the patterns, {count}, got {content[0].shape[1]}"
             )
-        learned = 0 if self.memory is None else len(self.memory)
-        if self.memory is not None:
-            memory = self.memory.expand(size, -1, -1)
-            stored = memory if stored is None else torch.cat([stored, memory], dim=1)
-            content = None if content is None else torch.cat([content, memory], dim=1)
-        normed = self.pattern_norm(stored)
-        keys = self._split(self.to_key(normed))
-        held = keys
+        learned = [] if memory is None else [memory.expand(size, -1, -1)]
+        normed = self.pattern_norm(torch.cat([*stored, *learned], dim=1))
+        keys = held = self._split(self.to_key(normed))
         if self.to_value is not None:
-            source = normed if content is None else self.pattern_norm(content)
+            source = self.pattern_norm(torch.cat([*content, *learned], 1)) if content else normed
             held = self._split(self.to_value(source))
         start = self._split(self.to_query(self.query_norm(states)))
         shape = (size, self.heads, states.shape[1], count)
-        mask = _mask(key_padding_mask, attn_mask, shape, learned, start.dtype)
-        return _Parts(start, keys, keys * self.beta.view(-1, 1, 1), held, mask, batched)
+        free = sum(x.shape[1] for x in learned)
+        mask = _mask(key_padding_mask, attn_mask, shape, free, start.dtype)
+        return start, keys, held, mask, batched
 
     def _split(self, features: Tensor) -> Tensor:
         return features.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
-    def _hop(self, part: _Parts, state: Tensor, content: Tensor, dropout: float) -> Tensor:
-        return hop(
-            state,
-            scaled=part.scaled,
-            content=content,
-            bias=part.mask,
-            lagrangian=self.lagrangian,
-            dropout=dropout,
-        )
-
-    def _hops(self, part: _Parts, dropout: float) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """States after all hops; for hops until rest also how far the last went, and how many."""
-        state = part.start
-        if self.tolerance is None:
-            for _ in range(self.steps - 1):
-                state = self._hop(part, state, part.keys, dropout)
-            return state, None, None
-        # A small tolerance means nothing in half precision.
-        wide = torch.promote_types(state.dtype, torch.float32)
-        with torch.autocast(state.device.type, enabled=False):
-            found, moved, hops = rest(
-                state.to(wide),
-                keys=part.keys.to(wide),
-                beta=self.beta.view(-1, 1, 1).to(wide),
-                bias=None if part.mask is None else as_bias(part.mask, wide),
-                lagrangian=self.lagrangian,
-                tolerance=self.tolerance,
-                max_steps=self.steps,
-            )
-        return found.to(state.dtype), moved, hops
-
-    def _judge(
-        self, part: _Parts, found: tuple[Tensor, Tensor | None, Tensor | None]
-    ) -> LayerRetrieval:
-        state, moved, hops = found
-        if moved is None or hops is None:
-            with torch.no_grad():
-                landed = self._hop(part, state, part.keys, 0.0)
-            moved = torch.linalg.vector_norm(landed - state.detach(), dim=-1)
-            hops = torch.full_like(moved, self.steps - 1, dtype=torch.int64)
-        status = status_of(moved <= (_TOLERANCE if self.tolerance is None else self.tolerance))
-        finite = torch.isfinite(state.detach()).all(-1)
-        return LayerRetrieval(
-            value=state,
-            residual=moved,
-            steps=hops,
-            status=torch.where(finite, status, int(Status.DIVERGED)),
-            start=part.start,
-        )
 
 
 class AttentionModule(nn.Module):
@@ -405,7 +362,7 @@ class AttentionModule(nn.Module):
 
 def _log_betas(beta: float | Sequence[float] | None, *, heads: int, head_width: int) -> list[float]:
     given = 1.0 / math.sqrt(head_width) if beta is None else beta
-    each = given if isinstance(given, Sequence) and not isinstance(given, str) else [given] * heads
+    each = [*given] if isinstance(given, list | tuple) else [given] * heads
     if len(each) != heads:
         raise ValueError(f"beta must be one number or one per head ({heads}), got {len(each)}")
     return [math.log(check_real("beta", value, low=0.0, open_low=True)) for value in each]
@@ -451,14 +408,20 @@ def _mask(
     look, or numbers to be added to the scores if one of the masks has them."""
     batch, heads, length, given = shape
     masks = []
-    if padding is not None:
-        shapes = [(batch, given)] if batch > 1 else [(1, given), (given,)]
-        padding = _one_mask("key_padding_mask", padding, shapes)
-        masks.append(padding.reshape(batch, 1, 1, given))
-    if attn_mask is not None:
-        shapes = [(length, given), (batch * heads, length, given)]
-        attn_mask = _one_mask("attn_mask", attn_mask, shapes)
-        masks.append(attn_mask.reshape(shape) if attn_mask.ndim == 3 else attn_mask[None, None])
+    for name, mask, shapes in (
+        ("key_padding_mask", padding, [(batch, given), *[(given,)] * (batch == 1)]),
+        ("attn_mask", attn_mask, [(length, given), (batch * heads, length, given)]),
+    ):
+        if mask is None:
+            continue
+        mask = check_mask(name, mask, shapes)
+        if mask.dtype == torch.bool:
+            mask = ~mask
+        elif _told((mask < math.inf).all()) is False:
+            raise ValueError(f"{name} must have entries below infinity")
+        if name == "key_padding_mask":
+            mask = mask.reshape(batch, 1, 1, given)
+        masks.append(mask.reshape(shape) if mask.ndim == 3 else mask)
     if not masks:
         return None
     if all(mask.dtype == torch.bool for mask in masks):
@@ -466,19 +429,8 @@ def _mask(
     else:
         whole = reduce(torch.add, [as_bias(mask, dtype) for mask in masks])
     if memories:
-        free = True if whole.dtype == torch.bool else 0.0
-        return functional.pad(whole, (0, memories), value=free)
+        return functional.pad(whole, (0, memories), value=whole.dtype == torch.bool)
     seen = whole if whole.dtype == torch.bool else whole > -math.inf
     if _told(seen.any(-1).all()) is False:
         raise ValueError("the masks must leave at least one pattern to every query")
     return whole
-
-
-def _one_mask(name: str, mask: Any, shapes: Sequence[tuple[int, ...]]) -> Tensor:
-    """Torch's mask turned round: True where a query may look; numbers as they are."""
-    mask = check_mask(name, mask, shapes)
-    if mask.dtype == torch.bool:
-        return ~mask
-    if _told((mask < math.inf).all()) is False:
-        raise ValueError(f"{name} must have entries below infinity")
-    return mask
