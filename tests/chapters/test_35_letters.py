@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from plain_exponents import lyapunov_spectrum_reference
+from plain_exponents import lyapunov_spectrum_reference, tangent_map
 from scipy.stats import chisquare
 
 from compendium.c32b_finite_size.corrections import predicted_rms
@@ -29,10 +29,7 @@ from compendium.c35_other_tokens.study import (
 )
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.finite_size import linear_maps, mean_path, noise_covariance
-from spinformer.dmft.lyapunov import (
-    lyapunov_spectrum,
-    tangent_map,
-)
+from spinformer.dmft.lyapunov import lyapunov_spectrum, returned
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
@@ -162,7 +159,7 @@ def test_logits_of_any_size():
 def test_tangent_maps_by_finite_differences(name):
     network = MACHINES[name].with_parameters(gamma=5.0)
     context = random_contexts(network, 1, count=1).select(0)
-    matrix = tangent_map(network, context, 1.4)
+    _, matrix = returned(network, context, beta=1.4, steps=1)
     size = context.attention.size
     found = np.empty((size, size))
     for column in range(size):

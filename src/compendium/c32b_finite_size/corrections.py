@@ -15,7 +15,6 @@ from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.finite_size import (
     TokenRuns,
-    placed_overlaps,
     semantic_overlaps,
     window_covariances,
 )
@@ -60,8 +59,7 @@ def _curvature(
     All arrays oldest first; `position` is that of the window's oldest token.
     """
     linear = (1.0 - network.epsilon) * network.semantic * network.fractions
-    newest = position + network.context - 1
-    m = placed_overlaps(network, network.overlaps(window), position=newest)
+    m = network.placed(network.overlaps(window), position + np.arange(network.context))
     d = np.einsum("ral,dtl->dtra", linear, directions)
     query, value, key = m[-1, QUERY], m[:, VALUE], m[:, KEY]
     weight = softmax_weights(m, gamma=network.gamma, newest=-1)

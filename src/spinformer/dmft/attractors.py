@@ -21,10 +21,9 @@ motion a closed curve.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
@@ -32,10 +31,10 @@ from spinformer.core.checks import check_array, check_instance, check_integer, c
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
-from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.kernels import LANES, Block, Clock, Tally
+from spinformer.dmft.ensemble import Ensemble, Parameters
+from spinformer.dmft.kernels import LANES, Block, Clock
 from spinformer.dmft.lyapunov import BATCHES, lyapunov_spectrum
-from spinformer.dmft.network import AttentionNetwork, Context, Network, fitting
+from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context
 
 
 class Regime(IntEnum):
@@ -119,16 +118,7 @@ class Attractors:
     context: Any
 
     def select(self, index: Any) -> Self:
-        """The orbits at `index` of the batch's axes.
-
-        >>> start = Context(np.full((4, 3), 0.1), 0)
-        >>> found = find_attractors(
-        ...     Network.document(), start, beta=np.array([0.5, 0.6]), transient=2000, kept=200,
-        ...     exponent_steps=200,
-        ... )
-        >>> bool(found.select(0).digits == found.digits[0])
-        True
-        """
+        """The orbits at `index` of the batch's axes."""
         return replace(self, **{name: _chosen(value, index) for name, value in vars(self).items()})
 
 
@@ -214,12 +204,9 @@ def classify(
 
 
 def find_attractors(
-    network: AttentionNetwork | Sequence[AttentionNetwork],
+    network: AttentionNetwork,
     context: Context,
     *,
-    beta: float | np.ndarray,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
     transient: int = 100_000,
     kept: int = 20_000,
     exponent_steps: int = 10_000,
@@ -227,15 +214,16 @@ def find_attractors(
     tolerance: float = 1e-3,
     bins: int = 1000,
     thresholds: Thresholds | None = None,
-    threads: int | None = None,
+    **parameters: Unpack[Parameters],
 ) -> Attractors:
     """Follow a batch of systems to their attractors and say what those are.
 
-    β, γ, ε and contexts broadcast as in `mean_field.trajectory`. `transient` steps are dropped,
-    `kept` steps streamed into histograms and averages (memory does not grow with `kept`), a
-    short stretch searched for a period, and `exponent_steps` steps averaged for the `exponents`
-    leading Lyapunov exponents (0 of them: none; regimes are then periodic or undecided).
+    parameters: β, γ, ε and threads, as in `Ensemble`. `transient` steps are dropped, `kept` steps
+    streamed into histograms and averages (memory does not grow with `kept`), a short stretch
+    searched for a period, and `exponent_steps` steps averaged for the `exponents` leading Lyapunov
+    exponents (0 of them: none; regimes are then periodic or undecided).
 
+    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = find_attractors(
     ...     Network.document(), start, beta=0.5, transient=2000, kept=200, exponent_steps=200
@@ -246,7 +234,7 @@ def find_attractors(
     limit = check_instance(
         "thresholds", Thresholds() if thresholds is None else thresholds, Thresholds
     )
-    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
+    ensemble = Ensemble(network, context, **parameters)
     transient = check_integer("transient", transient, low=0)
     kept = check_integer("kept", kept, low=2)
     bins = check_integer("bins", bins, low=1, high=2**16)
@@ -257,30 +245,24 @@ def find_attractors(
         exponent_steps = check_integer("exponent_steps", exponent_steps, low=BATCHES)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     # Weights of zero move nothing.
-    reach, unit = (float(one) or 1.0 for one in (ensemble.reach[0], ensemble.reach.max()))
+    reach, unit = (
+        float(one) or 1.0 for one in (network.reach[OUTPUT, 0], network.reach[OUTPUT].max())
+    )
     weights = bump_weights(kept // 2)
-    stretch = 2 * limit.longest
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        tally = Tally(
-            histogram=np.zeros((LANES, bins), dtype=np.uint32),
-            section=np.zeros((LANES, bins), dtype=np.uint32),
-            sums=np.zeros((2, ensemble.features, LANES)),
-            window=weights,
-            overlap=np.empty((ensemble.features, LANES)),
-            tolerance=tolerance,
-            scale=1.0 / reach,
+        histogram, section = np.zeros((2, LANES, bins), dtype=np.uint32)
+        sums, overlap = kernels.aligned(2, ensemble.features), kernels.aligned(ensemble.features)
+        clock = kernels.survey(
+            kept, histogram, section, sums, weights, tolerance, 1.0 / reach, overlap, block, clock
         )
-        clock = kernels.survey(kept, tally, block, clock)
-        orbit = np.empty((stretch, ensemble.features, LANES))
+        orbit = kernels.aligned(2 * limit.longest, ensemble.features)
         clock = kernels.record(orbit, 1, block, clock)
-        period = np.array(
-            [
-                kernels.smallest_period(lane, limit.longest, limit.distance * unit)
-                for lane in np.ascontiguousarray(np.moveaxis(orbit, -1, 0))
-            ]
-        )
-        return clock, (tally.histogram.T, tally.section.T, tally.sums, period)
+        lanes = np.ascontiguousarray(np.moveaxis(orbit, -1, 0))
+        period = [
+            kernels.smallest_period(lane, limit.longest, limit.distance * unit) for lane in lanes
+        ]
+        return clock, (histogram.T, section.T, sums, np.array(period))
 
     ensemble.advance(transient)
     histogram, section, sums, period = ensemble.run(task)
@@ -290,14 +272,7 @@ def find_attractors(
     state = ensemble.state()
     if exponents:
         growth = lyapunov_spectrum(
-            network,
-            state,
-            beta=beta,
-            gamma=gamma,
-            epsilon=epsilon,
-            steps=exponent_steps,
-            count=exponents,
-            threads=threads,
+            network, state, steps=exponent_steps, count=exponents, **parameters
         )
         state, rates, settled = growth.context, growth.exponents, growth.settled[..., 0]
         regime = classify(
@@ -330,30 +305,26 @@ def find_attractors(
 
 
 def strobed(
-    network: Network,
+    network: AttentionNetwork,
     context: Context,
     *,
-    beta: float | np.ndarray,
     count: int,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
     transient: int = 0,
-    threads: int | None = None,
+    **parameters: Unpack[Parameters],
 ) -> tuple[np.ndarray, Context]:
     """Semantic m^o, factor 1 − ε included, of every token at position 0: (..., count, P).
 
     The first of them at least `transient` steps after the start; with them the context at the
-    end. beta, gamma, epsilon and the context broadcast as in `mean_field.trajectory`.
+    end. parameters: β, γ, ε and threads, as in `Ensemble`.
 
+    >>> from spinformer.dmft.network import Network
     >>> points, end = strobed(Network.document(), Context(np.zeros((4, 3)), 0), beta=1.2, count=5)
     >>> points.shape
     (5, 3)
     """
-    _, position = fitting(network, context)
     transient = check_integer("transient", transient, low=0)
-    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
-    ensemble.advance(transient + (-position - transient) % network.positions)
-    # `record` keeps the last of every 2^K tokens.
-    ensemble.advance(1)
+    ensemble = Ensemble(network, context, **parameters)
+    # `record` keeps the last of every 2^K tokens, here the one at position 0.
+    ensemble.advance(transient + (-context.position - transient) % network.positions + 1)
     points = ensemble.record(check_integer("count", count, low=0), every=network.positions)
     return points, ensemble.state()

@@ -40,8 +40,6 @@ from spinformer.dmft.mean_field import attend, softmax_weights
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network, fitting
 
 LARGEST_SUM = 2**21  # tokens, paths or windows that still fit comfortably in memory
-# Entries of the largest table, windows times tokens: a third of a gigabyte.
-_LARGEST_TABLE = 40_000_000
 
 
 @record
@@ -143,16 +141,9 @@ def attention_of_window(network: Network, window: np.ndarray, *, position: int) 
             f"got {window.shape}"
         )
     position = check_integer("position", position)
-    m = placed_overlaps(network, network.overlaps(window), position=position)
+    places = position + np.arange(1 - network.context, 1)
+    m = network.placed(network.overlaps(window), places)
     return attend(m, gamma=network.gamma, newest=-1)
-
-
-def placed_overlaps(network: Network, overlaps: np.ndarray, *, position: int) -> np.ndarray:
-    """m^α_a, positions included, of windows of semantic overlaps (..., T, 4, P), old to new."""
-    places = (position + np.arange(1 - network.context, 1)) % network.positions
-    return (1.0 - network.epsilon) * overlaps + network.epsilon * network.position_overlaps()[
-        places
-    ]
 
 
 def mean_path(
@@ -184,36 +175,6 @@ def mean_path(
 
 
 @numba.njit(cache=True)
-def _attention(
-    value: np.ndarray,
-    query: np.ndarray,
-    key: np.ndarray,
-    newest: int,
-    gamma: float,
-    weight: np.ndarray,
-    result: np.ndarray,
-) -> None:
-    """A from ring buffers (T, P); `newest` is the row of the query. Overwrites `result`."""
-    context, features = value.shape
-    highest = -np.inf
-    for row in range(context):
-        score = 0.0
-        for b in range(features):
-            score += query[newest, b] * key[row, b]
-        weight[row] = gamma * score
-        highest = max(highest, weight[row])
-    total = 0.0
-    for row in range(context):
-        weight[row] = np.exp(weight[row] - highest)
-        total += weight[row]
-    for a in range(features):
-        result[a] = 0.0
-        for row in range(context):
-            result[a] += weight[row] * value[row, a]
-        result[a] /= total
-
-
-@numba.njit(cache=True)
 def _run(
     rng: np.random.Generator,
     semantic: np.ndarray,
@@ -233,36 +194,40 @@ def _run(
     """
     runs, length, segments = tokens.shape
     features = output.shape[0]
-    codes = place.shape[0]
-    value = np.empty((context, features))
-    query = np.empty((context, features))
-    key = np.empty((context, features))
-    weight = np.empty(context)
-    attention = np.empty(features)
+    seen = np.empty((4, context, features))  # overlaps of the window's tokens, round and round
+    weight, attention = np.empty(context), np.empty(features)
     for run in range(runs):
         for time in range(length):
             if time >= context:
-                newest = (time - 1) % context
-                _attention(value, query, key, newest, gamma, weight, attention)
+                highest = -np.inf
+                for row in range(context):
+                    score = 0.0
+                    for a in range(features):
+                        score += seen[2, (time - 1) % context, a] * seen[3, row, a]
+                    weight[row] = gamma * score
+                    highest = max(highest, weight[row])
+                total = 0.0
+                for row in range(context):
+                    weight[row] = np.exp(weight[row] - highest)
+                    total += weight[row]
+                for a in range(features):
+                    mean = 0.0
+                    for row in range(context):
+                        mean += weight[row] * seen[1, row, a]
+                    attention[a] = mean / total
                 for s in range(segments):
                     field = 0.0
                     for a in range(features):
                         field += output[a, s] * attention[a]
-                    mean = np.tanh(beta * field)
-                    means[run, time, s] = mean
-                    ups = rng.binomial(counts[s], 0.5 * (1.0 + mean))
+                    means[run, time, s] = np.tanh(beta * field)
+                    ups = rng.binomial(counts[s], 0.5 * (1.0 + means[run, time, s]))
                     tokens[run, time, s] = 2.0 * ups / counts[s] - 1.0
-            row = time % context
-            code = (first + time) % codes
-            for a in range(features):
-                v, q, k = place[code, 1, a], place[code, 2, a], place[code, 3, a]
-                for s in range(segments):
-                    v += semantic[1, a, s] * tokens[run, time, s]
-                    q += semantic[2, a, s] * tokens[run, time, s]
-                    k += semantic[3, a, s] * tokens[run, time, s]
-                value[row, a] = v
-                query[row, a] = q
-                key[row, a] = k
+            for role in range(1, 4):
+                for a in range(features):
+                    m = place[(first + time) % place.shape[0], role, a]
+                    for s in range(segments):
+                        m += semantic[role, a, s] * tokens[run, time, s]
+                    seen[role, time % context, a] = m
 
 
 def generate(
@@ -371,29 +336,6 @@ def token_probabilities(
     return table
 
 
-def transition_probabilities(
-    network: Network, size: int, *, beta: float, position: int
-) -> np.ndarray:
-    """Probability of every next token after every window, (S, …, S; S), oldest token first.
-
-    `position` is that of the window's newest token. Raises ValueError where the table would be
-    larger than 40 million entries.
-
-    >>> signs, none = np.ones((4, 1, 1)), np.ones((4, 1, 0))
-    >>> coin = Network(semantic=signs, position=none, context=1, gamma=1.0, epsilon=0.0)
-    >>> transition_probabilities(coin, 1, beta=0.5, position=0).round(4)  # e^{±1/2} / 2 cosh(1/2)
-    array([[0.7311, 0.2689],
-           [0.2689, 0.7311]])
-    """
-    states = token_states(network, size)
-    count, context = len(states), network.context
-    check_terms("size", _LARGEST_TABLE, *(count,) * (context + 1))
-    grid = np.indices((count,) * context).reshape(context, -1).T
-    attention = attention_of_window(network, states[grid], position=position)
-    table = token_probabilities(network, size, beta=beta, attention=attention)
-    return table.reshape(*(count,) * context, count)
-
-
 def check_terms(name: str, most: int, *axes: int) -> None:
     """ValueError where a sum over axes of these lengths has too many terms."""
     number = math.prod(map(float, axes))
@@ -427,7 +369,7 @@ def linear_maps(network: Network, beta: float, *, path: np.ndarray, position: in
     for t in range(steps):
         # The axis s of the result counts back.
         overlaps = network.overlaps(path[t : t + context])
-        m = placed_overlaps(network, overlaps, position=position + t + context - 1)[::-1]
+        m = network.placed(overlaps, position + t + np.arange(context))[::-1]
         query, value, key = m[0, QUERY], m[:, VALUE], m[:, KEY]
         weight = softmax_weights(m, gamma=network.gamma)
         attention = weight @ value

@@ -10,12 +10,13 @@ A lane's numbers depend neither on the number of lanes, blocks or threads, nor o
 no fast-math, products and sums round as IEEE 754 says, fused multiply-adds are asked for by name,
 and exp and tanh are polynomials of their own, not the C library's.
 
-The plain reference of a step is `spinformer.dmft.mean_field.step`, that of a tangent map
-`spinformer.dmft.lyapunov.tangent_map`.
+The plain reference of a step is `spinformer.dmft.mean_field.step`; its automatic derivative that
+of `push` (`spinformer.dmft.mean_field.torch_step`).
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -221,6 +222,14 @@ def _at(x, r):
 # ---- one step
 
 
+def aligned(*shape: int) -> np.ndarray:
+    """Memory (*shape, W) that begins with a line of the cache: others cost up to a quarter more."""
+    size = math.prod(shape) * LANES
+    memory = np.zeros(size + 8)
+    first = -memory.ctypes.data // 8 % 8
+    return memory[first : first + size].reshape(*shape, LANES)
+
+
 class Block(NamedTuple):
     """`LANES` systems of one network: state, scratch memory, parameters, weights; last axis W.
 
@@ -401,44 +410,31 @@ def record(out, every, block, clock):
     return clock
 
 
-class Tally(NamedTuple):
-    """What `survey` counts, and where it writes.
+@kernel
+def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, block, clock):
+    """Histograms and weighted Birkhoff sums over `steps` steps, in constant memory.
 
     histogram, section: (W, bins) visits of scale · m^o_1 in [−1, 1], the second only where
-        |m^o_2| < tolerance; with one feature m^o_2 is m^o_1.
-    sums: (2, P, W). Step n adds window[n'] m^o to sums[half], where half and n' say where in two
-        stretches of window.size steps it falls. overlap: (P, W), scratch memory.
+    |m^o_2| < tolerance; with one feature m^o_2 is m^o_1. sums: (2, P, W); step n adds
+    weights[n'] m^o to sums[half], where half and n' say where in two stretches of weights.size
+    steps it falls. overlap: (P, W), scratch memory.
     """
-
-    histogram: np.ndarray
-    section: np.ndarray
-    sums: np.ndarray
-    window: np.ndarray
-    overlap: np.ndarray
-    tolerance: float
-    scale: float
-
-
-@kernel
-def survey(steps, tally, block, clock):
-    """Histograms and weighted Birkhoff sums over `steps` steps, in constant memory."""
-    sums, window, bins = tally.sums, tally.window, tally.histogram.shape[1]
-    overlap = tally.overlap
     plane = min(1, overlap.shape[0] - 1)
+    bins = histogram.shape[1]
     for n in range(steps):
         clock = step(block, clock, False)
-        half = 0 if n < window.size else 1
-        w = window[n - half * window.size] if n < 2 * window.size else 0.0
+        half = 0 if n < weights.size else 1
+        w = weights[n - half * weights.size] if n < 2 * weights.size else 0.0
         for a in range(overlap.shape[0]):
             m = dot(block.readout[0, a], block.hidden)
             put(overlap[a], m)
             put(sums[half, a], fma(w, m, get(sums[half, a])))
         for j in range(LANES):
-            place = overlap[0, j] * tally.scale + 1.0
+            place = overlap[0, j] * scale + 1.0
             i = min(int(place * (0.5 * bins)), bins - 1)
-            tally.histogram[j, i] += 1
-            if abs(overlap[plane, j]) < tally.tolerance:
-                tally.section[j, i] += 1
+            histogram[j, i] += 1
+            if abs(overlap[plane, j]) < tolerance:
+                section[j, i] += 1
     return clock
 
 
@@ -487,14 +483,16 @@ class Frame(NamedTuple):
     pull: np.ndarray
 
 
-def frame(block: Block, vectors: np.ndarray) -> Frame:
-    """Of vectors (k, T·P, W), nothing of which is grown or lost yet."""
-    count, units = len(vectors), len(block.patterns)
-    context, features = block.ring.shape[0], block.ring.shape[2]
+def frame(block: Block, start: np.ndarray) -> Frame:
+    """Tangent vectors (k, T·P), the same in every lane, nothing of which is grown or lost yet."""
+    count, units = len(start), len(block.patterns)
+    context, _, features = block.ring.shape[:3]
+    vectors = aligned(*start.shape)
+    vectors[...] = start[..., None]
     exponent, lost = np.zeros((2, count, LANES), dtype=np.int64)
     shapes = ((context, units), (units,), (features,), (context,), (units,))
-    scratch = (np.empty((*shape, LANES)) for shape in shapes)
-    return Frame(vectors, np.ones((count, LANES)), exponent, lost, *scratch)
+    scratch = (aligned(*shape) for shape in shapes)
+    return Frame(vectors, aligned(count) + 1.0, exponent, lost, *scratch)
 
 
 @inlined

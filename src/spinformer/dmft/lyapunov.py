@@ -20,17 +20,17 @@ that outlives the run it cannot know.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_integer
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
-from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.ensemble import Ensemble, Parameters
 from spinformer.dmft.kernels import LANES, Block, Clock
-from spinformer.dmft.mean_field import attend, softmax_weights, tokens
-from spinformer.dmft.network import KEY, QUERY, VALUE, AttentionNetwork, Context, fitting
+from spinformer.dmft.network import AttentionNetwork, Context
 
 # The largest t of a jump within a run that chance is allowed: one chaotic run in a thousand has
 # more.
@@ -67,37 +67,32 @@ class Growth:
 class LyapunovSpectrum(Growth):
     """Lyapunov exponents (..., k), and what is known of their directions.
 
-    lost: (..., k) share of the orthonormalizations that found a length below
-        kernels.ROUNDING_LENGTH; log 0 is replaced by log kernels.ZERO_LENGTH.
-    resolved: (..., k) True where neither this direction nor one before it was ever lost.
+    resolved: (..., k) True where no orthonormalization found a length below
+        kernels.ROUNDING_LENGTH in this direction or one before it.
     context: the state at the end.
     """
 
-    lost: np.ndarray
     resolved: np.ndarray
     context: Context
 
 
 def lyapunov_spectrum(
-    network: AttentionNetwork | Sequence[AttentionNetwork],
+    network: AttentionNetwork,
     context: Context,
     *,
-    beta: float | np.ndarray,
     steps: int,
     count: int | None = None,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
     transient: int = 0,
     align: int = ALIGN,
     every: int | None = None,
     batches: int = BATCHES,
-    threads: int | None = None,
+    **parameters: Unpack[Parameters],
 ) -> LyapunovSpectrum:
     """The `count` largest Lyapunov exponents (None: all T·P) of a batch of systems.
 
-    beta, gamma, epsilon and the context broadcast as in `mean_field.trajectory`. After
-    `transient` steps the frame aligns during `align` steps, then `steps` steps are averaged.
-    every: steps between orthonormalizations; None: 2 for more than two exponents, 4 for one or two.
+    parameters: β, γ, ε and threads, as in `Ensemble`. After `transient` steps the frame aligns
+    during `align` steps, then `steps` steps are averaged. every: steps between orthonormalizations;
+    None: 2 for more than two exponents, 4 for one or two.
 
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
@@ -105,8 +100,7 @@ def lyapunov_spectrum(
     >>> found.exponents.value.shape, bool(found.exponents.value[0] < 0)
     ((2,), True)
     """
-    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
-    transient = check_integer("transient", transient, low=0)
+    ensemble = Ensemble(network, context, **parameters)
     dimension = ensemble.window * ensemble.features
     count = dimension if count is None else check_integer("count", count, low=1, high=dimension)
     steps = check_integer("steps", steps, low=1)
@@ -114,13 +108,11 @@ def lyapunov_spectrum(
     batches = check_integer("batches", batches, low=1, high=steps)
     every = (4 if count <= 2 else 2) if every is None else check_integer("every", every, low=1)
     lengths = np.diff(np.linspace(0, steps, batches + 1).astype(int))
-    ensemble.advance(transient)
+    ensemble.advance(check_integer("transient", transient, low=0))
     growth, lost = _growth(ensemble, [align, *lengths], count, every)
-    share = lost / sum(-(-length // every) for length in lengths)
     return LyapunovSpectrum(
         **vars(average_growth(growth, lengths=lengths)),
-        lost=share,
-        resolved=np.cumsum(share, axis=-1) == 0.0,
+        resolved=np.cumsum(lost, axis=-1) == 0,
         context=ensemble.state(),
     )
 
@@ -129,18 +121,14 @@ def growth_rates(
     network: AttentionNetwork,
     context: Context,
     *,
-    beta: float | np.ndarray,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
     stretches: int,
     stretch: int = 5000,
-    threads: int | None = None,
+    **parameters: Unpack[Parameters],
 ) -> tuple[np.ndarray, Context]:
     """Growth rate of a tangent vector, nats per step, in each of consecutive stretches.
 
-    Returns (..., n) rates for n = `stretches` of `stretch` steps each, and the states at the end.
-    β, γ, ε and contexts broadcast as in `mean_field.trajectory`; the mean over the stretches is
-    the leading Lyapunov exponent of `lyapunov_spectrum`.
+    Returns (..., n) rates for n = `stretches` of `stretch` steps each, and the states at the end;
+    the mean over the stretches is the leading exponent of `lyapunov_spectrum`.
 
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
@@ -150,7 +138,7 @@ def growth_rates(
     """
     stretches = check_integer("stretches", stretches, low=1)
     stretch = check_integer("stretch", stretch, low=1)
-    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
+    ensemble = Ensemble(network, context, **parameters)
     growth, _ = _growth(ensemble, [ALIGN] + [stretch] * stretches, 1, 4)
     return growth[..., 0], ensemble.state()
 
@@ -164,7 +152,7 @@ def _growth(
     start = np.linalg.qr(np.random.default_rng(0).normal(size=(dimension, count)))[0]
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        frame = kernels.frame(block, np.repeat(start.T[:, :, None], LANES, axis=2))
+        frame = kernels.frame(block, start.T)
         growth = np.empty((len(lengths), count, LANES))
         for n, length in enumerate(lengths):
             frame.mantissa[:], frame.exponent[:] = 1.0, 0
@@ -252,25 +240,18 @@ def _standard_error(samples: np.ndarray) -> np.ndarray:
     return np.std(samples, axis=-2, ddof=1) / np.sqrt(samples.shape[-2])
 
 
-# ---- the tangent map itself
-
-
 def returned(
     network: AttentionNetwork,
     context: Context,
     *,
-    beta: float | np.ndarray,
     steps: int,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
-    threads: int | None = None,
+    **parameters: Unpack[Parameters],
 ) -> tuple[Context, np.ndarray]:
     """The context after `steps` steps, and its derivative (..., T·P, T·P) by the context before.
 
     Where the steps are the period of a cycle, this is the monodromy matrix, whose eigenvalues are
-    the Floquet multipliers. Vectors run over age (newest first), then feature, as in `tangent_map`.
-    beta, gamma, epsilon and the context broadcast as in `mean_field.trajectory`. Compiled; the
-    product of `tangent_map` along `mean_field.step` is the plain reference.
+    the Floquet multipliers. Rows and columns run over age (newest first), then feature.
+    parameters: β, γ, ε and threads, as in `Ensemble`.
 
     >>> from spinformer.dmft.network import Network
     >>> end, matrix = returned(Network.document(), Context(np.zeros((4, 3)), 0), beta=1.2, steps=4)
@@ -278,9 +259,8 @@ def returned(
     (0, (12, 12))
     """
     steps = check_integer("steps", steps, low=1)
-    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
+    ensemble = Ensemble(network, context, **parameters)
     window, features = ensemble.window, ensemble.features
-    dimension = window * features
 
     def ring(clock: Clock) -> np.ndarray:
         """Where the components, by age and feature, lie in the ring of the kernels."""
@@ -288,48 +268,10 @@ def returned(
         return np.asarray((slots[:, None] * features + np.arange(features)).ravel())
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        vectors = np.zeros((dimension, dimension, LANES))
-        vectors[np.arange(dimension), ring(clock)] = 1.0
-        clock = kernels.push(steps, 0, kernels.frame(block, vectors), block, clock)
+        frame = kernels.frame(block, np.eye(window * features)[ring(clock)])
+        clock = kernels.push(steps, 0, frame, block, clock)
         # vectors[j, i] is the component i of the vector that began as axis j.
-        return clock, (np.swapaxes(vectors[:, ring(clock)], 0, 1),)
+        return clock, (np.swapaxes(frame.vectors[:, ring(clock)], 0, 1),)
 
     (matrix,) = ensemble.run(task)
     return ensemble.state(), matrix
-
-
-def tangent_map(
-    network: AttentionNetwork,
-    context: Context,
-    beta: float,
-    *,
-    gamma: float | None = None,
-    epsilon: float | None = None,
-) -> np.ndarray:
-    """∂(next window)/∂(window), (T·P, T·P), of one system, in plain NumPy.
-
-    Rows and columns run over age (newest first), then feature. Raises ValueError for a batch.
-
-    >>> from spinformer.dmft.network import Network
-    >>> matrix = tangent_map(Network.document(), Context(np.zeros((4, 3)), 0), 1.2)
-    >>> matrix.shape, bool((matrix[3:, :9] == np.eye(9)).all())
-    ((12, 12), True)
-    """
-    if fitting(network, context)[0].ndim != 2:
-        raise ValueError(f"context.attention must have shape (T, P), got {context.attention.shape}")
-    beta = check_real("beta", beta, low=0.0)
-    network = network.with_parameters(gamma=gamma, epsilon=epsilon)
-    size, features = network.context, network.features
-    gamma, window = network.gamma, tokens(network, context, beta)
-    # by[t, r, a, b] = ∂m^r_a / ∂A_b of the token of age t.
-    by = (1.0 - network.epsilon) * network.response(context.attention, beta=np.array(beta))
-    query = window[0, QUERY]
-    share = softmax_weights(window, gamma=gamma)
-    lean = share[:, None] * (window[:, VALUE] - attend(window, gamma=gamma))
-    blocks = share[:, None, None] * by[:, VALUE]
-    blocks += np.einsum("ta,tb->tab", lean, gamma * np.einsum("c,tcb->tb", query, by[:, KEY]))
-    blocks[0] += gamma * np.einsum("ta,tc,cb->ab", lean, window[:, KEY], by[0, QUERY])
-    full = np.zeros((size * features, size * features))
-    full[:features] = np.concatenate(list(blocks), axis=1)
-    full[features:, :-features] = np.eye((size - 1) * features)
-    return full

@@ -20,8 +20,7 @@ out of range.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from scipy.special import softmax
@@ -34,7 +33,7 @@ from spinformer.core.checks import (
     check_real,
 )
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.ensemble import Ensemble, Parameters
 from spinformer.dmft.network import (
     KEY,
     OUTPUT,
@@ -69,11 +68,10 @@ def tokens(
     ((4, 4, 3), True)
     """
     attention, position = fitting(network, context)
-    beta, _, epsilon = parameters(network, beta, None, epsilon, batch=attention.shape[:-2])
-    share = epsilon[..., None, None, None]
-    positions = (position - np.arange(network.context)) % network.positions
+    beta, _, share, _ = parameters(network, beta, None, epsilon, batch=attention.shape[:-2])
     semantic = network.mean_overlaps(attention, beta=beta[..., None])
-    return (1.0 - share) * semantic + share * network.position_overlaps()[positions]
+    positions = position - np.arange(network.context)
+    return network.placed(semantic, positions, epsilon=share[..., None, None, None])
 
 
 def softmax_weights(
@@ -126,7 +124,7 @@ def step(
     (0, array([0., 0., 0.]))
     """
     attention, position = fitting(network, context)
-    beta, gamma, share = parameters(network, beta, gamma, epsilon, batch=attention.shape[:-2])
+    beta, gamma, share, _ = parameters(network, beta, gamma, epsilon, batch=attention.shape[:-2])
     window = tokens(network, context, beta, epsilon=share)
     newest = attend(window, gamma=gamma)
     position_part = network.position_overlaps()[position, OUTPUT]
@@ -193,21 +191,15 @@ def context_from_tokens(
             f"overlaps must have shape (..., n, 4, {network.features}) with n at least 1, "
             f"got {overlaps.shape}"
         )
-    beta, gamma, share = parameters(network, beta, None, None, batch=overlaps.shape[:-3])
-    batch = np.broadcast_shapes(overlaps.shape[:-3], beta.shape, gamma.shape, share.shape)
-    share = np.broadcast_to(share, batch)[..., None, None]
-    drive = network.position_overlaps()
-
-    def placed(semantic: np.ndarray, position: int) -> np.ndarray:
-        return (1.0 - share) * semantic + share * drive[position % network.positions]
-
+    beta, gamma, _, batch = parameters(network, beta, None, None, batch=overlaps.shape[:-3])
+    given = np.broadcast_to(overlaps, (*batch, *overlaps.shape[-3:]))
     count = overlaps.shape[-3]
-    text = [placed(overlaps[..., i, :, :], i) for i in range(count)]
+    text = list(np.moveaxis(network.placed(given, np.arange(count)), -3, 0))
     history: list[np.ndarray] = []
     for position in range(count, count + network.context):
         window = np.stack(text[: -network.context - 1 : -1], axis=-3)
         history.append(attend(window, gamma=gamma))
-        text.append(placed(network.mean_overlaps(history[-1], beta=beta), position))
+        text.append(network.placed(network.mean_overlaps(history[-1], beta=beta), position))
     return Context(np.stack(history[::-1], axis=-2), position % network.positions)
 
 
@@ -246,22 +238,18 @@ def random_contexts(network: AttentionNetwork, seed: Seed, *, count: int) -> Con
 
 
 def trajectory(
-    network: AttentionNetwork | Sequence[AttentionNetwork],
+    network: AttentionNetwork,
     context: Context,
     *,
-    beta: float | np.ndarray,
     steps: int,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
     transient: int = 0,
-    threads: int | None = None,
+    **parameters: Unpack[Parameters],
 ) -> tuple[np.ndarray, Context]:
     """Semantic m^o (factor 1 − ε included) of `steps` tokens after `transient` dropped ones.
 
-    beta, gamma, epsilon and the batch of the context broadcast like arrays: contexts (C, 1, T, P)
-    and β (B,) give (C, B). For a sequence of M networks of equal P, T, K they broadcast to
-    (M, ...), networks first. Returns overlaps (..., steps, P) and the final context. Compiled;
-    `step` is the plain reference.
+    parameters: β, γ, ε and threads, as in `Ensemble`. They and the batch of the context broadcast
+    like arrays: contexts (C, 1, T, P) and β (B,) give (C, B). Returns overlaps (..., steps, P) and
+    the final context. Compiled; `step` is the plain reference.
 
     >>> network = Network.document()
     >>> start = random_contexts(network, 0, count=2)
@@ -269,9 +257,7 @@ def trajectory(
     >>> overlaps.shape, end.position
     ((2, 8, 3), 0)
     """
-    transient = check_integer("transient", transient, low=0)
-    steps = check_integer("steps", steps, low=0)
-    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
-    ensemble.advance(transient)
+    ensemble = Ensemble(network, context, **parameters)
+    ensemble.advance(check_integer("transient", transient, low=0))
     overlaps = ensemble.record(steps)
     return overlaps, ensemble.state()

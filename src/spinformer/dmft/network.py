@@ -13,16 +13,15 @@ of N given bits is the special case of N segments of weight 1/N.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import cached_property
-from itertools import combinations
 from typing import Any, Self
 
 import numpy as np
 
 from spinformer.core.checks import (
     check_array,
+    check_broadcast,
     check_choice,
     check_instance,
     check_integer,
@@ -34,9 +33,6 @@ from spinformer.core.states import spin_states
 
 ROLES: tuple[str, ...] = ("o", "v", "q", "k")
 OUTPUT, VALUE, QUERY, KEY = range(4)
-
-# Beyond this the 2^{P-1} sign patterns of the correlation form no longer fit in memory.
-_MOST_CORRELATED = 16
 
 
 @record
@@ -99,10 +95,6 @@ class AttentionNetwork(ABC):
         """m^α_a of the mean token, (..., 4, P), of attention vectors (..., P); β broadcasts."""
 
     @abstractmethod
-    def response(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
-        """∂ mean_overlaps / ∂A_b of one attention vector each: (..., 4, P, P)."""
-
-    @abstractmethod
     def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`patterns`, `readout` and `degeneracy` as the compiled step takes them."""
 
@@ -151,6 +143,17 @@ class AttentionNetwork(ABC):
     def position_overlaps(self) -> np.ndarray:
         """(1/K) Σ_k W^{α,pos}_{a,k} p_k at every position, shape (2^K, 4, P), without ε."""
         return self._position_overlaps
+
+    def placed(
+        self, overlaps: np.ndarray, positions: Any, *, epsilon: float | np.ndarray | None = None
+    ) -> np.ndarray:
+        """(1 − ε) m^α_a + ε (1/K) Σ_k W^{α,pos}_{a,k} p_k of overlaps (..., 4, P) at `positions`.
+
+        epsilon: None takes the network's own; an array has axes for roles and features.
+        """
+        share = self.epsilon if epsilon is None else epsilon
+        drive = self._position_overlaps[np.asarray(positions) % self.positions]
+        return np.asarray((1.0 - share) * overlaps + share * drive)
 
     @cached_property
     def _position_overlaps(self) -> np.ndarray:
@@ -291,13 +294,6 @@ class Network(AttentionNetwork):
         """m^α_a of the token of means tanh(β W^o A), (..., 4, P), of attention (..., P)."""
         return self.overlaps(np.tanh(beta[..., None] * (attention @ self.semantic[OUTPUT])))
 
-    def response(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
-        """∂m^α_a / ∂A_b of that token, (..., 4, P, P)."""
-        field = beta[..., None] * (attention @ self.semantic[OUTPUT])
-        slope = beta[..., None] / np.cosh(field) ** 2
-        weighted = self.semantic * self.fractions
-        return np.einsum("ral,...l,bl->...rab", weighted, slope, self.semantic[OUTPUT])
-
     def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`output_patterns`, and no degeneracy: a unit is a tanh."""
         return (*self.output_patterns(), np.zeros((0, 0)))
@@ -316,24 +312,6 @@ class Network(AttentionNetwork):
         membership = np.zeros((self.segments, len(patterns)))
         membership[np.arange(self.segments), inverse.ravel()] = self.fractions * flip[:, 0]
         return patterns, self.semantic @ membership
-
-    def correlations(self) -> dict[tuple[int, ...], np.ndarray]:
-        """C^α_{S,a} = ⟨Π_{b∈S} W^o_b · W^α_a⟩ over the bits, for every odd subset S.
-
-        [poclopez2024dynamical, Eq. (29)]. Keys are the sorted subsets of range(P), of size 1, 3,
-        5, …; values have shape (4, P). Size 1 holds the pair correlations, size 3 the averages of
-        four factors, and so on; all 2^{P−1} of them are needed for an exact mean field. ValueError
-        for more than 16 features, and for output features that are not signs.
-        """
-        check_integer("features", self.features, high=_MOST_CORRELATED)
-        check_array("semantic[OUTPUT]", self.semantic[OUTPUT], values=(-1.0, 1.0))
-        weighted = self.semantic * self.fractions
-        output = self.semantic[OUTPUT]
-        return {
-            subset: weighted @ output[list(subset)].prod(axis=0)
-            for size in range(1, self.features + 1, 2)
-            for subset in combinations(range(self.features), size)
-        }
 
     def weights(self, size: int) -> np.ndarray:
         """Explicit weights of a network of `size` bits, shape (4, P, size), segment by segment."""
@@ -395,44 +373,30 @@ def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, in
 
 
 def parameters(
-    networks: AttentionNetwork | Sequence[AttentionNetwork],
+    network: AttentionNetwork,
     beta: float | np.ndarray,
     gamma: float | np.ndarray | None,
     epsilon: float | np.ndarray | None,
     *,
     batch: tuple[int, ...] = (),
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """β, γ and ε as arrays that broadcast with each other and with the axes `batch` of a context.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, ...]]:
+    """β, γ and ε as arrays, and the shape they and the axes `batch` of a context broadcast to.
 
-    None takes the networks' own, of shape (M, 1, …), or () for one network. Raises TypeError or
-    ValueError naming the argument.
+    None takes the network's own. Raises TypeError or ValueError naming the argument.
 
-    >>> [value.shape for value in parameters(Network.document(), np.ones(5), None, None)]
-    [(5,), (), ()]
+    >>> beta, gamma, epsilon, batch = parameters(Network.document(), np.ones(5), None, None)
+    >>> gamma.shape, batch
+    ((), (5,))
     """
-    single = isinstance(networks, AttentionNetwork)
-    nets = [networks] if isinstance(networks, AttentionNetwork) else networks
-    axes = max(2, len(batch), *(np.ndim(x) for x in (beta, gamma, epsilon) if x is not None))
-
-    def own(name: str, given: Any) -> Any:
-        if given is not None:
-            return given
-        values = np.array([getattr(net, name) for net in nets])
-        return values[0] if single else values.reshape(-1, *(1,) * (axes - 1))
-
-    values = (
-        check_array("beta", beta, low=0.0),
-        check_array("gamma", own("gamma", gamma), low=0.0),
-        check_array("epsilon", own("epsilon", epsilon), low=0.0, high=1.0),
-    )
-    if not nets[0].bits and values[2].any():
+    beta = check_array("beta", beta, low=0.0)
+    gamma = check_array("gamma", network.gamma if gamma is None else gamma, low=0.0)
+    epsilon = network.epsilon if epsilon is None else epsilon
+    epsilon = check_array("epsilon", epsilon, low=0.0, high=1.0)
+    if not network.bits and epsilon.any():
         raise ValueError("epsilon must be 0 without position bits")
-    shapes = [batch, *(value.shape for value in values)]
-    told = f"attention, beta, gamma and epsilon must broadcast together, got batch shapes {shapes}"
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise ValueError(told) from None
-    if any(0 in shape for shape in shapes):
-        raise ValueError(told.replace("broadcast together", "not be empty"))
-    return values
+    shape = check_broadcast(
+        attention=batch, beta=beta.shape, gamma=gamma.shape, epsilon=epsilon.shape
+    )
+    if 0 in shape:
+        raise ValueError(f"attention, beta, gamma and epsilon must not be empty, got {shape}")
+    return beta, gamma, epsilon, shape
