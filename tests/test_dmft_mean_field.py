@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from known_networks import plain_step
+from known_networks import merged, plain_step
 from numba import njit
 
 from compendium.c32_paths_to_mean_fields.averages import (
@@ -65,7 +65,7 @@ def test_fifty_steps_equal_the_plain_program(seed, features, segments, bits, bet
 )
 @pytest.mark.claim("C7")
 def test_the_three_forms_of_the_average_agree(seed, features, size, beta):
-    network = Network.segmented(seed, segments=size, features=features).merged()
+    network = merged(Network.segmented(seed, segments=size, features=features))
     attention = np.random.default_rng(seed).uniform(-1, 1, (7, features))
     direct = overlaps_explicit(network.weights(size), attention=attention, beta=beta)
     assert np.abs(overlaps_segments(network, attention, beta=beta) - direct).max() < 1e-12
@@ -158,7 +158,7 @@ def torch_path(network, context, leaves, *, steps):
 
 def test_torch_form_and_its_gradients():
     network = Network.segmented(7, gamma=4.0)
-    uneven = Network.segmented(3, segments=12, features=1, gamma=4.0).merged()
+    uneven = merged(Network.segmented(3, segments=12, features=1, gamma=4.0))
     assert np.ptp(uneven.fractions) > 0.05
     for net in (network, uneven):
         context = random_contexts(net, 0, count=2)
@@ -183,14 +183,7 @@ def test_without_positions_the_map_is_odd():
         assert np.abs(plus + minus).max() < 1e-12
 
 
-def test_merged_segments_and_their_counts():
-    merged = Network.segmented(0, segments=500, features=2).merged()
-    assert merged.segments <= 2**8
-    assert merged.counts(500).sum() == 500
-    # Segments of unequal shares keep their shares when they are merged.
-    columns = Network.segmented(0, segments=2).semantic[:, :, [0, 1, 0]]
-    twice = replace(Network.segmented(0), semantic=columns, fractions=np.array([0.2, 0.3, 0.5]))
-    assert sorted(twice.merged().fractions) == pytest.approx([0.3, 0.7])
+def test_counts_of_segments_are_whole():
     # Rounded counts that happen to add up are not whole ones.
     uneven = replace(Network.segmented(0, segments=2), fractions=np.array([0.45, 0.55]))
     assert uneven.counts(20).tolist() == [9, 11]

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import ttest_1samp
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
-from compendium.c32b_finite_size.corrections import mean_shift
+from compendium.c32b_finite_size.corrections import mean_shift, noise_covariance
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
 from compendium.c32c_fluctuations.study import (
     BREAKS,
@@ -31,7 +31,6 @@ from spinformer.dmft.finite_size import (
     generate,
     linear_maps,
     mean_path,
-    noise_covariance,
     semantic_overlaps,
     token_states,
     window_means,

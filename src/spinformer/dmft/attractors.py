@@ -33,7 +33,7 @@ from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble, Parameters
 from spinformer.dmft.kernels import LANES, Block, Clock
-from spinformer.dmft.lyapunov import BATCHES, lyapunov_spectrum
+from spinformer.dmft.lyapunov import BATCHES, Growth, lyapunov_spectrum
 from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context
 
 
@@ -115,20 +115,15 @@ class Attractors:
     histogram: np.ndarray
     section: np.ndarray
     span: tuple[float, float] = (-1.0, 1.0)
-    context: Any
+    context: Context
 
     def select(self, index: Any) -> Self:
         """The orbits at `index` of the batch's axes."""
-        return replace(self, **{name: _chosen(value, index) for name, value in vars(self).items()})
-
-
-def _chosen(value: Any, index: Any) -> Any:
-    """A field of a record at `index` of the batch's axes."""
-    if isinstance(value, Estimate):
-        return replace(value, value=value.value[index], error=value.error[index])
-    if isinstance(value, Context):
-        return value.select(index)
-    return value[index] if isinstance(value, np.ndarray) else value
+        chosen = {
+            n: value[index] for n, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        rates = Estimate(value=self.exponents.value[index], error=self.exponents.error[index])
+        return replace(self, **chosen, exponents=rates, context=self.context.select(index))
 
 
 def bump_weights(length: int) -> np.ndarray:
@@ -160,47 +155,38 @@ def find_period(orbit: np.ndarray, *, longest: int, distance: float = 1e-7) -> i
 
 
 def classify(
-    period: np.ndarray,
-    *,
-    exponent: Estimate,
-    digits: np.ndarray,
-    before: Estimate | None = None,
-    after: np.ndarray | None = None,
-    thresholds: Thresholds | None = None,
+    period: np.ndarray, digits: np.ndarray, *, growth: Growth, thresholds: Thresholds
 ) -> np.ndarray:
-    """Regimes from the period, the leading exponent with its error, and the Birkhoff digits.
+    """Regimes from the period, the Birkhoff digits, and the growth of a frame.
 
     periodic: a period, and λ₁ not above zero by `neutral` and `sigmas` errors. Without a period,
     quasi-periodic: |λ₁| ≤ neutral and enough digits; chaotic: λ₁ clearly above `neutral` and few
-    digits. Given the growth `before` and `after` its largest jump (`LyapunovSpectrum`), transient
-    chaos: clearly above `neutral` before, not above it after. All else, undecided. The arguments
-    broadcast. A network that rests is periodic, too: with period 1, or with that of the clock
-    that drives it. Many independent bits do, whatever β of order 1: their overlaps are of order
-    N^{−1/2}, and too small to feed back (`network.Network`).
-
-    >>> rate = Estimate(value=np.array([-0.1, 0.0, 0.2]), error=np.full(3, 0.01))
-    >>> codes = classify(np.array([4, 0, 0]), exponent=rate, digits=np.array([16.0, 12.0, 3.0]))
-    >>> [Regime(code).label for code in codes]
-    ['periodic', 'quasi-periodic', 'chaotic']
+    digits; transient chaos: none of these, clearly above `neutral` before its largest jump and not
+    above it after. All else, undecided. A network that rests is periodic, too: with period 1, or
+    with that of the clock that drives it. Many independent bits do, whatever β of order 1: their
+    overlaps are of order N^{−1/2}, and too small to feed back (`network.Network`).
     """
-    limit = check_instance(
-        "thresholds", Thresholds() if thresholds is None else thresholds, Thresholds
-    )
-    check_instance("exponent", exponent, Estimate)
-    period, rate, error, digits = np.broadcast_arrays(
-        period, exponent.value, exponent.error, digits
+    limit = thresholds
+    rate, error, before, before_error, after = (
+        part[..., 0]
+        for part in (
+            *(growth.exponents.value, growth.exponents.error),
+            *(growth.before.value, growth.before.error, growth.after),
+        )
     )
     above = rate - limit.sigmas * error > limit.neutral
-    code = np.full(rate.shape, Regime.UNDECIDED)
-    code[(period == 0) & above & (digits <= limit.digits_chaotic)] = Regime.CHAOTIC
-    neutral = np.abs(rate) <= limit.neutral
-    code[(period == 0) & neutral & (digits >= limit.digits_regular)] = Regime.QUASI_PERIODIC
-    code[(period > 0) & ~above] = Regime.PERIODIC
-    if before is not None and after is not None:
-        ended = before.value - limit.sigmas * before.error > limit.neutral
-        ended &= after <= limit.neutral
-        code[(code == Regime.UNDECIDED) & ended] = Regime.TRANSIENT_CHAOS
-    return code
+    ended = (before - limit.sigmas * before_error > limit.neutral) & (after <= limit.neutral)
+    calm = (np.abs(rate) <= limit.neutral) & (digits >= limit.digits_regular)
+    return np.select(
+        [
+            (period > 0) & ~above,
+            (period == 0) & calm,
+            (period == 0) & above & (digits <= limit.digits_chaotic),
+            ended,
+        ],
+        [Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.TRANSIENT_CHAOS],
+        Regime.UNDECIDED,
+    )
 
 
 def find_attractors(
@@ -235,14 +221,12 @@ def find_attractors(
         "thresholds", Thresholds() if thresholds is None else thresholds, Thresholds
     )
     ensemble = Ensemble(network, context, **parameters)
+    most = ensemble.window * ensemble.features
     transient = check_integer("transient", transient, low=0)
     kept = check_integer("kept", kept, low=2)
     bins = check_integer("bins", bins, low=1, high=2**16)
-    exponents = check_integer(
-        "exponents", exponents, low=0, high=ensemble.window * ensemble.features
-    )
-    if exponents:
-        exponent_steps = check_integer("exponent_steps", exponent_steps, low=BATCHES)
+    exponents = check_integer("exponents", exponents, low=0, high=most)
+    check_integer("exponent_steps", exponent_steps, low=BATCHES if exponents else 0)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     # Weights of zero move nothing.
     reach, unit = (
@@ -275,14 +259,7 @@ def find_attractors(
             network, state, steps=exponent_steps, count=exponents, **parameters
         )
         state, rates, settled = growth.context, growth.exponents, growth.settled[..., 0]
-        regime = classify(
-            period,
-            exponent=_chosen(rates, (..., 0)),
-            digits=digits,
-            before=_chosen(growth.before, (..., 0)),
-            after=growth.after[..., 0],
-            thresholds=limit,
-        )
+        regime = classify(period, digits, growth=growth, thresholds=limit)
     else:
         empty = np.zeros((*period.shape, 0))
         rates, settled = Estimate(value=empty, error=empty), np.zeros(period.shape, dtype=bool)

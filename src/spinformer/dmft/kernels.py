@@ -595,3 +595,50 @@ def push(steps, every, tangent, block, clock):
         if every and ((n + 1) % every == 0 or n + 1 == steps):
             orthonormalize(tangent, tangent.query[0])
     return clock
+
+
+# ---- texts of finite size
+
+
+@njit(cache=True)
+def write_texts(rng, semantic, output, place, counts, beta, gamma, context, first, tokens, means):
+    """Fill `tokens` and `means` after the first `context` rows of every run.
+
+    semantic: (4, P, L) with fractions and 1 − ε multiplied in; place: (2^K, 4, P) times ε.
+    """
+    runs, length, segments = tokens.shape
+    features = output.shape[0]
+    seen = np.empty((4, context, features))  # overlaps of the window's tokens, round and round
+    weight, attention = np.empty(context), np.empty(features)
+    for run in range(runs):
+        for time in range(length):
+            if time >= context:
+                highest = -np.inf
+                for row in range(context):
+                    score = 0.0
+                    for a in range(features):
+                        score += seen[2, (time - 1) % context, a] * seen[3, row, a]
+                    weight[row] = gamma * score
+                    highest = max(highest, weight[row])
+                total = 0.0
+                for row in range(context):
+                    weight[row] = np.exp(weight[row] - highest)
+                    total += weight[row]
+                for a in range(features):
+                    mean = 0.0
+                    for row in range(context):
+                        mean += weight[row] * seen[1, row, a]
+                    attention[a] = mean / total
+                for s in range(segments):
+                    field = 0.0
+                    for a in range(features):
+                        field += output[a, s] * attention[a]
+                    means[run, time, s] = np.tanh(beta * field)
+                    ups = rng.binomial(counts[s], 0.5 * (1.0 + means[run, time, s]))
+                    tokens[run, time, s] = 2.0 * ups / counts[s] - 1.0
+            for role in range(1, 4):
+                for a in range(features):
+                    m = place[(first + time) % place.shape[0], role, a]
+                    for s in range(segments):
+                        m += semantic[role, a, s] * tokens[run, time, s]
+                    seen[role, time % context, a] = m

@@ -187,40 +187,38 @@ def average_growth(growth: np.ndarray, *, lengths: np.ndarray) -> Growth:
         raise ValueError(f"growth must have shape (..., n, k), got {growth.shape}")
     lengths = check_array("lengths", lengths, shape=(growth.shape[-2],), low=1.0)
     value = np.einsum("n,...nk->...k", lengths / lengths.sum(), growth)
-    batches, blocks = len(lengths), growth
-    error = _standard_error(growth) if batches > 1 else np.full_like(value, np.nan)
-    while blocks.shape[-2] >= 2 * _FEWEST_BLOCKS:
-        even = blocks.shape[-2] // 2 * 2
+    error, blocks = np.full_like(value, np.nan), growth
+    while (many := blocks.shape[-2]) > 1:
+        error = np.fmax(error, np.std(blocks, axis=-2, ddof=1) / np.sqrt(many))
+        if many < 2 * _FEWEST_BLOCKS:
+            break
+        even = many // 2 * 2
         blocks = 0.5 * (blocks[..., -even::2, :] + blocks[..., -even + 1 :: 2, :])
-        error = np.maximum(error, _standard_error(blocks))
-    rate = Estimate(value=value, error=error, samples=batches)
-    if batches < 2 * _FEWEST_BLOCKS:
-        return Growth(
-            exponents=rate, settled=np.zeros(value.shape, dtype=bool), before=rate, after=value
-        )
-    size, before, after = _jump(growth)
+    mean = Estimate(value=value, error=error, samples=len(lengths))
+    if len(lengths) < 2 * _FEWEST_BLOCKS:
+        none = np.zeros(value.shape, dtype=bool)
+        return Growth(exponents=mean, settled=none, before=mean, after=value)
+    size, first, first_error, last = _jump(growth)
     settled = size <= _JUMP
-    total = np.where(settled, error, np.maximum(error, np.abs(value - after)))
+    reached = np.where(settled, error, np.maximum(error, np.abs(value - last)))
     return Growth(
-        exponents=Estimate(value=value, error=total, samples=batches),
+        exponents=Estimate(value=value, error=reached, samples=len(lengths)),
         settled=settled,
         before=Estimate(
-            value=np.where(settled, value, before.value),
-            error=np.where(settled, error, before.error),
+            value=np.where(settled, value, first), error=np.where(settled, error, first_error)
         ),
-        after=np.where(settled, value, after),
+        after=np.where(settled, value, last),
     )
 
 
-def _jump(growth: np.ndarray) -> tuple[np.ndarray, Estimate, np.ndarray]:
-    """The largest two-sample t of the stretches before and after any moment, and the two means.
+def _jump(growth: np.ndarray) -> np.ndarray:
+    """The largest two-sample t of the stretches before and after any moment, and what is there.
 
-    growth: (..., n, k); results (..., k). Differences that are rounding have t = 0. The mean
-    before a jump after one stretch has the error of the stretches after it.
+    growth: (..., n, k); t, the mean before with its error, and the mean after, (4, ..., k).
+    Differences that are rounding have t = 0. The mean before a jump after one stretch has the error
+    of the stretches after it.
     """
-    batches = growth.shape[-2]
-    size = np.full((*growth.shape[:-2], growth.shape[-1]), -1.0)
-    means = np.zeros((3, *size.shape))
+    batches, found = growth.shape[-2], []
     for count in range(1, batches):
         before, after = growth[..., :count, :], growth[..., count:, :]
         one, other = before.mean(axis=-2), after.mean(axis=-2)
@@ -228,16 +226,11 @@ def _jump(growth: np.ndarray) -> tuple[np.ndarray, Estimate, np.ndarray]:
         squares += ((after - other[..., None, :]) ** 2).sum(axis=-2)
         variance = squares / (batches - 2)
         chance = np.sqrt(variance * (1.0 / count + 1.0 / (batches - count)))
-        found = np.maximum(np.abs(one - other) - _ROUNDING, 0.0) / (chance + _ROUNDING)
-        larger = found > size
-        size = np.where(larger, found, size)
-        means = np.where(larger, np.stack([one, np.sqrt(variance / count), other]), means)
-    return size, Estimate(value=means[0], error=means[1]), means[2]
-
-
-def _standard_error(samples: np.ndarray) -> np.ndarray:
-    """Of the mean of independent samples (..., n, k)."""
-    return np.std(samples, axis=-2, ddof=1) / np.sqrt(samples.shape[-2])
+        size = np.maximum(np.abs(one - other) - _ROUNDING, 0.0) / (chance + _ROUNDING)
+        found.append([size, one, np.sqrt(variance / count), other])
+    moments = np.array(found)
+    largest = moments[:, 0].argmax(axis=0)
+    return np.asarray(np.take_along_axis(moments, largest[None, None], axis=0)[0])
 
 
 def returned(

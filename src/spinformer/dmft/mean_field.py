@@ -42,6 +42,7 @@ from spinformer.dmft.network import (
     AttentionNetwork,
     Context,
     Network,
+    ending,
     fitting,
     parameters,
 )
@@ -98,9 +99,7 @@ def attend(window: np.ndarray, *, gamma: float | np.ndarray, newest: int = 0) ->
     >>> attend(np.ones((2, 4, 3)), gamma=5.0)
     array([1., 1., 1.])
     """
-    window = check_array("window", window)
-    if window.ndim < 3 or window.shape[-2] != 4 or not window.size:
-        raise ValueError(f"window must have shape (..., n, 4, P), got {window.shape}")
+    window = ending("window", window, "n", 4, "P")
     gamma = check_array("gamma", gamma, low=0.0)
     newest = check_choice("newest", newest, (0, -1))
     weight = softmax_weights(window, gamma=gamma, newest=newest)
@@ -185,15 +184,10 @@ def context_from_tokens(
     1
     """
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
-    overlaps = check_array("overlaps", overlaps)
-    if overlaps.ndim < 3 or overlaps.shape[-2:] != (4, network.features) or not overlaps.shape[-3]:
-        raise ValueError(
-            f"overlaps must have shape (..., n, 4, {network.features}) with n at least 1, "
-            f"got {overlaps.shape}"
-        )
+    overlaps = ending("overlaps", overlaps, "n", 4, network.features)
     beta, gamma, _, batch = parameters(network, beta, None, None, batch=overlaps.shape[:-3])
-    given = np.broadcast_to(overlaps, (*batch, *overlaps.shape[-3:]))
     count = overlaps.shape[-3]
+    given = np.broadcast_to(overlaps, (*batch, *overlaps.shape[-3:]))
     text = list(np.moveaxis(network.placed(given, np.arange(count)), -3, 0))
     history: list[np.ndarray] = []
     for position in range(count, count + network.context):

@@ -157,10 +157,8 @@ class AttentionNetwork(ABC):
 
     @cached_property
     def _position_overlaps(self) -> np.ndarray:
-        if not self.bits:
-            return np.zeros((1, 4, self.features))
         code = spin_states(self.bits)
-        return np.einsum("rak,pk->pra", self.position, code) / self.bits
+        return np.einsum("rak,pk->pra", self.position, code) / max(self.bits, 1)
 
     def pair_correlations(self, first: str, second: str) -> np.ndarray:
         """⟨W^first_a W^second_b⟩ over sites and, evenly, over what they can be, shape (P, P)."""
@@ -218,21 +216,17 @@ class Network(AttentionNetwork):
 
         ε = 0.02 and γ = 220/√3 in front of the dot product.
         """
-        o, v, q, k = (
-            ([-1, 1, 1], [-1, 1, -1], [1, 1, 1]),
-            ([-1, 1, -1], [-1, -1, 1], [-1, 1, 1]),
-            ([1, -1, -1], [-1, -1, -1], [1, -1, 1]),
-            ([-1, -1, -1], [-1, -1, 1], [-1, 1, -1]),
-        )
-        po, pv, pq, pk = (
-            ([-1, -1], [1, -1], [1, 1]),
-            ([-1, -1], [1, -1], [-1, 1]),
-            ([1, -1], [1, 1], [-1, -1]),
-            ([-1, -1], [-1, -1], [-1, 1]),
+        signs = {"-": -1.0, "+": 1.0}
+        semantic, position = (
+            np.array([[[signs[s] for s in row] for row in role.split()] for role in roles])
+            for roles in (
+                ("-++ -+- +++", "-+- --+ -++", "+-- --- +-+", "--- --+ -+-"),
+                ("-- +- ++", "-- +- -+", "+- ++ --", "-- -- -+"),
+            )
         )
         return cls(
-            semantic=np.array([o, v, q, k]),
-            position=np.array([po, pv, pq, pk]),
+            semantic=semantic,
+            position=position,
             context=4,
             gamma=220.0 / np.sqrt(3.0),
             epsilon=0.02,
@@ -267,14 +261,6 @@ class Network(AttentionNetwork):
             epsilon=epsilon,
         )
 
-    def merged(self) -> Network:
-        """The same network with equal segments merged (their fractions add)."""
-        columns = self.semantic.reshape(-1, self.segments)
-        unique, inverse = np.unique(columns, axis=1, return_inverse=True)
-        fractions = np.bincount(inverse.ravel(), weights=self.fractions)
-        semantic = unique.reshape(4, self.features, -1)
-        return replace(self, semantic=semantic, fractions=fractions)
-
     # ---- what the dynamics needs
 
     def overlaps(self, token: np.ndarray) -> np.ndarray:
@@ -283,11 +269,7 @@ class Network(AttentionNetwork):
         token: (..., L), the mean bit of each segment. Returns (..., 4, P): the semantic part
         without the factor 1 − ε.
         """
-        token = check_array("token", token, low=-1.0, high=1.0)
-        if token.ndim < 1 or token.shape[-1] != self.segments:
-            raise ValueError(
-                f"token must have a last axis of {self.segments} segments, got shape {token.shape}"
-            )
+        token = ending("token", token, self.segments, low=-1.0, high=1.0)
         return np.einsum("ral,...l->...ra", self.semantic * self.fractions, token)
 
     def mean_overlaps(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
@@ -351,6 +333,32 @@ class Context:
         return Context(self.attention[index], self.position)
 
 
+def ending(
+    name: str,
+    value: Any,
+    *sizes: int | str,
+    low: float | None = None,
+    high: float | None = None,
+) -> np.ndarray:
+    """`value` as an array (..., *sizes) of numbers within the limits of `check_array`.
+
+    A letter stands for any size but 0. Raises TypeError or ValueError naming the argument.
+
+    >>> ending("window", np.ones((2, 5, 3)), "n", 3).shape
+    (2, 5, 3)
+    """
+    array = check_array(name, value, low=low, high=high)
+    got = array.shape[-len(sizes) :]
+    fits = [
+        size == n or (isinstance(size, str) and n > 0) for size, n in zip(sizes, got, strict=False)
+    ]
+    if len(got) < len(sizes) or not all(fits):
+        raise ValueError(
+            f"{name} must have shape (..., {', '.join(map(str, sizes))}), got {array.shape}"
+        )
+    return array
+
+
 def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, int]:
     """Attention and position of a context, once it is sure that they fit the network.
 
@@ -363,11 +371,7 @@ def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, in
     """
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
     check_instance("context", context, Context)
-    if context.attention.shape[-2:] != (network.context, network.features):
-        raise ValueError(
-            "context.attention must end in (T, P) = "
-            f"{(network.context, network.features)}, got shape {context.attention.shape}"
-        )
+    ending("context.attention", context.attention, network.context, network.features)
     check_integer("context.position", context.position, low=0, high=network.positions - 1)
     return context.attention, context.position
 
