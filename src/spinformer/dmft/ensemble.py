@@ -70,12 +70,12 @@ class Ensemble:
         )
         self._parameters = [self._lanes(value) for value in values]
         self._ring = aligned(self.blocks, self.window, 4, self.features)
-        self._ring[:, self._slots(), 0] = self._lanes(contexts, self.window, self.features)
+        self._ring[:, self.slots(), 0] = self._lanes(contexts, self.window, self.features)
         self.run(lambda block, clock: (kernels.warm(block, clock) or clock, ()))
 
     # ---- layout
 
-    def _slots(self) -> np.ndarray:
+    def slots(self) -> np.ndarray:
         """Slots of the ring by age, the newest first."""
         return (self.clock.cursor - np.arange(self.window)) % self.window
 
@@ -160,5 +160,5 @@ class Ensemble:
 
     def state(self) -> Context:
         """The contexts now: attention (..., T, P), newest first, and the position."""
-        vectors = self._gather(list(self._ring[:, self._slots(), 0]))
+        vectors = self._gather(list(self._ring[:, self.slots(), 0]))
         return Context(vectors, self.clock.position)

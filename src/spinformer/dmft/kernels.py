@@ -467,9 +467,9 @@ class Frame(NamedTuple):
     vectors: (k, T·P, W), components in the order of the ring: slot · P + feature.
     mantissa, exponent: (k, W), growth so far = mantissa · 2^exponent.
     lost: (k, W), how many lengths were below `ROUNDING_LENGTH`.
-    Scratch memory, in the direction of one vector: units (T, U, W), derivatives of the hidden
-    units by age; mean (U, W), their average over the window; query (P, W); score (T, W); and
-    pull (U, W), of a score by the units of its key, the same for every vector.
+    Scratch memory, in the direction of one vector: units (T, U, W), change of the hidden units by
+    age; mean (U, W), its average over the window; query (P, W); score (T, W); and pull (U, W), of
+    a score by the units of its key, the same for every vector.
     """
 
     vectors: np.ndarray
@@ -496,17 +496,12 @@ def frame(block: Block, start: np.ndarray) -> Frame:
 
 
 @inlined
-def deviate_units(block, slot, vector, out):
-    """Change of the hidden units of the token in `slot` where its attention changes by `vector`.
+def deviate_letters(block, steep, vector, out):
+    """Change of the units of a network of letters where the attention of their token changes.
 
-    With letters δy_c = β (1 − ε) [p_c (δd_c − δd̄) + (g_c / g_0) p_0 δd̄], δd̄ = Σ_c p_c δd_c.
+    δy_c = β (1 − ε) [p_c (δd_c − δd̄) + (g_c / g_0) p_0 δd̄], δd̄ = Σ_c p_c δd_c.
     """
-    patterns, steep = block.patterns, block.steep[slot]
-    groups, classes = block.degeneracy.shape
-    if not groups:
-        for u in range(patterns.shape[0]):
-            put(out[u], get(steep[u]) * dot(patterns[u], vector))
-        return
+    patterns, (groups, classes) = block.patterns, block.degeneracy.shape
     scale = get(block.beta) * (1.0 - get(block.epsilon))
     for g in range(groups):
         first = g * (classes - 1)
@@ -532,7 +527,12 @@ def deviate(block, slot, new, vector, by):
     context, features = ring.shape[0], ring.shape[2]
     for t in range(context):
         s = aged(slot, t, context)
-        deviate_units(block, s, vector[s * features : (s + 1) * features], by.units[t])
+        change, steep = vector[s * features : (s + 1) * features], block.steep[s]
+        if block.degeneracy.shape[0]:
+            deviate_letters(block, steep, change, by.units[t])
+        else:
+            for u in range(block.patterns.shape[0]):
+                put(by.units[t, u], get(steep[u]) * dot(block.patterns[u], change))
     for a in range(features):
         put(by.query[a], get(block.gamma) * dot(readout[2, a], by.units[0]))
     for t in range(context):
@@ -541,12 +541,12 @@ def deviate(block, slot, new, vector, by):
     for u in range(by.mean.shape[0]):
         put(by.mean[u], dot(weight, by.units[:, u]))
     for a in range(features):
-        change = dot(readout[1, a], by.mean)
+        m = dot(readout[1, a], by.mean)
         for t in range(context):
             away = get(ring[aged(slot, t, context), 1, a]) - get(ring[new, 0, a])
-            change = fma(get(by.score[t]), away, change)
+            m = fma(get(by.score[t]), away, m)
         # The row of the token that leaves the window: nothing reads it any more.
-        put(vector[new * features + a], change)
+        put(vector[new * features + a], m)
 
 
 @inlined

@@ -51,10 +51,9 @@ class Growth:
 
     exponents: mean and standard error, widened where neighboring stretches are correlated or the
         growth jumps.
-    settled: True where the growth nowhere jumps, in the run, by more than chance would. False: a
-        transient ended within the run, or there are fewer than 8 stretches, too few to tell.
-    before, after: growth up to the largest jump, with its error, and from there on; the exponents
-        themselves where settled.
+    settled: False where the growth jumps by more than chance would, because a transient ended
+        within the run, or where fewer than 8 stretches are too few to tell.
+    before, after: growth up to the largest jump and from there on; the exponents where settled.
     """
 
     exponents: Estimate
@@ -65,11 +64,10 @@ class Growth:
 
 @record
 class LyapunovSpectrum(Growth):
-    """Lyapunov exponents (..., k), and what is known of their directions.
+    """Lyapunov exponents (..., k), the context at the end, and which exponents are `resolved`.
 
-    resolved: (..., k) True where no orthonormalization found a length below
-        kernels.ROUNDING_LENGTH in this direction or one before it.
-    context: the state at the end.
+    Those are where no length below kernels.ROUNDING_LENGTH was found in this direction or one
+    before it.
     """
 
     resolved: np.ndarray
@@ -174,13 +172,6 @@ def average_growth(growth: np.ndarray, *, lengths: np.ndarray) -> Growth:
     The error is the largest of those from n stretches and from their pairs and fours (blocking,
     Flyvbjerg and Petersen 1989): correlations longer than a stretch make it grow with the block.
     Where the growth jumps, the error reaches to what came after the jump.
-
-    >>> rates = np.where(np.arange(20) < 12, 0.1, -0.05)[:, None] + 0.001 * np.eye(20)[:, :1]
-    >>> found = average_growth(rates, lengths=np.full(20, 100))
-    >>> found.exponents.value.round(3), found.exponents.error.round(3), found.settled
-    (array([0.04]), array([0.09]), array([False]))
-    >>> found.before.value.round(3), found.after.round(3)
-    (array([0.1]), array([-0.05]))
     """
     growth = check_array("growth", growth)
     if growth.ndim < 2:
@@ -253,18 +244,18 @@ def returned(
     """
     steps = check_integer("steps", steps, low=1)
     ensemble = Ensemble(network, context, **parameters)
-    window, features = ensemble.window, ensemble.features
+    features, dimension = ensemble.features, ensemble.window * ensemble.features
 
-    def ring(clock: Clock) -> np.ndarray:
+    def ring() -> np.ndarray:
         """Where the components, by age and feature, lie in the ring of the kernels."""
-        slots = (clock.cursor - np.arange(window)) % window
-        return np.asarray((slots[:, None] * features + np.arange(features)).ravel())
+        return (ensemble.slots()[:, None] * features + np.arange(features)).ravel()
+
+    axes = np.eye(dimension)[ring()]
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        frame = kernels.frame(block, np.eye(window * features)[ring(clock)])
-        clock = kernels.push(steps, 0, frame, block, clock)
-        # vectors[j, i] is the component i of the vector that began as axis j.
-        return clock, (np.swapaxes(frame.vectors[:, ring(clock)], 0, 1),)
+        frame = kernels.frame(block, axes)
+        return kernels.push(steps, 0, frame, block, clock), (frame.vectors,)
 
-    (matrix,) = ensemble.run(task)
-    return ensemble.state(), matrix
+    # vectors[j, i] is the component i of the vector that began as axis j.
+    (vectors,) = ensemble.run(task)
+    return ensemble.state(), np.ascontiguousarray(np.swapaxes(vectors[..., ring()], -1, -2))
