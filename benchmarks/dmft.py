@@ -26,11 +26,10 @@ from numba import njit
 
 from compendium.c33e_census.study import network_row
 from compendium.c35_other_tokens.letters import LetterNetwork
-from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.dmft import kernels
 from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.lyapunov import lyapunov_spectrum, tangent_map
+from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import document_context, random_contexts, step, torch_step
 from spinformer.dmft.network import Context, Network
 
@@ -274,18 +273,6 @@ def main() -> None:
 
         return run
 
-    def reference() -> int:
-        state = start
-
-        def push(frame: np.ndarray) -> np.ndarray:
-            nonlocal state
-            moved = tangent_map(network, state, 1.27) @ frame
-            state, _ = step(network, state, 1.27)
-            return moved
-
-        lyapunov_exponents(push, dimension=12, count=12, steps=50)
-        return 50
-
     def bare() -> int:
         lanes.advance(1000)
         return 1000 * LANES
@@ -297,7 +284,6 @@ def main() -> None:
             "2 exponents": spectrum(2, 4),
             "12 exponents": spectrum(None, 2),
             "12 exponents, QR at every step": spectrum(None, 1),
-            "12 exponents, plain NumPy": reference,
         },
         5,
     )

@@ -29,15 +29,27 @@ UNEVEN = replace(Network.document(), gamma=8.0, epsilon=0.1, fractions=np.array(
 COIN = Network(
     semantic=np.ones((4, 1, 1)), position=np.ones((4, 1, 0)), context=1, gamma=1.0, epsilon=0.0
 )
+
+
+def merged(network):
+    """The network with equal segments as one, whose fractions add."""
+    unique, inverse = np.unique(
+        network.semantic.reshape(-1, network.segments), axis=1, return_inverse=True
+    )
+    fractions = np.bincount(inverse.ravel(), weights=network.fractions)
+    semantic = unique.reshape(4, network.features, -1)
+    return replace(network, semantic=semantic, fractions=fractions)
+
+
 # With the position of the newest token.
 NETWORKS = [
     (Network.document(), 3),
     (Network.segmented(1, features=2, segments=4, bits=3, context=5, gamma=9.0), 6),
     (Network.segmented(2, features=4, segments=2, bits=0, context=3, gamma=4.0, epsilon=0.0), 2),
     (
-        Network.segmented(
-            4, segments=12, features=1, bits=1, context=2, gamma=3.0, epsilon=0.2
-        ).merged(),
+        merged(
+            Network.segmented(4, segments=12, features=1, bits=1, context=2, gamma=3.0, epsilon=0.2)
+        ),
         0,
     ),
     (UNEVEN, 1),

@@ -15,6 +15,7 @@ from spinformer.dmft.attractors import (
     find_attractors,
     find_period,
 )
+from spinformer.dmft.lyapunov import Growth
 from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 
@@ -110,6 +111,16 @@ def test_diagram_image_shares_columns():
     assert only[1].tolist() == [0, 0, 1, 1, 0, 0]
 
 
+def grown(whole, *, before=(0.0, 0.0), after=0.0):
+    """Growth of one vector, as a whole and before a jump with errors, and after it."""
+    whole, before = (
+        Estimate(value=np.array(value)[..., None], error=np.array(error)[..., None])
+        for value, error in (whole, before)
+    )
+    after = np.array(after)[..., None]
+    return Growth(exponents=whole, settled=after == 0.0, before=before, after=after)
+
+
 def test_borders_of_the_regimes():
     limit = Thresholds(neutral=0.01, digits_regular=5.0, digits_chaotic=8.0, sigmas=2.0)
     cases = [
@@ -125,8 +136,7 @@ def test_borders_of_the_regimes():
         (0, 0.5, np.nan, 0.0, Regime.UNDECIDED),
     ]
     period, rate, error, digits, wanted = (np.array(column) for column in zip(*cases, strict=True))
-    exponent = Estimate(value=rate, error=error)
-    found = classify(period, exponent=exponent, digits=digits, thresholds=limit)
+    found = classify(period, digits, growth=grown((rate, error)), thresholds=limit)
     assert found.tolist() == wanted.tolist()
     # Undecided as a whole: chaos before, surely, and none after is what ended.
     last, none = Regime.TRANSIENT_CHAOS, Regime.UNDECIDED
@@ -134,11 +144,8 @@ def test_borders_of_the_regimes():
         (0.1, 0.01, 0.0, last), (0.1, 0.01, 0.05, none), (0.01, 0.01, 0.0, none),
         (0.1, 0.01, 0.01, last), (0.1, 0.01, 0.011, none), (0.0299, 0.01, 0.0, none),
     ):  # fmt: skip
-        found = classify(
-            np.array(0), exponent=Estimate(value=0.05, error=0.05), digits=3.0, thresholds=limit,
-            before=Estimate(value=before, error=error), after=np.array(after),
-        )  # fmt: skip
-        assert found == wanted
+        growth = grown((0.05, 0.05), before=(before, error), after=after)
+        assert classify(0, 3.0, growth=growth, thresholds=limit) == wanted
 
 
 def test_the_transient_is_dropped():

@@ -2,14 +2,18 @@ import numpy as np
 import pytest
 from known_networks import CONTEXT, NETWORKS, UNEVEN
 
-from compendium.c32b_finite_size.corrections import growth_rate, mean_shift, predicted_rms
+from compendium.c32b_finite_size.corrections import (
+    growth_rate,
+    mean_shift,
+    noise_covariance,
+    predicted_rms,
+)
 from compendium.common.windows import settled_start
 from spinformer.dmft.finite_size import (
     attention_of_window,
     generate,
     linear_maps,
     mean_path,
-    noise_covariance,
     semantic_overlaps,
     window_means,
 )
@@ -134,7 +138,6 @@ def test_growth_rate_of_known_maps():
         (lambda net, path: linear_maps(net, 1.0, path=path[:4], position=0), "steps of path"),
         (lambda net, path: linear_maps(net, 1.0, path=path[:, :2], position=0), "path"),
         (lambda net, path: linear_maps(net, 1.0, path=path + 2.0, position=0), "path"),
-        (lambda net, path: noise_covariance(net, path, maps=np.ones((2, 4, 3, 3))), "maps"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, message):

@@ -8,10 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from known_networks import plain_step
+from known_networks import merged, plain_step
 from numba import njit
 
 from compendium.c32_paths_to_mean_fields.averages import (
+    odd_correlations,
     overlaps_correlations,
     overlaps_explicit,
     overlaps_segments,
@@ -64,11 +65,11 @@ def test_fifty_steps_equal_the_plain_program(seed, features, segments, bits, bet
 )
 @pytest.mark.claim("C7")
 def test_the_three_forms_of_the_average_agree(seed, features, size, beta):
-    network = Network.segmented(seed, segments=size, features=features).merged()
+    network = merged(Network.segmented(seed, segments=size, features=features))
     attention = np.random.default_rng(seed).uniform(-1, 1, (7, features))
     direct = overlaps_explicit(network.weights(size), attention=attention, beta=beta)
     assert np.abs(overlaps_segments(network, attention, beta=beta) - direct).max() < 1e-12
-    moments = network.correlations()
+    moments = odd_correlations(network)
     pairs = [moments[feature,][1] for feature in range(features)]
     np.testing.assert_allclose(network.pair_correlations("o", "v"), pairs, atol=1e-12)
     assert np.abs(overlaps_correlations(moments, attention, beta=beta) - direct).max() < 1e-12
@@ -157,7 +158,7 @@ def torch_path(network, context, leaves, *, steps):
 
 def test_torch_form_and_its_gradients():
     network = Network.segmented(7, gamma=4.0)
-    uneven = Network.segmented(3, segments=12, features=1, gamma=4.0).merged()
+    uneven = merged(Network.segmented(3, segments=12, features=1, gamma=4.0))
     assert np.ptp(uneven.fractions) > 0.05
     for net in (network, uneven):
         context = random_contexts(net, 0, count=2)
@@ -182,14 +183,7 @@ def test_without_positions_the_map_is_odd():
         assert np.abs(plus + minus).max() < 1e-12
 
 
-def test_merged_segments_and_their_counts():
-    merged = Network.segmented(0, segments=500, features=2).merged()
-    assert merged.segments <= 2**8
-    assert merged.counts(500).sum() == 500
-    # Segments of unequal shares keep their shares when they are merged.
-    columns = Network.segmented(0, segments=2).semantic[:, :, [0, 1, 0]]
-    twice = replace(Network.segmented(0), semantic=columns, fractions=np.array([0.2, 0.3, 0.5]))
-    assert sorted(twice.merged().fractions) == pytest.approx([0.3, 0.7])
+def test_counts_of_segments_are_whole():
     # Rounded counts that happen to add up are not whole ones.
     uneven = replace(Network.segmented(0, segments=2), fractions=np.array([0.45, 0.55]))
     assert uneven.counts(20).tolist() == [9, 11]
@@ -260,7 +254,8 @@ def test_bad_networks(change, message):
     ("call", "message"),
     [
         (lambda n, c: trajectory(n, c, beta=np.ones(3), steps=3), "broadcast"),
-        (lambda n, c: trajectory([n, Network.segmented(0, bits=3)], c, beta=1.0, steps=3), "share"),
+        (lambda n, c: trajectory([n, n], c, beta=1.0, steps=3), "network must be a"),
+        (lambda n, c: trajectory(n, c, beta=np.ones((0, 2)), steps=3), "must not be empty"),
         (lambda n, c: trajectory(n, Context(c.attention, 4), beta=1.0, steps=3), "position"),
         (
             lambda n, c: trajectory(n, Context(c.attention[..., :2], 0), beta=1.0, steps=3),
@@ -276,7 +271,6 @@ def test_bad_networks(change, message):
         ),
         (lambda n, c: step(blind(), Context(np.ones((2, 2)), 0), 1.0, epsilon=0.5), "epsilon"),
         (lambda n, c: trajectory(blind(), c, beta=1.0, steps=1), "attention"),
-        (lambda n, c: trajectory([n, n], c, beta=np.ones((3, 2)), steps=3), "broadcast"),
         (lambda n, c: step(n, c, 1.0, epsilon=-0.1), "epsilon"),
         (lambda n, c: step("document", c, 1.0), "network must be a"),
         (lambda n, c: Context(np.full((4, 3), math.nan), 0), "attention"),

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
+from plain_exponents import tangent_map
 
-from spinformer.dmft.lyapunov import tangent_map
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset

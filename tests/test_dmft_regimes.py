@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from plain_exponents import tangent_map
 
+from compendium.c32_paths_to_mean_fields.averages import odd_correlations
 from compendium.c33c_bifurcations.cycles import Kind, cycle, follow_cycle
 from compendium.c33c_bifurcations.rotation import rotation_number
 from spinformer.dmft.attractors import strobed
-from spinformer.dmft.lyapunov import returned, tangent_map
+from spinformer.dmft.lyapunov import returned
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
@@ -72,15 +74,6 @@ def test_contexts_and_parameters_are_axes():
     for c in range(3):
         one, _ = trajectory(network, starts.select(c), beta=0.9, gamma=5.0, steps=40)
         assert (found[c, 1, 0] == one).all()
-    # Networks come first, whatever follows.
-    networks = [drawn(seed) for seed in (4, 5, 6)]
-    many, _ = trajectory(
-        networks, Context(crossed.attention[None, ..., 0, :, :], 0), beta=betas, steps=5
-    )
-    assert many.shape == (3, 3, 2, 5, 3)
-    assert (many[0, 1] == trajectory(network, starts.select(1), beta=betas, steps=5)[0]).all()
-    with pytest.raises(ValueError, match="must broadcast together"):
-        trajectory(networks, starts.select([0, 1]), beta=betas[:, None], steps=5)
 
 
 def test_the_onset_scales_with_the_weights():
@@ -114,4 +107,4 @@ def test_what_does_not_fit_is_refused_by_name():
     with pytest.raises(ValueError, match="semantic must be finite"):
         Network(semantic=np.full((4, 1, 1), np.nan), context=1, gamma=1.0)
     with pytest.raises(ValueError, match="must hold only"):
-        network.correlations()
+        odd_correlations(network)

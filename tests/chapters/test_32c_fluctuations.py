@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import ttest_1samp
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
-from compendium.c32b_finite_size.corrections import mean_shift
+from compendium.c32b_finite_size.corrections import mean_shift, noise_covariance
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
 from compendium.c32c_fluctuations.study import (
     BREAKS,
@@ -31,10 +31,8 @@ from spinformer.dmft.finite_size import (
     generate,
     linear_maps,
     mean_path,
-    noise_covariance,
     semantic_overlaps,
     token_states,
-    transition_probabilities,
     window_means,
 )
 from spinformer.dmft.lyapunov import growth_rates
@@ -144,12 +142,6 @@ def test_first_passage_is_gamblers_ruin():
             assert found[where] == pytest.approx(float(sum(steps)), rel=1e-12)
     with pytest.raises(ValueError, match="without a way out"):
         mean_first_passage(np.eye(3), inside=np.array([True, True, False]))
-    table = transition_probabilities(COIN, 9, beta=1.3, position=0)
-    np.testing.assert_allclose(table.sum(axis=1), 1.0, atol=1e-12)
-    states = token_states(COIN, 9)[:, 0]
-    np.testing.assert_allclose(table @ states, np.tanh(1.3 * states), atol=1e-12)
-    with pytest.raises(ValueError, match="size must leave"):
-        transition_probabilities(Network.document(), 30, beta=1.0, position=0)
 
 
 def test_texts_that_share_their_noise_grow_apart_as_the_limit_does():

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
+from plain_exponents import tangent_map
 from scipy.optimize import fsolve
 
 from compendium.c33c_bifurcations.cycles import _least_period, cycle
 from spinformer.core.solve import NotConverged, Status
 from spinformer.dmft.attractors import strobed
-from spinformer.dmft.lyapunov import returned, tangent_map
+from spinformer.dmft.lyapunov import returned
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
 

@@ -24,10 +24,11 @@ from compendium.c33g_escapes.study import (
 )
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import (
+    attention_of_window,
     mean_path,
     semantic_overlaps,
+    token_probabilities,
     token_states,
-    transition_probabilities,
 )
 from spinformer.dmft.network import Context, Network
 
@@ -95,8 +96,10 @@ def test_a_path_of_least_action_has_no_slope():
 
 def test_escapes_take_the_time_of_the_exact_chain():
     beta, size, fixed = 1.2, 31, rest(1.2)
-    chances = transition_probabilities(COIN, size, beta=beta, position=0)
-    states = token_states(COIN, size)[:, 0]
+    states = token_states(COIN, size)
+    attention = attention_of_window(COIN, states[:, None], position=0)
+    chances = token_probabilities(COIN, size, beta=beta, attention=attention)
+    states = states[:, 0]
     times = mean_first_passage(chances, inside=states > 0)
     expected = times[np.argmin(np.abs(states - fixed))]
     starts = Context(np.array([[[0.5]], [[-0.5]]]), 0)

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from compendium.c32b_finite_size.corrections import predicted_rms
+from compendium.c32b_finite_size.corrections import noise_covariance, predicted_rms
 from compendium.c34_memory_beyond_window.fisher import (
     fisher_memory,
     memory_profile,
     noise_growth,
     token_noise,
 )
-from spinformer.dmft.finite_size import linear_maps, mean_path, noise_covariance
+from spinformer.dmft.finite_size import linear_maps, mean_path
 from spinformer.dmft.network import OUTPUT, Network
 
 

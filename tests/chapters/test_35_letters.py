@@ -5,10 +5,11 @@ import math
 
 import numpy as np
 import pytest
-from plain_exponents import lyapunov_spectrum_reference
+from known_networks import merged
+from plain_exponents import lyapunov_spectrum_reference, tangent_map
 from scipy.stats import chisquare
 
-from compendium.c32b_finite_size.corrections import predicted_rms
+from compendium.c32b_finite_size.corrections import noise_covariance, predicted_rms
 from compendium.c35_other_tokens.letter_tokens import (
     attention_of_letters,
     enumerate_next,
@@ -28,11 +29,8 @@ from compendium.c35_other_tokens.study import (
     site_information,
 )
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.finite_size import linear_maps, mean_path, noise_covariance
-from spinformer.dmft.lyapunov import (
-    lyapunov_spectrum,
-    tangent_map,
-)
+from spinformer.dmft.finite_size import linear_maps, mean_path
+from spinformer.dmft.lyapunov import lyapunov_spectrum, returned
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
@@ -83,7 +81,7 @@ def orbit(network, context, beta, steps):
 
 
 def test_two_letters_are_bits():
-    bits = Network.segmented(4, segments=12, features=3).merged()
+    bits = merged(Network.segmented(4, segments=12, features=3))
     letters = LetterNetwork.from_binary(bits)
     start = random_contexts(bits, 0, count=5)
     beta = np.linspace(0.4, 1.0, 5)
@@ -162,7 +160,7 @@ def test_logits_of_any_size():
 def test_tangent_maps_by_finite_differences(name):
     network = MACHINES[name].with_parameters(gamma=5.0)
     context = random_contexts(network, 1, count=1).select(0)
-    matrix = tangent_map(network, context, 1.4)
+    _, matrix = returned(network, context, beta=1.4, steps=1)
     size = context.attention.size
     found = np.empty((size, size))
     for column in range(size):

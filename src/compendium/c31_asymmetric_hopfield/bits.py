@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.dmft.finite_size import placed_overlaps
 from spinformer.dmft.mean_field import attend
 from spinformer.dmft.network import OUTPUT, Network
 
@@ -31,7 +30,7 @@ def generate_bits_reference(
     for step in range(steps):
         recent = np.array(path[-network.context :])
         overlaps = np.einsum("rai,ti->tra", weights, recent) / weights.shape[2]
-        m = placed_overlaps(network, overlaps, position=position + step)
+        m = network.placed(overlaps, position + step + np.arange(1 - network.context, 1))
         mean = np.tanh(beta * (attend(m, gamma=network.gamma, newest=-1) @ weights[OUTPUT]))
         path.append(np.where(rng.random(len(mean)) < 0.5 * (1.0 + mean), 1.0, -1.0))
     return np.array(path, dtype=np.int8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 
 import numpy as np
 
@@ -29,13 +30,28 @@ def overlaps_segments(
     return network.mean_overlaps(attention, beta=beta)
 
 
+def odd_correlations(network: Network) -> dict[tuple[int, ...], np.ndarray]:
+    """C^α_{S,a} = ⟨Π_{b∈S} W^o_b · W^α_a⟩ over the bits, (4, P), for every odd set S of features.
+
+    Keys are the sorted subsets of range(P), 2^{P−1} of them. ValueError for output features that
+    are not signs.
+    """
+    output = check_array("semantic[OUTPUT]", network.semantic[OUTPUT], values=(-1.0, 1.0))
+    weighted = network.semantic * network.fractions
+    return {
+        subset: weighted @ output[list(subset)].prod(axis=0)
+        for size in range(1, network.features + 1, 2)
+        for subset in combinations(range(network.features), size)
+    }
+
+
 def overlaps_correlations(
     correlations: Mapping[tuple[int, ...], np.ndarray],
     attention: np.ndarray,
     *,
     beta: float | np.ndarray,
 ) -> np.ndarray:
-    """From `Network.correlations()` alone, for any P [poclopez2024dynamical, Eq. (29)].
+    """From `odd_correlations` alone, for any P [poclopez2024dynamical, Eq. (29)].
 
     2^{−P} Σ_{σ∈{±1}^P} [Σ_{S odd} (Π_{b∈S} σ_b) C^α_{S,a}] tanh(β Σ_b σ_b A_b); tanh is odd, so the
     half with σ_1 = 1 counts twice.

@@ -13,14 +13,44 @@ import numpy as np
 
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.finite_size import (
-    TokenRuns,
-    placed_overlaps,
-    semantic_overlaps,
-    window_covariances,
-)
+from spinformer.dmft.finite_size import TokenRuns, semantic_overlaps
 from spinformer.dmft.mean_field import softmax_weights
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
+
+
+def noise_covariance(
+    network: Network, path: np.ndarray, *, maps: np.ndarray, draw_window: bool = True
+) -> np.ndarray:
+    """N times the covariance of δx at every token of the path, linear noise: (T + steps, L, L).
+
+    `maps` from `linear_maps`; `draw_window` as in `generate`.
+    """
+    joint = window_covariances(network, path, maps=maps, draw_window=draw_window)
+    segments = network.segments
+    # Of the window every token is the newest of a shorter one: its block on the diagonal.
+    older = [
+        joint[0, i : i + segments, i : i + segments]
+        for i in range((network.context - 1) * segments, 0, -segments)
+    ]
+    return np.array([*older, *joint[:, :segments, :segments]])
+
+
+def window_covariances(
+    network: Network, path: np.ndarray, *, maps: np.ndarray, draw_window: bool
+) -> np.ndarray:
+    """N times the covariance of the whole window, newest token first: (steps + 1, TL, TL)."""
+    context, segments = network.context, network.segments
+    noise = (1.0 - path**2) / network.fractions
+    size = context * segments
+    result = np.zeros((len(maps) + 1, size, size))
+    if draw_window:
+        result[0] = np.diag(noise[:context][::-1].ravel())
+    step = np.eye(size, k=-segments)
+    for t, matrices in enumerate(maps):
+        step[:segments] = matrices.transpose(1, 0, 2).reshape(segments, size)
+        result[t + 1] = step @ result[t] @ step.T
+        result[t + 1, :segments, :segments] += np.diag(noise[context + t])
+    return result
 
 
 def mean_shift(
@@ -60,8 +90,7 @@ def _curvature(
     All arrays oldest first; `position` is that of the window's oldest token.
     """
     linear = (1.0 - network.epsilon) * network.semantic * network.fractions
-    newest = position + network.context - 1
-    m = placed_overlaps(network, network.overlaps(window), position=newest)
+    m = network.placed(network.overlaps(window), position + np.arange(network.context))
     d = np.einsum("ral,dtl->dtra", linear, directions)
     query, value, key = m[-1, QUERY], m[:, VALUE], m[:, KEY]
     weight = softmax_weights(m, gamma=network.gamma, newest=-1)

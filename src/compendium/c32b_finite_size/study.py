@@ -17,7 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c32b_finite_size.corrections import linear_fluctuations, mean_shift, predicted_rms
+from compendium.c32b_finite_size.corrections import (
+    linear_fluctuations,
+    mean_shift,
+    noise_covariance,
+    predicted_rms,
+)
 from compendium.common.networks import draw_networks
 from compendium.common.rows import grid, near_rows, rows_of
 from compendium.common.windows import MOTIONS, message_start, settled_start
@@ -29,7 +34,6 @@ from spinformer.dmft.finite_size import (
     generate,
     linear_maps,
     mean_path,
-    noise_covariance,
     semantic_overlaps,
     window_of_context,
 )

@@ -37,8 +37,8 @@ from spinformer.dmft.finite_size import (
     attention_of_window,
     generate,
     mean_path,
+    token_probabilities,
     token_states,
-    transition_probabilities,
     window_means,
     window_of_context,
 )
@@ -384,9 +384,10 @@ def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.n
     """
     times = []
     for size in map(int, sizes):
-        chances = transition_probabilities(network, size, beta=beta, position=0)
-        inside = token_states(network, size)[:, 0] > 0.0
-        times.append(mean_first_passage(chances, inside=inside)[-1])
+        states = token_states(network, size)
+        attention = attention_of_window(network, states[:, None], position=0)
+        chances = token_probabilities(network, size, beta=beta, attention=attention)
+        times.append(mean_first_passage(chances, inside=states[:, 0] > 0.0)[-1])
     return np.array(times)
 
 

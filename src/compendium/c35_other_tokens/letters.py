@@ -25,7 +25,7 @@ import numpy as np
 from spinformer.core.checks import check_array, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.dmft.network import OUTPUT, AttentionNetwork, Network
+from spinformer.dmft.network import OUTPUT, AttentionNetwork, Network, ending
 
 # Of the networks that are drawn, in units of features of variance 1.
 GAMMA = 220.0 / 3.0**0.5
@@ -132,12 +132,7 @@ class LetterNetwork(AttentionNetwork):
 
     def overlaps(self, token: np.ndarray) -> np.ndarray:
         """m^α_a = Σ_l f_l Σ_s x_{l,s} W^α_a(l, s) of tokens (..., L, q): (..., 4, P)."""
-        token = check_array("token", token, low=0.0, high=1.0)
-        if token.shape[-2:] != (self.segments, self.letters):
-            raise ValueError(
-                f"token must end in (L, q) = {(self.segments, self.letters)}, "
-                f"got shape {token.shape}"
-            )
+        token = ending("token", token, self.segments, self.letters, low=0.0, high=1.0)
         weighted = self.semantic * self.fractions[:, None]
         return np.einsum("rals,...ls->...ra", weighted, token)
 
@@ -163,7 +158,7 @@ class LetterNetwork(AttentionNetwork):
         return np.asarray(beta)[..., None, None, None] * covariance
 
     def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The cheapest exact form of the average over sites and letters (`kernels.letters`).
+        """The cheapest exact form of the average over sites and letters (`kernels.letter_units`).
 
         Letters of a segment with equal output features form a class; segments with the same
         classes, in any order of the letters, form a group. Returns `patterns` (rows, P), the

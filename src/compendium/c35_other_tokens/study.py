@@ -187,19 +187,19 @@ def REGIMES(letters: int, *, first: int) -> Rows:
     machines = [LetterNetwork.segmented(seed, letters=letters) for seed in seeds]
     beta = _BETAS * (letters - 1)
     start = random_contexts(machines[0], first, count=len(_BETAS))
-    found = _settle(machines, start, beta, steps)
     rows = []
-    for number, machine in enumerate(machines):
-        regime = found.regime[number]
+    for seed, machine in zip(seeds, machines, strict=True):
+        found = _settle(machine, start, beta, steps)
+        regime = found.regime
         chaotic, lasting = regime == Regime.CHAOTIC, 0
         if chaotic.any():
-            ends = found.context.select((number, chaotic))
+            ends = found.context.select(chaotic)
             later = _settle(machine, ends, beta[chaotic], 2 * steps)
             lasting = int((later.regime == Regime.CHAOTIC).sum())
         theory = onset(machine)
         rows.append(
             {
-                "seed": seeds[number],
+                "seed": seed,
                 "periodic": int((regime == Regime.PERIODIC).sum()),
                 "quasi": int((regime == Regime.QUASI_PERIODIC).sum()),
                 "chaotic": int(chaotic.sum()),
@@ -211,9 +211,7 @@ def REGIMES(letters: int, *, first: int) -> Rows:
     return rows
 
 
-def _settle(
-    network: LetterNetwork | Sequence[LetterNetwork], start: Context, beta: np.ndarray, steps: int
-) -> Attractors:
+def _settle(network: LetterNetwork, start: Context, beta: np.ndarray, steps: int) -> Attractors:
     return find_attractors(
         network,
         start,

@@ -40,7 +40,7 @@ from bookmaker.tables import Rows, stored
 from compendium.common.models import decoder
 from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.anderson import anderson
-from spinformer.language.decoder import PARTS, Decoder, run_decoder, token_numbers
+from spinformer.language.decoder import Decoder, run_decoder, token_numbers
 from spinformer.language.text import sample_texts
 
 HERE = Path(__file__).parent
@@ -50,19 +50,15 @@ TEMPLATE = "<|im_end|>\n<|im_start|>assistant\n"
 SHOWN = (" the", "\n")
 
 
-def law(
-    model: Decoder, windows: Tensor, *, beta: float | Tensor, parts: tuple[str, ...] = PARTS
-) -> Tensor:
+def law(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
     """Probabilities (B, V) of the token after windows (B, T, D), at β or at one each (B, 1)."""
-    states = run_decoder(model, windows, parts=parts)[:, -1]
+    states = run_decoder(model, windows)[:, -1]
     return torch.softmax(beta * (states @ model.embedding.T), -1)
 
 
-def soft_token(
-    model: Decoder, windows: Tensor, *, beta: float | Tensor, parts: tuple[str, ...] = PARTS
-) -> Tensor:
+def soft_token(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
     """The map F: mean embedding (B, D) of what follows windows (B, T, D)."""
-    return law(model, windows, beta=beta, parts=parts) @ model.embedding
+    return law(model, windows, beta=beta) @ model.embedding
 
 
 def moved_on(windows: Tensor, tokens: Tensor) -> Tensor:
@@ -145,7 +141,6 @@ def follow(
     *,
     beta: float | Tensor,
     steps: int,
-    parts: tuple[str, ...] = PARTS,
     voices: int | None = None,
     seed: int = 0,
 ) -> Tensor:
@@ -156,7 +151,7 @@ def follow(
     generator = np.random.default_rng(seed)
     orbit = [*windows.unbind(1)]
     for _ in range(steps):
-        chances = law(model, windows, beta=beta, parts=parts)
+        chances = law(model, windows, beta=beta)
         if voices is None:
             said = chances @ model.embedding
         else:
@@ -173,7 +168,6 @@ def exponents(
     span: int,
     beta: float | Tensor,
     align: int,
-    parts: tuple[str, ...] = PARTS,
 ) -> np.ndarray:
     """Leading exponent of each orbit (B, T + n, D), nats a token: (B,).
 
@@ -186,7 +180,7 @@ def exponents(
     growth = torch.zeros(len(orbit), dtype=torch.float64)
     for number in reversed(range(steps)):
         leaf = orbit[:, number : number + span].clone().requires_grad_()
-        covector = pull_back(leaf, soft_token(model, leaf, beta=beta, parts=parts), covector)
+        covector = pull_back(leaf, soft_token(model, leaf, beta=beta), covector)
         size = covector.flatten(1).norm(dim=1)
         covector = covector / size[:, None, None]
         if number < steps - align:
@@ -244,7 +238,6 @@ def motion_rows(
     begin: Tensor,
     *,
     betas: Sequence[float],
-    parts: tuple[str, ...] = PARTS,
     settle: int = 100,
     measure: int = 120,
 ) -> Rows:
@@ -255,8 +248,8 @@ def motion_rows(
     count, span, _ = begin.shape
     beta = torch.tensor(betas).repeat_interleave(count)[:, None]
     windows = begin.repeat(len(betas), 1, 1)
-    orbit = follow(model, windows, beta=beta, steps=settle + measure, parts=parts)[:, settle:]
-    rates = exponents(model, orbit, span=span, beta=beta, align=measure // 4, parts=parts)
+    orbit = follow(model, windows, beta=beta, steps=settle + measure)[:, settle:]
+    rates = exponents(model, orbit, span=span, beta=beta, align=measure // 4)
     lags, gaps = returns(orbit, longest=48)
     starts = np.tile(np.arange(count), len(betas))
     return rows_of(beta=np.repeat(betas, count), start=starts, exponent=rates, lag=lags, gap=gaps)
@@ -501,9 +494,10 @@ CONTROLS = [
 def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
     """Motions of a window of four tokens, four starts, with other weights or one part alone."""
     model = changed(decoder(), weights)
-    acting = PARTS if parts == "all" else (parts,)
-    begin = text_starts(model, span=4, count=4)
-    return motion_rows(model, begin, betas=(1.0, 3.0), parts=acting, settle=80, measure=100)
+    mute = {"all": (), "attention": ("down",), "feed-forward": ("output",)}[parts]
+    still = [block | {name: 0.0 * block[name] for name in mute} for block in model.blocks]
+    model, begin = replace(model, blocks=still), text_starts(model, span=4, count=4)
+    return motion_rows(model, begin, betas=(1.0, 3.0), settle=80, measure=100)
 
 
 @stored(

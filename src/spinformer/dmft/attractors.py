@@ -21,10 +21,9 @@ motion a closed curve.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
@@ -32,10 +31,10 @@ from spinformer.core.checks import check_array, check_instance, check_integer, c
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
-from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.kernels import LANES, Block, Clock, Tally
-from spinformer.dmft.lyapunov import BATCHES, lyapunov_spectrum
-from spinformer.dmft.network import AttentionNetwork, Context, Network, fitting
+from spinformer.dmft.ensemble import Ensemble, Parameters
+from spinformer.dmft.kernels import LANES, Block, Clock
+from spinformer.dmft.lyapunov import BATCHES, Growth, lyapunov_spectrum
+from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context
 
 
 class Regime(IntEnum):
@@ -116,29 +115,15 @@ class Attractors:
     histogram: np.ndarray
     section: np.ndarray
     span: tuple[float, float] = (-1.0, 1.0)
-    context: Any
+    context: Context
 
     def select(self, index: Any) -> Self:
-        """The orbits at `index` of the batch's axes.
-
-        >>> start = Context(np.full((4, 3), 0.1), 0)
-        >>> found = find_attractors(
-        ...     Network.document(), start, beta=np.array([0.5, 0.6]), transient=2000, kept=200,
-        ...     exponent_steps=200,
-        ... )
-        >>> bool(found.select(0).digits == found.digits[0])
-        True
-        """
-        return replace(self, **{name: _chosen(value, index) for name, value in vars(self).items()})
-
-
-def _chosen(value: Any, index: Any) -> Any:
-    """A field of a record at `index` of the batch's axes."""
-    if isinstance(value, Estimate):
-        return replace(value, value=value.value[index], error=value.error[index])
-    if isinstance(value, Context):
-        return value.select(index)
-    return value[index] if isinstance(value, np.ndarray) else value
+        """The orbits at `index` of the batch's axes."""
+        chosen = {
+            n: value[index] for n, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        rates = Estimate(value=self.exponents.value[index], error=self.exponents.error[index])
+        return replace(self, **chosen, exponents=rates, context=self.context.select(index))
 
 
 def bump_weights(length: int) -> np.ndarray:
@@ -170,56 +155,44 @@ def find_period(orbit: np.ndarray, *, longest: int, distance: float = 1e-7) -> i
 
 
 def classify(
-    period: np.ndarray,
-    *,
-    exponent: Estimate,
-    digits: np.ndarray,
-    before: Estimate | None = None,
-    after: np.ndarray | None = None,
-    thresholds: Thresholds | None = None,
+    period: np.ndarray, digits: np.ndarray, *, growth: Growth, thresholds: Thresholds
 ) -> np.ndarray:
-    """Regimes from the period, the leading exponent with its error, and the Birkhoff digits.
+    """Regimes from the period, the Birkhoff digits, and the growth of a frame.
 
     periodic: a period, and λ₁ not above zero by `neutral` and `sigmas` errors. Without a period,
     quasi-periodic: |λ₁| ≤ neutral and enough digits; chaotic: λ₁ clearly above `neutral` and few
-    digits. Given the growth `before` and `after` its largest jump (`LyapunovSpectrum`), transient
-    chaos: clearly above `neutral` before, not above it after. All else, undecided. The arguments
-    broadcast. A network that rests is periodic, too: with period 1, or with that of the clock
-    that drives it. Many independent bits do, whatever β of order 1: their overlaps are of order
-    N^{−1/2}, and too small to feed back (`network.Network`).
-
-    >>> rate = Estimate(value=np.array([-0.1, 0.0, 0.2]), error=np.full(3, 0.01))
-    >>> codes = classify(np.array([4, 0, 0]), exponent=rate, digits=np.array([16.0, 12.0, 3.0]))
-    >>> [Regime(code).label for code in codes]
-    ['periodic', 'quasi-periodic', 'chaotic']
+    digits; transient chaos: none of these, clearly above `neutral` before its largest jump and not
+    above it after. All else, undecided. A network that rests is periodic, too: with period 1, or
+    with that of the clock that drives it. Many independent bits do, whatever β of order 1: their
+    overlaps are of order N^{−1/2}, and too small to feed back (`network.Network`).
     """
-    limit = check_instance(
-        "thresholds", Thresholds() if thresholds is None else thresholds, Thresholds
-    )
-    check_instance("exponent", exponent, Estimate)
-    period, rate, error, digits = np.broadcast_arrays(
-        period, exponent.value, exponent.error, digits
+    limit = thresholds
+    rate, error, before, before_error, after = (
+        part[..., 0]
+        for part in (
+            *(growth.exponents.value, growth.exponents.error),
+            *(growth.before.value, growth.before.error, growth.after),
+        )
     )
     above = rate - limit.sigmas * error > limit.neutral
-    code = np.full(rate.shape, Regime.UNDECIDED)
-    code[(period == 0) & above & (digits <= limit.digits_chaotic)] = Regime.CHAOTIC
-    neutral = np.abs(rate) <= limit.neutral
-    code[(period == 0) & neutral & (digits >= limit.digits_regular)] = Regime.QUASI_PERIODIC
-    code[(period > 0) & ~above] = Regime.PERIODIC
-    if before is not None and after is not None:
-        ended = before.value - limit.sigmas * before.error > limit.neutral
-        ended &= after <= limit.neutral
-        code[(code == Regime.UNDECIDED) & ended] = Regime.TRANSIENT_CHAOS
-    return code
+    ended = (before - limit.sigmas * before_error > limit.neutral) & (after <= limit.neutral)
+    calm = (np.abs(rate) <= limit.neutral) & (digits >= limit.digits_regular)
+    return np.select(
+        [
+            (period > 0) & ~above,
+            (period == 0) & calm,
+            (period == 0) & above & (digits <= limit.digits_chaotic),
+            ended,
+        ],
+        [Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.TRANSIENT_CHAOS],
+        Regime.UNDECIDED,
+    )
 
 
 def find_attractors(
-    network: AttentionNetwork | Sequence[AttentionNetwork],
+    network: AttentionNetwork,
     context: Context,
     *,
-    beta: float | np.ndarray,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
     transient: int = 100_000,
     kept: int = 20_000,
     exponent_steps: int = 10_000,
@@ -227,15 +200,16 @@ def find_attractors(
     tolerance: float = 1e-3,
     bins: int = 1000,
     thresholds: Thresholds | None = None,
-    threads: int | None = None,
+    **parameters: Unpack[Parameters],
 ) -> Attractors:
     """Follow a batch of systems to their attractors and say what those are.
 
-    β, γ, ε and contexts broadcast as in `mean_field.trajectory`. `transient` steps are dropped,
-    `kept` steps streamed into histograms and averages (memory does not grow with `kept`), a
-    short stretch searched for a period, and `exponent_steps` steps averaged for the `exponents`
-    leading Lyapunov exponents (0 of them: none; regimes are then periodic or undecided).
+    parameters: β, γ, ε and threads, as in `Ensemble`. `transient` steps are dropped, `kept` steps
+    streamed into histograms and averages (memory does not grow with `kept`), a short stretch
+    searched for a period, and `exponent_steps` steps averaged for the `exponents` leading Lyapunov
+    exponents (0 of them: none; regimes are then periodic or undecided).
 
+    >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = find_attractors(
     ...     Network.document(), start, beta=0.5, transient=2000, kept=200, exponent_steps=200
@@ -246,41 +220,33 @@ def find_attractors(
     limit = check_instance(
         "thresholds", Thresholds() if thresholds is None else thresholds, Thresholds
     )
-    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
+    ensemble = Ensemble(network, context, **parameters)
+    most = ensemble.window * ensemble.features
     transient = check_integer("transient", transient, low=0)
     kept = check_integer("kept", kept, low=2)
     bins = check_integer("bins", bins, low=1, high=2**16)
-    exponents = check_integer(
-        "exponents", exponents, low=0, high=ensemble.window * ensemble.features
-    )
-    if exponents:
-        exponent_steps = check_integer("exponent_steps", exponent_steps, low=BATCHES)
+    exponents = check_integer("exponents", exponents, low=0, high=most)
+    check_integer("exponent_steps", exponent_steps, low=BATCHES if exponents else 0)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     # Weights of zero move nothing.
-    reach, unit = (float(one) or 1.0 for one in (ensemble.reach[0], ensemble.reach.max()))
+    reach, unit = (
+        float(one) or 1.0 for one in (network.reach[OUTPUT, 0], network.reach[OUTPUT].max())
+    )
     weights = bump_weights(kept // 2)
-    stretch = 2 * limit.longest
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        tally = Tally(
-            histogram=np.zeros((LANES, bins), dtype=np.uint32),
-            section=np.zeros((LANES, bins), dtype=np.uint32),
-            sums=np.zeros((2, ensemble.features, LANES)),
-            window=weights,
-            overlap=np.empty((ensemble.features, LANES)),
-            tolerance=tolerance,
-            scale=1.0 / reach,
+        histogram, section = np.zeros((2, LANES, bins), dtype=np.uint32)
+        sums, overlap = kernels.aligned(2, ensemble.features), kernels.aligned(ensemble.features)
+        clock = kernels.survey(
+            kept, histogram, section, sums, weights, tolerance, 1.0 / reach, overlap, block, clock
         )
-        clock = kernels.survey(kept, tally, block, clock)
-        orbit = np.empty((stretch, ensemble.features, LANES))
+        orbit = kernels.aligned(2 * limit.longest, ensemble.features)
         clock = kernels.record(orbit, 1, block, clock)
-        period = np.array(
-            [
-                kernels.smallest_period(lane, limit.longest, limit.distance * unit)
-                for lane in np.ascontiguousarray(np.moveaxis(orbit, -1, 0))
-            ]
-        )
-        return clock, (tally.histogram.T, tally.section.T, tally.sums, period)
+        lanes = np.ascontiguousarray(np.moveaxis(orbit, -1, 0))
+        period = [
+            kernels.smallest_period(lane, limit.longest, limit.distance * unit) for lane in lanes
+        ]
+        return clock, (histogram.T, section.T, sums, np.array(period))
 
     ensemble.advance(transient)
     histogram, section, sums, period = ensemble.run(task)
@@ -290,24 +256,10 @@ def find_attractors(
     state = ensemble.state()
     if exponents:
         growth = lyapunov_spectrum(
-            network,
-            state,
-            beta=beta,
-            gamma=gamma,
-            epsilon=epsilon,
-            steps=exponent_steps,
-            count=exponents,
-            threads=threads,
+            network, state, steps=exponent_steps, count=exponents, **parameters
         )
         state, rates, settled = growth.context, growth.exponents, growth.settled[..., 0]
-        regime = classify(
-            period,
-            exponent=_chosen(rates, (..., 0)),
-            digits=digits,
-            before=_chosen(growth.before, (..., 0)),
-            after=growth.after[..., 0],
-            thresholds=limit,
-        )
+        regime = classify(period, digits, growth=growth, thresholds=limit)
     else:
         empty = np.zeros((*period.shape, 0))
         rates, settled = Estimate(value=empty, error=empty), np.zeros(period.shape, dtype=bool)
@@ -330,30 +282,26 @@ def find_attractors(
 
 
 def strobed(
-    network: Network,
+    network: AttentionNetwork,
     context: Context,
     *,
-    beta: float | np.ndarray,
     count: int,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
     transient: int = 0,
-    threads: int | None = None,
+    **parameters: Unpack[Parameters],
 ) -> tuple[np.ndarray, Context]:
     """Semantic m^o, factor 1 − ε included, of every token at position 0: (..., count, P).
 
     The first of them at least `transient` steps after the start; with them the context at the
-    end. beta, gamma, epsilon and the context broadcast as in `mean_field.trajectory`.
+    end. parameters: β, γ, ε and threads, as in `Ensemble`.
 
+    >>> from spinformer.dmft.network import Network
     >>> points, end = strobed(Network.document(), Context(np.zeros((4, 3)), 0), beta=1.2, count=5)
     >>> points.shape
     (5, 3)
     """
-    _, position = fitting(network, context)
     transient = check_integer("transient", transient, low=0)
-    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
-    ensemble.advance(transient + (-position - transient) % network.positions)
-    # `record` keeps the last of every 2^K tokens.
-    ensemble.advance(1)
+    ensemble = Ensemble(network, context, **parameters)
+    # `record` keeps the last of every 2^K tokens, here the one at position 0.
+    ensemble.advance(transient + (-context.position - transient) % network.positions + 1)
     points = ensemble.record(check_integer("count", count, low=0), every=network.positions)
     return points, ensemble.state()

@@ -11,24 +11,32 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Required, TypedDict
 
 import numpy as np
 
 from spinformer.core.checks import check_integer
 from spinformer.dmft import kernels
-from spinformer.dmft.kernels import LANES, Block, Clock
-from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context, fitting, parameters
+from spinformer.dmft.kernels import LANES, Block, Clock, aligned
+from spinformer.dmft.network import AttentionNetwork, Context, fitting, parameters
 
 _Task = Callable[[Block, Clock], tuple[Clock, tuple[np.ndarray, ...]]]
 
 
-class Ensemble:
-    """State of a batch of systems of equal sizes (P, T, 2^K).
+class Parameters(TypedDict, total=False):
+    """What an `Ensemble` takes besides a network and a context."""
 
-    networks: one network, or M networks of equal P, T and K.
-    context: its attention broadcasts to (..., T, P), for M networks to (M, ..., T, P); all
-        systems share its position.
-    beta, gamma, epsilon: broadcast to (...) or (M, ...); None takes the networks' own.
+    beta: Required[float | np.ndarray]
+    gamma: float | np.ndarray | None
+    epsilon: float | np.ndarray | None
+    threads: int | None
+
+
+class Ensemble:
+    """State of a batch of systems of one network.
+
+    context: its attention broadcasts to (..., T, P); all systems share its position.
+    beta, gamma, epsilon: broadcast to (...); None takes the network's own.
     threads: how many threads; None: as many as the machine has cores.
 
     Raises TypeError or ValueError, naming the argument, for what does not fit together.
@@ -42,7 +50,7 @@ class Ensemble:
 
     def __init__(
         self,
-        networks: AttentionNetwork | Sequence[AttentionNetwork],
+        network: AttentionNetwork,
         context: Context,
         *,
         beta: float | np.ndarray,
@@ -50,81 +58,56 @@ class Ensemble:
         epsilon: float | np.ndarray | None = None,
         threads: int | None = None,
     ) -> None:
-        single = isinstance(networks, AttentionNetwork)
-        nets = _alike(networks)
-        contexts, position = fitting(nets[0], context)
-        values = parameters(networks, beta, gamma, epsilon, batch=contexts.shape[:-2])
-        batch = np.broadcast_shapes(contexts.shape[:-2], *(value.shape for value in values))
-        if not single and len(batch) > 1 and batch[0] not in (1, len(nets)):
-            raise ValueError(
-                "the batch of attention, beta, gamma and epsilon must have the networks "
-                f"({len(nets)}) on its first axis, got {batch}"
-            )
-        self.threads = check_integer(
-            "threads", os.cpu_count() or 1 if threads is None else threads, low=1
-        )
-        # One network has no axis of its own, and a single system of it none at all.
-        self._shape = batch if single else (len(nets), *(batch[1:] or batch or (1,)))
-        size = math.prod(self._shape) // len(nets)
-        self._full = (len(nets), size)
-        self._per_network = -(-size // LANES)
-        self.blocks = len(nets) * self._per_network
-        self.features, self.window = nets[0].features, nets[0].context
-        # Of m^o_a, the largest in any of the networks.
-        self.reach = np.max([net.reach[OUTPUT] for net in nets], axis=0)
+        contexts, position = fitting(network, context)
+        *values, self._batch = parameters(network, beta, gamma, epsilon, batch=contexts.shape[:-2])
+        threads = os.cpu_count() or 1 if threads is None else threads
+        self.threads = check_integer("threads", threads, low=1)
+        self.blocks = -(-math.prod(self._batch) // LANES)
+        self.features, self.window = network.features, network.context
         self.clock = Clock(0, position)
-        self._weights = [
-            tuple(map(np.ascontiguousarray, (*net.hidden_units(), net.position_overlaps())))
-            for net in nets
-        ]
-        self._parameters = [self._lanes(self._spread(value)) for value in values]
-        vectors = self._spread(contexts, self.window, self.features)
-        self._ring = np.zeros((self.blocks, self.window, 4, self.features, LANES))
-        self._ring[:, self._slots(), 0] = self._lanes(vectors)
+        self._weights = tuple(
+            map(np.ascontiguousarray, (*network.hidden_units(), network.position_overlaps()))
+        )
+        self._parameters = [self._lanes(value) for value in values]
+        self._ring = aligned(self.blocks, self.window, 4, self.features)
+        self._ring[:, self.slots(), 0] = self._lanes(contexts, self.window, self.features)
         self.run(lambda block, clock: (kernels.warm(block, clock) or clock, ()))
 
     # ---- layout
 
-    def _spread(self, value: np.ndarray, *own: int) -> np.ndarray:
-        """A value of the batch, its own axes last, as (M, B, ...)."""
-        return np.broadcast_to(value, (*self._shape, *own)).reshape(*self._full, *own)
-
-    def _slots(self) -> np.ndarray:
+    def slots(self) -> np.ndarray:
         """Slots of the ring by age, the newest first."""
         return (self.clock.cursor - np.arange(self.window)) % self.window
 
-    def _lanes(self, value: np.ndarray) -> np.ndarray:
-        """(M, B, ...) → (blocks, ..., lanes); the spare lanes repeat the last system."""
-        spare = self._per_network * LANES - value.shape[1]
-        padded = np.concatenate([value, np.repeat(value[:, -1:], spare, axis=1)], axis=1)
-        split = padded.reshape(self.blocks, LANES, *value.shape[2:])
-        return np.ascontiguousarray(np.moveaxis(split, 1, -1))
+    def _lanes(self, value: np.ndarray, *own: int) -> np.ndarray:
+        """A value of the batch, its own axes last → (blocks, ..., lanes).
+
+        The spare lanes repeat the last system.
+        """
+        systems = np.broadcast_to(value, (*self._batch, *own)).reshape(-1, *own)
+        filled = np.minimum(np.arange(self.blocks * LANES), len(systems) - 1)
+        result = aligned(self.blocks, *own)
+        result[...] = np.moveaxis(systems[filled].reshape(self.blocks, LANES, *own), 1, -1)
+        return result
 
     def _gather(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """Per-block arrays (..., lanes) → (M, B, ...) or, for one network, (B, ...)."""
+        """Per-block arrays (..., lanes) → the batch's axes first."""
         stacked = np.moveaxis(np.stack(parts), -1, 1)
-        # Not −1: a record of no steps has no entries to tell the number of systems by.
-        padded = len(parts) * LANES // self._full[0]
-        full = stacked.reshape(self._full[0], padded, *stacked.shape[2:])[:, : self._full[1]]
-        return np.ascontiguousarray(full).reshape((*self._shape, *full.shape[2:]))
+        systems = stacked.reshape(self.blocks * LANES, *stacked.shape[2:])
+        systems = systems[: math.prod(self._batch)]
+        return np.ascontiguousarray(systems).reshape((*self._batch, *systems.shape[1:]))
 
     def _block(self, number: int) -> Block:
         """Block `number`, with scratch memory of its own."""
-        patterns, readout, degeneracy, drive = self._weights[number // self._per_network]
-        beta, gamma, epsilon = (parameter[number] for parameter in self._parameters)
+        patterns, _, degeneracy, _ = self._weights
         units = len(patterns)
         return Block(
             self._ring[number],
-            np.empty((units, LANES)),
-            np.empty((self.window, units + len(degeneracy), LANES)),
-            np.empty((self.window + 1, LANES)),
-            beta,
-            gamma,
-            epsilon,
-            patterns,
-            readout,
-            degeneracy,
-            drive,
+            aligned(units),
+            aligned(self.window, units + len(degeneracy)),
+            aligned(self.window + 1),
+            *(parameter[number] for parameter in self._parameters),
+            *self._weights,
         )
 
     # ---- running
@@ -177,20 +160,5 @@ class Ensemble:
 
     def state(self) -> Context:
         """The contexts now: attention (..., T, P), newest first, and the position."""
-        vectors = self._gather(list(self._ring[:, self._slots(), 0]))
+        vectors = self._gather(list(self._ring[:, self.slots(), 0]))
         return Context(vectors, self.clock.position)
-
-
-def _alike(networks: AttentionNetwork | Sequence[AttentionNetwork]) -> list[AttentionNetwork]:
-    """The networks as a list, all of one size."""
-    nets = [networks] if isinstance(networks, AttentionNetwork) else networks
-    nets = list(nets) if isinstance(nets, Sequence) else []
-    if not nets or not all(isinstance(net, AttentionNetwork) for net in nets):
-        raise TypeError(
-            "network or networks must be a Network or a non-empty sequence of them, "
-            f"got {networks!r:.60}"
-        )
-    sizes = {(net.features, net.context, net.bits) for net in nets}
-    if len(sizes) != 1:
-        raise ValueError(f"networks must share (P, T, K), got {sorted(sizes)}")
-    return nets

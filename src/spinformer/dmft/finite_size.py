@@ -9,8 +9,7 @@ token is L binomial draws, exact in distribution for any N, and N = 10⁸ costs 
 Along a mean-field path the deviation δx of a sampled path obeys, to first order,
 `δx_{t+1} = Σ_s M_{t,s} δx_{t−s} + ξ_{t+1}`, where ξ is the binomial noise of the new token,
 ξ = token − its conditional mean, of variance (1 − m²)/n for a segment of n bits. Hence a single
-run is off by N^{-1/2} times a factor that `noise_covariance` computes without sampling (the
-linear-noise approximation).
+run is off by N^{-1/2} times a factor that follows from the maps M (`linear_maps`) without sampling.
 
 Conventions. A token is its segment means, shape (L,), entries in [−1, 1]. Windows (..., T, L) and
 paths (..., T + steps, L) run from *old to new*; `position` is the position index of the newest
@@ -24,7 +23,6 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
 from spinformer.core.checks import (
@@ -36,12 +34,11 @@ from spinformer.core.checks import (
 )
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
+from spinformer.dmft import kernels
 from spinformer.dmft.mean_field import attend, softmax_weights
-from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network, fitting
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network, ending, fitting
 
 LARGEST_SUM = 2**21  # tokens, paths or windows that still fit comfortably in memory
-# Entries of the largest table, windows times tokens: a third of a gigabyte.
-_LARGEST_TABLE = 40_000_000
 
 
 @record
@@ -78,11 +75,7 @@ def semantic_overlaps(network: Network, tokens: np.ndarray, *, role: int = OUTPU
     """
     check_instance("network", network, Network)
     role = check_integer("role", role, low=0, high=3)
-    tokens = check_array("tokens", tokens)
-    if tokens.shape[-1:] != (network.segments,):
-        raise ValueError(
-            f"tokens must have a last axis of {network.segments} segments, got shape {tokens.shape}"
-        )
+    tokens = ending("tokens", tokens, network.segments)
     pattern = network.semantic[role] * network.fractions
     return (1.0 - network.epsilon) * (tokens @ pattern.T)
 
@@ -117,11 +110,7 @@ def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.
     """
     check_instance("network", network, Network)
     beta = check_real("beta", beta, low=0.0)
-    attention = check_array("attention", attention)
-    if attention.shape[-1:] != (network.features,):
-        raise ValueError(
-            f"attention must have last axis {network.features}, got shape {attention.shape}"
-        )
+    attention = ending("attention", attention, network.features)
     return np.tanh(beta * (attention @ network.semantic[OUTPUT]))
 
 
@@ -136,23 +125,11 @@ def attention_of_window(network: Network, window: np.ndarray, *, position: int) 
     array([-0.33333333, -0.33333333,  0.33333333])
     """
     check_instance("network", network, Network)
-    window = check_array("window", window, low=-1.0, high=1.0)
-    if window.shape[-2:] != (network.context, network.segments):
-        raise ValueError(
-            f"window must have shape (..., {network.context}, {network.segments}), "
-            f"got {window.shape}"
-        )
+    window = ending("window", window, network.context, network.segments, low=-1.0, high=1.0)
     position = check_integer("position", position)
-    m = placed_overlaps(network, network.overlaps(window), position=position)
+    places = position + np.arange(1 - network.context, 1)
+    m = network.placed(network.overlaps(window), places)
     return attend(m, gamma=network.gamma, newest=-1)
-
-
-def placed_overlaps(network: Network, overlaps: np.ndarray, *, position: int) -> np.ndarray:
-    """m^α_a, positions included, of windows of semantic overlaps (..., T, 4, P), old to new."""
-    places = (position + np.arange(1 - network.context, 1)) % network.positions
-    return (1.0 - network.epsilon) * overlaps + network.epsilon * network.position_overlaps()[
-        places
-    ]
 
 
 def mean_path(
@@ -181,88 +158,6 @@ def mean_path(
         attention = attention_of_window(network, recent, position=position + step)
         path[network.context + step] = window_means(network, beta, attention=attention)
     return path
-
-
-@numba.njit(cache=True)
-def _attention(
-    value: np.ndarray,
-    query: np.ndarray,
-    key: np.ndarray,
-    newest: int,
-    gamma: float,
-    weight: np.ndarray,
-    result: np.ndarray,
-) -> None:
-    """A from ring buffers (T, P); `newest` is the row of the query. Overwrites `result`."""
-    context, features = value.shape
-    highest = -np.inf
-    for row in range(context):
-        score = 0.0
-        for b in range(features):
-            score += query[newest, b] * key[row, b]
-        weight[row] = gamma * score
-        highest = max(highest, weight[row])
-    total = 0.0
-    for row in range(context):
-        weight[row] = np.exp(weight[row] - highest)
-        total += weight[row]
-    for a in range(features):
-        result[a] = 0.0
-        for row in range(context):
-            result[a] += weight[row] * value[row, a]
-        result[a] /= total
-
-
-@numba.njit(cache=True)
-def _run(
-    rng: np.random.Generator,
-    semantic: np.ndarray,
-    output: np.ndarray,
-    place: np.ndarray,
-    counts: np.ndarray,
-    beta: float,
-    gamma: float,
-    context: int,
-    first: int,
-    tokens: np.ndarray,
-    means: np.ndarray,
-) -> None:
-    """Fill `tokens` and `means` after the first `context` rows of every run.
-
-    semantic: (4, P, L) with fractions and 1 − ε multiplied in; place: (2^K, 4, P) times ε.
-    """
-    runs, length, segments = tokens.shape
-    features = output.shape[0]
-    codes = place.shape[0]
-    value = np.empty((context, features))
-    query = np.empty((context, features))
-    key = np.empty((context, features))
-    weight = np.empty(context)
-    attention = np.empty(features)
-    for run in range(runs):
-        for time in range(length):
-            if time >= context:
-                newest = (time - 1) % context
-                _attention(value, query, key, newest, gamma, weight, attention)
-                for s in range(segments):
-                    field = 0.0
-                    for a in range(features):
-                        field += output[a, s] * attention[a]
-                    mean = np.tanh(beta * field)
-                    means[run, time, s] = mean
-                    ups = rng.binomial(counts[s], 0.5 * (1.0 + mean))
-                    tokens[run, time, s] = 2.0 * ups / counts[s] - 1.0
-            row = time % context
-            code = (first + time) % codes
-            for a in range(features):
-                v, q, k = place[code, 1, a], place[code, 2, a], place[code, 3, a]
-                for s in range(segments):
-                    v += semantic[1, a, s] * tokens[run, time, s]
-                    q += semantic[2, a, s] * tokens[run, time, s]
-                    k += semantic[3, a, s] * tokens[run, time, s]
-                value[row, a] = v
-                query[row, a] = q
-                key[row, a] = k
 
 
 def generate(
@@ -318,7 +213,7 @@ def generate(
     first = (position - context + 1) % network.positions
     semantic = (1.0 - network.epsilon) * network.semantic * network.fractions
     place = network.epsilon * network.position_overlaps()
-    _run(
+    kernels.write_texts(
         rng, semantic, network.semantic[OUTPUT].copy(), place, counts, beta, network.gamma,
         context, first, tokens, means,
     )  # fmt: skip
@@ -371,29 +266,6 @@ def token_probabilities(
     return table
 
 
-def transition_probabilities(
-    network: Network, size: int, *, beta: float, position: int
-) -> np.ndarray:
-    """Probability of every next token after every window, (S, …, S; S), oldest token first.
-
-    `position` is that of the window's newest token. Raises ValueError where the table would be
-    larger than 40 million entries.
-
-    >>> signs, none = np.ones((4, 1, 1)), np.ones((4, 1, 0))
-    >>> coin = Network(semantic=signs, position=none, context=1, gamma=1.0, epsilon=0.0)
-    >>> transition_probabilities(coin, 1, beta=0.5, position=0).round(4)  # e^{±1/2} / 2 cosh(1/2)
-    array([[0.7311, 0.2689],
-           [0.2689, 0.7311]])
-    """
-    states = token_states(network, size)
-    count, context = len(states), network.context
-    check_terms("size", _LARGEST_TABLE, *(count,) * (context + 1))
-    grid = np.indices((count,) * context).reshape(context, -1).T
-    attention = attention_of_window(network, states[grid], position=position)
-    table = token_probabilities(network, size, beta=beta, attention=attention)
-    return table.reshape(*(count,) * context, count)
-
-
 def check_terms(name: str, most: int, *axes: int) -> None:
     """ValueError where a sum over axes of these lengths has too many terms."""
     number = math.prod(map(float, axes))
@@ -427,7 +299,7 @@ def linear_maps(network: Network, beta: float, *, path: np.ndarray, position: in
     for t in range(steps):
         # The axis s of the result counts back.
         overlaps = network.overlaps(path[t : t + context])
-        m = placed_overlaps(network, overlaps, position=position + t + context - 1)[::-1]
+        m = network.placed(overlaps, position + t + np.arange(context))[::-1]
         query, value, key = m[0, QUERY], m[:, VALUE], m[:, KEY]
         weight = softmax_weights(m, gamma=network.gamma)
         attention = weight @ value
@@ -437,53 +309,4 @@ def linear_maps(network: Network, beta: float, *, path: np.ndarray, position: in
         jacobian[0] += spread.T @ key @ linear[QUERY]
         slope = beta * (1.0 - path[t + context] ** 2)
         result[t] = slope[:, None] * np.einsum("al,sam->slm", output, jacobian)
-    return result
-
-
-def noise_covariance(
-    network: Network, path: np.ndarray, *, maps: np.ndarray, draw_window: bool = True
-) -> np.ndarray:
-    """N times the covariance of δx at every token of the path, linear noise: (T + steps, L, L).
-
-    `maps` from `linear_maps`; `draw_window` as in `generate`. Raises ValueError for
-    shapes that do not fit.
-
-    >>> machine = Network.document()
-    >>> path = np.zeros((5, 3))
-    >>> maps = np.zeros((1, 4, 3, 3))  # no memory: what is left is the noise of the new token
-    >>> noise_covariance(machine, path, maps=maps)[-1].round(12)
-    array([[3., 0., 0.],
-           [0., 3., 0.],
-           [0., 0., 3.]])
-    """
-    joint = window_covariances(network, path, maps=maps, draw_window=draw_window)
-    segments = network.segments
-    # Of the window every token is the newest of a shorter one: its block on the diagonal.
-    older = [
-        joint[0, i : i + segments, i : i + segments]
-        for i in range((network.context - 1) * segments, 0, -segments)
-    ]
-    return np.array([*older, *joint[:, :segments, :segments]])
-
-
-def window_covariances(
-    network: Network, path: np.ndarray, *, maps: np.ndarray, draw_window: bool
-) -> np.ndarray:
-    """N times the covariance of the whole window, newest token first: (steps + 1, TL, TL)."""
-    check_instance("network", network, Network)
-    check_flag("draw_window", draw_window)
-    context, segments = network.context, network.segments
-    path = check_array("path", path, shape=(None, segments), low=-1.0, high=1.0)
-    maps = check_array("maps", maps, shape=(len(path) - context, context, segments, segments))
-    noise = (1.0 - path**2) / network.fractions
-    size = context * segments
-    result = np.zeros((len(maps) + 1, size, size))
-    if draw_window:
-        result[0] = np.diag(noise[:context][::-1].ravel())
-    step = np.zeros((size, size))
-    step[segments:, :-segments] = np.eye(size - segments)
-    for t, matrices in enumerate(maps):
-        step[:segments] = matrices.transpose(1, 0, 2).reshape(segments, size)
-        result[t + 1] = step @ result[t] @ step.T
-        result[t + 1, :segments, :segments] += np.diag(noise[context + t])
     return result

@@ -10,12 +10,13 @@ A lane's numbers depend neither on the number of lanes, blocks or threads, nor o
 no fast-math, products and sums round as IEEE 754 says, fused multiply-adds are asked for by name,
 and exp and tanh are polynomials of their own, not the C library's.
 
-The plain reference of a step is `spinformer.dmft.mean_field.step`, that of a tangent map
-`spinformer.dmft.lyapunov.tangent_map`.
+The plain reference of a step is `spinformer.dmft.mean_field.step`; its automatic derivative that
+of `push` (`spinformer.dmft.mean_field.torch_step`).
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -221,6 +222,14 @@ def _at(x, r):
 # ---- one step
 
 
+def aligned(*shape: int) -> np.ndarray:
+    """Memory (*shape, W) that begins with a line of the cache: others cost up to a quarter more."""
+    size = math.prod(shape) * LANES
+    memory = np.zeros(size + 8)
+    first = -memory.ctypes.data // 8 % 8
+    return memory[first : first + size].reshape(*shape, LANES)
+
+
 class Block(NamedTuple):
     """`LANES` systems of one network: state, scratch memory, parameters, weights; last axis W.
 
@@ -401,44 +410,31 @@ def record(out, every, block, clock):
     return clock
 
 
-class Tally(NamedTuple):
-    """What `survey` counts, and where it writes.
+@kernel
+def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, block, clock):
+    """Histograms and weighted Birkhoff sums over `steps` steps, in constant memory.
 
     histogram, section: (W, bins) visits of scale · m^o_1 in [−1, 1], the second only where
-        |m^o_2| < tolerance; with one feature m^o_2 is m^o_1.
-    sums: (2, P, W). Step n adds window[n'] m^o to sums[half], where half and n' say where in two
-        stretches of window.size steps it falls. overlap: (P, W), scratch memory.
+    |m^o_2| < tolerance; with one feature m^o_2 is m^o_1. sums: (2, P, W); step n adds
+    weights[n'] m^o to sums[half], where half and n' say where in two stretches of weights.size
+    steps it falls. overlap: (P, W), scratch memory.
     """
-
-    histogram: np.ndarray
-    section: np.ndarray
-    sums: np.ndarray
-    window: np.ndarray
-    overlap: np.ndarray
-    tolerance: float
-    scale: float
-
-
-@kernel
-def survey(steps, tally, block, clock):
-    """Histograms and weighted Birkhoff sums over `steps` steps, in constant memory."""
-    sums, window, bins = tally.sums, tally.window, tally.histogram.shape[1]
-    overlap = tally.overlap
     plane = min(1, overlap.shape[0] - 1)
+    bins = histogram.shape[1]
     for n in range(steps):
         clock = step(block, clock, False)
-        half = 0 if n < window.size else 1
-        w = window[n - half * window.size] if n < 2 * window.size else 0.0
+        half = 0 if n < weights.size else 1
+        w = weights[n - half * weights.size] if n < 2 * weights.size else 0.0
         for a in range(overlap.shape[0]):
             m = dot(block.readout[0, a], block.hidden)
             put(overlap[a], m)
             put(sums[half, a], fma(w, m, get(sums[half, a])))
         for j in range(LANES):
-            place = overlap[0, j] * tally.scale + 1.0
+            place = overlap[0, j] * scale + 1.0
             i = min(int(place * (0.5 * bins)), bins - 1)
-            tally.histogram[j, i] += 1
-            if abs(overlap[plane, j]) < tally.tolerance:
-                tally.section[j, i] += 1
+            histogram[j, i] += 1
+            if abs(overlap[plane, j]) < tolerance:
+                section[j, i] += 1
     return clock
 
 
@@ -471,9 +467,9 @@ class Frame(NamedTuple):
     vectors: (k, T·P, W), components in the order of the ring: slot · P + feature.
     mantissa, exponent: (k, W), growth so far = mantissa · 2^exponent.
     lost: (k, W), how many lengths were below `ROUNDING_LENGTH`.
-    Scratch memory, in the direction of one vector: units (T, U, W), derivatives of the hidden
-    units by age; mean (U, W), their average over the window; query (P, W); score (T, W); and
-    pull (U, W), of a score by the units of its key, the same for every vector.
+    Scratch memory, in the direction of one vector: units (T, U, W), change of the hidden units by
+    age; mean (U, W), its average over the window; query (P, W); score (T, W); and pull (U, W), of
+    a score by the units of its key, the same for every vector.
     """
 
     vectors: np.ndarray
@@ -487,28 +483,25 @@ class Frame(NamedTuple):
     pull: np.ndarray
 
 
-def frame(block: Block, vectors: np.ndarray) -> Frame:
-    """Of vectors (k, T·P, W), nothing of which is grown or lost yet."""
-    count, units = len(vectors), len(block.patterns)
-    context, features = block.ring.shape[0], block.ring.shape[2]
+def frame(block: Block, start: np.ndarray) -> Frame:
+    """Tangent vectors (k, T·P), the same in every lane, nothing of which is grown or lost yet."""
+    count, units = len(start), len(block.patterns)
+    context, _, features = block.ring.shape[:3]
+    vectors = aligned(*start.shape)
+    vectors[...] = start[..., None]
     exponent, lost = np.zeros((2, count, LANES), dtype=np.int64)
     shapes = ((context, units), (units,), (features,), (context,), (units,))
-    scratch = (np.empty((*shape, LANES)) for shape in shapes)
-    return Frame(vectors, np.ones((count, LANES)), exponent, lost, *scratch)
+    scratch = (aligned(*shape) for shape in shapes)
+    return Frame(vectors, aligned(count) + 1.0, exponent, lost, *scratch)
 
 
 @inlined
-def deviate_units(block, slot, vector, out):
-    """Change of the hidden units of the token in `slot` where its attention changes by `vector`.
+def deviate_letters(block, steep, vector, out):
+    """Change of the units of a network of letters where the attention of their token changes.
 
-    With letters δy_c = β (1 − ε) [p_c (δd_c − δd̄) + (g_c / g_0) p_0 δd̄], δd̄ = Σ_c p_c δd_c.
+    δy_c = β (1 − ε) [p_c (δd_c − δd̄) + (g_c / g_0) p_0 δd̄], δd̄ = Σ_c p_c δd_c.
     """
-    patterns, steep = block.patterns, block.steep[slot]
-    groups, classes = block.degeneracy.shape
-    if not groups:
-        for u in range(patterns.shape[0]):
-            put(out[u], get(steep[u]) * dot(patterns[u], vector))
-        return
+    patterns, (groups, classes) = block.patterns, block.degeneracy.shape
     scale = get(block.beta) * (1.0 - get(block.epsilon))
     for g in range(groups):
         first = g * (classes - 1)
@@ -534,7 +527,12 @@ def deviate(block, slot, new, vector, by):
     context, features = ring.shape[0], ring.shape[2]
     for t in range(context):
         s = aged(slot, t, context)
-        deviate_units(block, s, vector[s * features : (s + 1) * features], by.units[t])
+        change, steep = vector[s * features : (s + 1) * features], block.steep[s]
+        if block.degeneracy.shape[0]:
+            deviate_letters(block, steep, change, by.units[t])
+        else:
+            for u in range(block.patterns.shape[0]):
+                put(by.units[t, u], get(steep[u]) * dot(block.patterns[u], change))
     for a in range(features):
         put(by.query[a], get(block.gamma) * dot(readout[2, a], by.units[0]))
     for t in range(context):
@@ -543,12 +541,12 @@ def deviate(block, slot, new, vector, by):
     for u in range(by.mean.shape[0]):
         put(by.mean[u], dot(weight, by.units[:, u]))
     for a in range(features):
-        change = dot(readout[1, a], by.mean)
+        m = dot(readout[1, a], by.mean)
         for t in range(context):
             away = get(ring[aged(slot, t, context), 1, a]) - get(ring[new, 0, a])
-            change = fma(get(by.score[t]), away, change)
+            m = fma(get(by.score[t]), away, m)
         # The row of the token that leaves the window: nothing reads it any more.
-        put(vector[new * features + a], change)
+        put(vector[new * features + a], m)
 
 
 @inlined
@@ -597,3 +595,50 @@ def push(steps, every, tangent, block, clock):
         if every and ((n + 1) % every == 0 or n + 1 == steps):
             orthonormalize(tangent, tangent.query[0])
     return clock
+
+
+# ---- texts of finite size
+
+
+@njit(cache=True)
+def write_texts(rng, semantic, output, place, counts, beta, gamma, context, first, tokens, means):
+    """Fill `tokens` and `means` after the first `context` rows of every run.
+
+    semantic: (4, P, L) with fractions and 1 − ε multiplied in; place: (2^K, 4, P) times ε.
+    """
+    runs, length, segments = tokens.shape
+    features = output.shape[0]
+    seen = np.empty((4, context, features))  # overlaps of the window's tokens, round and round
+    weight, attention = np.empty(context), np.empty(features)
+    for run in range(runs):
+        for time in range(length):
+            if time >= context:
+                highest = -np.inf
+                for row in range(context):
+                    score = 0.0
+                    for a in range(features):
+                        score += seen[2, (time - 1) % context, a] * seen[3, row, a]
+                    weight[row] = gamma * score
+                    highest = max(highest, weight[row])
+                total = 0.0
+                for row in range(context):
+                    weight[row] = np.exp(weight[row] - highest)
+                    total += weight[row]
+                for a in range(features):
+                    mean = 0.0
+                    for row in range(context):
+                        mean += weight[row] * seen[1, row, a]
+                    attention[a] = mean / total
+                for s in range(segments):
+                    field = 0.0
+                    for a in range(features):
+                        field += output[a, s] * attention[a]
+                    means[run, time, s] = np.tanh(beta * field)
+                    ups = rng.binomial(counts[s], 0.5 * (1.0 + means[run, time, s]))
+                    tokens[run, time, s] = 2.0 * ups / counts[s] - 1.0
+            for role in range(1, 4):
+                for a in range(features):
+                    m = place[(first + time) % place.shape[0], role, a]
+                    for s in range(segments):
+                        m += semantic[role, a, s] * tokens[run, time, s]
+                    seen[role, time % context, a] = m

@@ -20,17 +20,17 @@ that outlives the run it cannot know.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_integer
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
-from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.ensemble import Ensemble, Parameters
 from spinformer.dmft.kernels import LANES, Block, Clock
-from spinformer.dmft.mean_field import attend, softmax_weights, tokens
-from spinformer.dmft.network import KEY, QUERY, VALUE, AttentionNetwork, Context, fitting
+from spinformer.dmft.network import AttentionNetwork, Context
 
 # The largest t of a jump within a run that chance is allowed: one chaotic run in a thousand has
 # more.
@@ -51,10 +51,9 @@ class Growth:
 
     exponents: mean and standard error, widened where neighboring stretches are correlated or the
         growth jumps.
-    settled: True where the growth nowhere jumps, in the run, by more than chance would. False: a
-        transient ended within the run, or there are fewer than 8 stretches, too few to tell.
-    before, after: growth up to the largest jump, with its error, and from there on; the exponents
-        themselves where settled.
+    settled: False where the growth jumps by more than chance would, because a transient ended
+        within the run, or where fewer than 8 stretches are too few to tell.
+    before, after: growth up to the largest jump and from there on; the exponents where settled.
     """
 
     exponents: Estimate
@@ -65,39 +64,33 @@ class Growth:
 
 @record
 class LyapunovSpectrum(Growth):
-    """Lyapunov exponents (..., k), and what is known of their directions.
+    """Lyapunov exponents (..., k), the context at the end, and which exponents are `resolved`.
 
-    lost: (..., k) share of the orthonormalizations that found a length below
-        kernels.ROUNDING_LENGTH; log 0 is replaced by log kernels.ZERO_LENGTH.
-    resolved: (..., k) True where neither this direction nor one before it was ever lost.
-    context: the state at the end.
+    Those are where no length below kernels.ROUNDING_LENGTH was found in this direction or one
+    before it.
     """
 
-    lost: np.ndarray
     resolved: np.ndarray
     context: Context
 
 
 def lyapunov_spectrum(
-    network: AttentionNetwork | Sequence[AttentionNetwork],
+    network: AttentionNetwork,
     context: Context,
     *,
-    beta: float | np.ndarray,
     steps: int,
     count: int | None = None,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
     transient: int = 0,
     align: int = ALIGN,
     every: int | None = None,
     batches: int = BATCHES,
-    threads: int | None = None,
+    **parameters: Unpack[Parameters],
 ) -> LyapunovSpectrum:
     """The `count` largest Lyapunov exponents (None: all T·P) of a batch of systems.
 
-    beta, gamma, epsilon and the context broadcast as in `mean_field.trajectory`. After
-    `transient` steps the frame aligns during `align` steps, then `steps` steps are averaged.
-    every: steps between orthonormalizations; None: 2 for more than two exponents, 4 for one or two.
+    parameters: β, γ, ε and threads, as in `Ensemble`. After `transient` steps the frame aligns
+    during `align` steps, then `steps` steps are averaged. every: steps between orthonormalizations;
+    None: 2 for more than two exponents, 4 for one or two.
 
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
@@ -105,8 +98,7 @@ def lyapunov_spectrum(
     >>> found.exponents.value.shape, bool(found.exponents.value[0] < 0)
     ((2,), True)
     """
-    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
-    transient = check_integer("transient", transient, low=0)
+    ensemble = Ensemble(network, context, **parameters)
     dimension = ensemble.window * ensemble.features
     count = dimension if count is None else check_integer("count", count, low=1, high=dimension)
     steps = check_integer("steps", steps, low=1)
@@ -114,13 +106,11 @@ def lyapunov_spectrum(
     batches = check_integer("batches", batches, low=1, high=steps)
     every = (4 if count <= 2 else 2) if every is None else check_integer("every", every, low=1)
     lengths = np.diff(np.linspace(0, steps, batches + 1).astype(int))
-    ensemble.advance(transient)
+    ensemble.advance(check_integer("transient", transient, low=0))
     growth, lost = _growth(ensemble, [align, *lengths], count, every)
-    share = lost / sum(-(-length // every) for length in lengths)
     return LyapunovSpectrum(
         **vars(average_growth(growth, lengths=lengths)),
-        lost=share,
-        resolved=np.cumsum(share, axis=-1) == 0.0,
+        resolved=np.cumsum(lost, axis=-1) == 0,
         context=ensemble.state(),
     )
 
@@ -129,18 +119,14 @@ def growth_rates(
     network: AttentionNetwork,
     context: Context,
     *,
-    beta: float | np.ndarray,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
     stretches: int,
     stretch: int = 5000,
-    threads: int | None = None,
+    **parameters: Unpack[Parameters],
 ) -> tuple[np.ndarray, Context]:
     """Growth rate of a tangent vector, nats per step, in each of consecutive stretches.
 
-    Returns (..., n) rates for n = `stretches` of `stretch` steps each, and the states at the end.
-    β, γ, ε and contexts broadcast as in `mean_field.trajectory`; the mean over the stretches is
-    the leading Lyapunov exponent of `lyapunov_spectrum`.
+    Returns (..., n) rates for n = `stretches` of `stretch` steps each, and the states at the end;
+    the mean over the stretches is the leading exponent of `lyapunov_spectrum`.
 
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
@@ -150,7 +136,7 @@ def growth_rates(
     """
     stretches = check_integer("stretches", stretches, low=1)
     stretch = check_integer("stretch", stretch, low=1)
-    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
+    ensemble = Ensemble(network, context, **parameters)
     growth, _ = _growth(ensemble, [ALIGN] + [stretch] * stretches, 1, 4)
     return growth[..., 0], ensemble.state()
 
@@ -164,7 +150,7 @@ def _growth(
     start = np.linalg.qr(np.random.default_rng(0).normal(size=(dimension, count)))[0]
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        frame = kernels.frame(block, np.repeat(start.T[:, :, None], LANES, axis=2))
+        frame = kernels.frame(block, start.T)
         growth = np.empty((len(lengths), count, LANES))
         for n, length in enumerate(lengths):
             frame.mantissa[:], frame.exponent[:] = 1.0, 0
@@ -186,53 +172,44 @@ def average_growth(growth: np.ndarray, *, lengths: np.ndarray) -> Growth:
     The error is the largest of those from n stretches and from their pairs and fours (blocking,
     Flyvbjerg and Petersen 1989): correlations longer than a stretch make it grow with the block.
     Where the growth jumps, the error reaches to what came after the jump.
-
-    >>> rates = np.where(np.arange(20) < 12, 0.1, -0.05)[:, None] + 0.001 * np.eye(20)[:, :1]
-    >>> found = average_growth(rates, lengths=np.full(20, 100))
-    >>> found.exponents.value.round(3), found.exponents.error.round(3), found.settled
-    (array([0.04]), array([0.09]), array([False]))
-    >>> found.before.value.round(3), found.after.round(3)
-    (array([0.1]), array([-0.05]))
     """
     growth = check_array("growth", growth)
     if growth.ndim < 2:
         raise ValueError(f"growth must have shape (..., n, k), got {growth.shape}")
     lengths = check_array("lengths", lengths, shape=(growth.shape[-2],), low=1.0)
     value = np.einsum("n,...nk->...k", lengths / lengths.sum(), growth)
-    batches, blocks = len(lengths), growth
-    error = _standard_error(growth) if batches > 1 else np.full_like(value, np.nan)
-    while blocks.shape[-2] >= 2 * _FEWEST_BLOCKS:
-        even = blocks.shape[-2] // 2 * 2
+    error, blocks = np.full_like(value, np.nan), growth
+    while (many := blocks.shape[-2]) > 1:
+        error = np.fmax(error, np.std(blocks, axis=-2, ddof=1) / np.sqrt(many))
+        if many < 2 * _FEWEST_BLOCKS:
+            break
+        even = many // 2 * 2
         blocks = 0.5 * (blocks[..., -even::2, :] + blocks[..., -even + 1 :: 2, :])
-        error = np.maximum(error, _standard_error(blocks))
-    rate = Estimate(value=value, error=error, samples=batches)
-    if batches < 2 * _FEWEST_BLOCKS:
-        return Growth(
-            exponents=rate, settled=np.zeros(value.shape, dtype=bool), before=rate, after=value
-        )
-    size, before, after = _jump(growth)
+    mean = Estimate(value=value, error=error, samples=len(lengths))
+    if len(lengths) < 2 * _FEWEST_BLOCKS:
+        none = np.zeros(value.shape, dtype=bool)
+        return Growth(exponents=mean, settled=none, before=mean, after=value)
+    size, first, first_error, last = _jump(growth)
     settled = size <= _JUMP
-    total = np.where(settled, error, np.maximum(error, np.abs(value - after)))
+    reached = np.where(settled, error, np.maximum(error, np.abs(value - last)))
     return Growth(
-        exponents=Estimate(value=value, error=total, samples=batches),
+        exponents=Estimate(value=value, error=reached, samples=len(lengths)),
         settled=settled,
         before=Estimate(
-            value=np.where(settled, value, before.value),
-            error=np.where(settled, error, before.error),
+            value=np.where(settled, value, first), error=np.where(settled, error, first_error)
         ),
-        after=np.where(settled, value, after),
+        after=np.where(settled, value, last),
     )
 
 
-def _jump(growth: np.ndarray) -> tuple[np.ndarray, Estimate, np.ndarray]:
-    """The largest two-sample t of the stretches before and after any moment, and the two means.
+def _jump(growth: np.ndarray) -> np.ndarray:
+    """The largest two-sample t of the stretches before and after any moment, and what is there.
 
-    growth: (..., n, k); results (..., k). Differences that are rounding have t = 0. The mean
-    before a jump after one stretch has the error of the stretches after it.
+    growth: (..., n, k); t, the mean before with its error, and the mean after, (4, ..., k).
+    Differences that are rounding have t = 0. The mean before a jump after one stretch has the error
+    of the stretches after it.
     """
-    batches = growth.shape[-2]
-    size = np.full((*growth.shape[:-2], growth.shape[-1]), -1.0)
-    means = np.zeros((3, *size.shape))
+    batches, found = growth.shape[-2], []
     for count in range(1, batches):
         before, after = growth[..., :count, :], growth[..., count:, :]
         one, other = before.mean(axis=-2), after.mean(axis=-2)
@@ -240,37 +217,25 @@ def _jump(growth: np.ndarray) -> tuple[np.ndarray, Estimate, np.ndarray]:
         squares += ((after - other[..., None, :]) ** 2).sum(axis=-2)
         variance = squares / (batches - 2)
         chance = np.sqrt(variance * (1.0 / count + 1.0 / (batches - count)))
-        found = np.maximum(np.abs(one - other) - _ROUNDING, 0.0) / (chance + _ROUNDING)
-        larger = found > size
-        size = np.where(larger, found, size)
-        means = np.where(larger, np.stack([one, np.sqrt(variance / count), other]), means)
-    return size, Estimate(value=means[0], error=means[1]), means[2]
-
-
-def _standard_error(samples: np.ndarray) -> np.ndarray:
-    """Of the mean of independent samples (..., n, k)."""
-    return np.std(samples, axis=-2, ddof=1) / np.sqrt(samples.shape[-2])
-
-
-# ---- the tangent map itself
+        size = np.maximum(np.abs(one - other) - _ROUNDING, 0.0) / (chance + _ROUNDING)
+        found.append([size, one, np.sqrt(variance / count), other])
+    moments = np.array(found)
+    largest = moments[:, 0].argmax(axis=0)
+    return np.asarray(np.take_along_axis(moments, largest[None, None], axis=0)[0])
 
 
 def returned(
     network: AttentionNetwork,
     context: Context,
     *,
-    beta: float | np.ndarray,
     steps: int,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
-    threads: int | None = None,
+    **parameters: Unpack[Parameters],
 ) -> tuple[Context, np.ndarray]:
     """The context after `steps` steps, and its derivative (..., T·P, T·P) by the context before.
 
     Where the steps are the period of a cycle, this is the monodromy matrix, whose eigenvalues are
-    the Floquet multipliers. Vectors run over age (newest first), then feature, as in `tangent_map`.
-    beta, gamma, epsilon and the context broadcast as in `mean_field.trajectory`. Compiled; the
-    product of `tangent_map` along `mean_field.step` is the plain reference.
+    the Floquet multipliers. Rows and columns run over age (newest first), then feature.
+    parameters: β, γ, ε and threads, as in `Ensemble`.
 
     >>> from spinformer.dmft.network import Network
     >>> end, matrix = returned(Network.document(), Context(np.zeros((4, 3)), 0), beta=1.2, steps=4)
@@ -278,58 +243,19 @@ def returned(
     (0, (12, 12))
     """
     steps = check_integer("steps", steps, low=1)
-    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
-    window, features = ensemble.window, ensemble.features
-    dimension = window * features
+    ensemble = Ensemble(network, context, **parameters)
+    features, dimension = ensemble.features, ensemble.window * ensemble.features
 
-    def ring(clock: Clock) -> np.ndarray:
+    def ring() -> np.ndarray:
         """Where the components, by age and feature, lie in the ring of the kernels."""
-        slots = (clock.cursor - np.arange(window)) % window
-        return np.asarray((slots[:, None] * features + np.arange(features)).ravel())
+        return (ensemble.slots()[:, None] * features + np.arange(features)).ravel()
+
+    axes = np.eye(dimension)[ring()]
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        vectors = np.zeros((dimension, dimension, LANES))
-        vectors[np.arange(dimension), ring(clock)] = 1.0
-        clock = kernels.push(steps, 0, kernels.frame(block, vectors), block, clock)
-        # vectors[j, i] is the component i of the vector that began as axis j.
-        return clock, (np.swapaxes(vectors[:, ring(clock)], 0, 1),)
+        frame = kernels.frame(block, axes)
+        return kernels.push(steps, 0, frame, block, clock), (frame.vectors,)
 
-    (matrix,) = ensemble.run(task)
-    return ensemble.state(), matrix
-
-
-def tangent_map(
-    network: AttentionNetwork,
-    context: Context,
-    beta: float,
-    *,
-    gamma: float | None = None,
-    epsilon: float | None = None,
-) -> np.ndarray:
-    """∂(next window)/∂(window), (T·P, T·P), of one system, in plain NumPy.
-
-    Rows and columns run over age (newest first), then feature. Raises ValueError for a batch.
-
-    >>> from spinformer.dmft.network import Network
-    >>> matrix = tangent_map(Network.document(), Context(np.zeros((4, 3)), 0), 1.2)
-    >>> matrix.shape, bool((matrix[3:, :9] == np.eye(9)).all())
-    ((12, 12), True)
-    """
-    if fitting(network, context)[0].ndim != 2:
-        raise ValueError(f"context.attention must have shape (T, P), got {context.attention.shape}")
-    beta = check_real("beta", beta, low=0.0)
-    network = network.with_parameters(gamma=gamma, epsilon=epsilon)
-    size, features = network.context, network.features
-    gamma, window = network.gamma, tokens(network, context, beta)
-    # by[t, r, a, b] = ∂m^r_a / ∂A_b of the token of age t.
-    by = (1.0 - network.epsilon) * network.response(context.attention, beta=np.array(beta))
-    query = window[0, QUERY]
-    share = softmax_weights(window, gamma=gamma)
-    lean = share[:, None] * (window[:, VALUE] - attend(window, gamma=gamma))
-    blocks = share[:, None, None] * by[:, VALUE]
-    blocks += np.einsum("ta,tb->tab", lean, gamma * np.einsum("c,tcb->tb", query, by[:, KEY]))
-    blocks[0] += gamma * np.einsum("ta,tc,cb->ab", lean, window[:, KEY], by[0, QUERY])
-    full = np.zeros((size * features, size * features))
-    full[:features] = np.concatenate(list(blocks), axis=1)
-    full[features:, :-features] = np.eye((size - 1) * features)
-    return full
+    # vectors[j, i] is the component i of the vector that began as axis j.
+    (vectors,) = ensemble.run(task)
+    return ensemble.state(), np.ascontiguousarray(np.swapaxes(vectors[..., ring()], -1, -2))

