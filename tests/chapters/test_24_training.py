@@ -15,17 +15,10 @@ from torch.nn.functional import cosine_similarity
 
 from compendium.c24_training import grids, settings
 from compendium.c24_training.meter import METER
-from compendium.c24_training.sixteen import COPIES, MARKS, SYMBOLS, TOKENS, copy_task, train
-from compendium.c24_training.study import (
-    difference,
-    fit,
-    probe_layers,
-    sample_module,
-    score,
-    train_arm,
-    values_of,
-)
+from compendium.c24_training.study import difference, values_of
 from compendium.c24_training.tables import (
+    CHOSEN,
+    COPIES,
     DIGITS,
     RATES,
     RECALL,
@@ -42,13 +35,19 @@ from compendium.common.classifiers import (
     parameter_count,
     transformer_width,
 )
+from compendium.common.spin_modules import sample_module
 from compendium.common.token_tasks import (
+    MARKS,
+    SYMBOLS,
+    TOKENS,
+    copy_task,
     crowd_share,
     digit_images,
     digit_task,
     digits_as_tokens,
     recall_task,
 )
+from compendium.common.trained_stacks import fit, probe_layers, score, train_arm
 from spinformer.spins.module import SpinTransformerModule
 from spinformer.spins.vectors import one_spin
 
@@ -279,7 +278,7 @@ def test_drawn_spins_of_a_module():
     module = SpinTransformerModule(3, heads=1, solver="saddle", strength=1e-9)
     found = sample_module(module, torch.tensor([[[1.0, 2.0, 2.0]]]), sweeps=2000)
     exact = one_spin(np.array([1.0, 2.0, 2.0]) / 3**0.5, beta=1.0).magnetization[0]
-    np.testing.assert_allclose(found.spins[0, 0].numpy(), exact, atol=0.06)
+    np.testing.assert_allclose(found["spins"][0, 0].numpy(), exact, atol=0.06)
     module = SpinTransformerModule(128, heads=2, solver="saddle", strength=1.5, channel_maps=True)
     with torch.no_grad():
         module.map_in.copy_(torch.randn(128, 128) / 8)
@@ -289,19 +288,19 @@ def test_drawn_spins_of_a_module():
     with torch.no_grad():
         _, parts = module(inputs, return_parts=True)
     assert float(parts.response.norm() / parts.magnetization.norm()) > 0.2
-    assert float(found.noise) < 0.07
-    assert max(float(found.off_output), float(found.off_spins)) < 1.5 * float(found.noise)
+    assert float(found["noise"]) < 0.07
+    assert max(found["off_output"].item(), found["off_spins"].item()) < 1.5 * found["noise"].item()
     silent = SpinTransformerModule(8, heads=1, solver="saddle", response=False)
     same = torch.randn(1, 3, 8)
     found, long = (sample_module(silent, same, sweeps=sweeps) for sweeps in (64, 1600))
-    assert torch.equal(found.output, found.spins)
-    assert 2.5 < float(found.noise / long.noise) < 10
+    assert torch.equal(found["output"], found["spins"])
+    assert 2.5 < float(found["noise"] / long["noise"]) < 10
 
 
 @pytest.mark.parametrize(("arm", "task"), [("saddle", digit_task), ("positions", copy_task)])
 def test_side_by_side_is_one_by_one(arm, task):
     """With one answer a sample, and with several."""
-    given = {"steps": 6, "looks": (0, 6), "probed": 0, "batch": 16}
+    given = {"steps": 6, "looks": (0, 6), "probed": 0}
     own = {"tasks": [task(0), task(1)], "rates": [1e-2, 3e-3], "seeds": [7, 8]}
 
     def models():
@@ -317,24 +316,25 @@ def test_side_by_side_is_one_by_one(arm, task):
         assert abs(end.loss - start.loss) > 0.003
 
 
+def cells(*runs):
+    return [dict(zip(("split", "start", "rate", "strength"), run, strict=True)) for run in runs]
+
+
 def test_runs_of_an_arm_have_their_own_split_start_and_strength():
     runs = [(1, 0, 0.01, 0.6), (1, 1, 0.01, 0.6), (2, 0, 0.01, 2.0)]
-    given = {"depth": 1, "steps": 1, "looks": (0,), "probed": 0}
-    models, _, looks = train_arm("saddle", digit_task, runs=runs, **given)
-    for (split, start, _, strength), (look,) in zip(runs, looks, strict=True):
+    given = {"steps": 1, "looks": (0,), "probed": 0}
+    found = train_arm("saddle", digit_task, cells(*runs), **given)
+    for (split, start, _, strength), (_, _, _, (look,)) in zip(runs, found, strict=True):
         alone = _digits("saddle", seed=1000 * split + start, depth=1, strength=strength)
         test = digit_task(split).test
         assert look.loss == pytest.approx(score(alone, test[0], labels=test[1])[1], rel=1e-5)
-    weak, strong = (models[n].layers[0].log_strength.exp() for n in (1, 2))
+    weak, strong = (found[n][1].layers[0].log_strength.exp() for n in (1, 2))
     assert weak.mean() < 1 < strong[0]
 
 
-def test_a_step_that_is_not_finite_is_left_out_and_validation_is_validation():
-    task = digit_task(0)
-    given = {"tasks": [task], "rates": [1e-2], "seeds": [0]}
-    model, fresh = (_digits("one step", dim=8) for _ in range(2))
-    looks = fit([model], steps=1, looks=(0,), validate=True, probed=0, **given)
-    assert looks[0][0].accuracy == score(fresh, task.validation[0], labels=task.validation[1])[0]
+def test_a_step_that_is_not_finite_is_left_out():
+    given = {"tasks": [digit_task(0)], "rates": [1e-2], "seeds": [0]}
+    fresh = _digits("one step", dim=8)
     with torch.no_grad():
         fresh.readout.weight[0] = torch.inf
     start = {name: value.clone() for name, value in fresh.state_dict().items()}
@@ -416,7 +416,7 @@ def test_couplings_alone_carry_the_digits():
     again = dict(zip(saddle, np.roll(list(saddle.values()), 1), strict=True))
     assert sum(saddle[split] > again[split] for split in saddle) < 9
     for row, rows in (("B10", "recall"), ("B10b", "copies")):
-        assert set(settings.TABLES[row].read()["task"]) == {rows}
+        assert set(getattr(settings, row).read()["task"]) == {rows}
 
 
 @pytest.mark.claim("B10b")
@@ -439,7 +439,7 @@ def test_copies_are_learned_in_front_of_frozen_couplings():
     table = COPIES.read()
     places = table["accuracy"][table["arm"] == "positions"]
     assert abs(places.mean() - crowd) < 3 * places.std(ddof=1) / math.sqrt(10) + 0.005
-    judged = settings.TABLES["B10b"].read()
+    judged = settings.B10b.read()
     early = np.isin(judged["seen"], ("60 of 60", "30 of 60"))
     assert (judged["low"][early] > 0).all()
     late = (judged["seen"] == "100 of 100") & (judged["measure"] == "accuracy")
@@ -574,14 +574,16 @@ def test_correlations_along_depth():
 @pytest.mark.nightly
 def test_tables_hold_what_the_command_gives():
     """One training of two tables again, alone; the references of a split; the choice by hand."""
-    rate, strength = choice("recall", arm="attention")
+    chosen = choice("recall", arm="attention")
     tuning, table = TUNING.read(), RECALL.read()
     here = (tuning["experiment"] == "recall") & (tuning["arm"] == "attention")
     losses = tuning["loss"][here].reshape(len(RATES), len(TUNING_SPLITS)).mean(1)
-    assert rate == RATES[losses.argmin()]
+    assert chosen["rate"] == RATES[losses.argmin()]
     assert not set(tuning["split"]) & set(table["split"])
-    given = {"depth": 1, "steps": 200, "looks": (200,)}
-    _, _, [[look]] = train_arm("attention", recall_task, runs=[(1, 1, rate, strength)], **given)
+    cell = {"split": 1, "start": 1}
+    ((_, _, _, (look,)),) = train_arm(
+        "attention", recall_task, [cell | chosen], steps=200, looks=(200,)
+    )
     stored = {n: values_of(table, arm="attention", name=n)[3] for n in ("accuracy", "residual")}
     assert look.accuracy == pytest.approx(stored["accuracy"], abs=0.03)
     assert look.layers[0]["residual"] == pytest.approx(stored["residual"], abs=0.05)
@@ -591,24 +593,25 @@ def test_tables_hold_what_the_command_gives():
         assert row["accuracy"] == pytest.approx(references["accuracy"][here][0], abs=0.01)
     copies = COPIES.read()
     here = (copies["arm"] == "attention") & (copies["split"] == 1) & (copies["start"] == 1)
-    (row,) = train("attention", runs=[(1, 1)])
-    assert row["accuracy"] == pytest.approx(copies["accuracy"][here][0], abs=0.02)
-    assert row["parameters"] == copies["parameters"][here][0]
+    given = {"steps": 400, "looks": (400,), "probed": 0}
+    ((_, model, _, (look,)),) = train_arm(
+        "attention", copy_task, cells((1, 1, *CHOSEN["attention"])), **given
+    )
+    assert look.accuracy == pytest.approx(copies["accuracy"][here][0], abs=0.02)
+    assert parameter_count(model) == copies["parameters"][here][0]
 
 
 @pytest.mark.nightly
 def test_a_grid_holds_every_rate_and_both_looks(monkeypatch):
-    small = grids.Grid(
-        task=digit_task, depth=2, splits=(0, 1), rates={"saddle": (0.01, 0.03)}, cells=[], probed=5
-    )
+    small = grids.Grid(digit_task, (0, 1), {"saddle": (0.01, 0.03)}, cells=[], depth=2, probed=5)
     monkeypatch.setitem(grids.GRIDS, "small", small)
     rows = grids.grid_rows("small", arm="saddle", strength=0.5, updates=2)
-    cells = {(row["rate"], row["split"], row["seen"]): row for row in rows}
+    found = {(row["rate"], row["split"], row["seen"]): row for row in rows}
     assert len(rows) == 8
-    assert set(cells) == set(itertools.product((0.01, 0.03), (0, 1), (1, 2)))
+    assert set(found) == set(itertools.product((0.01, 0.03), (0, 1), (1, 2)))
     given = {"depth": 2, "steps": 2, "looks": (2,), "probed": 0}
-    _, _, [[look]] = train_arm("saddle", digit_task, runs=[(1, 0, 0.03, 0.5)], **given)
-    row = cells[0.03, 1, 2]
+    ((_, _, _, (look,)),) = train_arm("saddle", digit_task, cells((1, 0, 0.03, 0.5)), **given)
+    row = found[0.03, 1, 2]
     assert row["bits"] == pytest.approx(look.loss / np.log(2), rel=1e-3)
     assert row["held"] == pytest.approx(look.held / np.log(2), rel=1e-3)
     assert row["held"] != row["bits"]

@@ -48,7 +48,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from bookmaker.tables import Rows, Table
-from compendium.c24_training.study import sample_module, stacked
+from compendium.common.spin_modules import sample_module, stacked
 from compendium.c24a_teacher_and_student.penalty import coupling_excess
 from compendium.common.classifiers import LIMIT
 from compendium.common.rows import array_of, grid, median_rows
@@ -81,7 +81,7 @@ def examples(
     fields = torch.randn(samples, SITES, DIM, generator=generator, dtype=torch.float64)
     if data != "theory":
         sweeps *= LONGER if data == "long" else 1
-        return fields, sample_module(model, fields, sweeps=sweeps, seed=seed).output
+        return fields, sample_module(model, fields, sweeps=sweeps, seed=seed)["output"]
     with torch.no_grad():
         answers = model(fields)
     return fields, answers + NOISE * torch.randn(

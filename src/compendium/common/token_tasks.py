@@ -1,4 +1,4 @@
-"""What the stacks are trained on: digits cut into patches, and recall of pairs.
+"""What the stacks are trained on: digits cut into patches, recall of pairs, masked copies.
 
 Tokens are (count, N, features), labels (count,), or (count, N) with −100 where none is asked for.
 """
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Generator, Tensor
+from torch.nn.functional import one_hot
 
 from compendium.common.images import DIGIT_SHAPE, digit_labels, digits
 from spinformer.core.checks import check_integer
@@ -22,6 +23,8 @@ from spinformer.core.records import record
 VALIDATION, TEST = 297, 500
 # Recall: pairs of a key and a value.
 PAIRS, KEYS, VALUES = 7, 8, 8
+# Copies: tokens, kinds of content, and marks, each of which one source and one masked token bear.
+TOKENS, SYMBOLS, MARKS = 16, 8, 4
 
 
 @record
@@ -117,23 +120,52 @@ def recall_task(split: int) -> Task:
         values = torch.randint(VALUES, (count, PAIRS), generator=generator)
         asked = torch.randint(PAIRS, (count, 1), generator=generator)
         tokens = torch.zeros(count, PAIRS + 1, KEYS + VALUES + 1)
-        tokens[:, :PAIRS, :KEYS] = torch.nn.functional.one_hot(keys, KEYS).float()
-        tokens[:, :PAIRS, KEYS:-1] = torch.nn.functional.one_hot(values, VALUES).float()
-        wanted = keys.gather(1, asked)
-        tokens[:, PAIRS, :KEYS] = torch.nn.functional.one_hot(wanted[:, 0], KEYS).float()
+        tokens[:, :, :KEYS] = one_hot(torch.cat([keys, keys.gather(1, asked)], 1), KEYS)
+        tokens[:, :PAIRS, KEYS:-1] = one_hot(values, VALUES)
         tokens[:, PAIRS, -1] = 1.0
         return 3 * tokens, values.gather(1, asked)[:, 0]
 
+    return _endless(sample, split, classes=VALUES, readout="last")
+
+
+def copy_task(split: int) -> Task:
+    """Four of 16 tokens are masked and marked; each has the content of the token with its mark.
+
+    Every token but the masked ones holds one of 8 contents, drawn alike; of these 12, four sources
+    bear one of four marks each, and the masked tokens bear the same. All stand anywhere. Features
+    are one-hot, times the root of their number: embedded, they are about as large as the
+    positions. New samples without end; `split` draws the test set, the validation set is the same
+    for all.
+    """
+
+    def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        content = torch.randint(SYMBOLS, (count, TOKENS), generator=generator)
+        places = torch.rand(count, TOKENS, generator=generator).argsort(-1)
+        sources, masked = places[:, :MARKS], places[:, MARKS : 2 * MARKS]
+        labels = torch.full((count, TOKENS), -100)
+        labels.scatter_(1, masked, content.gather(1, sources))
+        tokens = torch.zeros(count, TOKENS, SYMBOLS + MARKS + 1)
+        tokens[..., :SYMBOLS] = one_hot(content, SYMBOLS)
+        rows = torch.arange(count)[:, None]
+        tokens[rows, masked] = 0.0
+        tokens[rows, masked, -1] = 1.0
+        for chosen in (sources, masked):
+            tokens[rows, chosen, SYMBOLS + torch.arange(MARKS)] = 1.0
+        return math.sqrt(tokens.shape[-1]) * tokens, labels
+
+    return _endless(sample, split, classes=SYMBOLS, readout="every")
+
+
+def _endless(
+    sample: Callable[[int, Generator], tuple[Tensor, Tensor]], split: int, **shape: Any
+) -> Task:
+    test = sample(TEST, torch_generator(20000 + split))
+    _, tokens, features = test[0].shape
     return Task(
         sample=sample,
         validation=sample(VALIDATION, torch_generator(12345)),
-        test=sample(TEST, torch_generator(20000 + split)),
-        shape={
-            "tokens": PAIRS + 1,
-            "features": KEYS + VALUES + 1,
-            "classes": VALUES,
-            "readout": "last",
-        },
+        test=test,
+        shape={"tokens": tokens, "features": features, **shape},
     )
 
 
