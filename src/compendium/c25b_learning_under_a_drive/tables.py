@@ -15,11 +15,11 @@ import numpy as np
 from bookmaker.tables import Rows, stored
 from compendium.c25b_learning_under_a_drive.study import (
     ARMS,
+    UPDATES,
     Batch,
     count_bits,
     focus,
     held_batch,
-    prefix_score,
     score,
     stationary_spins,
     text_part,
@@ -29,7 +29,6 @@ from compendium.common.rows import grid
 
 FOLDER = Path(__file__).parent
 RATES, STRENGTHS = (0.003, 0.01, 0.03), (1.0, 3.0)
-UPDATES = 400
 LOOKS = (0, 25, 50, 100, 200, 300)
 SEEDS, TEXT_SEEDS, SPLITS = tuple(range(10)), tuple(range(5)), (0, 1)
 # A split on which two arms were trained later, to see whether the lead is one of the first two.
@@ -49,12 +48,14 @@ def TUNING(task: str, arm: str) -> Rows:
     Attention has no strength and is given the rates alone.
     """
     held = held_batch(task, part="validation")
-    judge, held = (prefix_score, _thinned(held)) if arm == "symmetric" else (score, held)
-    rows: Rows = []
-    for setting in grid(strength=STRENGTHS[:1] if arm == "attention" else STRENGTHS, rate=RATES):
-        found = train(arm, task=task, **setting, seed=100, updates=UPDATES)
-        bits = judge(found[UPDATES], held).bits
-        rows.append({"rate": setting["rate"], "strength": setting["strength"], "bits": bits})
+    past_alone = arm == "symmetric"
+    held = _thinned(held) if past_alone else held
+    rows = []
+    for strength in STRENGTHS[:1] if arm == "attention" else STRENGTHS:
+        for rate in RATES:
+            network = train(arm, task=task, rate=rate, strength=strength, seed=100)[UPDATES]
+            bits = score(network, held, past_alone=past_alone).bits
+            rows.append({"rate": rate, "strength": strength, "bits": bits})
     return rows
 
 
@@ -80,13 +81,12 @@ def RECALL(arm: str, seed: int) -> Rows:
     Entropy in nats a step, per spin and component, of 32 sequences; not for attention.
     """
     kind = "driven" if arm == SHUFFLED else arm
-    options = {**chosen_setting(kind, task="recall"), "updates": UPDATES, "looks": LOOKS}
-    found = train(kind, task="recall", **options, seed=seed, shuffled=arm == SHUFFLED)
+    setting = {**chosen_setting(kind, task="recall"), "seed": seed, "looks": LOOKS}
+    found = train(kind, task="recall", shuffled=arm == SHUFFLED, **setting)
     held = held_batch("recall", part="test")
-    few = Batch(tokens=held.tokens[:32], targets=held.targets[:32])
-    rows: Rows = []
+    few = Batch(*(part[:32] for part in held))
+    rows = []
     for update, network in found.items():
-        result = score(network, held)
         spins = dict.fromkeys(("entropy", "beta", "strength", "focus"), float("nan"))
         if kind != "attention":
             mixer, parts = stationary_spins(network, few.tokens)
@@ -96,8 +96,7 @@ def RECALL(arm: str, seed: int) -> Rows:
                 "strength": float(mixer.log_strength.detach().exp().mean()),
                 "focus": focus(network, few),
             }
-        told = {"update": update, "bits": result.bits, "accuracy": result.accuracy}
-        rows.append(told | spins)
+        rows.append({"update": update, **score(network, held)._asdict(), **spins})
     return rows
 
 
@@ -117,7 +116,7 @@ def TEXT(arm: str, split: int, seed: int) -> Rows:
     From the past alone on every fourth window, and in one pass on these as well: `bits_quarter`.
     """
     setting = chosen_setting(arm, task="text")
-    found = train(arm, task="text", **setting, seed=seed, split=split, updates=UPDATES, looks=(0,))
+    found = train(arm, task="text", **setting, seed=seed, split=split, looks=(0,))
     held = held_batch("text", part="test", split=split)
     few, network = _thinned(held), found[UPDATES]
     entropy = [math.nan] * 2
@@ -128,7 +127,7 @@ def TEXT(arm: str, split: int, seed: int) -> Rows:
         {
             "bits": score(network, held).bits,
             "bits_quarter": score(network, few).bits,
-            "bits_past": prefix_score(network, few).bits,
+            "bits_past": score(network, few, past_alone=True).bits,
             "entropy_before": entropy[0],
             "entropy_after": entropy[1],
         }
@@ -142,4 +141,4 @@ def COUNTS(split: int) -> Rows:
 
 
 def _thinned(batch: Batch) -> Batch:
-    return Batch(tokens=batch.tokens[::4], targets=batch.targets[::4])
+    return Batch(*(part[::4] for part in batch))
