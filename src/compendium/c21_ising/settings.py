@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bookmaker.tables import Rows, Table, read_columns
+from bookmaker.tables import Rows, read_columns, stored
 from compendium.common.rows import median_rows
 
 _FOLDER = Path(__file__).parent
@@ -15,7 +15,16 @@ BOUNDS = {"tap": 0.015, "third": 0.015, "adaptive": 0.05}
 CLAUSES = ("naive", *BOUNDS, "edge")
 
 
-def setting_rows(clause: str, seeds: str) -> Rows:
+@stored(
+    _FOLDER / "settings_B7.csv",
+    units=[
+        {"clause": clause, "seeds": f"{first} to {first + 7}"}
+        for clause in CLAUSES
+        for first in (0, 8, 16)
+    ],
+    seconds=0.1,
+)
+def SETTINGS(clause: str, seeds: str) -> Rows:
     """The naive error over five times that of TAP, other errors and the edge under their bounds."""
     table = read_columns(_FOLDER / "cheap.csv")
     first = int(seeds.split(" ")[0])
@@ -27,15 +36,3 @@ def setting_rows(clause: str, seeds: str) -> Rows:
     else:
         left = 1.0 - table[f"B7.{clause}"] / BOUNDS[clause]
     return median_rows(left[runs])
-
-
-SETTINGS = Table(
-    path=_FOLDER / "settings_B7.csv",
-    units=[
-        {"clause": clause, "seeds": f"{first} to {first + 7}"}
-        for clause in CLAUSES
-        for first in (0, 8, 16)
-    ],
-    rows=setting_rows,
-    seconds=0.1,
-)

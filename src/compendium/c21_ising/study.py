@@ -10,24 +10,10 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 
-from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.plot.boxes import draw_boxes
 from spinformer.spins.ising import IsingStatistics, sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import MeanFieldSolution, solve_mean_field
-
-
-@record
-class ApproximationErrors:
-    """A mean-field solution of a batch beside the exact sums.
-
-    moments (...): root mean square over the spins of m_i − m_i^exact. log_partition (...): error
-    of ln Z per spin. solution: what was found, its flags included.
-    """
-
-    moments: np.ndarray
-    log_partition: np.ndarray
-    solution: MeanFieldSolution
 
 
 def multiply_adds(size: int) -> int:
@@ -54,18 +40,16 @@ def field_differences(
 
 def approximation_errors(
     couplings: np.ndarray, *, fields: np.ndarray, beta: float, method: str, truth: IsingStatistics
-) -> ApproximationErrors:
+) -> tuple[np.ndarray, np.ndarray, MeanFieldSolution]:
     """Errors of one approximation on a batch of systems whose exact statistics are `truth`.
 
-    A system whose equations were not solved counts with its last iterate, flagged in `solution`.
+    Root mean square over the spins of m_i − m_i^exact, (...); error of ln Z per spin, (...); and
+    the solution. A system whose equations were not solved counts with its last iterate.
     """
     found = solve_mean_field(couplings, fields=fields, beta=beta, method=method, throw=False)
     difference = found.magnetization - truth.magnetization
-    return ApproximationErrors(
-        moments=np.sqrt(np.mean(difference**2, axis=-1)),
-        log_partition=(found.log_partition - truth.log_partition) / difference.shape[-1],
-        solution=found,
-    )
+    moments = np.sqrt(np.mean(difference**2, axis=-1))
+    return moments, (found.log_partition - truth.log_partition) / difference.shape[-1], found
 
 
 def show_module_idea() -> None:

@@ -104,7 +104,11 @@ def TUNING(experiment: str, arm: str) -> Rows:
     cells = grid(rate=RATES, strength=strengths, split=TUNING_SPLITS)
     options: Any = {"depth": depth, "steps": steps, "looks": (steps,), "probed": 0}
     return [
-        {**cell, "accuracy": look.accuracy, "loss": math.inf if math.isnan(look.loss) else look.loss}
+        {
+            **cell,
+            "accuracy": look.accuracy,
+            "loss": math.inf if math.isnan(look.loss) else look.loss,
+        }
         for cell, _, _, (look,) in train_arm(arm, held, cells, **options)
     ]
 
