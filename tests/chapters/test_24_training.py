@@ -15,7 +15,6 @@ from torch.nn.functional import cosine_similarity
 
 from compendium.c24_training import grids, settings
 from compendium.c24_training.meter import METER
-from compendium.c24_training.study import difference, values_of
 from compendium.c24_training.tables import (
     CHOSEN,
     COPIES,
@@ -26,6 +25,8 @@ from compendium.c24_training.tables import (
     TUNING,
     TUNING_SPLITS,
     choice,
+    difference,
+    values_of,
 )
 from compendium.common.classifiers import (
     ARMS,

@@ -18,12 +18,12 @@ import numpy as np
 import torch
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c24_training.study import four_digits
 from compendium.common.classifiers import ARMS, parameter_count
-from compendium.common.rows import array_of, grid
+from compendium.common.rows import Columns, array_of, grid
 from compendium.common.spin_modules import sample_module
 from compendium.common.token_tasks import Task, copy_task, digit_images, digit_task, recall_task
-from compendium.common.trained_stacks import train_arm
+from compendium.common.trained_stacks import four_digits, train_arm
+from spinformer.core.statistics import mean_interval
 from spinformer.spins.module import SpinTransformerModule
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0)
@@ -197,3 +197,20 @@ def COPIES(experiment: str, arm: str) -> Rows:
         }
         for cell, model, _, (look,) in train_arm(arm, copy_task, cells, **options)
     ]
+
+
+def values_of(
+    table: Columns, *, arm: str, name: str, layer: int = -1, look: int = -1
+) -> np.ndarray:
+    """Column `name` of all trainings of `arm`, in the order of splits and starts.
+
+    `layer` 1 is the first, -1 the last; `look` 0 is before training, -1 after it.
+    """
+    found = array_of(table, name, "step", "layer", "split", "start", arm=arm)
+    return found[look, layer - 1 if layer > 0 else layer].ravel()
+
+
+def difference(table: Columns, *, arm: str, other: str) -> tuple[float, float, float]:
+    """Accuracy of `arm` less that of `other`, by split and start: mean, interval (Student)."""
+    mine, theirs = (values_of(table, arm=one, name="accuracy") for one in (arm, other))
+    return float((mine - theirs).mean()), *mean_interval(mine - theirs)

@@ -7,7 +7,7 @@ are the same for every layer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -210,3 +210,8 @@ def train_arm(
     rates = [cell["rate"] for cell in cells]
     looks = fit(models, tasks=tasks, rates=rates, seeds=seeds, **options)
     return list(zip(cells, models, tasks, looks, strict=True))
+
+
+def four_digits(values: Mapping[str, float]) -> dict[str, float]:
+    """The values as tables of trainings keep them."""
+    return {name: float(f"{value:.4g}") for name, value in values.items()}
