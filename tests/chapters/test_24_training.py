@@ -63,21 +63,19 @@ def _trained(model):
     return {name for name, p in model.named_parameters() if p.requires_grad}
 
 
-@pytest.mark.parametrize("patch", [1, 2, 4])
-def test_tokens_are_the_patches_of_the_images(patch):
-    data = digits_as_tokens(patch=patch, seed=3, dtype=torch.float64)
-    image, places = load_digits().images[1234], range(0, 8, patch)
+def test_tokens_are_the_patches_of_the_images():
+    data = digits_as_tokens(seed=3)
+    image, places = load_digits().images[1234], range(0, 8, 2)
     together = torch.cat([data.train_tokens, data.test_tokens])
-    assert together.shape == (1797, len(places) ** 2, patch**2)
-    assert abs(float(data.train_tokens.mean())) < 1e-12
-    assert abs(float(data.train_tokens.std()) - 1) < 1e-12
+    assert together.shape == (1797, 16, 4)
+    assert abs(float(data.train_tokens.mean())) < 1e-6
+    assert abs(float(data.train_tokens.std()) - 1) < 1e-6
     # The image, cut by slices, must be among the tokens once the scaling is undone.
-    cut = np.stack([image[r : r + patch, c : c + patch].ravel() for r in places for c in places])
+    cut = np.stack([image[r : r + 2, c : c + 2].ravel() for r in places for c in places])
     low, high = float(together.min()), float(together.max())
     restored = (together - low) / (high - low) * 16
-    assert float((restored - torch.tensor(cut)).abs().amax((-1, -2)).min()) < 1e-9
-    other = digits_as_tokens(patch=patch, seed=4, dtype=torch.float64)
-    assert not torch.equal(other.test_labels, data.test_labels)
+    assert float((restored - torch.tensor(cut)).abs().amax((-1, -2)).min()) < 1e-4
+    assert not torch.equal(digits_as_tokens(seed=4).test_labels, data.test_labels)
 
 
 def test_splits_share_no_image_and_all_the_validation():

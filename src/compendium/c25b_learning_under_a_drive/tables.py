@@ -2,6 +2,9 @@
 
 `tuning`: validation bits of each setting, one seed that the results do not use. `recall`, `text`:
 trainings with the setting that tuning chose. `counts`: letters, pairs and triples counted.
+`settings_B13b`: bits per character, or share of right answers, by which driven spins lead the null;
+the median of five trainings on a split with their range, of ten in recall with the second and
+ninth.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import numpy as np
 from bookmaker.tables import Rows, stored
 from compendium.c25b_learning_under_a_drive.study import (
     ARMS,
+    PAIRS,
     UPDATES,
     Batch,
     count_bits,
@@ -25,7 +29,7 @@ from compendium.c25b_learning_under_a_drive.study import (
     text_part,
     train,
 )
-from compendium.common.rows import grid
+from compendium.common.rows import array_of, grid, median_rows
 
 FOLDER = Path(__file__).parent
 RATES, STRENGTHS = (0.003, 0.01, 0.03), (1.0, 3.0)
@@ -36,6 +40,10 @@ THIRD = 2
 # The recall arm that is trained on answers dealt out by chance.
 SHUFFLED = "shuffled"
 TEXT_ARMS = ("driven", "symmetric", "uniform", "attention")
+
+
+def _thinned(batch: Batch) -> Batch:
+    return Batch(*(part[::4] for part in batch))
 
 
 @stored(
@@ -140,5 +148,37 @@ def COUNTS(split: int) -> Rows:
     return [{**count_bits(split), "characters": len(text_part("test", split=split))}]
 
 
-def _thinned(batch: Batch) -> Batch:
-    return Batch(*(part[::4] for part in batch))
+@stored(
+    FOLDER / "settings_B13b.csv",
+    units=[
+        *grid(
+            task=("text",),
+            null=("counted letters", "counted pairs", "uniform"),
+            place=[f"split {split}" for split in (*SPLITS, THIRD)],
+        ),
+        *grid(
+            task=("recall",),
+            null=("chance", "uniform", SHUFFLED),
+            place=[f"updates {update}" for update in (200, 300, 400)],
+        ),
+    ],
+    seconds=0.1,
+)
+def SETTINGS(task: str, null: str, place: str) -> Rows:
+    """What driven spins are ahead; `place`: "split 0" of the text, or "updates 400" of recall."""
+    kind, number = place.split()
+    table = (TEXT if kind == "split" else RECALL).read()
+    here = {"split" if kind == "split" else "update": int(number)}
+
+    def column(arm: str, name: str) -> np.ndarray:
+        return array_of(table, name, "seed", arm=arm, **here)
+
+    if task == "recall":
+        other = 1 / PAIRS if null == "chance" else column(null, "accuracy")
+        return median_rows(column("driven", "accuracy") - other)
+    counts, known = COUNTS.read(), {"counted pairs": "bigram", "counted letters": "unigram"}
+    if null in known:
+        other = counts[known[null]][counts["split"] == int(number)]
+    else:
+        other = column(null, "bits")
+    return median_rows(other - column("driven", "bits"))

@@ -35,3 +35,17 @@ def means(axis: Axes, x: ArrayLike, rows: np.ndarray, color: str, **style: Any) 
     """Mean and Student's interval of samples (samples, n)."""
     low, high = np.transpose([mean_interval(column) for column in rows.T])
     intervals(axis, x, [low, rows.mean(0), high], color, **style)
+
+
+def size_errors(
+    axis: Axes, sizes: np.ndarray, value: np.ndarray, error: np.ndarray, color: str, **style: Any
+) -> None:
+    """Errors against the number of spins on logarithmic axes, with bars and ticks at the sizes.
+
+    Values within their error of zero, which noise may have made negative, are left out.
+    """
+    keep = value > error
+    points(axis, sizes[keep], value[keep], error[keep], color, ms=4, **style)
+    axis.set(xscale="log", yscale="log", xlabel="spins $N$")
+    axis.set_xticks(sizes, [str(n) for n in sizes])
+    axis.minorticks_off()

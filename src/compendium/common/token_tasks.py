@@ -15,7 +15,6 @@ from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
 from compendium.common.images import DIGIT_SHAPE, digit_labels, digits
-from spinformer.core.checks import check_integer
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 
@@ -48,51 +47,44 @@ class Task:
     shape: dict[str, Any]
 
 
-def digits_as_tokens(
-    *,
-    patch: int = 2,
-    seed: TorchSeed = 0,
-    dtype: torch.dtype = torch.float32,
-) -> TokenData:
-    """The 1797 handwritten digits of 8 x 8 pixels, cut into square patches of `patch` pixels.
+def digits_as_tokens(*, seed: TorchSeed = 0) -> TokenData:
+    """The 1797 handwritten digits of 8 x 8 pixels, cut into 16 square patches of 2 x 2 pixels.
 
-    `patch` is 1, 2 or 4 (64, 16 or 4 tokens). Images are shuffled by `seed` before a third of them
-    is set aside; tokens are centred and scaled by mean and deviation of the training set.
+    Images are shuffled by `seed` before a third of them is set aside; tokens are centred and scaled
+    by mean and deviation of the training set.
     """
-    tokens, labels = _patches((patch, patch), dtype)
+    tokens, labels = _patches(2, 2)
     order = torch.randperm(len(labels), generator=torch_generator(seed))
-    tokens, targets = tokens[order], labels[order]
+    tokens, labels = tokens[order], labels[order]
     held = len(labels) // 3
-    train = tokens[held:]
-    tokens = (tokens - train.mean()) / train.std()
+    tokens = (tokens - tokens[held:].mean()) / tokens[held:].std()
     return TokenData(
         train_tokens=tokens[held:],
-        train_labels=targets[held:],
+        train_labels=labels[held:],
         test_tokens=tokens[:held],
-        test_labels=targets[:held],
+        test_labels=labels[:held],
     )
 
 
 def digit_images(
-    split: int, *, images: int = 1000
+    split: int,
 ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Pixels (1797, 64) in raster order, labels, and the rows for training, validation and test.
 
     297 images, the same for every `split`, are for tuning only; of the others `split` draws 500
-    for the test, and `images` of the rest are trained on.
+    for the test, the rest is trained on.
     """
     pixels, labels = digits(), digit_labels()
     aside = torch.randperm(len(labels), generator=torch_generator(12345)).numpy()
     others = aside[VALIDATION:]
     others = others[torch.randperm(len(others), generator=torch_generator(split)).numpy()]
-    count = check_integer("images", images, low=1, high=len(others) - TEST)
-    return pixels, labels, (others[TEST : TEST + count], aside[:VALIDATION], others[:TEST])
+    return pixels, labels, (others[TEST:], aside[:VALIDATION], others[:TEST])
 
 
-def digit_task(split: int, *, images: int = 1000) -> Task:
+def digit_task(split: int) -> Task:
     """Digits of `digit_images` as 8 patches, 2 pixels high and 4 wide; read from the mean token."""
-    _, _, (train, held, test) = digit_images(split, images=images)
-    tokens, labels = _patches((2, 4), torch.float32)
+    _, _, (train, held, test) = digit_images(split)
+    tokens, labels = _patches(2, 4)
     tokens = (tokens - tokens[train].mean()) / tokens[train].std()
     rows = torch.from_numpy(train)
 
@@ -175,7 +167,6 @@ def crowd_share(draws: int, *, kinds: int) -> float:
     Values are drawn alike from `kinds`. For n draws of K kinds, none comes more often than m with
     P = n! [xⁿ] (Σ_{k≤m} xᵏ/k!)^K / Kⁿ, and the mean of the largest number is Σ_m (1 − P).
     """
-    draws, kinds = check_integer("draws", draws, low=1), check_integer("kinds", kinds, low=1)
     mean = 0.0
     for most in range(draws):
         part = np.polynomial.Polynomial([1 / math.factorial(k) for k in range(most + 1)])
@@ -185,12 +176,10 @@ def crowd_share(draws: int, *, kinds: int) -> float:
     return mean / draws
 
 
-def _patches(patch: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _patches(high: int, wide: int) -> tuple[Tensor, Tensor]:
     """Patches of so many rows and columns as tokens, and the labels."""
     # Back to the grey values 0 … 16, integers: their sums have no rounding.
-    images, labels = 8.0 * (digits() + 1.0), digit_labels()
-    high, wide = patch
+    pixels = torch.tensor(8.0 * (digits() + 1.0), dtype=torch.float32)
     down, across = DIGIT_SHAPE[0] // high, DIGIT_SHAPE[1] // wide
-    pixels = torch.tensor(images, dtype=dtype).reshape(-1, down, high, across, wide)
-    tokens = pixels.permute(0, 1, 3, 2, 4).reshape(len(labels), down * across, high * wide)
-    return tokens, torch.tensor(labels)
+    cut = pixels.reshape(-1, down, high, across, wide).transpose(2, 3)
+    return cut.reshape(-1, down * across, high * wide), torch.tensor(digit_labels())
