@@ -56,7 +56,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, stored
 from compendium.c21a_cheap_free_energies.unrolled import state_evolution, unrolled_tap
-from compendium.common.rows import grid, share_rows
+from compendium.common.rows import Columns, grid, share_rows
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate
 from spinformer.spins.ising import sherrington_kirkpatrick
@@ -217,15 +217,15 @@ def fall_of_errors() -> dict[tuple[str, str], Fall]:
     """
     table = ERRORS.read()
     return {
-        (kind, theory): _fall(table[theory], table["size"], table["kind"] == kind, seen=True)
+        (kind, theory): _fall(table, theory, table["kind"] == kind, seen=True)
         for kind in BETAS
         for theory in THEORIES
     }
 
 
-def _fall(column: np.ndarray, sizes: np.ndarray, rows: np.ndarray, *, seen: bool) -> Fall:
+def _fall(table: Columns, name: str, rows: np.ndarray, *, seen: bool) -> Fall:
     """Means over systems of each size; their exponent, if `seen` of those above their error."""
-    means = _means(column, sizes, rows)
+    means = _means(table[name], table["size"], rows)
     known = np.array(list(means))
     value, error = np.array([(m.value, m.error) for m in means.values()]).T
     keep = (value > error) | (not seen)
@@ -254,7 +254,7 @@ def FASTER(smallest: int, largest: int, half: int) -> Rows:
     table = ERRORS.read()
     here = (table["kind"] == "gaussian") & (table["copy"] % 2 == half)
     here &= (table["size"] >= smallest) & (table["size"] <= largest)
-    slope = _fall(table["adaptive"], table["size"], here, seen=False).slope
+    slope = _fall(table, "adaptive", here, seen=False).slope
     return _setting(slope, against=-1.0, sign=-1)
 
 
@@ -299,10 +299,10 @@ def EXACT(clause: str, smallest: int, systems: str, beta: float) -> Rows:
         here &= table["copy"] % 2 == int(systems == "odd")
     sizes, counts = np.unique(table["size"][here], return_counts=True)
     here &= np.isin(table["size"], sizes[counts > 1])
-    mine = _fall(table[theory], table["size"], here, seen=True).slope
+    mine = _fall(table, theory, here, seen=True).slope
     if rival is None:
         return _setting(mine, against=bound, sign=1 if theory == "naive" else -1)
-    other = _fall(table[rival], table["size"], here, seen=True).slope
+    other = _fall(table, rival, here, seen=True).slope
     error = np.hypot(other.error, mine.error)
     gap = Estimate(value=other.value - mine.value, error=error, samples=mine.samples)
     return _setting(gap, against=bound, sign=1)
@@ -377,11 +377,9 @@ def width_exponent(beta: float, *, smallest: int = 32, systems: str = "first") -
     """Exponent with which the mean width of a system's overlaps falls, sizes from `smallest` on."""
     tables = {"first": [OVERLAPS], "new": [OVERLAPS_AGAIN], "all": [OVERLAPS, OVERLAPS_AGAIN]}
     read = [table.read() for table in tables[systems]]
-    beta_of, size, spread = (
-        np.concatenate([t[name] for t in read]) for name in ("beta", "size", "spread")
-    )
-    here = (beta_of == beta) & (size >= smallest)
-    return _fall(spread, size, here, seen=False).slope
+    table = {name: np.concatenate([t[name] for t in read]) for name in ("beta", "size", "spread")}
+    here = (table["beta"] == beta) & (table["size"] >= smallest)
+    return _fall(table, "spread", here, seen=False).slope
 
 
 @stored(

@@ -12,12 +12,7 @@ from matplotlib.patches import Patch
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
 
-PART_COLORS = {
-    "residual": "black",
-    "first_step": "blue",
-    "higher_orders": "sky",
-    "response": "red",
-}
+PART_COLORS = {"residual": "black", "first_step": "blue", "higher_orders": "sky", "response": "red"}
 PART_LABELS = {
     "residual": "residual",
     "first_step": "one attention step",

@@ -50,14 +50,7 @@ from compendium.common.models import encoder
 from compendium.common.rows import array_of, grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
-from spinformer.language.encoder import (
-    LanguageModel,
-    LayerTrace,
-    embed,
-    join_traces,
-    run_layer,
-    run_model,
-)
+from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import random_weights
 from spinformer.spins.large_d import vector_spins
@@ -221,27 +214,6 @@ FEED_FORWARD = ("own", "response", "other head", "shuffled", "onsager", "random 
 Text = tuple[LayerTrace, LayerParts]
 
 
-@torch.no_grad()
-def text_parts(
-    model: LanguageModel,
-    layer: int,
-    *,
-    seed: int = 0,
-    windows: int = WINDOWS,
-    length: int = LENGTH,
-    texts: Mapping[str, str] | None = None,
-) -> dict[str, Text]:
-    """Trace and parts of `layer` on the first windows of every text, by the text's name."""
-    found = {}
-    for name, words in (sample_texts() if texts is None else texts).items():
-        states = embed(model, text_windows(model, words, length)[:windows])
-        for below in range(layer):
-            states = run_layer(model, below, inputs=states).outputs
-        trace = run_layer(model, layer, inputs=states)
-        found[name] = (trace, layer_parts(model, trace, seed=seed))
-    return found
-
-
 def attention_scores(
     terms: Sequence[Mapping[str, Tensor]],
     *,
@@ -289,23 +261,22 @@ def feed_forward_scores(
     """R² of the feed-forward output on each text, from the others; at least three texts."""
     width = model.architecture.width
     draw = torch.randn(width, width, generator=torch_generator(seed), dtype=torch.float64)
-    blocks, targets = [], []
+    blocks, targets, cosines = [], [], []
     for trace, parts in texts:
-        own = trace.normalized.flatten(0, 1)
+        own, output = (
+            x.flatten(0, 1) for x in (trace.normalized, feed_forward_output(model, trace))
+        )
         share = parts.onsager.mean(dim=1).flatten().unsqueeze(-1)
-        known = {name: part.flatten(0, 1) for name, part in parts.responses.items()}
+        block = {name: part.flatten(0, 1) for name, part in parts.responses.items()}
         random = functional.gelu(functional.normalize(own, dim=-1) @ draw)
-        blocks.append({"own": own, **known, "onsager": share * own, "random units": random})
-        targets.append(feed_forward_output(model, trace).flatten(0, 1))
+        blocks.append({"own": own, **block, "onsager": share * own, "random units": random})
+        targets.append(output)
+        both = (x - x.mean(dim=0) for x in (block["response"], output))
+        cosines.append(float(functional.cosine_similarity(*(x.flatten() for x in both), dim=0)))
     sets = {name: ("own",) if name == "own" else ("own", name) for name in FEED_FORWARD}
     sets["response alone"] = ("response",)
     scores = {name: unseen_scores(blocks, chosen, targets) for name, chosen in sets.items()}
-    scores["cosine"] = []
-    for block, target in zip(blocks, targets, strict=True):
-        response, output = (x - x.mean(dim=0) for x in (block["response"], target))
-        cosine = (response * output).sum() / response.norm() / output.norm()
-        scores["cosine"].append(float(cosine))
-    return scores
+    return {**scores, "cosine": cosines}
 
 
 def unseen_scores(
@@ -368,23 +339,24 @@ def LAYERS(weights: str, seed: int, layer: int) -> Rows:
 
     A row for each text, target and part.
     """
-    model = encoder()
+    model, texts = encoder(), sample_texts()
     if weights != "trained":
         model = random_weights(model, weights, seed=seed)
-    found = text_parts(model, layer, seed=seed)
-    each = list(found.values())
+    with torch.no_grad():
+        windows = [text_windows(model, words, LENGTH)[:WINDOWS] for words in texts.values()]
+        traces = [run_model(model, tokens)[layer] for tokens in windows]
+        found = [(trace, layer_parts(model, trace, seed=seed)) for trace in traces]
+    terms, attended = [parts.terms for _, parts in found], [trace.attended for trace in traces]
     targets = {
-        "attention": attention_scores(
-            [parts.terms for _, parts in each], targets=[trace.attended for trace, _ in each]
-        ),
-        "feed-forward": feed_forward_scores(model, each, seed=seed),
-        "normalization": normalization_scores(each),
+        "attention": attention_scores(terms, targets=attended),
+        "feed-forward": feed_forward_scores(model, found, seed=seed),
+        "normalization": normalization_scores(found),
     }
     return [
         {"text": text, "target": target, "part": part, "score": score}
         for target, scores in targets.items()
         for part, values in scores.items()
-        for text, score in zip(found, values, strict=True)
+        for text, score in zip(texts, values, strict=True)
     ]
 
 

@@ -198,8 +198,7 @@ def TEACHER(data: str, student: str, samples: int) -> Rows:
 
 
 @tables.stored(
-    Path(__file__).with_name("scale.csv"),
-    units=grid(data=("theory", "spins"), samples=(16,)),
+    Path(__file__).with_name("scale.csv"), units=grid(data=("theory", "spins"), samples=(16,))
 )
 def SCALE(data: str, samples: int) -> Rows:
     """One row a teacher: what ln β and ln g of the saddle's student are above the teacher's."""

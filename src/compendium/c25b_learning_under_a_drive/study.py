@@ -34,10 +34,7 @@ from spinformer.spins.module import DrivenParts, DrivenSpinModule
 
 PAIRS, KEYS, WINDOW = 8, 16, 32
 # Sizes of the two embeddings whose sum is a token, and of the read-out.
-SHAPES = {
-    "recall": (KEYS, PAIRS + 1, PAIRS),
-    "text": (len(ALPHABET), WINDOW, len(ALPHABET)),
-}
+SHAPES = {"recall": (KEYS, PAIRS + 1, PAIRS), "text": (len(ALPHABET), WINDOW, len(ALPHABET))}
 # Pseudo-counts among which a validation part chooses.
 WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
