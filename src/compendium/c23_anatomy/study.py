@@ -97,58 +97,39 @@ def dissect(
     `fields` h (..., N, D); `bilinear` A (D, D); `strength` g; `couplings` replaces the softmax by
     fixed couplings (..., N, N), without response. Differentiable.
     """
-    root = fields.shape[-1] ** 0.5
-
-    def couplings_of(h: Tensor) -> Tensor:
-        if couplings is not None:
-            return couplings.expand(*h.shape[:-1], h.shape[-2])
-        options: Any = {"strength": strength, "mask_diagonal": mask_diagonal}
-        return softmax_couplings(h, bilinear=bilinear, scale=gamma * root, **options)
-
-    coupled = couplings_of(fields)
-    solved = vector_spins(coupled, fields=fields * root, beta=beta)
-    correlation = solved.correlations
-    symmetric = (coupled + coupled.mT) / 2
+    root, fixed = fields.shape[-1] ** 0.5, couplings is not None
+    scores: Any = {"bilinear": bilinear, "scale": gamma * root, "strength": strength}
+    if couplings is None:
+        couplings = softmax_couplings(fields, **scores, mask_diagonal=mask_diagonal)
+    couplings = couplings.expand(*fields.shape[:-1], fields.shape[-2])
+    solved = vector_spins(couplings, fields=fields * root, beta=beta)
+    known: Any = {"couplings": couplings, "correlation": solved.correlations}
+    response = torch.zeros_like(fields) if fixed else softmax_response(fields, **known, **scores)
+    symmetric = (couplings + couplings.mT) / 2
     diagonal = symmetric.diagonal(dim1=-2, dim2=-1)
-    tau = solved.saddle.t - diagonal
+    tau = (solved.saddle.t - diagonal).unsqueeze(-1)
     spins = solved.magnetization / root
-    residual = fields / (2 * tau.unsqueeze(-1))
-    first = ((symmetric - torch.diag_embed(diagonal)) @ residual) / tau.unsqueeze(-1)
-    keep = fields.requires_grad or coupled.requires_grad
+    residual = fields / (2 * tau)
+    first = ((symmetric - torch.diag_embed(diagonal)) @ residual) / tau
     return Anatomy(
         residual=residual,
         first_step=first,
         higher_orders=spins - residual - first,
-        response=autograd_response(
-            fields, couplings_of, correlation=correlation, create_graph=keep
-        ),
-        couplings=coupled,
-        correlation=correlation,
+        response=response,
         free_energy=solved.free_energy,
+        **known,
     )
 
 
 def autograd_response(
-    fields: Tensor,
-    couplings_of: Callable[[Tensor], Tensor],
-    *,
-    correlation: Tensor,
-    create_graph: bool = False,
+    fields: Tensor, couplings_of: Callable[[Tensor], Tensor], *, correlation: Tensor
 ) -> Tensor:
-    """Σ_{m,n} C_mn ∂J_mn/∂h_i for any couplings J = `couplings_of`(h).
-
-    C is held fixed, as Eq. (sigmaweird) asks. With `create_graph` the result can be
-    differentiated again; else it carries no history.
-    """
-    if not create_graph:
-        fields, correlation = fields.detach(), correlation.detach()
-    with torch.enable_grad():
-        probe = fields if fields.requires_grad else fields.clone().requires_grad_()
-        couplings = couplings_of(probe)
-        if not couplings.requires_grad:
-            return torch.zeros_like(fields)
-        (response,) = torch.autograd.grad(couplings, probe, correlation, create_graph=create_graph)
-    return response
+    """Σ_{m,n} C_mn ∂J_mn/∂h_i for any couplings J = `couplings_of`(h), C held fixed; no history."""
+    probe = fields.detach().clone().requires_grad_()
+    couplings = couplings_of(probe)
+    if not couplings.requires_grad:
+        return torch.zeros_like(fields)
+    return torch.autograd.grad(couplings, probe, correlation.detach())[0]
 
 
 def exponential_couplings(
@@ -258,30 +239,25 @@ def derivative_errors(
     """Largest deviations of the parts of m from derivatives that know nothing of them.
 
     `autograd`: m from −(1/D) dF/dh through couplings and saddle point together. `formula`: the
-    response from its closed form. `difference`: m along `push` (..., N, D) from finite differences
-    of F with the saddle point solved again.
+    response, a closed form, from automatic derivatives. `difference`: m along `push` (..., N, D)
+    from finite differences of F with the saddle point solved again.
     """
-    dim = fields.shape[-1]
+    root = fields.shape[-1] ** 0.5
 
     def anatomy_at(h: Tensor) -> Anatomy:
         return dissect(h, bilinear=bilinear, beta=beta, gamma=gamma, **options)
 
+    def couplings_of(h: Tensor) -> Tensor:
+        return softmax_couplings(h, bilinear=bilinear, scale=gamma * root, **options)
+
     anatomy, probe = anatomy_at(fields), fields.clone().requires_grad_()
-    couplings = softmax_couplings(probe, bilinear=bilinear, scale=gamma * dim**0.5, **options)
-    energy = free_energy(couplings, fields=probe * dim**0.5, beta=beta).sum() / dim
+    energy = free_energy(couplings_of(probe), fields=probe * root, beta=beta).sum() / root**2
     (slope,) = torch.autograd.grad(-energy, probe)
-    closed = softmax_response(
-        fields,
-        bilinear=bilinear,
-        couplings=anatomy.couplings,
-        correlation=anatomy.correlation,
-        scale=gamma * dim**0.5,
-        strength=options["strength"],
-    )
-    along = -slope_at_zero(lambda x: anatomy_at(fields + x * push).free_energy, step=1e-3) / dim
+    automatic = autograd_response(fields, couplings_of, correlation=anatomy.correlation)
+    along = slope_at_zero(lambda x: -anatomy_at(fields + x * push).free_energy, step=1e-3) / root**2
     errors = {
         "autograd": anatomy.magnetization - slope,
-        "formula": anatomy.response - closed,
+        "formula": anatomy.response - automatic,
         "difference": along - (anatomy.magnetization * push).sum((-2, -1)),
     }
     return {name: float(error.abs().max()) for name, error in errors.items()}
@@ -310,22 +286,17 @@ def exact_pair(
     Fields in a plane, the same scores in every D. The diagonal of the couplings is kept: with a
     masked one a pair does not respond at all.
     """
+    root = dim**0.5
     h = torch.zeros(2, dim, dtype=torch.float64)
     h[0, 0], h[1, 0], h[1, 1] = 1.0, 0.6, 0.8
     a = torch.zeros(dim, dim, dtype=torch.float64)
     # The same scores in every D: the factor √D of the couplings is taken out again.
-    a[:2, :2] = torch.tensor([[1.0, -0.5], [0.3, 0.7]]) * 3 / dim**0.5
+    a[:2, :2] = torch.tensor([[1.0, -0.5], [0.3, 0.7]]) * 3 / root
     large = dissect(h, bilinear=a, beta=beta, gamma=gamma, strength=strength, mask_diagonal=False)
-    exact = two_spins(large.couplings.numpy(), fields=(h * dim**0.5).numpy(), beta=beta)
-    response = softmax_response(
-        h,
-        bilinear=a,
-        couplings=large.couplings,
-        correlation=torch.from_numpy(exact.correlation),
-        scale=gamma * dim**0.5,
-        strength=strength,
-    )
-    return large, torch.from_numpy(exact.magnetization) / dim**0.5, response
+    exact = two_spins(large.couplings.numpy(), fields=(h * root).numpy(), beta=beta)
+    known: Any = {"couplings": large.couplings, "correlation": torch.tensor(exact.correlation)}
+    response = softmax_response(h, bilinear=a, scale=gamma * root, strength=strength, **known)
+    return large, torch.tensor(exact.magnetization) / root, response
 
 
 def hub_couplings(sites: int, *, strength: float) -> Tensor:

@@ -271,8 +271,8 @@ def feed_forward_scores(
         random = functional.gelu(functional.normalize(own, dim=-1) @ draw)
         blocks.append({"own": own, **block, "onsager": share * own, "random units": random})
         targets.append(output)
-        both = (x - x.mean(dim=0) for x in (block["response"], output))
-        cosines.append(float(functional.cosine_similarity(*(x.flatten() for x in both), dim=0)))
+        one, other = ((x - x.mean(dim=0)).flatten() for x in (block["response"], output))
+        cosines.append(float(functional.cosine_similarity(one, other, dim=0)))
     sets = {name: ("own",) if name == "own" else ("own", name) for name in FEED_FORWARD}
     sets["response alone"] = ("response",)
     scores = {name: unseen_scores(blocks, chosen, targets) for name, chosen in sets.items()}
