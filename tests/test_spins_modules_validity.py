@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from compendium.c24a_teacher_and_student.penalty import coupling_excess
+from compendium.c24a_teacher_and_student.study import coupling_excess
 from spinformer.spins.large_d import find_saddle, magnetization
 from spinformer.spins.module import (
     Solver,
@@ -178,7 +178,7 @@ def test_trust_needs_convergence_physics_and_a_small_error():
 def test_the_penalty_counts_negative_couplings():
     pair = torch.tensor([[0.0, -1.5], [-1.5, 0.0]], dtype=DOUBLE)
     beta = torch.ones(1, 1, dtype=DOUBLE)
-    assert float(coupling_excess(pair, beta=beta)) == pytest.approx(0.25)
+    assert float(coupling_excess(pair, beta=beta, limit=1.0)) == pytest.approx(0.25)
 
 
 def test_rows_that_tie_share_what_a_limited_strength_takes_back():

@@ -81,7 +81,7 @@ def test_faces_return_where_plain_loops_say():
     assert wanted["mean face", True] == 100
     assert 90 < wanted["none", True] < 100
     assert wanted["none", False] < wanted["mean face", False] < 90
-    spins = images.binarize(faces, threshold="image")
+    spins = images.binarize(faces)
     rng = np.random.default_rng(1)
     plain = np.array(
         [plain_hopfield(spins[rng.choice(100, 6, replace=False)], rng) for _ in range(30)]

@@ -31,12 +31,11 @@ def test_errors_of_ising_approximations():
     assert slope == pytest.approx(solve_exact(couplings[0], **one).magnetization, abs=1e-7)
     batch = {"fields": fields, "beta": 0.5}
     truth = solve_exact(couplings, **batch)
-    errors = approximation_errors(couplings, **batch, method="naive", truth=truth)
-    found = errors.solution
+    moments, log_z, found = approximation_errors(couplings, **batch, method="naive", truth=truth)
     norms = np.linalg.norm(found.magnetization - truth.magnetization, axis=1)
-    np.testing.assert_allclose(errors.moments, norms / np.sqrt(8))
+    np.testing.assert_allclose(moments, norms / np.sqrt(8))
     gaps = (found.log_partition - truth.log_partition) / 8
-    np.testing.assert_allclose(errors.log_partition, gaps)
+    np.testing.assert_allclose(log_z, gaps)
 
 
 @pytest.mark.nightly
@@ -51,10 +50,10 @@ def test_rows_computed_again(table):
     )
     for beta, method in ((0.5, "naive"), (0.5, "tap"), (1.0, "adaptive")):
         truth = solve_exact(couplings, fields=fields, beta=beta)
-        found = approximation_errors(
+        moments, _, _ = approximation_errors(
             couplings, fields=fields, beta=beta, method=method, truth=truth
         )
-        assert np.median(found.moments) == pytest.approx(table[f"B7.{method}"][row], rel=0.06)
+        assert np.median(moments) == pytest.approx(table[f"B7.{method}"][row], rel=0.06)
 
 
 @pytest.mark.parametrize("name", list(FILES))

@@ -13,9 +13,6 @@ from compendium.c21a_cheap_free_energies.study import (
     draw_system,
     fall_of_errors,
     glass_susceptibility,
-    orthogonal_couplings,
-    pattern_couplings,
-    sparse_couplings,
     squared_error,
 )
 from compendium.c21a_cheap_free_energies.unrolled import unrolled_tap
@@ -198,9 +195,9 @@ def test_exponents_own_up_to_scatter():
 
 
 def test_ensembles_have_unit_rows_and_their_spectra():
-    memory = pattern_couplings(600, load=2.0, seed=1)
-    rotated = orthogonal_couplings(600, seed=1)
-    graph = sparse_couplings(600, degree=4, seed=1)
+    memory, rotated, graph = (
+        draw_system(kind, size=600, seed=1)[0] for kind in ("patterns", "rotated", "sparse")
+    )
     for j in (memory, rotated, graph):
         assert (j == j.T).all()
         assert not np.diagonal(j).any()
@@ -212,4 +209,4 @@ def test_ensembles_have_unit_rows_and_their_spectra():
     assert np.linalg.eigvalsh(memory)[-1] == pytest.approx(
         (1 + np.sqrt(2)) ** 2 / np.sqrt(2) - np.sqrt(2), abs=0.1
     )
-    assert not np.array_equal(graph, sparse_couplings(600, degree=4, seed=2))
+    assert not np.array_equal(graph, draw_system("sparse", size=600, seed=2)[0])

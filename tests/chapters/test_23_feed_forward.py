@@ -71,20 +71,20 @@ def test_own_token_share_limits():
 
 def test_per_token_fit_finds_what_is_there():
     generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(4000, 3, generator=generator)
+    inputs = torch.randn(4000, 3, generator=generator).double()
     targets = torch.stack([inputs[:, 0] - inputs[:, 1], inputs[:, 2].square()], dim=1)
     wide = {"targets": targets, "width": 64, "steps": 600, "seed": 0}
     network = fit_per_token(inputs, **wide, elsewhere=(inputs, targets))
     assert network["test"] > 0.97
     assert network["elsewhere"] > 0.97
-    noise = torch.randn(4000, 2, generator=generator)
+    noise = torch.randn(4000, 2, generator=generator).double()
     assert fit_per_token(inputs, targets=noise, width=16, steps=300, seed=0)["test"] < 0.02
     # Scales are per feature, and from the training set alone: units and offsets of a feature
     # change nothing, nor does what the test set holds change the training.
-    units = torch.tensor([1e-3, 1.0, 1e3])
+    units = torch.tensor([1e-3, 1.0, 1e3]).double()
     short = {"targets": targets, "width": 8, "steps": 50, "seed": 0}
     plain = fit_per_token(inputs, **short)
-    scaled = fit_per_token(inputs.double() * units + 5 * units, **short)
+    scaled = fit_per_token(inputs * units + 5 * units, **short)
     assert scaled["train"] == pytest.approx(plain["train"], abs=1e-6)
     strange = inputs.clone()
     strange[3000:] *= 1e3

@@ -19,7 +19,6 @@ from compendium.c23c_real_layer.study import (
     layer_parts,
     mixing_terms,
     normalization_scores,
-    text_parts,
 )
 from spinformer.language.encoder import embed, run_layer, run_model
 from spinformer.language.text import sample_texts, text_windows
@@ -78,8 +77,10 @@ def test_spins_and_response_of_a_head():
         correlations.append(found.correlation)
         matrix = weight("output.dense")[:, 4 * h : 4 * h + 4].T
         near = {"rtol": 1e-6, "atol": 1e-7}
-        torch.testing.assert_close(parts.gain[:, h], found.gain, **near)
-        share = 2 * found.gain * found.onsager
+        # ⟨u⟩ of a free spin in the residual's field, and what its length says of τ.
+        gain = (found.residual * size / trace.values[:, h]).mean(-1)
+        torch.testing.assert_close(parts.gain[:, h], gain, **near)
+        share = 1 - gain / (1 - found.spins.square().sum(-1))
         torch.testing.assert_close(parts.onsager[:, h], share, **near)
         terms = {
             "residual": found.residual,
@@ -108,8 +109,9 @@ def test_spins_and_response_of_a_head():
 
 def test_fits_by_another_library():
     """Least squares and ridge of scikit-learn, on the same splits."""
-    found = list(text_parts(MODEL, 1, windows=1, length=8, texts=WORDS).values())
-    targets = [trace.attended for trace, _ in found]
+    traces = [run_model(MODEL, text_windows(MODEL, words, 8)[:1])[1] for words in WORDS.values()]
+    found = [(trace, layer_parts(MODEL, trace)) for trace in traces]
+    targets = [trace.attended for trace in traces]
     terms = [parts.terms for _, parts in found]
     sets = {"one": ("own", "symmetrized")}
     scores = attention_scores(terms, targets=targets, sets=sets)["one"]

@@ -10,16 +10,15 @@ from compendium.c24a_teacher_and_student.study import (
     NOISE,
     SCALE,
     SETTINGS,
+    TEACHER,
     TEACHERS,
     _pairs,
     bilinear,
     examples,
     learn,
     noise_bound,
-    scale_rows,
     stored,
     teacher,
-    teacher_rows,
 )
 from spinformer.spins.module import largest_row_sum
 
@@ -79,11 +78,11 @@ def test_one_student_again(monkeypatch):
     monkeypatch.setattr(f"{study}.TEACHERS", 1)
     made = _pairs("theory", student="saddle", samples=16)
     monkeypatch.setattr(f"{study}._pairs", lambda *args, **options: made)
-    (row,) = teacher_rows(data="theory", student="saddle", samples=16)
+    (row,) = TEACHER.rows(data="theory", student="saddle", samples=16)
     for name in ("error", "bound", "unseen", "converged", "physical"):
         samples, values = stored("theory", student="saddle", column=name)
         assert row[name] == pytest.approx(values[0, samples == 16][0], rel=0.05), name
-    (row,) = scale_rows(data="theory", samples=16)
+    (row,) = SCALE.rows(data="theory", samples=16)
     table = SCALE.read()
     here = (table["data"] == "theory") & (table["teacher"] == 0)
     for name in ("beta", "strength"):

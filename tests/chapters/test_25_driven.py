@@ -115,9 +115,16 @@ def test_entropy_by_four_routes_and_largest_errors():
     couplings = gaussian_couplings(5, seed=1)
     fields = np.array([0.2, -0.4, 0.1, 0.5, -0.3])
     found = entropy_by_four_routes(couplings, fields=fields, beta=0.5, replicas=20_000, seed=0)
-    assert found.delayed == pytest.approx(found.definition, rel=1e-10)
-    assert found.simulated == pytest.approx(found.definition, rel=0.05)
-    assert found.leading == pytest.approx(found.definition, rel=0.3)
+    assert found["delayed"] == pytest.approx(found["definition"], rel=1e-10)
+    assert found["simulated"] == pytest.approx(found["definition"], rel=0.05)
+    # The leading order is off in proportion to the couplings.
+    weak = [
+        entropy_by_four_routes(scale * couplings, fields=fields, beta=0.5, replicas=8, seed=0)
+        for scale in (0.01, 0.02)
+    ]
+    off = [abs(one["leading"] / one["definition"] - 1) for one in weak]
+    assert off[0] < 0.05
+    assert off[1] / off[0] == pytest.approx(2, rel=0.2)
     run = {"drive": np.tile(fields, (4, 1)), "beta": 0.5, "initial": np.zeros(5)}
     errors = largest_errors(couplings, **run)
     assert max(errors["tap"], errors["gaussian"]) < errors["naive"] < 0.2

@@ -13,13 +13,12 @@ from compendium.c25b_learning_under_a_drive.help_text import help_text
 from compendium.c25b_learning_under_a_drive.study import (
     ARMS,
     PAIRS,
-    SHAPES,
+    UPDATES,
     WINDOW,
     Network,
     SpinLayer,
     draw_recall,
     focus,
-    prefix_score,
     score,
     simulated_entropy,
     stationary_spins,
@@ -33,7 +32,6 @@ from compendium.c25b_learning_under_a_drive.tables import (
     RECALL,
     SHUFFLED,
     TEXT,
-    UPDATES,
     chosen_setting,
 )
 from spinformer.core.statistics import mean_interval
@@ -44,7 +42,7 @@ from spinformer.spins.vectors import driven_start, driven_step, entropy_rate
 def trained():
     """The first seed of the table again."""
     setting = chosen_setting("driven", task="recall")
-    return train("driven", task="recall", **setting, seed=0, updates=UPDATES, looks=LOOKS)
+    return train("driven", task="recall", **setting, seed=0, looks=LOOKS)
 
 
 def recall(name, arm, update=UPDATES):
@@ -54,8 +52,7 @@ def recall(name, arm, update=UPDATES):
 
 def test_layers_of_all_arms_have_the_same_size_within_four_percent():
     counts = {
-        arm: sum(p.numel() for p in Network(arm, shape=SHAPES["recall"]).layer.parameters())
-        for arm in ARMS
+        arm: sum(p.numel() for p in Network(arm, task="recall").layer.parameters()) for arm in ARMS
     }
     assert counts.pop("attention") == pytest.approx(counts["driven"], rel=0.04)
     assert len(set(counts.values())) == 1
@@ -151,8 +148,8 @@ def test_counted_pairs_and_triples_by_dictionaries():
 def test_only_causal_networks_say_the_same_before_the_future_is_written():
     batch = whole_windows(text_part("test", split=0)[: 12 * WINDOW + 1])
     for arm in ARMS:
-        network = Network(arm, shape=SHAPES["text"], strength=3.0, seed=1).double()
-        gap = abs(prefix_score(network, batch).bits - score(network, batch).bits)
+        network = Network(arm, task="text", strength=3.0, seed=1).double()
+        gap = abs(score(network, batch, past_alone=True).bits - score(network, batch).bits)
         assert gap > 1e-3 if arm == "symmetric" else gap < 1e-12
 
 
@@ -161,7 +158,7 @@ def test_entropy_production_is_that_of_simulated_steps(seed):
     """Random one-way networks of 64 components: the formula is right for infinitely many."""
     rng = np.random.default_rng(seed)
     tokens = torch.as_tensor(rng.integers(0, 5, (1, 5, 2)))
-    network = Network("driven", shape=SHAPES["recall"], strength=2.0, seed=seed)
+    network = Network("driven", task="recall", strength=2.0, seed=seed)
     couplings = stationary_spins(network, tokens)[1].couplings[0, 0]
     fields = rng.standard_normal((5, 64)) / 8
     beta = torch.full((1, 1), 1.3, dtype=torch.float64)
@@ -244,7 +241,7 @@ def test_entropy_production_of_a_trained_layer_in_simulated_steps(trained):
 
 
 def test_focus_is_the_share_of_a_question_that_lies_on_its_pair():
-    network, batch = Network("driven", shape=SHAPES["recall"], seed=4), draw_recall(3, seed=8)
+    network, batch = Network("driven", task="recall", seed=4), draw_recall(3, seed=8)
     couplings = stationary_spins(network, batch.tokens)[1].couplings.tolist()
     shares = [[], []]
     for sequence, heads in zip(batch.tokens.tolist(), couplings, strict=True):

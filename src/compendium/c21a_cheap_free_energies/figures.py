@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from compendium.c21a_cheap_free_energies.study import Fall, LayerDistances
 from compendium.c21a_cheap_free_energies.unrolled import state_evolution
-from compendium.common.figures_spins import plot_size_errors
+from compendium.common.drawing import size_errors
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
 from spinformer.spins.mean_field import glass_state, instability_beta
@@ -74,8 +74,8 @@ def show_couplings(laws: Mapping[tuple[str, str], Fall], *, names: Mapping[str, 
 
 
 def _plot(axis: Axes, fall: Fall, theory: str, name: str) -> None:
-    data: dict[str, Any] = {"sizes": fall.sizes, "value": fall.value, "error": fall.error}
-    plot_size_errors(axis, **data, label=name, color=TONES[theory], mark=MARKS[theory])
+    style = {"fmt": MARKS[theory] + "-", "label": name}
+    size_errors(axis, fall.sizes, fall.value, fall.error, TONES[theory], **style)
 
 
 def show_diagram(

@@ -54,9 +54,9 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.c21a_cheap_free_energies.unrolled import state_evolution, unrolled_tap
-from compendium.common.rows import grid, share_rows
+from compendium.common.rows import Columns, grid, share_rows
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate
 from spinformer.spins.ising import sherrington_kirkpatrick
@@ -70,7 +70,7 @@ from spinformer.spins.monte_carlo import TemperedRun, tempered_chains
 
 BETAS = {"gaussian": 0.8, "patterns": 0.5, "rotated": 0.8, "sparse": 0.8}
 THEORIES = ("naive", "tap", "adaptive", "beliefs")
-COPIES, MANY_COPIES = 4, 16
+_HERE = Path(__file__).parent
 _FEWER = {32: 16, 64: 12, 128: 8, 256: 6, 512: 4, 1024: 3}
 SYSTEMS = {
     "gaussian": {32: 48, 64: 36, 128: 24, 256: 18, 512: 8, 1024: 4},
@@ -83,65 +83,51 @@ SHOWN = (0.8, 1.0, 2.0, 3.0)
 PAIRS = list(combinations(range(4), 2))
 
 
-def pattern_couplings(size: int, *, load: float, seed: int) -> np.ndarray:
-    """Couplings of a memory of P = `load`·N random patterns ±1: ξᵀξ/√(PN), zero diagonal."""
-    count = max(1, round(load * size))
-    patterns = np.random.default_rng(seed).choice([-1.0, 1.0], (count, size))
-    couplings = patterns.T @ patterns / math.sqrt(count * size)
-    np.fill_diagonal(couplings, 0.0)
-    return couplings
+def draw_system(kind: str, *, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Couplings (N, N) of a kind, variance 1/N, and Gaussian fields (N,) of deviation one half.
 
-
-def orthogonal_couplings(size: int, *, seed: int) -> np.ndarray:
-    """Couplings O D Oᵀ with half of the eigenvalues D = 1, half −1, and O a random rotation.
-
-    The random orthogonal model [marinari1994replica]; the diagonal, of order 1/√N, is set to zero.
+    "patterns": a memory of P = 2N random patterns ±1, ξᵀξ/√(PN). "rotated": the random orthogonal
+    model O D Oᵀ [marinari1994replica], O a random rotation, half of the eigenvalues D = 1, half −1.
+    "sparse": ±1/√c of random signs on a random graph where each spin has c = 4 partners. Diagonals
+    are set to zero.
     """
-    # Random up to the signs of its columns, which cancel below.
-    rotation, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((size, size)))
-    signs = np.where(np.arange(size) < size // 2, 1.0, -1.0)
-    couplings = (rotation * signs) @ rotation.T
-    couplings = 0.5 * (couplings + couplings.T)
-    np.fill_diagonal(couplings, 0.0)
-    return couplings
-
-
-def sparse_couplings(size: int, *, degree: int, seed: int) -> np.ndarray:
-    """Couplings ±1/√c of random signs on a random graph where each spin has c = `degree` partners.
-
-    Pairs of stubs are joined at random; a pair that joins a spin to itself or twice to another
-    exchanges partners with random pairs until none is left. `size`·`degree` must be even.
-    """
+    fields = 0.5 * np.random.default_rng([seed, 1]).standard_normal(size)
     rng = np.random.default_rng(seed)
+    if kind == "gaussian":
+        return sherrington_kirkpatrick(size, seed=seed)[0], fields
+    if kind == "patterns":
+        patterns = rng.choice([-1.0, 1.0], (2 * size, size))
+        couplings = patterns.T @ patterns / math.sqrt(2.0 * size**2)
+    elif kind == "rotated":
+        # Random up to the signs of its columns, which cancel below.
+        rotation, _ = np.linalg.qr(rng.standard_normal((size, size)))
+        couplings = (rotation * np.where(np.arange(size) < size // 2, 1.0, -1.0)) @ rotation.T
+        couplings = 0.5 * (couplings + couplings.T)
+    else:
+        couplings, degree = np.zeros((size, size)), 4
+        ends = _random_graph(rng, size, degree)
+        couplings[*ends.T] = rng.choice([-1.0, 1.0], len(ends)) / math.sqrt(degree)
+        couplings += couplings.T
+    np.fill_diagonal(couplings, 0.0)
+    return couplings, fields
+
+
+def _random_graph(rng: np.random.Generator, size: int, degree: int) -> np.ndarray:
+    """Edges (E, 2) of a random graph, by pairs of stubs joined at random.
+
+    A pair that joins a spin to itself or twice to another exchanges partners with random pairs
+    until none is left.
+    """
     ends = rng.permutation(np.repeat(np.arange(size), degree)).reshape(-1, 2)
     while True:
         low, high = ends.min(1), ends.max(1)
         _, first = np.unique(low * size + high, return_index=True)
-        bad = low == high
-        bad |= ~np.isin(np.arange(len(ends)), first)
+        bad = (low == high) | ~np.isin(np.arange(len(ends)), first)
         if not bad.any():
-            break
+            return ends
         for edge in np.flatnonzero(bad):
             other = rng.integers(len(ends))
             ends[edge, 1], ends[other, 1] = ends[other, 1], ends[edge, 1]
-    couplings = np.zeros((size, size))
-    couplings[ends[:, 0], ends[:, 1]] = rng.choice([-1.0, 1.0], len(ends)) / math.sqrt(degree)
-    return couplings + couplings.T
-
-
-def draw_system(kind: str, *, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Couplings (N, N) of a kind, variance 1/N, and Gaussian fields (N,) of deviation one half.
-
-    "patterns" is a memory of 2N patterns, "sparse" a graph with four partners a spin.
-    """
-    fields = 0.5 * np.random.default_rng([seed, 1]).standard_normal(size)
-    if kind == "patterns":
-        return pattern_couplings(size, load=2.0, seed=seed), fields
-    if kind == "rotated":
-        return orthogonal_couplings(size, seed=seed), fields
-    if kind == "sparse":
-        return sparse_couplings(size, degree=4, seed=seed), fields
-    return sherrington_kirkpatrick(size, seed=seed)[0], fields
 
 
 def squared_error(found: np.ndarray, *, copies: np.ndarray) -> float:
@@ -152,7 +138,7 @@ def squared_error(found: np.ndarray, *, copies: np.ndarray) -> float:
 
 
 def theory_errors(
-    kind: str, *, size: int, sweeps: int, seed: int, copies: int = COPIES, beta: float | None = None
+    kind: str, *, size: int, sweeps: int, seed: int, copies: int = 4, beta: float | None = None
 ) -> dict[str, float]:
     """Squared error of every theory in one system, and `converged`, how many were solved.
 
@@ -160,10 +146,10 @@ def theory_errors(
     """
     couplings, fields = draw_system(kind, size=size, seed=seed)
     beta = BETAS[kind] if beta is None else beta
+    run: dict[str, Any] = {"sweeps": sweeps, "every": sweeps, "copies": copies, "seed": seed}
     means = tempered_chains(
-        couplings, fields=fields, betas=np.array([beta]), sweeps=sweeps, burn=300,
-        copies=copies, every=sweeps, seed=seed,
-    ).magnetization[:, 0]  # fmt: skip
+        couplings, fields=fields, betas=np.array([beta]), burn=300, **run
+    ).magnetization[:, 0]
     system: dict[str, Any] = {"fields": fields, "beta": beta, "throw": False}
     found = {
         theory: belief_propagation(couplings, **system)
@@ -173,13 +159,6 @@ def theory_errors(
     }
     errors = {theory: squared_error(one.value, copies=means) for theory, one in found.items()}
     return {**errors, "converged": sum(bool(one.converged) for one in found.values())}
-
-
-def _error_rows(kind: str, size: int, copy: int) -> Rows:
-    # The noise of all pairs is about 1/(copies · sweeps · √N), and the error of adaptive TAP in
-    # the largest systems 1e-6. Many copies share a row of couplings that has to come from afar.
-    sweeps, copies = 10_000 if size < 256 else 25_600, COPIES if size <= 256 else MANY_COPIES
-    return [theory_errors(kind, size=size, sweeps=sweeps, seed=1000 * size + copy, copies=copies)]
 
 
 def _copies(systems: Mapping[int, int], *, after: Mapping[int, int] | None = None) -> Rows:
@@ -192,17 +171,23 @@ def _copies(systems: Mapping[int, int], *, after: Mapping[int, int] | None = Non
     ]
 
 
-ERRORS = Table(
-    path=Path(__file__).parent / "errors.csv",
+@stored(
+    _HERE / "errors.csv",
     units=[{"kind": kind, **unit} for kind in BETAS for unit in _copies(SYSTEMS[kind])],
-    rows=_error_rows,
 )
+def ERRORS(kind: str, size: int, copy: int) -> Rows:
+    """Squared errors of the theories in one system."""
+    # The noise of all pairs is about 1/(copies · sweeps · √N), and the error of adaptive TAP in
+    # the largest systems 1e-6. Many copies share a row of couplings that has to come from afar.
+    sweeps, copies = 10_000 if size < 256 else 25_600, 4 if size <= 256 else 16
+    return [theory_errors(kind, size=size, sweeps=sweeps, seed=1000 * size + copy, copies=copies)]
+
 
 COLD = 1.2
 
 
 @stored(
-    Path(__file__).parent / "errors_colder.csv",
+    _HERE / "errors_colder.csv",
     units=_copies({32: 96, 64: 72, 128: 48, 256: 20}),
     seconds=1.0,
     rtol=1e-2,
@@ -232,15 +217,15 @@ def fall_of_errors() -> dict[tuple[str, str], Fall]:
     """
     table = ERRORS.read()
     return {
-        (kind, theory): _fall(table[theory], table["size"], table["kind"] == kind, seen=True)
+        (kind, theory): _fall(table, theory, table["kind"] == kind, seen=True)
         for kind in BETAS
         for theory in THEORIES
     }
 
 
-def _fall(column: np.ndarray, sizes: np.ndarray, rows: np.ndarray, *, seen: bool) -> Fall:
+def _fall(table: Columns, name: str, rows: np.ndarray, *, seen: bool) -> Fall:
     """Means over systems of each size; their exponent, if `seen` of those above their error."""
-    means = _means(column, sizes, rows)
+    means = _means(table[name], table["size"], rows)
     known = np.array(list(means))
     value, error = np.array([(m.value, m.error) for m in means.values()]).T
     keep = (value > error) | (not seen)
@@ -256,7 +241,12 @@ def _setting(slope: Estimate, *, against: float, sign: int) -> Rows:
     return [{"value": value, **ends, "runs": slope.samples}]
 
 
-def faster_rows(smallest: int, largest: int, half: int) -> Rows:
+@stored(
+    _HERE / "settings_B7f.csv",
+    units=grid(smallest=(32, 64, 128), largest=(512, 1024), half=(0, 1)),
+    seconds=1.0,
+)
+def FASTER(smallest: int, largest: int, half: int) -> Rows:
     """How much faster than 1/N the squared error of adaptive TAP falls, by its exponent.
 
     Of the sizes from `smallest` to `largest` and every second of their systems.
@@ -264,16 +254,8 @@ def faster_rows(smallest: int, largest: int, half: int) -> Rows:
     table = ERRORS.read()
     here = (table["kind"] == "gaussian") & (table["copy"] % 2 == half)
     here &= (table["size"] >= smallest) & (table["size"] <= largest)
-    slope = _fall(table["adaptive"], table["size"], here, seen=False).slope
+    slope = _fall(table, "adaptive", here, seen=False).slope
     return _setting(slope, against=-1.0, sign=-1)
-
-
-FASTER = Table(
-    path=Path(__file__).parent / "settings_B7f.csv",
-    units=grid(smallest=(32, 64, 128), largest=(512, 1024), half=(0, 1)),
-    rows=faster_rows,
-    seconds=1.0,
-)
 
 
 # What B7b asks of the exponents: a theory, those it must fall behind or lie ahead of, by how much.
@@ -287,7 +269,23 @@ CLAUSES = {
 }
 
 
-def exact_rows(clause: str, smallest: int, systems: str, beta: float) -> Rows:
+@stored(
+    _HERE / "settings_B7b.csv",
+    units=[
+        {"clause": clause, "smallest": smallest, "systems": systems, "beta": beta}
+        for clause, (kind, *_) in CLAUSES.items()
+        for smallest, systems, beta in (
+            *product((32,), ("all", "even", "odd"), (BETAS[kind],)),
+            (64, "all", BETAS[kind]),
+            (32, "all", COLD),
+        )
+        # Of rotated couplings three sizes are above their errors, with all systems.
+        if kind == "gaussian" or beta != COLD
+        if kind != "rotated" or (smallest, systems) == (32, "all")
+    ],
+    seconds=1.0,
+)
+def EXACT(clause: str, smallest: int, systems: str, beta: float) -> Rows:
     """How far an exponent of B7b, or a difference of two, lies on the side that is asked for.
 
     Of sizes from `smallest` on, of "all" systems or of every second ("even", "odd").
@@ -301,32 +299,13 @@ def exact_rows(clause: str, smallest: int, systems: str, beta: float) -> Rows:
         here &= table["copy"] % 2 == int(systems == "odd")
     sizes, counts = np.unique(table["size"][here], return_counts=True)
     here &= np.isin(table["size"], sizes[counts > 1])
-    mine = _fall(table[theory], table["size"], here, seen=True).slope
+    mine = _fall(table, theory, here, seen=True).slope
     if rival is None:
         return _setting(mine, against=bound, sign=1 if theory == "naive" else -1)
-    other = _fall(table[rival], table["size"], here, seen=True).slope
+    other = _fall(table, rival, here, seen=True).slope
     error = np.hypot(other.error, mine.error)
     gap = Estimate(value=other.value - mine.value, error=error, samples=mine.samples)
     return _setting(gap, against=bound, sign=1)
-
-
-EXACT = Table(
-    path=Path(__file__).parent / "settings_B7b.csv",
-    units=[
-        {"clause": clause, "smallest": smallest, "systems": systems, "beta": beta}
-        for clause, (kind, *_) in CLAUSES.items()
-        for smallest, systems, beta in (
-            *product((32,), ("all", "even", "odd"), (BETAS[kind],)),
-            (64, "all", BETAS[kind]),
-            (32, "all", COLD),
-        )
-        # Of rotated couplings three sizes are above their errors, with all systems.
-        if kind == "gaussian" or beta != COLD
-        if kind != "rotated" or (smallest, systems) == (32, "all")
-    ],
-    rows=exact_rows,
-    seconds=1.0,
-)
 
 
 def _means(values: np.ndarray, sizes: np.ndarray, rows: np.ndarray) -> dict[int, Estimate]:
@@ -338,10 +317,8 @@ def overlap_run(size: int, *, sweeps: int, seed: int) -> TemperedRun:
     """Four copies of one system on the ladder, fields of 1/5; a third of the sweeps is dropped."""
     couplings, fields = sherrington_kirkpatrick(size, seed=seed, field_std=0.2)
     kept = 2 * sweeps // 3
-    return tempered_chains(
-        couplings, fields=fields, betas=LADDER, sweeps=kept, burn=sweeps - kept,
-        copies=4, every=2, seed=seed,
-    )  # fmt: skip
+    run: dict[str, Any] = {"sweeps": kept, "burn": sweeps - kept, "every": 2, "seed": seed}
+    return tempered_chains(couplings, fields=fields, betas=LADDER, copies=4, **run)
 
 
 def glass_susceptibility(overlaps: np.ndarray, *, size: int) -> float:
@@ -357,20 +334,18 @@ def glass_susceptibility(overlaps: np.ndarray, *, size: int) -> float:
 
 def _overlap_rows(size: int, copy: int) -> Rows:
     run = overlap_run(size, sweeps=6_000 if size <= 256 else 12_000, seed=1000 * size + copy)
-    rows = []
-    for beta in SHOWN:
-        q = run.overlaps[:, int(np.argmin(np.abs(LADDER - beta)))]
-        rows.append(
-            {
-                "beta": beta,
-                "susceptibility": glass_susceptibility(q, size=size),
-                "mean": q.mean(),
-                "spread": q.std(),
-                # The first half over the second: one, if the ladder was long enough.
-                "halves": q[: len(q) // 2].std() / q[len(q) // 2 :].std(),
-            }
-        )
-    return rows
+    shown = {beta: run.overlaps[:, int(np.argmin(np.abs(LADDER - beta)))] for beta in SHOWN}
+    return [
+        {
+            "beta": beta,
+            "susceptibility": glass_susceptibility(q, size=size),
+            "mean": q.mean(),
+            "spread": q.std(),
+            # The first half over the second: one, if the ladder was long enough.
+            "halves": q[: len(q) // 2].std() / q[len(q) // 2 :].std(),
+        }
+        for beta, q in shown.items()
+    ]
 
 
 FIRST = {32: 200, 64: 120, 128: 60, 256: 24, 512: 24}
@@ -378,12 +353,9 @@ FIRST = {32: 200, 64: 120, 128: 60, 256: 24, 512: 24}
 AGAIN = {32: 68, 64: 40, 128: 19, 256: 6}
 
 
-OVERLAPS, OVERLAPS_AGAIN = (
-    Table(path=Path(__file__).parent / f"{name}.csv", units=units, rows=_overlap_rows)
-    for name, units in (
-        ("overlaps", _copies(FIRST)),
-        ("overlaps_again", _copies(AGAIN, after=FIRST)),
-    )
+OVERLAPS = stored(_HERE / "overlaps.csv", units=_copies(FIRST))(_overlap_rows)
+OVERLAPS_AGAIN = stored(_HERE / "overlaps_again.csv", units=_copies(AGAIN, after=FIRST))(
+    _overlap_rows
 )
 
 
@@ -405,29 +377,24 @@ def width_exponent(beta: float, *, smallest: int = 32, systems: str = "first") -
     """Exponent with which the mean width of a system's overlaps falls, sizes from `smallest` on."""
     tables = {"first": [OVERLAPS], "new": [OVERLAPS_AGAIN], "all": [OVERLAPS, OVERLAPS_AGAIN]}
     read = [table.read() for table in tables[systems]]
-    beta_of, size, spread = (
-        np.concatenate([t[name] for t in read]) for name in ("beta", "size", "spread")
-    )
-    here = (beta_of == beta) & (size >= smallest)
-    return _fall(spread, size, here, seen=False).slope
+    table = {name: np.concatenate([t[name] for t in read]) for name in ("beta", "size", "spread")}
+    here = (table["beta"] == beta) & (table["size"] >= smallest)
+    return _fall(table, "spread", here, seen=False).slope
 
 
-def width_rows(beta: float, smallest: int, systems: str) -> Rows:
-    """Before the line how much faster, beyond it how much slower than on it the width falls."""
-    beyond = glass_state(beta, field_std=0.2).stability > 1
-    slope = width_exponent(beta, smallest=smallest, systems=systems)
-    return _setting(slope, against=ON_THE_LINE, sign=1 if beyond else -1)
-
-
-WIDTHS = Table(
-    path=Path(__file__).parent / "settings_B7c.csv",
+@stored(
+    _HERE / "settings_B7c.csv",
     units=[
         *grid(beta=(0.8, 1.0, 2.0, 3.0), smallest=(32, 64, 128), systems=("first", "all")),
         *grid(beta=(0.8, 1.0, 2.0, 3.0), smallest=(32, 64), systems=("new",)),
     ],
-    rows=width_rows,
     seconds=1.0,
 )
+def WIDTHS(beta: float, smallest: int, systems: str) -> Rows:
+    """Before the line how much faster, beyond it how much slower than on it the width falls."""
+    beyond = glass_state(beta, field_std=0.2).stability > 1
+    slope = width_exponent(beta, smallest=smallest, systems=systems)
+    return _setting(slope, against=ON_THE_LINE, sign=1 if beyond else -1)
 
 
 def growth(values: Mapping[int, Estimate]) -> Estimate:
@@ -483,7 +450,14 @@ def _paths(
     ]
 
 
-def depth_rows(of_the_line: float, size: int, field_std: float) -> Rows:
+@stored(
+    _HERE / "settings_B7d.csv",
+    units=grid(of_the_line=(0.3, 0.5, 0.7, 0.8, 0.9, 1.2), size=(128, 512), field_std=(0.2, 0.5)),
+    seconds=2.0,
+    rtol=0.0,
+    within={"value": 0.11, "low": 0.15, "high": 0.15},
+)
+def DEPTHS(of_the_line: float, size: int, field_std: float) -> Rows:
     """Share of twenty unrolled networks that converge within 300 layers, less one half.
 
     At the share `of_the_line` of the inverse temperature of the line of de Almeida and Thouless.
@@ -492,13 +466,3 @@ def depth_rows(of_the_line: float, size: int, field_std: float) -> Rows:
     given: Any = {"beta": beta, "field_std": field_std, "systems": 20, "seed": 40}
     share = convergence(size, **given, memory="before")
     return share_rows(round(20 * share), trials=20, bound=0.5)
-
-
-DEPTHS = Table(
-    path=Path(__file__).parent / "settings_B7d.csv",
-    units=grid(of_the_line=(0.3, 0.5, 0.7, 0.8, 0.9, 1.2), size=(128, 512), field_std=(0.2, 0.5)),
-    rows=depth_rows,
-    seconds=2.0,
-    rtol=0.0,
-    within={"value": 0.11, "low": 0.15, "high": 0.15},
-)

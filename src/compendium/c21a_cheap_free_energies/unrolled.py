@@ -10,12 +10,7 @@ from spinformer.core.special import normal_rule
 
 
 def unrolled_tap(
-    couplings: np.ndarray,
-    *,
-    fields: np.ndarray,
-    beta: float,
-    layers: int,
-    memory: str = "before",
+    couplings: np.ndarray, *, fields: np.ndarray, beta: float, layers: int, memory: str = "before"
 ) -> np.ndarray:
     """m after each of `layers` layers, (layers + 1, N), the first zero, for one system.
 

@@ -5,6 +5,7 @@ Exact systems in the sigma convention of `spins.vectors`, adaptive TAP in its un
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,12 @@ import torch
 from scipy.special import logsumexp, stdtrit
 from torch import Tensor
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, stored
 from spinformer.core.anderson import anderson
-from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
+from spinformer.core.checks import check_choice, check_integer
 from spinformer.core.implicit import implicit_root
-from spinformer.core.records import record
 from spinformer.core.solve import Solution
-from spinformer.core.special import alignment_over_kappa, log_harmonic, log_sphere_integral
+from spinformer.core.special import alignment_over_kappa, log_harmonic
 from spinformer.spins.ising import pair_couplings as ising_couplings
 from spinformer.spins.ising import solve_exact
 from spinformer.spins.large_d import (
@@ -27,7 +27,6 @@ from spinformer.spins.large_d import (
     check_system,
     default_tolerance,
     find_saddle,
-    inverse_logdet,
     magnetization,
     pair_couplings,
 )
@@ -89,30 +88,9 @@ def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins
     )
 
 
-@record
-class AdaptiveTap(Solution[Tensor]):
-    """The mean spins m (..., N, D), differentiable, as `value`, and what comes with them.
-
-    reaction: V (..., N), differentiable. log_partition: (...), the approximate ln Z of D-component
-    spins, counted from free ones, without a graph: its derivatives are known, βD m_i by h_i.
-    residual: (...), ‖f(m) − m‖/√N, f the right-hand side. steps, status: (...).
-    """
-
-    reaction: Tensor
-    log_partition: Tensor
-
-
 def solve_adaptive_tap(
-    couplings: Tensor,
-    *,
-    fields: Tensor,
-    beta: Any,
-    method: str = "adaptive",
-    damping: float = 0.5,
-    tolerance: float | None = None,
-    max_steps: int = 300,
-    throw: bool = True,
-) -> AdaptiveTap:
+    couplings: Tensor, *, fields: Tensor, beta: Any, method: str = "adaptive", throw: bool = True
+) -> Solution[Tensor]:
     """Mean-field equations of D components: m_i = A_D(βD|θ_i|) θ_i/|θ_i|, with
 
     θ_i = h_i + Σ_j B_ij m_j − V_i m_i, in the unit convention.
@@ -125,89 +103,63 @@ def solve_adaptive_tap(
     found anew in every step by the search of `find_saddle` for the unit diagonal, so that it always
     exists. For D = 1 the last is adaptive TAP [opper2001adaptive], for D → ∞ the saddle
     point. Deep implicit attention [bal2021transformers, Sec. 7] takes such a fixed point for a
-    layer. The equations make
-
-        ln Z = Σ_i [ln G_D(βD|θ_i|) − βD θ_i·m_i] + βD(½ Σ B_ij m_i·m_j + Σ h_i·m_i + Σ J_ii) + D Φ
-
-    stationary, Φ = 0, ¼ β² Σ B_ij² (1−m_i²)(1−m_j²), or with S_i² = 1 − m_i² and t_i = Λ_i S_i² Φ =
-    −½ ln det(diag t − S βB S) + ½ Σ (t_i − 1). Anderson's mixing of the damped iteration from free
-    spins; `tolerance` on the residual, default 1e-5 in single and 1e-12 in double precision.
-    Derivatives by a dense N × N matrix: up to some hundred spins.
+    layer. Anderson's mixing of the damped iteration from free spins; the mean spins m (..., N, D)
+    are differentiable, by a dense N × N matrix: up to some hundred spins. Raises NotConverged
+    unless `throw` is false.
     """
     couplings, fields, beta = check_system(couplings, fields, beta)
     check_range(couplings, fields, beta)
     check_choice("method", method, METHODS)
-    damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
-    check_integer("max_steps", max_steps, low=1)
-    tolerance = default_tolerance(fields) if tolerance is None else tolerance
     pair, dim = pair_couplings(couplings), fields.shape[-1]
 
     def gain_at(theta: Tensor) -> Tensor:
         return alignment_gain(theta.square().sum(-1), beta=beta[..., None], dim=dim)
 
-    def field(mean: Tensor, reaction: Tensor) -> Tensor:
-        return fields + pair @ mean - reaction[..., None] * mean
+    def field(mean: Tensor) -> tuple[Tensor, Tensor]:
+        held = reaction(mean, pair, beta, method)
+        return fields + pair @ mean - held[..., None] * mean, held
 
     def step(mean: Tensor) -> Tensor:
-        theta = field(mean, _reaction(_width(mean), pair, beta, method)[0])
+        theta, _ = field(mean)
         return gain_at(theta)[..., None] * theta
 
     with torch.no_grad():
-        limits: Any = {"damping": damping, "tolerance": tolerance, "max_steps": max_steps}
-        found = anderson(step, gain_at(fields)[..., None] * fields, **limits)
-        mean = found.value
-        reaction, echo = _reaction(_width(mean), pair, beta, method)
-        theta = field(mean, reaction)
-        kappa = (dim * beta[..., None] * theta.norm(dim=-1)).double().numpy()
-        free = torch.from_numpy(log_sphere_integral(kappa, dim=dim)).to(mean).sum(-1)
-        energy = (mean * (fields + pair @ mean / 2 - theta)).sum((-2, -1))
-        energy = energy + couplings.diagonal(dim1=-2, dim2=-1).sum(-1)
-        a = 1 / gain_at(theta) + reaction
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (pair, fields, beta)):
-        # m = (diag a − B)⁻¹ h with the N unknowns a = V + |θ|/|m|.
-        def means(a: Tensor, pair: Tensor, fields: Tensor) -> Tensor:
-            return torch.linalg.solve(torch.diag_embed(a) - pair, fields)
+        start = gain_at(fields)[..., None] * fields
+        tolerance = default_tolerance(fields)
+        found = anderson(step, start, damping=0.5, tolerance=tolerance, max_steps=300)
+        theta, held = field(found.value)
+        a = 1 / gain_at(theta) + held
+    if throw:
+        found.require("the fixed point of adaptive TAP")
+    if not (torch.is_grad_enabled() and any(x.requires_grad for x in (pair, fields, beta))):
+        return found
 
-        def missing(a: Tensor, pair: Tensor, fields: Tensor, beta: Tensor) -> Tensor:
-            mean = means(a, pair, fields)
-            length = a - _reaction(_width(mean), pair, beta, method)[0]
-            square = length.square() * mean.square().sum(-1)
-            return alignment_gain(square, beta=beta[..., None], dim=dim) * length - 1
+    # m = (diag a − B)⁻¹ h with the N unknowns a = V + |θ|/|m|.
+    def means(a: Tensor, pair: Tensor, fields: Tensor) -> Tensor:
+        return torch.linalg.solve(torch.diag_embed(a) - pair, fields)
 
-        a = implicit_root(missing, a, pair, fields, beta)
-        again = means(a, pair, fields)
-        reaction = _reaction(_width(again), pair, beta, method)[0]
-        mean = mean + (again - again.detach())
-    result = AdaptiveTap(
-        value=mean,
-        residual=found.residual,
-        steps=found.steps,
-        status=found.status,
-        reaction=reaction,
-        log_partition=free + dim * (beta * energy + echo),
-    )
-    if check_flag("throw", throw):
-        result.require("the fixed point of adaptive TAP")
-    return result
+    def missing(a: Tensor, pair: Tensor, fields: Tensor, beta: Tensor) -> Tensor:
+        mean = means(a, pair, fields)
+        length = a - reaction(mean, pair, beta, method)
+        square = length.square() * mean.square().sum(-1)
+        return alignment_gain(square, beta=beta[..., None], dim=dim) * length - 1
+
+    again = means(implicit_root(missing, a, pair, fields, beta), pair, fields)
+    return replace(found, value=found.value + (again - again.detach()))
 
 
-def _width(mean: Tensor) -> Tensor:
-    return (1 - mean.square().sum(-1)).clamp_min(_WIDTH)
-
-
-def _reaction(width: Tensor, pair: Tensor, beta: Tensor, method: str) -> tuple[Tensor, Tensor]:
-    """V (..., N) at given 1 − m², and Φ (...)."""
+def reaction(mean: Tensor, pair: Tensor, beta: Tensor, method: str) -> Tensor:
+    """V (..., N) at given means."""
+    width = (1 - mean.square().sum(-1)).clamp_min(_WIDTH)
     if method == "naive":
-        return torch.zeros_like(width), torch.zeros_like(beta)
+        return torch.zeros_like(width)
     if method == "tap":
-        reaction = beta[..., None] * (pair.square() @ width[..., None])[..., 0]
-        return reaction, beta / 4 * (width * reaction).sum(-1)
+        return beta[..., None] * (pair.square() @ width[..., None])[..., 0]
     # t with [(diag t − S βB S)⁻¹]_ii = 1: a saddle point without fields, at β = ½.
     root = width.sqrt()
     scaled = root[..., None] * (beta[..., None, None] * pair) * root[..., None, :]
     t = find_saddle(scaled, fields=torch.zeros_like(root)[..., None], beta=0.5).t
-    logdet = inverse_logdet(torch.diag_embed(t) - scaled)[1]
-    return (t - 1) / (beta[..., None] * width), ((t - 1).sum(-1) - logdet) / 2
+    return (t - 1) / (beta[..., None] * width)
 
 
 def alignment_gain(square: Tensor, *, beta: Tensor, dim: int) -> Tensor:
@@ -264,8 +216,7 @@ def triple_errors(
             name: solve_adaptive_tap(j, fields=h, beta=beta, method=name, throw=False).value
             for name in METHODS
         }
-        for name in ("saddle", "corrected"):
-            order = name == "corrected"
+        for name, order in (("saddle", False), ("corrected", True)):
             mean = magnetization(j, fields=h * dim**0.5, beta=beta, corrected=order)
             found[name] = mean / dim**0.5
         for name, mean in found.items():
@@ -273,7 +224,18 @@ def triple_errors(
     return {name: np.array(values) for name, values in wrong.items()}
 
 
-def settings_rows(*, strength: float, field: float, beta: float) -> Rows:
+@stored(
+    Path(__file__).with_name("settings_B7e.csv"),
+    units=[
+        {"strength": 0.3, "field": 1.0, "beta": 1.0},
+        {"strength": 0.3, "field": 0.2, "beta": 2.0},
+        {"strength": 0.6, "field": 1.0, "beta": 1.0},
+        {"strength": 1.0, "field": 1.0, "beta": 1.0},
+    ],
+    seconds=20.0,
+    rtol=1e-3,
+)
+def SETTINGS(strength: float, field: float, beta: float) -> Rows:
     """ln of the error of the best rival over that of adaptive TAP, root mean squares of 12 triples.
 
     The rival is the best of naive theory, TAP and saddle point, or the corrected saddle point; the
@@ -281,8 +243,8 @@ def settings_rows(*, strength: float, field: float, beta: float) -> Rows:
     """
     rows = []
     for dim in (1, 2, 4, 8, 16):
-        given: Any = {"strength": strength, "field": field, "beta": beta}
-        wrong = triple_errors(dim, **given, draws=12, seed=11)
+        drawn: Any = {"strength": strength, "field": field, "beta": beta, "draws": 12, "seed": 11}
+        wrong = triple_errors(dim, **drawn)
         best = min(("naive", "tap", "saddle"), key=lambda name: float(wrong[name].mean()))
         for rival, name in (("naive, TAP, saddle", best), ("corrected saddle", "corrected")):
             pair = np.stack([wrong[name], wrong["adaptive"]])
@@ -293,20 +255,3 @@ def settings_rows(*, strength: float, field: float, beta: float) -> Rows:
             told = {"value": value, "low": value - half, "high": value + half, "runs": len(each)}
             rows.append({"components": dim, "rival": rival, **told})
     return rows
-
-
-SETTINGS = Table(
-    path=Path(__file__).with_name("settings_B7e.csv"),
-    units=[
-        {"strength": strength, "field": field, "beta": beta}
-        for strength, field, beta in (
-            (0.3, 1.0, 1.0),
-            (0.3, 0.2, 2.0),
-            (0.6, 1.0, 1.0),
-            (1.0, 1.0, 1.0),
-        )
-    ],
-    rows=settings_rows,
-    seconds=20.0,
-    rtol=1e-3,
-)

@@ -68,15 +68,6 @@ def share_between_groups(values: Tensor) -> float:
     return float(between / (between + within))
 
 
-def per_token_data(fields: Tensor, *, bilinear: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """What a per-token network is given, h_i and ⟨u_i⟩ side by side, and the response r_i.
-
-    `fields` (systems, N, D); both have a row a token, (systems · N, 2 D) and (systems · N, D).
-    """
-    parts = dissect(fields, bilinear=bilinear, **options)
-    return torch.cat([fields, parts.spins], -1).flatten(0, -2), parts.response.flatten(0, -2)
-
-
 def fit_per_token(
     inputs: Tensor,
     *,
@@ -90,46 +81,38 @@ def fit_per_token(
 
     Returns R², pooled over channels: "train" and "test" on the two parts of the data, "elsewhere"
     on data of another kind, NaN if none was given. `inputs` (samples, features), `targets`
-    (samples, channels); the last quarter of the samples is the test set, so give whole systems in
-    order. `elsewhere` is a further pair to test on. Inputs are standardised per feature, targets by
-    one number, all from the training set. Adam (Kingma and Ba 2015), cosine schedule, float64.
+    (samples, channels), float64; the last quarter of the samples is the test set, so give whole
+    systems in order. Inputs are standardised per feature, targets by one number, all from the
+    training set. Adam (Kingma and Ba 2015), cosine schedule.
     """
-    inputs, targets = inputs.detach().double(), targets.detach().double()
-    cut = int(inputs.shape[0] * 0.75)
+    cut = int(len(inputs) * 0.75)
     shift, scale = inputs[:cut].mean(0), inputs[:cut].std(0).clamp_min(1e-12)
     centre, size = targets[:cut].mean(0), targets[:cut].std().clamp_min(1e-12)
-
-    def prepared(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        return (x.detach().double() - shift) / scale, (y.detach().double() - centre) / size
-
-    x, y = prepared(inputs, targets)
+    x, y = (inputs - shift) / scale, (targets - centre) / size
     # torch draws initial weights from its global state and nowhere else: it is lent ours.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = _train(x[:cut], y[:cut], width, steps)
+        layers = nn.Linear(x.shape[1], width), nn.GELU(), nn.Linear(width, y.shape[1])
+        network = nn.Sequential(*layers).double()
+        optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+        for _ in range(steps):
+            pick = torch.randint(cut, (256,))
+            optimizer.zero_grad()
+            (network(x[pick]) - y[pick]).square().mean().backward()
+            optimizer.step()
+            schedule.step()
 
+    @torch.no_grad()
     def score(x: Tensor, y: Tensor) -> float:
-        with torch.no_grad():
-            wrong = float((network(x) - y).square().sum())
-        spread = float((y - y.mean(0)).square().sum())
-        return 1 - wrong / spread
+        wrong = network(x) - y
+        return 1 - float(wrong.square().sum()) / float((y - y.mean(0)).square().sum())
 
-    away = float("nan") if elsewhere is None else score(*prepared(*elsewhere))
-    return {"train": score(x[:cut], y[:cut]), "test": score(x[cut:], y[cut:]), "elsewhere": away}
-
-
-def _train(x: Tensor, y: Tensor, width: int, steps: int) -> nn.Module:
-    layers = nn.Linear(x.shape[1], width), nn.GELU(), nn.Linear(width, y.shape[1])
-    network = nn.Sequential(*layers).double()
-    optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for _ in range(steps):
-        pick = torch.randint(len(x), (256,))
-        optimizer.zero_grad()
-        (network(x[pick]) - y[pick]).square().mean().backward()
-        optimizer.step()
-        schedule.step()
-    return network
+    found = {"train": score(x[:cut], y[:cut]), "test": score(x[cut:], y[cut:])}
+    if elsewhere is None:
+        return {**found, "elsewhere": math.nan}
+    x, y = elsewhere
+    return {**found, "elsewhere": score((x - shift) / scale, (y - centre) / size)}
 
 
 SITES, DIM = 12, 16
@@ -159,34 +142,31 @@ def LEARNED(gamma: float, surroundings: str, seed: int) -> Rows:
     """
     bilinear = draw_bilinear(DIM, seed=100 * seed + 1)
     physics: dict[str, Any] = {"bilinear": bilinear, "gamma": gamma, "beta": 1.0, "strength": 0.5}
-    centres, others = (
-        draw_tokens(1, sites=4, dim=DIM, seed=100 * seed + n)[0]
-        if surroundings == "clusters"
-        else None
-        for n in (2, 3)
-    )
+    centres = others = away = None
+    if surroundings == "clusters":
+        centres, others = (draw_tokens(1, sites=4, dim=DIM, seed=100 * seed + n)[0] for n in (2, 3))
+    environment: dict[str, Any] = {"environments": 12, "prototypes": centres}
     decided = own_token_share(
-        sites=SITES,
-        owners=400,
-        environments=12,
-        seed=100 * seed + 4,
-        prototypes=centres,
-        **physics,
+        sites=SITES, owners=400, seed=100 * seed + 4, **environment, **physics
     )
+
+    def data(systems: int, number: int, prototypes: Tensor | None) -> tuple[Tensor, Tensor]:
+        """h_i and ⟨u_i⟩ side by side, and the response r_i, a row a token."""
+        drawn: dict[str, Any] = {"seed": 100 * seed + number, "prototypes": prototypes}
+        fields = draw_tokens(systems, sites=SITES, dim=DIM, **drawn)
+        parts = dissect(fields, **physics)
+        return torch.cat([fields, parts.spins], -1).flatten(0, 1), parts.response.flatten(0, 1)
+
     chosen = FITS[surroundings]
     most = max(systems for systems, _ in chosen)
-    sizes: dict[str, Any] = {"sites": SITES, "dim": DIM}
-    h = draw_tokens(most, seed=100 * seed + 5, prototypes=centres, **sizes)
-    inputs, targets = per_token_data(h, **physics)
-    away = None
+    inputs, targets = data(most, 5, centres)
     if others is not None:
-        h = draw_tokens(most // 4, seed=100 * seed + 6, prototypes=others, **sizes)
-        away = per_token_data(h, **physics)
+        away = data(most // 4, 6, others)
     rows = []
     for systems, steps in chosen:
         part = slice(0, systems * SITES)
-        data: dict[str, Any] = {"targets": targets[part], "elsewhere": away}
-        fit = fit_per_token(inputs[part], width=WIDTH, steps=steps, seed=seed, **data)
+        given: dict[str, Any] = {"targets": targets[part], "elsewhere": away}
+        fit = fit_per_token(inputs[part], width=WIDTH, steps=steps, seed=seed, **given)
         tried = {"systems": systems, "steps": steps, "width": WIDTH, "input": "both"}
         rows.append({**tried, "decided": decided, **fit})
     return rows

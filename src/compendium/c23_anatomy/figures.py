@@ -12,12 +12,7 @@ from matplotlib.patches import Patch
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
 
-PART_COLORS = {
-    "residual": "black",
-    "first_step": "blue",
-    "higher_orders": "sky",
-    "response": "red",
-}
+PART_COLORS = {"residual": "black", "first_step": "blue", "higher_orders": "sky", "response": "red"}
 PART_LABELS = {
     "residual": "residual",
     "first_step": "one attention step",
@@ -29,35 +24,22 @@ PART_LABELS = {
 def show_layer_beside_spins() -> None:
     """A transformer layer above, the spin system below, alike parts in alike colours."""
     _, axes = plt.subplots(2, 1, figsize=(8.8, 3.6))
-    names = ("in", "mix", "add", "norm", "ff", "out")
-    places = (0.0, 0.25, 0.47, 0.67, 0.88, 1.08)
-    words = (
-        (
-            "tokens\n$x_i$",
-            "attention\nmixes tokens",
-            "+ residual",
-            "LayerNorm",
-            "feed-forward\nmixes channels",
-            "out",
-        ),
-        (
-            "fields\n$h_i$",
-            "couplings\n$J_{ij}(h)$",
-            "$h_i + \\sum_j$\n$2J_{ij}\\langle u_j\\rangle$",
-            "length of\na spin",
-            "response\n$C\\,\\partial J/\\partial h$",
-            "$m_i$",
-        ),
+    places = {"in": 0.0, "mix": 0.25, "add": 0.47, "norm": 0.67, "ff": 0.88, "out": 1.08}
+    rows = (
+        "tokens\n$x_i$|attention\nmixes tokens|+ residual|LayerNorm|feed-forward\nmixes channels|"
+        "out",
+        "fields\n$h_i$|couplings\n$J_{ij}(h)$|$h_i + \\sum_j$\n$2J_{ij}\\langle u_j\\rangle$|"
+        "length of\na spin|response\n$C\\,\\partial J/\\partial h$|$m_i$",
     )
-    for axis, row in zip(axes, words, strict=True):
+    for axis, row in zip(axes, rows, strict=True):
+        words = zip(places.items(), row.split("|"), strict=True)
         draw_boxes(
-            {name: (x, 0.5, text) for name, x, text in zip(names, places, row, strict=True)},
+            {name: (x, 0.5, text) for (name, x), text in words},
             axis=axis,
-            arrows=[" ".join(names)],
+            arrows=["in mix add norm ff out"],
             bent=["in add"],
             colors={"mix": "blue", "norm": "orange", "ff": "red"},
         )
-    for axis in axes:
         axis.set(xlim=(-0.08, 1.14), ylim=(0.25, 1.0))
     label_panels(list(axes))
 

@@ -29,6 +29,7 @@ from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.large_d import free_energy, vector_spins
 from spinformer.spins.module import (
     SpinTransformerModule,
+    merge,
     response_attention,
     softmax_couplings,
     softmax_response,
@@ -43,8 +44,7 @@ class Anatomy:
     """The parts of m, each (..., N, D), summing to m; and what they were made with.
 
     `residual` ½τ⁻¹h, `first_step` ½τ⁻¹Jτ⁻¹h (one attention step), `higher_orders` the rest of
-    ½V⁻¹h, `response` Σ C ∂J/∂h. `gain` (..., N) is 1/(2τ_i); `onsager` (..., N) the part of τ_i
-    that a free spin of the same magnetization would not have, τ_i − 1/(2β(1−⟨u_i⟩²)).
+    ½V⁻¹h, `response` Σ C ∂J/∂h.
     `couplings` J as the softmax gave them, `correlation` C. `free_energy` (...) is F.
     """
 
@@ -52,8 +52,6 @@ class Anatomy:
     first_step: Tensor
     higher_orders: Tensor
     response: Tensor
-    gain: Tensor
-    onsager: Tensor
     couplings: Tensor
     correlation: Tensor
     free_energy: Tensor
@@ -74,21 +72,14 @@ class Anatomy:
         return {name: getattr(self, name) for name in names}
 
     def shares(self) -> dict[str, Tensor]:
-        """Σ part·m / Σ m·m of every system, (...): signed, summing to one; ValueError if m = 0."""
+        """Σ part·m / Σ m·m of every system, (...): signed, summing to one."""
         total = self.magnetization
-        size = total.square().sum(dim=(-2, -1))
-        if bool((size == 0).any()):
-            raise ValueError("the magnetization must not vanish, it does without a field")
-        return {
-            name: (part * total).sum(dim=(-2, -1)) / size for name, part in self.parts().items()
-        }
+        size = total.square().sum((-2, -1))
+        return {name: (part * total).sum((-2, -1)) / size for name, part in self.parts().items()}
 
     def sizes(self) -> dict[str, Tensor]:
         """Root mean square norm of a token's part, (...)."""
-        return {
-            name: part.square().sum(dim=-1).mean(dim=-1).sqrt()
-            for name, part in self.parts().items()
-        }
+        return {name: part.square().sum(-1).mean(-1).sqrt() for name, part in self.parts().items()}
 
 
 def dissect(
@@ -106,62 +97,39 @@ def dissect(
     `fields` h (..., N, D); `bilinear` A (D, D); `strength` g; `couplings` replaces the softmax by
     fixed couplings (..., N, N), without response. Differentiable.
     """
-    root = fields.shape[-1] ** 0.5
-    options: dict[str, Any] = {"strength": strength, "mask_diagonal": mask_diagonal}
-
-    def couplings_of(h: Tensor) -> Tensor:
-        if couplings is not None:
-            return couplings.expand(*h.shape[:-1], h.shape[-2])
-        return softmax_couplings(h, bilinear=bilinear, scale=gamma * root, **options)
-
-    coupled = couplings_of(fields)
-    solved = vector_spins(coupled, fields=fields * root, beta=beta)
-    symmetric = (coupled + coupled.mT) / 2
+    root, fixed = fields.shape[-1] ** 0.5, couplings is not None
+    scores: Any = {"bilinear": bilinear, "scale": gamma * root, "strength": strength}
+    if couplings is None:
+        couplings = softmax_couplings(fields, **scores, mask_diagonal=mask_diagonal)
+    couplings = couplings.expand(*fields.shape[:-1], fields.shape[-2])
+    solved = vector_spins(couplings, fields=fields * root, beta=beta)
+    known: Any = {"couplings": couplings, "correlation": solved.correlations}
+    response = torch.zeros_like(fields) if fixed else softmax_response(fields, **known, **scores)
+    symmetric = (couplings + couplings.mT) / 2
     diagonal = symmetric.diagonal(dim1=-2, dim2=-1)
-    tau = solved.saddle.t - diagonal
-    others = symmetric - torch.diag_embed(diagonal)
+    tau = (solved.saddle.t - diagonal).unsqueeze(-1)
     spins = solved.magnetization / root
-    residual = fields / (2 * tau.unsqueeze(-1))
-    first = (others @ residual) / tau.unsqueeze(-1)
+    residual = fields / (2 * tau)
+    first = ((symmetric - torch.diag_embed(diagonal)) @ residual) / tau
     return Anatomy(
         residual=residual,
         first_step=first,
         higher_orders=spins - residual - first,
-        response=autograd_response(
-            fields,
-            couplings_of,
-            correlation=solved.correlations,
-            create_graph=fields.requires_grad or coupled.requires_grad,
-        ),
-        gain=1 / (2 * tau),
-        onsager=tau - 1 / (2 * beta * (1 - spins.square().sum(dim=-1))),
-        couplings=coupled,
-        correlation=solved.correlations,
+        response=response,
         free_energy=solved.free_energy,
+        **known,
     )
 
 
 def autograd_response(
-    fields: Tensor,
-    couplings_of: Callable[[Tensor], Tensor],
-    *,
-    correlation: Tensor,
-    create_graph: bool = False,
+    fields: Tensor, couplings_of: Callable[[Tensor], Tensor], *, correlation: Tensor
 ) -> Tensor:
-    """Σ_{m,n} C_mn ∂J_mn/∂h_i for any couplings J = `couplings_of`(h).
-
-    C is held fixed, as Eq. (sigmaweird) asks. With `create_graph` the result can be
-    differentiated again; else it carries no history.
-    """
-    if not create_graph:
-        fields, correlation = fields.detach(), correlation.detach()
-    with torch.enable_grad():
-        probe = fields if fields.requires_grad else fields.clone().requires_grad_()
-        couplings = couplings_of(probe)
-        if not couplings.requires_grad:
-            return torch.zeros_like(fields)
-        (response,) = torch.autograd.grad(couplings, probe, correlation, create_graph=create_graph)
-    return response
+    """Σ_{m,n} C_mn ∂J_mn/∂h_i for any couplings J = `couplings_of`(h), C held fixed; no history."""
+    probe = fields.detach().clone().requires_grad_()
+    couplings = couplings_of(probe)
+    if not couplings.requires_grad:
+        return torch.zeros_like(fields)
+    return torch.autograd.grad(couplings, probe, correlation.detach())[0]
 
 
 def exponential_couplings(
@@ -214,17 +182,12 @@ def draw_bilinear(dim: int, *, seed: TorchSeed, kind: str = "random") -> Tensor:
 def outside_span(part: Tensor, *, fields: Tensor) -> Tensor:
     """Share of ‖part‖² outside the span of all the system's fields, (...), in [0, 1].
 
-    Zero for anything that only adds tokens up with numbers, one number per pair of tokens; asks
-    for N < D, else ValueError.
+    Zero for anything that only adds tokens up with numbers, one number per pair of tokens, and for
+    what vanishes; says nothing unless N < D.
     """
-    sites, dim = fields.shape[-2:]
-    if sites >= dim:
-        raise ValueError(f"fields must have fewer sites than channels, got {sites} and {dim}")
     basis = torch.linalg.svd(fields, full_matrices=False).Vh
-    inside = (part @ basis.mT) @ basis
-    whole = part.square().sum(dim=(-2, -1))
-    # What vanishes lies in every span.
-    outside = (part - inside).square().sum(dim=(-2, -1))
+    outside = (part - (part @ basis.mT) @ basis).square().sum((-2, -1))
+    whole = part.square().sum((-2, -1))
     return outside / whole.clamp_min(torch.finfo(whole.dtype).tiny)
 
 
@@ -241,89 +204,63 @@ def random_rotation(dim: int, *, seed: TorchSeed) -> Tensor:
     return q * r.diagonal().sign()
 
 
-def locality(fields: Tensor, *, bilinear: Tensor, frozen: bool = False, **options: Any) -> Tensor:
+def locality(
+    fields: Tensor, *, bilinear: Tensor, gamma: float, frozen: bool = False, **options: Any
+) -> Tensor:
     """‖∂r_i/∂h_j‖² for all pairs, (N, N): which fields the response of token i listens to.
 
     One system, `fields` (N, D); `options` as in `dissect`. The derivative is total, through the
     couplings and the correlations; with `frozen` G and C are held and only the fields that G
     averages move.
     """
+    held = dissect(fields, bilinear=bilinear, gamma=gamma, **options)
+    total = held.couplings.sum(dim=-1, keepdim=True)
+    weights = response_attention(held.couplings, correlation=held.correlation, strength=total)
 
     def response(h: Tensor) -> Tensor:
-        return dissect(h, bilinear=bilinear, **options).response
+        if frozen:
+            mixed = weights @ h @ bilinear.T + weights.T @ h @ bilinear
+            return gamma * fields.shape[-1] ** 0.5 * mixed
+        return dissect(h, bilinear=bilinear, gamma=gamma, **options).response
 
-    if frozen:
-        held = dissect(fields, bilinear=bilinear, **options)
-        total = held.couplings.sum(dim=-1, keepdim=True)
-        weights = response_attention(held.couplings, correlation=held.correlation, strength=total)
-        # r = γ√D (G h Aᵀ + Gᵀ h A): the block (i, j) is G_ij A + G_ji Aᵀ.
-        scale = options.get("gamma", 1.0) * fields.shape[-1] ** 0.5
-        blocks = weights[:, :, None, None] * bilinear + weights.T[:, :, None, None] * bilinear.T
-        return (scale * blocks).square().sum(dim=(-2, -1))
-    jacobian = torch.autograd.functional.jacobian(response, fields)
+    jacobian: Tensor = torch.autograd.functional.jacobian(response, fields)
     return jacobian.square().sum(dim=(1, 3))
 
 
 def slope_at_zero(function: Callable[[float], Value], *, step: float) -> Value:
-    """df/dx at x = 0 from f(±step) and f(±2 step): the error is of the order of step⁴.
-
-    Whatever f returns: a number, an array, a tensor.
-    """
+    """df/dx at x = 0 from f(±step) and f(±2 step): the error is of the order of step⁴."""
     far_left, left, right, far_right = (function(k * step) for k in (-2.0, -1.0, 1.0, 2.0))
     return (far_left - 8 * left + 8 * right - far_right) / (12 * step)
 
 
-@dataclass(frozen=True)
-class DerivativeErrors:
-    """Largest deviations of the parts from derivatives that know nothing of them.
-
-    `by_autograd`: m from −(1/D) dF/dh through couplings and saddle point together. `by_formula`:
-    the response from its closed form. `by_difference`: m along a direction from finite differences
-    of F with the saddle point solved again.
-    """
-
-    by_autograd: float
-    by_formula: float
-    by_difference: float
-
-
 def derivative_errors(
-    fields: Tensor,
-    *,
-    bilinear: Tensor,
-    push: Tensor,
-    beta: float,
-    gamma: float = 1.0,
-    strength: float = 0.5,
-    mask_diagonal: bool = True,
-) -> DerivativeErrors:
-    """How far the parts of m are from the derivative of F; `push` (..., N, D) is the direction."""
-    dim = fields.shape[-1]
-    options: dict[str, Any] = {"strength": strength, "mask_diagonal": mask_diagonal}
+    fields: Tensor, *, bilinear: Tensor, push: Tensor, beta: float, gamma: float, **options: Any
+) -> dict[str, float]:
+    """Largest deviations of the parts of m from derivatives that know nothing of them.
+
+    `autograd`: m from −(1/D) dF/dh through couplings and saddle point together. `formula`: the
+    response, a closed form, from automatic derivatives. `difference`: m along `push` (..., N, D)
+    from finite differences of F with the saddle point solved again.
+    """
+    root = fields.shape[-1] ** 0.5
 
     def anatomy_at(h: Tensor) -> Anatomy:
         return dissect(h, bilinear=bilinear, beta=beta, gamma=gamma, **options)
 
-    anatomy = anatomy_at(fields)
-    probe = fields.clone().requires_grad_()
-    couplings = softmax_couplings(probe, bilinear=bilinear, scale=gamma * dim**0.5, **options)
-    energy = free_energy(couplings, fields=probe * dim**0.5, beta=beta).sum() / dim
+    def couplings_of(h: Tensor) -> Tensor:
+        return softmax_couplings(h, bilinear=bilinear, scale=gamma * root, **options)
+
+    anatomy, probe = anatomy_at(fields), fields.clone().requires_grad_()
+    energy = free_energy(couplings_of(probe), fields=probe * root, beta=beta).sum() / root**2
     (slope,) = torch.autograd.grad(-energy, probe)
-    closed = softmax_response(
-        fields,
-        bilinear=bilinear,
-        couplings=anatomy.couplings,
-        correlation=anatomy.correlation,
-        scale=gamma * dim**0.5,
-        strength=strength,
-    )
-    along = -slope_at_zero(lambda x: anatomy_at(fields + x * push).free_energy, step=1e-3) / dim
-    want = (anatomy.magnetization * push).sum((-2, -1))
-    return DerivativeErrors(
-        by_autograd=float((anatomy.magnetization - slope).abs().max()),
-        by_formula=float((anatomy.response - closed).abs().max()),
-        by_difference=float((along - want).abs().max()),
-    )
+    automatic = autograd_response(fields, couplings_of, correlation=anatomy.correlation)
+    along = slope_at_zero(lambda x: -anatomy_at(fields + x * push).free_energy, step=1e-3) / root**2
+    errors = {
+        "autograd": anatomy.magnetization - slope,
+        "formula": anatomy.response - automatic,
+        "difference": along - (anatomy.magnetization * push).sum((-2, -1)),
+    }
+    return {name: float(error.abs().max()) for name, error in errors.items()}
 
 
 def share_sweep(
@@ -334,75 +271,50 @@ def share_sweep(
     `name` is the option of `dissect` that takes the `values`, the others are held; at least two
     systems.
     """
-    rows = []
-    for value in values:
-        chosen = {**options, name: float(value)}
-        shares = dissect(fields, bilinear=bilinear, **chosen).shares()
-        rows.append(mean_estimate(torch.stack(list(shares.values()), dim=-1).numpy()))
-    return Estimate(
-        value=np.array([row.value for row in rows]),
-        error=np.array([row.error for row in rows]),
-        samples=rows[0].samples,
-    )
+    shares = [
+        dissect(fields, bilinear=bilinear, **{**options, name: float(value)}).shares().values()
+        for value in values
+    ]
+    return mean_estimate(np.array([[part.numpy() for part in row] for row in shares]), axis=2)
 
 
-@dataclass(frozen=True)
-class PairComparison:
-    """Two spins in the fields h (2, D): the large-D parts beside the exact ⟨u⟩ and response."""
+def exact_pair(
+    dim: int, *, beta: float, gamma: float, strength: float
+) -> tuple[Anatomy, Tensor, Tensor]:
+    """Two spins: the large-D parts, the exact ⟨u⟩ and the exact response, in any D ≥ 2.
 
-    fields: Tensor
-    large: Anatomy
-    spins: Tensor
-    response: Tensor
-
-
-def exact_pair(dim: int, *, beta: float, gamma: float, strength: float) -> PairComparison:
-    """The pair that can be solved in any D ≥ 2: fields in a plane, the same scores in every D.
-
-    The diagonal of the couplings is kept: with a masked one a pair does not respond at all.
+    Fields in a plane, the same scores in every D. The diagonal of the couplings is kept: with a
+    masked one a pair does not respond at all.
     """
+    root = dim**0.5
     h = torch.zeros(2, dim, dtype=torch.float64)
     h[0, 0], h[1, 0], h[1, 1] = 1.0, 0.6, 0.8
     a = torch.zeros(dim, dim, dtype=torch.float64)
     # The same scores in every D: the factor √D of the couplings is taken out again.
-    a[:2, :2] = torch.tensor([[1.0, -0.5], [0.3, 0.7]]) * 3 / dim**0.5
+    a[:2, :2] = torch.tensor([[1.0, -0.5], [0.3, 0.7]]) * 3 / root
     large = dissect(h, bilinear=a, beta=beta, gamma=gamma, strength=strength, mask_diagonal=False)
-    exact = two_spins(large.couplings.numpy(), fields=(h * dim**0.5).numpy(), beta=beta)
-    response = softmax_response(
-        h,
-        bilinear=a,
-        couplings=large.couplings,
-        correlation=torch.from_numpy(exact.correlation),
-        scale=gamma * dim**0.5,
-        strength=strength,
-    )
-    return PairComparison(
-        fields=h,
-        large=large,
-        spins=torch.from_numpy(exact.magnetization) / dim**0.5,
-        response=response,
-    )
+    exact = two_spins(large.couplings.numpy(), fields=(h * root).numpy(), beta=beta)
+    known: Any = {"couplings": large.couplings, "correlation": torch.tensor(exact.correlation)}
+    response = softmax_response(h, bilinear=a, scale=gamma * root, strength=strength, **known)
+    return large, torch.tensor(exact.magnetization) / root, response
 
 
 def hub_couplings(sites: int, *, strength: float) -> Tensor:
     """Couplings (N, N) of row sum `strength` where all tokens attend to the first one."""
     couplings = torch.zeros(sites, sites, dtype=torch.float64)
-    couplings[1:, 0] = strength
-    couplings[0, 1] = strength
+    couplings[1:, 0] = couplings[0, 1] = strength
     return couplings
 
 
+@torch.no_grad()
 def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[float, bool]:
     """Relative distance of the module's ⟨σ⟩ from `large_d` at its own couplings; converged?"""
-    size = module.dim // module.heads
     module.warned = True  # whether it converged is part of the answer
-    with torch.no_grad():
-        _, parts = module(inputs, return_parts=True)
-        spins = parts.magnetization - parts.response
-        fields = module.fields(inputs).unflatten(-1, (module.heads, size)).transpose(1, 2)
-        beta = module.log_beta.exp()
-        truth = vector_spins(parts.couplings, fields=fields, beta=beta).magnetization
-        truth = truth.transpose(1, 2).flatten(2)
+    _, parts = module(inputs, return_parts=True)
+    fields = module.fields(inputs).unflatten(-1, (module.heads, -1)).transpose(1, 2)
+    beta = module.log_beta.exp()
+    truth = merge(vector_spins(parts.couplings, fields=fields, beta=beta).magnetization)
+    spins = parts.magnetization - parts.response
     return float((spins - truth).norm() / truth.norm()), bool(parts.converged.all())
 
 

@@ -25,18 +25,13 @@ from bookmaker.tables import Rows, stored
 from compendium.c23c_real_layer.study import (
     LENGTH,
     WINDOWS,
-    _without_diagonal,
     attention_scores,
     unseen_scores,
+    without_diagonal,
     written,
 )
-from compendium.common.models import decoder
-from spinformer.language.decoder import (
-    BlockTrace,
-    Decoder,
-    run_decoder,
-    token_numbers,
-)
+from compendium.common.models import block_trace, causal_attention, decoder
+from spinformer.language.decoder import Decoder, token_numbers
 from spinformer.language.text import sample_texts
 from spinformer.spins.large_d import vector_spins
 
@@ -44,73 +39,46 @@ PARTS = ("own", "uniform", "symmetrized", "balanced", "directed", "other head")
 STRENGTH = 0.5
 
 
-def traced(model: Decoder, states: Tensor) -> BlockTrace:
-    """What the last block computes on inputs (B, N, D)."""
-    seen: list[BlockTrace] = []
-    run_decoder(model, states, watch=lambda _, trace: seen.append(trace))
-    return seen[-1]
-
-
-def weights_of(model: Decoder, trace: BlockTrace) -> Tensor:
-    """Attention (B, H, N, N) of a causal block."""
-    keys = trace.keys.repeat_interleave(model.heads // model.key_heads, 1)
-    scores = trace.queries @ keys.mT / model.head_width**0.5
-    seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
-    return torch.softmax(scores.masked_fill(~seen, -torch.inf), -1)
-
-
-def mixed_values(model: Decoder, trace: BlockTrace) -> dict[str, Tensor]:
-    """What each head's PARTS write into the residual stream, (B, H, N, D)."""
-    weights = weights_of(model, trace)
-    values = trace.values.repeat_interleave(model.heads // model.key_heads, 1)
-    between = _without_diagonal(0.5 * (weights + weights.mT))
-    steps = torch.arange(1, values.shape[2] + 1, dtype=values.dtype)[:, None]
-    mixed = {
-        "own": values,
-        "uniform": values.cumsum(2) / steps,
-        "symmetrized": between @ values,
-        "balanced": between / between.sum(-1, keepdim=True) @ values,
-        "directed": _without_diagonal(weights) @ values,
-        "other head": between.roll(1, 1) @ values,
-    }
-    return written(mixed, model.blocks[-1]["output"])
-
-
-def correlations(model: Decoder, trace: BlockTrace) -> Tensor:
-    """C (B, H, N, N) of the spins of every head, as in `layer_parts`."""
-    values = trace.values.repeat_interleave(model.heads // model.key_heads, 1).double()
-    size = values.square().sum(-1).mean(-1).sqrt()[..., None, None]
-    fields = values / size * model.head_width**0.5
-    couplings = STRENGTH * weights_of(model, trace).double()
-    return vector_spins(couplings, fields=fields, beta=1.0, tolerance=1e-8).correlations
-
-
-def response(model: Decoder, states: Tensor, correlation: Tensor) -> Tensor:
-    """Σ C_mn ∂J_mn/∂x of the one block of `model`, (B, N, D)."""
-    leaf = states.detach().clone().requires_grad_()
-    couplings = STRENGTH * weights_of(model, traced(model, leaf))
-    (found,) = torch.autograd.grad((couplings * correlation).sum(), leaf)
-    return found
-
-
-@torch.no_grad()
 def text_blocks(
     model: Decoder, number: int, inputs: Tensor
 ) -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
-    """Terms and output of the attention of a block; own input, responses and output, by token."""
-    below = replace(model, blocks=model.blocks[: number + 1])
-    trace, alone = traced(below, inputs), replace(model, blocks=[model.blocks[number]])
+    """What each head's PARTS write into the residual stream, (B, H, N, D), and the output of the
+    attention of a block; its own input, the responses and its output, by token.
+    """
+    trace, block = block_trace(model, inputs, number), model.blocks[number]
+    alone, weights = replace(model, blocks=[block]), causal_attention(model, trace)
+    values = trace.values.repeat_interleave(model.heads // model.key_heads, 1)
+    between = without_diagonal(0.5 * (weights + weights.mT))
+    mixed = {
+        "own": values,
+        "uniform": values.cumsum(2) / torch.arange(1, values.shape[2] + 1)[:, None],
+        "symmetrized": between @ values,
+        "balanced": between / between.sum(-1, keepdim=True) @ values,
+        "directed": without_diagonal(weights) @ values,
+        "other head": between.roll(1, 1) @ values,
+    }
+    terms = {name: part.double() for name, part in written(mixed, block["output"]).items()}
+
+    exact = values.double()
+    size = exact.square().sum(-1).mean(-1).sqrt()[..., None, None]
+    fields, couplings = exact / size * model.head_width**0.5, STRENGTH * weights.double()
+    solved = vector_spins(couplings, fields=fields, beta=1.0, tolerance=1e-8)
+    correlation = solved.correlations.to(inputs)
+
+    def response(correlation: Tensor) -> Tensor:
+        """Σ C_mn ∂J_mn/∂x of the one block, (B, N, D)."""
+        leaf = trace.inputs.clone().requires_grad_()
+        couplings = STRENGTH * causal_attention(alone, block_trace(alone, leaf, 0))
+        return torch.autograd.grad(couplings, leaf, correlation)[0]
+
     stream = trace.inputs + trace.attended
-    c = correlations(alone, trace).to(inputs)
-    with torch.enable_grad():
-        answers = {
-            "response": response(alone, trace.inputs, c),
-            "other head": response(alone, trace.inputs, c.roll(1, 1)),
-        }
-    blocks = {"own": stream / stream.square().mean(-1, keepdim=True).sqrt(), **answers}
-    blocks["output"] = trace.outputs - stream
+    blocks = {
+        "own": stream / stream.square().mean(-1, keepdim=True).sqrt(),
+        "response": response(correlation),
+        "other head": response(correlation.roll(1, 1)),
+        "output": trace.outputs - stream,
+    }
     flat = {name: part.flatten(0, 1).double() for name, part in blocks.items()}
-    terms = {name: part.double() for name, part in mixed_values(alone, trace).items()}
     return terms, trace.attended.double(), flat
 
 

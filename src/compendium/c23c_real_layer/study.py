@@ -50,14 +50,7 @@ from compendium.common.models import encoder
 from compendium.common.rows import array_of, grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
-from spinformer.language.encoder import (
-    LanguageModel,
-    LayerTrace,
-    embed,
-    join_traces,
-    run_layer,
-    run_model,
-)
+from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import random_weights
 from spinformer.spins.large_d import vector_spins
@@ -89,19 +82,16 @@ def layer_parts(
 
     Another head is the next one in a random cyclic order, so that no head meets itself.
     """
-    values, width = trace.values, trace.values.shape[-1]
-    heads = values.shape[1]
+    values, (heads, _, width) = trace.values, trace.values.shape[1:]
     weights, other, moved = _weights(trace, seed=seed)
 
     size = values.square().sum(dim=-1).mean(dim=-1).sqrt()[..., None, None]
     fields = values / size
     solved = vector_spins(strength * weights, fields=fields * width**0.5, beta=1.0, tolerance=1e-8)
-    symmetric = strength * (weights + weights.mT) / 2
-    tau = solved.saddle.t - symmetric.diagonal(dim1=-2, dim2=-1)
-    gain = 1 / (2 * tau)
+    gain = 0.5 / (solved.saddle.t - strength * weights.diagonal(dim1=-2, dim2=-1))
     spins = solved.magnetization / width**0.5
     residual = gain.unsqueeze(-1) * fields
-    onsager = 1 - 1 / (2 * (1 - spins.square().sum(dim=-1)) * tau)
+    onsager = 1 - gain / (1 - spins.square().sum(dim=-1))
     mixed = {
         "residual": size * residual,
         "mixing": size * (spins - residual),
@@ -143,7 +133,7 @@ def mixing_terms(
     """
     values = trace.values
     weights, other, moved = _weights(trace, seed=seed)
-    between = _without_diagonal((weights + weights.mT) / 2)
+    between = without_diagonal((weights + weights.mT) / 2)
     balanced = between / between.sum(dim=-1, keepdim=True)
     mixed = {
         "own": values,
@@ -151,7 +141,7 @@ def mixing_terms(
         "symmetrized": between @ values,
         "balanced": balanced @ values,
         "balanced other": balanced[:, other] @ values,
-        "directed": _without_diagonal(weights) @ values,
+        "directed": without_diagonal(weights) @ values,
         "other head": between[:, other] @ values,
         "shuffled": between[..., moved, :][..., moved] @ values,
     }
@@ -191,7 +181,8 @@ def written(mixed: Mapping[str, Tensor], output: Tensor) -> dict[str, Tensor]:
     return {name: torch.einsum("bhnd,ohd->bhno", part, matrix) for name, part in mixed.items()}
 
 
-def _without_diagonal(weights: Tensor) -> Tensor:
+def without_diagonal(weights: Tensor) -> Tensor:
+    """Weights (..., N, N) with zeros where a token looks at itself."""
     return weights - torch.diag_embed(weights.diagonal(dim1=-2, dim2=-1))
 
 
@@ -223,27 +214,6 @@ FEED_FORWARD = ("own", "response", "other head", "shuffled", "onsager", "random 
 Text = tuple[LayerTrace, LayerParts]
 
 
-@torch.no_grad()
-def text_parts(
-    model: LanguageModel,
-    layer: int,
-    *,
-    seed: int = 0,
-    windows: int = WINDOWS,
-    length: int = LENGTH,
-    texts: Mapping[str, str] | None = None,
-) -> dict[str, Text]:
-    """Trace and parts of `layer` on the first windows of every text, by the text's name."""
-    found = {}
-    for name, words in (sample_texts() if texts is None else texts).items():
-        states = embed(model, text_windows(model, words, length)[:windows])
-        for below in range(layer):
-            states = run_layer(model, below, inputs=states).outputs
-        trace = run_layer(model, layer, inputs=states)
-        found[name] = (trace, layer_parts(model, trace, seed=seed))
-    return found
-
-
 def attention_scores(
     terms: Sequence[Mapping[str, Tensor]],
     *,
@@ -256,51 +226,33 @@ def attention_scores(
     `sets` names the terms that each score may use, each with one number for a head.
     """
     names = sorted({name for chosen in sets.values() for name in chosen})
-    moments = [_moments(known, names, goal) for known, goal in zip(terms, targets, strict=True)]
     heads = terms[0][names[0]].shape[1]
+
+    def moments(known: Mapping[str, Tensor], goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Tokens, sums over tokens and products of all terms and, last, the goal: what a fit needs
+        of a text, and every fit that leaves out another adds up."""
+        flat = [known[name].transpose(0, 1).flatten(1, 2) for name in names]
+        rows = torch.cat([*flat, goal.flatten(0, 1)[None]])
+        return torch.tensor(rows.shape[1]), rows.sum(1), rows.flatten(1) @ rows.flatten(1).T
+
+    def about(mean: Tensor, count: Tensor, sums: Tensor, products: Tensor) -> Tensor:
+        mixed = sums @ mean.T
+        return products - mixed - mixed.T + count * mean @ mean.T
+
+    texts = [moments(*text) for text in zip(terms, targets, strict=True)]
     scores: dict[str, list[float]] = {name: [] for name in sets}
-    for tested in moments:
-        others = zip(*(one for one in moments if one is not tested), strict=True)
-        count, sums, goal, *products = (torch.stack(parts).sum(dim=0) for parts in others)
-        shift, centre = sums / count, goal / count
-        square, along, _ = _about(shift, centre, count, sums, goal, *products)
-        met, against, whole = _about(shift, centre, *tested)
+    for tested in texts:
+        others = zip(*(text for text in texts if text is not tested), strict=True)
+        count, sums, products = (torch.stack(parts).sum(0) for parts in others)
+        fit = about(sums / count, count, sums, products)
+        met = about(sums / count, *tested)
         for name, chosen in sets.items():
             places = torch.cat([names.index(k) * heads + torch.arange(heads) for k in chosen])
             # The pseudo-inverse: heads that do nothing take no part.
-            weights = torch.linalg.pinv(square[places][:, places], rtol=1e-10) @ along[places]
-            told = 2 * against[places] - met[places][:, places] @ weights
-            scores[name].append(float(weights @ told / whole))
+            weights = torch.linalg.pinv(fit[places][:, places], rtol=1e-10) @ fit[places, -1]
+            told = 2 * met[places, -1] - met[places][:, places] @ weights
+            scores[name].append(float(weights @ told / met[-1, -1]))
     return scores
-
-
-def _moments(known: Mapping[str, Tensor], names: Sequence[str], target: Tensor) -> list[Tensor]:
-    """What a least-squares fit needs of one text: every fit that leaves out a text adds these up.
-
-    The number of tokens; sums over them, (terms, channels) and (channels,); products over tokens
-    and channels, (terms, terms), (terms,) and a number.
-    """
-    terms = torch.cat([known[name].transpose(0, 1).flatten(1, 2) for name in names])
-    goal, flat = target.flatten(0, 1), terms.flatten(1)
-    sums = [torch.tensor(len(goal)), terms.sum(dim=1), goal.sum(dim=0)]
-    return [*sums, flat @ flat.T, flat @ goal.flatten(), goal.square().sum()]
-
-
-def _about(
-    shift: Tensor,
-    centre: Tensor,
-    count: Tensor,
-    sums: Tensor,
-    goal: Tensor,
-    square: Tensor,
-    along: Tensor,
-    whole: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The three products of terms less `shift` (terms, channels) and goal less `centre`."""
-    mixed = sums @ shift.T
-    square = square - mixed - mixed.T + count * shift @ shift.T
-    along = along - sums @ centre - shift @ (goal - count * centre)
-    return square, along, whole - 2 * goal @ centre + count * centre @ centre
 
 
 def feed_forward_scores(
@@ -309,23 +261,22 @@ def feed_forward_scores(
     """R² of the feed-forward output on each text, from the others; at least three texts."""
     width = model.architecture.width
     draw = torch.randn(width, width, generator=torch_generator(seed), dtype=torch.float64)
-    blocks, targets = [], []
+    blocks, targets, cosines = [], [], []
     for trace, parts in texts:
-        own = trace.normalized.flatten(0, 1)
+        own, output = (
+            x.flatten(0, 1) for x in (trace.normalized, feed_forward_output(model, trace))
+        )
         share = parts.onsager.mean(dim=1).flatten().unsqueeze(-1)
-        known = {name: part.flatten(0, 1) for name, part in parts.responses.items()}
+        block = {name: part.flatten(0, 1) for name, part in parts.responses.items()}
         random = functional.gelu(functional.normalize(own, dim=-1) @ draw)
-        blocks.append({"own": own, **known, "onsager": share * own, "random units": random})
-        targets.append(feed_forward_output(model, trace).flatten(0, 1))
+        blocks.append({"own": own, **block, "onsager": share * own, "random units": random})
+        targets.append(output)
+        one, other = ((x - x.mean(dim=0)).flatten() for x in (block["response"], output))
+        cosines.append(float(functional.cosine_similarity(one, other, dim=0)))
     sets = {name: ("own",) if name == "own" else ("own", name) for name in FEED_FORWARD}
     sets["response alone"] = ("response",)
     scores = {name: unseen_scores(blocks, chosen, targets) for name, chosen in sets.items()}
-    scores["cosine"] = []
-    for block, target in zip(blocks, targets, strict=True):
-        response, output = (x - x.mean(dim=0) for x in (block["response"], target))
-        cosine = (response * output).sum() / response.norm() / output.norm()
-        scores["cosine"].append(float(cosine))
-    return scores
+    return {**scores, "cosine": cosines}
 
 
 def unseen_scores(
@@ -336,28 +287,21 @@ def unseen_scores(
     The next text chooses the ridge, the others train.
     """
     inputs = [torch.cat([block[name] for name in chosen], dim=-1) for block in blocks]
-    return [
-        _ridge(inputs, targets, unseen, (unseen + 1) % len(inputs)) for unseen in range(len(inputs))
-    ]
-
-
-def _ridge(inputs: Sequence[Tensor], targets: Sequence[Tensor], unseen: int, tune: int) -> float:
-    train = [n for n in range(len(inputs)) if n not in (unseen, tune)]
-    x, y = torch.cat([inputs[n] for n in train]), torch.cat([targets[n] for n in train])
-    shift, scale, centre = x.mean(dim=0), x.std(dim=0).clamp_min(1e-12), y.mean(dim=0)
-    x, y = (x - shift) / scale, y - centre
-    square, along = x.T @ x, x.T @ y
-    best, score = -np.inf, float("nan")
-    for ridge in RIDGES:
-        matrix = square + ridge * len(x) * torch.eye(len(square), dtype=square.dtype)
-        weights = torch.linalg.solve(matrix, along)
-        tuned, found = (
-            _share(targets[n] - centre - (inputs[n] - shift) / scale @ weights, targets[n] - centre)
-            for n in (tune, unseen)
-        )
-        if tuned > best:
-            best, score = tuned, found
-    return score
+    texts, scores = range(len(inputs)), []
+    for unseen in texts:
+        tune = (unseen + 1) % len(inputs)
+        train = [n for n in texts if n not in (unseen, tune)]
+        x, y = torch.cat([inputs[n] for n in train]), torch.cat([targets[n] for n in train])
+        shift, scale, centre = x.mean(dim=0), x.std(dim=0).clamp_min(1e-12), y.mean(dim=0)
+        x, y = (x - shift) / scale, y - centre
+        square, along, found = x.T @ x, x.T @ y, []
+        for ridge in RIDGES:
+            matrix = square + ridge * len(x) * torch.eye(len(square), dtype=square.dtype)
+            weights = torch.linalg.solve(matrix, along) / scale[:, None]
+            goals = [(n, targets[n] - centre) for n in (tune, unseen)]
+            found.append([_share(y - (inputs[n] - shift) @ weights, y) for n, y in goals])
+        scores.append(max(found)[1])
+    return scores
 
 
 def normalization_scores(texts: Sequence[Text]) -> dict[str, list[float]]:
@@ -395,23 +339,24 @@ def LAYERS(weights: str, seed: int, layer: int) -> Rows:
 
     A row for each text, target and part.
     """
-    model = encoder()
+    model, texts = encoder(), sample_texts()
     if weights != "trained":
         model = random_weights(model, weights, seed=seed)
-    found = text_parts(model, layer, seed=seed)
-    each = list(found.values())
+    with torch.no_grad():
+        windows = [text_windows(model, words, LENGTH)[:WINDOWS] for words in texts.values()]
+        traces = [run_model(model, tokens)[layer] for tokens in windows]
+        found = [(trace, layer_parts(model, trace, seed=seed)) for trace in traces]
+    terms, attended = [parts.terms for _, parts in found], [trace.attended for trace in traces]
     targets = {
-        "attention": attention_scores(
-            [parts.terms for _, parts in each], targets=[trace.attended for trace, _ in each]
-        ),
-        "feed-forward": feed_forward_scores(model, each, seed=seed),
-        "normalization": normalization_scores(each),
+        "attention": attention_scores(terms, targets=attended),
+        "feed-forward": feed_forward_scores(model, found, seed=seed),
+        "normalization": normalization_scores(found),
     }
     return [
         {"text": text, "target": target, "part": part, "score": score}
         for target, scores in targets.items()
         for part, values in scores.items()
-        for text, score in zip(found, values, strict=True)
+        for text, score in zip(texts, values, strict=True)
     ]
 
 
@@ -431,14 +376,12 @@ def mixing_scores(*, length: int, windows: int, left_out: Sequence[int]) -> dict
         for x in sample_texts().values()
     ]
     found: dict[int, list[list[list[float]]]] = {count: [] for count in left_out}
-    for layer in range(model.architecture.layers):
-        traces = [run[layer] for run in runs]
+    for traces in zip(*runs, strict=True):
         terms = [mixing_terms(model, trace) for trace in traces]
         for count, told in found.items():
-            pairs = zip(terms, traces, strict=True)
-            known, goals = zip(
-                *(without_sinks(term, trace, left_out=count) for term, trace in pairs), strict=True
-            )
+            texts = zip(terms, traces, strict=True)
+            kept = [without_sinks(term, trace, left_out=count) for term, trace in texts]
+            known, goals = zip(*kept, strict=True)
             told.append(list(attention_scores(known, targets=goals, sets=MIXED).values()))
     return {count: np.swapaxes(np.array(told), 0, 1) for count, told in found.items()}
 

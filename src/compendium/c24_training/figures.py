@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure
 
 from compendium.c24_training.grids import GRIDS
 from compendium.c24_training.settings import trainings
-from spinformer.core.statistics import mean_interval
+from compendium.common.drawing import intervals, means
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
 
@@ -48,21 +49,13 @@ def draw_trained_parts() -> Figure:
 
 def draw_rates(grid: str, *, axis: Axes, seen: str, guess: float) -> None:
     """Accuracy against the rate, from g = 0.6: medians, second least and most; `guess` dotted."""
+    cell: Any = {"strength": 0.6, "seen": seen, "name": "accuracy"}
     for arm, rates in GRIDS[grid].rates.items():
-        found = np.array(
-            [
-                np.sort(trainings(grid, arm=arm, strength=0.6, seen=seen, name="accuracy", rate=r))
-                for r in rates
-            ]
-        )
-        middle = np.median(found, axis=1)
-        bars = [middle - found[:, 1], found[:, -2] - middle]
-        color = ARM_COLORS.get(arm, "0.45")
-        axis.errorbar(rates, middle, bars, fmt="o-", capsize=2, color=color, label=arm)
+        found = np.sort([trainings(grid, arm=arm, rate=rate, **cell) for rate in rates])
+        ends = [found[:, 1], np.median(found, axis=1), found[:, -2]]
+        intervals(axis, rates, ends, ARM_COLORS.get(arm, "0.45"), fmt="o-", label=arm)
     axis.axhline(guess, color="0.5", ls=":")
-    axis.set_xscale("log")
-    axis.set_xlabel("learning rate")
-    axis.set_ylabel(f"accuracy, {grid}")
+    axis.set(xscale="log", xlabel="learning rate", ylabel=f"accuracy, {grid}")
     axis.legend(fontsize=8)
 
 
@@ -81,20 +74,9 @@ def draw_layers(curves: Mapping[str, np.ndarray], *, axis: Axes, label: str) -> 
     """Mean and interval over trainings (trainings, layers) of each arm, against the layer."""
     for arm, values in curves.items():
         layers = np.arange(1, values.shape[1] + 1)
-        mean = values.mean(0)
-        ends = np.array([mean_interval(column) for column in values.T])
-        axis.errorbar(
-            layers,
-            mean,
-            [mean - ends[:, 0], ends[:, 1] - mean],
-            fmt="o-",
-            capsize=2,
-            color=ARM_COLORS.get(arm, "0.45"),
-            label=arm,
-        )
+        means(axis, layers, values, ARM_COLORS.get(arm, "0.45"), fmt="o-", label=arm)
         axis.set_xticks(layers)
-    axis.set_xlabel("layer")
-    axis.set_ylabel(label)
+    axis.set(xlabel="layer", ylabel=label)
 
 
 def draw_couplings(stages: Mapping[str, np.ndarray], *, marked: tuple[int, int]) -> Figure:

@@ -18,20 +18,17 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from bookmaker.tables import Rows, Table
-from compendium.c24_training.sixteen import copy_task
-from compendium.c24_training.study import four_digits, train_arm
-from compendium.common.token_tasks import Task, digit_task, recall_task
-from spinformer.core.records import record
+from compendium.common.token_tasks import Task, copy_task, digit_task, recall_task
+from compendium.common.trained_stacks import four_digits, train_arm
 
-_HERE = Path(__file__).parent
 # Two decades by quarters.
 R = (0.001, 0.0018, 0.0032, 0.0056, 0.01, 0.018, 0.032, 0.056, 0.1)
 
 
-@record
-class Grid:
+class Grid(NamedTuple):
     """Trainings of a task at a depth: on `splits`, and for every arm at so many `rates`.
 
     `cells`: arms, their starting strengths and their numbers of updates; the rate falls to zero
@@ -40,66 +37,56 @@ class Grid:
     """
 
     task: Callable[[int], Task]
-    depth: int
     splits: Sequence[int]
     rates: dict[str, tuple[float, ...]]
     cells: Sequence[tuple[tuple[str, ...], tuple[float, ...], tuple[int, ...]]]
+    depth: int = 1
     probed: int = 0
 
 
 MIXERS = ("attention", "averaging", "identity")
 LAYERS = ("layer of spins", "layer of attention", "layer of averaging", "layer of identity")
+_BOTH, _NUMBERS = ("saddle", "frozen couplings"), ("numbers", "frozen numbers")
 GRIDS = {
     "recall": Grid(
-        task=recall_task,
-        depth=1,
-        splits=range(20, 30),
-        rates={"saddle": R[1:5], "frozen couplings": R[2:6], "answers only": R[2:7:2]},
-        cells=[
-            (("saddle", "frozen couplings"), (0.6,), (200,)),
-            (("answers only",), (0.6,), (200,)),
-        ],
+        recall_task,
+        range(20, 30),
+        {"saddle": R[1:5], "frozen couplings": R[2:6], "answers only": R[2:7:2]},
+        [((*_BOTH, "answers only"), (0.6,), (200,))],
     ),
     "recall_longer": Grid(
-        task=recall_task,
-        depth=1,
-        splits=range(20, 25),
-        rates={"saddle": R[2:4], "frozen couplings": R[3:5]},
-        cells=[(("saddle", "frozen couplings"), (0.6,), (400,))],
+        recall_task,
+        range(20, 25),
+        {"saddle": R[2:4], "frozen couplings": R[3:5]},
+        [(_BOTH, (0.6,), (400,))],
     ),
     "copies": Grid(
-        task=copy_task,
-        depth=1,
-        splits=range(20, 30),
-        rates={"saddle": R[2:6], "frozen couplings": R[3:7]},
-        cells=[
-            (("saddle", "frozen couplings"), (0.6,), (60, 100)),
-            (("saddle", "frozen couplings"), (2.0,), (60,)),
-        ],
+        copy_task,
+        range(20, 30),
+        {"saddle": R[2:6], "frozen couplings": R[3:7]},
+        [(_BOTH, (0.6,), (60, 100)), (_BOTH, (2.0,), (60,))],
     ),
     "digits": Grid(
-        task=digit_task,
-        depth=1,
-        splits=range(20, 25),
-        rates=dict.fromkeys(("numbers", "frozen numbers"), (*R[2::2], 0.32)),
-        cells=[(("numbers", "frozen numbers"), (0.3, 0.6, 2.0), (200,))],
+        digit_task,
+        range(20, 25),
+        dict.fromkeys(_NUMBERS, (*R[2::2], 0.32)),
+        [(_NUMBERS, (0.3, 0.6, 2.0), (200,))],
     ),
     "depth": Grid(
-        task=digit_task,
+        digit_task,
+        range(20, 25),
+        {"saddle": R[1:8:2]},
+        [(("saddle",), (0.3, 0.6, 0.2, 0.45), (120,))],
         depth=4,
-        splits=range(20, 25),
-        rates={"saddle": R[1:8:2]},
-        cells=[(("saddle",), (0.3, 0.6, 0.2, 0.45), (120,))],
         probed=40,
     ),
     # Spins and attention change places again on splits drawn after the verdict.
     **{
         f"layers_{name}{again}": Grid(
-            task=task,
-            depth=1,
-            splits=splits,
-            rates=dict.fromkeys(MIXERS + LAYERS, R[1:last:2]),
-            cells=[(arms, (0.6,), (200,)), (LAYERS[:1], (0.3, 2.0), (200,))],
+            task,
+            splits,
+            dict.fromkeys(arms, R[1:last:2]),
+            [(arms, (0.6,), (200,)), (LAYERS[:1], (0.3, 2.0), (200,))],
         )
         for name, task, last in (("digits", digit_task, 8), ("recall", recall_task, 6))
         for again, splits, arms in (
@@ -118,34 +105,28 @@ def grid_rows(name: str, *, arm: str, strength: float, updates: int) -> Rows:
     from different samples, `residual` that of its output.
     """
     grid = GRIDS[name]
-    runs = list(itertools.product(grid.rates[arm], grid.splits))
-    _, _, found = train_arm(
-        arm,
-        grid.task,
-        runs=[(split, 0, rate, strength) for rate, split in runs],
-        depth=grid.depth,
-        steps=updates,
-        looks=(updates // 2, updates),
-        probed=grid.probed,
-    )
+    cells = [
+        {"rate": rate, "split": split, "strength": strength}
+        for rate, split in itertools.product(grid.rates[arm], grid.splits)
+    ]
+    options: Any = {"steps": updates, "looks": (updates // 2, updates), "probed": grid.probed}
     rows = []
-    for (rate, split), looks in zip(runs, found, strict=True):
+    for cell, _, _, looks in train_arm(arm, grid.task, cells, depth=grid.depth, **options):
         for look in looks:
-            bits, held = (
-                x / math.log(2) if math.isfinite(x) else 99.0 for x in (look.loss, look.held)
-            )
-            told = {"accuracy": look.accuracy, "bits": bits, "held": held}
+            losses = (x / math.log(2) if math.isfinite(x) else 99.0 for x in (look.loss, look.held))
+            told = {"accuracy": look.accuracy, **dict(zip(("bits", "held"), losses, strict=True))}
             if look.layers:
                 last = look.layers[-1]
                 told |= {"first": look.layers[0]["correlation"], "last": last["correlation"]}
                 told |= {"undriven": last["undriven"], "residual": last["residual"]}
-            rows.append({"rate": rate, "split": split, "seen": look.step, **four_digits(told)})
+            place = {"rate": cell["rate"], "split": cell["split"], "seen": look.step}
+            rows.append({**place, **four_digits(told)})
     return rows
 
 
 TABLES = {
     name: Table(
-        path=_HERE / f"grid_{name}.csv",
+        path=Path(__file__).with_name(f"grid_{name}.csv"),
         units=[
             {"arm": arm, "strength": strength, "updates": updates}
             for arms, strengths, lengths in grid.cells

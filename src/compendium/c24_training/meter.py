@@ -28,11 +28,8 @@ EACH = 60  # pairs at every strength
     Path(__file__).with_name("settings_B8b.csv"),
     units=[
         {"dim": dim, "couplings": couplings, "beta": beta, "solver": solver}
-        for dim, beta, (couplings, solver) in itertools.product(
-            (2, 3, 4, 16),
-            (0.5, 1.5, 3.0),
-            (("weak", "saddle"), ("strong", "saddle"), ("weak", "fixed point")),
-        )
+        for dim, beta in itertools.product((2, 3, 4, 16), (0.5, 1.5, 3.0))
+        for couplings, solver in (("weak", "saddle"), ("strong", "saddle"), ("weak", "fixed point"))
     ],
     seconds=3.0,
 )
@@ -41,19 +38,16 @@ def METER(dim: int, couplings: str, beta: float, solver: str) -> Rows:
     """Of random pairs that are trusted the share that may be wrong, less the share that is."""
     generator = torch_generator(0)
     trusted = wrong = 0
+    options: Any = {"beta": beta, "solver": solver, "normalize": False, "dtype": torch.float64}
     for strength in COUPLINGS[couplings]:
-        options: Any = {"strength": strength, "beta": beta, "solver": solver}
-        module = SpinTransformerModule(
-            dim, heads=1, normalize=False, dtype=torch.float64, **options
-        )
+        module = SpinTransformerModule(dim, heads=1, strength=strength, **options)
         module.warned = True  # its meter is asked instead
         size = 2 * torch.rand(EACH, 1, 1, generator=generator, dtype=torch.float64)
         tokens = size * torch.randn(EACH, 2, dim, generator=generator, dtype=torch.float64)
         _, parts = module(tokens, return_parts=True)
-        believed = parts.validity().trusted(TOLERANCE)[:, 0]
-        for place in believed.nonzero().flatten().tolist():
-            found = parts.couplings[place, 0].numpy(), tokens[place].numpy()
-            truth = torch.from_numpy(two_spins(found[0], fields=found[1], beta=beta).magnetization)
+        for place in parts.validity().trusted(TOLERANCE)[:, 0].nonzero().flatten().tolist():
+            bond, fields = parts.couplings[place, 0].numpy(), tokens[place].numpy()
+            truth = torch.tensor(two_spins(bond, fields=fields, beta=beta).magnetization)
             off = (parts.spins[place] - truth).norm() / truth.norm()
             trusted, wrong = trusted + 1, wrong + int(off > TOLERANCE)
     return share_rows(wrong, trials=trusted, bound=ACCEPTED, sign=-1)

@@ -13,12 +13,7 @@ from compendium.common.drawing import quartiles
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS
 
-TONES = {
-    "saddle": "blue",
-    "penalty": "orange",
-    "limited": "red",
-    "saddle, longer draws": "sky",
-}
+TONES = {"saddle": "blue", "penalty": "orange", "limited": "red", "saddle, longer draws": "sky"}
 
 
 def draw_lesson() -> Figure:

@@ -47,17 +47,16 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from bookmaker.tables import Rows, Table
-from compendium.c24_training.study import sample_module, stacked
-from compendium.c24a_teacher_and_student.penalty import coupling_excess
+from bookmaker import tables
+from bookmaker.tables import Rows
 from compendium.common.classifiers import LIMIT
 from compendium.common.rows import array_of, grid, median_rows
+from compendium.common.spin_modules import sample_module, stacked
 from spinformer.core.random import torch_generator
-from spinformer.spins.module import Solver, SpinTransformerModule
+from spinformer.spins.module import Solver, SpinTransformerModule, largest_row_sum
 
 SITES, DIM, NOISE = 6, 8, 0.02
 TEACHERS = 10
-PENALTY = 1.0
 STRENGTH = 1.0
 SAMPLES = (2, 3, 4, 8, 16, 32, 64, 128)
 LONGER = 16
@@ -81,12 +80,10 @@ def examples(
     fields = torch.randn(samples, SITES, DIM, generator=generator, dtype=torch.float64)
     if data != "theory":
         sweeps *= LONGER if data == "long" else 1
-        return fields, sample_module(model, fields, sweeps=sweeps, seed=seed).output
+        return fields, sample_module(model, fields, sweeps=sweeps, seed=seed)["output"]
+    noise = NOISE * torch.randn(fields.shape, generator=generator, dtype=torch.float64)
     with torch.no_grad():
-        answers = model(fields)
-    return fields, answers + NOISE * torch.randn(
-        answers.shape, generator=generator, dtype=torch.float64
-    )
+        return fields, model(fields) + noise
 
 
 def bilinear(model: SpinTransformerModule) -> Tensor:
@@ -100,9 +97,9 @@ def noise_bound(model: SpinTransformerModule, fields: Tensor, *, step: float = 1
     The derivative of the answers is taken by central differences of `step`.
     """
     target = bilinear(model)
-    if fields.numel() < target.numel() + 2:
-        return torch.tensor(torch.inf, dtype=torch.float64)
     size = target.numel()
+    if fields.numel() < size + 2:
+        return torch.tensor(torch.inf, dtype=torch.float64)
     base = torch.cat([target.flatten(), model.log_beta.detach(), model.log_strength.detach()])
     key = torch.eye(DIM, dtype=torch.float64)
 
@@ -124,13 +121,22 @@ def noise_bound(model: SpinTransformerModule, fields: Tensor, *, step: float = 1
     return NOISE * variance.sqrt() / target.norm()
 
 
+def coupling_excess(pair: Tensor, *, beta: Tensor, limit: float = LIMIT) -> Tensor:
+    """Penalty Σ over systems of max(0, β max_i Σ_j |B_ij| − `limit`)², a scalar.
+
+    `pair` B (..., N, N) with β (..., 1, 1). Zero where the mean-field equations have one, physical
+    solution.
+    """
+    return (beta * largest_row_sum(pair.abs()) - limit).clamp_min(0.0).square().sum()
+
+
 def learn(
     student: str, fields: Tensor, *, answers: Tensor, steps: int = 200, rate: float = 0.05
 ) -> list[SpinTransformerModule]:
     """Students of (students, samples, N, D) examples, trained side by side by Adam.
 
-    "penalty" adds the mean over systems of `coupling_excess` beyond 0.9 to the mean
-    square error. All start from other weights than any teacher.
+    "penalty" adds the mean over systems of `coupling_excess` to the mean square error. All start
+    from other weights than any teacher.
     """
     options = STUDENTS[student]
     models = [_fresh(500_000 + number, **options) for number in range(len(fields))]
@@ -147,8 +153,7 @@ def learn(
         found, pair, beta = run(stacked(models), fields)
         cost = (found - answers).square().mean((1, 2, 3)).sum()
         if student == "penalty":
-            excess = coupling_excess(pair, beta=beta.unsqueeze(1), limit=LIMIT)
-            cost = cost + PENALTY * excess / fields.shape[1]
+            cost = cost + coupling_excess(pair, beta=beta.unsqueeze(1)) / fields.shape[1]
         optimizer.zero_grad()
         cost.backward()
         optimizer.step()
@@ -156,7 +161,16 @@ def learn(
     return models
 
 
-def teacher_rows(*, data: str, student: str, samples: int) -> Rows:
+@tables.stored(
+    Path(__file__).with_name("teacher.csv"),
+    units=[
+        *grid(data=("theory",), student=("saddle",), samples=SAMPLES),
+        *grid(data=("theory",), student=("penalty", "limited"), samples=(2, 16)),
+        *grid(data=("spins",), student=("saddle",), samples=SAMPLES),
+        *grid(data=("long",), student=("saddle",), samples=(8, 32, 128)),
+    ],
+)
+def TEACHER(data: str, student: str, samples: int) -> Rows:
     """One row a teacher: relative error of A, what noise allows, and the state of the student.
 
     `unseen`: mean square error on 32 answers of the saddle without noise, over their mean square.
@@ -183,7 +197,10 @@ def teacher_rows(*, data: str, student: str, samples: int) -> Rows:
     return rows
 
 
-def scale_rows(*, data: str, samples: int) -> Rows:
+@tables.stored(
+    Path(__file__).with_name("scale.csv"), units=grid(data=("theory", "spins"), samples=(16,))
+)
+def SCALE(data: str, samples: int) -> Rows:
     """One row a teacher: what ln β and ln g of the saddle's student are above the teacher's."""
     return [
         {
@@ -208,24 +225,6 @@ def _pairs(
     return list(zip(teachers, fields, learn(student, fields, answers=answers), strict=True))
 
 
-TEACHER = Table(
-    path=Path(__file__).with_name("teacher.csv"),
-    units=[
-        *grid(data=("theory",), student=("saddle",), samples=SAMPLES),
-        *grid(data=("theory",), student=("penalty", "limited"), samples=(2, 16)),
-        *grid(data=("spins",), student=("saddle",), samples=SAMPLES),
-        *grid(data=("long",), student=("saddle",), samples=(8, 32, 128)),
-    ],
-    rows=teacher_rows,
-)
-
-SCALE = Table(
-    path=Path(__file__).with_name("scale.csv"),
-    units=grid(data=("theory", "spins"), samples=(16,)),
-    rows=scale_rows,
-)
-
-
 def stored(data: str, *, student: str, column: str = "error") -> tuple[np.ndarray, np.ndarray]:
     """Sample sizes (S,) and a column of the stored table, (teachers, S)."""
     table = TEACHER.read()
@@ -243,16 +242,13 @@ def _fresh(seed: int, **options: Any) -> SpinTransformerModule:
         return module
 
 
-def bound_rows(samples: int, factor: float) -> Rows:
+@tables.stored(
+    Path(__file__).with_name("settings_B10c.csv"),
+    units=grid(samples=(4, 8, 16, 32, 64, 128), factor=(1.5, 2.0, 3.0)),
+    seconds=1.0,
+)
+def SETTINGS(samples: int, factor: float) -> Rows:
     """How far the error of ten students over their own bounds is below `factor`, by the median."""
     sizes, errors = stored("theory", student="saddle")
     bound = stored("theory", student="saddle", column="bound")[1]
     return median_rows(factor - (errors / bound)[:, sizes == samples].ravel())
-
-
-SETTINGS = Table(
-    path=Path(__file__).with_name("settings_B10c.csv"),
-    units=grid(samples=(4, 8, 16, 32, 64, 128), factor=(1.5, 2.0, 3.0)),
-    rows=bound_rows,
-    seconds=1.0,
-)

@@ -40,12 +40,8 @@ def show_order(
         for (size, run), tone in zip(
             runs.items(), ("sky", "blue", "purple", "black"), strict=False
         ):
-            style: dict[str, Any] = {
-                "color": COLORS[tone],
-                "label": f"$N = {size}$",
-                "marker": "o",
-                "ms": 4,
-            }
+            style: dict[str, Any] = {"color": COLORS[tone], "label": f"$N = {size}$"}
+            style |= {"marker": "o", "ms": 4}
             if axis is axes[0]:
                 axis.plot(run.betas, run.absolute.mean(0), **style)
             else:

@@ -1,4 +1,4 @@
-"""Where driven networks order, and two short formulas of chapter 25."""
+"""Where driven networks order, and how symmetric couplings S + kA are."""
 
 from __future__ import annotations
 
@@ -50,18 +50,6 @@ def critical_beta(
         if high * width > 3e4 or high * coupling_mean > 1e12:
             return math.inf
     return float(brentq(lambda b: gain(b) - 1, 0.5 * high, high, xtol=1e-13, rtol=1e-13))
-
-
-def mean_field_entropy_production(
-    couplings: np.ndarray, *, beta: float, magnetization: np.ndarray
-) -> float:
-    """Leading order in J of the entropy production: β²/2 Σ (J_ij − J_ji)² v_i v_j, nats a step.
-
-    v = 1 − m² at the stationary magnetization (N,); from `kinetic.entropy_production` with the
-    connected delayed correlation β v_i J_ij v_j.
-    """
-    v = 1 - magnetization**2
-    return float(0.5 * v @ (beta * (couplings - couplings.T)) ** 2 @ v)
 
 
 def symmetry_of_asymmetry(asymmetry: float) -> float:

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table
-from compendium.c25_driven.order import critical_beta, mean_field_entropy_production
+from bookmaker.tables import Rows, stored
+from compendium.c25_driven.order import critical_beta
 from compendium.common.rows import array_of, grid, near_rows, rows_of
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -41,41 +41,29 @@ BETAS = (1.05, 1.08, 1.11, 1.14, 1.17)
 MOMENTS = ("absolute", "second", "fourth")
 
 
-@record
-class EntropyProduction:
-    """Entropy production per spin, in nats a step, by four routes.
-
-    definition: summed over all pairs of states. delayed: from the exact delayed correlations.
-    simulated: from simulated ones. leading: the leading order in the couplings.
-    """
-
-    definition: float
-    delayed: float
-    simulated: float
-    leading: float
-
-
 def entropy_by_four_routes(
     couplings: np.ndarray, *, fields: np.ndarray, beta: float, replicas: int, seed: int
-) -> EntropyProduction:
+) -> dict[str, float]:
     """Entropy production of one system of up to 12 spins under constant `fields` (N,).
 
-    The simulation starts from the exact magnetizations, runs 20 steps and averages the last 10.
+    Per spin, in nats a step. `definition`: summed over all pairs of states. `delayed`: from the
+    exact delayed correlations. `simulated`: from simulated ones, of the last 10 of 20 steps from
+    the exact magnetizations. `leading`: the leading order in J, β²/2 Σ (J_ij − J_ji)² v_i v_j with
+    v = 1 − m², from the connected delayed correlation β v_i J_ij v_j.
     """
     state = kinetic_stationary(couplings, drive=fields, beta=beta)
-    m, size = state.magnetization, len(fields)
-    drive = np.tile(fields, (20, 1))
+    m, drive = state.magnetization, np.tile(fields, (20, 1))
     run = kinetic_simulation(
         couplings, drive=drive, beta=beta, initial=m, replicas=replicas, seed=seed
     )
-    late = run.delayed.value[-10:].mean(0)
-    leading = mean_field_entropy_production(couplings, beta=beta, magnetization=m)
-    return EntropyProduction(
-        definition=state.entropy_production / size,
-        delayed=entropy_production(couplings, beta=beta, delayed=state.delayed) / size,
-        simulated=entropy_production(couplings, beta=beta, delayed=late) / size,
-        leading=leading / size,
-    )
+    delayed = {"delayed": state.delayed, "simulated": run.delayed.value[-10:].mean(0)}
+    v, square = 1 - m**2, (beta * (couplings - couplings.T)) ** 2
+    produced = {
+        "definition": state.entropy_production,
+        "leading": 0.5 * v @ square @ v,
+        **{k: entropy_production(couplings, beta=beta, delayed=d) for k, d in delayed.items()},
+    }
+    return {name: float(value) / len(fields) for name, value in produced.items()}
 
 
 def largest_errors(
@@ -126,25 +114,22 @@ def squared_errors(
     return {method: mean_estimate(values) for method, values in squared.items()}
 
 
-def _size_rows(symmetry: float, size: int) -> Rows:
-    found = squared_errors(
-        size, symmetry=symmetry, beta=1.5, steps=8, systems=max(4, min(32, 1024 // size)),
-        replicas=4000, seed=0,
-    )  # fmt: skip
-    return [
-        {"theory": name, "value": float(one.value), "error": float(one.error)}
-        for name, one in found.items()
-    ]
-
-
-SIZES = Table(
-    path=Path(__file__).parent / "sizes.csv",
+@stored(
+    Path(__file__).parent / "sizes.csv",
     units=grid(symmetry=(0.0, 1.0), size=(16, 32, 64, 128, 256)),
-    rows=_size_rows,
     seconds=1.0,
     rtol=0.2,
     within={"value": 2e-4, "error": 2e-4},
 )
+def SIZES(symmetry: float, size: int) -> Rows:
+    """A row for each theory: its squared error in systems of this size."""
+    systems = max(4, min(32, 1024 // size))
+    run: Any = {"beta": 1.5, "steps": 8, "systems": systems, "replicas": 4000, "seed": 0}
+    found = squared_errors(size, symmetry=symmetry, **run)
+    return [
+        {"theory": name, "value": float(one.value), "error": float(one.error)}
+        for name, one in found.items()
+    ]
 
 
 def stored_errors(symmetry: float, theory: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -233,16 +218,14 @@ def binder_crossing(
     return at, ratio
 
 
-def _order_rows(size: int, *, copy: int) -> Rows:
+@stored(
+    Path(__file__).parent / "order.csv",
+    units=[{"size": size, "copy": copy} for size in (64, 128, 256, 512) for copy in range(24)],
+)
+def ORDER(size: int, copy: int) -> Rows:
+    """The moments of one network at each inverse temperature."""
     run = order_moments(size, betas=np.array(BETAS), systems=1, steps=600, seed=1000 * size + copy)
     return rows_of(beta=BETAS, **{name: getattr(run, name)[0] for name in MOMENTS})
-
-
-ORDER = Table(
-    path=Path(__file__).parent / "order.csv",
-    units=[{"size": size, "copy": copy} for size in (64, 128, 256, 512) for copy in range(24)],
-    rows=_order_rows,
-)
 
 
 def stored_moments(
@@ -256,7 +239,17 @@ def stored_moments(
     return OrderMoments(betas=np.array(BETAS)[betas], **moments)
 
 
-def crossing_rows(small: int, large: int, *, half: str, betas: int) -> Rows:
+@stored(
+    Path(__file__).parent / "settings_B13.csv",
+    units=[
+        {"small": small, "large": large, "half": half, "betas": betas}
+        for small, large in combinations((64, 128, 256, 512), 2)
+        for half in ("all", "even", "odd")
+        for betas in (5, 3)
+    ],
+    seconds=1.0,
+)
+def CROSSINGS(small: int, large: int, half: str, betas: int) -> Rows:
     """What the crossing lacks to be 0.05 off theory's critical point, with two bootstrap errors.
 
     Of all networks or every second, at all `betas` or the inner three.
@@ -271,16 +264,3 @@ def crossing_rows(small: int, large: int, *, half: str, betas: int) -> Rows:
     found = tuple(float(at.value + move * at.error) for move in (0.0, -2.0, 2.0))
     critical = critical_beta(0.1, field="uniform", field_scale=0.5)
     return near_rows(found, aim=critical, within=0.05, runs=len(first.second))
-
-
-CROSSINGS = Table(
-    path=Path(__file__).parent / "settings_B13.csv",
-    units=[
-        {"small": small, "large": large, "half": half, "betas": betas}
-        for small, large in combinations((64, 128, 256, 512), 2)
-        for half in ("all", "even", "odd")
-        for betas in (5, 3)
-    ],
-    rows=crossing_rows,
-    seconds=1.0,
-)

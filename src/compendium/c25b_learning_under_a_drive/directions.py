@@ -11,24 +11,17 @@ from spinformer.core.random import Seed, numpy_generator
 def sample_von_mises_fisher(concentration: np.ndarray, *, seed: Seed) -> np.ndarray:
     """Draw unit vectors u with density proportional to exp(k·u), one for each vector k.
 
-    `concentration` has shape (..., D), D ≥ 1; the result has the same shape. Rejection from a
-    beta envelope (Ulrich 1984; Wood 1994), vectorised over leading axes; for D = 1 the two signs
-    are drawn from their exact probabilities. Right at any concentration up to 1e150 because
-    1 − cos is drawn, not the cosine; beyond, ValueError.
+    `concentration` has shape (..., D), D ≥ 2; the result has the same shape. Rejection from a
+    beta envelope (Ulrich 1984; Wood 1994), vectorised over leading axes. Right at any concentration
+    up to 1e150 because 1 − cos is drawn, not the cosine; beyond, ValueError.
 
     >>> sample_von_mises_fisher(np.array([[0.0, 1e100], [1e100, 0.0]]), seed=0).round(6) + 0.0
     array([[0., 1.],
            [1., 0.]])
     """
     vectors = check_array("concentration", concentration, low=-1e150, high=1e150)
-    if vectors.ndim == 0 or vectors.shape[-1] == 0:
-        raise ValueError(f"concentration must have shape (..., D), got {vectors.shape}")
-    rng = numpy_generator(seed)
-    dim = vectors.shape[-1]
+    rng, dim = numpy_generator(seed), vectors.shape[-1]
     flat = vectors.reshape(-1, dim)
-    if dim == 1:
-        up = rng.random(flat.shape) < 0.5 * (1 + np.tanh(flat))
-        return np.where(up, 1.0, -1.0).reshape(vectors.shape)
     kappa = np.linalg.norm(flat, axis=1)
     slope = (dim - 1) / (2 * kappa + np.sqrt(4 * kappa**2 + (dim - 1) ** 2))
     centre = 2 * slope / (1 + slope)

@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
+from compendium.common.drawing import means
 from spinformer.core.statistics import mean_interval
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS
@@ -83,21 +84,13 @@ def draw_bits(
 
     Dotted lines are what `counts` of letters reach.
     """
-    for place, (arm, pair) in enumerate(bits.items()):
-        for shift, values, mark in zip((-0.12, 0.12), pair, ("s", "o"), strict=True):
-            low, high = mean_interval(values)
-            mean = values.mean()
-            look: dict[str, Any] = {
-                "fmt": mark,
-                "mfc": "none" if mark == "s" else None,
-                "capsize": 3,
-            }
-            bars = [[mean - low], [high - mean]]
-            axis.errorbar(place + shift, mean, bars, color=ARM_COLORS[arm], **look)
+    for place, (arm, (one_pass, past_alone)) in enumerate(bits.items()):
+        look: Any = {"color": ARM_COLORS[arm], "capsize": 3}
+        means(axis, [place - 0.12], one_pass[:, None], **look, fmt="s", mfc="none")
+        means(axis, [place + 0.12], past_alone[:, None], **look)
     for name, value in counts.items():
         axis.axhline(value, color="0.4", ls=":", lw=1)
-        axis.annotate(
-            name, (len(bits) - 0.45, value), color="0.4", fontsize=8, va="bottom", ha="right"
-        )
+        style: Any = {"color": "0.4", "fontsize": 8, "va": "bottom", "ha": "right"}
+        axis.annotate(name, (len(bits) - 0.45, value), **style)
     axis.set_xticks(range(len(bits)), list(bits))
     axis.set(ylabel="bits per character", xlim=(-0.5, len(bits) - 0.4))

@@ -1,4 +1,4 @@
-"""The help that comes with Python as a text of 51 characters, its parts, and counted characters.
+"""The help that comes with Python as a text of 51 characters, and its parts.
 
 `pydoc_data.topics`, in small letters, runs of blanks made one, digits made zeros. It differs
 between versions of Python: stored tables are those of Python 3.11.
@@ -10,13 +10,10 @@ import re
 from functools import cache
 from pydoc_data.topics import topics
 
-import numpy as np
 import torch
 from torch import Tensor
 
 ALPHABET = "\0\n abcdefghijklmnopqrstuvwxyz0.,:;()[]_=*-+<>|\"'`/#"
-# Pseudo-counts among which a validation part chooses.
-WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
 @cache
@@ -34,9 +31,3 @@ def cut_text(*, validation: int, test: int) -> dict[str, Tensor]:
     tenths = help_text().tensor_split(10)
     rest = [tenth for number, tenth in enumerate(tenths) if number not in held]
     return {"train": torch.cat(rest), "validation": tenths[validation], "test": tenths[test]}
-
-
-def mixed(counts: np.ndarray, *, below: np.ndarray, weight: float) -> np.ndarray:
-    """Probabilities (n + κ p)/(Σn + κ) of the last axis: `counts` n, `below` p, `weight` κ."""
-    result: np.ndarray = (counts + weight * below) / (counts.sum(-1, keepdims=True) + weight)
-    return result

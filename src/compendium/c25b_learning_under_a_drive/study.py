@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,23 +26,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from compendium.c25b_learning_under_a_drive.directions import sample_von_mises_fisher
-from compendium.c25b_learning_under_a_drive.help_text import ALPHABET, WEIGHTS, cut_text, mixed
+from compendium.c25b_learning_under_a_drive.help_text import ALPHABET, cut_text
 from spinformer.core.random import Seed, TorchSeed, numpy_generator, torch_generator
-from spinformer.core.records import record
 from spinformer.core.special import log_sphere_integral
-from spinformer.core.statistics import Estimate
+from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.module import DrivenParts, DrivenSpinModule
 
 PAIRS, KEYS, WINDOW = 8, 16, 32
 # Sizes of the two embeddings whose sum is a token, and of the read-out.
-SHAPES = {
-    "recall": (KEYS, PAIRS + 1, PAIRS),
-    "text": (len(ALPHABET), WINDOW, len(ALPHABET)),
-}
+SHAPES = {"recall": (KEYS, PAIRS + 1, PAIRS), "text": (len(ALPHABET), WINDOW, len(ALPHABET))}
+# Pseudo-counts among which a validation part chooses.
+WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
-@record
-class Batch:
+class Batch(NamedTuple):
     """Tokens (batch, N, 2) and targets (batch, N), −100 where nothing is asked."""
 
     tokens: Tensor
@@ -57,11 +55,10 @@ def draw_recall(count: int, *, seed: TorchSeed, shuffled: bool = False) -> Batch
 
     keys, values, asked = orders(KEYS)[:, :PAIRS], orders(PAIRS), orders(PAIRS)
     said = values.gather(1, orders(PAIRS) if shuffled else asked)
-    nothing = torch.full_like(values, PAIRS)
     told = torch.stack([keys, values], -1)
-    questions = torch.stack([keys.gather(1, asked), nothing], -1)
+    questions = torch.stack([keys.gather(1, asked), torch.full_like(values, PAIRS)], -1)
     targets = torch.cat([torch.full_like(said, -100), said], 1)
-    return Batch(tokens=torch.cat([told, questions], 1), targets=targets)
+    return Batch(torch.cat([told, questions], 1), targets)
 
 
 def text_part(part: str, *, split: int) -> Tensor:
@@ -77,7 +74,7 @@ def text_batch(text: Tensor, *, starts: Tensor) -> Batch:
     """Windows of WINDOW characters from `starts` on, and the character after each."""
     found = text[starts[:, None] + torch.arange(WINDOW + 1)]
     places = torch.arange(WINDOW).expand(len(starts), -1)
-    return Batch(tokens=torch.stack([found[:, :-1], places], -1), targets=found[:, 1:])
+    return Batch(torch.stack([found[:, :-1], places], -1), found[:, 1:])
 
 
 def whole_windows(text: Tensor) -> Batch:
@@ -93,13 +90,17 @@ def count_bits(split: int) -> dict[str, float]:
     """
     size = len(ALPHABET)
     train = text_part("train", split=split).numpy()
-    one = (np.bincount(train, minlength=size) + 1.0) / (len(train) + size)
-    two = np.bincount(train[:-1] * size + train[1:], minlength=size**2).reshape(size, size)
-    three = np.bincount(
-        (train[:-2] * size + train[1:-1]) * size + train[2:], minlength=size**3
-    ).reshape(size, size, size)
 
-    def bits(part: str, *, pairs: np.ndarray, triples: np.ndarray | None = None) -> float:
+    def counts(order: int) -> np.ndarray:
+        runs = [train[k : len(train) - order + 1 + k] for k in range(order)]
+        number = np.ravel_multi_index(runs, [size] * order)
+        return np.bincount(number, minlength=size**order).reshape([size] * order)
+
+    def mixed(counted: np.ndarray, below: np.ndarray) -> list[np.ndarray]:
+        total = counted.sum(-1, keepdims=True)
+        return [(counted + weight * below) / (total + weight) for weight in WEIGHTS]
+
+    def bits(part: str, pairs: np.ndarray, triples: np.ndarray | None = None) -> float:
         windows = whole_windows(text_part(part, split=split))
         now, then = windows.tokens[..., 0].numpy(), windows.targets.numpy()
         found = pairs[now, then]
@@ -107,18 +108,13 @@ def count_bits(split: int) -> dict[str, float]:
             found[:, 1:] = triples[now[:, :-1], now[:, 1:], then[:, 1:]]
         return float(-np.log2(found).mean())
 
-    pairs = min(
-        (mixed(two, below=one, weight=w) for w in WEIGHTS),
-        key=lambda p: bits("validation", pairs=p),
-    )
-    triples = min(
-        (mixed(three, below=pairs, weight=w) for w in WEIGHTS),
-        key=lambda t: bits("validation", pairs=pairs, triples=t),
-    )
+    one = (counts(1) + 1.0) / (len(train) + size)
+    pairs = min(mixed(counts(2), one), key=lambda p: bits("validation", p))
+    triples = min(mixed(counts(3), pairs), key=lambda t: bits("validation", pairs, t))
     return {
-        "unigram": bits("test", pairs=np.broadcast_to(one, (size, size))),
-        "bigram": bits("test", pairs=pairs),
-        "trigram": bits("test", pairs=pairs, triples=triples),
+        "unigram": bits("test", np.broadcast_to(one, (size, size))),
+        "bigram": bits("test", pairs),
+        "trigram": bits("test", pairs, triples),
     }
 
 
@@ -159,27 +155,32 @@ class SpinLayer(nn.Module):
         return mixed + self.hidden(self.norm(mixed))
 
 
+class AttentionLayer(nn.TransformerEncoderLayer):
+    """torch's layer, normalization first, causal."""
+
+    def __init__(self) -> None:
+        sizes: Any = {"d_model": WIDTH, "nhead": HEADS, "dim_feedforward": HIDDEN, "dropout": 0.0}
+        super().__init__(**sizes, batch_first=True, norm_first=True)
+
+    def forward(self, inputs: Tensor) -> Tensor:  # type: ignore[override]
+        """The layer's output."""
+        later = torch.ones(2 * inputs.shape[1:2], dtype=torch.bool).triu(1)
+        return super().forward(inputs, src_mask=later, is_causal=True)
+
+
 class Network(nn.Module):
     """Tokens (batch, N, 2) of two numbers each to logits (batch, N, answers); weights by `seed`."""
 
-    def __init__(
-        self, arm: str, *, shape: tuple[int, int, int], strength: float = 1.0, seed: int = 0
-    ) -> None:
+    def __init__(self, arm: str, *, task: str, strength: float = 1.0, seed: int = 0) -> None:
         super().__init__()
-        self.arm = arm
-        first, second, answers = shape
+        first, second, answers = SHAPES[task]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.first = nn.Embedding(first, WIDTH)
             self.second = nn.Embedding(second, WIDTH)
             self.readout = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, answers))
-            self.layer: nn.Module = (
-                nn.TransformerEncoderLayer(
-                    WIDTH, HEADS, HIDDEN, dropout=0.0, batch_first=True, norm_first=True
-                )
-                if arm == "attention"
-                else SpinLayer(arm, strength=strength)
-            )
+            attention = arm == "attention"
+            self.layer = AttentionLayer() if attention else SpinLayer(arm, strength=strength)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """What the layer is given, (batch, N, WIDTH)."""
@@ -188,14 +189,7 @@ class Network(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits of every token."""
-        inputs = self.embed(tokens)
-        if self.arm == "attention":
-            count = tokens.shape[1]
-            later = torch.ones(count, count, dtype=torch.bool).triu(1)
-            outputs = self.layer(inputs, src_mask=later, is_causal=True)
-        else:
-            outputs = self.layer(inputs)
-        answer: Tensor = self.readout(outputs)
+        answer: Tensor = self.readout(self.layer(self.embed(tokens)))
         return answer
 
 
@@ -204,26 +198,16 @@ def stationary_spins(network: Network, tokens: Tensor) -> tuple[DrivenSpinModule
 
     With triangular couplings that is their stationary state.
     """
-    mixer = copy.deepcopy(network.layer.get_submodule("mixer")).double()
-    if not isinstance(mixer, DrivenSpinModule):
-        raise TypeError("network must have a mixer of driven spins")
+    mixer: Any = copy.deepcopy(network.layer.get_submodule("mixer")).double()
     mixer.steps, mixer.theory = tokens.shape[1] + 1, "large D"
     with torch.no_grad():
         _, parts = mixer(network.embed(tokens).double(), return_parts=True)
     return mixer, parts
 
 
-BATCH = 32
-# Seed of the fresh sequences on which recall is tested, and on which it is tuned.
-TEST, VALIDATION = 2_000_003, 2_000_029
-
-
-@record
-class Score:
-    """Bits an answer, and the share of right answers."""
-
-    bits: float
-    accuracy: float
+UPDATES, BATCH = 400, 32
+# Seeds of the fresh sequences on which recall is tested, and on which it is tuned.
+HELD = {"test": 2_000_003, "validation": 2_000_029}
 
 
 def train(
@@ -233,7 +217,6 @@ def train(
     rate: float,
     strength: float,
     seed: int,
-    updates: int,
     split: int = 0,
     shuffled: bool = False,
     looks: Sequence[int] = (),
@@ -241,25 +224,30 @@ def train(
     """Adam with a cosine of the `rate` to zero, on batches that depend on `seed` alone.
 
     `strength` is the first g of the spins, without meaning for attention. Returns copies of the
-    network after the `updates` and after those of the `looks` that lie before, by their number.
+    network after the UPDATES and after those of the `looks` that lie before, by their number.
     """
-    network = Network(arm, shape=SHAPES[task], strength=strength, seed=seed)
-    learned = [p for p in network.parameters() if p.requires_grad]
-    optimizer = torch.optim.Adam(learned, lr=rate)
+    network = Network(arm, task=task, strength=strength, seed=seed)
+    optimizer = torch.optim.Adam(network.parameters(), lr=rate)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: 0.5 * (1 + math.cos(math.pi * step / updates))
+        optimizer, lambda step: 0.5 * (1 + math.cos(math.pi * step / UPDATES))
     )
+    generator, text = torch.Generator().manual_seed(1_000_003 + seed), torch.empty(0)
+    if task == "text":
+        text = text_part("train", split=split)
     kept = {0: copy.deepcopy(network)} if 0 in looks else {}
-    batches = _batches(task, seed=seed, split=split, shuffled=shuffled)
-    for step in range(1, updates + 1):
-        batch = next(batches)
+    for step in range(1, UPDATES + 1):
+        if task == "recall":
+            batch = draw_recall(BATCH, seed=generator, shuffled=shuffled)
+        else:
+            starts = torch.randint(len(text) - WINDOW, (BATCH,), generator=generator)
+            batch = text_batch(text, starts=starts)
         logits = network(batch.tokens)
         loss = functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         schedule.step()
-        if step in looks or step == updates:
+        if step in (*looks, UPDATES):
             kept[step] = copy.deepcopy(network)
     return kept
 
@@ -267,22 +255,33 @@ def train(
 def held_batch(task: str, *, part: str, split: int = 0) -> Batch:
     """What a network is judged on."""
     if task == "recall":
-        return draw_recall(256, seed=TEST if part == "test" else VALIDATION)
+        return draw_recall(256, seed=HELD[part])
     return whole_windows(text_part(part, split=split))
 
 
-def score(network: Network, batch: Batch) -> Score:
-    """Bits and accuracy of the answers that are asked for, all tokens in one pass."""
-    with torch.no_grad():
-        return _score(network(batch.tokens), batch.targets)
+class Score(NamedTuple):
+    """Bits an answer, and the share of right answers."""
+
+    bits: float
+    accuracy: float
 
 
-def prefix_score(network: Network, batch: Batch) -> Score:
-    """`score` with every answer read from the tokens up to its own, the later ones unwritten."""
-    count = batch.tokens.shape[1]
-    with torch.no_grad():
-        logits = [network(batch.tokens[:, : last + 1])[:, -1] for last in range(count)]
-        return _score(torch.stack(logits, 1), batch.targets)
+@torch.no_grad()
+def score(network: Network, batch: Batch, *, past_alone: bool = False) -> Score:
+    """Bits and accuracy of the answers that are asked for, all tokens in one pass.
+
+    With `past_alone` every answer is read from the tokens up to its own, the later ones unwritten.
+    """
+    tokens, targets = batch
+    if past_alone:
+        ends = range(1, tokens.shape[1] + 1)
+        logits = torch.stack([network(tokens[:, :end])[:, -1] for end in ends], 1)
+    else:
+        logits = network(tokens)
+    asked = targets >= 0
+    loss = functional.cross_entropy(logits[asked].double(), targets[asked])
+    right = (logits.argmax(-1) == targets)[asked].double().mean()
+    return Score(bits=float(loss) / math.log(2), accuracy=float(right))
 
 
 def focus(network: Network, batch: Batch) -> float:
@@ -296,24 +295,6 @@ def focus(network: Network, batch: Batch) -> float:
     looks = parts.couplings[:, :, PAIRS:]
     shares = looks[..., :PAIRS].mul(own[:, None]).sum(-1) / looks.sum(-1)
     return float(shares.mean((0, 2)).max())
-
-
-def _score(logits: Tensor, targets: Tensor) -> Score:
-    asked = targets >= 0
-    loss = functional.cross_entropy(logits[asked].double(), targets[asked])
-    right = (logits.argmax(-1) == targets)[asked].double().mean()
-    return Score(bits=float(loss) / math.log(2), accuracy=float(right))
-
-
-def _batches(task: str, *, seed: int, split: int, shuffled: bool) -> Iterator[Batch]:
-    generator = torch.Generator().manual_seed(1_000_003 + seed)
-    text = text_part("train", split=split) if task == "text" else None
-    while True:
-        if text is None:
-            yield draw_recall(BATCH, seed=generator, shuffled=shuffled)
-        else:
-            high = len(text) - WINDOW
-            yield text_batch(text, starts=torch.randint(high, (BATCH,), generator=generator))
 
 
 def simulated_entropy(
@@ -331,31 +312,20 @@ def simulated_entropy(
     spins at once; `couplings` (N, N). The first half of the steps is not counted. In a stationary
     state that is the entropy production: the state's own probability drops out of the mean.
     """
-    rng = numpy_generator(seed)
-    count, dim = fields.shape
+    rng, (count, dim) = numpy_generator(seed), fields.shape
 
-    def pull(spins: np.ndarray) -> np.ndarray:
-        result: np.ndarray = beta * dim * (fields + couplings @ spins)
-        return result
+    def pull(spins: Any) -> Any:
+        return beta * dim * (fields + couplings @ spins)
 
-    def log_weight(after: np.ndarray, force: np.ndarray) -> np.ndarray:
+    def log_weight(after: np.ndarray, force: np.ndarray) -> Any:
         sizes = np.linalg.norm(force, axis=-1)
-        found: np.ndarray = (after * force).sum((-2, -1))
-        return found - log_sphere_integral(sizes, dim=dim).sum(-1)
+        return (after * force).sum((-2, -1)) - log_sphere_integral(sizes, dim=dim).sum(-1)
 
-    force = np.broadcast_to(beta * dim * fields, (replicas, count, dim))
-    spins = sample_von_mises_fisher(force, seed=rng)
-    force = pull(spins)
+    spins = sample_von_mises_fisher(pull(np.zeros((replicas, count, dim))), seed=rng)
     ratios = []
     for step in range(steps):
-        after = sample_von_mises_fisher(force, seed=rng)
-        force_after = pull(after)
+        after = sample_von_mises_fisher(pull(spins), seed=rng)
         if 2 * step >= steps:
-            ratios.append(log_weight(after, force) - log_weight(spins, force_after))
-        spins, force = after, force_after
-    means = np.mean(ratios, axis=0) / (count * dim)
-    return Estimate(
-        value=np.array(means.mean()),
-        error=np.array(means.std(ddof=1) / replicas**0.5),
-        samples=replicas,
-    )
+            ratios.append(log_weight(after, pull(spins)) - log_weight(spins, pull(after)))
+        spins = after
+    return mean_estimate(np.mean(ratios, axis=0) / (count * dim))

@@ -2,6 +2,9 @@
 
 `tuning`: validation bits of each setting, one seed that the results do not use. `recall`, `text`:
 trainings with the setting that tuning chose. `counts`: letters, pairs and triples counted.
+`settings_B13b`: bits per character, or share of right answers, by which driven spins lead the null;
+the median of five trainings on a split with their range, of ten in recall with the second and
+ninth.
 """
 
 from __future__ import annotations
@@ -15,21 +18,21 @@ import numpy as np
 from bookmaker.tables import Rows, stored
 from compendium.c25b_learning_under_a_drive.study import (
     ARMS,
+    PAIRS,
+    UPDATES,
     Batch,
     count_bits,
     focus,
     held_batch,
-    prefix_score,
     score,
     stationary_spins,
     text_part,
     train,
 )
-from compendium.common.rows import grid
+from compendium.common.rows import array_of, grid, median_rows
 
 FOLDER = Path(__file__).parent
 RATES, STRENGTHS = (0.003, 0.01, 0.03), (1.0, 3.0)
-UPDATES = 400
 LOOKS = (0, 25, 50, 100, 200, 300)
 SEEDS, TEXT_SEEDS, SPLITS = tuple(range(10)), tuple(range(5)), (0, 1)
 # A split on which two arms were trained later, to see whether the lead is one of the first two.
@@ -37,6 +40,10 @@ THIRD = 2
 # The recall arm that is trained on answers dealt out by chance.
 SHUFFLED = "shuffled"
 TEXT_ARMS = ("driven", "symmetric", "uniform", "attention")
+
+
+def _thinned(batch: Batch) -> Batch:
+    return Batch(*(part[::4] for part in batch))
 
 
 @stored(
@@ -49,12 +56,14 @@ def TUNING(task: str, arm: str) -> Rows:
     Attention has no strength and is given the rates alone.
     """
     held = held_batch(task, part="validation")
-    judge, held = (prefix_score, _thinned(held)) if arm == "symmetric" else (score, held)
-    rows: Rows = []
-    for setting in grid(strength=STRENGTHS[:1] if arm == "attention" else STRENGTHS, rate=RATES):
-        found = train(arm, task=task, **setting, seed=100, updates=UPDATES)
-        bits = judge(found[UPDATES], held).bits
-        rows.append({"rate": setting["rate"], "strength": setting["strength"], "bits": bits})
+    past_alone = arm == "symmetric"
+    held = _thinned(held) if past_alone else held
+    rows = []
+    for strength in STRENGTHS[:1] if arm == "attention" else STRENGTHS:
+        for rate in RATES:
+            network = train(arm, task=task, rate=rate, strength=strength, seed=100)[UPDATES]
+            bits = score(network, held, past_alone=past_alone).bits
+            rows.append({"rate": rate, "strength": strength, "bits": bits})
     return rows
 
 
@@ -80,13 +89,12 @@ def RECALL(arm: str, seed: int) -> Rows:
     Entropy in nats a step, per spin and component, of 32 sequences; not for attention.
     """
     kind = "driven" if arm == SHUFFLED else arm
-    options = {**chosen_setting(kind, task="recall"), "updates": UPDATES, "looks": LOOKS}
-    found = train(kind, task="recall", **options, seed=seed, shuffled=arm == SHUFFLED)
+    setting = {**chosen_setting(kind, task="recall"), "seed": seed, "looks": LOOKS}
+    found = train(kind, task="recall", shuffled=arm == SHUFFLED, **setting)
     held = held_batch("recall", part="test")
-    few = Batch(tokens=held.tokens[:32], targets=held.targets[:32])
-    rows: Rows = []
+    few = Batch(*(part[:32] for part in held))
+    rows = []
     for update, network in found.items():
-        result = score(network, held)
         spins = dict.fromkeys(("entropy", "beta", "strength", "focus"), float("nan"))
         if kind != "attention":
             mixer, parts = stationary_spins(network, few.tokens)
@@ -96,8 +104,7 @@ def RECALL(arm: str, seed: int) -> Rows:
                 "strength": float(mixer.log_strength.detach().exp().mean()),
                 "focus": focus(network, few),
             }
-        told = {"update": update, "bits": result.bits, "accuracy": result.accuracy}
-        rows.append(told | spins)
+        rows.append({"update": update, **score(network, held)._asdict(), **spins})
     return rows
 
 
@@ -117,7 +124,7 @@ def TEXT(arm: str, split: int, seed: int) -> Rows:
     From the past alone on every fourth window, and in one pass on these as well: `bits_quarter`.
     """
     setting = chosen_setting(arm, task="text")
-    found = train(arm, task="text", **setting, seed=seed, split=split, updates=UPDATES, looks=(0,))
+    found = train(arm, task="text", **setting, seed=seed, split=split, looks=(0,))
     held = held_batch("text", part="test", split=split)
     few, network = _thinned(held), found[UPDATES]
     entropy = [math.nan] * 2
@@ -128,7 +135,7 @@ def TEXT(arm: str, split: int, seed: int) -> Rows:
         {
             "bits": score(network, held).bits,
             "bits_quarter": score(network, few).bits,
-            "bits_past": prefix_score(network, few).bits,
+            "bits_past": score(network, few, past_alone=True).bits,
             "entropy_before": entropy[0],
             "entropy_after": entropy[1],
         }
@@ -141,5 +148,37 @@ def COUNTS(split: int) -> Rows:
     return [{**count_bits(split), "characters": len(text_part("test", split=split))}]
 
 
-def _thinned(batch: Batch) -> Batch:
-    return Batch(tokens=batch.tokens[::4], targets=batch.targets[::4])
+@stored(
+    FOLDER / "settings_B13b.csv",
+    units=[
+        *grid(
+            task=("text",),
+            null=("counted letters", "counted pairs", "uniform"),
+            place=[f"split {split}" for split in (*SPLITS, THIRD)],
+        ),
+        *grid(
+            task=("recall",),
+            null=("chance", "uniform", SHUFFLED),
+            place=[f"updates {update}" for update in (200, 300, 400)],
+        ),
+    ],
+    seconds=0.1,
+)
+def SETTINGS(task: str, null: str, place: str) -> Rows:
+    """What driven spins are ahead; `place`: "split 0" of the text, or "updates 400" of recall."""
+    kind, number = place.split()
+    table = (TEXT if kind == "split" else RECALL).read()
+    here = {"split" if kind == "split" else "update": int(number)}
+
+    def column(arm: str, name: str) -> np.ndarray:
+        return array_of(table, name, "seed", arm=arm, **here)
+
+    if task == "recall":
+        other = 1 / PAIRS if null == "chance" else column(null, "accuracy")
+        return median_rows(column("driven", "accuracy") - other)
+    counts, known = COUNTS.read(), {"counted pairs": "bigram", "counted letters": "unigram"}
+    if null in known:
+        other = counts[known[null]][counts["split"] == int(number)]
+    else:
+        other = column(null, "bits")
+    return median_rows(other - column("driven", "bits"))

@@ -89,22 +89,32 @@ ARMS = {
 }
 
 
-class PlainAttention(nn.Module):
-    """Multi-head attention of tokens scaled to norm √dim: 4 dim² parameters, as a spin module.
+class PlainMixer(nn.Module):
+    """A mixer without spins, of tokens scaled to norm √dim, (batch, N, dim) to the same shape.
 
-    With `skip` the result is added to the input.
+    "attention": multi-head attention, 4 dim² parameters, as a spin module; "attention with skip":
+    the same added to its input. "averaging": the mean of all tokens, "identity": each for itself,
+    behind a linear map.
     """
 
-    def __init__(self, dim: int, *, heads: int, skip: bool = False) -> None:
+    def __init__(self, kind: str, dim: int, *, heads: int) -> None:
         super().__init__()
-        self.skip = skip
-        self.attention = nn.MultiheadAttention(dim, heads, bias=False, batch_first=True)
+        self.kind = kind
+        if kind in ("averaging", "identity"):
+            self.map = nn.Linear(dim, dim, bias=False)
+        else:
+            self.attention = nn.MultiheadAttention(dim, heads, bias=False, batch_first=True)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(batch, N, dim) to the same shape."""
+        """The mixed tokens."""
         scaled = nn.functional.rms_norm(tokens, tokens.shape[-1:])
+        if self.kind == "averaging":
+            scaled = scaled.mean(-2, keepdim=True).expand_as(scaled)
+        if self.kind in ("averaging", "identity"):
+            mapped: Tensor = self.map(scaled)
+            return mapped
         mixed: Tensor = self.attention(scaled, scaled, scaled, need_weights=False)[0]
-        return tokens + mixed if self.skip else mixed
+        return tokens + mixed if self.kind == "attention with skip" else mixed
 
 
 class PositionSpins(nn.Module):
@@ -116,15 +126,8 @@ class PositionSpins(nn.Module):
 
     def __init__(self, dim: int, *, heads: int, tokens: int, strength: float) -> None:
         super().__init__()
-        self.spins = SpinTransformerModule(
-            dim,
-            heads=heads,
-            solver="saddle",
-            response=False,
-            gamma=0.0,
-            strength=strength,
-            channel_maps=True,
-        )
+        still: dict[str, Any] = {**_SADDLE, "response": False, "gamma": 0.0, "channel_maps": True}
+        self.spins = SpinTransformerModule(dim, heads=heads, strength=strength, **still)
         self.spins.query.requires_grad_(False)
         self.spins.key.requires_grad_(False)
         # As far apart as the scores of fresh queries and keys are.
@@ -151,8 +154,7 @@ class NumberSpins(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(batch, N, dim) to the same shape."""
-        dim = tokens.shape[-1]
-        fields = nn.functional.rms_norm(tokens @ self.map_in, (dim,))
+        fields = nn.functional.rms_norm(tokens @ self.map_in, tokens.shape[-1:])
         fields = fields.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
         root = fields.shape[-1] ** 0.5
         pair = self.couplings + self.couplings.mT
@@ -160,22 +162,6 @@ class NumberSpins(nn.Module):
         beta = self.log_beta.exp()[:, None, None]
         mean: Tensor = Solver("saddle").solve(fields / root, pair, beta)["mean"]
         return root * merge(mean) @ self.map_out
-
-
-class PlainMixer(nn.Module):
-    """The mean of all normalized tokens, or with `alone` each for itself, behind a linear map."""
-
-    def __init__(self, dim: int, *, alone: bool) -> None:
-        super().__init__()
-        self.alone = alone
-        self.map = nn.Linear(dim, dim, bias=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """(batch, N, dim) to the same shape."""
-        scaled = nn.functional.rms_norm(tokens, tokens.shape[-1:])
-        mixed = scaled if self.alone else scaled.mean(-2, keepdim=True).expand_as(scaled)
-        found: Tensor = self.map(mixed)
-        return found
 
 
 class MixerLayer(nn.Module):
@@ -195,6 +181,24 @@ class MixerLayer(nn.Module):
         return found
 
 
+def _layer(arm: Arm, dim: int, heads: int, tokens: int, strength: float) -> nn.Module:
+    mixer: nn.Module
+    if arm.kind in ("positions", "numbers"):
+        kind = PositionSpins if arm.kind == "positions" else NumberSpins
+        mixer = kind(dim, heads=heads, tokens=tokens, strength=strength)
+    elif arm.kind == "transformer":
+        options: dict[str, Any] = {"dropout": 0.0, "batch_first": True, "norm_first": True}
+        mixer = nn.TransformerEncoderLayer(dim, heads, 4 * dim, **options)
+    elif arm.kind == "spins":
+        start = {"strength": strength} if arm.starts else {}
+        options = {"channel_maps": True, **(arm.options or {}), **start}
+        mixer = SpinTransformerModule(dim, heads=heads, **options)
+        mixer.warned = True  # its meter is asked instead
+    else:
+        mixer = PlainMixer(arm.kind, dim, heads=heads)
+    return MixerLayer(dim, mixer=mixer) if arm.layer else mixer
+
+
 class TokenClassifier(nn.Module):
     """Embedding with learned positions, `depth` layers of the `arm`, and a linear read-out.
 
@@ -208,61 +212,38 @@ class TokenClassifier(nn.Module):
         self,
         arm: str,
         *,
-        tokens: int = 16,
-        features: int = 4,
+        tokens: int,
+        features: int,
+        classes: int = 10,
+        readout: str = "mean",
         dim: int = 32,
         heads: int = 2,
         depth: int = 2,
-        classes: int = 10,
-        readout: str = "mean",
         strength: float = 0.6,
     ) -> None:
         super().__init__()
-        self.arm = ARMS[arm]
-        self.reading = readout
-        if self.arm.kind == "transformer":
+        self.arm, self.reading = ARMS[arm], readout
+        transformer = self.arm.kind == "transformer"
+        if transformer:
             dim = transformer_width(dim, heads=heads)
         self.embedding = nn.Linear(features, dim)
         self.position = nn.Parameter(torch.randn(tokens, dim) / 2)
-        self.layers = nn.ModuleList(self._layer(dim, heads, tokens, strength) for _ in range(depth))
-        self.norm = nn.LayerNorm(dim) if self.arm.kind == "transformer" else nn.Identity()
+        self.layers = nn.ModuleList(
+            _layer(self.arm, dim, heads, tokens, strength) for _ in range(depth)
+        )
+        self.norm = nn.LayerNorm(dim) if transformer else nn.Identity()
         self.readout = nn.Linear(dim, classes)
         for name, parameter in self.named_parameters():
             coupling = name.rpartition(".")[2] in COUPLINGS
-            trained = (
-                name.startswith("readout")
-                or {
-                    "all": True,
-                    "rest": not coupling,
-                    "couplings": coupling,
-                    "answers": name.endswith("map_out"),
-                    "read-out": False,
-                }[self.arm.trained]
-            )
-            parameter.requires_grad_(trained and parameter.requires_grad)
-
-    def _layer(self, dim: int, heads: int, tokens: int, strength: float) -> nn.Module:
-        mixer = self._mixer(dim, heads, tokens, strength)
-        return MixerLayer(dim, mixer=mixer) if self.arm.layer else mixer
-
-    def _mixer(self, dim: int, heads: int, tokens: int, strength: float) -> nn.Module:
-        if self.arm.kind in ("positions", "numbers"):
-            kind = PositionSpins if self.arm.kind == "positions" else NumberSpins
-            return kind(dim, heads=heads, tokens=tokens, strength=strength)
-        if self.arm.kind in ("averaging", "identity"):
-            return PlainMixer(dim, alone=self.arm.kind == "identity")
-        if self.arm.kind == "transformer":
-            return nn.TransformerEncoderLayer(
-                dim, heads, 4 * dim, dropout=0.0, batch_first=True, norm_first=True
-            )
-        if self.arm.kind.startswith("attention"):
-            return PlainAttention(dim, heads=heads, skip=self.arm.kind.endswith("skip"))
-        options = dict(self.arm.options or {})
-        if self.arm.starts:
-            options["strength"] = strength
-        spins = SpinTransformerModule(dim, heads=heads, channel_maps=True, **options)
-        spins.warned = True  # its meter is asked instead
-        return spins
+            trained = {
+                "all": True,
+                "rest": not coupling,
+                "couplings": coupling,
+                "answers": name.endswith("map_out"),
+                "read-out": False,
+            }[self.arm.trained]
+            if not (trained or name.startswith("readout")):
+                parameter.requires_grad_(False)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """The input of the first layer, (batch, N, dim)."""

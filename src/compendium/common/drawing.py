@@ -1,4 +1,4 @@
-"""What the drawings of part three share: points with error bars, and medians with quartiles."""
+"""Points with error bars, their intervals, medians with quartiles, means with intervals."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
+from spinformer.core.statistics import mean_interval
 from spinformer.plot.style import COLORS
 
 
 def points(
     axis: Axes, x: ArrayLike, value: ArrayLike, error: ArrayLike, color: str, **style: Any
 ) -> None:
-    """Points (n,) with errors (n,) or (2, n); `color` is a name in COLORS."""
+    """Points (n,) with errors (n,) or (2, n); `color` is a name in COLORS, or matplotlib's."""
     look: dict[str, Any] = {"fmt": "o", "capsize": 2} | style
-    axis.errorbar(x, value, error, color=COLORS[color], **look)
+    axis.errorbar(x, value, error, color=COLORS.get(color, color), **look)
 
 
 def intervals(axis: Axes, x: ArrayLike, ends: ArrayLike, color: str, **style: Any) -> None:
@@ -28,3 +29,23 @@ def intervals(axis: Axes, x: ArrayLike, ends: ArrayLike, color: str, **style: An
 def quartiles(axis: Axes, x: ArrayLike, rows: np.ndarray, color: str, **style: Any) -> None:
     """Median and quartiles of samples (samples, n)."""
     intervals(axis, x, np.quantile(rows, [0.25, 0.5, 0.75], axis=0), color, **style)
+
+
+def means(axis: Axes, x: ArrayLike, rows: np.ndarray, color: str, **style: Any) -> None:
+    """Mean and Student's interval of samples (samples, n)."""
+    low, high = np.transpose([mean_interval(column) for column in rows.T])
+    intervals(axis, x, [low, rows.mean(0), high], color, **style)
+
+
+def size_errors(
+    axis: Axes, sizes: np.ndarray, value: np.ndarray, error: np.ndarray, color: str, **style: Any
+) -> None:
+    """Errors against the number of spins on logarithmic axes, with bars and ticks at the sizes.
+
+    Values within their error of zero, which noise may have made negative, are left out.
+    """
+    keep = value > error
+    points(axis, sizes[keep], value[keep], error[keep], color, ms=4, **style)
+    axis.set(xscale="log", yscale="log", xlabel="spins $N$")
+    axis.set_xticks(sizes, [str(n) for n in sizes])
+    axis.minorticks_off()

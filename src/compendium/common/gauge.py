@@ -39,7 +39,6 @@ from math import factorial, prod
 
 import numpy as np
 
-from spinformer.core.checks import check_instance, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
@@ -52,7 +51,6 @@ Chosen = tuple[tuple[int, float], ...]
 
 def random_gauge(network: Network, seed: Seed) -> Network:
     """The same network in another gauge, drawn at random."""
-    check_instance("network", network, Network)
     rng = numpy_generator(seed)
     features, segments, bits = network.features, network.segments, network.bits
     place = rng.permutation(segments)
@@ -80,15 +78,12 @@ def canonical_form(network: Network) -> tuple[tuple[float, ...], ...]:
     with the fields before. Field after field is chosen so that its row is the smallest possible;
     all choices that tie are kept. γ, ε and T are no part of it.
     """
-    check_instance("network", network, Network)
     return min(_form(network, flip) for flip in ((1.0, -1.0) if network.bits else (1.0,)))
 
 
 def canonical_code(network: Network) -> str:
     """Twelve hexadecimal digits of a hash of the sizes and the canonical form."""
-    check_instance("network", network, Network)
-    sizes = network.features, network.bits
-    text = repr((sizes, canonical_form(network)))
+    text = repr(((network.features, network.bits), canonical_form(network)))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -104,17 +99,13 @@ def _form(network: Network, flip: float) -> tuple[tuple[float, ...], ...]:
     values = np.round(patterns @ value, _DIGITS) + 0.0
     scores = np.round(query.T @ key, _DIGITS) + 0.0
     count = len(patterns)
-    seen = (
-        values[:, :count].any(axis=0) | scores[:count].any(axis=1) | scores[:, :count].any(axis=0)
-    )
+    seen = values[:, :count].any(0) | scores[:count].any(1) | scores[:, :count].any(0)
 
     def row(u: int, s: float, before: Chosen) -> tuple[float, ...]:
         found = [s * values[u, count:], s * scores[u, count:], s * scores[count:, u]]
         for k, t in (*before, (u, s)):
-            found += [
-                s * t * np.array([values[u, k], values[k, u]]),
-                s * t * np.array([scores[u, k], scores[k, u]]),
-            ]
+            mutual = [values[u, k], values[k, u], scores[u, k], scores[k, u]]
+            found.append(s * t * np.array(mutual))
         return tuple((np.concatenate(found) + 0.0).tolist())
 
     ties: list[Chosen] = [()]
@@ -139,9 +130,6 @@ def count_networks(*, features: int, segments: int, bits: int) -> int:
     leaves as they are. An element moves the signs of a network around and changes some of them;
     it leaves 2^c networks, c its cycles, or none if a cycle changes the sign in all.
     """
-    features = check_integer("features", features, low=1, high=8)
-    segments = check_integer("segments", segments, low=1, high=8)
-    bits = check_integer("bits", bits, low=0, high=8)
     kinds_l, kinds_p = _classes(segments), _classes(features)
     total = Fraction(0)
     flips = (1, -1) if bits else (1,)

@@ -23,14 +23,14 @@ class Lifetime:
     ended: int
 
 
-def lifetime_estimate(times: ArrayLike, *, ended: ArrayLike, level: float = 0.95) -> Lifetime:
-    """Lifetime from times (n,) of which only those marked `ended` are whole (the rest censored).
+def lifetime_estimate(times: ArrayLike, *, ended: ArrayLike) -> Lifetime:
+    """Lifetime and its 95 % interval from times (n,), of which those not `ended` are censored.
 
     The likelihood of k ends in a total time T is maximal at τ = T/k; 2T/τ is χ² distributed with
     2k degrees of freedom if the k-th end stops the experiment, which gives the upper end; the
     lower end uses 2k + 2, which covers a fixed horizon, too (Epstein and Sobel 1953).
     """
     total, count = float(np.sum(times)), int(np.sum(ended))
-    low = 2 * total / float(chdtri(2 * count + 2, 0.5 - 0.5 * level))
-    high = 2 * total / float(chdtri(2 * count, 0.5 + 0.5 * level)) if count else np.inf
+    low = 2 * total / float(chdtri(2 * count + 2, 0.025))
+    high = 2 * total / float(chdtri(2 * count, 0.975)) if count else np.inf
     return Lifetime(value=total / count if count else np.inf, low=low, high=high, ended=count)

@@ -12,7 +12,6 @@ from spinformer.language.minilm import load_model
 encoder, decoder = cache(load_model), cache(load_decoder)
 
 
-@torch.no_grad()
 def block_trace(model: Decoder, inputs: Tensor, number: int) -> BlockTrace:
     """What block `number` computes on inputs (B, N, D); later blocks are not run."""
     kept: dict[int, BlockTrace] = {}
@@ -21,7 +20,6 @@ def block_trace(model: Decoder, inputs: Tensor, number: int) -> BlockTrace:
     return kept[number]
 
 
-@torch.no_grad()
 def causal_attention(model: Decoder, trace: BlockTrace) -> Tensor:
     """Attention (B, H, N, N) of a block."""
     keys = trace.keys.repeat_interleave(model.heads // model.key_heads, 1)

@@ -68,16 +68,18 @@ def median_interval(samples: np.ndarray) -> tuple[float, float, float]:
     return float(np.median(ordered)), float(ordered[place - 1]), float(ordered[-place])
 
 
+def _line(value: float, low: float, high: float, runs: int) -> Rows:
+    return [{"value": float(value), "low": float(low), "high": float(high), "runs": runs}]
+
+
 def median_rows(samples: np.ndarray) -> Rows:
     """The line of a table of settings that samples give by their median."""
-    line = dict(zip(("value", "low", "high"), median_interval(samples), strict=True))
-    return [{**line, "runs": len(samples)}]
+    return _line(*median_interval(samples), len(samples))
 
 
 def mean_rows(samples: np.ndarray) -> Rows:
     """The line of a table of settings that samples give by their mean, with Student's interval."""
-    low, high = mean_interval(samples)
-    return [{"value": float(np.mean(samples)), "low": low, "high": high, "runs": len(samples)}]
+    return _line(np.mean(samples), *mean_interval(samples), len(samples))
 
 
 def share_rows(hits: int, *, trials: int, bound: float, sign: int = 1) -> Rows:
@@ -88,13 +90,13 @@ def share_rows(hits: int, *, trials: int, bound: float, sign: int = 1) -> Rows:
     share = hits / trials if trials else 0.0
     ends = share_interval(hits, trials=max(trials, 1))
     value, *both = (sign * (one - bound) for one in (share, *ends))
-    return [{"value": value, "low": min(both), "high": max(both), "runs": trials}]
+    return _line(value, min(both), max(both), trials)
 
 
 def estimate_rows(found: Estimate, *, bound: float = 0.0) -> Rows:
     """The line of a table of settings for an estimate less a bound, two of its errors each way."""
-    value, wide = float(found.value) - bound, 2.0 * float(found.error)
-    return [{"value": value, "low": value - wide, "high": value + wide, "runs": found.samples}]
+    value, wide = found.value - bound, 2.0 * found.error
+    return _line(value, value - wide, value + wide, found.samples)
 
 
 def near_rows(found: Sequence[float], *, aim: float, within: float, runs: int) -> Rows:
@@ -107,5 +109,4 @@ def near_rows(found: Sequence[float], *, aim: float, within: float, runs: int) -
     """
     off, *ends = (abs(one - aim) for one in found)
     least = 0.0 if found[1] < aim < found[2] else min(ends)
-    told = {"value": within - off, "low": within - max(ends), "high": within - least}
-    return [{**told, "runs": runs}]
+    return _line(within - off, within - max(ends), within - least, runs)

@@ -1,4 +1,4 @@
-"""What the stacks are trained on: digits cut into patches, and recall of pairs.
+"""What the stacks are trained on: digits cut into patches, recall of pairs, masked copies.
 
 Tokens are (count, N, features), labels (count,), or (count, N) with −100 where none is asked for.
 """
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Generator, Tensor
+from torch.nn.functional import one_hot
 
 from compendium.common.images import DIGIT_SHAPE, digit_labels, digits
-from spinformer.core.checks import check_integer
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 
@@ -22,6 +22,8 @@ from spinformer.core.records import record
 VALIDATION, TEST = 297, 500
 # Recall: pairs of a key and a value.
 PAIRS, KEYS, VALUES = 7, 8, 8
+# Copies: tokens, kinds of content, and marks, each of which one source and one masked token bear.
+TOKENS, SYMBOLS, MARKS = 16, 8, 4
 
 
 @record
@@ -45,51 +47,44 @@ class Task:
     shape: dict[str, Any]
 
 
-def digits_as_tokens(
-    *,
-    patch: int = 2,
-    seed: TorchSeed = 0,
-    dtype: torch.dtype = torch.float32,
-) -> TokenData:
-    """The 1797 handwritten digits of 8 x 8 pixels, cut into square patches of `patch` pixels.
+def digits_as_tokens(*, seed: TorchSeed = 0) -> TokenData:
+    """The 1797 handwritten digits of 8 x 8 pixels, cut into 16 square patches of 2 x 2 pixels.
 
-    `patch` is 1, 2 or 4 (64, 16 or 4 tokens). Images are shuffled by `seed` before a third of them
-    is set aside; tokens are centred and scaled by mean and deviation of the training set.
+    Images are shuffled by `seed` before a third of them is set aside; tokens are centred and scaled
+    by mean and deviation of the training set.
     """
-    tokens, labels = _patches((patch, patch), dtype)
+    tokens, labels = _patches(2, 2)
     order = torch.randperm(len(labels), generator=torch_generator(seed))
-    tokens, targets = tokens[order], labels[order]
+    tokens, labels = tokens[order], labels[order]
     held = len(labels) // 3
-    train = tokens[held:]
-    tokens = (tokens - train.mean()) / train.std()
+    tokens = (tokens - tokens[held:].mean()) / tokens[held:].std()
     return TokenData(
         train_tokens=tokens[held:],
-        train_labels=targets[held:],
+        train_labels=labels[held:],
         test_tokens=tokens[:held],
-        test_labels=targets[:held],
+        test_labels=labels[:held],
     )
 
 
 def digit_images(
-    split: int, *, images: int = 1000
+    split: int,
 ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Pixels (1797, 64) in raster order, labels, and the rows for training, validation and test.
 
     297 images, the same for every `split`, are for tuning only; of the others `split` draws 500
-    for the test, and `images` of the rest are trained on.
+    for the test, the rest is trained on.
     """
     pixels, labels = digits(), digit_labels()
     aside = torch.randperm(len(labels), generator=torch_generator(12345)).numpy()
     others = aside[VALIDATION:]
     others = others[torch.randperm(len(others), generator=torch_generator(split)).numpy()]
-    count = check_integer("images", images, low=1, high=len(others) - TEST)
-    return pixels, labels, (others[TEST : TEST + count], aside[:VALIDATION], others[:TEST])
+    return pixels, labels, (others[TEST:], aside[:VALIDATION], others[:TEST])
 
 
-def digit_task(split: int, *, images: int = 1000) -> Task:
+def digit_task(split: int) -> Task:
     """Digits of `digit_images` as 8 patches, 2 pixels high and 4 wide; read from the mean token."""
-    _, _, (train, held, test) = digit_images(split, images=images)
-    tokens, labels = _patches((2, 4), torch.float32)
+    _, _, (train, held, test) = digit_images(split)
+    tokens, labels = _patches(2, 4)
     tokens = (tokens - tokens[train].mean()) / tokens[train].std()
     rows = torch.from_numpy(train)
 
@@ -117,23 +112,52 @@ def recall_task(split: int) -> Task:
         values = torch.randint(VALUES, (count, PAIRS), generator=generator)
         asked = torch.randint(PAIRS, (count, 1), generator=generator)
         tokens = torch.zeros(count, PAIRS + 1, KEYS + VALUES + 1)
-        tokens[:, :PAIRS, :KEYS] = torch.nn.functional.one_hot(keys, KEYS).float()
-        tokens[:, :PAIRS, KEYS:-1] = torch.nn.functional.one_hot(values, VALUES).float()
-        wanted = keys.gather(1, asked)
-        tokens[:, PAIRS, :KEYS] = torch.nn.functional.one_hot(wanted[:, 0], KEYS).float()
+        tokens[:, :, :KEYS] = one_hot(torch.cat([keys, keys.gather(1, asked)], 1), KEYS)
+        tokens[:, :PAIRS, KEYS:-1] = one_hot(values, VALUES)
         tokens[:, PAIRS, -1] = 1.0
         return 3 * tokens, values.gather(1, asked)[:, 0]
 
+    return _endless(sample, split, classes=VALUES, readout="last")
+
+
+def copy_task(split: int) -> Task:
+    """Four of 16 tokens are masked and marked; each has the content of the token with its mark.
+
+    Every token but the masked ones holds one of 8 contents, drawn alike; of these 12, four sources
+    bear one of four marks each, and the masked tokens bear the same. All stand anywhere. Features
+    are one-hot, times the root of their number: embedded, they are about as large as the
+    positions. New samples without end; `split` draws the test set, the validation set is the same
+    for all.
+    """
+
+    def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        content = torch.randint(SYMBOLS, (count, TOKENS), generator=generator)
+        places = torch.rand(count, TOKENS, generator=generator).argsort(-1)
+        sources, masked = places[:, :MARKS], places[:, MARKS : 2 * MARKS]
+        labels = torch.full((count, TOKENS), -100)
+        labels.scatter_(1, masked, content.gather(1, sources))
+        tokens = torch.zeros(count, TOKENS, SYMBOLS + MARKS + 1)
+        tokens[..., :SYMBOLS] = one_hot(content, SYMBOLS)
+        rows = torch.arange(count)[:, None]
+        tokens[rows, masked] = 0.0
+        tokens[rows, masked, -1] = 1.0
+        for chosen in (sources, masked):
+            tokens[rows, chosen, SYMBOLS + torch.arange(MARKS)] = 1.0
+        return math.sqrt(tokens.shape[-1]) * tokens, labels
+
+    return _endless(sample, split, classes=SYMBOLS, readout="every")
+
+
+def _endless(
+    sample: Callable[[int, Generator], tuple[Tensor, Tensor]], split: int, **shape: Any
+) -> Task:
+    test = sample(TEST, torch_generator(20000 + split))
+    _, tokens, features = test[0].shape
     return Task(
         sample=sample,
         validation=sample(VALIDATION, torch_generator(12345)),
-        test=sample(TEST, torch_generator(20000 + split)),
-        shape={
-            "tokens": PAIRS + 1,
-            "features": KEYS + VALUES + 1,
-            "classes": VALUES,
-            "readout": "last",
-        },
+        test=test,
+        shape={"tokens": tokens, "features": features, **shape},
     )
 
 
@@ -143,7 +167,6 @@ def crowd_share(draws: int, *, kinds: int) -> float:
     Values are drawn alike from `kinds`. For n draws of K kinds, none comes more often than m with
     P = n! [xⁿ] (Σ_{k≤m} xᵏ/k!)^K / Kⁿ, and the mean of the largest number is Σ_m (1 − P).
     """
-    draws, kinds = check_integer("draws", draws, low=1), check_integer("kinds", kinds, low=1)
     mean = 0.0
     for most in range(draws):
         part = np.polynomial.Polynomial([1 / math.factorial(k) for k in range(most + 1)])
@@ -153,12 +176,10 @@ def crowd_share(draws: int, *, kinds: int) -> float:
     return mean / draws
 
 
-def _patches(patch: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _patches(high: int, wide: int) -> tuple[Tensor, Tensor]:
     """Patches of so many rows and columns as tokens, and the labels."""
     # Back to the grey values 0 … 16, integers: their sums have no rounding.
-    images, labels = 8.0 * (digits() + 1.0), digit_labels()
-    high, wide = patch
+    pixels = torch.tensor(8.0 * (digits() + 1.0), dtype=torch.float32)
     down, across = DIGIT_SHAPE[0] // high, DIGIT_SHAPE[1] // wide
-    pixels = torch.tensor(images, dtype=dtype).reshape(-1, down, high, across, wide)
-    tokens = pixels.permute(0, 1, 3, 2, 4).reshape(len(labels), down * across, high * wide)
-    return tokens, torch.tensor(labels)
+    cut = pixels.reshape(-1, down, high, across, wide).transpose(2, 3)
+    return cut.reshape(-1, down * across, high * wide), torch.tensor(digit_labels())
