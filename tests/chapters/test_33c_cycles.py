@@ -3,8 +3,8 @@ import pytest
 from plain_exponents import tangent_map
 from scipy.optimize import fsolve
 
-from compendium.c33c_bifurcations.cycles import _least_period, cycle
-from spinformer.core.solve import NotConverged, Status
+from compendium.c33c_bifurcations.cycles import cycle
+from spinformer.core.solve import NotConverged
 from spinformer.dmft.attractors import strobed
 from spinformer.dmft.lyapunov import returned
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
@@ -50,7 +50,7 @@ def test_a_cycle_against_a_plain_root_finder(beta):
     _, matrix = plainly(network, found.value, 4, beta)
     leading = np.abs(np.linalg.eigvals(matrix)).max()
     assert abs(found.multipliers[0]) == pytest.approx(leading, abs=1e-10)
-    assert found.stable == (leading < 1.0) == (beta < 1.2434)
+    assert (leading < 1.0) == (beta < 1.2434)
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,8 @@ def test_long_runs_end_on_what_newton_finds(settled, beta, period):
     # Off the cycle by 1e-4, so that Newton's method has something to do.
     start = Context(state.attention + 1e-4 * np.sin(np.arange(12)).reshape(4, 3), state.position)
     found = cycle(network, start, beta=beta, period=period)
-    assert (found.period, found.stable) == (period, True)
-    assert found.residual < 1e-11
+    assert found.period == period
+    assert abs(found.multipliers[0]) < 1.0
     after, _ = trajectory(network, found.value, beta=beta, steps=2 * period)
     np.testing.assert_allclose(after[:period], after[period:], atol=1e-10)
     flashes = after[:period][np.arange(period) % 4 == (0 - found.value.position) % 4]
@@ -92,44 +92,26 @@ def test_the_least_period_is_found(settled):
     free = network.with_parameters(epsilon=0.0)
     rest = cycle(free, ZERO, beta=1.1, period=6)
     assert rest.period == 1
-    assert rest.stable
 
 
-def test_failures_are_flagged_and_refused():
+def test_failures_are_refused():
     network = Network.document()
     start = random_contexts(network, 4, count=1).select(0)
-    lost = cycle(network, start, beta=1.4, period=16, max_steps=1, throw=False)
-    assert not lost.converged
-    assert lost.status in (Status.STEP_LIMIT, Status.STALLED)
-    assert np.isnan(lost.multipliers).all()
-    assert not lost.stable
     with pytest.raises(NotConverged, match="16 steps"):
         cycle(network, start, beta=1.4, period=16, max_steps=1)
     with pytest.raises(ValueError, match="multiple of the 4"):
         cycle(network, start, beta=1.4, period=6)
-    with pytest.raises(ValueError, match="one context"):
-        cycle(network, random_contexts(network, 4, count=2), beta=1.4, period=4)
 
 
-def test_a_state_near_its_shift_is_no_shorter_cycle():
-    network = Network.document()
-    once = cycle(network, ZERO, beta=1.2, period=4)
-    beside = Context(once.value.attention + 1e-4, 0)
-    parameters = {"beta": 1.2, "gamma": network.gamma, "epsilon": network.epsilon}
-    assert _least_period(network, beside, 24, 4, parameters) == 24
-    assert _least_period(network, once.value, 24, 4, parameters) == 4
-
-
-def test_what_is_called_found_has_the_residual_asked_for():
-    network = Network.document()
-    residuals = []
+def test_what_is_called_found_is_a_cycle_to_rounding():
+    """At every number of steps: some are too few."""
+    network, failed = Network.document(), 0
     for steps in range(1, 8):
-        found = cycle(network, ZERO, beta=1.26, period=4, max_steps=steps, throw=False)
-        assert found.converged == (found.residual <= 1e-11)
-        residuals.append(found.residual)
-    assert any(1e-11 < residual < 1e-5 for residual in residuals)
-    assert residuals[-1] <= 1e-11
-    # Below rounding nothing improves any more, and nothing is found.
-    asked = cycle(network, ZERO, beta=1.26, period=4, tolerance=1e-30, throw=False)
-    assert asked.status == Status.STALLED
-    assert asked.residual < 1e-14
+        try:
+            found = cycle(network, ZERO, beta=1.26, period=4, max_steps=steps)
+        except NotConverged:
+            failed += 1
+        else:
+            end, _ = plainly(network, found.value, 4, 1.26)
+            assert np.abs(end.attention - found.value.attention).max() < 2e-11
+    assert 0 < failed < 6

@@ -1,4 +1,4 @@
-"""Almost-invariant parts of a stationary series: slow modes of its transfer operator, and dwells.
+"""Almost-invariant parts of a stationary series: slow modes of its transfer operator.
 
 A series that stays for long in one part of its space and then in another is found out without
 saying beforehand what the parts are. Cut the space into boxes, count how often a point of box i is
@@ -28,15 +28,14 @@ _REAL = 1e-9
 class SlowModes:
     """Slow modes of a series.
 
-    times: (count,) implied times in samples, the slowest first; where there is no further real
+    times: (2,) implied times in samples, the slowest first; where there is no further real
     positive eigenvalue among the 10 largest moduli, the time of the smallest of these, which is an
-    upper bound (0 if all were computed). vector: (n,) right eigenvector
-    of the slowest, mean 0 and mean square 1 over the visits. visits: (n,) share of each box.
+    upper bound (0 if all were computed). vector: (n,) right eigenvector of the slowest, mean 0 and
+    mean square 1 over the visits.
     """
 
     times: np.ndarray
     vector: np.ndarray
-    visits: np.ndarray
 
 
 def box_labels(points: np.ndarray, *, side: float) -> np.ndarray:
@@ -49,7 +48,7 @@ def box_labels(points: np.ndarray, *, side: float) -> np.ndarray:
     return np.asarray(labels.reshape(points.shape[:-1]))
 
 
-def slow_modes(labels: np.ndarray, *, lag: int, count: int = 2) -> SlowModes:
+def slow_modes(labels: np.ndarray, *, lag: int) -> SlowModes:
     """Slow modes of boxes (n,) or (orbits, n), each orbit a series of its own.
 
     A longer `lag` lets what the boxes do not resolve decay; times that no longer grow with it are
@@ -72,13 +71,13 @@ def slow_modes(labels: np.ndarray, *, lag: int, count: int = 2) -> SlowModes:
         found, vectors = eigs(kernel, k=_LARGEST, v0=np.ones(size), tol=_TOLERANCE)
         least = float(np.abs(found).min())
     real = (np.abs(found.imag) < _REAL) & (found.real > 0.0) & (found.real < 1.0 - _REAL)
-    order = np.flatnonzero(real)[np.argsort(-found.real[real], kind="stable")][:count]
-    times = np.full(count, -lag / np.log(least) if least > 0.0 else 0.0)
+    order = np.flatnonzero(real)[np.argsort(-found.real[real], kind="stable")][:2]
+    times = np.full(2, -lag / np.log(least) if least > 0.0 else 0.0)
     times[: len(order)] = -lag / np.log(found.real[order])
     vector = vectors[:, order[0]].real if len(order) else np.zeros(size)
     vector = vector - visits @ vector
     norm = np.sqrt(visits @ vector**2)
-    return SlowModes(times=times, vector=vector / norm if norm > 0.0 else vector, visits=visits)
+    return SlowModes(times=times, vector=vector / norm if norm > 0.0 else vector)
 
 
 def last_core(values: np.ndarray, *, low: float, high: float) -> np.ndarray:
@@ -91,19 +90,6 @@ def last_core(values: np.ndarray, *, low: float, high: float) -> np.ndarray:
     return np.asarray(
         np.take_along_axis(seen, np.maximum.accumulate(index, axis=-1), axis=-1), dtype=np.int64
     )
-
-
-def dwells(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths of the whole dwells of series of states (n,) or (orbits, n), and their states.
-
-    The first and the last dwell of each series are cut off by its ends and left out.
-    """
-    lengths, which = [], []
-    for row in np.atleast_2d(states):
-        at = np.flatnonzero(np.diff(row)) + 1
-        lengths.append(np.diff(at))
-        which.append(row[at[:-1]] if len(at) else at)
-    return np.concatenate(lengths), np.concatenate(which)
 
 
 def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:

@@ -1,12 +1,12 @@
-"""Does chaos switch between structures? Almost-invariant parts of chaotic orbits, and dwells.
+"""Does chaos switch between structures? Almost-invariant parts of chaotic orbits.
 
 Poc-López and Aguilera read the chaotic trajectory at β = 1.266 as switching "between different
 structures", which they take to be coexisting attractors [poclopez2024dynamical, Section 4.2].
 `ORBITS` looks for almost-invariant parts of chaotic orbits of their network along β with the slow
 modes of the strobed motion (`slow_modes`), with two nulls for each orbit: a surrogate with the
 same spectra and cross spectra, and the orbit cut into blocks of 16 flashes that are shuffled.
-`DWELLS` holds the law of the dwell times in either part, `GROWTH` the growth of a small deviation
-in either part and how near the orbit comes to cycles and to the closed curve.
+`GROWTH` holds the growth of a small deviation in either part, and how near the orbit comes to a
+cycle and to the closed curve.
 
 `ENDS` was made afterwards: an orbit at 1.3 turned out to end its chaos on a cycle of 32 steps
 within the run. Such a change for good is slow as well; rows of orbits that end are left out.
@@ -16,6 +16,7 @@ Times are in tokens (steps); a flash is a clock period of four of them.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,18 @@ from scipy.spatial import cKDTree
 from bookmaker.tables import Rows, stored
 from compendium.c33b_lifetimes.slow_modes import (
     box_labels,
-    dwells,
     last_core,
     phase_surrogate,
     slow_modes,
 )
-from compendium.c33c_bifurcations.study import closed_curve, family_branches
+from compendium.c33c_bifurcations.cycles import Cycle, Kind, bifurcation, cycle
+from compendium.c33c_bifurcations.study import closed_curve
 from compendium.common.rows import grid, median_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
+from spinformer.core.solve import NotConverged
 from spinformer.dmft.attractors import strobed
+from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import growth_rates, returned
 from spinformer.dmft.mean_field import random_contexts, tokens
 from spinformer.dmft.network import OUTPUT, Context, Network
@@ -45,18 +48,18 @@ _FOLDER = Path(__file__).parent
 FLASH = 4
 SIDE = 0.05
 LAG = 16
-# Blocks of the shuffled null; dwells are judged beyond so many flashes (two lags).
+# Flashes of a block of the shuffled null.
 BLOCK = 16
-LONG = 32
 # Strobed m^o_1 of the closed curve extends over less than 0.24, that of chaos there over more.
 _WIDE = 0.24
-# How near an orbit must be to a cycle, in the largest overlap, to follow it.
-_NEAR = 0.02
+# How near an orbit must be to a cycle, in the largest overlap, to follow it, and how far Newton's
+# method may move the end of a run that has settled on one.
+_NEAR, _SETTLED = 0.02, 1e-6
 _TRANSIENT = 20_000
 # Flashes of the orbits whose modes are looked for.
 _FLASHES = 30_000
 # What an orbit may be near to, and the flashes of a whole round of it.
-STRUCTURES = (("cycle 28", 7), ("cycle 16 large", 4), ("closed curve", 4))
+STRUCTURES = (("cycle 28", 7), ("closed curve", 4))
 # Growth per token above which an orbit is chaotic; the calm part has three times as much.
 _ALIVE = 0.01
 BETAS = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
@@ -159,54 +162,34 @@ def stationary(table: dict[str, np.ndarray], *, ends: dict[str, np.ndarray]) -> 
     return np.asarray(ends["growth"] > _ALIVE)
 
 
-@stored(_FOLDER / "dwells.csv", units=grid(beta=BETAS, seed=_SEEDS))
-def DWELLS(beta: float, *, seed: int) -> Rows:
-    """Dwells in the calm and in the wild part, a row each, pooled over the orbits, in tokens.
-
-    `long`: how many outlast `LONG` flashes; `excess`, `cv`: mean and coefficient of variation of
-    what is left of these; `held`: share of the time in dwells that is spent in these.
-    share: of all the time. visited: orbits that visit the part in their second half.
-    """
-    points, _ = chaotic_orbits(beta, count=16, flashes=100_000, seed=seed)
-    state = calm_parts(points).state
-    lengths, which = dwells(state)
-    rows = []
-    for part, name in enumerate(("calm", "wild")):
-        mine = lengths[which == part]
-        left = mine[mine > LONG] - LONG
-        many = len(left) > 1
-        rows.append(
-            {
-                "part": name,
-                "orbits": len(points),
-                "share": float((state == part).mean()),
-                "visited": int((state[:, state.shape[1] // 2 :] == part).any(axis=1).sum()),
-                "dwells": len(mine),
-                "long": len(left),
-                "excess": float(FLASH * left.mean()) if many else 0.0,
-                "cv": float(left.std(ddof=1) / left.mean()) if many else 0.0,
-                "held": float((left + LONG).sum() / max(mine.sum(), 1)),
-            }
-        )
-    return rows
+def settled_cycle(beta: float, *, period: int) -> Cycle:
+    """The cycle of `period` steps on which the first of 96 random contexts ends."""
+    network = Network.document()
+    ensemble = Ensemble(network, random_contexts(network, 3, count=96), beta=beta)
+    ensemble.advance(400_000)
+    for attention in ensemble.state().attention:
+        end = Context(attention, ensemble.state().position)
+        with suppress(NotConverged):
+            found = cycle(network, end, beta=beta, period=period)
+            moved = np.abs(found.value.attention - attention).max()
+            if found.period == period and moved < _SETTLED:
+                return found
+    raise RuntimeError(f"none of 96 runs ended on a cycle of {period} steps")
 
 
 @cache
 def structure_points(name: str) -> np.ndarray:
     """Strobed m^o (n, P) of a structure.
 
-    "cycle 28", "cycle 16 large": the cycles at the folds where they are born, at 1.26696 and
-    1.26841; "closed curve": the attractor beside the chaos at 1.266.
+    "cycle 28": at the fold where it is born, at 1.26696; "closed curve": the attractor beside the
+    chaos at 1.266.
     """
     network = Network.document()
     if name == "closed curve":
         points, _ = strobed(network, closed_curve([1.266]), beta=np.array([1.266]), count=4000)
         return points[0]
-    family = name.removeprefix("cycle ")
-    events = [point for branch in family_branches(family) for point in branch.bifurcations]
-    born = min(events, key=lambda event: event.beta)
-    count = int(family.split()[0]) // FLASH
-    return strobed(network, born.value, beta=born.beta, count=count)[0]
+    born = bifurcation(network, settled_cycle(1.2672, period=28), kind=Kind.FOLD)
+    return strobed(network, born.value, beta=born.beta, count=7)[0]
 
 
 def followed(points: np.ndarray, *, structure: np.ndarray, rounds: int) -> np.ndarray:

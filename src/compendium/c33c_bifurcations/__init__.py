@@ -1,1 +1,1 @@
-"""How the document's network changes its kind of motion, in four tables."""
+"""How the document's network changes its kind of motion."""

@@ -28,12 +28,11 @@ def show_three_ways() -> Figure:
         axes[0].annotate("", xy=ends[0], xytext=ends[1], arrowprops=arrow)
     axes[0].set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6))
     x = np.linspace(0, 1, 60)
-    axes[1].plot(1 - x**2, 0.5 + 0.45 * x, color=blue)
-    axes[1].plot(1 - x**2, 0.5 - 0.45 * x, color=blue, ls="--")
     axes[1].invert_xaxis()
     axes[2].plot([0, 0.4], [0.5, 0.5], color=red)
     axes[2].plot([0.4, 1], [0.5, 0.5], color=red, ls="--")
-    for sign in (1, -1):
+    for sign, style in ((1, "-"), (-1, "--")):
+        axes[1].plot(1 - x**2, 0.5 + sign * 0.45 * x, color=blue, ls=style)
         axes[2].plot(0.4 + 0.6 * x**2, 0.5 + sign * 0.4 * x, color=red)
     angle = 2 * np.pi * 0.242 * np.arange(24)
     axes[3].plot(np.cos(angle), np.sin(angle), ".", color=green)
@@ -64,9 +63,9 @@ def show_multipliers(
     figure, axes = plt.subplots(1, 2, figsize=(8.2, 3.6), width_ratios=[1, 1.2])
     for axis in axes:
         _unit_circle(axis)
-        axis.set_xlabel("real part")
     axes[0].plot(eigenvalues.real, eigenvalues.imag, "o", ms=5, color=COLORS["blue"])
-    axes[0].set_ylabel("imaginary part")
+    axes[0].set(xlabel="real part", ylabel="imaginary part")
+    axes[1].set(xlabel="real part")
     color = np.broadcast_to(values[:, None], paths.shape)
     drawn = axes[1].scatter(paths.real, paths.imag, c=color, s=9, cmap="cividis")
     axes[1].plot(critical.real, critical.imag, "D", ms=7, mfc="none", mew=1.6, color=COLORS["red"])
@@ -90,20 +89,14 @@ def show_staircase(table: Columns, *, tongues: Columns, live: Columns, on_curve:
             axis.fill_between([low, high], [p / q] * 2, [0.2] * 2, **sky)
         axis.plot(beta, turns, ".", ms=2.5, color=COLORS["black"])
     axes[0].plot(live["beta"], live["rotation"], "o", ms=5, mfc="none", color=COLORS["red"])
-    axes[0].set_ylabel("turns a clock period")
     axes[1].set_xlim(1.2661, 1.26762)
-    beside: dict[str, Any] = {
-        "xytext": (3, 2),
-        "textcoords": "offset points",
-        "fontsize": 7.5,
-        "color": blue,
-    }
+    beside: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7.5, "color": blue}
     for axis, limits, names in (
         (axes[0], (0.2405, 0.2875), ((1, 4), (4, 15), (3, 11), (2, 7))),
         (axes[1], (0.2763, 0.2845), ((5, 18), (7, 25), (9, 32), (11, 39), (13, 46))),
     ):
         for p, q in names:
-            axis.annotate(f"{p}/{q}", (axis.get_xlim()[0], p / q), **beside)
+            axis.annotate(f"{p}/{q}", (axis.get_xlim()[0], p / q), (3, 2), **beside)
             axis.axhline(p / q, color=blue, lw=0.5, alpha=0.5)
         axis.set_ylim(limits)
     for name, color in (("first", "purple"), ("second", "orange")):
@@ -111,11 +104,11 @@ def show_staircase(table: Columns, *, tongues: Columns, live: Columns, on_curve:
     axes[2].axhline(0.0, color="0.4", lw=0.8)
     axes[2].set(xlim=(1.26745, 1.26758), ylim=(-0.023, 0.011))
     axes[2].legend(loc="lower left", markerscale=3)
-    axes[2].set_ylabel("Lyapunov exponent (nats a step)")
     for axis in axes[1:]:
         axis.locator_params(axis="x", nbins=3)
-    for axis in axes:
-        axis.set_xlabel(_BETA)
+    words = ("turns a clock period", "", "Lyapunov exponent (nats a step)")
+    for axis, word in zip(axes, words, strict=True):
+        axis.set(xlabel=_BETA, ylabel=word)
         axis.ticklabel_format(useOffset=False)
     label_panels(list(axes))
     return figure
@@ -132,8 +125,8 @@ def show_portraits(
     for number, (axis, cloud, title) in enumerate(zip(axes[0], points, titles, strict=True)):
         axis.plot(cloud[:, 0], cloud[:, 1], ".", ms=1.4, color=COLORS["black"])
         for mark in marks.get(number, ()):
-            how: dict[str, Any] = {"marker": mark["marker"], "color": mark["color"]}
-            axis.plot(*mark["points"][:, :2].T, ls="", ms=5, mfc="none", mew=1.3, **how)
+            style: dict[str, Any] = {name: mark[name] for name in ("marker", "color")}
+            axis.plot(*mark["points"][:, :2].T, ls="", ms=5, mfc="none", mew=1.3, **style)
         axis.set_title(title, fontsize=9)
         axis.set_xlabel(r"$m^o_1$")
         axis.locator_params(nbins=4)

@@ -9,26 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import bump_weights
 
-# Smallest empty arc, in turns, that the angles of one flash must leave: there the lift is cut.
-_GAP = 0.05
 
-
-@record
-class Rotation:
-    """turns: turns a flash (...), from 0 to ½, with errors. clear: (...) booleans: True where the
-    angle of a flash leaves an arc empty, so that its lift, and with it the number, has a meaning.
-    """
-
-    turns: Estimate
-    clear: np.ndarray
-
-
-def rotation_number(points: np.ndarray) -> Rotation:
-    """Mean turn a flash of strobed points (..., n, d) about their mean.
+def rotation_number(points: np.ndarray) -> Estimate:
+    """Mean turn a flash (...), 0 to ½, of strobed points (..., n, d) about their mean.
 
     Angles are taken in the plane of the two leading principal axes, and averaged with the weight
     e^{−1/(t(1−t))}, 0 < t < 1 the share of the series that has passed: for a quasi-periodic motion
@@ -38,8 +24,8 @@ def rotation_number(points: np.ndarray) -> Rotation:
 
     >>> angle = 2 * np.pi * 0.2419 * np.arange(500)
     >>> found = rotation_number(np.stack([2 * np.cos(angle), np.sin(angle)], axis=-1))
-    >>> f"{found.turns.value:.6f}", bool(found.clear)
-    ('0.241900', True)
+    >>> f"{found.value:.6f}"
+    '0.241900'
     """
     mean = points.mean(axis=-2)
     away = points - mean[..., None, :]
@@ -56,15 +42,9 @@ def rotation_number(points: np.ndarray) -> Rotation:
     # Every turn between the end of the empty arc and one turn later.
     lift = (turn - cut - 0.5 * gap) % 1.0 + cut + 0.5 * gap
     half = lift.shape[-1] // 2
-    whole = _smooth(lift)
-    error = np.maximum(
-        np.abs(_smooth(lift[..., :half]) - whole), np.abs(_smooth(lift[..., half:]) - whole)
+    whole, *halves = (
+        part @ bump_weights(part.shape[-1]) for part in (lift, lift[..., :half], lift[..., half:])
     )
+    error = np.abs(np.array(halves) - whole).max(axis=0)
     turns = np.abs((whole + 0.5) % 1.0 - 0.5)
-    estimate = Estimate(value=turns[()], error=error[()], samples=lift.shape[-1])
-    return Rotation(turns=estimate, clear=np.asarray(gap[..., 0] > _GAP))
-
-
-def _smooth(values: np.ndarray) -> np.ndarray:
-    """Average (...) of (..., n) with the bump function."""
-    return np.asarray(values @ bump_weights(values.shape[-1]))
+    return Estimate(value=turns[()], error=error[()], samples=lift.shape[-1])

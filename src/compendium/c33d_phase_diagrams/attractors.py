@@ -23,9 +23,10 @@ the basins' border has dimension d − α.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
 from math import isqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -46,6 +47,8 @@ from spinformer.dmft.network import Context, Network
 _STRETCHES = 4
 _SAME, _SIGMAS = 1e-4, 4.0
 _NEUTRAL = 8e-3
+# Turns of the clock of which the sets of attractors are made; how near a start must come to one.
+_TURNS, _RADIUS = 512, 1e-4
 
 
 # ---- identity
@@ -56,33 +59,31 @@ class Fingerprints:
     """Averages along orbits of a batch (...), by which attractors are told apart.
 
     moments: (..., 2^K, P + P(P+1)/2) averages of m^o_a, then of m^o_a m^o_b with a ≤ b, for each
-    position. error: (...) root mean square standard error of the moments. context: at the end.
+    position. error: (...) root mean square standard error of the moments. rate, spread: (...)
+    leading exponents and their errors.
     """
 
     moments: np.ndarray
     error: np.ndarray
-    context: Context
+    rate: np.ndarray
+    spread: np.ndarray
 
     def select(self, index: Any) -> Fingerprints:
         """Those at `index` of the batch."""
-        return Fingerprints(
-            moments=self.moments[index], error=self.error[index], context=self.context.select(index)
-        )
+        return Fingerprints(**{name: value[index] for name, value in vars(self).items()})
 
 
-def fingerprints(
-    network: Network, context: Context, *, kept: int = 4000, transient: int = 0, **parameters: Any
-) -> Fingerprints:
-    """Fingerprints (B,) from `kept` steps of every orbit, after `transient` dropped ones.
+def moments_of(
+    network: Network, context: Context, *, kept: int = 4000, **parameters: Any
+) -> tuple[np.ndarray, np.ndarray, Context]:
+    """Moments and their errors from `kept` steps of every orbit (B,).
 
-    parameters: β, γ, ε as in `Ensemble`. `kept` is cut to four stretches of a prime number of turns
-    of the clock.
+    As in `Fingerprints`; and the contexts at the end. parameters: β, γ, ε as in `Ensemble`. `kept`
+    is cut to four stretches of a prime number of turns of the clock.
     """
     ensemble = Ensemble(network, context, **parameters)
     features, phases = network.features, network.positions
     turns = kept // (_STRETCHES * phases)
-    if turns < 2:
-        raise ValueError(f"kept must hold two turns of the clock in each stretch, got {kept}")
     # A stretch that holds whole periods of a long cycle would repeat its own error unseen.
     while any(turns % divisor == 0 for divisor in range(2, isqrt(turns) + 1)):
         turns -= 1
@@ -104,40 +105,31 @@ def fingerprints(
         moments[..., timeless] = moments[..., timeless].mean(axis=1, keepdims=True)
         return clock, (moments,)
 
-    ensemble.advance(transient)
     moments = ensemble.run(task)[0]
     scatter = moments.var(axis=-3, ddof=1).mean(axis=(-2, -1))
-    return Fingerprints(
-        moments=moments.mean(axis=-3), error=np.sqrt(scatter / _STRETCHES), context=ensemble.state()
-    )
+    return moments.mean(axis=-3), np.sqrt(scatter / _STRETCHES), ensemble.state()
 
 
-def _distance(moments: np.ndarray, others: np.ndarray) -> np.ndarray:
-    return np.asarray(np.sqrt(((moments - others) ** 2).mean(axis=(-2, -1))))
+def separation(moments: np.ndarray, *, other: np.ndarray) -> np.ndarray:
+    """Root mean square difference (...) of moments (..., n, m); the batches broadcast."""
+    return np.asarray(np.sqrt(((moments - other) ** 2).mean(axis=(-2, -1))))
 
 
-def separation(one: Fingerprints, *, other: Fingerprints) -> np.ndarray:
-    """Root mean square difference of the moments; the batches broadcast."""
-    return _distance(one.moments, other.moments)
-
-
-def identify(prints: Fingerprints, *, exponent: Estimate | None = None) -> np.ndarray:
+def identify(prints: Fingerprints) -> np.ndarray:
     """Number the attractors of a batch (B,) of orbits: integers (B,), 0, 1, … by orbits on them.
 
     Two orbits are on the same attractor if their fingerprints differ by at most 1e-4 plus four
-    errors (root mean squares), and their leading `exponent`s by at most 0.008 plus as
+    errors (root mean squares), and their leading exponents by at most 0.008 plus as
     many errors. Each orbit is held against the best resolved orbit of every attractor found so
     far, the best resolved ones first. Number −1: the same as several, so its errors are too large
     to tell (an orbit that was still on its way, for example).
     """
-    size = len(prints.error)
-    rate = np.zeros(size) if exponent is None else exponent.value
-    spread = np.zeros(size) if exponent is None else exponent.error
+    size, rate, spread = len(prints.error), prints.rate, prints.spread
     order = np.argsort(prints.error, kind="stable")
     left, leaders, rows = np.ones(size, dtype=bool), [], []
     while left.any():
         leader = order[left[order]][0]
-        gap = _distance(prints.moments, prints.moments[leader])
+        gap = separation(prints.moments, other=prints.moments[leader])
         same = gap <= _SAME + _SIGMAS * np.hypot(prints.error, prints.error[leader])
         same &= np.abs(rate - rate[leader]) <= _NEUTRAL + _SIGMAS * np.hypot(spread, spread[leader])
         same[leader] = True
@@ -165,21 +157,17 @@ def identify(prints: Fingerprints, *, exponent: Estimate | None = None) -> np.nd
     return renamed
 
 
-class Fraction(NamedTuple):
-    """Share of starts that end on one attractor, and Wilson's interval."""
-
-    share: float
-    low: float
-    high: float
-
-
-def basins_fractions(numbers: np.ndarray) -> dict[int, Fraction]:
-    """What share of a batch of starts (B,) ends on each attractor number, −1 (unresolved) too."""
+def basins_fractions(numbers: np.ndarray) -> dict[int, tuple[float, float, float]]:
+    """Shares of starts (B,) that end on each attractor (−1: unresolved), and their intervals."""
     trials, pairs = len(numbers), zip(*np.unique(numbers, return_counts=True), strict=True)
     return {
-        int(number): Fraction(orbits / trials, *share_interval(int(orbits), trials=trials))
+        int(number): (orbits / trials, *share_interval(int(orbits), trials=trials))
         for number, orbits in pairs
     }
+
+
+# Regimes and leading exponents of orbits that are followed for a short while.
+survey = partial(find_attractors, exponents=1, bins=1, thresholds=SHORT_STRETCHES)
 
 
 def settle(
@@ -191,25 +179,16 @@ def settle(
     kept: int = 4_000,
     exponent_steps: int = 4_000,
     **parameters: Any,
-) -> tuple[Attractors, Fingerprints, Estimate]:
-    """Regimes, fingerprints and leading exponents of what starts (B, T, P) end on.
+) -> tuple[Attractors, Fingerprints, Context]:
+    """Regimes and fingerprints of what starts (B, T, P) end on, and the contexts at the end.
 
-    Regimes are read off `surveyed` steps, fingerprints off `kept` further ones.
+    Regimes are read off `surveyed` steps, moments off `kept` further ones.
     """
-    found = find_attractors(
-        network,
-        starts,
-        transient=transient,
-        kept=surveyed,
-        exponents=1,
-        exponent_steps=exponent_steps,
-        bins=1,
-        thresholds=SHORT_STRETCHES,
-        **parameters,
-    )
-    prints = fingerprints(network, found.context, kept=kept, **parameters)
-    rates = found.exponents
-    return found, prints, Estimate(value=rates.value[:, 0], error=rates.error[:, 0])
+    how: dict[str, Any] = {"kept": surveyed, "exponent_steps": exponent_steps} | parameters
+    found = survey(network, starts, transient=transient, **how)
+    moments, error, ends = moments_of(network, found.context, kept=kept, **parameters)
+    rate, spread = found.exponents.value[:, 0], found.exponents.error[:, 0]
+    return found, Fingerprints(moments=moments, error=error, rate=rate, spread=spread), ends
 
 
 @record
@@ -217,8 +196,8 @@ class Coexisting:
     """Attractors that random contexts (B,) of the document's network end on at one β.
 
     numbers: (B,) of attractors, the most frequent first, −1 unresolved. names: regime and period of
-    each. sets: windows of each at position 0 (`attractor_set`). within, between: largest
-    distance of two fingerprints on one attractor, smallest of two on different ones.
+    each. sets: windows of each at position 0, (n, T·P), those of a cycle once. within, between:
+    largest distance of two fingerprints on one attractor, smallest of two on different ones.
     """
 
     numbers: np.ndarray
@@ -229,36 +208,31 @@ class Coexisting:
 
 
 def coexisting(
-    beta: float,
-    *,
-    count: int,
-    seed: Seed = 0,
-    transient: int = 60_000,
-    turns: int = 512,
-    **parameters: Any,
+    beta: float, *, count: int, seed: Seed = 0, transient: int = 60_000, **parameters: Any
 ) -> Coexisting:
-    """Tell apart what `count` random contexts end on after `transient` steps.
-
-    turns: of the clock, of which the sets of the attractors are made.
-    """
+    """Tell apart what `count` random contexts end on after `transient` steps."""
     network = Network.document()
     parameters["beta"] = beta
     starts = random_contexts(network, seed, count=count)
-    found, prints, rate = settle(network, starts, transient=transient, **parameters)
-    numbers = identify(prints, exponent=rate)
+    found, prints, context = settle(network, starts, transient=transient, **parameters)
+    numbers = identify(prints)
     heads = [int(np.flatnonzero(numbers == number)[0]) for number in range(numbers.max() + 1)]
-    ensemble = Ensemble(network, prints.context.select(heads), **parameters)
-    ensemble.advance(-prints.context.position % network.positions)
-    ends = ensemble.state()
-    gaps = [separation(prints, other=prints.select(head)) for head in heads]
+    ensemble = Ensemble(network, context.select(heads), **parameters)
+    ensemble.advance(-context.position % network.positions)
+    windows = []
+    for _ in range(_TURNS):
+        windows.append(ensemble.state().attention.reshape(len(heads), -1))
+        ensemble.advance(network.positions)
+    sets = []
+    for series in np.stack(windows, axis=1):
+        back = np.abs(series[1:] - series[0]).max(axis=1) < 1e-9
+        sets.append(series[: back.argmax() + 1] if back.any() else series)
+    gaps = [separation(prints.moments, other=prints.moments[head]) for head in heads]
     others = [gap[(numbers >= 0) & (numbers != number)] for number, gap in enumerate(gaps)]
     return Coexisting(
         numbers=numbers,
         names=[named(found.regime[head], found.period[head]) for head in heads],
-        sets=[
-            attractor_set(network, ends.select(number), turns=turns, **parameters)
-            for number in range(len(heads))
-        ],
+        sets=sets,
         within=max(float(gap[numbers == number].max()) for number, gap in enumerate(gaps)),
         between=float(np.concatenate(others).min(initial=np.inf)),
     )
@@ -267,43 +241,22 @@ def coexisting(
 # ---- basins
 
 
-def attractor_set(
-    network: Network, context: Context, *, turns: int, **parameters: Any
-) -> np.ndarray:
-    """Windows that one orbit visits at its present position in `turns` turns of the clock.
-
-    context: one context (T, P) on the attractor. Returns (n, T·P), n ≤ turns: windows that come
-    back to 1e-9 end the list, so a cycle is stored once.
-    """
-    ensemble = Ensemble(network, context, threads=1, **parameters)
-    windows = [ensemble.state().attention.ravel()]
-    for _ in range(turns - 1):
-        ensemble.advance(network.positions)
-        window = ensemble.state().attention.ravel()
-        if np.abs(window - windows[0]).max() < 1e-9:
-            break
-        windows.append(window)
-    return np.array(windows)
-
-
 def basins_of_attraction(
     network: Network,
     context: Context,
     *,
     sets: Sequence[np.ndarray],
     horizon: int,
-    radius: float = 1e-4,
-    turns: int = 100,
     **parameters: Any,
 ) -> np.ndarray:
-    """On which of `sets`, each (n, T·P) of `attractor_set`, starts (..., T, P) end; −1: on none.
+    """On which of `sets`, those of `Coexisting`, starts (..., T, P) end; −1: on none.
 
-    `turns` turns of the clock lie between checks, `horizon` steps are the most that are run.
+    A hundred turns of the clock lie between checks, `horizon` steps are the most that are run.
     """
-    check = turns * network.positions
+    check = 100 * network.positions
     for one, other in combinations(range(len(sets)), 2):
         gap = float(cKDTree(sets[one]).query(sets[other])[0].min())
-        if gap <= 2 * radius:
+        if gap <= 2 * _RADIUS:
             raise ValueError(f"sets {one} and {other} come within {gap:.1e}")
     tree = cKDTree(np.concatenate(sets))
     owner = np.append(np.repeat(np.arange(len(sets)), [len(one) for one in sets]), -1)
@@ -315,7 +268,7 @@ def basins_of_attraction(
         ensemble.advance(check)
         state = ensemble.state()
         windows = state.attention.reshape(len(going), -1)
-        here = owner[tree.query(windows, distance_upper_bound=radius)[1]]
+        here = owner[tree.query(windows, distance_upper_bound=_RADIUS)[1]]
         done = (here >= 0) & (here == before[going])
         number[going[done]], before[going] = here[done], here
         going = going[~done]
@@ -332,7 +285,6 @@ def ends_apart(
     distances: Sequence[float],
     count: int,
     seed: Seed = 0,
-    horizon: int = 60_000,
     **parameters: Any,
 ) -> np.ndarray:
     """Whether a random context and a second one a distance away end on different `sets`.
@@ -347,9 +299,8 @@ def ends_apart(
     direction /= np.sqrt((direction**2).sum(axis=(-2, -1), keepdims=True))
     moved = base + np.reshape(distances, (-1, 1, 1, 1)) * direction
     starts = Context(np.concatenate([base[None], moved]), 0)
-    ends = basins_of_attraction(
-        network, starts, beta=beta, sets=sets, horizon=horizon, **parameters
-    )
+    where: dict[str, Any] = {"beta": beta, "horizon": 60_000} | parameters
+    ends = basins_of_attraction(network, starts, sets=sets, **where)
     return np.asarray(ends[1:] != ends[0])[:, (ends >= 0).all(axis=0)]
 
 

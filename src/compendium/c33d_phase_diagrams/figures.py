@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 
 from compendium.c33_phase_transitions.orbits import PARAMETERS, REGIME_COLORS, draw_plane
 from compendium.c33d_phase_diagrams.attractors import Uncertainty
+from compendium.common.drawing import points
 from spinformer.dmft.attractors import Regime
 from spinformer.plot.style import COLORS, label_panels
 
@@ -47,9 +48,7 @@ def show_plane(
     handles.append(Line2D([], [], ls="", marker="o", mfc="none", color=green, label="document"))
     for axis in (left, right):
         axis.plot(*point, "o", ms=8, mfc="none", mew=1.6, color=green)
-        axis.set_xlabel(PARAMETERS["beta"])
-        axis.set_xlim(across[0], across[-1])
-        axis.set_ylim(upwards[0], upwards[-1])
+        axis.set(xlabel=PARAMETERS["beta"], xlim=across[[0, -1]], ylim=upwards[[0, -1]])
     left.set_ylabel(PARAMETERS[name])
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8)
     label_panels([left, right])
@@ -59,16 +58,10 @@ def show_plane(
 def show_uncertainty(found: Uncertainty, *, drawn: float) -> Figure:
     """Share of starts that end elsewhere against how far they were moved, and `drawn` by lot."""
     figure, axis = plt.subplots(figsize=(6.4, 3.3))
-    points: dict[str, Any] = {
-        "fmt": "o",
-        "ms": 4,
-        "capsize": 2,
-        "color": COLORS["blue"],
-        "label": "measured",
-    }
-    axis.errorbar(found.distances, found.shares, 2 * found.errors, **points)
+    shares, errors = found.shares, 2 * found.errors
+    points(axis, found.distances, shares, errors, "blue", ms=4, label="measured")
     axis.axhline(drawn, color=COLORS["red"], ls="--", label="two starts drawn by lot")
-    smooth = found.shares[-1] * found.distances / found.distances[-1]
+    smooth = shares[-1] * found.distances / found.distances[-1]
     axis.plot(found.distances, smooth, ":", color="0.4", label="smooth border, exponent 1")
     axis.set(xscale="log", yscale="log", ylim=(1e-3, 1.0))
     axis.set(xlabel="distance of two starts", ylabel="share ending apart")

@@ -31,13 +31,14 @@ from scipy.stats import rankdata
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c33b_lifetimes.escapes import escapes_of
+from compendium.c33d_phase_diagrams.attractors import survey
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
 from compendium.common.rows import grid, share_rows
 from compendium.common.windows import replicas
 from spinformer.core.random import Seed
 from spinformer.core.records import record
-from spinformer.dmft.attractors import SHORT_STRETCHES, Regime, find_attractors, find_period
+from spinformer.dmft.attractors import Regime, find_attractors, find_period
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import growth_rates
 from spinformer.dmft.mean_field import random_contexts
@@ -56,34 +57,9 @@ HORIZON = 40_000
 # Orbits of different contexts closer than this are one: just past an onset they are 30 times as
 # far apart, and just before it slow ones have come as near.
 _ONE = 1e-3
-_WORDS = {
-    "periodic": Regime.PERIODIC,
-    "quasi": Regime.QUASI_PERIODIC,
-    "chaotic": Regime.CHAOTIC,
-    "unclear": Regime.UNDECIDED,
-    "ended": Regime.TRANSIENT_CHAOS,
-}
 
 
 # ---- the protocol
-
-
-@record
-class Sweep:
-    """All labels of one network.
-
-    betas: (n,) the even values, then the fine ones. regime, period, exponent: (n, contexts), the
-    last NaN on orbits that were periodic at the first look. driven: (n,) booleans. replicas,
-    ended: (n,) how many replicas of chaos were followed at each β, how many escaped for good.
-    """
-
-    betas: np.ndarray
-    regime: np.ndarray
-    period: np.ndarray
-    exponent: np.ndarray
-    driven: np.ndarray
-    replicas: np.ndarray
-    ended: np.ndarray
 
 
 def highest_beta(network: Network) -> float:
@@ -104,39 +80,34 @@ def _looks(network: Network, starts: Context, betas: np.ndarray) -> Columns:
     ends = state.attention.copy()
     regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
     exponent = np.full(period.shape, np.nan)
+    how: dict[str, Any] = {"kept": _KEPT, "exponent_steps": _EXPONENT, "threads": 1}
     for wait in (SECOND, THIRD):
         rest = np.flatnonzero(~np.isin(regime, (Regime.PERIODIC, Regime.CHAOTIC)))
-        if not len(rest):
-            break
-        found = find_attractors(
-            network,
-            Context(ends[rest], state.position),
-            beta=beta[rest],
-            transient=wait,
-            kept=_KEPT,
-            exponents=1,
-            exponent_steps=_EXPONENT,
-            bins=1,
-            thresholds=SHORT_STRETCHES,
-            threads=1,
-        )
-        regime[rest], period[rest] = found.regime, found.period
-        exponent[rest] = found.exponents.value[:, 0]
-        ends[rest] = found.context.attention
-    found_at = {"regime": regime, "period": period, "exponent": exponent, "ends": ends}
-    shaped: dict[str, Any] = {
+        if len(rest):
+            left = Context(ends[rest], state.position)
+            found = survey(network, left, beta=beta[rest], transient=wait, **how)
+            regime[rest], period[rest] = found.regime, found.period
+            exponent[rest] = found.exponents.value[:, 0]
+            ends[rest] = found.context.attention
+    clock = (period > 0) & (network.positions % np.maximum(period, 1) == 0)
+    layers = {"regime": regime, "period": period, "exponent": exponent, "ends": ends}
+    shaped = {
         name: value.reshape(len(betas), contexts, *value.shape[1:])
-        for name, value in found_at.items()
+        for name, value in layers.items()
     }
-    clock = np.where(shaped["period"] > 0, network.positions % np.maximum(shaped["period"], 1), 1)
     apart = np.abs(shaped["ends"] - shaped["ends"][:, :1]).max(axis=(1, 2, 3))
-    return {"betas": betas, "driven": (clock == 0).all(axis=1) & (apart < _ONE), **shaped}
+    driven = clock.reshape(len(betas), contexts).all(axis=1) & (apart < _ONE)
+    return {"betas": betas, "driven": driven, **shaped}
 
 
 def sweep(
     network: Network, seed: Seed, *, even: int = EVEN, fine: int = FINE, contexts: int = CONTEXTS
-) -> Sweep:
-    """The protocol for one network; `seed` draws the contexts and moves the replicas apart."""
+) -> Columns:
+    """The protocol for one network; `seed` draws the contexts and moves the replicas apart.
+
+    "betas": (n,) the even values, then the fine ones. "regime", "period", "exponent": (n,
+    contexts), the last NaN on orbits that were periodic at the first look. "driven": (n,) booleans.
+    """
     starts = random_contexts(network, seed, count=contexts)
     betas = highest_beta(network) * np.arange(1, even + 1) / even
     parts = [_looks(network, starts, betas)]
@@ -146,59 +117,45 @@ def sweep(
         low = betas[lost[0]] - spacing
         near = low + 2.0 * spacing * np.arange(1, fine + 1) / (fine + 1)
         parts.append(_looks(network, starts, near))
-    found: dict[str, Any] = {
-        name: np.concatenate([part[name] for part in parts]) for name in parts[0]
-    }
-    chaotic = found["regime"] == Regime.CHAOTIC
-    count, ended = escapes(
-        network,
-        Context(found.pop("ends"), starts.position),
-        betas=found["betas"],
-        chaotic=chaotic,
-        exponent=found["exponent"],
-        seed=seed,
+    found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    ends, chaotic = Context(found.pop("ends"), starts.position), found["regime"] == Regime.CHAOTIC
+    over = chaos_ends(
+        network, ends, beta=found["betas"], chaotic=chaotic, exponent=found["exponent"], seed=seed
     )
-    over = (count > 0) & (2 * ended >= count)
     found["regime"][chaotic & over[:, None]] = Regime.TRANSIENT_CHAOS
-    return Sweep(**found, replicas=count, ended=ended)
+    return found
 
 
-def escapes(
+def chaos_ends(
     network: Network,
     context: Context,
     *,
-    betas: np.ndarray,
+    beta: np.ndarray,
     chaotic: np.ndarray,
     exponent: np.ndarray,
     seed: Seed,
     horizon: int = HORIZON,
-) -> tuple[np.ndarray, np.ndarray]:
-    """How many replicas were followed at each β, and how many ended their chaos, each (n,).
+) -> np.ndarray:
+    """At which β, (n,), at least half of the replicas end their chaos: booleans.
 
     context: (n, B, T, P); chaotic, exponent: (n, B).
     """
-    count, ended = np.zeros((2, len(betas)), dtype=int)
+    count, ended = np.zeros((2, len(beta)), dtype=int)
     rows = np.flatnonzero(chaotic.any(axis=1))
-    if not len(rows):
-        return count, ended
-    share = max(1, _REPLICAS // len(rows))
-    at = np.repeat(rows, share)
-    lane = np.concatenate([np.resize(np.flatnonzero(chaotic[row]), share) for row in rows])
-    zero = Context(np.zeros((network.context, network.features)), 0)
-    noise = replicas(zero, count=len(at), seed=seed).attention
-    growth, _ = growth_rates(
-        network,
-        Context(context.attention[at, lane] + noise, context.position),
-        beta=betas[at],
-        stretches=horizon // _STRETCH,
-        stretch=_STRETCH,
-        threads=1,
-    )
-    # Each against a third of its own exponent.
-    _, escaped, returned = escapes_of(growth.T - exponent[at, lane] / 3.0, rate=0.0)
-    np.add.at(count, at, 1)
-    np.add.at(ended, at, escaped & ~returned)
-    return count, ended
+    if len(rows):
+        share = max(1, _REPLICAS // len(rows))
+        at = np.repeat(rows, share)
+        lane = np.concatenate([np.resize(np.flatnonzero(chaotic[row]), share) for row in rows])
+        zero = Context(np.zeros((network.context, network.features)), 0)
+        noise = replicas(zero, count=len(at), seed=seed).attention
+        moved = Context(context.attention[at, lane] + noise, context.position)
+        how: dict[str, Any] = {"stretches": horizon // _STRETCH, "stretch": _STRETCH, "threads": 1}
+        growth, _ = growth_rates(network, moved, beta=beta[at], **how)
+        # Each against a third of its own exponent.
+        _, escaped, returned = escapes_of(growth.T - exponent[at, lane] / 3.0, rate=0.0)
+        np.add.at(count, at, 1)
+        np.add.at(ended, at, escaped & ~returned)
+    return np.asarray((count > 0) & (2 * ended >= count))
 
 
 def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
@@ -207,18 +164,16 @@ def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
     Shares are over the even β and the contexts; what is `seen` counts all β. `measured` is 0 where
     the driven cycle lasts over the whole range.
     """
-    found = sweep(network, seed, **sizes)
-    known = onset(network, epsilon=network.epsilon)
-    even = found.regime[: sizes.get("even", EVEN)]
-    driven = found.driven[: len(even), None] & (even == Regime.PERIODIC)
-    seen = {code: int((found.regime == code).any(axis=1).sum()) for code in Regime}
+    found, known = sweep(network, seed, **sizes), onset(network, epsilon=network.epsilon)
+    regime, even = found["regime"], found["regime"][: sizes.get("even", EVEN)]
+    driven = found["driven"][: len(even), None] & (even == Regime.PERIODIC)
+    seen = {code: int((regime == code).any(axis=1).sum()) for code in Regime}
     share = {code: float((even == code).mean()) for code in Regime}
     return {
         "code": f"x{canonical_code(network)}",
-        "mu": float(np.abs(known.mu[0])),
         "angle": float(np.abs(np.angle(known.mu[0])) / np.pi),
         "predicted": known.critical_beta,
-        "measured": min(found.betas[~found.driven].tolist(), default=0.0),
+        "measured": min(found["betas"][~found["driven"]].tolist(), default=0.0),
         "driven": float(driven.mean()),
         "periodic": float(((even == Regime.PERIODIC) & ~driven).mean()),
         "quasi": share[Regime.QUASI_PERIODIC],
@@ -228,10 +183,8 @@ def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
         "seen_quasi": seen[Regime.QUASI_PERIODIC],
         "seen_chaos": seen[Regime.CHAOTIC],
         "seen_transient": seen[Regime.TRANSIENT_CHAOS],
-        "replicas": int(found.replicas.sum()),
-        "ended": int(found.ended.sum()),
-        "exponent": max(found.exponent[found.regime == Regime.CHAOTIC].tolist(), default=0.0),
-        "periods": len(set(found.period[found.regime == Regime.PERIODIC].tolist())),
+        "exponent": max(found["exponent"][regime == Regime.CHAOTIC].tolist(), default=0.0),
+        "periods": len(set(found["period"][regime == Regime.PERIODIC].tolist())),
     }
 
 
@@ -251,30 +204,19 @@ def census_rows(*, family: int, epsilon: float, chunk: int, size: int = 10, **si
 def LONGER(number: int, *, family: int) -> Rows:
     """Some systems of one network of the document's size, after ten times the transient.
 
-    Draws 64 of the even β and contexts at random, labels them after 100,000 steps with the
-    thresholds of chapter 33, and counts which label of the census became which; `stayed`: none.
+    Draws 64 of the even β and contexts at random and labels them after 100,000 steps with the
+    thresholds of chapter 33; `stayed`: how many have the label of the census.
     """
     found = draw_networks(family=family, epsilon=0.02, count=number + 1, **_OURS)
     seed, network = list(found.items())[number]
-    early = sweep(network, seed).regime[:EVEN]
+    early = sweep(network, seed)["regime"][:EVEN]
     picked = np.random.default_rng(seed).permutation(early.size)[:64]
     rows, lanes = np.unravel_index(picked, early.shape)
     starts = random_contexts(network, seed, count=CONTEXTS)
-    late = find_attractors(
-        network,
-        Context(starts.attention[lanes], starts.position),
-        beta=highest_beta(network) * (rows + 1) / EVEN,
-        exponents=1,
-        bins=1,
-        threads=1,
-    ).regime
-    before = early[rows, lanes]
-    row = {"seed": seed, "systems": len(picked), "stayed": int((before == late).sum())}
-    row |= {word: int((before == regime).sum()) for word, regime in _WORDS.items()}
-    for (word, one), (other, two) in product(_WORDS.items(), repeat=2):
-        if one != two:
-            row[f"{word}_to_{other}"] = int(((before == one) & (late == two)).sum())
-    return [row]
+    where = Context(starts.attention[lanes], starts.position)
+    beta = highest_beta(network) * (rows + 1) / EVEN
+    late = find_attractors(network, where, beta=beta, exponents=1, bins=1, threads=1).regime
+    return [{"seed": seed, "systems": 64, "stayed": int((early[rows, lanes] == late).sum())}]
 
 
 # Networks in each cell of the crossed design, made three at a time.
@@ -297,11 +239,9 @@ DOCUMENT_SIZE = Table(
 @stored(
     _FOLDER / "settings_C16.csv",
     units=[
-        {"family": family, "chaotic": chaotic, "quasi": quasi, "asked": asked}
+        {**unit, "asked": asked}
         for asked in (0.05, 0.5)
-        for family in (0, 1)
-        for chaotic in (1, 2, 4)
-        for quasi in (1, 2, 4)
+        for unit in grid(family=(0, 1), chaotic=(1, 2, 4), quasi=(1, 2, 4))
     ],
     seconds=0.5,
 )

@@ -25,7 +25,6 @@ from scipy.optimize import least_squares
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from spinformer.core.solve import Solution, Status
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
 
@@ -34,83 +33,57 @@ def path_action(network: Network, fields: np.ndarray, *, beta: float, position: 
 
     fields: (T + steps, L), artanh of the tokens. `position`: of the first window's newest token.
     """
-    path = torch.tensor(fields)
-    parts = _residuals(
-        network, _windows(network, path), path[network.context :], beta=beta, position=position
-    )
+    parts = _residuals(network, torch.tensor(fields), beta=beta, position=position)
     return np.asarray(0.5 * (parts**2).sum(dim=1).numpy())
 
 
 def least_action(
     network: Network, fields: np.ndarray, *, beta: float, position: int, max_steps: int = 300
-) -> Solution[np.ndarray]:
+) -> np.ndarray:
     """Path of locally least action between a first and a last window, from a first guess.
 
     fields: (T + steps, L), the guess; its first and last T tokens stay. Levenberg–Marquardt
-    steps in a trust region, until the action changes by less than 1e-10 of itself. The value is
-    the path of fields; there may be many local minima: try several guesses.
+    steps in a trust region, until the action changes by less than 1e-10 of itself. There may be
+    many local minima: try several guesses.
     """
-    context, segments = network.context, network.segments
+    inner = slice(network.context, -network.context)
+    fixed = torch.tensor(fields)
 
-    def at(free: np.ndarray) -> np.ndarray:
-        path = fields.copy()
-        path[context:-context] = free.reshape(-1, segments)
-        return path
+    def residuals(free: Tensor) -> Tensor:
+        path = torch.cat(
+            [fixed[: inner.start], free.reshape(-1, fixed.shape[1]), fixed[inner.stop :]]
+        )
+        return _residuals(network, path, beta=beta, position=position).ravel()
 
-    def residuals(free: np.ndarray, *, derivative: bool = False) -> np.ndarray:
-        path = torch.tensor(at(free))
-        windows = _windows(network, path).clone().requires_grad_(derivative)
-        newest = path[context:].clone().requires_grad_(derivative)
-        parts = _residuals(network, windows, newest, beta=beta, position=position)
-        if not derivative:
-            return np.asarray(parts.numpy()).ravel()
-        # Each r depends on its own window and token alone: one backward pass serves all tokens.
-        rows = np.arange(len(parts))
-        result = np.zeros((len(parts), segments, len(path), segments))
-        for segment in range(segments):
-            total = parts[:, segment].sum()
-            into, own = torch.autograd.grad(total, (windows, newest), retain_graph=True)
-            for age in range(context):
-                result[rows, segment, rows + age] = into[:, age].numpy()
-            result[rows, segment, rows + context] = own.numpy()
-        return result[:, :, context:-context].reshape(len(parts) * segments, -1)
-
+    jacobian = torch.func.jacrev(residuals)
     found = least_squares(
-        residuals,
-        fields[context:-context].ravel(),
-        jac=lambda free: residuals(free, derivative=True),
+        lambda free: residuals(torch.tensor(free)).numpy(),
+        fields[inner].ravel(),
+        jac=lambda free: jacobian(torch.tensor(free)).numpy(),
         ftol=1e-10,
         xtol=1e-12,
         gtol=1e-14,
         max_nfev=max_steps,
     )
-    return Solution(
-        value=at(found.x),
-        residual=float(np.abs(found.grad).max()),
-        steps=int(found.nfev),
-        status=Status.CONVERGED if found.status > 0 else Status.STEP_LIMIT,
-    )
+    path = fields.copy()
+    path[inner] = found.x.reshape(-1, fields.shape[1])
+    return path
 
 
-def _windows(network: Network, path: Tensor) -> Tensor:
-    """Windows (steps, T, L) of a path (T + steps, L) before each of its new tokens."""
-    return path.unfold(0, network.context, 1)[:-1].transpose(1, 2)
-
-
-def _residuals(
-    network: Network, windows: Tensor, newest: Tensor, *, beta: float, position: int
-) -> Tensor:
-    """r of tokens (n, L) after windows (n, T, L) of fields, `position` that of the first."""
+def _residuals(network: Network, path: Tensor, *, beta: float, position: int) -> Tensor:
+    """r (steps, L) of the tokens of a path (T + steps, L) of fields after its first window."""
+    context = network.context
     linear = torch.tensor((1.0 - network.epsilon) * network.semantic * network.fractions)
     place = torch.tensor(network.epsilon * network.position_overlaps())
-    times = position + torch.arange(len(windows))[:, None]
-    codes = (times + torch.arange(1 - network.context, 1)) % network.positions
-    m = torch.einsum("ral,ntl->ntra", linear, torch.tanh(windows)) + place[codes]
+    codes = (position + torch.arange(1 - context, len(path) - context + 1)) % network.positions
+    m = torch.einsum("ral,tl->tra", linear, torch.tanh(path)) + place[codes]
+    # Windows (steps, T, role, feature) before each of the new tokens.
+    m = m[torch.arange(len(path) - context)[:, None] + torch.arange(context)]
     score = torch.einsum("ntb,nb->nt", m[:, :, KEY], m[:, -1, QUERY])
     weight = torch.softmax(network.gamma * score, dim=-1)
     attention = torch.einsum("nt,nta->na", weight, m[:, :, VALUE])
     wanted = beta * (attention @ torch.tensor(network.semantic[OUTPUT]))
-    return _root(newest, wanted) * torch.tensor(np.sqrt(network.fractions))
+    return _root(path[context:], wanted) * torch.tensor(np.sqrt(network.fractions))
 
 
 def _root(y: Tensor, h: Tensor) -> Tensor:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinformer.core.checks import check_array
-
 
 def mean_first_passage(chances: np.ndarray, *, inside: np.ndarray) -> np.ndarray:
     """Mean number of steps until a Markov chain (M, M) leaves the states `inside`, (M,).
@@ -15,12 +13,6 @@ def mean_first_passage(chances: np.ndarray, *, inside: np.ndarray) -> np.ndarray
     numbers alone, so that times of any length have all their digits, where 1 − Q would round a
     chance of leaving below 1e-16 away.
     """
-    chances = check_array("chances", chances, ndim=2, low=0.0, high=1.0)
-    count = len(chances)
-    check_array("chances", chances, shape=(count, count))
-    inside = np.asarray(inside)
-    if inside.dtype != bool or inside.shape != (count,):
-        raise ValueError(f"inside must be ({count},) booleans, got {inside.dtype} {inside.shape}")
     move = chances[np.ix_(inside, inside)]
     out = chances[np.ix_(inside, ~inside)].sum(axis=1)
     wait, leave = np.ones(len(move)), np.zeros(len(move))
@@ -36,6 +28,6 @@ def mean_first_passage(chances: np.ndarray, *, inside: np.ndarray) -> np.ndarray
     found = np.zeros(len(move))
     for n in range(len(move)):
         found[n] = (wait[n] + move[n, :n] @ found[:n]) / leave[n]
-    times = np.zeros(count)
+    times = np.zeros(len(chances))
     times[inside] = found
     return times

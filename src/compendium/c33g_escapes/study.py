@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,7 +27,7 @@ from numpy.typing import ArrayLike
 from bookmaker.tables import Rows, Table, stored
 from compendium.c33g_escapes.action import least_action, path_action
 from compendium.c33g_escapes.passage import mean_first_passage
-from compendium.common.lifetimes import Lifetime, lifetime_estimate
+from compendium.common.lifetimes import lifetime_estimate
 from compendium.common.rows import grid, near_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -72,23 +73,17 @@ def quench(
     return ensemble.state()
 
 
-def recognize(
-    orbits: np.ndarray, *, cycles: np.ndarray, clock: int, tolerance: float = _TOLERANCE
-) -> np.ndarray:
+def recognize(orbits: np.ndarray, *, cycles: np.ndarray, clock: int) -> np.ndarray:
     """Which of the cycles (n, q, P) each orbit (R, q, P) follows, (R,); −1: none of them.
 
     Both begin at the same position of a clock of `clock` positions, and q is a multiple of the
     periods and of the clock. An orbit follows a cycle if, after a shift by whole turns of the
-    clock, no overlap differs by more than `tolerance`.
+    clock, no overlap differs by more than 0.01.
     """
-    away = np.min(
-        [
-            np.abs(orbits - np.roll(cycles, shift, axis=1)[:, None]).max(axis=(2, 3))
-            for shift in range(0, orbits.shape[1], clock)
-        ],
-        axis=0,
-    )
-    return np.where(away.min(axis=0) <= tolerance, away.argmin(axis=0), -1)
+    shifts = range(0, orbits.shape[1], clock)
+    moved = [np.roll(cycles, shift, axis=1)[:, None] for shift in shifts]
+    away = np.min([np.abs(orbits - one).max(axis=(2, 3)) for one in moved], axis=0)
+    return np.where(away.min(axis=0) <= _TOLERANCE, away.argmin(axis=0), -1)
 
 
 def cycle_overlaps(
@@ -104,69 +99,47 @@ def cycle_overlaps(
 
 
 def ends_on(
-    network: Network, windows: np.ndarray, *, beta: float, position: int, cycles: np.ndarray,
-    settle: int = _SETTLE, tolerance: float = _TOLERANCE,
-) -> np.ndarray:  # fmt: skip
-    """The cycle (`recognize`) that windows (R, T, L) end on without noise, after `settle` tokens.
+    network: Network, windows: np.ndarray, *, beta: float, position: int, cycles: np.ndarray
+) -> np.ndarray:
+    """The cycle (`recognize`) that windows (R, T, L) end on without noise, after 400 tokens.
 
     `position` is that of their newest token; the cycles begin at position 0.
     """
     clock = network.positions
-    settle += (-(position + settle)) % clock
+    settle = _SETTLE + (-(position + _SETTLE)) % clock
     calm = quench(network, windows, beta=beta, position=position, steps=settle)
     orbits = Ensemble(network, calm, beta=beta, threads=1).record(cycles.shape[1])
-    return recognize(orbits, cycles=cycles, clock=clock, tolerance=tolerance)
-
-
-@record
-class NoiseEscapes:
-    """When and where R texts left their cycle, each (R,).
-
-    times: tokens, the middle of the interval between two looks; the horizon where a text stayed.
-    ends: cycle of the noise-free continuation then, −1 for none of the known ones or no escape.
-    """
-
-    times: np.ndarray
-    escaped: np.ndarray
-    ends: np.ndarray
-
-    def lifetime(self) -> Lifetime:
-        """Mean time to escape, with its interval, from escaped and censored texts."""
-        return lifetime_estimate(self.times, ended=self.escaped)
+    return recognize(orbits, cycles=cycles, clock=clock)
 
 
 def noise_escapes(
-    network: Network, size: int, *, beta: float, window: np.ndarray, position: int,
-    cycles: np.ndarray, home: int, every: int, horizon: int, runs: int, seed: Seed,
-    settle: int = _SETTLE, tolerance: float = _TOLERANCE,
-) -> NoiseEscapes:  # fmt: skip
-    """Escapes of `runs` texts of N = `size` bits from cycle `home` within `horizon` tokens.
+    network: Network, size: int, *, window: np.ndarray, cycles: np.ndarray, home: int, every: int,
+    horizon: int, runs: int, seed: Seed, **where: Any,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """When and where `runs` texts of N = `size` bits leave cycle `home`: times, ends, (R,) each.
 
-    window: (T, L) on the cycle, `position` that of its newest token. cycles: (n, q, P) overlaps
-    of the known cycles (`cycle_overlaps`). every: tokens between two looks, a multiple of the
-    clock, so that every look is at the same position.
+    times: tokens, the middle of the interval between two looks; the horizon where a text stayed.
+    ends: cycle of the noise-free continuation then, −1 for none of the known ones or no escape.
+    window: (T, L) on the cycle. cycles: (n, q, P) overlaps of the known cycles (`cycle_overlaps`).
+    every: tokens between two looks, a multiple of the clock, so that every look is at the same
+    position. where: `beta` and the `position` of the window's newest token.
     """
     rng = numpy_generator(seed)
     windows = np.repeat(window[None], runs, axis=0)
     times, ends = np.full(runs, float(horizon)), np.full(runs, -1)
     inside = np.arange(runs)
     for passed in range(every, horizon + 1, every):
-        windows = generate(
-            network, size, beta=beta, window=windows, steps=every, runs=len(inside), seed=rng,
-            position=position, draw_window=False,
-        ).tokens[:, -network.context :]  # fmt: skip
-        where = ends_on(
-            network, windows, beta=beta, position=position, cycles=cycles, settle=settle,
-            tolerance=tolerance,
-        )  # fmt: skip
-        out = where != home
+        how: dict[str, Any] = {"steps": every, "runs": len(inside), "seed": rng} | where
+        tokens = generate(network, size, window=windows, draw_window=False, **how).tokens
+        windows = tokens[:, -network.context :]
+        found = ends_on(network, windows, cycles=cycles, **where)
+        out = found != home
         times[inside[out]] = passed - 0.5 * every
-        ends[inside[out]] = where[out]
+        ends[inside[out]] = found[out]
         inside, windows = inside[~out], windows[~out]
         if not len(inside):
             break
-    escaped = ~np.isin(np.arange(runs), inside)
-    return NoiseEscapes(times=times, escaped=escaped, ends=ends)
+    return times, ends
 
 
 @record
@@ -243,7 +216,6 @@ class Coexisting:
     (n, q, P) of `cycle_overlaps`. periods: (n,).
     """
 
-    beta: float
     windows: np.ndarray
     position: int
     overlaps: np.ndarray
@@ -273,7 +245,6 @@ def coexisting_cycles(beta: float) -> Coexisting:
     order = np.lexsort((overlaps[heads, :: network.positions, 0].mean(axis=1), periods))
     chosen = np.array(heads)[order]
     return Coexisting(
-        beta=beta,
         windows=window_of_context(network, states.select(chosen), beta=beta),
         position=states.position,
         overlaps=overlaps[chosen],
@@ -286,21 +257,21 @@ def escape_row(
 ) -> Rows:
     """Escapes of texts of N = `size` bits from one of the `coexisting_cycles`."""
     known = coexisting_cycles(beta)
-    found = noise_escapes(
-        Network.document(), size, beta=beta, window=known.windows[cycle], position=known.position,
-        cycles=known.overlaps, home=cycle, every=24 if beta == 3.0 else 28, horizon=horizon,
-        runs=runs, seed=seed,
+    where: dict[str, Any] = {"beta": beta, "position": known.position, "seed": seed}
+    times, ends = noise_escapes(
+        Network.document(), size, window=known.windows[cycle], cycles=known.overlaps, home=cycle,
+        every=24 if beta == 3.0 else 28, horizon=horizon, runs=runs, **where,
     )  # fmt: skip
-    life = found.lifetime()
+    life = lifetime_estimate(times, ended=times < horizon)
     return [
         {
             "texts": runs,
             "escaped": life.ended,
-            "total": float(found.times.sum()),
+            "total": float(times.sum()),
             "lifetime": life.value,
             "low": life.low,
             "high": life.high,
-            "elsewhere": int((found.ends >= 0).sum()),
+            "elsewhere": int((ends >= 0).sum()),
         }
     ]
 
@@ -311,20 +282,19 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
     Each is a path of fields that begins and ends exactly on a cycle, the position of its fourth
     token, and the cycle it ends on; those of least action first.
     """
-    network, known = Network.document(), coexisting_cycles(3.0)
-    beta, start, context = known.beta, known.position, network.context
+    network, known, beta = Network.document(), coexisting_cycles(3.0), 3.0
+    start, context = known.position, network.context
     tokens = generate(
         network, size, beta=beta, window=known.windows[cycle], steps=288, runs=texts, seed=0,
         position=start, draw_window=False,
     ).tokens  # fmt: skip
-    looks = range(0, 288, 8)
+    looks, cycles = range(0, 288, 8), known.overlaps
     where = [
         ends_on(
-            network, tokens[:, at : at + context], beta=beta, position=start + at,
-            cycles=known.overlaps,
+            network, tokens[:, at : at + context], beta=beta, position=start + at, cycles=cycles
         )
         for at in looks
-    ]  # fmt: skip
+    ]
     loops = [
         mean_path(network, beta, window=window, steps=48, position=start)[context:]
         for window in known.windows
@@ -369,7 +339,7 @@ def ACTIONS(cycle: int, *, size: int) -> Rows:
     found = []
     for fields, position, ends in first_guesses(cycle, size=size)[:6]:
         path = least_action(network, fields, beta=3.0, position=position, max_steps=200)
-        cost = path_action(network, path.value, beta=3.0, position=position).sum()
+        cost = path_action(network, path, beta=3.0, position=position).sum()
         found.append((float(cost), ends))
     least, ends = min(found)
     agree = sum(cost < 1.001 * least for cost, _ in found)
@@ -380,7 +350,7 @@ def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.n
     """Exact mean times in which a network of one bit kind and a window of one leaves the + side.
 
     From the token of all bits up, until the mean bit is no longer positive; by solving linear
-    equations (`dmft.enumeration.mean_first_passage`).
+    equations (`mean_first_passage`).
     """
     times = []
     for size in map(int, sizes):
