@@ -58,7 +58,7 @@ def test_the_anatomy():
         for count in (64, 256):
             uniform = torch.full((count, count), strength / count, dtype=torch.float64)
             solved = vector_spins(uniform, fields=0 * uniform[:, :1], beta=1.0)
-            tau = float(solved.saddle.t[0]) - strength / count
+            tau = float(solved.saddle.value[0]) - strength / count
             off.append((tau - multiplier, float(solved.free_energy) / count - density))
         first, second = np.abs(off)
         assert (second < 0.55 * first).all()

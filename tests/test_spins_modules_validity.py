@@ -77,7 +77,7 @@ def test_the_correction_is_what_the_next_order_adds():
     torch.testing.assert_close(module.validity().correction, want, rtol=1e-9, atol=0)
     assert (module.validity().distance < 1e-10).all()
     # The covariance of the saddle is V⁻¹/(2β).
-    t = find_saddle(parts.pair / 2, **given).t
+    t = find_saddle(parts.pair / 2, **given).value
     largest = torch.linalg.eigvalsh(torch.diag_embed(t) - parts.pair / 2)[..., -1]
     torch.testing.assert_close(module.validity().lowest, 1 / (2.4 * largest))
 

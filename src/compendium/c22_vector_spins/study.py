@@ -27,10 +27,10 @@ from spinformer.spins.large_d import (
     check_system,
     default_tolerance,
     find_saddle,
-    inverse_logdet,
     magnetization,
     pair_couplings,
 )
+from spinformer.spins.saddle import inverse_logdet
 from spinformer.spins.vectors import ExactVectorSpins, exact_system, polar_nodes
 
 METHODS = ("naive", "tap", "adaptive")
@@ -164,19 +164,24 @@ def solve_adaptive_tap(
         energy = energy + couplings.diagonal(dim1=-2, dim2=-1).sum(-1)
         a = 1 / gain_at(theta) + reaction
     if torch.is_grad_enabled() and any(x.requires_grad for x in (pair, fields, beta)):
-        # m = (diag a − B)⁻¹ h with the N unknowns a = V + |θ|/|m|.
+        # m = (diag a − B)⁻¹ h with the 2N unknowns a = V + |θ|/|m| and V.
         def means(a: Tensor, pair: Tensor, fields: Tensor) -> Tensor:
             return torch.linalg.solve(torch.diag_embed(a) - pair, fields)
 
-        def missing(a: Tensor, pair: Tensor, fields: Tensor, beta: Tensor) -> Tensor:
-            mean = means(a, pair, fields)
-            length = a - _reaction(_width(mean), pair, beta, method)[0]
-            square = length.square() * mean.square().sum(-1)
-            return alignment_gain(square, beta=beta[..., None], dim=dim) * length - 1
+        def missing(both: Tensor, pair: Tensor, fields: Tensor, beta: Tensor) -> Tensor:
+            a, reaction = both.chunk(2, -1)
+            mean, length, scale = means(a, pair, fields), a - reaction, beta[..., None]
+            width, square = _width(mean), length.square() * mean.square().sum(-1)
+            lack = alignment_gain(square, beta=scale, dim=dim) * length - 1
+            if method != "adaptive":
+                return torch.cat([lack, reaction - _reaction(width, pair, beta, method)[0]], -1)
+            stiffness = torch.diag_embed(scale * reaction + 1 / width) - scale[..., None] * pair
+            variance = torch.linalg.inv(stiffness).diagonal(dim1=-2, dim2=-1)
+            return torch.cat([lack, variance / width - 1], -1)
 
-        a = implicit_root(missing, a, pair, fields, beta)
+        both = implicit_root(missing, torch.cat([a, reaction], -1), pair, fields, beta)
+        a, reaction = both.chunk(2, -1)
         again = means(a, pair, fields)
-        reaction = _reaction(_width(again), pair, beta, method)[0]
         mean = mean + (again - again.detach())
     result = AdaptiveTap(
         value=mean,
@@ -205,7 +210,7 @@ def _reaction(width: Tensor, pair: Tensor, beta: Tensor, method: str) -> tuple[T
     # t with [(diag t − S βB S)⁻¹]_ii = 1: a saddle point without fields, at β = ½.
     root = width.sqrt()
     scaled = root[..., None] * (beta[..., None, None] * pair) * root[..., None, :]
-    t = find_saddle(scaled, fields=torch.zeros_like(root)[..., None], beta=0.5).t
+    t = find_saddle(scaled, fields=torch.zeros_like(root)[..., None], beta=0.5).value
     logdet = inverse_logdet(torch.diag_embed(t) - scaled)[1]
     return (t - 1) / (beta[..., None] * width), ((t - 1).sum(-1) - logdet) / 2
 
@@ -220,11 +225,14 @@ class _Alignment(torch.autograd.Function):
     """A_D(κ)/κ as a function of κ²."""
 
     @staticmethod
-    def forward(ctx: Any, square: Tensor, dim: int) -> Tensor:
-        ctx.save_for_backward(square)
-        ctx.dim = dim
+    def forward(square: Tensor, dim: int) -> Tensor:
         kappa = square.detach().cpu().double().clamp_min(0.0).sqrt().numpy()
         return torch.from_numpy(np.asarray(alignment_over_kappa(kappa, dim=dim))).to(square)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        square, ctx.dim = inputs
+        ctx.save_for_backward(square)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:

@@ -118,7 +118,7 @@ def dissect(
     solved = vector_spins(coupled, fields=fields * root, beta=beta)
     symmetric = (coupled + coupled.mT) / 2
     diagonal = symmetric.diagonal(dim1=-2, dim2=-1)
-    tau = solved.saddle.t - diagonal
+    tau = solved.saddle.value - diagonal
     others = symmetric - torch.diag_embed(diagonal)
     spins = solved.magnetization / root
     residual = fields / (2 * tau.unsqueeze(-1))

@@ -97,7 +97,7 @@ def layer_parts(
     fields = values / size
     solved = vector_spins(strength * weights, fields=fields * width**0.5, beta=1.0, tolerance=1e-8)
     symmetric = strength * (weights + weights.mT) / 2
-    tau = solved.saddle.t - symmetric.diagonal(dim1=-2, dim2=-1)
+    tau = solved.saddle.value - symmetric.diagonal(dim1=-2, dim2=-1)
     gain = 1 / (2 * tau)
     spins = solved.magnetization / width**0.5
     residual = gain.unsqueeze(-1) * fields

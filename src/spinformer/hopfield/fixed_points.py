@@ -337,12 +337,8 @@ class _Rest(torch.autograd.Function):
             if again:
 
                 def lack(u: Tensor, given: Tensor, xi: Tensor, *parts: Tensor) -> Tensor:
-                    with torch.enable_grad():
-                        turn = xi if xi.requires_grad else xi.detach().requires_grad_()
-                        (turned,) = torch.autograd.grad(
-                            land(turn, *parts), turn, u, create_graph=True
-                        )
-                    return u - turned - given
+                    found: Any = torch.func.vjp(lambda x: land(x, *parts), xi)
+                    return u - found[1](u)[0] - given
 
                 adjoint = implicit_root(lack, adjoint, grad, state, *parts)
             grads = torch.autograd.grad(land(state, *parts), parts, adjoint, create_graph=again)

@@ -50,17 +50,14 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
 from spinformer.spins.large_d import (
     default_tolerance,
-    exponent,
-    field_source,
     fixed_point_of,
-    inverse_logdet,
     langevin_gain,
-    log_partition_of,
+    log_partition,
     mean_field,
     onsager_gain,
-    saddle_of,
     vector_spins,
 )
+from spinformer.spins.saddle import exponent, field_source, inverse_logdet, saddle_of
 from spinformer.spins.vectors import THEORIES, driven_start, driven_step, entropy_rate
 
 # What rounding in single precision may do to a correlation.
@@ -301,7 +298,8 @@ class _Heads:
         """ln Z/D (...) of the solver's theory, normalised to free spins."""
         beta = self.beta[..., 0, 0]
         if self.t is None or self.inverse is None or self.logdet is None:
-            return log_partition_of(self.mean, self.couplings, self.fields, beta, order)
+            given: Any = {"couplings": self.couplings, "fields": self.fields, "beta": beta}
+            return log_partition(self.mean, **given, order=order)
         source = field_source(self.fields)
         phi = exponent(self.t, self.inverse, self.logdet, source, beta)
         return phi - self.fields.shape[-2] / 2 * (1 + (2 * beta).log())
