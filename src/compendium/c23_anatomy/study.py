@@ -29,9 +29,8 @@ from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.large_d import free_energy, vector_spins
 from spinformer.spins.module import (
     SpinTransformerModule,
+    attention_weights,
     response_attention,
-    softmax_couplings,
-    softmax_response,
 )
 from spinformer.spins.vectors import two_spins
 
@@ -89,6 +88,33 @@ class Anatomy:
             name: part.square().sum(dim=-1).mean(dim=-1).sqrt()
             for name, part in self.parts().items()
         }
+
+
+def softmax_couplings(
+    fields: Tensor,
+    *,
+    bilinear: Tensor,
+    scale: float = 1.0,
+    strength: float = 1.0,
+    mask_diagonal: bool = True,
+) -> Tensor:
+    """J = g softmax(a h A hᵀ), rows summing to g; (..., N, N), in general not symmetric."""
+    queries = scale * (fields @ bilinear)
+    return strength * attention_weights(queries, fields, diagonal=not mask_diagonal)
+
+
+def softmax_response(
+    fields: Tensor,
+    *,
+    bilinear: Tensor,
+    couplings: Tensor,
+    correlation: Tensor,
+    scale: float = 1.0,
+    strength: float = 1.0,
+) -> Tensor:
+    """Σ C_mn ∂J_mn/∂h in closed form, a (G h Aᵀ + Gᵀ h A): a site as a query, and as a key."""
+    weights = response_attention(couplings, correlation=correlation, strength=strength)
+    return scale * ((weights @ fields) @ bilinear.mT + (weights.mT @ fields) @ bilinear)
 
 
 def dissect(
