@@ -28,7 +28,8 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from spinformer.core.implicit import implicit_root
-from spinformer.spins.large_d import field_source, find_saddle, stationarity, vector_spins
+from spinformer.spins.large_d import find_saddle, vector_spins
+from spinformer.spins.saddle import field_source, stationarity
 
 SIZES = ((32, 128, 8), (128, 64, 8), (256, 64, 8))
 
@@ -53,7 +54,7 @@ def ours(couplings: Tensor, fields: Tensor) -> Tensor:
 def with_generic_derivative(couplings: Tensor, fields: Tensor) -> Tensor:
     """The same saddle, its derivative by a dense Jacobian a backward pass at a time."""
     with torch.no_grad():
-        t = find_saddle(couplings, fields=fields, beta=1.0).t
+        t = find_saddle(couplings, fields=fields, beta=1.0).value
 
     def slopes(t: Tensor, couplings: Tensor, fields: Tensor) -> Tensor:
         source = field_source(fields / fields.shape[-1] ** 0.5)
@@ -155,7 +156,7 @@ def main() -> None:
             couplings, fields = systems(sites, dimension, batch, kind)
             with torch.no_grad():
                 saddle = find_saddle(couplings, fields=fields, beta=1.0)
-                matrix = torch.diag_embed(saddle.t) - (couplings + couplings.mT) / 2
+                matrix = torch.diag_embed(saddle.value) - (couplings + couplings.mT) / 2
 
             def unit(m: Tensor = matrix) -> Tensor:
                 with torch.no_grad():

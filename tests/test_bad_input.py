@@ -171,7 +171,7 @@ OUT_OF_RANGE: dict[str, Any] = {
 # They say that they check nothing: results, and inner steps of loops.
 UNCHECKED = (
     *("Solution", "descend", "example_decoder", "free_energy", "rest", "softmax_weights"),
-    *("response_attention", "softmax_response", "driven_start", "driven_step", "entropy_rate"),
+    *("response_attention", "driven_start", "driven_step", "entropy_rate"),
 )
 
 

@@ -10,12 +10,12 @@ from minilm_model import installed_model
 from scipy.optimize import brentq
 
 from compendium.c23_anatomy.feed_forward import share_between_groups
-from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
+from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens, softmax_couplings
 from compendium.c23c_real_layer.study import mixing_terms
 from spinformer.language.encoder import embed, run_layer
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.large_d import correlations, magnetization, vector_spins
-from spinformer.spins.module import response_attention, softmax_couplings, symmetrize
+from spinformer.spins.module import response_attention
 from spinformer.spins.vectors import two_spins
 
 
@@ -58,7 +58,7 @@ def test_the_anatomy():
         for count in (64, 256):
             uniform = torch.full((count, count), strength / count, dtype=torch.float64)
             solved = vector_spins(uniform, fields=0 * uniform[:, :1], beta=1.0)
-            tau = float(solved.saddle.t[0]) - strength / count
+            tau = float(solved.saddle.value[0]) - strength / count
             off.append((tau - multiplier, float(solved.free_energy) / count - density))
         first, second = np.abs(off)
         assert (second < 0.55 * first).all()
@@ -105,7 +105,8 @@ def test_the_response():
 def test_a_real_layer():
     looks = torch.zeros(5, 5, dtype=torch.float64)
     looks[:, -1] = 1.0
-    both = symmetrize(looks) - torch.diag(symmetrize(looks).diagonal())
+    both = (looks + looks.T) / 2
+    both = both - torch.diag(both.diagonal())
     assert both.sum(-1).tolist() == [0.5, 0.5, 0.5, 0.5, (5 - 1) / 2]
     values = torch.randn(5, 3, dtype=torch.float64, generator=torch.manual_seed(0))
     normalized = both / both.sum(-1, keepdim=True)

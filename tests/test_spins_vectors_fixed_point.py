@@ -110,8 +110,6 @@ _J = torch.ones(3, 3)
     [
         (lambda: solve_fixed_point(1e30 * _J, fields=_H, beta=1.0), "in range"),
         (lambda: solve_fixed_point(_J, fields=_H, beta=1e30), "in range"),
-        (lambda: log_partition(0.72 * _H, couplings=_J, fields=_H, beta=1.0), "norm below 1"),
-        (lambda: log_partition(0 * _H[:2], couplings=_J, fields=_H, beta=1.0), "shape of fields"),
     ],
 )
 def test_bad_input(call, words):

@@ -27,10 +27,9 @@ def _theory(couplings, fields, *, theory, steps=STEPS):
     couplings, fields = torch.as_tensor(couplings), torch.as_tensor(fields)
     state = driven_start(fields, beta=ONE)
     for _ in range(steps):
-        made = driven_step(state, couplings=couplings, fields=fields, beta=ONE, theory=theory)
-        state = made.state
-    rate = entropy_rate(made.delayed, couplings=couplings, beta=ONE)
-    return state.mean.numpy(), made.delayed.numpy(), float(rate)
+        state = driven_step(state, couplings=couplings, fields=fields, beta=ONE, theory=theory)
+    rate = entropy_rate(state.delayed, couplings=couplings, beta=ONE)
+    return state.mean.numpy(), state.delayed.numpy(), float(rate)
 
 
 def _simulation(couplings, fields, *, dim, replicas, seed):

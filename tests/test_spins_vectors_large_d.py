@@ -13,9 +13,9 @@ from spinformer.spins.large_d import (
     find_saddle,
     free_energy,
     magnetization,
-    stationarity,
     vector_spins,
 )
+from spinformer.spins.saddle import stationarity
 from spinformer.spins.vectors import sample_vector_spins
 
 
@@ -89,7 +89,7 @@ def test_monte_carlo_agrees_within_error_bars():
 def test_derivatives_once_and_twice():
     def every(couplings, fields, beta):
         result = vector_spins(couplings, fields=fields, beta=beta, corrected=True)
-        return result.free_energy, result.magnetization, result.correlations, result.saddle.t
+        return result.free_energy, result.magnetization, result.correlations, result.saddle.value
 
     # D above and below N take different paths.
     for dimension in (2, 5):
@@ -142,7 +142,7 @@ def test_a_sample_does_not_depend_on_its_neighbours():
         alone = vector_spins(couplings[k], fields=fields[k], beta=beta[k], corrected=True)
         assert int(alone.saddle.steps) == int(together.saddle.steps[k])
         for got, want in (
-            (together.saddle.t[k], alone.saddle.t),
+            (together.saddle.value[k], alone.saddle.value),
             (together.free_energy[k], alone.free_energy),
             (together.magnetization[k], alone.magnetization),
             (together.correlations[k], alone.correlations),
@@ -156,7 +156,7 @@ def test_free_spins_in_closed_form():
     strength = fields.square().sum(-1) / 7
     expected = (1 + (1 + 4 * 1.3**2 * strength).sqrt()) / (4 * 1.3)
     saddle = find_saddle(torch.zeros(4, 4, dtype=torch.float64), fields=fields, beta=1.3)
-    torch.testing.assert_close(saddle.t, expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(saddle.value, expected, rtol=1e-12, atol=0)
     nothing = free_energy(
         torch.zeros(4, 4, dtype=torch.float64), fields=0 * fields, beta=1.3, corrected=True
     )
@@ -206,7 +206,7 @@ def test_the_residual_is_what_the_lengths_lack(tolerance):
     """C_ii - 1 recomputed by a plain inverse, and the rule that stops is the tolerance."""
     couplings, fields, beta = _system(20, sites=8, strength=0.8, seed=4)
     found = find_saddle(couplings, fields=fields, beta=beta, tolerance=tolerance)
-    v = torch.diag_embed(found.t) - (couplings + couplings.mT) / 2
+    v = torch.diag_embed(found.value) - (couplings + couplings.mT) / 2
     inverse = torch.linalg.inv(v)
     means = inverse @ fields / 2 / 4**0.5
     lengths = inverse.diagonal(dim1=-2, dim2=-1) / (2 * beta[:, None]) + means.square().sum(-1)

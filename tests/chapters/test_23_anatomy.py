@@ -21,13 +21,13 @@ from compendium.c23_anatomy.study import (
     outside_span,
     random_rotation,
     share_sweep,
+    softmax_couplings,
 )
 from spinformer.spins.large_d import vector_spins
 from spinformer.spins.module import (
     Solver,
     SpinTransformerModule,
     response_attention,
-    softmax_couplings,
 )
 from spinformer.spins.vectors import two_spins
 

@@ -214,7 +214,7 @@ def test_probes_against_plain_loops():
     probe = probe_layers(model, tokens, labels=labels)[0]
     with torch.no_grad():
         after, parts = model.layers[0](model.embed(tokens), return_parts=True)
-        meter = model.layers[0].validity()
+        meter = parts.validity()
     spins = (parts.residual + parts.mixing + parts.onsager).reshape(20, 8, 2, 8) / 8**0.5
     pairs = [(i, j) for i in range(8) for j in range(8) if i != j]
     plain = np.mean([parts.correlation[:, :, i, j].mean() for i, j in pairs])
@@ -535,8 +535,8 @@ def test_the_meter_on_pairs_by_brute_force():
     # One component: nothing is trusted, however weak the couplings.
     ising = SpinTransformerModule(1, heads=1, solver="saddle", strength=0.01, normalize=False)
     with torch.no_grad():
-        ising(torch.randn(5, 3, 1, generator=generator))
-    assert not ising.validity().trusted().any()
+        _, parts = ising(torch.randn(5, 3, 1, generator=generator), return_parts=True)
+    assert not parts.validity().trusted().any()
     assert (METER.read()["value"] > 0).all()
 
 

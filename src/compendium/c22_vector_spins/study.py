@@ -158,7 +158,7 @@ def reaction(mean: Tensor, pair: Tensor, beta: Tensor, method: str) -> Tensor:
     # t with [(diag t − S βB S)⁻¹]_ii = 1: a saddle point without fields, at β = ½.
     root = width.sqrt()
     scaled = root[..., None] * (beta[..., None, None] * pair) * root[..., None, :]
-    t = find_saddle(scaled, fields=torch.zeros_like(root)[..., None], beta=0.5).t
+    t = find_saddle(scaled, fields=torch.zeros_like(root)[..., None], beta=0.5).value
     return (t - 1) / (beta[..., None] * width)
 
 
@@ -172,11 +172,14 @@ class _Alignment(torch.autograd.Function):
     """A_D(κ)/κ as a function of κ²."""
 
     @staticmethod
-    def forward(ctx: Any, square: Tensor, dim: int) -> Tensor:
-        ctx.save_for_backward(square)
-        ctx.dim = dim
+    def forward(square: Tensor, dim: int) -> Tensor:
         kappa = square.detach().cpu().double().clamp_min(0.0).sqrt().numpy()
         return torch.from_numpy(np.asarray(alignment_over_kappa(kappa, dim=dim))).to(square)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        square, ctx.dim = inputs
+        ctx.save_for_backward(square)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:

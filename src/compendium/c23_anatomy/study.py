@@ -29,10 +29,9 @@ from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.large_d import free_energy, vector_spins
 from spinformer.spins.module import (
     SpinTransformerModule,
+    attention_weights,
     merge,
     response_attention,
-    softmax_couplings,
-    softmax_response,
 )
 from spinformer.spins.vectors import two_spins
 
@@ -82,6 +81,33 @@ class Anatomy:
         return {name: part.square().sum(-1).mean(-1).sqrt() for name, part in self.parts().items()}
 
 
+def softmax_couplings(
+    fields: Tensor,
+    *,
+    bilinear: Tensor,
+    scale: float = 1.0,
+    strength: float = 1.0,
+    mask_diagonal: bool = True,
+) -> Tensor:
+    """J = g softmax(a h A hᵀ), rows summing to g; (..., N, N), in general not symmetric."""
+    queries = scale * (fields @ bilinear)
+    return strength * attention_weights(queries, fields, diagonal=not mask_diagonal)
+
+
+def softmax_response(
+    fields: Tensor,
+    *,
+    bilinear: Tensor,
+    couplings: Tensor,
+    correlation: Tensor,
+    scale: float = 1.0,
+    strength: float = 1.0,
+) -> Tensor:
+    """Σ C_mn ∂J_mn/∂h in closed form, a (G h Aᵀ + Gᵀ h A): a site as a query, and as a key."""
+    weights = response_attention(couplings, correlation=correlation, strength=strength)
+    return scale * ((weights @ fields) @ bilinear.mT + (weights.mT @ fields) @ bilinear)
+
+
 def dissect(
     fields: Tensor,
     *,
@@ -107,7 +133,7 @@ def dissect(
     response = torch.zeros_like(fields) if fixed else softmax_response(fields, **known, **scores)
     symmetric = (couplings + couplings.mT) / 2
     diagonal = symmetric.diagonal(dim1=-2, dim2=-1)
-    tau = (solved.saddle.t - diagonal).unsqueeze(-1)
+    tau = (solved.saddle.value - diagonal).unsqueeze(-1)
     spins = solved.magnetization / root
     residual = fields / (2 * tau)
     first = ((symmetric - torch.diag_embed(diagonal)) @ residual) / tau

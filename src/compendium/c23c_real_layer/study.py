@@ -88,7 +88,7 @@ def layer_parts(
     size = values.square().sum(dim=-1).mean(dim=-1).sqrt()[..., None, None]
     fields = values / size
     solved = vector_spins(strength * weights, fields=fields * width**0.5, beta=1.0, tolerance=1e-8)
-    gain = 0.5 / (solved.saddle.t - strength * weights.diagonal(dim1=-2, dim2=-1))
+    gain = 0.5 / (solved.saddle.value - strength * weights.diagonal(dim1=-2, dim2=-1))
     spins = solved.magnetization / width**0.5
     residual = gain.unsqueeze(-1) * fields
     onsager = 1 - gain / (1 - spins.square().sum(dim=-1))

@@ -181,8 +181,8 @@ def TEACHER(data: str, student: str, samples: int) -> Rows:
         target = bilinear(model)
         fresh = torch.randn(32, SITES, DIM, generator=torch_generator(9000 + seed)).double()
         with torch.no_grad():
-            truth, told = model(fresh), found(fresh)
-        meter = found.validity().summary()
+            truth, (told, parts) = model(fresh), found(fresh, return_parts=True)
+        meter = parts.validity().summary()
         bound = torch.tensor(torch.nan)
         if data == "theory" and student == "saddle":
             bound = noise_bound(model, own)

@@ -160,7 +160,7 @@ class NumberSpins(nn.Module):
         pair = self.couplings + self.couplings.mT
         pair = (pair * (1 - torch.eye(pair.shape[-1]))).expand(len(tokens), -1, -1, -1)
         beta = self.log_beta.exp()[:, None, None]
-        mean: Tensor = Solver("saddle").solve(fields / root, pair, beta)["mean"]
+        mean: Tensor = Solver("saddle").solve(fields / root, pair, beta)["found"].value
         return root * merge(mean) @ self.map_out
 
 

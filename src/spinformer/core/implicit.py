@@ -10,23 +10,27 @@ from torch import Tensor
 
 from spinformer.core.checks import check_function, check_tensor
 
-Residual = Callable[..., Tensor]
 
-
-def implicit_root(residual: Residual, solution: Tensor, *parameters: Tensor) -> Tensor:
+def implicit_root(
+    residual: Callable[..., Any], solution: Tensor, *parameters: Tensor, jacobian: bool = False
+) -> Tensor:
     """`solution` again, but with the derivatives of the root of `residual`.
 
     If g(x, θ) = 0 defines x(θ), then dx/dθ = −(∂g/∂x)⁻¹ ∂g/∂θ, whatever the solver did to get
-    there: SciPy, Numba or torch, with or without a graph. The Jacobian is built densely, one
+    there: SciPy, Numba or torch, with or without a graph. The Jacobian is dense, built by one
     backward pass a component, and solved directly: the plain tool for up to some hundred unknowns
     a sample.
 
-    residual: g(x, *parameters), shape of x, made of differentiable torch operations; samples
-    along leading axes must not mix. solution: (..., n), a root for the given parameters (not
-    checked: an inexact root gives a derivative inexact by as much). parameters: floating-point
-    tensors. The result is differentiable any number of times in the parameters. For a fixed
-    point x = f(x) pass x - f(x). Raises ValueError if the residual has another shape;
-    torch.linalg.LinAlgError on backward where ∂g/∂x is singular, as at a bifurcation.
+    residual: g(x, *parameters), shape of x, made of torch operations that `torch.func` can
+    differentiate; samples along leading axes must not mix. solution: (..., n), a root for the given
+    parameters (not checked: an inexact root gives a derivative inexact by as much). parameters:
+    floating-point tensors. The result is differentiable any number of times in the parameters, and
+    under `torch.vmap`. For a fixed point x = f(x) pass x - f(x). Raises ValueError if the residual
+    has another shape; torch.linalg.LinAlgError on backward where ∂g/∂x is singular, as at a
+    bifurcation.
+
+    With `jacobian` the residual returns g and ∂g/∂x (..., n, n), and nothing is checked or refused;
+    it also works under a compiler then, for first derivatives.
 
     >>> square = torch.tensor([4.0], requires_grad=True)
     >>> root = implicit_root(lambda x, a: x * x - a, torch.tensor([2.0]), square)
@@ -34,9 +38,20 @@ def implicit_root(residual: Residual, solution: Tensor, *parameters: Tensor) -> 
     >>> float(square.grad)
     0.25
     """
+    if not jacobian:
+        _check(residual, solution, parameters)
+        return _Root.apply(solution.detach(), _with_jacobian(residual), True, *parameters)
+    if torch.compiler.is_compiling():
+        # One Newton step: it changes no value, and its first derivative is the right one.
+        value, slope = residual(solution.detach(), *parameters)
+        step = torch.linalg.solve_ex(slope.detach(), value.unsqueeze(-1)).result.squeeze(-1)
+        return solution.detach() - (step - step.detach())
+    return _Root.apply(solution.detach(), residual, False, *parameters)
+
+
+def _check(residual: Any, solution: Tensor, parameters: tuple[Tensor, ...]) -> None:
     check_function("residual", residual)
-    solution = check_tensor("solution", solution)
-    if solution.ndim < 1:
+    if check_tensor("solution", solution).ndim < 1:
         raise ValueError("solution must have shape (..., n), got a scalar")
     for index, parameter in enumerate(parameters):
         check_tensor(f"parameters[{index}]", parameter)
@@ -47,38 +62,40 @@ def implicit_root(residual: Residual, solution: Tensor, *parameters: Tensor) -> 
             f"residual must return the shape of solution, {tuple(solution.shape)}, "
             f"got {tuple(shape)}"
         )
-    return _Root.apply(residual, solution.detach(), *parameters)
+
+
+def _with_jacobian(residual: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    def equations(root: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
+        found: Any = torch.func.vjp(lambda x: residual(x, *parameters), root)
+        value, pull = found
+        units = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device)
+        return value, torch.stack([pull(unit.expand_as(root))[0] for unit in units], dim=-2)
+
+    return equations
 
 
 class _Root(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, residual: Residual, solution: Tensor, *parameters: Tensor) -> Tensor:
-        ctx.residual = residual
-        root = solution.clone()
-        ctx.save_for_backward(root, *parameters)
-        return root
+    generate_vmap_rule = True
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        again = torch.is_grad_enabled()
-        # Fresh views keep the partial derivatives apart from the dependence of the root on the
-        # parameters, which its own node supplies when this pass is differentiated again.
-        fresh = (lambda x: x.view_as(x)) if again else (lambda x: x.detach())
-        with torch.enable_grad():
-            root, *parameters = (
-                x if x.requires_grad else x.requires_grad_()
-                for x in (fresh(saved) for saved in ctx.saved_tensors)
-            )
-            value = ctx.residual(root, *parameters)
-            rows = [
-                torch.autograd.grad(
-                    value[..., i].sum(), root, create_graph=again, retain_graph=True
-                )
-                for i in range(root.shape[-1])
-            ]
-            jacobian = torch.stack([row for (row,) in rows], dim=-2)
-            adjoint = torch.linalg.solve(jacobian.mT, grad[..., None])[..., 0]
-            grads = torch.autograd.grad(
-                value, parameters, -adjoint, create_graph=again, allow_unused=True
-            )
-        return None, None, *grads
+    def forward(
+        root: Tensor, equations: Callable[..., Any], strict: bool, *parameters: Tensor
+    ) -> Tensor:
+        return root.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, ctx.equations, ctx.strict, *parameters = inputs
+        # The root itself is saved: its own node supplies what second derivatives need.
+        ctx.save_for_backward(output, *parameters)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        root, *parameters = ctx.saved_tensors
+        found: Any = torch.func.vjp(
+            lambda *given: ctx.equations(root, *given), *parameters, has_aux=True
+        )
+        _, pull, jacobian = found
+        right = grad.unsqueeze(-1)
+        solved = torch.linalg.solve_ex(jacobian.mT, right, check_errors=ctx.strict)
+        return None, None, None, *pull(-solved.result.squeeze(-1))

@@ -43,24 +43,20 @@ from spinformer.core.checks import (
     check_integer,
     check_mask,
     check_real,
-    check_tensor,
 )
 from spinformer.core.operators import is_traced
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
 from spinformer.spins.large_d import (
     default_tolerance,
-    exponent,
-    field_source,
     fixed_point_of,
-    inverse_logdet,
     langevin_gain,
-    log_partition_of,
+    log_partition,
     mean_field,
     onsager_gain,
-    saddle_of,
     vector_spins,
 )
+from spinformer.spins.saddle import exponent, field_source, inverse_logdet, saddle_of
 from spinformer.spins.vectors import THEORIES, driven_start, driven_step, entropy_rate
 
 # What rounding in single precision may do to a correlation.
@@ -73,50 +69,25 @@ _NOT_CAUSAL = (
 )
 
 
-def softmax_couplings(
-    fields: Tensor,
+def attention_weights(
+    queries: Tensor,
+    keys: Tensor,
     *,
-    bilinear: Tensor,
-    scale: float = 1.0,
-    strength: float = 1.0,
-    mask_diagonal: bool = True,
+    forbidden: Tensor | None = None,
+    bias: Tensor | None = None,
+    diagonal: bool = False,
 ) -> Tensor:
-    """J = g softmax(a h A hᵀ), rows summing to g; shape (..., N, N), in general not symmetric.
-
-    `fields` h (..., N, D), `bilinear` A (..., D, D), the `scale` a ≥ 0 and the `strength` g ≥ 0
-    numbers. With `mask_diagonal` a site has no score with itself, which needs N ≥ 2; without it
-    J_ii u_i² is a constant of the spins, but one that still depends on the field.
-
-    >>> softmax_couplings(torch.ones(3, 2), bilinear=torch.eye(2))
-    tensor([[0.0000, 0.5000, 0.5000],
-            [0.5000, 0.0000, 0.5000],
-            [0.5000, 0.5000, 0.0000]])
-    """
-    check_tensor("fields", fields)
-    check_tensor("bilinear", bilinear, like=("fields", fields), square=True)
-    if fields.ndim < 2 or bilinear.shape[-1] != fields.shape[-1]:
-        raise ValueError(
-            f"fields must have shape (..., N, D) with D of bilinear, {bilinear.shape[-1]}, "
-            f"got {tuple(fields.shape)}"
-        )
-    if check_flag("mask_diagonal", mask_diagonal) and fields.shape[-2] < 2:
-        raise ValueError("fields must have at least 2 sites if mask_diagonal, got 1")
-    queries = check_real("scale", scale, low=0.0) * (fields @ bilinear)
-    if not bool((queries @ fields.mT).detach().isfinite().all()):
-        raise ValueError("fields, bilinear and scale must give finite scores, these overflow")
-    g = fields.new_tensor(check_real("strength", strength, low=0.0))
-    return _attention(queries, fields, g, diagonal=not mask_diagonal)
-
-
-def symmetrize(couplings: Tensor) -> Tensor:
-    """(J + Jᵀ)/2: the only part of J that the energy contains.
-
-    >>> symmetrize(torch.tensor([[1.0, 4.0], [0.0, 1.0]]))
-    tensor([[1., 2.],
-            [2., 1.]])
-    """
-    couplings = check_tensor("couplings", couplings, square=True)
-    return (couplings + couplings.mT) / 2
+    """softmax(q kᵀ + bias), zero on the diagonal unless `diagonal` and where `forbidden`; zero is
+    a row without any allowed entry."""
+    scores = queries @ keys.mT if bias is None else queries @ keys.mT + bias
+    eye = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+    if not diagonal:
+        forbidden = eye if forbidden is None else forbidden | eye
+    if forbidden is None:
+        return scores.softmax(dim=-1)
+    # Not minus infinity: a row without any allowed entry would be 0/0.
+    weights = scores.masked_fill(forbidden, torch.finfo(scores.dtype).min).softmax(dim=-1)
+    return weights if forbidden is eye and len(eye) > 1 else weights.masked_fill(forbidden, 0.0)
 
 
 def response_attention(couplings: Tensor, *, correlation: Tensor, strength: Any = 1.0) -> Tensor:
@@ -134,62 +105,12 @@ def response_attention(couplings: Tensor, *, correlation: Tensor, strength: Any 
     return weighted - couplings * (weighted.sum(dim=-1, keepdim=True) / strength)
 
 
-def softmax_response(
-    fields: Tensor,
-    *,
-    bilinear: Tensor,
-    couplings: Tensor,
-    correlation: Tensor,
-    scale: float = 1.0,
-    strength: float = 1.0,
-) -> Tensor:
-    """Closed form of Σ C_mn ∂J_mn/∂h for softmax couplings: a (G h Aᵀ + Gᵀ h A), (..., N, D).
-
-    Site i as a query, and site i as a key. Arguments as in `softmax_couplings` and
-    `response_attention`; `couplings` are the unsymmetrised ones that these fields gave.
-
-    >>> fields, one = torch.tensor([[1.0], [-1.0]]), torch.eye(1)
-    >>> couplings = torch.full((2, 2), 0.5)
-    >>> softmax_response(fields, bilinear=one, couplings=couplings, correlation=torch.eye(2))
-    tensor([[ 1.],
-            [-1.]])
-    """
-    weights = response_attention(couplings, correlation=correlation, strength=strength)
-    as_query = (weights @ fields) @ bilinear.mT
-    as_key = (weights.mT @ fields) @ bilinear
-    return scale * (as_query + as_key)
-
-
-def _attention(
-    queries: Tensor,
-    keys: Tensor,
-    strength: Tensor,
-    *,
-    forbidden: Tensor | None = None,
-    bias: Tensor | None = None,
-    diagonal: bool = False,
-) -> Tensor:
-    """g softmax(q kᵀ + bias), zero on the diagonal unless `diagonal` and where `forbidden`; zero is
-    a row without any allowed entry."""
-    scores = queries @ keys.mT if bias is None else queries @ keys.mT + bias
-    eye = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
-    if not diagonal:
-        forbidden = eye if forbidden is None else forbidden | eye
-    if forbidden is None:
-        return strength * scores.softmax(dim=-1)
-    # Not minus infinity: a row without any allowed entry would be 0/0.
-    weights = scores.masked_fill(forbidden, torch.finfo(scores.dtype).min).softmax(dim=-1)
-    if forbidden is eye and len(eye) > 1:
-        return strength * weights
-    return strength * weights.masked_fill(forbidden, 0.0)
-
-
 def largest_row_sum(pair: Tensor) -> Tensor:
     """n = max_i Σ_j B_ij of non-negative B (..., N, N), shape (..., 1, 1); at least ‖B‖."""
     return pair.sum(dim=-1, keepdim=True).amax(dim=-2, keepdim=True)
 
 
-def _limited_correlation(correlation: Tensor, *, attention: Tensor, pair: Tensor) -> Tensor:
+def _limited_correlation(correlation: Tensor, attention: Tensor, pair: Tensor) -> Tensor:
     """C less what a strength g = κ s/(β n) takes back, so that Σ C ∂J = g Σ C' ∂A.
 
     `attention` A (..., N, N), `pair` A + Aᵀ without diagonal. With n the largest row sum of that,
@@ -256,81 +177,65 @@ class Validity:
 
 
 @record
-class _Heads:
-    """The systems of a pass, (batch, heads, ...), and ⟨u⟩ `mean`, as far as it was solved for.
-
-    h, queries and keys (..., N, D), J and B (..., N, N), β and g broadcasting as (..., 1, 1).
-    `origin` is what the last step came from, `inverse` V⁻¹ at the saddle point t; None where
-    another solver was asked.
-    """
-
-    fields: Tensor
-    queries: Tensor
-    keys: Tensor
-    couplings: Tensor
-    pair: Tensor
-    beta: Tensor
-    strength: Tensor
-    mean: Tensor
-    origin: Tensor
-    residual: Tensor | None = None
-    steps: Any = None
-    status: Tensor | None = None
-    t: Tensor | None = None
-    inverse: Tensor | None = None
-    logdet: Tensor | None = None
-
-    def correlation(self, order: int, *, diagonal: bool = True) -> Tensor:
-        """C: what −∂F/∂J of the solver's free energy is, divided by D.
-
-        m mᵀ + V⁻¹/(2β) at the saddle; else m mᵀ [+ β B∘(w wᵀ)], w = 1 − m², and 1 on the diagonal,
-        for which who couples nothing to itself need not ask.
-        """
-        correlation = self.mean @ self.mean.mT
-        if self.inverse is not None:
-            return correlation + self.inverse / (2 * self.beta)
-        if order == 2:
-            width = 1 - self.mean.square().sum(dim=-1, keepdim=True)
-            correlation = correlation + self.pair * ((self.beta * width) @ width.mT)
-        if not diagonal:
-            return correlation
-        eye = torch.eye(correlation.shape[-1], dtype=torch.bool, device=correlation.device)
-        return correlation.masked_fill(eye, 1.0)
-
-    def log_partition(self, order: int) -> Tensor:
-        """ln Z/D (...) of the solver's theory, normalised to free spins."""
-        beta = self.beta[..., 0, 0]
-        if self.t is None or self.inverse is None or self.logdet is None:
-            return log_partition_of(self.mean, self.couplings, self.fields, beta, order)
-        source = field_source(self.fields)
-        phi = exponent(self.t, self.inverse, self.logdet, source, beta)
-        return phi - self.fields.shape[-2] / 2 * (1 + (2 * beta).log())
-
-
-@record
 class ModuleParts:
     """What the magnetization is made of; (batch, N, dim), in units of the output.
 
-    `residual` + `mixing` + `onsager` = ⟨σ⟩, and with `response` the magnetization. `gain`
-    (batch, heads, N) is the normalisation: the factor between the local field and ⟨σ_i⟩/√D.
-    `couplings` J, `pair` B = J + Jᵀ without diagonal and `correlation` C are (batch, heads, N, N),
-    `fields` h and, in `solution`, ⟨u⟩ (batch, heads, N, D), `beta` (heads, 1, 1). `solution`
+    `residual` + `mixing` + `onsager` = ⟨σ⟩, and with `response` the magnetization. `couplings` J,
+    `pair` B = J + Jᵀ without diagonal and `correlation` C are (batch, heads, N, N), `fields` h and,
+    in `solution`, ⟨u⟩ (batch, heads, N, D), `beta` (heads, 1, 1). `solution`
     says how far each system, (batch, heads), is from solving its equations: the residual is that
     of the mean-field equations, or max |C_ii − 1| at the saddle; K steps are converged where it
-    is within the tolerance, else their status is STEP_LIMIT.
+    is within the tolerance, else their status is STEP_LIMIT. `validity()` measures more.
+
+    `found` is what the `solver` ended with, `origin` what its last step came from, `saddle` t*, V⁻¹
+    and ln det V.
     """
 
-    residual: Tensor
-    mixing: Tensor
-    onsager: Tensor
-    response: Tensor
-    gain: Tensor
+    solver: Solver
+    fields: Tensor
     couplings: Tensor
     pair: Tensor
-    correlation: Tensor
-    fields: Tensor
     beta: Tensor
-    solution: Solution[Tensor]
+    found: Solution[Tensor]
+    origin: Tensor
+    saddle: tuple[Tensor, Tensor, Tensor] | None
+    response: Tensor
+
+    @property
+    def _gain(self) -> Tensor:
+        """Between local field and ⟨u_i⟩, (batch, heads, N, 1): that of a free spin in the whole
+        field; at the saddle, where the field is 2 t m = h + B m, of a free spin of the same ⟨u⟩."""
+        if self.saddle is not None:
+            return self.beta * (1 - self.found.value.square().sum(dim=-1, keepdim=True))
+        return mean_field(self.origin, self.fields, self.pair, self.beta, self._square)[1]
+
+    @property
+    def _square(self) -> Tensor | None:
+        return self.pair.square() if self.solver.order == 2 else None
+
+    def _merged(self, heads: Tensor) -> Tensor:
+        return merge(heads) * self.fields.shape[-1] ** 0.5
+
+    @property
+    def residual(self) -> Tensor:
+        """The gain times a spin's own field."""
+        return self._merged(self._gain * self.fields)
+
+    @property
+    def mixing(self) -> Tensor:
+        """The gain times what the others exert."""
+        return self._merged(self._gain * (self.pair @ self.origin))
+
+    @property
+    def onsager(self) -> Tensor:
+        """What reaction takes off, and at the saddle all that remains."""
+        gain, mean = self._gain, self.found.value
+        if self.saddle is not None:
+            return self._merged(mean - gain * self.fields - gain * (self.pair @ mean))
+        if self._square is None:
+            return torch.zeros_like(self.response)
+        reaction = onsager_gain(self.origin, self._square, self.beta)
+        return self._merged(-gain * reaction * self.origin)
 
     @property
     def spins(self) -> Tensor:
@@ -343,41 +248,94 @@ class ModuleParts:
         return self.spins + self.response
 
     @property
+    def correlation(self) -> Tensor:
+        """C, what −∂F/∂J of the solver's free energy is, divided by D."""
+        mean, order = self.found.value, self.solver.order
+        return _correlation(mean, self.pair, self.beta, order, self.saddle)
+
+    @property
+    def solution(self) -> Solution[Tensor]:
+        """How the solver ended; how far K steps are from a solution, one step more tells."""
+        if self.found.status is not None:
+            return self.found
+        mean = self.found.value
+        with torch.no_grad():
+            theta, gain = mean_field(mean, self.fields, self.pair, self.beta, self._square)
+            left = (gain * theta - mean).square().sum(dim=(-2, -1)).sqrt() / mean.shape[-2] ** 0.5
+        return Solution(
+            value=mean,
+            residual=left,
+            steps=torch.full_like(left, self.found.steps, dtype=torch.int64),
+            status=status_of(left <= self.solver.limit(mean)),
+        )
+
+    @property
     def converged(self) -> Tensor:
         """(batch, heads) booleans: whether ⟨u⟩ solves its equations."""
         converged: Tensor = self.solution.converged
         return converged
 
+    def log_partition(self) -> Tensor:
+        """ln Z/D (batch, heads) of the solver's theory, normalised to free spins."""
+        beta, couplings, fields = self.beta[..., 0, 0], self.couplings, self.fields
+        if self.saddle is None:
+            given: Any = {"couplings": couplings, "fields": fields, "beta": beta}
+            return log_partition(self.found.value, **given, order=self.solver.order)
+        phi = exponent(*self.saddle, field_source(fields), beta)
+        return phi - fields.shape[-2] / 2 * (1 + (2 * beta).log())
+
+    @torch.no_grad()
     def validity(self) -> Validity:
         """The meter of these systems: some twenty factorisations each, without a graph."""
-        with torch.no_grad():
-            mean, pair, fields, beta, correlation = (
-                x.detach().double()
-                for x in (self.solution.value, self.pair, self.fields, self.beta, self.correlation)
-            )
-            root, batch = fields.shape[-1] ** 0.5, fields.shape[:-2]
-            finite = (mean.sum((-2, -1)) + pair.sum((-2, -1)) + fields.sum((-2, -1))).isfinite()
-            safe = finite[..., None, None]
-            given = torch.where(safe, pair, 0.0) / 2, torch.where(safe, fields * root, 0.0)
+        mean, pair, fields, beta, correlation = (
+            x.detach().double()
+            for x in (self.found.value, self.pair, self.fields, self.beta, self.correlation)
+        )
+        root, batch = fields.shape[-1] ** 0.5, fields.shape[:-2]
+        finite = (mean.sum((-2, -1)) + pair.sum((-2, -1)) + fields.sum((-2, -1))).isfinite()
+        safe = finite[..., None, None]
+        with torch.enable_grad():
+            probe = torch.where(safe, fields * root, 0.0).requires_grad_()
             temperature = torch.where(finite, beta[..., 0, 0].expand(batch), 1.0)
-            with torch.enable_grad():
-                probe = given[1].clone().requires_grad_()
-                options: Any = {"fields": probe, "beta": temperature, "throw": False}
-                solved = vector_spins(given[0], **options, corrected=True)
-                (slope,) = torch.autograd.grad(solved.free_energy.sum(), probe)
-            saddle = solved.magnetization.detach()
-            eye = torch.eye(pair.shape[-1], dtype=torch.bool, device=pair.device)
-            covariance = torch.where(safe, correlation - mean @ mean.mT, 0.0)
-            told = {
-                "distance": _relative(mean * root - saddle, saddle),
-                "correction": _relative(-slope - saddle, saddle),
-                "largest": correlation.masked_fill(eye, 0.0).abs().amax((-2, -1)),
-                "lowest": torch.linalg.eigvalsh(covariance)[..., 0],
-            }
+            options: Any = {"beta": temperature, "corrected": True, "throw": False}
+            solved = vector_spins(torch.where(safe, pair, 0.0) / 2, fields=probe, **options)
+            (slope,) = torch.autograd.grad(solved.free_energy.sum(), probe)
+        saddle = solved.magnetization.detach()
+        eye = torch.eye(pair.shape[-1], dtype=torch.bool, device=pair.device)
+        covariance = torch.where(safe, correlation - mean @ mean.mT, 0.0)
+        told = {
+            "distance": _relative(mean * root - saddle, saddle),
+            "correction": _relative(-slope - saddle, saddle),
+            "largest": correlation.masked_fill(eye, 0.0).abs().amax((-2, -1)),
+            "lowest": torch.linalg.eigvalsh(covariance)[..., 0],
+        }
         if fields.shape[-1] == 1:
             told["correction"] = told["correction"] + torch.inf
         told = {name: torch.where(finite, value, torch.nan) for name, value in told.items()}
         return Validity(converged=self.converged.expand(batch) & finite, **told)
+
+
+def _correlation(
+    mean: Tensor,
+    pair: Tensor,
+    beta: Tensor,
+    order: int,
+    saddle: tuple[Tensor, Tensor, Tensor] | None,
+    *,
+    diagonal: bool = True,
+) -> Tensor:
+    """m mᵀ + V⁻¹/(2β) at the saddle; else m mᵀ [+ β B∘(w wᵀ)], w = 1 − m², and 1 on the diagonal,
+    for which who couples nothing to itself need not ask."""
+    correlation = mean @ mean.mT
+    if saddle is not None:
+        return correlation + saddle[1] / (2 * beta)
+    if order == 2:
+        width = 1 - mean.square().sum(dim=-1, keepdim=True)
+        correlation = correlation + pair * ((beta * width) @ width.mT)
+    if not diagonal:
+        return correlation
+    eye = torch.eye(correlation.shape[-1], dtype=torch.bool, device=correlation.device)
+    return correlation.masked_fill(eye, 1.0)
 
 
 def _relative(difference: Tensor, whole: Tensor) -> Tensor:
@@ -418,60 +376,32 @@ class Solver:
             if self.kind == "saddle":
                 raise ValueError('steps must be None for the solver "saddle", which has no K steps')
 
+    def limit(self, like: Tensor) -> float:
+        """The tolerance, by default that of the precision of `like`."""
+        return default_tolerance(like) if self.tolerance is None else self.tolerance
+
     def solve(self, fields: Tensor, pair: Tensor, beta: Tensor) -> dict[str, Any]:
-        """⟨u⟩ `mean`, and what else `_Heads` holds of a solution."""
-        tolerance = default_tolerance(fields) if self.tolerance is None else self.tolerance
-        found: Solution[Tensor]
-        if self.kind == "saddle":
-            batch = torch.broadcast_shapes(fields.shape[:-2], pair.shape[:-2], beta.shape[:-2])
-            half, inner = pair / 2, beta[..., 0, 0].expand(batch)
-            found = saddle_of(half, field_source(fields), inner, tolerance, self.max_steps)
-            inverse, logdet = inverse_logdet(torch.diag_embed(found.value) - half)
-            mean = 0.5 * (inverse @ fields)
-            made = {"mean": mean, "t": found.value, "inverse": inverse, "logdet": logdet}
-        elif self.steps is None:
-            found = fixed_point_of(pair, fields, beta, self.order, tolerance, self.max_steps)
-            made = {"mean": found.value}
-        else:
+        """`found`, `origin` and `saddle` of `ModuleParts`."""
+        if self.steps is not None:
             square = pair.square() if self.order == 2 else None
             mean = langevin_gain(fields, beta) * fields
             for _ in range(self.steps):
                 origin = mean
                 theta, gain = mean_field(origin, fields, pair, beta, square)
                 mean = gain * theta
-            return {"mean": mean, "origin": origin, "steps": self.steps}
-        ended = {"residual": found.residual, "steps": found.steps, "status": found.status}
-        return made | ended | {"origin": made["mean"]}
-
-    def decompose(self, heads: _Heads) -> tuple[Tensor, Tensor, Tensor, Tensor, Solution[Tensor]]:
-        """⟨u⟩ as gain·h + gain·B m + Onsager term, the gain (..., N, 1), and how it ended.
-
-        The gain is that of a free spin in the whole local field; at the saddle, where the field is
-        2 t m = h + B m, it is the one of a free spin of the same ⟨u⟩, β(1 − m²). How far K steps
-        are from a solution, one step more tells.
-        """
-        fields, pair, beta = heads.fields, heads.pair, heads.beta
-        mean, origin = heads.mean, heads.origin
-        square = pair.square() if self.order == 2 else None
-        if heads.inverse is not None:
-            gain = beta * (1 - mean.square().sum(dim=-1, keepdim=True))
-            onsager = mean - gain * fields - gain * (pair @ mean)
-        else:
-            _, gain = mean_field(origin, fields, pair, beta, square)
-            onsager = torch.zeros_like(origin)
-            if square is not None:
-                onsager = -gain * onsager_gain(origin, square, beta) * origin
-        residual, steps, status = heads.residual, heads.steps, heads.status
-        if residual is None or status is None:
-            tolerance = default_tolerance(fields) if self.tolerance is None else self.tolerance
-            with torch.no_grad():
-                theta, next_gain = mean_field(mean, fields, pair, beta, square)
-                left = (next_gain * theta - mean).square().sum(dim=(-2, -1)).sqrt()
-            residual = left / mean.shape[-2] ** 0.5
-            steps = torch.full_like(residual, steps, dtype=torch.int64)
-            status = status_of(residual <= tolerance)
-        solution = Solution(value=mean, residual=residual, steps=steps, status=status)
-        return gain * fields, gain * (pair @ origin), onsager, gain, solution
+            found = Solution(value=mean, residual=None, steps=self.steps, status=None)
+            return {"found": found, "origin": origin, "saddle": None}
+        limits = self.limit(fields), self.max_steps
+        if self.kind == "fixed point":
+            found = fixed_point_of(pair, fields, beta, self.order, *limits)
+            return {"found": found, "origin": found.value, "saddle": None}
+        batch = torch.broadcast_shapes(fields.shape[:-2], pair.shape[:-2], beta.shape[:-2])
+        half, inner = pair / 2, beta[..., 0, 0].expand(batch)
+        at = saddle_of(half, field_source(fields), inner, *limits)
+        saddle = at.value, *inverse_logdet(torch.diag_embed(at.value) - half)
+        mean = 0.5 * (saddle[1] @ fields)
+        found = Solution(value=mean, residual=at.residual, steps=at.steps, status=at.status)
+        return {"found": found, "origin": mean, "saddle": saddle}
 
 
 class _CoupledHeads(nn.Module):
@@ -544,9 +474,9 @@ class _CoupledHeads(nn.Module):
 
     def _read(
         self, src: Tensor, mask: Tensor | None, padded: Tensor | None
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-        """`src` with a batch, zero where `padded`; `padded` (batch, N); the pairs that may not
-        couple; and what is added to the scores."""
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """`src` with a batch, zero where `padded`; the pairs that may not couple; and what is added
+        to the scores."""
         if not isinstance(src, Tensor) or not src.is_floating_point():
             raise TypeError("src must be a floating-point torch tensor")
         if src.ndim not in (2, 3) or src.shape[-1] != self.dim or not src.shape[-2]:
@@ -562,14 +492,11 @@ class _CoupledHeads(nn.Module):
         if mask is not None:
             allowed = [(sites, sites), (batch * self.heads, sites, sites)]
             forbidden = check_mask("src_mask", mask, allowed)
-            if forbidden.is_floating_point():
-                bias = forbidden.masked_fill(forbidden == -torch.inf, 0.0)
-                forbidden = forbidden == -torch.inf
             if forbidden.ndim == 3:
-                forbidden, bias = (
-                    x if x is None else x.unflatten(0, (batch, self.heads))
-                    for x in (forbidden, bias)
-                )
+                forbidden = forbidden.unflatten(0, (batch, self.heads))
+            if forbidden.is_floating_point():
+                never = forbidden == -torch.inf
+                forbidden, bias = never, forbidden.masked_fill(never, 0.0)
         if padded is not None:
             allowed = [(batch, sites)] if src.ndim == 3 else [(sites,), (1, sites)]
             padded = check_mask("src_key_padding_mask", padded, allowed).reshape(batch, sites)
@@ -584,11 +511,31 @@ class _CoupledHeads(nn.Module):
             either = (padded[:, None, :] | padded[:, :, None])[:, None]
             forbidden = either if forbidden is None else forbidden | either
             tokens = tokens.masked_fill(padded.unsqueeze(-1), 0.0)
-        return tokens, padded, forbidden, bias
+        return tokens, forbidden, bias
+
+    def _coupled(
+        self, fields: Tensor, forbidden: Tensor | None, bias: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """h, queries and keys (batch, heads, N, D), β and ln g (heads, 1, 1), and J/g."""
+        root = (self.dim // self.heads) ** 0.5
+        query, key = (x.to(fields.dtype) for x in (self.query, self.key))
+        queries, keys = (self._split(fields @ x).to(fields.dtype) for x in (query, key))
+        with torch.autocast(fields.device.type, enabled=False):
+            scaled = queries * (self.gamma / root)
+            weights = attention_weights(scaled, keys, forbidden=forbidden, bias=bias)
+            logs = (x.to(fields.dtype)[:, None, None] for x in (self.log_beta, self.log_strength))
+            beta, log_strength = logs
+            return self._split(fields) / root, queries, keys, beta.exp(), log_strength, weights
 
     def _split(self, channels: Tensor) -> Tensor:
         """(batch, N, dim) as (batch, heads, N, dim/heads)."""
         return channels.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+
+    def _out(self, answer: Tensor, src: Tensor) -> Tensor:
+        """The output for (batch, N, dim), in the shape and precision of `src`."""
+        out = answer.to(src.dtype)
+        out = out if self.map_out is None else out @ self.map_out
+        return out if src.ndim == 3 else out[0]
 
 
 def merge(heads: Tensor) -> Tensor:
@@ -613,14 +560,13 @@ class SpinTransformerModule(_CoupledHeads):
     `nn.TransformerEncoder(module, 2, enable_nested_tensor=False)`, whose layers start as copies:
     `reset_parameters` draws one anew. Parameters: `query`, `key` (dim, dim), `log_beta`,
     `log_strength` (heads,), with `channel_maps` also `map_in`, `map_out`. Warns once where a system
-    did not converge (with `warned = True` never). After a forward pass in training mode
-    `validity()` measures how far it can be trusted; otherwise, and under `torch.vmap`,
-    `torch.compile` and `torch.export`, a pass leaves nothing behind. Half precision and autocast
-    solve in single precision.
+    did not converge (with `warned = True` never, nor under `torch.vmap`, `torch.compile` and
+    `torch.export`); `validity()` of the parts measures how far a pass can be trusted. Half
+    precision and autocast solve in single precision.
 
     >>> module = SpinTransformerModule(8, heads=2)
     >>> output, parts = module(torch.ones(1, 3, 8), return_parts=True)
-    >>> torch.allclose(parts.magnetization, output), bool(module.validity().converged.all())
+    >>> torch.allclose(parts.magnetization, output), bool(parts.validity().converged.all())
     (True, True)
     """
 
@@ -652,11 +598,6 @@ class SpinTransformerModule(_CoupledHeads):
         self.response = check_flag("response", response)
         self.normalize = check_flag("normalize", normalize)
         self.warned = False
-        self._seen: _Heads | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Copies and files hold the module, not its last input."""
-        return {**self.__dict__, "_seen": None}
 
     def forward(
         self,
@@ -680,128 +621,74 @@ class SpinTransformerModule(_CoupledHeads):
         check_flag("return_parts", return_parts)
         if check_flag("is_causal", is_causal):
             raise ValueError(_NOT_CAUSAL)
-        tokens, padded, forbidden, bias = self._read(src, src_mask, src_key_padding_mask)
-        fields = self.fields(tokens)
-        if padded is not None:
-            fields = fields.masked_fill(padded.unsqueeze(-1), 0.0)
-        heads = self._solve(fields, forbidden, bias)
+        tokens, forbidden, bias = self._read(src, src_mask, src_key_padding_mask)
+        parts = self._solve(self.fields(tokens), forbidden, bias)
         with torch.autocast(src.device.type, enabled=False):
-            answer = merge(heads.mean) * heads.fields.shape[-1] ** 0.5
-            response = self._response(heads) if self.response else torch.zeros_like(answer)
-            answer = answer + response
-        if not is_traced():
-            self._remember(heads)
-        out = answer.to(tokens.dtype)
-        if self.map_out is not None:
-            out = out @ self.map_out
-        out = out if src.ndim == 3 else out[0]
-        return (out, self._parts(heads, response)) if return_parts else out
+            answer = merge(parts.found.value) * parts.fields.shape[-1] ** 0.5 + parts.response
+        if not is_traced() and not self.warned and parts.found.status is not None:
+            self._warn(parts.found)
+        out = self._out(answer, src)
+        return (out, parts) if return_parts else out
 
-    def _remember(self, heads: _Heads) -> None:
-        self._seen = None
-        if self.training:
-            values = {f.name: getattr(heads, f.name) for f in dataclasses.fields(heads)}
-            bare = {k: v.detach() if isinstance(v, Tensor) else v for k, v in values.items()}
-            self._seen = _Heads(**bare)
-        if self.warned or heads.status is None:
-            return
-        lost = int((heads.status != Status.CONVERGED).sum())
+    def _warn(self, found: Solution[Tensor]) -> None:
+        lost = int((found.status != Status.CONVERGED).sum())
         if lost:
             self.warned = True
             warnings.warn(
-                f"{lost} of {heads.status.numel()} systems did not converge, solver "
-                f"{self.solver.kind!r}: validity() says how far to trust them (this is said once)",
+                f"{lost} of {found.status.numel()} systems did not converge, solver "
+                f"{self.solver.kind!r}: validity() of the parts says how far to trust them "
+                "(this is said once)",
                 RuntimeWarning,
                 stacklevel=5,
             )
-
-    def validity(self) -> Validity:
-        """How far the last forward pass in training mode can be trusted, for each of its systems.
-
-        Nothing is computed before this is called. RuntimeError if no such pass left a record;
-        the parts of any pass have a `validity()` of their own.
-        """
-        if self._seen is None:
-            raise RuntimeError(
-                "validity needs a forward pass of this module in training mode, outside "
-                "transforms; otherwise ask for return_parts"
-            )
-        with torch.no_grad():
-            return self._parts(self._seen, self._seen.mean.new_zeros(())).validity()
 
     def free_energy(self, fields: Tensor) -> Tensor:
         """F(H) of all heads, (batch,), at the magnetizations the module computes for `fields`.
 
         At a solution −dF/dH is the module's output for these fields (before `map_out`).
         """
-        tokens, _, forbidden, _ = self._read(fields, None, None)
-        heads = self._solve(tokens, forbidden, None)
-        log_z = heads.log_partition(self.solver.order) / heads.beta[..., 0, 0]
-        return -heads.fields.shape[-1] * log_z.sum(dim=-1)
+        tokens, forbidden, _ = self._read(fields, None, None)
+        parts = self._solve(tokens, forbidden, None)
+        log_z = parts.log_partition() / parts.beta[..., 0, 0]
+        return -parts.fields.shape[-1] * log_z.sum(dim=-1)
 
-    def _solve(self, fields: Tensor, forbidden: Tensor | None, bias: Tensor | None) -> _Heads:
-        root = (self.dim // self.heads) ** 0.5
-        query, key = self.query.to(fields.dtype), self.key.to(fields.dtype)
-        queries, keys = (self._split(fields @ x).to(fields.dtype) for x in (query, key))
+    def _solve(self, fields: Tensor, forbidden: Tensor | None, bias: Tensor | None) -> ModuleParts:
+        scaled, queries, keys, beta, raw, weights = self._coupled(fields, forbidden, bias)
         with torch.autocast(fields.device.type, enabled=False):
-            beta = self.log_beta.to(fields.dtype).exp()[:, None, None]
-            raw = self.log_strength.to(fields.dtype)[:, None, None]
-            strength = raw.exp() if self.coupling_limit is None else torch.ones_like(raw)
-            scaled = queries * (self.gamma / root)
-            couplings = _attention(scaled, keys, strength, forbidden=forbidden, bias=bias)
-            pair = couplings + couplings.mT
-            if self.coupling_limit is not None:
+            pair = weights + weights.mT
+            if self.coupling_limit is None:
+                strength = raw.exp()
+            else:
                 largest = largest_row_sum(pair)
                 largest = torch.where(largest > 0, largest, 1.0)
                 strength = self.coupling_limit * raw.sigmoid() / (beta * largest)
-                couplings, pair = strength * couplings, strength * pair
-            given = {"fields": self._split(fields) / root, "pair": pair, "beta": beta}
-            found = self.solver.solve(**given)
-        known = {"queries": queries, "keys": keys, "couplings": couplings, "strength": strength}
-        return _Heads(**given, **known, **found)
-
-    def _response(self, heads: _Heads) -> Tensor:
-        couplings = heads.couplings
-        correlation = heads.correlation(self.solver.order, diagonal=False)
-        if self.coupling_limit is not None:
-            correlation = _limited_correlation(correlation, attention=couplings, pair=heads.pair)
-        weights = response_attention(couplings, correlation=correlation, strength=heads.strength)
-        along, back = merge(weights @ heads.keys), merge(weights.mT @ heads.queries)
-        query, key = self.query.to(along.dtype), self.key.to(along.dtype)
-        scale = self.gamma * heads.queries.shape[-1] ** 0.5
-        return scale * (along @ query.mT + back @ key.mT)
-
-    def _parts(self, heads: _Heads, response: Tensor) -> ModuleParts:
-        *parts, gain, solution = self.solver.decompose(heads)
-        root = heads.fields.shape[-1] ** 0.5
-        residual, mixing, onsager = (merge(part) * root for part in parts)
-        return ModuleParts(
-            residual=residual,
-            mixing=mixing,
-            onsager=onsager,
-            response=response,
-            gain=gain.squeeze(-1),
-            couplings=heads.couplings,
-            pair=heads.pair,
-            correlation=heads.correlation(self.solver.order),
-            fields=heads.fields,
-            beta=heads.beta,
-            solution=solution,
-        )
+            couplings = strength * weights
+            pair = couplings + couplings.mT
+            solved = self.solver.solve(scaled, pair, beta)
+            response = torch.zeros_like(fields)
+            if self.response:
+                mean, order, saddle = solved["found"].value, self.solver.order, solved["saddle"]
+                correlation = _correlation(mean, pair, beta, order, saddle, diagonal=False)
+                if self.coupling_limit is not None:
+                    correlation = _limited_correlation(correlation, couplings, pair)
+                given: Any = {"correlation": correlation, "strength": strength}
+                scores = response_attention(couplings, **given)
+                along, back = merge(scores @ keys), merge(scores.mT @ queries)
+                query, key = (x.to(along.dtype) for x in (self.query, self.key))
+                scale = self.gamma * queries.shape[-1] ** 0.5
+                response = scale * (along @ query.mT + back @ key.mT)
+        known: Any = {"fields": scaled, "couplings": couplings, "pair": pair, "beta": beta}
+        return ModuleParts(solver=self.solver, response=response, **known, **solved)
 
 
 @record
 class DrivenParts:
     """How a driven module came to its output.
 
-    `mean` ⟨u⟩ after the last step (batch, heads, N, D), `change` the largest |Δ⟨u⟩| of that step,
-    (batch, heads): zero where the state was stationary before it. `couplings` J and `delayed`
-    ⟨u_i(K)·u_j(K−1)⟩ are (batch, heads, N, N). `entropy_production` (batch, heads): nats a step,
-    per spin and component, of the stationary state if `change` is zero.
+    `couplings` J and `delayed` ⟨u_i(K)·u_j(K−1)⟩ are (batch, heads, N, N). `entropy_production`
+    (batch, heads): nats a step, per spin and component, if the state is stationary.
     """
 
-    mean: Tensor
-    change: Tensor
     couplings: Tensor
     delayed: Tensor
     entropy_production: Tensor
@@ -865,36 +752,23 @@ class DrivenSpinModule(_CoupledHeads):
         check_flag("return_parts", return_parts)
         if check_flag("is_causal", is_causal) and self.symmetric:
             raise ValueError(_NOT_CAUSAL)
-        tokens, _, forbidden, bias = self._read(src, src_mask, src_key_padding_mask)
+        tokens, forbidden, bias = self._read(src, src_mask, src_key_padding_mask)
         fields = self.fields(tokens)
         sites = fields.shape[-2]
         later = torch.ones(sites, sites, dtype=torch.bool, device=fields.device).triu()
         forbidden = later if forbidden is None else forbidden | later
-        root = (self.dim // self.heads) ** 0.5
-        beta = self.log_beta.exp()[:, None, None]
-        queries = self._split(fields @ self.query) * (self.gamma / root)
-        keys, strength = self._split(fields @ self.key), self.log_strength.exp()[:, None, None]
-        couplings = _attention(queries, keys, strength, forbidden=forbidden, bias=bias)
+        scaled, _, _, beta, log_strength, weights = self._coupled(fields, forbidden, bias)
+        couplings = log_strength.exp() * weights
         if self.symmetric:
             couplings = 0.5 * (couplings + couplings.mT)
-        scaled = self._split(fields) / root
         state = driven_start(scaled, beta=beta)
+        given: Any = {"couplings": couplings, "fields": scaled, "beta": beta}
         for _ in range(self.steps):
-            before = state
-            made = driven_step(
-                before, couplings=couplings, fields=scaled, beta=beta, theory=self.theory
-            )
-            state = made.state
-        answer = merge(state.mean) * root
-        out = answer if self.map_out is None else answer @ self.map_out
-        out = out if src.ndim == 3 else out[0]
+            state = driven_step(state, **given, theory=self.theory)
+        answer = merge(state.mean) * scaled.shape[-1] ** 0.5
+        out = self._out(answer, src)
         if not return_parts:
             return out
-        rate = entropy_rate(made.delayed, couplings=couplings, beta=beta)
-        return out, DrivenParts(
-            mean=state.mean,
-            change=(state.mean - before.mean).abs().amax(dim=(-2, -1)),
-            couplings=couplings,
-            delayed=made.delayed,
-            entropy_production=rate / couplings.shape[-1],
-        )
+        rate = entropy_rate(state.delayed, couplings=couplings, beta=beta) / sites
+        told: Any = {"couplings": couplings, "delayed": state.delayed}
+        return out, DrivenParts(entropy_production=rate, **told)

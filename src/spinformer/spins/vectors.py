@@ -305,22 +305,16 @@ def _vector_sweeps(
 
 
 @record
-class DrivenState:
-    """m (..., N, D) and Q (..., N, N), of which the theories but "large D" know the diagonal."""
+class DrivenSpins:
+    """m (..., N, D), Q (..., N, N), of which the theories but "large D" know the diagonal, and
+    `delayed` ⟨u_i(t+1)·u_j(t)⟩ (..., N, N) with the time before, or of a start with a copy."""
 
     mean: Tensor
     covariance: Tensor
-
-
-@record
-class DrivenStep:
-    """The state after a step, and `delayed` ⟨u_i(t+1)·u_j(t)⟩ (..., N, N) between the two."""
-
-    state: DrivenState
     delayed: Tensor
 
 
-def driven_start(fields: Tensor, *, beta: Tensor) -> DrivenState:
+def driven_start(fields: Tensor, *, beta: Tensor) -> DrivenSpins:
     """Free spins in the fields h: m = 2βh/(1 + √(1 + 4β²h²)), without correlations.
 
     >>> driven_start(torch.zeros(2, 3), beta=torch.ones(1, 1)).covariance
@@ -329,19 +323,20 @@ def driven_start(fields: Tensor, *, beta: Tensor) -> DrivenState:
     """
     square = fields.square().sum(dim=-1, keepdim=True)
     mean = 2 * beta / (1 + (1 + 4 * beta * beta * square).sqrt()) * fields
-    return DrivenState(mean=mean, covariance=torch.diag_embed(1 - mean.square().sum(dim=-1)))
+    covariance = torch.diag_embed(1 - mean.square().sum(dim=-1))
+    return DrivenSpins(mean=mean, covariance=covariance, delayed=mean @ mean.mT)
 
 
 def driven_step(
-    state: DrivenState, *, couplings: Tensor, fields: Tensor, beta: Tensor, theory: str
-) -> DrivenStep:
+    state: DrivenSpins, *, couplings: Tensor, fields: Tensor, beta: Tensor, theory: str
+) -> DrivenSpins:
     """One parallel step of `theory`, differentiable.
 
     >>> one, zero = torch.ones(1, 1), torch.zeros(1, 1)
-    >>> start = DrivenState(mean=zero, covariance=one)
+    >>> start = driven_start(zero, beta=one)
     >>> system = {"couplings": 2 * one, "fields": one, "beta": one}
     >>> for theory in THEORIES:
-    ...     print(driven_step(start, **system, theory=theory).state.mean)
+    ...     print(driven_step(start, **system, theory=theory).mean)
     tensor([[0.6180]])
     tensor([[0.3583]])
     tensor([[0.3583]])
@@ -364,7 +359,7 @@ def driven_step(
         eye = torch.eye(spread.shape[-1], dtype=torch.bool, device=spread.device)
         covariance = covariance + (gain * spread * gain.mT).masked_fill(eye, 0.0)
     delayed = mean @ state.mean.mT + gain * carried
-    return DrivenStep(state=DrivenState(mean=mean, covariance=covariance), delayed=delayed)
+    return DrivenSpins(mean=mean, covariance=covariance, delayed=delayed)
 
 
 def entropy_rate(delayed: Tensor, *, couplings: Tensor, beta: Tensor) -> Tensor:
