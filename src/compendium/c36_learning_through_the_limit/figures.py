@@ -37,15 +37,8 @@ def show_three_gradients() -> None:
     draw_boxes(boxes, axis=axis, arrows=["weights mean", "mean draw: N bits", "draw cost"])
     for end, edge, bend, height, color, word in (
         (0.33, 0.72, 0.42, 0.93, "blue", "limit: no draw at all"),
-        (
-            0.36,
-            0.38,
-            -0.3,
-            0.1,
-            "orange",
-            "straight-through: past the draw, as if it were its mean",
-        ),
-        (0.02, 0.38, -0.4, -0.12, "red", "REINFORCE: cost × gradient of log P(draw)"),
+        (0.36, 0.38, -0.3, 0.22, "orange", "straight-through: past the draw, as its mean"),
+        (0.02, 0.38, -0.4, -0.02, "red", "REINFORCE: cost × gradient of log P(draw)"),
     ):
         arrow = {"arrowstyle": "-|>", "color": COLORS[color], "lw": 1.6}
         arrow["connectionstyle"] = f"arc3,rad={bend}"
@@ -92,12 +85,13 @@ def show_losses(table: Columns, *, tables: Mapping[str, float]) -> None:
     for axis, task in zip(axes, ("cycle", "bytes"), strict=True):
         for arm, (color, line, label) in arms.items():
             own = (table["arm"] == arm) & (table["task"] == task)
-            _draw_means(axis, table["share"], table["n9900"], own, color, fmt=line, label=label)
+            style = {"fmt": line, "label": label if axis is axes[0] else None}
+            _draw_means(axis, table["share"], table["n9900"], own, color, **style)
         axis.set(xlabel="share of the path-steps", ylabel="loss (bits per bit)", title=task)
     for (name, value), dash in zip(tables.items(), ("--", "-."), strict=False):
         axes[1].axhline(value, color=COLORS["black"], ls=dash, lw=1, label=name)
     axes[0].set_ylim(bottom=0.0)
-    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=8)
     label_panels(list(axes))
 
 
