@@ -461,8 +461,8 @@ def changed(model: Decoder, what: str, parts: str = "all", *, seed: int = 0) -> 
         return matrix.flatten()[order].view_as(matrix)
 
     blocks = [{name: other(name, m) for name, m in block.items()} for block in model.blocks]
-    outer = {name: other(name, getattr(model, name)) for name in ("embedding", "final_gain")}
-    return replace(model, blocks=blocks, **outer)
+    words, gain = other("embedding", model.embedding), other("final_gain", model.final_gain)
+    return replace(model, blocks=blocks, embedding=words, final_gain=gain)
 
 
 CONTROLS = [
