@@ -81,15 +81,10 @@ def test_states_are_those_of_the_formulas():
         np.testing.assert_allclose(torch.stack(last, 1)[0], expected, atol=1e-12)
 
 
-def test_scores_know_distances_alone_and_parts_act_alone():
+def test_scores_know_distances_alone():
     model = example_decoder()
     inputs = model.embedding[None, :6]
     torch.testing.assert_close(run_decoder(model, inputs, start=90), run_decoder(model, inputs))
-    # Without attention no token knows of another one.
-    alone = run_decoder(model, inputs, parts=("feed-forward",))
-    torch.testing.assert_close(
-        alone[:, 4:5], run_decoder(model, inputs[:, 4:5], parts=("feed-forward",))
-    )
     seen: list[int] = []
     run_decoder(model, inputs, watch=lambda number, _: seen.append(number))
     assert seen == [0, 1]

