@@ -37,7 +37,7 @@ from scipy.sparse.linalg import LinearOperator, eigs
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import decoder
+from compendium.common.models import decoder, law, text_numbers
 from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.anderson import anderson
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
@@ -50,12 +50,6 @@ TEMPLATE = "<|im_end|>\n<|im_start|>assistant\n"
 SHOWN = (" the", "\n")
 
 
-def law(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
-    """Probabilities (B, V) of the token after windows (B, T, D), at β or at one each (B, 1)."""
-    states = run_decoder(model, windows)[:, -1]
-    return torch.softmax(beta * (states @ model.embedding.T), -1)
-
-
 def soft_token(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
     """The map F: mean embedding (B, D) of what follows windows (B, T, D)."""
     return law(model, windows, beta=beta) @ model.embedding
@@ -64,7 +58,7 @@ def soft_token(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tens
 def text_starts(model: Decoder, *, span: int, count: int = 16) -> Tensor:
     """Embedded windows (count, span, D): the tail of the chat template, then stretches of the seven
     texts in turn, from their beginnings on."""
-    texts = [token_numbers(model, text) for text in sample_texts().values()]
+    texts = text_numbers(model)
     starts = [torch.cat((texts[0][:span], token_numbers(model, TEMPLATE)))[-span:]]
     for number in range(count - 1):
         text, place = texts[number % len(texts)], 40 * (number // len(texts))
@@ -376,11 +370,8 @@ def NOISE_TABLE(beta: float, *, voices: int) -> Rows:
         plain = chances @ model.embedding
         noise = float(spread(model, chances).mean() / voices) ** 0.5
     generator = np.random.default_rng(voices)
-    gaps = []
-    for chance, token in zip(chances, plain, strict=True):
-        said = mean_word(model, chance.expand(32, -1), voices, generator)
-        gaps.append((said - token).square().sum(1))
-    squares = torch.cat(gaps).double().numpy()
+    said = [mean_word(model, chance.expand(32, -1), voices, generator) for chance in chances]
+    squares = (torch.stack(said, 1) - plain).square().sum(2).T.double().numpy().ravel()
     deviation = squares.mean() ** 0.5
     error = squares.std(ddof=1) / len(squares) ** 0.5 / (2 * deviation)
     return rows_of(deviation=deviation, error=error, noise=noise)
