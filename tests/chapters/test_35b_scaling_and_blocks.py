@@ -272,7 +272,10 @@ def test_pair_averages_are_sums_over_the_plane():
     grid = np.linspace(-6.0, 6.0, 1201)
     x, y = np.meshgrid(grid, grid, indexing="ij")
     for beta, tolerance in ((1.3, 1e-4), (8.0, 1e-3)):
-        found = _pair_average(first, second, beta=beta, here=0.7, there=there, both=both)
+        along = beta * both / np.sqrt(0.7)
+        across = np.sqrt(beta**2 * there - along**2)
+        width = beta * 0.7**0.5
+        found = _pair_average(beta * first, beta * second, width=width, along=along, across=across)
         for n in range(2):
             inverse = np.linalg.inv([[0.7, both[n]], [both[n], there[n]]])
             form = inverse[0, 0] * x * x + 2.0 * inverse[0, 1] * x * y + inverse[1, 1] * y * y

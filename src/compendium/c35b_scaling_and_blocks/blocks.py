@@ -69,13 +69,13 @@ class Blocks(NamedTuple):
     """A network with a residual connection and a feed-forward block.
 
     residual: r ≥ 0. feed: s ≥ 0. hidden: (2, P, H) signs U, V of H equally many kinds of hidden
-    spins; None where there is no feed-forward block. linear: hidden spins without saturation.
+    spins; any where there is no feed-forward block. linear: hidden spins without saturation.
     """
 
     network: Network
     residual: float = 0.0
     feed: float = 0.0
-    hidden: np.ndarray | None = None
+    hidden: np.ndarray = np.ones((2, 1, 1))
     linear: bool = False
 
 
@@ -96,21 +96,18 @@ class BlockEnsemble:
             return np.ascontiguousarray(np.moveaxis(np.array(values, dtype=float), 0, -1))
 
         nets = [one.network for one in systems]
-        idle = np.ones((2, nets[0].features, 1))
-        signs = [idle if one.hidden is None else one.hidden for one in systems]
         self.size, self.linear = (nets[0].context, nets[0].segments), systems[0].linear
         self.beta, self.gamma = np.asarray(beta), lanes([net.gamma for net in nets])
         self.output = lanes([net.semantic[OUTPUT] for net in nets])
         self.readout = lanes([(1.0 - net.epsilon) * net.semantic * net.fractions for net in nets])
         self.drive = lanes([net.epsilon * net.position_overlaps() for net in nets])
-        self.residual, self.inward = lanes([one.residual for one in systems]), lanes(signs)[0]
-        feed = [one.feed / s.shape[2] * s[1] for one, s in zip(systems, signs, strict=True)]
-        self.outward = lanes(feed)
+        self.residual = lanes([one.residual for one in systems])
+        self.inward, self.outward = lanes([one.hidden for one in systems])
+        self.outward *= lanes([one.feed for one in systems]) / self.outward.shape[1]
 
     def _roles(self, tokens: np.ndarray) -> np.ndarray:
         """Overlaps (4, ..., P, B) that tokens (..., L, B) make in the four roles."""
-        made = [(tokens[..., None, :, :] * readout).sum(axis=-2) for readout in self.readout]
-        return np.array(made)
+        return np.array([(tokens[..., None, :, :] * role).sum(axis=-2) for role in self.readout])
 
     def step(
         self, window: np.ndarray, position: int, frame: np.ndarray
@@ -267,11 +264,8 @@ def block_rows(condition: str, *, family: int, chunk: int, epsilon: float = 0.02
 @cache
 def _fresh(condition: str, epsilon: float) -> dict[str, np.ndarray]:
     """The rows of sixty networks that are not in the census, as columns."""
-    rows = [
-        row
-        for chunk in range(5)
-        for row in block_rows(condition, family=2, chunk=chunk, epsilon=epsilon)
-    ]
+    chunks = [block_rows(condition, family=2, chunk=chunk, epsilon=epsilon) for chunk in range(5)]
+    rows = [row for chunk in chunks for row in chunk]
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 

@@ -66,28 +66,20 @@ def _hermite_grid() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _pair_average(
-    first: np.ndarray,
-    second: np.ndarray,
-    *,
-    beta: float,
-    here: float,
-    there: np.ndarray,
-    both: np.ndarray,
+    first: np.ndarray, second: np.ndarray, *, width: float, along: np.ndarray, across: np.ndarray
 ) -> np.ndarray:
-    """E[tanh β(first + x) tanh β(second + y)], x and y normal: (n, L) for second (n, L).
+    """E[tanh(first + width z) tanh(second + along z + across w)], z and w normal: (n, L).
 
-    here: variance of x. there, both: (n,) variances of y and covariances.
+    second: (n, L); along, across: (n,).
     """
-    points, weights = normal_rule(beta * np.sqrt(max(here, there.max())))
-    along = np.divide(both, np.sqrt(here), out=np.zeros_like(both), where=here > 0.0)
-    across = np.sqrt(np.maximum(there - along**2, 0.0))
-    one = np.tanh(beta * (first[:, None] + np.sqrt(here) * points)) * weights
+    points, weights = normal_rule(max(width, float(np.hypot(along, across).max())))
+    one = np.tanh(first[:, None] + width * points) * weights
     found = np.empty(second.shape)
     for n, (mean, shared, own) in enumerate(zip(second, along, across, strict=True)):
         # Tokens that were made from much the same others have little of their own.
-        inner, inner_weights = normal_rule(beta * float(own))
+        inner, inner_weights = normal_rule(float(own))
         fields = mean[:, None, None] + shared * points[:, None] + own * inner
-        found[n] = (one * (np.tanh(beta * fields) @ inner_weights)).sum(axis=-1)
+        found[n] = (one * (np.tanh(fields) @ inner_weights)).sum(axis=-1)
     return found
 
 
@@ -125,16 +117,15 @@ def loaded_path(
         attention[n, seen] = softmax(network.gamma * overlap[:, KEY] @ overlap[0, QUERY])
         fields[n] = (attention[n, seen] @ overlap[:, VALUE]) @ network.semantic[OUTPUT]
         cover = load * attention[: n + 1] @ correlation @ attention[n]
-        noise[n] = cover[n]
-        width = np.sqrt(noise[n])
-        points, weights = normal_rule(beta * float(width))
-        bits = np.tanh(beta * (fields[n][:, None] + width * points))
-        means[new] = bits @ weights
+        noise[n], width = cover[n], beta * float(np.sqrt(cover[n]))
+        points, weights = normal_rule(width)
+        means[new] = np.tanh(beta * fields[n][:, None] + width * points) @ weights
         row = (means[:context] * network.fractions) @ means[new]
         if n:
-            pair = _pair_average(
-                fields[n], fields[:n], beta=beta, here=noise[n], there=noise[:n], both=cover[:n]
-            )
+            along = beta**2 * cover[:n] / width if width else np.zeros(n)
+            across = np.sqrt(np.maximum(beta**2 * noise[:n] - along**2, 0.0))
+            spread: dict[str, Any] = {"width": width, "along": along, "across": across}
+            pair = _pair_average(beta * fields[n], beta * fields[:n], **spread)
             row = np.concatenate([row, pair @ network.fractions])
         correlation[new, :new] = correlation[:new, new] = row
     return LoadedPath(means, correlation, noise)
